@@ -1,0 +1,139 @@
+//! Dimensions of an array. All arrays are contiguous in row-major order, so a shape says it all.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use smallvec::SmallVec;
+
+use crate::{Error, Result};
+
+/// Dimensions of an array, outermost first; `()` is a scalar of one element.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Shape(SmallVec<[usize; 4]>);
+
+impl Shape {
+    /// The shape of a scalar.
+    pub fn scalar() -> Self {
+        Self::default()
+    }
+
+    /// Number of axes.
+    pub fn ndim(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Number of elements.
+    pub fn size(&self) -> usize {
+        self.0.iter().product()
+    }
+
+    /// Number of elements, or an error if the array could not be addressed.
+    ///
+    /// # Errors
+    /// When the count does not fit half the address space.
+    pub fn checked_size(&self) -> Result<usize> {
+        let size = self.0.iter().try_fold(1_usize, |n, d| n.checked_mul((*d).max(1)));
+        match size {
+            Some(n) if n <= isize::MAX as usize / 8 => Ok(self.size()),
+            _ => Err(Error::Memory { bytes: usize::MAX }),
+        }
+    }
+
+    /// Number of elements from `axis` on.
+    pub fn size_from(&self, axis: usize) -> usize {
+        self.0[axis.min(self.0.len())..].iter().product()
+    }
+
+    /// Number of elements before `axis`.
+    pub fn size_to(&self, axis: usize) -> usize {
+        self.0[..axis.min(self.0.len())].iter().product()
+    }
+
+    /// Distance in elements between neighbours along each axis.
+    pub fn strides(&self) -> SmallVec<[usize; 4]> {
+        let mut strides: SmallVec<[usize; 4]> = SmallVec::from_elem(1, self.0.len());
+        for axis in (1..self.0.len()).rev() {
+            strides[axis - 1] = strides[axis] * self.0[axis];
+        }
+        strides
+    }
+
+    /// The axis that `axis` names, counting from the end if it is negative.
+    ///
+    /// # Errors
+    /// [`Error::Axis`] when there is no such axis.
+    pub fn axis(&self, op: &str, axis: i64) -> Result<usize> {
+        let n = self.0.len() as i64;
+        match if axis < 0 { axis + n } else { axis } {
+            found if (0..n).contains(&found) => Ok(found as usize),
+            _ => Err(Error::Axis { op: op.into(), got: axis, ndim: self.0.len() }),
+        }
+    }
+
+    /// The axes that `axes` names in the order given, all of them for `None`; each may be named once.
+    ///
+    /// # Errors
+    /// [`Error::Axis`] when there is no such axis, [`Error::Argument`] when one is named twice.
+    pub fn axes(&self, op: &str, axes: Option<&[i64]>) -> Result<SmallVec<[usize; 4]>> {
+        let Some(axes) = axes else { return Ok((0..self.0.len()).collect()) };
+        let mut found: SmallVec<[usize; 4]> = SmallVec::new();
+        for &axis in axes {
+            let at = self.axis(op, axis)?;
+            if found.contains(&at) {
+                return Err(Error::argument(op, "axis", "different axes", format!("{axes:?}")));
+            }
+            found.push(at);
+        }
+        Ok(found)
+    }
+}
+
+impl Deref for Shape {
+    type Target = [usize];
+    fn deref(&self) -> &[usize] {
+        &self.0
+    }
+}
+
+impl DerefMut for Shape {
+    fn deref_mut(&mut self) -> &mut [usize] {
+        &mut self.0
+    }
+}
+
+impl From<&[usize]> for Shape {
+    fn from(dims: &[usize]) -> Self {
+        Self(SmallVec::from_slice(dims))
+    }
+}
+
+impl<const N: usize> From<[usize; N]> for Shape {
+    fn from(dims: [usize; N]) -> Self {
+        Self(SmallVec::from_slice(&dims))
+    }
+}
+
+impl From<Vec<usize>> for Shape {
+    fn from(dims: Vec<usize>) -> Self {
+        Self(SmallVec::from_vec(dims))
+    }
+}
+
+impl FromIterator<usize> for Shape {
+    fn from_iter<I: IntoIterator<Item = usize>>(dims: I) -> Self {
+        Self(dims.into_iter().collect())
+    }
+}
+
+/// As Python writes a tuple: `()`, `(3,)`, `(2, 3)`.
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_slice() {
+            [one] => write!(f, "({one},)"),
+            many => {
+                let dims: Vec<_> = many.iter().map(usize::to_string).collect();
+                write!(f, "({})", dims.join(", "))
+            }
+        }
+    }
+}

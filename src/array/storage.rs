@@ -1,0 +1,518 @@
+//! The memory behind arrays: lazily zero or filled, shared, versioned, and aware of having been cleared.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use super::{Buffer, DType, Element, convert, dtype::with_element, reclaim};
+use crate::{Error, Result};
+
+/// What a storage holds at the moment.
+enum Head {
+    /// Nothing was ever written; reads as zeros.
+    Empty,
+    /// Every element is this number; a buffer to put it in may be at hand.
+    Fill(f64, Option<Buffer>),
+    /// Elements of the type of [`State::dtype`].
+    Ready(Buffer),
+    /// Memory was given back; there is nothing to read.
+    Cleared,
+}
+
+struct State {
+    head: Head,
+    /// Type of the head, or of the last one there was.
+    dtype: Option<DType>,
+    /// The same elements as other types, for readers that asked.
+    casts: SmallVec<[(DType, Buffer); 1]>,
+    zeroing: bool,
+    modifications: u64,
+    children: Vec<Weak<Storage>>,
+}
+
+/// Elements in memory that arrays, variables and views share.
+///
+/// Who shares it is not its concern; it knows the type and place of its elements and how often they were written.
+pub struct Storage {
+    len: usize,
+    version: AtomicU64,
+    stamp: AtomicU64,
+    users: AtomicU32,
+    parent: Option<(Arc<Storage>, usize)>,
+    state: Mutex<State>,
+}
+
+/// What the caller means to do with the elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Read them: other types become copies on the side.
+    Read,
+    /// Read and write them: the type asked for becomes the only one.
+    ReadWrite,
+    /// Write every one of them: contents before are lost.
+    Write,
+}
+
+impl Storage {
+    /// A storage of `len` elements that read as zero.
+    pub fn new(len: usize) -> Arc<Self> {
+        Arc::new(Self::with(len, Head::Empty, None, None))
+    }
+
+    fn with(len: usize, head: Head, dtype: Option<DType>, parent: Option<(Arc<Self>, usize)>) -> Self {
+        let state = State {
+            head,
+            dtype,
+            casts: SmallVec::new(),
+            zeroing: false,
+            modifications: 0,
+            children: Vec::new(),
+        };
+        Self {
+            len,
+            version: AtomicU64::new(0),
+            stamp: AtomicU64::new(0),
+            users: AtomicU32::new(0),
+            parent,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Number of elements.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Raised by each write; unequal versions mean that values may have changed.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Relaxed)
+    }
+
+    /// Raised when the place or the type of the elements changes, or whether there are any.
+    pub fn stamp(&self) -> u64 {
+        self.stamp.load(Ordering::Acquire)
+    }
+
+    /// Says that a kernel wrote the elements in place.
+    pub fn touch(&self) {
+        self.version.store(self.version() + 1, Ordering::Relaxed);
+    }
+
+    /// Number of Python variables that reach these elements.
+    pub fn users(&self) -> u32 {
+        self.root().users.load(Ordering::Relaxed)
+    }
+
+    /// Adds to the count of [`Storage::users`] (under the lock of the graph).
+    pub(crate) fn add_users(&self, n: i64) {
+        let users = &self.root().users;
+        users.store((i64::from(users.load(Ordering::Relaxed)) + n) as u32, Ordering::Relaxed);
+    }
+
+    fn root(&self) -> &Self {
+        let mut at = self;
+        while let Some((parent, _)) = &at.parent {
+            at = parent;
+        }
+        at
+    }
+
+    /// Whether these elements are part of a larger storage, or part of them is a storage of its own.
+    pub fn is_narrowed(&self) -> bool {
+        self.parent.is_some() || self.state.lock().children.iter().any(|c| c.strong_count() > 0)
+    }
+
+    /// Type of the elements, if there are or were any.
+    pub fn dtype(&self) -> Option<DType> {
+        self.root().state.lock().dtype
+    }
+
+    /// Whether memory was given back and nothing was written since.
+    pub fn is_cleared(&self) -> bool {
+        matches!(self.root().state.lock().head, Head::Cleared)
+    }
+
+    /// Whether [`Storage::zero`] was the last write.
+    pub fn is_zeroing(&self) -> bool {
+        self.state.lock().zeroing
+    }
+
+    /// Whether the elements are known to be zero without looking: never written, or zeroed.
+    pub fn is_zero(&self) -> bool {
+        let state = self.root().state.lock();
+        match state.head {
+            Head::Empty => true,
+            Head::Fill(v, _) => v == 0.0,
+            _ => false,
+        }
+    }
+
+    /// Number of writes since the memory was allocated or cleared, as NNabla counts them.
+    pub fn modification_count(&self) -> u64 {
+        self.state.lock().modifications
+    }
+
+    /// Whether a view in Python shares the memory, so that values may change unseen.
+    pub fn is_exported(&self) -> bool {
+        matches!(&self.root().state.lock().head, Head::Ready(b) if b.is_shared())
+    }
+
+    /// Where the elements are as `dtype`, made ready for `access`.
+    ///
+    /// The pointer stays valid until the storage is written as another type, filled or cleared; during a run
+    /// of a graph ([`super::RunGuard`]) it stays valid in any case.
+    ///
+    /// # Errors
+    /// [`Error::Cleared`] when there is nothing to read, [`Error::Memory`], and [`Error::Graph`] when part of
+    /// a larger storage would have to change its type.
+    pub fn access(&self, dtype: DType, access: Access) -> Result<*mut u8> {
+        if let Some((parent, offset)) = &self.parent {
+            return self.access_part(parent, *offset, dtype, access);
+        }
+        let mut state = self.state.lock();
+        let ptr = match access {
+            Access::Read => self.read(&mut state, dtype)?,
+            Access::ReadWrite => {
+                self.make_head(&mut state, dtype)?;
+                self.written(&mut state)
+            }
+            Access::Write => {
+                let reusable = matches!(state.head, Head::Ready(_)) && state.dtype == Some(dtype);
+                if !reusable {
+                    let spare = match std::mem::replace(&mut state.head, Head::Empty) {
+                        Head::Fill(_, Some(spare)) if spare.bytes() >= self.len * dtype.size() => Some(spare),
+                        old => {
+                            discard(old);
+                            None
+                        }
+                    };
+                    let buffer = match spare {
+                        Some(spare) => spare,
+                        None => Buffer::new(self.len * dtype.size())?,
+                    };
+                    self.set_head(&mut state, buffer, dtype);
+                }
+                self.written(&mut state)
+            }
+        };
+        let children = if access == Access::Read { Vec::new() } else { state.children.clone() };
+        drop(state);
+        for child in children.iter().filter_map(Weak::upgrade) {
+            child.mark_written();
+        }
+        Ok(ptr)
+    }
+
+    fn access_part(
+        &self,
+        parent: &Arc<Self>,
+        offset: usize,
+        dtype: DType,
+        access: Access,
+    ) -> Result<*mut u8> {
+        if access == Access::Read {
+            let start = parent.access(dtype, Access::Read)?;
+            // SAFETY: the part lies within the parent.
+            return Ok(unsafe { start.add(offset * dtype.size()) });
+        }
+        if let Some(whole) = self.dtype()
+            && whole != dtype
+        {
+            return Err(Error::Graph(format!(
+                "narrow: expected writing as {whole}, the type of the whole array, got {dtype}; cast the whole instead"
+            )));
+        }
+        let start = parent.access_for_part(dtype)?;
+        self.mark_written();
+        // SAFETY: the part lies within the parent.
+        Ok(unsafe { start.add(offset * dtype.size()) })
+    }
+
+    /// As `ReadWrite` on behalf of a part: marks this and what is above, but not the other parts, as written.
+    fn access_for_part(&self, dtype: DType) -> Result<*mut u8> {
+        if let Some((parent, offset)) = &self.parent {
+            let start = parent.access_for_part(dtype)?;
+            let mut state = self.state.lock();
+            state.zeroing = false;
+            self.touch();
+            // SAFETY: the part lies within the parent.
+            return Ok(unsafe { start.add(offset * dtype.size()) });
+        }
+        let mut state = self.state.lock();
+        if matches!(state.head, Head::Cleared) {
+            state.head = Head::Fill(f64::NAN, None);
+        }
+        self.make_head(&mut state, dtype)?;
+        Ok(self.written(&mut state))
+    }
+
+    fn mark_written(&self) {
+        let children = {
+            let mut state = self.state.lock();
+            state.zeroing = false;
+            state.modifications += 1;
+            self.touch();
+            state.children.clone()
+        };
+        for child in children.iter().filter_map(Weak::upgrade) {
+            child.mark_written();
+        }
+    }
+
+    fn written(&self, state: &mut State) -> *mut u8 {
+        state.zeroing = false;
+        state.modifications += 1;
+        self.touch();
+        for (_, cast) in state.casts.drain(..) {
+            reclaim::release(cast);
+        }
+        match &state.head {
+            Head::Ready(buffer) => buffer.ptr(),
+            _ => std::ptr::null_mut(),
+        }
+    }
+
+    fn read(&self, state: &mut State, dtype: DType) -> Result<*mut u8> {
+        if !matches!(state.head, Head::Ready(_)) {
+            let own = state.dtype.unwrap_or(dtype);
+            self.make_head(state, own)?;
+        }
+        let own = state.dtype.unwrap_or(dtype);
+        let Head::Ready(buffer) = &state.head else { return Err(nothing_to_read()) };
+        if own == dtype {
+            return Ok(buffer.ptr());
+        }
+        let (source, exported) = (buffer.ptr(), buffer.is_shared());
+        if let Some((_, cast)) = state.casts.iter().find(|(d, _)| *d == dtype) {
+            if exported {
+                // SAFETY: both hold `len` elements of their types and are different blocks.
+                unsafe { convert(source, own, cast.ptr(), dtype, self.len) };
+            }
+            return Ok(cast.ptr());
+        }
+        let cast = Buffer::new(self.len * dtype.size())?;
+        let ptr = cast.ptr();
+        // SAFETY: both hold `len` elements of their types and are different blocks.
+        unsafe { convert(source, own, ptr, dtype, self.len) };
+        state.casts.push((dtype, cast));
+        Ok(ptr)
+    }
+
+    /// Makes `dtype` the type of the head, keeping its values.
+    fn make_head(&self, state: &mut State, dtype: DType) -> Result<()> {
+        let bytes = self.len * dtype.size();
+        match &mut state.head {
+            Head::Cleared => return Err(nothing_to_read()),
+            Head::Ready(_) if state.dtype == Some(dtype) => return Ok(()),
+            Head::Ready(old) => {
+                let buffer = Buffer::new(bytes)?;
+                let from = old.ptr();
+                // SAFETY: both hold `len` elements of their types and are different blocks.
+                unsafe { convert(from, state.dtype.unwrap_or(dtype), buffer.ptr(), dtype, self.len) };
+                self.set_head(state, buffer, dtype);
+            }
+            lazy => {
+                let (value, spare) = match lazy {
+                    Head::Fill(v, spare) => (*v, spare.take().filter(|s| s.bytes() >= bytes)),
+                    _ => (0.0, None),
+                };
+                let buffer = match spare {
+                    Some(spare) => spare,
+                    None => Buffer::new(bytes)?,
+                };
+                // SAFETY: the buffer holds `len` elements of this type, and nobody else has it yet.
+                unsafe { fill(buffer.ptr(), dtype, self.len, value) };
+                self.set_head(state, buffer, dtype);
+            }
+        }
+        Ok(())
+    }
+
+    fn set_head(&self, state: &mut State, buffer: Buffer, dtype: DType) {
+        discard(std::mem::replace(&mut state.head, Head::Ready(buffer)));
+        state.dtype = Some(dtype);
+        self.restamp();
+    }
+
+    fn restamp(&self) {
+        self.stamp.fetch_add(1, Ordering::Release);
+    }
+
+    /// Makes every element zero without touching memory, and says so ([`Storage::is_zeroing`]).
+    pub fn zero(&self) {
+        self.fill_with(0.0, true);
+    }
+
+    /// Makes every element `v` without touching memory.
+    pub fn fill(&self, v: f64) {
+        self.fill_with(v, false);
+    }
+
+    fn fill_with(&self, v: f64, zeroing: bool) {
+        if self.parent.is_some() {
+            let dtype = self.dtype().unwrap_or(DType::F32);
+            if let Ok(ptr) = self.access(dtype, Access::ReadWrite) {
+                // SAFETY: this part of the parent holds `len` elements of the type.
+                unsafe { fill(ptr, dtype, self.len, v) };
+            }
+            self.set_zeroing(zeroing);
+            return;
+        }
+        let mut state = self.state.lock();
+        // A view in Python keeps what it shows: only memory that nobody else sees is used again.
+        let spare = match std::mem::replace(&mut state.head, Head::Empty) {
+            Head::Ready(b) | Head::Fill(_, Some(b)) if !b.is_shared() => Some(b),
+            old => {
+                discard(old);
+                None
+            }
+        };
+        self.written(&mut state);
+        state.head = Head::Fill(v, spare);
+        self.restamp();
+        drop(state);
+        self.mark_children_written();
+        self.set_zeroing(zeroing);
+    }
+
+    fn mark_children_written(&self) {
+        let children = self.state.lock().children.clone();
+        for child in children.iter().filter_map(Weak::upgrade) {
+            child.mark_written();
+        }
+    }
+
+    fn set_zeroing(&self, zeroing: bool) {
+        let children = {
+            let mut state = self.state.lock();
+            state.zeroing = zeroing;
+            state.children.clone()
+        };
+        for child in children.iter().filter_map(Weak::upgrade) {
+            child.set_zeroing(zeroing);
+        }
+    }
+
+    /// Gives the memory back. Views in Python keep what they show.
+    ///
+    /// # Errors
+    /// [`Error::Graph`] when this is part of a larger storage, or part of it is one.
+    pub fn clear(&self) -> Result<()> {
+        if self.is_narrowed() {
+            return Err(Error::Graph(
+                "clear: expected an array of its own, got one that shares memory by narrow".into(),
+            ));
+        }
+        let mut state = self.state.lock();
+        discard(std::mem::replace(&mut state.head, Head::Cleared));
+        for (_, cast) in state.casts.drain(..) {
+            reclaim::release(cast);
+        }
+        state.modifications = 0;
+        self.touch();
+        self.restamp();
+        Ok(())
+    }
+
+    /// Replaces "nothing to read" by NaN (zero for integers), for a leaf that its user cleared.
+    pub fn forget_cleared(&self) {
+        let mut state = self.root().state.lock();
+        if matches!(state.head, Head::Cleared) {
+            let float = state.dtype.is_none_or(DType::is_float);
+            state.head = Head::Fill(if float { f64::NAN } else { 0.0 }, None);
+            self.root().restamp();
+        }
+    }
+
+    /// The memory itself, for a view: shared with the storage until it is filled or cleared.
+    ///
+    /// # Errors
+    /// As [`Storage::access`] for [`Access::ReadWrite`] or [`Access::Read`].
+    pub fn buffer(&self, dtype: DType, access: Access) -> Result<(Buffer, *mut u8)> {
+        let ptr = self.access(dtype, access)?;
+        let root = self.root();
+        let state = root.state.lock();
+        let buffer = match &state.head {
+            Head::Ready(b) if state.dtype == Some(dtype) => b.clone(),
+            _ => match state.casts.iter().find(|(d, _)| *d == dtype) {
+                Some((_, cast)) => cast.clone(),
+                None => return Err(nothing_to_read()),
+            },
+        };
+        Ok((buffer, ptr))
+    }
+
+    /// Takes a block that already holds `len` elements of `dtype` as its memory.
+    pub fn adopt(&self, buffer: Buffer, dtype: DType) {
+        let mut state = self.state.lock();
+        self.set_head(&mut state, buffer, dtype);
+        self.written(&mut state);
+    }
+
+    /// A storage that is elements `start .. start + len` of this one.
+    ///
+    /// # Errors
+    /// [`Error::Value`] when they are not all there, or belong to another part already.
+    pub fn narrow(self: &Arc<Self>, start: usize, len: usize) -> Result<Arc<Self>> {
+        let end = start.checked_add(len).filter(|end| *end <= self.len);
+        let Some(end) = end else {
+            return Err(Error::Value(format!(
+                "narrow: expected a part of {} elements, got {len} from {start} on",
+                self.len
+            )));
+        };
+        let mut state = self.state.lock();
+        state.children.retain(|c| c.strong_count() > 0);
+        for other in state.children.iter().filter_map(Weak::upgrade) {
+            let from = other.parent.as_ref().map_or(0, |(_, at)| *at);
+            if start < from + other.len && from < end {
+                return Err(Error::Value(format!(
+                    "narrow: expected elements that belong to no other part, got {start}..{end} beside {from}..{}",
+                    from + other.len
+                )));
+            }
+        }
+        let part = Self::with(len, Head::Empty, None, Some((Arc::clone(self), start)));
+        part.state.lock().zeroing = state.zeroing;
+        let part = Arc::new(part);
+        state.children.push(Arc::downgrade(&part));
+        Ok(part)
+    }
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        discard(std::mem::replace(&mut state.head, Head::Empty));
+        for (_, cast) in state.casts.drain(..) {
+            reclaim::release(cast);
+        }
+    }
+}
+
+fn discard(head: Head) {
+    if let Head::Ready(buffer) | Head::Fill(_, Some(buffer)) = head {
+        reclaim::release(buffer);
+    }
+}
+
+fn nothing_to_read() -> Error {
+    Error::Cleared("array: expected values to read, got memory that was cleared".into())
+}
+
+/// # Safety
+/// `ptr` must be valid for writing `n` elements of `dtype`.
+unsafe fn fill(ptr: *mut u8, dtype: DType, n: usize, value: f64) {
+    if value == 0.0 && value.is_sign_positive() {
+        // SAFETY: all-zero bytes are zero in every type.
+        unsafe { std::ptr::write_bytes(ptr, 0, n * dtype.size()) };
+        return;
+    }
+    with_element!(dtype, T => {
+        // SAFETY: the caller promises the elements; buffers are aligned for every type.
+        unsafe { std::slice::from_raw_parts_mut(ptr.cast::<T>(), n) }.fill(<T as Element>::of(value));
+    });
+}

@@ -1,0 +1,117 @@
+//! The one error type of the crate; `python/error.rs` maps it to exceptions, and is the only place that does.
+
+use crate::array::{DType, Shape};
+
+/// Shorthand for a result with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Everything that can go wrong on account of the caller.
+///
+/// A message reads *operation: expected …, got …*. A panic is a bug of ours and never a message to a user.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Shapes do not fit the operation.
+    #[error("{op}: expected {expected}, got {}", shapes(got))]
+    Shape {
+        /// Name of the operation.
+        op: String,
+        /// The rule that was broken, in words.
+        expected: String,
+        /// The shapes that were given, in the order of the inputs.
+        got: Vec<Shape>,
+    },
+    /// An array has a type of element that the operation does not take.
+    #[error("{op}: expected {expected}, got dtype {got}")]
+    DType {
+        /// Name of the operation.
+        op: String,
+        /// The types that fit, in words.
+        expected: String,
+        /// The type that was given.
+        got: DType,
+    },
+    /// An axis that the array does not have.
+    #[error("{op}: expected an axis from {} to {}, got {got}", -(*ndim as i64), *ndim as i64 - 1)]
+    Axis {
+        /// Name of the operation.
+        op: String,
+        /// The axis that was given.
+        got: i64,
+        /// Number of axes of the array.
+        ndim: usize,
+    },
+    /// A constant argument has the wrong value.
+    #[error("{op}: expected `{arg}` to be {expected}, got {got}")]
+    Argument {
+        /// Name of the operation.
+        op: String,
+        /// Name of the argument.
+        arg: String,
+        /// What the argument must be.
+        expected: String,
+        /// What was given.
+        got: String,
+    },
+    /// A call with the wrong number or the wrong types of arguments.
+    #[error("{0}")]
+    Type(String),
+    /// A value out of the accepted range, where no other variant says it better.
+    #[error("{0}")]
+    Value(String),
+    /// An index outside of its array.
+    #[error("{0}")]
+    Index(String),
+    /// The graph does not allow what was asked of it: no parent, in-place on a protected value, a graph in use.
+    #[error("{0}")]
+    Graph(String),
+    /// A value that was cleared, freed or modified after it was computed.
+    #[error("{0}")]
+    Cleared(String),
+    /// No memory, or a limit on memory, for an array of this many bytes.
+    #[error("cannot allocate {bytes} bytes")]
+    Memory {
+        /// Bytes that were asked for.
+        bytes: usize,
+    },
+    /// A name that is not there.
+    #[error("{0}")]
+    Key(String),
+    /// Something that exists in NNabla and not (yet) here.
+    #[error("{0}")]
+    NotImplemented(String),
+    /// A file could not be read or written.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    /// An error of code that the graph called: a hook, a user's own function, an interrupt. It passes through as it is.
+    #[error("{0}")]
+    Foreign(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl Error {
+    /// A [`Error::Shape`] from anything that holds shapes.
+    pub fn shape<'a>(
+        op: impl Into<String>,
+        expected: impl Into<String>,
+        got: impl IntoIterator<Item = &'a Shape>,
+    ) -> Self {
+        Self::Shape { op: op.into(), expected: expected.into(), got: got.into_iter().cloned().collect() }
+    }
+
+    /// A [`Error::Argument`].
+    pub fn argument(
+        op: impl Into<String>,
+        arg: impl Into<String>,
+        expected: impl Into<String>,
+        got: impl std::fmt::Display,
+    ) -> Self {
+        Self::Argument { op: op.into(), arg: arg.into(), expected: expected.into(), got: got.to_string() }
+    }
+}
+
+fn shapes(got: &[Shape]) -> String {
+    match got {
+        [one] => format!("shape {one}"),
+        _ => format!("shapes {}", got.iter().map(Shape::to_string).collect::<Vec<_>>().join(", ")),
+    }
+}

@@ -1,0 +1,10 @@
+//! Loops over memory. Knows slices, lanes and threads; knows no graphs, operations or Python.
+
+mod dual;
+pub mod map;
+mod number;
+pub mod random;
+pub mod strided;
+
+pub use dual::Dual;
+pub use number::{Float, Number};

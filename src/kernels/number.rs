@@ -1,0 +1,195 @@
+//! One arithmetic for every width: a formula written on [`Number`] runs on scalars, vectors, duals and graph symbols.
+
+use std::ops::{Add, Div, Mul, Neg, Sub};
+
+use crate::array::Element;
+
+/// Something with the arithmetic of real numbers: a scalar, a SIMD vector, a dual number, a symbol in a graph.
+///
+/// Everything is elementwise. Every formula on it must be `#[inline(always)]`.
+#[allow(missing_docs)]
+pub trait Number:
+    Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self> + Neg<Output = Self>
+{
+    /// The result of a comparison.
+    type Mask: Copy;
+
+    /// The constant `v`, everywhere.
+    fn all(v: f64) -> Self;
+
+    fn abs(self) -> Self;
+    fn sqrt(self) -> Self;
+    fn exp(self) -> Self;
+    fn exp_m1(self) -> Self;
+    fn ln(self) -> Self;
+    fn ln_1p(self) -> Self;
+    fn sin(self) -> Self;
+    fn cos(self) -> Self;
+    fn tan(self) -> Self;
+    fn asin(self) -> Self;
+    fn acos(self) -> Self;
+    fn atan(self) -> Self;
+    fn sinh(self) -> Self;
+    fn cosh(self) -> Self;
+    fn tanh(self) -> Self;
+    fn asinh(self) -> Self;
+    fn acosh(self) -> Self;
+    fn atanh(self) -> Self;
+    fn erf(self) -> Self;
+    /// `1 / (1 + exp(-x))`, without overflow.
+    fn sigmoid(self) -> Self;
+    fn floor(self) -> Self;
+    fn ceil(self) -> Self;
+    /// To the nearest whole number, halves away from zero.
+    fn round(self) -> Self;
+    /// Angle of the point (`x`, `self`).
+    fn atan2(self, x: Self) -> Self;
+    /// `self` to the power of `y`.
+    fn pow(self, y: Self) -> Self;
+
+    fn lt(self, other: Self) -> Self::Mask;
+    fn le(self, other: Self) -> Self::Mask;
+    fn eq(self, other: Self) -> Self::Mask;
+    /// Both masks.
+    fn and(a: Self::Mask, b: Self::Mask) -> Self::Mask;
+    /// Either mask.
+    fn or(a: Self::Mask, b: Self::Mask) -> Self::Mask;
+    /// `yes` where the mask holds, else `no`. What is not chosen may be infinite or NaN.
+    fn select(mask: Self::Mask, yes: Self, no: Self) -> Self;
+
+    /// `self` to a whole power, by repeated multiplication.
+    #[inline(always)]
+    fn powi(self, n: u32) -> Self {
+        (1..n).fold(self, |y, _| y * self)
+    }
+
+    #[inline(always)]
+    fn gt(self, other: Self) -> Self::Mask {
+        other.lt(self)
+    }
+    #[inline(always)]
+    fn ge(self, other: Self) -> Self::Mask {
+        other.le(self)
+    }
+    /// The smaller one; NaN if either is.
+    #[inline(always)]
+    fn min(self, other: Self) -> Self {
+        Self::select(Self::or(self.lt(other), self.is_nan()), self, other)
+    }
+    /// The larger one; NaN if either is.
+    #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        Self::select(Self::or(self.gt(other), self.is_nan()), self, other)
+    }
+    /// Where this is not a number.
+    fn is_nan(self) -> Self::Mask;
+}
+
+/// A real number in memory that kernels compute with: `f32` or `f64`.
+pub trait Float:
+    Number<Mask = bool> + Element + PartialOrd + Default + std::fmt::Debug + std::iter::Sum
+{
+    /// Distance from 1 to the next number.
+    const EPSILON: Self;
+    /// Positive infinity.
+    const INFINITY: Self;
+    /// Negative infinity.
+    const NEG_INFINITY: Self;
+    /// `0`.
+    const ZERO: Self;
+    /// `1`.
+    const ONE: Self;
+    /// `self * a + b`, rounded once where the machine can.
+    fn mul_add(self, a: Self, b: Self) -> Self;
+}
+
+macro_rules! float {
+    ($ty:ident, $erf:path) => {
+        impl Number for $ty {
+            type Mask = bool;
+
+            #[inline(always)]
+            fn all(v: f64) -> Self {
+                v as Self
+            }
+            float!(@std $ty: abs sqrt exp exp_m1 ln ln_1p sin cos tan asin acos atan sinh cosh tanh atanh floor ceil round);
+            #[inline(always)]
+            fn asinh(self) -> Self {
+                // Odd, and exact near zero where ln(x + sqrt(x^2 + 1)) cancels.
+                let a = $ty::abs(self);
+                $ty::copysign($ty::ln_1p(a + a * a / (1.0 + $ty::sqrt(a * a + 1.0))), self)
+            }
+            #[inline(always)]
+            fn acosh(self) -> Self {
+                let t = self - 1.0;
+                $ty::ln_1p(t + $ty::sqrt(t * (self + 1.0)))
+            }
+            #[inline(always)]
+            fn erf(self) -> Self {
+                $erf(self)
+            }
+            #[inline(always)]
+            fn sigmoid(self) -> Self {
+                let e = $ty::exp(-$ty::abs(self));
+                (if self < 0.0 { e } else { 1.0 }) / (1.0 + e)
+            }
+            #[inline(always)]
+            fn atan2(self, x: Self) -> Self {
+                $ty::atan2(self, x)
+            }
+            #[inline(always)]
+            fn pow(self, y: Self) -> Self {
+                $ty::powf(self, y)
+            }
+            #[inline(always)]
+            fn lt(self, other: Self) -> bool {
+                self < other
+            }
+            #[inline(always)]
+            fn le(self, other: Self) -> bool {
+                self <= other
+            }
+            #[inline(always)]
+            fn eq(self, other: Self) -> bool {
+                self == other
+            }
+            #[inline(always)]
+            fn and(a: bool, b: bool) -> bool {
+                a & b
+            }
+            #[inline(always)]
+            fn or(a: bool, b: bool) -> bool {
+                a | b
+            }
+            #[inline(always)]
+            fn select(mask: bool, yes: Self, no: Self) -> Self {
+                if mask { yes } else { no }
+            }
+            #[inline(always)]
+            fn is_nan(self) -> bool {
+                $ty::is_nan(self)
+            }
+        }
+
+        impl Float for $ty {
+            const EPSILON: Self = $ty::EPSILON;
+            const INFINITY: Self = $ty::INFINITY;
+            const NEG_INFINITY: Self = $ty::NEG_INFINITY;
+            const ZERO: Self = 0.0;
+            const ONE: Self = 1.0;
+            #[inline(always)]
+            fn mul_add(self, a: Self, b: Self) -> Self {
+                $ty::mul_add(self, a, b)
+            }
+        }
+    };
+    (@std $ty:ident: $($f:ident)+) => {$(
+        #[inline(always)]
+        fn $f(self) -> Self {
+            $ty::$f(self)
+        }
+    )+};
+}
+
+float!(f32, libm::erff);
+float!(f64, libm::erf);

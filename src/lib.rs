@@ -1,0 +1,8 @@
+//! Kinnor: a deep-learning engine for the machine at hand.
+
+pub mod array;
+pub mod error;
+pub mod kernels;
+pub mod ops;
+
+pub use error::{Error, Result};

@@ -1,0 +1,194 @@
+//! Families of operations that act on each element alone: one formula, run on scalars, vectors, duals and symbols.
+
+use super::{
+    Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, like, one,
+};
+use crate::kernels::{Dual, Float, Number, map::Pairing, map::unary};
+use crate::{Error, Result};
+
+/// An elementwise function of one input.
+pub trait Unary: Declared {
+    /// What [`Unary::df`] reads.
+    const READS: Reads = Reads::INPUTS;
+
+    /// Whether a derivative other than zero exists anywhere.
+    const IS_DIFFERENTIABLE: bool = true;
+
+    /// The function.
+    fn f<N: Number>(&self, x: N) -> N;
+
+    /// Its derivative at `x`, given also `y = f(x)`. Follows from `f`; write it out where that saves work or where a
+    /// dual number goes wrong, using no more than [`Unary::READS`] names.
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N, y: N) -> N {
+        let _ = y;
+        self.f(Dual::variable(x)).d
+    }
+}
+
+/// An elementwise function of two inputs that are broadcast against each other.
+pub trait Binary: Declared {
+    /// What [`Binary::df`] reads.
+    const READS: Reads = Reads::INPUTS;
+
+    /// Whether a derivative other than zero exists anywhere.
+    const IS_DIFFERENTIABLE: bool = true;
+
+    /// Whether both inputs must have the same number of axes, as losses insist: (n, 1) against (n,) is a silent error.
+    const SAME_NDIM: bool = false;
+
+    /// The function.
+    fn f<N: Number>(&self, a: N, b: N) -> N;
+
+    /// Its derivatives by `a` and by `b`, given also `y = f(a, b)`.
+    #[inline(always)]
+    fn df<N: Number>(&self, a: N, b: N, y: N) -> (N, N) {
+        let _ = y;
+        (self.f(Dual::variable(a), Dual::constant(b)).d, self.f(Dual::constant(a), Dual::variable(b)).d)
+    }
+}
+
+/// A [`Unary`] as what the engine computes.
+#[derive(Clone)]
+pub(super) struct Map<C>(C);
+
+/// A [`Binary`] as what the engine computes.
+#[derive(Clone)]
+pub(super) struct Map2<C>(C);
+
+macro_rules! declared_as_within {
+    ($($wrapper:ident)+) => {$(
+        impl<C: Declared> Declared for $wrapper<C> {
+            const SPEC: super::Spec = C::SPEC;
+            fn bind(values: &[Value]) -> Result<Self> {
+                C::bind(values).map($wrapper)
+            }
+            fn values(&self) -> Vec<Value> {
+                self.0.values()
+            }
+        }
+    )+};
+}
+declared_as_within!(Map Map2);
+
+impl<C: Unary> Compute for Map<C> {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        like(x)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (x, y) = (run.x_memory(0), run.y_memory(0));
+        // SAFETY: both have the shape of the input, as `shapes` says.
+        unsafe { unary::<T>(x.ptr.cast(), y.ptr.cast(), x.shape.size(), |x| self.0.f(x)) };
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        // What is not read may be gone: the slice of something that is there stands in for it.
+        let gy = run.gy(0);
+        let x = if C::READS.input(0) { run.x(0) } else { gy };
+        let y = if C::READS.output(0) { run.y(0) } else { gy };
+        let Some(gx) = run.gx(0) else { return Ok(()) };
+        if !C::IS_DIFFERENTIABLE {
+            gx.put(|_| T::ZERO);
+        } else {
+            let (x, y, gy) = (&x[..gx.data.len()], &y[..gx.data.len()], &gy[..gx.data.len()]);
+            gx.put(|i| gy[i] * self.0.df(x[i], y[i]));
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        if !C::IS_DIFFERENTIABLE {
+            return vec![None];
+        }
+        let df = self.0.df(s.x(0), s.y(0));
+        vec![Some(s.gy(0) * df)]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        C::READS
+    }
+}
+
+impl<C: Binary> Compute for Map2<C> {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let (a, b) = (x.get(0), x.get(1));
+        if C::SAME_NDIM && a.ndim() != b.ndim() {
+            return Err(Error::shape(C::SPEC.name, "inputs with the same number of axes", [a, b]));
+        }
+        let shape = Pairing::shape(a, b);
+        one(shape.ok_or_else(|| Error::shape(C::SPEC.name, "shapes that broadcast together", [a, b]))?)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (a, b, y) = (run.x_memory(0), run.x_memory(1), run.y_memory(0));
+        let pairing = Pairing::new(a.shape, b.shape);
+        // SAFETY: the arrays have the shapes of the pairing, as `shapes` says.
+        unsafe { pairing.map::<T>(a.ptr.cast(), b.ptr.cast(), y.ptr.cast(), |a, b| self.0.f(a, b)) };
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let gy = run.gy(0);
+        let inputs = C::READS.input(0);
+        let (a, b) = if inputs { (run.x(0), run.x(1)) } else { (gy, gy) };
+        let y = if C::READS.output(0) { Some(run.y(0)) } else { None };
+        let at = |x: &[T], i: usize| if inputs { x[i] } else { T::ZERO };
+        let df =
+            |ia: usize, ib: usize, iy: usize| self.0.df(at(a, ia), at(b, ib), y.map_or(T::ZERO, |y| y[iy]));
+        let pairing = Pairing::new(run.x_shape(0), run.x_shape(1));
+        if let Some(ga) = run.gx(0).map(super::Grad::adding)
+            && C::IS_DIFFERENTIABLE
+        {
+            pairing.reduce_to_a(ga, |ia, ib, iy| gy[iy] * df(ia, ib, iy).0);
+        }
+        if let Some(gb) = run.gx(1).map(super::Grad::adding)
+            && C::IS_DIFFERENTIABLE
+        {
+            pairing.swapped().reduce_to_a(gb, |ib, ia, iy| gy[iy] * df(ia, ib, iy).1);
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        if !C::IS_DIFFERENTIABLE {
+            return vec![None, None];
+        }
+        let (shape_a, shape_b) = (s.x(0).shape(), s.x(1).shape());
+        let (gy, mut a, mut b) = (s.gy(0), s.x(0), s.x(1));
+        if shape_a != shape_b && C::READS.input(0) {
+            (a, b) = (a.broadcast(&gy.shape()), b.broadcast(&gy.shape()));
+        }
+        let (da, db) = self.0.df(a, b, s.y(0));
+        vec![s.wants(0).then(|| (gy * da).sum_to(&shape_a)), s.wants(1).then(|| (gy * db).sum_to(&shape_b))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        C::READS
+    }
+}
+
+impl Entry {
+    /// Row for a [`Unary`].
+    pub const fn unary<C: Unary>() -> Self {
+        Self::of::<Map<C>>()
+    }
+
+    /// Row for a [`Binary`].
+    pub const fn binary<C: Binary>() -> Self {
+        Self::of::<Map2<C>>()
+    }
+}
+
+impl Sym {
+    /// A [`Unary`] of a symbol.
+    pub(super) fn unary(op: impl Unary, x: Self) -> Self {
+        Self::apply(Map(op), &[x])
+    }
+
+    /// A [`Binary`] of two symbols.
+    pub(super) fn binary(op: impl Binary, a: Self, b: Self) -> Self {
+        Self::apply(Map2(op), &[a, b])
+    }
+}

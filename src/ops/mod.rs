@@ -1,0 +1,412 @@
+//! Operations: what each one is called, takes, computes and differentiates to.
+//!
+//! A new operation is one `op!` declaration and one trait impl in a family file, listed in that file's `OPS`. The Python
+//! function, its signature, docstring and stub follow from the declaration; its tests from one row in `tests/cases`.
+//!
+//! There are three ways to say what an operation computes: [`Unary`] and [`Binary`] take one formula on numbers, and
+//! everything else implements [`Compute`]. The engine sees all of them as [`Operation`].
+
+mod activation;
+mod arithmetic;
+mod array;
+mod elementwise;
+mod logical;
+mod math;
+mod reduction;
+mod run;
+pub(crate) mod spec;
+pub mod symbol;
+
+pub use elementwise::{Binary, Unary};
+pub use run::{Backward, Grad, InputShapes, Memory, Run, Shapes, State};
+pub use spec::{Arg, ArgType, Declared, Input, Kind, Spec, Value};
+pub use symbol::{Sym, Symbols};
+
+use std::sync::Arc;
+
+use crate::array::{DType, Shape, Storage};
+use crate::kernels::Float;
+use crate::{Error, Result};
+use spec::op;
+
+/// Which inputs and outputs a gradient reads, as bit masks; bits from 63 on stand for all that follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reads {
+    /// Bit `i` is set if it reads the data of input `i`.
+    pub inputs: u64,
+    /// Bit `o` is set if it reads the data of output `o`.
+    pub outputs: u64,
+}
+
+impl Reads {
+    /// Neither input nor output data.
+    pub const NOTHING: Self = Self { inputs: 0, outputs: 0 };
+    /// Every input.
+    pub const INPUTS: Self = Self { inputs: u64::MAX, outputs: 0 };
+    /// Every output.
+    pub const OUTPUTS: Self = Self { inputs: 0, outputs: u64::MAX };
+    /// Every input and output.
+    pub const ALL: Self = Self { inputs: u64::MAX, outputs: u64::MAX };
+
+    /// These inputs and no outputs.
+    pub const fn inputs(mask: u64) -> Self {
+        Self { inputs: mask, outputs: 0 }
+    }
+
+    /// Whether input `i` is read.
+    pub fn input(self, i: usize) -> bool {
+        self.inputs >> i.min(63) & 1 == 1
+    }
+
+    /// Whether output `o` is read.
+    pub fn output(self, o: usize) -> bool {
+        self.outputs >> o.min(63) & 1 == 1
+    }
+
+    /// What either reads.
+    pub fn or(self, other: Self) -> Self {
+        Self { inputs: self.inputs | other.inputs, outputs: self.outputs | other.outputs }
+    }
+}
+
+/// How an output shares the memory of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alias {
+    /// The output.
+    pub output: usize,
+    /// Whether the input's values change.
+    pub modifies: bool,
+}
+
+/// An operation with its constant arguments, as its author writes it; [`Operation`] is how the engine sees it.
+///
+/// Inputs are numbered as declared, also when optional ones are missing.
+pub trait Compute: Declared {
+    /// Shapes of the outputs: the only part that can refuse its inputs.
+    ///
+    /// # Errors
+    /// When shapes or arguments do not fit.
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes>;
+
+    /// Writes every element of each output.
+    ///
+    /// # Errors
+    /// Only for what could not be known before: an index out of range, no memory.
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()>;
+
+    /// Writes or adds the gradient of each input that is wanted. Left out (see [`Compute::HAS_BACKWARD`]), the
+    /// engine runs [`Compute::gradient`] instead.
+    ///
+    /// # Errors
+    /// As for [`Compute::forward`].
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let _ = run;
+        Err(Error::NotImplemented(format!("{}: has no backward kernel", Self::SPEC.name)))
+    }
+
+    /// Whether [`Compute::backward`] is written out.
+    const HAS_BACKWARD: bool = true;
+
+    /// The gradients of the inputs, as a formula on symbols; `None` where there is none (it counts as zero).
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>>;
+
+    /// What the backward kernel reads for the gradient of input `gx`.
+    fn reads(&self, gx: usize) -> Reads {
+        let _ = gx;
+        Reads::ALL
+    }
+
+    /// What [`Compute::gradient`] reads for input `gx`, where it differs.
+    fn symbol_reads(&self, gx: usize) -> Reads {
+        self.reads(gx)
+    }
+
+    /// Type of the elements of output `o`: `None` is the type that the function computes in.
+    fn output(&self, o: usize) -> Option<DType> {
+        let _ = o;
+        None
+    }
+
+    /// The output that shares memory with input `i`, if one does.
+    fn alias(&self, i: usize) -> Option<Alias> {
+        let _ = i;
+        None
+    }
+
+    /// Whether `forward` writes into input `i` (running statistics).
+    fn overwrites(&self, i: usize) -> bool {
+        let _ = i;
+        false
+    }
+
+    /// Whether `forward` draws random numbers.
+    const IS_RANDOM: bool = false;
+
+    /// Whether the engine may clear what this function read (`Sink` forbids it).
+    const MAY_CLEAR_INPUTS: bool = true;
+
+    /// Arguments as `info.args` shows them, where that is not what was declared.
+    fn info(&self) -> Vec<(&'static str, Value)> {
+        Self::SPEC.args.iter().map(|a| a.info).zip(self.values()).collect()
+    }
+}
+
+/// A call of the kernel of an operation: raw memory, its type told.
+pub struct Call<'a> {
+    /// Inputs that were given.
+    pub x: &'a [Memory<'a>],
+    /// Outputs.
+    pub y: &'a [Memory<'a>],
+    /// Gradients of the outputs (backward only).
+    pub gy: &'a [Memory<'a>],
+    /// Gradients of the inputs and whether to add to them, where wanted (backward only).
+    pub gx: &'a [Option<(Memory<'a>, bool)>],
+    /// What the function keeps.
+    pub state: &'a mut State,
+    /// Compute in `f64` rather than `f32`.
+    pub double: bool,
+    /// Values that were dropped are computed again.
+    pub recompute: bool,
+}
+
+/// An array as an operation on arrays sees it.
+#[derive(Clone)]
+pub struct Array {
+    /// Its shape.
+    pub shape: Shape,
+    /// Its values.
+    pub data: Arc<Storage>,
+    /// Its gradient.
+    pub grad: Arc<Storage>,
+}
+
+/// An operation that is not made of kernels and wants the arrays themselves: a user's own function in Python.
+pub trait OnArrays: Send + Sync {
+    /// Computes the outputs.
+    ///
+    /// # Errors
+    /// Whatever the user's code raises.
+    fn forward(&self, x: &[Array], y: &[Array]) -> Result<()>;
+    /// Computes the gradients of the inputs that are wanted, adding to them where told.
+    ///
+    /// # Errors
+    /// Whatever the user's code raises.
+    fn backward(&self, x: &[Array], y: &[Array], wanted: &[bool], accumulate: &[bool]) -> Result<()>;
+    /// As [`OnArrays::forward`], to restore values that were dropped.
+    ///
+    /// # Errors
+    /// Whatever the user's code raises.
+    fn recompute(&self, x: &[Array], y: &[Array]) -> Result<()> {
+        self.forward(x, y)
+    }
+}
+
+/// What a node of the graph holds: an operation with its constant arguments bound.
+#[allow(missing_docs)] // each is the method of `Compute` of the same name, with inputs numbered as given
+pub trait Operation: Send + Sync + 'static {
+    /// `LeakyReLU`
+    fn type_name(&self) -> &str;
+    /// `leaky_relu`
+    fn name(&self) -> &str;
+    fn info(&self) -> Vec<(&'static str, Value)>;
+    fn kind(&self, i: usize) -> Kind;
+    fn shapes(&self, x: &[&Shape]) -> Result<Shapes>;
+    fn output(&self, o: usize) -> Option<DType>;
+    fn forward(&self, call: Call<'_>) -> Result<()>;
+    fn backward(&self, call: Call<'_>) -> Result<()>;
+    fn has_backward(&self) -> bool;
+    fn gradient(&self, s: Symbols) -> Result<Vec<Option<Sym>>>;
+    fn reads(&self, gx: usize) -> Reads;
+    fn symbol_reads(&self, gx: usize) -> Reads;
+    fn alias(&self, i: usize) -> Option<Alias>;
+    fn overwrites(&self, i: usize) -> bool;
+    fn is_random(&self) -> bool;
+    fn may_clear_inputs(&self) -> bool;
+    fn on_arrays(&self) -> Option<&dyn OnArrays> {
+        None
+    }
+}
+
+/// A [`Compute`] with the mask of the inputs that were given.
+struct Bound<C> {
+    op: C,
+    present: u64,
+}
+
+impl<C: Compute> Bound<C> {
+    /// The declared number of the `i`-th input that was given.
+    fn declared(&self, i: usize) -> usize {
+        let mut left = i;
+        for at in 0..C::SPEC.inputs.len() {
+            if self.present >> at & 1 == 1 {
+                if left == 0 {
+                    return at;
+                }
+                left -= 1;
+            }
+        }
+        i
+    }
+
+    /// A mask of declared inputs as one of given inputs.
+    fn given(&self, reads: Reads) -> Reads {
+        if self.present == u64::MAX {
+            return reads;
+        }
+        let inputs = (0..63).filter(|i| reads.input(self.declared(*i))).fold(0, |m, i| m | 1 << i);
+        Reads { inputs, outputs: reads.outputs }
+    }
+}
+
+impl<C: Compute> Operation for Bound<C> {
+    fn type_name(&self) -> &str {
+        C::SPEC.type_name
+    }
+    fn name(&self) -> &str {
+        C::SPEC.name
+    }
+    fn info(&self) -> Vec<(&'static str, Value)> {
+        self.op.info()
+    }
+    fn kind(&self, i: usize) -> Kind {
+        let at = self.declared(i);
+        C::SPEC.inputs.get(at).or(C::SPEC.inputs.last()).map_or(Kind::float, |input| input.kind)
+    }
+    fn shapes(&self, x: &[&Shape]) -> Result<Shapes> {
+        self.op.shapes(&InputShapes { x, present: self.present })
+    }
+    fn output(&self, o: usize) -> Option<DType> {
+        self.op.output(o)
+    }
+    fn forward(&self, call: Call<'_>) -> Result<()> {
+        if call.double {
+            self.op.forward(&mut Run::<f64>::new(call.x, call.y, self.present, call.state, call.recompute))
+        } else {
+            self.op.forward(&mut Run::<f32>::new(call.x, call.y, self.present, call.state, call.recompute))
+        }
+    }
+    fn backward(&self, call: Call<'_>) -> Result<()> {
+        let Call { x, y, gy, gx, state, double, .. } = call;
+        if double {
+            self.op.backward(&mut Backward::<f64>::new(x, y, gy, gx, self.present, state))
+        } else {
+            self.op.backward(&mut Backward::<f32>::new(x, y, gy, gx, self.present, state))
+        }
+    }
+    fn has_backward(&self) -> bool {
+        C::HAS_BACKWARD
+    }
+    fn gradient(&self, mut s: Symbols) -> Result<Vec<Option<Sym>>> {
+        s.present = self.present;
+        let declared = self.op.gradient(&s);
+        let n = s.n_inputs();
+        Ok((0..n).map(|i| declared.get(self.declared(i)).copied().flatten()).collect())
+    }
+    fn reads(&self, gx: usize) -> Reads {
+        self.given(self.op.reads(self.declared(gx)))
+    }
+    fn symbol_reads(&self, gx: usize) -> Reads {
+        self.given(self.op.symbol_reads(self.declared(gx)))
+    }
+    fn alias(&self, i: usize) -> Option<Alias> {
+        self.op.alias(self.declared(i))
+    }
+    fn overwrites(&self, i: usize) -> bool {
+        self.op.overwrites(self.declared(i))
+    }
+    fn is_random(&self) -> bool {
+        C::IS_RANDOM
+    }
+    fn may_clear_inputs(&self) -> bool {
+        C::MAY_CLEAR_INPUTS
+    }
+}
+
+/// A shared operation. Those without arguments live as long as the process and are not counted.
+#[derive(Clone)]
+pub enum Op {
+    /// One of the process.
+    Static(&'static dyn Operation),
+    /// One of its own.
+    Shared(Arc<dyn Operation>),
+}
+
+impl Op {
+    /// A node's operation from what its author wrote, all inputs being given.
+    pub fn new<C: Compute>(op: C) -> Self {
+        Self::with_inputs(op, u64::MAX)
+    }
+
+    /// As [`Op::new`] where only the inputs in the mask are given.
+    pub fn with_inputs<C: Compute>(op: C, present: u64) -> Self {
+        Self::Shared(Arc::new(Bound { op, present }))
+    }
+}
+
+impl std::ops::Deref for Op {
+    type Target = dyn Operation;
+    #[inline(always)]
+    fn deref(&self) -> &(dyn Operation + 'static) {
+        match self {
+            Self::Static(op) => *op,
+            Self::Shared(op) => &**op,
+        }
+    }
+}
+
+/// One row of the registry: how to make a node's operation from constant arguments.
+pub struct Entry {
+    /// The declaration.
+    pub spec: &'static Spec,
+    make: fn(&[Value], u64) -> Result<Op>,
+}
+
+impl Entry {
+    /// Row for an operation that implements [`Compute`].
+    pub const fn of<C: Compute>() -> Self {
+        Self {
+            spec: const { &C::SPEC },
+            make: |values, present| Ok(Op::with_inputs(C::bind(values)?, present)),
+        }
+    }
+
+    /// The operation with these arguments, in order, and the inputs in the mask `present` (all ones for all).
+    ///
+    /// # Errors
+    /// [`Error::Argument`] when an argument has the wrong type.
+    pub fn bind(&self, values: &[Value], present: u64) -> Result<Op> {
+        (self.make)(values, present)
+    }
+
+    /// The one operation of an entry without arguments, shared by all its nodes; `None` where there are arguments.
+    pub fn lone(&self) -> Option<Op> {
+        if !self.spec.args.is_empty() {
+            return None;
+        }
+        let Ok(Op::Shared(op)) = self.bind(&[], u64::MAX) else { return None };
+        let op: &'static Arc<dyn Operation> = Box::leak(Box::new(op));
+        Some(Op::Static(&**op))
+    }
+}
+
+/// Every operation, family by family: the single source for Python, stubs, docs and tests.
+pub fn registry() -> impl Iterator<Item = &'static Entry> {
+    [activation::OPS, arithmetic::OPS, array::OPS, logical::OPS, math::OPS, reduction::OPS]
+        .into_iter()
+        .flatten()
+}
+
+/// The operation that Python calls `name`.
+pub fn find(name: &str) -> Option<&'static Entry> {
+    registry().find(|e| e.spec.name == name)
+}
+
+/// The shape of one output that is like input 0.
+pub(crate) fn like(x: &InputShapes<'_>) -> Result<Shapes> {
+    Ok(Shapes::from_elem(x.get(0).clone(), 1))
+}
+
+/// One output of this shape.
+pub(crate) fn one(shape: impl Into<Shape>) -> Result<Shapes> {
+    Ok(Shapes::from_elem(shape.into(), 1))
+}

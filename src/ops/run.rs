@@ -1,0 +1,334 @@
+//! What an operation sees while it runs: typed slices of its inputs, outputs and gradients.
+
+use std::any::Any;
+use std::marker::PhantomData;
+
+use smallvec::SmallVec;
+
+use crate::array::Shape;
+use crate::kernels::{Float, random};
+
+/// A contiguous array in memory, its type being known to who looks at it.
+#[derive(Clone, Copy)]
+pub struct Memory<'a> {
+    /// Where its elements start.
+    pub ptr: *mut u8,
+    /// Its shape.
+    pub shape: &'a Shape,
+}
+
+impl<'a> Memory<'a> {
+    fn slice<T>(self) -> &'a [T] {
+        // SAFETY: the engine made `shape.size()` elements of the type that the operation declares readable here for
+        // the time of the run, and writes none of them meanwhile.
+        unsafe { std::slice::from_raw_parts(self.ptr.cast(), self.shape.size()) }
+    }
+
+    fn slice_mut<T>(self) -> &'a mut [T] {
+        // SAFETY: as above, for writing; `Run` and `Backward` hand each array out once.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.cast(), self.shape.size()) }
+    }
+}
+
+/// What one function keeps between its forward and its backward run: a mask, indices, statistics, its random key.
+#[derive(Default)]
+pub struct State {
+    kept: Option<Box<dyn Any + Send>>,
+    key: Option<random::Key>,
+    drawn: u64,
+}
+
+impl State {
+    /// What was kept, made on first use.
+    pub fn get<S: Default + Send + 'static>(&mut self) -> &mut S {
+        if self.kept.as_ref().is_none_or(|kept| !kept.is::<S>()) {
+            self.kept = Some(Box::new(S::default()));
+        }
+        let kept = self.kept.as_mut().and_then(|kept| kept.downcast_mut());
+        kept.unwrap_or_else(|| unreachable!("was just made"))
+    }
+
+    /// The random numbers of this run: those of the last run if it is a recomputation, else new ones.
+    ///
+    /// A `seed` that is not negative makes a sequence of its own, which starts anew for each function.
+    fn key(&mut self, seed: i64, count: u64, recompute: bool) -> random::Key {
+        if let (Some(key), true) = (self.key, recompute) {
+            return key;
+        }
+        let key = match u64::try_from(seed) {
+            Ok(seed) => random::Key { seed, offset: self.drawn },
+            Err(_) => random::draw(count),
+        };
+        self.drawn += count.div_ceil(random::BLOCK) * random::BLOCK;
+        self.key = Some(key);
+        key
+    }
+}
+
+/// The arrays of one forward run, numbered as declared.
+pub struct Run<'a, T> {
+    x: &'a [Memory<'a>],
+    y: &'a [Memory<'a>],
+    present: u64,
+    taken: u64,
+    state: &'a mut State,
+    recompute: bool,
+    of: PhantomData<T>,
+}
+
+/// Where declared input `i` is among the inputs that were given.
+#[inline(always)]
+pub(crate) fn position(present: u64, i: usize) -> Option<usize> {
+    if present == u64::MAX {
+        return Some(i);
+    }
+    (present >> i & 1 == 1).then(|| (present & ((1 << i) - 1)).count_ones() as usize)
+}
+
+impl<'a, T: Float> Run<'a, T> {
+    pub(crate) fn new(
+        x: &'a [Memory<'a>],
+        y: &'a [Memory<'a>],
+        present: u64,
+        state: &'a mut State,
+        recompute: bool,
+    ) -> Self {
+        Self { x, y, present, taken: 0, state, recompute, of: PhantomData }
+    }
+
+    /// Number of inputs that were given.
+    pub fn n_inputs(&self) -> usize {
+        self.x.len()
+    }
+
+    /// Number of outputs.
+    pub fn n_outputs(&self) -> usize {
+        self.y.len()
+    }
+
+    /// Whether input `i` was given.
+    pub fn has(&self, i: usize) -> bool {
+        position(self.present, i).is_some_and(|at| at < self.x.len())
+    }
+
+    /// Input `i` in memory; for operations that may work in place.
+    pub fn x_memory(&self, i: usize) -> Memory<'a> {
+        self.x[position(self.present, i).unwrap_or(usize::MAX)]
+    }
+
+    /// Output `o` in memory; for operations that may work in place.
+    pub fn y_memory(&self, o: usize) -> Memory<'a> {
+        self.y[o]
+    }
+
+    /// Elements of input `i`.
+    pub fn x(&self, i: usize) -> &'a [T] {
+        self.x_memory(i).slice()
+    }
+
+    /// Elements of input `i`, which was declared [`super::Kind::index`].
+    pub fn index(&self, i: usize) -> &'a [i64] {
+        self.x_memory(i).slice()
+    }
+
+    /// Elements of input `i` for writing: it must be declared by [`super::Compute::overwrites`].
+    pub fn overwrite(&mut self, i: usize) -> &'a mut [T] {
+        self.x_memory(i).slice_mut()
+    }
+
+    /// Shape of input `i`.
+    pub fn x_shape(&self, i: usize) -> &'a Shape {
+        self.x_memory(i).shape
+    }
+
+    /// Shape of output `o`.
+    pub fn y_shape(&self, o: usize) -> &'a Shape {
+        self.y[o].shape
+    }
+
+    /// Elements of output `o`, undefined until written. May be asked for once.
+    pub fn y(&mut self, o: usize) -> &'a mut [T] {
+        self.take(o).slice_mut()
+    }
+
+    /// Elements of output `o`, which [`super::Compute::output`] says are whole numbers. May be asked for once.
+    pub fn y_index(&mut self, o: usize) -> &'a mut [i64] {
+        self.take(o).slice_mut()
+    }
+
+    fn take(&mut self, o: usize) -> Memory<'a> {
+        let bit = 1 << o.min(63);
+        assert!(o >= 63 || self.taken & bit == 0, "output {o} was taken twice");
+        self.taken |= bit;
+        self.y[o]
+    }
+
+    /// What this function keeps between its runs.
+    pub fn state<S: Default + Send + 'static>(&mut self) -> &mut S {
+        self.state.get()
+    }
+
+    /// The key of `count` random numbers: new ones in a forward run, the same ones again in a recomputation.
+    pub fn random(&mut self, seed: i64, count: usize) -> random::Key {
+        self.state.key(seed, count as u64, self.recompute)
+    }
+
+    /// Whether values that were dropped are computed again: side effects (running statistics) must not be repeated.
+    pub fn is_recomputation(&self) -> bool {
+        self.recompute
+    }
+}
+
+/// Where a gradient goes: written over what is there, or added to it.
+pub struct Grad<'a, T> {
+    /// The elements.
+    pub data: &'a mut [T],
+    /// Add to what is there; otherwise it is undefined and must be overwritten.
+    pub accumulate: bool,
+}
+
+impl<'a, T: Float> Grad<'a, T> {
+    /// Writes or adds `f(i)` at each `i`.
+    #[inline(always)]
+    pub fn put(self, f: impl Fn(usize) -> T) {
+        if self.accumulate {
+            self.data.iter_mut().enumerate().for_each(|(i, g)| *g = *g + f(i));
+        } else {
+            self.data.iter_mut().enumerate().for_each(|(i, g)| *g = f(i));
+        }
+    }
+
+    /// The elements, ready to be added to.
+    pub fn adding(self) -> &'a mut [T] {
+        if !self.accumulate {
+            self.data.fill(T::ZERO);
+        }
+        self.data
+    }
+}
+
+/// The arrays of one backward run, numbered as declared.
+pub struct Backward<'a, T> {
+    x: &'a [Memory<'a>],
+    y: &'a [Memory<'a>],
+    gy: &'a [Memory<'a>],
+    gx: &'a [Option<(Memory<'a>, bool)>],
+    present: u64,
+    state: &'a mut State,
+    of: PhantomData<T>,
+}
+
+impl<'a, T: Float> Backward<'a, T> {
+    pub(crate) fn new(
+        x: &'a [Memory<'a>],
+        y: &'a [Memory<'a>],
+        gy: &'a [Memory<'a>],
+        gx: &'a [Option<(Memory<'a>, bool)>],
+        present: u64,
+        state: &'a mut State,
+    ) -> Self {
+        Self { x, y, gy, gx, present, state, of: PhantomData }
+    }
+
+    /// Number of inputs that were given.
+    pub fn n_inputs(&self) -> usize {
+        self.x.len()
+    }
+
+    /// Number of outputs.
+    pub fn n_outputs(&self) -> usize {
+        self.y.len()
+    }
+
+    /// Whether input `i` was given.
+    pub fn has(&self, i: usize) -> bool {
+        position(self.present, i).is_some_and(|at| at < self.x.len())
+    }
+
+    fn memory(&self, i: usize) -> Memory<'a> {
+        self.x[position(self.present, i).unwrap_or(usize::MAX)]
+    }
+
+    /// Elements of input `i`, if the gradient that is wanted declares to read them.
+    pub fn x(&self, i: usize) -> &'a [T] {
+        self.memory(i).slice()
+    }
+
+    /// Elements of input `i`, which was declared [`super::Kind::index`].
+    pub fn index(&self, i: usize) -> &'a [i64] {
+        self.memory(i).slice()
+    }
+
+    /// Shape of input `i`.
+    pub fn x_shape(&self, i: usize) -> &'a Shape {
+        self.memory(i).shape
+    }
+
+    /// Elements of output `o`, if the gradient that is wanted declares to read them.
+    pub fn y(&self, o: usize) -> &'a [T] {
+        self.y[o].slice()
+    }
+
+    /// Elements of output `o`, which [`super::Compute::output`] says are whole numbers.
+    pub fn y_index(&self, o: usize) -> &'a [i64] {
+        self.y[o].slice()
+    }
+
+    /// Shape of output `o`.
+    pub fn y_shape(&self, o: usize) -> &'a Shape {
+        self.y[o].shape
+    }
+
+    /// Gradient of output `o`.
+    pub fn gy(&self, o: usize) -> &'a [T] {
+        self.gy[o].slice()
+    }
+
+    /// Whether the gradient of input `i` is wanted.
+    pub fn wants(&self, i: usize) -> bool {
+        position(self.present, i).is_some_and(|at| self.gx.get(at).is_some_and(Option::is_some))
+    }
+
+    /// Where the gradient of input `i` goes, if it is wanted. May be asked for once.
+    pub fn gx(&mut self, i: usize) -> Option<Grad<'a, T>> {
+        let (memory, accumulate) = (*self.gx.get(position(self.present, i)?)?)?;
+        Some(Grad { data: memory.slice_mut(), accumulate })
+    }
+
+    /// What this function keeps between its runs.
+    pub fn state<S: Default + Send + 'static>(&mut self) -> &mut S {
+        self.state.get()
+    }
+}
+
+/// Shapes of the outputs of an operation.
+pub type Shapes = SmallVec<[Shape; 1]>;
+
+/// Shapes of the inputs of an operation, numbered as declared.
+pub struct InputShapes<'a> {
+    pub(crate) x: &'a [&'a Shape],
+    pub(crate) present: u64,
+}
+
+impl<'a> InputShapes<'a> {
+    /// Number of inputs that were given.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.x.len()
+    }
+
+    /// Shape of input `i`, which must be given.
+    pub fn get(&self, i: usize) -> &'a Shape {
+        self.x[position(self.present, i).unwrap_or(usize::MAX)]
+    }
+
+    /// Shape of input `i`, if it was given.
+    pub fn find(&self, i: usize) -> Option<&'a Shape> {
+        position(self.present, i).and_then(|at| self.x.get(at).copied())
+    }
+
+    /// Shapes of the inputs that were given.
+    pub fn iter(&self) -> impl Iterator<Item = &'a Shape> {
+        self.x.iter().copied()
+    }
+}
