@@ -7,15 +7,29 @@
 //! everything else implements [`Compute`]. The engine sees all of them as [`Operation`].
 
 mod activation;
+mod affine;
 mod arithmetic;
 mod array;
+mod convolution;
 mod elementwise;
+mod indexing;
+mod join;
 mod logical;
+mod loss;
 mod math;
+mod normalization;
+mod order;
+mod pooling;
+mod random;
 mod reduction;
 mod run;
+mod sequence;
+mod softmax;
 pub(crate) mod spec;
+mod special;
 pub mod symbol;
+#[cfg(test)]
+mod testing;
 
 pub use elementwise::{Binary, Unary};
 pub use run::{Backward, Grad, InputShapes, Memory, Run, Shapes, State};
@@ -391,9 +405,28 @@ impl Entry {
 
 /// Every operation, family by family: the single source for Python, stubs, docs and tests.
 pub fn registry() -> impl Iterator<Item = &'static Entry> {
-    [activation::OPS, arithmetic::OPS, array::OPS, logical::OPS, math::OPS, reduction::OPS]
-        .into_iter()
-        .flatten()
+    [
+        activation::OPS,
+        affine::OPS,
+        arithmetic::OPS,
+        array::OPS,
+        convolution::OPS,
+        indexing::OPS,
+        join::OPS,
+        logical::OPS,
+        loss::OPS,
+        math::OPS,
+        normalization::OPS,
+        order::OPS,
+        pooling::OPS,
+        random::OPS,
+        reduction::OPS,
+        sequence::OPS,
+        softmax::OPS,
+        special::OPS,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// The operation that Python calls `name`.
@@ -409,4 +442,54 @@ pub(crate) fn like(x: &InputShapes<'_>) -> Result<Shapes> {
 /// One output of this shape.
 pub(crate) fn one(shape: impl Into<Shape>) -> Result<Shapes> {
     Ok(Shapes::from_elem(shape.into(), 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{Tensor, check_gradient};
+    use super::{Op, Value, find};
+
+    fn op(name: &str, values: &[Value]) -> Op {
+        find(name).expect("is registered").bind(values, u64::MAX).expect("binds")
+    }
+
+    #[test]
+    fn smooth_functions_have_true_gradients() {
+        for name in ["exp", "sin", "cos", "tanh", "sigmoid", "relu", "asinh", "erf", "identity"] {
+            let values: &[Value] = if name == "relu" { &[Value::Bool(false)] } else { &[] };
+            check_gradient(&op(name, values), &[Tensor::sample([3, 4], 1)], &[true]);
+        }
+    }
+
+    #[test]
+    fn products_and_sums_broadcast_both_ways() {
+        for name in ["add2", "sub2", "mul2", "div2"] {
+            let x = [Tensor::sample([3, 1, 2], 1), Tensor::sample([4, 2], 2)];
+            check_gradient(&op(name, &[Value::Bool(false)]), &x, &[true, true]);
+        }
+    }
+
+    #[test]
+    fn arrays_are_rearranged_and_back() {
+        check_gradient(
+            &op("transpose", &[Value::Ints(vec![2, 0, 1])]),
+            &[Tensor::sample([2, 3, 4], 1)],
+            &[true],
+        );
+        check_gradient(
+            &op("broadcast", &[Value::Ints(vec![2, 3, 4])]),
+            &[Tensor::sample([2, 1, 4], 1)],
+            &[true],
+        );
+        check_gradient(
+            &op("sum", &[Value::Ints(vec![1]), Value::Bool(false)]),
+            &[Tensor::sample([2, 3, 4], 1)],
+            &[true],
+        );
+        check_gradient(
+            &op("where", &[]),
+            &[Tensor::new([2], &[1.0, 0.0]), Tensor::sample([2, 2], 1), Tensor::sample([2, 2], 2)],
+            &[false, true, true],
+        );
+    }
 }

@@ -1,0 +1,6 @@
+//! Normalisation of activations.
+
+use super::Entry;
+
+/// The operations of this file.
+pub(super) const OPS: &[Entry] = &[];

@@ -1,0 +1,6 @@
+//! Pooling and unpooling.
+
+use super::Entry;
+
+/// The operations of this file.
+pub(super) const OPS: &[Entry] = &[];

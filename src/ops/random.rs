@@ -1,0 +1,6 @@
+//! Random arrays and dropout.
+
+use super::Entry;
+
+/// The operations of this file.
+pub(super) const OPS: &[Entry] = &[];

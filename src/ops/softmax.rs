@@ -1,0 +1,6 @@
+//! Normalised exponentials.
+
+use super::Entry;
+
+/// The operations of this file.
+pub(super) const OPS: &[Entry] = &[];
