@@ -1,19 +1,21 @@
 //! Blocks of memory: aligned, counted, and kept for reuse when freed.
 
-use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
+use super::allocator;
+use super::store::ALIGN;
 use crate::{Error, Result};
 
-/// Alignment of every buffer: a cache line, and the widest vector register.
-const ALIGN: usize = 64;
-
+/// What comes before the bytes. It is as long as the alignment of blocks, so that the bytes are aligned too.
 #[repr(C, align(64))]
 struct Header {
     count: AtomicUsize,
     bytes: usize,
+    /// Bytes of the whole block.
+    size: usize,
 }
+const _: () = assert!(size_of::<Header>() == ALIGN);
 
 /// A counted block of memory, aligned to 64 bytes. Clones share it; the last one frees it.
 pub struct Buffer(NonNull<Header>);
@@ -23,48 +25,19 @@ unsafe impl Send for Buffer {}
 // SAFETY: as above.
 unsafe impl Sync for Buffer {}
 
-/// Bytes in use, kept for reuse, and the most ever in use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemoryStats {
-    /// Bytes in live buffers.
-    pub live: usize,
-    /// Bytes in freed buffers that are kept for reuse.
-    pub cached: usize,
-    /// The largest `live` since the start.
-    pub peak: usize,
-}
-
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-/// How much memory buffers take.
-pub fn memory_stats() -> MemoryStats {
-    MemoryStats { live: LIVE.load(Ordering::Relaxed), cached: 0, peak: PEAK.load(Ordering::Relaxed) }
-}
-
-/// Gives memory that is kept for reuse back to the system.
-pub fn clear_memory_cache() {}
-
 impl Buffer {
     /// A block of at least `bytes` bytes, contents undefined.
     ///
     /// # Errors
     /// [`Error::Memory`] when the system has no more.
     pub fn new(bytes: usize) -> Result<Self> {
-        let layout = Self::layout(bytes)?;
-        // SAFETY: the layout is never empty, as it holds the header.
-        let header = unsafe { alloc(layout) }.cast::<Header>();
-        let Some(header) = NonNull::new(header) else { return Err(Error::Memory { bytes }) };
-        // SAFETY: the block was just allocated for a header and is aligned for it.
-        unsafe { header.write(Header { count: AtomicUsize::new(1), bytes }) };
-        let live = LIVE.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        PEAK.fetch_max(live, Ordering::Relaxed);
+        let error = Error::Memory { bytes };
+        let Some(size) = bytes.checked_add(size_of::<Header>()) else { return Err(error) };
+        let Some((block, size)) = allocator::allocate(size, bytes) else { return Err(error) };
+        let header = block.cast::<Header>();
+        // SAFETY: the block is new, large enough for a header and aligned for it.
+        unsafe { header.write(Header { count: AtomicUsize::new(1), bytes, size }) };
         Ok(Self(header))
-    }
-
-    fn layout(bytes: usize) -> Result<Layout> {
-        let total = bytes.checked_add(size_of::<Header>()).ok_or(Error::Memory { bytes })?;
-        Layout::from_size_align(total, ALIGN).map_err(|_| Error::Memory { bytes })
     }
 
     /// Where the bytes start.
@@ -98,15 +71,15 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         // SAFETY: this handle still counts, so the header is live.
         let header = unsafe { self.0.as_ref() };
-        if header.count.fetch_sub(1, Ordering::Release) != 1 {
-            return;
+        // The only holder need not pay for an atomic subtraction: nobody is left who could make another handle.
+        if header.count.load(Ordering::Acquire) != 1 {
+            if header.count.fetch_sub(1, Ordering::Release) != 1 {
+                return;
+            }
+            fence(Ordering::Acquire);
         }
-        fence(Ordering::Acquire);
-        let bytes = header.bytes;
-        LIVE.fetch_sub(bytes, Ordering::Relaxed);
-        if let Ok(layout) = Self::layout(bytes) {
-            // SAFETY: this was the last handle, and the block was allocated with this layout.
-            unsafe { dealloc(self.0.as_ptr().cast(), layout) };
-        }
+        let (size, bytes) = (header.size, header.bytes);
+        // SAFETY: this was the last handle, and the header holds what the allocator said.
+        unsafe { allocator::free(self.0.cast(), size, bytes) };
     }
 }

@@ -1,12 +1,16 @@
 //! Memory that holds numbers: types, shapes, buffers, storages. Knows no operations, graphs or Python.
 
+mod allocator;
 mod buffer;
 mod dtype;
 mod reclaim;
 mod shape;
 mod storage;
+mod store;
+mod system;
 
-pub use buffer::{Buffer, MemoryStats, clear_memory_cache, memory_stats};
+pub use allocator::{MemoryStats, clear_memory_cache, memory_stats, reset_peak_memory, set_memory_limit};
+pub use buffer::Buffer;
 pub use dtype::{DType, Element, convert};
 pub use reclaim::RunGuard;
 pub use shape::Shape;

@@ -1,0 +1,148 @@
+//! The allocator as a whole: counts, limits, threads and forks. One test at a time, as the counts are the process's.
+
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+
+use kinnor::Error;
+use kinnor::array::{Buffer, clear_memory_cache, memory_stats, reset_peak_memory, set_memory_limit};
+
+const MB: usize = 1 << 20;
+
+/// Holds back the other tests, and publishes what this thread has not yet counted before it lets them go.
+struct Alone(#[allow(dead_code)] MutexGuard<'static, ()>);
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        memory_stats();
+    }
+}
+
+fn alone() -> Alone {
+    static ALONE: Mutex<()> = Mutex::new(());
+    Alone(ALONE.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn buffer(bytes: usize) -> Buffer {
+    Buffer::new(bytes).expect("memory")
+}
+
+#[test]
+fn counts_follow_buffers() {
+    let _alone = alone();
+    let before = memory_stats();
+    reset_peak_memory();
+    let (small, large) = (buffer(1000), buffer(10 * MB));
+    let shared = large.clone();
+    assert_eq!(memory_stats().live, before.live + 1000 + 10 * MB);
+    drop(large);
+    assert_eq!(memory_stats().live, before.live + 1000 + 10 * MB);
+    drop(shared);
+    drop(small);
+    let after = memory_stats();
+    assert_eq!(after.live, before.live);
+    assert!(after.peak >= before.live + 10 * MB && after.cached >= 10 * MB, "{after:?}");
+    clear_memory_cache();
+    assert!(memory_stats().cached < after.cached);
+    reset_peak_memory();
+    assert_eq!(memory_stats().peak, before.live);
+}
+
+#[test]
+fn everything_is_aligned_and_apart() {
+    let _alone = alone();
+    let buffers: Vec<_> = (0..2000).map(|i| (i, buffer(i * i % 40_000))).collect();
+    for (i, b) in &buffers {
+        assert_eq!(b.ptr().align_offset(64), 0);
+        // SAFETY: the buffer has that many bytes.
+        unsafe { b.ptr().write_bytes(*i as u8, b.bytes()) };
+    }
+    for (i, b) in &buffers {
+        // SAFETY: all bytes were written above.
+        let bytes = unsafe { std::slice::from_raw_parts(b.ptr(), b.bytes()) };
+        assert!(bytes.iter().all(|&v| v == *i as u8));
+    }
+}
+
+#[test]
+fn no_memory_is_an_error() {
+    let _alone = alone();
+    for bytes in [1 << 60, usize::MAX, usize::MAX - 63, isize::MAX as usize] {
+        assert!(matches!(Buffer::new(bytes), Err(Error::Memory { bytes: b }) if b == bytes));
+    }
+    assert!(Buffer::new(0).is_ok());
+}
+
+#[test]
+fn a_limit_holds_until_memory_is_freed() {
+    let _alone = alone();
+    clear_memory_cache();
+    let stats = memory_stats();
+    set_memory_limit(Some(stats.live + stats.cached + 32 * MB));
+    let first = buffer(20 * MB);
+    assert!(matches!(Buffer::new(20 * MB), Err(Error::Memory { .. })));
+    let many: Vec<_> = std::iter::from_fn(|| Buffer::new(1000).ok()).take(1_000_000).collect();
+    assert!(many.len() > 1000 && many.len() < 1_000_000);
+    drop(first);
+    assert!(Buffer::new(18 * MB).is_ok());
+    set_memory_limit(None);
+    assert!(Buffer::new(200 * MB).is_ok());
+}
+
+#[test]
+fn memory_freed_elsewhere_comes_back() {
+    let _alone = alone();
+    let before = memory_stats();
+    let (send, receive) = mpsc::channel::<Buffer>();
+    let consumer = std::thread::spawn(move || receive.into_iter().count());
+    for i in 0..200_000 {
+        let b = buffer(64 + i % 5000);
+        // SAFETY: the buffer is ours and has at least a byte.
+        unsafe { b.ptr().write(1) };
+        send.send(b).expect("the consumer lives");
+        if i % 1000 == 0 {
+            std::thread::sleep(std::time::Duration::from_micros(200));
+        }
+    }
+    drop(send);
+    assert_eq!(consumer.join().expect("no panic"), 200_000);
+    let after = memory_stats();
+    assert_eq!(after.live, before.live);
+    // All of it would be 500 MB: most went round.
+    assert!(after.cached < before.cached + 250 * MB, "{after:?}");
+    clear_memory_cache();
+    assert!(memory_stats().cached < before.cached + 8 * MB);
+}
+
+#[cfg(unix)]
+#[test]
+fn forked_children_allocate() {
+    let _alone = alone();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|s| {
+        // Others hold the lock of the store most of the time.
+        let busy = [(); 2].map(|()| {
+            s.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    drop((buffer(40_000), buffer(70_000)));
+                }
+            })
+        });
+        for _ in 0..20 {
+            // SAFETY: the child only allocates buffers and leaves.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                let all: Vec<_> = (0..100).map(|i| Buffer::new(i * 1000)).collect();
+                let code = i32::from(all.iter().any(Result::is_err));
+                // SAFETY: leaves at once, running nothing of the parent's.
+                unsafe { libc::_exit(code) };
+            }
+            let mut status = -1;
+            // SAFETY: waits for the child made above.
+            unsafe { libc::waitpid(child, &raw mut status, 0) };
+            assert_eq!(status, 0);
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        for thread in busy {
+            thread.join().expect("no panic");
+        }
+    });
+}
