@@ -21,6 +21,7 @@ mod normalization;
 mod order;
 mod pooling;
 mod random;
+mod rectifier;
 mod reduction;
 mod run;
 mod sequence;
@@ -420,6 +421,7 @@ pub fn registry() -> impl Iterator<Item = &'static Entry> {
         order::OPS,
         pooling::OPS,
         random::OPS,
+        rectifier::OPS,
         reduction::OPS,
         sequence::OPS,
         softmax::OPS,
