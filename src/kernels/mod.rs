@@ -5,6 +5,7 @@ pub mod map;
 mod number;
 pub mod random;
 pub mod strided;
+pub mod threads;
 
 pub use dual::Dual;
 pub use number::{Float, Number};

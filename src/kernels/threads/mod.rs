@@ -1,0 +1,96 @@
+//! Loops over chunks on all cores. Knows chunks and threads; knows nothing of what a chunk computes.
+//!
+//! Callers divide work by its shape, never by the number of threads, so that results do not depend on it.
+
+mod pool;
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use pool::Pool;
+
+/// Zero until it is set or asked for.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+/// How many threads share the work, the caller among them.
+pub fn num_threads() -> usize {
+    match THREADS.load(Ordering::Relaxed) {
+        0 => {
+            let default = default_threads();
+            // Whoever set a number in the meantime is right.
+            match THREADS.compare_exchange(0, default, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => default,
+                Err(set) => set,
+            }
+        }
+        n => n,
+    }
+}
+
+/// Sets how many threads share the work, from the next loop on; one at least.
+pub fn set_num_threads(n: usize) {
+    THREADS.store(n.max(1), Ordering::Relaxed);
+}
+
+fn default_threads() -> usize {
+    let variable = |name| std::env::var(name).ok()?.trim().parse().ok().filter(|&n| n > 0);
+    variable("KINNOR_NUM_THREADS")
+        .or_else(|| variable("RAYON_NUM_THREADS"))
+        .or_else(|| std::thread::available_parallelism().ok().map(Into::into))
+        .unwrap_or(1)
+}
+
+/// Runs `chunk(i)` once for each `i` below `count`, on several threads and in no particular order.
+///
+/// A loop inside a chunk, or beside another loop, runs on its own thread alone. Handing work over costs about a
+/// microsecond: smaller work should be one chunk. A panic in a chunk is raised again here once all threads are out.
+#[inline]
+pub fn parallel(count: usize, chunk: impl Fn(usize) + Sync) {
+    let threads = num_threads().min(count);
+    if threads > 1 && Pool::run(threads, count, &chunk) {
+        return;
+    }
+    (0..count).for_each(chunk);
+}
+
+/// Runs `work` on ranges that together are `0..len`, each of `grain` elements but the last.
+#[inline]
+pub fn ranges(len: usize, grain: usize, work: impl Fn(Range<usize>) + Sync) {
+    let grain = grain.max(1);
+    if len <= grain {
+        if len > 0 {
+            work(0..len);
+        }
+        return;
+    }
+    parallel(len.div_ceil(grain), |i| work(i * grain..len.min((i + 1) * grain)));
+}
+
+/// A pointer that the chunks of a loop share. That no two of them write the same element is up to the loop.
+#[derive(Clone, Copy)]
+pub struct Shared<T>(*mut T);
+
+// SAFETY: only an address; each use of it is an unsafe operation with its own reason.
+unsafe impl<T> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Shared<T> {}
+
+impl<T> Shared<T> {
+    /// Shares a pointer to memory that is written.
+    #[inline(always)]
+    pub fn new(p: *mut T) -> Self {
+        Self(p)
+    }
+
+    /// Shares a pointer to memory that is only read.
+    #[inline(always)]
+    pub fn read_only(p: *const T) -> Self {
+        Self(p.cast_mut())
+    }
+
+    /// The pointer.
+    #[inline(always)]
+    pub fn get(self) -> *mut T {
+        self.0
+    }
+}

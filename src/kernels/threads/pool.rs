@@ -1,0 +1,246 @@
+//! Threads that wait for a loop: they spin for a moment, then sleep.
+//!
+//! There is one loop at a time. Its chunks are claimed one by one from a counter, by the caller too, so that nobody waits
+//! for a thread that has not come. All coordination goes through one word, the gate: a thread steps in by adding one, and
+//! may touch the loop only if the gate was open then; the caller shuts the gate and leaves when the last one has stepped
+//! out. Threads are made when first needed and never end. A forked child has none and makes its own.
+
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+/// How long a thread waits awake: longer than most gaps between kernels, short enough to be kind to other programs.
+const SPIN: Duration = Duration::from_micros(30);
+
+/// The gate: number of threads inside below, these two flags, and the number of the loop above.
+const OPEN: u64 = 1 << 31;
+const CALLER_SLEEPS: u64 = 1 << 30;
+const INSIDE: u64 = CALLER_SLEEPS - 1;
+const LOOP: u64 = 1 << 32;
+
+#[repr(align(128))]
+struct Line<T>(T);
+
+/// A loop: `call(body, i)` for each `i` below `count`.
+#[derive(Clone, Copy)]
+struct Work {
+    body: *const (),
+    call: unsafe fn(*const (), usize),
+    count: usize,
+    helpers: usize,
+}
+
+struct Worker {
+    thread: Thread,
+    asleep: &'static AtomicBool,
+}
+
+pub(super) struct Pool {
+    gate: Line<AtomicU64>,
+    next: Line<AtomicUsize>,
+    work: UnsafeCell<Work>,
+    taken: AtomicBool,
+    workers: UnsafeCell<Vec<Worker>>,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    sleep: Mutex<()>,
+    last_out: Condvar,
+}
+
+// SAFETY: `work` is written only by whoever has `taken` the pool, while the gate is shut and nobody is inside, and read
+// only by threads inside; `workers` is touched only by whoever has taken the pool.
+unsafe impl Sync for Pool {}
+
+static POOL: AtomicPtr<Pool> = AtomicPtr::new(std::ptr::null_mut());
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits awake until `done`, or until the time is over: then `false`.
+fn spin(done: impl Fn() -> bool) -> bool {
+    let mut start = None;
+    loop {
+        for _ in 0..16 {
+            if done() {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        // The clock costs as much as a short wait.
+        if start.get_or_insert_with(Instant::now).elapsed() > SPIN {
+            return done();
+        }
+    }
+}
+
+impl Pool {
+    /// Runs a loop on up to `threads` threads. `false`, with nothing done: another loop is under way.
+    pub(super) fn run<F: Fn(usize) + Sync>(threads: usize, count: usize, body: &F) -> bool {
+        unsafe fn call<F: Fn(usize)>(body: *const (), i: usize) {
+            // SAFETY: the body outlives the loop, as the caller waits for all who are inside.
+            unsafe { (*body.cast::<F>())(i) };
+        }
+        let pool = Self::global();
+        if pool.taken.load(Ordering::Relaxed) || pool.taken.swap(true, Ordering::Acquire) {
+            return false;
+        }
+        let work =
+            Work { body: std::ptr::from_ref(body).cast(), call: call::<F>, count, helpers: threads - 1 };
+        let caught = pool.share(work);
+        pool.taken.store(false, Ordering::Release);
+        if let Some(panic) = caught {
+            resume_unwind(panic);
+        }
+        true
+    }
+
+    fn global() -> &'static Self {
+        let pool = POOL.load(Ordering::Acquire);
+        // SAFETY: pools are leaked, so a pointer to one stays good.
+        if let Some(pool) = unsafe { pool.as_ref() } {
+            return pool;
+        }
+        Self::create()
+    }
+
+    #[cold]
+    fn create() -> &'static Self {
+        static FORKS: Once = Once::new();
+        FORKS.call_once(forget_pool_in_children);
+        let pool = Box::into_raw(Box::new(Self {
+            gate: Line(AtomicU64::new(0)),
+            next: Line(AtomicUsize::new(0)),
+            work: UnsafeCell::new(Work { body: std::ptr::null(), call: |_, _| {}, count: 0, helpers: 0 }),
+            taken: AtomicBool::new(false),
+            workers: UnsafeCell::new(Vec::new()),
+            panic: Mutex::new(None),
+            sleep: Mutex::new(()),
+            last_out: Condvar::new(),
+        }));
+        match POOL.compare_exchange(std::ptr::null_mut(), pool, Ordering::AcqRel, Ordering::Acquire) {
+            // SAFETY: just made, and leaked.
+            Ok(_) => unsafe { &*pool },
+            Err(first) => {
+                // SAFETY: nobody else has seen this one; the other is leaked.
+                unsafe {
+                    drop(Box::from_raw(pool));
+                    &*first
+                }
+            }
+        }
+    }
+
+    /// Opens the gate, works, shuts the gate, and waits for those inside. The caller has taken the pool.
+    fn share(&'static self, work: Work) -> Option<Box<dyn Any + Send>> {
+        // SAFETY: the pool is taken by this thread, the gate is shut, and nobody is inside.
+        let workers = unsafe {
+            *self.work.get() = work;
+            &mut *self.workers.get()
+        };
+        self.next.0.store(0, Ordering::Relaxed);
+        self.gate.0.fetch_add(LOOP | OPEN, Ordering::SeqCst);
+        while workers.len() < work.helpers {
+            let Some(worker) = self.spawn(workers.len()) else { break };
+            workers.push(worker);
+        }
+        for worker in workers.iter().take(work.helpers) {
+            if worker.asleep.load(Ordering::SeqCst) && worker.asleep.swap(false, Ordering::SeqCst) {
+                worker.thread.unpark();
+            }
+        }
+        self.claim(&work);
+        self.gate.0.fetch_and(!OPEN, Ordering::AcqRel);
+        self.wait();
+        lock(&self.panic).take()
+    }
+
+    /// Runs chunks until all are claimed. After a panic nobody claims another.
+    fn claim(&self, work: &Work) {
+        let chunks = AssertUnwindSafe(|| {
+            loop {
+                let i = self.next.0.fetch_add(1, Ordering::Relaxed);
+                if i >= work.count {
+                    break;
+                }
+                // SAFETY: this thread is inside, so the loop is not over.
+                unsafe { (work.call)(work.body, i) };
+            }
+        });
+        if let Err(panic) = catch_unwind(chunks) {
+            self.next.0.store(work.count, Ordering::Relaxed);
+            lock(&self.panic).get_or_insert(panic);
+        }
+    }
+
+    /// Waits until nobody is inside: awake at first, as most chunks are short.
+    fn wait(&self) {
+        let empty = || self.gate.0.load(Ordering::Acquire) & INSIDE == 0;
+        if spin(empty) {
+            return;
+        }
+        let mut guard = lock(&self.sleep);
+        while self.gate.0.fetch_or(CALLER_SLEEPS, Ordering::AcqRel) & INSIDE != 0 {
+            guard = self.last_out.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.gate.0.fetch_and(!CALLER_SLEEPS, Ordering::AcqRel);
+    }
+
+    fn spawn(&'static self, index: usize) -> Option<Worker> {
+        let asleep: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+        let handle = std::thread::Builder::new()
+            .name(format!("kinnor-{}", index + 1))
+            .spawn(move || self.serve(index, asleep))
+            .ok()?;
+        Some(Worker { thread: handle.thread().clone(), asleep })
+    }
+
+    fn serve(&self, index: usize, asleep: &AtomicBool) {
+        let mut seen = 0;
+        loop {
+            let waiting = |order| {
+                let gate = self.gate.0.load(order);
+                gate & OPEN != 0 && gate / LOOP != seen
+            };
+            if !spin(|| waiting(Ordering::Relaxed)) {
+                asleep.store(true, Ordering::SeqCst);
+                // Either this sees the gate open, or the caller sees the flag after opening it.
+                while asleep.load(Ordering::SeqCst) && !waiting(Ordering::SeqCst) {
+                    std::thread::park();
+                }
+                asleep.store(false, Ordering::SeqCst);
+                continue;
+            }
+            let gate = self.gate.0.fetch_add(1, Ordering::AcqRel);
+            if gate & OPEN != 0 {
+                seen = gate / LOOP;
+                // SAFETY: this thread is inside an open gate: the caller wrote the loop before and waits for this thread.
+                let work = unsafe { *self.work.get() };
+                if index < work.helpers {
+                    self.claim(&work);
+                }
+            }
+            let before = self.gate.0.fetch_sub(1, Ordering::AcqRel);
+            if before & CALLER_SLEEPS != 0 && before & INSIDE == 1 {
+                drop(lock(&self.sleep));
+                self.last_out.notify_one();
+            }
+        }
+    }
+}
+
+/// The threads of a pool do not live on in a forked child: it forgets the pool and makes another when it needs one.
+#[cfg(unix)]
+fn forget_pool_in_children() {
+    extern "C" fn child() {
+        POOL.store(std::ptr::null_mut(), Ordering::Release);
+    }
+    // SAFETY: the handler only stores to an atomic.
+    unsafe { libc::pthread_atfork(None, None, Some(child)) };
+}
+
+#[cfg(not(unix))]
+fn forget_pool_in_children() {}

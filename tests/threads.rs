@@ -1,0 +1,203 @@
+//! The pool under contention, panics and forks, with more threads than cores.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use kinnor::kernels::threads::{Shared, num_threads, parallel, ranges, set_num_threads};
+
+/// One test at a time: the number of threads is the process's.
+fn with_threads(n: usize) -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    set_num_threads(n);
+    assert_eq!(num_threads(), n);
+    guard
+}
+
+fn counts(n: usize) -> Vec<AtomicUsize> {
+    (0..n).map(|_| AtomicUsize::new(0)).collect()
+}
+
+fn all_once(counts: &[AtomicUsize]) -> bool {
+    counts.iter().all(|c| c.load(Ordering::Relaxed) == 1)
+}
+
+#[test]
+fn every_chunk_runs_once() {
+    for threads in [1, 2, 3, 16] {
+        let _alone = with_threads(threads);
+        for round in 0..2000 {
+            let counts = counts(round % 40);
+            parallel(counts.len(), |i| {
+                counts[i].fetch_add(1, Ordering::Relaxed);
+            });
+            assert!(all_once(&counts), "{threads} threads, round {round}");
+        }
+    }
+}
+
+#[test]
+fn chunks_see_and_show_plain_memory() {
+    let _alone = with_threads(4);
+    let mut x = vec![0_u64; 10_000];
+    for round in 0..500 {
+        let p = Shared::new(x.as_mut_ptr());
+        ranges(x.len(), 700, |range| {
+            for i in range {
+                // SAFETY: each index is in one range.
+                unsafe { *p.get().add(i) += i as u64 };
+            }
+        });
+        assert!(x.iter().enumerate().all(|(i, &v)| v == i as u64 * (round + 1)));
+    }
+}
+
+#[test]
+fn more_threads_than_chunks_help_when_the_caller_is_slow() {
+    let _alone = with_threads(2);
+    let start = Instant::now();
+    parallel(2, |_| std::thread::sleep(Duration::from_millis(60)));
+    assert!(start.elapsed() < Duration::from_millis(110), "{:?}", start.elapsed());
+}
+
+#[test]
+fn loops_in_loops_run() {
+    let _alone = with_threads(4);
+    let counts = counts(30 * 20);
+    parallel(30, |i| {
+        parallel(20, |j| {
+            counts[i * 20 + j].fetch_add(1, Ordering::Relaxed);
+        });
+    });
+    assert!(all_once(&counts));
+}
+
+#[test]
+fn callers_beside_each_other_make_progress() {
+    let _alone = with_threads(3);
+    let blocked = AtomicBool::new(true);
+    std::thread::scope(|s| {
+        // One loop holds the pool for as long as the other callers work.
+        s.spawn(|| {
+            parallel(3, |_| {
+                while blocked.load(Ordering::Relaxed) {
+                    std::thread::yield_now();
+                }
+            });
+        });
+        let callers: Vec<_> = (0..4)
+            .map(|_| {
+                s.spawn(|| {
+                    for _ in 0..200 {
+                        let counts = counts(17);
+                        parallel(17, |i| {
+                            counts[i].fetch_add(1, Ordering::Relaxed);
+                        });
+                        assert!(all_once(&counts));
+                    }
+                })
+            })
+            .collect();
+        for caller in callers {
+            caller.join().expect("no panic");
+        }
+        blocked.store(false, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_panic_comes_out_and_the_pool_lives_on() {
+    let _alone = with_threads(3);
+    for bad in [0, 5, 63] {
+        let ran = AtomicU64::new(0);
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            parallel(64, |i| {
+                assert!(i != bad, "chunk {i} fails");
+                ran.fetch_add(1, Ordering::Relaxed);
+            });
+        }));
+        let message = result.expect_err("the panic is raised again");
+        assert_eq!(message.downcast_ref::<String>(), Some(&format!("chunk {bad} fails")));
+        assert!(ran.load(Ordering::Relaxed) < 64);
+        let counts = counts(64);
+        parallel(64, |i| {
+            counts[i].fetch_add(1, Ordering::Relaxed);
+        });
+        assert!(all_once(&counts));
+    }
+}
+
+#[test]
+fn threads_that_slept_come_back() {
+    let _alone = with_threads(4);
+    for pause in [0, 10, 40, 100, 2000] {
+        for _ in 0..20 {
+            std::thread::sleep(Duration::from_micros(pause));
+            let counts = counts(8);
+            parallel(8, |i| {
+                std::thread::sleep(Duration::from_micros(100));
+                counts[i].fetch_add(1, Ordering::Relaxed);
+            });
+            assert!(all_once(&counts));
+        }
+    }
+}
+
+#[test]
+fn busy_neighbours_do_not_stop_it() {
+    let _alone = with_threads(8);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        for _ in 0..4 {
+            s.spawn(|| while !stop.load(Ordering::Relaxed) {});
+        }
+        for _ in 0..300 {
+            let counts = counts(64);
+            parallel(64, |i| {
+                counts[i].fetch_add(1, Ordering::Relaxed);
+            });
+            assert!(all_once(&counts));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[cfg(unix)]
+#[test]
+fn forked_children_run_loops() {
+    let _alone = with_threads(3);
+    let stop = AtomicBool::new(false);
+    let sum = |n: usize| {
+        let sum = AtomicUsize::new(0);
+        parallel(n, |i| {
+            sum.fetch_add(i, Ordering::Relaxed);
+        });
+        sum.into_inner()
+    };
+    assert_eq!(sum(100), 4950);
+    std::thread::scope(|s| {
+        // Another thread is inside the pool at most forks.
+        s.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                sum(1000);
+            }
+        });
+        for _ in 0..30 {
+            // SAFETY: the child only runs loops and leaves.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                let right = (0..50).all(|_| sum(100) == 4950);
+                // SAFETY: leaves at once, running nothing of the parent's.
+                unsafe { libc::_exit(i32::from(!right)) };
+            }
+            let mut status = -1;
+            // SAFETY: waits for the child made above.
+            unsafe { libc::waitpid(child, &raw mut status, 0) };
+            assert_eq!(status, 0);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(sum(100), 4950);
+}
