@@ -4,6 +4,7 @@ mod dual;
 pub mod map;
 mod number;
 pub mod random;
+pub mod softmax;
 pub mod strided;
 pub mod threads;
 

@@ -285,13 +285,15 @@ mod tests {
         find(name).expect("is registered").bind(values, u64::MAX).expect("binds")
     }
 
+    type Formula<'a> = &'a dyn Fn(f64) -> f64;
+
     #[test]
     fn smooth_activations_are_what_they_say() {
         let softplus = |x: f64| x.exp().ln_1p();
         let gelu = |x: f64| {
             0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3))).tanh())
         };
-        let cases: [(&str, &dyn Fn(f64) -> f64, &[Value]); 8] = [
+        let cases: [(&str, Formula<'_>, &[Value]); 8] = [
             ("swish", &|x| x / (1.0 + (-x).exp()), &[]),
             ("gelu", &gelu, &[]),
             ("mish", &|x| x * softplus(x).tanh(), &[]),

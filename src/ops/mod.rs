@@ -14,6 +14,7 @@ mod convolution;
 mod elementwise;
 mod indexing;
 mod join;
+mod label;
 mod logical;
 mod loss;
 mod math;
@@ -414,6 +415,7 @@ pub fn registry() -> impl Iterator<Item = &'static Entry> {
         convolution::OPS,
         indexing::OPS,
         join::OPS,
+        label::OPS,
         logical::OPS,
         loss::OPS,
         math::OPS,

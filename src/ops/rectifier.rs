@@ -286,16 +286,18 @@ mod tests {
         find(name).expect("is registered").bind(values, u64::MAX).expect("binds")
     }
 
+    type Formula<'a> = &'a dyn Fn(f64) -> f64;
+
     #[test]
     fn rectifiers_are_what_they_say() {
         let elu = |a: f64, x: f64| if x > 0.0 { x } else { a * x.exp_m1() };
-        let (leaky, flat) = (Value::Float(0.3), Value::Bool(false));
-        let (scale, alpha) = (Value::Float(1.1), Value::Float(1.7));
-        let cases: [(&str, &dyn Fn(f64) -> f64, &[Value]); 7] = [
-            ("relu", &|x| x.max(0.0), &[flat.clone()]),
-            ("leaky_relu", &|x| if x > 0.0 { x } else { 0.3 * x }, &[leaky, flat]),
-            ("elu", &|x| elu(1.7, x), &[alpha.clone()]),
-            ("selu", &|x| 1.1 * elu(1.7, x), &[scale, alpha]),
+        let leaky = [Value::Float(0.3), Value::Bool(false)];
+        let selu = [Value::Float(1.1), Value::Float(1.7)];
+        let cases: [(&str, Formula<'_>, &[Value]); 7] = [
+            ("relu", &|x| x.max(0.0), &leaky[1..]),
+            ("leaky_relu", &|x| if x > 0.0 { x } else { 0.3 * x }, &leaky),
+            ("elu", &|x| elu(1.7, x), &selu[1..]),
+            ("selu", &|x| 1.1 * elu(1.7, x), &selu),
             ("relu6", &|x| x.clamp(0.0, 6.0), &[]),
             ("hard_sigmoid", &|x| (0.2 * x + 0.5).clamp(0.0, 1.0), &[]),
             ("hard_tanh", &|x| x.clamp(-1.0, 1.0), &[]),

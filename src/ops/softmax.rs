@@ -1,6 +1,168 @@
 //! Normalised exponentials.
 
-use super::Entry;
+use super::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, op};
+use crate::Result;
+use crate::array::Shape;
+use crate::kernels::{Float, Number, softmax as kernels, softmax::Lines};
 
 /// The operations of this file.
-pub(super) const OPS: &[Entry] = &[];
+pub(super) const OPS: &[Entry] = &[Entry::of::<Softmax>(), Entry::of::<LogSoftmax>()];
+
+/// The axis that is meant, the last one by default, and the lines along it.
+pub(super) fn along(op: &str, x: &Shape, axis: Option<i64>) -> Result<(usize, Lines)> {
+    let axis = x.axis(op, axis.unwrap_or(-1))?;
+    Ok((axis, Lines { outer: x.size_to(axis), n: x[axis], inner: x.size_from(axis + 1) }))
+}
+
+op! {
+    /// Softmax along an axis: `y = exp(x) / sum(exp(x))`.
+    ///
+    /// Args:
+    ///     x: Input of any shape with at least one axis.
+    ///     axis: Axis along which the results sum up to one, the last one by default.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no such axis.
+    Softmax = softmax(x; axis: Option<i64> = None)
+}
+
+impl Compute for Softmax {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        along("softmax", x.get(0), self.axis)?;
+        like(x)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (_, lines) = along("softmax", run.x_shape(0), self.axis)?;
+        kernels::softmax(lines, run.x(0), run.y(0));
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (_, lines) = along("softmax", run.y_shape(0), self.axis)?;
+        let (y, gy) = (run.y(0), run.gy(0));
+        let Some(gx) = run.gx(0) else { return Ok(()) };
+        let (add, gx) = (gx.accumulate, gx.data);
+        let dots = lines.sums(|i, _| (y[i] * gy[i]).real());
+        lines.each(|i, line| {
+            let g = y[i] * (gy[i] - T::of(dots[line]));
+            gx[i] = if add { gx[i] + g } else { g };
+        });
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let (y, gy) = (s.y(0), s.gy(0));
+        let Ok((axis, _)) = along("softmax", &y.shape(), self.axis) else { return vec![None] };
+        vec![Some(y * (gy - (y * gy).sum(&[axis], true)))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::OUTPUTS
+    }
+}
+
+op! {
+    /// Logarithm of softmax along an axis: `y = x - log(sum(exp(x)))`.
+    ///
+    /// Args:
+    ///     x: Input of any shape with at least one axis.
+    ///     axis: Axis of the softmax, the last one by default.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no such axis.
+    LogSoftmax = log_softmax(x; axis: Option<i64> = None)
+}
+
+impl Compute for LogSoftmax {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        along("log_softmax", x.get(0), self.axis)?;
+        like(x)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (_, lines) = along("log_softmax", run.x_shape(0), self.axis)?;
+        kernels::log_softmax(lines, run.x(0), run.y(0));
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (_, lines) = along("log_softmax", run.y_shape(0), self.axis)?;
+        let (y, gy) = (run.y(0), run.gy(0));
+        let Some(gx) = run.gx(0) else { return Ok(()) };
+        let (add, gx) = (gx.accumulate, gx.data);
+        let sums = lines.sums(|i, _| gy[i].real());
+        lines.each(|i, line| {
+            let g = gy[i] - y[i].exp() * T::of(sums[line]);
+            gx[i] = if add { gx[i] + g } else { g };
+        });
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let (y, gy) = (s.y(0), s.gy(0));
+        let Ok((axis, _)) = along("log_softmax", &y.shape(), self.axis) else { return vec![None] };
+        vec![Some(gy - y.exp() * gy.sum(&[axis], true))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::OUTPUTS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::array::Shape;
+    use crate::ops::testing::{Tensor, check_forward, check_gradient};
+    use crate::ops::{Op, Value, find};
+
+    fn op(name: &str, axis: Option<i64>) -> Op {
+        let axis = axis.map_or(Value::None, Value::Int);
+        find(name).expect("is registered").bind(&[axis], u64::MAX).expect("binds")
+    }
+
+    /// Softmax of `x`, of shape (outer, n, inner), along its middle axis.
+    fn softmax(x: &Tensor) -> Vec<f64> {
+        let (n, inner) = (x.shape[1], x.shape[2]);
+        let sum = |i: usize| {
+            let first = i / (n * inner) * n * inner + i % inner;
+            (0..n).map(|k| x.data[first + k * inner].exp()).sum::<f64>()
+        };
+        x.data.iter().enumerate().map(|(i, x)| x.exp() / sum(i)).collect()
+    }
+
+    #[test]
+    fn softmax_sums_up_to_one_along_any_axis() {
+        for shape in [[2, 3, 4], [3, 19, 1], [1, 1, 5], [2, 0, 3], [0, 2, 2]] {
+            let x = [Tensor::sample(shape, 3)];
+            let p = softmax(&x[0]);
+            let log = p.iter().map(|p| p.ln()).collect();
+            check_forward(&op("softmax", Some(-2)), &x, &[Tensor { shape: x[0].shape.clone(), data: p }]);
+            check_forward(
+                &op("log_softmax", Some(1)),
+                &x,
+                &[Tensor { shape: x[0].shape.clone(), data: log }],
+            );
+            check_gradient(&op("softmax", Some(1)), &x, &[true]);
+            check_gradient(&op("log_softmax", Some(1)), &x, &[true]);
+        }
+        check_gradient(&op("softmax", None), &[Tensor::sample([2, 17], 1)], &[true]);
+        check_forward(
+            &op("softmax", None),
+            &[Tensor::new([2], &[1e4, -1e4])],
+            &[Tensor::new([2], &[1.0, 0.0])],
+        );
+        check_forward(
+            &op("log_softmax", None),
+            &[Tensor::new([2], &[1e4, -1e4])],
+            &[Tensor::new([2], &[0.0, -2e4])],
+        );
+        assert!(op("softmax", None).shapes(&[&Shape::scalar()]).is_err());
+    }
+}
