@@ -2,6 +2,7 @@
 
 pub mod array;
 pub mod error;
+pub mod graph;
 pub mod kernels;
 pub mod ops;
 

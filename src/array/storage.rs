@@ -17,8 +17,8 @@ enum Head {
     Fill(f64, Option<Buffer>),
     /// Elements of the type of [`State::dtype`].
     Ready(Buffer),
-    /// Memory was given back; there is nothing to read.
-    Cleared,
+    /// Memory was given back. What the engine cleared must not be read; what a user cleared reads as NaN.
+    Cleared { by_engine: bool },
 }
 
 struct State {
@@ -92,8 +92,9 @@ impl Storage {
     }
 
     /// Raised when the place or the type of the elements changes, or whether there are any.
+    #[inline(always)]
     pub fn stamp(&self) -> u64 {
-        self.stamp.load(Ordering::Acquire)
+        self.root().stamp.load(Ordering::Acquire)
     }
 
     /// Says that a kernel wrote the elements in place.
@@ -112,6 +113,7 @@ impl Storage {
         users.store((i64::from(users.load(Ordering::Relaxed)) + n) as u32, Ordering::Relaxed);
     }
 
+    #[inline(always)]
     fn root(&self) -> &Self {
         let mut at = self;
         while let Some((parent, _)) = &at.parent {
@@ -132,7 +134,7 @@ impl Storage {
 
     /// Whether memory was given back and nothing was written since.
     pub fn is_cleared(&self) -> bool {
-        matches!(self.root().state.lock().head, Head::Cleared)
+        matches!(self.root().state.lock().head, Head::Cleared { .. })
     }
 
     /// Whether [`Storage::zero`] was the last write.
@@ -242,9 +244,6 @@ impl Storage {
             return Ok(unsafe { start.add(offset * dtype.size()) });
         }
         let mut state = self.state.lock();
-        if matches!(state.head, Head::Cleared) {
-            state.head = Head::Fill(f64::NAN, None);
-        }
         self.make_head(&mut state, dtype)?;
         Ok(self.written(&mut state))
     }
@@ -298,6 +297,7 @@ impl Storage {
         // SAFETY: both hold `len` elements of their types and are different blocks.
         unsafe { convert(source, own, ptr, dtype, self.len) };
         state.casts.push((dtype, cast));
+        self.restamp(); // whoever writes in place must look again, and drop this copy
         Ok(ptr)
     }
 
@@ -305,7 +305,7 @@ impl Storage {
     fn make_head(&self, state: &mut State, dtype: DType) -> Result<()> {
         let bytes = self.len * dtype.size();
         match &mut state.head {
-            Head::Cleared => return Err(nothing_to_read()),
+            Head::Cleared { by_engine: true } => return Err(nothing_to_read()),
             Head::Ready(_) if state.dtype == Some(dtype) => return Ok(()),
             Head::Ready(old) => {
                 let buffer = Buffer::new(bytes)?;
@@ -317,6 +317,7 @@ impl Storage {
             lazy => {
                 let (value, spare) = match lazy {
                     Head::Fill(v, spare) => (*v, spare.take().filter(|s| s.bytes() >= bytes)),
+                    Head::Cleared { .. } if dtype.is_float() => (f64::NAN, None),
                     _ => (0.0, None),
                 };
                 let buffer = match spare {
@@ -396,18 +397,19 @@ impl Storage {
         }
     }
 
-    /// Gives the memory back. Views in Python keep what they show.
+    /// Gives the memory back. Views in Python keep what they show. Reading what the engine cleared is an error; what
+    /// a user cleared reads as NaN (zero for integers).
     ///
     /// # Errors
     /// [`Error::Graph`] when this is part of a larger storage, or part of it is one.
-    pub fn clear(&self) -> Result<()> {
+    pub fn clear(&self, by_engine: bool) -> Result<()> {
         if self.is_narrowed() {
             return Err(Error::Graph(
                 "clear: expected an array of its own, got one that shares memory by narrow".into(),
             ));
         }
         let mut state = self.state.lock();
-        discard(std::mem::replace(&mut state.head, Head::Cleared));
+        discard(std::mem::replace(&mut state.head, Head::Cleared { by_engine }));
         for (_, cast) in state.casts.drain(..) {
             reclaim::release(cast);
         }
@@ -415,16 +417,6 @@ impl Storage {
         self.touch();
         self.restamp();
         Ok(())
-    }
-
-    /// Replaces "nothing to read" by NaN (zero for integers), for a leaf that its user cleared.
-    pub fn forget_cleared(&self) {
-        let mut state = self.root().state.lock();
-        if matches!(state.head, Head::Cleared) {
-            let float = state.dtype.is_none_or(DType::is_float);
-            state.head = Head::Fill(if float { f64::NAN } else { 0.0 }, None);
-            self.root().restamp();
-        }
     }
 
     /// The memory itself, for a view: shared with the storage until it is filled or cleared.

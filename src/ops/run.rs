@@ -32,8 +32,11 @@ impl<'a> Memory<'a> {
 
 /// What one function keeps between its forward and its backward run: a mask, indices, statistics, its random key.
 #[derive(Default)]
-pub struct State {
-    kept: Option<Box<dyn Any + Send>>,
+pub struct State(Option<Box<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    value: Option<Box<dyn Any + Send>>,
     key: Option<random::Key>,
     drawn: u64,
 }
@@ -41,26 +44,38 @@ pub struct State {
 impl State {
     /// What was kept, made on first use.
     pub fn get<S: Default + Send + 'static>(&mut self) -> &mut S {
-        if self.kept.as_ref().is_none_or(|kept| !kept.is::<S>()) {
-            self.kept = Some(Box::new(S::default()));
+        let value = &mut self.0.get_or_insert_default().value;
+        if value.as_ref().is_none_or(|value| !value.is::<S>()) {
+            *value = Some(Box::new(S::default()));
         }
-        let kept = self.kept.as_mut().and_then(|kept| kept.downcast_mut());
-        kept.unwrap_or_else(|| unreachable!("was just made"))
+        let value = value.as_mut().and_then(|value| value.downcast_mut());
+        value.unwrap_or_else(|| unreachable!("was just made"))
+    }
+
+    /// Whether a run has drawn random numbers, so that they can be drawn again.
+    pub fn has_key(&self) -> bool {
+        self.0.as_ref().is_some_and(|kept| kept.key.is_some())
+    }
+
+    /// Whether anything is kept.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
     }
 
     /// The random numbers of this run: those of the last run if it is a recomputation, else new ones.
     ///
     /// A `seed` that is not negative makes a sequence of its own, which starts anew for each function.
     fn key(&mut self, seed: i64, count: u64, recompute: bool) -> random::Key {
-        if let (Some(key), true) = (self.key, recompute) {
+        let kept = self.0.get_or_insert_default();
+        if let (Some(key), true) = (kept.key, recompute) {
             return key;
         }
         let key = match u64::try_from(seed) {
-            Ok(seed) => random::Key { seed, offset: self.drawn },
+            Ok(seed) => random::Key { seed, offset: kept.drawn },
             Err(_) => random::draw(count),
         };
-        self.drawn += count.div_ceil(random::BLOCK) * random::BLOCK;
-        self.key = Some(key);
+        kept.drawn += count.div_ceil(random::BLOCK) * random::BLOCK;
+        kept.key = Some(key);
         key
     }
 }

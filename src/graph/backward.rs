@@ -1,0 +1,487 @@
+//! The backward run: functions by descending rank, each handed the gradient of its outputs. Gradients of leaves add up
+//! over runs; those of intermediate variables are overwritten by their first contribution and kept.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::arena::{self, Arena, Ix, NONE, flag};
+use super::clear::{self, Clearing, Policy};
+use super::connect::{cores, data_array};
+use super::execute::{BackStep, Sink, Slot, StatePtr};
+use super::forward::{Detach, Hook, explain};
+use super::plan::{Kept, Pace, Seen, detached};
+use super::{Function, NdArray, Variable, mode, order, recompute};
+use crate::array::{RunGuard, Shape, Storage};
+use crate::ops::{Array, Kind, Reads};
+use crate::{Error, Result};
+
+/// The gradient that a backward run starts from.
+#[derive(Clone)]
+pub enum Seed {
+    /// The same number everywhere.
+    Fill(f64),
+    /// These elements; the run may clear them.
+    Temporary(NdArray),
+    /// These elements by reference; the run leaves them as they are.
+    Shared(NdArray),
+    /// What the variable has as its gradient already.
+    Own,
+}
+
+/// What a program that trains together with others wants to know of a backward run.
+pub trait CommunicatorCallback {
+    /// Called after each function.
+    ///
+    /// # Errors
+    /// Ends the run with that error.
+    fn on_finish_function_backward(&self, f: &Function) -> Result<()>;
+    /// Called once at the end.
+    ///
+    /// # Errors
+    /// Becomes the error of the run.
+    fn on_finish_backward(&self) -> Result<()>;
+}
+
+/// How to run backward.
+#[derive(Clone, Default)]
+pub struct BackwardOptions<'a> {
+    /// The gradient to start from, all ones by default.
+    pub seed: Seed,
+    /// Give memory of intermediate variables back once it is not needed any more.
+    pub clear_buffer: bool,
+    /// Told of the progress.
+    pub callbacks: Vec<&'a dyn CommunicatorCallback>,
+    /// Called before each function.
+    pub pre_hook: Option<Hook<'a>>,
+    /// Called after each function.
+    pub post_hook: Option<Hook<'a>>,
+    /// Wraps the run where it is worth releasing a lock for.
+    pub detach: Option<Detach<'a>>,
+}
+
+impl Default for Seed {
+    fn default() -> Self {
+        Self::Fill(1.0)
+    }
+}
+
+/// What tells the backward plans of one variable apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    clear_buffer: bool,
+    clear_seed: bool,
+}
+
+/// A storage of the arena that is cleared.
+struct Place {
+    core: Ix,
+    is_grad: bool,
+    storage: Arc<Storage>,
+}
+
+/// What is cleared after a step.
+struct Clear {
+    step: u32,
+    place: Place,
+    /// Functions outside of the run that may still have to run backward, and would read it.
+    guards: Vec<(Ix, u32)>,
+}
+
+/// A backward run made ready.
+pub(super) struct BackwardPlan {
+    pub(super) functions: Vec<Ix>,
+    steps: Vec<BackStep>,
+    /// Gradients that nobody contributes to, set to zero before a step reads them.
+    zeroed: Vec<(u32, u32)>,
+    clears: Vec<Clear>,
+    /// Data that may have been dropped, and is computed again before a step reads it.
+    restored: Vec<(u32, Ix, Arc<Storage>)>,
+    /// Where a number to start from is spread out, and the version and number that it had then.
+    seed: Arc<Storage>,
+    seeded: Option<(f64, u64)>,
+    work: usize,
+}
+
+/// In which order functions run backward: higher ranks first, earlier found ones first among equals.
+fn descending(a: &mut Arena, root: Ix) -> Vec<Ix> {
+    // Ranks may be stale after an edit: count them anew.
+    let above = order::depth_first(a, &[root], |_, _| true);
+    for f in above {
+        let inputs = &a.functions[f].inputs;
+        let rank = |v: &Ix| match a.variables[*v].parent {
+            NONE => 0,
+            p => a.functions[p].at,
+        };
+        a.functions[f].at = inputs.iter().map(rank).max().unwrap_or(0) + 1;
+    }
+    let mark = a.new_mark();
+    let mut heap = BinaryHeap::new();
+    let mut order = Vec::new();
+    let mut found = 0_u32;
+    let mut push = |a: &mut Arena, heap: &mut BinaryHeap<(u32, Reverse<u32>, Ix)>, f: Ix| {
+        if a.functions[f].mark != mark && a.functions[f].need_grad {
+            a.functions[f].mark = mark;
+            heap.push((a.functions[f].at, Reverse(found), f));
+            found += 1;
+        }
+    };
+    let parent = a.variables[root].parent;
+    push(a, &mut heap, parent);
+    while let Some((_, _, f)) = heap.pop() {
+        order.push(f);
+        for i in 0..a.functions[f].inputs.len() {
+            let v = a.functions[f].inputs[i];
+            let parent = a.variables[v].parent;
+            if parent != NONE && a.need_grad(v) {
+                push(a, &mut heap, parent);
+            }
+        }
+    }
+    order
+}
+
+impl BackwardPlan {
+    fn make(a: &mut Arena, root: Ix, key: Key) -> Self {
+        let functions = descending(a, root);
+        let mut plan = Self {
+            steps: Vec::with_capacity(functions.len()),
+            zeroed: Vec::new(),
+            clears: Vec::new(),
+            restored: Vec::new(),
+            seed: Storage::new(a.cores[a.variables[root].core].shape.size()),
+            seeded: None,
+            work: 0,
+            functions,
+        };
+        for f in &plan.functions {
+            a.functions[*f].planned = true;
+            let inputs = a.functions[*f].inputs.clone();
+            inputs.iter().for_each(|v| a.variables[*v].flags |= flag::PLANNED);
+        }
+        let seen = a.new_mark();
+        let run = a.new_mark();
+        plan.functions.iter().for_each(|f| a.functions[*f].mark = run);
+        for n in 0..plan.functions.len() {
+            plan.add_step(a, n, seen, run, key);
+        }
+        plan
+    }
+
+    /// Adds step `n`, following NNabla's rules of who is seen first, what accumulates and what may be cleared.
+    fn add_step(&mut self, a: &mut Arena, n: usize, seen: u32, run: u32, key: Key) {
+        /// Scratch bits of a variable that was seen: its data or its gradient must stay.
+        const KEEP_DATA: u16 = flag::SCRATCH_NEED;
+        const KEEP_GRAD: u16 = flag::SCRATCH_OVERWRITE;
+        let f = self.functions[n];
+        let at = n as u32;
+        let inputs: SmallVec<[Ix; 4]> = a.functions[f].inputs.iter().copied().collect();
+        let may_clear = a.op(f).may_clear_inputs();
+        let mut first: SmallVec<[bool; 4]> = SmallVec::new();
+        for (i, v) in inputs.iter().copied().enumerate() {
+            let slot = &mut a.variables[v];
+            first.push(slot.mark != seen);
+            if slot.mark != seen {
+                slot.mark = seen;
+                slot.flags &= !flag::SCRATCH;
+            }
+            if !may_clear {
+                slot.flags |= KEEP_DATA | KEEP_GRAD;
+            }
+            if let Some(alias) = a.op(f).alias(i) {
+                let output = a.live_output(f, alias.output).map(|o| &a.variables[o]);
+                let keeps =
+                    output.is_none_or(|o| o.mark != seen || o.flags & (KEEP_DATA | flag::PERSISTENT) != 0);
+                a.variables[v].flags |= if keeps { KEEP_DATA } else { 0 };
+            }
+        }
+        let n_outputs = a.functions[f].outputs.len();
+        for o in 0..n_outputs {
+            let live = a.live_output(f, o);
+            let core = a.functions[f].outputs[o].core;
+            let was_seen = live.is_some_and(|v| a.variables[v].mark == seen);
+            if !was_seen && n > 0 {
+                self.zeroed.push((at, o as u32));
+            }
+            if !key.clear_buffer {
+                continue;
+            }
+            let (mut data, mut grad) = match live.map(|v| a.variables[v].flags) {
+                Some(flags) if flags & flag::PERSISTENT != 0 => (false, false),
+                Some(flags) if was_seen => (flags & KEEP_DATA == 0, flags & KEEP_GRAD == 0),
+                _ => (false, key.clear_seed || n > 0),
+            };
+            grad &= was_seen || n > 0 || key.clear_seed;
+            data &= !(0..inputs.len()).any(|i| a.op(f).alias(i).is_some_and(|alias| alias.output == o));
+            let guards: Vec<(Ix, u32)> = live.map_or(Vec::new(), |v| {
+                let outside = a.consumers(v).filter(|c| a.functions[c.function].mark != run);
+                outside.map(|c| (c.function, c.generation)).collect()
+            });
+            for (wanted, is_grad) in [(data, false), (grad, true)] {
+                if wanted {
+                    let storage = Arc::clone(if is_grad { a.grad(core) } else { a.data(core) });
+                    let place = Place { core, is_grad, storage };
+                    let guards = if is_grad { Vec::new() } else { guards.clone() };
+                    self.clears.push(Clear { step: at, place, guards });
+                }
+            }
+        }
+        let step = back_step(a, f, &first);
+        self.work += 2 * step.x.iter().map(|(s, _)| s.size()).sum::<usize>();
+        self.work += step.gy.iter().map(|s| s.shape.size()).sum::<usize>();
+        for (o, output) in step.y.iter().enumerate() {
+            let flags = a.live_output(f, o).map_or(0, |v| a.variables[v].flags);
+            if let (true, (_, Some(slot))) = (flags & flag::RECOMPUTE != 0, output) {
+                self.restored.push((at, a.functions[f].outputs[o].variable, Arc::clone(&slot.storage)));
+            }
+        }
+        for (v, (_, slot)) in inputs.iter().zip(&step.x) {
+            let computed = a.variables[*v].parent != NONE && a.variables[*v].flags & flag::RECOMPUTE != 0;
+            if let (true, Some(slot)) = (computed, slot) {
+                self.restored.push((at, *v, Arc::clone(&slot.storage)));
+            }
+        }
+        self.steps.push(step);
+    }
+
+    /// Looks at the storages that the pairs have now.
+    pub(super) fn relocate(&mut self, a: &mut Arena) {
+        for step in &mut self.steps {
+            for slot in step.x.iter_mut().chain(&mut step.y).filter_map(|(_, slot)| slot.as_mut()) {
+                slot.move_to(a.data(slot.core));
+            }
+            let sinks = step.gx.iter_mut().flatten().map(|s| &mut s.slot);
+            for slot in step.gy.iter_mut().chain(sinks) {
+                slot.move_to(a.grad(slot.core));
+            }
+            if let Some((x, y)) = &mut step.arrays {
+                let slots = step.cores.iter();
+                for (array, core) in x.iter_mut().chain(y).zip(slots) {
+                    (array.data, array.grad) = (Arc::clone(a.data(*core)), Arc::clone(a.grad(*core)));
+                }
+            }
+        }
+        for Clear { place, .. } in &mut self.clears {
+            place.storage = Arc::clone(if place.is_grad { a.grad(place.core) } else { a.data(place.core) });
+        }
+        for (_, v, storage) in &mut self.restored {
+            *storage = Arc::clone(a.data(a.variables[*v].core));
+        }
+    }
+
+    /// The storage to start from.
+    fn seed(&mut self, seed: &Seed) -> Option<Arc<Storage>> {
+        match seed {
+            Seed::Own => None,
+            Seed::Shared(array) | Seed::Temporary(array) => Some(Arc::clone(&array.storage)),
+            Seed::Fill(value) => {
+                if self.seeded != Some((*value, self.seed.version())) {
+                    self.seed.fill(*value);
+                }
+                Some(Arc::clone(&self.seed))
+            }
+        }
+    }
+
+    fn run(&mut self, options: &BackwardOptions<'_>, clearing: &Clearing) -> Result<()> {
+        let mut zeroed = self.zeroed.iter().peekable();
+        let mut clears = self.clears.iter().peekable();
+        let mut restored = self.restored.iter().peekable();
+        let mut pace = Pace::default();
+        let recording = clear::is_recording();
+        let hooked =
+            options.pre_hook.is_some() || options.post_hook.is_some() || !options.callbacks.is_empty();
+        for (n, (f, step)) in self.functions.iter().zip(&mut self.steps).enumerate() {
+            let at = n as u32;
+            while let Some((_, o)) = zeroed.next_if(|(step, _)| *step == at) {
+                step.gy[*o as usize].storage.zero();
+            }
+            while let Some((_, v, storage)) = restored.next_if(|(step, ..)| *step == at) {
+                if storage.is_cleared() {
+                    recompute::restore(*v, clearing)?;
+                }
+            }
+            let handle = hooked.then(|| arena::with(|a| Function::counted(a, *f)));
+            if let (Some(hook), Some(f)) = (options.pre_hook, &handle) {
+                hook(f)?;
+            }
+            step.backward().map_err(|e| explain(e, *f, "backward"))?;
+            if let (Some(hook), Some(f)) = (options.post_hook, &handle) {
+                hook(f)?;
+            }
+            while let Some(clear) = clears.next_if(|c| c.step == at) {
+                if clear.guards.is_empty() || !awaited(&clear.guards) {
+                    clear.place.storage.clear(true)?;
+                }
+            }
+            if recording {
+                arena::with(|a| clear::record(a, *f));
+            }
+            for callback in &options.callbacks {
+                handle.as_ref().map_or(Ok(()), |f| callback.on_finish_function_backward(f))?;
+            }
+            pace.step()?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a function outside of the run ran forward and still has to run backward.
+fn awaited(guards: &[(Ix, u32)]) -> bool {
+    arena::with(|a| {
+        guards.iter().any(|(f, generation)| {
+            let slot = &a.functions[*f];
+            slot.generation == *generation && slot.pending && slot.need_grad
+        })
+    })
+}
+
+/// A function made ready to run backward; `first` says which inputs get their first contribution.
+fn back_step(a: &mut Arena, f: Ix, first: &[bool]) -> BackStep {
+    let (op, compute) = (a.op(f).clone(), mode::compute(a.functions[f].context));
+    let (x_cores, y_cores) = cores(a, f);
+    let inputs: SmallVec<[Ix; 4]> = a.functions[f].inputs.iter().copied().collect();
+    let wanted = |a: &Arena, i: usize| a.need_grad(inputs[i]) && op.kind(i) != Kind::index;
+    let reads = (0..inputs.len()).filter(|i| wanted(a, *i)).fold(Reads::NOTHING, |all, i| {
+        all.or(if op.has_backward() { op.reads(i) } else { op.symbol_reads(i) })
+    });
+    let (dtype, stored) = (compute.dtype(), compute.stored());
+    let slot = |a: &mut Arena, core: Ix, as_type, read: bool| -> (Shape, Option<Slot>) {
+        let slot = read.then(|| {
+            let mut slot = Slot::new(data_array(a, core), as_type, as_type);
+            slot.core = core;
+            slot
+        });
+        (a.cores[core].shape.clone(), slot)
+    };
+    let index = crate::array::DType::I64;
+    let x = x_cores.iter().enumerate().map(|(i, core)| {
+        let is_index = op.kind(i) == Kind::index;
+        slot(a, *core, if is_index { index } else { dtype }, is_index || reads.input(i))
+    });
+    let x: SmallVec<[(Shape, Option<Slot>); 3]> = x.collect();
+    let y = y_cores.iter().enumerate().map(|(o, core)| {
+        let own = op.output(o);
+        slot(a, *core, own.unwrap_or(dtype), own.is_some() || reads.output(o))
+    });
+    let y: SmallVec<[(Shape, Option<Slot>); 1]> = y.collect();
+    let grad = |a: &mut Arena, core: Ix| {
+        let array = NdArray { storage: Arc::clone(a.grad(core)), shape: a.cores[core].shape.clone() };
+        let mut slot = Slot::new(array, dtype, stored);
+        slot.core = core;
+        slot
+    };
+    let gy = y_cores.iter().map(|core| grad(a, *core)).collect();
+    let mut gx: SmallVec<[Option<Sink>; 3]> = SmallVec::new();
+    for (i, core) in x_cores.iter().enumerate() {
+        let sink = wanted(a, i).then(|| {
+            let slot = grad(a, *core);
+            let again = gx.iter().flatten().any(|s: &Sink| Arc::ptr_eq(&s.slot.storage, &slot.storage));
+            let first = first[i] && a.variables[inputs[i]].parent != NONE;
+            Sink { slot, first, again }
+        });
+        gx.push(sink);
+    }
+    let all: Vec<Ix> = x_cores.iter().chain(&y_cores).copied().collect();
+    let arrays = op.on_arrays().is_some().then(|| {
+        let mut array = |core: &Ix| Array {
+            shape: a.cores[*core].shape.clone(),
+            data: Arc::clone(a.data(*core)),
+            grad: Arc::clone(a.grad(*core)),
+        };
+        (x_cores.iter().map(&mut array).collect(), y_cores.iter().map(&mut array).collect())
+    });
+    let state = StatePtr(&raw mut a.functions[f].state);
+    BackStep { op, compute, x, y, gy, gx, state, arrays, cores: all }
+}
+
+impl Variable {
+    /// Propagates gradients from this variable to all that it was computed from. The graph must have run forward.
+    ///
+    /// Its own gradient is what it was before, afterwards.
+    ///
+    /// # Errors
+    /// [`Error::Graph`] when no function computes it or the graph is being run already, [`Error::Cleared`] when a value
+    /// that is needed was cleared, [`Error::Shape`] when the seed has another shape; whatever an operation, a hook or a
+    /// user's function fails with: gradients that were written until then stay written.
+    pub fn backward(&self, options: &BackwardOptions<'_>) -> Result<()> {
+        let root = self.ix();
+        if arena::with(|a| a.variables[root].parent == NONE) {
+            return Err(Error::Graph(format!(
+                "backward: expected a variable that a function computes, got {}, which has no parent",
+                self.describe()
+            )));
+        }
+        if let Seed::Shared(seed) | Seed::Temporary(seed) = &options.seed {
+            let own = self.shape();
+            if seed.shape != own {
+                return Err(Error::shape("backward", format!("grad of shape {own}"), [&seed.shape]));
+            }
+        }
+        let key = Key {
+            clear_buffer: options.clear_buffer,
+            clear_seed: matches!(options.seed, Seed::Fill(_) | Seed::Temporary(_)),
+        };
+        let guard = RunGuard::new();
+        let (mut plan, seen, outer, clearing) = arena::with(|a| -> Result<_> {
+            let mut plan =
+                Kept::take_backward(a, root, &key).unwrap_or_else(|| BackwardPlan::make(a, root, key));
+            a.begin_run(&plan.functions)?;
+            let seen = Seen::now(a);
+            let outer = swap_in(a, root, &mut plan, &options.seed);
+            let policy = Policy { clear_buffer: false, clear_no_need_grad: true, recomputation: true };
+            Ok((plan, seen, outer, Clearing::new(a, policy)))
+        })?;
+        let hooked =
+            options.pre_hook.is_some() || options.post_hook.is_some() || !options.callbacks.is_empty();
+        let done = detached(options.detach, plan.work, hooked, || plan.run(options, &clearing));
+        arena::with(|a| {
+            let places = a.places;
+            for (core, grad) in outer {
+                a.set_grad(core, grad);
+            }
+            a.places = places; // as it was before: no plan need look again
+            let finished = done.is_ok();
+            a.end_run(&plan.functions, |f| f.pending &= !finished);
+            if let Seed::Fill(value) = options.seed {
+                plan.seeded = Some((value, plan.seed.version()));
+            }
+            Kept::put_backward(a, root, key, seen, plan);
+        });
+        drop(guard);
+        done?;
+        options.callbacks.iter().try_for_each(|callback| callback.on_finish_backward())
+    }
+}
+
+/// Gives the variable the gradient to start from, and the other outputs of its parent zeros, for the time of a run.
+/// Returns what they had.
+fn swap_in(a: &mut Arena, root: Ix, plan: &mut BackwardPlan, seed: &Seed) -> Vec<(Ix, Option<Arc<Storage>>)> {
+    let (own, parent) = (a.variables[root].core, a.variables[root].parent);
+    let outputs: SmallVec<[Ix; 2]> = a.functions[parent].outputs.iter().map(|o| o.core).collect();
+    let places = a.places;
+    let mut outer = Vec::with_capacity(outputs.len());
+    let seed = plan.seed(seed);
+    for (o, core) in outputs.into_iter().enumerate() {
+        let inner = if core == own { seed.clone() } else { Some(Storage::new(a.cores[core].shape.size())) };
+        if let Some(inner) = inner {
+            let old = a.cores[core].grad.clone();
+            if let Some(step) = plan.steps.first_mut() {
+                step.gy[o].move_to(&inner);
+            }
+            a.set_grad(core, Some(inner));
+            outer.push((core, old));
+        } else if let Some(step) = plan.steps.first_mut() {
+            step.gy[o].move_to(a.grad(core));
+        }
+        for clear in plan.clears.iter_mut().take_while(|c| c.step == 0).filter(|c| c.place.core == core) {
+            if clear.place.is_grad {
+                clear.place.storage = Arc::clone(a.grad(core));
+            }
+        }
+    }
+    a.places = places;
+    outer
+}

@@ -1,0 +1,198 @@
+//! What may be given back, and when.
+//!
+//! A forward run may clear an input after its last use; what a gradient will read is kept if the run is told to prepare
+//! for a backward run. A backward run may clear what it has differentiated through. Dynamic mode clears what its last
+//! handle let go of. Leaves, persistent variables and memory shared in place are never cleared.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+use super::arena::{Arena, Ix, NONE, flag};
+use crate::array::Storage;
+use crate::{Error, Result};
+
+/// What a forward run clears.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Policy {
+    pub(super) clear_buffer: bool,
+    pub(super) clear_no_need_grad: bool,
+    pub(super) recomputation: bool,
+}
+
+/// Decides, function by function in the order of a run, which inputs are cleared after it.
+///
+/// It remembers what it has seen: one run, one instance.
+pub(super) struct Clearing {
+    policy: Policy,
+    mark: u32,
+}
+
+impl Clearing {
+    pub(super) fn new(a: &mut Arena, policy: Policy) -> Self {
+        Self { policy, mark: a.new_mark() }
+    }
+
+    fn scratch(&self, a: &mut Arena, v: Ix, bits: u16) {
+        let slot = &mut a.variables[v];
+        if slot.mark != self.mark {
+            (slot.mark, slot.visits) = (self.mark, 0);
+            slot.flags &= !flag::SCRATCH;
+        }
+        slot.flags |= bits;
+    }
+
+    /// The inputs of `f`, by index, to be cleared once it has run.
+    pub(super) fn after(&self, a: &mut Arena, f: Ix) -> Vec<usize> {
+        let Policy { clear_buffer, clear_no_need_grad, recomputation } = self.policy;
+        let n = a.functions[f].inputs.len();
+        let need_grad = a.functions[f].need_grad;
+        let mut cleared = Vec::new();
+        if need_grad {
+            for o in 0..a.functions[f].outputs.len() {
+                if let Some(v) = a.live_output(f, o)
+                    && (0..n).any(|i| a.op(f).reads(i).output(o))
+                {
+                    self.scratch(a, v, flag::SCRATCH_NEED);
+                }
+            }
+        }
+        for i in 0..n {
+            let v = a.functions[f].inputs[i];
+            let mut bits = 0;
+            if need_grad && (0..n).any(|j| a.op(f).reads(j).input(i)) {
+                bits |= flag::SCRATCH_NEED;
+            }
+            if need_grad && a.op(f).overwrites(i) {
+                bits |= flag::SCRATCH_OVERWRITE;
+            }
+            let alias = a.op(f).alias(i);
+            if let Some(alias) = alias {
+                bits |= flag::SCRATCH_INPLACE;
+                if let Some(output) = a.live_output(f, alias.output) {
+                    self.scratch(a, output, flag::SCRATCH_INPLACE);
+                }
+            }
+            self.scratch(a, v, bits);
+            a.variables[v].visits += 1;
+            let slot = &a.variables[v];
+            let keep = slot.parent == NONE
+                || slot.flags & (flag::PERSISTENT | flag::PROHIBIT_CLEAR | flag::SCRATCH_INPLACE) != 0
+                || alias.is_some()
+                || !a.op(f).may_clear_inputs();
+            let unneeded = slot.flags & (flag::SCRATCH_NEED | flag::SCRATCH_OVERWRITE) == 0;
+            let wanted = clear_buffer
+                || (slot.flags & flag::RECOMPUTE != 0 && !recomputation)
+                || (clear_no_need_grad && unneeded);
+            if !keep && wanted {
+                let uses = a.consumers(v).count() as u32;
+                if uses < 2 || a.variables[v].visits >= uses {
+                    cleared.push(i);
+                }
+            }
+        }
+        cleared
+    }
+}
+
+/// The data of `v`, if dynamic mode may give it back with this handle: nobody else can see it, and no gradient reads it.
+pub(super) fn unneeded(a: &Arena, v: Ix, users_below: u32) -> Option<Arc<Storage>> {
+    let slot = &a.variables[v];
+    if slot.parent == NONE || slot.flags & flag::PERSISTENT != 0 {
+        return None;
+    }
+    let data = a.cores[slot.core].data.as_ref()?;
+    if data.users() >= users_below {
+        return None;
+    }
+    let producer = &a.functions[slot.parent];
+    for (o, output) in producer.outputs.iter().enumerate().filter(|(_, output)| output.variable == v) {
+        let _ = output;
+        let op = a.op(slot.parent);
+        if (0..producer.inputs.len()).any(|i| op.reads(i).or(op.symbol_reads(i)).output(o)) {
+            return None;
+        }
+    }
+    for c in a.consumers(v) {
+        let consumer = &a.functions[c.function];
+        if !consumer.need_grad {
+            continue;
+        }
+        let op = a.op(c.function);
+        let n = consumer.inputs.len();
+        for (i, _) in consumer.inputs.iter().enumerate().filter(|(_, input)| **input == v) {
+            if (0..n).any(|j| op.reads(j).or(op.symbol_reads(j)).input(i)) {
+                return None;
+            }
+        }
+    }
+    Some(Arc::clone(data))
+}
+
+static ERRORS_AT_DROP: Mutex<Vec<Error>> = Mutex::new(Vec::new());
+
+/// Keeps an error that a destructor cannot return.
+pub(super) fn note_error_at_drop(error: Error) {
+    ERRORS_AT_DROP.lock().push(error);
+}
+
+/// The first error that happened while a handle was dropped since the last call.
+///
+/// # Errors
+/// That error.
+pub fn check_errors_at_drop() -> Result<()> {
+    let mut errors = ERRORS_AT_DROP.lock();
+    match errors.is_empty() {
+        true => Ok(()),
+        false => {
+            let first = errors.remove(0);
+            errors.clear();
+            Err(first)
+        }
+    }
+}
+
+/// Whether data and gradient of an array were cleared.
+pub type ClearFlags = (bool, bool);
+
+/// What was cleared after one function ran: its inputs and its outputs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClearRecord {
+    /// Of each input.
+    pub inputs: Vec<ClearFlags>,
+    /// Of each output.
+    pub outputs: Vec<ClearFlags>,
+}
+
+static RECORDING: AtomicBool = AtomicBool::new(false);
+static RECORDS: Mutex<Vec<ClearRecord>> = Mutex::new(Vec::new());
+
+/// Starts (with an empty record) or stops noting what is cleared after each function.
+pub fn record_clear_flags(on: bool) {
+    RECORDS.lock().clear();
+    RECORDING.store(on, Ordering::Relaxed);
+}
+
+/// What was noted so far.
+pub fn recorded_clear_flags() -> Vec<ClearRecord> {
+    RECORDS.lock().clone()
+}
+
+/// Whether [`record`] has to be called.
+pub(super) fn is_recording() -> bool {
+    RECORDING.load(Ordering::Relaxed)
+}
+
+/// Notes the state of the arrays of a function that has just run.
+pub(super) fn record(a: &Arena, f: Ix) {
+    let flags = |core: Ix| {
+        let core = &a.cores[core];
+        let cleared = |s: &Option<Arc<Storage>>| s.as_ref().is_some_and(|s| s.is_cleared());
+        (cleared(&core.data), cleared(&core.grad))
+    };
+    let slot = &a.functions[f];
+    let inputs = slot.inputs.iter().map(|v| flags(a.variables[*v].core)).collect();
+    let outputs = slot.outputs.iter().map(|o| flags(o.core)).collect();
+    RECORDS.lock().push(ClearRecord { inputs, outputs });
+}

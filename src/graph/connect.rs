@@ -1,0 +1,244 @@
+//! Building: a function is connected to its inputs, checked, and in dynamic mode run at once.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::arena::{self, Arena, Ix, NONE, flag};
+use super::execute::{StatePtr, Step, evaluate_into};
+use super::variable::{describe, new_flags};
+use super::{NdArray, Variable, mode};
+use crate::array::{RunGuard, Shape};
+use crate::ops::{self, Op, Shapes, Value};
+use crate::{Error, Result};
+
+/// Outputs of a function that was just built.
+pub type Outputs = SmallVec<[Variable; 1]>;
+
+/// Connects the operation that Python calls `name` to its inputs.
+///
+/// `arguments` are those of the declaration, in order; all of them must be given.
+///
+/// # Errors
+/// [`Error::Key`] when there is no such operation; otherwise as [`connect`].
+pub fn apply(name: &str, inputs: &[&Variable], arguments: &[Value]) -> Result<Outputs> {
+    let entry =
+        ops::find(name).ok_or_else(|| Error::Key(format!("apply: there is no operation '{name}'")))?;
+    let mut values = arguments.to_vec();
+    values.extend(
+        entry.spec.args[values.len().min(entry.spec.args.len())..].iter().filter_map(|a| Some(a.default?())),
+    );
+    connect(entry.bind(&values, u64::MAX)?, inputs, &[])
+}
+
+/// Connects an operation to its inputs and returns the outputs. In dynamic mode they are computed at once.
+///
+/// Output `o` is written to the array `into[o]` where one is given.
+///
+/// # Errors
+/// When the operation refuses the inputs, when it would change in place what must not change, and in dynamic mode when
+/// it fails. A refused call changes nothing.
+pub fn connect(op: Op, inputs: &[&Variable], into: &[Option<NdArray>]) -> Result<Outputs> {
+    if !mode::grad_enabled() && mode::auto_forward() {
+        return connect_without_graph(&op, inputs, into);
+    }
+    // A user's function must not run under the lock.
+    let shapes = match op.on_arrays() {
+        Some(_) => {
+            let shapes: SmallVec<[Shape; 4]> = inputs.iter().map(|v| v.shape()).collect();
+            Some(op.shapes(&shapes.iter().collect::<SmallVec<[&Shape; 4]>>())?)
+        }
+        None => None,
+    };
+    let outputs = arena::with(|a| build(a, op, inputs, into, shapes))?;
+    if mode::auto_forward() {
+        run_at_once(&outputs)?;
+    }
+    Ok(outputs)
+}
+
+/// Results that nothing will be differentiated through: no function is kept.
+fn connect_without_graph(op: &Op, inputs: &[&Variable], into: &[Option<NdArray>]) -> Result<Outputs> {
+    let x: SmallVec<[NdArray; 4]> = inputs.iter().map(|v| v.data()).collect();
+    let y = evaluate_into(op, &x, mode::compute(mode::current_context()), into)?;
+    y.into_iter()
+        .map(|y| {
+            let v = Variable::new(y.shape.clone())?.with_need_grad(false);
+            v.set_data(&y)?;
+            Ok(v)
+        })
+        .collect()
+}
+
+fn build(
+    a: &mut Arena,
+    op: Op,
+    inputs: &[&Variable],
+    into: &[Option<NdArray>],
+    shapes: Option<Shapes>,
+) -> Result<Outputs> {
+    let shapes = match shapes {
+        Some(shapes) => shapes,
+        None => {
+            let x: SmallVec<[&Shape; 4]> =
+                inputs.iter().map(|v| &a.cores[a.variables[v.ix()].core].shape).collect();
+            op.shapes(&x)?
+        }
+    };
+    for (o, shape) in shapes.iter().enumerate() {
+        shape.checked_size()?;
+        if let Some(Some(given)) = into.get(o)
+            && given.shape.size() != shape.size()
+        {
+            let expected = format!("an array of {} elements to write to", shape.size());
+            return Err(Error::shape(op.name(), expected, [&given.shape]));
+        }
+    }
+    let grad = mode::grad_enabled();
+    let mut need_grad = false;
+    let (mut rank, mut rooted, mut inplace) = (0, false, false);
+    for (i, v) in inputs.iter().enumerate() {
+        let v = v.ix();
+        need_grad |= a.need_grad(v);
+        let slot = &a.variables[v];
+        rank = rank.max(slot.rank);
+        rooted |= slot.rank == 0 || slot.flags & (flag::PERSISTENT | flag::PROHIBIT_CLEAR) != 0;
+        inplace |= op.alias(i).is_some();
+    }
+    need_grad &= grad;
+    let f = a.new_function(op);
+    for v in inputs {
+        a.variables[v.ix()].count += 1;
+        a.add_consumer(v.ix(), f);
+    }
+    let slot = &mut a.functions[f];
+    slot.inputs = inputs.iter().map(|v| v.ix()).collect();
+    (slot.rank, slot.need_grad, slot.no_grad, slot.context) =
+        (rank, need_grad, !grad, mode::current_context());
+    let mut flags = new_flags();
+    if rooted && inplace {
+        flags |= flag::PROHIBIT_CLEAR;
+    }
+    flags |= match (grad, need_grad) {
+        (false, _) => flag::NEED_GRAD_SET,
+        (true, true) => flag::NEED_GRAD_STATE,
+        (true, false) => 0,
+    };
+    let mut outputs = Outputs::new();
+    for (o, shape) in shapes.into_iter().enumerate() {
+        let core = a.new_core(shape);
+        a.cores[core].count += 1; // the variable's and the function's
+        let v = a.new_variable(core, flags, f, rank + 1);
+        a.functions[f].count += 1;
+        let generation = a.variables[v].generation;
+        a.functions[f].outputs.push(arena::Output { variable: v, generation, core });
+        outputs.push(Variable::adopt(a, v));
+        if let Some(Some(given)) = into.get(o) {
+            a.set_data(core, Arc::clone(&given.storage));
+        }
+    }
+    if inplace {
+        share_memory(a, f);
+    }
+    if let Err(error) = verify_inplace(a, f) {
+        let ixs: SmallVec<[Ix; 2]> = outputs.iter().map(Variable::ix).collect();
+        std::mem::forget(outputs);
+        ixs.into_iter().for_each(|v| a.drop_handle(v));
+        return Err(error);
+    }
+    Ok(outputs)
+}
+
+/// Lets outputs of in-place functions share the memory of the inputs.
+pub(super) fn share_memory(a: &mut Arena, f: Ix) {
+    for i in 0..a.functions[f].inputs.len() {
+        let Some(alias) = a.op(f).alias(i) else { continue };
+        let (input, output) = (a.functions[f].inputs[i], a.functions[f].outputs[alias.output].core);
+        let data = Arc::clone(a.data(a.variables[input].core));
+        if a.cores[output].data.as_ref().is_none_or(|own| !Arc::ptr_eq(own, &data)) {
+            a.set_data(output, data);
+        }
+    }
+}
+
+/// Refuses a function that would change in place what someone else needs, and notes what must not change from here on.
+pub(super) fn verify_inplace(a: &mut Arena, f: Ix) -> Result<()> {
+    let inputs: SmallVec<[Ix; 4]> = a.functions[f].inputs.iter().copied().collect();
+    let n_outputs = a.functions[f].outputs.len();
+    let mut protected: SmallVec<[bool; 4]> = SmallVec::from_elem(false, n_outputs);
+    for (i, v) in inputs.iter().copied().enumerate() {
+        if a.need_grad(v) {
+            let reads = a.op(f).reads(i);
+            protected.iter_mut().enumerate().for_each(|(o, p)| *p |= reads.output(o));
+        }
+        let Some(alias) = a.op(f).alias(i) else { continue };
+        let branches = a.consumers(v).count() > 1;
+        if alias.modifies {
+            let name = a.op(f).name();
+            if a.variables[v].flags & flag::PROTECTED != 0 {
+                let parent = a.variables[v].parent;
+                let by = if parent == NONE { "someone" } else { a.op(parent).name() };
+                return Err(Error::Graph(format!(
+                    "{name}: expected to change input {i} in place, but {} is needed by the gradient of {by}",
+                    describe(a, v)
+                )));
+            }
+            if branches {
+                return Err(Error::Graph(format!(
+                    "{name}: expected to change input {i} in place, but {} feeds other functions too",
+                    describe(a, v)
+                )));
+            }
+        } else if branches || a.need_grad(v) {
+            protected[alias.output] = true;
+        }
+    }
+    for (o, protected) in protected.into_iter().enumerate() {
+        if let Some(v) = a.live_output(f, o) {
+            let flags = &mut a.variables[v].flags;
+            *flags = if protected { *flags | flag::PROTECTED } else { *flags & !flag::PROTECTED };
+        }
+    }
+    Ok(())
+}
+
+/// An array of the arena, and where it comes from.
+pub(super) fn data_array(a: &mut Arena, core: Ix) -> NdArray {
+    NdArray { storage: Arc::clone(a.data(core)), shape: a.cores[core].shape.clone() }
+}
+
+/// The pairs of the inputs and of the outputs of a function.
+pub(super) fn cores(a: &Arena, f: Ix) -> (SmallVec<[Ix; 4]>, SmallVec<[Ix; 2]>) {
+    let slot = &a.functions[f];
+    (
+        slot.inputs.iter().map(|v| a.variables[*v].core).collect(),
+        slot.outputs.iter().map(|o| o.core).collect(),
+    )
+}
+
+/// A function made ready to run forward.
+pub(super) fn step(a: &mut Arena, f: Ix) -> Step {
+    let state = StatePtr(&raw mut a.functions[f].state);
+    let (op, compute) = (a.op(f).clone(), mode::compute(a.functions[f].context));
+    let (inputs, outputs) = cores(a, f);
+    let x: SmallVec<[NdArray; 4]> = inputs.iter().map(|core| data_array(a, *core)).collect();
+    let y: SmallVec<[NdArray; 2]> = outputs.iter().map(|core| data_array(a, *core)).collect();
+    let mut step = Step::new(op, compute, x, y, state);
+    step.x.iter_mut().zip(inputs).for_each(|(slot, core)| slot.core = core);
+    step.y.iter_mut().zip(outputs).for_each(|(slot, core)| slot.core = core);
+    step
+}
+
+/// Computes the outputs of a function that was just built.
+fn run_at_once(outputs: &[Variable]) -> Result<()> {
+    let Some(first) = outputs.first() else { return Ok(()) };
+    let guard = RunGuard::new();
+    let mut step = arena::with(|a| {
+        let f = a.variables[first.ix()].parent;
+        a.functions[f].pending = true;
+        step(a, f)
+    });
+    let done = step.forward(false);
+    drop(guard);
+    done
+}

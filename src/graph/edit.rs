@@ -1,0 +1,187 @@
+//! Looking at a graph and changing it: visiting, rewiring, cutting, copying.
+
+use super::arena::{self, Arena, Ix, NONE, flag};
+use super::variable::new_flags;
+use super::{Function, NdArray, Variable, order};
+use crate::array::{Access, DType, Storage, convert};
+use crate::{Error, Result};
+
+impl Variable {
+    /// The functions above this variable, each after those that feed it.
+    pub fn functions(&self) -> Vec<Function> {
+        arena::with(|a| {
+            let order = order::depth_first(a, &[self.ix()], |_, _| true);
+            order.into_iter().map(|f| Function::counted(a, f)).collect()
+        })
+    }
+
+    /// Calls `f` with each function above this variable, each after those that feed it.
+    ///
+    /// # Errors
+    /// The first error of `f`, which ends the visit.
+    pub fn visit(&self, mut f: impl FnMut(&Function) -> Result<()>) -> Result<()> {
+        self.functions().iter().try_for_each(&mut f)
+    }
+
+    /// Takes the place of `other` in the graph: this variable is computed by its parent from now on, `other` by nobody.
+    /// What takes this variable sets itself up again.
+    ///
+    /// # Errors
+    /// [`Error::Graph`] when no function computes `other`, [`Error::Shape`] when the shapes differ.
+    pub fn rewire_on(&self, other: &Self) -> Result<()> {
+        let (own, theirs) = (self.shape(), other.shape());
+        if own != theirs {
+            return Err(Error::shape("rewire_on", format!("a variable of shape {own}"), [&theirs]));
+        }
+        if self.ix() == other.ix() {
+            return Ok(());
+        }
+        arena::with(|a| {
+            let (to, from) = (self.ix(), other.ix());
+            let f = a.variables[from].parent;
+            if f == NONE {
+                return Err(Error::Graph(format!(
+                    "rewire_on: expected a variable that a function computes, got {}, which has no parent",
+                    super::variable::describe(a, from)
+                )));
+            }
+            a.structure += 1;
+            let generation = a.variables[to].generation;
+            for output in &mut a.functions[f].outputs {
+                if output.variable == from {
+                    (output.variable, output.generation) = (to, generation);
+                }
+            }
+            a.variables[from].parent = NONE;
+            a.variables[from].rank = 0;
+            let old = std::mem::replace(&mut a.variables[to].parent, f);
+            a.variables[to].rank = a.functions[f].rank + 1;
+            share_core(a, to, a.variables[from].core);
+            let taken = flag::PROTECTED | flag::PROHIBIT_CLEAR | flag::NEED_GRAD_SET | flag::NEED_GRAD;
+            let flags = a.variables[from].flags & taken;
+            a.variables[to].flags = a.variables[to].flags & !taken | flags;
+            a.mark_need_setup(to);
+            if old != NONE {
+                a.release_function(old);
+            }
+            Ok(())
+        })
+    }
+
+    /// Splits this variable: the result stands where it stood, on the same data and gradient, and this one has no
+    /// parent any more. (The first half of an assignment by index; [`Variable::rewire_on`] is the second.)
+    pub fn split_off(&self) -> Self {
+        arena::with(|a| {
+            let v = self.ix();
+            let slot = &a.variables[v];
+            let (core, parent, rank, flags) = (slot.core, slot.parent, slot.rank, slot.flags);
+            a.structure += 1;
+            a.cores[core].count += 1;
+            let kept = flag::NEED_GRAD_SET | flag::NEED_GRAD | flag::NEED_GRAD_STATE | flag::PROTECTED;
+            let copy =
+                a.new_variable(core, new_flags() | flags & (kept | flag::PROHIBIT_CLEAR), parent, rank);
+            if parent != NONE {
+                let generation = a.variables[copy].generation;
+                for output in &mut a.functions[parent].outputs {
+                    if output.variable == v {
+                        (output.variable, output.generation) = (copy, generation);
+                    }
+                }
+            }
+            a.variables[v].parent = NONE;
+            a.variables[v].rank = 0;
+            Self::adopt(a, copy)
+        })
+    }
+
+    /// Cuts this variable off from what computes it: it becomes a leaf with the values that it has.
+    pub fn clear_parent(&self) {
+        arena::with(|a| cut(a, self.ix()));
+    }
+
+    /// Cuts every variable above this one, and itself, off from what computes it.
+    pub fn clear_all_graph_links(&self) {
+        arena::with(|a| {
+            let functions = order::depth_first(a, &[self.ix()], |_, _| true);
+            for f in &functions {
+                a.functions[*f].count += 1;
+            }
+            for f in &functions {
+                for o in 0..a.functions[*f].outputs.len() {
+                    if let Some(v) = a.live_output(*f, o)
+                        && a.variables[v].parent == *f
+                    {
+                        cut(a, v);
+                    }
+                }
+            }
+            functions.into_iter().for_each(|f| a.release_function(f));
+        });
+    }
+
+    /// A variable of its own with copies of the data, and of the gradient if `copy_grad` is set.
+    ///
+    /// # Errors
+    /// [`Error::Cleared`] when there is nothing to copy, [`Error::Memory`].
+    pub fn create_deep_copy(&self, copy_grad: bool) -> Result<Self> {
+        let copy = Self::new(self.shape())?;
+        if let Some(on) = self.need_grad_flag() {
+            copy.set_need_grad(on);
+        }
+        copy.set_data(&copied(&self.data())?)?;
+        if copy_grad {
+            copy.set_grad(&copied(&self.grad())?)?;
+        }
+        Ok(copy)
+    }
+}
+
+/// A new array with the same elements in the same type.
+///
+/// # Errors
+/// [`Error::Cleared`] when there is nothing to copy, [`Error::Memory`].
+pub fn copied(array: &NdArray) -> Result<NdArray> {
+    let n = array.shape.size();
+    let storage = Storage::new(n);
+    let dtype = array.storage.dtype().unwrap_or(DType::F32);
+    let (from, to) = (array.storage.access(dtype, Access::Read)?, storage.access(dtype, Access::Write)?);
+    // SAFETY: both hold `n` elements of the type, and the target is new.
+    unsafe { convert(from, dtype, to, dtype, n) };
+    Ok(NdArray { shape: array.shape.clone(), storage })
+}
+
+fn cut(a: &mut Arena, v: Ix) {
+    let f = std::mem::replace(&mut a.variables[v].parent, NONE);
+    if f == NONE {
+        return;
+    }
+    a.structure += 1;
+    let state = a.need_grad(v);
+    let slot = &mut a.variables[v];
+    slot.rank = 0;
+    if slot.flags & flag::NEED_GRAD_SET == 0 {
+        slot.flags &= !flag::NEED_GRAD_STATE;
+        slot.flags |= if state { flag::NEED_GRAD_STATE } else { 0 };
+    }
+    a.release_function(f);
+}
+
+/// Lets a variable refer to another pair.
+fn share_core(a: &mut Arena, v: Ix, core: Ix) {
+    let old = a.variables[v].core;
+    if old == core {
+        return;
+    }
+    let handles = a.variables[v].handles;
+    for (c, sign) in [(old, -1_i64), (core, 1)] {
+        let slot = &mut a.cores[c];
+        slot.handles = (i64::from(slot.handles) + sign * i64::from(handles)) as u32;
+        if let Some(data) = &slot.data {
+            data.add_users(sign * i64::from(handles));
+        }
+    }
+    a.cores[core].count += 1;
+    a.variables[v].core = core;
+    a.places += 1;
+    a.release_core(old);
+}

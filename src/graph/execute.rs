@@ -1,0 +1,395 @@
+//! Running one function: from storages to kernels. Nothing here takes the lock of the arena.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::NdArray;
+use super::arena::{Ix, NONE};
+use super::mode::Compute;
+use crate::array::{Access, Buffer, DType, RunGuard, Shape, Storage, convert};
+use crate::ops::{Array, Call, Kind, Memory, Op, State};
+use crate::{Error, Result};
+
+/// An array that a kernel works on, and where it was when last seen.
+pub(super) struct Slot {
+    /// The pair in the arena that it belongs to, if any.
+    pub(super) core: Ix,
+    pub(super) storage: Arc<Storage>,
+    pub(super) shape: Shape,
+    /// Type that the kernel works on.
+    dtype: DType,
+    /// Type that is kept.
+    stored: DType,
+    ptr: *mut u8,
+    stamp: u64,
+}
+
+// SAFETY: the pointer is only followed by a run, which holds a `RunGuard` and looks at the stamp first.
+unsafe impl Send for Slot {}
+
+/// No storage ever has this stamp.
+const UNSEEN: u64 = u64::MAX;
+
+impl Slot {
+    pub(super) fn new(array: NdArray, dtype: DType, stored: DType) -> Self {
+        let NdArray { shape, storage } = array;
+        Self { core: NONE, storage, shape, dtype, stored, ptr: std::ptr::null_mut(), stamp: UNSEEN }
+    }
+
+    /// Looks at another storage from now on.
+    pub(super) fn move_to(&mut self, storage: &Arc<Storage>) {
+        if !Arc::ptr_eq(&self.storage, storage) {
+            self.storage = Arc::clone(storage);
+            self.stamp = UNSEEN;
+        }
+    }
+
+    /// Where the elements are, for `access` as the kernel's type.
+    ///
+    /// A storage that has not moved since it was last seen is not asked again; its version is raised for a write.
+    #[inline(always)]
+    pub(super) fn resolve(&mut self, access: Access) -> Result<*mut u8> {
+        if self.stamp == self.storage.stamp() {
+            if access != Access::Read {
+                self.storage.touch();
+            }
+            return Ok(self.ptr);
+        }
+        self.resolve_again(access)
+    }
+
+    #[cold]
+    fn resolve_again(&mut self, access: Access) -> Result<*mut u8> {
+        self.ptr = self.storage.access(self.dtype, access)?;
+        // A copy as another type must be looked up each time: the original may have been written.
+        let own = self.storage.dtype() == Some(self.dtype) && !self.storage.is_narrowed();
+        self.stamp = if own { self.storage.stamp() } else { UNSEEN };
+        Ok(self.ptr)
+    }
+
+    /// As [`Slot::resolve`] for writing; values that are kept as another type get a temporary place.
+    fn place(&mut self, access: Access, temporary: &mut Temporaries) -> Result<*mut u8> {
+        if self.stored == self.dtype {
+            return self.resolve(access);
+        }
+        let buffer = Buffer::new(self.shape.size() * self.dtype.size())?;
+        let ptr = buffer.ptr();
+        if access == Access::ReadWrite {
+            let from = self.storage.access(self.dtype, Access::Read)?;
+            // SAFETY: both hold that many elements of the type and are different blocks.
+            unsafe { convert(from, self.dtype, ptr, self.dtype, self.shape.size()) };
+        }
+        temporary.push((Arc::clone(&self.storage), self.stored, self.dtype, buffer));
+        Ok(ptr)
+    }
+}
+
+/// Values on their way to a storage that keeps them as another type.
+type Temporaries = SmallVec<[(Arc<Storage>, DType, DType, Buffer); 1]>;
+
+fn store(temporaries: Temporaries) -> Result<()> {
+    for (storage, stored, dtype, buffer) in temporaries {
+        let to = storage.access(stored, Access::Write)?;
+        // SAFETY: both hold that many elements of their types and are different blocks.
+        unsafe { convert(buffer.ptr(), dtype, to, stored, storage.len()) };
+    }
+    Ok(())
+}
+
+/// Where an operation keeps its state: in the slot of its function, which the run keeps alive.
+#[derive(Clone, Copy)]
+pub(super) struct StatePtr(pub(super) *mut State);
+
+// SAFETY: a run that follows the pointer has the function to itself (two runs of one graph at once are refused).
+unsafe impl Send for StatePtr {}
+
+/// One function made ready to run forward.
+pub(super) struct Step {
+    pub(super) op: Op,
+    pub(super) compute: Compute,
+    pub(super) x: SmallVec<[Slot; 3]>,
+    pub(super) y: SmallVec<[Slot; 1]>,
+    pub(super) state: StatePtr,
+    /// Every output is an unmodified input under another shape: there is nothing to do.
+    idle: bool,
+    plain: bool,
+}
+
+/// The type in which an operation reads input `i`.
+fn read_as(op: &Op, i: usize, compute: Compute) -> DType {
+    if op.kind(i) == Kind::index { DType::I64 } else { compute.dtype() }
+}
+
+impl Step {
+    pub(super) fn new(
+        op: Op,
+        compute: Compute,
+        x: impl IntoIterator<Item = NdArray>,
+        y: impl IntoIterator<Item = NdArray>,
+        state: StatePtr,
+    ) -> Self {
+        let slot_x = |(i, x)| {
+            let dtype = read_as(&op, i, compute);
+            Slot::new(x, dtype, dtype)
+        };
+        let slot_y = |(o, y)| {
+            let own = op.output(o);
+            Slot::new(y, own.unwrap_or(compute.dtype()), own.unwrap_or(compute.stored()))
+        };
+        let x: SmallVec<[Slot; 3]> = x.into_iter().enumerate().map(slot_x).collect();
+        let y: SmallVec<[Slot; 1]> = y.into_iter().enumerate().map(slot_y).collect();
+        let shares = |i: usize| {
+            let alias = op.alias(i).filter(|alias| !alias.modifies)?;
+            Some(Arc::ptr_eq(&x[i].storage, &y[alias.output].storage))
+        };
+        let idle = !y.is_empty() && (0..x.len()).filter_map(shares).any(|same| same);
+        let special = (0..x.len()).any(|i| op.alias(i).is_some() || op.overwrites(i));
+        let plain = !special && compute.dtype() == compute.stored() && op.on_arrays().is_none();
+        Self { op, compute, x, y, state, idle, plain }
+    }
+
+    /// Runs the function. Values of `recompute` runs are those of the last run, and side effects are not repeated.
+    pub(super) fn forward(&mut self, recompute: bool) -> Result<()> {
+        if self.idle {
+            return Ok(());
+        }
+        if !self.plain {
+            return self.forward_special(recompute);
+        }
+        let Self { op, compute, x, y, state, .. } = self;
+        let mut xm: SmallVec<[Memory<'_>; 4]> = SmallVec::new();
+        for slot in x.iter_mut() {
+            let ptr = slot.resolve(Access::Read)?;
+            xm.push(Memory { ptr, shape: &slot.shape });
+        }
+        let mut ym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
+        for slot in y.iter_mut() {
+            let ptr = slot.resolve(Access::Write)?;
+            ym.push(Memory { ptr, shape: &slot.shape });
+        }
+        // SAFETY: see `StatePtr`.
+        let state = unsafe { &mut *state.0 };
+        let double = *compute == Compute::Double;
+        op.forward(Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute })
+    }
+
+    fn forward_special(&mut self, recompute: bool) -> Result<()> {
+        if let Some(user) = self.op.on_arrays() {
+            let (x, y) = (arrays(&self.x), arrays(&self.y));
+            return if recompute { user.recompute(&x, &y) } else { user.forward(&x, &y) };
+        }
+        let mut temporaries = Temporaries::new();
+        let mut x: SmallVec<[*mut u8; 4]> = SmallVec::new();
+        for (i, slot) in self.x.iter_mut().enumerate() {
+            let write = self.op.overwrites(i) && !recompute;
+            x.push(slot.resolve(if write { Access::ReadWrite } else { Access::Read })?);
+        }
+        let mut y: SmallVec<[*mut u8; 2]> = SmallVec::new();
+        for slot in &mut self.y {
+            let shared = self.x.iter().any(|x| Arc::ptr_eq(&x.storage, &slot.storage));
+            y.push(slot.place(if shared { Access::ReadWrite } else { Access::Write }, &mut temporaries)?);
+        }
+        let memory = |(ptr, slot): (&*mut u8, &'_ Slot)| (*ptr, slot.shape.clone());
+        let (xs, ys): (Vec<_>, Vec<_>) =
+            (x.iter().zip(&self.x).map(memory).collect(), y.iter().zip(&self.y).map(memory).collect());
+        let xm: SmallVec<[Memory<'_>; 4]> =
+            xs.iter().map(|(ptr, shape)| Memory { ptr: *ptr, shape }).collect();
+        let ym: SmallVec<[Memory<'_>; 2]> =
+            ys.iter().map(|(ptr, shape)| Memory { ptr: *ptr, shape }).collect();
+        // SAFETY: see `StatePtr`.
+        let state = unsafe { &mut *self.state.0 };
+        let double = self.compute == Compute::Double;
+        self.op.forward(Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute })?;
+        store(temporaries)
+    }
+
+    /// An estimate of the work, in elements touched.
+    pub(super) fn work(&self) -> usize {
+        let touched: usize = self.x.iter().chain(&self.y).map(|s| s.shape.size()).sum();
+        // Products of matrices touch each element often.
+        if self.x.len() > 1 && self.op.reads(0).inputs > 1 { touched * 8 } else { touched }
+    }
+}
+
+fn arrays<'a>(slots: impl IntoIterator<Item = &'a Slot>) -> Vec<Array> {
+    let array = |s: &Slot| Array {
+        shape: s.shape.clone(),
+        data: Arc::clone(&s.storage),
+        grad: Storage::new(s.shape.size()),
+    };
+    slots.into_iter().map(array).collect()
+}
+
+/// Where the gradient of one input goes.
+pub(super) struct Sink {
+    pub(super) slot: Slot,
+    /// Overwrite it in any case: this is the first contribution to an intermediate variable.
+    pub(super) first: bool,
+    /// Another wanted input of the same function has the same gradient: add to it after the kernel.
+    pub(super) again: bool,
+}
+
+/// One function made ready to run backward.
+pub(super) struct BackStep {
+    pub(super) op: Op,
+    pub(super) compute: Compute,
+    /// Data of the inputs; `None` where no gradient reads it.
+    pub(super) x: SmallVec<[(Shape, Option<Slot>); 3]>,
+    pub(super) y: SmallVec<[(Shape, Option<Slot>); 1]>,
+    pub(super) gy: SmallVec<[Slot; 1]>,
+    pub(super) gx: SmallVec<[Option<Sink>; 3]>,
+    pub(super) state: StatePtr,
+    /// Both sides in full, for operations on arrays.
+    pub(super) arrays: Option<(Vec<Array>, Vec<Array>)>,
+    /// The pairs of its inputs and outputs.
+    pub(super) cores: Vec<Ix>,
+}
+
+/// Stands for data that nothing reads.
+fn nowhere() -> *mut u8 {
+    std::ptr::without_provenance_mut(64)
+}
+
+impl BackStep {
+    /// Runs the function backward.
+    pub(super) fn backward(&mut self) -> Result<()> {
+        if let Some((x, y)) = &self.arrays {
+            return self.backward_on_arrays(x, y);
+        }
+        if !self.op.has_backward() {
+            return super::gradient::backward_by_symbols(self);
+        }
+        let mut temporaries = Temporaries::new();
+        let mut again: SmallVec<[(usize, Buffer); 1]> = SmallVec::new();
+        let Self { op, compute, x, y, gy, gx, state, .. } = self;
+        let mut xm: SmallVec<[Memory<'_>; 4]> = SmallVec::new();
+        for (shape, slot) in x.iter_mut() {
+            let ptr = slot.as_mut().map_or(Ok(nowhere()), |s| s.resolve(Access::Read))?;
+            xm.push(Memory { ptr, shape });
+        }
+        let mut ym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
+        for (shape, slot) in y.iter_mut() {
+            let ptr = slot.as_mut().map_or(Ok(nowhere()), |s| s.resolve(Access::Read))?;
+            ym.push(Memory { ptr, shape });
+        }
+        let mut gym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
+        for slot in gy.iter_mut() {
+            let ptr = slot.resolve(Access::Read)?;
+            gym.push(Memory { ptr, shape: &slot.shape });
+        }
+        let mut gxm: SmallVec<[Option<(Memory<'_>, bool)>; 4]> = SmallVec::new();
+        for (i, sink) in gx.iter_mut().enumerate() {
+            let Some(Sink { slot, first, again: shared }) = sink else {
+                gxm.push(None);
+                continue;
+            };
+            if *shared {
+                let buffer = Buffer::new(slot.shape.size() * slot.dtype.size())?;
+                gxm.push(Some((Memory { ptr: buffer.ptr(), shape: &slot.shape }, false)));
+                again.push((i, buffer));
+                continue;
+            }
+            let accumulate = !*first && !(slot.stamp != slot.storage.stamp() && slot.storage.is_zero());
+            let access = if accumulate { Access::ReadWrite } else { Access::Write };
+            let ptr = slot.place(access, &mut temporaries)?;
+            gxm.push(Some((Memory { ptr, shape: &slot.shape }, accumulate)));
+        }
+        // SAFETY: see `StatePtr`.
+        let state = unsafe { &mut *state.0 };
+        let double = *compute == Compute::Double;
+        op.backward(Call { x: &xm, y: &ym, gy: &gym, gx: &gxm, state, double, recompute: false })?;
+        drop(gxm);
+        store(temporaries)?;
+        for (i, buffer) in again {
+            if let Some(sink) = &mut gx[i] {
+                add_to(&mut sink.slot, buffer.ptr())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn backward_on_arrays(&self, x: &[Array], y: &[Array]) -> Result<()> {
+        let user =
+            self.op.on_arrays().ok_or_else(|| Error::Graph("backward: expected a user's function".into()))?;
+        let wanted: Vec<bool> = self.gx.iter().map(Option::is_some).collect();
+        let accumulate: Vec<bool> = self
+            .gx
+            .iter()
+            .map(|s| s.as_ref().is_some_and(|s| !s.first && !s.slot.storage.is_zeroing()))
+            .collect();
+        for (sink, accumulate) in self.gx.iter().zip(&accumulate) {
+            if let (Some(sink), false) = (sink, accumulate) {
+                sink.slot.storage.zero();
+            }
+        }
+        user.backward(x, y, &wanted, &accumulate)
+    }
+}
+
+/// Adds elements of the kernel's type at `from` to an array.
+pub(super) fn add_to(slot: &mut Slot, from: *const u8) -> Result<()> {
+    let mut temporaries = Temporaries::new();
+    let n = slot.shape.size();
+    let to = slot.place(Access::ReadWrite, &mut temporaries)?;
+    // SAFETY: both hold `n` elements of the kernel's type.
+    unsafe {
+        if slot.dtype == DType::F64 {
+            add::<f64>(to.cast(), from.cast(), n);
+        } else {
+            add::<f32>(to.cast(), from.cast(), n);
+        }
+    }
+    store(temporaries)
+}
+
+/// # Safety
+/// Both must hold `n` elements.
+unsafe fn add<T: crate::kernels::Float>(to: *mut T, from: *const T, n: usize) {
+    for i in 0..n {
+        // SAFETY: `i < n`.
+        unsafe { to.add(i).write(*to.add(i) + *from.add(i)) };
+    }
+}
+
+/// Runs an operation on arrays at once, without a graph, and returns its outputs.
+///
+/// # Errors
+/// When the operation refuses its inputs or fails.
+pub fn evaluate(op: &Op, x: &[NdArray], compute: Compute) -> Result<SmallVec<[NdArray; 1]>> {
+    evaluate_into(op, x, compute, &[])
+}
+
+/// As [`evaluate`]; output `o` goes to `into[o]` where one is given.
+///
+/// # Errors
+/// Also when an array to write to has another number of elements.
+pub fn evaluate_into(
+    op: &Op,
+    x: &[NdArray],
+    compute: Compute,
+    into: &[Option<NdArray>],
+) -> Result<SmallVec<[NdArray; 1]>> {
+    let shapes: SmallVec<[&Shape; 4]> = x.iter().map(|x| &x.shape).collect();
+    let mut y: SmallVec<[NdArray; 1]> = SmallVec::new();
+    for (o, shape) in op.shapes(&shapes)?.into_iter().enumerate() {
+        let given = into.get(o).cloned().flatten();
+        let aliased = (0..x.len()).find(|i| op.alias(*i).is_some_and(|alias| alias.output == o));
+        let storage = match (given, aliased) {
+            (Some(given), _) if given.shape.size() == shape.size() => given.storage,
+            (Some(given), _) => {
+                let expected = format!("an array of {} elements to write to", shape.size());
+                return Err(Error::shape(op.name(), expected, [&given.shape]));
+            }
+            (None, Some(i)) => Arc::clone(&x[i].storage),
+            (None, None) => Storage::new(shape.checked_size()?),
+        };
+        y.push(NdArray { shape, storage });
+    }
+    let mut state = State::default();
+    let mut step =
+        Step::new(op.clone(), compute, x.iter().cloned(), y.iter().cloned(), StatePtr(&raw mut state));
+    let _guard = RunGuard::new();
+    step.forward(false)?;
+    Ok(y)
+}

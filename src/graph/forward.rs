@@ -1,0 +1,232 @@
+//! The forward run: an order is made once, kept as a plan with its destination, and used until something it depends on
+//! changes.
+
+use std::collections::HashSet;
+
+use super::arena::{self, Arena, Ix, NONE, flag};
+use super::clear::{self, Clearing, Policy};
+use super::execute::Step;
+use super::order::{self, Stop};
+use super::plan::{Kept, Key, Pace, Seen};
+use super::{Function, Variable, connect};
+use crate::array::{RunGuard, Shape};
+use crate::{Error, Result};
+
+/// A call of the user's before or after each function.
+pub type Hook<'a> = &'a dyn Fn(&Function) -> Result<()>;
+
+/// Runs what it is given, perhaps with a lock of the caller's released meanwhile.
+pub type Detach<'a> = &'a dyn Fn(&mut (dyn FnMut() + Send));
+
+/// How to run forward.
+#[derive(Clone, Copy, Default)]
+pub struct ForwardOptions<'a> {
+    /// Give memory back after its last use in this run; a backward run is not possible then.
+    pub clear_buffer: bool,
+    /// Give memory back after its last use unless a gradient will read it.
+    pub clear_no_need_grad: bool,
+    /// Called before each function.
+    pub pre_hook: Option<Hook<'a>>,
+    /// Called after each function.
+    pub post_hook: Option<Hook<'a>>,
+    /// Wraps the run where it is worth releasing a lock for.
+    pub detach: Option<Detach<'a>>,
+}
+
+/// Functions that have run and need not run again: shared between calls that belong together.
+#[derive(Default)]
+pub struct Closed(HashSet<(Ix, u32)>);
+
+/// A forward run made ready.
+pub(super) struct ForwardPlan {
+    pub(super) functions: Vec<Ix>,
+    steps: Vec<Step>,
+    /// Which input of which step is cleared after which step, in order.
+    clears: Vec<(u32, u32)>,
+    work: usize,
+}
+
+impl ForwardPlan {
+    fn make(
+        a: &mut Arena,
+        roots: &[Ix],
+        policy: Policy,
+        enter: impl Fn(&Arena, Ix) -> bool,
+    ) -> Result<Self, Stop> {
+        let functions = order::forward(a, roots, enter)?;
+        let clearing = Clearing::new(a, policy);
+        let mut plan = Self { functions, steps: Vec::new(), clears: Vec::new(), work: 0 };
+        plan.steps.reserve_exact(plan.functions.len());
+        for (n, f) in plan.functions.iter().enumerate() {
+            let step = connect::step(a, *f);
+            plan.work += step.work();
+            plan.steps.push(step);
+            plan.clears.extend(clearing.after(a, *f).into_iter().map(|i| (n as u32, i as u32)));
+        }
+        Ok(plan)
+    }
+
+    /// Looks at the storages that the pairs have now.
+    pub(super) fn relocate(&mut self, a: &mut Arena) {
+        for slot in self.steps.iter_mut().flat_map(|s| s.x.iter_mut().chain(&mut s.y)) {
+            let storage = a.data(slot.core);
+            slot.move_to(storage);
+        }
+    }
+
+    fn run(&mut self, options: &ForwardOptions<'_>) -> Result<()> {
+        let mut clears = self.clears.iter().peekable();
+        let mut pace = Pace::default();
+        let recording = clear::is_recording();
+        let hooked = options.pre_hook.is_some() || options.post_hook.is_some();
+        for (n, f) in self.functions.iter().enumerate() {
+            let handle = hooked.then(|| arena::with(|a| Function::counted(a, *f)));
+            if let (Some(hook), Some(f)) = (options.pre_hook, &handle) {
+                hook(f)?;
+            }
+            let step = &mut self.steps[n];
+            step.forward(false).map_err(|e| explain(e, *f, "forward"))?;
+            if let (Some(hook), Some(f)) = (options.post_hook, &handle) {
+                hook(f)?;
+            }
+            while let Some((_, i)) = clears.next_if(|(at, _)| *at == n as u32) {
+                self.steps[n].x[*i as usize].storage.clear(true)?;
+            }
+            if recording {
+                arena::with(|a| clear::record(a, *f));
+            }
+            pace.step()?;
+        }
+        Ok(())
+    }
+}
+
+/// Says which function met a cleared value, and which value it was.
+pub(super) fn explain(error: Error, f: Ix, what: &str) -> Error {
+    let Error::Cleared(_) = error else { return error };
+    arena::with(|a| {
+        let name = a.op(f).name().to_string();
+        let cleared = |core: Ix| a.cores[core].data.as_ref().is_some_and(|s| s.is_cleared());
+        let (inputs, outputs) = connect::cores(a, f);
+        let found = inputs
+            .iter()
+            .position(|c| cleared(*c))
+            .map(|i| format!("its input {i}, {}", super::variable::describe(a, a.functions[f].inputs[i])));
+        let found =
+            found.or_else(|| outputs.iter().position(|c| cleared(*c)).map(|o| format!("its output {o}")));
+        let found = found.unwrap_or_else(|| "a value".into());
+        Error::Cleared(format!(
+            "{what} of {name}: expected to read {found}, but its memory was cleared; run forward() again without \
+             clear_buffer, or set persistent on it"
+        ))
+    })
+}
+
+impl Variable {
+    /// Computes this variable, each function above it once.
+    ///
+    /// # Errors
+    /// [`Error::Graph`] when no function computes it or the graph is being run already; whatever an operation, a hook
+    /// or a user's function fails with. The graph stays usable.
+    pub fn forward(&self, options: &ForwardOptions<'_>) -> Result<()> {
+        if arena::with(|a| a.variables[self.ix()].parent == NONE) {
+            return Err(Error::Graph(format!(
+                "forward: expected a variable that a function computes, got {}, which has no parent",
+                self.describe()
+            )));
+        }
+        run(&[self.ix()], options, None)
+    }
+
+    /// As [`Variable::forward`] without the functions in `closed`; those that ran are added to it.
+    ///
+    /// # Errors
+    /// As [`Variable::forward`].
+    pub fn forward_with(&self, options: &ForwardOptions<'_>, closed: &mut Closed) -> Result<()> {
+        run(&[self.ix()], options, Some(closed))
+    }
+}
+
+/// Computes several variables, each function above them once. None of them is cleared.
+///
+/// # Errors
+/// As [`Variable::forward`]; variables that no function computes are skipped.
+pub fn forward_all(variables: &[&Variable], options: &ForwardOptions<'_>) -> Result<()> {
+    let roots: Vec<Ix> = arena::with(|a| {
+        variables.iter().map(|v| v.ix()).filter(|v| a.variables[*v].parent != NONE).collect()
+    });
+    if roots.is_empty() {
+        return Ok(());
+    }
+    let free: Vec<&Variable> = variables.iter().copied().filter(|v| !v.persistent()).collect();
+    // Not through `set_persistent`: this holds for one call and must not spoil the plan.
+    let set = |on: bool| {
+        arena::with(|a| {
+            for v in &free {
+                let flags = &mut a.variables[v.ix()].flags;
+                *flags = if on { *flags | flag::PERSISTENT } else { *flags & !flag::PERSISTENT };
+            }
+        });
+    };
+    set(true);
+    let done = run(&roots, options, None);
+    set(false);
+    done
+}
+
+fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Closed>) -> Result<()> {
+    let policy = Policy {
+        clear_buffer: options.clear_buffer,
+        clear_no_need_grad: options.clear_no_need_grad,
+        recomputation: false,
+    };
+    let key = Key::forward(roots, policy);
+    let cacheable = closed.is_none();
+    let enter = |a: &Arena, f: Ix| {
+        closed.as_ref().is_none_or(|closed| !closed.0.contains(&(f, a.functions[f].generation)))
+    };
+    let guard = RunGuard::new();
+    let (mut plan, seen) = loop {
+        let made = arena::with(|a| -> Result<(ForwardPlan, Seen), Stop> {
+            let kept = if cacheable { Kept::take_forward(a, roots[0], &key) } else { None };
+            let plan = match kept {
+                Some(plan) => plan,
+                None => ForwardPlan::make(a, roots, policy, enter)?,
+            };
+            a.begin_run(&plan.functions)?;
+            Ok((plan, Seen::now(a)))
+        });
+        match made {
+            Ok(ready) => break ready,
+            Err(Stop::Error(error)) => return Err(error),
+            Err(Stop::User(f)) => set_up_user(f)?,
+        }
+    };
+    let done = super::plan::detached(
+        options.detach,
+        plan.work,
+        options.pre_hook.or(options.post_hook).is_some(),
+        || plan.run(options),
+    );
+    arena::with(|a| {
+        a.end_run(&plan.functions, |f| f.pending = true);
+        if let Some(closed) = &mut closed {
+            closed.0.extend(plan.functions.iter().map(|f| (*f, a.functions[*f].generation)));
+        } else {
+            Kept::put_forward(a, roots[0], key, seen, plan);
+        }
+    });
+    drop(guard);
+    done
+}
+
+/// Sets a user's function up again: its code must not run under the lock.
+fn set_up_user(f: Ix) -> Result<()> {
+    let (op, shapes) = arena::with(|a| {
+        let shapes: Vec<Shape> =
+            a.functions[f].inputs.iter().map(|v| a.cores[a.variables[*v].core].shape.clone()).collect();
+        (a.op(f).clone(), shapes)
+    });
+    let shapes = op.shapes(&shapes.iter().collect::<Vec<_>>())?;
+    arena::with(|a| order::set_up(a, f, shapes))
+}

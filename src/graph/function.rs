@@ -1,0 +1,113 @@
+//! Handles on functions: what `nbla::CgFunction` is in NNabla's C++.
+
+use std::hash::{Hash, Hasher};
+
+use super::arena::{self, Arena, Ix};
+use super::{Variable, mode};
+use crate::ops::{Alias, Op, Value};
+
+/// A handle on a function of a graph: an operation with its inputs and outputs. Handles on one function are equal.
+pub struct Function(Ix);
+
+impl Function {
+    /// A handle that counts anew.
+    pub(super) fn counted(a: &mut Arena, f: Ix) -> Self {
+        a.functions[f].count += 1;
+        Self(f)
+    }
+
+    /// The operation.
+    pub fn op(&self) -> Op {
+        arena::with(|a| a.op(self.0).clone())
+    }
+
+    /// Name of the type of the operation: `LeakyReLU`.
+    pub fn type_name(&self) -> String {
+        self.op().type_name().to_string()
+    }
+
+    /// The constant arguments, as NNabla's `info.args` has them.
+    pub fn arguments(&self) -> Vec<(&'static str, Value)> {
+        self.op().info()
+    }
+
+    /// The inputs that were given.
+    pub fn inputs(&self) -> Vec<Variable> {
+        arena::with(|a| {
+            let inputs = a.functions[self.0].inputs.clone();
+            let counted = |v: Ix| {
+                a.variables[v].count += 1;
+                Variable::adopt(a, v)
+            };
+            inputs.into_iter().map(counted).collect()
+        })
+    }
+
+    /// The outputs. One that nobody held is a bare variable on the same data and gradient.
+    pub fn outputs(&self) -> Vec<Variable> {
+        arena::with(|a| {
+            let n = a.functions[self.0].outputs.len();
+            let counted = |o| {
+                let v = a.output(self.0, o);
+                Variable::adopt(a, v)
+            };
+            (0..n).map(counted).collect()
+        })
+    }
+
+    /// The longest path to it from a variable without parent.
+    pub fn rank(&self) -> u32 {
+        arena::with(|a| a.functions[self.0].rank)
+    }
+
+    /// Whether gradients flow through it, as of its making or the last forward run.
+    pub fn need_grad(&self) -> bool {
+        arena::with(|a| a.functions[self.0].need_grad)
+    }
+
+    /// The context in which it computes.
+    pub fn context(&self) -> mode::Context {
+        mode::context(arena::with(|a| a.functions[self.0].context))
+    }
+
+    /// Marks of the user's, by key.
+    pub fn tags(&self) -> Vec<(String, String)> {
+        arena::with(|a| a.functions[self.0].tags.as_deref().cloned().unwrap_or_default())
+    }
+
+    /// Replaces the marks.
+    pub fn set_tags(&self, tags: Vec<(String, String)>) {
+        arena::with(|a| a.functions[self.0].tags = Some(Box::new(tags)));
+    }
+
+    /// The output that shares memory with input `i`, if one does.
+    pub fn alias(&self, i: usize) -> Option<Alias> {
+        self.op().alias(i)
+    }
+}
+
+impl Clone for Function {
+    fn clone(&self) -> Self {
+        arena::with(|a| Self::counted(a, self.0))
+    }
+}
+
+impl Drop for Function {
+    fn drop(&mut self) {
+        arena::with(|a| a.release_function(self.0));
+    }
+}
+
+impl PartialEq for Function {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Function {}
+
+impl Hash for Function {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}

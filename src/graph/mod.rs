@@ -1,0 +1,36 @@
+//! The computation graph: variables, the functions that connect them, and the runs through it.
+//!
+//! Reverse-mode differentiation in one paragraph: a forward run computes each function after those that feed it
+//! (`order`, `forward`); a backward run visits the same functions the other way round and hands each one the gradient of
+//! its outputs, from which it makes the gradients of its inputs; where a variable feeds several functions their
+//! contributions add up (`backward`). Everything else here is about memory: what may be given back and when (`clear`),
+//! how to get it again (`recompute`), and what need not be decided anew each time (`plan`).
+//!
+//! Nodes live in an arena behind one lock (`arena`); [`Variable`] and [`Function`] are counted handles. No kernel, no
+//! user's code and no destructor of an operation runs under the lock. Nothing recurses: graphs may be a million deep.
+
+mod arena;
+mod backward;
+mod clear;
+mod connect;
+mod edit;
+mod execute;
+mod forward;
+mod function;
+mod gradient;
+pub mod mode;
+mod order;
+mod plan;
+mod recompute;
+mod variable;
+
+pub use backward::{BackwardOptions, CommunicatorCallback, Seed};
+pub use clear::{ClearFlags, ClearRecord, check_errors_at_drop, record_clear_flags, recorded_clear_flags};
+pub use connect::{Outputs, apply, connect};
+pub use edit::copied;
+pub use execute::{evaluate, evaluate_into};
+pub use forward::{Closed, Detach, ForwardOptions, Hook, forward_all};
+pub use function::Function;
+pub use gradient::grad;
+pub use plan::interrupt_check;
+pub use variable::{NdArray, Variable};

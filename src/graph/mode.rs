@@ -1,0 +1,190 @@
+//! Modes of building a graph: whether gradients are wanted, functions run at once, values are recomputed, and in which
+//! context functions compute. A setter changes the default of the process; a scope changes its thread.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+
+use parking_lot::RwLock;
+
+use crate::array::DType;
+
+#[derive(Clone, Copy)]
+struct Scoped {
+    grad: bool,
+    auto_forward: Option<bool>,
+    recompute: Option<bool>,
+    context: Option<u16>,
+    recomputing: bool,
+}
+
+thread_local! {
+    static SCOPED: Cell<Scoped> = const {
+        Cell::new(Scoped { grad: true, auto_forward: None, recompute: None, context: None, recomputing: false })
+    };
+}
+
+static AUTO_FORWARD: AtomicBool = AtomicBool::new(false);
+static RECOMPUTE: AtomicBool = AtomicBool::new(false);
+static CONTEXT: AtomicU16 = AtomicU16::new(0);
+static DEPTH_FIRST: AtomicBool = AtomicBool::new(false);
+static CONTEXTS: RwLock<Vec<Context>> = RwLock::new(Vec::new());
+
+/// Changes one field of the modes of this thread and returns its old value.
+fn swap<T>(field: impl FnOnce(&mut Scoped) -> &mut T, value: T) -> T {
+    let mut scoped = SCOPED.get();
+    let old = std::mem::replace(field(&mut scoped), value);
+    SCOPED.set(scoped);
+    old
+}
+
+/// Whether functions that are built now take part in differentiation.
+pub fn grad_enabled() -> bool {
+    SCOPED.get().grad
+}
+
+/// Sets [`grad_enabled`] for this thread and returns what it was.
+pub fn set_grad_enabled(on: bool) -> bool {
+    swap(|s| &mut s.grad, on)
+}
+
+/// Whether functions run as soon as they are built.
+pub fn auto_forward() -> bool {
+    SCOPED.get().auto_forward.unwrap_or_else(|| AUTO_FORWARD.load(Ordering::Relaxed))
+}
+
+/// Sets the default of [`auto_forward`] for the process.
+pub fn set_auto_forward(on: bool) {
+    AUTO_FORWARD.store(on, Ordering::Relaxed);
+}
+
+/// Sets or lifts the override of [`auto_forward`] for this thread and returns the old one.
+pub fn scope_auto_forward(on: Option<bool>) -> Option<bool> {
+    swap(|s| &mut s.auto_forward, on)
+}
+
+/// Whether variables that are made now may be dropped after use and computed again.
+pub fn recompute() -> bool {
+    SCOPED.get().recompute.unwrap_or_else(|| RECOMPUTE.load(Ordering::Relaxed))
+}
+
+/// Sets the default of [`recompute`] for the process.
+pub fn set_recompute(on: bool) {
+    RECOMPUTE.store(on, Ordering::Relaxed);
+}
+
+/// Sets or lifts the override of [`recompute`] for this thread and returns the old one.
+pub fn scope_recompute(on: Option<bool>) -> Option<bool> {
+    swap(|s| &mut s.recompute, on)
+}
+
+/// Whether values are being computed again for a backward run on this thread.
+pub fn in_recomputing() -> bool {
+    SCOPED.get().recomputing
+}
+
+pub(super) fn set_recomputing(on: bool) -> bool {
+    swap(|s| &mut s.recomputing, on)
+}
+
+/// Whether forward runs go depth first, as NNabla really does, rather than by rank, as it documents.
+pub fn depth_first() -> bool {
+    DEPTH_FIRST.load(Ordering::Relaxed)
+}
+
+/// Sets [`depth_first`].
+pub fn set_depth_first(on: bool) {
+    DEPTH_FIRST.store(on, Ordering::Relaxed);
+}
+
+/// In which type a function computes and stores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compute {
+    /// `f32` throughout.
+    #[default]
+    Float,
+    /// `f64` throughout.
+    Double,
+    /// Stores `f16`, computes in `f32`.
+    Half,
+    /// Stores `bf16`, computes in `f32`.
+    BFloat16,
+}
+
+impl Compute {
+    /// Type of the elements that kernels work on.
+    pub fn dtype(self) -> DType {
+        if self == Self::Double { DType::F64 } else { DType::F32 }
+    }
+
+    /// Type of the elements that are kept.
+    pub fn stored(self) -> DType {
+        match self {
+            Self::Float => DType::F32,
+            Self::Double => DType::F64,
+            Self::Half => DType::F16,
+            Self::BFloat16 => DType::BF16,
+        }
+    }
+}
+
+/// Where and how functions compute: NNabla's context.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Context {
+    /// `"<engine>:<type>"`, the first one that exists being taken.
+    pub backend: Vec<String>,
+    /// Kind of array; of no consequence here.
+    pub array_class: String,
+    /// Which device; of no consequence here.
+    pub device_id: String,
+    /// What follows from `backend`.
+    pub compute: Compute,
+}
+
+impl Default for Context {
+    fn default() -> Self {
+        Self {
+            backend: vec!["cpu:float".into()],
+            array_class: String::new(),
+            device_id: "0".into(),
+            compute: Compute::Float,
+        }
+    }
+}
+
+/// The number of a context; equal ones get the same.
+pub fn intern(context: &Context) -> u16 {
+    let mut all = CONTEXTS.write();
+    if all.is_empty() {
+        all.push(Context::default());
+    }
+    let found = all.iter().position(|c| c == context);
+    found.unwrap_or_else(|| {
+        all.push(context.clone());
+        all.len() - 1
+    }) as u16
+}
+
+/// The context with this number.
+pub fn context(number: u16) -> Context {
+    CONTEXTS.read().get(number as usize).cloned().unwrap_or_default()
+}
+
+/// The number of the context in which functions are built now.
+pub fn current_context() -> u16 {
+    SCOPED.get().context.unwrap_or_else(|| CONTEXT.load(Ordering::Relaxed))
+}
+
+/// Sets the default context of the process.
+pub fn set_default_context(number: u16) {
+    CONTEXT.store(number, Ordering::Relaxed);
+}
+
+/// Sets or lifts the override of the context for this thread and returns the old one.
+pub fn scope_context(number: Option<u16>) -> Option<u16> {
+    swap(|s| &mut s.context, number)
+}
+
+/// How functions of a context compute.
+pub(super) fn compute(number: u16) -> Compute {
+    if number == 0 { Compute::Float } else { context(number).compute }
+}

@@ -1,0 +1,27 @@
+//! Computing values again that were dropped after the forward run, just before a gradient reads them.
+
+use super::arena::{self, Ix};
+use super::clear::Clearing;
+use super::{connect, mode, order};
+use crate::Result;
+
+/// Computes the data of `v` again, and of all that it needs and that was cleared too. What no gradient reads is cleared
+/// again at once.
+pub(super) fn restore(v: Ix, clearing: &Clearing) -> Result<()> {
+    let steps = arena::with(|a| {
+        let first = a.variables[v].parent;
+        let functions = order::depth_first(a, &[v], |a, f| {
+            let dropped = |core: Ix| a.cores[core].data.as_ref().is_some_and(|s| s.is_cleared());
+            f == first || a.functions[f].outputs.iter().any(|o| dropped(o.core))
+        });
+        let ready = |f: Ix| (connect::step(a, f), clearing.after(a, f));
+        functions.into_iter().map(ready).collect::<Vec<_>>()
+    });
+    let before = mode::set_recomputing(true);
+    let done = steps.into_iter().try_for_each(|(mut step, cleared)| {
+        step.forward(true)?;
+        cleared.into_iter().try_for_each(|i| step.x[i].storage.clear(true))
+    });
+    mode::set_recomputing(before);
+    done
+}

@@ -1,0 +1,458 @@
+//! Handles on variables: what `nbla::CgVariable` is in NNabla's C++.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use super::arena::{self, Arena, Ix, NONE, flag};
+use super::{Function, clear, mode};
+use crate::array::{Access, DType, Shape, Storage};
+use crate::ops::Array;
+use crate::{Error, Result};
+
+/// An array by reference: a shape over elements that others may share.
+#[derive(Clone)]
+pub struct NdArray {
+    /// Its shape.
+    pub shape: Shape,
+    /// Its elements.
+    pub storage: Arc<Storage>,
+}
+
+impl NdArray {
+    /// An array that reads as zeros.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] when no machine could hold it.
+    pub fn new(shape: Shape) -> Result<Self> {
+        let storage = Storage::new(shape.checked_size()?);
+        Ok(Self { shape, storage })
+    }
+
+    /// Copies of its elements as `f64`.
+    ///
+    /// # Errors
+    /// [`Error::Cleared`] when the engine cleared them.
+    pub fn to_vec(&self) -> Result<Vec<f64>> {
+        let ptr = self.storage.access(DType::F64, Access::Read)?;
+        // SAFETY: `access` made that many elements of this type readable here.
+        Ok(unsafe { std::slice::from_raw_parts(ptr.cast::<f64>(), self.shape.size()) }.to_vec())
+    }
+
+    /// Overwrites its elements, in the type that they have (`f32` at first).
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the count differs.
+    pub fn copy_from_slice(&self, values: &[f64]) -> Result<()> {
+        if values.len() != self.shape.size() {
+            let expected = format!("{} values", self.shape.size());
+            return Err(Error::shape("copy_from_slice", expected, [&Shape::from([values.len()])]));
+        }
+        let dtype = self.storage.dtype().unwrap_or(DType::F32);
+        let to = self.storage.access(dtype, Access::Write)?;
+        // SAFETY: both hold that many elements of their types.
+        unsafe { crate::array::convert(values.as_ptr().cast(), DType::F64, to, dtype, values.len()) };
+        Ok(())
+    }
+}
+
+/// The same elements under the same shape.
+impl PartialEq for NdArray {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.storage, &other.storage) && self.shape == other.shape
+    }
+}
+
+/// A handle on a variable of a graph. It holds the variable, and the variable holds all that it was computed from.
+///
+/// Handles on the same pair of data and gradient are equal, whether in a graph or unlinked from it.
+///
+/// ```
+/// use kinnor::graph::{BackwardOptions, ForwardOptions, Variable, apply};
+///
+/// let x = Variable::from_values([2], &[3.0, 4.0])?.with_need_grad(true);
+/// let y = apply("mul2", &[&x, &x], &[])?.remove(0);
+/// y.forward(&ForwardOptions::default())?;
+/// assert_eq!(y.data().to_vec()?, [9.0, 16.0]);
+/// y.backward(&BackwardOptions::default())?;
+/// assert_eq!(x.grad().to_vec()?, [6.0, 8.0]);
+/// # kinnor::Result::Ok(())
+/// ```
+pub struct Variable(Ix);
+
+impl Variable {
+    /// A variable of this shape that no function computes; it reads as zeros.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] when no machine could hold it.
+    pub fn new(shape: impl Into<Shape>) -> Result<Self> {
+        let shape = shape.into();
+        shape.checked_size()?;
+        Ok(arena::with(|a| {
+            let core = a.new_core(shape);
+            Self::counted(a, core, new_flags())
+        }))
+    }
+
+    /// A variable that holds `values`, as `f32`.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the count of values does not fit.
+    pub fn from_values(shape: impl Into<Shape>, values: &[f64]) -> Result<Self> {
+        let v = Self::new(shape)?;
+        v.data().copy_from_slice(values)?;
+        Ok(v)
+    }
+
+    fn counted(a: &mut Arena, core: Ix, flags: u16) -> Self {
+        let v = a.new_variable(core, flags, NONE, 0);
+        a.count_handle(v);
+        Self(v)
+    }
+
+    /// A handle that takes over one count of `v`.
+    pub(super) fn adopt(a: &mut Arena, v: Ix) -> Self {
+        a.count_handle(v);
+        Self(v)
+    }
+
+    pub(super) fn ix(&self) -> Ix {
+        self.0
+    }
+
+    pub(super) fn core_ix(&self) -> Ix {
+        arena::with(|a| a.variables[self.0].core)
+    }
+
+    fn has(&self, bit: u16) -> bool {
+        arena::with(|a| a.variables[self.0].flags & bit != 0)
+    }
+
+    fn set(&self, bits: u16, on: bool) {
+        arena::with(|a| {
+            let flags = &mut a.variables[self.0].flags;
+            let old = *flags;
+            *flags = if on { old | bits } else { old & !bits };
+            if old != *flags {
+                a.changed(self.0);
+            }
+        });
+    }
+
+    /// The shape.
+    pub fn shape(&self) -> Shape {
+        arena::with(|a| a.cores[a.variables[self.0].core].shape.clone())
+    }
+
+    /// The values. They are shared: writing to them writes to the variable.
+    pub fn data(&self) -> NdArray {
+        arena::with(|a| {
+            let core = a.variables[self.0].core;
+            NdArray { storage: Arc::clone(a.data(core)), shape: a.cores[core].shape.clone() }
+        })
+    }
+
+    /// The gradient, shared likewise.
+    pub fn grad(&self) -> NdArray {
+        arena::with(|a| {
+            let core = a.variables[self.0].core;
+            NdArray { storage: Arc::clone(a.grad(core)), shape: a.cores[core].shape.clone() }
+        })
+    }
+
+    /// Both, for code that works on arrays.
+    pub fn array(&self) -> Array {
+        let (data, grad) = (self.data(), self.grad());
+        Array { shape: data.shape, data: data.storage, grad: grad.storage }
+    }
+
+    fn fits(&self, what: &str, array: &NdArray) -> Result<()> {
+        let own = self.shape();
+        if own == array.shape {
+            return Ok(());
+        }
+        Err(Error::shape(format!("{what} of {}", self.describe()), format!("shape {own}"), [&array.shape]))
+    }
+
+    /// Shares the elements of `data` as the values.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless it has exactly the shape of the variable.
+    pub fn set_data(&self, data: &NdArray) -> Result<()> {
+        self.fits("data", data)?;
+        arena::with(|a| a.set_data(a.variables[self.0].core, Arc::clone(&data.storage)));
+        Ok(())
+    }
+
+    /// Shares the elements of `grad` as the gradient.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless it has exactly the shape of the variable.
+    pub fn set_grad(&self, grad: &NdArray) -> Result<()> {
+        self.fits("grad", grad)?;
+        arena::with(|a| a.set_grad(a.variables[self.0].core, Some(Arc::clone(&grad.storage))));
+        Ok(())
+    }
+
+    /// Gives the variable another shape. What takes it sets itself up again in the next forward run.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the number of elements differs and `force` is not set.
+    pub fn reset_shape(&self, shape: impl Into<Shape>, force: bool) -> Result<()> {
+        let shape = shape.into();
+        let size = shape.checked_size()?;
+        let own = self.shape();
+        if own == shape {
+            return Ok(());
+        }
+        if own.size() != size {
+            if !force {
+                let expected = format!("{} elements as before; pass force=True to drop the data", own.size());
+                return Err(Error::shape("reset_shape", expected, [&shape]));
+            }
+            let narrowed = arena::with(|a| {
+                let slot = &a.cores[a.variables[self.0].core];
+                [&slot.data, &slot.grad].into_iter().flatten().any(|s| s.is_narrowed())
+            });
+            if narrowed {
+                return Err(Error::Graph(
+                    "reset_shape: expected an array of its own, got one that shares memory by narrow".into(),
+                ));
+            }
+        }
+        arena::with(|a| {
+            let core = a.variables[self.0].core;
+            if own.size() != size {
+                a.set_data(core, Storage::new(size));
+                a.set_grad(core, None);
+            }
+            a.cores[core].shape = shape;
+            a.structure += 1;
+            a.mark_need_setup(self.0);
+        });
+        Ok(())
+    }
+
+    /// Whether gradients flow to it: what was set, else whether they flow to an input of its parent.
+    pub fn need_grad(&self) -> bool {
+        arena::with(|a| a.need_grad(self.0))
+    }
+
+    /// What was set by [`Variable::set_need_grad`], if anything.
+    pub fn need_grad_flag(&self) -> Option<bool> {
+        arena::with(|a| {
+            let flags = a.variables[self.0].flags;
+            (flags & flag::NEED_GRAD_SET != 0).then_some(flags & flag::NEED_GRAD != 0)
+        })
+    }
+
+    /// What follows from its parent, as of the last forward run.
+    pub fn need_grad_state(&self) -> bool {
+        self.has(flag::NEED_GRAD_STATE)
+    }
+
+    /// Says whether it needs a gradient.
+    pub fn set_need_grad(&self, on: bool) {
+        self.set(flag::NEED_GRAD_SET, true);
+        self.set(flag::NEED_GRAD, on);
+    }
+
+    /// Lets need of a gradient follow from its parent again.
+    pub fn unset_need_grad(&self) {
+        self.set(flag::NEED_GRAD_SET | flag::NEED_GRAD, false);
+    }
+
+    /// As [`Variable::set_need_grad`], for chaining.
+    pub fn with_need_grad(self, on: bool) -> Self {
+        self.set_need_grad(on);
+        self
+    }
+
+    /// Whether its data may be dropped after use and computed again for the backward run.
+    pub fn recompute(&self) -> bool {
+        self.has(flag::RECOMPUTE)
+    }
+
+    /// Sets [`Variable::recompute`].
+    pub fn set_recompute(&self, on: bool) {
+        self.set(flag::RECOMPUTE, on);
+    }
+
+    /// Whether runs may never clear its memory.
+    pub fn persistent(&self) -> bool {
+        self.has(flag::PERSISTENT)
+    }
+
+    /// Sets [`Variable::persistent`].
+    pub fn set_persistent(&self, on: bool) {
+        self.set(flag::PERSISTENT, on);
+    }
+
+    /// Whether its data is, through in-place functions, that of a variable that must not be cleared.
+    pub fn prohibit_clear_data(&self) -> bool {
+        self.has(flag::PROHIBIT_CLEAR)
+    }
+
+    /// Sets [`Variable::prohibit_clear_data`].
+    pub fn set_prohibit_clear_data(&self, on: bool) {
+        self.set(flag::PROHIBIT_CLEAR, on);
+    }
+
+    /// Whether an in-place function may change its data.
+    pub fn allow_modify_data(&self) -> bool {
+        !self.has(flag::PROTECTED)
+    }
+
+    /// The longest path to it from a variable without parent.
+    pub fn rank(&self) -> u32 {
+        arena::with(|a| a.variables[self.0].rank)
+    }
+
+    /// Its name, if it has one.
+    pub fn name(&self) -> Option<String> {
+        arena::with(|a| a.variables[self.0].extra.as_ref().and_then(|e| e.name.clone()))
+    }
+
+    /// Gives it a name; unlinked copies do not inherit it.
+    pub fn set_name(&self, name: Option<String>) {
+        arena::with(|a| a.extra(self.0).name = name);
+    }
+
+    /// How messages speak of it.
+    pub fn describe(&self) -> String {
+        arena::with(|a| describe(a, self.0))
+    }
+
+    /// The function that computes it.
+    pub fn parent(&self) -> Option<Function> {
+        arena::with(|a| {
+            let f = a.variables[self.0].parent;
+            (f != NONE).then(|| Function::counted(a, f))
+        })
+    }
+
+    /// The live functions that take it, each once, in the order of their making.
+    pub fn function_references(&self) -> Vec<Function> {
+        arena::with(|a| {
+            let mut seen: Vec<Ix> = Vec::new();
+            for c in a.consumers(self.0) {
+                if !seen.contains(&c.function) {
+                    seen.push(c.function);
+                }
+            }
+            seen.into_iter().map(|f| Function::counted(a, f)).collect()
+        })
+    }
+
+    /// How often live functions take it; a function that takes it twice counts twice.
+    pub fn function_reference_count(&self) -> usize {
+        arena::with(|a| a.consumers(self.0).count())
+    }
+
+    /// Number of handles that reach its data, in the graph, unlinked, in place or shared.
+    pub fn number_of_references(&self) -> usize {
+        arena::with(|a| {
+            let core = a.variables[self.0].core;
+            match &a.cores[core].data {
+                Some(data) => data.users() as usize,
+                None => a.cores[core].handles as usize,
+            }
+        })
+    }
+
+    /// Says that every function that takes it must set itself up again in the next forward run.
+    pub fn mark_need_setup(&self) {
+        arena::with(|a| a.mark_need_setup(self.0));
+    }
+
+    /// A variable without parent on the same data and gradient.
+    pub fn unlinked(&self, need_grad: Option<bool>) -> Self {
+        arena::with(|a| {
+            let core = a.variables[self.0].core;
+            a.cores[core].count += 1;
+            let on = need_grad.unwrap_or_else(|| a.need_grad(self.0));
+            let need = flag::NEED_GRAD_SET | if on { flag::NEED_GRAD } else { 0 };
+            Self::counted(a, core, new_flags() | need)
+        })
+    }
+
+    /// A variable without parent of another shape on the same data and gradient.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the number of elements differs.
+    pub fn reshaped_unlinked(&self, shape: impl Into<Shape>) -> Result<Self> {
+        let shape = shape.into();
+        let own = self.shape();
+        if own.size() != shape.checked_size()? {
+            return Err(Error::shape("reshape", format!("{} elements", own.size()), [&shape]));
+        }
+        let (data, grad) = (self.data().storage, self.grad().storage);
+        Ok(arena::with(|a| {
+            let need = a.variables[self.0].flags & (flag::NEED_GRAD_SET | flag::NEED_GRAD);
+            let core = a.new_core(shape);
+            a.set_data(core, data);
+            a.set_grad(core, Some(grad));
+            Self::counted(a, core, new_flags() | need)
+        }))
+    }
+
+    /// Gives its memory back as dynamic mode does when the last handle dies: only if no gradient needs it.
+    ///
+    /// # Errors
+    /// [`Error::Graph`] when the memory is shared by narrow.
+    pub fn clear_during_auto_forward(&self) -> Result<()> {
+        match arena::with(|a| clear::unneeded(a, self.0, 2)) {
+            Some(storage) => storage.clear(true),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Flags of a variable that is made now.
+pub(super) fn new_flags() -> u16 {
+    if mode::recompute() { flag::RECOMPUTE } else { 0 }
+}
+
+/// How messages speak of a variable: by its name if it has one.
+pub(super) fn describe(a: &Arena, v: Ix) -> String {
+    let slot = &a.variables[v];
+    let shape = &a.cores[slot.core].shape;
+    match slot.extra.as_ref().and_then(|e| e.name.as_ref()) {
+        Some(name) => format!("variable '{name}' of shape {shape}"),
+        None => format!("a variable of shape {shape}"),
+    }
+}
+
+impl Clone for Variable {
+    fn clone(&self) -> Self {
+        arena::with(|a| a.add_handle(self.0));
+        Self(self.0)
+    }
+}
+
+impl Drop for Variable {
+    fn drop(&mut self) {
+        let dynamic = mode::auto_forward();
+        let unneeded = arena::with(|a| {
+            let unneeded = if dynamic { clear::unneeded(a, self.0, 2) } else { None };
+            a.drop_handle(self.0);
+            unneeded
+        });
+        if let Some(Err(error)) = unneeded.map(|storage| storage.clear(true)) {
+            clear::note_error_at_drop(error);
+        }
+    }
+}
+
+impl PartialEq for Variable {
+    fn eq(&self, other: &Self) -> bool {
+        arena::with(|a| a.variables[self.0].core == a.variables[other.0].core)
+    }
+}
+
+impl Eq for Variable {}
+
+impl Hash for Variable {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.core_ix().hash(state);
+    }
+}

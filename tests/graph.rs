@@ -1,0 +1,223 @@
+//! The graph as a Rust API: what a program without Python can rely on.
+
+use kinnor::graph::{self, BackwardOptions, Closed, ForwardOptions, Seed, Variable, apply, forward_all};
+use kinnor::ops::Value;
+use kinnor::{Error, Result};
+
+fn leaf(values: &[f64]) -> Variable {
+    Variable::from_values([values.len()], values).expect("fits").with_need_grad(true)
+}
+
+fn unary(name: &str, x: &Variable) -> Variable {
+    apply(name, &[x], &[]).expect("builds").remove(0)
+}
+
+fn binary(name: &str, a: &Variable, b: &Variable) -> Variable {
+    apply(name, &[a, b], &[]).expect("builds").remove(0)
+}
+
+fn values(v: &Variable) -> Vec<f64> {
+    v.data().to_vec().expect("is readable")
+}
+
+fn grads(v: &Variable) -> Vec<f64> {
+    v.grad().to_vec().expect("is readable")
+}
+
+fn run(y: &Variable) {
+    y.forward(&ForwardOptions::default()).expect("runs");
+}
+
+fn back(y: &Variable) {
+    y.backward(&BackwardOptions::default()).expect("runs");
+}
+
+#[test]
+fn gradients_of_leaves_add_up_and_those_between_do_not() {
+    let x = leaf(&[1.0, 2.0]);
+    let h = binary("mul2", &x, &x);
+    let y = binary("mul2", &h, &h);
+    run(&y);
+    assert_eq!(values(&y), [1.0, 16.0]);
+    back(&y);
+    assert_eq!(grads(&x), [4.0, 32.0]);
+    back(&y);
+    assert_eq!((grads(&x), grads(&h)), (vec![8.0, 64.0], vec![2.0, 8.0]));
+    x.grad().storage.zero();
+    run(&y);
+    back(&y);
+    assert_eq!(grads(&x), [4.0, 32.0]);
+}
+
+#[test]
+fn the_seed_is_the_callers_and_the_gradient_of_the_root_stays() {
+    let x = leaf(&[3.0]);
+    let y = binary("mul2", &x, &x);
+    run(&y);
+    y.grad().copy_from_slice(&[5.0]).expect("fits");
+    back(&y);
+    assert_eq!((grads(&y), grads(&x)), (vec![5.0], vec![6.0]));
+    y.backward(&BackwardOptions { seed: Seed::Own, ..Default::default() }).expect("runs");
+    assert_eq!(grads(&x), [36.0]);
+}
+
+#[test]
+fn clearing_spares_what_a_gradient_reads() {
+    let x = leaf(&[0.5]);
+    let h = unary("identity", &x);
+    let t = unary("tanh", &h);
+    let y = unary("identity", &t);
+    y.forward(&ForwardOptions { clear_no_need_grad: true, ..Default::default() }).expect("runs");
+    assert!(h.data().storage.is_cleared() && !t.data().storage.is_cleared());
+    y.backward(&BackwardOptions { clear_buffer: true, ..Default::default() }).expect("runs");
+    let slope = 1.0 - 0.5_f64.tanh().powi(2);
+    assert!((grads(&x)[0] - slope).abs() < 1e-6);
+    assert!(t.data().storage.is_cleared());
+    assert!(matches!(t.data().to_vec(), Err(Error::Cleared(_))));
+    assert!(matches!(y.backward(&BackwardOptions::default()), Err(Error::Cleared(_))));
+    run(&y);
+    back(&y);
+}
+
+#[test]
+fn forward_after_clear_buffer_refuses_to_go_backward() {
+    let x = leaf(&[0.5]);
+    let y = unary("sin", &unary("sin", &unary("sin", &x)));
+    y.forward(&ForwardOptions { clear_buffer: true, ..Default::default() }).expect("runs");
+    let error = y.backward(&BackwardOptions::default()).expect_err("is refused").to_string();
+    assert!(error.contains("backward of sin") && error.contains("clear"), "{error}");
+}
+
+#[test]
+fn recompute_gives_the_same_gradients() -> Result<()> {
+    let build = |recompute: bool| -> Result<Vec<f64>> {
+        let x = leaf(&[0.1, 0.2, 0.3]);
+        let a = unary("tanh", &x);
+        let b = unary("sin", &a);
+        let c = binary("mul2", &b, &a);
+        let y = unary("exp", &c);
+        for v in [&a, &b, &c] {
+            v.set_recompute(recompute);
+        }
+        run(&y);
+        assert_eq!(a.data().storage.is_cleared(), recompute);
+        back(&y);
+        Ok(grads(&x))
+    };
+    assert_eq!(build(true)?, build(false)?);
+    Ok(())
+}
+
+#[test]
+fn a_chain_of_a_million_functions_builds_runs_and_is_freed() {
+    let x = leaf(&[0.0]);
+    let mut y = x.clone();
+    for _ in 0..1_000_000 {
+        y = apply("add_scalar", &[&y], &[Value::Float(1.0)]).expect("builds").remove(0);
+    }
+    run(&y);
+    back(&y);
+    assert_eq!((values(&y)[0], grads(&x)[0]), (1_000_000.0, 1.0));
+}
+
+#[test]
+fn every_function_runs_once_for_several_destinations() {
+    let x = leaf(&[2.0]);
+    let h = unary("identity", &x);
+    let (p, q) = (unary("exp", &h), unary("sin", &h));
+    let calls = std::cell::Cell::new(0);
+    let hook = |_: &graph::Function| {
+        calls.set(calls.get() + 1);
+        Ok(())
+    };
+    forward_all(
+        &[&p, &q, &x],
+        &ForwardOptions { pre_hook: Some(&hook), clear_buffer: true, ..Default::default() },
+    )
+    .expect("runs");
+    assert_eq!(calls.get(), 3);
+    assert!((values(&q)[0] - 2.0_f64.sin()).abs() < 1e-6);
+    let mut closed = Closed::default();
+    let options = ForwardOptions { pre_hook: Some(&hook), ..Default::default() };
+    p.forward_with(&options, &mut closed).expect("runs");
+    q.forward_with(&options, &mut closed).expect("runs");
+    assert_eq!(calls.get(), 6);
+}
+
+#[test]
+fn an_error_in_a_hook_ends_the_run_and_leaves_the_graph_usable() {
+    let x = leaf(&[2.0]);
+    let y = unary("exp", &unary("sin", &x));
+    let hook = |_: &graph::Function| Err(Error::Value("stop".into()));
+    assert!(matches!(
+        y.forward(&ForwardOptions { post_hook: Some(&hook), ..Default::default() }),
+        Err(Error::Value(_))
+    ));
+    run(&y);
+    assert!((values(&y)[0] - 2.0_f64.sin().exp()).abs() < 1e-6);
+}
+
+#[test]
+fn rewiring_moves_a_computation_under_another_variable() {
+    let x = leaf(&[2.0]);
+    let h = unary("identity", &x);
+    let mid = Variable::new([1]).expect("fits");
+    let y = unary("exp", &mid);
+    mid.rewire_on(&h).expect("fits");
+    assert!(h.parent().is_none() && mid.parent().is_some());
+    run(&y);
+    back(&y);
+    assert!((grads(&x)[0] - 2.0_f64.exp()).abs() < 1e-5);
+    assert_eq!(y.functions().iter().map(graph::Function::type_name).collect::<Vec<_>>(), ["Identity", "Exp"]);
+}
+
+#[test]
+fn a_leaf_that_changes_shape_sets_the_rest_up_again() {
+    let x = leaf(&[1.0, 2.0]);
+    let y = unary("exp", &unary("identity", &x));
+    run(&y);
+    assert!(x.reset_shape([3], false).is_err());
+    x.reset_shape([3], true).expect("is forced");
+    x.data().copy_from_slice(&[0.0, 0.0, 0.0]).expect("fits");
+    run(&y);
+    assert_eq!(values(&y), [1.0, 1.0, 1.0]);
+}
+
+#[test]
+fn gradients_are_graphs_that_differentiate_again() {
+    let x = leaf(&[0.7]);
+    let mut y = unary("sin", &x);
+    for order in 0..10 {
+        let one = Variable::from_values([1], &[1.0]).expect("fits");
+        y = graph::grad(&[&y], &[&x], &[one]).expect("has rules").remove(0).expect("is reached");
+        run(&y);
+        let expected = (0.7 + std::f64::consts::FRAC_PI_2 * f64::from(order + 1)).sin();
+        assert!((values(&y)[0] - expected).abs() < 1e-6, "order {order}");
+    }
+}
+
+#[test]
+fn dynamic_mode_computes_at_once_and_gives_memory_back() {
+    let old = graph::mode::scope_auto_forward(Some(true));
+    let x = leaf(&[1.0]);
+    let mut h = unary("identity", &x);
+    let kept = h.data();
+    h = unary("tanh", &unary("identity", &h));
+    assert!(kept.storage.is_cleared(), "nobody needs the first identity");
+    assert!((values(&h)[0] - 1.0_f64.tanh()).abs() < 1e-6);
+    back(&h);
+    assert!((grads(&x)[0] - (1.0 - 1.0_f64.tanh().powi(2))).abs() < 1e-6);
+    graph::mode::scope_auto_forward(old);
+}
+
+#[test]
+fn operations_without_a_kernel_of_their_own_go_by_their_rule() {
+    let x = leaf(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let r = apply("reshape", &[&x], &[Value::Ints(vec![2, 3])]).expect("builds").remove(0);
+    let t = apply("transpose", &[&r], &[Value::Ints(vec![1, 0])]).expect("builds").remove(0);
+    let y = binary("mul2", &t, &t);
+    run(&y);
+    assert_eq!(values(&t), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+    back(&y);
+    assert_eq!(grads(&x), [2.0, 4.0, 6.0, 8.0, 10.0, 12.0]);
+}
