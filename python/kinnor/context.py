@@ -1,0 +1,171 @@
+"""Contexts: the number type that functions built from now on compute in.
+
+Knows the names that NNabla gives to backends, the default of the process and the scopes of a thread. The engine
+is told the outcome whenever it changes, and asks for nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from . import _core
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["Context", "context_scope", "get_current_context", "set_default_context"]
+
+COMPUTE_TYPES = ("float", "half", "double", "bfloat16")
+"""What an engine can compute in. The last part of a backend's name, as in `cpu:half`."""
+
+
+class Context:
+    """Where and in what precision functions compute.
+
+    Args:
+        backend: Names `<engine>:<type>`, the best first; the first that exists here is taken. The engine is `cpu`,
+            the type `float` (the default), `half`, `double` or `bfloat16`. Half and bfloat16 are types of storage:
+            arithmetic on them is done in float32.
+        array_class: Name of a class of arrays; kept for NNabla's programs and without effect.
+        device_id: Name of a device; kept for NNabla's programs and without effect.
+
+    Raises:
+        TypeError: If `backend` is no list of names.
+    """
+
+    __slots__ = ("__weakref__", "_backend", "array_class", "device_id")
+
+    def __init__(self, backend: Sequence[str] | None = None, array_class: str = "", device_id: str | int = "0") -> None:
+        self._backend = _names(["cpu:float"] if backend is None else backend)
+        self.array_class = array_class
+        self.device_id = str(device_id)
+
+    @property
+    def backend(self) -> list[str]:
+        """Names of backends, the best first."""
+        return self._backend
+
+    @backend.setter
+    def backend(self, backend: Sequence[str]) -> None:
+        previous, self._backend = self._backend, _names(backend)
+        try:
+            _announce_if_current(self)
+        except Exception:
+            self._backend = previous
+            raise
+
+    @property
+    def compute_type(self) -> str:
+        """The number type of the first backend that exists here: `float`, `half`, `double` or `bfloat16`.
+
+        Raises:
+            RuntimeError: If there is none.
+        """
+        for name in self._backend:
+            engine, _, kind = name.partition(":")
+            if engine == "cpu" and kind in COMPUTE_TYPES:
+                return kind
+        known = ", ".join(f"cpu:{kind}" for kind in COMPUTE_TYPES)
+        raise RuntimeError(f"Context: expected one of the backends {known}, got {self._backend}")
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in ("backend", "array_class", "device_id"):
+            raise KeyError(name)
+        return getattr(self, name)
+
+    def __repr__(self) -> str:
+        return f"Context(backend={self._backend}, array_class={self.array_class!r}, device_id={self.device_id!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Context, (self._backend, self.array_class, self.device_id)
+
+
+def _names(backend: Any) -> list[str]:
+    """The names as a list of their own; a single name is taken for a list of one."""
+    names = [backend] if isinstance(backend, str) else backend
+    try:
+        names = list(names)
+    except TypeError:
+        names = None
+    if not names or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"Context: expected `backend` to be a list of names such as 'cpu:float', got {backend!r}")
+    return names
+
+
+_default = Context()
+
+
+class _Here(threading.local):
+    """The contexts of the scopes that one thread is in, the innermost last."""
+
+    def __init__(self) -> None:
+        self.scopes: list[Context] = []
+
+
+_here = _Here()
+
+
+def get_current_context() -> Context:
+    """The context that functions built now get: that of the innermost scope of this thread, or the default.
+
+    Returns:
+        The context itself, not a copy.
+    """
+    return _here.scopes[-1] if _here.scopes else _default
+
+
+def set_default_context(context: Context) -> None:
+    """Set the context of every thread that is in no `context_scope`.
+
+    Args:
+        context: The new default.
+
+    Raises:
+        TypeError: If it is no context.
+        RuntimeError: If no backend of it exists here, or if called inside a `context_scope`.
+    """
+    global _default
+    _check("set_default_context", context)
+    if _here.scopes:
+        raise RuntimeError("set_default_context: expected a call outside of any context_scope, got one inside")
+    _core.set_default_context(context)
+    _default = context
+
+
+@contextmanager
+def context_scope(context: Context) -> Iterator[Context]:
+    """Use a context for the functions that this thread builds in a `with` block.
+
+    Args:
+        context: The context.
+
+    Returns:
+        The context manager; it gives the context.
+
+    Raises:
+        TypeError: If it is no context.
+        RuntimeError: If no backend of it exists here.
+    """
+    _check("context_scope", context)
+    _core.scope_context(context)
+    _here.scopes.append(context)
+    try:
+        yield context
+    finally:
+        _here.scopes.pop()
+        _core.scope_context(_here.scopes[-1] if _here.scopes else None)
+
+
+def _check(op: str, context: object) -> None:
+    if not isinstance(context, Context):
+        raise TypeError(f"{op}: expected a Context, got {context!r}")
+
+
+def _announce_if_current(context: Context) -> None:
+    """Tell the engine of a context that was changed while it is in use."""
+    if _here.scopes and context is _here.scopes[-1]:
+        _core.scope_context(context)
+    if context is _default:
+        _core.set_default_context(context)

@@ -1,0 +1,305 @@
+"""Initial values of parameters.
+
+Knows shapes and random generators; knows no graphs and no parameter scopes.
+"""
+
+from __future__ import annotations
+
+from math import prod, sqrt
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from . import random
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.random import RandomState
+    from numpy.typing import ArrayLike, NDArray
+
+    from ._core import Variable
+
+__all__ = [
+    "BaseInitializer",
+    "ConstantInitializer",
+    "Initializer",
+    "NormalInitializer",
+    "OrthogonalInitializer",
+    "RangeInitializer",
+    "UniformInitializer",
+    "UniformIntInitializer",
+    "WeightNormalizationScaleInitializer",
+    "calc_normal_std_glorot",
+    "calc_normal_std_he_backward",
+    "calc_normal_std_he_forward",
+    "calc_uniform_lim_glorot",
+]
+
+#: What a parameter may be initialized with: a function from a shape to values, or the values themselves.
+Initializer: TypeAlias = "Callable[[list[int]], NDArray[Any]] | NDArray[Any]"
+
+
+class BaseInitializer:
+    """Base of the initializers: a callable from a shape to initial values."""
+
+    def __call__(self, shape: Sequence[int]) -> NDArray[Any]:
+        """Initial values.
+
+        Args:
+            shape: Shape of the parameter.
+
+        Returns:
+            Array of that shape.
+        """
+        raise NotImplementedError(f"{type(self).__name__}: expected a method __call__(shape), got none")
+
+
+class _RandomInitializer(BaseInitializer):
+    """An initializer that draws from `rng`, or from what is `kinnor.random.prng` when it is constructed."""
+
+    def __init__(self, rng: RandomState | None) -> None:
+        self.rng = random.prng if rng is None else rng
+
+
+class NormalInitializer(_RandomInitializer):
+    """Values of a normal distribution: `N(0, sigma^2)`.
+
+    Args:
+        sigma: Standard deviation.
+        rng: Generator; by default the library's own.
+    """
+
+    def __init__(self, sigma: float = 1.0, rng: RandomState | None = None) -> None:
+        super().__init__(rng)
+        self.sigma = sigma
+
+    def __repr__(self) -> str:
+        return f"NormalInitializer({self.sigma})"
+
+    def __call__(self, shape: Sequence[int]) -> NDArray[Any]:
+        """Initial values of that shape."""
+        return np.asarray(self.rng.randn(*shape) * self.sigma, np.float32)
+
+
+class UniformInitializer(_RandomInitializer):
+    """Values of a uniform distribution: `U(lim[0], lim[1])`.
+
+    Args:
+        lim: Lower end (included) and upper end (excluded).
+        rng: Generator; by default the library's own.
+    """
+
+    def __init__(self, lim: tuple[float, float] = (-1, 1), rng: RandomState | None = None) -> None:
+        super().__init__(rng)
+        self.lim = lim
+
+    def __repr__(self) -> str:
+        return f"UniformInitializer({self.lim})"
+
+    def __call__(self, shape: Sequence[int]) -> NDArray[Any]:
+        """Initial values of that shape."""
+        low, high = self.lim
+        return np.asarray(self.rng.uniform(low, high, size=tuple(shape)), np.float32)
+
+
+class UniformIntInitializer(_RandomInitializer):
+    """Whole numbers, each with the same probability.
+
+    Args:
+        lim: Lower end (included) and upper end (excluded).
+        rng: Generator; by default the library's own.
+    """
+
+    def __init__(self, lim: tuple[int, int] = (0, 10), rng: RandomState | None = None) -> None:
+        super().__init__(rng)
+        self.lim = lim
+
+    def __repr__(self) -> str:
+        return f"UniformIntInitializer({self.lim})"
+
+    def __call__(self, shape: Sequence[int]) -> NDArray[Any]:
+        """Initial values of that shape."""
+        low, high = self.lim
+        return np.asarray(self.rng.randint(low, high, size=tuple(shape)))
+
+
+class RangeInitializer(BaseInitializer):
+    """Evenly spaced values along the last axis, repeated over the others: `start + step * i`.
+
+    Args:
+        start: First value.
+        step: Distance between two values.
+    """
+
+    def __init__(self, start: float = 0, step: float = 1) -> None:
+        self.start = start
+        self.step = step
+
+    def __repr__(self) -> str:
+        return f"RangeInitializer({self.start}, {self.step})"
+
+    def __call__(self, shape: Sequence[int]) -> NDArray[Any]:
+        """Initial values of that shape."""
+        if not shape:
+            raise ValueError("RangeInitializer: expected a shape of at least one axis, got ()")
+        values = np.asarray(self.start + self.step * np.arange(shape[-1]))
+        spread: NDArray[Any] = np.broadcast_to(values, tuple(shape)).copy()
+        return spread
+
+
+class ConstantInitializer(BaseInitializer):
+    """The same value everywhere.
+
+    Args:
+        value: The value; an array is broadcast to the shape.
+    """
+
+    def __init__(self, value: ArrayLike = 0) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"ConstantInitializer({self.value!r})"
+
+    def __call__(self, shape: Sequence[int]) -> NDArray[Any]:
+        """Initial values of that shape."""
+        return np.full(tuple(shape), self.value, np.float32)
+
+
+class OrthogonalInitializer(_RandomInitializer):
+    """A random matrix of orthonormal rows or columns, times `gain`.
+
+    The matrix is shape[0] x (product of the rest); the shorter of its two sides is the orthonormal one.
+
+    Args:
+        gain: Factor; 1 for linear layers and sigmoids, sqrt(2) before a ReLU.
+        rng: Generator; by default the library's own.
+
+    Source:
+        Saxe, McClelland, Ganguli: Exact solutions to the nonlinear dynamics of learning in deep linear neural
+        networks, 2014.
+    """
+
+    def __init__(self, gain: float = 1.0, rng: RandomState | None = None) -> None:
+        super().__init__(rng)
+        self.gain = gain
+
+    def __repr__(self) -> str:
+        return f"OrthogonalInitializer({self.gain})"
+
+    def __call__(self, shape: Sequence[int]) -> NDArray[Any]:
+        """Initial values of that shape."""
+        if not shape:
+            raise ValueError("OrthogonalInitializer: expected a shape of at least one axis, got ()")
+        rows, columns = shape[0], prod(shape[1:])
+        u, _, v = np.linalg.svd(self.rng.randn(rows, columns), full_matrices=False)
+        q = u if rows >= columns else v
+        return np.asarray(q.reshape(tuple(shape)) * self.gain, np.float32)
+
+
+class WeightNormalizationScaleInitializer(BaseInitializer):
+    """The norms of a weight, so that normalizing it does not change it at first: `sqrt(sum(w^2) + eps)`.
+
+    Args:
+        w: The weight, shape (..., n, ...).
+        dim: Axis of the weight that keeps its length n; the sum runs over the others.
+        eps: Small number that keeps the root away from 0.
+
+    Source:
+        Salimans, Kingma: Weight normalization, 2016.
+    """
+
+    def __init__(self, w: Variable, dim: int = 0, eps: float = 1e-12) -> None:
+        self.w = w
+        self.dim = dim
+        self.eps = eps
+
+    def __repr__(self) -> str:
+        return f"WeightNormalizationScaleInitializer(dim={self.dim}, eps={self.eps})"
+
+    def __call__(self, shape: Sequence[int]) -> NDArray[Any]:
+        """Initial values of that shape."""
+        ndim = self.w.ndim
+        if not -ndim <= self.dim < ndim:
+            raise ValueError(
+                f"WeightNormalizationScaleInitializer: expected as `dim` an axis of {self.w.shape}, got {self.dim}"
+            )
+        others = tuple(axis for axis in range(ndim) if axis != self.dim % ndim)
+        return np.asarray(np.sqrt(np.square(self.w.d).sum(axis=others) + self.eps), np.float32)
+
+
+def calc_normal_std_he_forward(inmaps: int, outmaps: int, kernel: Sequence[int] = (1, 1)) -> float:
+    """Standard deviation that keeps the variance of values through a ReLU layer: `sqrt(2 / (prod(kernel) inmaps))`.
+
+    Args:
+        inmaps: Number of input maps.
+        outmaps: Number of output maps (has no influence).
+        kernel: Shape of the kernel.
+
+    Returns:
+        The standard deviation, for `NormalInitializer`.
+
+    Source:
+        He, Zhang, Ren, Sun: Delving deep into rectifiers, 2015.
+    """
+    return sqrt(2.0 / _fan("calc_normal_std_he_forward", inmaps, kernel))
+
+
+def calc_normal_std_he_backward(inmaps: int, outmaps: int, kernel: Sequence[int] = (1, 1)) -> float:
+    """Standard deviation that keeps the variance of gradients through a ReLU layer: `sqrt(2 / (prod(kernel) outmaps))`.
+
+    Args:
+        inmaps: Number of input maps (has no influence).
+        outmaps: Number of output maps.
+        kernel: Shape of the kernel.
+
+    Returns:
+        The standard deviation, for `NormalInitializer`.
+
+    Source:
+        He, Zhang, Ren, Sun: Delving deep into rectifiers, 2015.
+    """
+    return sqrt(2.0 / _fan("calc_normal_std_he_backward", outmaps, kernel))
+
+
+def calc_normal_std_glorot(inmaps: int, outmaps: int, kernel: Sequence[int] = (1, 1)) -> float:
+    """Standard deviation between the needs of values and gradients: `sqrt(2 / (prod(kernel) (inmaps + outmaps)))`.
+
+    Args:
+        inmaps: Number of input maps.
+        outmaps: Number of output maps.
+        kernel: Shape of the kernel.
+
+    Returns:
+        The standard deviation, for `NormalInitializer`.
+
+    Source:
+        Glorot, Bengio: Understanding the difficulty of training deep feedforward neural networks, 2010.
+    """
+    return sqrt(2.0 / _fan("calc_normal_std_glorot", inmaps + outmaps, kernel))
+
+
+def calc_uniform_lim_glorot(inmaps: int, outmaps: int, kernel: Sequence[int] = (1, 1)) -> tuple[float, float]:
+    """Range between the needs of values and gradients: `+- sqrt(6 / (prod(kernel) (inmaps + outmaps)))`.
+
+    Args:
+        inmaps: Number of input maps.
+        outmaps: Number of output maps.
+        kernel: Shape of the kernel.
+
+    Returns:
+        Lower and upper end, for `UniformInitializer`.
+
+    Source:
+        Glorot, Bengio: Understanding the difficulty of training deep feedforward neural networks, 2010.
+    """
+    limit = sqrt(6.0 / _fan("calc_uniform_lim_glorot", inmaps + outmaps, kernel))
+    return -limit, limit
+
+
+def _fan(op: str, maps: int, kernel: Sequence[int]) -> int:
+    """Number of terms behind each value: maps times taps of the kernel."""
+    fan = prod(kernel) * maps
+    if fan <= 0:
+        raise ValueError(f"{op}: expected numbers of maps and a kernel above 0, got {maps} maps and kernel {kernel}")
+    return int(fan)

@@ -1,0 +1,310 @@
+"""Parameters: what parametric functions register, by path.
+
+Knows names, scopes, variables and initial values; knows no formats of files and no functions. The tree of parameters
+is one for the process; the scope that a `with` block enters is its thread's own.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from . import _core, parameter_file
+from . import parameter_tree as tree
+from ._core import Variable
+from .errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from .initializer import Initializer
+    from .parameter_file import PathOrFile
+    from .parameter_tree import Scope
+
+__all__ = [
+    "ParameterError",
+    "ParameterInfo",
+    "clear_parameters",
+    "get_current_parameter_scope",
+    "get_parameter",
+    "get_parameter_or_create",
+    "get_parameters",
+    "load_parameters",
+    "parameter_scope",
+    "pop_parameter",
+    "save_parameters",
+    "set_parameter",
+]
+
+
+class ParameterInfo(NamedTuple):
+    """What a registered parameter knows of its origin, as its `info`."""
+
+    initializer: Initializer | None
+
+
+# --- Scopes
+
+
+@contextmanager
+def parameter_scope(name: str, scope: Scope | None = None) -> Iterator[Scope]:
+    """Put the parameters of a `with` block under a name.
+
+    Args:
+        name: Name relative to the scope around it; `a/b` is `b` in `a`, the empty name the scope itself.
+        scope: A scope to start from instead of the current one, as another `parameter_scope` gave it.
+
+    Returns:
+        The context manager; it gives the scope, a dict from names to variables and scopes.
+
+    Raises:
+        ParameterError: If `scope` is no dict, or if the name is that of a parameter.
+    """
+    if scope is not None and not isinstance(scope, dict):
+        raise ParameterError(f"parameter_scope: expected `scope` to be a dict, got {scope!r}")
+    outer = tree.here.scope
+    with tree.lock:
+        inner = tree.enter("parameter_scope", outer if scope is None else scope, tree.split("parameter_scope", name))
+    tree.here.scope = inner
+    try:
+        yield inner
+    finally:
+        tree.here.scope = outer
+
+
+def get_current_parameter_scope() -> Scope:
+    """The scope that this thread is in.
+
+    Returns:
+        The dict from names to variables and scopes itself, not a copy.
+    """
+    return tree.here.scope
+
+
+def get_parameters(params: Scope | None = None, path: str = "", grad_only: bool = True) -> OrderedDict[str, Variable]:
+    """Parameters of the current scope and of those below it, in the order of their registration.
+
+    Args:
+        params: A scope to use instead of the current one.
+        path: Text to put before each name, with a slash between.
+        grad_only: Whether to leave out parameters that need no gradient, such as running means.
+
+    Returns:
+        The registered variables by their path.
+    """
+    with tree.lock:
+        found = OrderedDict(tree.walk(tree.here.scope if params is None else params, path))
+    if grad_only:
+        return OrderedDict((key, variable) for key, variable in found.items() if variable.need_grad)
+    return found
+
+
+def clear_parameters() -> None:
+    """Forget all parameters of the current scope and of those below it."""
+    with tree.lock:
+        tree.here.scope.clear()
+
+
+# --- Single parameters
+
+
+def get_parameter(key: str) -> Variable | None:
+    """A registered parameter.
+
+    Args:
+        key: Path relative to the current scope.
+
+    Returns:
+        The registered variable itself, or None if there is none.
+
+    Raises:
+        ParameterError: If the path is empty or that of a scope.
+    """
+    with tree.lock:
+        return tree.variable("get_parameter", key)
+
+
+def pop_parameter(key: str) -> Variable | None:
+    """Remove a parameter from the tree.
+
+    Args:
+        key: Path relative to the current scope.
+
+    Returns:
+        The variable that was registered, or None if there was none.
+
+    Raises:
+        ParameterError: If the path is empty or that of a scope.
+    """
+    with tree.lock:
+        variable = tree.variable("pop_parameter", key)
+        if variable is not None:
+            scope, name = tree.find("pop_parameter", key)
+            del scope[name]
+        return variable
+
+
+def set_parameter(key: str, param: Variable) -> None:
+    """Register a variable as a parameter, in place of the one that is there.
+
+    Args:
+        key: Path relative to the current scope.
+        param: The variable.
+
+    Raises:
+        TypeError: If `param` is no variable.
+        ParameterError: If the path is empty or leads through a parameter or to a scope.
+    """
+    if not isinstance(param, Variable):
+        raise TypeError(f"set_parameter: expected a Variable for {key!r}, got {param!r}")
+    with tree.lock:
+        tree.variable("set_parameter", key)
+        tree.register("set_parameter", key, param)
+
+
+def get_parameter_or_create(
+    name: str,
+    shape: Sequence[int] | None = None,
+    initializer: Initializer | None = None,
+    need_grad: bool = True,
+    as_need_grad: bool | None = None,
+) -> Variable:
+    """A parameter for use in a graph; it is made when it is used for the first time.
+
+    Args:
+        name: Path relative to the current scope.
+        shape: Shape; may be left out if the initializer is an array or the parameter exists.
+        initializer: Function from a shape (a list) to values, or the values as an array, whose dtype is kept;
+            zeros by default.
+        need_grad: What the registered parameter has as `need_grad` from now on.
+        as_need_grad: What the returned variable has, if not the same. Under `no_grad` it is False.
+
+    Returns:
+        A variable without parent that shares values and gradient with the registered one. Its `name` is the last part
+        of the path.
+
+    Raises:
+        ParameterError: If the parameter exists with another shape, if shape and initializer do not fit, or if the path
+            is empty or leads through a parameter or to a scope.
+    """
+    op = "get_parameter_or_create"
+    with tree.lock:
+        parameter = tree.variable(op, name)
+        if parameter is None:
+            parameter = _create(name, shape, initializer, need_grad)
+            tree.register(op, name, parameter)
+        elif shape is not None and tuple(shape) != parameter.shape:
+            raise ParameterError(
+                f"{op}: expected the shape {parameter.shape} of the existing parameter {name!r}, got {tuple(shape)}; "
+                "clear_parameters() forgets all parameters"
+            )
+        elif parameter.need_grad != need_grad:
+            parameter.need_grad = need_grad
+    wanted = need_grad if as_need_grad is None else as_need_grad
+    used = parameter.get_unlinked_variable(need_grad=wanted and _core.is_grad_enabled())
+    used.name = tree.split(op, name)[-1]
+    return used
+
+
+# --- Files
+
+
+def save_parameters(path: PathOrFile, params: dict[str, Variable] | None = None, extension: str | None = None) -> None:
+    """Save parameters with their order, dtype and `need_grad`; the file is replaced whole or not at all.
+
+    Args:
+        path: Path that ends in `.safetensors` or `.h5`, or a file open for writing bytes.
+        params: Parameters by path; by default those of the current scope, as `get_parameters(grad_only=False)`.
+        extension: `.safetensors` or `.h5`, where `path` is a file or does not say it.
+
+    Raises:
+        ParameterError: If the format is unknown or cannot hold a parameter.
+        NotImplementedError: If the format is one of NNabla's that is not supported yet.
+        OSError: If the file cannot be written.
+    """
+    if params is None:
+        params = get_parameters(grad_only=False)
+    entries = [parameter_file.Entry(key, _values(variable), variable.need_grad) for key, variable in params.items()]
+    parameter_file.save(path, entries, extension)
+
+
+def load_parameters(
+    path: PathOrFile, proto: object = None, needs_proto: bool = False, extension: str | None = None
+) -> None:
+    """Load parameters into the current scope: into those that exist with the same path, or as new ones.
+
+    Graphs that use an existing parameter see the loaded values. A file that does not fit changes nothing.
+
+    Args:
+        path: Path that ends in `.safetensors` or `.h5`, or a file open for reading bytes.
+        proto: Not supported yet.
+        needs_proto: Not supported yet.
+        extension: `.safetensors` or `.h5`, where `path` is a file or does not say it.
+
+    Raises:
+        ParameterError: If the format is unknown, if the file is malformed, or if a shape differs.
+        NotImplementedError: If the format is one of NNabla's that is not supported yet.
+        OSError: If the file cannot be read.
+    """
+    op = "load_parameters"
+    if needs_proto or proto:
+        raise NotImplementedError(f"{op}: expected no `proto`, got one: network definitions are not supported yet")
+    entries = parameter_file.load(path, extension)
+    tree.check_paths(op, [entry.name for entry in entries])
+    with tree.lock:
+        found = [tree.variable(op, entry.name) for entry in entries]
+        for entry, variable in zip(entries, found, strict=True):
+            if variable is not None and variable.shape != entry.values.shape:
+                raise ParameterError(
+                    f"{op}: expected shape {variable.shape} for the existing parameter {entry.name!r}, "
+                    f"got {entry.values.shape}; clear_parameters() forgets all parameters"
+                )
+        for entry, variable in zip(entries, found, strict=True):
+            if variable is None:
+                variable = Variable.from_numpy_array(entry.values)
+                variable.info = ParameterInfo(None)
+                tree.register(op, entry.name, variable)
+            else:
+                variable.d = entry.values
+            variable.need_grad = entry.need_grad
+
+
+# --- Values
+
+
+def _create(name: str, shape: Sequence[int] | None, initializer: Initializer | None, need_grad: bool) -> Variable:
+    op = "get_parameter_or_create"
+    if shape is None and not isinstance(initializer, np.ndarray):
+        raise ParameterError(f"{op}: expected a shape or an array for the new parameter {name!r}, got none")
+    if initializer is None:
+        variable = Variable(tuple(shape or ()), need_grad)
+    else:
+        variable = Variable.from_numpy_array(_initial(op, name, shape, initializer), need_grad=need_grad)
+    variable.info = ParameterInfo(initializer)
+    return variable
+
+
+def _initial(op: str, name: str, shape: Sequence[int] | None, initializer: Initializer) -> NDArray[Any]:
+    if isinstance(initializer, np.ndarray):
+        values = initializer
+    elif callable(initializer):
+        values = np.asarray(initializer(list(shape or ())))
+    else:
+        raise ParameterError(
+            f"{op}: expected `initializer` of {name!r} to be a function or an array, got {initializer!r}"
+        )
+    if shape is not None and values.shape != tuple(shape):
+        raise ParameterError(
+            f"{op}: expected initial values of shape {tuple(shape)} for {name!r}, got shape {values.shape}"
+        )
+    return values
+
+
+def _values(variable: Variable) -> NDArray[Any]:
+    values: NDArray[Any] = variable.data.get_data("r")
+    return values

@@ -1,0 +1,147 @@
+"""The tree of parameters: nested dicts from names to variables and scopes.
+
+Knows paths, the scope of each thread and the lock; knows nothing of what a variable holds. Functions that take no
+lock are called under it.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeAlias
+
+from .errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ._core import Variable
+
+__all__ = [
+    "Scope",
+    "check_paths",
+    "enter",
+    "find",
+    "here",
+    "lock",
+    "register",
+    "registering",
+    "split",
+    "variable",
+    "walk",
+]
+
+Scope: TypeAlias = "dict[str, Variable | Scope]"
+
+lock = threading.RLock()
+_root: Scope = {}
+
+
+class _Here(threading.local):
+    """The scope that one thread is in, and what its unfinished parametric functions have registered."""
+
+    def __init__(self) -> None:
+        self.scope = _root
+        self.calls = 0
+        self.registered: list[tuple[Scope, str]] = []
+
+
+here = _Here()
+
+
+@contextmanager
+def registering() -> Iterator[None]:
+    """Forget what the block has registered if it fails, so that a refused call can be repeated with other arguments."""
+    start = len(here.registered)
+    here.calls += 1
+    try:
+        yield
+    except BaseException:
+        with lock:
+            for scope, name in here.registered[start:]:
+                scope.pop(name, None)
+        del here.registered[start:]
+        raise
+    finally:
+        here.calls -= 1
+        if not here.calls:
+            here.registered.clear()
+
+
+def split(op: str, path: str) -> list[str]:
+    """The names of a path; slashes at the ends and doubled ones count for nothing."""
+    if not isinstance(path, str):
+        raise TypeError(f"{op}: expected a name, got {path!r}")
+    return [name for name in path.split("/") if name]
+
+
+def enter(op: str, scope: Scope, names: list[str]) -> Scope:
+    """The scope that names lead to, made where it is missing."""
+    for name in names:
+        inner = scope.setdefault(name, {})
+        if not isinstance(inner, dict):
+            raise ParameterError(f"{op}: expected a scope at {name!r} of {'/'.join(names)!r}, got a parameter")
+        scope = inner
+    return scope
+
+
+def find(op: str, path: str) -> tuple[Scope, str]:
+    """The scope that a path leads to, an empty one if there is none, and the last name. Makes nothing."""
+    names = split(op, path)
+    if not names:
+        raise ParameterError(f"{op}: expected the name of a parameter, got {path!r}")
+    scope = here.scope
+    for name in names[:-1]:
+        inner = scope.get(name, {})
+        if not isinstance(inner, dict):
+            raise ParameterError(f"{op}: expected a scope at {name!r} of {path!r}, got a parameter")
+        scope = inner
+    return scope, names[-1]
+
+
+def variable(op: str, path: str) -> Variable | None:
+    """The parameter at a path, or None if there is none."""
+    scope, name = find(op, path)
+    found = scope.get(name)
+    if isinstance(found, dict):
+        raise ParameterError(f"{op}: expected a parameter at {path!r}, got a scope")
+    return found
+
+
+def register(op: str, path: str, parameter: Variable) -> None:
+    """Put a parameter at a path that is free or has one."""
+    *names, last = split(op, path)
+    scope = enter(op, here.scope, names)
+    if here.calls and last not in scope:
+        here.registered.append((scope, last))
+    scope[last] = parameter
+
+
+def check_paths(op: str, paths: list[str]) -> None:
+    """Refuse paths that cannot be in one tree: the same twice, or one that leads through another."""
+    seen: set[tuple[str, ...]] = set()
+    for path in paths:
+        names = tuple(split(op, path))
+        if names in seen:
+            raise ParameterError(f"{op}: expected different names, got {path!r} twice")
+        seen.add(names)
+    for names in seen:
+        if any(names[:length] in seen for length in range(1, len(names))):
+            raise ParameterError(
+                f"{op}: expected the name of a parameter, got {'/'.join(names)!r}, which leads through one"
+            )
+
+
+def walk(scope: Scope, path: str) -> Iterator[tuple[str, Variable]]:
+    """Parameters with their paths, in order."""
+    levels = [(path, iter(scope.items()))]
+    while levels:
+        path, items = levels[-1]
+        for name, value in items:
+            key = f"{path}/{name}" if path else name
+            if isinstance(value, dict):
+                levels.append((key, iter(value.items())))
+                break
+            yield key, value
+        else:
+            levels.pop()

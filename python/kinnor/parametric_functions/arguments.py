@@ -1,0 +1,84 @@
+"""Checks of what parametric functions are given, before a parameter is made of it, and their common parameters."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+from .._core import NdArray, Variable
+from ..initializer import ConstantInitializer, UniformInitializer, calc_uniform_lim_glorot
+from ..parameter import get_parameter_or_create
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.random import RandomState
+
+    from ..initializer import Initializer
+
+__all__ = ["bias", "check_input", "index_of_axis", "sizes", "weight"]
+
+
+def check_input(op: str, inp: Variable, min_ndim: int = 1) -> None:
+    """Refuse what is no variable or array, or has too few axes."""
+    if not isinstance(inp, (Variable, NdArray)):
+        raise TypeError(f"{op}: expected a Variable or an NdArray, got {type(inp).__name__}")
+    if inp.ndim < min_ndim:
+        raise ValueError(f"{op}: expected an input of at least {min_ndim} axes, got shape {inp.shape}")
+
+
+def index_of_axis(op: str, inp: Variable, axis: int) -> int:
+    """The place of an axis that may be negative."""
+    try:
+        axis = operator.index(axis)
+    except TypeError:
+        raise TypeError(f"{op}: expected an axis as an int, got {axis!r}") from None
+    if not -inp.ndim <= axis < inp.ndim:
+        raise IndexError(f"{op}: expected an axis of an input of shape {inp.shape}, got {axis}")
+    return axis % inp.ndim
+
+
+def sizes(op: str, argument: str, value: int | Sequence[int], single: bool = False) -> tuple[int, ...]:
+    """Positive whole numbers; a single one is accepted in place of a list where `single` says so."""
+    given: Any = value
+    try:
+        numbers = (
+            (operator.index(given),) if single and hasattr(given, "__index__") else tuple(map(operator.index, given))
+        )
+    except TypeError:
+        numbers = ()
+    if not numbers or min(numbers) < 1:
+        expected = "a number above 0 or a tuple of them" if single else "a tuple of numbers above 0"
+        raise (ValueError if numbers else TypeError)(f"{op}: expected `{argument}` to be {expected}, got {value!r}")
+    return numbers
+
+
+def weight(
+    shape: Sequence[int],
+    w_init: Initializer | None,
+    fans: tuple[int, int, Sequence[int]],
+    rng: RandomState | None,
+    fix_parameters: bool,
+    apply_w: Callable[[Variable], Variable] | None = None,
+) -> Variable:
+    """The parameter `W`, by default uniform in the range for input maps, output maps and kernel of `fans`."""
+    if w_init is None:
+        w_init = UniformInitializer(calc_uniform_lim_glorot(*fans), rng)
+    w = get_parameter_or_create("W", shape, w_init, True, not fix_parameters)
+    return w if apply_w is None else apply_w(w)
+
+
+def bias(
+    shape: Sequence[int],
+    b_init: Initializer | None,
+    with_bias: bool,
+    fix_parameters: bool,
+    apply_b: Callable[[Variable], Variable] | None = None,
+) -> Variable | None:
+    """The parameter `b`, by default zeros; None without bias."""
+    if not with_bias:
+        return None
+    b = get_parameter_or_create(
+        "b", shape, ConstantInitializer() if b_init is None else b_init, True, not fix_parameters
+    )
+    return b if apply_b is None else apply_b(b)

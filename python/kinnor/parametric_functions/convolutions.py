@@ -1,0 +1,207 @@
+"""Parametric functions with a neighbourhood: convolutions and their transposes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .. import functions as F
+from .arguments import bias, check_input, index_of_axis, sizes, weight
+from .decorator import parametric_function_api
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.random import RandomState
+
+    from .._core import Variable
+    from ..initializer import Initializer
+
+__all__ = ["convolution", "deconvolution", "depthwise_convolution"]
+
+
+@parametric_function_api(
+    "conv",
+    [
+        ("W", "Filters", "(outmaps, inmaps / group, *kernel); channels last if channel_last", True),
+        ("b", "Bias", "(outmaps,)", True),
+    ],
+)
+def convolution(
+    inp: Variable,
+    outmaps: int,
+    kernel: Sequence[int],
+    pad: Sequence[int] | None = None,
+    stride: Sequence[int] | None = None,
+    dilation: Sequence[int] | None = None,
+    group: int = 1,
+    channel_last: bool = False,
+    w_init: Initializer | None = None,
+    b_init: Initializer | None = None,
+    base_axis: int = 1,
+    fix_parameters: bool = False,
+    rng: RandomState | None = None,
+    with_bias: bool = True,
+    apply_w: Callable[[Variable], Variable] | None = None,
+    apply_b: Callable[[Variable], Variable] | None = None,
+    name: str | None = None,
+) -> Variable:
+    """Convolution over one to three spatial axes: `y[o, p] = sum_{i, k} W[o, i, k] x[i, stride p + dilation k] + b[o]`.
+
+    Args:
+        inp: Input, shape (*batch, inmaps, *spatial).
+        outmaps: Number of filters.
+        kernel: Shape of the filters; (3, 3) for images.
+        pad: Zeros to add at both ends of each spatial axis; by default none.
+        stride: Distance of neighbouring outputs; by default 1.
+        dilation: Distance of neighbouring taps; by default 1.
+        group: Number of groups of channels that are convolved apart.
+        channel_last: Whether the channels are the last axis.
+        w_init: Initial filters; by default uniform, `calc_uniform_lim_glorot`.
+        b_init: Initial bias; by default zeros.
+        base_axis: Axis of the channels; those before it are the batch.
+        fix_parameters: Whether to use the parameters without a gradient.
+        rng: Generator for the default of `w_init`.
+        with_bias: Whether to add a bias.
+        apply_w: Function that is applied to the filters before use.
+        apply_b: Function that is applied to the bias before use.
+        name: Name of a scope around the parameters.
+
+    Returns:
+        Output, shape (*batch, outmaps, *spatial of the output).
+    """
+    op = "convolution"
+    inmaps = _channels(op, inp, base_axis, channel_last)
+    taps = sizes(op, "kernel", kernel)
+    (outmaps,) = sizes(op, "outmaps", outmaps, single=True)
+    per_group = _per_group(op, "the channels of the input", inmaps, group)
+    shape = (outmaps, *taps, per_group) if channel_last else (outmaps, per_group, *taps)
+    w = weight(shape, w_init, (inmaps, outmaps, taps), rng, fix_parameters, apply_w)
+    b = bias((outmaps,), b_init, with_bias, fix_parameters, apply_b)
+    return F.convolution(inp, w, b, base_axis, pad, stride, dilation, group, channel_last)
+
+
+@parametric_function_api(
+    "depthwise_conv",
+    [("W", "Filters", "(inmaps * multiplier, *kernel)", True), ("b", "Bias", "(inmaps * multiplier,)", True)],
+)
+def depthwise_convolution(
+    inp: Variable,
+    kernel: Sequence[int],
+    pad: Sequence[int] | None = None,
+    stride: Sequence[int] | None = None,
+    dilation: Sequence[int] | None = None,
+    multiplier: int = 1,
+    w_init: Initializer | None = None,
+    b_init: Initializer | None = None,
+    base_axis: int = 1,
+    fix_parameters: bool = False,
+    rng: RandomState | None = None,
+    with_bias: bool = True,
+    name: str | None = None,
+) -> Variable:
+    """Convolution of each channel with filters of its own: `y[o, p] = sum_k W[o, k] x[o / multiplier, p + k] + b[o]`.
+
+    Args:
+        inp: Input, shape (*batch, inmaps, *spatial), one or two spatial axes.
+        kernel: Shape of the filters.
+        pad: Zeros to add at both ends of each spatial axis; by default none.
+        stride: Distance of neighbouring outputs; by default 1.
+        dilation: Distance of neighbouring taps; by default 1.
+        multiplier: Number of filters for each channel.
+        w_init: Initial filters; by default uniform, `calc_uniform_lim_glorot`.
+        b_init: Initial bias; by default zeros.
+        base_axis: Axis of the channels; those before it are the batch.
+        fix_parameters: Whether to use the parameters without a gradient.
+        rng: Generator for the default of `w_init`.
+        with_bias: Whether to add a bias.
+        name: Name of a scope around the parameters.
+
+    Returns:
+        Output, shape (*batch, inmaps * multiplier, *spatial of the output).
+
+    Source:
+        Chollet: Xception: Deep learning with depthwise separable convolutions, 2016.
+    """
+    op = "depthwise_convolution"
+    inmaps = _channels(op, inp, base_axis)
+    taps = sizes(op, "kernel", kernel)
+    (multiplier,) = sizes(op, "multiplier", multiplier, single=True)
+    outmaps = inmaps * multiplier
+    w = weight((outmaps, *taps), w_init, (outmaps, inmaps, taps), rng, fix_parameters)
+    b = bias((outmaps,), b_init, with_bias, fix_parameters)
+    return F.depthwise_convolution(inp, w, b, base_axis, pad, stride, dilation, multiplier)
+
+
+@parametric_function_api(
+    "deconv",
+    [
+        ("W", "Filters", "(inmaps, outmaps / group, *kernel); channels last if channel_last", True),
+        ("b", "Bias", "(outmaps,)", True),
+    ],
+)
+def deconvolution(
+    inp: Variable,
+    outmaps: int,
+    kernel: Sequence[int],
+    pad: Sequence[int] | None = None,
+    stride: Sequence[int] | None = None,
+    dilation: Sequence[int] | None = None,
+    group: int = 1,
+    channel_last: bool = False,
+    output_padding: Sequence[int] | None = None,
+    w_init: Initializer | None = None,
+    b_init: Initializer | None = None,
+    base_axis: int = 1,
+    fix_parameters: bool = False,
+    rng: RandomState | None = None,
+    with_bias: bool = True,
+    apply_w: Callable[[Variable], Variable] | None = None,
+    apply_b: Callable[[Variable], Variable] | None = None,
+    name: str | None = None,
+) -> Variable:
+    """Transposed convolution: what the gradient of `convolution` does to its output, plus `b`.
+
+    Args:
+        inp: Input, shape (*batch, inmaps, *spatial).
+        outmaps: Number of output maps.
+        kernel: Shape of the filters.
+        pad: Values to cut off at both ends of each spatial axis of the output; by default none.
+        stride: Distance of neighbouring inputs in the output; by default 1.
+        dilation: Distance of neighbouring taps; by default 1.
+        group: Number of groups of channels that are treated apart.
+        channel_last: Whether the channels are the last axis.
+        output_padding: Size to add to each spatial axis of the output at its end; by default none.
+        w_init: Initial filters; by default uniform, `calc_uniform_lim_glorot`.
+        b_init: Initial bias; by default zeros.
+        base_axis: Axis of the channels; those before it are the batch.
+        fix_parameters: Whether to use the parameters without a gradient.
+        rng: Generator for the default of `w_init`.
+        with_bias: Whether to add a bias.
+        apply_w: Function that is applied to the filters before use.
+        apply_b: Function that is applied to the bias before use.
+        name: Name of a scope around the parameters.
+
+    Returns:
+        Output, shape (*batch, outmaps, *spatial of the output).
+    """
+    op = "deconvolution"
+    inmaps = _channels(op, inp, base_axis, channel_last)
+    taps = sizes(op, "kernel", kernel)
+    (outmaps,) = sizes(op, "outmaps", outmaps, single=True)
+    per_group = _per_group(op, "`outmaps`", outmaps, group)
+    shape = (inmaps, *taps, per_group) if channel_last else (inmaps, per_group, *taps)
+    w = weight(shape, w_init, (outmaps, inmaps, taps), rng, fix_parameters, apply_w)
+    b = bias((outmaps,), b_init, with_bias, fix_parameters, apply_b)
+    return F.deconvolution(inp, w, b, base_axis, pad, stride, dilation, group, channel_last, output_padding)
+
+
+def _channels(op: str, inp: Variable, base_axis: int, channel_last: bool = False) -> int:
+    check_input(op, inp)
+    return inp.shape[-1 if channel_last else index_of_axis(op, inp, base_axis)]
+
+
+def _per_group(op: str, what: str, maps: int, group: int) -> int:
+    (group,) = sizes(op, "group", group, single=True)
+    if maps % group:
+        raise ValueError(f"{op}: expected {what} to be a multiple of `group`, got {maps} and {group}")
+    return maps // group

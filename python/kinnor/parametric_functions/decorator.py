@@ -1,0 +1,100 @@
+"""What makes a function parametric: a parameter scope of its own and an argument `name`.
+
+Knows signatures, docstrings and scopes; knows no particular function.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from .. import parameter_tree
+from ..parameter import parameter_scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["parametric_function_api"]
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+ParameterDescription = tuple[str, str, str, bool]
+"""Name, meaning, shape and need_grad of a registered parameter."""
+
+
+def parametric_function_api(
+    scope_name: str | None = None, param_desc: Sequence[ParameterDescription] | None = None
+) -> Callable[[F], F]:
+    """Make a function parametric: its parameters are registered in the scope `[name/]scope_name`.
+
+    The function gets a last argument `name=None`. It may declare that argument itself, which type checkers
+    then see, and has no other use for it. What a call has registered is forgotten if the call fails.
+
+    Args:
+        scope_name: Name of the scope; by default the name of the function.
+        param_desc: For the docstring, a tuple (name, meaning, shape, need_grad) for each parameter.
+
+    Returns:
+        A decorator for a function that takes `fix_parameters`.
+
+    Raises:
+        TypeError: If the decorated function has no argument `fix_parameters`, or others than plain ones.
+    """
+
+    def decorate(function: F) -> F:
+        signature = _with_name(function)
+        place = len(signature.parameters) - 1
+        scope = function.__name__ if scope_name is None else scope_name
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if len(args) <= place:
+                name = kwargs.pop("name", None)
+            elif len(args) == place + 1 and "name" not in kwargs:
+                *args, name = args  # type: ignore[assignment]
+            else:
+                raise TypeError(
+                    f"{function.__name__}: expected at most {place + 1} arguments, got {len(args) + len(kwargs)}"
+                )
+            if not isinstance(name, (str, type(None))):
+                raise TypeError(f"{function.__name__}: expected `name` to be a str or None, got {name!r}")
+            path = scope if name is None else f"{name}/{scope}"
+            with parameter_scope(path), parameter_tree.registering():
+                return function(*args, **kwargs)
+
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        call.__doc__ = _document(function, scope, param_desc or ())
+        return cast("F", call)
+
+    return decorate
+
+
+def _with_name(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature of a function with `name=None` as its last argument."""
+    signature = inspect.signature(function)
+    if "fix_parameters" not in signature.parameters:
+        raise TypeError(
+            f"parametric_function_api: expected `{function.__name__}` to take `fix_parameters`, got {signature}"
+        )
+    arguments = list(signature.parameters.values())
+    if arguments[-1].name == "name":
+        del arguments[-1]
+    if any(a.name == "name" or a.kind is not a.POSITIONAL_OR_KEYWORD for a in arguments):
+        raise TypeError(
+            f"parametric_function_api: expected `{function.__name__}` to take plain arguments, got {signature}"
+        )
+    name = inspect.Parameter("name", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation="str | None")
+    return signature.replace(parameters=[*arguments, name])
+
+
+def _document(function: Callable[..., Any], scope: str, described: Sequence[ParameterDescription]) -> str:
+    """The docstring of a function with what it registers."""
+    text = inspect.cleandoc(function.__doc__ or f"{function.__name__}.")
+    rows = [
+        f"    {scope}/{name}: {meaning.rstrip('.')}, shape {shape}{'' if need_grad else ', needs no gradient'}."
+        for name, meaning, shape, need_grad in described
+    ]
+    if rows:
+        text += "\n\nParameters:\n" + "\n".join(rows)
+    return f"{text}\n\nWith `name`, all of these are in a scope of that name: `name/{scope}`.\n"

@@ -1,0 +1,251 @@
+"""Parametric normalizations: a mean and a deviation taken out, a learned shift and scale put in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from .. import functions as F
+from ..initializer import ConstantInitializer
+from ..parameter import get_parameter_or_create
+from .arguments import check_input, index_of_axis, sizes
+from .decorator import parametric_function_api
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .._core import Variable
+    from ..initializer import Initializer
+
+__all__ = ["batch_normalization", "group_normalization", "instance_normalization", "layer_normalization"]
+
+#: A variable; with `output_stat` a tuple of three.
+Normalized: TypeAlias = Any
+
+_DEFAULTS = {"beta": 0, "gamma": 1, "mean": 0, "var": 1}
+
+
+@parametric_function_api(
+    "bn",
+    [
+        ("beta", "Shift; not with no_bias", "of the input on `axes`, 1 elsewhere", True),
+        ("gamma", "Scale; not with no_scale", "of the input on `axes`, 1 elsewhere", True),
+        ("mean", "Running mean", "of the input on `axes`, 1 elsewhere", False),
+        ("var", "Running variance", "of the input on `axes`, 1 elsewhere", False),
+    ],
+)
+def batch_normalization(
+    inp: Variable,
+    axes: Sequence[int] = (1,),
+    decay_rate: float = 0.9,
+    eps: float = 1e-5,
+    batch_stat: bool = True,
+    output_stat: bool = False,
+    fix_parameters: bool = False,
+    param_init: Mapping[str, Initializer] | None = None,
+    no_scale: bool = False,
+    no_bias: bool = False,
+    name: str | None = None,
+) -> Normalized:
+    """Batch normalization: `y = gamma (x - mean) / sqrt(var + eps) + beta`, statistics over all axes but `axes`.
+
+    With `batch_stat` the statistics are those of the batch, and a forward run moves the running ones towards them:
+    `mean <- decay_rate mean + (1 - decay_rate) batch mean`. Without it the running ones are used.
+
+    Args:
+        inp: Input, any shape.
+        axes: Axes that have statistics of their own; the channels.
+        decay_rate: How much of the running statistics a step keeps.
+        eps: Small number that keeps the root away from 0.
+        batch_stat: Whether to use the statistics of the batch; True for training, False for evaluation.
+        output_stat: Whether to return mean and variance of the batch, too.
+        fix_parameters: Whether to use shift and scale without a gradient.
+        param_init: Initial values for `beta`, `gamma`, `mean`, `var`; by default 0, 1, 0, 1.
+        no_scale: Whether to leave out the scale.
+        no_bias: Whether to leave out the shift.
+        name: Name of a scope around the parameters.
+
+    Returns:
+        Output, shape of the input; with `output_stat` a tuple of output, mean and variance.
+
+    Source:
+        Ioffe, Szegedy: Batch normalization, 2015.
+    """
+    op = "batch_normalization"
+    shape = _kept(op, inp, axes)
+    init = _known(op, param_init, ("beta", "gamma", "mean", "var"))
+    beta, gamma = _shift_and_scale(shape, init, fix_parameters, no_scale, no_bias)
+    mean = _parameter("mean", shape, init, False, False)
+    var = _parameter("var", shape, init, False, False)
+    return F.batch_normalization(inp, beta, gamma, mean, var, axes, decay_rate, eps, batch_stat, output_stat)
+
+
+@parametric_function_api(
+    "layer_normalization",
+    [
+        ("beta", "Shift; not with no_bias", "of the input, 1 on `batch_axis`", True),
+        ("gamma", "Scale; not with no_scale", "of the input, 1 on `batch_axis`", True),
+    ],
+)
+def layer_normalization(
+    inp: Variable,
+    batch_axis: int | Sequence[int] = 0,
+    eps: float = 1e-5,
+    output_stat: bool = False,
+    fix_parameters: bool = False,
+    param_init: Mapping[str, Initializer] | None = None,
+    no_scale: bool = False,
+    no_bias: bool = False,
+    name: str | None = None,
+) -> Normalized:
+    """Layer normalization: `y = gamma (x - mean) / sqrt(var + eps) + beta`, statistics of each sample.
+
+    Args:
+        inp: Input, any shape.
+        batch_axis: Axis or axes of the samples.
+        eps: Small number that keeps the root away from 0.
+        output_stat: Whether to return mean and variance, too.
+        fix_parameters: Whether to use shift and scale without a gradient.
+        param_init: Initial values for `beta` and `gamma`; by default 0 and 1.
+        no_scale: Whether to leave out the scale.
+        no_bias: Whether to leave out the shift.
+        name: Name of a scope around the parameters.
+
+    Returns:
+        Output, shape of the input; with `output_stat` a tuple of output, mean and variance.
+
+    Source:
+        Ba, Kiros, Hinton: Layer normalization, 2016.
+    """
+    op = "layer_normalization"
+    check_input(op, inp)
+    batch = [index_of_axis(op, inp, axis) for axis in np.atleast_1d(batch_axis)]
+    shape = [1 if axis in batch else size for axis, size in enumerate(inp.shape)]
+    beta, gamma = _shift_and_scale(shape, _known(op, param_init), fix_parameters, no_scale, no_bias)
+    return F.layer_normalization(inp, beta, gamma, batch_axis, eps, output_stat)
+
+
+@parametric_function_api(
+    "instance_normalization",
+    [
+        ("beta", "Shift; not with no_bias", "of the input on `channel_axis`, 1 elsewhere", True),
+        ("gamma", "Scale; not with no_scale", "of the input on `channel_axis`, 1 elsewhere", True),
+    ],
+)
+def instance_normalization(
+    inp: Variable,
+    channel_axis: int = 1,
+    batch_axis: int | Sequence[int] = 0,
+    eps: float = 1e-5,
+    output_stat: bool = False,
+    fix_parameters: bool = False,
+    param_init: Mapping[str, Initializer] | None = None,
+    no_scale: bool = False,
+    no_bias: bool = False,
+    name: str | None = None,
+) -> Normalized:
+    """Instance normalization: `y = gamma (x - mean) / sqrt(var + eps) + beta`, statistics of each channel and sample.
+
+    Args:
+        inp: Input, any shape.
+        channel_axis: Axis of the channels.
+        batch_axis: Axis or axes of the samples.
+        eps: Small number that keeps the root away from 0.
+        output_stat: Whether to return mean and variance, too.
+        fix_parameters: Whether to use shift and scale without a gradient.
+        param_init: Initial values for `beta` and `gamma`; by default 0 and 1.
+        no_scale: Whether to leave out the scale.
+        no_bias: Whether to leave out the shift.
+        name: Name of a scope around the parameters.
+
+    Returns:
+        Output, shape of the input; with `output_stat` a tuple of output, mean and variance.
+
+    Source:
+        Ulyanov, Vedaldi, Lempitsky: Instance normalization, 2016.
+    """
+    op = "instance_normalization"
+    shape = _kept(op, inp, (channel_axis,))
+    beta, gamma = _shift_and_scale(shape, _known(op, param_init), fix_parameters, no_scale, no_bias)
+    return F.instance_normalization(inp, beta, gamma, channel_axis, batch_axis, eps, output_stat)
+
+
+@parametric_function_api(
+    "group_normalization",
+    [
+        ("beta", "Shift; not with no_bias", "of the input on `channel_axis`, 1 elsewhere", True),
+        ("gamma", "Scale; not with no_scale", "of the input on `channel_axis`, 1 elsewhere", True),
+    ],
+)
+def group_normalization(
+    inp: Variable,
+    num_groups: int,
+    channel_axis: int = 1,
+    batch_axis: int | Sequence[int] = 0,
+    eps: float = 1e-5,
+    output_stat: bool = False,
+    fix_parameters: bool = False,
+    param_init: Mapping[str, Initializer] | None = None,
+    no_scale: bool = False,
+    no_bias: bool = False,
+    name: str | None = None,
+) -> Normalized:
+    """Group normalization: `y = gamma (x - mean) / sqrt(var + eps) + beta`, statistics of groups of channels.
+
+    Args:
+        inp: Input, any shape.
+        num_groups: Number of groups; the number of channels is a multiple of it.
+        channel_axis: Axis of the channels.
+        batch_axis: Axis or axes of the samples.
+        eps: Small number that keeps the root away from 0.
+        output_stat: Whether to return mean and variance, too.
+        fix_parameters: Whether to use shift and scale without a gradient.
+        param_init: Initial values for `beta` and `gamma`; by default 0 and 1.
+        no_scale: Whether to leave out the scale.
+        no_bias: Whether to leave out the shift.
+        name: Name of a scope around the parameters.
+
+    Returns:
+        Output, shape of the input; with `output_stat` a tuple of output, mean and variance.
+
+    Source:
+        Wu, He: Group normalization, 2018.
+    """
+    op = "group_normalization"
+    shape = _kept(op, inp, (channel_axis,))
+    (num_groups,) = sizes(op, "num_groups", num_groups, single=True)
+    beta, gamma = _shift_and_scale(shape, _known(op, param_init), fix_parameters, no_scale, no_bias)
+    return F.group_normalization(inp, beta, gamma, num_groups, channel_axis, batch_axis, eps, output_stat)
+
+
+def _kept(op: str, inp: Variable, axes: Sequence[int]) -> list[int]:
+    """The shape of the input on some axes, 1 on the others."""
+    check_input(op, inp)
+    kept = [index_of_axis(op, inp, axis) for axis in axes]
+    return [size if axis in kept else 1 for axis, size in enumerate(inp.shape)]
+
+
+def _known(
+    op: str, param_init: Mapping[str, Initializer] | None, names: tuple[str, ...] = ("beta", "gamma")
+) -> Mapping[str, Initializer]:
+    init = param_init or {}
+    unknown = [key for key in init if key not in names]
+    if unknown:
+        raise ValueError(f"{op}: expected `param_init` for {', '.join(names)}, got one for {unknown[0]!r}")
+    return init
+
+
+def _shift_and_scale(
+    shape: list[int], init: Mapping[str, Initializer], fix_parameters: bool, no_scale: bool, no_bias: bool
+) -> tuple[Variable | None, Variable | None]:
+    beta = None if no_bias else _parameter("beta", shape, init, True, not fix_parameters)
+    gamma = None if no_scale else _parameter("gamma", shape, init, True, not fix_parameters)
+    return beta, gamma
+
+
+def _parameter(
+    name: str, shape: list[int], init: Mapping[str, Initializer], need_grad: bool, as_need_grad: bool
+) -> Variable:
+    initializer = init[name] if name in init else ConstantInitializer(_DEFAULTS[name])
+    return get_parameter_or_create(name, shape, initializer, need_grad, as_need_grad)

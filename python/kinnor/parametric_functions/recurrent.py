@@ -1,0 +1,135 @@
+"""Parametric functions with a state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .. import functions as F
+from .._core import Variable
+from .arguments import check_input, sizes
+from .decorator import parametric_function_api
+from .layers import affine
+
+if TYPE_CHECKING:
+    from ..initializer import Initializer
+
+__all__ = ["LSTMCell", "lstm_cell"]
+
+
+@parametric_function_api(
+    "lstm",
+    [
+        (
+            "affine/W",
+            "Weight of input, output and forget gate and of the candidate",
+            "(inputs + state_size, 4, state_size)",
+            True,
+        ),
+        ("affine/b", "Bias", "(4, state_size)", True),
+    ],
+)
+def lstm_cell(
+    x: Variable,
+    h: Variable,
+    c: Variable,
+    state_size: int,
+    w_init: Initializer | None = None,
+    b_init: Initializer | None = None,
+    fix_parameters: bool = False,
+    name: str | None = None,
+) -> tuple[Variable, Variable]:
+    """One step of a long short-term memory: `c' = f c + i g`, `h' = o tanh(c')`.
+
+    The gates `i, f, o` are sigmoids, the candidate `g` is a tanh, all of an affine transformation of `x` and `h`.
+
+    Args:
+        x: Input, shape (batch, inputs).
+        h: Hidden state, shape (batch, state_size).
+        c: Cell state, shape (batch, state_size).
+        state_size: Size of the state.
+        w_init: Initial weight; by default uniform, `calc_uniform_lim_glorot`.
+        b_init: Initial bias; by default zeros.
+        fix_parameters: Whether to use the parameters without a gradient.
+        name: Name of a scope around the parameters.
+
+    Returns:
+        The next hidden state and the next cell state.
+
+    Source:
+        Hochreiter, Schmidhuber: Long short-term memory, 1997; with the forget gate of Gers et al., 2000.
+    """
+    for value in (x, h, c):
+        check_input("lstm_cell", value, min_ndim=2)
+    (state_size,) = sizes("lstm_cell", "state_size", state_size, single=True)
+    gates = affine(
+        F.concatenate(x, h, axis=1), (4, state_size), w_init=w_init, b_init=b_init, fix_parameters=fix_parameters
+    )
+    i, o, f, g = F.split(gates, axis=1)
+    next_c = F.sigmoid(f) * c + F.sigmoid(i) * F.tanh(g)
+    return F.sigmoid(o) * F.tanh(next_c), next_c
+
+
+class LSTMCell:
+    """A long short-term memory that keeps its state from step to step.
+
+    Args:
+        batch_size: Number of sequences.
+        state_size: Size of the state.
+        h: Hidden state to start from, shape (batch_size, state_size); zeros by default.
+        c: Cell state to start from, of the same shape; zeros by default.
+        name: Name of a scope around the parameters.
+
+    Attributes:
+        h: Hidden state after the last step.
+        c: Cell state after the last step.
+    """
+
+    def __init__(
+        self,
+        batch_size: int,
+        state_size: int,
+        h: Variable | None = None,
+        c: Variable | None = None,
+        name: str | None = None,
+    ) -> None:
+        shape = sizes("LSTMCell", "(batch_size, state_size)", (batch_size, state_size))
+        self.batch_size, self.state_size = shape
+        self.name = name
+        self.h = _state("h", h, shape)
+        self.c = _state("c", c, shape)
+
+    def __call__(
+        self,
+        x: Variable,
+        w_init: Initializer | None = None,
+        b_init: Initializer | None = None,
+        fix_parameters: bool = False,
+    ) -> Variable:
+        """Take a step.
+
+        Args:
+            x: Input, shape (batch_size, inputs).
+            w_init: Initial weight; by default uniform, `calc_uniform_lim_glorot`.
+            b_init: Initial bias; by default zeros.
+            fix_parameters: Whether to use the parameters without a gradient.
+
+        Returns:
+            The next hidden state, shape (batch_size, state_size).
+        """
+        self.h, self.c = lstm_cell(x, self.h, self.c, self.state_size, w_init, b_init, fix_parameters, name=self.name)
+        return self.h
+
+    def reset_state(self) -> None:
+        """Set both states to zero."""
+        self.h.data.zero()
+        self.c.data.zero()
+
+
+def _state(what: str, given: Variable | None, shape: tuple[int, ...]) -> Variable:
+    if given is None:
+        zeros = Variable(shape)
+        zeros.data.zero()
+        return zeros
+    if given.shape != shape:
+        raise ValueError(f"LSTMCell: expected `{what}` of shape {shape}, got shape {given.shape}")
+    return given

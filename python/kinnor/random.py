@@ -1,0 +1,76 @@
+"""Random state of the library: the generator that initializers draw from, and seeding.
+
+Knows seeds and generators; what a function draws is the engine's business.
+"""
+
+from __future__ import annotations
+
+from numpy.random import RandomState
+
+from . import _core
+
+__all__ = ["prng", "pseed", "seed", "set_function_seed", "set_parameter_seed"]
+
+#: Seed that the current `prng` was made with.
+pseed: int = 313
+
+#: Generator of initial parameters. An initializer takes the one that is here when it is constructed.
+prng: RandomState = RandomState(pseed)
+
+
+def seed(value: int, set_function_seed: bool = True, set_parameter_seed: bool = True) -> None:
+    """Restart the random numbers, so that what follows can be repeated.
+
+    Args:
+        value: Seed, from 0 to 2**32 - 1.
+        set_function_seed: Whether to restart the generator of random functions (dropout, `F.rand`, ...).
+        set_parameter_seed: Whether to replace `prng`, the generator of initial parameters. Initializers that
+            exist already keep the generator they were constructed with.
+
+    Raises:
+        TypeError: If the seed is not an int.
+        ValueError: If the seed is out of range.
+    """
+    _check(value)
+    if set_function_seed:
+        _core.seed(value)
+    if set_parameter_seed:
+        _renew(value)
+
+
+def set_function_seed(value: int) -> None:
+    """Restart the generator of random functions only.
+
+    Args:
+        value: Seed, from 0 to 2**32 - 1.
+
+    Raises:
+        TypeError: If the seed is not an int.
+        ValueError: If the seed is out of range.
+    """
+    seed(value, set_parameter_seed=False)
+
+
+def set_parameter_seed(value: int) -> None:
+    """Replace the generator of initial parameters only.
+
+    Args:
+        value: Seed, from 0 to 2**32 - 1.
+
+    Raises:
+        TypeError: If the seed is not an int.
+        ValueError: If the seed is out of range.
+    """
+    seed(value, set_function_seed=False)
+
+
+def _renew(value: int) -> None:
+    global prng, pseed
+    prng, pseed = RandomState(value), value
+
+
+def _check(value: int) -> None:
+    if not isinstance(value, int):
+        raise TypeError(f"seed: expected an int, got {value!r}")
+    if not 0 <= value < 2**32:
+        raise ValueError(f"seed: expected a number from 0 to 2**32 - 1, got {value}")

@@ -1,0 +1,301 @@
+"""Files of parameters: round trips, files that do not fit, and files that lie."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+
+import kinnor as nn
+import kinnor.parametric_functions as PF
+from kinnor import parameter_file
+from kinnor.initializer import ConstantInitializer
+from kinnor.parameter import ParameterError, get_parameter, get_parameter_or_create, set_parameter
+
+FORMATS = [".safetensors", ".h5"]
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    nn.clear_parameters()
+    yield
+    nn.clear_parameters()
+
+
+def listing(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def keys():
+    return list(nn.get_parameters(grad_only=False))
+
+
+def network(n=2):
+    x = nn.Variable((n, 3, 8, 8))
+    for name in ("z", "a"):  # Not in alphabetical order.
+        with nn.parameter_scope(name):
+            h = PF.batch_normalization(PF.convolution(x, 4, (3, 3)))
+    h = PF.prelu(h)
+    get_parameter_or_create("index", None, np.arange(5), need_grad=False)
+    get_parameter_or_create("double", None, np.full((2, 0), 0.1))
+    get_parameter_or_create("flags", None, np.array([True, False]), need_grad=False)
+    get_parameter_or_create("half", None, np.array([0.1, 7], np.float16))
+    return h
+
+
+def described():
+    return [
+        (key, v.shape, v.need_grad, v.data.dtype, v.d.tobytes())
+        for key, v in nn.get_parameters(grad_only=False).items()
+    ]
+
+
+@pytest.mark.parametrize("extension", FORMATS)
+def test_files_keep_order_values_dtypes_and_need_grad(tmp_path, extension):
+    network()
+    before = described()
+    nn.save_parameters(tmp_path / f"p{extension}")
+    nn.clear_parameters()
+    nn.load_parameters(str(tmp_path / f"p{extension}"))
+    assert described() == before
+    assert listing(tmp_path) == [f"p{extension}"]
+
+
+@pytest.mark.parametrize("extension", FORMATS)
+def test_scopes_in_files_are_relative(tmp_path, extension):
+    path = tmp_path / f"p{extension}"
+    with nn.parameter_scope("one"):
+        PF.affine(nn.Variable((1, 2)), 3)
+        nn.save_parameters(path)
+    with nn.parameter_scope("two"):
+        nn.load_parameters(path)
+    assert keys() == ["one/affine/W", "one/affine/b", "two/affine/W", "two/affine/b"]
+    nn.save_parameters(path, {"only": nn.get_parameters()["one/affine/b"]})
+    nn.clear_parameters()
+    nn.load_parameters(path)
+    assert keys() == ["only"]
+    nn.save_parameters(path, {})
+    nn.clear_parameters()
+    nn.load_parameters(path)
+    assert keys() == []
+
+
+@pytest.mark.parametrize("extension", FORMATS)
+def test_loading_fills_parameters_that_a_graph_uses(tmp_path, extension):
+    x = nn.Variable((1, 2))
+    x.d = 1
+    y = PF.affine(x, 1, w_init=ConstantInitializer(2))
+    nn.save_parameters(tmp_path / f"p{extension}")
+    before = get_parameter("affine/W")
+    before.d, before.need_grad = 7, False
+    nn.load_parameters(tmp_path / f"p{extension}")
+    assert get_parameter("affine/W") is before
+    assert before.need_grad
+    y.forward()
+    assert y.d.tolist() == [[4]]
+
+
+@pytest.mark.parametrize("extension", FORMATS)
+def test_file_objects(extension):
+    network()
+    before = described()
+    file = io.BytesIO()
+    nn.save_parameters(file, extension=extension)
+    nn.clear_parameters()
+    file.seek(0)
+    nn.load_parameters(file, extension=extension)
+    assert described() == before
+
+
+@pytest.mark.parametrize("extension", FORMATS)
+def test_a_file_that_does_not_fit_changes_nothing(tmp_path, extension):
+    path = tmp_path / f"p{extension}"
+    set_parameter("a", nn.Variable.from_numpy_array(np.ones(2)))
+    set_parameter("b", nn.Variable.from_numpy_array(np.ones(2)))
+    nn.save_parameters(path)
+    nn.clear_parameters()
+    get_parameter_or_create("b", (3,))
+    with pytest.raises(ParameterError, match=r"expected shape \(3,\) for the existing parameter 'b', got \(2,\)"):
+        nn.load_parameters(path)
+    assert keys() == ["b"]
+    nn.clear_parameters()
+    get_parameter_or_create("b/c", (3,))
+    with pytest.raises(ParameterError, match="expected a parameter at 'b', got a scope"):
+        nn.load_parameters(path)
+    assert keys() == ["b/c"]
+
+
+@pytest.mark.parametrize("extension", FORMATS)
+@pytest.mark.parametrize(
+    "damage", [lambda b: b"", lambda b: b"nonsense" * 9, lambda b: b[: len(b) // 2], lambda b: b[:-1]]
+)
+def test_damaged_files(tmp_path, extension, damage):
+    path = tmp_path / f"p{extension}"
+    network()
+    nn.save_parameters(path)
+    path.write_bytes(damage(path.read_bytes()))
+    nn.clear_parameters()
+    with pytest.raises(ParameterError, match="load_parameters: expected a"):
+        nn.load_parameters(path)
+    assert keys() == []
+
+
+@pytest.mark.parametrize("extension", FORMATS)
+def test_randomly_damaged_files_give_typed_errors_only(tmp_path, extension):
+    path = tmp_path / f"p{extension}"
+    network()
+    nn.save_parameters(path)
+    whole = np.frombuffer(path.read_bytes(), np.uint8)
+    rng = np.random.RandomState(0)
+    for _ in range(100):
+        damaged = whole.copy()
+        places = rng.randint(0, min(len(whole), 2000), 5)
+        damaged[places] = rng.randint(0, 256, 5)
+        path.write_bytes(damaged.tobytes())
+        nn.clear_parameters()
+        try:
+            nn.load_parameters(path)
+        except ParameterError:
+            assert keys() == []
+
+
+def test_a_foreign_safetensors_file(tmp_path):
+    values = np.arange(3, dtype=np.float32)
+    header = {
+        "w.weight": {"dtype": "F32", "shape": [3], "data_offsets": [8, 20]},
+        "count": {"dtype": "I64", "shape": [], "data_offsets": [0, 8]},
+    }
+    text = json.dumps(header).encode()
+    path = tmp_path / "foreign.safetensors"
+    path.write_bytes(len(text).to_bytes(8, "little") + text + np.int64(7).tobytes() + values.tobytes())
+    nn.load_parameters(path)
+    loaded = nn.get_parameters(grad_only=False)
+    assert loaded["w.weight"].d.tolist() == [0, 1, 2]
+    assert loaded["w.weight"].need_grad
+    assert loaded["count"].d == 7
+    assert not loaded["count"].need_grad
+
+
+def write_safetensors(path, header, data=b""):
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+@pytest.mark.parametrize(
+    ("header", "data"),
+    [
+        ({"w": {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}}, b""),
+        ({"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}, b"1234"),
+        ({"w": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}, b"1234"),
+        ({"w": {"dtype": "F99", "shape": [1], "data_offsets": [0, 4]}}, b"1234"),
+        (
+            {
+                "a/b": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]},
+                "a": {"dtype": "U8", "shape": [1], "data_offsets": [1, 2]},
+            },
+            b"12",
+        ),
+        ({"": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}, b"1"),
+        ({"__metadata__": {"need_grad": "[1]"}, "w": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}, b"1"),
+        ({"__metadata__": {"need_grad": "[" * 9999}, "w": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}, b"1"),
+        ({"__metadata__": {"need_grad": "{}"}, "w": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}, b"1"),
+        ([], b""),
+    ],
+)
+def test_malicious_safetensors_files(tmp_path, header, data):
+    path = tmp_path / "bad.safetensors"
+    write_safetensors(path, header, data)
+    with pytest.raises(ParameterError, match="load_parameters: expected"):
+        nn.load_parameters(path)
+    assert keys() == []
+
+
+def test_malicious_h5_files(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    path = tmp_path / "bad.h5"
+
+    def huge(file):
+        file.create_dataset("w", (2**30, 2**10), "f4", chunks=True).attrs.update(index=0, need_grad=True)
+
+    def external(file):
+        file.create_dataset("w", (4,), "u1", external=[("/etc/hostname", 0, 4)]).attrs.update(index=0, need_grad=True)
+
+    def text(file):
+        file.create_dataset("w", data="text").attrs.update(index=0, need_grad=True)
+
+    def bare(file):
+        file.create_dataset("w", data=[1.0])
+
+    for make in (huge, external, text, bare):
+        with h5py.File(path, "w") as file:
+            make(file)
+        with pytest.raises(ParameterError, match="load_parameters: expected"):
+            nn.load_parameters(path)
+        assert keys() == []
+
+
+def test_the_layout_of_h5_files_is_nnablas(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    network()
+    nn.save_parameters(tmp_path / "p.h5")
+    with h5py.File(tmp_path / "p.h5") as file:
+        assert list(file) == ["a", "double", "flags", "half", "index", "prelu", "z"]
+        w = file["z/conv/W"]
+        assert (w.shape, w.dtype, w.attrs["index"], w.attrs["need_grad"]) == ((4, 3, 3, 3), "float32", 0, True)
+        mean = file["a/bn/mean"]
+        assert (mean.attrs["index"], mean.attrs["need_grad"]) == (10, False)
+
+
+def test_formats_that_do_not_exist(tmp_path):
+    for name in ("p.foo", "p", ".h5x"):
+        with pytest.raises(ParameterError, match=r"expected a name that ends in \.safetensors or \.h5, got"):
+            nn.save_parameters(tmp_path / name)
+        with pytest.raises(ParameterError, match="load_parameters: expected a name that ends in"):
+            nn.load_parameters(tmp_path / name)
+    for name in ("p.protobuf", "p.nnp", "p.nntxt"):
+        with pytest.raises(NotImplementedError, match="is not supported yet"):
+            nn.save_parameters(tmp_path / name)
+        with pytest.raises(NotImplementedError, match="is not supported yet"):
+            nn.load_parameters(tmp_path / name)
+    with pytest.raises(NotImplementedError, match="proto"):
+        nn.load_parameters(tmp_path / "p.h5", needs_proto=True)
+    with pytest.raises(ParameterError, match="file object"):
+        nn.save_parameters(io.BytesIO())
+    nn.save_parameters(tmp_path / "plain", extension=".safetensors")
+    nn.load_parameters(tmp_path / "plain", extension=".safetensors")
+
+
+@pytest.mark.parametrize("extension", FORMATS)
+def test_files_that_cannot_be_opened(tmp_path, extension):
+    get_parameter_or_create("w", (2,))
+    with pytest.raises(FileNotFoundError):
+        nn.load_parameters(tmp_path / f"missing{extension}")
+    with pytest.raises(OSError, match="missing"):
+        nn.save_parameters(tmp_path / "missing" / f"p{extension}")
+    (tmp_path / f"folder{extension}").mkdir()
+    with pytest.raises(OSError, match="folder"):
+        nn.save_parameters(tmp_path / f"folder{extension}")
+    with pytest.raises(OSError, match="folder"):
+        nn.load_parameters(tmp_path / f"folder{extension}")
+
+
+@pytest.mark.parametrize("extension", FORMATS)
+def test_a_name_that_a_format_cannot_hold(tmp_path, extension):
+    path = tmp_path / f"p{extension}"
+    path.write_bytes(b"before")
+    w = nn.Variable((2,))
+    bad = {"a": w, "a/b": w} if extension == ".h5" else {"__metadata__": w}
+    with pytest.raises(ParameterError, match="save_parameters: expected a name"):
+        nn.save_parameters(path, bad)
+    assert path.read_bytes() == b"before"
+    assert listing(tmp_path) == [path.name]
+
+
+def test_entries_are_what_a_file_holds(tmp_path):
+    entries = [parameter_file.Entry("b", np.ones(2), True), parameter_file.Entry("a", np.zeros((), np.int8), False)]
+    parameter_file.save(tmp_path / "p.safetensors", entries)
+    loaded = parameter_file.load(tmp_path / "p.safetensors")
+    assert [(e.name, e.values.tolist(), e.values.dtype, e.need_grad) for e in loaded] == [
+        ("b", [1, 1], "float64", True),
+        ("a", 0, "int8", False),
+    ]
