@@ -2,6 +2,7 @@
 
 mod dual;
 pub mod map;
+pub mod normalization;
 mod number;
 pub mod random;
 pub mod softmax;

@@ -10,8 +10,10 @@ mod activation;
 mod affine;
 mod arithmetic;
 mod array;
+mod batch_normalization;
 mod convolution;
 mod elementwise;
+mod group_normalization;
 mod indexing;
 mod join;
 mod label;
@@ -412,14 +414,15 @@ pub fn registry() -> impl Iterator<Item = &'static Entry> {
         affine::OPS,
         arithmetic::OPS,
         array::OPS,
+        batch_normalization::OPS,
         convolution::OPS,
+        group_normalization::OPS,
         indexing::OPS,
         join::OPS,
         label::OPS,
         logical::OPS,
         loss::OPS,
         math::OPS,
-        normalization::OPS,
         order::OPS,
         pooling::OPS,
         random::OPS,

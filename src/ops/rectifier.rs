@@ -129,9 +129,9 @@ impl Compute for PReLU {
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let slopes = self.slopes(run.x_shape(0), run.x_shape(1))?;
         let pairing = Pairing::new(run.x_shape(0), &slopes);
-        let (x, w, gy) = (run.x(0), run.x(1), run.gy(0));
+        let (x, gy) = (run.x(0), run.gy(0));
         if let Some(gx) = run.gx(0) {
-            let gx = gx.adding();
+            let (w, gx) = (run.x(1), gx.adding());
             pairing.reduce_to_a(gx, |i, iw, _| if x[i] >= T::ZERO { gy[i] } else { gy[i] * w[iw] });
         }
         if let Some(gw) = run.gx(1) {
