@@ -5,5 +5,6 @@ pub mod error;
 pub mod graph;
 pub mod kernels;
 pub mod ops;
+pub mod solvers;
 
 pub use error::{Error, Result};

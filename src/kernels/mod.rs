@@ -8,6 +8,7 @@ pub mod random;
 pub mod softmax;
 pub mod strided;
 pub mod threads;
+pub mod update;
 
 pub use dual::Dual;
 pub use number::{Float, Number};

@@ -1,0 +1,205 @@
+//! Loops over the gradient, the values and the states of a parameter. What they compute is the caller's formula.
+
+use std::array::from_fn;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::Float;
+use super::threads::{self, Shared};
+use crate::array::{DType, convert};
+
+/// Elements in memory and their type.
+#[derive(Clone, Copy, Debug)]
+pub struct Cells {
+    /// The first one.
+    pub ptr: *mut u8,
+    /// Type of each.
+    pub dtype: DType,
+}
+
+// SAFETY: only an address and a type; each use of it is an unsafe operation with its own reason.
+unsafe impl Send for Cells {}
+// SAFETY: as above.
+unsafe impl Sync for Cells {}
+
+impl Cells {
+    /// The elements from `i` on.
+    unsafe fn from(self, i: usize) -> Self {
+        // SAFETY: the caller's element is one of them.
+        Self { ptr: unsafe { self.ptr.add(i * self.dtype.size()) }, ..self }
+    }
+}
+
+/// Elements of another type are converted in pieces of this length, which stay in the cache.
+const TILE: usize = 256;
+/// Elements that are loaded before any is stored, so that they can share vector registers.
+const LANES: usize = 16;
+/// Most chunks of work, so that what they sum up has room on the stack.
+const CHUNKS: usize = 64;
+/// Least elements of a chunk: below, handing it to a thread costs more than it saves.
+const GRAIN: usize = 1 << 14;
+
+/// Calls `work` with the number of each chunk and where it begins and ends, in parallel.
+fn chunks(n: usize, work: impl Fn(usize, Range<usize>) + Sync) {
+    let grain = n.div_ceil(CHUNKS).next_multiple_of(TILE).max(GRAIN);
+    threads::ranges(n, grain, |range| work(range.start / grain, range));
+}
+
+/// `w[i] = f(g[i], w[i], s[..][i])`, where `f` changes the states too. A null state reads as zero and is not written.
+///
+/// `formula` makes `f`, once for each chunk of the work.
+///
+/// # Safety
+/// All must hold `n` elements. `g` may be the memory of `w`; nothing else may overlap.
+pub unsafe fn step<T: Float, const S: usize, F: Fn(T, T, &mut [T; S]) -> T>(
+    n: usize,
+    g: Cells,
+    w: Cells,
+    s: [*mut T; S],
+    formula: impl Fn() -> F + Sync,
+) {
+    let s = s.map(Shared::new);
+    chunks(n, |_, range| {
+        let f = formula();
+        // SAFETY: the caller promises what `each` asks, and chunks do not overlap.
+        unsafe { each::<T, S, true>(range, g, w, s, |_, g, w, s| *w = f(g, *w, s)) };
+    });
+}
+
+/// Sums of the squares of the two numbers that `f` gives for each element. `f` may change the states.
+///
+/// # Safety
+/// As for [`step`].
+pub unsafe fn squares<T: Float, const S: usize, F: Fn(T, T, &mut [T; S]) -> [T; 2]>(
+    n: usize,
+    g: Cells,
+    w: Cells,
+    s: [*mut T; S],
+    formula: impl Fn() -> F + Sync,
+) -> [f64; 2] {
+    let s = s.map(Shared::new);
+    let mut totals = [[0.0; 2]; CHUNKS];
+    let place = Shared::new(totals.as_mut_ptr());
+    chunks(n, |chunk, range| {
+        let f = formula();
+        let mut sums = [[0.0; LANES]; 2];
+        // SAFETY: the caller promises what `each` asks, and chunks do not overlap; there are at most so many.
+        unsafe {
+            each::<T, S, false>(range, g, w, s, |lane, g, w, s| {
+                let [a, b] = f(g, *w, s).map(T::real);
+                sums[0][lane] += a * a;
+                sums[1][lane] += b * b;
+            });
+            place.get().add(chunk).write(sums.map(|lanes| lanes.iter().sum()));
+        }
+    });
+    totals.iter().fold([0.0; 2], |[a, b], [c, d]| [a + c, b + d])
+}
+
+/// The sum of squares of the elements.
+///
+/// # Safety
+/// `g` must hold `n` elements.
+pub unsafe fn sum_of_squares<T: Float>(n: usize, g: Cells) -> f64 {
+    // SAFETY: as promised.
+    unsafe { squares::<T, 0, _>(n, g, g, [], || |g, _, _: &mut _| [g, T::ZERO])[0] }
+}
+
+/// Whether `f` holds for any element.
+///
+/// # Safety
+/// `g` must hold `n` elements.
+pub unsafe fn any<T: Float>(n: usize, g: Cells, f: impl Fn(T) -> bool + Sync) -> bool {
+    let found = AtomicBool::new(false);
+    chunks(n, |_, range| {
+        let mut here = false;
+        // SAFETY: as promised.
+        unsafe { each::<T, 0, false>(range, g, g, [], |_, g, _, []| here |= f(g)) };
+        if here {
+            found.store(true, Ordering::Relaxed);
+        }
+    });
+    found.into_inner()
+}
+
+/// Calls `f` with a lane, and with the gradient, value and states of each element; values change only where `WRITES`.
+#[inline(always)]
+unsafe fn each<T: Float, const S: usize, const WRITES: bool>(
+    range: Range<usize>,
+    g: Cells,
+    w: Cells,
+    s: [Shared<T>; S],
+    mut f: impl FnMut(usize, T, &mut T, &mut [T; S]),
+) {
+    let n = range.len();
+    // SAFETY: the range lies within the elements of each.
+    let (g, w, s) = unsafe {
+        let s = s.map(|s| if s.get().is_null() { s.get() } else { s.get().add(range.start) });
+        (g.from(range.start), w.from(range.start), s)
+    };
+    let mut room = [[T::ZERO; TILE]; 2];
+    let direct = g.dtype == T::DTYPE && w.dtype == T::DTYPE;
+    let tile = if direct { n.max(1) } else { TILE };
+    for start in (0..n).step_by(tile) {
+        let len = tile.min(n - start);
+        // SAFETY: the pieces lie within the `n` elements of each, and hold `len` each.
+        unsafe {
+            let [g_room, w_room] = &mut room;
+            let (g, w_at) = (load(g, start, len, g_room), load(w, start, len, w_room));
+            let s = s.map(|s| if s.is_null() { s } else { s.add(start) });
+            let at = |s: [*mut T; S], i| s.map(|s: *mut T| if s.is_null() { s } else { s.add(i) });
+            let whole = len - len % LANES;
+            for i in (0..whole).step_by(LANES) {
+                block::<T, S, LANES, WRITES>(g.add(i), w_at.add(i), at(s, i), &mut f);
+            }
+            for i in whole..len {
+                block::<T, S, 1, WRITES>(g.add(i), w_at.add(i), at(s, i), &mut f);
+            }
+            if WRITES && w.dtype != T::DTYPE {
+                convert(w_at.cast(), T::DTYPE, w.from(start).ptr, w.dtype, len);
+            }
+        }
+    }
+}
+
+/// Elements `start..start + len` as `T`: where they are, or in `room`.
+#[inline(always)]
+unsafe fn load<T: Float>(cells: Cells, start: usize, len: usize, room: &mut [T; TILE]) -> *mut T {
+    // SAFETY: the caller's piece lies within the elements, and fits the room where it is of another type.
+    unsafe {
+        let source = cells.from(start).ptr;
+        if cells.dtype == T::DTYPE {
+            return source.cast();
+        }
+        convert(source, cells.dtype, room.as_mut_ptr().cast(), T::DTYPE, len);
+        room.as_mut_ptr()
+    }
+}
+
+#[inline(always)]
+unsafe fn block<T: Float, const S: usize, const L: usize, const WRITES: bool>(
+    g: *const T,
+    w: *mut T,
+    s: [*mut T; S],
+    f: &mut impl FnMut(usize, T, &mut T, &mut [T; S]),
+) {
+    // SAFETY: the caller's pointers have `L` elements; all are read before any is written.
+    unsafe {
+        let gs = g.cast::<[T; L]>().read();
+        let mut ws = w.cast::<[T; L]>().read();
+        let mut ss = s.map(|s| if s.is_null() { [T::ZERO; L] } else { s.cast::<[T; L]>().read() });
+        for lane in 0..L {
+            let mut states: [T; S] = from_fn(|k| ss[k][lane]);
+            f(lane, gs[lane], &mut ws[lane], &mut states);
+            for k in 0..S {
+                ss[k][lane] = states[k];
+            }
+        }
+        if WRITES {
+            w.cast::<[T; L]>().write(ws);
+        }
+        for (s, values) in s.into_iter().zip(ss).filter(|(s, _)| !s.is_null()) {
+            s.cast::<[T; L]>().write(values);
+        }
+    }
+}

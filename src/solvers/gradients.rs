@@ -1,0 +1,177 @@
+//! What a solver does to the gradients of its parameters besides updating: decay, clipping, scaling, looking for trouble.
+
+use super::check;
+use super::solver::{Hooks, Solver, Source, cells};
+use crate::array::{Access, DType};
+use crate::kernels::update::{self, Cells};
+use crate::{Error, Result};
+
+impl<P: Source> Solver<P> {
+    pub(super) fn add_to_gradients(&self, rate: f64, hooks: Hooks<'_>) -> Result<()> {
+        self.check_parameters("weight_decay")?;
+        self.each("weight_decay", hooks, |held, at| {
+            let source = &held.parameters[at].source;
+            let (data, grad) = (source.data(), source.grad());
+            let (w, g) = (cells(&data, Access::Read)?, cells(&grad, Access::ReadWrite)?);
+            // SAFETY: both have as many elements (`each` looked), and the run guard keeps them where they are.
+            unsafe { add_scaled(data.len(), w, g, rate) };
+            Ok(true)
+        })
+    }
+
+    /// Multiplies the gradients by `scale`.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] when it is not finite; otherwise as [`Solver::update`].
+    pub fn scale_grad(&self, scale: f64, hooks: Hooks<'_>) -> Result<()> {
+        if !scale.is_finite() {
+            return Err(Error::argument(self.op("scale_grad"), "scale", "a finite number", scale));
+        }
+        self.check_parameters("scale_grad")?;
+        self.each("scale_grad", hooks, |held, at| {
+            let grad = held.parameters[at].source.grad();
+            // SAFETY: the storage says how many elements it has; the run guard keeps them where they are.
+            unsafe { scale_all(grad.len(), cells(&grad, Access::ReadWrite)?, scale) };
+            Ok(true)
+        })
+    }
+
+    /// Scales down each gradient whose L2 norm is above `clip_norm`, so that it becomes that; 0 clips nothing.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] when it is negative or not finite; otherwise as [`Solver::update`].
+    pub fn clip_grad_by_norm(&self, clip_norm: f64, hooks: Hooks<'_>) -> Result<()> {
+        check(&self.op("clip_grad_by_norm"), "clip_norm", clip_norm)?;
+        if clip_norm == 0.0 {
+            return Ok(());
+        }
+        self.check_parameters("clip_grad_by_norm")?;
+        self.each("clip_grad_by_norm", hooks, |held, at| {
+            let grad = held.parameters[at].source.grad();
+            // SAFETY: as in `scale_grad`.
+            unsafe {
+                let norm = squares(grad.len(), cells(&grad, Access::Read)?).sqrt();
+                if norm > clip_norm {
+                    scale_all(grad.len(), cells(&grad, Access::ReadWrite)?, clip_norm / norm);
+                }
+            }
+            Ok(true)
+        })
+    }
+
+    /// The L2 norm of all gradients together. If it is above `max_norm`, all are scaled down so that it becomes that.
+    ///
+    /// A norm that is infinite or not a number is returned and leaves the gradients as they are. 0 clips nothing.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] when `max_norm` is negative or not a number; otherwise as [`Solver::update`].
+    pub fn clip_grad_by_global_norm(&self, max_norm: f64) -> Result<f64> {
+        const METHOD: &str = "clip_grad_by_global_norm";
+        if max_norm.is_nan() || max_norm < 0.0 {
+            let expected = "a number that is not negative";
+            return Err(Error::argument(self.op(METHOD), "max_norm", expected, max_norm));
+        }
+        self.check_parameters(METHOD)?;
+        let mut sum = 0.0;
+        self.each(METHOD, Hooks::none(), |held, at| {
+            let grad = held.parameters[at].source.grad();
+            // SAFETY: as in `scale_grad`.
+            sum += unsafe { squares(grad.len(), cells(&grad, Access::Read)?) };
+            Ok(true)
+        })?;
+        let norm = sum.sqrt();
+        if norm.is_finite() && norm > max_norm && max_norm > 0.0 {
+            self.scale_grad(max_norm / norm, Hooks::none())?;
+        }
+        Ok(norm)
+    }
+
+    /// Whether any gradient has an infinite element.
+    ///
+    /// # Errors
+    /// As [`Solver::update`].
+    pub fn check_inf_grad(&self, hooks: Hooks<'_>) -> Result<bool> {
+        self.any("check_inf_grad", Trouble::Infinite, hooks)
+    }
+
+    /// Whether any gradient has an element that is not a number.
+    ///
+    /// # Errors
+    /// As [`Solver::update`].
+    pub fn check_nan_grad(&self, hooks: Hooks<'_>) -> Result<bool> {
+        self.any("check_nan_grad", Trouble::NotANumber, hooks)
+    }
+
+    /// Whether any gradient has an element that is infinite or not a number.
+    ///
+    /// # Errors
+    /// As [`Solver::update`].
+    pub fn check_inf_or_nan_grad(&self, hooks: Hooks<'_>) -> Result<bool> {
+        self.any("check_inf_or_nan_grad", Trouble::Either, hooks)
+    }
+
+    fn any(&self, method: &str, trouble: Trouble, hooks: Hooks<'_>) -> Result<bool> {
+        self.check_parameters(method)?;
+        let mut found = false;
+        self.each(method, hooks, |held, at| {
+            let grad = held.parameters[at].source.grad();
+            // SAFETY: as in `scale_grad`.
+            found = unsafe { troubled(grad.len(), cells(&grad, Access::Read)?, trouble) };
+            Ok(!found)
+        })?;
+        Ok(found)
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Trouble {
+    Infinite,
+    NotANumber,
+    Either,
+}
+
+/// Calls a function for the type in which to compute with these elements.
+macro_rules! computing {
+    ($cells:expr, $T:ident => $body:expr) => {
+        if $cells.dtype == DType::F64 {
+            type $T = f64;
+            $body
+        } else {
+            type $T = f32;
+            $body
+        }
+    };
+}
+
+/// `g += rate * w`
+unsafe fn add_scaled(n: usize, w: Cells, g: Cells, rate: f64) {
+    computing!(g, T => {
+        let rate = rate as T;
+        // SAFETY: the caller promises the elements.
+        unsafe { update::step::<T, 0, _>(n, w, g, [], || |w, g, _: &mut _| g + rate * w) }
+    });
+}
+
+unsafe fn scale_all(n: usize, g: Cells, scale: f64) {
+    computing!(g, T => {
+        let scale = scale as T;
+        // SAFETY: the caller promises the elements.
+        unsafe { update::step::<T, 0, _>(n, g, g, [], || |g, _, _: &mut _| g * scale) }
+    });
+}
+
+unsafe fn squares(n: usize, g: Cells) -> f64 {
+    // SAFETY: the caller promises the elements.
+    computing!(g, T => unsafe { update::sum_of_squares::<T>(n, g) })
+}
+
+unsafe fn troubled(n: usize, g: Cells, trouble: Trouble) -> bool {
+    // SAFETY: the caller promises the elements.
+    computing!(g, T => unsafe {
+        match trouble {
+            Trouble::Infinite => update::any(n, g, |x: T| x.abs() == T::INFINITY),
+            Trouble::NotANumber => update::any(n, g, |x: T| x.is_nan()),
+            Trouble::Either => update::any(n, g, |x: T| x.is_nan() || x.abs() == T::INFINITY),
+        }
+    })
+}

@@ -1,0 +1,220 @@
+//! Solvers: how parameters follow their gradients. Knows storages and the arithmetic of a step; knows no graphs or Python.
+//!
+//! A new solver is one `op!` declaration (its arguments, the learning rate first) and one [`Rule`] impl (its states and
+//! one formula on numbers), listed in [`SOLVERS`]. Its Python class, stub and documentation follow from the declaration.
+
+mod adam;
+mod adaptive;
+mod gradients;
+mod momentum;
+mod solver;
+mod states;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use adam::{AMSBound, AMSGRAD, AdaBelief, AdaBound, Adam, AdamW, Adamax, Lamb};
+pub use adaptive::{Adadelta, Adagrad, RMSprop, RMSpropGraves};
+pub use momentum::{Lars, Lion, Momentum, Nesterov, Sgd, SgdW};
+pub use solver::{Existing, Hooks, Solver, Source};
+pub use states::{SolverState, State};
+
+use std::array::from_fn;
+use std::ptr::null_mut;
+
+use crate::kernels::update::{self, Cells};
+use crate::kernels::{Float, Number};
+use crate::ops::{Declared, Spec, Value};
+use crate::{Error, Result};
+
+/// What a formula may depend on besides the element, its gradient and its states.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// The learning rate now.
+    pub rate: f64,
+    /// The learning rate over the one that the solver was made with.
+    pub schedule: f64,
+    /// Number of this step for the parameter, from 1 on.
+    pub t: f64,
+    /// Rate of weight decay, where it is part of the step.
+    pub decay: f64,
+    /// L2 norms over the parameter of what [`Rule::measured`] gives.
+    pub norms: [f64; 2],
+}
+
+impl Step {
+    /// `1 - beta^t`: how far an average that began at zero has come.
+    fn progress(&self, beta: f64) -> f64 {
+        1.0 - beta.powf(self.t)
+    }
+}
+
+/// A solver as its author writes it, with `S` states an element.
+pub trait Rule<const S: usize>: Declared {
+    /// Names of the states, as files of NNabla have them.
+    const STATES: [&'static str; S];
+
+    /// The step of one element: new value from gradient, value and states, which it changes in place.
+    fn formula<N: Number>(&self, step: &Step) -> impl Fn(N, N, &mut [N; S]) -> N;
+
+    /// Whether the formula needs [`Step::norms`].
+    const NORMS: bool = false;
+
+    /// What [`Step::norms`] are norms of, from gradient, value and states: runs over the parameter before the formula.
+    fn measured<N: Number>(&self, step: &Step) -> impl Fn(N, N, &mut [N; S]) -> [N; 2] {
+        let _ = step;
+        |g, w, _| [g, w]
+    }
+
+    /// Number of states that these arguments need: the first so many of [`Rule::STATES`].
+    fn n_states(&self) -> usize {
+        S
+    }
+
+    /// The rate of weight decay unless told otherwise, where decay is part of the step.
+    fn decay(&self) -> Option<f64> {
+        None
+    }
+}
+
+/// The exponential moving average that keeps `beta` of the old and takes the rest from the new.
+#[inline(always)]
+fn average<N: Number>(beta: f64) -> impl Fn(N, N) -> N + Copy {
+    let (keep, take) = (N::all(beta), N::all(1.0 - beta));
+    move |old, new| keep * old + take * new
+}
+
+/// The memory of one parameter.
+struct Memory<'a> {
+    n: usize,
+    g: Cells,
+    w: Cells,
+    /// Of the type that the step computes in.
+    states: &'a [*mut u8],
+    /// Compute in `f64` rather than `f32`.
+    double: bool,
+}
+
+/// A [`Rule`] as [`Solver`] sees it.
+trait Stepper: Send + Sync {
+    fn spec(&self) -> &'static Spec;
+    fn values(&self) -> Vec<Value>;
+    fn states(&self) -> &'static [&'static str];
+    fn decay(&self) -> Option<f64>;
+    /// # Safety
+    /// The memory must hold what it says, and belong to this call.
+    unsafe fn step(&self, step: Step, memory: &Memory<'_>);
+}
+
+struct Bound<R, const S: usize>(R);
+
+impl<R: Rule<S>, const S: usize> Bound<R, S> {
+    unsafe fn run<T: Float>(&self, mut step: Step, memory: &Memory<'_>) {
+        let Memory { n, g, w, states, .. } = *memory;
+        let s: [*mut T; S] = from_fn(|k| states.get(k).map_or(null_mut(), |s| s.cast()));
+        // SAFETY: promised by the caller of `Stepper::step`.
+        unsafe {
+            if R::NORMS {
+                let squares = update::squares(n, g, w, s, || self.0.measured::<T>(&step));
+                step.norms = squares.map(f64::sqrt);
+            }
+            update::step(n, g, w, s, || self.0.formula::<T>(&step));
+        }
+    }
+}
+
+impl<R: Rule<S>, const S: usize> Stepper for Bound<R, S> {
+    fn spec(&self) -> &'static Spec {
+        const { &R::SPEC }
+    }
+    fn values(&self) -> Vec<Value> {
+        self.0.values()
+    }
+    fn states(&self) -> &'static [&'static str] {
+        const { &R::STATES }.get(..self.0.n_states()).unwrap_or(&[])
+    }
+    fn decay(&self) -> Option<f64> {
+        self.0.decay()
+    }
+    unsafe fn step(&self, step: Step, memory: &Memory<'_>) {
+        // SAFETY: handed on.
+        unsafe { if memory.double { self.run::<f64>(step, memory) } else { self.run::<f32>(step, memory) } }
+    }
+}
+
+/// One row of the registry: how to make a solver from its arguments.
+pub struct Entry {
+    /// The declaration; it has no inputs, and its first argument is the learning rate.
+    pub spec: &'static Spec,
+    make: fn(&[Value]) -> Result<Box<dyn Stepper>>,
+}
+
+impl Entry {
+    const fn of<R: Rule<S>, const S: usize>() -> Self {
+        Self { spec: const { &R::SPEC }, make: |values| Ok(Box::new(Bound(R::bind(values)?))) }
+    }
+
+    /// A solver with these arguments, in order; those left out have their defaults.
+    ///
+    /// # Errors
+    /// [`Error::Type`] for too many arguments, [`Error::Argument`] for one of the wrong type or out of its range.
+    pub fn solver<P: Source>(&self, values: &[Value]) -> Result<Solver<P>> {
+        let args = self.spec.args;
+        if values.len() > args.len() {
+            return Err(Error::Type(format!(
+                "{}: expected at most {} arguments, got {}",
+                self.spec.name,
+                args.len(),
+                values.len()
+            )));
+        }
+        let mut all = values.to_vec();
+        all.extend(args[values.len()..].iter().map(|a| a.default.map_or(Value::None, |default| default())));
+        let rule = (self.make)(&all)?;
+        for (arg, value) in args.iter().zip(rule.values()) {
+            if let Value::Float(v) = value {
+                check(self.spec.name, arg.name, v)?;
+                if arg.name.starts_with("beta") && v >= 1.0 {
+                    return Err(Error::argument(self.spec.name, arg.name, "less than 1", v));
+                }
+            }
+        }
+        Ok(Solver::new(rule))
+    }
+}
+
+/// Refuses what can be no rate, factor or norm.
+fn check(op: &str, arg: &str, v: f64) -> Result<()> {
+    if v.is_finite() && v >= 0.0 {
+        return Ok(());
+    }
+    Err(Error::argument(op, arg, "a finite number that is not negative", v))
+}
+
+/// Every solver: the single source for Python, stubs, docs and tests.
+pub const SOLVERS: &[Entry] = &[
+    Entry::of::<Sgd, 0>(),
+    Entry::of::<SgdW, 1>(),
+    Entry::of::<Momentum, 1>(),
+    Entry::of::<Lars, 1>(),
+    Entry::of::<Nesterov, 1>(),
+    Entry::of::<Adadelta, 2>(),
+    Entry::of::<Adagrad, 1>(),
+    Entry::of::<AdaBelief, 3>(),
+    Entry::of::<RMSprop, 1>(),
+    Entry::of::<RMSpropGraves, 3>(),
+    Entry::of::<Adam, 2>(),
+    Entry::of::<AdamW, 2>(),
+    Entry::of::<AdaBound, 2>(),
+    Entry::of::<Adamax, 2>(),
+    Entry::of::<AMSGRAD, 3>(),
+    Entry::of::<AMSBound, 3>(),
+    Entry::of::<Lamb, 2>(),
+    Entry::of::<Lion, 1>(),
+];
+
+/// The solver that Python calls `name`.
+pub fn find(name: &str) -> Option<&'static Entry> {
+    SOLVERS.iter().find(|e| e.spec.name == name)
+}

@@ -1,0 +1,177 @@
+//! Steps along the gradient, or along a running mean of it.
+
+use super::{Rule, Step, average};
+use crate::kernels::Number;
+use crate::ops::spec::op;
+
+op! {
+    /// Stochastic gradient descent: `w <- w - lr g`.
+    ///
+    /// Args:
+    ///     lr: Learning rate.
+    /// Returns:
+    ///     The solver.
+    Sgd = Sgd(; lr: f64 = 1e-3)
+}
+
+impl Rule<0> for Sgd {
+    const STATES: [&'static str; 0] = [];
+    fn formula<N: Number>(&self, step: &Step) -> impl Fn(N, N, &mut [N; 0]) -> N {
+        let rate = N::all(step.rate);
+        move |g, w, []| w - rate * g
+    }
+}
+
+op! {
+    /// Momentum: `m <- momentum m + lr g; w <- w - m`.
+    ///
+    /// Args:
+    ///     lr: Learning rate.
+    ///     momentum: What is kept of the last step.
+    /// Returns:
+    ///     The solver.
+    /// Source:
+    ///     Qian, On the momentum term in gradient descent learning algorithms, 1999.
+    Momentum = Momentum(; lr: f64 = 1e-3, momentum: f64 = 0.9)
+}
+
+impl Rule<1> for Momentum {
+    const STATES: [&'static str; 1] = ["m"];
+    fn formula<N: Number>(&self, step: &Step) -> impl Fn(N, N, &mut [N; 1]) -> N {
+        let (rate, keep) = (N::all(step.rate), N::all(self.momentum));
+        move |g, w, [m]| {
+            *m = keep * *m + rate * g;
+            w - *m
+        }
+    }
+}
+
+op! {
+    /// Momentum with weight decay apart from the gradient: `m <- momentum m + lr g; w <- w - m - (lr / lr_0) wd w`.
+    ///
+    /// `lr_0` is the learning rate that the solver was made with, so that decay follows its schedule. A rate given to
+    /// `weight_decay` takes the place of `wd` in the next update.
+    ///
+    /// Args:
+    ///     lr: Learning rate.
+    ///     momentum: What is kept of the last step.
+    ///     wd: Rate of weight decay.
+    /// Returns:
+    ///     The solver.
+    /// Source:
+    ///     Loshchilov and Hutter, Decoupled weight decay regularization, 2019.
+    SgdW = SgdW(; lr: f64 = 1e-3, momentum: f64 = 0.9, wd: f64 = 1e-4)
+}
+
+impl Rule<1> for SgdW {
+    const STATES: [&'static str; 1] = ["m"];
+    fn formula<N: Number>(&self, step: &Step) -> impl Fn(N, N, &mut [N; 1]) -> N {
+        let (rate, keep) = (N::all(step.rate), N::all(self.momentum));
+        let decay = N::all(step.schedule * step.decay);
+        move |g, w, [m]| {
+            *m = keep * *m + rate * g;
+            w - *m - decay * w
+        }
+    }
+    fn decay(&self) -> Option<f64> {
+        Some(self.wd)
+    }
+}
+
+op! {
+    /// Nesterov's accelerated gradient: `m' <- momentum m - lr g; w <- w - momentum m + (1 + momentum) m'`.
+    ///
+    /// Args:
+    ///     lr: Learning rate.
+    ///     momentum: What is kept of the last step.
+    /// Returns:
+    ///     The solver.
+    /// Source:
+    ///     Nesterov, A method for solving the convex programming problem with convergence rate O(1/k^2), 1983.
+    Nesterov = Nesterov(; lr: f64 = 1e-3, momentum: f64 = 0.9)
+}
+
+impl Rule<1> for Nesterov {
+    const STATES: [&'static str; 1] = ["m"];
+    fn formula<N: Number>(&self, step: &Step) -> impl Fn(N, N, &mut [N; 1]) -> N {
+        let (rate, keep) = (N::all(step.rate), N::all(self.momentum));
+        let ahead = N::all(1.0 + self.momentum);
+        move |g, w, [m]| {
+            let last = *m;
+            *m = keep * last - rate * g;
+            w - keep * last + ahead * *m
+        }
+    }
+}
+
+op! {
+    /// Momentum with a learning rate for each parameter, in proportion to the norm of its values over that of its gradient:
+    /// `v <- momentum v + r (g + wd w); w <- w - v` with `r = lr coefficient |w| / (|g| + wd |w|)`.
+    ///
+    /// For large batches. `wd` is the rate last given to `weight_decay`, 0 otherwise. Parameters of norm below `eps` have
+    /// `r = lr`, as has one whose gradient and decay are both zero.
+    ///
+    /// Args:
+    ///     lr: Learning rate.
+    ///     momentum: What is kept of the last step.
+    ///     coefficient: Trust in the learning rate of a parameter.
+    ///     eps: Norm of the values below which `lr` is used as it is.
+    /// Returns:
+    ///     The solver.
+    /// Source:
+    ///     You et al., Large batch training of convolutional networks, 2017.
+    Lars = Lars(; lr: f64 = 1e-3, momentum: f64 = 0.9, coefficient: f64 = 0.001, eps: f64 = 1e-6)
+}
+
+impl Rule<1> for Lars {
+    const STATES: [&'static str; 1] = ["v"];
+    const NORMS: bool = true;
+    fn formula<N: Number>(&self, step: &Step) -> impl Fn(N, N, &mut [N; 1]) -> N {
+        let [g_norm, w_norm] = step.norms;
+        let length = g_norm + step.decay * w_norm;
+        let local = if w_norm < self.eps || length == 0.0 { 1.0 } else { self.coefficient * w_norm / length };
+        let (rate, keep) = (N::all(step.rate * local), N::all(self.momentum));
+        let decay = N::all(step.decay);
+        move |g, w, [v]| {
+            *v = keep * *v + rate * (g + decay * w);
+            w - *v
+        }
+    }
+    fn decay(&self) -> Option<f64> {
+        Some(0.0)
+    }
+}
+
+op! {
+    /// Steps of one length, along the sign of a mean of the gradients: `w <- w - lr (sign(beta1 m + (1 - beta1) g) + wd w)`,
+    /// `m <- beta2 m + (1 - beta2) g`.
+    ///
+    /// `wd` is the rate last given to `weight_decay`, 0 otherwise.
+    ///
+    /// Args:
+    ///     lr: Learning rate, usually 3 to 10 times smaller than for Adam.
+    ///     beta1: Weight of the mean against the gradient in a step.
+    ///     beta2: Decay of the mean.
+    /// Returns:
+    ///     The solver.
+    /// Source:
+    ///     Chen et al., Symbolic discovery of optimization algorithms, 2023.
+    Lion = Lion(; lr: f64 = 1e-4, beta1: f64 = 0.9, beta2: f64 = 0.99)
+}
+
+impl Rule<1> for Lion {
+    const STATES: [&'static str; 1] = ["m"];
+    fn formula<N: Number>(&self, step: &Step) -> impl Fn(N, N, &mut [N; 1]) -> N {
+        let (rate, decay, zero, one) = (N::all(step.rate), N::all(step.decay), N::all(0.0), N::all(1.0));
+        let (blend, mean) = (average(self.beta1), average(self.beta2));
+        move |g, w, [m]| {
+            let u: N = blend(*m, g);
+            let sign = N::select(u.gt(zero), one, N::select(u.lt(zero), -one, u));
+            *m = mean(*m, g);
+            w - rate * (sign + decay * w)
+        }
+    }
+    fn decay(&self) -> Option<f64> {
+        Some(0.0)
+    }
+}

@@ -1,0 +1,337 @@
+//! The parameters of a solver, in the order in which they came, and the step that updates them all.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
+
+use super::{Memory, Step, Stepper, check};
+use crate::array::{Access, DType, RunGuard, Shape, Storage};
+use crate::kernels::update::Cells;
+use crate::ops::{Spec, Value};
+use crate::{Error, Result};
+
+/// What a solver updates: a variable, held by reference, so that a storage given to it later is seen.
+pub trait Source: Clone + Send + Sync {
+    /// Its shape.
+    fn shape(&self) -> Shape;
+    /// Its values.
+    fn data(&self) -> Arc<Storage>;
+    /// Its gradient.
+    fn grad(&self) -> Arc<Storage>;
+}
+
+/// What becomes of the parameters that a solver has already when it is given more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// They are removed, with their states.
+    Removed,
+    /// One of the same name is replaced and its states begin anew.
+    Replaced,
+    /// One of the same name is replaced and the new one takes over its states.
+    Succeeded,
+}
+
+/// Calls to make around the operation on each parameter. An error stops the operation and is passed on.
+#[derive(Default)]
+pub struct Hooks<'a> {
+    /// Before each.
+    pub pre: Option<&'a mut dyn FnMut() -> Result<()>>,
+    /// After each.
+    pub post: Option<&'a mut dyn FnMut() -> Result<()>>,
+}
+
+impl Hooks<'_> {
+    /// No calls.
+    pub fn none() -> Self {
+        Self::default()
+    }
+}
+
+pub(super) struct Parameter<P> {
+    pub(super) name: String,
+    pub(super) source: P,
+    pub(super) shape: Shape,
+    pub(super) t: u32,
+    pub(super) states: SmallVec<[Arc<Storage>; 3]>,
+}
+
+pub(super) struct Held<P> {
+    rate: f64,
+    /// A rate of fused decay that was asked for, until the next update.
+    decay: Option<f64>,
+    pub(super) parameters: Vec<Parameter<P>>,
+    places: HashMap<String, usize>,
+}
+
+impl<P> Held<P> {
+    pub(super) fn find(&self, name: &str) -> Option<usize> {
+        self.places.get(name).copied()
+    }
+
+    fn number(&mut self) {
+        self.places = self.parameters.iter().enumerate().map(|(i, p)| (p.name.clone(), i)).collect();
+    }
+}
+
+/// An optimizer: its rule, and the parameters that follow it with their states.
+///
+/// Methods may be called from a hook of another: nothing is locked while a hook runs.
+pub struct Solver<P> {
+    pub(super) rule: Box<dyn Stepper>,
+    initial_rate: f64,
+    held: Mutex<Held<P>>,
+}
+
+impl<P: Source> Solver<P> {
+    pub(super) fn new(rule: Box<dyn Stepper>) -> Self {
+        let initial_rate = match rule.values().first() {
+            Some(Value::Float(rate)) => *rate,
+            _ => 0.0,
+        };
+        let held = Held { rate: initial_rate, decay: None, parameters: Vec::new(), places: HashMap::new() };
+        Self { rule, initial_rate, held: Mutex::new(held) }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Held<P>> {
+        self.held.lock()
+    }
+
+    /// `Adam.update`, for messages.
+    pub(super) fn op(&self, method: &str) -> String {
+        format!("{}.{method}", self.name())
+    }
+
+    /// Its name: `Adam`.
+    pub fn name(&self) -> &'static str {
+        self.rule.spec().name
+    }
+
+    /// Its declaration.
+    pub fn spec(&self) -> &'static Spec {
+        self.rule.spec()
+    }
+
+    /// The arguments that it was made with, in single precision as NNabla shows them.
+    pub fn info(&self) -> Vec<(&'static str, Value)> {
+        let single = |v| match v {
+            Value::Float(v) => Value::Float(f64::from(v as f32)),
+            other => other,
+        };
+        self.spec().args.iter().map(|a| a.name).zip(self.rule.values().into_iter().map(single)).collect()
+    }
+
+    /// The learning rate, in single precision as NNabla shows it.
+    pub fn learning_rate(&self) -> f64 {
+        f64::from(self.lock().rate as f32)
+    }
+
+    /// Sets the learning rate of updates to come.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] when it is negative or not finite.
+    pub fn set_learning_rate(&self, rate: f64) -> Result<()> {
+        check(&self.op("set_learning_rate"), "learning_rate", rate)?;
+        self.lock().rate = rate;
+        Ok(())
+    }
+
+    /// Takes parameters to update, by name.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when a parameter should take over states of another shape; nothing is changed then.
+    pub fn set_parameters(&self, parameters: Vec<(String, P)>, existing: Existing) -> Result<()> {
+        let parameters: Vec<_> = parameters.into_iter().map(|(name, p)| (name, p.shape(), p)).collect();
+        let mut held = self.lock();
+        if existing == Existing::Succeeded {
+            for (name, shape, _) in &parameters {
+                let Some(at) = held.find(name) else { continue };
+                let old = &held.parameters[at].shape;
+                if old != shape {
+                    let expected = format!("parameter '{name}' to have the shape {old} of its states");
+                    return Err(Error::shape(self.op("set_parameters"), expected, [shape]));
+                }
+            }
+        }
+        // What is replaced is dropped after unlocking.
+        let mut dropped = Vec::new();
+        if existing == Existing::Removed {
+            dropped.append(&mut held.parameters);
+            held.places.clear();
+        }
+        for (name, shape, source) in parameters {
+            let n = shape.size();
+            let states = self.rule.states().iter().map(|_| Storage::new(n)).collect();
+            let mut new = Parameter { name, source, shape, t: 0, states };
+            if let Some(at) = held.find(&new.name) {
+                let old = &mut held.parameters[at];
+                if existing == Existing::Succeeded {
+                    new.t = old.t;
+                    new.states = std::mem::take(&mut old.states);
+                }
+                dropped.push(std::mem::replace(old, new));
+            } else {
+                let at = held.parameters.len();
+                held.places.insert(new.name.clone(), at);
+                held.parameters.push(new);
+            }
+        }
+        drop(held);
+        drop(dropped);
+        Ok(())
+    }
+
+    /// Forgets these parameters and their states. Names that it does not have are passed over.
+    pub fn remove_parameters<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
+        let mut held = self.lock();
+        let gone: Vec<_> = names.into_iter().filter_map(|name| held.find(name)).collect();
+        let mut dropped = Vec::new();
+        for (i, p) in std::mem::take(&mut held.parameters).into_iter().enumerate() {
+            if gone.contains(&i) { dropped.push(p) } else { held.parameters.push(p) }
+        }
+        held.number();
+        drop(held);
+        drop(dropped);
+    }
+
+    /// Forgets all parameters and their states.
+    pub fn clear_parameters(&self) {
+        let mut held = self.lock();
+        held.places.clear();
+        let dropped = std::mem::take(&mut held.parameters);
+        drop(held);
+        drop(dropped);
+    }
+
+    /// Its parameters by name, in the order in which they came.
+    pub fn parameters(&self) -> Vec<(String, P)> {
+        self.lock().parameters.iter().map(|p| (p.name.clone(), p.source.clone())).collect()
+    }
+
+    /// Makes all gradients zero, without touching memory. Until a backward run writes it, such a parameter is passed over.
+    pub fn zero_grad(&self) {
+        for p in &self.lock().parameters {
+            p.source.grad().zero();
+        }
+    }
+
+    /// Whether weight decay is part of an update rather than added to gradients.
+    pub fn weight_decay_is_fused(&self) -> bool {
+        self.rule.decay().is_some()
+    }
+
+    /// Moves each parameter by one step, in one pass over its values, gradient and states.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] or [`Error::Cleared`] when values, gradients and states do not fit or are not there: unless a
+    /// hook brings this about, nothing is changed then. Also what hooks raise, and [`Error::Memory`].
+    pub fn update(&self, hooks: Hooks<'_>) -> Result<()> {
+        self.check_parameters("update")?;
+        self.each("update", hooks, |held, at| {
+            let decay = held.decay.or(self.rule.decay()).unwrap_or(0.0);
+            let rate = held.rate;
+            let p = &mut held.parameters[at];
+            let t = p.t.saturating_add(1);
+            let schedule = if self.initial_rate == 0.0 { 1.0 } else { rate / self.initial_rate };
+            let step = Step { rate, schedule, t: f64::from(t), decay, norms: [0.0; 2] };
+            let (data, grad) = (p.source.data(), p.source.grad());
+            let w = cells(&data, Access::ReadWrite)?;
+            let g = cells(&grad, Access::Read)?;
+            let double = w.dtype == DType::F64;
+            let dtype = if double { DType::F64 } else { DType::F32 };
+            let mut states: SmallVec<[*mut u8; 3]> = SmallVec::new();
+            for state in &p.states {
+                states.push(state.access(dtype, Access::ReadWrite)?);
+            }
+            let memory = Memory { n: data.len(), g, w, states: &states, double };
+            // SAFETY: all have `n` elements (`each` looked), and the run guard keeps them where they are.
+            unsafe { self.rule.step(step, &memory) };
+            p.t = t;
+            Ok(true)
+        })?;
+        self.lock().decay = None;
+        Ok(())
+    }
+
+    /// Adds `rate` times the values to gradients or, where decay is fused, has the next update use this rate.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] when the rate is negative or not finite; otherwise as [`Solver::update`].
+    pub fn weight_decay(&self, rate: f64, hooks: Hooks<'_>) -> Result<()> {
+        check(&self.op("weight_decay"), "decay_rate", rate)?;
+        if self.weight_decay_is_fused() {
+            self.lock().decay = Some(rate);
+            return Ok(());
+        }
+        if rate == 0.0 {
+            return Ok(());
+        }
+        self.add_to_gradients(rate, hooks)
+    }
+
+    /// Says what is wrong with a parameter before any is touched.
+    pub(super) fn check_parameters(&self, method: &str) -> Result<()> {
+        let held = self.lock();
+        let mut waiting = held.parameters.iter().filter(|p| !p.source.grad().is_zeroing());
+        waiting.try_for_each(|p| self.check_parameter(method, p))
+    }
+
+    fn check_parameter(&self, method: &str, p: &Parameter<P>) -> Result<()> {
+        let (data, grad) = (p.source.data(), p.source.grad());
+        let n = p.shape.size();
+        if data.len() != n || grad.len() != n {
+            let expected = format!("parameter '{}' to have the shape {} of its states", p.name, p.shape);
+            return Err(Error::shape(self.op(method), expected, [&p.source.shape()]));
+        }
+        for (what, storage) in [("values", &data), ("gradient", &grad)] {
+            if storage.is_cleared() {
+                return Err(Error::Cleared(format!(
+                    "{}: expected parameter '{}' with a {what} to read, got one whose memory was cleared",
+                    self.op(method),
+                    p.name
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs `act` on each parameter with a gradient, with hooks around it, until it returns false.
+    pub(super) fn each(
+        &self,
+        method: &str,
+        mut hooks: Hooks<'_>,
+        mut act: impl FnMut(&mut Held<P>, usize) -> Result<bool>,
+    ) -> Result<()> {
+        let _run = RunGuard::new();
+        for at in 0.. {
+            match self.lock().parameters.get(at) {
+                None => break,
+                Some(p) if p.source.grad().is_zeroing() => continue,
+                Some(_) => {}
+            }
+            if let Some(pre) = &mut hooks.pre {
+                pre()?;
+            }
+            let mut held = self.lock();
+            // The hook may have removed it, or put something else in its place.
+            let Some(p) = held.parameters.get(at) else { break };
+            self.check_parameter(method, p)?;
+            let go_on = act(&mut held, at)?;
+            drop(held);
+            if let Some(post) = &mut hooks.post {
+                post()?;
+            }
+            if !go_on {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where the elements are: of their own type if that is a real one, as `f32` otherwise.
+pub(super) fn cells(storage: &Storage, access: Access) -> Result<Cells> {
+    let dtype = storage.dtype().filter(|d| d.is_float()).unwrap_or(DType::F32);
+    Ok(Cells { ptr: storage.access(dtype, access)?, dtype })
+}
