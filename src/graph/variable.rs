@@ -7,6 +7,7 @@ use super::arena::{self, Arena, Ix, NONE, flag};
 use super::{Function, clear, mode};
 use crate::array::{Access, DType, Shape, Storage};
 use crate::ops::Array;
+use crate::solvers::Source;
 use crate::{Error, Result};
 
 /// An array by reference: a shape over elements that others may share.
@@ -419,6 +420,19 @@ pub(super) fn describe(a: &Arena, v: Ix) -> String {
     match slot.extra.as_ref().and_then(|e| e.name.as_ref()) {
         Some(name) => format!("variable '{name}' of shape {shape}"),
         None => format!("a variable of shape {shape}"),
+    }
+}
+
+/// A variable is what a solver updates.
+impl Source for Variable {
+    fn shape(&self) -> Shape {
+        self.shape()
+    }
+    fn data(&self) -> Arc<Storage> {
+        arena::with(|a| Arc::clone(a.data(a.variables[self.0].core)))
+    }
+    fn grad(&self) -> Arc<Storage> {
+        arena::with(|a| Arc::clone(a.grad(a.variables[self.0].core)))
     }
 }
 

@@ -6,6 +6,7 @@ use super::testing::{Leaf, read, solver, write};
 use super::{Existing, Hooks, SOLVERS, SolverState, Source, find};
 use crate::Error;
 use crate::array::{DType, Storage};
+use crate::kernels::threads;
 use crate::ops::Value;
 
 fn leaf(w: &[f64], g: &[f64]) -> Leaf {
@@ -199,6 +200,27 @@ fn gradients_are_clipped_and_scaled() {
     assert_eq!(read(&a.grad), [1.5, 2.0]);
     assert!(matches!(s.clip_grad_by_norm(-1.0, Hooks::none()), Err(Error::Argument { .. })));
     assert!(matches!(s.scale_grad(f64::NAN, Hooks::none()), Err(Error::Argument { .. })));
+}
+
+#[test]
+fn large_parameters_give_the_same_bits_on_any_number_of_threads() {
+    let n = 70_001;
+    let w: Vec<f64> = (0..n).map(|i| f64::from(i).sin()).collect();
+    let g: Vec<f64> = (0..n).map(|i| (f64::from(i) * 0.7).cos()).collect();
+    let steps = |n_threads| {
+        threads::set_num_threads(n_threads);
+        let p = leaf(&w, &g);
+        let s = solver("Lamb", &[], &[("w", &p)]);
+        let norm = s.clip_grad_by_global_norm(1.0).expect("runs");
+        s.update(Hooks::none()).expect("runs");
+        (norm, p.values())
+    };
+    let before = threads::num_threads();
+    let one = steps(1);
+    let norm = g.iter().map(|g| f64::from(*g as f32).powi(2)).sum::<f64>().sqrt();
+    assert!((one.0 - norm).abs() < 1e-9 * norm);
+    assert_eq!(one, steps(3));
+    threads::set_num_threads(before);
 }
 
 #[test]
