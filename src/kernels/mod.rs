@@ -1,10 +1,16 @@
 //! Loops over memory. Knows slices, lanes and threads; knows no graphs, operations or Python.
 
+pub mod channels;
+pub mod convolution;
+mod depthwise;
 mod dual;
+pub mod gemm;
 pub mod map;
 pub mod normalization;
 mod number;
+pub mod pooling;
 pub mod random;
+mod scratch;
 pub mod softmax;
 pub mod strided;
 pub mod threads;

@@ -1,6 +1,204 @@
-//! Convolutions and their transposes.
+//! Convolution, and its gradient by the weight. The gradient by the input is a deconvolution.
 
-use super::Entry;
+use super::deconvolution::Deconvolution;
+use super::spatial::{Layout, laid_out};
+use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, array, one, op};
+use crate::array::Shape;
+use crate::kernels::Float;
+use crate::kernels::channels::{add_bias, add_sums};
+use crate::kernels::convolution::{Geometry, add_input_gradient, add_weight_gradient, forward};
+use crate::{Error, Result};
 
 /// The operations of this file.
-pub(super) const OPS: &[Entry] = &[];
+pub(super) const OPS: &[Entry] = &[Entry::of::<Convolution>()];
+
+op! {
+    /// Convolution over one or more spatial axes (cross-correlation, as is the custom):
+    /// `y[k, o] = b[k] + sum over c, t of w[k, c, t] x[c, o * stride + t * dilation - pad]`.
+    ///
+    /// Args:
+    ///     x: Input, shape (batch..., channels, spatial...), or (batch..., spatial..., channels) if `channel_last`.
+    ///     weight: Weight `w`, shape (maps, channels / group, kernel...), or (maps, kernel..., channels / group).
+    ///     bias: Bias `b`, shape (maps,); none by default.
+    ///     base_axis: The axis of the channels; the axes before it are the batch.
+    ///     pad: Zeros added at both ends of each spatial axis, none by default.
+    ///     stride: Step of the kernel along each spatial axis, 1 by default.
+    ///     dilation: Distance of neighbours in the kernel along each spatial axis, 1 by default.
+    ///     group: Number of groups that channels and maps are divided into; each map sees the channels of its group.
+    ///     channel_last: Channels are the last axis of `x`, `weight` and the output.
+    ///
+    /// Returns:
+    ///     Array of shape (batch..., maps, out...), or (batch..., out..., maps), where
+    ///     `out = floor((in + 2 * pad - dilation * (kernel - 1) - 1) / stride) + 1`.
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no axis `base_axis`.
+    ///     ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+    ///     ShapeError: If the shapes do not fit together, or the kernel does not fit into the padded input.
+    Convolution = convolution(x, weight, bias: optional;
+        base_axis: i64 = 1,
+        pad: Option<Vec<i64>> = None,
+        stride: Option<Vec<i64>> = None,
+        dilation: Option<Vec<i64>> = None,
+        group: i64 = 1,
+        channel_last: bool = false,
+    )
+}
+
+laid_out!(Convolution);
+
+/// Elements of an output between two of the same channel: what [`add_bias`] wants to know.
+pub(super) fn inner(channel_last: bool, spatial: &[usize]) -> usize {
+    if channel_last { 1 } else { spatial.iter().product() }
+}
+
+/// The gradient of a bias: `gy` summed over all but its channels, of which `spatial` axes follow unless they are last.
+pub(super) fn bias_gradient(gy: Sym, channel_last: bool, spatial: usize) -> Sym {
+    let n = gy.shape().ndim();
+    let channels = if channel_last { n - 1 } else { n - 1 - spatial };
+    let axes: Vec<usize> = (0..n).filter(|a| *a != channels).collect();
+    gy.sum(&axes, false)
+}
+
+impl Layout {
+    /// The gradient by the input of a convolution with geometry `g`, from that of its output.
+    pub(super) fn input_gradient(&self, g: &Geometry, gy: Sym, w: Sym) -> Sym {
+        Sym::apply(Deconvolution::laid_out(self, Some(Self::output_padding(g))), &[gy, w])
+    }
+
+    /// The gradient by the weight, of shape `w`, of a convolution of `x`.
+    pub(super) fn weight_gradient(&self, gy: Sym, x: Sym, w: &Shape) -> Sym {
+        let shape = w.iter().map(|d| *d as i64).collect();
+        Sym::apply(ConvolutionFilterGrad::laid_out(self, shape), &[gy, x])
+    }
+
+    /// The convolution of `x` with `w`.
+    pub(super) fn convolve(&self, x: Sym, w: Sym) -> Sym {
+        Sym::apply(Convolution::laid_out(self), &[x, w])
+    }
+}
+
+impl Compute for Convolution {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let (layout, x0, w) = (self.layout(), x.get(0), x.get(1));
+        let (g, shape) = layout.convolution(x0, w)?;
+        layout.check_bias(x.find(2), g.maps, [x0, w])?;
+        one(shape)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (g, _) = self.layout().convolution(run.x_shape(0), run.x_shape(1))?;
+        let y = run.y(0);
+        forward(&g, y, false, run.x(0), run.x(1));
+        if run.has(2) {
+            add_bias(y, run.x(2), inner(self.channel_last, &g.output));
+        }
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (g, _) = self.layout().convolution(run.x_shape(0), run.x_shape(1))?;
+        let gy = run.gy(0);
+        if let Some(gx) = run.gx(0) {
+            add_input_gradient(&g, gy, run.x(1), gx.adding());
+        }
+        if let Some(gw) = run.gx(1) {
+            add_weight_gradient(&g, run.x(0), gy, gw.adding());
+        }
+        if let Some(gb) = run.gx(2) {
+            add_sums(gy, gb.adding(), inner(self.channel_last, &g.output));
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let (layout, x, w, gy) = (self.layout(), s.x(0), s.x(1), s.gy(0));
+        let Ok((g, _)) = layout.convolution(&x.shape(), &w.shape()) else { return Vec::new() };
+        vec![
+            s.wants(0).then(|| layout.input_gradient(&g, gy, w)),
+            s.wants(1).then(|| layout.weight_gradient(gy, x, &w.shape())),
+            s.wants(2).then(|| bias_gradient(gy, self.channel_last, g.output.len())),
+        ]
+    }
+
+    fn reads(&self, gx: usize) -> Reads {
+        [Reads::inputs(0b10), Reads::inputs(0b01), Reads::NOTHING][gx.min(2)]
+    }
+}
+
+op! {
+    /// The gradient of a convolution by its weight: the sum over inputs and outputs that meet at each element of it.
+    ///
+    /// Args:
+    ///     gy: Gradient of the output of the convolution.
+    ///     x: Input of the convolution.
+    ///     shape: Shape of the weight.
+    ///     base_axis: As given to the convolution.
+    ///     pad: As given to the convolution.
+    ///     stride: As given to the convolution.
+    ///     dilation: As given to the convolution.
+    ///     group: As given to the convolution.
+    ///     channel_last: As given to the convolution.
+    ///
+    /// Returns:
+    ///     Array of shape `shape`.
+    ///
+    /// Raises:
+    ///     ShapeError: If `gy` has not the shape of the output.
+    ConvolutionFilterGrad = convolution_filter_grad(gy, x;
+        shape: Vec<i64>,
+        base_axis: i64 = 1,
+        pad: Option<Vec<i64>> = None,
+        stride: Option<Vec<i64>> = None,
+        dilation: Option<Vec<i64>> = None,
+        group: i64 = 1,
+        channel_last: bool = false,
+    )
+}
+
+laid_out!(ConvolutionFilterGrad, shape: Vec<i64>);
+
+impl Compute for ConvolutionFilterGrad {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let weight = array::lengths("convolution_filter_grad", &self.shape)?;
+        let (_, shape) = self.layout().convolution(x.get(1), &weight)?;
+        if shape != *x.get(0) {
+            let expected = format!("`gy` of shape {shape}");
+            return Err(Error::shape("convolution_filter_grad", expected, [x.get(0), x.get(1)]));
+        }
+        one(weight)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (g, _) = self.layout().convolution(run.x_shape(1), run.y_shape(0))?;
+        let gw = run.y(0);
+        gw.fill(T::ZERO);
+        add_weight_gradient(&g, run.x(1), run.x(0), gw);
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (g, _) = self.layout().convolution(run.x_shape(1), run.y_shape(0))?;
+        let w = run.gy(0);
+        if let Some(Grad { data, accumulate }) = run.gx(0) {
+            forward(&g, data, accumulate, run.x(1), w);
+        }
+        if let Some(gx) = run.gx(1) {
+            add_input_gradient(&g, run.x(0), w, gx.adding());
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let (layout, gy, x, w) = (self.layout(), s.x(0), s.x(1), s.gy(0));
+        let Ok((g, _)) = layout.convolution(&x.shape(), &w.shape()) else { return Vec::new() };
+        vec![s.wants(0).then(|| layout.convolve(x, w)), s.wants(1).then(|| layout.input_gradient(&g, gy, w))]
+    }
+
+    fn reads(&self, gx: usize) -> Reads {
+        Reads::inputs(if gx == 0 { 0b10 } else { 0b01 })
+    }
+}
+
+#[cfg(test)]
+mod tests;

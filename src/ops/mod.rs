@@ -10,9 +10,13 @@ mod activation;
 mod affine;
 mod arithmetic;
 mod array;
+mod batch_matmul;
 mod batch_normalization;
 mod convolution;
+mod deconvolution;
+mod depthwise;
 mod elementwise;
+mod embed;
 mod group_normalization;
 mod indexing;
 mod join;
@@ -20,6 +24,7 @@ mod label;
 mod logical;
 mod loss;
 mod math;
+mod max_pooling;
 mod normalization;
 mod order;
 mod pooling;
@@ -29,6 +34,7 @@ mod reduction;
 mod run;
 mod sequence;
 mod softmax;
+mod spatial;
 pub(crate) mod spec;
 mod special;
 pub mod symbol;
@@ -414,8 +420,12 @@ pub fn registry() -> impl Iterator<Item = &'static Entry> {
         affine::OPS,
         arithmetic::OPS,
         array::OPS,
+        batch_matmul::OPS,
         batch_normalization::OPS,
         convolution::OPS,
+        deconvolution::OPS,
+        depthwise::OPS,
+        embed::OPS,
         group_normalization::OPS,
         indexing::OPS,
         join::OPS,
@@ -423,6 +433,7 @@ pub fn registry() -> impl Iterator<Item = &'static Entry> {
         logical::OPS,
         loss::OPS,
         math::OPS,
+        max_pooling::OPS,
         order::OPS,
         pooling::OPS,
         random::OPS,

@@ -1,0 +1,160 @@
+//! Products of matrices, behind one entry point. Knows rows, columns and strides; knows no arrays, graphs or Python.
+
+use super::Float;
+
+/// A matrix in memory: element (r, c) lies `r * row_stride + c * col_stride` after the first.
+#[derive(Clone, Copy, Debug)]
+pub struct Matrix<'a, T> {
+    data: &'a [T],
+    layout: Layout,
+}
+
+/// A [`Matrix`] that is written.
+#[derive(Debug)]
+pub struct MatrixMut<'a, T> {
+    data: &'a mut [T],
+    layout: Layout,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    rows: usize,
+    cols: usize,
+    row_stride: usize,
+    col_stride: usize,
+}
+
+impl Layout {
+    /// Refuses what would leave memory of `len` elements: every later access stands on this.
+    fn new(len: usize, rows: usize, cols: usize, row_stride: usize, col_stride: usize) -> Self {
+        let last = |n: usize, stride: usize| n.saturating_sub(1) * stride;
+        let fits = rows == 0 || cols == 0 || last(rows, row_stride) + last(cols, col_stride) < len;
+        assert!(
+            fits,
+            "a matrix of {rows} x {cols}, strides {row_stride} and {col_stride}, in {len} elements"
+        );
+        Self { rows, cols, row_stride, col_stride }
+    }
+}
+
+impl<'a, T> Matrix<'a, T> {
+    /// The matrix of `rows` x `cols` that starts with the first element of `data`.
+    pub fn new(data: &'a [T], rows: usize, cols: usize, row_stride: usize, col_stride: usize) -> Self {
+        Self { data, layout: Layout::new(data.len(), rows, cols, row_stride, col_stride) }
+    }
+
+    /// The matrix whose rows lie one after the other.
+    pub fn of_rows(data: &'a [T], rows: usize, cols: usize) -> Self {
+        Self::new(data, rows, cols, cols, 1)
+    }
+
+    /// Its transpose, without moving anything.
+    pub fn t(self) -> Self {
+        let Layout { rows, cols, row_stride, col_stride } = self.layout;
+        let layout = Layout { rows: cols, cols: rows, row_stride: col_stride, col_stride: row_stride };
+        Self { layout, ..self }
+    }
+}
+
+impl<'a, T> MatrixMut<'a, T> {
+    /// As [`Matrix::new`], for writing. No two elements may share a place.
+    pub fn new(data: &'a mut [T], rows: usize, cols: usize, row_stride: usize, col_stride: usize) -> Self {
+        let layout = Layout::new(data.len(), rows, cols, row_stride, col_stride);
+        Self { data, layout }
+    }
+
+    /// As [`Matrix::of_rows`], for writing.
+    pub fn of_rows(data: &'a mut [T], rows: usize, cols: usize) -> Self {
+        Self::new(data, rows, cols, cols, 1)
+    }
+}
+
+/// `c = a b`, or `c += a b` where `accumulate` is set. Sums run in an order that depends on the layouts alone.
+pub fn gemm<T: Float>(c: MatrixMut<'_, T>, accumulate: bool, a: Matrix<'_, T>, b: Matrix<'_, T>) {
+    let MatrixMut { data: c, layout: Layout { rows: m, cols: n, row_stride, col_stride } } = c;
+    let k = a.layout.cols;
+    assert!(a.layout.rows == m && b.layout.cols == n && b.layout.rows == k, "matrices that do not fit");
+    if m == 0 || n == 0 || (k == 0 && accumulate) {
+        return;
+    }
+    if k == 0 {
+        for r in 0..m {
+            (0..n).for_each(|j| c[r * row_stride + j * col_stride] = T::ZERO);
+        }
+        return;
+    }
+    // SAFETY: `Layout::new` saw that every element of the three matrices lies in its slice, and `c` is borrowed alone.
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            k,
+            c.as_mut_ptr(),
+            col_stride as isize,
+            row_stride as isize,
+            accumulate,
+            a.data.as_ptr(),
+            a.layout.col_stride as isize,
+            a.layout.row_stride as isize,
+            b.data.as_ptr(),
+            b.layout.col_stride as isize,
+            b.layout.row_stride as isize,
+            T::ONE,
+            T::ONE,
+            false,
+            false,
+            false,
+            gemm::Parallelism::None,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Float, Matrix, MatrixMut, gemm};
+
+    fn values<T: Float>(n: usize, seed: usize) -> Vec<T> {
+        (0..n).map(|i| T::of(((i * 7 + seed * 5) % 13) as f64 - 6.0)).collect()
+    }
+
+    /// Small whole numbers: every sum is exact, whatever its order.
+    fn compare<T: Float>(m: usize, n: usize, k: usize, [at, bt, ct, accumulate]: [bool; 4]) {
+        let (a, b) = (values::<T>(m * k, 1), values::<T>(k * n, 2));
+        let mut c = values::<T>(m * n, 3);
+        let before = c.clone();
+        let am = if at { Matrix::of_rows(&a, k, m).t() } else { Matrix::of_rows(&a, m, k) };
+        let bm = if bt { Matrix::of_rows(&b, n, k).t() } else { Matrix::of_rows(&b, k, n) };
+        let (rs, cs) = if ct { (1, m) } else { (n, 1) };
+        gemm(MatrixMut::new(&mut c, m, n, rs, cs), accumulate, am, bm);
+        for i in 0..m {
+            for j in 0..n {
+                let product = |l: usize| {
+                    let x = a[if at { l * m + i } else { i * k + l }].real();
+                    x * b[if bt { j * k + l } else { l * n + j }].real()
+                };
+                let start = if accumulate { before[i * rs + j * cs].real() } else { 0.0 };
+                let expected = start + (0..k).map(product).sum::<f64>();
+                assert_eq!(c[i * rs + j * cs].real(), expected, "({i}, {j}) of {m} x {n} x {k}");
+            }
+        }
+    }
+
+    #[test]
+    fn products_are_exact_for_whole_numbers_in_every_layout() {
+        for (m, n, k) in
+            [(1, 1, 1), (3, 5, 7), (1, 17, 33), (16, 1, 4), (33, 19, 65), (4, 4, 0), (0, 3, 2), (3, 0, 2)]
+        {
+            for flags in 0..16 {
+                let flags = [1, 2, 4, 8].map(|bit| flags & bit != 0);
+                compare::<f32>(m, n, k, flags);
+                compare::<f64>(m, n, k, flags);
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a matrix of 2 x 3")]
+    fn a_matrix_beyond_its_memory_is_refused() {
+        let _ = Matrix::of_rows(&[0.0_f32; 5], 2, 3);
+    }
+}

@@ -1,0 +1,35 @@
+//! Memory that kernels borrow for the time of a call and that each thread keeps for the next one.
+
+use std::cell::Cell;
+
+use super::Float;
+
+thread_local! {
+    static KEPT: Cell<Vec<f64>> = const { Cell::new(Vec::new()) };
+}
+
+/// Calls `f` with memory for `n` elements, their values undefined. A call within a call gets memory of its own.
+pub fn with<T: Float, R>(n: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
+    const { assert!(align_of::<T>() <= align_of::<f64>()) };
+    let mut memory = KEPT.take();
+    let needed = (n * size_of::<T>()).div_ceil(size_of::<f64>());
+    if memory.len() < needed {
+        memory.resize(needed, 0.0);
+    }
+    // SAFETY: the memory holds at least `n` elements, is aligned for `T`, and any bits are a `f32` or `f64`.
+    let result = f(unsafe { std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast(), n) });
+    KEPT.set(memory);
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn nested_calls_do_not_share_memory() {
+        super::with(4, |a: &mut [f32]| {
+            a.fill(1.0);
+            super::with(4, |b: &mut [f64]| b.fill(2.0));
+            assert_eq!(a, [1.0; 4]);
+        });
+    }
+}
