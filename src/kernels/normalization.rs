@@ -106,7 +106,7 @@ impl Layout {
             self.each(|x, s, p| add(&mut sums[s], f(x, s, p)));
         } else {
             self.rows(|x, s, p| {
-                add(&mut sums[s], lanes(n, |i| f(x + i, s, if by_param { p + i } else { p })))
+                add(&mut sums[s], lanes(n, |i| f(x + i, s, if by_param { p + i } else { p })));
             });
         }
         sums

@@ -89,11 +89,11 @@ impl<C: Unary> Compute for Map<C> {
         let x = if C::READS.input(0) { run.x(0) } else { gy };
         let y = if C::READS.output(0) { run.y(0) } else { gy };
         let Some(gx) = run.gx(0) else { return Ok(()) };
-        if !C::IS_DIFFERENTIABLE {
-            gx.put(|_| T::ZERO);
-        } else {
+        if C::IS_DIFFERENTIABLE {
             let (x, y, gy) = (&x[..gx.data.len()], &y[..gx.data.len()], &gy[..gx.data.len()]);
             gx.put(|i| gy[i] * self.0.df(x[i], y[i]));
+        } else {
+            gx.put(|_| T::ZERO);
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ mod batch_normalization;
 mod convolution;
 mod deconvolution;
 mod depthwise;
+mod doubled;
 mod elementwise;
 mod embed;
 mod group_normalization;
@@ -40,6 +41,7 @@ mod special;
 pub mod symbol;
 #[cfg(test)]
 mod testing;
+mod weight_normalization;
 
 pub use elementwise::{Binary, Unary};
 pub use run::{Backward, Grad, InputShapes, Memory, Run, Shapes, State};
@@ -426,6 +428,7 @@ pub fn registry() -> impl Iterator<Item = &'static Entry> {
         deconvolution::OPS,
         depthwise::OPS,
         embed::OPS,
+        doubled::OPS,
         group_normalization::OPS,
         indexing::OPS,
         join::OPS,
@@ -442,6 +445,7 @@ pub fn registry() -> impl Iterator<Item = &'static Entry> {
         sequence::OPS,
         softmax::OPS,
         special::OPS,
+        weight_normalization::OPS,
     ]
     .into_iter()
     .flatten()
