@@ -1,0 +1,35 @@
+# `make demo` and `make test` do all their set-up; the second time they only do what has changed.
+PYTHON := .venv/bin/python
+CORE := python/kinnor/_core.abi3.so
+EXTRAS := bfloat16,h5,lint,plot,progress,test
+RUST := $(shell find src -type f) Cargo.toml Cargo.lock
+
+.PHONY: demo test lint build clean
+
+demo: build
+	@$(PYTHON) examples/demo.py
+
+test: build
+	cargo test
+	$(PYTHON) -m pytest
+
+lint: build
+	cargo fmt --check
+	cargo clippy --all-targets --all-features -- -D warnings
+	$(PYTHON) -m ruff check
+	$(PYTHON) -m ruff format --check
+	$(PYTHON) -m mypy
+	MYPYPATH=python $(PYTHON) -m mypy.stubtest kinnor._core
+
+build: $(CORE)
+
+$(CORE): .venv/made $(RUST)
+	VIRTUAL_ENV=$(CURDIR)/.venv .venv/bin/maturin develop --release --extras $(EXTRAS)
+	@touch $@
+
+.venv/made: pyproject.toml tools/make-venv
+	@tools/make-venv
+	@touch $@
+
+clean:
+	rm -rf .venv target demo $(CORE)

@@ -1,0 +1,306 @@
+"""Records of a training run: series of values, times and images, in files and in the log."""
+
+from __future__ import annotations
+
+import os
+import time
+from math import ceil, sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .logger import logger
+from .png import write_png
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+__all__ = [
+    "Monitor",
+    "MonitorImage",
+    "MonitorImageTile",
+    "MonitorSeries",
+    "MonitorTimeElapsed",
+    "plot_series",
+    "plot_time_elapsed",
+    "tile_images",
+]
+
+
+class Monitor:
+    """The directory that the records of one run go to; it is made if it is not there.
+
+    Args:
+        save_path: The directory.
+    """
+
+    def __init__(self, save_path: str | os.PathLike[str]) -> None:
+        self._save_path = os.fspath(save_path)
+        Path(save_path).mkdir(parents=True, exist_ok=True)
+
+    @property
+    def save_path(self) -> str:
+        """The directory."""
+        return self._save_path
+
+
+def _new_file(monitor: Monitor | None, name: str, kind: str) -> Path | None:
+    if monitor is None:
+        return None
+    path = Path(monitor.save_path, f"{name.replace(' ', '-')}.{kind}.txt")
+    path.write_text("")
+    return path
+
+
+def _append(path: Path | None, line: str) -> None:
+    if path is not None:
+        with path.open("a") as file:
+            file.write(line + "\n")
+
+
+class MonitorSeries:
+    """A series of values, such as the loss: means over `interval` iterations.
+
+    They go to the log and to the file `<name>.series.txt` (spaces in the name become hyphens), which is started anew,
+    as lines `<index> <mean>`.
+
+    Args:
+        name: Name of the series.
+        monitor: Where the file goes; without it there is none.
+        interval: Iterations between two lines.
+        verbose: Whether they go to the log.
+
+    Examples:
+        >>> series = MonitorSeries("training loss", interval=10, verbose=False)
+        >>> for i in range(100):
+        ...     series.add(i, 1 / (i + 1))
+    """
+
+    def __init__(self, name: str, monitor: Monitor | None = None, interval: int = 1, verbose: bool = True) -> None:
+        self.name = name
+        self.interval = interval
+        self.verbose = verbose
+        self._path = _new_file(monitor, name, "series")
+        self._values: list[float] = []
+        self._last = -1
+
+    def add(self, index: int, value: Any) -> None:
+        """Add a value.
+
+        Args:
+            index: The iteration, from 0.
+            value: A number, or an array of which the mean is taken.
+        """
+        self._values.append(float(np.mean(value)))
+        if index - self._last < self.interval:
+            return
+        mean = float(np.mean(self._values))
+        self._last, self._values = index, []
+        if self.verbose:
+            logger.info("iter=%d {%s}=%s", index, self.name, mean)
+        _append(self._path, f"{index} {mean:g}")
+
+
+class MonitorTimeElapsed:
+    """The time that iterations take.
+
+    It goes to the log and to the file `<name>.timer.txt` as lines `<index> <seconds since the last line> <iterations
+    since the last line> <seconds in all>`.
+
+    Args:
+        name: Name of the record.
+        monitor: Where the file goes; without it there is none.
+        interval: Iterations between two lines.
+        verbose: Whether they go to the log.
+    """
+
+    def __init__(self, name: str, monitor: Monitor | None = None, interval: int = 100, verbose: bool = True) -> None:
+        self.name = name
+        self.interval = interval
+        self.verbose = verbose
+        self._path = _new_file(monitor, name, "timer")
+        self._last = -1
+        self._start = self._lap = time.perf_counter()
+
+    def add(self, index: int) -> None:
+        """Note that an iteration is done.
+
+        Args:
+            index: The iteration, from 0.
+        """
+        n_iterations = index - self._last
+        if n_iterations < self.interval:
+            return
+        now = time.perf_counter()
+        elapsed, total = now - self._lap, now - self._start
+        self._lap, self._last = now, index
+        if self.verbose:
+            logger.info("iter=%d {%s}=%s[sec/%diter] %s[sec]", index, self.name, elapsed, n_iterations, total)
+        _append(self._path, f"{index} {elapsed} {n_iterations} {total}")
+
+
+class MonitorImage:
+    """Images, such as those a network makes, as files `<name>/<index>-<number>.png`.
+
+    They are written at index 0 and whenever `index + 1` is a multiple of `interval`.
+
+    Args:
+        name: Name of the directory.
+        monitor: Where the directory goes.
+        interval: Iterations between two lots.
+        verbose: Whether the log says so.
+        num_images: How many images of a batch are written.
+        normalize_method: Maps a batch of images to values from 0 to 1; it is stretched to that range if this is None.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        monitor: Monitor,
+        interval: int = 1000,
+        verbose: bool = True,
+        num_images: int = 16,
+        normalize_method: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
+    ) -> None:
+        self.name = name
+        self.interval = interval
+        self.verbose = verbose
+        self.num_images = num_images
+        self.normalize_method = normalize_method or self.default_normalize_method
+        self.save_dir = os.path.join(monitor.save_path, name.replace(" ", "-"))  # noqa: PTH118 - NNabla has a str.
+        Path(self.save_dir).mkdir(parents=True, exist_ok=True)
+
+    def default_normalize_method(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Stretch a batch to the range from 0 to 1; a batch of one value only becomes zeros.
+
+        Args:
+            x: The images.
+        """
+        low, high = x.min(), x.max()
+        stretched: NDArray[Any] = (x - low) / (high - low if high > low else 1)
+        return stretched
+
+    def add(self, index: int, var: Any) -> None:
+        """Write images if it is their turn.
+
+        Args:
+            index: The iteration, from 0.
+            var: A Variable, an NdArray or an array of shape (n, ..., channels, height, width). To two channels a third
+                one of ones is added; of more than three the first three are shown.
+
+        Raises:
+            TypeError: If it is something else.
+            ValueError: If it has fewer than three axes.
+        """
+        if index != 0 and (index + 1) % self.interval != 0:
+            return
+        self._write(index, self._images(var))
+
+    def _images(self, var: Any) -> NDArray[Any]:
+        value = var if isinstance(var, np.ndarray) else getattr(var, "d", getattr(var, "data", None))
+        if not isinstance(value, np.ndarray):
+            raise TypeError(
+                f"{type(self).__name__}.add: expected a Variable, NdArray or array, got {type(var).__name__}"
+            )
+        if value.ndim < 3:
+            raise ValueError(
+                f"{type(self).__name__}.add: expected shape (n, ..., channels, height, width), got {value.shape}"
+            )
+        images = self.normalize_method(value.reshape(-1, *value.shape[-3:])[: self.num_images].copy())
+        if images.shape[1] == 2:
+            return np.concatenate([images, np.ones_like(images[:, :1])], axis=1)
+        return images[:, :3]
+
+    def _write(self, index: int, images: NDArray[Any]) -> None:
+        for number, image in enumerate(images):
+            write_png(Path(self.save_dir, f"{index:06d}-{number:03d}.png"), image.transpose(1, 2, 0))
+        self._log(index, f"{index:06d}-*.png")
+
+    def _log(self, index: int, name: str) -> None:
+        if self.verbose:
+            logger.info("iter=%d {%s} is written to %s.", index, self.name, Path(self.save_dir, name))
+
+
+class MonitorImageTile(MonitorImage):
+    """Images like those of `MonitorImage`, all of a batch as tiles of one file `<name>/<index>.png`.
+
+    Args:
+        name: Name of the directory.
+        monitor: Where the directory goes.
+        interval: Iterations between two files.
+        verbose: Whether the log says so.
+        num_images: How many images of a batch are shown.
+        normalize_method: Maps a batch of images to values from 0 to 1; it is stretched to that range if this is None.
+    """
+
+    def _write(self, index: int, images: NDArray[Any]) -> None:
+        write_png(Path(self.save_dir, f"{index:06d}.png"), tile_images(images))
+        self._log(index, f"{index:06d}.png")
+
+
+def tile_images(data: NDArray[Any], padsize: int = 1, padval: float = 0) -> NDArray[Any]:
+    """Lay images out in a square, row by row.
+
+    Args:
+        data: The images, shape (n, channels, height, width).
+        padsize: Width of the margin at the right of and below each image.
+        padval: Value of the margin, and of places without an image.
+
+    Returns:
+        The sheet, shape (rows, columns, channels), or (rows, columns) for one channel.
+
+    Raises:
+        ValueError: If there are not four axes.
+    """
+    if data.ndim != 4:
+        raise ValueError(f"tile_images: expected shape (n, channels, height, width), got {data.shape}")
+    side = ceil(sqrt(len(data)))
+    margins = (0, side * side - len(data)), (0, 0), (0, padsize), (0, padsize)
+    padded = np.pad(data, margins, constant_values=padval)
+    _, channels, height, width = padded.shape
+    rows = padded.reshape(side, side, channels, height, width).transpose(0, 3, 1, 4, 2)
+    sheet: NDArray[Any] = rows.reshape(side * height, side * width, channels)
+    return sheet.squeeze(2) if channels == 1 else sheet
+
+
+def plot_series(filename: str | os.PathLike[str], plot_kwargs: dict[str, Any] | None = None) -> None:
+    """Plot what a `MonitorSeries` has written, on matplotlib's current axes.
+
+    Args:
+        filename: The file `<name>.series.txt`.
+        plot_kwargs: Further arguments of `matplotlib.pyplot.plot`.
+    """
+    _plot(filename, 1, 1, plot_kwargs)
+
+
+def plot_time_elapsed(
+    filename: str | os.PathLike[str],
+    elapsed: bool = False,
+    unit: str = "s",
+    plot_kwargs: dict[str, Any] | None = None,
+) -> None:
+    """Plot what a `MonitorTimeElapsed` has written, on matplotlib's current axes.
+
+    Args:
+        filename: The file `<name>.timer.txt`.
+        elapsed: Whether to plot the time in all; otherwise that of each interval.
+        unit: Seconds `"s"`, minutes `"m"`, hours `"h"` or days `"d"`.
+        plot_kwargs: Further arguments of `matplotlib.pyplot.plot`.
+
+    Raises:
+        ValueError: If the unit is another one.
+    """
+    seconds = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    if unit not in seconds:
+        raise ValueError(f"plot_time_elapsed: expected `unit` to be one of s, m, h, d, got {unit!r}")
+    _plot(filename, 3 if elapsed else 1, seconds[unit], plot_kwargs)
+
+
+def _plot(path: str | os.PathLike[str], column: int, unit: float, plot_kwargs: dict[str, Any] | None) -> None:
+    import matplotlib.pyplot as plt
+
+    table = np.loadtxt(path, ndmin=2)
+    plt.plot(table[:, 0], table[:, column] / unit, **plot_kwargs or {})

@@ -1,0 +1,1 @@
+"""What stands around a network, by NNabla's names: data sources and iterators, learning-rate schedules."""

@@ -1,0 +1,395 @@
+"""Batches from a source of examples, read ahead in a thread.
+
+Knows batches, epochs and the thread; where examples come from is the sources' business.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from operator import index
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from .data_source import DataError, DataSource, DataSourceWithMemoryCache, SlicedDataSource
+from .data_source_implements import ConcatDataSource, SimpleDataSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+
+    from numpy.random import RandomState
+    from numpy.typing import NDArray
+    from typing_extensions import Self
+
+__all__ = ["DataIterator", "data_iterator", "data_iterator_concat_datasets", "data_iterator_simple"]
+
+
+class _Batch(NamedTuple):
+    data: tuple[NDArray[Any], ...]
+    epochs: int
+    position: int
+
+
+class DataIterator:
+    """Batches of a source, without end: after the last example comes the first one of the next epoch.
+
+    Each epoch gives each example once; where the batch size does not divide the number of examples, the batch at the
+    end of an epoch is filled up from the next one. One batch is read ahead in a thread; what fails there is raised by
+    `next()`, which then goes on where it stopped. Close the iterator, or use it in a `with` block.
+
+    Args:
+        data_source: The source. The iterator closes it.
+        batch_size: Examples in a batch.
+        rng: Without effect, as in NNabla: orders are the source's.
+        use_thread: Whether to read ahead.
+        epoch_begin_callbacks: Functions that are called with the number of an epoch when it begins; not for the first.
+        epoch_end_callbacks: Functions that are called with the number of an epoch when it ends.
+        stop_exhausted: Whether to stop after one epoch, without the examples that do not fill a batch.
+
+    Raises:
+        DataError: If `batch_size` is less than 1 or the source is empty.
+
+    Examples:
+        >>> with data_iterator_simple(lambda i: (i, i**2), 5, batch_size=2, shuffle=False) as batches:
+        ...     batches.next(), batches.next(), batches.next(), batches.epoch
+        ((array([0, 1]), array([0, 1])), (array([2, 3]), array([4, 9])), (array([4, 0]), array([16, 0])), 1)
+    """
+
+    def __init__(
+        self,
+        data_source: DataSource,
+        batch_size: int,
+        rng: RandomState | None = None,
+        use_thread: bool = True,
+        epoch_begin_callbacks: Sequence[Callable[[int], object]] = (),
+        epoch_end_callbacks: Sequence[Callable[[int], object]] = (),
+        stop_exhausted: bool = False,
+    ) -> None:
+        if index(batch_size) < 1:
+            raise DataError(f"DataIterator: expected `batch_size` to be at least 1, got {batch_size}")
+        if data_source.size < 1:
+            raise DataError("DataIterator: expected a source with examples, got an empty one")
+        self._data_source = data_source
+        self._batch_size = index(batch_size)
+        self._stop_exhausted = stop_exhausted
+        self._epoch_begin_callbacks = list(epoch_begin_callbacks)
+        self._epoch_end_callbacks = list(epoch_end_callbacks)
+        self._epoch = 0
+        self._closed = False
+        self._rows: list[Sequence[Any]] = []  # of the batch that is being read
+        self._wraps = 0
+        data_source.reset()
+        self._position = data_source.position
+        self._thread = ThreadPoolExecutor(1, "kinnor-data") if use_thread else None
+        self._ahead: Future[_Batch | None] | None = None
+        self._read_ahead()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> tuple[NDArray[Any], ...]:
+        return self.next()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Wait for the thread to end and close the source. It may be called more than once."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._thread is not None:
+            self._thread.shutdown(wait=True, cancel_futures=True)
+        self._data_source.close()
+
+    @property
+    def epoch(self) -> int:
+        """How many epochs have ended."""
+        return self._epoch
+
+    @property
+    def position(self) -> int:
+        """How many examples of this epoch have been given out."""
+        return self._position
+
+    @property
+    def size(self) -> int:
+        """Number of examples in an epoch."""
+        return self._data_source.size
+
+    @property
+    def variables(self) -> Sequence[str]:
+        """The names of the arrays of a batch."""
+        return self._data_source.variables
+
+    @property
+    def batch_size(self) -> int:
+        """Examples in a batch."""
+        return self._batch_size
+
+    def next(self) -> tuple[NDArray[Any], ...]:
+        """The next batch.
+
+        Returns:
+            One array for each of `variables`; its first axis has `batch_size` examples.
+
+        Raises:
+            StopIteration: If `stop_exhausted` is set and no full batch is left.
+            DataError: If the iterator is closed, or if the examples' shapes differ.
+        """
+        if self._closed:
+            raise DataError("DataIterator.next: expected an open iterator, got a closed one")
+        ahead, self._ahead = self._ahead, None
+        try:
+            batch = self._read() if ahead is None else ahead.result()
+        except BaseException:
+            # A wait that was interrupted must not lose the batch, nor may two threads read at once.
+            self._ahead = ahead if ahead is not None and not ahead.done() else None
+            raise
+        if batch is None:
+            raise StopIteration
+        self._position = batch.position
+        self._read_ahead()
+        for _ in range(batch.epochs):
+            for callback in self._epoch_end_callbacks:
+                callback(self._epoch)
+            self._epoch += 1
+            for callback in self._epoch_begin_callbacks:
+                callback(self._epoch)
+        return batch.data
+
+    def _read_ahead(self) -> None:
+        if self._thread is not None:
+            self._ahead = self._thread.submit(self._read)
+
+    def _read(self) -> _Batch | None:
+        source = self._data_source
+        if self._stop_exhausted and source.position - len(self._rows) + self._batch_size > source.size:
+            return None
+        while len(self._rows) < self._batch_size:
+            self._rows.append(source.next())
+            if source.position >= source.size and not self._stop_exhausted:
+                source.reset()
+                source.apply_order()
+                self._wraps += 1
+        (rows, self._rows), (wraps, self._wraps) = (self._rows, []), (self._wraps, 0)
+        data = tuple(_stack(name, [row[i] for row in rows]) for i, name in enumerate(source.variables))
+        return _Batch(data, wraps, source.position)
+
+    def slice(
+        self,
+        rng: RandomState | None,
+        num_of_slices: int | None = None,
+        slice_pos: int | None = None,
+        slice_start: int | None = None,
+        slice_end: int | None = None,
+        cache_dir: None = None,
+        use_cache: bool = False,
+        drop_last: bool = False,
+    ) -> DataIterator:
+        """An iterator over a part of the examples, such as the share of one worker of many.
+
+        Give either `num_of_slices` and `slice_pos` or `slice_start` and `slice_end`. All slices of one iterator
+        together give each example once an epoch.
+
+        Args:
+            rng: What the order of a cache is drawn from.
+            num_of_slices: Into how many parts the examples are divided.
+            slice_pos: Which of them, from 0.
+            slice_start: The first position.
+            slice_end: The one after the last position.
+            cache_dir: Must be None; caches in files are not supported.
+            use_cache: Whether to keep examples in memory.
+            drop_last: Whether parts that cannot be equal leave examples out; otherwise the last ones share some.
+
+        Returns:
+            The iterator; its batches are as large as this one's.
+
+        Raises:
+            DataError: If the part is not given in one of the two ways, or if it does not exist.
+        """
+        by_number = num_of_slices is not None and slice_pos is not None
+        by_range = slice_start is not None and slice_end is not None
+        given = [argument is not None for argument in (num_of_slices, slice_pos, slice_start, slice_end)]
+        if by_number == by_range or sum(given) != 2:
+            raise DataError(
+                "DataIterator.slice: expected either `num_of_slices` and `slice_pos` or `slice_start` and `slice_end`, "
+                f"got {num_of_slices}, {slice_pos}, {slice_start} and {slice_end}"
+            )
+        _refuse_file_cache("DataIterator.slice", cache_dir is not None)
+        if num_of_slices is not None and slice_pos is not None:
+            slice_start, slice_end = _part(self.size, num_of_slices, slice_pos, drop_last)
+        source: DataSource = SlicedDataSource(
+            self._data_source, self._data_source.shuffle, slice_start=slice_start, slice_end=slice_end
+        )
+        if use_cache:
+            source = DataSourceWithMemoryCache(source, self._data_source.shuffle, rng)
+        return DataIterator(source, self._batch_size)
+
+    def register_epoch_end_callback(self, callback: Callable[[int], object]) -> None:
+        """Call a function with the number of an epoch when it ends."""
+        self._epoch_end_callbacks.append(callback)
+
+    def register_epoch_begin_callback(self, callback: Callable[[int], object]) -> None:
+        """Call a function with the number of an epoch when it begins."""
+        self._epoch_begin_callbacks.append(callback)
+
+
+def _stack(name: str, values: list[Any]) -> NDArray[Any]:
+    arrays = [np.asarray(value) for value in values]
+    shapes = {array.shape for array in arrays}
+    if len(shapes) > 1:
+        raise DataError(f"data iterator: expected all examples of {name} to have one shape, got {sorted(shapes)}")
+    return np.stack(arrays)
+
+
+def _part(size: int, n_parts: int, part: int, drop_last: bool) -> tuple[int, int]:
+    if not 0 <= part < n_parts <= size:
+        raise DataError(
+            f"DataIterator.slice: expected 0 <= slice_pos < num_of_slices <= {size}, got {part} and {n_parts}"
+        )
+    length = size // n_parts if drop_last else -(-size // n_parts)
+    start = length * part if drop_last else length * part % size
+    start = min(start, size - length)
+    return start, start + length
+
+
+def _refuse_file_cache(caller: str, is_wanted: bool) -> None:
+    if is_wanted:
+        raise NotImplementedError(f"{caller}: expected no cache in files, which is not supported; memory caches are")
+
+
+def data_iterator(
+    data_source: DataSource,
+    batch_size: int,
+    rng: RandomState | None = None,
+    use_thread: bool = True,
+    with_memory_cache: bool = True,
+    with_file_cache: bool = False,
+    cache_dir: None = None,
+    epoch_begin_callbacks: Sequence[Callable[[int], object]] = (),
+    epoch_end_callbacks: Sequence[Callable[[int], object]] = (),
+    stop_exhausted: bool = False,
+) -> DataIterator:
+    """Batches of a source of your own.
+
+    Args:
+        data_source: The source.
+        batch_size: Examples in a batch.
+        rng: What the order of the cache is drawn from.
+        use_thread: Whether to read ahead in a thread.
+        with_memory_cache: Whether to keep the examples in memory if they fit.
+        with_file_cache: Must be False; caches in files are not supported.
+        cache_dir: Must be None.
+        epoch_begin_callbacks: Functions that are called with the number of an epoch when it begins.
+        epoch_end_callbacks: Functions that are called with the number of an epoch when it ends.
+        stop_exhausted: Whether to stop after one epoch.
+
+    Returns:
+        The iterator.
+    """
+    _refuse_file_cache("data_iterator", with_file_cache or cache_dir is not None)
+    if with_memory_cache:
+        data_source = DataSourceWithMemoryCache(data_source, data_source.shuffle, rng)
+    return DataIterator(
+        data_source, batch_size, None, use_thread, epoch_begin_callbacks, epoch_end_callbacks, stop_exhausted
+    )
+
+
+def data_iterator_simple(
+    load_func: Callable[[int], Sequence[Any]],
+    num_examples: int,
+    batch_size: int,
+    shuffle: bool = False,
+    rng: RandomState | None = None,
+    use_thread: bool = True,
+    with_memory_cache: bool = False,
+    with_file_cache: bool = False,
+    cache_dir: None = None,
+    epoch_begin_callbacks: Sequence[Callable[[int], object]] = (),
+    epoch_end_callbacks: Sequence[Callable[[int], object]] = (),
+    stop_exhausted: bool = False,
+) -> DataIterator:
+    """Batches of examples that a function loads.
+
+    Args:
+        load_func: Takes the index of an example, from 0, and returns a tuple of its arrays. It is called in the
+            iterator's thread.
+        num_examples: Number of examples.
+        batch_size: Examples in a batch.
+        shuffle: Whether the examples come in random order, a new one in each epoch.
+        rng: What the order is drawn from; `RandomState(313)` if it is None.
+        use_thread: Whether to read ahead in a thread.
+        with_memory_cache: Whether to keep the examples in memory if they fit.
+        with_file_cache: Must be False; caches in files are not supported.
+        cache_dir: Must be None.
+        epoch_begin_callbacks: Functions that are called with the number of an epoch when it begins.
+        epoch_end_callbacks: Functions that are called with the number of an epoch when it ends.
+        stop_exhausted: Whether to stop after one epoch.
+
+    Returns:
+        The iterator.
+    """
+    return data_iterator(
+        SimpleDataSource(load_func, num_examples, shuffle, rng),
+        batch_size,
+        rng,
+        use_thread,
+        with_memory_cache,
+        with_file_cache,
+        cache_dir,
+        epoch_begin_callbacks,
+        epoch_end_callbacks,
+        stop_exhausted,
+    )
+
+
+def data_iterator_concat_datasets(
+    data_source_list: Sequence[DataSource],
+    batch_size: int,
+    shuffle: bool = False,
+    rng: RandomState | None = None,
+    use_thread: bool = True,
+    with_memory_cache: bool = True,
+    with_file_cache: bool = False,
+    cache_dir: None = None,
+    epoch_begin_callbacks: Sequence[Callable[[int], object]] = (),
+    epoch_end_callbacks: Sequence[Callable[[int], object]] = (),
+    stop_exhausted: bool = False,
+) -> DataIterator:
+    """Batches of several sources, one after the other, as one.
+
+    Args:
+        data_source_list: The sources.
+        batch_size: Examples in a batch.
+        shuffle: Whether the examples of all of them come in random order, a new one in each epoch.
+        rng: What the order is drawn from; `RandomState(313)` if it is None.
+        use_thread: Whether to read ahead in a thread.
+        with_memory_cache: Whether to keep the examples in memory if they fit.
+        with_file_cache: Must be False; caches in files are not supported.
+        cache_dir: Must be None.
+        epoch_begin_callbacks: Functions that are called with the number of an epoch when it begins.
+        epoch_end_callbacks: Functions that are called with the number of an epoch when it ends.
+        stop_exhausted: Whether to stop after one epoch.
+
+    Returns:
+        The iterator.
+    """
+    return data_iterator(
+        ConcatDataSource(data_source_list, shuffle, rng),
+        batch_size,
+        rng,
+        use_thread,
+        with_memory_cache,
+        with_file_cache,
+        cache_dir,
+        epoch_begin_callbacks,
+        epoch_end_callbacks,
+        stop_exhausted,
+    )

@@ -1,0 +1,285 @@
+"""Where examples come from: sources that are read one example at a time.
+
+Knows positions, orders and examples; knows nothing of batches and threads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._core import Error
+from ..config import nnabla_config
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from numpy.random import RandomState
+    from numpy.typing import NDArray
+    from typing_extensions import Self
+
+__all__ = ["DataError", "DataSource", "DataSourceWithMemoryCache", "Orders", "SlicedDataSource"]
+
+DEFAULT_SEED = 313
+
+
+class DataError(Error, ValueError):
+    """Examples that do not fit together, or a source that is used in a way it cannot serve."""
+
+
+class Orders:
+    """The order of the examples in each epoch ("generation"), drawn once and the same for all who ask.
+
+    Slices of one source are read by iterators of their own, each at its own pace; that they ask by generation keeps
+    them disjoint.
+
+    Args:
+        size: Number of examples.
+        shuffle: Whether orders are drawn; otherwise they all are 0, 1, 2, ...
+        rng: What they are drawn from.
+        first_is_plain: Whether generation 0 is 0, 1, 2, ... in any case.
+    """
+
+    KEPT = 15
+
+    def __init__(self, size: int, shuffle: bool, rng: RandomState, first_is_plain: bool = False) -> None:
+        self._size = size
+        self._shuffle = shuffle
+        self._rng = rng
+        self._orders: deque[NDArray[np.int64]] = deque(maxlen=self.KEPT)
+        self._drawn = 0
+        self._lock = threading.Lock()
+        if first_is_plain:
+            self._draw(shuffle=False)
+
+    def __getitem__(self, generation: int) -> NDArray[np.int64]:
+        """The order of one epoch.
+
+        Args:
+            generation: The epoch, from 0.
+
+        Raises:
+            DataError: If it lies so far back that it has been forgotten.
+        """
+        with self._lock:
+            while self._drawn <= generation:
+                self._draw(self._shuffle)
+            behind = self._drawn - generation
+            if behind > len(self._orders):
+                raise DataError(
+                    f"data source: expected slices to stay within {self.KEPT} epochs of each other, got one in epoch "
+                    f"{generation} while another is in epoch {self._drawn - 1}"
+                )
+            return self._orders[-behind]
+
+    def _draw(self, shuffle: bool) -> None:
+        self._orders.append(self._rng.permutation(self._size) if shuffle else np.arange(self._size))
+        self._drawn += 1
+
+
+class DataSource:
+    """The base of all sources.
+
+    A source of your own defines `_get_data(position)`, which returns the arrays of one example, and sets `_size` and
+    `_variables` (their names) after calling this class's constructor. If it is shuffled, it draws a new order in
+    `reset()` or `apply_order()`, which are called at the end of each epoch.
+
+    Args:
+        shuffle: Whether the examples come in random order.
+        rng: What the order is drawn from; `RandomState(313)` if it is None.
+
+    Examples:
+        >>> class Squares(DataSource):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self._size, self._variables = 10, ("x", "y")
+        ...     def _get_data(self, position):
+        ...         return position, position**2
+        >>> source = Squares()
+        >>> source.next(), source.next()
+        ((0, 0), (1, 1))
+    """
+
+    def __init__(self, shuffle: bool = False, rng: RandomState | None = None) -> None:
+        self._rng = np.random.RandomState(DEFAULT_SEED) if rng is None else rng
+        self._variables: Sequence[str] = ()
+        self._generation = 0
+        self._shuffle = shuffle
+        self._position = 0
+        self._size = 0
+        self._closed = False
+
+    def _get_data(self, position: int) -> Sequence[Any]:
+        raise NotImplementedError(f"{type(self).__name__}._get_data: expected the class to define it")
+
+    def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
+        """The example at a position in the order of one epoch, for sources that can tell epochs apart."""
+        return self._get_data(position)
+
+    def __next__(self) -> Sequence[Any]:
+        return self.next()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of what the source holds. It may be called more than once."""
+        self._closed = True
+
+    @property
+    def variables(self) -> Sequence[str]:
+        """The names of the arrays of an example."""
+        return self._variables
+
+    def next(self) -> Sequence[Any]:
+        """The next example.
+
+        Returns:
+            One array for each of `variables`.
+        """
+        data = self._get_data(self._position)
+        self._position += 1
+        return data
+
+    @property
+    def position(self) -> int:
+        """How many examples of this epoch have been read."""
+        return self._position
+
+    @property
+    def size(self) -> int:
+        """Number of examples."""
+        return self._size
+
+    @property
+    def shuffle(self) -> bool:
+        """Whether the examples come in random order."""
+        return self._shuffle
+
+    @shuffle.setter
+    def shuffle(self, value: bool) -> None:
+        self._shuffle = value
+
+    def reset(self) -> None:
+        """Go back to the first position."""
+        self._position = 0
+
+    def apply_order(self) -> None:
+        """Go on to the order of the next epoch."""
+
+
+class DataSourceWithMemoryCache(DataSource):
+    """A source that reads each example of another one once and keeps it, if all of them fit in memory.
+
+    The first epoch comes in the other source's order, later ones in orders of its own. The limit on the size is
+    `data_source_buffer_max_size` in `kinnor.config`, 1 GiB unless it is changed; what is larger is read again in each
+    epoch.
+
+    Args:
+        data_source: The source that is read.
+        shuffle: Whether the examples come in random order.
+        rng: What the order is drawn from; `RandomState(313)` if it is None.
+    """
+
+    def __init__(self, data_source: DataSource, shuffle: bool = False, rng: RandomState | None = None) -> None:
+        super().__init__(shuffle, rng)
+        self._data_source = data_source
+        self._size = data_source.size
+        self._variables = data_source.variables
+        n_bytes = sum(np.asarray(value).nbytes for value in data_source._get_data(0)) * self._size
+        limit = int(nnabla_config.get("DATA_ITERATOR", "data_source_buffer_max_size"))
+        self._cache: dict[int, Sequence[Any]] | None = {} if n_bytes < limit else None
+        self._generation = self._cached_generation = data_source._generation
+        self._orders = Orders(self._size, shuffle, self._rng, first_is_plain=data_source.shuffle)
+
+    def _get_data(self, position: int) -> Sequence[Any]:
+        return self._get_data_of_generation(position, self._generation)
+
+    def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
+        if self._cache is None:
+            return self._data_source._get_data_of_generation(position, generation)
+        index = int(self._orders[generation][position])
+        if index not in self._cache:
+            self._cache[index] = self._data_source._get_data_of_generation(index, self._cached_generation)
+        return self._cache[index]
+
+    def close(self) -> None:
+        """Let go of the cache and close the source that was read."""
+        if not self._closed:
+            self._data_source.close()
+            self._cache = None
+        super().close()
+
+    def reset(self) -> None:
+        """Go back to the first position."""
+        if self._cache is None:
+            self._data_source.reset()
+        super().reset()
+
+    def apply_order(self) -> None:
+        """Go on to the order of the next epoch."""
+        if self._cache is None:
+            self._data_source.apply_order()
+        self._generation += 1
+
+
+class SlicedDataSource(DataSource):
+    """A part of another source: its positions from `slice_start` up to `slice_end`.
+
+    Slices of a shuffled source hold other examples in each epoch, and together always each example once. A source
+    that cannot tell epochs apart (one of your own that does not define `_get_data_of_generation`) is shuffled within
+    the slice instead.
+
+    Args:
+        data_source: The source; it stays in use by others.
+        shuffle: Whether the source is shuffled.
+        rng: What an order within the slice is drawn from; `RandomState(313)` if it is None.
+        slice_start: The first position.
+        slice_end: The one after the last position.
+
+    Raises:
+        DataError: If there is no such part.
+    """
+
+    def __init__(
+        self,
+        data_source: DataSource,
+        shuffle: bool = False,
+        rng: RandomState | None = None,
+        slice_start: int | None = None,
+        slice_end: int | None = None,
+    ) -> None:
+        super().__init__(shuffle, rng)
+        start = 0 if slice_start is None else slice_start
+        end = data_source.size if slice_end is None else slice_end
+        if not 0 <= start < end <= data_source.size:
+            raise DataError(
+                f"SlicedDataSource: expected 0 <= slice_start < slice_end <= {data_source.size}, got {start} and {end}"
+            )
+        self._data_source = data_source
+        self._variables = data_source.variables
+        self._slice_start = start
+        self._generation = data_source._generation
+        self._size = end - start
+        knows_epochs = type(data_source)._get_data_of_generation is not DataSource._get_data_of_generation
+        self._orders = Orders(self._size, shuffle and not knows_epochs, self._rng)
+
+    def _get_data(self, position: int) -> Sequence[Any]:
+        return self._get_data_of_generation(position, self._generation)
+
+    def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
+        position = self._slice_start + int(self._orders[generation][position])
+        return self._data_source._get_data_of_generation(position, generation)
+
+    def apply_order(self) -> None:
+        """Go on to the order of the next epoch."""
+        self._generation += 1

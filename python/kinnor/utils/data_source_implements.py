@@ -1,0 +1,110 @@
+"""Sources of examples for common cases."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from .data_source import DataError, DataSource, Orders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.random import RandomState
+
+__all__ = ["ConcatDataSource", "SimpleDataSource"]
+
+
+class SimpleDataSource(DataSource):
+    """Examples that a function loads: the one at `position` is `load_func(order[position])`.
+
+    The function is called once, with 0, to see how many arrays an example has; they are named `x0`, `x1` and so on.
+
+    Args:
+        load_func: Takes the index of an example, from 0, and returns a tuple of its arrays. Iterators call it in their
+            own thread.
+        num_examples: Number of examples.
+        shuffle: Whether the examples come in random order, a new one in each epoch.
+        rng: What the order is drawn from; `RandomState(313)` if it is None.
+
+    Raises:
+        DataError: If there are no examples, or if the function does not return a tuple.
+    """
+
+    def __init__(
+        self,
+        load_func: Callable[[int], Sequence[Any]],
+        num_examples: int,
+        shuffle: bool = False,
+        rng: RandomState | None = None,
+    ) -> None:
+        super().__init__(shuffle, rng)
+        if num_examples < 1:
+            raise DataError(f"SimpleDataSource: expected `num_examples` to be at least 1, got {num_examples}")
+        first = load_func(0)
+        if not hasattr(first, "__len__"):
+            raise DataError(
+                "SimpleDataSource: expected `load_func` to return a tuple with the arrays of an example, "
+                f"got {type(first).__name__}"
+            )
+        self._load_func = load_func
+        self._size = num_examples
+        self._variables = [f"x{i}" for i in range(len(first))]
+        self._orders = Orders(num_examples, shuffle, self._rng)
+
+    def _get_data(self, position: int) -> Sequence[Any]:
+        return self._get_data_of_generation(position, self._generation)
+
+    def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
+        return self._load_func(int(self._orders[generation][position]))
+
+    def apply_order(self) -> None:
+        """Go on to the order of the next epoch."""
+        self._generation += 1
+
+
+class ConcatDataSource(DataSource):
+    """Several sources, one after the other, as one.
+
+    Args:
+        data_source_list: The sources; they have the same variables.
+        shuffle: Whether the examples of all of them come in random order, a new one in each epoch.
+        rng: What the order is drawn from; `RandomState(313)` if it is None.
+
+    Raises:
+        DataError: If there are no sources, or if their variables differ.
+    """
+
+    def __init__(
+        self, data_source_list: Sequence[DataSource], shuffle: bool = True, rng: RandomState | None = None
+    ) -> None:
+        super().__init__(shuffle, rng)
+        names = [list(source.variables) for source in data_source_list]
+        if not names or any(other != names[0] for other in names):
+            raise DataError(f"ConcatDataSource: expected sources with the same variables, got {names}")
+        self._data_sources = list(data_source_list)
+        self._ends = list(accumulate(source.size for source in data_source_list))
+        self._size = self._ends[-1]
+        self._variables = names[0]
+        self._orders = Orders(self._size, shuffle, self._rng)
+
+    def _get_data(self, position: int) -> Sequence[Any]:
+        return self._get_data_of_generation(position, self._generation)
+
+    def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
+        index = int(self._orders[generation][position])
+        which = bisect_right(self._ends, index)
+        start = self._ends[which - 1] if which else 0
+        return self._data_sources[which]._get_data(index - start)
+
+    def apply_order(self) -> None:
+        """Go on to the order of the next epoch."""
+        self._generation += 1
+
+    def close(self) -> None:
+        """Close all the sources."""
+        if not self._closed:
+            for source in self._data_sources:
+                source.close()
+        super().close()

@@ -1,0 +1,345 @@
+"""Batches: what comes in which order, epochs, slices, the thread, and what goes wrong in it."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import kinnor
+from kinnor.config import nnabla_config
+from kinnor.utils.data_iterator import (
+    DataIterator,
+    data_iterator,
+    data_iterator_concat_datasets,
+    data_iterator_simple,
+)
+from kinnor.utils.data_source import DataError, DataSource, DataSourceWithMemoryCache, Orders, SlicedDataSource
+from kinnor.utils.data_source_implements import ConcatDataSource, SimpleDataSource
+
+both = pytest.mark.parametrize("use_thread", [False, True], ids=["direct", "thread"])
+
+
+def number(i):
+    return (np.float32(i),)
+
+
+def take(batches, n):
+    return [batches.next()[0].astype(int).tolist() for _ in range(n)]
+
+
+def examples(batches, n):
+    return np.concatenate([batches.next()[0] for _ in range(n)]).astype(int).tolist()
+
+
+@both
+def test_batches_come_in_order_and_wrap(use_thread):
+    with data_iterator_simple(number, 5, 2, use_thread=use_thread) as batches:
+        assert take(batches, 2) == [[0, 1], [2, 3]]
+        assert (batches.epoch, batches.position) == (0, 4)
+        assert take(batches, 1) == [[4, 0]]
+        assert (batches.epoch, batches.position) == (1, 1)
+        assert take(batches, 5) == [[1, 2], [3, 4], [0, 1], [2, 3], [4, 0]]
+        assert (batches.epoch, batches.size, batches.batch_size) == (3, 5, 2)
+
+
+@both
+def test_shuffled_order_is_that_of_the_original(use_thread):
+    # RandomState(313) draws the order of each epoch; the batches of NNabla 1.39.
+    with data_iterator_simple(number, 6, 2, shuffle=True, use_thread=use_thread) as batches:
+        assert take(batches, 9) == [[5, 4], [1, 3], [2, 0], [1, 4], [3, 2], [5, 0], [3, 1], [2, 4], [5, 0]]
+
+
+@both
+@pytest.mark.parametrize("cached", [False, True])
+def test_each_epoch_has_each_example_once(use_thread, cached):
+    with data_iterator_simple(number, 7, 3, shuffle=True, use_thread=use_thread, with_memory_cache=cached) as batches:
+        epochs = np.reshape(examples(batches, 28), (12, 7))
+    assert (np.sort(epochs) == np.arange(7)).all()
+    assert len({tuple(epoch) for epoch in epochs}) > 10
+
+
+def test_rng_seeds_the_order():
+    def first(rng):
+        with data_iterator_simple(number, 100, 100, shuffle=True, rng=rng) as batches:
+            return take(batches, 1)
+
+    assert first(np.random.RandomState(1)) == first(np.random.RandomState(1)) != first(None)
+
+
+def test_batch_larger_than_the_source():
+    with data_iterator_simple(number, 2, 5) as batches:
+        assert take(batches, 1) == [[0, 1, 0, 1, 0]]
+        assert batches.epoch == 2
+
+
+@both
+def test_stop_exhausted_drops_the_tail_and_stays_stopped(use_thread):
+    with data_iterator_simple(number, 5, 2, use_thread=use_thread, stop_exhausted=True) as batches:
+        assert [batch[0].tolist() for batch in batches] == [[0, 1], [2, 3]]
+        assert list(batches) == []
+        assert batches.epoch == 0
+
+
+@both
+def test_stop_exhausted_gives_all_where_the_batch_size_divides(use_thread):
+    with data_iterator_simple(number, 6, 2, use_thread=use_thread, stop_exhausted=True) as batches:
+        assert len(list(batches)) == 3
+        with pytest.raises(StopIteration):
+            batches.next()
+
+
+def test_arrays_keep_dtype_and_shape():
+    with data_iterator_simple(lambda i: (np.full((1, 4, 4), i, np.uint8), np.array([i])), 8, 4) as batches:
+        images, labels = batches.next()
+        assert batches.variables == ["x0", "x1"]
+    assert (images.shape, images.dtype) == ((4, 1, 4, 4), np.uint8)
+    assert labels.tolist() == [[0], [1], [2], [3]]
+
+
+@both
+def test_epoch_callbacks(use_thread):
+    calls = []
+    batches = data_iterator_simple(
+        number, 4, 2, use_thread=use_thread, epoch_end_callbacks=[lambda epoch: calls.append(("end", epoch))]
+    )
+    batches.register_epoch_begin_callback(lambda epoch: calls.append(("begin", epoch)))
+    with batches:
+        take(batches, 1)
+        assert calls == []
+        take(batches, 3)
+    assert calls == [("end", 0), ("begin", 1), ("end", 1), ("begin", 2)]
+
+
+@both
+def test_failure_is_raised_by_next_and_loses_no_example(use_thread):
+    failures = iter([OSError("disk"), OSError("disk again")])
+
+    def load(i):
+        if i == 3 and (error := next(failures, None)) is not None:
+            raise error
+        return number(i)
+
+    with data_iterator_simple(load, 5, 2, use_thread=use_thread) as batches:
+        assert take(batches, 1) == [[0, 1]]
+        with pytest.raises(OSError, match="disk"):
+            batches.next()
+        with pytest.raises(OSError, match="again"):
+            batches.next()
+        assert take(batches, 2) == [[2, 3], [4, 0]]
+
+
+def test_reads_one_batch_ahead_in_one_other_thread():
+    seen = []
+
+    def load(i):
+        seen.append((i, threading.current_thread().name))
+        return number(i)
+
+    with data_iterator_simple(load, 10, 2) as batches:
+        batches.next()
+        deadline = time.monotonic() + 10
+        while len(seen) < 5 and time.monotonic() < deadline:
+            time.sleep(0.001)
+        time.sleep(0.02)
+        assert [i for i, _ in seen] == [0, 0, 1, 2, 3]
+    assert len({name for _, name in seen[1:]} - {threading.current_thread().name}) == 1
+
+
+def test_close_ends_the_thread_and_closes_the_source():
+    source = SimpleDataSource(number, 10)
+    before = threading.active_count()
+    batches = DataIterator(source, 2)
+    batches.next()
+    batches.close()
+    batches.close()
+    assert threading.active_count() == before
+    assert source._closed
+    with pytest.raises(DataError, match="closed"):
+        batches.next()
+
+
+def test_dropped_iterator_ends_its_thread():
+    before = threading.active_count()
+    batches = data_iterator_simple(number, 10, 2)
+    batches.next()
+    del batches
+    deadline = time.monotonic() + 10
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("use_cache", [False, True])
+def test_slices_share_out_each_epoch(shuffle, use_cache):
+    with data_iterator_simple(number, 12, 2, shuffle=shuffle) as batches:
+        slices = [batches.slice(None, num_of_slices=3, slice_pos=i, use_cache=use_cache) for i in range(3)]
+        # Each is read at its own pace.
+        epochs = [np.reshape(examples(part, 10), (5, 4)) for part in slices]
+        for part in slices:
+            part.close()
+        assert len(examples(batches, 1)) == 2
+    assert (np.sort(np.concatenate(epochs, axis=1)) == np.arange(12)).all()
+
+
+def test_slices_that_cannot_be_equal():
+    with data_iterator_simple(number, 10, 1) as batches:
+        shared = [batches.slice(None, 3, i) for i in range(3)]
+        dropped = [batches.slice(None, 3, i, drop_last=True) for i in range(3)]
+        assert [examples(part, 4) for part in shared] == [[0, 1, 2, 3], [4, 5, 6, 7], [6, 7, 8, 9]]
+        assert [examples(part, 3) for part in dropped] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+        for part in shared + dropped:
+            part.close()
+
+
+def test_slice_by_range_and_of_a_slice():
+    with (
+        data_iterator_simple(number, 10, 2) as batches,
+        batches.slice(None, slice_start=2, slice_end=8) as part,
+        part.slice(None, slice_start=1, slice_end=3) as inner,
+    ):
+        assert take(part, 4) == [[2, 3], [4, 5], [6, 7], [2, 3]]
+        assert take(inner, 2) == [[3, 4], [3, 4]]
+
+
+def test_slice_after_many_epochs():
+    with data_iterator_simple(number, 4, 4, shuffle=True) as batches:
+        examples(batches, 40)
+        with batches.slice(None, 2, 0) as part:
+            assert len(set(examples(part, 1))) == 2
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"num_of_slices": 2}, {"slice_start": 1}, {"num_of_slices": 2, "slice_pos": 0, "slice_start": 1}]
+)
+def test_slice_needs_one_way_to_say_which(arguments):
+    with data_iterator_simple(number, 4, 2) as batches, pytest.raises(DataError, match="either"):
+        batches.slice(None, **arguments)
+
+
+@pytest.mark.parametrize(("start", "end"), [(-1, 2), (2, 2), (3, 2), (0, 5)])
+def test_slice_that_is_not_there(start, end):
+    with pytest.raises(DataError, match="slice_start"):
+        SlicedDataSource(SimpleDataSource(number, 4), slice_start=start, slice_end=end)
+    with data_iterator_simple(number, 4, 2) as batches, pytest.raises(DataError, match="slice_pos"):
+        batches.slice(None, num_of_slices=2, slice_pos=2)
+
+
+def test_orders_forget_what_is_long_past():
+    orders = Orders(4, True, np.random.RandomState(0))
+    first = orders[0]
+    assert sorted(orders[Orders.KEPT - 1]) == [0, 1, 2, 3]
+    assert orders[0] is first
+    orders[Orders.KEPT]
+    with pytest.raises(DataError, match="within 15 epochs"):
+        orders[0]
+
+
+class Own(DataSource):
+    """A source as a user of NNabla writes it: shuffled anew by each reset."""
+
+    def __init__(self, size, shuffle=False, rng=None):
+        super().__init__(shuffle=shuffle, rng=rng)
+        self._size = size
+        self._variables = ("x", "y")
+        self.n_loaded = 0
+        self.reset()
+
+    def reset(self):
+        self._indexes = self._rng.permutation(self._size) if self._shuffle else np.arange(self._size)
+        super().reset()
+
+    def _get_data(self, position):
+        self.n_loaded += 1
+        i = self._indexes[position]
+        return i, i * i
+
+
+@both
+@pytest.mark.parametrize("cached", [False, True])
+def test_own_source(use_thread, cached):
+    with data_iterator(Own(6, shuffle=True), 4, use_thread=use_thread, with_memory_cache=cached) as batches:
+        assert batches.variables == ("x", "y")
+        pairs = [np.stack(batches.next()) for _ in range(6)]
+    x, y = np.concatenate(pairs, axis=1)
+    assert (np.sort(x.reshape(4, 6)) == np.arange(6)).all()
+    assert (y == x * x).all()
+    assert len({tuple(epoch) for epoch in x.reshape(4, 6)}) > 1
+
+
+def test_slice_of_own_source_is_shuffled_within():
+    with (
+        data_iterator(Own(10), 1, with_memory_cache=False) as batches,
+        DataIterator(SlicedDataSource(batches._data_source, True, slice_start=2, slice_end=6), 1) as part,
+    ):
+        epochs = np.reshape(examples(part, 12), (3, 4))
+    assert (np.sort(epochs) == np.arange(2, 6)).all()
+    assert len({tuple(epoch) for epoch in epochs}) > 1
+
+
+def test_memory_cache_loads_each_example_once():
+    source = Own(6, shuffle=True)
+    with data_iterator(source, 3) as batches:
+        examples(batches, 8)
+    assert source.n_loaded == 6 + 1  # and one to see how large it is
+
+
+def test_memory_cache_that_is_too_small_passes_through(monkeypatch):
+    monkeypatch.setitem(nnabla_config["DATA_ITERATOR"], "data_source_buffer_max_size", "8")
+    source = SimpleDataSource(number, 4, shuffle=True)
+    with DataIterator(DataSourceWithMemoryCache(source, shuffle=True), 2) as batches:
+        epochs = np.reshape(examples(batches, 8), (4, 4))
+    assert (np.sort(epochs) == np.arange(4)).all()
+    assert len({tuple(epoch) for epoch in epochs}) > 1
+
+
+def test_concatenated_sources():
+    def parts():
+        return [SimpleDataSource(number, 3), SimpleDataSource(lambda i: (10 + i,), 2)]
+
+    with data_iterator_concat_datasets(parts(), 5) as batches:
+        assert take(batches, 1) == [[0, 1, 2, 10, 11]]
+    with data_iterator_concat_datasets(parts(), 5, shuffle=True) as batches:
+        epochs = take(batches, 4)
+        assert all(sorted(epoch) == [0, 1, 2, 10, 11] for epoch in epochs)
+        assert len({tuple(epoch) for epoch in epochs}) > 1
+    with pytest.raises(DataError, match="same variables"):
+        ConcatDataSource([SimpleDataSource(number, 3), Own(3)])
+    with pytest.raises(DataError, match="same variables"):
+        ConcatDataSource([])
+
+
+def test_source_by_itself():
+    with SimpleDataSource(number, 3) as source:
+        assert (source.next(), next(source), source.position, source.size) == ((0.0,), (1.0,), 2, 3)
+        source.reset()
+        assert source.position == 0
+        assert not source.shuffle
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: data_iterator_simple(number, 4, 0), "`batch_size` to be at least 1, got 0"),
+        (lambda: data_iterator_simple(number, 0, 4), "`num_examples` to be at least 1, got 0"),
+        (lambda: data_iterator_simple(float, 4, 2), "to return a tuple"),
+        (lambda: data_iterator(Own(0), 2, with_memory_cache=False), "an empty one"),
+        (lambda: data_iterator_simple(lambda i: (np.zeros(i),), 4, 2, use_thread=False).next(), "one shape"),
+    ],
+)
+def test_what_cannot_be_iterated(call, message):
+    with pytest.raises(DataError, match=message) as caught:
+        call()
+    assert isinstance(caught.value, ValueError)
+    assert isinstance(caught.value, kinnor.Error)
+
+
+def test_batch_size_that_is_no_number():
+    with pytest.raises(TypeError):
+        data_iterator_simple(number, 4, 2.5)
+
+
+def test_file_caches_are_refused():
+    with pytest.raises(NotImplementedError, match="cache in files"):
+        data_iterator_simple(number, 4, 2, with_file_cache=True)
