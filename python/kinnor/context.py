@@ -130,7 +130,7 @@ def set_default_context(context: Context) -> None:
     _check("set_default_context", context)
     if _here.scopes:
         raise RuntimeError("set_default_context: expected a call outside of any context_scope, got one inside")
-    _core.set_default_context(context)
+    _core.set_context_mode(_number(context))
     _default = context
 
 
@@ -149,13 +149,13 @@ def context_scope(context: Context) -> Iterator[Context]:
         RuntimeError: If no backend of it exists here.
     """
     _check("context_scope", context)
-    _core.scope_context(context)
+    outer = _core.scope_context(_number(context))
     _here.scopes.append(context)
     try:
         yield context
     finally:
         _here.scopes.pop()
-        _core.scope_context(_here.scopes[-1] if _here.scopes else None)
+        _core.scope_context(outer)
 
 
 def _check(op: str, context: object) -> None:
@@ -163,9 +163,14 @@ def _check(op: str, context: object) -> None:
         raise TypeError(f"{op}: expected a Context, got {context!r}")
 
 
+def _number(context: Context) -> int:
+    """The number that the engine gives to a context."""
+    return _core.intern_context(context.backend, context.array_class, context.device_id, context.compute_type)
+
+
 def _announce_if_current(context: Context) -> None:
     """Tell the engine of a context that was changed while it is in use."""
     if _here.scopes and context is _here.scopes[-1]:
-        _core.scope_context(context)
+        _core.scope_context(_number(context))
     if context is _default:
-        _core.set_default_context(context)
+        _core.set_context_mode(_number(context))

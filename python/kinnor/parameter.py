@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from . import _core, parameter_file
+from . import _core
 from . import parameter_tree as tree
-from ._core import Variable
-from .errors import ParameterError
+from ._core import ParameterError, Variable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -206,7 +205,7 @@ def get_parameter_or_create(
         elif parameter.need_grad != need_grad:
             parameter.need_grad = need_grad
     wanted = need_grad if as_need_grad is None else as_need_grad
-    used = parameter.get_unlinked_variable(need_grad=wanted and _core.is_grad_enabled())
+    used = parameter.get_unlinked_variable(need_grad=wanted and _core.grad_mode())
     used.name = tree.split(op, name)[-1]
     return used
 
@@ -227,6 +226,8 @@ def save_parameters(path: PathOrFile, params: dict[str, Variable] | None = None,
         NotImplementedError: If the format is one of NNabla's that is not supported yet.
         OSError: If the file cannot be written.
     """
+    from . import parameter_file  # Not on import, which it would make a third longer.
+
     if params is None:
         params = get_parameters(grad_only=False)
     entries = [parameter_file.Entry(key, _values(variable), variable.need_grad) for key, variable in params.items()]
@@ -251,6 +252,8 @@ def load_parameters(
         NotImplementedError: If the format is one of NNabla's that is not supported yet.
         OSError: If the file cannot be read.
     """
+    from . import parameter_file
+
     op = "load_parameters"
     if needs_proto or proto:
         raise NotImplementedError(f"{op}: expected no `proto`, got one: network definitions are not supported yet")

@@ -11,15 +11,18 @@ import shutil
 import tempfile
 from contextlib import contextmanager
 from importlib import import_module
+from math import prod
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+import numpy as np
+
 from . import _core
+from ._core import ParameterError
 from .atomic import replacing
-from .errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -118,19 +121,18 @@ def _write_safetensors(path: Path, entries: list[Entry]) -> None:
     need_grad = {entry.name: entry.need_grad for entry in entries}
     if "__metadata__" in need_grad:
         raise ParameterError("save_parameters: expected a name for .safetensors, got '__metadata__'")
-    _core.save_safetensors(
-        str(path),
-        {entry.name: entry.values for entry in entries},
-        {"format": "kinnor", "need_grad": json.dumps(need_grad)},
-    )
+    tensors = [
+        (name, v.dtype.name, v.shape, np.ascontiguousarray(v).reshape(-1).view(np.uint8)) for name, v, _ in entries
+    ]
+    _core.save_safetensors(path, tensors, {"format": "kinnor", "need_grad": json.dumps(need_grad)})
 
 
 def _read_safetensors(path: Path) -> list[Entry]:
+    content = path.read_bytes()
     try:
-        arrays, metadata = _core.load_safetensors(str(path))
-    except OSError:
-        raise
-    except Exception as error:
+        found, metadata = _core.read_safetensors(content)
+        arrays = {name: _array(content, dtype, shape, start) for name, dtype, shape, start in found}
+    except (TypeError, ValueError) as error:
         raise ParameterError(f"load_parameters: expected a safetensors file, got {path}: {error}") from error
     if "need_grad" not in metadata:
         return [Entry(name, values, _is_float(values)) for name, values in arrays.items()]
@@ -145,6 +147,14 @@ def _read_safetensors(path: Path) -> list[Entry]:
     return [Entry(name, arrays[name], flag is True) for name, flag in need_grad.items()]
 
 
+def _array(content: bytes, dtype: str, shape: Sequence[int], start: int) -> NDArray[Any]:
+    """The values at a place of the file, without a copy where they are aligned."""
+    if dtype == "bfloat16":
+        _needed("load_parameters", "ml_dtypes", "values in bfloat16")  # NumPy knows the name afterwards.
+    values = np.frombuffer(content, dtype, prod(shape), start).reshape(shape)
+    return np.require(values, requirements="A")
+
+
 def _is_float(values: NDArray[Any]) -> bool:
     # bfloat16 of ml_dtypes is of kind "V".
     return values.dtype.kind == "f" or values.dtype.name == "bfloat16"
@@ -154,7 +164,7 @@ def _is_float(values: NDArray[Any]) -> bool:
 
 
 def _write_h5(path: Path, entries: list[Entry]) -> None:
-    with _h5py("save_parameters").File(path, "w") as file:
+    with _needed("save_parameters", "h5py", ".h5 files").File(path, "w") as file:
         for index, entry in enumerate(entries):
             if entry.values.dtype.kind not in "biuf":
                 raise ParameterError(
@@ -172,7 +182,7 @@ def _write_h5(path: Path, entries: list[Entry]) -> None:
 
 
 def _read_h5(path: Path) -> list[Entry]:
-    h5py = _h5py("load_parameters")
+    h5py = _needed("load_parameters", "h5py", ".h5 files")
     found: list[tuple[int, Entry]] = []
 
     def visit(name: str | bytes, node: Any) -> None:
@@ -211,13 +221,11 @@ def _read_dataset(path: Path, name: str | bytes, dataset: Any) -> tuple[int, Ent
     return index, Entry(name, dataset[...], need_grad)
 
 
-def _h5py(op: str) -> Any:
+def _needed(op: str, package: str, purpose: str) -> Any:
     try:
-        return import_module("h5py")
+        return import_module(package)
     except ImportError as error:
-        raise ImportError(
-            f"{op}: expected the package h5py for .h5 files, got none; install it or use .safetensors"
-        ) from error
+        raise ImportError(f"{op}: expected the package {package} to be installed, for {purpose}") from error
 
 
 _Format: TypeAlias = "tuple[Callable[[Path, list[Entry]], None], Callable[[Path], list[Entry]]]"

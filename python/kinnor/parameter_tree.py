@@ -10,7 +10,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
-from .errors import ParameterError
+from ._core import ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,9 +5,12 @@ Knows seeds and generators; what a function draws is the engine's business.
 
 from __future__ import annotations
 
-from numpy.random import RandomState
+from typing import TYPE_CHECKING
 
 from . import _core
+
+if TYPE_CHECKING:
+    from numpy.random import RandomState
 
 __all__ = ["prng", "pseed", "seed", "set_function_seed", "set_parameter_seed"]
 
@@ -15,7 +18,15 @@ __all__ = ["prng", "pseed", "seed", "set_function_seed", "set_parameter_seed"]
 pseed: int = 313
 
 #: Generator of initial parameters. An initializer takes the one that is here when it is constructed.
-prng: RandomState = RandomState(pseed)
+prng: RandomState
+
+
+def __getattr__(name: str) -> RandomState:
+    # `numpy.random` takes as long to import as all of this package, so the generator is made when it is asked for.
+    if name != "prng":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    _renew(pseed)
+    return prng
 
 
 def seed(value: int, set_function_seed: bool = True, set_parameter_seed: bool = True) -> None:
@@ -65,6 +76,8 @@ def set_parameter_seed(value: int) -> None:
 
 
 def _renew(value: int) -> None:
+    from numpy.random import RandomState
+
     global prng, pseed
     prng, pseed = RandomState(value), value
 
