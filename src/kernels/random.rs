@@ -1,7 +1,10 @@
 //! Random numbers by counting: the n-th number of a seed is a function of the two, so that any part of a sequence
-//! can be drawn again, by any thread.
+//! can be drawn again, by any thread. The function is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy
+//! as 1, 2, 3", 2011).
 
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Float;
 
 /// Offsets are handed out in multiples of this, so that kernels may draw in whole blocks.
 pub const BLOCK: u64 = 64;
@@ -28,4 +31,311 @@ pub fn seed(seed: u64) {
 pub fn draw(count: u64) -> Key {
     let offset = OFFSET.fetch_add(count.div_ceil(BLOCK) * BLOCK, Ordering::Relaxed);
     Key { seed: SEED.load(Ordering::Relaxed), offset }
+}
+
+/// Counters that are turned into words together.
+const LANES: usize = 8;
+/// Words of one counter.
+const WORDS: usize = 4;
+
+/// Philox4x32-10 of several counters: word `w` of counter `l` is `c[w][l]`.
+#[inline(always)]
+fn philox(mut c: [[u32; LANES]; WORDS], seed: u64) -> [[u32; LANES]; WORDS] {
+    let mut key = [seed as u32, (seed >> 32) as u32];
+    for _ in 0..10 {
+        for l in 0..LANES {
+            let (a, b) = (0xD251_1F53 * u64::from(c[0][l]), 0xCD9E_8D57 * u64::from(c[2][l]));
+            let (c1, c3) = (c[1][l], c[3][l]);
+            c[0][l] = (b >> 32) as u32 ^ c1 ^ key[0];
+            c[1][l] = b as u32;
+            c[2][l] = (a >> 32) as u32 ^ c3 ^ key[1];
+            c[3][l] = a as u32;
+        }
+        key = [key[0].wrapping_add(0x9E37_79B9), key[1].wrapping_add(0xBB67_AE85)];
+    }
+    c
+}
+
+/// A word as a number from 0 up to but not including 1, of 24 bits.
+#[inline(always)]
+fn unit(word: u32) -> f64 {
+    f64::from(word >> 8) / f64::from(1 << 24)
+}
+
+/// A word as a number between 0 and 1, both excluded.
+#[inline(always)]
+fn inside(word: u32) -> f64 {
+    (f64::from(word) + 0.5) / 4_294_967_296.0
+}
+
+impl Key {
+    /// The words of the counters from number `first` on, in their `attempt`.
+    #[inline(always)]
+    fn counters(self, first: u64, attempt: u32) -> [[u32; LANES]; WORDS] {
+        let number = |l: usize| first.wrapping_add(l as u64);
+        let low = std::array::from_fn(|l| number(l) as u32);
+        let high = std::array::from_fn(|l| (number(l) >> 32) as u32);
+        philox([low, high, [attempt; LANES], [0; LANES]], self.seed)
+    }
+
+    /// Calls `f(i, word)` for the first `n` words.
+    #[inline(always)]
+    pub fn words(self, n: usize, mut f: impl FnMut(usize, u32)) {
+        for start in (0..n).step_by(LANES * WORDS) {
+            let words = self.counters((self.offset + start as u64) / WORDS as u64, 0);
+            for i in start..n.min(start + LANES * WORDS) {
+                f(i, words[i % WORDS][(i - start) / WORDS]);
+            }
+        }
+    }
+
+    /// Another word for number `i`, where the first would not do or is not enough.
+    fn another(self, i: usize, attempt: u32) -> u32 {
+        let at = self.offset + i as u64;
+        self.counters(at / WORDS as u64, attempt)[at as usize % WORDS][0]
+    }
+
+    /// Numbers from `low` up to but not including `high`, all equally likely.
+    pub fn uniform<T: Float>(self, low: f64, high: f64, y: &mut [T]) {
+        let (low, high) = (T::of(low), T::of(high));
+        let n = y.len();
+        self.words(n, |i, word| {
+            let v = low + (high - low) * T::of(unit(word));
+            // The sum may be rounded up to the end that is excluded.
+            y[i] = if v < high { v } else { low };
+        });
+    }
+
+    /// Normally distributed numbers, by the method of Box and Muller.
+    pub fn normal<T: Float>(self, mu: f64, sigma: f64, y: &mut [T]) {
+        let n = y.len();
+        let mut radius = 0.0;
+        let mut first = 0.0;
+        self.words(n.next_multiple_of(2), |i, word| {
+            if i % 2 == 0 {
+                radius = sigma * (-2.0 * inside(word).ln()).sqrt();
+                first = radius;
+                return;
+            }
+            let (sin, cos) = (std::f64::consts::TAU * inside(word)).sin_cos();
+            y[i - 1] = T::of(mu + first * cos);
+            if i < n {
+                y[i] = T::of(mu + radius * sin);
+            }
+        });
+    }
+
+    /// Whole numbers from `low` up to but not including `high`, all equally likely (Lemire, "Fast random integer
+    /// generation in an interval", 2019).
+    pub fn integers(self, low: i64, high: i64, y: &mut [i64]) {
+        let range = high.wrapping_sub(low) as u64;
+        let n = y.len();
+        self.words(n, |i, word| {
+            let mut attempt = 0;
+            let mut next = || {
+                attempt += 1;
+                self.another(i, attempt)
+            };
+            let drawn = if range <= 1 << 32 {
+                let mut product = u64::from(word) * range;
+                while (product as u32 as u64) < (1 << 32) % range {
+                    product = u64::from(next()) * range;
+                }
+                product >> 32
+            } else {
+                let wide = |high: u32, low: u32| {
+                    u128::from(u64::from(high) << 32 | u64::from(low)) * u128::from(range)
+                };
+                let mut product = wide(word, next());
+                while (product as u64) < range.wrapping_neg() % range {
+                    let high = next();
+                    product = wide(high, next());
+                }
+                (product >> 64) as u64
+            };
+            y[i] = low.wrapping_add(drawn as i64);
+        });
+    }
+
+    /// How often of `n` times something of probability `p` happened.
+    pub fn binomial<T: Float>(self, n: u64, p: f64, y: &mut [T]) {
+        let rare = p.min(1.0 - p);
+        let len = y.len();
+        self.words(len, |i, word| {
+            let (mut attempt, mut word) = (0, Some(word));
+            let next = || {
+                inside(word.take().unwrap_or_else(|| {
+                    attempt += 1;
+                    self.another(i, attempt)
+                }))
+            };
+            let count = if n as f64 * rare < 10.0 { few(n, rare, next) } else { many(n as f64, rare, next) };
+            y[i] = T::of(if p > 0.5 { n as f64 - count } else { count });
+        });
+    }
+}
+
+/// A binomial number by the distances from one event to the next.
+fn few(n: u64, p: f64, mut next: impl FnMut() -> f64) -> f64 {
+    let scale = (-p).ln_1p();
+    if scale == 0.0 {
+        return 0.0;
+    }
+    let (mut count, mut at) = (0.0, 0.0);
+    loop {
+        at += (next().ln() / scale).ceil();
+        if at > n as f64 {
+            return count;
+        }
+        count += 1.0;
+    }
+}
+
+/// A binomial number by transformed rejection (Hormann, "The generation of binomial random variates", 1993).
+fn many(n: f64, p: f64, mut next: impl FnMut() -> f64) -> f64 {
+    // What Stirling's formula leaves of the logarithm of a factorial.
+    let tail =
+        |k: f64| libm::lgamma(k + 1.0) - ((k + 0.5) * (k + 1.0).ln() - (k + 1.0) + 0.918_938_533_204_672_8);
+    let spread = (n * p * (1.0 - p)).sqrt();
+    let b = 1.15 + 2.53 * spread;
+    let a = -0.0873 + 0.0248 * b + 0.01 * p;
+    let (centre, odds) = (n * p + 0.5, p / (1.0 - p));
+    let (alpha, sure) = ((2.83 + 5.1 / b) * spread, 0.92 - 4.2 / b);
+    let mode = ((n + 1.0) * p).floor();
+    loop {
+        let (u, v) = (next() - 0.5, next());
+        let us = 0.5 - u.abs();
+        let k = ((2.0 * a / us + b) * u + centre).floor();
+        if us >= 0.07 && v <= sure {
+            return k;
+        }
+        if k < 0.0 || k > n {
+            continue;
+        }
+        let bound = (mode + 0.5) * ((mode + 1.0) / (odds * (n - mode + 1.0))).ln()
+            + (n + 1.0) * ((n - mode + 1.0) / (n - k + 1.0)).ln()
+            + (k + 0.5) * (odds * (n - k + 1.0) / (k + 1.0)).ln()
+            + tail(mode)
+            + tail(n - mode)
+            - tail(k)
+            - tail(n - k);
+        if (v * alpha / (a / (us * us) + b)).ln() <= bound {
+            return k;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The vectors that come with Random123, the authors' own implementation.
+    #[test]
+    fn philox_gives_the_published_words() {
+        let all = |c: [u32; 4]| philox(c.map(|w| [w; LANES]), 0).map(|w| w[3]);
+        assert_eq!(all([0; 4]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
+        let ones = philox([[u32::MAX; LANES]; 4], u64::MAX).map(|w| w[0]);
+        assert_eq!(ones, [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
+        let pi = [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344_u32].map(|w| [w; LANES]);
+        let words = philox(pi, 0x299f_31d0_a409_3822).map(|w| w[7]);
+        assert_eq!(words, [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1]);
+    }
+
+    const KEY: Key = Key { seed: 42, offset: 128 };
+    const N: usize = 200_000;
+
+    fn moments(x: &[f64]) -> (f64, f64) {
+        let mean = x.iter().sum::<f64>() / x.len() as f64;
+        (mean, x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / x.len() as f64)
+    }
+
+    /// Sum of squared deviations of counts from what is expected, each divided by that.
+    fn chi_square(counts: &[f64], expected: &[f64]) -> f64 {
+        counts.iter().zip(expected).map(|(n, e)| (n - e).powi(2) / e).sum()
+    }
+
+    #[test]
+    fn any_part_of_a_sequence_can_be_drawn() {
+        let mut whole = vec![0.0_f64; 300];
+        KEY.uniform(0.0, 1.0, &mut whole);
+        let mut part = vec![0.0_f64; 100];
+        Key { offset: KEY.offset + 128, ..KEY }.uniform(0.0, 1.0, &mut part);
+        assert_eq!(whole[128..228], part);
+        let mut single = vec![0.0_f32; 300];
+        KEY.uniform(0.0, 1.0, &mut single);
+        assert!(whole.iter().zip(&single).all(|(a, b)| *a == f64::from(*b)));
+        assert_eq!((0..300).map(|i| unit(KEY.another(i, 0))).collect::<Vec<_>>(), whole);
+    }
+
+    #[test]
+    fn uniform_numbers_fill_their_range_evenly() {
+        let mut x = vec![0.0_f64; N];
+        KEY.uniform(-2.0, 3.0, &mut x);
+        assert!(x.iter().all(|x| (-2.0..3.0).contains(x)));
+        let (mean, variance) = moments(&x);
+        assert!((mean - 0.5).abs() < 0.015 && (variance - 25.0 / 12.0).abs() < 0.02, "{mean} {variance}");
+        let mut counts = vec![0.0; 100];
+        x.iter().for_each(|x| counts[((x + 2.0) * 20.0) as usize] += 1.0);
+        // 99 degrees of freedom: 149 is passed once in a thousand.
+        assert!(chi_square(&counts, &[N as f64 / 100.0; 100]) < 149.0);
+        let lagged = x.windows(2).map(|w| (w[0] - 0.5) * (w[1] - 0.5)).sum::<f64>() / N as f64;
+        assert!(lagged.abs() < 0.02, "neighbours are related: {lagged}");
+    }
+
+    #[test]
+    fn normal_numbers_have_the_moments_and_tails_of_theirs() {
+        let mut x = vec![0.0_f64; N + 1];
+        KEY.normal(1.0, 2.0, &mut x);
+        let z: Vec<f64> = x.iter().map(|x| (x - 1.0) / 2.0).collect();
+        let (mean, variance) = moments(&z);
+        let power = |k| z.iter().map(|z| z.powi(k)).sum::<f64>() / z.len() as f64;
+        assert!(mean.abs() < 0.01 && (variance - 1.0).abs() < 0.015, "{mean} {variance}");
+        assert!(power(3).abs() < 0.03 && (power(4) - 3.0).abs() < 0.1, "{} {}", power(3), power(4));
+        let edges: Vec<f64> = (-30..=30).map(|i| f64::from(i) / 10.0).collect();
+        let cdf = |z: f64| 0.5 * (1.0 + libm::erf(z / std::f64::consts::SQRT_2));
+        let (mut counts, mut expected) = (vec![0.0; 60], vec![0.0; 60]);
+        for z in &z {
+            if (-3.0..3.0).contains(z) {
+                counts[(((z + 3.0) * 10.0) as usize).min(59)] += 1.0;
+            }
+        }
+        (0..60).for_each(|i| expected[i] = (cdf(edges[i + 1]) - cdf(edges[i])) * N as f64);
+        assert!(chi_square(&counts, &expected) < 100.0, "{}", chi_square(&counts, &expected));
+        let beyond = z.iter().filter(|z| z.abs() > 4.0).count();
+        assert!((3..=30).contains(&beyond), "{beyond} beyond four deviations, 12.7 expected");
+    }
+
+    #[test]
+    fn whole_numbers_are_unbiased_in_ranges_of_any_size() {
+        let mut x = vec![0; N];
+        KEY.integers(-3, 4, &mut x);
+        let mut counts = [0.0; 7];
+        x.iter().for_each(|x| counts[(x + 3) as usize] += 1.0);
+        assert!(chi_square(&counts, &[N as f64 / 7.0; 7]) < 22.5);
+        // Three quarters of the words: without rejection the first third would come twice as often.
+        KEY.integers(0, 3 << 30, &mut x);
+        let low = x.iter().filter(|x| **x < 1 << 30).count() as f64 / N as f64;
+        assert!((low - 1.0 / 3.0).abs() < 0.005, "{low}");
+        KEY.integers(i64::MIN, i64::MAX, &mut x);
+        let negative = x.iter().filter(|x| **x < 0).count() as f64 / N as f64;
+        assert!((negative - 0.5).abs() < 0.005, "{negative}");
+    }
+
+    #[test]
+    fn binomial_numbers_have_their_moments() {
+        for (n, p) in [(5, 0.5), (100, 0.02), (100, 0.97), (40, 0.4), (1_000_000, 0.3), (1, 0.25)] {
+            let mut x = vec![0.0_f64; N / 4];
+            KEY.binomial(n, p, &mut x);
+            let (mean, variance) = moments(&x);
+            let (m, v) = (n as f64 * p, n as f64 * p * (1.0 - p));
+            assert!((mean - m).abs() < 5.0 * (v / x.len() as f64).sqrt(), "({n}, {p}): mean {mean}, not {m}");
+            assert!((variance / v - 1.0).abs() < 0.04, "({n}, {p}): variance {variance}, not {v}");
+            assert!(x.iter().all(|x| (0.0..=n as f64).contains(x) && x.fract() == 0.0));
+        }
+        let mut x = vec![9.0_f64; 3];
+        KEY.binomial(7, 0.0, &mut x);
+        assert_eq!(x, [0.0; 3]);
+        KEY.binomial(7, 1.0, &mut x);
+        assert_eq!(x, [7.0; 3]);
+    }
 }

@@ -1,54 +1,163 @@
-//! Moving elements between arrays of different shapes: reordered axes, repeated axes, summed axes.
+//! Moving elements between arrays of different shapes: reordered axes and repeated axes.
 
 use smallvec::SmallVec;
 
-use super::{Float, map::Pairing};
 use crate::array::{Element, Shape};
 
-/// Calls `f(n, from)` for each element `n` of an array of lengths `dims`, `from` moving by `strides`.
-fn walk(dims: &[usize], strides: &[usize], mut f: impl FnMut(usize, usize)) {
+type Lengths = SmallVec<[usize; 4]>;
+
+/// Side of the square tiles in which a transposition walks memory: both sides of one fit the cache.
+const TILE: usize = 16;
+
+/// Lengths and strides with axes of length one dropped and neighbours that run together merged.
+fn merged(dims: &[usize], strides: &[usize]) -> (Lengths, Lengths) {
+    let (mut d, mut s) = (Lengths::new(), Lengths::new());
+    for (&dim, &stride) in dims.iter().zip(strides).filter(|(dim, _)| **dim != 1) {
+        match (d.last_mut(), s.last_mut()) {
+            (Some(last), Some(step)) if *step == stride * dim => (*last, *step) = (*last * dim, stride),
+            _ => {
+                d.push(dim);
+                s.push(stride);
+            }
+        }
+    }
+    if d.is_empty() {
+        d.push(1);
+        s.push(1);
+    }
+    (d, s)
+}
+
+/// Calls `f` with the two offsets of each place in an array of lengths `dims`, which move by `a` and `b`.
+fn walk(dims: &[usize], a: &[usize], b: &[usize], mut f: impl FnMut(usize, usize)) {
     let n: usize = dims.iter().product();
-    let mut at: SmallVec<[usize; 4]> = SmallVec::from_elem(0, dims.len());
-    let mut from = 0;
-    for i in 0..n {
-        f(i, from);
+    let mut at: Lengths = SmallVec::from_elem(0, dims.len());
+    let (mut pa, mut pb) = (0, 0);
+    for _ in 0..n {
+        f(pa, pb);
         for axis in (0..dims.len()).rev() {
             at[axis] += 1;
-            from += strides[axis];
+            pa += a[axis];
+            pb += b[axis];
             if at[axis] < dims[axis] {
                 break;
             }
-            from -= strides[axis] * dims[axis];
+            pa -= a[axis] * dims[axis];
+            pb -= b[axis] * dims[axis];
             at[axis] = 0;
         }
     }
 }
 
+fn contiguous(dims: &[usize]) -> Lengths {
+    Shape::from(dims).strides()
+}
+
 /// `y` is `x` with its axes reordered: axis `i` of `y` is axis `axes[i]` of `x`.
 pub fn transpose<T: Element>(x: &[T], shape: &Shape, axes: &[usize], y: &mut [T]) {
-    let strides = shape.strides();
-    let dims: SmallVec<[usize; 4]> = axes.iter().map(|a| shape[*a]).collect();
-    let strides: SmallVec<[usize; 4]> = axes.iter().map(|a| strides[*a]).collect();
-    walk(&dims, &strides, |i, from| y[i] = x[from]);
+    transpose_with(x, shape, axes, y, |y, x| *y = x);
 }
 
-/// `y`, of shape `to`, is `x` repeated along its axes of length one.
+/// As [`transpose`], what happens to an element of `y` being up to `put`.
+pub fn transpose_with<T: Element>(
+    x: &[T],
+    shape: &Shape,
+    axes: &[usize],
+    y: &mut [T],
+    put: impl Fn(&mut T, T),
+) {
+    if y.is_empty() {
+        return;
+    }
+    let strides = shape.strides();
+    let dims: Lengths = axes.iter().map(|a| shape[*a]).collect();
+    let strides: Lengths = axes.iter().map(|a| strides[*a]).collect();
+    let (mut dims, mut from) = merged(&dims, &strides);
+    let mut to = contiguous(&dims);
+    // The last axis of `y` and the one along which `x` is contiguous are walked in tiles, the others outside.
+    let (n, step) = (dims.pop().unwrap_or(1), from.pop().unwrap_or(1));
+    to.pop();
+    let Some(k) = from.iter().position(|s| *s == 1).filter(|_| step != 1) else {
+        walk(&dims, &from, &to, |x0, y0| {
+            let row = &mut y[y0..y0 + n];
+            if step == 1 {
+                row.iter_mut().zip(&x[x0..x0 + n]).for_each(|(y, x)| put(y, *x));
+            } else {
+                row.iter_mut().enumerate().for_each(|(i, y)| put(y, x[x0 + i * step]));
+            }
+        });
+        return;
+    };
+    let (m, row) = (dims.remove(k), to.remove(k));
+    from.remove(k);
+    walk(&dims, &from, &to, |x0, y0| {
+        for i0 in (0..m).step_by(TILE) {
+            for j0 in (0..n).step_by(TILE) {
+                for i in i0..m.min(i0 + TILE) {
+                    let line = &mut y[y0 + i * row + j0..y0 + i * row + n.min(j0 + TILE)];
+                    line.iter_mut().enumerate().for_each(|(j, y)| put(y, x[x0 + i + (j0 + j) * step]));
+                }
+            }
+        }
+    });
+}
+
+/// `y`, of shape `to`, is `x` repeated along its axes of length one (and along new leading axes).
 pub fn broadcast<T: Element>(x: &[T], from: &Shape, to: &Shape, y: &mut [T]) {
+    broadcast_with(x, from, to, y, |y, x| *y = x);
+}
+
+/// As [`broadcast`], what happens to an element of `y` being up to `put`.
+pub fn broadcast_with<T: Element>(x: &[T], from: &Shape, to: &Shape, y: &mut [T], put: impl Fn(&mut T, T)) {
+    if y.is_empty() {
+        return;
+    }
     let lead = to.ndim() - from.ndim();
     let own = from.strides();
-    let strides: SmallVec<[usize; 4]> =
+    let strides: Lengths =
         (0..to.ndim()).map(|i| if i < lead || from[i - lead] == 1 { 0 } else { own[i - lead] }).collect();
-    walk(to, &strides, |i, from| y[i] = x[from]);
+    let (mut dims, mut strides) = merged(to, &strides);
+    let mut rows = contiguous(&dims);
+    let (n, step) = (dims.pop().unwrap_or(1), strides.pop().unwrap_or(1));
+    rows.pop();
+    walk(&dims, &strides, &rows, |x0, y0| {
+        let row = &mut y[y0..y0 + n];
+        if step == 0 {
+            let x = x[x0];
+            row.iter_mut().for_each(|y| put(y, x));
+        } else {
+            row.iter_mut().zip(&x[x0..x0 + n]).for_each(|(y, x)| put(y, *x));
+        }
+    });
 }
 
-/// Adds to `y`, of shape `to`, the array `x` repeated along its axes of length one.
-pub fn add_broadcast<T: Float>(x: &[T], from: &Shape, to: &Shape, y: &mut [T]) {
-    Pairing::new(to, from).reduce_to_a(y, |_, ix, _| x[ix]);
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// `y` is `x` summed over `axes`.
-pub fn sum<T: Float>(x: &[T], shape: &Shape, axes: &[usize], y: &mut [T]) {
-    let kept: Shape = (0..shape.ndim()).map(|i| if axes.contains(&i) { 1 } else { shape[i] }).collect();
-    y.fill(T::ZERO);
-    Pairing::new(&kept, shape).reduce_to_a(y, |_, ix, _| x[ix]);
+    #[test]
+    fn every_order_of_axes_moves_every_element() {
+        let shape = Shape::from([3, 1, 17, 20]);
+        let strides = shape.strides();
+        let x: Vec<f32> = (0..shape.size()).map(|v| v as f32).collect();
+        for axes in [[0, 1, 2, 3], [3, 2, 1, 0], [0, 3, 2, 1], [2, 0, 1, 3], [1, 3, 0, 2], [2, 3, 0, 1]] {
+            let to: Shape = axes.iter().map(|a| shape[*a]).collect();
+            let mut y = vec![0.0; x.len()];
+            transpose(&x, &shape, &axes, &mut y);
+            for (i, y) in y.iter().enumerate() {
+                let at = to.strides().iter().zip(to.iter()).map(|(s, d)| i / s % d).collect::<Vec<_>>();
+                let from: usize = at.iter().zip(axes).map(|(at, a)| at * strides[a]).sum();
+                assert_eq!(*y, x[from], "{axes:?} at {at:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn repeating_fills_rows_columns_and_new_axes() {
+        let mut y = vec![0.0; 12];
+        broadcast(&[1.0, 2.0, 3.0], &Shape::from([3, 1]), &Shape::from([2, 3, 2]), &mut y);
+        assert_eq!(y, [1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0]);
+        broadcast(&[7.0], &Shape::scalar(), &Shape::from([2, 3, 2]), &mut y);
+        assert_eq!(y, [7.0; 12]);
+    }
 }

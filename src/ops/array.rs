@@ -2,7 +2,7 @@
 
 use super::{Alias, Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Unary, one, op};
 use crate::array::Shape;
-use crate::kernels::{Float, Number, strided};
+use crate::kernels::{Float, Number, reduce, strided};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -150,6 +150,18 @@ op! {
     Transpose = transpose(x; axes: Vec<i64>)
 }
 
+impl Transpose {
+    /// The order of axes that undoes this one.
+    fn back(&self) -> Vec<usize> {
+        let n = self.axes.len();
+        let mut back = vec![0; n];
+        for (i, a) in self.axes.iter().enumerate() {
+            back[if *a < 0 { *a + n as i64 } else { *a } as usize] = i;
+        }
+        back
+    }
+}
+
 impl Compute for Transpose {
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let shape = x.get(0);
@@ -167,16 +179,19 @@ impl Compute for Transpose {
         Ok(())
     }
 
-    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
-        let n = self.axes.len();
-        let mut back = vec![0; n];
-        for (i, a) in self.axes.iter().enumerate() {
-            back[if *a < 0 { *a + n as i64 } else { *a } as usize] = i;
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (gy, back) = (run.gy(0), self.back());
+        let Some(gx) = run.gx(0) else { return Ok(()) };
+        match gx.accumulate {
+            true => strided::transpose_with(gy, run.y_shape(0), &back, gx.data, |g, gy| *g = *g + gy),
+            false => strided::transpose(gy, run.y_shape(0), &back, gx.data),
         }
-        vec![Some(s.gy(0).transpose(&back))]
+        Ok(())
     }
 
-    const HAS_BACKWARD: bool = false;
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        vec![Some(s.gy(0).transpose(&self.back()))]
+    }
 
     fn reads(&self, _: usize) -> Reads {
         Reads::NOTHING
@@ -214,11 +229,20 @@ impl Compute for Broadcast {
         Ok(())
     }
 
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (gy, own, shape) = (run.gy(0), run.x_shape(0), run.y_shape(0));
+        let lead = shape.ndim() - own.ndim();
+        let axes: Vec<usize> =
+            (0..shape.ndim()).filter(|i| *i < lead || own[*i - lead] != shape[*i]).collect();
+        if let Some(gx) = run.gx(0) {
+            gx.through(|g| reduce::sum(gy, shape, &axes, g));
+        }
+        Ok(())
+    }
+
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         vec![Some(s.gy(0).sum_to(&s.x(0).shape()))]
     }
-
-    const HAS_BACKWARD: bool = false;
 
     fn reads(&self, _: usize) -> Reads {
         Reads::NOTHING

@@ -1,6 +1,351 @@
-//! Taking and putting elements by index: gather, scatter, one_hot, bool_fill.
+//! Taking and putting elements by index: one_hot, gather, scatter_add.
 
-use super::Entry;
+use super::array::lengths;
+use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
+use crate::array::Shape;
+use crate::kernels::Float;
+use crate::{Error, Result};
 
 /// The operations of this file.
-pub(super) const OPS: &[Entry] = &[];
+pub(super) const OPS: &[Entry] = &[Entry::of::<OneHot>(), Entry::of::<Gather>(), Entry::of::<ScatterAdd>()];
+
+/// The position along an axis of length `n` that `index` names, counting from the end if it is negative.
+pub(super) fn position(op: &str, index: i64, axis: usize, n: usize) -> Result<usize> {
+    let at = if index < 0 { index.saturating_add(n as i64) } else { index };
+    if (0..n as i64).contains(&at) {
+        return Ok(at as usize);
+    }
+    Err(Error::Index(format!("{op}: expected an index within the length {n} of axis {axis}, got {index}")))
+}
+
+/// The positions that `index` names along one axis.
+fn positions(op: &str, index: &[i64], axis: usize, n: usize) -> Result<Vec<usize>> {
+    index.iter().map(|i| position(op, *i, axis, n)).collect()
+}
+
+op! {
+    /// Ones at the places that indices name, zeros elsewhere. Its gradient is zero.
+    ///
+    /// Args:
+    ///     x: Indices, shape (..., n); negative ones count from the end.
+    ///     shape: Lengths of the n axes that they index.
+    ///
+    /// Returns:
+    ///     Array of shape (..., *shape).
+    ///
+    /// Raises:
+    ///     ShapeError: If the last axis of `x` is not as long as `shape`.
+    ///     IndexError: If an index is out of range.
+    OneHot = one_hot(x: index; shape: Vec<i64>)
+}
+
+impl Compute for OneHot {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let own = x.get(0);
+        let Some((_, leading)) = own.split_last().filter(|(n, _)| **n == self.shape.len()) else {
+            let expected =
+                format!("a last axis of length {}, one index for each of `shape`", self.shape.len());
+            return Err(Error::shape("one_hot", expected, [own]));
+        };
+        let shape: Shape = leading.iter().chain(lengths("one_hot", &self.shape)?.iter()).copied().collect();
+        shape.checked_size()?;
+        one(shape)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (x, y, shape) = (run.index(0), run.y(0), lengths("one_hot", &self.shape)?);
+        y.fill(T::ZERO);
+        if shape.is_empty() {
+            y.fill(T::ONE);
+            return Ok(());
+        }
+        for (i, index) in x.chunks(shape.ndim()).enumerate() {
+            let mut at = i;
+            for (axis, (index, n)) in index.iter().zip(shape.iter()).enumerate() {
+                at = at * n + position("one_hot", *index, axis, *n)?;
+            }
+            y[at] = T::ONE;
+        }
+        Ok(())
+    }
+
+    const HAS_BACKWARD: bool = false;
+
+    fn gradient(&self, _: &Symbols) -> Vec<Option<Sym>> {
+        vec![None]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}
+
+/// How the indices of [`Gather`] meet the axis of its input: for each of `batch` matrices of `outer` lines of `n` rows
+/// of `inner` elements, `each` rows are taken.
+struct Lines {
+    axis: usize,
+    batch: usize,
+    outer: usize,
+    n: usize,
+    inner: usize,
+    each: usize,
+}
+
+impl Lines {
+    fn new(op: &str, x: &Shape, index: &Shape, axis: i64, batch_dims: i64) -> Result<Self> {
+        let axis = x.axis(op, axis)?;
+        let Some(lead) = usize::try_from(batch_dims).ok().filter(|n| *n <= axis && *n <= index.ndim()) else {
+            let most = axis.min(index.ndim());
+            return Err(Error::argument(op, "batch_dims", format!("from 0 to {most}"), batch_dims));
+        };
+        if x[..lead] != index[..lead] {
+            return Err(Error::shape(
+                op,
+                format!("the same lengths along the first {lead} axes"),
+                [x, index],
+            ));
+        }
+        let (batch, outer) = (x.size_to(lead), x[lead..axis].iter().product());
+        Ok(Self { axis, batch, outer, n: x[axis], inner: x.size_from(axis + 1), each: index.size_from(lead) })
+    }
+
+    /// Calls `f(row of the output, row of the input)` for each row of `inner` elements that is taken.
+    fn rows(&self, op: &str, index: &[i64], mut f: impl FnMut(usize, usize)) -> Result<()> {
+        for b in 0..self.batch {
+            let index = positions(op, &index[b * self.each..][..self.each], self.axis, self.n)?;
+            for line in b * self.outer..(b + 1) * self.outer {
+                for (j, at) in index.iter().enumerate() {
+                    f((line * self.each + j) * self.inner, (line * self.n + at) * self.inner);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take<T: Float>(&self, op: &str, x: &[T], index: &[i64], y: &mut [T]) -> Result<()> {
+        self.rows(op, index, |to, from| y[to..to + self.inner].copy_from_slice(&x[from..from + self.inner]))
+    }
+
+    fn add<T: Float>(&self, op: &str, gy: &[T], index: &[i64], gx: &mut [T]) -> Result<()> {
+        self.rows(op, index, |to, from| {
+            let gx = gx[from..from + self.inner].iter_mut();
+            gx.zip(&gy[to..to + self.inner]).for_each(|(gx, gy)| *gx = *gx + *gy);
+        })
+    }
+}
+
+op! {
+    /// Rows of an array by their index along an axis.
+    ///
+    /// Args:
+    ///     x: Input with one axis at least.
+    ///     Indices: Indices along `axis`; negative ones count from the end.
+    ///     axis: The axis; a negative one counts from the end.
+    ///     batch_dims: Number of leading axes that both inputs share, each part having indices of its own.
+    ///
+    /// Returns:
+    ///     Array in whose shape `axis` is replaced by the shape of `Indices` without its shared axes.
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no such axis.
+    ///     ShapeError: If the shared axes differ.
+    ///     IndexError: If an index is out of range.
+    Gather = gather(x, Indices: index; axis: i64 = 0, batch_dims: i64 = 0)
+}
+
+op! {
+    /// Sums of the rows that `gather` took from an array, each at its place: its gradient.
+    ///
+    /// Args:
+    ///     gy: Rows.
+    ///     Indices: Where they were taken from.
+    ///     axis: The axis.
+    ///     batch_dims: Number of shared axes.
+    ///     shape: Shape of the array.
+    ///
+    /// Returns:
+    ///     Array of shape `shape`.
+    GatherBackward = gather_backward(gy, Indices: index; axis: i64, batch_dims: i64, shape: Vec<i64>)
+}
+
+impl Compute for Gather {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let (own, index) = (x.get(0), x.get(1));
+        let lines = Lines::new("gather", own, index, self.axis, self.batch_dims)?;
+        let taken = &index[self.batch_dims as usize..];
+        one(own[..lines.axis].iter().chain(taken).chain(&own[lines.axis + 1..]).copied().collect::<Shape>())
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let lines = Lines::new("gather", run.x_shape(0), run.x_shape(1), self.axis, self.batch_dims)?;
+        lines.take("gather", run.x(0), run.index(1), run.y(0))
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let lines = Lines::new("gather", run.x_shape(0), run.x_shape(1), self.axis, self.batch_dims)?;
+        let Some(gx) = run.gx(0).map(Grad::adding) else { return Ok(()) };
+        lines.add("gather", run.gy(0), run.index(1), gx)
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let shape = s.x(0).shape().iter().map(|n| *n as i64).collect();
+        let op = GatherBackward { axis: self.axis, batch_dims: self.batch_dims, shape };
+        vec![Some(Sym::apply(op, &[s.gy(0), s.x(1)])), None]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::inputs(2)
+    }
+}
+
+impl Compute for GatherBackward {
+    fn shapes(&self, _: &InputShapes<'_>) -> Result<Shapes> {
+        one(lengths("gather_backward", &self.shape)?)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let lines = Lines::new("gather", run.y_shape(0), run.x_shape(1), self.axis, self.batch_dims)?;
+        let y = run.y(0);
+        y.fill(T::ZERO);
+        lines.add("gather", run.x(0), run.index(1), y)
+    }
+
+    const HAS_BACKWARD: bool = false;
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let op = Gather { axis: self.axis, batch_dims: self.batch_dims };
+        vec![Some(Sym::apply(op, &[s.gy(0), s.x(1)])), None]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::inputs(2)
+    }
+}
+
+op! {
+    /// The array with others added at indices along an axis: `y[indices[i][j]][j] += x1[i][j]` for the first axis.
+    ///
+    /// Args:
+    ///     x0: Input of any shape.
+    ///     indices: Indices along `axis`, of the shape of `x1`; negative ones count from the end.
+    ///     x1: What to add, with as many axes as `x0` and no longer along other axes than `axis`.
+    ///     axis: The axis, the first by default; a negative one counts from the end.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x0`.
+    ///
+    /// Raises:
+    ///     AxisError: If `x0` has no such axis.
+    ///     ShapeError: If the shapes do not fit.
+    ///     IndexError: If an index is out of range.
+    ScatterAdd = scatter_add(x0, indices: index, x1; axis: Option<i64> = None)
+}
+
+op! {
+    /// Elements of an array by an index along an axis for each: the gradient of `scatter_add`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     indices: Indices along `axis`.
+    ///     axis: The axis.
+    ///
+    /// Returns:
+    ///     Array of the shape of `indices`.
+    TakeAlong = take_along(x, indices: index; axis: i64)
+}
+
+/// Calls `f(element of the indices, element of the array)` for each index.
+fn along(
+    op: &str,
+    x: &Shape,
+    index: &[i64],
+    shape: &Shape,
+    axis: usize,
+    mut f: impl FnMut(usize, usize),
+) -> Result<()> {
+    let strides = x.strides();
+    let mut at = vec![0; shape.ndim()];
+    for (i, index) in index.iter().enumerate() {
+        let within: usize = (0..at.len()).filter(|a| *a != axis).map(|a| at[a] * strides[a]).sum();
+        f(i, within + position(op, *index, axis, x[axis])? * strides[axis]);
+        for a in (0..at.len()).rev() {
+            at[a] += 1;
+            if at[a] < shape[a] {
+                break;
+            }
+            at[a] = 0;
+        }
+    }
+    Ok(())
+}
+
+impl ScatterAdd {
+    fn axis(&self, x: &Shape) -> Result<usize> {
+        x.axis("scatter_add", self.axis.unwrap_or(0))
+    }
+}
+
+impl Compute for ScatterAdd {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let (x0, index, x1) = (x.get(0), x.get(1), x.get(2));
+        let axis = self.axis(x0)?;
+        let fits = index == x1 && x1.ndim() == x0.ndim();
+        if fits && (0..x0.ndim()).all(|i| i == axis || x1[i] <= x0[i]) {
+            return one(x0.clone());
+        }
+        let expected = format!("indices and x1 of one shape, no longer than x0 except along axis {axis}");
+        Err(Error::shape("scatter_add", expected, [x0, index, x1]))
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (x1, y, axis) = (run.x(2), run.y(0), self.axis(run.x_shape(0))?);
+        y.copy_from_slice(run.x(0));
+        along("scatter_add", run.x_shape(0), run.index(1), run.x_shape(1), axis, |i, at| {
+            y[at] = y[at] + x1[i]
+        })
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (gy, shape) = (run.gy(0), run.x_shape(0));
+        if let Some(gx) = run.gx(0) {
+            gx.put(|i| gy[i]);
+        }
+        if let Some(Grad { data, accumulate }) = run.gx(2) {
+            along("scatter_add", shape, run.index(1), run.x_shape(1), self.axis(shape)?, |i, at| {
+                data[i] = if accumulate { data[i] + gy[at] } else { gy[at] };
+            })?;
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let taken = || Sym::apply(TakeAlong { axis: self.axis.unwrap_or(0) }, &[s.gy(0), s.x(1)]);
+        vec![Some(s.gy(0)), None, s.wants(2).then(taken)]
+    }
+
+    fn reads(&self, gx: usize) -> Reads {
+        if gx == 2 { Reads::inputs(2) } else { Reads::NOTHING }
+    }
+}
+
+impl Compute for TakeAlong {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        one(x.get(1).clone())
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (x, y, axis) = (run.x(0), run.y(0), run.x_shape(0).axis("take_along", self.axis)?);
+        along("take_along", run.x_shape(0), run.index(1), run.x_shape(1), axis, |i, at| y[i] = x[at])
+    }
+
+    const HAS_BACKWARD: bool = false;
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let zeros = Sym::Const(0.0).broadcast(&s.x(0).shape());
+        vec![Some(Sym::apply(ScatterAdd { axis: Some(self.axis) }, &[zeros, s.x(1), s.gy(0)])), None]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::inputs(2)
+    }
+}

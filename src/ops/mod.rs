@@ -12,28 +12,39 @@ mod arithmetic;
 mod array;
 mod batch_matmul;
 mod batch_normalization;
+#[cfg(test)]
+mod checks;
 mod convolution;
+mod cumulative;
 mod deconvolution;
 mod depthwise;
+mod diagonal;
 mod doubled;
 mod elementwise;
 mod embed;
+mod extreme;
 mod group_normalization;
 mod indexing;
 mod join;
 mod label;
 mod logical;
 mod loss;
+mod masking;
 mod math;
 mod max_pooling;
+mod nary;
+mod nd;
 mod normalization;
 mod order;
 mod pooling;
 mod random;
 mod rectifier;
 mod reduction;
+mod regrid;
+mod repeat;
 mod run;
 mod sequence;
+mod slicing;
 mod softmax;
 mod spatial;
 pub(crate) mod spec;
@@ -42,6 +53,7 @@ pub mod symbol;
 #[cfg(test)]
 mod testing;
 mod weight_normalization;
+mod whole;
 
 pub use elementwise::{Binary, Unary};
 pub use run::{Backward, Grad, InputShapes, Memory, Run, Shapes, State};
@@ -168,6 +180,14 @@ pub trait Compute: Declared {
     /// Whether `forward` draws random numbers.
     const IS_RANDOM: bool = false;
 
+    /// The input whose values decide on the shapes of the outputs, if one does.
+    const SHAPED_BY: Option<usize> = None;
+
+    /// Whether the gradients of the inputs stay what the user made them: no backward kernel is run.
+    fn keeps_gradients(&self) -> bool {
+        false
+    }
+
     /// Whether the engine may clear what this function read (`Sink` forbids it).
     const MAY_CLEAR_INPUTS: bool = true;
 
@@ -237,6 +257,18 @@ pub trait Operation: Send + Sync + 'static {
     fn info(&self) -> Vec<(&'static str, Value)>;
     fn kind(&self, i: usize) -> Kind;
     fn shapes(&self, x: &[&Shape]) -> Result<Shapes>;
+    /// The input whose values `shapes_by` takes: shapes of outputs follow from them.
+    fn shaped_by(&self) -> Option<usize> {
+        None
+    }
+    /// As `shapes`, given the values of the input that `shaped_by` names.
+    fn shapes_by(&self, x: &[&Shape], values: &[f64]) -> Result<Shapes> {
+        let _ = values;
+        self.shapes(x)
+    }
+    fn keeps_gradients(&self) -> bool {
+        false
+    }
     fn output(&self, o: usize) -> Option<DType>;
     fn forward(&self, call: Call<'_>) -> Result<()>;
     fn backward(&self, call: Call<'_>) -> Result<()>;
@@ -299,7 +331,16 @@ impl<C: Compute> Operation for Bound<C> {
         C::SPEC.inputs.get(at).or(C::SPEC.inputs.last()).map_or(Kind::float, |input| input.kind)
     }
     fn shapes(&self, x: &[&Shape]) -> Result<Shapes> {
-        self.op.shapes(&InputShapes { x, present: self.present })
+        self.op.shapes(&InputShapes { x, present: self.present, values: None })
+    }
+    fn shaped_by(&self) -> Option<usize> {
+        C::SHAPED_BY
+    }
+    fn shapes_by(&self, x: &[&Shape], values: &[f64]) -> Result<Shapes> {
+        self.op.shapes(&InputShapes { x, present: self.present, values: Some(values) })
+    }
+    fn keeps_gradients(&self) -> bool {
+        self.op.keeps_gradients()
     }
     fn output(&self, o: usize) -> Option<DType> {
         self.op.output(o)
@@ -430,22 +471,31 @@ pub fn registry() -> impl Iterator<Item = &'static Entry> {
         embed::OPS,
         doubled::OPS,
         group_normalization::OPS,
+        cumulative::OPS,
+        diagonal::OPS,
+        extreme::OPS,
         indexing::OPS,
         join::OPS,
         label::OPS,
         logical::OPS,
         loss::OPS,
+        masking::OPS,
         math::OPS,
         max_pooling::OPS,
+        nary::OPS,
+        nd::OPS,
         order::OPS,
         pooling::OPS,
         random::OPS,
         rectifier::OPS,
         reduction::OPS,
+        repeat::OPS,
         sequence::OPS,
+        slicing::OPS,
         softmax::OPS,
         special::OPS,
         weight_normalization::OPS,
+        whole::OPS,
     ]
     .into_iter()
     .flatten()

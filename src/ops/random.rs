@@ -1,6 +1,287 @@
 //! Random arrays and dropout.
 
-use super::Entry;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::array::lengths;
+use super::regrid::only_in_gradients;
+use super::{
+    Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Spec, Sym, Symbols, Value, like,
+    one, op,
+};
+use crate::array::DType;
+use crate::kernels::Float;
+use crate::kernels::random::Key;
+use crate::{Error, Result};
 
 /// The operations of this file.
-pub(super) const OPS: &[Entry] = &[];
+pub(super) const OPS: &[Entry] = &[
+    Entry::of::<Dropping>(),
+    Entry::of::<Rand>(),
+    Entry::of::<Randn>(),
+    Entry::of::<Randint>(),
+    Entry::of::<RandBinomial>(),
+];
+
+op! {
+    /// The array with elements set to zero at random and the others made larger to make up for it: `y = x / (1 - p)`
+    /// with probability `1 - p`, else 0. It is always active; leave it out where nothing is trained.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     p: Probability of zero, from 0 up to but not including 1.
+    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ///
+    /// Raises:
+    ///     ArgumentError: If `p` is out of range.
+    ///
+    /// Source:
+    ///     Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting", 2014.
+    Dropout = dropout(x; p: f64 = 0.5, seed: i64 = -1)
+}
+
+/// Which random numbers the last forward run used, for whoever needs the same mask again.
+#[derive(Clone, Default)]
+struct LastKey(Arc<Mutex<Option<Key>>>);
+
+/// [`Dropout`] as what the engine computes.
+#[derive(Clone)]
+struct Dropping {
+    of: Dropout,
+    last: LastKey,
+}
+
+/// The factors by which the last run of a [`Dropping`] multiplied. It takes the output of that to run after it.
+#[derive(Clone)]
+struct DropoutMask {
+    p: f64,
+    last: LastKey,
+}
+only_in_gradients! {
+    DropoutMask = "dropout_mask", " The factors by which a dropout multiplies.";
+}
+
+/// Calls `f(i, whether element i is kept)`.
+#[inline(always)]
+fn masked(key: Key, p: f64, n: usize, mut f: impl FnMut(usize, bool)) {
+    let dropped = (p * 4_294_967_296.0) as u64;
+    key.words(n, |i, word| f(i, u64::from(word) >= dropped));
+}
+
+impl LastKey {
+    fn get(&self) -> Result<Key> {
+        self.0.lock().ok_or_else(|| {
+            Error::Graph("dropout: expected a forward run before the backward run, got none".into())
+        })
+    }
+}
+
+impl Declared for Dropping {
+    const SPEC: Spec = Dropout::SPEC;
+    fn bind(values: &[Value]) -> Result<Self> {
+        Ok(Self { of: Dropout::bind(values)?, last: LastKey::default() })
+    }
+    fn values(&self) -> Vec<Value> {
+        self.of.values()
+    }
+}
+
+impl Compute for Dropping {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        if (0.0..1.0).contains(&self.of.p) {
+            return like(x);
+        }
+        Err(Error::argument("dropout", "p", "from 0 up to but not including 1", self.of.p))
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (x, y) = (run.x(0), run.y(0));
+        let key = run.random(self.of.seed, y.len());
+        *self.last.0.lock() = Some(key);
+        let scale = T::of(1.0 / (1.0 - self.of.p));
+        masked(key, self.of.p, x.len(), |i, kept| y[i] = if kept { x[i] * scale } else { T::ZERO });
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (gy, key, scale) = (run.gy(0), self.last.get()?, T::of(1.0 / (1.0 - self.of.p)));
+        if let Some(super::Grad { data, accumulate }) = run.gx(0) {
+            masked(key, self.of.p, gy.len(), |i, kept| {
+                let g = if kept { gy[i] * scale } else { T::ZERO };
+                data[i] = if accumulate { data[i] + g } else { g };
+            });
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let mask = Sym::apply(DropoutMask { p: self.of.p, last: self.last.clone() }, &[s.y(0)]);
+        vec![Some(s.gy(0) * mask)]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+
+    fn symbol_reads(&self, _: usize) -> Reads {
+        Reads::OUTPUTS
+    }
+
+    const IS_RANDOM: bool = true;
+}
+
+impl Compute for DropoutMask {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        like(x)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (y, scale) = (run.y(0), T::of(1.0 / (1.0 - self.p)));
+        masked(self.last.get()?, self.p, y.len(), |i, kept| y[i] = if kept { scale } else { T::ZERO });
+        Ok(())
+    }
+
+    const HAS_BACKWARD: bool = false;
+
+    fn gradient(&self, _: &Symbols) -> Vec<Option<Sym>> {
+        vec![None]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}
+
+op! {
+    /// Random numbers, all equally likely in a range.
+    ///
+    /// Args:
+    ///     low: Start of the range.
+    ///     high: End of the range, which is not drawn itself.
+    ///     shape: Shape of the array.
+    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///
+    /// Returns:
+    ///     Array of shape `shape`.
+    ///
+    /// Raises:
+    ///     ArgumentError: If `high` is not larger than `low`.
+    Rand = rand(; low: f64 = 0.0, high: f64 = 1.0, shape: Vec<i64> = Vec::new(), seed: i64 = -1)
+}
+
+op! {
+    /// Random numbers with a normal distribution.
+    ///
+    /// Args:
+    ///     mu: Mean.
+    ///     sigma: Standard deviation.
+    ///     shape: Shape of the array.
+    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///
+    /// Returns:
+    ///     Array of shape `shape`.
+    ///
+    /// Raises:
+    ///     ArgumentError: If `sigma` is negative.
+    Randn = randn(; mu: f64 = 0.0, sigma: f64 = 1.0, shape: Vec<i64> = Vec::new(), seed: i64 = -1)
+}
+
+op! {
+    /// Random whole numbers, all equally likely in a range.
+    ///
+    /// Args:
+    ///     low: Start of the range.
+    ///     high: End of the range, which is not drawn itself.
+    ///     shape: Shape of the array.
+    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///
+    /// Returns:
+    ///     Whole numbers, of shape `shape`.
+    ///
+    /// Raises:
+    ///     ArgumentError: If `high` is not larger than `low`.
+    Randint = randint(; low: i64 = 0, high: i64 = 1, shape: Vec<i64> = Vec::new(), seed: i64 = -1)
+}
+
+op! {
+    /// Random numbers with a binomial distribution: how often of `n` times something of probability `p` happened.
+    ///
+    /// Args:
+    ///     n: Number of times.
+    ///     p: Probability, from 0 to 1.
+    ///     shape: Shape of the array.
+    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///
+    /// Returns:
+    ///     Array of shape `shape`.
+    ///
+    /// Raises:
+    ///     ArgumentError: If `n` is negative or `p` is out of range.
+    RandBinomial = rand_binomial(; n: i64 = 1, p: f64 = 0.5, shape: Vec<i64> = Vec::new(), seed: i64 = -1)
+}
+
+/// What the operations that take no input share: `check` their arguments, and `draw` an array.
+macro_rules! draws {
+    ($($ty:ident = $name:literal, $output:expr, $check:expr, $draw:expr;)+) => {$(
+        impl Compute for $ty {
+            fn shapes(&self, _: &InputShapes<'_>) -> Result<Shapes> {
+                let check: fn(&Self) -> Result<()> = $check;
+                check(self)?;
+                let shape = lengths($name, &self.shape)?;
+                shape.checked_size()?;
+                one(shape)
+            }
+
+            fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+                let key = run.random(self.seed, run.y_shape(0).size());
+                let draw: fn(&Self, Key, &mut Run<'_, T>) = $draw;
+                draw(self, key, run);
+                Ok(())
+            }
+
+            const HAS_BACKWARD: bool = false;
+
+            fn gradient(&self, _: &Symbols) -> Vec<Option<Sym>> {
+                Vec::new()
+            }
+
+            fn output(&self, _: usize) -> Option<DType> {
+                $output
+            }
+
+            const IS_RANDOM: bool = true;
+        }
+    )+};
+}
+
+/// That a range has an inside.
+fn check_range<N: PartialOrd + std::fmt::Display>(op: &str, low: N, high: N) -> Result<()> {
+    if low < high {
+        Ok(())
+    } else {
+        Err(Error::argument(op, "high", format!("larger than low ({low})"), high))
+    }
+}
+
+draws! {
+    Rand = "rand", None, |op| check_range("rand", op.low, op.high),
+        |op, key, run| key.uniform(op.low, op.high, run.y(0));
+    Randn = "randn", None, |op| {
+            if op.sigma >= 0.0 { Ok(()) } else { Err(Error::argument("randn", "sigma", "zero or more", op.sigma)) }
+        },
+        |op, key, run| key.normal(op.mu, op.sigma, run.y(0));
+    Randint = "randint", Some(DType::I64), |op| check_range("randint", op.low, op.high),
+        |op, key, run| key.integers(op.low, op.high, run.y_index(0));
+    RandBinomial = "rand_binomial", None, |op| {
+            if op.n < 0 {
+                return Err(Error::argument("rand_binomial", "n", "zero or more", op.n));
+            }
+            let fits = (0.0..=1.0).contains(&op.p);
+            if fits { Ok(()) } else { Err(Error::argument("rand_binomial", "p", "from 0 to 1", op.p)) }
+        },
+        |op, key, run| key.binomial(op.n as u64, op.p, run.y(0));
+}

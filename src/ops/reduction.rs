@@ -1,12 +1,23 @@
-//! Sums, means and extremes along axes.
+//! Sums, means, products and norms along axes.
 
-use super::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
-use crate::Result;
+use super::cumulative::CumProd;
+use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::array::Shape;
-use crate::kernels::{Float, strided};
+use crate::kernels::map::Pairing;
+use crate::kernels::reduce::{Fold, Product, Rows, SumOf};
+use crate::kernels::{Float, Number, reduce, strided};
+use crate::{Error, Result};
 
 /// The operations of this file.
-pub(super) const OPS: &[Entry] = &[Entry::of::<Sum>()];
+pub(super) const OPS: &[Entry] =
+    &[Entry::of::<Sum>(), Entry::of::<Mean>(), Entry::of::<Prod>(), Entry::of::<Norm>()];
+
+/// The axes that `axis` names, ascending: the order in which elements along several axes are numbered.
+pub(super) fn ascending(op: &str, shape: &Shape, axis: Option<&[i64]>) -> Result<Vec<usize>> {
+    let mut axes = shape.axes(op, axis)?.to_vec();
+    axes.sort_unstable();
+    Ok(axes)
+}
 
 /// The shape that is left of `shape` when `axis` is reduced.
 pub(super) fn reduced(op: &str, shape: &Shape, axis: Option<&[i64]>, keepdims: bool) -> Result<Shape> {
@@ -16,6 +27,44 @@ pub(super) fn reduced(op: &str, shape: &Shape, axis: Option<&[i64]>, keepdims: b
         true => dims.map(|(i, d)| if axes.contains(&i) { 1 } else { *d }).collect(),
         false => dims.filter(|(i, _)| !axes.contains(i)).map(|(_, d)| *d).collect(),
     })
+}
+
+/// All axes in order, but those of `axes` last.
+fn axes_last(ndim: usize, axes: &[usize]) -> Vec<usize> {
+    (0..ndim).filter(|i| !axes.contains(i)).chain(axes.iter().copied()).collect()
+}
+
+/// `x` as a matrix, the elements along `axes` being its rows.
+pub(super) fn to_rows(x: Sym, axes: &[usize]) -> Sym {
+    let shape = x.shape();
+    let n: usize = axes.iter().map(|a| shape[*a]).product();
+    let kept: usize = (0..shape.ndim()).filter(|i| !axes.contains(i)).map(|i| shape[i]).product();
+    x.transpose(&axes_last(shape.ndim(), axes)).reshape(&[kept, n])
+}
+
+/// The array of shape `shape` that [`to_rows`] makes `rows` of.
+pub(super) fn from_rows(rows: Sym, shape: &Shape, axes: &[usize]) -> Sym {
+    let order = axes_last(shape.ndim(), axes);
+    let dims: Vec<usize> = order.iter().map(|a| shape[*a]).collect();
+    let mut back = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(i, a)| back[*a] = i);
+    rows.reshape(&dims).transpose(&back)
+}
+
+/// Writes or adds `map(g)` for the result that each element took part in, `g` being its gradient.
+fn spread<T: Float>(gx: Grad<'_, T>, gy: &[T], kept: &Shape, shape: &Shape, map: impl Fn(T) -> T) {
+    if gx.accumulate {
+        strided::broadcast_with(gy, kept, shape, gx.data, |g, gy| *g = *g + map(gy));
+    } else {
+        strided::broadcast_with(gy, kept, shape, gx.data, |g, gy| *g = map(gy));
+    }
+}
+
+/// The gradient of a result for each element that took part in it.
+fn spread_symbol(op: &str, s: &Symbols, axis: Option<&[i64]>) -> Sym {
+    let shape = s.x(0).shape();
+    let kept = reduced(op, &shape, axis, true).unwrap_or_default();
+    s.gy(0).reshape(&kept).broadcast(&shape)
 }
 
 op! {
@@ -40,8 +89,8 @@ impl Compute for Sum {
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let axes = run.x_shape(0).axes("sum", self.axis.as_deref())?;
-        strided::sum(run.x(0), run.x_shape(0), &axes, run.y(0));
+        let axes = ascending("sum", run.x_shape(0), self.axis.as_deref())?;
+        reduce::sum(run.x(0), run.x_shape(0), &axes, run.y(0));
         Ok(())
     }
 
@@ -49,18 +98,232 @@ impl Compute for Sum {
         let kept = reduced("sum", run.x_shape(0), self.axis.as_deref(), true)?;
         let (gy, shape) = (run.gy(0), run.x_shape(0));
         if let Some(gx) = run.gx(0) {
-            strided::add_broadcast(gy, &kept, shape, gx.adding());
+            spread(gx, gy, &kept, shape, |g| g);
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        vec![Some(spread_symbol("sum", s, self.axis.as_deref()))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}
+
+op! {
+    /// Mean along axes; of no elements it is not a number.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     axis: Axis or axes to average over, all of them by default; negative ones count from the end.
+    ///     keepdims: Keep the axes, with length one.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x` without `axis`.
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no such axis.
+    Mean = mean(x; axis as axes: Option<Vec<i64>> = None, keepdims as keep_dims: bool = false)
+}
+
+impl Mean {
+    /// Number of elements of which one mean is made.
+    fn count(&self, shape: &Shape) -> Result<f64> {
+        Ok(shape.axes("mean", self.axis.as_deref())?.iter().map(|a| shape[*a]).product::<usize>() as f64)
+    }
+}
+
+impl Compute for Mean {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        one(reduced("mean", x.get(0), self.axis.as_deref(), self.keepdims)?)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let axes = ascending("mean", run.x_shape(0), self.axis.as_deref())?;
+        let (n, y) = (T::of(self.count(run.x_shape(0))?), run.y(0));
+        reduce::sum(run.x(0), run.x_shape(0), &axes, y);
+        y.iter_mut().for_each(|y| *y = *y / n);
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let kept = reduced("mean", run.x_shape(0), self.axis.as_deref(), true)?;
+        let (gy, shape) = (run.gy(0), run.x_shape(0));
+        let n = T::of(self.count(shape)?);
+        if let Some(gx) = run.gx(0) {
+            spread(gx, gy, &kept, shape, |g| g / n);
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let n = self.count(&s.x(0).shape()).unwrap_or(1.0);
+        let gx = spread_symbol("mean", s, self.axis.as_deref());
+        vec![Some(if n == 0.0 { gx } else { gx * Sym::Const(1.0 / n) })]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}
+
+op! {
+    /// Product along axes. Its gradient is exact also where elements are zero.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     axis: Axis or axes to multiply over, all of them by default; negative ones count from the end.
+    ///     keepdims: Keep the axes, with length one.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x` without `axis`.
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no such axis.
+    Prod = prod(x; axis as axes: Option<Vec<i64>> = None, keepdims as keep_dims: bool = false)
+}
+
+/// The product of what is not zero, and how many elements are.
+struct ZerosApart;
+
+impl<T: Float> Fold<T> for ZerosApart {
+    type Part = (T, usize);
+    fn none(&self) -> (T, usize) {
+        (T::ONE, 0)
+    }
+    fn with(&self, (product, zeros): (T, usize), x: T, _: usize) -> (T, usize) {
+        if x == T::ZERO { (product, zeros + 1) } else { (product * x, zeros) }
+    }
+    fn join(&self, a: (T, usize), b: (T, usize)) -> (T, usize) {
+        (a.0 * b.0, a.1 + b.1)
+    }
+}
+
+impl Compute for Prod {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        one(reduced("prod", x.get(0), self.axis.as_deref(), self.keepdims)?)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let axes = ascending("prod", run.x_shape(0), self.axis.as_deref())?;
+        let y = run.y(0);
+        Rows::new(run.x(0), run.x_shape(0), &axes).fold(&Product, |i, product| y[i] = product);
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (shape, x, gy) = (run.x_shape(0), run.x(0), run.gy(0));
+        let axes = ascending("prod", shape, self.axis.as_deref())?;
+        let kept = reduced("prod", shape, self.axis.as_deref(), true)?;
+        let mut all = vec![(T::ONE, 0); gy.len()];
+        Rows::new(x, shape, &axes).fold(&ZerosApart, |i, part| all[i] = part);
+        if let Some(gx) = run.gx(0) {
+            Pairing::new(shape, &kept).reduce_to_a(gx.adding(), |ix, iy, _| {
+                match (all[iy], x[ix] == T::ZERO) {
+                    ((product, 0), _) => gy[iy] * (product / x[ix]),
+                    ((product, 1), true) => gy[iy] * product,
+                    _ => T::ZERO,
+                }
+            });
         }
         Ok(())
     }
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         let shape = s.x(0).shape();
-        let kept = reduced("sum", &shape, self.axis.as_deref(), true).unwrap_or_default();
-        vec![Some(s.gy(0).reshape(&kept).broadcast(&shape))]
+        let axes = ascending("prod", &shape, self.axis.as_deref()).unwrap_or_default();
+        let x = to_rows(s.x(0), &axes);
+        let others = |reverse| Sym::apply(CumProd { axis: 1, exclusive: true, reverse }, &[x]);
+        let others = from_rows(others(false) * others(true), &shape, &axes);
+        vec![Some(spread_symbol("prod", s, self.axis.as_deref()) * others)]
     }
 
     fn reads(&self, _: usize) -> Reads {
-        Reads::NOTHING
+        Reads::INPUTS
+    }
+}
+
+op! {
+    /// Norm along axes: `y = (sum |x|^p)^(1 / p)`. Its gradient where the norm is zero is zero.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     p: Order of the norm, 1 or more; 2 by default.
+    ///     axis: Axis or axes to take the norm over, all of them by default; negative ones count from the end.
+    ///     keepdims: Keep the axes, with length one.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x` without `axis`.
+    ///
+    /// Raises:
+    ///     ArgumentError: If `p` is less than 1.
+    ///     AxisError: If `x` has no such axis.
+    Norm = norm(x; p: Option<f64> = None, axis as axes: Option<Vec<i64>> = None, keepdims as keep_dims: bool = false)
+}
+
+impl Norm {
+    fn p(&self) -> f64 {
+        self.p.unwrap_or(2.0)
+    }
+
+    /// The derivative of the norm `y` by its element `x`, `y` not being zero.
+    fn df<N: Number>(&self, x: N, y: N) -> N {
+        let (zero, p) = (N::all(0.0), self.p());
+        if p == 2.0 {
+            return x / y;
+        }
+        let sign = N::select(x.lt(zero), N::all(-1.0), N::select(x.eq(zero), zero, N::all(1.0)));
+        if p == 1.0 { sign } else { sign * (x.abs() / y).pow(N::all(p - 1.0)) }
+    }
+}
+
+impl Compute for Norm {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        if self.p() >= 1.0 {
+            return one(reduced("norm", x.get(0), self.axis.as_deref(), self.keepdims)?);
+        }
+        Err(Error::argument("norm", "p", "1 or more", self.p()))
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let axes = ascending("norm", run.x_shape(0), self.axis.as_deref())?;
+        let (y, p) = (run.y(0), self.p());
+        let rows = Rows::new(run.x(0), run.x_shape(0), &axes);
+        if p == 2.0 {
+            rows.fold(&SumOf(|x: T| x * x), |i, sum| y[i] = sum.sqrt());
+        } else if p == 1.0 {
+            rows.fold(&SumOf(|x: T| x.abs()), |i, sum| y[i] = sum);
+        } else {
+            let (power, root) = (T::of(p), T::of(1.0 / p));
+            rows.fold(&SumOf(|x: T| x.abs().pow(power)), |i, sum| y[i] = sum.pow(root));
+        }
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (shape, x, y, gy) = (run.x_shape(0), run.x(0), run.y(0), run.gy(0));
+        let kept = reduced("norm", shape, self.axis.as_deref(), true)?;
+        if let Some(gx) = run.gx(0) {
+            Pairing::new(shape, &kept).reduce_to_a(gx.adding(), |ix, iy, _| {
+                if y[iy] == T::ZERO { T::ZERO } else { gy[iy] * self.df(x[ix], y[iy]) }
+            });
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let shape = s.x(0).shape();
+        let kept = reduced("norm", &shape, self.axis.as_deref(), true).unwrap_or_default();
+        let (zero, one) = (Sym::Const(0.0), Sym::Const(1.0));
+        // A norm of zero has elements of zero, whose derivative comes out as zero whatever they are divided by.
+        let y = Sym::select(s.y(0).eq(zero), one.broadcast(&s.y(0).shape()), s.y(0));
+        let y = y.reshape(&kept).broadcast(&shape);
+        vec![Some(spread_symbol("norm", s, self.axis.as_deref()) * self.df(s.x(0), y))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::ALL
     }
 }

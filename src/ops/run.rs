@@ -213,6 +213,17 @@ impl<'a, T: Float> Grad<'a, T> {
         }
     }
 
+    /// Writes or adds what `f` writes to every element of the array that it is given.
+    pub fn through(self, f: impl FnOnce(&mut [T])) {
+        if self.accumulate {
+            let mut g = vec![T::ZERO; self.data.len()];
+            f(&mut g);
+            self.data.iter_mut().zip(g).for_each(|(sum, g)| *sum = *sum + g);
+        } else {
+            f(self.data);
+        }
+    }
+
     /// The elements, ready to be added to.
     pub fn adding(self) -> &'a mut [T] {
         if !self.accumulate {
@@ -323,6 +334,8 @@ pub type Shapes = SmallVec<[Shape; 1]>;
 pub struct InputShapes<'a> {
     pub(crate) x: &'a [&'a Shape],
     pub(crate) present: u64,
+    /// Elements of the input that [`super::Compute::SHAPED_BY`] names, if they are known.
+    pub(crate) values: Option<&'a [f64]>,
 }
 
 impl<'a> InputShapes<'a> {

@@ -209,6 +209,11 @@ impl Symbols {
         self.x.len()
     }
 
+    /// Number of outputs.
+    pub fn n_outputs(&self) -> usize {
+        self.y.len()
+    }
+
     /// Whether input `i` was given.
     pub fn has(&self, i: usize) -> bool {
         position(self.present, i).is_some_and(|at| at < self.x.len())

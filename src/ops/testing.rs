@@ -79,7 +79,11 @@ fn output(op: &Op, o: usize, n: usize) -> Bytes {
 
 /// Runs the forward kernel in float64.
 pub(crate) fn forward(op: &Op, x: &[Tensor], state: &mut State, recompute: bool) -> Result<Vec<Tensor>> {
-    let shapes = op.shapes(&x.iter().map(|x| &x.shape).collect::<Vec<_>>())?;
+    let shapes: Vec<_> = x.iter().map(|x| &x.shape).collect();
+    let shapes = match op.shaped_by() {
+        Some(by) => op.shapes_by(&shapes, &x[by].data)?,
+        None => op.shapes(&shapes)?,
+    };
     let mut xb = inputs(op, x);
     let mut yb: Vec<_> = shapes.iter().enumerate().map(|(o, s)| output(op, o, s.size())).collect();
     let xm: Vec<_> = xb.iter_mut().zip(x).map(|(b, x)| Memory { ptr: b.ptr(), shape: &x.shape }).collect();
@@ -242,7 +246,8 @@ pub(crate) fn check_gradient(op: &Op, x: &[Tensor], through: &[bool]) {
     let reads = (0..x.len()).filter(|i| all[*i]).fold(Reads::NOTHING, |r, i| r.or(op.reads(i)));
     let together = op.has_backward().then(|| backward(op, x, &y, &gy, &all, None, &mut state, reads));
     for i in (0..x.len()).filter(|i| all[*i]) {
-        let mut differences = vec![0.0; x[i].data.len()];
+        // An input without a true derivative is not moved: a mask that changes may change shapes.
+        let mut differences = vec![0.0; if through[i] { x[i].data.len() } else { 0 }];
         for (k, d) in differences.iter_mut().enumerate() {
             let at = |step: f64| {
                 let mut moved = x.to_vec();

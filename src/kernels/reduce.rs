@@ -1,0 +1,220 @@
+//! Folding an array along some of its axes. The order of the sums is fixed by the shape alone.
+
+use std::borrow::Cow;
+
+use smallvec::SmallVec;
+
+use super::{Float, strided};
+use crate::array::Shape;
+
+/// Accumulators side by side along a row: closer to the exact sum than one, and independent of each other.
+const LANES: usize = 8;
+/// Elements that one accumulator takes before it is joined to the total, so that rounding errors stay small.
+const BLOCK: usize = 512;
+/// Columns that are folded together.
+const COLUMNS: usize = 32;
+
+/// How the elements along the folded axes become one.
+pub trait Fold<T> {
+    /// What is known of the elements so far.
+    type Part: Copy;
+    /// What is known of no elements.
+    fn none(&self) -> Self::Part;
+    /// With element `x`, which is number `i` along the folded axes.
+    fn with(&self, part: Self::Part, x: T, i: usize) -> Self::Part;
+    /// Of both parts.
+    fn join(&self, a: Self::Part, b: Self::Part) -> Self::Part;
+}
+
+/// An array seen as `outer` blocks of `n` rows of `inner` elements, of which the rows are folded.
+pub struct Rows<'a, T: Float> {
+    x: Cow<'a, [T]>,
+    outer: usize,
+    n: usize,
+    inner: usize,
+}
+
+impl<'a, T: Float> Rows<'a, T> {
+    /// `x` with `axes` to be folded, in ascending order; copied only if they lie scattered.
+    pub fn new(x: &'a [T], shape: &Shape, axes: &[usize]) -> Self {
+        let is_folded = |i: usize| axes.contains(&i);
+        let n = (0..shape.ndim()).filter(|i| is_folded(*i)).map(|i| shape[i]).product();
+        let long = || (0..shape.ndim()).filter(|i| shape[*i] != 1);
+        let first = long().find(|i| is_folded(*i));
+        let last = long().filter(|i| is_folded(*i)).last();
+        let (Some(first), Some(last)) = (first, last) else {
+            return Self { x: Cow::Borrowed(x), outer: shape.size(), n: 1, inner: 1 };
+        };
+        if long().filter(|i| (first..=last).contains(i)).all(is_folded) {
+            let (outer, inner) = (shape.size_to(first), shape.size_from(last + 1));
+            return Self { x: Cow::Borrowed(x), outer, n, inner };
+        }
+        let kept = (0..shape.ndim()).filter(|i| !is_folded(*i));
+        let outer = kept.clone().map(|i| shape[i]).product();
+        let order: SmallVec<[usize; 4]> = kept.chain((0..shape.ndim()).filter(|i| is_folded(*i))).collect();
+        let mut copy = vec![T::ZERO; x.len()];
+        strided::transpose(x, shape, &order, &mut copy);
+        Self { x: Cow::Owned(copy), outer, n, inner: 1 }
+    }
+
+    /// Calls `put(i, part)` with all of the elements that result `i` is made of.
+    pub fn fold<F: Fold<T>>(&self, f: &F, mut put: impl FnMut(usize, F::Part)) {
+        if self.inner == 1 {
+            for i in 0..self.outer {
+                put(i, row(f, &self.x[i * self.n..][..self.n]));
+            }
+            return;
+        }
+        for i in 0..self.outer {
+            let x = &self.x[i * self.n * self.inner..][..self.n * self.inner];
+            for c0 in (0..self.inner).step_by(COLUMNS) {
+                let width = COLUMNS.min(self.inner - c0);
+                let parts = columns(f, x, self.inner, c0, width);
+                parts[..width].iter().enumerate().for_each(|(c, part)| put(i * self.inner + c0 + c, *part));
+            }
+        }
+    }
+}
+
+fn row<T: Float, F: Fold<T>>(f: &F, x: &[T]) -> F::Part {
+    let mut total = f.none();
+    for (b, block) in x.chunks(BLOCK * LANES).enumerate() {
+        let mut parts = [f.none(); LANES];
+        for (c, chunk) in block.chunks(LANES).enumerate() {
+            let i = b * BLOCK * LANES + c * LANES;
+            if let Ok(chunk) = <&[T; LANES]>::try_from(chunk) {
+                for l in 0..LANES {
+                    parts[l] = f.with(parts[l], chunk[l], i + l);
+                }
+            } else {
+                chunk.iter().enumerate().for_each(|(l, x)| parts[l] = f.with(parts[l], *x, i + l));
+            }
+        }
+        let [a, b, c, d, e, g, h, i] = parts;
+        let (left, right) = (f.join(f.join(a, b), f.join(c, d)), f.join(f.join(e, g), f.join(h, i)));
+        total = f.join(total, f.join(left, right));
+    }
+    total
+}
+
+fn columns<T: Float, F: Fold<T>>(
+    f: &F,
+    x: &[T],
+    inner: usize,
+    c0: usize,
+    width: usize,
+) -> [F::Part; COLUMNS] {
+    let mut total = [f.none(); COLUMNS];
+    let n = x.len() / inner;
+    for r0 in (0..n).step_by(BLOCK) {
+        let mut parts = [f.none(); COLUMNS];
+        for r in r0..n.min(r0 + BLOCK) {
+            let line = &x[r * inner + c0..][..width];
+            parts.iter_mut().zip(line).for_each(|(part, x)| *part = f.with(*part, *x, r));
+        }
+        total.iter_mut().zip(parts).for_each(|(total, part)| *total = f.join(*total, part));
+    }
+    total
+}
+
+/// The sum of `map(x)`.
+pub struct SumOf<M>(pub M);
+
+impl<T: Float, M: Fn(T) -> T> Fold<T> for SumOf<M> {
+    type Part = T;
+    #[inline(always)]
+    fn none(&self) -> T {
+        T::ZERO
+    }
+    #[inline(always)]
+    fn with(&self, part: T, x: T, _: usize) -> T {
+        part + (self.0)(x)
+    }
+    #[inline(always)]
+    fn join(&self, a: T, b: T) -> T {
+        a + b
+    }
+}
+
+/// The product.
+pub struct Product;
+
+impl<T: Float> Fold<T> for Product {
+    type Part = T;
+    #[inline(always)]
+    fn none(&self) -> T {
+        T::ONE
+    }
+    #[inline(always)]
+    fn with(&self, part: T, x: T, _: usize) -> T {
+        part * x
+    }
+    #[inline(always)]
+    fn join(&self, a: T, b: T) -> T {
+        a * b
+    }
+}
+
+/// The largest element and the number of the first that is as large; the smallest if `smallest` is set. A NaN wins.
+pub struct Extreme {
+    /// Look for the smallest.
+    pub smallest: bool,
+}
+
+impl Extreme {
+    #[inline(always)]
+    fn beats<T: Float>(&self, x: T, best: T) -> bool {
+        let ahead = if self.smallest { x < best } else { x > best };
+        ahead | (x.is_nan() & !best.is_nan())
+    }
+}
+
+impl<T: Float> Fold<T> for Extreme {
+    type Part = (T, usize);
+    #[inline(always)]
+    fn none(&self) -> (T, usize) {
+        (T::ZERO, usize::MAX)
+    }
+    #[inline(always)]
+    fn with(&self, part: (T, usize), x: T, i: usize) -> (T, usize) {
+        if part.1 == usize::MAX || self.beats(x, part.0) { (x, i) } else { part }
+    }
+    #[inline(always)]
+    fn join(&self, a: (T, usize), b: (T, usize)) -> (T, usize) {
+        if a.1 == usize::MAX || b.1 == usize::MAX {
+            return if a.1 == usize::MAX { b } else { a };
+        }
+        let tie = !self.beats(a.0, b.0) && !self.beats(b.0, a.0);
+        if self.beats(b.0, a.0) || (tie && b.1 < a.1) { b } else { a }
+    }
+}
+
+/// `y` is `x` summed over `axes`.
+pub fn sum<T: Float>(x: &[T], shape: &Shape, axes: &[usize], y: &mut [T]) {
+    Rows::new(x, shape, axes).fold(&SumOf(|x| x), |i, sum| y[i] = sum);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_sums_stay_exact_in_single_precision() {
+        let x = vec![0.1_f32; 1 << 20];
+        let mut y = [0.0];
+        sum(&x, &Shape::from([1 << 20]), &[0], &mut y);
+        assert!((f64::from(y[0]) / (f64::from(0.1_f32) * f64::from(1 << 20)) - 1.0).abs() < 2e-6, "{y:?}");
+        sum(&x, &Shape::from([1 << 19, 2]), &[0], &mut [0.0; 2]);
+    }
+
+    #[test]
+    fn scattered_axes_are_folded_in_order() {
+        let x: Vec<f64> = (0..24).map(|v| f64::from((v * 7) % 24)).collect();
+        let shape = Shape::from([2, 3, 4]);
+        Rows::new(&x, &shape, &[0, 2]).fold(&Extreme { smallest: false }, |i, (value, at)| {
+            let all: Vec<f64> = (0..8).map(|k| x[k / 4 * 12 + i * 4 + k % 4]).collect();
+            assert_eq!(value, all.iter().copied().fold(0.0, f64::max));
+            assert_eq!(all[at], value);
+        });
+    }
+}

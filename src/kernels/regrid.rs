@@ -1,0 +1,208 @@
+//! Arrays whose every axis is a rearrangement of the axis of another: cut, padded, flipped, shifted, tiled, repeated.
+
+use smallvec::SmallVec;
+
+use crate::array::{Element, Shape};
+use crate::kernels::Float;
+
+/// A stretch of a new axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Position in the old axis of its first element and the distance to the next; `None` outside of it.
+    pub from: Option<(usize, isize)>,
+    /// Number of elements.
+    pub n: usize,
+}
+
+/// A new axis, from its start to its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Axis(SmallVec<[Piece; 3]>);
+
+impl Axis {
+    /// An axis of length `n` as it was.
+    pub fn whole(n: usize) -> Self {
+        Self::default().then(0, 1, n)
+    }
+
+    /// With `n` more elements: those at `from`, `from + step`, ….
+    pub fn then(mut self, from: usize, step: isize, n: usize) -> Self {
+        if n > 0 {
+            self.0.push(Piece { from: Some((from, step)), n });
+        }
+        self
+    }
+
+    /// With `n` more elements outside of the old axis.
+    pub fn then_outside(mut self, n: usize) -> Self {
+        if n > 0 {
+            self.0.push(Piece { from: None, n });
+        }
+        self
+    }
+
+    /// With an element more for each position; regular stretches become one piece.
+    pub fn then_each(mut self, positions: impl IntoIterator<Item = usize>) -> Self {
+        for at in positions {
+            if let Some(Piece { from: Some((from, step)), n }) = self.0.last_mut() {
+                let next = at as isize - *from as isize;
+                if *n == 1 {
+                    *step = next;
+                }
+                if next == *step * *n as isize {
+                    *n += 1;
+                    continue;
+                }
+            }
+            self = self.then(at, 1, 1);
+        }
+        self
+    }
+
+    /// Its length.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|piece| piece.n).sum()
+    }
+
+    fn is_whole(&self, n: usize) -> bool {
+        n == 0 || self.0[..] == [Piece { from: Some((0, 1)), n }]
+    }
+}
+
+/// How a new array is made of the axes of an old one.
+#[derive(Clone, Debug)]
+pub struct Regrid {
+    from: Shape,
+    axes: Vec<Axis>,
+}
+
+impl Regrid {
+    /// A new array with these axes of an array of shape `from`.
+    pub fn new(from: Shape, axes: Vec<Axis>) -> Self {
+        debug_assert_eq!(from.ndim(), axes.len());
+        Self { from, axes }
+    }
+
+    /// Shape of the new array.
+    pub fn shape(&self) -> Shape {
+        self.axes.iter().map(Axis::len).collect()
+    }
+
+    /// `y` is made of `x`, and of `outside` where that does not reach.
+    pub fn gather<T: Element>(&self, x: &[T], outside: T, y: &mut [T]) {
+        self.runs(|to, n, from| {
+            let y = &mut y[to..to + n];
+            match from {
+                None => y.fill(outside),
+                Some((from, 1)) => y.copy_from_slice(&x[from..from + n]),
+                Some((from, step)) => {
+                    y.iter_mut()
+                        .enumerate()
+                        .for_each(|(i, y)| *y = x[(from as isize + i as isize * step) as usize]);
+                }
+            }
+        });
+    }
+
+    /// Adds each element of `gy` to the element of `gx` that it was made of.
+    pub fn scatter_add<T: Float>(&self, gy: &[T], gx: &mut [T]) {
+        self.runs(|to, n, from| {
+            let gy = &gy[to..to + n];
+            match from {
+                None => {}
+                Some((from, 1)) => gx[from..from + n].iter_mut().zip(gy).for_each(|(g, gy)| *g = *g + *gy),
+                Some((from, step)) => gy.iter().enumerate().for_each(|(i, gy)| {
+                    let g = &mut gx[(from as isize + i as isize * step) as usize];
+                    *g = *g + *gy;
+                }),
+            }
+        });
+    }
+
+    /// Calls `f(to, n, from)` for stretches of the new array that together make it up.
+    fn runs(&self, mut f: impl FnMut(usize, usize, Option<(usize, isize)>)) {
+        let whole = self.axes.iter().zip(self.from.iter()).rev().take_while(|(axis, n)| axis.is_whole(**n));
+        // One axis at least stays to be walked.
+        let split = (self.axes.len() - whole.count()).max(1);
+        if self.axes.is_empty() {
+            return f(0, 1, Some((0, 1)));
+        }
+        let shape = self.shape();
+        if shape.size() > 0 {
+            let walk = Walk { axes: &self.axes[..split], to: &shape.strides(), from: &self.from.strides() };
+            walk.from(0, 0, 0, &mut f);
+        }
+    }
+}
+
+/// The axes that have to be walked; what lies inside the last of them moves as one block.
+struct Walk<'a> {
+    axes: &'a [Axis],
+    to: &'a [usize],
+    from: &'a [usize],
+}
+
+impl Walk<'_> {
+    fn from(
+        &self,
+        axis: usize,
+        mut to: usize,
+        from: usize,
+        f: &mut impl FnMut(usize, usize, Option<(usize, isize)>),
+    ) {
+        let block = self.to[axis];
+        for piece in &self.axes[axis].0 {
+            let n = piece.n * block;
+            match piece.from {
+                None => f(to, n, None),
+                Some((start, step)) => {
+                    let last = axis + 1 == self.axes.len();
+                    let start_at = from + start * self.from[axis];
+                    if last && (step == 1 || block == 1) {
+                        f(to, n, Some((start_at, step)));
+                    } else {
+                        for i in 0..piece.n {
+                            let at =
+                                (start_at as isize + i as isize * step * self.from[axis] as isize) as usize;
+                            match last {
+                                true => f(to + i * block, block, Some((at, 1))),
+                                false => self.from(axis + 1, to + i * block, at, f),
+                            }
+                        }
+                    }
+                }
+            }
+            to += n;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_become_few_pieces() {
+        let axis = Axis::default().then_each([2, 1, 0, 1, 2, 2, 2]);
+        assert_eq!(axis.len(), 7);
+        assert_eq!(axis.0.len(), 3);
+        let mut y = [0.0; 7];
+        Regrid::new(Shape::from([3]), vec![axis]).gather(&[0.0, 1.0, 2.0], 9.0, &mut y);
+        assert_eq!(y, [2.0, 1.0, 0.0, 1.0, 2.0, 2.0, 2.0]);
+    }
+
+    #[test]
+    fn whole_inner_axes_move_as_blocks() {
+        let x: Vec<f64> = (0..12).map(f64::from).collect();
+        let axes = vec![Axis::default().then(1, -1, 2).then_outside(1), Axis::whole(3), Axis::whole(2)];
+        let grid = Regrid::new(Shape::from([2, 3, 2]), axes);
+        let mut y = [0.0; 18];
+        grid.gather(&x, -1.0, &mut y);
+        assert_eq!(y[..6], x[6..]);
+        assert_eq!(y[6..12], x[..6]);
+        assert_eq!(y[12..], [-1.0; 6]);
+        let mut gx = [1.0; 12];
+        grid.scatter_add(&y, &mut gx);
+        assert!(gx.iter().zip(&x).all(|(g, x)| *g == x + 1.0));
+    }
+}

@@ -1,0 +1,50 @@
+//! Tests of the families that fold, rearrange, choose and draw elements.
+
+mod indices;
+mod random;
+mod rearranged;
+mod reduced;
+
+use super::testing::{Tensor, forward};
+use super::{Op, State, Value, find};
+use crate::{Error, Result};
+
+fn op(name: &str, values: &[Value]) -> Op {
+    find(name).expect("is registered").bind(values, u64::MAX).expect("binds")
+}
+
+fn given(name: &str, values: &[Value], present: u64) -> Op {
+    find(name).expect("is registered").bind(values, present).expect("binds")
+}
+
+fn ints(v: &[i64]) -> Value {
+    Value::Ints(v.to_vec())
+}
+
+fn run(op: &Op, x: &[Tensor]) -> Result<Vec<Tensor>> {
+    forward(op, x, &mut State::default(), false)
+}
+
+#[track_caller]
+fn refused(op: &Op, x: &[Tensor]) -> Error {
+    run(op, x).expect_err("is refused")
+}
+
+/// Calls `f` with each index of an array of this shape.
+fn each(shape: &[usize], mut f: impl FnMut(&[usize])) {
+    let n: usize = shape.iter().product();
+    for i in 0..n {
+        let mut left = i;
+        let mut at = vec![0; shape.len()];
+        for axis in (0..shape.len()).rev() {
+            at[axis] = left % shape[axis];
+            left /= shape[axis];
+        }
+        f(&at);
+    }
+}
+
+/// The element of `x` at an index.
+fn element(x: &Tensor, at: &[usize]) -> f64 {
+    x.data[x.shape.strides().iter().zip(at).map(|(s, i)| s * i).sum::<usize>()]
+}

@@ -1,0 +1,218 @@
+//! Matrices by their diagonals: matrix_diag, matrix_diag_part, trilu, eye_like.
+
+use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, one, op};
+use crate::array::Shape;
+use crate::kernels::Float;
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(super) const OPS: &[Entry] =
+    &[Entry::of::<MatrixDiag>(), Entry::of::<MatrixDiagPart>(), Entry::of::<Trilu>(), Entry::of::<EyeLike>()];
+
+op! {
+    /// Square matrices with the last axis of `x` on their diagonals, zeros elsewhere.
+    ///
+    /// Args:
+    ///     x: Diagonals, shape (..., n).
+    ///
+    /// Returns:
+    ///     Matrices, shape (..., n, n).
+    ///
+    /// Raises:
+    ///     ShapeError: If `x` is a scalar.
+    MatrixDiag = matrix_diag(x)
+}
+
+op! {
+    /// The diagonals of square matrices.
+    ///
+    /// Args:
+    ///     x: Matrices, shape (..., n, n).
+    ///
+    /// Returns:
+    ///     Diagonals, shape (..., n).
+    ///
+    /// Raises:
+    ///     ShapeError: If the last two axes differ.
+    MatrixDiagPart = matrix_diag_part(x)
+}
+
+/// Where element `i` of a row of diagonals of length `n` stands in the matrices.
+fn on_diagonal(i: usize, n: usize) -> usize {
+    i * n + i % n
+}
+
+/// Adds or writes diagonals of length `n` into matrices.
+fn put_diagonals<T: Float>(diagonals: &[T], n: usize, matrices: &mut [T]) {
+    diagonals.iter().enumerate().for_each(|(i, x)| {
+        let y = &mut matrices[on_diagonal(i, n)];
+        *y = *y + *x;
+    });
+}
+
+impl Compute for MatrixDiag {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        match x.get(0).last() {
+            Some(n) => one(x.get(0).iter().chain([n]).copied().collect::<Shape>()),
+            None => Err(Error::shape("matrix_diag", "a shape (..., n)", [x.get(0)])),
+        }
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (x, y, n) = (run.x(0), run.y(0), run.x_shape(0).last().copied().unwrap_or(1));
+        y.fill(T::ZERO);
+        put_diagonals(x, n, y);
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (gy, n) = (run.gy(0), run.x_shape(0).last().copied().unwrap_or(1));
+        if let Some(gx) = run.gx(0) {
+            gx.put(|i| gy[on_diagonal(i, n)]);
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        vec![Some(Sym::apply(MatrixDiagPart {}, &[s.gy(0)]))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}
+
+impl Compute for MatrixDiagPart {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        match &x.get(0)[..] {
+            [leading @ .., m, n] if m == n => one(leading.iter().chain([n]).copied().collect::<Shape>()),
+            _ => Err(Error::shape("matrix_diag_part", "square matrices, shape (..., n, n)", [x.get(0)])),
+        }
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (x, y, n) = (run.x(0), run.y(0), run.x_shape(0).last().copied().unwrap_or(1));
+        y.iter_mut().enumerate().for_each(|(i, y)| *y = x[on_diagonal(i, n)]);
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (gy, n) = (run.gy(0), run.x_shape(0).last().copied().unwrap_or(1));
+        if let Some(gx) = run.gx(0).map(Grad::adding) {
+            put_diagonals(gy, n, gx);
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        vec![Some(Sym::apply(MatrixDiag {}, &[s.gy(0)]))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}
+
+op! {
+    /// The upper or lower triangle of matrices, zeros elsewhere.
+    ///
+    /// Args:
+    ///     x: Matrices, shape (..., m, n).
+    ///     k: Diagonal up to which the triangle reaches: 0 is the main one, positive ones lie above it.
+    ///     upper: Keep what is on and above the diagonal, rather than on and below.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ///
+    /// Raises:
+    ///     ShapeError: If `x` has fewer than two axes.
+    Trilu = trilu(x; k: i64 = 0, upper: bool = true)
+}
+
+impl Trilu {
+    /// Whether element `i` of matrices of shape (`m`, `n`) is kept.
+    fn keeps(&self, i: usize, m: usize, n: usize) -> bool {
+        let (row, column) = ((i / n % m) as i64, (i % n) as i64);
+        let edge = row.saturating_add(self.k);
+        if self.upper { column >= edge } else { column <= edge }
+    }
+}
+
+/// The two last lengths of a shape.
+fn matrix(op: &str, shape: &Shape) -> Result<(usize, usize)> {
+    match &shape[..] {
+        [.., m, n] => Ok((*m, *n)),
+        _ => Err(Error::shape(op, "matrices, shape (..., m, n)", [shape])),
+    }
+}
+
+impl Compute for Trilu {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        matrix("trilu", x.get(0))?;
+        like(x)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let ((m, n), x, y) = (matrix("trilu", run.x_shape(0))?, run.x(0), run.y(0));
+        y.iter_mut().enumerate().for_each(|(i, y)| *y = if self.keeps(i, m, n) { x[i] } else { T::ZERO });
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let ((m, n), gy) = (matrix("trilu", run.x_shape(0))?, run.gy(0));
+        if let Some(gx) = run.gx(0) {
+            gx.put(|i| if self.keeps(i, m, n) { gy[i] } else { T::ZERO });
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        vec![Some(Sym::apply(self.clone(), &[s.gy(0)]))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}
+
+op! {
+    /// A matrix with ones on a diagonal, zeros elsewhere. Its gradient is zero.
+    ///
+    /// Args:
+    ///     x: Matrix whose shape is wanted; its values are not used.
+    ///     k: The diagonal: 0 is the main one, positive ones lie above it.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ///
+    /// Raises:
+    ///     ShapeError: If `x` does not have two axes.
+    EyeLike = eye_like(x; k: i64 = 0)
+}
+
+impl Compute for EyeLike {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        if x.get(0).ndim() == 2 { like(x) } else { Err(Error::shape("eye_like", "a matrix", [x.get(0)])) }
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let ((_, n), y) = (matrix("eye_like", run.x_shape(0))?, run.y(0));
+        for (i, y) in y.iter_mut().enumerate() {
+            *y = if (i / n) as i64 == ((i % n) as i64).saturating_sub(self.k) { T::ONE } else { T::ZERO };
+        }
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        run.gx(0).into_iter().for_each(|gx| gx.put(|_| T::ZERO));
+        Ok(())
+    }
+
+    fn gradient(&self, _: &Symbols) -> Vec<Option<Sym>> {
+        vec![None]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}
