@@ -41,7 +41,7 @@ impl<'a, T: Float> Rows<'a, T> {
         let n = (0..shape.ndim()).filter(|i| is_folded(*i)).map(|i| shape[i]).product();
         let long = || (0..shape.ndim()).filter(|i| shape[*i] != 1);
         let first = long().find(|i| is_folded(*i));
-        let last = long().filter(|i| is_folded(*i)).last();
+        let last = long().rfind(|i| is_folded(*i));
         let (Some(first), Some(last)) = (first, last) else {
             return Self { x: Cow::Borrowed(x), outer: shape.size(), n: 1, inner: 1 };
         };

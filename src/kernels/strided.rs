@@ -124,7 +124,9 @@ pub fn broadcast_with<T: Element>(x: &[T], from: &Shape, to: &Shape, y: &mut [T]
         let row = &mut y[y0..y0 + n];
         if step == 0 {
             let x = x[x0];
-            row.iter_mut().for_each(|y| put(y, x));
+            for y in row {
+                put(y, x);
+            }
         } else {
             row.iter_mut().zip(&x[x0..x0 + n]).for_each(|(y, x)| put(y, *x));
         }

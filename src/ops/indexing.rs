@@ -301,7 +301,7 @@ impl Compute for ScatterAdd {
         let (x1, y, axis) = (run.x(2), run.y(0), self.axis(run.x_shape(0))?);
         y.copy_from_slice(run.x(0));
         along("scatter_add", run.x_shape(0), run.index(1), run.x_shape(1), axis, |i, at| {
-            y[at] = y[at] + x1[i]
+            y[at] = y[at] + x1[i];
         })
     }
 

@@ -20,8 +20,9 @@ fn take_rows<T: Float>(gx: Grad<'_, T>, from: &[T], at: usize, n: usize, step: u
     if n == 0 {
         return;
     }
-    let rows = gx.data.chunks_mut(n).zip(from.chunks(step)).map(|(g, row)| (g, &row[at..at + n]));
-    match gx.accumulate {
+    let Grad { data, accumulate } = gx;
+    let rows = data.chunks_mut(n).zip(from.chunks(step)).map(|(g, row)| (g, &row[at..at + n]));
+    match accumulate {
         true => rows.for_each(|(g, row)| g.iter_mut().zip(row).for_each(|(g, x)| *g = *g + *x)),
         false => rows.for_each(|(g, row)| g.copy_from_slice(row)),
     }

@@ -178,7 +178,9 @@ impl Compute for ScatterNd {
         if let Some(gx) = run.gx(2) {
             let mut kept = vec![true; gy.len()];
             if !self.add {
-                offsets.iter().for_each(|at| kept[*at..at + n].fill(false));
+                for at in &offsets {
+                    kept[*at..at + n].fill(false);
+                }
             }
             gx.put(|i| if kept[i] { gy[i] } else { T::ZERO });
         }

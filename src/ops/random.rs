@@ -259,7 +259,7 @@ macro_rules! draws {
 }
 
 /// That a range has an inside.
-fn check_range<N: PartialOrd + std::fmt::Display>(op: &str, low: N, high: N) -> Result<()> {
+fn check_range<N: Copy + PartialOrd + std::fmt::Display>(op: &str, low: N, high: N) -> Result<()> {
     if low < high {
         Ok(())
     } else {

@@ -53,10 +53,11 @@ pub(super) fn from_rows(rows: Sym, shape: &Shape, axes: &[usize]) -> Sym {
 
 /// Writes or adds `map(g)` for the result that each element took part in, `g` being its gradient.
 fn spread<T: Float>(gx: Grad<'_, T>, gy: &[T], kept: &Shape, shape: &Shape, map: impl Fn(T) -> T) {
-    if gx.accumulate {
-        strided::broadcast_with(gy, kept, shape, gx.data, |g, gy| *g = *g + map(gy));
+    let Grad { data, accumulate } = gx;
+    if accumulate {
+        strided::broadcast_with(gy, kept, shape, data, |g, gy| *g = *g + map(gy));
     } else {
-        strided::broadcast_with(gy, kept, shape, gx.data, |g, gy| *g = map(gy));
+        strided::broadcast_with(gy, kept, shape, data, |g, gy| *g = map(gy));
     }
 }
 
@@ -144,7 +145,9 @@ impl Compute for Mean {
         let axes = ascending("mean", run.x_shape(0), self.axis.as_deref())?;
         let (n, y) = (T::of(self.count(run.x_shape(0))?), run.y(0));
         reduce::sum(run.x(0), run.x_shape(0), &axes, y);
-        y.iter_mut().for_each(|y| *y = *y / n);
+        for y in y {
+            *y = *y / n;
+        }
         Ok(())
     }
 

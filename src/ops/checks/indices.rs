@@ -34,7 +34,9 @@ fn gather_takes_rows() {
     check_forward(&gather(1, 0), &[x.clone(), index.clone()], &[Tensor::new([2, 2, 2, 4], &taken)]);
     let mut taken = Vec::new();
     for (i, rows) in [[2, 0], [2, 1]].iter().enumerate() {
-        rows.iter().for_each(|j| taken.extend_from_slice(&x.data[i * 12 + j * 4..][..4]));
+        for j in rows {
+            taken.extend_from_slice(&x.data[i * 12 + j * 4..][..4]);
+        }
     }
     check_forward(&gather(-2, 1), &[x.clone(), index.clone()], &[Tensor::new([2, 2, 4], &taken)]);
     for (axis, batch) in [(0, 0), (1, 0), (-1, 0), (1, 1), (2, 1)] {
@@ -148,7 +150,7 @@ fn masks_fill_take_and_put() {
     check_gradient(
         &op("bool_scatter", &[]),
         &[rows.clone(), mask.clone(), input.clone()],
-        &[true, true, true],
+        &[true, false, true],
     );
     assert!(matches!(refused(&put, &[rows, zeros]), Error::Value(_)));
 }

@@ -1,5 +1,7 @@
 //! Tests of the families that fold, rearrange, choose and draw elements.
 
+#![allow(clippy::cloned_ref_to_slice_refs)] // lists of inputs read alike, one or several
+
 mod indices;
 mod random;
 mod rearranged;
