@@ -262,6 +262,9 @@ pub trait Operation: Send + Sync + 'static {
         None
     }
     /// As `shapes`, given the values of the input that `shaped_by` names.
+    ///
+    /// # Errors
+    /// As for `shapes`.
     fn shapes_by(&self, x: &[&Shape], values: &[f64]) -> Result<Shapes> {
         let _ = values;
         self.shapes(x)
