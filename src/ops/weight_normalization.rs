@@ -3,7 +3,7 @@
 use super::normalization::only;
 use super::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, op};
 use crate::array::Shape;
-use crate::kernels::{Float, Number, map::Pairing, strided};
+use crate::kernels::{Float, Number, map::Pairing, reduce};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -21,7 +21,7 @@ fn scaled<T: Float>(
     let kept = only(shape, &kept);
     let terms: Vec<T> = x.iter().map(|x| term(*x)).collect();
     let mut scales = vec![T::ZERO; kept.size()];
-    strided::sum(&terms, shape, axes, &mut scales);
+    reduce::sum(&terms, shape, axes, &mut scales);
     scales.iter_mut().enumerate().for_each(|(i, s)| *s = scale(*s, i));
     let y = run.y(0).as_mut_ptr();
     // SAFETY: `x` and `y` have the shape `shape`, and the scales that of `kept`.
