@@ -51,11 +51,17 @@ fn refuse(error: SafeTensorError) -> PyErr {
 ///     ValueError: If a dtype does not exist in the format, or if values do not fit dtype and shape.
 ///     OSError: If the file cannot be written.
 #[pyfunction]
-fn save_safetensors(path: PathBuf, tensors: Vec<Tensor<'_>>, metadata: HashMap<String, String>) -> PyResult<()> {
+fn save_safetensors(
+    path: PathBuf,
+    tensors: Vec<Tensor<'_>>,
+    metadata: HashMap<String, String>,
+) -> PyResult<()> {
     let views = tensors.iter().map(|(name, dtype, shape, values)| {
         let known = DTYPES.iter().find(|(known, _)| known == dtype);
         let (_, dtype) = known.ok_or_else(|| {
-            PyValueError::new_err(format!("save_safetensors: expected a dtype of safetensors, got {dtype} of {name:?}"))
+            PyValueError::new_err(format!(
+                "save_safetensors: expected a dtype of safetensors, got {dtype} of {name:?}"
+            ))
         })?;
         Ok((name, TensorView::new(*dtype, shape.clone(), values.as_slice()?).map_err(refuse)?))
     });
