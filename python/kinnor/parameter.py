@@ -193,6 +193,7 @@ def get_parameter_or_create(
     """
     op = "get_parameter_or_create"
     with tree.lock:
+        _, last = tree.find(op, name)
         parameter = tree.variable(op, name)
         if parameter is None:
             parameter = _create(name, shape, initializer, need_grad)
@@ -206,7 +207,7 @@ def get_parameter_or_create(
             parameter.need_grad = need_grad
     wanted = need_grad if as_need_grad is None else as_need_grad
     used = parameter.get_unlinked_variable(need_grad=wanted and _core.grad_mode())
-    used.name = tree.split(op, name)[-1]
+    used.name = last
     return used
 
 
