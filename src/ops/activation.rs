@@ -265,8 +265,11 @@ impl Unary for Sinc {
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
         // The derivatives of the quotient cancel near zero, those of the series do not.
-        let (one, square) = (N::all(1.0), x * x);
+        // Each side is kept from overflowing where the other one holds.
+        let one = N::all(1.0);
         let near = x.abs().lt(one);
+        let close = N::select(near, x, N::all(0.0));
+        let square = close * close;
         let mut series = one;
         for k in (1..=10).rev() {
             series = one - square * series / N::all(f64::from(2 * k * (2 * k + 1)));
