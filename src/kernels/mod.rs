@@ -19,6 +19,7 @@ pub mod softmax;
 pub mod strided;
 pub mod threads;
 pub mod update;
+mod variates;
 
 pub use dual::Dual;
 pub use number::{Float, Number};

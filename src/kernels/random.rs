@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Float;
+use super::variates::{few, gamma, many};
 
 /// Offsets are handed out in multiples of this, so that kernels may draw in whole blocks.
 pub const BLOCK: u64 = 64;
@@ -158,71 +159,42 @@ impl Key {
         });
     }
 
-    /// How often of `n` times something of probability `p` happened.
-    pub fn binomial<T: Float>(self, n: u64, p: f64, y: &mut [T]) {
-        let rare = p.min(1.0 - p);
-        let len = y.len();
-        self.words(len, |i, word| {
+    /// Numbers that `draw` makes of as many words as it needs, which it gets as numbers between 0 and 1.
+    fn drawn<T: Float>(self, y: &mut [T], draw: impl Fn(&mut dyn FnMut() -> f64) -> f64) {
+        let n = y.len();
+        self.words(n, |i, word| {
             let (mut attempt, mut word) = (0, Some(word));
-            let next = || {
+            let mut next = || {
                 inside(word.take().unwrap_or_else(|| {
                     attempt += 1;
                     self.another(i, attempt)
                 }))
             };
-            let count = if n as f64 * rare < 10.0 { few(n, rare, next) } else { many(n as f64, rare, next) };
-            y[i] = T::of(if p > 0.5 { n as f64 - count } else { count });
+            y[i] = T::of(draw(&mut next));
         });
     }
-}
 
-/// A binomial number by the distances from one event to the next.
-fn few(n: u64, p: f64, mut next: impl FnMut() -> f64) -> f64 {
-    let scale = (-p).ln_1p();
-    if scale == 0.0 {
-        return 0.0;
+    /// How often of `n` times something of probability `p` happened.
+    pub fn binomial<T: Float>(self, n: u64, p: f64, y: &mut [T]) {
+        let rare = p.min(1.0 - p);
+        self.drawn(y, |next| {
+            let count = if n as f64 * rare < 10.0 { few(n, rare, next) } else { many(n as f64, rare, next) };
+            if p > 0.5 { n as f64 - count } else { count }
+        });
     }
-    let (mut count, mut at) = (0.0, 0.0);
-    loop {
-        at += (next().ln() / scale).ceil();
-        if at > n as f64 {
-            return count;
-        }
-        count += 1.0;
-    }
-}
 
-/// A binomial number by transformed rejection (Hormann, "The generation of binomial random variates", 1993).
-fn many(n: f64, p: f64, mut next: impl FnMut() -> f64) -> f64 {
-    // What Stirling's formula leaves of the logarithm of a factorial.
-    let tail =
-        |k: f64| libm::lgamma(k + 1.0) - ((k + 0.5) * (k + 1.0).ln() - (k + 1.0) + 0.918_938_533_204_672_8);
-    let spread = (n * p * (1.0 - p)).sqrt();
-    let b = 1.15 + 2.53 * spread;
-    let a = -0.0873 + 0.0248 * b + 0.01 * p;
-    let (centre, odds) = (n * p + 0.5, p / (1.0 - p));
-    let (alpha, sure) = ((2.83 + 5.1 / b) * spread, 0.92 - 4.2 / b);
-    let mode = ((n + 1.0) * p).floor();
-    loop {
-        let (u, v) = (next() - 0.5, next());
-        let us = 0.5 - u.abs();
-        let k = ((2.0 * a / us + b) * u + centre).floor();
-        if us >= 0.07 && v <= sure {
-            return k;
-        }
-        if k < 0.0 || k > n {
-            continue;
-        }
-        let bound = (mode + 0.5) * ((mode + 1.0) / (odds * (n - mode + 1.0))).ln()
-            + (n + 1.0) * ((n - mode + 1.0) / (n - k + 1.0)).ln()
-            + (k + 0.5) * (odds * (n - k + 1.0) / (k + 1.0)).ln()
-            + tail(mode)
-            + tail(n - mode)
-            - tail(k)
-            - tail(n - k);
-        if (v * alpha / (a / (us * us) + b)).ln() <= bound {
-            return k;
-        }
+    /// Numbers with a gamma distribution of shape `k` and scale `theta`.
+    pub fn gamma<T: Float>(self, k: f64, theta: f64, y: &mut [T]) {
+        self.drawn(y, |next| theta * gamma(k, next));
+    }
+
+    /// Numbers with a beta distribution.
+    pub fn beta<T: Float>(self, alpha: f64, beta: f64, y: &mut [T]) {
+        self.drawn(y, |next| {
+            let (a, b) = (gamma(alpha, next), gamma(beta, next));
+            // Both are too small for a number only where nearly all the weight is at the ends.
+            if a + b > 0.0 { a / (a + b) } else { f64::from(u8::from(next() < alpha / (alpha + beta))) }
+        });
     }
 }
 
@@ -342,5 +314,27 @@ mod tests {
         assert_eq!(x, [0.0; 3]);
         KEY.binomial(7, 1.0, &mut x);
         assert_eq!(x, [7.0; 3]);
+    }
+
+    #[test]
+    fn gamma_and_beta_numbers_have_their_moments() {
+        let mut x = vec![0.0_f64; N / 4];
+        for (k, theta) in [(0.5, 1.0), (1.0, 2.0), (7.5, 1.0)] {
+            KEY.gamma(k, theta, &mut x);
+            let (mean, variance) = moments(&x);
+            let v = k * theta * theta;
+            assert!(
+                (mean - k * theta).abs() < 5.0 * (v / x.len() as f64).sqrt(),
+                "({k}, {theta}): mean {mean}"
+            );
+            assert!((variance / v - 1.0).abs() < 0.06, "({k}, {theta}): variance {variance}, not {v}");
+        }
+        for (a, b) in [(0.5, 0.5), (5.0, 1.0), (2.0, 5.0)] {
+            KEY.beta(a, b, &mut x);
+            let (mean, variance) = moments(&x);
+            let (m, v) = (a / (a + b), a * b / ((a + b) * (a + b) * (a + b + 1.0)));
+            assert!((mean - m).abs() < 5.0 * (v / x.len() as f64).sqrt(), "({a}, {b}): mean {mean}");
+            assert!((variance / v - 1.0).abs() < 0.04, "({a}, {b}): variance {variance}, not {v}");
+        }
     }
 }

@@ -22,6 +22,8 @@ pub(super) const OPS: &[Entry] = &[
     Entry::of::<Randn>(),
     Entry::of::<Randint>(),
     Entry::of::<RandBinomial>(),
+    Entry::of::<RandGamma>(),
+    Entry::of::<RandBeta>(),
 ];
 
 op! {
@@ -224,6 +226,46 @@ op! {
     RandBinomial = rand_binomial(; n: i64 = 1, p: f64 = 0.5, shape: Vec<i64> = Vec::new(), seed: i64 = -1)
 }
 
+op! {
+    /// Random numbers with a gamma distribution.
+    ///
+    /// Args:
+    ///     k: Shape of the distribution.
+    ///     theta: Scale.
+    ///     shape: Shape of the array.
+    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///
+    /// Returns:
+    ///     Array of shape `shape`.
+    ///
+    /// Raises:
+    ///     ArgumentError: If a parameter is not positive.
+    RandGamma = rand_gamma(; k: f64 = 0.5, theta: f64 = 1.0, shape: Vec<i64> = Vec::new(), seed: i64 = -1)
+}
+
+op! {
+    /// Random numbers with a beta distribution.
+    ///
+    /// Args:
+    ///     alpha: Weight towards 1.
+    ///     beta: Weight towards 0.
+    ///     shape: Shape of the array.
+    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///
+    /// Returns:
+    ///     Array of shape `shape`.
+    ///
+    /// Raises:
+    ///     ArgumentError: If a parameter is not positive.
+    RandBeta = rand_beta(; alpha: f64 = 0.5, beta: f64 = 0.5, shape: Vec<i64> = Vec::new(), seed: i64 = -1)
+}
+
+/// That a parameter is a positive number.
+fn check_positive(op: &str, name: &str, value: f64) -> Result<()> {
+    let fits = value > 0.0 && value.is_finite();
+    if fits { Ok(()) } else { Err(Error::argument(op, name, "a positive number", value)) }
+}
+
 /// What the operations that take no input share: `check` their arguments, and `draw` an array.
 macro_rules! draws {
     ($($ty:ident = $name:literal, $output:expr, $check:expr, $draw:expr;)+) => {$(
@@ -284,4 +326,10 @@ draws! {
             if fits { Ok(()) } else { Err(Error::argument("rand_binomial", "p", "from 0 to 1", op.p)) }
         },
         |op, key, run| key.binomial(op.n as u64, op.p, run.y(0));
+    RandGamma = "rand_gamma", None,
+        |op| check_positive("rand_gamma", "k", op.k).and(check_positive("rand_gamma", "theta", op.theta)),
+        |op, key, run| key.gamma(op.k, op.theta, run.y(0));
+    RandBeta = "rand_beta", None,
+        |op| check_positive("rand_beta", "alpha", op.alpha).and(check_positive("rand_beta", "beta", op.beta)),
+        |op, key, run| key.beta(op.alpha, op.beta, run.y(0));
 }

@@ -184,3 +184,23 @@ impl Sym {
         Self::apply(Rearranged(op), &[x])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::Op;
+    use crate::ops::testing::{Tensor, check_gradient};
+
+    #[test]
+    fn gradients_of_gradients_are_true() {
+        let shape = Shape::from([3, 2]);
+        let axes = vec![Axis::default().then(2, -2, 2).then_outside(1).then(1, 0, 2), Axis::whole(2)];
+        let grid = Arc::new(Regrid::new(shape.clone(), axes));
+        check_gradient(
+            &Op::new(TakeOut { grid: grid.clone(), shape: shape.clone() }),
+            &[Tensor::sample([3, 2], 1)],
+            &[true],
+        );
+        check_gradient(&Op::new(PutBack { grid, shape }), &[Tensor::sample([5, 2], 1)], &[true]);
+    }
+}

@@ -66,6 +66,8 @@ fn random_arrays_have_their_ranges() {
         ("randint", Value::Int(3), Value::Int(3)),
         ("rand_binomial", Value::Int(-1), Value::Float(0.5)),
         ("rand_binomial", Value::Int(1), Value::Float(1.5)),
+        ("rand_gamma", Value::Float(0.0), Value::Float(1.0)),
+        ("rand_beta", Value::Float(1.0), Value::Float(f64::NAN)),
     ] {
         assert!(matches!(refused(&op(name, &[a, b, shape(), Value::Int(1)]), &[]), Error::Argument { .. }));
     }
