@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zlib
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -83,7 +84,6 @@ def test_time_elapsed(monitor, tmp_path):
 
 
 def test_plots(monitor, tmp_path):
-    plt = pytest.importorskip("matplotlib.pyplot")
     plt.switch_backend("agg")
     series = MonitorSeries("loss", monitor, verbose=False)
     timer = MonitorTimeElapsed("time", monitor, interval=1, verbose=False)

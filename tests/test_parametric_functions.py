@@ -2,12 +2,12 @@
 
 import inspect
 
-import kinnor.functions as F
 import numpy as np
 import pytest
 from numpy.random import RandomState
 
 import kinnor as nn
+import kinnor.functions as F
 import kinnor.initializer as I
 import kinnor.parametric_functions as PF
 from kinnor import random
