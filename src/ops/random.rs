@@ -104,13 +104,16 @@ impl Compute for Dropping {
         let (x, y) = (run.x(0), run.y(0));
         let key = run.random(self.of.seed, y.len());
         *self.last.0.lock() = Some(key);
+        *run.state() = Some(key);
         let scale = T::of(1.0 / (1.0 - self.of.p));
         masked(key, self.of.p, x.len(), |i, kept| y[i] = if kept { x[i] * scale } else { T::ZERO });
         Ok(())
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
-        let (gy, key, scale) = (run.gy(0), self.last.get()?, T::of(1.0 / (1.0 - self.of.p)));
+        let (gy, scale) = (run.gy(0), T::of(1.0 / (1.0 - self.of.p)));
+        // Its own key first: copies of a function share the other.
+        let key = (*run.state::<Option<Key>>()).map_or_else(|| self.last.get(), Ok)?;
         if let Some(super::Grad { data, accumulate }) = run.gx(0) {
             masked(key, self.of.p, gy.len(), |i, kept| {
                 let g = if kept { gy[i] * scale } else { T::ZERO };
