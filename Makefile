@@ -1,6 +1,7 @@
 # `make demo` and `make test` do all their set-up; the second time they only do what has changed.
 PYTHON := .venv/bin/python
 CORE := python/kinnor/_core.abi3.so
+export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
 EXTRAS := bfloat16,h5,lint,plot,progress,test
 RUST := $(shell find src -type f) Cargo.toml Cargo.lock
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ._core import ArgumentError
 from .logger import logger
 from .png import write_png
 
@@ -192,8 +193,7 @@ class MonitorImage:
                 one of ones is added; of more than three the first three are shown.
 
         Raises:
-            TypeError: If it is something else.
-            ValueError: If it has fewer than three axes.
+            ArgumentError: If it is something else, or has fewer than three axes.
         """
         if index != 0 and (index + 1) % self.interval != 0:
             return
@@ -202,11 +202,11 @@ class MonitorImage:
     def _images(self, var: Any) -> NDArray[Any]:
         value = var if isinstance(var, np.ndarray) else getattr(var, "d", getattr(var, "data", None))
         if not isinstance(value, np.ndarray):
-            raise TypeError(
+            raise ArgumentError(
                 f"{type(self).__name__}.add: expected a Variable, NdArray or array, got {type(var).__name__}"
             )
         if value.ndim < 3:
-            raise ValueError(
+            raise ArgumentError(
                 f"{type(self).__name__}.add: expected shape (n, ..., channels, height, width), got {value.shape}"
             )
         images = self.normalize_method(value.reshape(-1, *value.shape[-3:])[: self.num_images].copy())
@@ -253,10 +253,10 @@ def tile_images(data: NDArray[Any], padsize: int = 1, padval: float = 0) -> NDAr
         The sheet, shape (rows, columns, channels), or (rows, columns) for one channel.
 
     Raises:
-        ValueError: If there are not four axes.
+        ArgumentError: If there are not four axes.
     """
     if data.ndim != 4:
-        raise ValueError(f"tile_images: expected shape (n, channels, height, width), got {data.shape}")
+        raise ArgumentError(f"tile_images: expected shape (n, channels, height, width), got {data.shape}")
     side = ceil(sqrt(len(data)))
     margins = (0, side * side - len(data)), (0, 0), (0, padsize), (0, padsize)
     padded = np.pad(data, margins, constant_values=padval)
@@ -291,11 +291,11 @@ def plot_time_elapsed(
         plot_kwargs: Further arguments of `matplotlib.pyplot.plot`.
 
     Raises:
-        ValueError: If the unit is another one.
+        ArgumentError: If the unit is another one.
     """
     seconds = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     if unit not in seconds:
-        raise ValueError(f"plot_time_elapsed: expected `unit` to be one of s, m, h, d, got {unit!r}")
+        raise ArgumentError(f"plot_time_elapsed: expected `unit` to be one of s, m, h, d, got {unit!r}")
     _plot(filename, 3 if elapsed else 1, seconds[unit], plot_kwargs)
 
 

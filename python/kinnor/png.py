@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ._core import ArgumentError
+
 if TYPE_CHECKING:
     import os
 
@@ -32,11 +34,11 @@ def write_png(path: str | os.PathLike[str], image: NDArray[Any]) -> None:
             RGB and opacity. uint8, or a real type from 0 to 1; values outside are clipped, NaN is black.
 
     Raises:
-        ValueError: If the shape is another one.
+        ArgumentError: If the shape is another one.
     """
     pixels = image[..., np.newaxis] if image.ndim == 2 else image
     if pixels.ndim != 3 or pixels.shape[2] not in _COLOUR_TYPES or 0 in pixels.shape:
-        raise ValueError(f"write_png: expected shape (height, width[, 1 to 4 channels]), got {image.shape}")
+        raise ArgumentError(f"write_png: expected shape (height, width[, 1 to 4 channels]), got {image.shape}")
     if pixels.dtype != np.uint8:
         pixels = np.rint(np.nan_to_num(pixels.astype(np.float64)).clip(0, 1) * 255).astype(np.uint8)
     height, width, channels = pixels.shape

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .._core import UnsupportedError
 from .data_source import DataError, DataSource, DataSourceWithMemoryCache, SlicedDataSource
 from .data_source_implements import ConcatDataSource, SimpleDataSource
 
@@ -262,7 +263,7 @@ def _part(size: int, n_parts: int, part: int, drop_last: bool) -> tuple[int, int
 
 def _refuse_file_cache(caller: str, is_wanted: bool) -> None:
     if is_wanted:
-        raise NotImplementedError(f"{caller}: expected no cache in files, which is not supported; memory caches are")
+        raise UnsupportedError(f"{caller}: expected no cache in files, which is not supported; memory caches are")
 
 
 def data_iterator(

@@ -1,0 +1,50 @@
+"""What CONTRIBUTING and README promise about the tree itself, and what importing the package costs."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kinnor
+
+ROOT = Path(__file__).parents[1]
+MANIFEST = (ROOT / "Cargo.toml").read_text()
+SOURCES = [*ROOT.glob("src/**/*.rs"), *ROOT.glob("python/**/*.py")]
+
+
+def test_each_dependency_is_justified():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    tables = re.findall(r"^\[[\w.()']*dependencies\]\n((?:.+\n)+)", MANIFEST, re.MULTILINE)
+    names = re.findall(r"^([\w-]+) =", "".join(tables), re.MULTILINE)
+    assert {"gemm", "libc", "criterion"} <= set(names)
+    for name in names:
+        assert f"`{name}`" in text, f"{name} is not in CONTRIBUTING.md"
+
+
+def test_python_is_named_in_one_place_only():
+    named = [path for path in ROOT.glob("src/**/*.rs") if re.search(r"\bpyo3\b", path.read_text())]
+    assert {path.parent.name for path in named} <= {"python"}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_each_module_says_what_it_is(path):
+    assert path.read_text().startswith(("//! ", '"""')), "expected the first line to say what the module is"
+
+
+def test_readme_names_what_exists():
+    for path in re.findall(r"`((?:src|python|tests|benches|examples)/[\w/]*)`", (ROOT / "README.md").read_text()):
+        assert (ROOT / path).exists(), path
+
+
+def test_versions_agree():
+    assert f'version = "{kinnor.__version__}"' in MANIFEST
+
+
+def test_import_is_silent_and_light():
+    program = "import sys, numpy; before = set(sys.modules); import kinnor; print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert loaded.isdisjoint({"concurrent", "h5py", "logging", "matplotlib", "ml_dtypes", "onnx", "tqdm"})
