@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kinnor import solver_file, solver_protobuf
-from kinnor.errors import ParameterError
+from kinnor._core import ParameterError
 from kinnor.solver_file import State
 
 FORMATS = [".safetensors", ".h5", ".protobuf"]

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from . import parameter_file, solver_protobuf
+from ._core import ParameterError
 from .atomic import replacing
-from .errors import ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
