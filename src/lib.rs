@@ -7,4 +7,7 @@ pub mod kernels;
 pub mod ops;
 pub mod solvers;
 
+#[cfg(feature = "python")]
+mod python;
+
 pub use error::{Error, Result};

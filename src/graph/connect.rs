@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::arena::{self, Arena, Ix, NONE, flag};
-use super::execute::{StatePtr, Step, evaluate_into};
+use super::execute::{self, StatePtr, Step, evaluate_into};
 use super::variable::{describe, new_flags};
 use super::{NdArray, Variable, mode};
 use crate::array::{RunGuard, Shape};
@@ -42,13 +42,13 @@ pub fn connect(op: Op, inputs: &[&Variable], into: &[Option<NdArray>]) -> Result
     if !mode::grad_enabled() && mode::auto_forward() {
         return connect_without_graph(&op, inputs, into);
     }
-    // A user's function must not run under the lock.
-    let shapes = match op.on_arrays() {
-        Some(_) => {
-            let shapes: SmallVec<[Shape; 4]> = inputs.iter().map(|v| v.shape()).collect();
-            Some(op.shapes(&shapes.iter().collect::<SmallVec<[&Shape; 4]>>())?)
+    // Neither a user's function nor a look at values may run under the lock.
+    let shapes = match execute::sets_up_outside(&op) {
+        true => {
+            let x: SmallVec<[NdArray; 4]> = inputs.iter().map(|v| v.data()).collect();
+            Some(execute::shapes_of(&op, &x)?)
         }
-        None => None,
+        false => None,
     };
     let outputs = arena::with(|a| build(a, op, inputs, into, shapes))?;
     if mode::auto_forward() {

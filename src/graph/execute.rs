@@ -252,8 +252,47 @@ fn nowhere() -> *mut u8 {
 }
 
 impl BackStep {
+    /// A step on arrays of the caller's choice: inputs with whether they need a gradient, outputs, and whether to add.
+    pub(super) fn by_hand(
+        op: Op,
+        compute: Compute,
+        x: &[(Array, bool)],
+        y: &[Array],
+        accumulate: &[bool],
+        state: StatePtr,
+    ) -> Self {
+        let (dtype, stored) = (compute.dtype(), compute.stored());
+        let slot = |shape: &Shape, storage: &Arc<Storage>, as_type, stored| {
+            Slot::new(NdArray { shape: shape.clone(), storage: Arc::clone(storage) }, as_type, stored)
+        };
+        let data = |a: &Array, as_type| (a.shape.clone(), Some(slot(&a.shape, &a.data, as_type, as_type)));
+        let mut gx: SmallVec<[Option<Sink>; 3]> = SmallVec::new();
+        for (i, (x, need_grad)) in x.iter().enumerate() {
+            let wanted = *need_grad && op.kind(i) != Kind::index;
+            let again = gx.iter().flatten().any(|s| Arc::ptr_eq(&s.slot.storage, &x.grad));
+            let first = !accumulate.get(i).copied().unwrap_or(true);
+            gx.push(wanted.then(|| Sink { slot: slot(&x.shape, &x.grad, dtype, stored), first, again }));
+        }
+        let arrays =
+            op.on_arrays().is_some().then(|| (x.iter().map(|(x, _)| x.clone()).collect(), y.to_vec()));
+        Self {
+            x: x.iter().enumerate().map(|(i, (x, _))| data(x, read_as(&op, i, compute))).collect(),
+            y: y.iter().enumerate().map(|(o, y)| data(y, op.output(o).unwrap_or(dtype))).collect(),
+            gy: y.iter().map(|y| slot(&y.shape, &y.grad, dtype, stored)).collect(),
+            gx,
+            op,
+            compute,
+            state,
+            arrays,
+            cores: Vec::new(),
+        }
+    }
+
     /// Runs the function backward.
     pub(super) fn backward(&mut self) -> Result<()> {
+        if self.op.keeps_gradients() {
+            return Ok(());
+        }
         if let Some((x, y)) = &self.arrays {
             return self.backward_on_arrays(x, y);
         }
@@ -352,6 +391,20 @@ unsafe fn add<T: crate::kernels::Float>(to: *mut T, from: *const T, n: usize) {
     }
 }
 
+/// Whether the shapes of an operation's outputs cannot be told under the lock: user's code or values decide.
+pub(super) fn sets_up_outside(op: &Op) -> bool {
+    op.on_arrays().is_some() || op.shaped_by().is_some()
+}
+
+/// Shapes of the outputs of an operation on these arrays.
+pub(super) fn shapes_of(op: &Op, x: &[NdArray]) -> Result<crate::ops::Shapes> {
+    let shapes: SmallVec<[&Shape; 4]> = x.iter().map(|x| &x.shape).collect();
+    match op.shaped_by().and_then(|by| x.get(by)) {
+        Some(decisive) => op.shapes_by(&shapes, &decisive.to_vec()?),
+        None => op.shapes(&shapes),
+    }
+}
+
 /// Runs an operation on arrays at once, without a graph, and returns its outputs.
 ///
 /// # Errors
@@ -370,9 +423,8 @@ pub fn evaluate_into(
     compute: Compute,
     into: &[Option<NdArray>],
 ) -> Result<SmallVec<[NdArray; 1]>> {
-    let shapes: SmallVec<[&Shape; 4]> = x.iter().map(|x| &x.shape).collect();
     let mut y: SmallVec<[NdArray; 1]> = SmallVec::new();
-    for (o, shape) in op.shapes(&shapes)?.into_iter().enumerate() {
+    for (o, shape) in shapes_of(op, x)?.into_iter().enumerate() {
         let given = into.get(o).cloned().flatten();
         let aliased = (0..x.len()).find(|i| op.alias(*i).is_some_and(|alias| alias.output == o));
         let storage = match (given, aliased) {

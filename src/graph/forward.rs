@@ -5,11 +5,11 @@ use std::collections::HashSet;
 
 use super::arena::{self, Arena, Ix, NONE, flag};
 use super::clear::{self, Clearing, Policy};
-use super::execute::Step;
+use super::execute::{self, Step};
 use super::order::{self, Stop};
 use super::plan::{Kept, Key, Pace, Seen};
-use super::{Function, Variable, connect};
-use crate::array::{RunGuard, Shape};
+use super::{Function, NdArray, Variable, connect};
+use crate::array::RunGuard;
 use crate::{Error, Result};
 
 /// A call of the user's before or after each function.
@@ -44,6 +44,8 @@ pub(super) struct ForwardPlan {
     /// Which input of which step is cleared after which step, in order.
     clears: Vec<(u32, u32)>,
     work: usize,
+    /// Values decide shapes on the way: each step is made when its turn comes.
+    late: bool,
 }
 
 impl ForwardPlan {
@@ -55,7 +57,8 @@ impl ForwardPlan {
     ) -> Result<Self, Stop> {
         let functions = order::forward(a, roots, enter)?;
         let clearing = Clearing::new(a, policy);
-        let mut plan = Self { functions, steps: Vec::new(), clears: Vec::new(), work: 0 };
+        let late = functions.iter().any(|f| a.op(*f).shaped_by().is_some());
+        let mut plan = Self { functions, steps: Vec::new(), clears: Vec::new(), work: 0, late };
         plan.steps.reserve_exact(plan.functions.len());
         for (n, f) in plan.functions.iter().enumerate() {
             let step = connect::step(a, *f);
@@ -83,6 +86,9 @@ impl ForwardPlan {
             let handle = hooked.then(|| arena::with(|a| Function::counted(a, *f)));
             if let (Some(hook), Some(f)) = (options.pre_hook, &handle) {
                 hook(f)?;
+            }
+            if self.late {
+                self.steps[n] = late_step(*f)?;
             }
             let step = &mut self.steps[n];
             step.forward(false).map_err(|e| explain(e, *f, "forward"))?;
@@ -199,7 +205,7 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
         match made {
             Ok(ready) => break ready,
             Err(Stop::Error(error)) => return Err(error),
-            Err(Stop::User(f)) => set_up_user(f)?,
+            Err(Stop::SetUp(f)) => set_up_outside(f)?,
         }
     };
     let done = super::plan::detached(
@@ -220,13 +226,27 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
     done
 }
 
-/// Sets a user's function up again: its code must not run under the lock.
-fn set_up_user(f: Ix) -> Result<()> {
-    let (op, shapes) = arena::with(|a| {
-        let shapes: Vec<Shape> =
-            a.functions[f].inputs.iter().map(|v| a.cores[a.variables[*v].core].shape.clone()).collect();
-        (a.op(f).clone(), shapes)
+/// Sets a function up again whose shapes user's code or values decide: that must not happen under the lock.
+fn set_up_outside(f: Ix) -> Result<()> {
+    let (op, x) = arena::with(|a| {
+        let (inputs, _) = connect::cores(a, f);
+        let x: Vec<NdArray> = inputs.into_iter().map(|core| connect::data_array(a, core)).collect();
+        (a.op(f).clone(), x)
     });
-    let shapes = op.shapes(&shapes.iter().collect::<Vec<_>>())?;
+    let shapes = execute::shapes_of(&op, &x)?;
     arena::with(|a| order::set_up(a, f, shapes))
+}
+
+/// Makes a function ready when its turn comes: shapes above it are known only now.
+fn late_step(f: Ix) -> Result<Step> {
+    if arena::with(|a| a.op(f).shaped_by().is_some()) {
+        set_up_outside(f)?;
+    }
+    loop {
+        match arena::with(|a| order::refresh(a, f).map(|()| connect::step(a, f))) {
+            Ok(step) => return Ok(step),
+            Err(Stop::Error(error)) => return Err(error),
+            Err(Stop::SetUp(f)) => set_up_outside(f)?,
+        }
+    }
 }

@@ -3,8 +3,11 @@
 use std::hash::{Hash, Hasher};
 
 use super::arena::{self, Arena, Ix};
-use super::{Variable, mode};
+use super::execute::{self, BackStep, StatePtr, Step};
+use super::{NdArray, Variable, mode};
+use crate::array::RunGuard;
 use crate::ops::{Alias, Op, Value};
+use crate::{Error, Result};
 
 /// A handle on a function of a graph: an operation with its inputs and outputs. Handles on one function are equal.
 pub struct Function(Ix);
@@ -109,5 +112,78 @@ impl Eq for Function {}
 impl Hash for Function {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.hash(state);
+    }
+}
+
+/// Running a function by hand, on variables of the caller's choice.
+impl Function {
+    fn state(&self) -> StatePtr {
+        arena::with(|a| StatePtr(&raw mut a.functions[self.0].state))
+    }
+
+    /// Gives `y` the shapes that the operation makes of `x`, and shares memory where it works in place.
+    ///
+    /// # Errors
+    /// When the operation refuses the shapes, or the number of outputs differs.
+    pub fn set_up_on(&self, x: &[&Variable], y: &[&Variable]) -> Result<()> {
+        let op = self.op();
+        let arrays: Vec<NdArray> = x.iter().map(|v| v.data()).collect();
+        let shapes = execute::shapes_of(&op, &arrays)?;
+        if shapes.len() != y.len() {
+            return Err(Error::Graph(format!(
+                "{}: expected {} outputs, got {}",
+                op.name(),
+                shapes.len(),
+                y.len()
+            )));
+        }
+        for (v, shape) in y.iter().zip(shapes) {
+            v.reset_shape(shape, true)?;
+        }
+        for (i, v) in x.iter().enumerate() {
+            if let Some(alias) = op.alias(i) {
+                let data = NdArray { shape: y[alias.output].shape(), storage: v.data().storage };
+                y[alias.output].set_data(&data)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Computes `y` from `x`; shapes are set up first. A `recompute` run repeats the last one: the same random numbers,
+    /// no side effects.
+    ///
+    /// # Errors
+    /// As [`Function::set_up_on`], and whatever the operation fails with.
+    pub fn forward_on(&self, x: &[&Variable], y: &[&Variable], recompute: bool) -> Result<()> {
+        let op = self.op();
+        let state = self.state();
+        // SAFETY: the handle keeps the slot, and the interpreter lock or the caller keeps others out.
+        if recompute && op.is_random() && !unsafe { &*state.0 }.has_key() {
+            return Err(Error::Graph(format!(
+                "recompute of {}: expected a forward run before it; call setup_recompute and forward first",
+                op.name()
+            )));
+        }
+        self.set_up_on(x, y)?;
+        let compute = arena::with(|a| mode::compute(a.functions[self.0].context));
+        let _guard = RunGuard::new();
+        let before = mode::set_recomputing(recompute);
+        let mut step = Step::new(op, compute, x.iter().map(|v| v.data()), y.iter().map(|v| v.data()), state);
+        let done = step.forward(recompute);
+        mode::set_recomputing(before);
+        done
+    }
+
+    /// Computes the gradients of `x` from those of `y`: those that need one, adding where `accumulate` says so.
+    ///
+    /// # Errors
+    /// Whatever the operation fails with.
+    pub fn backward_on(&self, x: &[&Variable], y: &[&Variable], accumulate: &[bool]) -> Result<()> {
+        let (op, state) = (self.op(), self.state());
+        let compute = arena::with(|a| mode::compute(a.functions[self.0].context));
+        let _guard = RunGuard::new();
+        let xs: Vec<_> = x.iter().map(|v| (v.array(), v.need_grad())).collect();
+        let ys: Vec<_> = y.iter().map(|v| v.array()).collect();
+        BackStep::by_hand(op, compute, &xs, &ys, accumulate, state).backward()
     }
 }

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::arena::{Arena, Ix, NONE, flag};
-use super::{connect, mode};
+use super::{connect, execute, mode};
 use crate::array::{Shape, Storage};
 use crate::ops::Shapes;
 use crate::{Error, Result};
@@ -12,8 +12,8 @@ use crate::{Error, Result};
 pub(super) enum Stop {
     /// The call is at fault.
     Error(Error),
-    /// A user's function must set itself up first, without the lock.
-    User(Ix),
+    /// A function must set itself up first, without the lock.
+    SetUp(Ix),
 }
 
 impl From<Error> for Stop {
@@ -68,7 +68,7 @@ pub(super) fn forward(
     Ok(order)
 }
 
-fn refresh(a: &mut Arena, f: Ix) -> Result<(), Stop> {
+pub(super) fn refresh(a: &mut Arena, f: Ix) -> Result<(), Stop> {
     let (mut rank, mut need_grad) = (0, false);
     for i in 0..a.functions[f].inputs.len() {
         let v = a.functions[f].inputs[i];
@@ -92,8 +92,8 @@ fn refresh(a: &mut Arena, f: Ix) -> Result<(), Stop> {
         }
     }
     if a.functions[f].need_setup {
-        if a.op(f).on_arrays().is_some() {
-            return Err(Stop::User(f));
+        if execute::sets_up_outside(a.op(f)) {
+            return Err(Stop::SetUp(f));
         }
         let inputs = &a.functions[f].inputs;
         let x: SmallVec<[&Shape; 4]> = inputs.iter().map(|v| &a.cores[a.variables[*v].core].shape).collect();

@@ -144,6 +144,11 @@ impl Variable {
         arena::with(|a| a.cores[a.variables[self.0].core].shape.clone())
     }
 
+    /// Number of elements.
+    pub fn size(&self) -> usize {
+        arena::with(|a| a.cores[a.variables[self.0].core].shape.size())
+    }
+
     /// The values. They are shared: writing to them writes to the variable.
     pub fn data(&self) -> NdArray {
         arena::with(|a| {

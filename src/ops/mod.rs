@@ -286,6 +286,10 @@ pub trait Operation: Send + Sync + 'static {
     fn on_arrays(&self) -> Option<&dyn OnArrays> {
         None
     }
+    /// What a user's operation is in the language that it is written in.
+    fn user(&self) -> Option<&dyn std::any::Any> {
+        None
+    }
 }
 
 /// A [`Compute`] with the mask of the inputs that were given.

@@ -1,0 +1,158 @@
+"""Kinnor: deep learning on the machine at hand, under the API of NNabla.
+
+    >>> import numpy as np
+    >>> import kinnor as nn, kinnor.functions as F
+    >>> x = nn.Variable.from_numpy_array(np.array([1.0, 2.0], np.float32), need_grad=True)
+    >>> y = F.sum(x * x)
+    >>> y.forward()
+    >>> y.backward()
+    >>> x.g.tolist()
+    [2.0, 4.0]
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ._core import (
+    ArgumentError,
+    AxisError,
+    CallError,
+    ClearedError,
+    CommunicatorBackwardCallback,
+    DTypeError,
+    Error,
+    GraphError,
+    IndexRangeError,
+    NdArray,
+    ParameterError,
+    RangeError,
+    ShapeError,
+    UnsupportedError,
+    Variable,
+    __version__,
+    clear_memory_cache,
+    forward_all,
+    memory_stats,
+)
+from .autodiff import no_grad
+from .context import Context, context_scope, get_current_context, set_default_context
+from .hooks import (
+    set_function_post_hook,
+    set_function_pre_hook,
+    set_solver_post_hook,
+    set_solver_pre_hook,
+    unset_function_post_hook,
+    unset_function_pre_hook,
+    unset_solver_post_hook,
+    unset_solver_pre_hook,
+)
+from .modes import (
+    auto_forward,
+    get_auto_forward,
+    get_global_recompute,
+    recompute,
+    recompute_fn,
+    set_auto_forward,
+    set_global_recompute,
+)
+from .parameter import (
+    clear_parameters,
+    get_current_parameter_scope,
+    get_parameters,
+    load_parameters,
+    parameter_scope,
+    save_parameters,
+)
+from .random import seed
+from .symbolic import grad
+from .system import array_classes, available_contexts, prefer_cached_array, reset_array_preference, show_config
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+__all__ = [
+    "ArgumentError",
+    "AxisError",
+    "CallError",
+    "ClearedError",
+    "CommunicatorBackwardCallback",
+    "Context",
+    "DTypeError",
+    "Error",
+    "GraphError",
+    "IndexRangeError",
+    "NdArray",
+    "ParameterError",
+    "RangeError",
+    "ShapeError",
+    "UnsupportedError",
+    "Variable",
+    "__version__",
+    "array_classes",
+    "auto_forward",
+    "available_contexts",
+    "clear_memory_cache",
+    "clear_parameters",
+    "context_scope",
+    "forward_all",
+    "get_auto_forward",
+    "get_current_context",
+    "get_current_parameter_scope",
+    "get_global_recompute",
+    "get_parameters",
+    "grad",
+    "load_parameters",
+    "memory_stats",
+    "no_grad",
+    "parameter_scope",
+    "prefer_cached_array",
+    "recompute",
+    "recompute_fn",
+    "reset_array_preference",
+    "save_parameters",
+    "seed",
+    "set_auto_forward",
+    "set_default_context",
+    "set_function_post_hook",
+    "set_function_pre_hook",
+    "set_global_recompute",
+    "set_solver_post_hook",
+    "set_solver_pre_hook",
+    "show_config",
+    "unset_function_post_hook",
+    "unset_function_pre_hook",
+    "unset_solver_post_hook",
+    "unset_solver_pre_hook",
+]
+
+LAZY = (
+    "compat",
+    "datasets",
+    "ext_utils",
+    "function",
+    "functions",
+    "initializer",
+    "logger",
+    "monitor",
+    "parametric_functions",
+    "solver",
+    "solvers",
+    "testing",
+    "utils",
+)
+"""Submodules that are loaded when they are first named, so that importing Kinnor stays quick."""
+
+
+def __getattr__(name: str) -> ModuleType | Any:
+    if name in LAZY:
+        import importlib
+
+        module = importlib.import_module(f"{__name__}.{name}")
+        # NNabla has a logger object under this name.
+        return module.logger if name == "logger" else module
+    raise AttributeError(f"module 'kinnor' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *LAZY])

@@ -1,0 +1,60 @@
+"""What methods of Variable do in terms of other functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import _core
+from ._core import NdArray, Variable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+def without_grad(y: Variable) -> Variable:
+    """The graph of `y` built again on parameters that need no gradient."""
+    from .parameter import get_parameters
+
+    registered = {p.data for p in get_parameters(grad_only=False).values()}
+    made: dict[Variable, Variable] = {}
+
+    def twin(v: Variable) -> Variable:
+        if v in made:
+            return made[v]
+        if v.parent is None and v.data in registered:
+            return made.setdefault(v, v.get_unlinked_variable(need_grad=False))
+        return v
+
+    def rebuild(f: Any) -> None:
+        outputs = f(*[twin(v) for v in f.inputs])
+        for old, new in zip(f.outputs, outputs if isinstance(outputs, tuple) else (outputs,), strict=True):
+            made[old] = new
+
+    outer = _core.scope_auto_forward(False)
+    try:
+        y.visit(rebuild)
+    finally:
+        _core.scope_auto_forward(outer)
+    return twin(y)
+
+
+def bool_fill_(x: Variable, mask: Any, value: float) -> Variable:
+    """A variable over the memory of `x` with `value` where `mask` is not zero."""
+    if isinstance(mask, NdArray):
+        leaf = Variable(mask.shape)
+        leaf.data = mask
+        mask = leaf
+    result: Variable = _core.functions.bool_fill(x, mask, value, outputs=[x.data])
+    return result
+
+
+def restore(
+    values: NDArray[np.generic], need_grad: bool | None, persistent: bool, recompute: bool, name: str | None
+) -> Variable:
+    """A variable as it was pickled: without its graph."""
+    v = Variable.from_numpy_array(values, need_grad=need_grad)
+    v.persistent, v.recompute = persistent, recompute
+    if name:
+        v.name = name
+    return v

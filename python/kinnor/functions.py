@@ -1,0 +1,99 @@
+"""Functions: each connects an operation to variables, or computes it at once where an NdArray is among its inputs.
+
+Those that are one operation are declared in `src/ops/` and made from the declaration; the others are here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from ._core import NdArray, PythonFunction, Variable
+
+globals().update({name: value for name, value in vars(_core.functions).items() if not name.startswith("_")})
+
+__all__ = [
+    *sorted(name for name in vars(_core.functions) if not name.startswith("_")),
+    "PythonFunction",
+    "clip_by_norm",
+    "clip_by_value",
+    "dot",
+]
+
+
+def clip_by_value(x: Any, min: Any, max: Any) -> Any:
+    """Clip to a range, elementwise: `y = min(max(x, min), max)`.
+
+    Args:
+        x: Input of any shape.
+        min: Lower bound, a number or an array of the shape of `x`.
+        max: Upper bound, a number or an array of the shape of `x`.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        TypeError: If a bound is neither a number nor an array of this library.
+    """
+    for name, bound in (("min", min), ("max", max)):
+        if not isinstance(bound, (int, float, np.number, Variable, NdArray)):
+            raise TypeError(f"clip_by_value: expected `{name}` to be a number, a Variable or an NdArray, got {bound!r}")
+    arrays = (Variable, NdArray)
+    f = _core.functions
+    above = f.maximum2(x, min) if isinstance(min, arrays) else f.maximum_scalar(x, float(min))
+    return f.minimum2(above, max) if isinstance(max, arrays) else f.minimum_scalar(above, float(max))
+
+
+def clip_by_norm(x: Any, clip_norm: Any, axis: Any = None) -> Any:
+    """Scale down to a norm: `y = clip_norm * x / max(norm(x), clip_norm)`.
+
+    Args:
+        x: Input of any shape.
+        clip_norm: Largest Euclidean norm, a positive number or an array that broadcasts.
+        axis: Axis or axes of the norm, all by default.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        ValueError: If `clip_norm` is a number that is not positive.
+        TypeError: If it is neither a number nor an array of this library.
+    """
+    f = _core.functions
+    norm = f.pow_scalar(f.sum(f.pow_scalar(x, 2.0), axis, True), 0.5)
+    if isinstance(clip_norm, (int, float, np.number)):
+        if clip_norm <= 0:
+            raise ValueError(f"clip_by_norm: expected clip_norm to be positive, got {clip_norm}")
+        return clip_norm * x / f.maximum_scalar(norm, float(clip_norm))
+    if isinstance(clip_norm, (Variable, NdArray)):
+        return clip_norm * x / f.maximum2(norm, clip_norm)
+    raise TypeError(f"clip_by_norm: expected a number, a Variable or an NdArray as clip_norm, got {clip_norm!r}")
+
+
+def dot(a: Any, b: Any, out: Any = None) -> Any:
+    """Product of arrays as `numpy.dot` has it: of the last axis of `a` with the last but one of `b`.
+
+    Args:
+        a: An array of any shape.
+        b: An array of any shape; two vectors give a scalar, a scalar multiplies.
+        out: Array that the result is written to, which must have its shape.
+
+    Returns:
+        The product.
+
+    Raises:
+        ShapeError: If the lengths of these axes differ.
+    """
+    from ._matmul import dot as product
+
+    result = product(a, b)
+    if out is None:
+        return result
+    if isinstance(out, Variable) or not isinstance(out, NdArray):
+        raise TypeError(f"dot: expected `out` to be an NdArray, got {type(out).__name__}")
+    values = result if isinstance(result, NdArray) else result.data
+    if out.shape != values.shape:
+        raise _core.ShapeError(f"dot: expected `out` of shape {values.shape}, got shape {out.shape}")
+    return out.copy_from(values)

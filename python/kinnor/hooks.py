@@ -1,0 +1,143 @@
+"""Hooks of all runs: called round every function of forward and backward runs, and round every step of solvers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import _core
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "set_function_post_hook",
+    "set_function_pre_hook",
+    "set_solver_post_hook",
+    "set_solver_pre_hook",
+    "unset_function_post_hook",
+    "unset_function_pre_hook",
+    "unset_solver_post_hook",
+    "unset_solver_pre_hook",
+]
+
+SOLVER: dict[str, dict[str, Callable[[], Any]]] = {"pre": {}, "post": {}}
+"""Hooks of solvers by key, in the order of registration."""
+
+BEFORE, AFTER = 0, 1
+
+
+def warn(text: str) -> None:
+    """Log what is no error: a key that is taken, or not there."""
+    from .logger import logger
+
+    logger.warning(text)
+
+
+def set_function_pre_hook(key: str, hook: Callable[[Any], Any] | None) -> None:
+    """Call a function before each function that runs, in every forward and backward run.
+
+    Args:
+        key: A name to remove it by; one that is taken is warned of and nothing changes.
+        hook: Called with the function.
+    """
+    set_function(BEFORE, key, hook)
+
+
+def set_function_post_hook(key: str, hook: Callable[[Any], Any] | None) -> None:
+    """Call a function after each function that ran, in every forward and backward run.
+
+    Args:
+        key: A name to remove it by; one that is taken is warned of and nothing changes.
+        hook: Called with the function.
+    """
+    set_function(AFTER, key, hook)
+
+
+def unset_function_pre_hook(key: str) -> None:
+    """Remove a hook that `set_function_pre_hook` set.
+
+    Args:
+        key: Its name; one that is not there is warned of.
+    """
+    unset_function(BEFORE, key)
+
+
+def unset_function_post_hook(key: str) -> None:
+    """Remove a hook that `set_function_post_hook` set.
+
+    Args:
+        key: Its name; one that is not there is warned of.
+    """
+    unset_function(AFTER, key)
+
+
+def set_solver_pre_hook(key: str, hook: Callable[[], Any] | None) -> None:
+    """Call a function before each parameter's step of every solver.
+
+    Args:
+        key: A name to remove it by; one that is taken is warned of and nothing changes.
+        hook: Called without arguments.
+    """
+    set_solver("pre", key, hook)
+
+
+def set_solver_post_hook(key: str, hook: Callable[[], Any] | None) -> None:
+    """Call a function after each parameter's step of every solver.
+
+    Args:
+        key: A name to remove it by; one that is taken is warned of and nothing changes.
+        hook: Called without arguments.
+    """
+    set_solver("post", key, hook)
+
+
+def unset_solver_pre_hook(key: str) -> None:
+    """Remove a hook that `set_solver_pre_hook` set.
+
+    Args:
+        key: Its name; one that is not there is warned of.
+    """
+    unset_solver("pre", key)
+
+
+def unset_solver_post_hook(key: str) -> None:
+    """Remove a hook that `set_solver_post_hook` set.
+
+    Args:
+        key: Its name; one that is not there is warned of.
+    """
+    unset_solver("post", key)
+
+
+def set_function(when: int, key: str, hook: Callable[[Any], Any] | None) -> None:
+    """Register a hook of functions."""
+    if hook is None:
+        return
+    if not callable(hook):
+        raise TypeError(f"function hook: expected something to call, got {hook!r}")
+    if not _core.set_global_hook(when, key, hook):
+        warn(f"function hook: the key '{key}' is taken, nothing was set")
+
+
+def unset_function(when: int, key: str) -> None:
+    """Remove a hook of functions."""
+    if not _core.unset_global_hook(when, key):
+        warn(f"function hook: there is no key '{key}', nothing was removed")
+
+
+def set_solver(when: str, key: str, hook: Callable[[], Any] | None) -> None:
+    """Register a hook of solvers."""
+    if hook is None:
+        return
+    if not callable(hook):
+        raise TypeError(f"solver hook: expected something to call, got {hook!r}")
+    if key in SOLVER[when]:
+        warn(f"solver hook: the key '{key}' is taken, nothing was set")
+    else:
+        SOLVER[when][key] = hook
+
+
+def unset_solver(when: str, key: str) -> None:
+    """Remove a hook of solvers."""
+    if SOLVER[when].pop(key, None) is None:
+        warn(f"solver hook: there is no key '{key}', nothing was removed")

@@ -1,0 +1,92 @@
+//! Maps the crate's error to Python exceptions: the only place that does.
+
+use pyo3::exceptions::{PyMemoryError, PyOSError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple, PyType};
+
+use crate::Error;
+
+/// Name, base classes and docstring of each class, bases before those that derive from them.
+const CLASSES: [(&str, &[&str], &str); 12] = [
+    ("Error", &["Exception"], "Base class of all errors of this library."),
+    ("ShapeError", &["Error", "ValueError", "RuntimeError"], "Shapes that do not fit."),
+    ("DTypeError", &["Error", "TypeError", "RuntimeError"], "A type of element that does not fit."),
+    ("AxisError", &["Error", "IndexError", "ValueError", "RuntimeError"], "An axis that is not there."),
+    ("ArgumentError", &["Error", "ValueError", "TypeError", "RuntimeError"], "An argument out of range."),
+    ("CallError", &["Error", "TypeError"], "Arguments of the wrong number or type."),
+    ("RangeError", &["Error", "ValueError", "RuntimeError"], "A value that does not fit."),
+    ("IndexRangeError", &["Error", "IndexError", "RuntimeError"], "An index outside of its array."),
+    ("GraphError", &["Error", "RuntimeError"], "What the graph does not allow."),
+    ("ClearedError", &["GraphError"], "A value that was cleared."),
+    (
+        "ParameterError",
+        &["Error", "KeyError", "ValueError"],
+        "A parameter that is not there or does not fit.",
+    ),
+    ("UnsupportedError", &["Error", "NotImplementedError"], "What exists in NNabla and not here."),
+];
+
+static TYPES: PyOnceLock<Vec<Py<PyType>>> = PyOnceLock::new();
+
+/// Makes the exceptions, which have several base classes each, and adds them to the module.
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = m.py();
+    let builtins = py.import("builtins")?;
+    let make = builtins.getattr("type")?;
+    let mut types = Vec::new();
+    for (name, bases, doc) in CLASSES {
+        let base = |b: &&str| if m.hasattr(*b)? { m.getattr(*b) } else { builtins.getattr(*b) };
+        let bases = bases.iter().map(base).collect::<PyResult<Vec<_>>>()?;
+        let dict = PyDict::new(py);
+        dict.set_item("__doc__", doc)?;
+        dict.set_item("__module__", "kinnor")?;
+        if name == "ParameterError" {
+            // A KeyError shows its message quoted.
+            dict.set_item("__str__", builtins.getattr("Exception")?.getattr("__str__")?)?;
+        }
+        let class = make.call1((name, PyTuple::new(py, bases)?, dict))?.cast_into::<PyType>()?;
+        m.add(name, &class)?;
+        types.push(class.unbind());
+    }
+    TYPES.set(py, types).map_err(|_| PyMemoryError::new_err("the module is initialised twice"))
+}
+
+fn raise(py: Python<'_>, name: &str, text: String) -> PyErr {
+    let at = CLASSES.iter().position(|(n, ..)| *n == name);
+    match (TYPES.get(py), at) {
+        (Some(types), Some(at)) => PyErr::from_type(types[at].bind(py).clone(), text),
+        _ => pyo3::exceptions::PyRuntimeError::new_err(text),
+    }
+}
+
+impl From<Error> for PyErr {
+    fn from(e: Error) -> Self {
+        let text = e.to_string();
+        let name = match e {
+            Error::Shape { .. } => "ShapeError",
+            Error::DType { .. } => "DTypeError",
+            Error::Axis { .. } => "AxisError",
+            Error::Argument { .. } => "ArgumentError",
+            Error::Type(_) => "CallError",
+            Error::Value(_) => "RangeError",
+            Error::Index(_) => "IndexRangeError",
+            Error::Graph(_) => "GraphError",
+            Error::Cleared(_) => "ClearedError",
+            Error::Key(_) => "ParameterError",
+            Error::NotImplemented(_) => "UnsupportedError",
+            Error::Memory { .. } => return PyMemoryError::new_err(text),
+            Error::Io(e) => return PyOSError::new_err((e.raw_os_error(), e.to_string())),
+            Error::Foreign(inner) => match inner.downcast::<PyErr>() {
+                Ok(own) => return *own,
+                Err(_) => "Error",
+            },
+        };
+        Python::attach(|py| raise(py, name, text))
+    }
+}
+
+/// An error of Python's on its way through the engine.
+pub(super) fn foreign(e: PyErr) -> Error {
+    Error::Foreign(Box::new(e))
+}

@@ -1,0 +1,248 @@
+//! `Function`: a handle on a node of the graph. Hooks and visitors get these.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use super::functions::to_python;
+use super::variable::Variable;
+use crate::graph;
+
+/// A function of a graph: an operation with its inputs and outputs.
+#[pyclass(frozen, weakref, module = "kinnor", name = "Function")]
+pub(super) struct Function {
+    function: graph::Function,
+}
+
+/// What is known of a function whatever engine computes it: type name, arguments, tags.
+#[pyclass(frozen, get_all, module = "kinnor", name = "FunctionInfo")]
+pub(super) struct Info {
+    /// Name of the type: `LeakyReLU`.
+    type_name: String,
+    /// The constant arguments.
+    args: Py<PyAny>,
+    /// Marks of the user's.
+    tags: Py<PyAny>,
+}
+
+impl Function {
+    pub(super) fn wrap(function: graph::Function) -> Self {
+        Self { function }
+    }
+}
+
+fn variables<'py>(list: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, Variable>>> {
+    list.try_iter()?.map(|v| Ok(v?.cast_into::<Variable>()?)).collect()
+}
+
+fn refs<'a>(list: &'a [Bound<'_, Variable>]) -> Vec<&'a graph::Variable> {
+    list.iter().map(|v| &v.get().variable).collect()
+}
+
+#[pymethods]
+impl Function {
+    /// Name of the operation's type, or of the user's function.
+    #[getter]
+    fn name(&self) -> String {
+        self.function.type_name()
+    }
+
+    /// Type name, arguments and tags.
+    #[getter]
+    fn info(&self, py: Python<'_>) -> PyResult<Info> {
+        Ok(Info {
+            type_name: self.function.type_name(),
+            args: self.args(py)?.into_any().unbind(),
+            tags: self.tags(py)?.into_any().unbind(),
+        })
+    }
+
+    /// The constant arguments by name.
+    #[getter]
+    fn args<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        if let Some(user) = super::user::arguments(py, &self.function.op())? {
+            return Ok(user);
+        }
+        let dict = PyDict::new(py);
+        for (name, value) in self.function.arguments() {
+            dict.set_item(name, to_python(py, &value)?)?;
+        }
+        Ok(dict)
+    }
+
+    /// As `args`.
+    #[getter]
+    fn arguments<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.args(py)
+    }
+
+    /// Marks of the user's by key. Assign a dict of strings to change them.
+    #[getter]
+    fn tags<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        for (key, value) in self.function.tags() {
+            dict.set_item(key, value)?;
+        }
+        Ok(dict)
+    }
+
+    #[setter]
+    fn set_tags(&self, tags: &Bound<'_, PyDict>) -> PyResult<()> {
+        let text =
+            |(k, v): (Bound<'_, PyAny>, Bound<'_, PyAny>)| Ok((k.str()?.to_string(), v.str()?.to_string()));
+        self.function.set_tags(tags.iter().map(text).collect::<PyResult<_>>()?);
+        Ok(())
+    }
+
+    /// The inputs that were given.
+    #[getter]
+    fn inputs<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, Variable>>> {
+        self.function.inputs().into_iter().map(|v| Variable::wrap(py, v)).collect()
+    }
+
+    /// The outputs.
+    #[getter]
+    fn outputs<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, Variable>>> {
+        self.function.outputs().into_iter().map(|v| Variable::wrap(py, v)).collect()
+    }
+
+    /// The longest path to it from a variable without parent.
+    #[getter]
+    fn rank(&self) -> u32 {
+        self.function.rank()
+    }
+
+    /// Whether gradients flow through it, as of its making or the last forward run.
+    #[getter]
+    fn need_grad(&self) -> bool {
+        self.function.need_grad()
+    }
+
+    /// The context in which it computes.
+    #[getter]
+    fn context<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let c = self.function.context();
+        let class = py.import("kinnor.context")?.getattr("Context")?;
+        class.call1((c.backend, c.array_class, c.device_id))
+    }
+
+    /// Least number of outputs.
+    fn min_outputs(&self) -> usize {
+        self.function.outputs().len()
+    }
+
+    /// Whether an output shares memory with input `i`: 0 no, 1 unmodified, 2 modified.
+    fn inplace_data(&self, i: usize) -> u8 {
+        self.function.alias(i).map_or(0, |alias| 1 + u8::from(alias.modifies))
+    }
+
+    /// The output that shares memory with input `i`.
+    fn inplace_data_with(&self, i: usize) -> Option<usize> {
+        self.function.alias(i).map(|alias| alias.output)
+    }
+
+    /// Whether the gradient of input `i` reads the data of input `j`.
+    fn grad_depends_input_data(&self, i: usize, j: usize) -> bool {
+        self.function.op().reads(i).input(j)
+    }
+
+    /// Whether the gradient of input `i` reads the data of output `o`.
+    fn grad_depends_output_data(&self, i: usize, o: usize) -> bool {
+        self.function.op().reads(i).output(o)
+    }
+
+    /// As `grad_depends_input_data`, for the gradient as a graph.
+    fn auto_grad_depends_input_data(&self, i: usize, j: usize) -> bool {
+        self.function.op().symbol_reads(i).input(j)
+    }
+
+    /// As `grad_depends_output_data`, for the gradient as a graph.
+    fn auto_grad_depends_output_data(&self, i: usize, o: usize) -> bool {
+        self.function.op().symbol_reads(i).output(o)
+    }
+
+    /// Whether recomputing output `o` repeats random numbers.
+    fn need_setup_recompute(&self, o: usize) -> bool {
+        let _ = o;
+        self.function.op().is_random()
+    }
+
+    /// Says that the next forward run will be recomputed. (Every run is remembered; kept for NNabla programs.)
+    fn setup_recompute(&self, inputs: &Bound<'_, PyAny>, outputs: &Bound<'_, PyAny>) -> PyResult<()> {
+        variables(inputs)?;
+        variables(outputs)?;
+        Ok(())
+    }
+
+    /// Gives outputs the shapes that the operation makes of the inputs.
+    fn setup(&self, inputs: &Bound<'_, PyAny>, outputs: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (x, y) = (variables(inputs)?, variables(outputs)?);
+        Ok(self.function.set_up_on(&refs(&x), &refs(&y))?)
+    }
+
+    /// Computes the outputs from the inputs.
+    fn forward(&self, inputs: &Bound<'_, PyAny>, outputs: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (x, y) = (variables(inputs)?, variables(outputs)?);
+        Ok(self.function.forward_on(&refs(&x), &refs(&y), false)?)
+    }
+
+    /// Computes the outputs again: the same random numbers, no side effects.
+    fn recompute(&self, inputs: &Bound<'_, PyAny>, outputs: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (x, y) = (variables(inputs)?, variables(outputs)?);
+        Ok(self.function.forward_on(&refs(&x), &refs(&y), true)?)
+    }
+
+    /// Computes the gradients of the inputs from those of the outputs.
+    ///
+    /// Args:
+    ///     inputs: The inputs.
+    ///     outputs: The outputs.
+    ///     accum: For each input, whether to add to its gradient; all of them by default.
+    #[pyo3(signature = (inputs, outputs, accum = None))]
+    fn backward(
+        &self,
+        inputs: &Bound<'_, PyAny>,
+        outputs: &Bound<'_, PyAny>,
+        accum: Option<Vec<bool>>,
+    ) -> PyResult<()> {
+        let (x, y) = (variables(inputs)?, variables(outputs)?);
+        let accum = accum.unwrap_or_else(|| vec![true; x.len()]);
+        Ok(self.function.backward_on(&refs(&x), &refs(&y), &accum)?)
+    }
+
+    /// The same operation on other inputs.
+    #[pyo3(signature = (*inputs, n_outputs = -1, auto_forward = None, outputs = None))]
+    fn __call__<'py>(
+        &self,
+        py: Python<'py>,
+        inputs: &Bound<'py, PyTuple>,
+        n_outputs: i64,
+        auto_forward: Option<bool>,
+        outputs: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let _ = (n_outputs, auto_forward);
+        let x = variables(inputs.as_any())?;
+        let into = outputs.map_or(Ok(Vec::new()), super::functions::into_arrays)?;
+        let y = graph::connect(self.function.op(), &refs(&x), &into)?;
+        let y: Vec<_> = y.into_iter().map(|y| Variable::wrap(py, y)).collect::<PyResult<_>>()?;
+        match y.len() {
+            1 => Ok(y[0].clone().into_any()),
+            _ => Ok(PyTuple::new(py, y)?.into_any()),
+        }
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
+        other.cast::<Self>().is_ok_and(|o| o.get().function == self.function)
+    }
+
+    fn __hash__(&self) -> u64 {
+        use std::hash::{DefaultHasher, Hash, Hasher};
+        let mut hasher = DefaultHasher::new();
+        self.function.hash(&mut hasher);
+        hasher.finish() >> 2
+    }
+
+    fn __repr__(&self) -> String {
+        let args: Vec<_> = self.function.arguments().iter().map(|(k, v)| format!("{k}={v}")).collect();
+        format!("<Function {}({})>", self.function.type_name(), args.join(", "))
+    }
+}

@@ -1,0 +1,617 @@
+//! Makes one Python function of each registry entry; this module is never edited for a new one.
+//!
+//! The functions are built-in methods in the fast calling convention; which entry one stands for is in its `self`.
+
+use std::ffi::{CString, c_char, c_int};
+use std::sync::OnceLock;
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use smallvec::SmallVec;
+
+use super::ndarray::NdArray;
+use super::variable::Variable;
+use crate::graph::mode::{self, Compute};
+use crate::graph::{self, connect, evaluate_into};
+use crate::ops::{self, Entry, Kind, Op, Value};
+use crate::{Error, Result};
+
+/// A registry entry as Python calls it.
+struct Row {
+    entry: &'static Entry,
+    defaults: Vec<Option<Value>>,
+    /// The operation with every argument at its default, shared by all nodes.
+    plain: Option<Op>,
+    n_inputs: usize,
+    has_list: bool,
+    simple: bool,
+}
+
+static ROWS: OnceLock<Vec<Row>> = OnceLock::new();
+
+fn rows() -> &'static [Row] {
+    ROWS.get_or_init(|| ops::registry().map(Row::new).collect())
+}
+
+impl Row {
+    fn new(entry: &'static Entry) -> Self {
+        let spec = entry.spec;
+        let defaults: Vec<_> = spec.args.iter().map(|a| a.default.map(|d| d())).collect();
+        let all: Option<Vec<Value>> = defaults.iter().cloned().collect();
+        let plain = all.and_then(|values| entry.bind(&values, u64::MAX).ok()).map(leak);
+        let has_list = spec.inputs.last().is_some_and(|i| i.kind == Kind::list);
+        let simple = spec.inputs.iter().all(|i| matches!(i.kind, Kind::float | Kind::index));
+        Self { entry, defaults, plain, n_inputs: spec.inputs.len(), has_list, simple }
+    }
+}
+
+/// An operation that lives as long as the process.
+fn leak(op: Op) -> Op {
+    match op {
+        Op::Shared(op) => {
+            let op: &'static std::sync::Arc<dyn ops::Operation> = Box::leak(Box::new(op));
+            Op::Static(&**op)
+        }
+        lone @ Op::Static(_) => lone,
+    }
+}
+
+/// An input on its way: a variable of the graph or an array.
+enum Operand<'a, 'py> {
+    Variable(&'a Bound<'py, Variable>),
+    Array(&'a Bound<'py, NdArray>),
+}
+
+fn operand<'a, 'py>(op: &str, name: &str, x: &'a Bound<'py, PyAny>) -> PyResult<Operand<'a, 'py>> {
+    if let Ok(v) = x.cast::<Variable>() {
+        return Ok(Operand::Variable(v));
+    }
+    if let Ok(a) = x.cast::<NdArray>() {
+        return Ok(Operand::Array(a));
+    }
+    let got = x.get_type().name()?.to_string();
+    let hint = if got == "ndarray" { "; wrap it: kinnor.Variable.from_numpy_array(x)" } else { "" };
+    Err(Error::Type(format!("{op}: expected '{name}' to be a Variable or an NdArray, got {got}{hint}"))
+        .into())
+}
+
+/// In which type functions compute now.
+pub(super) fn current_compute() -> Compute {
+    mode::context(mode::current_context()).compute
+}
+
+type Inputs<'a, 'py> = SmallVec<[Operand<'a, 'py>; 4]>;
+
+/// Connects or evaluates an operation on operands, and wraps what comes out.
+fn run<'py>(
+    py: Python<'py>,
+    op: Op,
+    inputs: &Inputs<'_, 'py>,
+    into: &[Option<graph::NdArray>],
+) -> PyResult<SmallVec<[Bound<'py, PyAny>; 1]>> {
+    if inputs.iter().any(|x| matches!(x, Operand::Array(_))) {
+        let x: SmallVec<[graph::NdArray; 4]> = inputs
+            .iter()
+            .map(|x| match x {
+                Operand::Variable(v) => v.get().variable.data(),
+                Operand::Array(a) => a.get().array.clone(),
+            })
+            .collect();
+        let compute = current_compute();
+        let work: usize = x.iter().map(|x| x.shape.size()).sum();
+        let y = if work > 1 << 14 && op.on_arrays().is_none() {
+            py.detach(|| evaluate_into(&op, &x, compute, into))?
+        } else {
+            evaluate_into(&op, &x, compute, into)?
+        };
+        return y.into_iter().map(|y| NdArray::wrap(py, y).map(Bound::into_any)).collect();
+    }
+    let x: SmallVec<[&graph::Variable; 4]> = inputs
+        .iter()
+        .filter_map(|x| match x {
+            Operand::Variable(v) => Some(&v.get().variable),
+            Operand::Array(_) => None,
+        })
+        .collect();
+    let y = if mode::auto_forward() && op.on_arrays().is_none() && large(&x) {
+        py.detach(|| connect(op, &x, into))?
+    } else {
+        connect(op, &x, into)?
+    };
+    y.into_iter().map(|y| Variable::wrap(py, y).map(Bound::into_any)).collect()
+}
+
+/// Connects or evaluates a user's operation.
+pub(super) fn run_user<'py>(
+    py: Python<'py>,
+    op: Op,
+    inputs: &Bound<'py, PyTuple>,
+    into: &[Option<graph::NdArray>],
+) -> PyResult<Bound<'py, PyAny>> {
+    let name = op.name().to_string();
+    let all: Vec<Bound<'py, PyAny>> = inputs.iter().collect();
+    let inputs = all.iter().map(|x| operand(&name, "inputs", x)).collect::<PyResult<Inputs<'_, 'py>>>()?;
+    pack(py, run(py, op, &inputs, into)?)
+}
+
+/// Whether a kernel on these takes long enough to let other threads of Python run.
+fn large(x: &[&graph::Variable]) -> bool {
+    x.iter().map(|v| v.size()).sum::<usize>() > 1 << 14
+}
+
+/// One output bare, several as a tuple.
+fn pack<'py>(py: Python<'py>, mut y: SmallVec<[Bound<'py, PyAny>; 1]>) -> PyResult<Bound<'py, PyAny>> {
+    match y.len() {
+        1 => Ok(y.remove(0)),
+        _ => Ok(PyTuple::new(py, y)?.into_any()),
+    }
+}
+
+/// The value of an argument from Python.
+fn value(v: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
+    if v.is_none() {
+        return Ok(Some(Value::None));
+    }
+    if let Ok(v) = v.cast::<PyBool>() {
+        return Ok(Some(Value::Bool(v.is_true())));
+    }
+    if let Ok(v) = v.cast::<PyFloat>() {
+        return Ok(Some(Value::Float(v.value())));
+    }
+    if v.is_instance_of::<PyInt>() {
+        let whole = v.extract::<i64>().map(Value::Int);
+        return Ok(whole.or_else(|_| v.extract::<f64>().map(Value::Float)).ok());
+    }
+    if let Ok(v) = v.cast::<PyString>() {
+        return Ok(Some(Value::Str(v.to_str()?.to_string())));
+    }
+    if v.is_instance_of::<PyTuple>()
+        || v.is_instance_of::<PyList>()
+        || v.hasattr("tolist")?
+        || v.hasattr("__iter__")?
+    {
+        return sequence(v);
+    }
+    if let Ok(v) = v.call_method0("__index__").and_then(|v| v.extract::<i64>()) {
+        return Ok(Some(Value::Int(v)));
+    }
+    Ok(v.call_method0("__float__").and_then(|v| v.extract::<f64>()).map(Value::Float).ok())
+}
+
+fn sequence(v: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
+    if v.hasattr("tolist")? {
+        let plain = v.call_method0("tolist")?;
+        return if plain.hasattr("tolist")? { Ok(None) } else { value(&plain) };
+    }
+    let (mut whole, mut real) = (Vec::new(), Vec::new());
+    for item in v.try_iter()? {
+        match value(&item?)? {
+            Some(Value::Int(i)) => {
+                whole.push(i);
+                real.push(i as f64);
+            }
+            Some(Value::Bool(b)) => {
+                whole.push(i64::from(b));
+                real.push(f64::from(u8::from(b)));
+            }
+            Some(Value::Float(f)) => real.push(f),
+            _ => return Ok(None),
+        }
+    }
+    Ok(Some(if whole.len() == real.len() { Value::Ints(whole) } else { Value::Floats(real) }))
+}
+
+/// Arguments that every function takes beside its own.
+const COMMON: [&str; 3] = ["n_outputs", "outputs", "auto_forward"];
+
+/// Lays the arguments of a call out in the order of the declaration, and calls.
+fn apply<'py>(
+    py: Python<'py>,
+    row: &Row,
+    args: &[Bound<'py, PyAny>],
+    kwnames: &[Bound<'py, PyAny>],
+    kwvalues: &[Bound<'py, PyAny>],
+) -> PyResult<Bound<'py, PyAny>> {
+    let spec = row.entry.spec;
+    // The common case first: inputs by position, arguments at their defaults.
+    if row.simple
+        && kwnames.is_empty()
+        && args.len() == row.n_inputs
+        && let Some(op) = &row.plain
+    {
+        let mut inputs = Inputs::new();
+        for (x, input) in args.iter().zip(spec.inputs) {
+            inputs.push(operand(spec.name, input.name, x)?);
+        }
+        return pack(py, run(py, op.clone(), &inputs, &[])?);
+    }
+    let fail = |what: String| PyErr::from(Error::Type(format!("{}: {what}", spec.name)));
+    let n_fixed = if row.has_list { row.n_inputs - 1 } else { row.n_inputs };
+    let mut fixed: SmallVec<[Option<&Bound<'py, PyAny>>; 4]> = SmallVec::from_elem(None, n_fixed);
+    let mut listed: SmallVec<[&Bound<'py, PyAny>; 4]> = SmallVec::new();
+    let mut given: SmallVec<[Option<&Bound<'py, PyAny>>; 4]> = SmallVec::from_elem(None, spec.args.len());
+    for (i, arg) in args.iter().enumerate() {
+        if i < n_fixed {
+            fixed[i] = Some(arg);
+        } else if row.has_list {
+            listed.push(arg);
+        } else if i - n_fixed < given.len() {
+            given[i - n_fixed] = Some(arg);
+        } else if i - n_fixed - given.len() >= COMMON.len() {
+            let most = n_fixed + spec.args.len();
+            return Err(fail(format!("expected at most {most} arguments, got {}", args.len())));
+        }
+    }
+    let mut outputs = None;
+    for (key, value) in kwnames.iter().zip(kwvalues) {
+        let key = key.cast::<PyString>()?.to_str()?;
+        let slot = match (
+            spec.inputs[..n_fixed].iter().position(|i| i.name == key),
+            spec.args.iter().position(|a| a.name == key),
+        ) {
+            (Some(at), _) => &mut fixed[at],
+            (None, Some(at)) => &mut given[at],
+            (None, None) if key == "outputs" => {
+                outputs = Some(value);
+                continue;
+            }
+            (None, None) if COMMON.contains(&key) => continue,
+            (None, None) => {
+                return Err(fail(format!("expected {}, got an argument '{key}'", signature(row))));
+            }
+        };
+        if slot.replace(value).is_some() {
+            return Err(fail(format!("expected '{key}' once, got it twice")));
+        }
+    }
+    let mut inputs = Inputs::new();
+    let mut present = 0_u64;
+    for (i, (x, input)) in fixed.iter().zip(spec.inputs).enumerate() {
+        match x {
+            Some(x) if input.kind != Kind::optional || !x.is_none() => {
+                inputs.push(operand(spec.name, input.name, x)?);
+                present |= 1 << i;
+            }
+            _ if input.kind == Kind::optional => {}
+            _ => return Err(fail(format!("expected '{}', which is missing", input.name))),
+        }
+    }
+    if row.has_list && listed.is_empty() {
+        return Err(fail(format!("expected at least one '{}'", spec.inputs[n_fixed].name)));
+    }
+    for x in listed {
+        inputs.push(operand(spec.name, spec.inputs[n_fixed].name, x)?);
+    }
+    let all = row.has_list || present == (1 << row.n_inputs) - 1;
+    let plain = given.iter().all(Option::is_none) && all;
+    let op = match (&row.plain, plain) {
+        (Some(op), true) => op.clone(),
+        _ => {
+            let mut values = Vec::with_capacity(given.len());
+            for (i, v) in given.iter().enumerate() {
+                values.push(match (v, &row.defaults[i]) {
+                    (Some(v), _) => value(v)?.ok_or_else(|| wrong(spec.name, &spec.args[i], v))?,
+                    (None, Some(default)) => default.clone(),
+                    (None, None) => {
+                        return Err(fail(format!("expected '{}', which is missing", spec.args[i].name)));
+                    }
+                });
+            }
+            row.entry.bind(&values, if all { u64::MAX } else { present })?
+        }
+    };
+    let into = outputs.map_or(Ok(Vec::new()), into_arrays)?;
+    pack(py, run(py, op, &inputs, &into)?)
+}
+
+fn wrong(op: &str, arg: &ops::Arg, got: &Bound<'_, PyAny>) -> PyErr {
+    let got = got.repr().map_or_else(|_| "something else".into(), |r| r.to_string());
+    Error::argument(op, arg.name, arg.py_type, got).into()
+}
+
+/// The arrays of `outputs=[...]`.
+pub(super) fn into_arrays(outputs: &Bound<'_, PyAny>) -> PyResult<Vec<Option<graph::NdArray>>> {
+    if outputs.is_none() {
+        return Ok(Vec::new());
+    }
+    let array = |o: PyResult<Bound<'_, PyAny>>| -> PyResult<Option<graph::NdArray>> {
+        let o = o?;
+        if o.is_none() {
+            return Ok(None);
+        }
+        match o.cast::<NdArray>() {
+            Ok(a) => Ok(Some(a.get().array.clone())),
+            Err(_) => {
+                let got = o.get_type().name()?;
+                Err(PyTypeError::new_err(format!("outputs: expected NdArrays or None, got {got}")))
+            }
+        }
+    };
+    outputs.try_iter()?.map(array).collect()
+}
+
+/// `x, alpha=0.1`: the parameter list as Python shows it.
+fn signature(row: &Row) -> String {
+    let spec = row.entry.spec;
+    let mut parts: Vec<String> = Vec::new();
+    for input in spec.inputs {
+        parts.push(match input.kind {
+            Kind::list => format!("*{}", input.name),
+            Kind::optional => format!("{}=None", input.name),
+            _ => input.name.to_string(),
+        });
+    }
+    let mut defaulted = parts.iter().any(|p| p.contains('=') || p.starts_with('*'));
+    for (arg, default) in spec.args.iter().zip(&row.defaults) {
+        defaulted |= default.is_some();
+        parts.push(match default {
+            Some(v) => format!("{}={v}", arg.name),
+            // Python wants a default after a default; the call says when a value is missing.
+            None if defaulted && !row.has_list => format!("{}=...", arg.name),
+            None => arg.name.to_string(),
+        });
+    }
+    parts.push("n_outputs=-1".into());
+    parts.push("outputs=None".into());
+    format!("({})", parts.join(", "))
+}
+
+unsafe extern "C" fn trampoline(
+    slf: *mut ffi::PyObject,
+    args: *const *mut ffi::PyObject,
+    nargs: ffi::Py_ssize_t,
+    kwnames: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: Python calls this attached, with `nargs` positional arguments at `args` followed by the values of the
+    // keywords in the tuple `kwnames`, and with `slf` as it was given to `PyCFunction_NewEx`.
+    unsafe {
+        let py = Python::assume_attached();
+        let call = || -> PyResult<Bound<'_, PyAny>> {
+            let row = ffi::PyLong_AsSize_t(slf);
+            let kwnames: SmallVec<[Bound<'_, PyAny>; 4]> = match kwnames.is_null() {
+                true => SmallVec::new(),
+                false => Bound::from_borrowed_ptr(py, kwnames).cast_into::<PyTuple>()?.iter().collect(),
+            };
+            let total = nargs as usize + kwnames.len();
+            let all: SmallVec<[Bound<'_, PyAny>; 6]> =
+                (0..total).map(|i| Bound::from_borrowed_ptr(py, *args.add(i))).collect();
+            let (positional, values) = all.split_at(nargs as usize);
+            apply(py, &rows()[row], positional, &kwnames, values)
+        };
+        match std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)) {
+            Ok(Ok(result)) => result.into_ptr(),
+            Ok(Err(error)) => {
+                error.restore(py);
+                std::ptr::null_mut()
+            }
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().cloned();
+                let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+                let text = format!("internal error, please report it: {}", text.unwrap_or_default());
+                pyo3::exceptions::PyRuntimeError::new_err(text).restore(py);
+                std::ptr::null_mut()
+            }
+        }
+    }
+}
+
+/// Keeps a string for the life of the process, as a method table must.
+fn keep(text: String) -> *const c_char {
+    let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+    Box::leak(text.into_boxed_c_str()).as_ptr()
+}
+
+/// Adds the module `functions` with every operation to the module.
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = m.py();
+    let functions = PyModule::new(py, "functions")?;
+    for (n, row) in rows().iter().enumerate() {
+        let spec = row.entry.spec;
+        // CPython reads the signature out of this form, so that `help` and `inspect` work.
+        let doc = format!("{}{}\n--\n\n{}", spec.name, signature(row), spec.doc());
+        let def = ffi::PyMethodDef {
+            ml_name: keep(spec.name.into()),
+            ml_meth: ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: trampoline },
+            ml_flags: (ffi::METH_FASTCALL | ffi::METH_KEYWORDS) as c_int,
+            ml_doc: keep(doc),
+        };
+        let def = Box::leak(Box::new(def));
+        let number = n.into_pyobject(py)?;
+        let module = PyString::new(py, "kinnor.functions");
+        // SAFETY: the definition lives for ever; the function takes its own references.
+        let function = unsafe {
+            Bound::from_owned_ptr_or_err(py, ffi::PyCFunction_NewEx(def, number.as_ptr(), module.as_ptr()))?
+        };
+        functions.add(spec.name, function)?;
+    }
+    m.add_submodule(&functions)?;
+    m.add_function(wrap_pyfunction!(declarations, m)?)
+}
+
+/// What is declared of every operation: name, type name, inputs (name, kind), arguments (name, info name, annotation,
+/// default as Python writes it or None), documentation. For stubs, docs and tests.
+#[pyfunction]
+fn declarations(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    let list = PyList::empty(py);
+    for row in rows() {
+        let spec = row.entry.spec;
+        let inputs: Vec<_> = spec.inputs.iter().map(|i| (i.name, format!("{:?}", i.kind))).collect();
+        let args: Vec<_> = spec
+            .args
+            .iter()
+            .zip(&row.defaults)
+            .map(|(a, d)| (a.name, a.info, a.py_type, d.as_ref().map(ToString::to_string)))
+            .collect();
+        list.append((spec.name, spec.type_name, inputs, args, spec.doc()))?;
+    }
+    Ok(list)
+}
+
+/// Calls a function of the package by name.
+pub(super) fn call<'py>(
+    py: Python<'py>,
+    name: &str,
+    args: impl pyo3::call::PyCallArgs<'py>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    py.import("kinnor.functions")?.getattr(name)?.call(args, kwargs)
+}
+
+/// The functions behind an arithmetic operator: of two arrays, of an array and a number, of a number and an array.
+#[derive(Clone, Copy)]
+pub(super) struct Operator {
+    arrays: &'static str,
+    right: &'static str,
+    left: &'static str,
+    /// What the number on the right becomes.
+    of_right: fn(f64) -> f64,
+}
+
+/// `+`
+pub(super) const ADD: Operator =
+    Operator { arrays: "add2", right: "add_scalar", left: "add_scalar", of_right: |v| v };
+/// `-`
+pub(super) const SUB: Operator =
+    Operator { arrays: "sub2", right: "add_scalar", left: "r_sub_scalar", of_right: |v| -v };
+/// `*`
+pub(super) const MUL: Operator =
+    Operator { arrays: "mul2", right: "mul_scalar", left: "mul_scalar", of_right: |v| v };
+/// `/`
+pub(super) const DIV: Operator =
+    Operator { arrays: "div2", right: "mul_scalar", left: "r_div_scalar", of_right: |v| 1.0 / v };
+/// `**`
+pub(super) const POW: Operator =
+    Operator { arrays: "pow2", right: "pow_scalar", left: "r_pow_scalar", of_right: |v| v };
+
+fn row(name: &str) -> Result<&'static Row> {
+    static BY_NAME: OnceLock<std::collections::HashMap<&'static str, usize>> = OnceLock::new();
+    let by_name =
+        BY_NAME.get_or_init(|| rows().iter().enumerate().map(|(n, r)| (r.entry.spec.name, n)).collect());
+    by_name
+        .get(name)
+        .map(|n| &rows()[*n])
+        .ok_or_else(|| Error::Key(format!("there is no operation '{name}'")))
+}
+
+/// A number that stands beside an operator, NumPy's included.
+fn number(o: &Bound<'_, PyAny>) -> Option<f64> {
+    if let Ok(v) = o.cast::<PyFloat>() {
+        return Some(v.value());
+    }
+    if let Ok(v) = o.cast::<PyInt>() {
+        return v.extract().ok();
+    }
+    // A NumPy scalar has a float and no axes; an array is not a number.
+    let scalar = o.getattr("ndim").ok()?.extract::<usize>().ok()? == 0;
+    (scalar && !o.is_instance_of::<Variable>() && !o.is_instance_of::<NdArray>()).then(|| o.extract().ok())?
+}
+
+fn with_number<'py>(
+    x: &Bound<'py, PyAny>,
+    name: &str,
+    val: f64,
+    into: &[Option<graph::NdArray>],
+) -> PyResult<Bound<'py, PyAny>> {
+    let row = row(name)?;
+    let mut values: Vec<Value> = row.defaults.iter().flatten().cloned().collect();
+    values[0] = Value::Float(val);
+    let inputs: Inputs<'_, 'py> = std::iter::once(operand(name, "x", x)?).collect();
+    pack(x.py(), run(x.py(), row.entry.bind(&values, u64::MAX)?, &inputs, into)?)
+}
+
+fn with_array<'py>(
+    a: &Bound<'py, PyAny>,
+    b: &Bound<'py, PyAny>,
+    name: &str,
+    into: &[Option<graph::NdArray>],
+) -> PyResult<Bound<'py, PyAny>> {
+    let row = row(name)?;
+    let op = row.plain.clone().ok_or_else(|| PyValueError::new_err("operators take no arguments"))?;
+    let inputs: Inputs<'_, 'py> = [operand(name, "x0", a)?, operand(name, "x1", b)?].into_iter().collect();
+    pack(a.py(), run(a.py(), op, &inputs, into)?)
+}
+
+fn is_operand(o: &Bound<'_, PyAny>) -> bool {
+    o.is_instance_of::<Variable>() || o.is_instance_of::<NdArray>()
+}
+
+fn not_implemented<'py>(py: Python<'py>) -> Bound<'py, PyAny> {
+    py.NotImplemented().into_bound(py)
+}
+
+/// `x <operator> o`
+pub(super) fn operator<'py>(
+    x: &Bound<'py, PyAny>,
+    o: &Bound<'py, PyAny>,
+    which: Operator,
+) -> PyResult<Bound<'py, PyAny>> {
+    if is_operand(o) {
+        return with_array(x, o, which.arrays, &[]);
+    }
+    match number(o) {
+        Some(v) => with_number(x, which.right, (which.of_right)(v), &[]),
+        None => Ok(not_implemented(x.py())),
+    }
+}
+
+/// `o <operator> x`
+pub(super) fn reflected<'py>(
+    x: &Bound<'py, PyAny>,
+    o: &Bound<'py, PyAny>,
+    which: Operator,
+) -> PyResult<Bound<'py, PyAny>> {
+    match number(o) {
+        Some(v) => with_number(x, which.left, v, &[]),
+        None => Ok(not_implemented(x.py())),
+    }
+}
+
+/// `x ** o`
+pub(super) fn power<'py>(
+    x: &Bound<'py, PyAny>,
+    o: &Bound<'py, PyAny>,
+    modulo: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    match modulo {
+        Some(_) => {
+            Err(PyErr::from(Error::NotImplemented("pow: expected two arguments, got a modulus".into())))
+        }
+        None => operator(x, o, POW),
+    }
+}
+
+/// `x * v`
+pub(super) fn scaled<'py>(x: &Bound<'py, PyAny>, v: f64) -> PyResult<Bound<'py, PyAny>> {
+    with_number(x, "mul_scalar", v, &[])
+}
+
+/// `x <operator>= o` on an array.
+pub(super) fn in_place(x: &Bound<'_, NdArray>, o: &Bound<'_, PyAny>, which: Operator) -> PyResult<()> {
+    let into = [Some(x.get().array.clone())];
+    if is_operand(o) {
+        return with_array(x.as_any(), o, which.arrays, &into).map(drop);
+    }
+    match number(o) {
+        Some(v) => with_number(x.as_any(), which.right, (which.of_right)(v), &into).map(drop),
+        None => {
+            let got = o.get_type().name()?;
+            Err(Error::Type(format!("operator: expected a number, a Variable or an NdArray, got {got}"))
+                .into())
+        }
+    }
+}
+
+/// A value as Python sees it in `info.args`.
+pub(super) fn to_python<'py>(py: Python<'py>, v: &Value) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match v {
+        Value::None => py.None().into_bound(py),
+        Value::Bool(v) => PyBool::new(py, *v).to_owned().into_any(),
+        Value::Int(v) => v.into_pyobject(py)?.into_any(),
+        Value::Float(v) => v.into_pyobject(py)?.into_any(),
+        Value::Ints(v) => PyList::new(py, v)?.into_any(),
+        Value::Floats(v) => PyList::new(py, v)?.into_any(),
+        Value::Str(v) => v.into_pyobject(py)?.into_any(),
+    })
+}

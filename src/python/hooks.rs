@@ -1,0 +1,195 @@
+//! Calls of the user's round functions: hooks of one run, hooks of all runs, communicator callbacks.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+
+use super::error::foreign;
+use super::function::Function;
+use super::variable::Variable;
+use crate::graph::{self, CommunicatorCallback, ForwardOptions, Hook};
+
+/// Told of the progress of a backward run. Subclass it and pass it as `communicator_callbacks`.
+#[pyclass(frozen, subclass, module = "kinnor", name = "CommunicatorBackwardCallback")]
+pub(super) struct CommunicatorBackwardCallback;
+
+#[pymethods]
+impl CommunicatorBackwardCallback {
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, pyo3::types::PyDict>>) -> Self {
+        Self
+    }
+
+    /// Called with each function after it ran backward.
+    fn on_finish_function_backward(&self, f: &Bound<'_, PyAny>) {
+        let _ = f;
+    }
+
+    /// Called once at the end of the run.
+    fn on_finish_backward(&self) {}
+}
+
+/// The callbacks of one run.
+pub(super) struct Callbacks(Vec<One>);
+
+struct One(Py<PyAny>);
+
+impl Callbacks {
+    pub(super) fn new(given: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let Some(given) = given.filter(|g| !g.is_none()) else { return Ok(Self(Vec::new())) };
+        let list: Vec<Bound<'_, PyAny>> =
+            match given.is_instance_of::<PyList>() || given.is_instance_of::<PyTuple>() {
+                true => given.try_iter()?.collect::<PyResult<_>>()?,
+                false => vec![given.clone()],
+            };
+        let checked = |c: Bound<'_, PyAny>| match c.is_instance_of::<CommunicatorBackwardCallback>() {
+            true => Ok(One(c.unbind())),
+            false => Err(PyTypeError::new_err(format!(
+                "communicator_callbacks: expected CommunicatorBackwardCallback, got {}",
+                c.get_type().name()?
+            ))),
+        };
+        Ok(Self(list.into_iter().map(checked).collect::<PyResult<_>>()?))
+    }
+
+    pub(super) fn each(&self) -> Vec<&dyn CommunicatorCallback> {
+        self.0.iter().map(|c| c as &dyn CommunicatorCallback).collect()
+    }
+}
+
+impl CommunicatorCallback for One {
+    fn on_finish_function_backward(&self, f: &graph::Function) -> crate::Result<()> {
+        Python::attach(|py| {
+            let f = Function::wrap(f.clone());
+            self.0.call_method1(py, "on_finish_function_backward", (f,)).map(drop).map_err(foreign)
+        })
+    }
+
+    fn on_finish_backward(&self) -> crate::Result<()> {
+        Python::attach(|py| self.0.call_method0(py, "on_finish_backward").map(drop).map_err(foreign))
+    }
+}
+
+type Registered = Mutex<Vec<(String, Py<PyAny>)>>;
+
+/// Hooks of all runs, before and after each function, in the order of registration.
+static GLOBAL: [Registered; 2] = [Mutex::new(Vec::new()), Mutex::new(Vec::new())];
+static ANY_GLOBAL: AtomicBool = AtomicBool::new(false);
+
+/// Registers a hook of all runs; returns whether the key was free. `when` is 0 for before, 1 for after each function.
+#[pyfunction]
+fn set_global_hook(when: usize, key: String, hook: Py<PyAny>) -> bool {
+    let mut hooks = GLOBAL[when & 1].lock();
+    if hooks.iter().any(|(k, _)| *k == key) {
+        return false;
+    }
+    hooks.push((key, hook));
+    ANY_GLOBAL.store(true, Ordering::Relaxed);
+    true
+}
+
+/// Removes a hook of all runs; returns whether there was one.
+#[pyfunction]
+fn unset_global_hook(when: usize, key: &str) -> bool {
+    let removed = {
+        let mut hooks = GLOBAL[when & 1].lock();
+        let at = hooks.iter().position(|(k, _)| k == key);
+        at.map(|at| hooks.remove(at))
+    };
+    ANY_GLOBAL.store(GLOBAL.iter().any(|hooks| !hooks.lock().is_empty()), Ordering::Relaxed);
+    removed.is_some()
+}
+
+fn global(py: Python<'_>, when: usize) -> Vec<Py<PyAny>> {
+    GLOBAL[when].lock().iter().map(|(_, hook)| hook.clone_ref(py)).collect()
+}
+
+/// Runs `f` with the hooks of this run and of all runs put together.
+pub(super) fn with_hooks(
+    py: Python<'_>,
+    pre: Option<&Bound<'_, PyAny>>,
+    post: Option<&Bound<'_, PyAny>>,
+    f: impl FnOnce(Option<Hook<'_>>, Option<Hook<'_>>) -> crate::Result<()>,
+) -> PyResult<()> {
+    for (name, hook) in [("function_pre_hook", pre), ("function_post_hook", post)] {
+        if let Some(hook) = hook.filter(|h| !h.is_none() && !h.is_callable()) {
+            let got = hook.get_type().name()?;
+            return Err(PyTypeError::new_err(format!("{name}: expected something to call, got {got}")));
+        }
+    }
+    let (pre, post) = (pre.filter(|h| !h.is_none()), post.filter(|h| !h.is_none()));
+    if pre.is_none() && post.is_none() && !ANY_GLOBAL.load(Ordering::Relaxed) {
+        return Ok(f(None, None)?);
+    }
+    let mut before = global(py, 0);
+    before.extend(pre.map(|h| h.clone().unbind()));
+    let mut after: Vec<Py<PyAny>> = post.map(|h| h.clone().unbind()).into_iter().collect();
+    after.extend(global(py, 1));
+    let call = |hooks: &[Py<PyAny>], f: &graph::Function| {
+        hooks
+            .iter()
+            .try_for_each(|hook| hook.call1(py, (Function::wrap(f.clone()),)).map(drop).map_err(foreign))
+    };
+    let (before_each, after_each) =
+        (|f: &graph::Function| call(&before, f), |f: &graph::Function| call(&after, f));
+    let pre: Option<Hook<'_>> = (!before.is_empty()).then_some(&before_each);
+    let post: Option<Hook<'_>> = (!after.is_empty()).then_some(&after_each);
+    Ok(f(pre, post)?)
+}
+
+/// Computes several variables, each function above them once; none of them is cleared.
+///
+/// Args:
+///     variables: Variables; those that nothing computes are skipped.
+///     clear_buffer: As `Variable.forward`.
+///     clear_no_need_grad: As `Variable.forward`.
+///     function_pre_hook: As `Variable.forward`.
+///     function_post_hook: As `Variable.forward`.
+#[pyfunction]
+#[pyo3(signature = (variables, clear_buffer = false, clear_no_need_grad = false, function_pre_hook = None, function_post_hook = None))]
+fn forward_all(
+    py: Python<'_>,
+    variables: &Bound<'_, PyAny>,
+    clear_buffer: bool,
+    clear_no_need_grad: bool,
+    function_pre_hook: Option<&Bound<'_, PyAny>>,
+    function_post_hook: Option<&Bound<'_, PyAny>>,
+) -> PyResult<()> {
+    let variables: Vec<Bound<'_, Variable>> =
+        variables.try_iter()?.map(|v| Ok(v?.cast_into::<Variable>()?)).collect::<PyResult<_>>()?;
+    let all: Vec<&graph::Variable> = variables.iter().map(|v| &v.get().variable).collect();
+    let detach = |run: &mut (dyn FnMut() + Send)| py.detach(run);
+    with_hooks(py, function_pre_hook, function_post_hook, |pre_hook, post_hook| {
+        graph::forward_all(
+            &all,
+            &ForwardOptions { clear_buffer, clear_no_need_grad, pre_hook, post_hook, detach: Some(&detach) },
+        )
+    })
+}
+
+/// Gradients of `outputs` by `inputs` as variables, starting from `grad_outputs`; None for an input that is not reached.
+#[pyfunction]
+fn grad_graph<'py>(
+    py: Python<'py>,
+    outputs: Vec<Bound<'py, Variable>>,
+    inputs: Vec<Bound<'py, Variable>>,
+    grad_outputs: Vec<Bound<'py, Variable>>,
+) -> PyResult<Vec<Option<Bound<'py, Variable>>>> {
+    let refs =
+        |list: &[Bound<'py, Variable>]| list.iter().map(|v| v.get().variable.clone()).collect::<Vec<_>>();
+    let (y, x, gy) = (refs(&outputs), refs(&inputs), refs(&grad_outputs));
+    let found = graph::grad(&y.iter().collect::<Vec<_>>(), &x.iter().collect::<Vec<_>>(), &gy)?;
+    found.into_iter().map(|g| g.map(|g| Variable::wrap(py, g)).transpose()).collect()
+}
+
+/// Adds the functions to the module.
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(set_global_hook, m)?)?;
+    m.add_function(wrap_pyfunction!(unset_global_hook, m)?)?;
+    m.add_function(wrap_pyfunction!(forward_all, m)?)?;
+    m.add_function(wrap_pyfunction!(grad_graph, m)?)
+}

@@ -1,0 +1,35 @@
+//! The Python face: handles, conversions and calls. Holds no arithmetic and no list of operations.
+
+mod error;
+mod function;
+mod functions;
+mod hooks;
+mod modes;
+mod ndarray;
+mod numpy;
+mod safetensors;
+mod user;
+mod variable;
+
+use pyo3::prelude::*;
+
+#[pymodule(gil_used = true)]
+fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    error::register(m)?;
+    m.add_class::<ndarray::NdArray>()?;
+    m.add_class::<variable::Variable>()?;
+    m.add_class::<function::Function>()?;
+    m.add_class::<function::Info>()?;
+    m.add_class::<hooks::CommunicatorBackwardCallback>()?;
+    m.add_class::<user::PythonFunction>()?;
+    m.add_class::<user::FunctionVariable>()?;
+    hooks::register(m)?;
+    modes::register(m)?;
+    functions::register(m)?;
+    safetensors::register(m)?;
+    crate::graph::interrupt_check(|| {
+        Python::attach(|py| py.check_signals()).map_err(|e| crate::Error::Foreign(Box::new(e)))
+    });
+    Ok(())
+}

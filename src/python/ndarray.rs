@@ -1,0 +1,495 @@
+//! `NdArray`: an array without a graph, computed at once.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use super::{functions, numpy};
+use crate::array::{Access, DType, Shape, Storage};
+use crate::{Error, graph};
+
+/// An array of numbers that others may share, outside of any graph. Functions on it are computed at once.
+///
+/// Args:
+///     shape: Lengths of the axes, as integers or one tuple or list of them; none for a scalar.
+///
+/// Raises:
+///     ValueError: If the shape is none.
+#[pyclass(frozen, subclass, weakref, module = "kinnor", name = "NdArray")]
+pub(super) struct NdArray {
+    pub(super) array: graph::NdArray,
+}
+
+/// A shape from integers or one sequence of them.
+pub(super) fn shape_from(object: &Bound<'_, PyAny>) -> PyResult<Shape> {
+    if let Ok(one) = object.extract::<usize>() {
+        return Ok([one].into());
+    }
+    let refuse = || {
+        let got = object.repr().map_or_else(|_| "something else".into(), |r| r.to_string());
+        PyValueError::new_err(format!("shape: expected lengths of zero or more, got {got}"))
+    };
+    let dims: Vec<usize> = object
+        .try_iter()
+        .map_err(|_| refuse())?
+        .map(|d| d?.extract())
+        .collect::<PyResult<_>>()
+        .map_err(|_| refuse())?;
+    Ok(dims.into())
+}
+
+impl NdArray {
+    pub(super) fn wrap(py: Python<'_>, array: graph::NdArray) -> PyResult<Bound<'_, Self>> {
+        Bound::new(py, Self { array })
+    }
+}
+
+#[pymethods]
+impl NdArray {
+    #[new]
+    #[pyo3(signature = (*shape))]
+    fn new(shape: &Bound<'_, PyTuple>) -> PyResult<Self> {
+        let shape = match shape.len() {
+            1 => shape_from(&shape.get_item(0)?)?,
+            _ => shape_from(shape.as_any())?,
+        };
+        Ok(Self { array: graph::NdArray::new(shape)? })
+    }
+
+    /// An array with a copy of the elements of a NumPy array, of the same type.
+    ///
+    /// Args:
+    ///     nparr: The NumPy array.
+    ///
+    /// Returns:
+    ///     An NdArray of its shape.
+    #[staticmethod]
+    fn from_numpy_array(nparr: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Ok(Self { array: numpy::new_array(&numpy::as_numpy(nparr)?)? })
+    }
+
+    /// Lengths of the axes.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.array.shape.iter())
+    }
+
+    /// Number of elements.
+    #[getter]
+    fn size(&self) -> usize {
+        self.array.shape.size()
+    }
+
+    /// Number of axes.
+    #[getter]
+    fn ndim(&self) -> usize {
+        self.array.shape.ndim()
+    }
+
+    /// Distance in elements between neighbours along each axis.
+    #[getter]
+    fn strides<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.array.shape.strides())
+    }
+
+    /// Number of elements from an axis on.
+    ///
+    /// Args:
+    ///     axis: The axis; -1 or 0 for the whole array.
+    #[pyo3(signature = (axis = -1))]
+    fn size_from_axis(&self, axis: i64) -> usize {
+        self.array.shape.size_from(usize::try_from(axis).unwrap_or(0))
+    }
+
+    /// Type of the elements as NumPy names it.
+    ///
+    /// Raises:
+    ///     RuntimeError: If nothing was written to the array yet.
+    #[getter]
+    fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let unknown =
+            || Error::Graph("dtype: expected an array that was written to, got one without memory".into());
+        let dtype = self.array.storage.dtype().ok_or_else(unknown)?;
+        numpy::descriptor(py, dtype)?.getattr("type")
+    }
+
+    /// The elements as a NumPy array that shares them, for reading and writing.
+    #[getter(data)]
+    fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        numpy::live_view(py, &self.array)
+    }
+
+    #[setter]
+    fn set_data(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        numpy::assign(&self.array, value)
+    }
+
+    /// Whether the last write was `zero()`.
+    #[getter]
+    fn zeroing(&self) -> bool {
+        self.array.storage.is_zeroing()
+    }
+
+    /// Number of writes since the memory was allocated or cleared.
+    #[getter]
+    fn modification_count(&self) -> u64 {
+        self.array.storage.modification_count()
+    }
+
+    /// Whether the memory was given back and nothing was written since.
+    #[getter]
+    fn clear_called(&self) -> bool {
+        self.array.storage.is_cleared()
+    }
+
+    /// The same elements under another shape.
+    ///
+    /// Args:
+    ///     shape: The new shape, of as many elements.
+    ///
+    /// Raises:
+    ///     ShapeError: If the number of elements differs.
+    fn view(&self, shape: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let shape = shape_from(shape)?;
+        if shape.size() != self.array.shape.size() {
+            let expected = format!("{} elements", self.array.shape.size());
+            return Err(Error::shape("view", expected, [&shape]).into());
+        }
+        Ok(Self { array: graph::NdArray { shape, storage: self.array.storage.clone() } })
+    }
+
+    /// Address of the elements as a type, which becomes the type of the array.
+    ///
+    /// Args:
+    ///     dtype: The type.
+    ///     ctx: Accepted for NNabla programs; there is one device.
+    ///     write_only: The values before are not needed.
+    #[pyo3(signature = (dtype, ctx = None, write_only = false))]
+    fn data_ptr(
+        &self,
+        py: Python<'_>,
+        dtype: &Bound<'_, PyAny>,
+        ctx: Option<&Bound<'_, PyAny>>,
+        write_only: bool,
+    ) -> PyResult<usize> {
+        let _ = ctx;
+        let access = if write_only { Access::Write } else { Access::ReadWrite };
+        Ok(self.array.storage.access(numpy::dtype_from(py, dtype)?, access)? as usize)
+    }
+
+    /// Makes `dtype` the type of the array and returns its elements as a NumPy array that shares them.
+    ///
+    /// Args:
+    ///     dtype: The type.
+    ///     ctx: A context; where one is given nothing is returned.
+    #[pyo3(signature = (dtype, ctx = None))]
+    fn cast<'py>(
+        &self,
+        py: Python<'py>,
+        dtype: &Bound<'py, PyAny>,
+        ctx: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let dtype = numpy::dtype_from(py, dtype)?;
+        if ctx.is_some() {
+            self.array.storage.access(dtype, Access::ReadWrite)?;
+            return Ok(None);
+        }
+        numpy::view(py, &self.array, dtype, Access::ReadWrite).map(Some)
+    }
+
+    /// The elements as a NumPy array that shares them.
+    ///
+    /// Args:
+    ///     mode: `r` to read only, `rw`, or `w` where the values before are not needed.
+    ///     dtype: The type; that of the array by default.
+    ///
+    /// Raises:
+    ///     ValueError: If `mode` is none of these.
+    #[pyo3(name = "get_data", signature = (mode = "rw", dtype = None))]
+    fn data_as<'py>(
+        &self,
+        py: Python<'py>,
+        mode: &str,
+        dtype: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let access = match mode {
+            "r" => Access::Read,
+            "rw" => Access::ReadWrite,
+            "w" => Access::Write,
+            other => return Err(Error::argument("get_data", "mode", "r, rw or w", other).into()),
+        };
+        let dtype = match dtype {
+            Some(dtype) => numpy::dtype_from(py, dtype)?,
+            None => self.array.storage.dtype().unwrap_or(DType::F32),
+        };
+        numpy::view(py, &self.array, dtype, access)
+    }
+
+    /// Makes every element zero without touching memory.
+    fn zero(&self) {
+        self.array.storage.zero();
+    }
+
+    /// Makes every element `value` without touching memory.
+    fn fill(&self, value: f64) {
+        self.array.storage.fill(value);
+    }
+
+    /// Gives the memory back. NumPy arrays that share it keep what they show; the array itself reads as NaN (zero for
+    /// integers) until it is written again.
+    fn clear(&self) -> PyResult<()> {
+        Ok(self.array.storage.clear(false)?)
+    }
+
+    /// An array of its own with the elements of another.
+    ///
+    /// Args:
+    ///     arr: The array to copy, of the same shape.
+    ///     use_current_context: Take the type that the current context computes in; otherwise that of `arr`.
+    ///
+    /// Returns:
+    ///     This array.
+    #[pyo3(signature = (arr, use_current_context = true))]
+    fn copy_from<'py>(
+        slf: Bound<'py, Self>,
+        arr: &Self,
+        use_current_context: bool,
+    ) -> PyResult<Bound<'py, Self>> {
+        let own = &slf.get().array;
+        if own.shape != arr.array.shape {
+            return Err(Error::shape("copy_from", format!("shape {}", own.shape), [&arr.array.shape]).into());
+        }
+        let dtype = match use_current_context {
+            true => functions::current_compute().stored(),
+            false => arr.array.storage.dtype().unwrap_or(DType::F32),
+        };
+        let from = arr.array.storage.access(dtype, Access::Read)?;
+        let to = own.storage.access(dtype, Access::Write)?;
+        // SAFETY: both hold that many elements of the type; `copy` allows them to be the same memory.
+        unsafe { std::ptr::copy(from, to, own.shape.size() * dtype.size()) };
+        Ok(slf)
+    }
+
+    /// Part of the array along its first axis, sharing memory with it.
+    ///
+    /// Args:
+    ///     dim: The axis; only 0.
+    ///     start: First index.
+    ///     length: Number of indices.
+    ///
+    /// Raises:
+    ///     RuntimeError: If the part is not within the array, belongs to another part already, or `dim` is not 0.
+    fn narrow(&self, dim: i64, start: i64, length: i64) -> PyResult<Self> {
+        let shape = &self.array.shape;
+        let refuse =
+            |arg: &str, expected: String, got: i64| Err(Error::argument("narrow", arg, expected, got).into());
+        let Some(n) = shape.first().copied().filter(|_| dim == 0) else {
+            return refuse("dim", "0, for an array with axes".into(), dim);
+        };
+        if length < 0 {
+            return refuse("length", "zero or more".into(), length);
+        }
+        if start < 0 || (start + length) as usize > n {
+            return refuse("start", format!("a start of a part within 0..{n}"), start);
+        }
+        let row = shape.size_from(1);
+        let storage = Storage::narrow(&self.array.storage, start as usize * row, length as usize * row)?;
+        let shape = std::iter::once(length as usize).chain(shape[1..].iter().copied()).collect();
+        Ok(Self { array: graph::NdArray { shape, storage } })
+    }
+
+    /// Makes the elements `value` where `mask` is not zero.
+    ///
+    /// Args:
+    ///     mask: Array that broadcasts to this one.
+    ///     value: A number.
+    ///
+    /// Returns:
+    ///     This array.
+    fn bool_fill<'py>(
+        slf: Bound<'py, Self>,
+        mask: &Bound<'py, PyAny>,
+        value: f64,
+    ) -> PyResult<Bound<'py, Self>> {
+        let py = slf.py();
+        let kwargs = PyDict::new(py);
+        kwargs.set_item("outputs", [&slf])?;
+        functions::call(py, "bool_fill", (&slf, mask, value), Some(&kwargs))?;
+        Ok(slf)
+    }
+
+    /// As `bool_fill`.
+    fn masked_fill<'py>(
+        slf: Bound<'py, Self>,
+        mask: &Bound<'py, PyAny>,
+        value: f64,
+    ) -> PyResult<Bound<'py, Self>> {
+        Self::bool_fill(slf, mask, value)
+    }
+
+    fn __array__<'py>(
+        slf: Bound<'py, Self>,
+        dtype: Option<Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        as_array(slf.get().array.clone(), slf.py(), dtype, copy)
+    }
+
+    #[classattr]
+    fn __array_ufunc__(py: Python<'_>) -> Py<PyAny> {
+        py.None()
+    }
+
+    fn __dlpack__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        numpy::live_view(py, &self.array)?.call_method0("__dlpack__")
+    }
+
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        (1, 0)
+    }
+
+    /// The only element as a Python number.
+    fn item<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        numpy::live_view(py, &self.array)?.call_method0("item")
+    }
+
+    fn __float__(&self, py: Python<'_>) -> PyResult<f64> {
+        self.item(py)?.extract()
+    }
+
+    fn __getitem__<'py>(slf: Bound<'py, Self>, key: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("kinnor._indexing")?.call_method1("getitem", (&slf, key))
+    }
+
+    fn __setitem__(slf: Bound<'_, Self>, key: Bound<'_, PyAny>, value: Bound<'_, PyAny>) -> PyResult<()> {
+        slf.py().import("kinnor._indexing")?.call_method1("setitem", (&slf, key, value)).map(drop)
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
+        other.cast::<Self>().is_ok_and(|o| o.get().array == self.array)
+    }
+
+    fn __hash__(&self) -> u64 {
+        std::sync::Arc::as_ptr(&self.array.storage).addr() as u64 >> 4
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let storage = &self.array.storage;
+        let shape = &self.array.shape;
+        let Some(dtype) = storage.dtype().filter(|_| !storage.is_cleared()) else {
+            return Ok(format!("<NdArray({shape}) at {:#x}>", std::sync::Arc::as_ptr(storage).addr()));
+        };
+        let view = numpy::view(py, &self.array, dtype, Access::Read)?;
+        Ok(format!("<NdArray({shape}) {dtype}\n{}>", preview(&view)?))
+    }
+
+    fn __reduce__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let restore = py.get_type::<Self>().getattr("from_numpy_array")?;
+        let values = numpy::live_view(py, &slf.get().array)?.call_method0("copy")?;
+        (restore, (values,)).into_pyobject(py).map(Bound::into_any)
+    }
+
+    fn __copy__(&self) -> PyResult<Self> {
+        Ok(Self { array: graph::copied(&self.array)? })
+    }
+
+    fn __deepcopy__(&self, memo: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let _ = memo;
+        self.__copy__()
+    }
+
+    fn __pos__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+    fn __neg__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        functions::scaled(slf.as_any(), -1.0)
+    }
+    fn __add__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        functions::operator(slf.as_any(), o, functions::ADD)
+    }
+    fn __radd__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        functions::reflected(slf.as_any(), o, functions::ADD)
+    }
+    fn __sub__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        functions::operator(slf.as_any(), o, functions::SUB)
+    }
+    fn __rsub__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        functions::reflected(slf.as_any(), o, functions::SUB)
+    }
+    fn __mul__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        functions::operator(slf.as_any(), o, functions::MUL)
+    }
+    fn __rmul__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        functions::reflected(slf.as_any(), o, functions::MUL)
+    }
+    fn __truediv__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        functions::operator(slf.as_any(), o, functions::DIV)
+    }
+    fn __rtruediv__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        functions::reflected(slf.as_any(), o, functions::DIV)
+    }
+    fn __pow__<'py>(
+        slf: &Bound<'py, Self>,
+        o: &Bound<'py, PyAny>,
+        modulo: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        functions::power(slf.as_any(), o, modulo)
+    }
+    fn __rpow__<'py>(
+        slf: &Bound<'py, Self>,
+        o: &Bound<'py, PyAny>,
+        modulo: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let _ = modulo;
+        functions::reflected(slf.as_any(), o, functions::POW)
+    }
+    fn __matmul__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("kinnor._matmul")?.call_method1("matmul", (slf, o))
+    }
+
+    /// Adds in place.
+    fn __iadd__(slf: &Bound<'_, Self>, o: &Bound<'_, PyAny>) -> PyResult<()> {
+        functions::in_place(slf, o, functions::ADD)
+    }
+    /// Subtracts in place.
+    fn __isub__(slf: &Bound<'_, Self>, o: &Bound<'_, PyAny>) -> PyResult<()> {
+        functions::in_place(slf, o, functions::SUB)
+    }
+    /// Multiplies in place.
+    fn __imul__(slf: &Bound<'_, Self>, o: &Bound<'_, PyAny>) -> PyResult<()> {
+        functions::in_place(slf, o, functions::MUL)
+    }
+    /// Divides in place.
+    fn __itruediv__(slf: &Bound<'_, Self>, o: &Bound<'_, PyAny>) -> PyResult<()> {
+        functions::in_place(slf, o, functions::DIV)
+    }
+}
+
+/// What NumPy's `asarray` gets.
+pub(super) fn as_array<'py>(
+    array: graph::NdArray,
+    py: Python<'py>,
+    dtype: Option<Bound<'py, PyAny>>,
+    copy: Option<bool>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let view = numpy::live_view(py, &array)?;
+    match (dtype, copy) {
+        (Some(dtype), _) => {
+            let kwargs = PyDict::new(py);
+            kwargs.set_item("copy", copy.unwrap_or(false))?;
+            view.call_method("astype", (dtype,), Some(&kwargs))
+        }
+        (None, Some(true)) => view.call_method0("copy"),
+        (None, _) => Ok(view),
+    }
+}
+
+/// Some elements, for a person.
+pub(super) fn preview(view: &Bound<'_, PyAny>) -> PyResult<String> {
+    let kwargs = PyDict::new(view.py());
+    kwargs.set_item("threshold", 20)?;
+    kwargs.set_item("edgeitems", 2)?;
+    kwargs.set_item("precision", 4)?;
+    Ok(view.py().import("numpy")?.call_method("array2string", (view,), Some(&kwargs))?.to_string())
+}

@@ -1,0 +1,179 @@
+//! Between storages and NumPy arrays: views of live memory out, values in.
+
+use ::numpy::npyffi::{self, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE, PY_ARRAY_API, PyArray_Descr};
+use ::numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::PyTypeInfo;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBool, PyFloat, PyInt};
+
+use crate::Error;
+use crate::array::{Access, Buffer, DType, Shape, Storage};
+use crate::graph::NdArray;
+
+/// Keeps the memory of a view alive, whatever happens to the variable.
+#[pyclass(frozen, module = "kinnor._core")]
+struct Export {
+    _buffer: Buffer,
+}
+
+/// NumPy's description of a type of element.
+pub(super) fn descriptor(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyArrayDescr>> {
+    static KNOWN: PyOnceLock<Vec<Py<PyArrayDescr>>> = PyOnceLock::new();
+    if dtype == DType::BF16 {
+        let missing = |_| {
+            PyTypeError::new_err("bfloat16 in NumPy: expected the package ml_dtypes; pip install ml_dtypes")
+        };
+        return PyArrayDescr::new(py, py.import("ml_dtypes").map_err(missing)?.getattr("bfloat16")?);
+    }
+    let known = KNOWN.get_or_try_init(py, || {
+        let plain = DType::ALL.iter().map(|d| if *d == DType::BF16 { "uint16" } else { d.name() });
+        plain.map(|name| PyArrayDescr::new(py, name).map(Bound::unbind)).collect::<PyResult<Vec<_>>>()
+    })?;
+    Ok(known[dtype as usize].bind(py).clone())
+}
+
+/// The type of element that NumPy describes.
+pub(super) fn dtype_of(descr: &Bound<'_, PyArrayDescr>) -> PyResult<DType> {
+    let found = match (descr.kind(), descr.itemsize()) {
+        (b'b', _) => DType::Bool,
+        (b'i', 1) => DType::I8,
+        (b'u', 1) => DType::U8,
+        (b'i', 2) => DType::I16,
+        (b'u', 2) => DType::U16,
+        (b'i', 4) => DType::I32,
+        (b'u', 4) => DType::U32,
+        (b'i', 8) => DType::I64,
+        (b'u', 8) => DType::U64,
+        (b'f', 2) => DType::F16,
+        (b'f', 4) => DType::F32,
+        (b'f', 8) => DType::F64,
+        _ if descr.str()?.to_str()? == "bfloat16" => DType::BF16,
+        _ => {
+            let got = descr.str()?.to_string();
+            return Err(PyTypeError::new_err(format!(
+                "array: expected numbers (bool, int, float16, bfloat16, float32 or float64), got dtype {got}"
+            )));
+        }
+    };
+    Ok(found)
+}
+
+/// The type that a Python object names: `np.float32`, `"float32"`, a dtype.
+pub(super) fn dtype_from(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<DType> {
+    dtype_of(&PyArrayDescr::new(py, object.clone())?)
+}
+
+/// A view of the elements that stays valid and safe whatever happens to the array afterwards.
+pub(super) fn view<'py>(
+    py: Python<'py>,
+    array: &NdArray,
+    dtype: DType,
+    access: Access,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (buffer, ptr) = array.storage.buffer(dtype, access)?;
+    let owner = Bound::new(py, Export { _buffer: buffer })?;
+    let descr = descriptor(py, dtype)?;
+    let mut dims: smallvec::SmallVec<[npyffi::npy_intp; 6]> =
+        array.shape.iter().map(|d| *d as npyffi::npy_intp).collect();
+    let flags = if access == Access::Read {
+        NPY_ARRAY_C_CONTIGUOUS
+    } else {
+        NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_WRITEABLE
+    };
+    // SAFETY: the memory holds that many elements of the type and lives as long as `owner`, which becomes the base of
+    // the array; both calls steal the references that they are handed.
+    unsafe {
+        let made = PY_ARRAY_API.PyArray_NewFromDescr(
+            py,
+            PyUntypedArray::type_object_raw(py),
+            descr.into_ptr().cast::<PyArray_Descr>(),
+            dims.len() as i32,
+            dims.as_mut_ptr(),
+            std::ptr::null_mut(),
+            ptr.cast(),
+            flags,
+            std::ptr::null_mut(),
+        );
+        let made = Bound::from_owned_ptr_or_err(py, made)?;
+        PY_ARRAY_API.PyArray_SetBaseObject(py, made.as_ptr().cast(), owner.into_ptr());
+        Ok(made)
+    }
+}
+
+/// The view that `.d` and `.data` of an array give: of the type that it has, `float32` at first.
+pub(super) fn live_view<'py>(py: Python<'py>, array: &NdArray) -> PyResult<Bound<'py, PyAny>> {
+    view(py, array, array.storage.dtype().unwrap_or(DType::F32), Access::ReadWrite)
+}
+
+/// A Python or NumPy object as an array of numbers.
+pub(super) fn as_numpy<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyUntypedArray>> {
+    if let Ok(array) = value.cast::<PyUntypedArray>() {
+        return Ok(array.clone());
+    }
+    let array = value.py().import("numpy")?.call_method1("asarray", (value,))?;
+    Ok(array.cast_into::<PyUntypedArray>()?)
+}
+
+/// The number that a Python object is, if it is one that fits a lazy fill.
+pub(super) fn scalar(value: &Bound<'_, PyAny>) -> Option<f64> {
+    if let Ok(v) = value.cast::<PyFloat>() {
+        return Some(v.value());
+    }
+    if value.is_instance_of::<PyBool>() {
+        return None;
+    }
+    let v: i64 = value.cast::<PyInt>().ok()?.extract().ok()?;
+    (v.unsigned_abs() <= 1 << 53).then_some(v as f64)
+}
+
+/// Assigns to an array as `.d = value` does: a number fills it lazily; an array is copied in with its own type, repeated
+/// along missing axes as NumPy repeats.
+pub(super) fn assign(array: &NdArray, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    if let Some(v) = scalar(value) {
+        match v {
+            0.0 => array.storage.zero(),
+            v => array.storage.fill(v),
+        }
+        return Ok(());
+    }
+    let from = as_numpy(value)?;
+    let dtype = dtype_of(&from.dtype())?;
+    copy_in(array, &from, dtype)
+}
+
+/// Copies the elements of a NumPy array in, making `dtype` the type of the array.
+pub(super) fn copy_in(array: &NdArray, from: &Bound<'_, PyUntypedArray>, dtype: DType) -> PyResult<()> {
+    let py = from.py();
+    let plain = from.is_c_contiguous()
+        && from.dtype().is_native_byteorder() != Some(false)
+        && from.shape() == &array.shape[..]
+        && dtype_of(&from.dtype())? == dtype;
+    if plain {
+        let to = array.storage.access(dtype, Access::Write)?;
+        // SAFETY: both hold that many elements of the type; `copy` allows them to be the same memory.
+        unsafe {
+            let source = (*from.as_array_ptr()).fields.data.cast::<u8>();
+            std::ptr::copy(source, to, array.shape.size() * dtype.size());
+        }
+        return Ok(());
+    }
+    // Refuse what does not fit before the old values are lost.
+    let shape = pyo3::types::PyTuple::new(py, array.shape.iter())?;
+    let fitting = py.import("numpy")?.call_method1("broadcast_to", (from, shape)).map_err(|_| {
+        let got: Shape = from.shape().into();
+        PyErr::from(Error::shape("assignment", format!("shape {}", array.shape), [&got]))
+    })?;
+    let fitting = fitting.call_method0("copy")?; // it may be a view of this very array
+    let to = view(py, array, dtype, Access::Write)?;
+    to.set_item(py.Ellipsis(), fitting)
+}
+
+/// An array that holds a copy of a NumPy array, of the same type.
+pub(super) fn new_array(from: &Bound<'_, PyUntypedArray>) -> PyResult<NdArray> {
+    let shape: Shape = from.shape().into();
+    let array = NdArray { storage: Storage::new(shape.checked_size()?), shape };
+    copy_in(&array, from, dtype_of(&from.dtype())?)?;
+    Ok(array)
+}
