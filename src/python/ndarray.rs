@@ -110,7 +110,7 @@ impl NdArray {
         let unknown =
             || Error::Graph("dtype: expected an array that was written to, got one without memory".into());
         let dtype = self.array.storage.dtype().ok_or_else(unknown)?;
-        numpy::descriptor(py, dtype)?.getattr("type")
+        Ok(numpy::descriptor(py, dtype)?.into_any())
     }
 
     /// The elements as a NumPy array that shares them, for reading and writing.
