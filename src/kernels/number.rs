@@ -2,6 +2,7 @@
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
+use super::product::{Kernels, kernels_f32, kernels_f64};
 use crate::array::Element;
 
 /// Something with the arithmetic of real numbers: a scalar, a SIMD vector, a dual number, a symbol in a graph.
@@ -101,10 +102,13 @@ pub trait Float:
     const ONE: Self;
     /// `self * a + b`, rounded once where the machine can.
     fn mul_add(self, a: Self, b: Self) -> Self;
+    /// What multiplies matrices of such numbers on this machine.
+    #[doc(hidden)]
+    fn kernels() -> &'static Kernels<Self>;
 }
 
 macro_rules! float {
-    ($ty:ident, $erf:path) => {
+    ($ty:ident, $erf:path, $kernels:path) => {
         impl Number for $ty {
             type Mask = bool;
 
@@ -181,6 +185,10 @@ macro_rules! float {
             fn mul_add(self, a: Self, b: Self) -> Self {
                 $ty::mul_add(self, a, b)
             }
+            #[inline(always)]
+            fn kernels() -> &'static Kernels<Self> {
+                $kernels()
+            }
         }
     };
     (@std $ty:ident: $($f:ident)+) => {$(
@@ -191,5 +199,5 @@ macro_rules! float {
     )+};
 }
 
-float!(f32, libm::erff);
-float!(f64, libm::erf);
+float!(f32, libm::erff, kernels_f32);
+float!(f64, libm::erf, kernels_f64);

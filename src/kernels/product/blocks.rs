@@ -1,0 +1,288 @@
+//! A product cut into blocks that fit the caches and into chunks for threads, by its shape alone.
+
+use std::ops::Range;
+use std::ptr;
+
+use super::pack::{Columns, Rows};
+use super::tile::{After, Kernels, Tile};
+use crate::array::Buffer;
+use crate::kernels::Float;
+use crate::kernels::threads::{Shared, parallel};
+
+/// Rows of the right matrix in a block: two registers of columns of it fill most of the first cache.
+const DEPTH: usize = 256;
+/// Terms of a sum that are added one after the other where nothing is packed: longer sums are cut for accuracy.
+const LONG: usize = 4096;
+/// Rows of the left matrix and columns of the right in a packed block.
+const ROWS: usize = 4096;
+const COLUMNS: usize = 4096;
+/// Tiles one above the other in a chunk: their part of the left matrix stays in the second cache.
+const CHUNK_ROWS: usize = 10;
+/// Tiles side by side in a chunk.
+const CHUNK_COLUMNS: usize = 8;
+/// Chunks are made smaller until there are as many, so that threads end together ...
+const CHUNKS: usize = 32;
+/// ... or until they take so many multiplications: about a microsecond.
+const CHUNK_WORK: usize = 100_000;
+/// Products of fewer multiplications are not worth packing.
+const SMALL: usize = 80 * 80 * 80;
+
+/// A matrix in memory: element (i, j) is at `i row + j col`.
+#[derive(Clone, Copy)]
+pub(super) struct Operand<T> {
+    pub(super) p: *const T,
+    pub(super) row: isize,
+    pub(super) col: isize,
+}
+
+impl<T> Operand<T> {
+    pub(super) fn at(self, i: usize, j: usize) -> *const T {
+        self.p.wrapping_offset(i as isize * self.row + j as isize * self.col)
+    }
+
+    pub(super) fn transposed(self) -> Self {
+        Self { row: self.col, col: self.row, ..self }
+    }
+}
+
+/// A product `c = after(a b)`: `a` has `m` rows, `b` has `n` columns, rows of `c` are contiguous and `c_row` apart.
+pub(super) struct Product<T> {
+    pub(super) m: usize,
+    pub(super) n: usize,
+    pub(super) k: usize,
+    pub(super) a: Operand<T>,
+    pub(super) b: Operand<T>,
+    pub(super) c: *mut T,
+    pub(super) c_row: isize,
+    pub(super) after: After<T>,
+}
+
+// SAFETY: only addresses; those who use them promise that they may.
+unsafe impl<T> Sync for Product<T> {}
+
+/// How `count` things are shared out in `parts` as even as can be.
+fn part(count: usize, parts: usize, i: usize) -> Range<usize> {
+    count * i / parts..count * (i + 1) / parts
+}
+
+/// Tiles of a block, and how many chunks they make in each direction.
+struct Grid {
+    rows: usize,
+    columns: usize,
+    chunk_rows: usize,
+    chunk_columns: usize,
+}
+
+impl Grid {
+    fn new(m: usize, n: usize, k: usize, tile_rows: usize, tile_columns: usize) -> Self {
+        let (rows, columns) = (m.div_ceil(tile_rows), n.div_ceil(tile_columns));
+        let (mut tall, mut wide) = (CHUNK_ROWS.min(rows), CHUNK_COLUMNS.min(columns));
+        let work = |tall: usize, wide: usize| tall * wide * tile_rows * tile_columns * k;
+        let count = |tall: usize, wide: usize| rows.div_ceil(tall) * columns.div_ceil(wide);
+        while count(tall, wide) < CHUNKS && work(tall, wide) >= 2 * CHUNK_WORK && (tall > 1 || wide > 1) {
+            if wide > 1 && wide * tile_columns >= tall {
+                wide = wide.div_ceil(2);
+            } else {
+                tall = tall.div_ceil(2);
+            }
+        }
+        Self { rows, columns, chunk_rows: rows.div_ceil(tall), chunk_columns: columns.div_ceil(wide) }
+    }
+
+    fn chunks(&self) -> usize {
+        self.chunk_rows * self.chunk_columns
+    }
+
+    /// The tiles of a chunk, by row and by column.
+    fn chunk(&self, i: usize) -> (Range<usize>, Range<usize>) {
+        let (row, column) = (i / self.chunk_columns, i % self.chunk_columns);
+        (part(self.rows, self.chunk_rows, row), part(self.columns, self.chunk_columns, column))
+    }
+}
+
+impl<T: Float> Product<T> {
+    /// Computes the product. `false`, with nothing done: no memory for packing.
+    ///
+    /// # Safety
+    /// The matrices are there, and nobody else uses `c` meanwhile.
+    pub(super) unsafe fn run(&self) -> bool {
+        let kernels = T::kernels();
+        let tile_rows = kernels.tiles[0].len();
+        let tile_columns = 2 * kernels.width;
+        let small = self.m * self.n * self.k <= SMALL;
+        let pack_b = (self.b.col != 1 && self.n > 1 && self.k > 0) || (!small && self.m > 2 * tile_rows && self.n > tile_columns);
+        let pack_a = pack_b && !small && self.n > 2 * tile_columns && self.m > 1;
+        if !pack_b {
+            // SAFETY: the caller's promise.
+            unsafe { self.plain(kernels) };
+            return true;
+        }
+        let depth = self.k.div_ceil(self.k.div_ceil(DEPTH));
+        let bytes = |elements: usize| elements * size_of::<T>();
+        let columns = self.n.min(COLUMNS).next_multiple_of(tile_columns);
+        let Ok(packed_b) = Buffer::new(bytes(depth * columns)) else { return false };
+        let packed_a = if pack_a {
+            let Ok(buffer) = Buffer::new(bytes(depth * self.m.min(ROWS))) else { return false };
+            Some(buffer)
+        } else {
+            None
+        };
+        for j in (0..self.n).step_by(COLUMNS) {
+            for i in (0..self.m).step_by(ROWS) {
+                for p in (0..self.k).step_by(depth) {
+                    let block = Block {
+                        product: self,
+                        kernels,
+                        i,
+                        j,
+                        p,
+                        m: ROWS.min(self.m - i),
+                        n: COLUMNS.min(self.n - j),
+                        k: depth.min(self.k - p),
+                        a: packed_a.as_ref().map(|b| Shared::new(b.ptr().cast())),
+                        b: Some(Shared::new(packed_b.ptr().cast())),
+                    };
+                    // SAFETY: the caller's promise; the buffers are as large as the largest block.
+                    unsafe { block.run() };
+                }
+            }
+        }
+        true
+    }
+
+    /// The product straight from the matrices.
+    unsafe fn plain(&self, kernels: &'static Kernels<T>) {
+        let (m, n) = (self.m, self.n);
+        let depth = self.k.div_ceil(self.k.div_ceil(LONG).max(1)).max(1);
+        for p in (0..self.k.max(1)).step_by(depth) {
+            let k = depth.min(self.k - p);
+            let block = Block { product: self, kernels, i: 0, j: 0, p, m, n, k, a: None, b: None };
+            // SAFETY: the caller's promise.
+            unsafe { block.run() };
+        }
+    }
+}
+
+/// A block of a product, of `m` x `n` of the result and `k` of the sums, and its packed matrices.
+struct Block<'a, T: 'static> {
+    product: &'a Product<T>,
+    kernels: &'static Kernels<T>,
+    i: usize,
+    j: usize,
+    p: usize,
+    m: usize,
+    n: usize,
+    k: usize,
+    a: Option<Shared<T>>,
+    b: Option<Shared<T>>,
+}
+
+impl<T: Float> Block<'_, T> {
+    /// # Safety
+    /// As [`Product::run`]; the packed matrices have room for the block.
+    unsafe fn run(&self) {
+        let grid = Grid::new(self.m, self.n, self.k, self.kernels.tiles[0].len(), 2 * self.kernels.width);
+        // Rows of tiles and columns of tiles, each packed as one piece.
+        let columns = if self.b.is_some() { grid.columns } else { 0 };
+        let rows = if self.a.is_some() { grid.rows } else { 0 };
+        let pack = |piece: usize| {
+            // SAFETY: each piece has its own place in the buffers.
+            unsafe {
+                if piece < columns { self.pack_columns(piece) } else { self.pack_rows(&grid, piece - columns) }
+            }
+        };
+        // SAFETY: each chunk has its own tiles of the result.
+        let compute = |chunk: usize| unsafe { self.chunk(&grid, chunk) };
+        if grid.chunks() == 1 {
+            (0..columns + rows).for_each(pack);
+            compute(0);
+        } else {
+            parallel(columns + rows, pack);
+            parallel(grid.chunks(), compute);
+        }
+    }
+
+    unsafe fn pack_columns(&self, column: usize) {
+        let (Some(to), b) = (self.b, self.product.b) else { return };
+        let wide = 2 * self.kernels.width;
+        let first = column * wide;
+        let columns = Columns {
+            from: b.at(self.p, self.j + first),
+            row: b.row,
+            col: b.col,
+            k: self.k,
+            n: wide.min(self.n - first),
+            // SAFETY: the buffer has room for all columns, `wide` at a time.
+            to: unsafe { to.get().add(first * self.k) },
+        };
+        // SAFETY: the table was chosen for this machine; the memory is there.
+        unsafe { (self.kernels.pack_columns)(&columns) };
+    }
+
+    unsafe fn pack_rows(&self, grid: &Grid, row: usize) {
+        let (Some(to), a) = (self.a, self.product.a) else { return };
+        let rows = part(self.m, grid.rows, row);
+        // SAFETY: the buffer has room for all rows; the matrix is there.
+        unsafe {
+            Rows {
+                from: a.at(self.i + rows.start, self.p),
+                row: a.row,
+                col: a.col,
+                k: self.k,
+                n: rows.len(),
+                to: to.get().add(rows.start * self.k),
+            }
+            .pack();
+        }
+    }
+
+    /// # Safety
+    /// As [`Product::run`]; what the block packs is packed.
+    unsafe fn chunk(&self, grid: &Grid, chunk: usize) {
+        let (tile_rows, tile_columns) = grid.chunk(chunk);
+        let product = self.product;
+        let wide = 2 * self.kernels.width;
+        let (first, last) = (self.p == 0, self.p + self.k == product.k);
+        for column in tile_columns {
+            let j = column * wide;
+            let n = wide.min(self.n - j);
+            let (b, b_row) = match self.b {
+                // SAFETY: packed columns lie one after the other.
+                Some(packed) => (unsafe { packed.get().add(j * self.k) }.cast_const(), wide as isize),
+                None => (product.b.at(self.p, self.j + j), product.b.row),
+            };
+            for row in tile_rows.clone() {
+                let rows = part(self.m, grid.rows, row);
+                let (i, count) = (rows.start, rows.len());
+                let (a, a_row, a_col) = match self.a {
+                    Some(packed) => {
+                        let (row, col) = if Rows::<T>::one_by_one(product.a.row) {
+                            (self.k, 1)
+                        } else {
+                            (1, count)
+                        };
+                        // SAFETY: packed rows lie one tile after the other.
+                        (unsafe { packed.get().add(i * self.k) }.cast_const(), row as isize, col as isize)
+                    }
+                    None => (product.a.at(self.i + i, self.p), product.a.row, product.a.col),
+                };
+                let offset = |bias: *const T, at: usize| {
+                    if last && !bias.is_null() { bias.wrapping_add(at) } else { ptr::null() }
+                };
+                let mut after = product.after;
+                after.accumulate |= !first;
+                after.row_bias = offset(after.row_bias, self.i + i);
+                after.column_bias = offset(after.column_bias, self.j + j);
+                if !last {
+                    after.activation = super::Activation::Identity;
+                }
+                let c = product.c.wrapping_offset((self.i + i) as isize * product.c_row).wrapping_add(self.j + j);
+                let (k, c_row) = (self.k, product.c_row);
+                let tile = Tile { k, n, batch: &[(0, 0)], a, a_row, a_col, b, b_row, c, c_row, after };
+                let kernel = self.kernels.tiles[usize::from(n > self.kernels.width)][count - 1];
+                // SAFETY: the table was chosen for this machine; the tile lies within the matrices.
+                unsafe { kernel(&tile) };
+            }
+        }
+    }
+}

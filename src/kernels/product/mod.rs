@@ -1,0 +1,120 @@
+//! Our own product of matrices, in any layout: packed into blocks, run by kernels in registers, shared among threads.
+//!
+//! How a product is cut depends on its shape and layout alone, so the number of threads changes no bit of it.
+
+mod blocks;
+mod pack;
+mod tile;
+
+use std::ptr;
+
+use super::Float;
+use blocks::{Operand, Product};
+use tile::After;
+pub use tile::{Activation, Kernels};
+pub(crate) use tile::{kernels_f32, kernels_f64};
+
+/// Where a matrix lies: element (i, j) is at `i * row + j * col` from `p`.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct Strided<T> {
+    pub p: *mut T,
+    pub row: isize,
+    pub col: isize,
+}
+
+/// What is done to the product on its way to memory, in this order.
+#[derive(Clone, Copy, Debug)]
+pub struct Epilogue<'a, T> {
+    /// Adds what the result holds.
+    pub accumulate: bool,
+    /// Adds a number to each row.
+    pub row_bias: Option<&'a [T]>,
+    /// Adds a number to each column.
+    pub column_bias: Option<&'a [T]>,
+    /// Goes through this function.
+    pub activation: Activation,
+}
+
+impl<T> Epilogue<'_, T> {
+    /// Nothing is done: the result is overwritten.
+    pub const NONE: Self = Self { accumulate: false, row_bias: None, column_bias: None, activation: Activation::Identity };
+}
+
+/// `c = epilogue(a b)`, where `c` is `m` x `n` and the sums have `k` terms.
+///
+/// # Safety
+/// Every element of the matrices is readable, those of `c` are writable, lie apart, and are nobody else's meanwhile.
+pub unsafe fn multiply<T: Float>(
+    (m, n, k): (usize, usize, usize),
+    a: Strided<T>,
+    b: Strided<T>,
+    c: Strided<T>,
+    epilogue: Epilogue<'_, T>,
+) {
+    if m == 0 || n == 0 {
+        return;
+    }
+    assert!(epilogue.row_bias.is_none_or(|bias| bias.len() >= m), "a bias of too few rows");
+    assert!(epilogue.column_bias.is_none_or(|bias| bias.len() >= n), "a bias of too few columns");
+    let pointer = |bias: Option<&[T]>| bias.map_or(ptr::null(), <[T]>::as_ptr);
+    let operand = |s: Strided<T>| Operand { p: s.p.cast_const(), row: s.row, col: s.col };
+    let after = After {
+        accumulate: epilogue.accumulate,
+        row_bias: pointer(epilogue.row_bias),
+        column_bias: pointer(epilogue.column_bias),
+        activation: epilogue.activation,
+    };
+    let (a, b) = (operand(a), operand(b));
+    // A result in columns is the transpose of one in rows, and a single column is both.
+    let product = if c.col == 1 || n == 1 {
+        Product { m, n, k, a, b, c: c.p, c_row: c.row, after }
+    } else if c.row == 1 || m == 1 {
+        let after = After { row_bias: after.column_bias, column_bias: after.row_bias, ..after };
+        Product { m: n, n: m, k, a: b.transposed(), b: a.transposed(), c: c.p, c_row: c.col, after }
+    } else {
+        // SAFETY: the caller's promise.
+        return unsafe { one_by_one((m, n, k), a, b, c, after) };
+    };
+    // SAFETY: the caller's promise.
+    unsafe {
+        if !product.run() {
+            one_by_one((m, n, k), a, b, c, after);
+        }
+    }
+}
+
+/// Element by element, where nothing better can be had: results with gaps both ways, or no memory for packing.
+unsafe fn one_by_one<T: Float>(
+    (m, n, k): (usize, usize, usize),
+    a: Operand<T>,
+    b: Operand<T>,
+    c: Strided<T>,
+    after: After<T>,
+) {
+    for i in 0..m {
+        for j in 0..n {
+            // SAFETY: the caller's promise; a bias that is not null has as many elements.
+            unsafe {
+                let mut sum = T::ZERO;
+                for p in 0..k {
+                    sum = *a.at(i, p) * *b.at(p, j) + sum;
+                }
+                let c = c.p.offset(i as isize * c.row + j as isize * c.col);
+                if after.accumulate {
+                    sum = sum + *c;
+                }
+                if !after.row_bias.is_null() {
+                    sum = sum + *after.row_bias.add(i);
+                }
+                if !after.column_bias.is_null() {
+                    sum = sum + *after.column_bias.add(j);
+                }
+                *c = match after.activation {
+                    Activation::Relu if sum < T::ZERO => T::ZERO,
+                    _ => sum,
+                };
+            }
+        }
+    }
+}

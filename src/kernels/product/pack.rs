@@ -1,0 +1,130 @@
+//! Copies of parts of matrices, laid out as the kernels read them.
+
+use crate::kernels::Float;
+use crate::kernels::simd::Vector;
+
+/// Up to two registers of columns of the right matrix, of `k` rows each, to be laid row after row: `to[p * 2 WIDTH + j]`.
+/// Columns beyond `n` become zeros.
+pub(super) struct Columns<T> {
+    pub(super) from: *const T,
+    pub(super) row: isize,
+    pub(super) col: isize,
+    pub(super) k: usize,
+    pub(super) n: usize,
+    pub(super) to: *mut T,
+}
+
+/// Packs columns.
+///
+/// # Safety
+/// The instructions of `V` are there, and so is the memory.
+#[inline(always)]
+pub(super) unsafe fn columns<V: Vector>(c: &Columns<V::T>) {
+    // SAFETY: as the caller promises; masks and counts keep within `k` and `n`.
+    unsafe {
+        for part in 0..2 {
+            let first = part * V::WIDTH;
+            let from = c.from.wrapping_offset(first as isize * c.col);
+            let (n, to) = (c.n.saturating_sub(first).min(V::WIDTH), c.to.add(first));
+            if c.col == 1 {
+                let mask = V::first(n);
+                for p in 0..c.k {
+                    let row = from.wrapping_offset(p as isize * c.row);
+                    let v = if n == V::WIDTH { V::load(row) } else { V::load_masked(row, mask) };
+                    v.store(to.add(p * 2 * V::WIDTH));
+                }
+            } else if c.row == 1 {
+                for p in (0..c.k).step_by(V::WIDTH) {
+                    transpose::<V>(from.wrapping_add(p), c.col, n, to.add(p * 2 * V::WIDTH), V::WIDTH.min(c.k - p));
+                }
+            } else {
+                for p in 0..c.k {
+                    for j in 0..V::WIDTH {
+                        let at = p as isize * c.row + j as isize * c.col;
+                        let v = if j < n { *from.offset(at) } else { V::T::ZERO };
+                        *to.add(p * 2 * V::WIDTH + j) = v;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `k` rows out of `n` columns `step` apart: at most a square of one register.
+#[inline(always)]
+unsafe fn transpose<V: Vector>(from: *const V::T, step: isize, n: usize, to: *mut V::T, k: usize) {
+    // SAFETY: as above.
+    unsafe {
+        let mut v = [V::zero(); 16];
+        let mask = V::first(k);
+        for (j, v) in v.iter_mut().enumerate().take(n) {
+            let column = from.wrapping_offset(j as isize * step);
+            *v = if k == V::WIDTH { V::load(column) } else { V::load_masked(column, mask) };
+        }
+        exchange::<V, 8>(&mut v);
+        exchange::<V, 4>(&mut v);
+        exchange::<V, 2>(&mut v);
+        exchange::<V, 1>(&mut v);
+        for (p, v) in v.iter().enumerate().take(V::WIDTH) {
+            if p < k {
+                v.store(to.add(p * 2 * V::WIDTH));
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn exchange<V: Vector, const D: usize>(v: &mut [V; 16]) {
+    if D >= V::WIDTH {
+        return;
+    }
+    for i in 0..V::WIDTH {
+        if i & D == 0 {
+            // SAFETY: the caller has the instructions.
+            (v[i], v[i + D]) = unsafe { V::exchange::<D>(v[i], v[i + D]) };
+        }
+    }
+}
+
+/// Some rows of the left matrix, `k` long, and where they go.
+pub(super) struct Rows<T> {
+    pub(super) from: *const T,
+    pub(super) row: isize,
+    pub(super) col: isize,
+    pub(super) k: usize,
+    pub(super) n: usize,
+    pub(super) to: *mut T,
+}
+
+impl<T: Float> Rows<T> {
+    /// Whether rows are packed one after the other, or element p of all of them together, as they lie in memory.
+    pub(super) fn one_by_one(row: isize) -> bool {
+        row != 1
+    }
+
+    /// Packs rows.
+    ///
+    /// # Safety
+    /// The memory is there.
+    pub(super) unsafe fn pack(&self) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            if !Self::one_by_one(self.row) {
+                for p in 0..self.k {
+                    let from = self.from.offset(p as isize * self.col);
+                    std::ptr::copy_nonoverlapping(from, self.to.add(p * self.n), self.n);
+                }
+                return;
+            }
+            for i in 0..self.n {
+                let from = self.from.offset(i as isize * self.row);
+                let to = self.to.add(i * self.k);
+                if self.col == 1 {
+                    std::ptr::copy_nonoverlapping(from, to, self.k);
+                } else {
+                    (0..self.k).for_each(|p| *to.add(p) = *from.offset(p as isize * self.col));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The innermost product: a tile of the result that lives in registers while the sums run. One source, compiled for each
+//! set of instructions.
+
+use super::pack;
+use crate::kernels::simd::{Isa, Vector, isa, portable::Four};
+
+/// What happens to a sum before it is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// Nothing.
+    Identity,
+    /// Negative sums become zero.
+    Relu,
+}
+
+/// One tile: `c = after(sum over items and k of a b)`, `rows` x `n` of it.
+///
+/// Element (i, p) of `a` is at `i a_row + p a_col`, row p of `b` at `p b_row`, row i of `c` at `i c_row`; each item of the
+/// batch moves `a` and `b` by its offsets, so that a convolution is one batch over the taps of its kernel.
+pub(super) struct Tile<'a, T> {
+    pub(super) k: usize,
+    pub(super) n: usize,
+    pub(super) batch: &'a [(isize, isize)],
+    pub(super) a: *const T,
+    pub(super) a_row: isize,
+    pub(super) a_col: isize,
+    pub(super) b: *const T,
+    pub(super) b_row: isize,
+    pub(super) c: *mut T,
+    pub(super) c_row: isize,
+    pub(super) after: After<T>,
+}
+
+/// The end of a sum: what is already in the result is added, then a bias for each row, one for each column, and the
+/// activation. Null means no bias.
+#[derive(Clone, Copy)]
+pub(super) struct After<T> {
+    pub(super) accumulate: bool,
+    pub(super) row_bias: *const T,
+    pub(super) column_bias: *const T,
+    pub(super) activation: Activation,
+}
+
+/// The kernel for one number of rows. It needs the instructions of its table, and the memory that the tile names.
+pub(super) type Kernel<T> = unsafe fn(&Tile<'_, T>);
+
+/// Kernels of one set of instructions.
+pub struct Kernels<T: 'static> {
+    /// Numbers in a register. A tile is up to two registers wide.
+    pub(super) width: usize,
+    /// By number of registers less one, then by number of rows less one.
+    pub(super) tiles: [&'static [Kernel<T>]; 2],
+    /// Packs columns: see [`pack::columns`].
+    pub(super) pack_columns: unsafe fn(&pack::Columns<T>),
+}
+
+/// Rows ahead that are fetched from memory while others are used.
+const AHEAD: isize = 8;
+
+#[inline(always)]
+unsafe fn sums<V: Vector, const M: usize, const N: usize, const MASKED: bool>(
+    t: &Tile<'_, V::T>,
+    masks: [V::Mask; N],
+) -> [[V; N]; M] {
+    // SAFETY: the caller has the instructions, and the tile names memory that is there.
+    unsafe {
+        let mut sums = [[V::zero(); N]; M];
+        for &(a_offset, b_offset) in t.batch {
+            let a = t.a.offset(a_offset);
+            let mut b = t.b.offset(b_offset);
+            // Three rows share a pointer: the machine adds one or two strides to it for nothing.
+            let mut groups = [a; 4];
+            for (g, p) in groups.iter_mut().enumerate() {
+                *p = a.wrapping_offset(3 * g as isize * t.a_row);
+            }
+            for _ in 0..t.k {
+                let mut row = [V::zero(); N];
+                for j in 0..N {
+                    let p = b.add(j * V::WIDTH);
+                    row[j] = if MASKED { V::load_masked(p, masks[j]) } else { V::load(p) };
+                    V::prefetch(p.wrapping_offset(AHEAD * t.b_row));
+                }
+                for i in 0..M {
+                    let x = V::all(*groups[i / 3].offset((i % 3) as isize * t.a_row));
+                    for j in 0..N {
+                        sums[i][j] = x.mul_add(row[j], sums[i][j]);
+                    }
+                }
+                for p in groups.iter_mut().take(M.div_ceil(3)) {
+                    *p = p.wrapping_offset(t.a_col);
+                }
+                b = b.wrapping_offset(t.b_row);
+            }
+        }
+        sums
+    }
+}
+
+#[inline(always)]
+unsafe fn tile<V: Vector, const M: usize, const N: usize>(t: &Tile<'_, V::T>) {
+    // SAFETY: the caller has the instructions, and the tile names memory that is there.
+    unsafe {
+        let masks: [V::Mask; N] = std::array::from_fn(|j| V::first(t.n.saturating_sub(j * V::WIDTH)));
+        if t.n >= N * V::WIDTH {
+            let sums = sums::<V, M, N, false>(t, masks);
+            store::<V, M, N, false>(t, masks, sums);
+        } else {
+            let sums = sums::<V, M, N, true>(t, masks);
+            store::<V, M, N, true>(t, masks, sums);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn store<V: Vector, const M: usize, const N: usize, const MASKED: bool>(
+    t: &Tile<'_, V::T>,
+    masks: [V::Mask; N],
+    sums: [[V; N]; M],
+) {
+    // SAFETY: the caller has the instructions, and the tile names memory that is there.
+    unsafe {
+        for i in 0..M {
+            for j in 0..N {
+                let c = t.c.offset(i as isize * t.c_row).add(j * V::WIDTH);
+                let mut v = sums[i][j];
+                if t.after.accumulate {
+                    v = v.add(if MASKED { V::load_masked(c, masks[j]) } else { V::load(c) });
+                }
+                if !t.after.row_bias.is_null() {
+                    v = v.add(V::all(*t.after.row_bias.add(i)));
+                }
+                if !t.after.column_bias.is_null() {
+                    v = v.add(V::load_masked(t.after.column_bias.add(j * V::WIDTH), masks[j]));
+                }
+                if t.after.activation == Activation::Relu {
+                    v = v.relu();
+                }
+                if MASKED {
+                    v.store_masked(c, masks[j]);
+                } else {
+                    v.store(c);
+                }
+            }
+        }
+    }
+}
+
+macro_rules! kernels {
+    ($name:ident, $vector:ty, $t:ty, [$($m:literal)+] $(, $feature:literal)?) => {
+        static $name: Kernels<$t> = {
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn kernel<const M: usize, const N: usize>(t: &Tile<'_, $t>) {
+                // SAFETY: the function has the instructions; the memory is the caller's promise.
+                unsafe { tile::<$vector, M, N>(t) }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn pack_columns(columns: &pack::Columns<$t>) {
+                // SAFETY: as above.
+                unsafe { pack::columns::<$vector>(columns) }
+            }
+            Kernels {
+                width: <$vector as Vector>::WIDTH,
+                tiles: [&[$(kernel::<$m, 1>),+], &[$(kernel::<$m, 2>),+]],
+                pack_columns,
+            }
+        };
+    };
+}
+
+kernels!(PORTABLE_F32, Four<f32>, f32, [1 2 3 4]);
+kernels!(PORTABLE_F64, Four<f64>, f64, [1 2 3 4]);
+
+// As many rows as the registers hold, with two left for a row of b and one for an element of a.
+#[cfg(target_arch = "x86_64")]
+mod best {
+    #[allow(clippy::wildcard_imports)]
+    use super::*;
+    use crate::kernels::simd::x86::{F32x8, F32x16, F64x4, F64x8};
+
+    kernels!(AVX512_F32, F32x16, f32, [1 2 3 4 5 6 7 8 9 10 11 12], "avx512f");
+    kernels!(AVX512_F64, F64x8, f64, [1 2 3 4 5 6 7 8 9 10 11 12], "avx512f");
+    kernels!(AVX2_F32, F32x8, f32, [1 2 3 4 5 6], "avx2,fma");
+    kernels!(AVX2_F64, F64x4, f64, [1 2 3 4 5 6], "avx2,fma");
+
+    pub(super) fn f32() -> Option<&'static Kernels<f32>> {
+        match isa() {
+            Isa::Avx512 => Some(&AVX512_F32),
+            Isa::Avx2 => Some(&AVX2_F32),
+            _ => None,
+        }
+    }
+
+    pub(super) fn f64() -> Option<&'static Kernels<f64>> {
+        match isa() {
+            Isa::Avx512 => Some(&AVX512_F64),
+            Isa::Avx2 => Some(&AVX2_F64),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+mod best {
+    #[allow(clippy::wildcard_imports)]
+    use super::*;
+    use crate::kernels::simd::neon::{F32x4, F64x2};
+
+    kernels!(NEON_F32, F32x4, f32, [1 2 3 4 5 6 7 8 9 10 11 12]);
+    kernels!(NEON_F64, F64x2, f64, [1 2 3 4 5 6 7 8 9 10 11 12]);
+
+    pub(super) fn f32() -> Option<&'static Kernels<f32>> {
+        (isa() == Isa::Neon).then_some(&NEON_F32)
+    }
+
+    pub(super) fn f64() -> Option<&'static Kernels<f64>> {
+        (isa() == Isa::Neon).then_some(&NEON_F64)
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod best {
+    use super::Kernels;
+
+    pub(super) fn f32() -> Option<&'static Kernels<f32>> {
+        None
+    }
+
+    pub(super) fn f64() -> Option<&'static Kernels<f64>> {
+        None
+    }
+}
+
+/// The kernels of this machine for `f32`.
+pub(crate) fn kernels_f32() -> &'static Kernels<f32> {
+    best::f32().unwrap_or(&PORTABLE_F32)
+}
+
+/// The kernels of this machine for `f64`.
+pub(crate) fn kernels_f64() -> &'static Kernels<f64> {
+    best::f64().unwrap_or(&PORTABLE_F64)
+}

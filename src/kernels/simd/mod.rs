@@ -1,0 +1,96 @@
+//! Vectors of numbers, and which of them this machine has. Knows registers; knows no loops.
+
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod neon;
+pub(crate) mod portable;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod x86;
+
+use std::sync::OnceLock;
+
+use super::Float;
+
+/// A set of instructions that kernels are written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Isa {
+    Portable,
+    Neon,
+    Avx2,
+    Avx512,
+}
+
+impl Isa {
+    /// Its name, as in `KINNOR_ISA`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            Self::Neon => "neon",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+        }
+    }
+}
+
+/// The best instructions that this machine has, or a lower set if the environment says `KINNOR_ISA=avx2` or `portable`.
+pub fn isa() -> Isa {
+    static ISA: OnceLock<Isa> = OnceLock::new();
+    *ISA.get_or_init(|| {
+        let best = detect();
+        match std::env::var("KINNOR_ISA").as_deref().map(str::trim) {
+            Ok("portable") => Isa::Portable,
+            Ok("avx2") if best == Isa::Avx512 => Isa::Avx2,
+            _ => best,
+        }
+    })
+}
+
+fn detect() -> Isa {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512bw")
+        {
+            return Isa::Avx512;
+        }
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            return Isa::Avx2;
+        }
+    }
+    if cfg!(target_arch = "aarch64") { Isa::Neon } else { Isa::Portable }
+}
+
+/// A register of `WIDTH` numbers.
+///
+/// # Safety
+/// Every function needs the instructions of the type to be there; those with a pointer need the elements they name to
+/// be readable or writable. All must be inlined into a function that has the instructions.
+#[allow(missing_docs)]
+pub(crate) unsafe trait Vector: Copy {
+    type T: Float;
+    type Mask: Copy;
+    const WIDTH: usize;
+
+    unsafe fn zero() -> Self;
+    /// `v` everywhere.
+    unsafe fn all(v: Self::T) -> Self;
+    unsafe fn load(p: *const Self::T) -> Self;
+    unsafe fn store(self, p: *mut Self::T);
+    /// The first `n` of `WIDTH`; all if `n` is larger.
+    unsafe fn first(n: usize) -> Self::Mask;
+    /// Zeros where the mask does not hold; nothing is read there.
+    unsafe fn load_masked(p: *const Self::T, mask: Self::Mask) -> Self;
+    /// Nothing is written where the mask does not hold.
+    unsafe fn store_masked(self, p: *mut Self::T, mask: Self::Mask);
+    unsafe fn add(self, other: Self) -> Self;
+    /// `self * a + b`.
+    unsafe fn mul_add(self, a: Self, b: Self) -> Self;
+    /// The number or zero, whichever is larger; NaN stays.
+    unsafe fn relu(self) -> Self;
+    /// Asks for the memory that will soon be read.
+    unsafe fn prefetch(p: *const Self::T);
+    /// Swaps the blocks of `D` x `D` off the diagonal of two rows of a matrix that are `D` apart: one step of a transpose.
+    unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self);
+}

@@ -1,0 +1,104 @@
+//! The registers of 64-bit ARM, which always has them.
+
+#[allow(clippy::wildcard_imports)]
+use std::arch::aarch64::*;
+
+use super::Vector;
+
+macro_rules! neon {
+    ($name:ident, $t:ident, $reg:ident, $width:expr, $set:ident, $load:ident, $store:ident, $add:ident, $fma:ident,
+     $max:ident, $exchange:item) => {
+        #[derive(Clone, Copy)]
+        pub(crate) struct $name($reg);
+
+        // SAFETY: the functions do what the trait says.
+        unsafe impl Vector for $name {
+            type T = $t;
+            type Mask = usize;
+            const WIDTH: usize = $width;
+
+            #[inline(always)]
+            unsafe fn zero() -> Self {
+                // SAFETY: these instructions are always there. So below.
+                Self(unsafe { $set(0.0) })
+            }
+            #[inline(always)]
+            unsafe fn all(v: $t) -> Self {
+                // SAFETY: as above.
+                Self(unsafe { $set(v) })
+            }
+            #[inline(always)]
+            unsafe fn load(p: *const $t) -> Self {
+                // SAFETY: as above, and the elements are readable.
+                Self(unsafe { $load(p) })
+            }
+            #[inline(always)]
+            unsafe fn store(self, p: *mut $t) {
+                // SAFETY: as above, and the elements are writable.
+                unsafe { $store(p, self.0) }
+            }
+            #[inline(always)]
+            unsafe fn first(n: usize) -> usize {
+                n.min($width)
+            }
+            #[inline(always)]
+            unsafe fn load_masked(p: *const $t, mask: usize) -> Self {
+                let mut v = [0.0; $width];
+                // SAFETY: only the first `mask` are read.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(p, v.as_mut_ptr(), mask);
+                    Self::load(v.as_ptr())
+                }
+            }
+            #[inline(always)]
+            unsafe fn store_masked(self, p: *mut $t, mask: usize) {
+                let mut v = [0.0; $width];
+                // SAFETY: only the first `mask` are written.
+                unsafe {
+                    self.store(v.as_mut_ptr());
+                    std::ptr::copy_nonoverlapping(v.as_ptr(), p, mask);
+                }
+            }
+            #[inline(always)]
+            unsafe fn add(self, other: Self) -> Self {
+                // SAFETY: as above.
+                Self(unsafe { $add(self.0, other.0) })
+            }
+            #[inline(always)]
+            unsafe fn mul_add(self, a: Self, b: Self) -> Self {
+                // SAFETY: as above.
+                Self(unsafe { $fma(b.0, self.0, a.0) })
+            }
+            #[inline(always)]
+            unsafe fn relu(self) -> Self {
+                // SAFETY: as above.
+                Self(unsafe { $max(self.0, $set(0.0)) })
+            }
+            #[inline(always)]
+            unsafe fn prefetch(_: *const $t) {}
+            #[inline(always)]
+            $exchange
+        }
+    };
+}
+
+neon!(
+    F32x4, f32, float32x4_t, 4, vdupq_n_f32, vld1q_f32, vst1q_f32, vaddq_f32, vfmaq_f32, vmaxq_f32,
+    unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
+        // SAFETY: as above.
+        unsafe {
+            if D == 1 {
+                return (Self(vtrn1q_f32(a.0, b.0)), Self(vtrn2q_f32(a.0, b.0)));
+            }
+            let (a, b) = (vreinterpretq_f64_f32(a.0), vreinterpretq_f64_f32(b.0));
+            (Self(vreinterpretq_f32_f64(vtrn1q_f64(a, b))), Self(vreinterpretq_f32_f64(vtrn2q_f64(a, b))))
+        }
+    }
+);
+neon!(
+    F64x2, f64, float64x2_t, 2, vdupq_n_f64, vld1q_f64, vst1q_f64, vaddq_f64, vfmaq_f64, vmaxq_f64,
+    unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
+        // SAFETY: as above.
+        unsafe { (Self(vtrn1q_f64(a.0, b.0)), Self(vtrn2q_f64(a.0, b.0))) }
+    }
+);

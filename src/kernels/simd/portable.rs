@@ -1,0 +1,79 @@
+//! Four numbers in an array, for machines without better: the compiler makes of it what it can.
+
+use super::Vector;
+use crate::kernels::Float;
+
+/// Four numbers.
+#[derive(Clone, Copy)]
+pub(crate) struct Four<T>([T; 4]);
+
+impl<T: Float> Four<T> {
+    #[inline(always)]
+    fn zip(self, other: Self, f: impl Fn(T, T) -> T) -> Self {
+        Self(std::array::from_fn(|i| f(self.0[i], other.0[i])))
+    }
+}
+
+// SAFETY: plain Rust; the pointers are the caller's promise.
+unsafe impl<T: Float> Vector for Four<T> {
+    type T = T;
+    type Mask = usize;
+    const WIDTH: usize = 4;
+
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        Self([T::ZERO; 4])
+    }
+    #[inline(always)]
+    unsafe fn all(v: T) -> Self {
+        Self([v; 4])
+    }
+    #[inline(always)]
+    unsafe fn load(p: *const T) -> Self {
+        // SAFETY: the caller's promise.
+        Self(unsafe { p.cast::<[T; 4]>().read() })
+    }
+    #[inline(always)]
+    unsafe fn store(self, p: *mut T) {
+        // SAFETY: the caller's promise.
+        unsafe { p.cast::<[T; 4]>().write(self.0) };
+    }
+    #[inline(always)]
+    unsafe fn first(n: usize) -> usize {
+        n
+    }
+    #[inline(always)]
+    unsafe fn load_masked(p: *const T, mask: usize) -> Self {
+        // SAFETY: only the first `mask` are read.
+        Self(std::array::from_fn(|i| if i < mask { unsafe { p.add(i).read() } } else { T::ZERO }))
+    }
+    #[inline(always)]
+    unsafe fn store_masked(self, p: *mut T, mask: usize) {
+        for (i, v) in self.0.into_iter().enumerate().take(mask) {
+            // SAFETY: only the first `mask` are written.
+            unsafe { p.add(i).write(v) };
+        }
+    }
+    #[inline(always)]
+    unsafe fn add(self, other: Self) -> Self {
+        self.zip(other, |a, b| a + b)
+    }
+    #[inline(always)]
+    unsafe fn mul_add(self, a: Self, b: Self) -> Self {
+        // Two roundings: a fused one is a slow function call where the machine has none.
+        Self(std::array::from_fn(|i| self.0[i] * a.0[i] + b.0[i]))
+    }
+    #[inline(always)]
+    unsafe fn relu(self) -> Self {
+        Self(self.0.map(|v| if v < T::ZERO { T::ZERO } else { v }))
+    }
+    #[inline(always)]
+    unsafe fn prefetch(_: *const T) {}
+    #[inline(always)]
+    unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
+        let from = |high: usize| {
+            move |i: usize| if i & D == 0 { a.0[i + high * D] } else { b.0[i + high * D - D] }
+        };
+        (Self(std::array::from_fn(from(0))), Self(std::array::from_fn(from(1))))
+    }
+}

@@ -1,0 +1,187 @@
+//! The registers of x86-64: AVX-512, and AVX2 with FMA.
+
+#[allow(clippy::wildcard_imports)]
+use std::arch::x86_64::*;
+
+use super::Vector;
+
+macro_rules! common {
+    ($t:ident, $width:expr, $zero:ident, $set:ident, $load:ident, $store:ident, $add:ident, $fma:ident, $max:ident) => {
+        type T = $t;
+        const WIDTH: usize = $width;
+
+        #[inline(always)]
+        unsafe fn zero() -> Self {
+            // SAFETY: the instructions are there, by the contract of the trait. So below.
+            Self(unsafe { $zero() })
+        }
+        #[inline(always)]
+        unsafe fn all(v: $t) -> Self {
+            // SAFETY: as above.
+            Self(unsafe { $set(v) })
+        }
+        #[inline(always)]
+        unsafe fn load(p: *const $t) -> Self {
+            // SAFETY: as above, and the elements are readable.
+            Self(unsafe { $load(p) })
+        }
+        #[inline(always)]
+        unsafe fn store(self, p: *mut $t) {
+            // SAFETY: as above, and the elements are writable.
+            unsafe { $store(p, self.0) }
+        }
+        #[inline(always)]
+        unsafe fn add(self, other: Self) -> Self {
+            // SAFETY: as above.
+            Self(unsafe { $add(self.0, other.0) })
+        }
+        #[inline(always)]
+        unsafe fn mul_add(self, a: Self, b: Self) -> Self {
+            // SAFETY: as above.
+            Self(unsafe { $fma(self.0, a.0, b.0) })
+        }
+        #[inline(always)]
+        unsafe fn relu(self) -> Self {
+            // The second operand is what comes out if one is NaN.
+            // SAFETY: as above.
+            Self(unsafe { $max($zero(), self.0) })
+        }
+        #[inline(always)]
+        unsafe fn prefetch(p: *const $t) {
+            // SAFETY: a prefetch may name any address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
+        }
+    };
+}
+
+macro_rules! avx512 {
+    ($name:ident, $t:ident, $reg:ident, $mask:ident, $width:expr, $zero:ident, $set:ident, $load:ident, $store:ident,
+     $add:ident, $fma:ident, $max:ident, $loadm:ident, $storem:ident, $permute:ident, $index:ident, $int:ident) => {
+        #[derive(Clone, Copy)]
+        pub(crate) struct $name($reg);
+
+        // SAFETY: the functions do what the trait says.
+        unsafe impl Vector for $name {
+            type Mask = $mask;
+            common!($t, $width, $zero, $set, $load, $store, $add, $fma, $max);
+
+            #[inline(always)]
+            unsafe fn first(n: usize) -> $mask {
+                if n >= $width { $mask::MAX } else { (1 << n) - 1 }
+            }
+            #[inline(always)]
+            unsafe fn load_masked(p: *const $t, mask: $mask) -> Self {
+                // SAFETY: as above; masked elements are not touched.
+                Self(unsafe { $loadm(mask, p) })
+            }
+            #[inline(always)]
+            unsafe fn store_masked(self, p: *mut $t, mask: $mask) {
+                // SAFETY: as above; masked elements are not touched.
+                unsafe { $storem(p, mask, self.0) }
+            }
+            #[inline(always)]
+            unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
+                // Element i of the first comes from a, or where bit D of i is set from D places before in b, and so on.
+                let low: [$int; $width] = std::array::from_fn(|i| if i & D == 0 { i } else { i - D + $width } as $int);
+                let high: [$int; $width] = std::array::from_fn(|i| if i & D == 0 { i + D } else { i + $width } as $int);
+                // SAFETY: as above; the indices are a whole register.
+                unsafe {
+                    let (low, high) = ($index(low.as_ptr().cast()), $index(high.as_ptr().cast()));
+                    (Self($permute(a.0, low, b.0)), Self($permute(a.0, high, b.0)))
+                }
+            }
+        }
+    };
+}
+
+avx512!(
+    F32x16, f32, __m512, __mmask16, 16, _mm512_setzero_ps, _mm512_set1_ps, _mm512_loadu_ps, _mm512_storeu_ps,
+    _mm512_add_ps, _mm512_fmadd_ps, _mm512_max_ps, _mm512_maskz_loadu_ps, _mm512_mask_storeu_ps,
+    _mm512_permutex2var_ps, _mm512_loadu_epi32, i32
+);
+avx512!(
+    F64x8, f64, __m512d, __mmask8, 8, _mm512_setzero_pd, _mm512_set1_pd, _mm512_loadu_pd, _mm512_storeu_pd,
+    _mm512_add_pd, _mm512_fmadd_pd, _mm512_max_pd, _mm512_maskz_loadu_pd, _mm512_mask_storeu_pd,
+    _mm512_permutex2var_pd, _mm512_loadu_epi64, i64
+);
+
+macro_rules! avx2 {
+    ($name:ident, $t:ident, $reg:ident, $width:expr, $zero:ident, $set:ident, $load:ident, $store:ident,
+     $add:ident, $fma:ident, $max:ident, $loadm:ident, $storem:ident, $int:ident, $exchange:item) => {
+        #[derive(Clone, Copy)]
+        pub(crate) struct $name($reg);
+
+        // SAFETY: the functions do what the trait says.
+        unsafe impl Vector for $name {
+            type Mask = __m256i;
+            common!($t, $width, $zero, $set, $load, $store, $add, $fma, $max);
+
+            #[inline(always)]
+            unsafe fn first(n: usize) -> __m256i {
+                const SIGNS: [$int; 2 * $width] = {
+                    let mut signs = [0; 2 * $width];
+                    let mut i = 0;
+                    while i < $width {
+                        signs[i] = -1;
+                        i += 1;
+                    }
+                    signs
+                };
+                // SAFETY: a window of one register within two.
+                unsafe { _mm256_loadu_si256(SIGNS.as_ptr().add($width - n.min($width)).cast()) }
+            }
+            #[inline(always)]
+            unsafe fn load_masked(p: *const $t, mask: __m256i) -> Self {
+                // SAFETY: as above; masked elements are not touched.
+                Self(unsafe { $loadm(p, mask) })
+            }
+            #[inline(always)]
+            unsafe fn store_masked(self, p: *mut $t, mask: __m256i) {
+                // SAFETY: as above; masked elements are not touched.
+                unsafe { $storem(p, mask, self.0) }
+            }
+            #[inline(always)]
+            $exchange
+        }
+    };
+}
+
+avx2!(
+    F32x8, f32, __m256, 8, _mm256_setzero_ps, _mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps,
+    _mm256_add_ps, _mm256_fmadd_ps, _mm256_max_ps, _mm256_maskload_ps, _mm256_maskstore_ps, i32,
+    unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
+        // SAFETY: as above.
+        unsafe {
+            match D {
+                1 => (
+                    Self(_mm256_blend_ps::<0b1010_1010>(a.0, _mm256_moveldup_ps(b.0))),
+                    Self(_mm256_blend_ps::<0b1010_1010>(_mm256_movehdup_ps(a.0), b.0)),
+                ),
+                2 => (
+                    Self(_mm256_shuffle_ps::<0b01_00_01_00>(a.0, b.0)),
+                    Self(_mm256_shuffle_ps::<0b11_10_11_10>(a.0, b.0)),
+                ),
+                _ => (
+                    Self(_mm256_permute2f128_ps::<0x20>(a.0, b.0)),
+                    Self(_mm256_permute2f128_ps::<0x31>(a.0, b.0)),
+                ),
+            }
+        }
+    }
+);
+avx2!(
+    F64x4, f64, __m256d, 4, _mm256_setzero_pd, _mm256_set1_pd, _mm256_loadu_pd, _mm256_storeu_pd,
+    _mm256_add_pd, _mm256_fmadd_pd, _mm256_max_pd, _mm256_maskload_pd, _mm256_maskstore_pd, i64,
+    unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
+        // SAFETY: as above.
+        unsafe {
+            match D {
+                1 => (Self(_mm256_unpacklo_pd(a.0, b.0)), Self(_mm256_unpackhi_pd(a.0, b.0))),
+                _ => (
+                    Self(_mm256_permute2f128_pd::<0x20>(a.0, b.0)),
+                    Self(_mm256_permute2f128_pd::<0x31>(a.0, b.0)),
+                ),
+            }
+        }
+    }
+);
