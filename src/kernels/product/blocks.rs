@@ -11,6 +11,8 @@ use crate::kernels::threads::{Shared, parallel};
 
 /// Rows of the right matrix in a block: two registers of columns of it fill most of the first cache.
 const DEPTH: usize = 256;
+/// Rows of a plain right matrix that are fetched ahead.
+const AHEAD: isize = 8;
 /// Terms of a sum that are added one after the other where nothing is packed: longer sums are cut for accuracy.
 const LONG: usize = 4096;
 /// Rows of the left matrix and columns of the right in a packed block.
@@ -60,9 +62,24 @@ pub(super) struct Product<T> {
 // SAFETY: only addresses; those who use them promise that they may.
 unsafe impl<T> Sync for Product<T> {}
 
-/// How `count` things are shared out in `parts` as even as can be.
-fn part(count: usize, parts: usize, i: usize) -> Range<usize> {
-    count * i / parts..count * (i + 1) / parts
+/// Things shared out in parts as even as can be.
+#[derive(Clone, Copy)]
+struct Split {
+    each: usize,
+    more: usize,
+}
+
+impl Split {
+    fn new(count: usize, parts: usize) -> Self {
+        Self { each: count / parts, more: count % parts }
+    }
+
+    /// What part `i` has: the first parts have one more.
+    #[inline(always)]
+    fn part(self, i: usize) -> Range<usize> {
+        let start = |i: usize| i * self.each + i.min(self.more);
+        start(i)..start(i + 1)
+    }
 }
 
 /// Tiles of a block, and how many chunks they make in each direction.
@@ -71,6 +88,8 @@ struct Grid {
     columns: usize,
     chunk_rows: usize,
     chunk_columns: usize,
+    /// Rows of the matrix in each row of tiles.
+    heights: Split,
 }
 
 impl Grid {
@@ -86,7 +105,8 @@ impl Grid {
                 tall = tall.div_ceil(2);
             }
         }
-        Self { rows, columns, chunk_rows: rows.div_ceil(tall), chunk_columns: columns.div_ceil(wide) }
+        let (chunk_rows, chunk_columns) = (rows.div_ceil(tall), columns.div_ceil(wide));
+        Self { rows, columns, chunk_rows, chunk_columns, heights: Split::new(m, rows) }
     }
 
     fn chunks(&self) -> usize {
@@ -96,7 +116,8 @@ impl Grid {
     /// The tiles of a chunk, by row and by column.
     fn chunk(&self, i: usize) -> (Range<usize>, Range<usize>) {
         let (row, column) = (i / self.chunk_columns, i % self.chunk_columns);
-        (part(self.rows, self.chunk_rows, row), part(self.columns, self.chunk_columns, column))
+        let (rows, columns) = (Split::new(self.rows, self.chunk_rows), Split::new(self.columns, self.chunk_columns));
+        (rows.part(row), columns.part(column))
     }
 }
 
@@ -110,8 +131,11 @@ impl<T: Float> Product<T> {
         let tile_rows = kernels.tiles[0].len();
         let tile_columns = 2 * kernels.width;
         let small = self.m * self.n * self.k <= SMALL;
-        let pack_b = (self.b.col != 1 && self.n > 1 && self.k > 0) || (!small && self.m > 2 * tile_rows && self.n > tile_columns);
-        let pack_a = pack_b && !small && self.n > 2 * tile_columns && self.m > 1;
+        let pack_b = (self.b.col != 1 && self.n > 1 && self.k > 0)
+            || (!small && self.m > 2 * tile_rows && self.n > tile_columns);
+        // Rows whose elements lie together are read where they are, unless they compete for the same places of a cache.
+        let apart = self.a.col == 1 && (self.a.row * size_of::<T>() as isize).rem_euclid(4096) != 0;
+        let pack_a = !apart && pack_b && !small && self.n > 2 * tile_columns && self.m > 1;
         if !pack_b {
             // SAFETY: the caller's promise.
             unsafe { self.plain(kernels) };
@@ -188,7 +212,11 @@ impl<T: Float> Block<'_, T> {
         let pack = |piece: usize| {
             // SAFETY: each piece has its own place in the buffers.
             unsafe {
-                if piece < columns { self.pack_columns(piece) } else { self.pack_rows(&grid, piece - columns) }
+                if piece < columns {
+                    self.pack_columns(piece)
+                } else {
+                    self.pack_rows(&grid, piece - columns)
+                }
             }
         };
         // SAFETY: each chunk has its own tiles of the result.
@@ -221,7 +249,7 @@ impl<T: Float> Block<'_, T> {
 
     unsafe fn pack_rows(&self, grid: &Grid, row: usize) {
         let (Some(to), a) = (self.a, self.product.a) else { return };
-        let rows = part(self.m, grid.rows, row);
+        let rows = grid.heights.part(row);
         // SAFETY: the buffer has room for all rows; the matrix is there.
         unsafe {
             Rows {
@@ -252,15 +280,12 @@ impl<T: Float> Block<'_, T> {
                 None => (product.b.at(self.p, self.j + j), product.b.row),
             };
             for row in tile_rows.clone() {
-                let rows = part(self.m, grid.rows, row);
+                let rows = grid.heights.part(row);
                 let (i, count) = (rows.start, rows.len());
                 let (a, a_row, a_col) = match self.a {
                     Some(packed) => {
-                        let (row, col) = if Rows::<T>::one_by_one(product.a.row) {
-                            (self.k, 1)
-                        } else {
-                            (1, count)
-                        };
+                        let (row, col) =
+                            if Rows::<T>::one_by_one(product.a.row) { (self.k, 1) } else { (1, count) };
                         // SAFETY: packed rows lie one tile after the other.
                         (unsafe { packed.get().add(i * self.k) }.cast_const(), row as isize, col as isize)
                     }
@@ -276,9 +301,16 @@ impl<T: Float> Block<'_, T> {
                 if !last {
                     after.activation = super::Activation::Identity;
                 }
-                let c = product.c.wrapping_offset((self.i + i) as isize * product.c_row).wrapping_add(self.j + j);
+                let c =
+                    product.c.wrapping_offset((self.i + i) as isize * product.c_row).wrapping_add(self.j + j);
                 let (k, c_row) = (self.k, product.c_row);
-                let tile = Tile { k, n, batch: &[(0, 0)], a, a_row, a_col, b, b_row, c, c_row, after };
+                // Packed tiles of the left matrix come from the second cache, rows of a plain right matrix from anywhere.
+                let (ahead, ahead_step) = match self.a {
+                    Some(_) => (a.wrapping_add(count * k), count as isize),
+                    None => (b.wrapping_offset(AHEAD * b_row), b_row),
+                };
+                let tile =
+                    Tile { k, n, batch: &[(0, 0)], a, a_row, a_col, b, b_row, c, c_row, after, ahead, ahead_step };
                 let kernel = self.kernels.tiles[usize::from(n > self.kernels.width)][count - 1];
                 // SAFETY: the table was chosen for this machine; the tile lies within the matrices.
                 unsafe { kernel(&tile) };

@@ -38,7 +38,8 @@ pub struct Epilogue<'a, T> {
 
 impl<T> Epilogue<'_, T> {
     /// Nothing is done: the result is overwritten.
-    pub const NONE: Self = Self { accumulate: false, row_bias: None, column_bias: None, activation: Activation::Identity };
+    pub const NONE: Self =
+        Self { accumulate: false, row_bias: None, column_bias: None, activation: Activation::Identity };
 }
 
 /// `c = epilogue(a b)`, where `c` is `m` x `n` and the sums have `k` terms.
@@ -118,3 +119,6 @@ unsafe fn one_by_one<T: Float>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

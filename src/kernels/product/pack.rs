@@ -32,10 +32,17 @@ pub(super) unsafe fn columns<V: Vector>(c: &Columns<V::T>) {
                     let row = from.wrapping_offset(p as isize * c.row);
                     let v = if n == V::WIDTH { V::load(row) } else { V::load_masked(row, mask) };
                     v.store(to.add(p * 2 * V::WIDTH));
+                    V::prefetch(row.wrapping_offset(16 * c.row));
                 }
             } else if c.row == 1 {
                 for p in (0..c.k).step_by(V::WIDTH) {
-                    transpose::<V>(from.wrapping_add(p), c.col, n, to.add(p * 2 * V::WIDTH), V::WIDTH.min(c.k - p));
+                    transpose::<V>(
+                        from.wrapping_add(p),
+                        c.col,
+                        n,
+                        to.add(p * 2 * V::WIDTH),
+                        V::WIDTH.min(c.k - p),
+                    );
                 }
             } else {
                 for p in 0..c.k {

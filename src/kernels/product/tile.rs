@@ -29,6 +29,9 @@ pub(super) struct Tile<'a, T> {
     pub(super) c: *mut T,
     pub(super) c_row: isize,
     pub(super) after: After<T>,
+    /// What will be read soon: two registers of it are fetched with each step of `k`, `ahead_step` further on.
+    pub(super) ahead: *const T,
+    pub(super) ahead_step: isize,
 }
 
 /// The end of a sum: what is already in the result is added, then a bias for each row, one for each column, and the
@@ -54,8 +57,14 @@ pub struct Kernels<T: 'static> {
     pub(super) pack_columns: unsafe fn(&pack::Columns<T>),
 }
 
-/// Rows ahead that are fetched from memory while others are used.
-const AHEAD: isize = 8;
+/// The same pointer, of which the compiler does not know that it lies near others: it would add up strides in the loop,
+/// in the places of multiplications.
+#[inline(always)]
+fn opaque<T>(mut p: *const T) -> *const T {
+    // SAFETY: no instruction at all.
+    unsafe { std::arch::asm!("/* {} */", inout(reg) p, options(pure, nomem, nostack, preserves_flags)) };
+    p
+}
 
 #[inline(always)]
 unsafe fn sums<V: Vector, const M: usize, const N: usize, const MASKED: bool>(
@@ -65,20 +74,21 @@ unsafe fn sums<V: Vector, const M: usize, const N: usize, const MASKED: bool>(
     // SAFETY: the caller has the instructions, and the tile names memory that is there.
     unsafe {
         let mut sums = [[V::zero(); N]; M];
+        let mut ahead = t.ahead;
         for &(a_offset, b_offset) in t.batch {
             let a = t.a.offset(a_offset);
             let mut b = t.b.offset(b_offset);
             // Three rows share a pointer: the machine adds one or two strides to it for nothing.
             let mut groups = [a; 4];
             for (g, p) in groups.iter_mut().enumerate() {
-                *p = a.wrapping_offset(3 * g as isize * t.a_row);
+                *p = opaque(a.wrapping_offset(3 * g as isize * t.a_row));
             }
             for _ in 0..t.k {
                 let mut row = [V::zero(); N];
                 for j in 0..N {
                     let p = b.add(j * V::WIDTH);
                     row[j] = if MASKED { V::load_masked(p, masks[j]) } else { V::load(p) };
-                    V::prefetch(p.wrapping_offset(AHEAD * t.b_row));
+                    V::prefetch(ahead.wrapping_add(j * V::WIDTH));
                 }
                 for i in 0..M {
                     let x = V::all(*groups[i / 3].offset((i % 3) as isize * t.a_row));
@@ -90,6 +100,7 @@ unsafe fn sums<V: Vector, const M: usize, const N: usize, const MASKED: bool>(
                     *p = p.wrapping_offset(t.a_col);
                 }
                 b = b.wrapping_offset(t.b_row);
+                ahead = ahead.wrapping_offset(t.ahead_step);
             }
         }
         sums
@@ -111,36 +122,54 @@ unsafe fn tile<V: Vector, const M: usize, const N: usize>(t: &Tile<'_, V::T>) {
     }
 }
 
+/// Stores a tile of sums. The plain cases come first, each a straight line of code.
 #[inline(always)]
 unsafe fn store<V: Vector, const M: usize, const N: usize, const MASKED: bool>(
     t: &Tile<'_, V::T>,
     masks: [V::Mask; N],
     sums: [[V; N]; M],
 ) {
+    let after = &t.after;
     // SAFETY: the caller has the instructions, and the tile names memory that is there.
     unsafe {
+        let c = |i: usize, j: usize| t.c.offset(i as isize * t.c_row).add(j * V::WIDTH);
+        let load = |i, j| if MASKED { V::load_masked(c(i, j), masks[j]) } else { V::load(c(i, j)) };
+        let put = |v: V, i, j| if MASKED { v.store_masked(c(i, j), masks[j]) } else { v.store(c(i, j)) };
+        if after.row_bias.is_null() && after.column_bias.is_null() && after.activation == Activation::Identity {
+            if after.accumulate {
+                each::<M, N>(|i, j| put(sums[i][j].add(load(i, j)), i, j));
+            } else {
+                each::<M, N>(|i, j| put(sums[i][j], i, j));
+            }
+            return;
+        }
         for i in 0..M {
             for j in 0..N {
-                let c = t.c.offset(i as isize * t.c_row).add(j * V::WIDTH);
                 let mut v = sums[i][j];
-                if t.after.accumulate {
-                    v = v.add(if MASKED { V::load_masked(c, masks[j]) } else { V::load(c) });
+                if after.accumulate {
+                    v = v.add(load(i, j));
                 }
-                if !t.after.row_bias.is_null() {
-                    v = v.add(V::all(*t.after.row_bias.add(i)));
+                if !after.row_bias.is_null() {
+                    v = v.add(V::all(*after.row_bias.add(i)));
                 }
-                if !t.after.column_bias.is_null() {
-                    v = v.add(V::load_masked(t.after.column_bias.add(j * V::WIDTH), masks[j]));
+                if !after.column_bias.is_null() {
+                    v = v.add(V::load_masked(after.column_bias.add(j * V::WIDTH), masks[j]));
                 }
-                if t.after.activation == Activation::Relu {
+                if after.activation == Activation::Relu {
                     v = v.relu();
                 }
-                if MASKED {
-                    v.store_masked(c, masks[j]);
-                } else {
-                    v.store(c);
-                }
+                put(v, i, j);
             }
+        }
+    }
+}
+
+/// Calls `f` for each register of a tile.
+#[inline(always)]
+fn each<const M: usize, const N: usize>(f: impl Fn(usize, usize)) {
+    for i in 0..M {
+        for j in 0..N {
+            f(i, j);
         }
     }
 }

@@ -83,7 +83,16 @@ macro_rules! neon {
 }
 
 neon!(
-    F32x4, f32, float32x4_t, 4, vdupq_n_f32, vld1q_f32, vst1q_f32, vaddq_f32, vfmaq_f32, vmaxq_f32,
+    F32x4,
+    f32,
+    float32x4_t,
+    4,
+    vdupq_n_f32,
+    vld1q_f32,
+    vst1q_f32,
+    vaddq_f32,
+    vfmaq_f32,
+    vmaxq_f32,
     unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
         // SAFETY: as above.
         unsafe {
@@ -96,7 +105,16 @@ neon!(
     }
 );
 neon!(
-    F64x2, f64, float64x2_t, 2, vdupq_n_f64, vld1q_f64, vst1q_f64, vaddq_f64, vfmaq_f64, vmaxq_f64,
+    F64x2,
+    f64,
+    float64x2_t,
+    2,
+    vdupq_n_f64,
+    vld1q_f64,
+    vst1q_f64,
+    vaddq_f64,
+    vfmaq_f64,
+    vmaxq_f64,
     unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
         // SAFETY: as above.
         unsafe { (Self(vtrn1q_f64(a.0, b.0)), Self(vtrn2q_f64(a.0, b.0))) }

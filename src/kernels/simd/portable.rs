@@ -71,9 +71,8 @@ unsafe impl<T: Float> Vector for Four<T> {
     unsafe fn prefetch(_: *const T) {}
     #[inline(always)]
     unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
-        let from = |high: usize| {
-            move |i: usize| if i & D == 0 { a.0[i + high * D] } else { b.0[i + high * D - D] }
-        };
+        let from =
+            |high: usize| move |i: usize| if i & D == 0 { a.0[i + high * D] } else { b.0[i + high * D - D] };
         (Self(std::array::from_fn(from(0))), Self(std::array::from_fn(from(1))))
     }
 }

@@ -82,8 +82,10 @@ macro_rules! avx512 {
             #[inline(always)]
             unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
                 // Element i of the first comes from a, or where bit D of i is set from D places before in b, and so on.
-                let low: [$int; $width] = std::array::from_fn(|i| if i & D == 0 { i } else { i - D + $width } as $int);
-                let high: [$int; $width] = std::array::from_fn(|i| if i & D == 0 { i + D } else { i + $width } as $int);
+                let low: [$int; $width] =
+                    std::array::from_fn(|i| if i & D == 0 { i } else { i - D + $width } as $int);
+                let high: [$int; $width] =
+                    std::array::from_fn(|i| if i & D == 0 { i + D } else { i + $width } as $int);
                 // SAFETY: as above; the indices are a whole register.
                 unsafe {
                     let (low, high) = ($index(low.as_ptr().cast()), $index(high.as_ptr().cast()));
@@ -95,14 +97,42 @@ macro_rules! avx512 {
 }
 
 avx512!(
-    F32x16, f32, __m512, __mmask16, 16, _mm512_setzero_ps, _mm512_set1_ps, _mm512_loadu_ps, _mm512_storeu_ps,
-    _mm512_add_ps, _mm512_fmadd_ps, _mm512_max_ps, _mm512_maskz_loadu_ps, _mm512_mask_storeu_ps,
-    _mm512_permutex2var_ps, _mm512_loadu_epi32, i32
+    F32x16,
+    f32,
+    __m512,
+    __mmask16,
+    16,
+    _mm512_setzero_ps,
+    _mm512_set1_ps,
+    _mm512_loadu_ps,
+    _mm512_storeu_ps,
+    _mm512_add_ps,
+    _mm512_fmadd_ps,
+    _mm512_max_ps,
+    _mm512_maskz_loadu_ps,
+    _mm512_mask_storeu_ps,
+    _mm512_permutex2var_ps,
+    _mm512_loadu_epi32,
+    i32
 );
 avx512!(
-    F64x8, f64, __m512d, __mmask8, 8, _mm512_setzero_pd, _mm512_set1_pd, _mm512_loadu_pd, _mm512_storeu_pd,
-    _mm512_add_pd, _mm512_fmadd_pd, _mm512_max_pd, _mm512_maskz_loadu_pd, _mm512_mask_storeu_pd,
-    _mm512_permutex2var_pd, _mm512_loadu_epi64, i64
+    F64x8,
+    f64,
+    __m512d,
+    __mmask8,
+    8,
+    _mm512_setzero_pd,
+    _mm512_set1_pd,
+    _mm512_loadu_pd,
+    _mm512_storeu_pd,
+    _mm512_add_pd,
+    _mm512_fmadd_pd,
+    _mm512_max_pd,
+    _mm512_maskz_loadu_pd,
+    _mm512_mask_storeu_pd,
+    _mm512_permutex2var_pd,
+    _mm512_loadu_epi64,
+    i64
 );
 
 macro_rules! avx2 {
@@ -147,8 +177,20 @@ macro_rules! avx2 {
 }
 
 avx2!(
-    F32x8, f32, __m256, 8, _mm256_setzero_ps, _mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps,
-    _mm256_add_ps, _mm256_fmadd_ps, _mm256_max_ps, _mm256_maskload_ps, _mm256_maskstore_ps, i32,
+    F32x8,
+    f32,
+    __m256,
+    8,
+    _mm256_setzero_ps,
+    _mm256_set1_ps,
+    _mm256_loadu_ps,
+    _mm256_storeu_ps,
+    _mm256_add_ps,
+    _mm256_fmadd_ps,
+    _mm256_max_ps,
+    _mm256_maskload_ps,
+    _mm256_maskstore_ps,
+    i32,
     unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
         // SAFETY: as above.
         unsafe {
@@ -170,8 +212,20 @@ avx2!(
     }
 );
 avx2!(
-    F64x4, f64, __m256d, 4, _mm256_setzero_pd, _mm256_set1_pd, _mm256_loadu_pd, _mm256_storeu_pd,
-    _mm256_add_pd, _mm256_fmadd_pd, _mm256_max_pd, _mm256_maskload_pd, _mm256_maskstore_pd, i64,
+    F64x4,
+    f64,
+    __m256d,
+    4,
+    _mm256_setzero_pd,
+    _mm256_set1_pd,
+    _mm256_loadu_pd,
+    _mm256_storeu_pd,
+    _mm256_add_pd,
+    _mm256_fmadd_pd,
+    _mm256_max_pd,
+    _mm256_maskload_pd,
+    _mm256_maskstore_pd,
+    i64,
     unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
         // SAFETY: as above.
         unsafe {

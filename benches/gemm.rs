@@ -1,0 +1,231 @@
+//! Products of matrices beside other crates, in GFLOP/s and as a share of what the machine's multipliers can do.
+//!
+//! The peak is measured in the same run: chains of fused multiply-adds in registers, on one thread and on all.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use kinnor::array::Buffer;
+use kinnor::kernels::product::{Epilogue, Strided, multiply};
+use kinnor::kernels::simd::{Isa, isa};
+use kinnor::kernels::threads::{num_threads, parallel, set_num_threads};
+
+/// Rows, columns, terms, and which of the two matrices is stored transposed.
+const SHAPES: [(usize, usize, usize, &str); 17] = [
+    (64, 64, 64, "NN"),
+    (128, 128, 128, "NN"),
+    (256, 256, 256, "NN"),
+    (512, 512, 512, "NN"),
+    (1024, 1024, 1024, "NN"),
+    (2048, 2048, 2048, "NN"),
+    (1024, 1024, 1024, "NT"),
+    (1024, 1024, 1024, "TN"),
+    (64, 512, 784, "NN"),
+    (64, 512, 784, "NT"),
+    (784, 512, 64, "TN"),
+    (8, 1024, 4096, "NN"),
+    (8, 1024, 4096, "NT"),
+    (1024, 1024, 64, "NN"),
+    (128, 64, 128, "NT"),
+    (1024, 256, 256, "NN"),
+    (64, 10, 256, "NN"),
+];
+
+struct Matrix {
+    buffer: Buffer,
+    row: isize,
+    col: isize,
+}
+
+impl Matrix {
+    fn new(rows: usize, cols: usize, transposed: bool) -> Self {
+        let buffer = Buffer::new(rows * cols * 4).expect("memory");
+        for i in 0..rows * cols {
+            // SAFETY: the buffer has that many numbers.
+            unsafe { buffer.ptr().cast::<f32>().add(i).write((i * 7 % 31) as f32 / 16.0 - 1.0) };
+        }
+        let (row, col) = if transposed { (1, rows as isize) } else { (cols as isize, 1) };
+        Self { buffer, row, col }
+    }
+
+    fn p(&self) -> *mut f32 {
+        self.buffer.ptr().cast()
+    }
+
+    fn strided(&self) -> Strided<f32> {
+        Strided { p: self.p(), row: self.row, col: self.col }
+    }
+}
+
+fn ours(m: usize, n: usize, k: usize, a: &Matrix, b: &Matrix, c: &Matrix) {
+    // SAFETY: the matrices have these shapes.
+    unsafe { multiply((m, n, k), a.strided(), b.strided(), c.strided(), Epilogue::NONE) };
+}
+
+fn gemm_crate(m: usize, n: usize, k: usize, a: &Matrix, b: &Matrix, c: &Matrix) {
+    // SAFETY: as above.
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            k,
+            c.p(),
+            c.col,
+            c.row,
+            false,
+            a.p(),
+            a.col,
+            a.row,
+            b.p(),
+            b.col,
+            b.row,
+            1.0,
+            1.0,
+            false,
+            false,
+            false,
+            gemm::Parallelism::None,
+        );
+    }
+}
+
+fn matrixmultiply_crate(m: usize, n: usize, k: usize, a: &Matrix, b: &Matrix, c: &Matrix) {
+    // SAFETY: as above.
+    unsafe {
+        matrixmultiply::sgemm(
+            m,
+            k,
+            n,
+            1.0,
+            a.p(),
+            a.row,
+            a.col,
+            b.p(),
+            b.row,
+            b.col,
+            0.0,
+            c.p(),
+            c.row,
+            c.col,
+        );
+    }
+}
+
+type Multiply = fn(usize, usize, usize, &Matrix, &Matrix, &Matrix);
+
+/// Seconds of the best of many calls.
+fn best(mut call: impl FnMut()) -> f64 {
+    let (start, mut best) = (Instant::now(), f64::INFINITY);
+    while start.elapsed() < Duration::from_millis(200) {
+        let once = Instant::now();
+        call();
+        best = best.min(once.elapsed().as_secs_f64());
+    }
+    best
+}
+
+/// Multiply-adds in registers only: `ROUNDS` times 24 independent ones of the widest kind. Returns their number.
+#[cfg(target_arch = "x86_64")]
+fn multiply_adds() -> usize {
+    use std::arch::x86_64::{
+        _mm256_fmadd_ps, _mm256_set1_ps, _mm512_fmadd_ps, _mm512_reduce_add_ps, _mm512_set1_ps,
+    };
+    const ROUNDS: usize = 20_000;
+    #[target_feature(enable = "avx512f")]
+    fn avx512() {
+        let (x, mut sums) = (_mm512_set1_ps(black_box(0.5)), [_mm512_set1_ps(1.0); 24]);
+        for _ in 0..ROUNDS {
+            sums.iter_mut().for_each(|s| *s = _mm512_fmadd_ps(*s, x, x));
+        }
+        black_box(sums.iter().map(|s| _mm512_reduce_add_ps(*s)).sum::<f32>());
+    }
+    #[target_feature(enable = "avx2,fma")]
+    fn avx2() {
+        let (x, mut sums) = (_mm256_set1_ps(black_box(0.5)), [_mm256_set1_ps(1.0); 12]);
+        for _ in 0..ROUNDS {
+            sums.iter_mut().for_each(|s| *s = _mm256_fmadd_ps(*s, x, x));
+        }
+        black_box(sums);
+    }
+    // SAFETY: `isa` says what the machine has.
+    unsafe {
+        match isa() {
+            Isa::Avx512 => {
+                avx512();
+                ROUNDS * 24 * 16
+            }
+            Isa::Avx2 => {
+                avx2();
+                ROUNDS * 12 * 8
+            }
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn multiply_adds() -> usize {
+    0
+}
+
+/// GFLOP/s of multiply-adds on all threads; zero where it is not known.
+fn peak() -> f64 {
+    let threads = num_threads();
+    let count = multiply_adds();
+    let seconds = best(|| parallel(threads, |_| drop(black_box(multiply_adds()))));
+    2.0 * (count * threads) as f64 / seconds / 1e9
+}
+
+/// One row a shape: GFLOP/s of each, ours as a share of the peak and of the best other.
+fn table(threads: usize, crates: &[(&str, Multiply)]) {
+    set_num_threads(threads);
+    let peak = peak();
+    eprintln!("\n{threads} thread(s), {}, peak {peak:.0} GFLOP/s (best of 0.2 s each)", isa().name());
+    for (m, n, k, kind) in SHAPES {
+        let (a, b) = (Matrix::new(m, k, kind.starts_with('T')), Matrix::new(k, n, kind.ends_with('T')));
+        let c = Matrix::new(m, n, false);
+        let rate = |f: Multiply| 2.0 * (m * n * k) as f64 / best(|| f(m, n, k, &a, &b, &c)) / 1e9;
+        let ours = rate(ours);
+        let others: Vec<f64> = crates.iter().map(|(_, f)| rate(*f)).collect();
+        let best_other = others.iter().copied().fold(f64::NAN, f64::max);
+        let list: Vec<_> =
+            crates.iter().zip(&others).map(|((name, _), r)| format!("{name} {r:.0}")).collect();
+        eprintln!(
+            "{:<18} ours {ours:>4.0} = {:>3.0} % of peak, {:.2} of the best other ({})",
+            format!("{m}x{n}x{k} {kind}"),
+            100.0 * ours / peak,
+            ours / best_other,
+            list.join(", ")
+        );
+    }
+}
+
+fn products(c: &mut Criterion) {
+    let crates: [(&str, Multiply); 2] = [("gemm", gemm_crate), ("matrixmultiply", matrixmultiply_crate)];
+    let threads = num_threads();
+    table(1, &crates);
+    if threads > 1 {
+        table(threads, &crates[..1]);
+    }
+    set_num_threads(1);
+    for (m, n, k, kind) in [SHAPES[0], SHAPES[2], SHAPES[4], SHAPES[9]] {
+        let (a, b) = (Matrix::new(m, k, kind.starts_with('T')), Matrix::new(k, n, kind.ends_with('T')));
+        let out = Matrix::new(m, n, false);
+        let mut group = c.benchmark_group(format!("gemm {m}x{n}x{k} {kind}"));
+        group.throughput(Throughput::Elements((2 * m * n * k) as u64));
+        for (name, f) in [("kinnor", ours as Multiply), crates[0], crates[1]] {
+            group.bench_function(BenchmarkId::from_parameter(name), |bench| {
+                bench.iter(|| f(m, n, k, &a, &b, &out));
+            });
+        }
+    }
+    set_num_threads(threads);
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default().warm_up_time(Duration::from_millis(200)).measurement_time(Duration::from_millis(500)).sample_size(20);
+    targets = products
+}
+criterion_main!(benches);
