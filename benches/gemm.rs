@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use kinnor::array::Buffer;
-use kinnor::kernels::product::{Epilogue, Strided, multiply};
+use kinnor::kernels::gemm::{Epilogue, Strided, multiply};
 use kinnor::kernels::simd::{Isa, isa};
 use kinnor::kernels::threads::{num_threads, parallel, set_num_threads};
 
@@ -43,7 +43,9 @@ impl Matrix {
         let buffer = Buffer::new(rows * cols * 4).expect("memory");
         for i in 0..rows * cols {
             // SAFETY: the buffer has that many numbers.
-            unsafe { buffer.ptr().cast::<f32>().add(i).write((i * 7 % 31) as f32 / 16.0 - 1.0) };
+            unsafe {
+                buffer.ptr().add(4 * i).cast::<f32>().write_unaligned((i * 7 % 31) as f32 / 16.0 - 1.0)
+            };
         }
         let (row, col) = if transposed { (1, rows as isize) } else { (cols as isize, 1) };
         Self { buffer, row, col }
@@ -125,39 +127,45 @@ fn best(mut call: impl FnMut()) -> f64 {
     best
 }
 
-/// Multiply-adds in registers only: `ROUNDS` times 24 independent ones of the widest kind. Returns their number.
+/// Multiply-adds in registers only: many rounds of independent ones of the widest kind. Returns their number.
 #[cfg(target_arch = "x86_64")]
 fn multiply_adds() -> usize {
     use std::arch::x86_64::{
-        _mm256_fmadd_ps, _mm256_set1_ps, _mm512_fmadd_ps, _mm512_reduce_add_ps, _mm512_set1_ps,
+        _mm256_cvtss_f32, _mm256_fmadd_ps, _mm256_set1_ps, _mm512_fmadd_ps, _mm512_reduce_add_ps,
+        _mm512_set1_ps,
     };
     const ROUNDS: usize = 20_000;
+    const CHAINS: usize = 12;
     #[target_feature(enable = "avx512f")]
     fn avx512() {
-        let (x, mut sums) = (_mm512_set1_ps(black_box(0.5)), [_mm512_set1_ps(1.0); 24]);
+        let (x, mut sums) = (_mm512_set1_ps(black_box(0.5)), [_mm512_set1_ps(1.0); CHAINS]);
         for _ in 0..ROUNDS {
-            sums.iter_mut().for_each(|s| *s = _mm512_fmadd_ps(*s, x, x));
+            for s in &mut sums {
+                *s = _mm512_fmadd_ps(*s, x, x);
+            }
         }
-        black_box(sums.iter().map(|s| _mm512_reduce_add_ps(*s)).sum::<f32>());
+        black_box(sums.map(|s| _mm512_reduce_add_ps(s)));
     }
     #[target_feature(enable = "avx2,fma")]
     fn avx2() {
-        let (x, mut sums) = (_mm256_set1_ps(black_box(0.5)), [_mm256_set1_ps(1.0); 12]);
+        let (x, mut sums) = (_mm256_set1_ps(black_box(0.5)), [_mm256_set1_ps(1.0); CHAINS]);
         for _ in 0..ROUNDS {
-            sums.iter_mut().for_each(|s| *s = _mm256_fmadd_ps(*s, x, x));
+            for s in &mut sums {
+                *s = _mm256_fmadd_ps(*s, x, x);
+            }
         }
-        black_box(sums);
+        black_box(sums.map(|s| _mm256_cvtss_f32(s)));
     }
     // SAFETY: `isa` says what the machine has.
     unsafe {
         match isa() {
             Isa::Avx512 => {
                 avx512();
-                ROUNDS * 24 * 16
+                ROUNDS * CHAINS * 16
             }
             Isa::Avx2 => {
                 avx2();
-                ROUNDS * 12 * 8
+                ROUNDS * CHAINS * 8
             }
             _ => 0,
         }
@@ -173,7 +181,11 @@ fn multiply_adds() -> usize {
 fn peak() -> f64 {
     let threads = num_threads();
     let count = multiply_adds();
-    let seconds = best(|| parallel(threads, |_| drop(black_box(multiply_adds()))));
+    let seconds = best(|| {
+        parallel(threads, |_| {
+            black_box(multiply_adds());
+        });
+    });
     2.0 * (count * threads) as f64 / seconds / 1e9
 }
 

@@ -34,7 +34,7 @@ fn loops(c: &mut Criterion, load: &str) {
             |()| {
                 parallel(n, |_| {
                     black_box(work(5));
-                })
+                });
             },
             criterion::BatchSize::PerIteration,
         );
@@ -45,7 +45,7 @@ fn loops(c: &mut Criterion, load: &str) {
             |()| {
                 (0..n).into_par_iter().for_each(|_| {
                     black_box(work(5));
-                })
+                });
             },
             criterion::BatchSize::PerIteration,
         );

@@ -151,7 +151,11 @@ fn busy_neighbours_do_not_stop_it() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|s| {
         for _ in 0..4 {
-            s.spawn(|| while !stop.load(Ordering::Relaxed) {});
+            s.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::black_box(1);
+                }
+            });
         }
         for _ in 0..300 {
             let counts = counts(64);

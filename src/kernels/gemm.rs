@@ -1,5 +1,14 @@
 //! Products of matrices, behind one entry point. Knows rows, columns and strides; knows no arrays, graphs or Python.
 
+mod blocks;
+mod pack;
+mod product;
+mod tile;
+
+pub use product::{Epilogue, Strided, multiply};
+pub use tile::{Activation, Kernels};
+pub(super) use tile::{kernels_f32, kernels_f64};
+
 use super::Float;
 
 /// A matrix in memory: element (r, c) lies `r * row_stride + c * col_stride` after the first.
@@ -69,44 +78,23 @@ impl<'a, T> MatrixMut<'a, T> {
     }
 }
 
-/// `c = a b`, or `c += a b` where `accumulate` is set. Sums run in an order that depends on the layouts alone.
+/// `c = a b`, or `c += a b` where `accumulate` is set. Sums run in an order that depends on shapes and layouts alone,
+/// whatever the number of threads.
 pub fn gemm<T: Float>(c: MatrixMut<'_, T>, accumulate: bool, a: Matrix<'_, T>, b: Matrix<'_, T>) {
-    let MatrixMut { data: c, layout: Layout { rows: m, cols: n, row_stride, col_stride } } = c;
-    let k = a.layout.cols;
+    let MatrixMut { data, layout } = c;
+    let (m, n, k) = (layout.rows, layout.cols, a.layout.cols);
     assert!(a.layout.rows == m && b.layout.cols == n && b.layout.rows == k, "matrices that do not fit");
-    if m == 0 || n == 0 || (k == 0 && accumulate) {
-        return;
-    }
-    if k == 0 {
-        for r in 0..m {
-            (0..n).for_each(|j| c[r * row_stride + j * col_stride] = T::ZERO);
-        }
-        return;
-    }
+    let epilogue = Epilogue { accumulate, ..Epilogue::NONE };
+    let strided = |p: *mut T, layout: &Layout| Strided {
+        p,
+        row: layout.row_stride as isize,
+        col: layout.col_stride as isize,
+    };
+    let (a, b) =
+        (strided(a.data.as_ptr().cast_mut(), &a.layout), strided(b.data.as_ptr().cast_mut(), &b.layout));
+    let c = strided(data.as_mut_ptr(), &layout);
     // SAFETY: `Layout::new` saw that every element of the three matrices lies in its slice, and `c` is borrowed alone.
-    unsafe {
-        gemm::gemm(
-            m,
-            n,
-            k,
-            c.as_mut_ptr(),
-            col_stride as isize,
-            row_stride as isize,
-            accumulate,
-            a.data.as_ptr(),
-            a.layout.col_stride as isize,
-            a.layout.row_stride as isize,
-            b.data.as_ptr(),
-            b.layout.col_stride as isize,
-            b.layout.row_stride as isize,
-            T::ONE,
-            T::ONE,
-            false,
-            false,
-            false,
-            gemm::Parallelism::None,
-        );
-    }
+    unsafe { multiply((m, n, k), a, b, c, epilogue) };
 }
 
 #[cfg(test)]

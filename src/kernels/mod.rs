@@ -13,7 +13,6 @@ pub mod pooling;
 pub mod random;
 pub mod reduce;
 pub mod regrid;
-pub mod product;
 pub mod scan;
 mod scratch;
 pub mod simd;

@@ -2,7 +2,7 @@
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-use super::product::{Kernels, kernels_f32, kernels_f64};
+use super::gemm::{Kernels, kernels_f32, kernels_f64};
 use crate::array::Element;
 
 /// Something with the arithmetic of real numbers: a scalar, a SIMD vector, a dual number, a symbol in a graph.

@@ -57,15 +57,6 @@ pub struct Kernels<T: 'static> {
     pub(super) pack_columns: unsafe fn(&pack::Columns<T>),
 }
 
-/// The same pointer, of which the compiler does not know that it lies near others: it would add up strides in the loop,
-/// in the places of multiplications.
-#[inline(always)]
-fn opaque<T>(mut p: *const T) -> *const T {
-    // SAFETY: no instruction at all.
-    unsafe { std::arch::asm!("/* {} */", inout(reg) p, options(pure, nomem, nostack, preserves_flags)) };
-    p
-}
-
 #[inline(always)]
 unsafe fn sums<V: Vector, const M: usize, const N: usize, const MASKED: bool>(
     t: &Tile<'_, V::T>,
@@ -81,7 +72,7 @@ unsafe fn sums<V: Vector, const M: usize, const N: usize, const MASKED: bool>(
             // Three rows share a pointer: the machine adds one or two strides to it for nothing.
             let mut groups = [a; 4];
             for (g, p) in groups.iter_mut().enumerate() {
-                *p = opaque(a.wrapping_offset(3 * g as isize * t.a_row));
+                *p = a.wrapping_offset(3 * g as isize * t.a_row);
             }
             for _ in 0..t.k {
                 let mut row = [V::zero(); N];
@@ -135,7 +126,8 @@ unsafe fn store<V: Vector, const M: usize, const N: usize, const MASKED: bool>(
         let c = |i: usize, j: usize| t.c.offset(i as isize * t.c_row).add(j * V::WIDTH);
         let load = |i, j| if MASKED { V::load_masked(c(i, j), masks[j]) } else { V::load(c(i, j)) };
         let put = |v: V, i, j| if MASKED { v.store_masked(c(i, j), masks[j]) } else { v.store(c(i, j)) };
-        if after.row_bias.is_null() && after.column_bias.is_null() && after.activation == Activation::Identity {
+        if after.row_bias.is_null() && after.column_bias.is_null() && after.activation == Activation::Identity
+        {
             if after.accumulate {
                 each::<M, N>(|i, j| put(sums[i][j].add(load(i, j)), i, j));
             } else {
@@ -143,9 +135,8 @@ unsafe fn store<V: Vector, const M: usize, const N: usize, const MASKED: bool>(
             }
             return;
         }
-        for i in 0..M {
-            for j in 0..N {
-                let mut v = sums[i][j];
+        for (i, row) in sums.into_iter().enumerate() {
+            for (j, mut v) in row.into_iter().enumerate() {
                 if after.accumulate {
                     v = v.add(load(i, j));
                 }

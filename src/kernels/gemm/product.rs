@@ -2,17 +2,11 @@
 //!
 //! How a product is cut depends on its shape and layout alone, so the number of threads changes no bit of it.
 
-mod blocks;
-mod pack;
-mod tile;
-
 use std::ptr;
 
-use super::Float;
-use blocks::{Operand, Product};
-use tile::After;
-pub use tile::{Activation, Kernels};
-pub(crate) use tile::{kernels_f32, kernels_f64};
+use super::blocks::{Operand, Product};
+use super::tile::{Activation, After};
+use crate::kernels::Float;
 
 /// Where a matrix lies: element (i, j) is at `i * row + j * col` from `p`.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::ptr;
 
 use super::pack::{Columns, Rows};
-use super::tile::{After, Kernels, Tile};
+use super::tile::{Activation, After, Kernels, Tile};
 use crate::array::Buffer;
 use crate::kernels::Float;
 use crate::kernels::threads::{Shared, parallel};
@@ -116,7 +116,8 @@ impl Grid {
     /// The tiles of a chunk, by row and by column.
     fn chunk(&self, i: usize) -> (Range<usize>, Range<usize>) {
         let (row, column) = (i / self.chunk_columns, i % self.chunk_columns);
-        let (rows, columns) = (Split::new(self.rows, self.chunk_rows), Split::new(self.columns, self.chunk_columns));
+        let (rows, columns) =
+            (Split::new(self.rows, self.chunk_rows), Split::new(self.columns, self.chunk_columns));
         (rows.part(row), columns.part(column))
     }
 }
@@ -213,9 +214,9 @@ impl<T: Float> Block<'_, T> {
             // SAFETY: each piece has its own place in the buffers.
             unsafe {
                 if piece < columns {
-                    self.pack_columns(piece)
+                    self.pack_columns(piece);
                 } else {
-                    self.pack_rows(&grid, piece - columns)
+                    self.pack_rows(&grid, piece - columns);
                 }
             }
         };
@@ -299,7 +300,7 @@ impl<T: Float> Block<'_, T> {
                 after.row_bias = offset(after.row_bias, self.i + i);
                 after.column_bias = offset(after.column_bias, self.j + j);
                 if !last {
-                    after.activation = super::Activation::Identity;
+                    after.activation = Activation::Identity;
                 }
                 let c =
                     product.c.wrapping_offset((self.i + i) as isize * product.c_row).wrapping_add(self.j + j);
@@ -309,8 +310,21 @@ impl<T: Float> Block<'_, T> {
                     Some(_) => (a.wrapping_add(count * k), count as isize),
                     None => (b.wrapping_offset(AHEAD * b_row), b_row),
                 };
-                let tile =
-                    Tile { k, n, batch: &[(0, 0)], a, a_row, a_col, b, b_row, c, c_row, after, ahead, ahead_step };
+                let tile = Tile {
+                    k,
+                    n,
+                    batch: &[(0, 0)],
+                    a,
+                    a_row,
+                    a_col,
+                    b,
+                    b_row,
+                    c,
+                    c_row,
+                    after,
+                    ahead,
+                    ahead_step,
+                };
                 let kernel = self.kernels.tiles[usize::from(n > self.kernels.width)][count - 1];
                 // SAFETY: the table was chosen for this machine; the tile lies within the matrices.
                 unsafe { kernel(&tile) };

@@ -1,5 +1,6 @@
-use super::{Activation, Epilogue, Strided, multiply};
+use super::{Epilogue, Strided, multiply};
 use crate::kernels::Float;
+use crate::kernels::gemm::Activation;
 use crate::kernels::threads::{num_threads, set_num_threads};
 
 /// A matrix of small whole numbers, or of numbers between -1 and 1, stored in one of three layouts.
