@@ -1,0 +1,121 @@
+"""Gradients of linear functions as functions of their own, which NNabla's programs construct by name.
+
+Each is the graph form of the gradient, built on call, and can be differentiated again.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from kinnor import Variable, _core
+from kinnor import functions as F
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["modules"]
+
+
+class LinearGrad:
+    """What the gradients have in common: the context that they are made for, which is without effect, and arguments."""
+
+    function: Callable[..., Variable]
+
+    def __init__(self, ctx: Any, *args: Any, **kwargs: Any) -> None:
+        self.ctx, self.args, self.kwargs = ctx, args, kwargs
+
+    def gradients(self, inputs: Sequence[Variable], wanted: Sequence[Variable], gy: Variable) -> Any:
+        """The gradients of the function by some of its inputs."""
+        y = type(self).function(*inputs, *self.args, **self.kwargs)
+        found = _core.grad_graph([y], list(wanted), [gy])
+        return found[0] if len(found) == 1 else tuple(found)
+
+
+class DataGrad(LinearGrad):
+    """The gradient of the first input, whose shape `xshape` is to be set before: `gx = f(gy[, w])`."""
+
+    xshape: tuple[int, ...]
+
+    def __call__(self, gy: Variable, *weights: Variable) -> Any:
+        x = Variable(self.xshape, need_grad=True)
+        return self.gradients([x, *weights], [x], gy)
+
+
+class FilterGrad(LinearGrad):
+    """The gradient of the weights, whose shape `wshape` is to be set before: `gw = f(gy, x)`."""
+
+    wshape: tuple[int, ...]
+
+    def __call__(self, gy: Variable, x: Variable) -> Any:
+        w = Variable(self.wshape, need_grad=True)
+        return self.gradients([x, w], [w], gy)
+
+
+class ListGrad(LinearGrad):
+    """The gradients of all inputs, whose shapes `xshapes` are to be set before: `(gx0, gx1, ...) = f(gy)`."""
+
+    xshapes: Sequence[tuple[int, ...]]
+
+    def __call__(self, gy: Variable) -> Any:
+        x = [Variable(shape, need_grad=True) for shape in self.xshapes]
+        return self.gradients(x, x, gy)
+
+
+class BatchNormalizationBackward:
+    """The gradients of a batch normalization: `(gx[, gbeta][, ggamma]) = f(gy, x[, beta][, gamma], mean, variance)`."""
+
+    def __init__(
+        self,
+        ctx: Any,
+        axes: Sequence[int] = (1,),
+        decay_rate: float = 0.9,
+        eps: float = 1e-5,
+        batch_stat: bool = True,
+        no_scale: bool = False,
+        no_bias: bool = False,
+    ) -> None:
+        self.ctx, self.args = ctx, (list(axes), decay_rate, eps, batch_stat)
+        self.has_gamma, self.has_beta = not no_scale, not no_bias
+
+    def __call__(self, gy: Variable, x: Variable, *others: Variable) -> Any:
+        rest = list(others)
+        beta = rest.pop(0) if self.has_beta else None
+        gamma = rest.pop(0) if self.has_gamma else None
+        wanted = [v for v in (x, beta, gamma) if v is not None]
+        y = F.batch_normalization(x, beta, gamma, *rest, *self.args)
+        found = _core.grad_graph([y], wanted, [gy])
+        return found[0] if len(found) == 1 else tuple(found)
+
+
+LINEAR: dict[str, dict[str, type[LinearGrad]]] = {
+    "affine": {"AffineDataGrad": DataGrad, "AffineFilterGrad": FilterGrad},
+    "average_pooling": {"AveragePoolingDataGrad": DataGrad},
+    "concatenate": {"ConcatenateDataGrad": ListGrad},
+    "convolution": {"ConvolutionDataGrad": DataGrad, "ConvolutionFilterGrad": FilterGrad},
+    "deconvolution": {"DeconvolutionDataGrad": DataGrad, "DeconvolutionFilterGrad": FilterGrad},
+    "embed": {"EmbedFilterGrad": FilterGrad},
+    "global_average_pooling": {"GlobalAveragePoolingDataGrad": DataGrad},
+    "pad": {"PadDataGrad": DataGrad},
+    "slice": {"SliceDataGrad": DataGrad},
+    "sum_pooling": {"SumPoolingDataGrad": DataGrad},
+    "transpose": {"TransposeDataGrad": DataGrad},
+    "unpooling": {"UnpoolingDataGrad": DataGrad},
+}
+
+
+def modules() -> dict[str, ModuleType]:
+    """A module for each function, as NNabla has them.
+
+    Returns:
+        The modules by name.
+    """
+    made = {}
+    for name, classes in LINEAR.items():
+        made[name] = ModuleType(f"{__name__}.{name}", f"Gradients of `{name}`.")
+        for title, base in classes.items():
+            members = {"function": staticmethod(getattr(F, name)), "__doc__": base.__doc__, "__module__": __name__}
+            setattr(made[name], title, type(title, (base,), members))
+    normalization = ModuleType(f"{__name__}.batch_normalization", "Gradients of `batch_normalization`.")
+    vars(normalization)["BatchNormalizationBackward"] = BatchNormalizationBackward
+    return {**made, "batch_normalization": normalization}

@@ -1,0 +1,62 @@
+"""Gradients of functions as graphs, by the name of the function's type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kinnor import Variable, _core
+from kinnor import functions as F
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["register", "registry", "show_registry"]
+
+Rule = "Callable[..., Sequence[Variable | None]]"
+
+
+def rule_of(name: str, type_name: str, arguments: list[tuple[str, str]]) -> Callable[..., list[Variable | None]]:
+    """The rule of one operation as NNabla calls it."""
+
+    def backward(
+        grad_inputs: Sequence[Variable],
+        inputs: Sequence[Variable],
+        input_shapes: Sequence[tuple[int, ...]],
+        outputs: Sequence[Variable | None],
+        output_shapes: Sequence[tuple[int, ...]],
+        **args: Any,
+    ) -> list[Variable | None]:
+        if any(y is None or y.parent is None for y in outputs):
+            named = {ours: args[info] for ours, info in arguments if info in args}
+            made = getattr(F, name)(*inputs, **named)
+            outputs = made if isinstance(made, tuple) else (made,)
+        found: list[Variable | None] = _core.grad_graph(list(outputs), list(inputs), list(grad_inputs))
+        return found
+
+    backward.__name__ = backward.__qualname__ = f"{name}_backward"
+    backward.__doc__ = f"Gradients of the inputs of {type_name}."
+    return backward
+
+
+registry: dict[str, Callable[..., Any]] = {
+    type_name: rule_of(name, type_name, [(ours, info) for ours, info, *_ in arguments])
+    for name, type_name, _, arguments, _ in _core.declarations()
+}
+"""The rules by type name. A rule that is added is called by who looks it up; `nn.grad` uses the operations' own."""
+
+
+def register(name: str, backward_func: Callable[..., Any]) -> None:
+    """Add a rule.
+
+    Args:
+        name: The type name.
+        backward_func: Called with the gradients of the outputs, inputs, their shapes, outputs, their shapes, and the
+            arguments by name.
+    """
+    registry[name] = backward_func
+
+
+def show_registry() -> None:
+    """Print the rules by name."""
+    for name, rule in registry.items():
+        print(f"{name}: {rule.__name__}")

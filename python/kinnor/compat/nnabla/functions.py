@@ -1,0 +1,37 @@
+"""Functions as NNabla has them: what is no variable among the inputs is an AssertionError."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from kinnor import _core
+from kinnor import functions as ours
+from kinnor._core import CallError, NdArray, Variable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def asserting(function: Callable[..., Any], n_inputs: int | None) -> Callable[..., Any]:
+    """A function that asserts that its first `n_inputs` arguments, or all of them, are variables or arrays."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except CallError as error:
+            if all(isinstance(x, (Variable, NdArray)) for x in args[:n_inputs]):
+                raise
+            raise AssertionError(str(error)) from error
+
+    return call
+
+
+globals().update({name: getattr(ours, name) for name in ours.__all__})
+for _name, _type_name, _inputs, _arguments, _doc in _core.declarations():
+    _variadic = any(kind == "list" for _, kind in _inputs)
+    if hasattr(ours, _name):
+        globals()[_name] = asserting(getattr(ours, _name), None if _variadic else len(_inputs))
+
+__all__ = list(ours.__all__)

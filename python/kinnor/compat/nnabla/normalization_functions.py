@@ -1,0 +1,24 @@
+"""Normalizations, and what NNabla's tests take from their module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from .functions import batch_normalization, group_normalization, instance_normalization, layer_normalization
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["batch_normalization", "group_normalization", "instance_normalization", "layer_normalization"]
+
+
+def _force_list(axis: int | Sequence[int]) -> Sequence[int]:
+    """A sequence of axes from one or several."""
+    return axis if isinstance(axis, Iterable) else [axis]
+
+
+def _get_axes_excluding(ndim: int, axes: int | Sequence[int]) -> list[int]:
+    """The axes that are not among these, which may be counted from the end."""
+    left_out = {axis % ndim for axis in _force_list(axes)}
+    return [axis for axis in range(ndim) if axis not in left_out]

@@ -1,0 +1,45 @@
+"""Parameters as NNabla has them: with `no_grad`, and assertions about arguments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kinnor import no_grad
+from kinnor import parameter as ours
+from kinnor._core import Variable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+globals().update({name: getattr(ours, name) for name in ours.__all__})
+
+__all__ = [*ours.__all__, "no_grad"]
+
+
+def get_parameter_or_create(
+    name: str,
+    shape: Sequence[int] | None = None,
+    initializer: Any = None,
+    need_grad: bool = True,
+    as_need_grad: bool | None = None,
+) -> Variable:
+    """The parameter of a name in the current scope, made if it is not there.
+
+    Args:
+        name: Its name; slashes make scopes.
+        shape: Its shape, if it is to be made.
+        initializer: What gives it its values: an initializer or an array.
+        need_grad: Whether it is trained.
+        as_need_grad: Whether the variable that is returned needs a gradient, as `need_grad` by default.
+
+    Returns:
+        The parameter.
+
+    Raises:
+        AssertionError: If it is to be made and neither shape nor array says how large.
+        ValueError: If it has another shape.
+    """
+    if shape is None and initializer is None:
+        assert ours.get_parameter(name) is not None, f"get_parameter_or_create: expected a shape for '{name}', got none"
+    found: Variable = ours.get_parameter_or_create(name, shape, initializer, need_grad, as_need_grad)
+    return found

@@ -1,0 +1,9 @@
+"""Comparing arrays, and noting what a run clears."""
+
+from __future__ import annotations
+
+from kinnor.testing import assert_allclose
+
+from . import clear_called_flag_recorder
+
+__all__ = ["assert_allclose", "clear_called_flag_recorder"]

@@ -1,0 +1,1 @@
+"""What NNabla keeps under `nnabla.utils` and Kinnor does not have."""

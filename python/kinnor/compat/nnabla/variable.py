@@ -1,0 +1,7 @@
+"""Where NNabla has `Variable` and `Context`."""
+
+from __future__ import annotations
+
+from kinnor import Context, Variable
+
+__all__ = ["Context", "Variable"]
