@@ -137,3 +137,40 @@ def test_functions_compute_in_the_context_they_are_built_in(type_config, dtype):
     y.forward()
     assert y.d.dtype == dtype
     assert y.d.tolist() == [2, 3, 4]
+
+
+def test_contexts_reach_functions_of_other_threads_by_default_only():
+    import kinnor.functions as F
+
+    x = nn.Variable((1,))
+    x.d = 1
+    dtypes = []
+
+    def build():
+        y = F.add_scalar(x, 1)
+        y.forward()
+        dtypes.append(y.d.dtype.name)
+
+    def in_thread():
+        thread = threading.Thread(target=build)
+        thread.start()
+        thread.join()
+
+    with nn.context_scope(nn.Context(["cpu:double"])):
+        in_thread()
+        build()
+    nn.set_default_context(nn.Context(["cpu:half"]))
+    in_thread()
+    assert dtypes == ["float32", "float64", "float16"]
+
+
+def test_a_context_in_use_may_be_changed():
+    import kinnor.functions as F
+
+    x = nn.Variable((1,))
+    context = nn.Context()
+    with nn.context_scope(context):
+        context.backend = ["cpu:double"]
+        y = F.add_scalar(x, 1)
+    y.forward()
+    assert y.d.dtype == "float64"

@@ -299,3 +299,25 @@ def test_entries_are_what_a_file_holds(tmp_path):
         ("b", [1, 1], "float64", True),
         ("a", 0, "int8", False),
     ]
+
+
+def test_bfloat16(tmp_path):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    path = tmp_path / "p.safetensors"
+    set_parameter("w", nn.Variable.from_numpy_array(np.array([0.5, 3], ml_dtypes.bfloat16)))
+    nn.save_parameters(path)
+    nn.clear_parameters()
+    nn.load_parameters(path)
+    loaded = get_parameter("w").d
+    assert (loaded.dtype, loaded.tolist()) == (ml_dtypes.bfloat16, [0.5, 3])
+    with pytest.raises(ParameterError, match=r"expected a dtype that \.h5 can hold, got bfloat16 of w"):
+        nn.save_parameters(tmp_path / "p.h5")
+
+
+def test_a_cleared_parameter_is_saved_as_what_it_reads(tmp_path):
+    get_parameter_or_create("w", (2,), ConstantInitializer(1))
+    get_parameter("w").data.clear()
+    nn.save_parameters(tmp_path / "p.safetensors")
+    nn.clear_parameters()
+    nn.load_parameters(tmp_path / "p.safetensors")
+    assert np.isnan(get_parameter("w").d).all()

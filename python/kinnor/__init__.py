@@ -1,13 +1,13 @@
 """Kinnor: deep learning on the machine at hand, under the API of NNabla.
 
-    >>> import numpy as np
-    >>> import kinnor as nn, kinnor.functions as F
-    >>> x = nn.Variable.from_numpy_array(np.array([1.0, 2.0], np.float32), need_grad=True)
-    >>> y = F.sum(x * x)
-    >>> y.forward()
-    >>> y.backward()
-    >>> x.g.tolist()
-    [2.0, 4.0]
+>>> import numpy as np
+>>> import kinnor as nn, kinnor.functions as F
+>>> x = nn.Variable.from_numpy_array(np.array([1.0, 2.0], np.float32), need_grad=True)
+>>> y = F.sum(x * x)
+>>> y.forward()
+>>> y.backward()
+>>> x.g.tolist()
+[2.0, 4.0]
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ import numpy as np
 from . import _core
 from . import parameter_tree as tree
 from ._core import ParameterError, Variable
+from .autodiff import no_grad
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,6 +35,7 @@ __all__ = [
     "get_parameter_or_create",
     "get_parameters",
     "load_parameters",
+    "no_grad",
     "parameter_scope",
     "pop_parameter",
     "save_parameters",

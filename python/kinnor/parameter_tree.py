@@ -72,6 +72,8 @@ def split(op: str, path: str) -> list[str]:
     """The names of a path; slashes at the ends and doubled ones count for nothing."""
     if not isinstance(path, str):
         raise TypeError(f"{op}: expected a name, got {path!r}")
+    if path and "/" not in path:  # As in nearly all calls, which dynamic programs repeat.
+        return [path]
     return [name for name in path.split("/") if name]
 
 
@@ -87,8 +89,6 @@ def enter(op: str, scope: Scope, names: list[str]) -> Scope:
 
 def find(op: str, path: str) -> tuple[Scope, str]:
     """The scope that a path leads to, an empty one if there is none, and the last name. Makes nothing."""
-    if isinstance(path, str) and path and "/" not in path:  # As in nearly all calls, which dynamic programs repeat.
-        return here.scope, path
     names = split(op, path)
     if not names:
         raise ParameterError(f"{op}: expected the name of a parameter, got {path!r}")
