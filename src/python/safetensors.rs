@@ -51,6 +51,7 @@ fn refuse(error: SafeTensorError) -> PyErr {
 ///     ValueError: If a dtype does not exist in the format, or if values do not fit dtype and shape.
 ///     OSError: If the file cannot be written.
 #[pyfunction]
+#[allow(clippy::needless_pass_by_value)] // arguments are extracted by value
 fn save_safetensors(
     path: PathBuf,
     tensors: Vec<Tensor<'_>>,
