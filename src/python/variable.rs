@@ -400,17 +400,17 @@ impl Variable {
     ///
     /// Raises:
     ///     RuntimeError: If nothing computes it, a value that is needed was cleared, or `grad` has another shape.
-    #[pyo3(signature = (grad = None, clear_buffer = false, communicator_callbacks = None, function_pre_hook = None, function_post_hook = None), text_signature = "($self, grad=1, clear_buffer=False, communicator_callbacks=None, function_pre_hook=None, function_post_hook=None)")]
+    #[pyo3(signature = (grad = Given::default(), clear_buffer = false, communicator_callbacks = None, function_pre_hook = None, function_post_hook = None), text_signature = "($self, grad=1, clear_buffer=False, communicator_callbacks=None, function_pre_hook=None, function_post_hook=None)")]
     fn backward(
         &self,
         py: Python<'_>,
-        grad: Option<Given<'_>>,
+        grad: Given<'_>,
         clear_buffer: bool,
         communicator_callbacks: Option<&Bound<'_, PyAny>>,
         function_pre_hook: Option<&Bound<'_, PyAny>>,
         function_post_hook: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        let seed = grad.map_or(Ok(Seed::default()), |grad| self.seed(&grad.0))?;
+        let seed = grad.0.map_or(Ok(Seed::default()), |grad| self.seed(&grad))?;
         let callbacks = Callbacks::new(communicator_callbacks)?;
         let detach = |run: &mut (dyn FnMut() + Send)| py.detach(run);
         hooks::with_hooks(py, function_pre_hook, function_post_hook, |pre_hook, post_hook| {
@@ -631,13 +631,14 @@ impl Variable {
     }
 }
 
-/// An argument that was given, also when it is None.
-struct Given<'py>(Bound<'py, PyAny>);
+/// An argument that may be left out, which is not the same as None.
+#[derive(Default)]
+struct Given<'py>(Option<Bound<'py, PyAny>>);
 
 impl<'a, 'py> FromPyObject<'a, 'py> for Given<'py> {
     type Error = PyErr;
     fn extract(ob: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-        Ok(Self(ob.to_owned()))
+        Ok(Self(Some(ob.to_owned())))
     }
 }
 
