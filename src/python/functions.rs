@@ -150,7 +150,7 @@ fn pack<'py>(py: Python<'py>, mut y: SmallVec<[Bound<'py, PyAny>; 1]>) -> PyResu
 }
 
 /// The value of an argument from Python.
-fn value(v: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
+pub(super) fn value(v: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
     if v.is_none() {
         return Ok(Some(Value::None));
     }
@@ -306,7 +306,7 @@ fn apply<'py>(
     pack(py, run(py, op, &inputs, &into)?)
 }
 
-fn wrong(op: &str, arg: &ops::Arg, got: &Bound<'_, PyAny>) -> PyErr {
+pub(super) fn wrong(op: &str, arg: &ops::Arg, got: &Bound<'_, PyAny>) -> PyErr {
     let got = got.repr().map_or_else(|_| "something else".into(), |r| r.to_string());
     Error::argument(op, arg.name, arg.py_type, got).into()
 }

@@ -8,6 +8,7 @@ mod modes;
 mod ndarray;
 mod numpy;
 mod safetensors;
+mod solver;
 mod user;
 mod variable;
 
@@ -28,6 +29,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     modes::register(m)?;
     functions::register(m)?;
     safetensors::register(m)?;
+    solver::register(m)?;
     crate::graph::interrupt_check(|| {
         Python::attach(|py| py.check_signals()).map_err(|e| crate::Error::Foreign(Box::new(e)))
     });

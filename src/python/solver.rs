@@ -1,10 +1,12 @@
 //! Solvers in Python: one class over the registry, whose rows `kinnor.solvers` makes classes of.
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::error::foreign;
-use super::functions::{to_python, value};
+use super::functions::{to_python, value, wrong};
 use super::ndarray::NdArray;
 use super::variable::Variable;
 use crate::graph;
@@ -18,25 +20,57 @@ pub(super) struct Solver {
     solver: solvers::Solver<graph::Variable>,
 }
 
-/// Runs `work` with hooks made of callables of Python; other threads of Python may run meanwhile.
+/// The dicts of hooks of all solvers, before and after: those of `kinnor.hooks`.
+fn global(py: Python<'_>) -> PyResult<&'static [Py<PyDict>; 2]> {
+    static GLOBAL: PyOnceLock<[Py<PyDict>; 2]> = PyOnceLock::new();
+    GLOBAL.get_or_try_init(py, || {
+        let hooks = py.import("kinnor.hooks")?.getattr("SOLVER")?;
+        let dict = |when: &str| Ok::<_, PyErr>(hooks.get_item(when)?.cast_into::<PyDict>()?.unbind());
+        Ok([dict("pre")?, dict("post")?])
+    })
+}
+
+type Callable = Option<Py<PyAny>>;
+
+/// Runs `work` with the hooks of this call within those of all solvers; other threads of Python may run meanwhile.
 fn hooked<T: Send>(
     py: Python<'_>,
-    pre: Option<Py<PyAny>>,
-    post: Option<Py<PyAny>>,
+    names: [&str; 2],
+    given: [Callable; 2],
     work: impl FnOnce(Hooks<'_>) -> Result<T> + Send,
 ) -> PyResult<T> {
-    let call = |hook: &Option<Py<PyAny>>| -> Result<()> {
-        let Some(hook) = hook else { return Ok(()) };
-        Python::attach(|py| hook.call0(py).map(drop)).map_err(foreign)
+    for (name, hook) in names.iter().zip(&given) {
+        if let Some(hook) = hook.as_ref().filter(|h| !h.bind(py).is_callable()) {
+            let got = hook.bind(py).get_type().name()?;
+            return Err(PyTypeError::new_err(format!("{name}: expected something to call, got {got}")));
+        }
+    }
+    let [before, after] = global(py)?;
+    let mut pre: Vec<_> = before.bind(py).values().iter().map(Bound::unbind).collect();
+    let [own_pre, own_post] = given;
+    pre.extend(own_pre);
+    let mut post: Vec<_> = own_post.into_iter().collect();
+    post.extend(after.bind(py).values().iter().map(Bound::unbind));
+
+    let call = |hooks: &[Py<PyAny>]| {
+        Python::attach(|py| hooks.iter().try_for_each(|hook| hook.call0(py).map(drop))).map_err(foreign)
     };
     let done = py.detach(|| {
         let (mut before, mut after) = (|| call(&pre), || call(&post));
-        let pre: Option<&mut dyn FnMut() -> Result<()>> = if pre.is_some() { Some(&mut before) } else { None };
-        let post: Option<&mut dyn FnMut() -> Result<()>> = if post.is_some() { Some(&mut after) } else { None };
-        work(Hooks { pre, post })
+        let mut hooks = Hooks::none();
+        if !pre.is_empty() {
+            hooks.pre = Some(&mut before);
+        }
+        if !post.is_empty() {
+            hooks.post = Some(&mut after);
+        }
+        work(hooks)
     });
     Ok(done?)
 }
+
+const OF_UPDATE: [&str; 2] = ["update_pre_hook", "update_post_hook"];
+const OF_STEP: [&str; 2] = ["pre_hook", "post_hook"];
 
 #[pymethods]
 impl Solver {
@@ -65,7 +99,7 @@ impl Solver {
         let mut values = Vec::with_capacity(declared.len());
         for (arg, v) in declared.iter().zip(given) {
             values.push(match (v, arg.default) {
-                (Some(v), _) => value(&v)?.ok_or_else(|| Error::argument(name, arg.name, arg.py_type, &v))?,
+                (Some(v), _) => value(&v)?.ok_or_else(|| wrong(name, arg, &v))?,
                 (None, Some(default)) => default(),
                 (None, None) => return Err(fail(format!("expected '{}', which is missing", arg.name))),
             });
@@ -101,7 +135,10 @@ impl Solver {
     #[pyo3(signature = (param_dict, reset = true, retain_state = false))]
     fn set_parameters(&self, param_dict: &Bound<'_, PyAny>, reset: bool, retain_state: bool) -> PyResult<()> {
         let refuse = |what: String| {
-            PyErr::from(Error::Type(format!("{}.set_parameters: expected Variables by name, got {what}", self.name())))
+            PyErr::from(Error::Type(format!(
+                "{}.set_parameters: expected Variables by name, got {what}",
+                self.name()
+            )))
         };
         let Ok(items) = param_dict.call_method0("items") else {
             return Err(refuse(param_dict.get_type().name()?.to_string()));
@@ -110,7 +147,9 @@ impl Solver {
         for item in items.try_iter()? {
             let (key, v): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item?.extract()?;
             let name: String = key.extract().map_err(|_| refuse(format!("the name {key}")))?;
-            let Ok(v) = v.cast::<Variable>() else { return Err(refuse(format!("{} for '{name}'", v.get_type().name()?))) };
+            let Ok(v) = v.cast::<Variable>() else {
+                return Err(refuse(format!("{} for '{name}'", v.get_type().name()?)));
+            };
             parameters.push((name, v.get().variable.clone()));
         }
         let existing = match (reset, retain_state) {
@@ -125,8 +164,10 @@ impl Solver {
     ///
     /// Args:
     ///     keys: Their names; those that are not there are passed over.
-    fn remove_parameters(&self, keys: Vec<String>) {
+    fn remove_parameters(&self, keys: &Bound<'_, PyAny>) -> PyResult<()> {
+        let keys: Vec<String> = keys.try_iter()?.map(|k| k?.extract()).collect::<PyResult<_>>()?;
         self.solver.remove_parameters(keys.iter().map(String::as_str));
+        Ok(())
     }
 
     /// Forgets all parameters and their states.
@@ -210,13 +251,8 @@ impl Solver {
     ///     ShapeError: If a parameter changed its shape.
     ///     ClearedError: If values or a gradient were cleared; nothing is changed then.
     #[pyo3(signature = (update_pre_hook = None, update_post_hook = None))]
-    fn update(
-        &self,
-        py: Python<'_>,
-        update_pre_hook: Option<Py<PyAny>>,
-        update_post_hook: Option<Py<PyAny>>,
-    ) -> PyResult<()> {
-        hooked(py, update_pre_hook, update_post_hook, |hooks| self.solver.update(hooks))
+    fn update(&self, py: Python<'_>, update_pre_hook: Callable, update_post_hook: Callable) -> PyResult<()> {
+        hooked(py, OF_UPDATE, [update_pre_hook, update_post_hook], |hooks| self.solver.update(hooks))
     }
 
     /// Adds `decay_rate` times the values to gradients or, where decay is fused, has the next update use this rate.
@@ -233,10 +269,10 @@ impl Solver {
         &self,
         py: Python<'_>,
         decay_rate: f64,
-        pre_hook: Option<Py<PyAny>>,
-        post_hook: Option<Py<PyAny>>,
+        pre_hook: Callable,
+        post_hook: Callable,
     ) -> PyResult<()> {
-        hooked(py, pre_hook, post_hook, |hooks| self.solver.weight_decay(decay_rate, hooks))
+        hooked(py, OF_STEP, [pre_hook, post_hook], |hooks| self.solver.weight_decay(decay_rate, hooks))
     }
 
     /// Scales down each gradient whose L2 norm is above `clip_norm`, so that it becomes that.
@@ -253,10 +289,10 @@ impl Solver {
         &self,
         py: Python<'_>,
         clip_norm: f64,
-        pre_hook: Option<Py<PyAny>>,
-        post_hook: Option<Py<PyAny>>,
+        pre_hook: Callable,
+        post_hook: Callable,
     ) -> PyResult<()> {
-        hooked(py, pre_hook, post_hook, |hooks| self.solver.clip_grad_by_norm(clip_norm, hooks))
+        hooked(py, OF_STEP, [pre_hook, post_hook], |hooks| self.solver.clip_grad_by_norm(clip_norm, hooks))
     }
 
     /// Scales all gradients down together if their common L2 norm is above `max_norm`, so that it becomes that.
@@ -289,32 +325,22 @@ impl Solver {
         &self,
         py: Python<'_>,
         scale: f64,
-        pre_hook: Option<Py<PyAny>>,
-        post_hook: Option<Py<PyAny>>,
+        pre_hook: Callable,
+        post_hook: Callable,
     ) -> PyResult<()> {
-        hooked(py, pre_hook, post_hook, |hooks| self.solver.scale_grad(scale, hooks))
+        hooked(py, OF_STEP, [pre_hook, post_hook], |hooks| self.solver.scale_grad(scale, hooks))
     }
 
     /// Whether any gradient has an infinite element.
     #[pyo3(signature = (pre_hook = None, post_hook = None))]
-    fn check_inf_grad(
-        &self,
-        py: Python<'_>,
-        pre_hook: Option<Py<PyAny>>,
-        post_hook: Option<Py<PyAny>>,
-    ) -> PyResult<bool> {
-        hooked(py, pre_hook, post_hook, |hooks| self.solver.check_inf_grad(hooks))
+    fn check_inf_grad(&self, py: Python<'_>, pre_hook: Callable, post_hook: Callable) -> PyResult<bool> {
+        hooked(py, OF_STEP, [pre_hook, post_hook], |hooks| self.solver.check_inf_grad(hooks))
     }
 
     /// Whether any gradient has an element that is not a number.
     #[pyo3(signature = (pre_hook = None, post_hook = None))]
-    fn check_nan_grad(
-        &self,
-        py: Python<'_>,
-        pre_hook: Option<Py<PyAny>>,
-        post_hook: Option<Py<PyAny>>,
-    ) -> PyResult<bool> {
-        hooked(py, pre_hook, post_hook, |hooks| self.solver.check_nan_grad(hooks))
+    fn check_nan_grad(&self, py: Python<'_>, pre_hook: Callable, post_hook: Callable) -> PyResult<bool> {
+        hooked(py, OF_STEP, [pre_hook, post_hook], |hooks| self.solver.check_nan_grad(hooks))
     }
 
     /// Whether any gradient has an element that is infinite or not a number.
@@ -322,21 +348,27 @@ impl Solver {
     fn check_inf_or_nan_grad(
         &self,
         py: Python<'_>,
-        pre_hook: Option<Py<PyAny>>,
-        post_hook: Option<Py<PyAny>>,
+        pre_hook: Callable,
+        post_hook: Callable,
     ) -> PyResult<bool> {
-        hooked(py, pre_hook, post_hook, |hooks| self.solver.check_inf_or_nan_grad(hooks))
+        hooked(py, OF_STEP, [pre_hook, post_hook], |hooks| self.solver.check_inf_or_nan_grad(hooks))
     }
 
     fn __repr__(&self) -> String {
-        let args: Vec<_> = self.solver.info().iter().map(|(name, v)| format!("{name}={v}")).collect();
+        let plain = |v: &Value| match v {
+            Value::Float(v) => (*v as f32).to_string(),
+            other => other.to_string(),
+        };
+        let args: Vec<_> = self.solver.info().iter().map(|(name, v)| format!("{name}={}", plain(v))).collect();
         format!("{}({})", self.solver.name(), args.join(", "))
     }
 }
 
 /// Name, docstring, and name, annotation and default of each argument of every solver.
 #[pyfunction]
-fn _solvers(py: Python<'_>) -> PyResult<Vec<(&'static str, String, Vec<(&'static str, &'static str, Py<PyAny>)>)>> {
+fn _solvers(
+    py: Python<'_>,
+) -> PyResult<Vec<(&'static str, String, Vec<(&'static str, &'static str, Py<PyAny>)>)>> {
     let row = |entry: &'static Entry| {
         let args = entry.spec.args.iter().map(|a| {
             let default = a.default.map_or(Value::None, |d| d());

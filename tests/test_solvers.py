@@ -1,0 +1,454 @@
+"""Solvers: steps against plain formulas, states and their files, hooks, gradients, and what is refused."""
+
+import gc
+import inspect
+import threading
+from copy import copy
+
+import numpy as np
+import pytest
+
+import kinnor as nn
+import kinnor.functions as F
+import kinnor.solvers as S
+from kinnor.solver import SolverState
+
+RULES = [name for name in S.__all__ if name != "Solver"]
+
+
+def adam(s, g, t, lr):
+    s["m"] = 0.9 * s.get("m", 0) + 0.1 * g
+    s["v"] = 0.999 * s.get("v", 0) + 0.001 * g * g
+    return lr * np.sqrt(1 - 0.999**t) / (1 - 0.9**t) * s["m"] / (np.sqrt(s["v"]) + 1e-8)
+
+
+def momentum(s, g, t, lr):
+    s["m"] = 0.9 * s.get("m", 0) + lr * g
+    return s["m"]
+
+
+def nesterov(s, g, t, lr):
+    last = s.get("m", 0)
+    s["m"] = 0.9 * last - lr * g
+    return 0.9 * last - 1.9 * s["m"]
+
+
+def rmsprop(s, g, t, lr):
+    s["v"] = 0.9 * s.get("v", 0) + 0.1 * g * g
+    return lr * g / (np.sqrt(s["v"]) + 1e-8)
+
+
+def adagrad(s, g, t, lr):
+    s["v"] = s.get("v", 0) + g * g
+    return lr * g / (np.sqrt(s["v"]) + 1e-8)
+
+
+STEPS = {
+    "Sgd": lambda s, g, t, lr: lr * g,
+    "Momentum": momentum,
+    "Nesterov": nesterov,
+    "Adam": adam,
+    "RMSprop": rmsprop,
+    "Adagrad": adagrad,
+}
+"""What is taken off the values, from states, gradient, number of the step and learning rate."""
+
+
+def parameter(*shape, dtype=np.float32, seed=0):
+    rng = np.random.RandomState(seed)
+    values, gradient = (np.asarray(rng.randn(*shape), dtype) for _ in range(2))
+    return nn.Variable.from_numpy_array(values, gradient, need_grad=True)
+
+
+def solver(name="Adam", **parameters):
+    s = getattr(S, name)()
+    s.set_parameters(parameters or {"w": parameter(2, 3)})
+    return s
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", STEPS)
+def test_steps_are_those_of_a_plain_formula(name, dtype):
+    rng = np.random.RandomState(3)
+    parameters = {"a/W": parameter(3, 5, dtype=dtype), "b": parameter(dtype=dtype), "empty": parameter(0, 2, dtype=dtype)}
+    plain = {key: np.asarray(v.d, np.float64).copy() for key, v in parameters.items()}
+    states = {key: {} for key in parameters}
+    s = getattr(S, name)(0.05)
+    s.set_parameters(parameters)
+    for t in range(1, 6):
+        if t == 4:
+            s.set_learning_rate(0.01)
+        for key, v in parameters.items():
+            v.g = g = np.asarray(rng.randn(*v.shape), dtype)
+            plain[key] -= STEPS[name](states[key], g.astype(np.float64), t, 0.05 if t < 4 else 0.01)
+        s.update()
+    for key, v in parameters.items():
+        assert v.d.dtype == dtype
+        np.testing.assert_allclose(v.d, plain[key], rtol=0, atol=1e-13 if dtype == np.float64 else 2e-6)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_each_class_is_documented_and_minimises(name):
+    kind = getattr(S, name)
+    parameters = inspect.signature(kind).parameters
+    assert all(f"    {arg}: " in kind.__doc__ for arg in parameters)
+    defaults = {arg: p.default for arg, p in parameters.items()}
+    made = kind(**defaults)
+    assert isinstance(made, S.Solver)
+    assert made.name == name == kind.__name__
+    assert list(made.info) == list(parameters)
+    assert made.info == kind(*defaults.values()).info == kind().info
+    assert repr(made).startswith(f"{name}(")
+    # A bowl: every rule comes nearer to its bottom.
+    w = nn.Variable.from_numpy_array(np.array([2.0, -3.0], np.float32), need_grad=True)
+    loss = F.sum((w - 1) ** 2)
+    made.set_parameters({"w": w})
+    made.set_learning_rate(0.01)
+    distances = []
+    for _ in range(20):
+        loss.forward()
+        distances.append(float(loss))
+        made.zero_grad()
+        loss.backward()
+        made.update()
+    assert distances[-1] < distances[0]
+
+
+def test_learning_rate_and_info_are_in_single_precision():
+    s = S.Adam(alpha=0.1)
+    assert s.learning_rate() == s.info["alpha"] == np.float32(0.1)
+    s.set_learning_rate(0.2)
+    assert s.learning_rate() == np.float32(0.2)
+    assert s.info["alpha"] == np.float32(0.1)
+
+
+def test_parameters_come_back_in_their_order():
+    parameters = {key: parameter(2) for key in "zay"}
+    s = solver(**parameters)
+    assert list(s.get_parameters().items()) == list(parameters.items())
+    s.remove_parameters({"a": 0, "not there": 0}.keys())
+    assert list(s.get_parameters()) == ["z", "y"]
+    s.clear_parameters()
+    assert s.get_parameters() == {}
+    s.update()
+
+
+def test_more_parameters_replace_or_take_over():
+    w, other = parameter(2), parameter(2, seed=1)
+    s = solver(w=w, b=parameter(1))
+    s.update()
+    s.set_parameters({"w": other}, reset=False, retain_state=True)
+    assert s.get_parameters()["w"] == other
+    assert {key: state.t for key, state in s.get_states().items()} == {"w": 1, "b": 1}
+    s.set_parameters({"w": w}, reset=False)
+    assert s.get_parameters()["w"] == w
+    assert {key: state.t for key, state in s.get_states().items()} == {"w": 0, "b": 1}
+    with pytest.raises(nn.ShapeError, match="'w'"):
+        s.set_parameters({"b": parameter(1), "w": parameter(3)}, reset=False, retain_state=True)
+    assert s.get_parameters()["w"] == w
+    s.set_parameters({"w": w})
+    assert list(s.get_parameters()) == ["w"]
+
+
+def test_data_and_grad_that_are_assigned_later_are_seen():
+    w = parameter(2)
+    s = solver("Sgd", w=w)
+    s.set_learning_rate(1)
+    w.data = values = nn.NdArray.from_numpy_array(np.array([5.0, 6.0], np.float32))
+    w.grad = nn.NdArray.from_numpy_array(np.array([1.0, 2.0], np.float32))
+    s.update()
+    assert values.data.tolist() == [4.0, 4.0]
+
+
+def test_a_view_of_a_parameter_sees_its_updates():
+    w = parameter(2)
+    view, before = w.d, w.d.copy()
+    s = solver("Sgd", w=w)
+    s.set_learning_rate(1)
+    s.update()
+    np.testing.assert_array_equal(view, before - w.g)
+
+
+def test_zeroed_gradients_are_passed_over():
+    a, b = parameter(2), parameter(2)
+    s = solver("Momentum", a=a, b=b)
+    before = b.d.copy()
+    s.zero_grad()
+    assert a.grad.zeroing
+    a.g = 1
+    calls = []
+    s.weight_decay(0.5, post_hook=lambda: calls.append("decay"))
+    s.update(update_post_hook=lambda: calls.append("update"))
+    assert calls == ["decay", "update"]
+    assert b.grad.zeroing
+    np.testing.assert_array_equal(b.d, before)
+    assert [state.t for state in s.get_states().values()] == [1, 0]
+
+
+def test_weight_decay_is_added_or_fused():
+    w = parameter(3)
+    s = solver("Sgd", w=w)
+    expected = w.g + np.float32(0.1) * w.d
+    s.weight_decay(0.1)
+    np.testing.assert_allclose(w.g, expected, rtol=1e-6)
+    fused = [name for name in RULES if solver(name).weight_decay_is_fused()]
+    assert fused == ["SgdW", "Lars", "AdamW", "Lamb", "Lion"]
+    s = solver("Lion", w=w)
+    s.set_learning_rate(1)
+    before, gradient = w.d.copy(), w.g.copy()
+    s.weight_decay(0.25)
+    s.update()
+    np.testing.assert_array_equal(w.g, gradient)
+    np.testing.assert_allclose(w.d, before - np.sign(gradient) - 0.25 * before, rtol=1e-6)
+
+
+def test_gradients_are_clipped_scaled_and_looked_through():
+    a, b = parameter(2), parameter(1)
+    s = solver("Sgd", a=a, b=b)
+    a.g, b.g = [3.0, 4.0], [0.5]
+    s.clip_grad_by_norm(1.0)
+    np.testing.assert_allclose(a.g, [0.6, 0.8], rtol=1e-6)
+    assert b.g.tolist() == [0.5]
+    s.scale_grad(10)
+    np.testing.assert_allclose(a.g, [6, 8], rtol=1e-6)
+    assert s.clip_grad_by_global_norm(1000) == pytest.approx(np.sqrt(125), rel=1e-6)
+    assert b.g.tolist() == [5.0]
+    assert s.clip_grad_by_global_norm(1.0) == pytest.approx(np.sqrt(125), rel=1e-6)
+    np.testing.assert_allclose(np.append(a.g, b.g), np.array([6, 8, 5]) / np.sqrt(125), rtol=1e-6)
+    assert (s.check_inf_grad(), s.check_nan_grad(), s.check_inf_or_nan_grad()) == (False, False, False)
+    b.g = np.inf
+    assert (s.check_inf_grad(), s.check_nan_grad(), s.check_inf_or_nan_grad()) == (True, False, True)
+    b.g = np.nan
+    assert (s.check_inf_grad(), s.check_nan_grad(), s.check_inf_or_nan_grad()) == (False, True, True)
+    before = a.g.copy()
+    assert np.isnan(s.clip_grad_by_global_norm(0.1))
+    np.testing.assert_array_equal(a.g, before)
+
+
+STATES = {"Sgd": [], "Adam": ["mean", "var"], "Momentum": ["m"], "Adagrad": ["v"], "AMSGRAD": ["m", "v", "v_hat"]}
+
+
+@pytest.mark.parametrize("name", STATES)
+@pytest.mark.parametrize("extension", [".h5", ".safetensors", ".protobuf"])
+def test_states_come_back_from_files(tmp_path, name, extension):
+    if extension == ".h5":
+        pytest.importorskip("h5py")
+    w = parameter(2, 3)
+    s = solver(name, **{"conv/W": w, "b": parameter()})
+    s.update()
+    s.update()
+    states = s.get_states()
+    assert list(states["conv/W"].pstate) == STATES[name]
+    s.save_states(tmp_path / f"states{extension}")
+    fresh = solver(name, **{"b": parameter(), "conv/W": copy_of(w)})
+    fresh.load_states(str(tmp_path / f"states{extension}"))
+    for key, state in fresh.get_states().items():
+        assert state.t == 2
+        for array in state.pstate:
+            np.testing.assert_array_equal(state.pstate[array].d, states[key].pstate[array].d)
+    # Both go on alike.
+    s.update()
+    fresh.update()
+    np.testing.assert_array_equal(w.d, fresh.get_parameters()["conv/W"].d)
+
+
+def copy_of(v):
+    return nn.Variable.from_numpy_array(v.d, v.g, need_grad=True)
+
+
+def test_states_are_set_by_value_and_shown_by_reference():
+    s, other = solver(w=parameter(2)), solver(w=parameter(2))
+    s.update()
+    states = s.get_states()
+    other.set_states(states)
+    other.update()
+    assert states["w"].t == 1
+    before = states["w"].pstate["mean"].d.copy()
+    assert other.get_states()["w"].t == 2
+    s.update()
+    assert not np.array_equal(states["w"].pstate["mean"].d, before)
+
+
+def test_double_states_stay_double(tmp_path):
+    w = parameter(2, dtype=np.float64)
+    s = solver(w=w)
+    s.update()
+    s.save_states(tmp_path / "states.safetensors")
+    fresh = solver(w=copy_of(w))
+    fresh.load_states(tmp_path / "states.safetensors")
+    mean = fresh.get_states()["w"].pstate["mean"].d
+    assert mean.dtype == np.float64
+    np.testing.assert_array_equal(mean, s.get_states()["w"].pstate["mean"].d)
+
+
+class Message:
+    """Stands for a message of the protobuf package."""
+
+    def __init__(self):
+        self.content = b""
+
+    def MergeFromString(self, content):  # noqa: N802
+        self.content += content
+
+    def SerializeToString(self):  # noqa: N802
+        return self.content
+
+
+def test_states_go_through_messages():
+    s, fresh, message = solver(), solver(), Message()
+    s.update()
+    s.set_states_to_protobuf(message)
+    fresh.set_states_from_protobuf(message)
+    for name, v in s.get_states()["w"].pstate.items():
+        np.testing.assert_array_equal(fresh.get_states()["w"].pstate[name].d, v.d)
+
+
+def test_states_that_do_not_fit_change_nothing(tmp_path):
+    s = solver(w=parameter(2), b=parameter(1))
+    s.update()
+    good = s.get_states()["w"]
+    unknown = {"b": s.get_states()["b"], "v": good}
+    with pytest.raises(RuntimeError, match="Set weight parameter for v first"):
+        s.set_states(unknown)
+    with pytest.raises(nn.ParameterError, match="mean"):
+        s.set_states({"w": SolverState({"m": good.pstate["mean"]}, 3)})
+    with pytest.raises(nn.ShapeError, match="'mean' of 'b'"):
+        s.set_states({"w": SolverState(good.pstate, 9), "b": good})
+    assert s.get_states()["w"].t == 1
+    with pytest.raises(nn.ParameterError, match=".safetensors"):
+        s.save_states(tmp_path / "states.txt")
+    with pytest.raises(NotImplementedError):
+        s.load_states(tmp_path / "states.nnp")
+    with pytest.raises(FileNotFoundError):
+        s.load_states(tmp_path / "none.safetensors")
+
+
+@pytest.fixture
+def no_hooks_left():
+    yield
+    for key in list(nn.hooks.SOLVER["pre"]):
+        nn.unset_solver_pre_hook(key)
+    for key in list(nn.hooks.SOLVER["post"]):
+        nn.unset_solver_post_hook(key)
+
+
+def test_hooks_stand_around_each_parameter(no_hooks_left):
+    a, b = parameter(1), parameter(1)
+    s = solver("Sgd", a=a, b=b)
+    seen, start = [], [float(a), float(b)]
+
+    def hook(name):
+        return lambda: seen.append((name, float(a) != start[0], float(b) != start[1]))
+
+    nn.set_solver_pre_hook("x", hook("global pre"))
+    nn.set_solver_post_hook("x", hook("global post"))
+    s.update(update_pre_hook=hook("pre"), update_post_hook=hook("post"))
+    once = ["global pre", "pre", "post", "global post"]
+    assert [name for name, *_ in seen] == once * 2
+    assert [changed for _, *changed in seen] == [[False, False]] * 2 + [[True, False]] * 4 + [[True, True]] * 2
+    nn.unset_solver_pre_hook("x")
+    nn.unset_solver_post_hook("x")
+    for method, *args in (("weight_decay", 0.1), ("clip_grad_by_norm", 1.0), ("scale_grad", 2.0), ("check_inf_grad",)):
+        seen.clear()
+        getattr(s, method)(*args, pre_hook=hook("pre"), post_hook=hook("post"))
+        assert [name for name, *_ in seen] == ["pre", "post"] * 2
+
+
+def test_an_exception_in_a_hook_surfaces_as_itself():
+    a, b = parameter(1), parameter(1)
+    s = solver("Sgd", a=a, b=b)
+    before = float(b)
+
+    class Stop(Exception):
+        pass
+
+    def stop():
+        raise Stop("here")
+
+    with pytest.raises(Stop, match="here"):
+        s.update(update_post_hook=stop)
+    assert float(b) == before
+    s.update()
+    assert float(b) != before
+
+
+def test_hooks_may_use_the_solver():
+    s = solver("Sgd", a=parameter(1), b=parameter(1))
+    rates = []
+
+    def halve():
+        s.set_learning_rate(s.learning_rate() / 2)
+        rates.append(s.learning_rate())
+
+    s.update(halve)
+    assert rates == [np.float32(5e-4), np.float32(2.5e-4)]
+    s.update(s.clear_parameters)
+    assert s.get_parameters() == {}
+
+
+@pytest.mark.parametrize(
+    ("act", "error"),
+    [
+        (lambda s: s.setup({}), RuntimeError),
+        (lambda s: s.set_parameters([1]), TypeError),
+        (lambda s: s.set_parameters({"w": np.zeros(2)}), TypeError),
+        (lambda s: s.set_parameters({1: parameter(2)}), TypeError),
+        (lambda s: s.set_learning_rate(-1), ValueError),
+        (lambda s: s.set_learning_rate(float("nan")), ValueError),
+        (lambda s: s.weight_decay(-1), ValueError),
+        (lambda s: s.clip_grad_by_norm(float("inf")), ValueError),
+        (lambda s: s.clip_grad_by_global_norm(-1), ValueError),
+        (lambda s: s.scale_grad(float("nan")), ValueError),
+        (lambda s: s.update(1), TypeError),
+        (lambda s: s.set_states({"w": None}), AttributeError),
+        (lambda s: S.Adam(lr=1), TypeError),
+        (lambda s: S.Adam("fast"), TypeError),
+        (lambda s: S.Adam(-1), ValueError),
+        (lambda s: S.Adam(beta1=1.5), ValueError),
+        (lambda s: S.Adam(1, 0.9, 0.9, 1, 1), TypeError),
+        (lambda s: S.Adam(1, alpha=1), TypeError),
+        (lambda s: S.Solver("Adamant"), KeyError),
+    ],
+)
+def test_bad_input_is_refused(act, error):
+    s = solver()
+    with pytest.raises(error):
+        act(s)
+    assert list(s.get_parameters()) == ["w"]
+    s.update()
+
+
+def test_what_no_longer_fits_is_refused_before_anything_changes():
+    a, b = parameter(1), parameter(2)
+    s = solver("Sgd", a=a, b=b)
+    before = float(a)
+    b.reset_shape((3,), force=True)
+    b.g = 1
+    with pytest.raises(nn.ShapeError, match="'b'"):
+        s.update()
+    b.reset_shape((2,), force=True)
+    b.g = 1
+    b.data.clear()
+    with pytest.raises(nn.ClearedError, match="'b'"):
+        s.update()
+    assert float(a) == before
+
+
+def test_the_solver_holds_its_parameters():
+    s = solver(w=parameter(2))
+    gc.collect()
+    before = s.get_parameters()["w"].d.copy()
+    s.update()
+    assert not np.array_equal(before, s.get_parameters()["w"].d)
+
+
+def test_an_update_lets_other_threads_run():
+    solvers = [solver(w=parameter(1 << 20)) for _ in range(2)]
+    threads = [threading.Thread(target=lambda s=s: [s.update() for _ in range(5)]) for s in solvers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    first, second = (s.get_parameters()["w"].d for s in solvers)
+    np.testing.assert_array_equal(first, second)
+    assert all(copy(s.get_states()["w"]).t == 5 for s in solvers)
