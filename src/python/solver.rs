@@ -359,16 +359,18 @@ impl Solver {
             Value::Float(v) => (*v as f32).to_string(),
             other => other.to_string(),
         };
-        let args: Vec<_> = self.solver.info().iter().map(|(name, v)| format!("{name}={}", plain(v))).collect();
+        let args: Vec<_> =
+            self.solver.info().iter().map(|(name, v)| format!("{name}={}", plain(v))).collect();
         format!("{}({})", self.solver.name(), args.join(", "))
     }
 }
 
-/// Name, docstring, and name, annotation and default of each argument of every solver.
+/// Name, annotation and default of an argument.
+type Argument = (&'static str, &'static str, Py<PyAny>);
+
+/// Name, docstring and arguments of every solver.
 #[pyfunction]
-fn _solvers(
-    py: Python<'_>,
-) -> PyResult<Vec<(&'static str, String, Vec<(&'static str, &'static str, Py<PyAny>)>)>> {
+fn _solvers(py: Python<'_>) -> PyResult<Vec<(&'static str, String, Vec<Argument>)>> {
     let row = |entry: &'static Entry| {
         let args = entry.spec.args.iter().map(|a| {
             let default = a.default.map_or(Value::None, |d| d());
