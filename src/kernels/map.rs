@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::Float;
+use super::simd::{Isa, isa};
 use crate::array::Shape;
 
 /// `y[i] = f(x[i])`.
@@ -11,9 +12,46 @@ use crate::array::Shape;
 /// Both must hold `n` elements; they may be the same memory, but not overlap otherwise.
 #[inline(always)]
 pub unsafe fn unary<T: Float>(x: *const T, y: *mut T, n: usize, f: impl Fn(T) -> T) {
-    for i in 0..n {
-        // SAFETY: `i < n`; each element is read before it is written.
-        unsafe { y.add(i).write(f(x.add(i).read())) };
+    // The same loop, compiled for each set of instructions.
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl")]
+        unsafe fn avx512<T: Float>(x: *const T, y: *mut T, n: usize, f: impl Fn(T) -> T) {
+            // SAFETY: the caller's promise.
+            unsafe { each(x, y, n, f) }
+        }
+        #[target_feature(enable = "avx2")]
+        unsafe fn avx2<T: Float>(x: *const T, y: *mut T, n: usize, f: impl Fn(T) -> T) {
+            // SAFETY: the caller's promise.
+            unsafe { each(x, y, n, f) }
+        }
+        if n >= 8 {
+            // SAFETY: the machine has the instructions; the rest is the caller's promise.
+            match isa() {
+                Isa::Avx512 => return unsafe { avx512(x, y, n, f) },
+                // SAFETY: as above.
+                Isa::Avx2 => return unsafe { avx2(x, y, n, f) },
+                _ => {}
+            }
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { each(x, y, n, f) };
+}
+
+#[inline(always)]
+unsafe fn each<T: Float>(x: *const T, y: *mut T, n: usize, f: impl Fn(T) -> T) {
+    // Two loops: told apart, the compiler sees that neither overlaps itself.
+    if std::ptr::eq(x, y) {
+        for i in 0..n {
+            // SAFETY: `i < n`; each element is read before it is written.
+            unsafe { y.add(i).write(f(y.add(i).read())) };
+        }
+    } else {
+        for i in 0..n {
+            // SAFETY: `i < n`.
+            unsafe { y.add(i).write(f(x.add(i).read())) };
+        }
     }
 }
 

@@ -4,6 +4,7 @@ pub mod channels;
 pub mod convolution;
 mod depthwise;
 mod dual;
+mod elementary;
 pub mod gemm;
 pub mod map;
 pub mod normalization;

@@ -2,6 +2,7 @@
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
+use super::elementary;
 use super::gemm::{Kernels, kernels_f32, kernels_f64};
 use crate::array::Element;
 
@@ -108,7 +109,7 @@ pub trait Float:
 }
 
 macro_rules! float {
-    ($ty:ident, $erf:path, $kernels:path) => {
+    ($ty:ident, $erf:path, $kernels:path, $exp:path, $exp_m1:path, $ln:path, $tanh:path) => {
         impl Number for $ty {
             type Mask = bool;
 
@@ -116,7 +117,23 @@ macro_rules! float {
             fn all(v: f64) -> Self {
                 v as Self
             }
-            float!(@std $ty: abs sqrt exp exp_m1 ln ln_1p sin cos tan asin acos atan sinh cosh tanh atanh floor ceil round);
+            float!(@std $ty: abs sqrt ln_1p sin cos tan asin acos atan sinh cosh atanh floor ceil round);
+            #[inline(always)]
+            fn exp(self) -> Self {
+                $exp(self)
+            }
+            #[inline(always)]
+            fn exp_m1(self) -> Self {
+                $exp_m1(self)
+            }
+            #[inline(always)]
+            fn ln(self) -> Self {
+                $ln(self)
+            }
+            #[inline(always)]
+            fn tanh(self) -> Self {
+                $tanh(self)
+            }
             #[inline(always)]
             fn asinh(self) -> Self {
                 // Odd, and exact near zero where ln(x + sqrt(x^2 + 1)) cancels.
@@ -134,7 +151,7 @@ macro_rules! float {
             }
             #[inline(always)]
             fn sigmoid(self) -> Self {
-                let e = $ty::exp(-$ty::abs(self));
+                let e = $exp(-$ty::abs(self));
                 (if self < 0.0 { e } else { 1.0 }) / (1.0 + e)
             }
             #[inline(always)]
@@ -199,5 +216,5 @@ macro_rules! float {
     )+};
 }
 
-float!(f32, libm::erff, kernels_f32);
-float!(f64, libm::erf, kernels_f64);
+float!(f32, libm::erff, kernels_f32, elementary::exp, elementary::exp_m1, elementary::ln, elementary::tanh);
+float!(f64, libm::erf, kernels_f64, f64::exp, f64::exp_m1, f64::ln, f64::tanh);
