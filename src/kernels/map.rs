@@ -26,8 +26,8 @@ pub unsafe fn unary<T: Float>(x: *const T, y: *mut T, n: usize, f: impl Fn(T) ->
             unsafe { each(x, y, n, f) }
         }
         if n >= 8 {
-            // SAFETY: the machine has the instructions; the rest is the caller's promise.
             match isa() {
+                // SAFETY: the machine has the instructions; the rest is the caller's promise.
                 Isa::Avx512 => return unsafe { avx512(x, y, n, f) },
                 // SAFETY: as above.
                 Isa::Avx2 => return unsafe { avx2(x, y, n, f) },
