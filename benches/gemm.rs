@@ -44,7 +44,7 @@ impl Matrix {
         for i in 0..rows * cols {
             // SAFETY: the buffer has that many numbers.
             unsafe {
-                buffer.ptr().add(4 * i).cast::<f32>().write_unaligned((i * 7 % 31) as f32 / 16.0 - 1.0)
+                buffer.ptr().add(4 * i).cast::<f32>().write_unaligned((i * 7 % 31) as f32 / 16.0 - 1.0);
             };
         }
         let (row, col) = if transposed { (1, rows as isize) } else { (cols as isize, 1) };

@@ -221,3 +221,66 @@ fn operations_without_a_kernel_of_their_own_go_by_their_rule() {
     back(&y);
     assert_eq!(grads(&x), [2.0, 4.0, 6.0, 8.0, 10.0, 12.0]);
 }
+
+#[test]
+fn a_cleared_seed_is_filled_again() {
+    let x = leaf(&[2.0]);
+    let y = binary("mul2", &x, &x);
+    for n in 1..4 {
+        run(&y);
+        y.backward(&BackwardOptions { clear_buffer: true, ..Default::default() }).expect("runs");
+        assert_eq!(grads(&x), [4.0 * f64::from(n)]);
+    }
+}
+
+#[test]
+fn graphs_run_on_several_threads_at_once_and_one_graph_does_not() {
+    let train = || {
+        let x = leaf(&[0.5; 64]);
+        let mut y = x.clone();
+        for _ in 0..50 {
+            y = unary("tanh", &y);
+        }
+        for _ in 0..100 {
+            run(&y);
+            back(&y);
+        }
+        grads(&x)[0]
+    };
+    let alone = train();
+    std::thread::scope(|s| {
+        let all: Vec<_> = (0..4).map(|_| s.spawn(train)).collect();
+        all.into_iter().for_each(|t| assert_eq!(t.join().expect("runs"), alone));
+    });
+    let x = leaf(&[0.5]);
+    let y = unary("tanh", &x);
+    let hook = |_: &graph::Function| {
+        let refused = y.forward(&ForwardOptions::default());
+        assert!(matches!(refused, Err(Error::Graph(_))));
+        Ok(())
+    };
+    y.forward(&ForwardOptions { pre_hook: Some(&hook), ..Default::default() }).expect("runs");
+}
+
+#[test]
+fn memory_freed_during_a_run_waits_for_its_end() {
+    let x = leaf(&[0.5; 1 << 12]);
+    let mut y = x.clone();
+    for _ in 0..200 {
+        y = unary("sin", &y);
+    }
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let middle = y.functions()[100].outputs().remove(0);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                middle.data().storage.clear(false).expect("is its own");
+                middle.data().storage.zero();
+            }
+        });
+        for _ in 0..50 {
+            run(&y);
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}

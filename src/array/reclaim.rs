@@ -1,35 +1,37 @@
 //! Keeps freed memory alive while a run of a graph may still use it.
 //!
 //! A run takes pointers, not counts: counting every buffer of every function costs more than a small kernel. Instead a
-//! buffer that is freed while runs are under way waits until all of those have ended.
+//! buffer that is freed while runs are under way waits until those have ended. Runs belong to the epoch in which they
+//! began; the epoch moves on once no run of the one before is left, and what was freed in that one goes then.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 
 use parking_lot::Mutex;
 
 use super::Buffer;
 
-static ACTIVE: AtomicU64 = AtomicU64::new(0);
-static LIMBO: Mutex<Limbo> = Mutex::new(Limbo { next: 0, runs: Vec::new(), waiting: Vec::new() });
-
-struct Limbo {
-    next: u64,
-    runs: Vec<u64>,
-    waiting: Vec<(u64, Buffer)>,
-}
+static EPOCH: AtomicU64 = AtomicU64::new(0);
+/// Runs under way of even and of odd epochs.
+static RUNS: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
+/// Buffers freed in even and in odd epochs.
+static FREED: Mutex<[Vec<Buffer>; 2]> = Mutex::new([Vec::new(), Vec::new()]);
+static WAITING: AtomicUsize = AtomicUsize::new(0);
 
 /// While it lives, memory that was readable when it was made stays allocated.
-pub struct RunGuard(u64);
+pub struct RunGuard(usize);
 
 impl RunGuard {
     /// Says that a run begins.
     pub fn new() -> Self {
-        let mut limbo = LIMBO.lock();
-        limbo.next += 1;
-        let id = limbo.next;
-        limbo.runs.push(id);
-        ACTIVE.fetch_add(1, Ordering::SeqCst);
-        Self(id)
+        loop {
+            let epoch = EPOCH.load(SeqCst);
+            let side = (epoch & 1) as usize;
+            RUNS[side].fetch_add(1, SeqCst);
+            if EPOCH.load(SeqCst) == epoch {
+                return Self(side);
+            }
+            RUNS[side].fetch_sub(1, SeqCst);
+        }
     }
 }
 
@@ -41,27 +43,38 @@ impl Default for RunGuard {
 
 impl Drop for RunGuard {
     fn drop(&mut self) {
-        let mut limbo = LIMBO.lock();
-        ACTIVE.fetch_sub(1, Ordering::SeqCst);
-        limbo.runs.retain(|id| *id != self.0);
-        if limbo.waiting.is_empty() {
+        RUNS[self.0].fetch_sub(1, SeqCst);
+        if WAITING.load(SeqCst) > 0 {
+            advance();
+        }
+    }
+}
+
+/// Moves the epoch on as far as runs allow, and frees what waited for that.
+#[cold]
+fn advance() {
+    for _ in 0..2 {
+        let mut freed = FREED.lock();
+        let epoch = EPOCH.load(SeqCst);
+        let before = (epoch.wrapping_add(1) & 1) as usize;
+        if RUNS[before].load(SeqCst) > 0 {
             return;
         }
-        let oldest = limbo.runs.iter().min().copied().unwrap_or(u64::MAX);
-        let (freed, waiting) =
-            std::mem::take(&mut limbo.waiting).into_iter().partition(|(at, _)| *at < oldest);
-        limbo.waiting = waiting;
-        drop(limbo);
-        drop::<Vec<_>>(freed);
+        let old = std::mem::take(&mut freed[before]);
+        WAITING.fetch_sub(old.len(), SeqCst);
+        EPOCH.store(epoch.wrapping_add(1), SeqCst);
+        drop(freed);
+        drop(old);
     }
 }
 
 /// Frees a buffer once no run that could have seen it is under way.
 pub(crate) fn release(buffer: Buffer) {
-    if ACTIVE.load(Ordering::SeqCst) == 0 {
+    if RUNS.iter().all(|runs| runs.load(SeqCst) == 0) {
         return;
     }
-    let mut limbo = LIMBO.lock();
-    let id = limbo.next;
-    limbo.waiting.push((id, buffer));
+    let mut freed = FREED.lock();
+    let side = (EPOCH.load(SeqCst) & 1) as usize;
+    freed[side].push(buffer);
+    WAITING.fetch_add(1, SeqCst);
 }

@@ -171,8 +171,17 @@ impl Storage {
     /// [`Error::Cleared`] when there is nothing to read, [`Error::Memory`], and [`Error::Graph`] when part of
     /// a larger storage would have to change its type.
     pub fn access(&self, dtype: DType, access: Access) -> Result<*mut u8> {
+        self.locate(dtype, access).map(|(ptr, _)| ptr)
+    }
+
+    /// As [`Storage::access`]; also returns the stamp up to which the elements stay there, or `None` where they must be
+    /// asked for each time: a copy as another type, or part of a larger storage.
+    ///
+    /// # Errors
+    /// As [`Storage::access`].
+    pub fn locate(&self, dtype: DType, access: Access) -> Result<(*mut u8, Option<u64>)> {
         if let Some((parent, offset)) = &self.parent {
-            return self.access_part(parent, *offset, dtype, access);
+            return self.access_part(parent, *offset, dtype, access).map(|ptr| (ptr, None));
         }
         let mut state = self.state.lock();
         let ptr = match access {
@@ -200,12 +209,14 @@ impl Storage {
                 self.written(&mut state)
             }
         };
+        let lasting = state.dtype == Some(dtype) && state.children.is_empty();
+        let stamp = lasting.then(|| self.stamp.load(Ordering::Relaxed));
         let children = if access == Access::Read { Vec::new() } else { state.children.clone() };
         drop(state);
         for child in children.iter().filter_map(Weak::upgrade) {
             child.mark_written();
         }
-        Ok(ptr)
+        Ok((ptr, stamp))
     }
 
     fn access_part(

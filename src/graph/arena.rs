@@ -88,6 +88,7 @@ pub(super) struct Output {
 }
 
 /// A function: an operation with its inputs and outputs.
+#[allow(clippy::struct_excessive_bools)] // each is a fact of its own
 pub(super) struct FunctionSlot {
     pub(super) generation: u32,
     pub(super) count: u32,
@@ -111,7 +112,7 @@ pub(super) struct FunctionSlot {
     /// Scratch number of one walk.
     pub(super) at: u32,
     pub(super) state: State,
-    pub(super) tags: Option<Box<Vec<(String, String)>>>,
+    pub(super) tags: Vec<(String, String)>,
 }
 
 /// Slots in chunks, so that growing never moves them.
@@ -276,7 +277,7 @@ impl Arena {
             mark: 0,
             at: 0,
             state: State::default(),
-            tags: None,
+            tags: Vec::new(),
         });
         self.functions[ix].op = Some(op);
         ix
@@ -410,12 +411,13 @@ impl Arena {
         slot.generation = slot.generation.wrapping_add(1);
         (slot.pending, slot.busy, slot.need_setup) = (false, false, false);
         let planned = std::mem::take(&mut slot.planned);
-        slot.tags = None;
+        slot.tags = Vec::new();
         let (op, state) = (slot.op.take(), std::mem::take(&mut slot.state));
         let (inputs, outputs) = (std::mem::take(&mut slot.inputs), std::mem::take(&mut slot.outputs));
         self.functions.free.push(f);
         self.structure += u64::from(planned);
-        self.garbage.extend(op.map(Garbage::Op));
+        // One that lives as long as the process has no destructor to wait for.
+        self.garbage.extend(op.filter(|op| matches!(op, Op::Shared(_))).map(Garbage::Op));
         if !state.is_empty() {
             self.garbage.push(Garbage::State(state));
         }

@@ -279,6 +279,7 @@ impl BackwardPlan {
             Seed::Fill(value) => {
                 if self.seeded != Some((*value, self.seed.version())) {
                     self.seed.fill(*value);
+                    self.seeded = Some((*value, self.seed.version()));
                 }
                 Some(Arc::clone(&self.seed))
             }
@@ -427,7 +428,7 @@ impl Variable {
         let guard = RunGuard::new();
         let (mut plan, seen, outer, clearing) = arena::with(|a| -> Result<_> {
             let mut plan =
-                Kept::take_backward(a, root, &key).unwrap_or_else(|| BackwardPlan::make(a, root, key));
+                Kept::take_backward(a, root, key).unwrap_or_else(|| BackwardPlan::make(a, root, key));
             a.begin_run(&plan.functions)?;
             let seen = Seen::now(a);
             let outer = swap_in(a, root, &mut plan, &options.seed);
@@ -445,9 +446,6 @@ impl Variable {
             a.places = places; // as it was before: no plan need look again
             let finished = done.is_ok();
             a.end_run(&plan.functions, |f| f.pending &= !finished);
-            if let Seed::Fill(value) = options.seed {
-                plan.seeded = Some((value, plan.seed.version()));
-            }
             Kept::put_backward(a, root, key, seen, plan);
         });
         drop(guard);

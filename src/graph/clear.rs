@@ -143,14 +143,9 @@ pub(super) fn note_error_at_drop(error: Error) {
 /// That error.
 pub fn check_errors_at_drop() -> Result<()> {
     let mut errors = ERRORS_AT_DROP.lock();
-    match errors.is_empty() {
-        true => Ok(()),
-        false => {
-            let first = errors.remove(0);
-            errors.clear();
-            Err(first)
-        }
-    }
+    let first = (!errors.is_empty()).then(|| errors.remove(0));
+    errors.clear();
+    first.map_or(Ok(()), Err)
 }
 
 /// Whether data and gradient of an array were cleared.

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::arena::{self, Arena, Ix, NONE, flag};
 use super::execute::{self, StatePtr, Step, evaluate_into};
-use super::variable::{describe, new_flags};
+use super::variable::describe;
 use super::{NdArray, Variable, mode};
 use crate::array::{RunGuard, Shape};
 use crate::ops::{self, Op, Shapes, Value};
@@ -39,7 +39,8 @@ pub fn apply(name: &str, inputs: &[&Variable], arguments: &[Value]) -> Result<Ou
 /// When the operation refuses the inputs, when it would change in place what must not change, and in dynamic mode when
 /// it fails. A refused call changes nothing.
 pub fn connect(op: Op, inputs: &[&Variable], into: &[Option<NdArray>]) -> Result<Outputs> {
-    if !mode::grad_enabled() && mode::auto_forward() {
+    let modes = mode::now();
+    if !modes.grad && modes.auto_forward {
         return connect_without_graph(&op, inputs, into);
     }
     // Neither a user's function nor a look at values may run under the lock.
@@ -50,10 +51,20 @@ pub fn connect(op: Op, inputs: &[&Variable], into: &[Option<NdArray>]) -> Result
         }
         false => None,
     };
-    let outputs = arena::with(|a| build(a, op, inputs, into, shapes))?;
-    if mode::auto_forward() {
-        run_at_once(&outputs)?;
+    if !modes.auto_forward {
+        return arena::with(|a| build(a, modes, op, inputs, into, shapes));
     }
+    let _guard = RunGuard::new();
+    let (outputs, mut step) = arena::with(|a| -> Result<_> {
+        let outputs = build(a, modes, op, inputs, into, shapes)?;
+        let step = outputs.first().map(|first| {
+            let f = a.variables[first.ix()].parent;
+            a.functions[f].pending = true;
+            step(a, f)
+        });
+        Ok((outputs, step))
+    })?;
+    step.as_mut().map_or(Ok(()), |step| step.forward(false))?;
     Ok(outputs)
 }
 
@@ -72,6 +83,7 @@ fn connect_without_graph(op: &Op, inputs: &[&Variable], into: &[Option<NdArray>]
 
 fn build(
     a: &mut Arena,
+    modes: mode::Modes,
     op: Op,
     inputs: &[&Variable],
     into: &[Option<NdArray>],
@@ -94,7 +106,7 @@ fn build(
             return Err(Error::shape(op.name(), expected, [&given.shape]));
         }
     }
-    let grad = mode::grad_enabled();
+    let grad = modes.grad;
     let mut need_grad = false;
     let (mut rank, mut rooted, mut inplace) = (0, false, false);
     for (i, v) in inputs.iter().enumerate() {
@@ -113,9 +125,8 @@ fn build(
     }
     let slot = &mut a.functions[f];
     slot.inputs = inputs.iter().map(|v| v.ix()).collect();
-    (slot.rank, slot.need_grad, slot.no_grad, slot.context) =
-        (rank, need_grad, !grad, mode::current_context());
-    let mut flags = new_flags();
+    (slot.rank, slot.need_grad, slot.no_grad, slot.context) = (rank, need_grad, !grad, modes.context);
+    let mut flags = if modes.recompute { flag::RECOMPUTE } else { 0 };
     if rooted && inplace {
         flags |= flag::PROHIBIT_CLEAR;
     }
@@ -227,18 +238,4 @@ pub(super) fn step(a: &mut Arena, f: Ix) -> Step {
     step.x.iter_mut().zip(inputs).for_each(|(slot, core)| slot.core = core);
     step.y.iter_mut().zip(outputs).for_each(|(slot, core)| slot.core = core);
     step
-}
-
-/// Computes the outputs of a function that was just built.
-fn run_at_once(outputs: &[Variable]) -> Result<()> {
-    let Some(first) = outputs.first() else { return Ok(()) };
-    let guard = RunGuard::new();
-    let mut step = arena::with(|a| {
-        let f = a.variables[first.ix()].parent;
-        a.functions[f].pending = true;
-        step(a, f)
-    });
-    let done = step.forward(false);
-    drop(guard);
-    done
 }

@@ -115,7 +115,9 @@ impl Variable {
                     }
                 }
             }
-            functions.into_iter().for_each(|f| a.release_function(f));
+            for f in functions {
+                a.release_function(f);
+            }
         });
     }
 

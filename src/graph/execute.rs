@@ -61,11 +61,9 @@ impl Slot {
 
     #[cold]
     fn resolve_again(&mut self, access: Access) -> Result<*mut u8> {
-        self.ptr = self.storage.access(self.dtype, access)?;
-        // A copy as another type must be looked up each time: the original may have been written.
-        let own = self.storage.dtype() == Some(self.dtype) && !self.storage.is_narrowed();
-        self.stamp = if own { self.storage.stamp() } else { UNSEEN };
-        Ok(self.ptr)
+        let (ptr, stamp) = self.storage.locate(self.dtype, access)?;
+        (self.ptr, self.stamp) = (ptr, stamp.unwrap_or(UNSEEN));
+        Ok(ptr)
     }
 
     /// As [`Slot::resolve`] for writing; values that are kept as another type get a temporary place.
@@ -329,7 +327,7 @@ impl BackStep {
                 again.push((i, buffer));
                 continue;
             }
-            let accumulate = !*first && !(slot.stamp != slot.storage.stamp() && slot.storage.is_zero());
+            let accumulate = !*first && (slot.stamp == slot.storage.stamp() || !slot.storage.is_zero());
             let access = if accumulate { Access::ReadWrite } else { Access::Write };
             let ptr = slot.place(access, &mut temporaries)?;
             gxm.push(Some((Memory { ptr, shape: &slot.shape }, accumulate)));

@@ -75,12 +75,12 @@ impl Function {
 
     /// Marks of the user's, by key.
     pub fn tags(&self) -> Vec<(String, String)> {
-        arena::with(|a| a.functions[self.0].tags.as_deref().cloned().unwrap_or_default())
+        arena::with(|a| a.functions[self.0].tags.clone())
     }
 
     /// Replaces the marks.
     pub fn set_tags(&self, tags: Vec<(String, String)>) {
-        arena::with(|a| a.functions[self.0].tags = Some(Box::new(tags)));
+        arena::with(|a| a.functions[self.0].tags = tags);
     }
 
     /// The output that shares memory with input `i`, if one does.

@@ -37,6 +37,25 @@ fn swap<T>(field: impl FnOnce(&mut Scoped) -> &mut T, value: T) -> T {
     old
 }
 
+/// The modes in which a function is built, looked up at once.
+#[derive(Clone, Copy)]
+pub(super) struct Modes {
+    pub(super) grad: bool,
+    pub(super) auto_forward: bool,
+    pub(super) recompute: bool,
+    pub(super) context: u16,
+}
+
+pub(super) fn now() -> Modes {
+    let scoped = SCOPED.get();
+    Modes {
+        grad: scoped.grad,
+        auto_forward: scoped.auto_forward.unwrap_or_else(|| AUTO_FORWARD.load(Ordering::Relaxed)),
+        recompute: scoped.recompute.unwrap_or_else(|| RECOMPUTE.load(Ordering::Relaxed)),
+        context: scoped.context.unwrap_or_else(|| CONTEXT.load(Ordering::Relaxed)),
+    }
+}
+
 /// Whether functions that are built now take part in differentiation.
 pub fn grad_enabled() -> bool {
     SCOPED.get().grad

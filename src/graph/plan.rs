@@ -59,8 +59,8 @@ impl Kept {
     }
 
     /// Takes the backward plan of `root` with this key out, if there is one that still holds.
-    pub(super) fn take_backward(a: &mut Arena, root: Ix, key: &super::backward::Key) -> Option<BackwardPlan> {
-        let kept = Self::take(a, root, |p| matches!(p, Plan::Backward(k, _) if k == key))?;
+    pub(super) fn take_backward(a: &mut Arena, root: Ix, key: super::backward::Key) -> Option<BackwardPlan> {
+        let kept = Self::take(a, root, |p| matches!(p, Plan::Backward(k, _) if *k == key))?;
         let Plan::Backward(_, mut plan) = kept.plan else { return None };
         if kept.seen.places != a.places {
             plan.relocate(a);
@@ -110,6 +110,18 @@ impl Kept {
 /// Elements of work from which it pays to release a lock of the caller's: some microseconds.
 const WORTH_DETACHING: usize = 1 << 14;
 
+/// What is handed to [`Detach`], which wants something that could be sent to another thread.
+struct Carry<F>(F);
+
+// SAFETY: `detach` calls it once, before it returns, on the thread that it was called from.
+unsafe impl<F> Send for Carry<F> {}
+
+impl<F: FnMut() -> Result<()>> Carry<F> {
+    fn call(&mut self) -> Result<()> {
+        (self.0)()
+    }
+}
+
 /// Runs `f`, with the caller's lock released where that pays and nobody's code is called.
 pub(super) fn detached(
     detach: Option<Detach<'_>>,
@@ -118,14 +130,6 @@ pub(super) fn detached(
     mut f: impl FnMut() -> Result<()>,
 ) -> Result<()> {
     let Some(detach) = detach.filter(|_| work >= WORTH_DETACHING && !hooked) else { return f() };
-    struct Carry<F>(F);
-    // SAFETY: `detach` calls it once, before it returns, on the thread that it was called from.
-    unsafe impl<F> Send for Carry<F> {}
-    impl<F: FnMut() -> Result<()>> Carry<F> {
-        fn call(&mut self) -> Result<()> {
-            (self.0)()
-        }
-    }
     let mut carried = Carry(&mut f);
     let mut done = Ok(());
     detach(&mut || done = carried.call());

@@ -452,7 +452,9 @@ impl Drop for Variable {
     fn drop(&mut self) {
         let dynamic = mode::auto_forward();
         let unneeded = arena::with(|a| {
-            let unneeded = if dynamic { clear::unneeded(a, self.0, 2) } else { None };
+            // What dies with this handle need not be cleared.
+            let outlives = dynamic && a.variables[self.0].count > 1;
+            let unneeded = if outlives { clear::unneeded(a, self.0, 2) } else { None };
             a.drop_handle(self.0);
             unneeded
         });

@@ -248,7 +248,7 @@ pub trait OnArrays: Send + Sync {
 }
 
 /// What a node of the graph holds: an operation with its constant arguments bound.
-#[allow(missing_docs)] // each is the method of `Compute` of the same name, with inputs numbered as given
+#[allow(missing_docs, clippy::missing_errors_doc)] // each is the method of `Compute` of the same name, with inputs numbered as given
 pub trait Operation: Send + Sync + 'static {
     /// `LeakyReLU`
     fn type_name(&self) -> &str;
@@ -514,11 +514,13 @@ pub fn find(name: &str) -> Option<&'static Entry> {
 }
 
 /// The shape of one output that is like input 0.
+#[allow(clippy::unnecessary_wraps)] // it is what `shapes` returns
 pub(crate) fn like(x: &InputShapes<'_>) -> Result<Shapes> {
     Ok(Shapes::from_elem(x.get(0).clone(), 1))
 }
 
 /// One output of this shape.
+#[allow(clippy::unnecessary_wraps)] // it is what `shapes` returns
 pub(crate) fn one(shape: impl Into<Shape>) -> Result<Shapes> {
     Ok(Shapes::from_elem(shape.into(), 1))
 }

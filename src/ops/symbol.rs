@@ -67,7 +67,7 @@ pub fn build<R>(builder: &mut dyn Builder, formula: impl FnOnce() -> R) -> Resul
         }
     }
     // SAFETY: only the lifetime is erased; the session is popped before this function returns, by `Pop` if need be.
-    let builder: *mut dyn Builder = unsafe { std::mem::transmute(std::ptr::from_mut(builder)) };
+    let builder: &'static mut dyn Builder = unsafe { std::mem::transmute(builder) };
     SESSIONS.with(|s| s.borrow_mut().push(Session { builder, error: None }));
     let pop = Pop;
     let result = formula();

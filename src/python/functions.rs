@@ -460,40 +460,43 @@ pub(super) fn call<'py>(
 }
 
 /// The functions behind an arithmetic operator: of two arrays, of an array and a number, of a number and an array.
-#[derive(Clone, Copy)]
 pub(super) struct Operator {
-    arrays: &'static str,
-    right: &'static str,
-    left: &'static str,
+    names: [&'static str; 3],
+    rows: OnceLock<Option<[&'static Row; 3]>>,
     /// What the number on the right becomes.
     of_right: fn(f64) -> f64,
 }
 
-/// `+`
-pub(super) const ADD: Operator =
-    Operator { arrays: "add2", right: "add_scalar", left: "add_scalar", of_right: |v| v };
-/// `-`
-pub(super) const SUB: Operator =
-    Operator { arrays: "sub2", right: "add_scalar", left: "r_sub_scalar", of_right: |v| -v };
-/// `*`
-pub(super) const MUL: Operator =
-    Operator { arrays: "mul2", right: "mul_scalar", left: "mul_scalar", of_right: |v| v };
-/// `/`
-pub(super) const DIV: Operator =
-    Operator { arrays: "div2", right: "mul_scalar", left: "r_div_scalar", of_right: |v| 1.0 / v };
-/// `**`
-pub(super) const POW: Operator =
-    Operator { arrays: "pow2", right: "pow_scalar", left: "r_pow_scalar", of_right: |v| v };
+impl Operator {
+    const fn new(names: [&'static str; 3], of_right: fn(f64) -> f64) -> Self {
+        Self { names, rows: OnceLock::new(), of_right }
+    }
 
-fn row(name: &str) -> Result<&'static Row> {
-    static BY_NAME: OnceLock<std::collections::HashMap<&'static str, usize>> = OnceLock::new();
-    let by_name =
-        BY_NAME.get_or_init(|| rows().iter().enumerate().map(|(n, r)| (r.entry.spec.name, n)).collect());
-    by_name
-        .get(name)
-        .map(|n| &rows()[*n])
-        .ok_or_else(|| Error::Key(format!("there is no operation '{name}'")))
+    fn row(&self, which: usize) -> Result<&'static Row> {
+        let find = |name: &str| rows().iter().find(|row| row.entry.spec.name == name);
+        let all = self.rows.get_or_init(|| {
+            let [arrays, right, left] = self.names;
+            Some([find(arrays)?, find(right)?, find(left)?])
+        });
+        all.map(|rows| rows[which])
+            .ok_or_else(|| Error::Key(format!("there is no operation '{}'", self.names[which])))
+    }
 }
+
+const ARRAYS: usize = 0;
+const RIGHT: usize = 1;
+const LEFT: usize = 2;
+
+/// `+`
+pub(super) static ADD: Operator = Operator::new(["add2", "add_scalar", "add_scalar"], |v| v);
+/// `-`
+pub(super) static SUB: Operator = Operator::new(["sub2", "add_scalar", "r_sub_scalar"], |v| -v);
+/// `*`
+pub(super) static MUL: Operator = Operator::new(["mul2", "mul_scalar", "mul_scalar"], |v| v);
+/// `/`
+pub(super) static DIV: Operator = Operator::new(["div2", "mul_scalar", "r_div_scalar"], |v| 1.0 / v);
+/// `**`
+pub(super) static POW: Operator = Operator::new(["pow2", "pow_scalar", "r_pow_scalar"], |v| v);
 
 /// A number that stands beside an operator, NumPy's included.
 fn number(o: &Bound<'_, PyAny>) -> Option<f64> {
@@ -510,11 +513,11 @@ fn number(o: &Bound<'_, PyAny>) -> Option<f64> {
 
 fn with_number<'py>(
     x: &Bound<'py, PyAny>,
-    name: &str,
+    row: &Row,
     val: f64,
     into: &[Option<graph::NdArray>],
 ) -> PyResult<Bound<'py, PyAny>> {
-    let row = row(name)?;
+    let name = row.entry.spec.name;
     let mut values: Vec<Value> = row.defaults.iter().flatten().cloned().collect();
     values[0] = Value::Float(val);
     let inputs: Inputs<'_, 'py> = std::iter::once(operand(name, "x", x)?).collect();
@@ -524,10 +527,10 @@ fn with_number<'py>(
 fn with_array<'py>(
     a: &Bound<'py, PyAny>,
     b: &Bound<'py, PyAny>,
-    name: &str,
+    row: &Row,
     into: &[Option<graph::NdArray>],
 ) -> PyResult<Bound<'py, PyAny>> {
-    let row = row(name)?;
+    let name = row.entry.spec.name;
     let op = row.plain.clone().ok_or_else(|| PyValueError::new_err("operators take no arguments"))?;
     let inputs: Inputs<'_, 'py> = [operand(name, "x0", a)?, operand(name, "x1", b)?].into_iter().collect();
     pack(a.py(), run(a.py(), op, &inputs, into)?)
@@ -537,7 +540,7 @@ fn is_operand(o: &Bound<'_, PyAny>) -> bool {
     o.is_instance_of::<Variable>() || o.is_instance_of::<NdArray>()
 }
 
-fn not_implemented<'py>(py: Python<'py>) -> Bound<'py, PyAny> {
+fn not_implemented(py: Python<'_>) -> Bound<'_, PyAny> {
     py.NotImplemented().into_bound(py)
 }
 
@@ -545,13 +548,13 @@ fn not_implemented<'py>(py: Python<'py>) -> Bound<'py, PyAny> {
 pub(super) fn operator<'py>(
     x: &Bound<'py, PyAny>,
     o: &Bound<'py, PyAny>,
-    which: Operator,
+    which: &Operator,
 ) -> PyResult<Bound<'py, PyAny>> {
     if is_operand(o) {
-        return with_array(x, o, which.arrays, &[]);
+        return with_array(x, o, which.row(ARRAYS)?, &[]);
     }
     match number(o) {
-        Some(v) => with_number(x, which.right, (which.of_right)(v), &[]),
+        Some(v) => with_number(x, which.row(RIGHT)?, (which.of_right)(v), &[]),
         None => Ok(not_implemented(x.py())),
     }
 }
@@ -560,10 +563,10 @@ pub(super) fn operator<'py>(
 pub(super) fn reflected<'py>(
     x: &Bound<'py, PyAny>,
     o: &Bound<'py, PyAny>,
-    which: Operator,
+    which: &Operator,
 ) -> PyResult<Bound<'py, PyAny>> {
     match number(o) {
-        Some(v) => with_number(x, which.left, v, &[]),
+        Some(v) => with_number(x, which.row(LEFT)?, v, &[]),
         None => Ok(not_implemented(x.py())),
     }
 }
@@ -578,23 +581,23 @@ pub(super) fn power<'py>(
         Some(_) => {
             Err(PyErr::from(Error::NotImplemented("pow: expected two arguments, got a modulus".into())))
         }
-        None => operator(x, o, POW),
+        None => operator(x, o, &POW),
     }
 }
 
 /// `x * v`
 pub(super) fn scaled<'py>(x: &Bound<'py, PyAny>, v: f64) -> PyResult<Bound<'py, PyAny>> {
-    with_number(x, "mul_scalar", v, &[])
+    with_number(x, MUL.row(RIGHT)?, v, &[])
 }
 
 /// `x <operator>= o` on an array.
-pub(super) fn in_place(x: &Bound<'_, NdArray>, o: &Bound<'_, PyAny>, which: Operator) -> PyResult<()> {
+pub(super) fn in_place(x: &Bound<'_, NdArray>, o: &Bound<'_, PyAny>, which: &Operator) -> PyResult<()> {
     let into = [Some(x.get().array.clone())];
     if is_operand(o) {
-        return with_array(x.as_any(), o, which.arrays, &into).map(drop);
+        return with_array(x.as_any(), o, which.row(ARRAYS)?, &into).map(drop);
     }
     match number(o) {
-        Some(v) => with_number(x.as_any(), which.right, (which.of_right)(v), &into).map(drop),
+        Some(v) => with_number(x.as_any(), which.row(RIGHT)?, (which.of_right)(v), &into).map(drop),
         None => {
             let got = o.get_type().name()?;
             Err(Error::Type(format!("operator: expected a number, a Variable or an NdArray, got {got}"))

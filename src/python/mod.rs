@@ -1,5 +1,7 @@
 //! The Python face: handles, conversions and calls. Holds no arithmetic and no list of operations.
 
+#![allow(clippy::needless_pass_by_value, clippy::unused_self)] // Python decides what a method is called with
+
 mod error;
 mod function;
 mod functions;
@@ -30,8 +32,6 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     functions::register(m)?;
     safetensors::register(m)?;
     solver::register(m)?;
-    crate::graph::interrupt_check(|| {
-        Python::attach(|py| py.check_signals()).map_err(|e| crate::Error::Foreign(Box::new(e)))
-    });
+    crate::graph::interrupt_check(|| Python::attach(|py| py.check_signals().map_err(error::foreign)));
     Ok(())
 }

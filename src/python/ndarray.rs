@@ -383,7 +383,7 @@ impl NdArray {
         Ok(format!("<NdArray({shape}) {dtype}\n{}>", preview(&view)?))
     }
 
-    fn __reduce__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+    fn __reduce__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, PyAny>> {
         let py = slf.py();
         let restore = py.get_type::<Self>().getattr("from_numpy_array")?;
         let values = numpy::live_view(py, &slf.get().array)?.call_method0("copy")?;
@@ -406,28 +406,28 @@ impl NdArray {
         functions::scaled(slf.as_any(), -1.0)
     }
     fn __add__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::operator(slf.as_any(), o, functions::ADD)
+        functions::operator(slf.as_any(), o, &functions::ADD)
     }
     fn __radd__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::reflected(slf.as_any(), o, functions::ADD)
+        functions::reflected(slf.as_any(), o, &functions::ADD)
     }
     fn __sub__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::operator(slf.as_any(), o, functions::SUB)
+        functions::operator(slf.as_any(), o, &functions::SUB)
     }
     fn __rsub__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::reflected(slf.as_any(), o, functions::SUB)
+        functions::reflected(slf.as_any(), o, &functions::SUB)
     }
     fn __mul__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::operator(slf.as_any(), o, functions::MUL)
+        functions::operator(slf.as_any(), o, &functions::MUL)
     }
     fn __rmul__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::reflected(slf.as_any(), o, functions::MUL)
+        functions::reflected(slf.as_any(), o, &functions::MUL)
     }
     fn __truediv__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::operator(slf.as_any(), o, functions::DIV)
+        functions::operator(slf.as_any(), o, &functions::DIV)
     }
     fn __rtruediv__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::reflected(slf.as_any(), o, functions::DIV)
+        functions::reflected(slf.as_any(), o, &functions::DIV)
     }
     fn __pow__<'py>(
         slf: &Bound<'py, Self>,
@@ -442,7 +442,7 @@ impl NdArray {
         modulo: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let _ = modulo;
-        functions::reflected(slf.as_any(), o, functions::POW)
+        functions::reflected(slf.as_any(), o, &functions::POW)
     }
     fn __matmul__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         slf.py().import("kinnor._matmul")?.call_method1("matmul", (slf, o))
@@ -450,19 +450,19 @@ impl NdArray {
 
     /// Adds in place.
     fn __iadd__(slf: &Bound<'_, Self>, o: &Bound<'_, PyAny>) -> PyResult<()> {
-        functions::in_place(slf, o, functions::ADD)
+        functions::in_place(slf, o, &functions::ADD)
     }
     /// Subtracts in place.
     fn __isub__(slf: &Bound<'_, Self>, o: &Bound<'_, PyAny>) -> PyResult<()> {
-        functions::in_place(slf, o, functions::SUB)
+        functions::in_place(slf, o, &functions::SUB)
     }
     /// Multiplies in place.
     fn __imul__(slf: &Bound<'_, Self>, o: &Bound<'_, PyAny>) -> PyResult<()> {
-        functions::in_place(slf, o, functions::MUL)
+        functions::in_place(slf, o, &functions::MUL)
     }
     /// Divides in place.
     fn __itruediv__(slf: &Bound<'_, Self>, o: &Bound<'_, PyAny>) -> PyResult<()> {
-        functions::in_place(slf, o, functions::DIV)
+        functions::in_place(slf, o, &functions::DIV)
     }
 }
 

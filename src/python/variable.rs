@@ -1,5 +1,7 @@
 //! `Variable`: a handle on a place in the graph.
 
+use std::fmt::Write;
+
 use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -280,7 +282,10 @@ impl Variable {
     #[setter]
     fn set_parent(&self, parent: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         match parent {
-            None => Ok(self.variable.clear_parent()),
+            None => {
+                self.variable.clear_parent();
+                Ok(())
+            }
             Some(_) => {
                 Err(PyTypeError::new_err("parent: expected None, which cuts the variable off; see rewire_on"))
             }
@@ -536,21 +541,25 @@ impl Variable {
         let v = &self.variable;
         let data = v.data();
         let dtype = data.storage.dtype();
-        let mut text = format!("<Variable({}", data.shape);
+        let mut text = String::new();
+        let _ = write!(text, "<Variable({}", data.shape);
         if let Some(dtype) = dtype {
-            text += &format!(", {dtype}");
+            let _ = write!(text, ", {dtype}");
         }
-        text += &format!(", need_grad={}", if v.need_grad() { "True" } else { "False" });
+        let _ = write!(text, ", need_grad={}", if v.need_grad() { "True" } else { "False" });
         if let Some(name) = v.name().filter(|n| !n.is_empty()) {
-            text += &format!(", name='{name}'");
+            let _ = write!(text, ", name='{name}'");
         }
         if let Some(parent) = v.parent() {
-            text += &format!(", by {}", parent.type_name());
+            let _ = write!(text, ", by {}", parent.type_name());
         }
         text.push(')');
         match dtype {
             _ if data.storage.is_cleared() => text += ", cleared",
-            Some(dtype) => text += &format!("\n{}", preview(&numpy::view(py, &data, dtype, Access::Read)?)?),
+            Some(dtype) => {
+                let view = numpy::view(py, &data, dtype, Access::Read)?;
+                let _ = write!(text, "\n{}", preview(&view)?);
+            }
             None => {}
         }
         Ok(text + ">")
@@ -588,28 +597,28 @@ impl Variable {
         functions::scaled(slf.as_any(), -1.0)
     }
     fn __add__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::operator(slf.as_any(), o, functions::ADD)
+        functions::operator(slf.as_any(), o, &functions::ADD)
     }
     fn __radd__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::reflected(slf.as_any(), o, functions::ADD)
+        functions::reflected(slf.as_any(), o, &functions::ADD)
     }
     fn __sub__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::operator(slf.as_any(), o, functions::SUB)
+        functions::operator(slf.as_any(), o, &functions::SUB)
     }
     fn __rsub__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::reflected(slf.as_any(), o, functions::SUB)
+        functions::reflected(slf.as_any(), o, &functions::SUB)
     }
     fn __mul__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::operator(slf.as_any(), o, functions::MUL)
+        functions::operator(slf.as_any(), o, &functions::MUL)
     }
     fn __rmul__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::reflected(slf.as_any(), o, functions::MUL)
+        functions::reflected(slf.as_any(), o, &functions::MUL)
     }
     fn __truediv__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::operator(slf.as_any(), o, functions::DIV)
+        functions::operator(slf.as_any(), o, &functions::DIV)
     }
     fn __rtruediv__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::reflected(slf.as_any(), o, functions::DIV)
+        functions::reflected(slf.as_any(), o, &functions::DIV)
     }
     fn __pow__<'py>(
         slf: &Bound<'py, Self>,
@@ -624,7 +633,7 @@ impl Variable {
         modulo: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let _ = modulo;
-        functions::reflected(slf.as_any(), o, functions::POW)
+        functions::reflected(slf.as_any(), o, &functions::POW)
     }
     fn __matmul__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         slf.py().import("kinnor._matmul")?.call_method1("matmul", (slf, o))

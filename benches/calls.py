@@ -1,0 +1,76 @@
+"""What calls from Python cost: building, running at once, and runs through a chain of tiny functions.
+
+    python benches/calls.py
+
+Each figure is the least of many repetitions, in nanoseconds. Other programs on the machine raise it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import timeit
+from collections.abc import Callable
+
+import numpy as np
+
+import kinnor as nn
+import kinnor.functions as F
+
+
+def least(f: Callable[[], object], number: int, repeat: int = 30) -> float:
+    """Nanoseconds of one call."""
+    return min(timeit.repeat(f, number=number, repeat=repeat)) / number * 1e9
+
+
+def row(what: str, measured: float, most: float) -> None:
+    """Print a figure beside what it may be at most."""
+    print(f"{what:<58} {measured:8.1f} ns   at most {most:g} ns")
+
+
+def calls() -> None:
+    """Calls of one function on 16 elements."""
+    a = nn.Variable.from_numpy_array(np.ones(16, np.float32), need_grad=True)
+    b = nn.Variable.from_numpy_array(np.ones(16, np.float32))
+    add2 = F.add2
+    row("F.add2(a, b), static, with what it leaves behind freed", least(lambda: add2(a, b), 20_000), 150)
+    row("a + b, static", least(lambda: a + b, 20_000), 150)
+    with nn.auto_forward():
+        row("F.add2(a, b) on 16 elements, computed at once", least(lambda: add2(a, b), 20_000), 250)
+        row("a * 2.0 on 16 elements, computed at once", least(lambda: a * 2.0, 20_000), 250)
+    row("a.d (a view)", least(lambda: a.d, 20_000), 200)
+
+
+def chain(n: int = 1000) -> None:
+    """A chain of functions of 16 elements, forward and backward, for each function."""
+    x = nn.Variable.from_numpy_array(np.ones(16, np.float32), need_grad=True)
+    y = x
+    for _ in range(n):
+        y = F.mul_scalar(y, 0.5) if _ % 2 else F.add_scalar(y, 0.5)
+    y.forward()
+    y.backward()
+    row(f"forward of a chain of {n}, each function", least(y.forward, 20) / n, 60)
+    row(f"backward of a chain of {n}, each function", least(y.backward, 20) / n, 100)
+
+    def hook(f: object) -> None:
+        pass
+
+    row("forward with a hook, each function", least(lambda: y.forward(function_pre_hook=hook), 5, 10) / n, 400)
+
+
+def import_time() -> None:
+    """Importing, over NumPy's own import."""
+
+    def run(code: str) -> float:
+        program = f"import time; t = time.perf_counter(); {code}; print(time.perf_counter() - t)"
+        return min(float(subprocess.check_output([sys.executable, "-c", program])) for _ in range(10))
+
+    with_numpy = run("import numpy")
+    both = run("import numpy, kinnor, kinnor.functions, kinnor.parametric_functions, kinnor.solvers")
+    print(f"{'import of kinnor and its modules over NumPy':<58} {(both - with_numpy) * 1e3:8.1f} ms   at most 25 ms")
+
+
+if __name__ == "__main__":
+    calls()
+    chain()
+    import_time()

@@ -1,0 +1,310 @@
+"""The engine from Python: exceptions, interrupts, threads, deep graphs, callbacks, a user's own functions."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+import time
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinnor as nn
+import kinnor.functions as F
+from kinnor.function import PythonFunction
+
+
+def leaf(values: Any, need_grad: bool = True) -> nn.Variable:
+    return nn.Variable.from_numpy_array(np.asarray(values, np.float32), need_grad=need_grad)
+
+
+def chain(x: nn.Variable, n: int) -> nn.Variable:
+    for _ in range(n):
+        x = F.add_scalar(x, 1.0)
+    return x
+
+
+class Custom(Exception):
+    """An error that only this file raises."""
+
+
+@pytest.mark.parametrize("hook", ["function_pre_hook", "function_post_hook"])
+@pytest.mark.parametrize("run", ["forward", "backward"])
+def test_an_exception_in_a_hook_surfaces_as_itself(hook: str, run: str) -> None:
+    x = leaf([1.0, 2.0])
+    y = F.exp(F.sin(x))
+    y.forward()
+
+    def fail(f: Any) -> None:
+        raise Custom(f.name)
+
+    with pytest.raises(Custom):
+        getattr(y, run)(**{hook: fail})
+    y.forward()
+    x.grad.zero()
+    y.backward()
+    np.testing.assert_allclose(x.g, np.exp(np.sin([1.0, 2.0])) * np.cos([1.0, 2.0]), rtol=1e-5)
+
+
+def test_hooks_run_round_each_function_global_ones_outside() -> None:
+    seen: list[str] = []
+    y = F.exp(F.sin(leaf([1.0])))
+    nn.set_function_pre_hook("a", lambda f: seen.append("global pre " + f.name))
+    nn.set_function_post_hook("b", lambda f: seen.append("global post " + f.name))
+    try:
+        y.forward(
+            function_pre_hook=lambda f: seen.append("pre " + f.name),
+            function_post_hook=lambda f: seen.append("post " + f.name),
+        )
+    finally:
+        nn.unset_function_pre_hook("a")
+        nn.unset_function_post_hook("b")
+    steps = ["global pre ", "pre ", "post ", "global post "]
+    assert seen == [s + f for f in ("Sin", "Exp") for s in steps]
+    y.forward()
+    assert len(seen) == 8
+
+
+def test_what_is_no_hook_is_refused_at_once() -> None:
+    y = F.exp(leaf([1.0]))
+    with pytest.raises(TypeError, match="function_pre_hook"):
+        y.forward(function_pre_hook=3)
+
+
+def test_callbacks_follow_the_backward_run() -> None:
+    seen: list[str] = []
+
+    class Callback(nn.CommunicatorBackwardCallback):
+        def on_finish_function_backward(self, f: Any) -> None:
+            seen.append(f.name)
+
+        def on_finish_backward(self) -> None:
+            seen.append("end")
+
+    x = leaf([1.0])
+    y = F.exp(F.sin(x))
+    y.forward()
+    y.backward(communicator_callbacks=[Callback(), Callback()])
+    assert seen == ["Exp", "Exp", "Sin", "Sin", "end", "end"]
+    with pytest.raises(TypeError, match="communicator_callbacks"):
+        y.backward(communicator_callbacks=object())
+
+
+def test_the_seed_of_a_backward_run() -> None:
+    x = leaf([1.0, 2.0])
+    y = x * 3
+    y.forward()
+    y.g = 7
+    y.backward()
+    assert x.g.tolist() == [3, 3] and y.g.tolist() == [7, 7]
+    x.grad.zero()
+    y.backward(grad=None)
+    assert x.g.tolist() == [21, 21]
+    x.grad.zero()
+    y.backward(np.array([1.0, 2.0]))
+    assert x.g.tolist() == [3, 6]
+    with pytest.raises(RuntimeError, match="shape"):
+        y.backward(np.ones(3))
+
+
+def test_a_deep_graph_runs_and_is_freed_without_recursion() -> None:
+    x = leaf([0.0])
+    y = chain(x, 100_000)
+    y.forward()
+    y.backward()
+    assert y.d[0] == 100_000 and x.g[0] == 1
+    seen: list[int] = []
+    y.visit(lambda f: seen.append(1))
+    assert len(seen) == 100_000
+    del y
+    assert len(x.function_references) == 0
+
+
+def test_an_interrupt_ends_a_run_and_leaves_the_graph_usable() -> None:
+    x = leaf(np.full((512, 512), 0.5))
+    y = x
+    for _ in range(3000):
+        y = F.tanh(y)
+    y.forward()  # memory is there
+    start = time.perf_counter()
+    threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        while time.perf_counter() - start < 60:
+            y.forward()
+    assert time.perf_counter() - start < 30
+    y.forward()
+    assert np.isfinite(y.d).all()
+
+
+def test_two_threads_train_two_graphs() -> None:
+    def train(results: dict[int, np.ndarray], n: int) -> None:
+        x = leaf(np.linspace(-1, 1, 4096))
+        y = x
+        for _ in range(20):
+            y = F.sin(y)
+        for _ in range(50):
+            y.forward()
+            y.backward()
+        results[n] = x.g.copy()
+
+    results: dict[int, np.ndarray] = {}
+    threads = [threading.Thread(target=train, args=(results, n)) for n in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert all(np.array_equal(results[0], results[n]) for n in (1, 2))
+
+
+def test_modes_in_a_with_block_hold_for_their_thread() -> None:
+    seen: list[bool] = []
+    with nn.auto_forward(), nn.no_grad():
+        thread = threading.Thread(target=lambda: seen.extend([nn.get_auto_forward(), F.exp(leaf([1.0])).need_grad]))
+        thread.start()
+        thread.join()
+        assert nn.get_auto_forward() and not F.exp(leaf([1.0])).need_grad
+    assert seen == [False, True]
+
+
+def test_cleared_values_are_refused_by_name() -> None:
+    x = leaf([0.5])
+    h = F.sin(x)
+    h.name = "hidden"
+    y = F.sin(F.sin(h))
+    y.forward(clear_buffer=True)
+    with pytest.raises(nn.ClearedError, match="hidden"):
+        _ = h.d
+    with pytest.raises(RuntimeError, match="clear"):
+        y.backward()
+    y.forward(clear_no_need_grad=True)
+    y.backward(clear_buffer=True)
+    with pytest.raises(RuntimeError, match="forward\\(\\) again"):
+        y.backward()
+
+
+def test_two_losses_over_one_trunk_may_clear() -> None:
+    x = leaf([0.3])
+    h = F.tanh(x)
+    a, b = F.exp(h), F.sin(h)
+    nn.forward_all([a, b])
+    a.backward(clear_buffer=True)
+    b.backward(clear_buffer=True)
+    t = np.tanh(0.3)
+    np.testing.assert_allclose(x.g, [(np.exp(t) + np.cos(t)) * (1 - t * t)], rtol=1e-5)
+
+
+class Scale(PythonFunction):  # type: ignore[misc]
+    """`y = k x`, with what can go wrong in it."""
+
+    def __init__(self, k: float, fail: str = "") -> None:
+        super().__init__()
+        self.k, self.fail, self.args = k, fail, {"k": k}
+
+    @property
+    def name(self) -> str:
+        return "Scale"
+
+    def min_outputs(self) -> int:
+        return 1
+
+    def step(self, name: str) -> None:
+        if self.fail == name:
+            raise Custom(name)
+
+    def setup_impl(self, inputs: Any, outputs: Any) -> None:
+        self.step("setup")
+        outputs[0].reset_shape(inputs[0].shape, True)
+
+    def forward_impl(self, inputs: Any, outputs: Any) -> None:
+        self.step("forward")
+        outputs[0].d = self.k * inputs[0].d
+
+    def backward_impl(self, inputs: Any, outputs: Any, propagate_down: Any, accum: Any) -> None:
+        self.step("backward")
+        if propagate_down[0]:
+            g = self.k * outputs[0].g
+            inputs[0].g = inputs[0].g + g if accum[0] else g
+
+    def grad_depends_output_data(self, i: int, o: int) -> bool:
+        return False
+
+    def grad_depends_input_data(self, i: int, j: int) -> bool:
+        return False
+
+
+def test_a_users_own_function() -> None:
+    x = leaf([1.0, 2.0])
+    y = F.sum(Scale(3.0)(x * 2))
+    y.forward()
+    y.backward()
+    assert y.d == 18 and x.g.tolist() == [6, 6]
+    f = y.parent.inputs[0].parent
+    assert f.name == f.info.type_name == "Scale" and f.info.args == {"k": 3.0}
+    with nn.auto_forward():
+        assert Scale(2.0)(x).d.tolist() == [2, 4]
+    assert Scale(2.0)(x.data).data.tolist() == [2, 4]
+    x.reset_shape((3,), True)
+    x.d = 1
+    y.forward()
+    assert y.d == 18
+
+
+@pytest.mark.parametrize("when", ["setup", "forward", "backward"])
+def test_exceptions_of_a_users_own_function_surface_as_themselves(when: str) -> None:
+    x = leaf([1.0])
+    with pytest.raises(Custom, match=when):
+        y = Scale(2.0, fail=when)(x)
+        y.forward()
+        y.backward()
+    y = x * 2
+    y.forward()
+    assert y.d[0] == 2
+
+
+def test_a_users_own_function_dies_with_its_graph() -> None:
+    f = Scale(2.0)
+    gone = weakref.ref(f)
+    y = f(leaf([1.0]))
+    del f
+    gc.collect()
+    assert gone() is not None
+    del y
+    gc.collect()
+    assert gone() is None
+
+
+def test_equality_and_hash_follow_data_and_gradient() -> None:
+    x = leaf([1.0])
+    other = x.get_unlinked_variable(need_grad=False)
+    assert x == other and hash(x) == hash(other) and {x: 1}[other] == 1
+    assert x != leaf([1.0]) and (x == None) is False and (x == 3) is False  # noqa: E711
+    y = F.exp(x)
+    assert y.parent == x.function_references[0] and y.parent is not y.parent
+
+
+def test_np_scalars_stand_on_either_side() -> None:
+    x = leaf([1.0, 2.0])
+    for y in (np.float64(2) * x, x * np.float32(2), 2 * x):
+        assert isinstance(y, nn.Variable)
+        y.forward()
+        assert y.d.tolist() == [2, 4]
+    with pytest.raises(TypeError):
+        _ = x + "a"  # type: ignore[operator]
+    with pytest.raises(TypeError):
+        _ = x + np.ones(2)
+
+
+def test_truncated_backpropagation_cuts_all_links() -> None:
+    x = leaf([0.5])
+    h = F.tanh(F.tanh(x))
+    h.forward()
+    h.clear_all_graph_links()
+    assert h.parent is None
+    y = F.exp(h)
+    y.forward()
+    y.backward()
+    assert x.g[0] == 0
