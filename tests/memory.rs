@@ -1,5 +1,6 @@
 //! The allocator as a whole: counts, limits, threads and forks. One test at a time, as the counts are the process's.
 
+use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 
 use kinnor::Error;
@@ -44,6 +45,33 @@ fn counts_follow_buffers() {
     assert!(memory_stats().cached < after.cached);
     reset_peak_memory();
     assert_eq!(memory_stats().peak, before.live);
+}
+
+#[test]
+fn borrowed_memory_is_given_back_once() {
+    struct Owner(Vec<u8>, mpsc::Sender<u8>);
+    impl Drop for Owner {
+        fn drop(&mut self) {
+            self.1.send(self.0[0]).expect("the test listens");
+        }
+    }
+    let (sender, returned) = mpsc::channel();
+    let _alone = alone();
+    let before = memory_stats().live;
+    let mut owner = Box::new(Owner(vec![1, 2, 3], sender));
+    let start = NonNull::from(&mut owner.0[0]);
+    // SAFETY: the owner keeps its bytes where they are.
+    let first = unsafe { Buffer::borrowed(start, 3, owner) };
+    assert!(first.is_shared());
+    assert_eq!((first.ptr(), first.bytes()), (start.as_ptr(), 3));
+    let second = first.clone();
+    drop(first);
+    // SAFETY: the bytes are there as long as the second handle is.
+    unsafe { second.ptr().write(7) };
+    assert!(returned.try_recv().is_err());
+    drop(second);
+    assert_eq!(returned.try_iter().collect::<Vec<_>>(), [7]);
+    assert_eq!(memory_stats().live, before);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Blocks of memory: aligned, counted, and kept for reuse when freed.
+//! Blocks of memory: aligned, counted, and kept for reuse when freed; or someone else's, kept alive.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
@@ -12,13 +12,18 @@ use crate::{Error, Result};
 struct Header {
     count: AtomicUsize,
     bytes: usize,
-    /// Bytes of the whole block.
+    /// Bytes of the whole block; 0 where the bytes are someone else's.
     size: usize,
+    /// Keeps the bytes of someone else alive.
+    owner: Option<Box<dyn Send + Sync>>,
 }
 const _: () = assert!(size_of::<Header>() == ALIGN);
 
-/// A counted block of memory, aligned to 64 bytes. Clones share it; the last one frees it.
-pub struct Buffer(NonNull<Header>);
+/// A counted block of memory, aligned to 64 bytes unless it is borrowed. Clones share it; the last one frees it.
+pub struct Buffer {
+    header: NonNull<Header>,
+    start: NonNull<u8>,
+}
 
 // SAFETY: the header is only touched through atomics, and who may read or write the bytes is decided by the storage.
 unsafe impl Send for Buffer {}
@@ -36,41 +41,52 @@ impl Buffer {
         let Some((block, size)) = allocator::allocate(size, bytes) else { return Err(error) };
         let header = block.cast::<Header>();
         // SAFETY: the block is new, large enough for a header and aligned for it.
-        unsafe { header.write(Header { count: AtomicUsize::new(1), bytes, size }) };
-        Ok(Self(header))
+        unsafe { header.write(Header { count: AtomicUsize::new(1), bytes, size, owner: None }) };
+        // SAFETY: the block starts with a header; the bytes follow it.
+        Ok(Self { header, start: unsafe { header.add(1) }.cast() })
+    }
+
+    /// Memory of someone else. `owner` is dropped with the last clone, at any time and on any thread.
+    ///
+    /// # Safety
+    /// While `owner` lives, `bytes` bytes at `start` must be there to be read and written.
+    pub unsafe fn borrowed(start: NonNull<u8>, bytes: usize, owner: Box<dyn Send + Sync>) -> Self {
+        let header = Header { count: AtomicUsize::new(1), bytes, size: 0, owner: Some(owner) };
+        Self { header: NonNull::from(Box::leak(Box::new(header))), start }
     }
 
     /// Where the bytes start.
     pub fn ptr(&self) -> *mut u8 {
-        // SAFETY: the block starts with a header; the bytes follow it.
-        unsafe { self.0.as_ptr().add(1).cast::<u8>() }
+        self.start.as_ptr()
+    }
+
+    fn header(&self) -> &Header {
+        // SAFETY: a live buffer has a live header.
+        unsafe { self.header.as_ref() }
     }
 
     /// Number of bytes that were asked for.
     pub fn bytes(&self) -> usize {
-        // SAFETY: a live buffer has a live header.
-        unsafe { self.0.as_ref() }.bytes
+        self.header().bytes
     }
 
     /// Whether someone else holds this block too: a view in Python, say.
     pub fn is_shared(&self) -> bool {
-        // SAFETY: a live buffer has a live header.
-        unsafe { self.0.as_ref() }.count.load(Ordering::Acquire) > 1
+        let header = self.header();
+        header.count.load(Ordering::Acquire) > 1 || header.owner.is_some()
     }
 }
 
 impl Clone for Buffer {
     fn clone(&self) -> Self {
-        // SAFETY: a live buffer has a live header.
-        unsafe { self.0.as_ref() }.count.fetch_add(1, Ordering::Relaxed);
-        Self(self.0)
+        self.header().count.fetch_add(1, Ordering::Relaxed);
+        Self { header: self.header, start: self.start }
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: this handle still counts, so the header is live.
-        let header = unsafe { self.0.as_ref() };
+        let header = self.header();
         // The only holder need not pay for an atomic subtraction: nobody is left who could make another handle.
         if header.count.load(Ordering::Acquire) != 1 {
             if header.count.fetch_sub(1, Ordering::Release) != 1 {
@@ -79,7 +95,12 @@ impl Drop for Buffer {
             fence(Ordering::Acquire);
         }
         let (size, bytes) = (header.size, header.bytes);
-        // SAFETY: this was the last handle, and the header holds what the allocator said.
-        unsafe { allocator::free(self.0.cast(), size, bytes) };
+        if size == 0 {
+            // SAFETY: this was the last handle, and the header of borrowed memory was a box.
+            drop(unsafe { Box::from_raw(self.header.as_ptr()) });
+            return;
+        }
+        // SAFETY: this was the last handle, and the header holds what the allocator said; it has no owner to drop.
+        unsafe { allocator::free(self.header.cast(), size, bytes) };
     }
 }

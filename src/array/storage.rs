@@ -152,7 +152,8 @@ impl Storage {
         }
     }
 
-    /// Number of writes since the memory was allocated or cleared, as NNabla counts them.
+    /// Whether it was written since its memory was allocated or cleared, as NNabla counts: 0 or 1; a part counts the
+    /// writes to itself since the whole was filled.
     pub fn modification_count(&self) -> u64 {
         self.state.lock().modifications
     }
@@ -239,6 +240,7 @@ impl Storage {
             )));
         }
         let start = parent.access_for_part(dtype)?;
+        self.state.lock().modifications += 1;
         self.mark_written();
         // SAFETY: the part lies within the parent.
         Ok(unsafe { start.add(offset * dtype.size()) })
@@ -263,7 +265,6 @@ impl Storage {
         let children = {
             let mut state = self.state.lock();
             state.zeroing = false;
-            state.modifications += 1;
             self.touch();
             state.children.clone()
         };
@@ -274,7 +275,7 @@ impl Storage {
 
     fn written(&self, state: &mut State) -> *mut u8 {
         state.zeroing = false;
-        state.modifications += 1;
+        state.modifications = 1;
         self.touch();
         for (_, cast) in state.casts.drain(..) {
             reclaim::release(cast);
@@ -404,6 +405,7 @@ impl Storage {
             state.children.clone()
         };
         for child in children.iter().filter_map(Weak::upgrade) {
+            child.state.lock().modifications = 0;
             child.set_zeroing(zeroing);
         }
     }
@@ -448,7 +450,7 @@ impl Storage {
         Ok((buffer, ptr))
     }
 
-    /// Takes a block that already holds `len` elements of `dtype` as its memory.
+    /// Takes a block that already holds `len` elements of `dtype` as its memory; not for parts of a larger storage.
     pub fn adopt(&self, buffer: Buffer, dtype: DType) {
         let mut state = self.state.lock();
         self.set_head(&mut state, buffer, dtype);

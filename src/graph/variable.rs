@@ -393,7 +393,7 @@ impl Variable {
         }
         let (data, grad) = (self.data().storage, self.grad().storage);
         Ok(arena::with(|a| {
-            let need = a.variables[self.0].flags & (flag::NEED_GRAD_SET | flag::NEED_GRAD);
+            let need = flag::NEED_GRAD_SET | if a.need_grad(self.0) { flag::NEED_GRAD } else { 0 };
             let core = a.new_core(shape);
             a.set_data(core, data);
             a.set_grad(core, Some(grad));

@@ -130,7 +130,8 @@ impl NdArray {
         self.array.storage.is_zeroing()
     }
 
-    /// Number of writes since the memory was allocated or cleared.
+    /// Whether anything was written since the memory was allocated or cleared: 0 or 1. (A part that `narrow` made
+    /// counts the writes to itself since the whole was filled.)
     #[getter]
     fn modification_count(&self) -> u64 {
         self.array.storage.modification_count()
@@ -289,7 +290,7 @@ impl NdArray {
         if length < 0 {
             return refuse("length", "zero or more".into(), length);
         }
-        if start < 0 || (start + length) as usize > n {
+        if start < 0 || start.saturating_add(length) as usize > n {
             return refuse("start", format!("a start of a part within 0..{n}"), start);
         }
         let row = shape.size_from(1);
@@ -327,6 +328,7 @@ impl NdArray {
         Self::bool_fill(slf, mask, value)
     }
 
+    #[pyo3(signature = (dtype = None, copy = None))]
     fn __array__<'py>(
         slf: Bound<'py, Self>,
         dtype: Option<Bound<'py, PyAny>>,
@@ -340,8 +342,18 @@ impl NdArray {
         py.None()
     }
 
-    fn __dlpack__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        numpy::live_view(py, &self.array)?.call_method0("__dlpack__")
+    /// Takes the memory of a NumPy array as its own, or a copy where it has another layout than ours.
+    fn _borrow(&self, nparr: &Bound<'_, PyAny>) -> PyResult<()> {
+        numpy::borrow(&self.array, &numpy::as_numpy(nparr)?)
+    }
+
+    #[pyo3(signature = (**options))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        options: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        numpy::live_view(py, &self.array)?.call_method("__dlpack__", (), options)
     }
 
     fn __dlpack_device__(&self) -> (i32, i32) {
@@ -350,7 +362,7 @@ impl NdArray {
 
     /// The only element as a Python number.
     fn item<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        numpy::live_view(py, &self.array)?.call_method0("item")
+        numpy::read_view(py, &self.array)?.call_method0("item")
     }
 
     fn __float__(&self, py: Python<'_>) -> PyResult<f64> {
@@ -386,7 +398,7 @@ impl NdArray {
     fn __reduce__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, PyAny>> {
         let py = slf.py();
         let restore = py.get_type::<Self>().getattr("from_numpy_array")?;
-        let values = numpy::live_view(py, &slf.get().array)?.call_method0("copy")?;
+        let values = numpy::read_view(py, &slf.get().array)?.call_method0("copy")?;
         (restore, (values,)).into_pyobject(py).map(Bound::into_any)
     }
 
@@ -474,15 +486,23 @@ pub(super) fn as_array<'py>(
     copy: Option<bool>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let view = numpy::live_view(py, &array)?;
-    match (dtype, copy) {
-        (Some(dtype), _) => {
+    let view = match dtype {
+        Some(dtype) if copy != Some(true) => {
             let kwargs = PyDict::new(py);
-            kwargs.set_item("copy", copy.unwrap_or(false))?;
-            view.call_method("astype", (dtype,), Some(&kwargs))
+            kwargs.set_item("copy", false)?;
+            let converted = view.call_method("astype", (dtype,), Some(&kwargs))?;
+            if copy == Some(false) && !converted.is(&view) {
+                let got = view.getattr("dtype")?;
+                return Err(PyValueError::new_err(format!(
+                    "__array__: expected copy=True to convert {got}, got False"
+                )));
+            }
+            converted
         }
-        (None, Some(true)) => view.call_method0("copy"),
-        (None, _) => Ok(view),
-    }
+        Some(dtype) => return view.call_method1("astype", (dtype,)),
+        None => view,
+    };
+    if copy == Some(true) { view.call_method0("copy") } else { Ok(view) }
 }
 
 /// Some elements, for a person.

@@ -1,7 +1,11 @@
 //! Between storages and NumPy arrays: views of live memory out, values in.
 
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+
 use ::numpy::npyffi::{self, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE, PY_ARRAY_API, PyArray_Descr};
 use ::numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use parking_lot::Mutex;
 use pyo3::PyTypeInfo;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -107,13 +111,22 @@ pub(super) fn live_view<'py>(py: Python<'py>, array: &NdArray) -> PyResult<Bound
     view(py, array, array.storage.dtype().unwrap_or(DType::F32), Access::ReadWrite)
 }
 
-/// A Python or NumPy object as an array of numbers.
+/// A view to read from, which does not count as a write.
+pub(super) fn read_view<'py>(py: Python<'py>, array: &NdArray) -> PyResult<Bound<'py, PyAny>> {
+    view(py, array, array.storage.dtype().unwrap_or(DType::F32), Access::Read)
+}
+
+/// A Python or NumPy object as an array of numbers; those wider than `float64` are rounded to that.
 pub(super) fn as_numpy<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyUntypedArray>> {
-    if let Ok(array) = value.cast::<PyUntypedArray>() {
-        return Ok(array.clone());
+    let array = match value.cast::<PyUntypedArray>() {
+        Ok(array) => array.clone(),
+        Err(_) => value.py().import("numpy")?.call_method1("asarray", (value,))?.cast_into()?,
+    };
+    let descr = array.dtype();
+    if descr.kind() == b'f' && descr.itemsize() > 8 {
+        return Ok(array.call_method1("astype", ("float64",))?.cast_into()?);
     }
-    let array = value.py().import("numpy")?.call_method1("asarray", (value,))?;
-    Ok(array.cast_into::<PyUntypedArray>()?)
+    Ok(array)
 }
 
 /// The number that a Python object is, if it is one that fits a lazy fill.
@@ -121,11 +134,20 @@ pub(super) fn scalar(value: &Bound<'_, PyAny>) -> Option<f64> {
     if let Ok(v) = value.cast::<PyFloat>() {
         return Some(v.value());
     }
-    if value.is_instance_of::<PyBool>() {
+    if value.is_instance_of::<PyBool>() || value.is_instance_of::<PyUntypedArray>() {
         return None;
     }
-    let v: i64 = value.cast::<PyInt>().ok()?.extract().ok()?;
-    (v.unsigned_abs() <= 1 << 53).then_some(v as f64)
+    if let Ok(v) = value.cast::<PyInt>() {
+        let v: i64 = v.extract().ok()?;
+        return (v.unsigned_abs() <= 1 << 53).then_some(v as f64);
+    }
+    // NumPy's own numbers.
+    let kind: String = value.getattr("dtype").ok()?.getattr("kind").ok()?.extract().ok()?;
+    match kind.as_str() {
+        "f" => value.extract().ok(),
+        "i" | "u" => scalar(&value.call_method0("__index__").ok()?),
+        _ => None,
+    }
 }
 
 /// Assigns to an array as `.d = value` does: a number fills it lazily; an array is copied in with its own type, repeated
@@ -168,6 +190,52 @@ pub(super) fn copy_in(array: &NdArray, from: &Bound<'_, PyUntypedArray>, dtype: 
     let fitting = fitting.call_method0("copy")?; // it may be a view of this very array
     let to = view(py, array, dtype, Access::Write)?;
     to.set_item(py.Ellipsis(), fitting)
+}
+
+/// Objects that lent their memory and can have it back. Dropping one may run anything, so that it waits until Python is
+/// between two instructions: a buffer dies anywhere, under locks too.
+static RETURNED: Mutex<Vec<Py<PyAny>>> = Mutex::new(Vec::new());
+
+/// A NumPy array whose memory a storage uses.
+struct Lender(Option<Py<PyAny>>);
+
+impl Drop for Lender {
+    fn drop(&mut self) {
+        RETURNED.lock().extend(self.0.take());
+        // SAFETY: may be called on any thread. Where no more calls are taken, the next lender brings this one along.
+        unsafe { pyo3::ffi::Py_AddPendingCall(Some(give_back), std::ptr::null_mut()) };
+    }
+}
+
+extern "C" fn give_back(_: *mut c_void) -> c_int {
+    Python::attach(|_| {
+        let returned = std::mem::take(&mut *RETURNED.lock());
+        drop(returned);
+    });
+    0
+}
+
+/// Makes the memory of a NumPy array that of an array, until that is filled, cleared or written as another type. The
+/// elements are copied if they lie otherwise than ours. The caller answers for their being writable.
+pub(super) fn borrow(array: &NdArray, from: &Bound<'_, PyUntypedArray>) -> PyResult<()> {
+    let dtype = dtype_of(&from.dtype())?;
+    let got: Shape = from.shape().into();
+    if got != array.shape {
+        return Err(Error::shape("from_dlpack", format!("shape {}", array.shape), [&got]).into());
+    }
+    // SAFETY: a live NumPy array has its fields.
+    let start = NonNull::new(unsafe { (*from.as_array_ptr()).fields.data.cast::<u8>() });
+    let native = from.is_c_contiguous() && from.dtype().is_native_byteorder() != Some(false);
+    match start.filter(|s| native && s.align_offset(dtype.size()) == 0 && got.size() > 0) {
+        Some(start) if !array.storage.is_narrowed() => {
+            let owner = Box::new(Lender(Some(from.clone().into_any().unbind())));
+            // SAFETY: the NumPy array has that many elements in a row and lives as long as the owner.
+            let buffer = unsafe { Buffer::borrowed(start, got.size() * dtype.size(), owner) };
+            array.storage.adopt(buffer, dtype);
+            Ok(())
+        }
+        _ => copy_in(array, from, dtype),
+    }
 }
 
 /// An array that holds a copy of a NumPy array, of the same type.

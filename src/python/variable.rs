@@ -483,6 +483,7 @@ impl Variable {
         Self::bool_fill_(slf, mask, value)
     }
 
+    #[pyo3(signature = (dtype = None, copy = None))]
     fn __array__<'py>(
         &self,
         py: Python<'py>,
@@ -497,8 +498,13 @@ impl Variable {
         py.None()
     }
 
-    fn __dlpack__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.d(py)?.call_method0("__dlpack__")
+    #[pyo3(signature = (**options))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        options: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.d(py)?.call_method("__dlpack__", (), options)
     }
 
     fn __dlpack_device__(&self) -> (i32, i32) {
@@ -507,7 +513,7 @@ impl Variable {
 
     /// The only element as a Python number.
     fn item<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.d(py)?.call_method0("item")
+        self.values(py)?.call_method0("item")
     }
 
     fn __float__(&self, py: Python<'_>) -> PyResult<f64> {
@@ -569,7 +575,7 @@ impl Variable {
         let py = slf.py();
         let restore = py.import("kinnor._graph")?.getattr("restore")?;
         let v = &slf.get().variable;
-        let values = slf.get().d(py)?.call_method0("copy")?;
+        let values = slf.get().values(py)?.call_method0("copy")?;
         (restore, (values, v.need_grad_flag(), v.persistent(), v.recompute(), v.name()))
             .into_pyobject(py)
             .map(Bound::into_any)
@@ -663,6 +669,11 @@ impl Variable {
             return Ok(Seed::Fill(v));
         }
         Ok(Seed::Temporary(numpy::new_array(&numpy::as_numpy(grad)?)?))
+    }
+
+    /// A NumPy array to read the values from, which does not count as a write.
+    fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        numpy::read_view(py, &self.variable.data()).map_err(|e| self.name_cleared(py, e, "data"))
     }
 
     /// Says of which variable the memory was cleared.

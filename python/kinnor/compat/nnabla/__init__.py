@@ -32,7 +32,6 @@ OWN = (
     "parameter",
     "testing",
     "utils.converter",
-    "utils.dlpack",
     "utils.nnabla_pb2",
     "variable",
 )
@@ -54,12 +53,13 @@ SHARED = {
     "parametric_functions": "kinnor.parametric_functions",
     "random": "kinnor.random",
     "recompute": "kinnor.modes",
-    "solver": "kinnor.solvers",
+    "solver": "kinnor.solver",
     "solvers": "kinnor.solvers",
     "utils": "kinnor.utils",
     "utils.data_iterator": "kinnor.utils.data_iterator",
     "utils.data_source": "kinnor.utils.data_source",
     "utils.data_source_implements": "kinnor.utils.data_source_implements",
+    "utils.dlpack": "kinnor.utils.dlpack",
     "utils.learning_rate_scheduler": "kinnor.utils.learning_rate_scheduler",
 }
 """Modules that are Kinnor's own, by NNabla's name."""
