@@ -64,6 +64,8 @@ def setitem(x: Any, key: Any, value: Any) -> None:
 def expand(x: Any, key: Any) -> list[Any]:
     """One entry for each axis: Ellipsis and missing axes become full slices, a mask over several axes stays one."""
     keys = list(key) if isinstance(key, tuple) else [key]
+    # A tuple inside of a key is a list of positions, as in NumPy.
+    keys = [list(k) if isinstance(k, tuple) else k for k in keys]
     keys = [k.item() if isinstance(k, np.ndarray) and k.ndim == 0 and k.dtype.kind in "iu" else k for k in keys]
     for k in keys:
         if not (k is None or k is Ellipsis or isinstance(k, (int, np.integer, slice, *Arrays))):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import _core
+from . import _core, system
 from .context import COMPUTE_TYPES, Context
 
 __all__ = [
@@ -42,7 +42,7 @@ def array_classes() -> list[str]:
     Returns:
         The names.
     """
-    return ["CpuCachedArray", "CpuArray", "CpuDlpackArray"]
+    return system.array_classes()
 
 
 def clear_memory_cache() -> None:

@@ -27,24 +27,28 @@ def show_config() -> None:
     print("\n".join(f"{name:<{width}}  {value}" for name, value in facts.items()))
 
 
+_PREFERRED = ["CpuCachedArray", "CpuArray", "CpuDlpackArray"]
+_order = list(_PREFERRED)
+
+
 def array_classes() -> list[str]:
     """Names of the classes of arrays, the preferred one first.
 
     Returns:
         The names.
     """
-    from . import cpu
-
-    return cpu.array_classes()
+    return list(_order)
 
 
 def prefer_cached_array(prefer: bool) -> None:
-    """Kept for NNabla's programs: freed memory is always kept for reuse (see `clear_memory_cache`).
+    """Kept for NNabla's programs: orders `array_classes`. Freed memory is always kept for reuse (`clear_memory_cache`).
 
     Args:
-        prefer: Without effect.
+        prefer: Whether classes that keep memory for reuse come first.
     """
+    _order.sort(key=lambda name: ("Cached" in name) != prefer)
 
 
 def reset_array_preference() -> None:
-    """Kept for NNabla's programs: there is nothing to reset."""
+    """Kept for NNabla's programs: `array_classes` in its first order again."""
+    _order[:] = _PREFERRED

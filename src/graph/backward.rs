@@ -345,9 +345,9 @@ fn back_step(a: &mut Arena, f: Ix, first: &[bool]) -> BackStep {
     let (x_cores, y_cores) = cores(a, f);
     let inputs: SmallVec<[Ix; 4]> = a.functions[f].inputs.iter().copied().collect();
     let wanted = |a: &Arena, i: usize| a.need_grad(inputs[i]) && op.kind(i) != Kind::index;
-    let reads = (0..inputs.len()).filter(|i| wanted(a, *i)).fold(Reads::NOTHING, |all, i| {
-        all.or(if op.has_backward() { op.reads(i) } else { op.symbol_reads(i) })
-    });
+    let reads = (0..inputs.len())
+        .filter(|i| wanted(a, *i))
+        .fold(Reads::NOTHING, |all, i| all.or(op.backward_reads(i)));
     let (dtype, stored) = (compute.dtype(), compute.stored());
     let slot = |a: &mut Arena, core: Ix, as_type, read: bool| -> (Shape, Option<Slot>) {
         let slot = read.then(|| {

@@ -52,7 +52,7 @@ impl Clearing {
         if need_grad {
             for o in 0..a.functions[f].outputs.len() {
                 if let Some(v) = a.live_output(f, o)
-                    && (0..n).any(|i| a.op(f).reads(i).output(o))
+                    && (0..n).any(|i| a.op(f).backward_reads(i).output(o))
                 {
                     self.scratch(a, v, flag::SCRATCH_NEED);
                 }
@@ -61,7 +61,7 @@ impl Clearing {
         for i in 0..n {
             let v = a.functions[f].inputs[i];
             let mut bits = 0;
-            if need_grad && (0..n).any(|j| a.op(f).reads(j).input(i)) {
+            if need_grad && (0..n).any(|j| a.op(f).backward_reads(j).input(i)) {
                 bits |= flag::SCRATCH_NEED;
             }
             if need_grad && a.op(f).overwrites(i) {

@@ -179,7 +179,7 @@ pub(super) fn verify_inplace(a: &mut Arena, f: Ix) -> Result<()> {
     let mut protected: SmallVec<[bool; 4]> = SmallVec::from_elem(false, n_outputs);
     for (i, v) in inputs.iter().copied().enumerate() {
         if a.need_grad(v) {
-            let reads = a.op(f).reads(i);
+            let reads = a.op(f).backward_reads(i);
             protected.iter_mut().enumerate().for_each(|(o, p)| *p |= reads.output(o));
         }
         let Some(alias) = a.op(f).alias(i) else { continue };

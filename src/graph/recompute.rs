@@ -1,7 +1,7 @@
 //! Computing values again that were dropped after the forward run, just before a gradient reads them.
 
 use super::arena::{self, Ix};
-use super::clear::Clearing;
+use super::clear::{self, Clearing};
 use super::{connect, mode, order};
 use crate::Result;
 
@@ -14,13 +14,18 @@ pub(super) fn restore(v: Ix, clearing: &Clearing) -> Result<()> {
             let dropped = |core: Ix| a.cores[core].data.as_ref().is_some_and(|s| s.is_cleared());
             f == first || a.functions[f].outputs.iter().any(|o| dropped(o.core))
         });
-        let ready = |f: Ix| (connect::step(a, f), clearing.after(a, f));
+        let ready = |f: Ix| (f, connect::step(a, f), clearing.after(a, f));
         functions.into_iter().map(ready).collect::<Vec<_>>()
     });
     let before = mode::set_recomputing(true);
-    let done = steps.into_iter().try_for_each(|(mut step, cleared)| {
+    let recording = clear::is_recording();
+    let done = steps.into_iter().try_for_each(|(f, mut step, cleared)| {
         step.forward(true)?;
-        cleared.into_iter().try_for_each(|i| step.x[i].storage.clear(true))
+        cleared.into_iter().try_for_each(|i| step.x[i].storage.clear(true))?;
+        if recording {
+            arena::with(|a| clear::record(a, f));
+        }
+        Ok(())
     });
     mode::set_recomputing(before);
     done

@@ -118,18 +118,8 @@ impl Compute for BatchNormalization {
         self.form(&s.gy(0).shape()).map_or_else(|_| vec![None], |form| form.gradient(s, !self.batch_stat))
     }
 
-    // The kernel has kept what the statistics are needed for; the formula needs them themselves.
+    // The kernel has kept what the statistics are needed for; the formula reads them themselves.
     fn reads(&self, gx: usize) -> Reads {
-        match (gx, self.batch_stat) {
-            (_, true) => reads(gx),
-            (0 | 3, false) => Reads::inputs(0b00100),
-            (2, false) => Reads::inputs(0b00001),
-            (4, false) => Reads::inputs(0b00101),
-            _ => Reads::NOTHING,
-        }
-    }
-
-    fn symbol_reads(&self, gx: usize) -> Reads {
         match (gx, self.batch_stat) {
             (_, true) => reads(gx),
             (0 | 3, false) => Reads::inputs(0b10100),

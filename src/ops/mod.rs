@@ -22,9 +22,11 @@ mod diagonal;
 mod doubled;
 mod elementwise;
 mod embed;
+mod erase;
 mod extreme;
 mod group_normalization;
 mod indexing;
+mod interpolate;
 mod join;
 mod label;
 mod logical;
@@ -279,6 +281,10 @@ pub trait Operation: Send + Sync + 'static {
     fn gradient(&self, s: Symbols) -> Result<Vec<Option<Sym>>>;
     fn reads(&self, gx: usize) -> Reads;
     fn symbol_reads(&self, gx: usize) -> Reads;
+    /// What a backward run reads for the gradient of input `gx`: the kernel, or the formula where there is none.
+    fn backward_reads(&self, gx: usize) -> Reads {
+        if self.has_backward() { self.reads(gx) } else { self.symbol_reads(gx) }
+    }
     fn alias(&self, i: usize) -> Option<Alias>;
     fn overwrites(&self, i: usize) -> bool;
     fn is_random(&self) -> bool;
@@ -476,12 +482,14 @@ pub fn registry() -> impl Iterator<Item = &'static Entry> {
         deconvolution::OPS,
         depthwise::OPS,
         embed::OPS,
+        erase::OPS,
         doubled::OPS,
         group_normalization::OPS,
         cumulative::OPS,
         diagonal::OPS,
         extreme::OPS,
         indexing::OPS,
+        interpolate::OPS,
         join::OPS,
         label::OPS,
         logical::OPS,

@@ -36,6 +36,17 @@ impl PythonFunction {
         Self { ctx }
     }
 
+    /// Takes the context, for classes that hand it on from an `__init__` of their own.
+    #[pyo3(signature = (ctx = None, *_args, **_kwargs))]
+    fn __init__(
+        &mut self,
+        ctx: Option<Py<PyAny>>,
+        _args: &Bound<'_, PyTuple>,
+        _kwargs: Option<&Bound<'_, PyDict>>,
+    ) {
+        self.ctx = ctx;
+    }
+
     /// Name of the operation; the name of the class by default.
     #[getter]
     fn name(slf: &Bound<'_, Self>) -> PyResult<String> {

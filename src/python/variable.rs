@@ -308,8 +308,8 @@ impl Variable {
     }
 
     /// Number of live Variables that reach its data.
-    #[getter]
-    fn get_number_of_references(&self) -> usize {
+    #[getter(get_number_of_references)]
+    fn number_of_references(&self) -> usize {
         self.variable.number_of_references()
     }
 
@@ -317,6 +317,12 @@ impl Variable {
     #[getter]
     fn _prohibit_clear_data(&self) -> bool {
         self.variable.prohibit_clear_data()
+    }
+
+    /// Raises the first error that happened while a variable was dropped since the last call.
+    #[staticmethod]
+    fn _check_exception_at_dealloc() -> PyResult<()> {
+        Ok(graph::check_errors_at_drop()?)
     }
 
     /// A variable without parent on the same data and gradient.

@@ -12,7 +12,6 @@ where it differs on purpose.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 from types import ModuleType
 
@@ -88,8 +87,7 @@ def install() -> ModuleType:
     vars(nnabla)["__kinnor__"] = kinnor.__version__
     sys.modules["nnabla"] = nnabla
     for name, origin in SHARED.items():
-        if importlib.util.find_spec(origin) is not None:
-            place(f"nnabla.{name}", importlib.import_module(origin))
+        place(f"nnabla.{name}", importlib.import_module(origin))
     for name in OWN:
         place(f"nnabla.{name}", importlib.import_module(f"{__name__}.{name}"))
     for name, module in sys.modules["nnabla.backward_function"].modules().items():

@@ -21,13 +21,14 @@ class LinearGrad:
     """What the gradients have in common: the context that they are made for, which is without effect, and arguments."""
 
     function: Callable[..., Variable]
+    names: Sequence[str]
 
     def __init__(self, ctx: Any, *args: Any, **kwargs: Any) -> None:
-        self.ctx, self.args, self.kwargs = ctx, args, kwargs
+        self.ctx, self.args = ctx, {**dict(zip(self.names, args, strict=False)), **kwargs}
 
     def gradients(self, inputs: Sequence[Variable], wanted: Sequence[Variable], gy: Variable) -> Any:
         """The gradients of the function by some of its inputs."""
-        y = type(self).function(*inputs, *self.args, **self.kwargs)
+        y = type(self).function(*inputs, **self.args)
         found = _core.grad_graph([y], list(wanted), [gy])
         return found[0] if len(found) == 1 else tuple(found)
 
@@ -110,12 +111,13 @@ def modules() -> dict[str, ModuleType]:
     Returns:
         The modules by name.
     """
+    arguments = {name: [a[0] for a in args] for name, _, _, args, _ in _core.declarations()}
     made = {}
     for name, classes in LINEAR.items():
         made[name] = ModuleType(f"{__name__}.{name}", f"Gradients of `{name}`.")
         for title, base in classes.items():
-            members = {"function": staticmethod(getattr(F, name)), "__doc__": base.__doc__, "__module__": __name__}
-            setattr(made[name], title, type(title, (base,), members))
+            members = {"function": staticmethod(getattr(F, name)), "names": arguments[name]}
+            setattr(made[name], title, type(title, (base,), {**members, "__doc__": base.__doc__}))
     normalization = ModuleType(f"{__name__}.batch_normalization", "Gradients of `batch_normalization`.")
     vars(normalization)["BatchNormalizationBackward"] = BatchNormalizationBackward
     return {**made, "batch_normalization": normalization}

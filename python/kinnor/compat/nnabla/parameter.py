@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from kinnor import no_grad
 from kinnor import parameter as ours
-from kinnor._core import Variable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from kinnor import Variable
 
 globals().update({name: getattr(ours, name) for name in ours.__all__})
 

@@ -1,0 +1,168 @@
+"""NNabla's names for Kinnor: imported, around a script, and as a plug-in of pytest. Each in a process of its own."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import kinnor
+
+PACKAGES = str(Path(kinnor.__file__).parents[1])
+
+
+def python(*arguments, cwd=None):
+    paths = [PACKAGES, *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, env=environment, cwd=cwd, timeout=120, check=False
+    )
+
+
+def run(program):
+    done = python("-c", "import kinnor.compat.nnabla\n" + textwrap.dedent(program))
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_a_program_written_for_nnabla_trains():
+    out = run("""
+        import numpy as np
+        import nnabla as nn
+        import nnabla.functions as F
+        import nnabla.initializer as I
+        import nnabla.parametric_functions as PF
+        import nnabla.solvers as S
+        from nnabla.ext_utils import get_extension_context
+        from nnabla.logger import logger
+        from nnabla.monitor import Monitor, MonitorSeries
+        from nnabla.parameter import get_parameter_or_create
+        from nnabla.utils.data_iterator import data_iterator_simple
+        import nnabla.utils.learning_rate_scheduler as LRS
+
+        nn.set_default_context(get_extension_context("cpu"))
+        rng = np.random.RandomState(0)
+        x, t = nn.Variable((16, 4)), nn.Variable((16, 1))
+        y = PF.affine(F.relu(PF.affine(x, 8, name="a")), 3, w_init=I.NormalInitializer(0.1), name="b")
+        loss = F.mean(F.softmax_cross_entropy(y, t))
+        solver = S.Adam(0.05)
+        solver.set_parameters(nn.get_parameters())
+        x.d = rng.randn(*x.shape)
+        t.d = x.d.argmax(1).reshape(t.shape) % 3
+        seen = []
+        for _ in range(30):
+            loss.forward(clear_no_need_grad=True)
+            solver.zero_grad()
+            loss.backward(clear_buffer=True)
+            solver.update()
+            seen.append(float(loss.d))
+        print(seen[-1] < seen[0] / 4, *nn.get_parameters())
+    """)
+    assert out == ["True", "a/affine/W", "a/affine/b", "b/affine/W", "b/affine/b"]
+
+
+def test_names_are_kinnors_own():
+    out = run("""
+        import kinnor, nnabla as nn, nnabla_ext.cpu, nnabla.variable, nnabla.random, nnabla.utils.data_source
+        print(nn.Variable is kinnor.Variable, nnabla.variable.Variable is kinnor.Variable)
+        print(nnabla.random is kinnor.random, callable(nn.grad), callable(nn.auto_forward), nn.logger.name)
+        print(nnabla_ext.cpu.context().backend[0])
+    """)
+    assert out == ["True", "True", "True", "True", "True", "kinnor", "cpu:float"]
+
+
+def test_nnabla_asserts_what_kinnor_refuses():
+    out = run("""
+        import numpy as np, nnabla as nn, nnabla.functions as F
+        from nnabla.parameter import get_parameter_or_create
+
+        def name(call):
+            try:
+                call()
+            except Exception as error:
+                return type(error).__name__
+
+        x = nn.Variable((2, 3))
+        print(name(lambda: F.relu(np.zeros(3))), name(lambda: F.concatenate(x, None)))
+        print(name(lambda: F.relu(x, unknown=1)), name(lambda: get_parameter_or_create("w")))
+        with nn.context_scope(nn.Context()):
+            print(name(lambda: nn.set_default_context(nn.Context())))
+    """)
+    assert out == ["AssertionError", "AssertionError", "CallError", "AssertionError", "AssertionError"]
+
+
+def test_runs_go_depth_first_only_under_nnablas_name():
+    program = """
+        import nnabla as nn, nnabla.functions as F
+        x = nn.Variable((1,))
+        short, long = F.exp(x), F.sin(F.cos(x))
+        ran = []
+        F.add2(long, short).forward(function_pre_hook=lambda f: ran.append(f.name))
+        print(*ran)
+    """
+    assert run(program) == ["Cos", "Sin", "Exp", "Add2"]
+    native = textwrap.dedent(program).replace("nnabla", "kinnor")
+    assert python("-c", native).stdout.split() == ["Cos", "Exp", "Sin", "Add2"]
+
+
+def test_gradient_rules_by_name():
+    out = run("""
+        import nnabla as nn, nnabla.functions as F
+        from nnabla.backward_function.affine import AffineFilterGrad
+        from nnabla.backward_functions import registry
+        x = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+        y, g = F.sin(x), nn.Variable((2,))
+        g.d = 1
+        (gx,) = registry["Sin"]([g], [x], [x.shape], [y], [y.shape])
+        gx.forward()
+        print(*[round(float(v), 4) for v in gx.d])
+        a, gy = nn.Variable.from_numpy_array([[1.0, 2.0]]), nn.Variable.from_numpy_array([[10.0]])
+        rule = AffineFilterGrad(nn.Context(), 1)
+        rule.wshape = (2, 1)
+        w = rule(gy, a)
+        w.forward()
+        print(*w.d.ravel())
+    """)
+    assert out == ["0.5403", "-0.4161", "10.0", "20.0"]
+
+
+def test_a_script_gets_its_arguments(tmp_path):
+    (tmp_path / "beside.py").write_text("import nnabla\nname = nnabla.Variable.__name__\n")
+    script = tmp_path / "script.py"
+    script.write_text("import sys, beside\nprint(__name__, sys.argv[1:], beside.name)\nsys.exit(3)\n")
+    done = python("-m", "kinnor.compat.nnabla", str(script), "--epochs", "2", cwd="/")
+    assert done.stdout.strip() == "__main__ ['--epochs', '2'] Variable"
+    assert done.returncode == 3
+    done = python("-m", "kinnor.compat.nnabla", "-m", "beside", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "usage" in python("-m", "kinnor.compat.nnabla").stderr
+
+
+def test_a_plugin_of_pytest(tmp_path):
+    (tmp_path / "test_it.py").write_text(
+        "import nnabla as nn\n\n\ndef test_it():\n    assert nn.Variable((2, 3)).size == 6\n"
+    )
+    done = python("-m", "pytest", "-p", "kinnor.compat.nnabla", "-q", "-p", "no:cacheprovider", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+
+
+def test_nnabla_itself_is_not_replaced():
+    done = python(
+        "-c", "import sys, types\nsys.modules['nnabla'] = types.ModuleType('nnabla')\nimport kinnor.compat.nnabla"
+    )
+    assert "expected to be imported before nnabla" in done.stderr
+
+
+def test_files_of_nnablas_format_are_refused_clearly():
+    out = run("""
+        from nnabla.utils import nnabla_pb2
+        from nnabla.utils.converter import get_category_info
+        try:
+            nnabla_pb2.NNablaProtoBuf()
+        except NotImplementedError as error:
+            print("NNP" in str(error))
+        facts = get_category_info()["Function"]["LeakyReLU"]
+        print(facts["snake_name"], *facts["inputs"], *facts["arguments"])
+    """)
+    assert out == ["True", "leaky_relu", "x", "alpha", "inplace"]
