@@ -76,24 +76,44 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     """Product of arrays as `numpy.dot` has it: of the last axis of `a` with the last but one of `b`.
 
     Args:
-        a: An array of any shape.
-        b: An array of any shape; two vectors give a scalar, a scalar multiplies.
-        out: Array that the result is written to, which must have its shape.
+        a: An array of any shape, or a number.
+        b: An array of any shape, or a number; two vectors give a scalar, a scalar multiplies.
+        out: Array that the result goes to, of its kind, shape and type of elements; a Variable takes the result's place
+            in the graph.
 
     Returns:
-        The product.
+        The product: `out` if that is given. It is NumPy's own if neither `a` nor `b` is an array of this library.
 
     Raises:
         ShapeError: If the lengths of these axes differ.
+        ValueError: If `out` does not fit.
+        TypeError: If an array of this library meets one of NumPy's.
     """
     from ._matmul import dot as product
 
-    result = product(a, b)
+    arrays = (Variable, NdArray)
+    ours = [isinstance(x, arrays) for x in (a, b)]
+    if all(ours):
+        result = product(a, b)
+    elif not any(ours):
+        result = np.dot(a, b)
+    else:
+        x, factor = (a, b) if ours[0] else (b, a)
+        if np.ndim(factor) != 0:
+            raise TypeError(f"dot: expected two arrays of this library or a number, got {type(factor).__name__}")
+        result = x * float(factor)
     if out is None:
         return result
-    if isinstance(out, Variable) or not isinstance(out, NdArray):
-        raise TypeError(f"dot: expected `out` to be an NdArray, got {type(out).__name__}")
-    values = result if isinstance(result, NdArray) else result.data
-    if out.shape != values.shape:
-        raise _core.ShapeError(f"dot: expected `out` of shape {values.shape}, got shape {out.shape}")
-    return out.copy_from(values)
+    if type(out) is not type(result) or out.shape != result.shape:
+        got = f"{type(out).__name__} of shape {getattr(out, 'shape', '()')}"
+        expected = f"{type(result).__name__} of shape {result.shape}"
+        raise _core.RangeError(f"dot: expected `out` to be {expected}, got {got}")
+    if isinstance(out, arrays) and (out if isinstance(out, NdArray) else out.data).data.dtype.kind != "f":
+        raise _core.RangeError("dot: expected `out` to hold real numbers")
+    if isinstance(out, Variable):
+        out.rewire_on(result)
+    elif isinstance(out, NdArray):
+        out.copy_from(result)
+    else:
+        out[...] = result
+    return out

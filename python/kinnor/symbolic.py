@@ -61,7 +61,7 @@ def grad(
     for y, persistent in zip(ys, keep, strict=True):
         y.persistent = persistent
     found = _core.grad_graph(ys, xs, seeds)
-    results = [g if g is not None else zeros(x) for g, x in zip(found, xs, strict=True)]
+    results = [computed(g, x) for g, x in zip(found, xs, strict=True)]
     if bind_grad_output:
         for x, g in zip(xs, results, strict=True):
             x.grad = g.data
@@ -111,8 +111,11 @@ def starting_gradient(y: Variable, given: Any) -> Variable:
     return seed
 
 
-def zeros(x: Variable) -> Variable:
-    """Zeros of the shape of a variable, as a function."""
+def computed(g: Variable | None, x: Variable) -> Variable:
+    """The gradient that was found for `x` as the result of a function, so that it can be forwarded in any case."""
     from . import functions as F
 
-    return F.constant(0.0, x.shape)
+    if g is None:
+        return F.constant(0.0, x.shape)
+    # What was given to start from may have come through as it is.
+    return g if g.parent is not None else F.identity(g)

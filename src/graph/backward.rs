@@ -467,12 +467,12 @@ fn swap_in(a: &mut Arena, root: Ix, plan: &mut BackwardPlan, seed: &Seed) -> Vec
         if let Some(inner) = inner {
             let old = a.cores[core].grad.clone();
             if let Some(step) = plan.steps.first_mut() {
-                step.gy[o].move_to(&inner);
+                step.start_from(o, &inner);
             }
             a.set_grad(core, Some(inner));
             outer.push((core, old));
         } else if let Some(step) = plan.steps.first_mut() {
-            step.gy[o].move_to(a.grad(core));
+            step.start_from(o, a.grad(core));
         }
         for clear in plan.clears.iter_mut().take_while(|c| c.step == 0).filter(|c| c.place.core == core) {
             if clear.place.is_grad {

@@ -286,6 +286,14 @@ impl BackStep {
         }
     }
 
+    /// Takes the gradient of output `o` from another storage.
+    pub(super) fn start_from(&mut self, o: usize, grad: &Arc<Storage>) {
+        self.gy[o].move_to(grad);
+        if let Some((_, y)) = &mut self.arrays {
+            y[o].grad = Arc::clone(grad);
+        }
+    }
+
     /// Runs the function backward.
     pub(super) fn backward(&mut self) -> Result<()> {
         if self.op.keeps_gradients() {

@@ -1,0 +1,185 @@
+"""Promises that NNabla's programs rely on, found by running them: memory over repeated runs, flags, handles."""
+
+import kinnor as nn
+import kinnor.functions as F
+import numpy as np
+import pytest
+from kinnor import _core
+
+
+def chain(x):
+    h = F.tanh(F.sin(x))
+    return F.mean(h * h)
+
+
+@pytest.mark.parametrize("clear_no_need_grad", [False, True])
+def test_a_graph_trains_on_with_buffers_cleared(clear_no_need_grad):
+    x = nn.Variable.from_numpy_array(np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3), need_grad=True)
+    loss = chain(x)
+    loss.forward()
+    loss.backward()
+    expected = x.g.copy()
+    for grad in (1, 1, 2.0, 1):
+        x.grad.zero()
+        loss.forward(clear_no_need_grad=clear_no_need_grad)
+        loss.backward(grad, clear_buffer=True)
+        np.testing.assert_array_equal(x.g, expected * grad)
+
+
+def test_what_an_array_starts_from_is_cleared_as_well():
+    x = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+    y = F.sin(F.cos(x))
+    for seed in (np.array([1.0, 2.0]), 1, None):
+        y.g = 3
+        y.forward()
+        y.backward(seed, clear_buffer=True)
+        assert y.g.tolist() == [3, 3]
+
+
+def recorded(run):
+    _core.record_clear_flags(True)
+    try:
+        run()
+        return [[data for data, _ in inputs] for inputs, _ in _core.recorded_clear_flags()]
+    finally:
+        _core.record_clear_flags(False)
+
+
+def test_a_record_shows_recomputed_functions():
+    x = nn.Variable((2, 3), need_grad=True)
+    h = F.cos(F.identity(x).apply(recompute=True)).apply(recompute=True)
+    y = F.sin(h)
+    assert recorded(lambda: y.forward(clear_no_need_grad=True)) == [[False], [True], [True]]
+    # First what was dropped is computed again, then the gradients.
+    assert recorded(y.backward) == [[False], [False], [False], [False], [False]]
+
+
+@pytest.mark.parametrize("batch_stat", [False, True])
+def test_batch_normalization_keeps_what_its_gradient_as_a_graph_reads(batch_stat):
+    c = [nn.Variable.from_numpy_array(np.full((1, 3), v, np.float32), need_grad=True) for v in (0.5, 2.0, 0.1, 1.5)]
+    x = nn.Variable.from_numpy_array(np.random.RandomState(0).randn(4, 3).astype(np.float32), need_grad=True)
+    inputs = [x, *c]
+    held = inputs if batch_stat else [F.identity(v) for v in inputs]
+    y = F.batch_normalization(*held, batch_stat=batch_stat)
+    y.forward(clear_no_need_grad=True)
+    gamma = nn.grad(y, [held[2]])[0]
+    gamma.forward()
+    mean, variance = (x.d.mean(0), x.d.var(0)) if batch_stat else (0.1, 1.5)
+    np.testing.assert_allclose(gamma.d[0], ((x.d - mean) / np.sqrt(variance + 1e-5)).sum(0), rtol=1e-4, atol=1e-5)
+
+
+def test_reshape_without_a_link_keeps_whether_gradients_flow():
+    x = nn.Variable((2, 3), need_grad=True)
+    y = F.sin(x).reshape((3, 2), unlink=True)
+    assert y.need_grad
+    assert y.parent is None
+    y.need_grad = False
+    assert not y.reshape((6,), unlink=True).need_grad
+
+
+def test_references_count_variables_that_share_memory():
+    x = nn.Variable((2, 3))
+    assert x.get_number_of_references == 1
+    y = F.reshape(x, (3, 2))
+    twin = x.get_unlinked_variable()
+    assert (x.get_number_of_references, y.get_number_of_references) == (3, 3)
+    del y, twin
+    assert x.get_number_of_references == 1
+
+
+def test_an_error_while_a_variable_is_dropped_is_raised_on_request():
+    x = nn.Variable((2, 3), need_grad=True)
+    with nn.auto_forward():
+        h = x + 1
+        h.data = nn.NdArray((4, 3)).narrow(0, 0, 2)
+        h = h + 1
+    with pytest.raises(RuntimeError, match="narrow"):
+        nn.Variable._check_exception_at_dealloc()
+    nn.Variable._check_exception_at_dealloc()
+
+
+class Scaled(F.PythonFunction):
+    def __init__(self, ctx, factor):
+        super().__init__(ctx)
+        self.factor = factor
+
+    def min_outputs(self):
+        return 1
+
+    def grad_depends_output_data(self, i, o):
+        return False
+
+    def grad_depends_input_data(self, i, j):
+        return False
+
+    def setup_impl(self, inputs, outputs):
+        outputs[0].reset_shape(inputs[0].shape, True)
+
+    def forward_impl(self, inputs, outputs):
+        outputs[0].d = inputs[0].d * self.factor
+
+    def backward_impl(self, inputs, outputs, propagate_down, accum):
+        if propagate_down[0]:
+            inputs[0].g = outputs[0].g * self.factor + (inputs[0].g if accum[0] else 0)
+
+
+def test_a_python_function_hands_its_context_on():
+    context = nn.Context()
+    scaled = Scaled(context, 3)
+    assert scaled.ctx is context
+    x = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+    y = scaled(x)
+    y.forward()
+    y.backward()
+    assert (y.d.tolist(), x.g.tolist()) == ([3, 6], [3, 3])
+
+
+def test_a_tuple_inside_of_an_index_is_a_list():
+    x = nn.NdArray.from_numpy_array(np.arange(6.0))
+    assert x[(1, 4),].data.tolist() == [1, 4]
+
+
+def test_preferred_arrays():
+    nn.prefer_cached_array(False)
+    try:
+        assert "Cached" not in nn.array_classes()[0]
+        nn.prefer_cached_array(True)
+        assert "Cached" in nn.array_classes()[0]
+    finally:
+        nn.reset_array_preference()
+
+
+def test_every_gradient_can_be_forwarded():
+    x = nn.Variable((2, 3), need_grad=True)
+    for y, inputs, expected in ((F.identity(x), [x], 5), (F.sin(x), [nn.Variable((2, 3), need_grad=True)], 0)):
+        (g,) = nn.grad(y, inputs, grad_outputs=5)
+        g.forward()
+        assert np.all(g.d == expected)
+
+
+def test_resizing_takes_the_last_axes():
+    x = nn.Variable.from_numpy_array(np.arange(6, dtype=np.float32).reshape(1, 2, 3), need_grad=True)
+    y = F.interpolate(x, scale=(2.0,))
+    assert y.shape == (1, 2, 6)
+    assert F.interpolate(x, output_size=(4, 2)).shape == (1, 4, 2)
+    assert F.interpolate(x, scale=(2, 3), channel_last=False, mode="nearest").shape == (1, 4, 9)
+    with pytest.raises(ValueError, match="either scale or output_size"):
+        F.interpolate(x)
+    with pytest.raises(ValueError, match="linear or nearest"):
+        F.interpolate(x, scale=(2,), mode="cubic")
+
+
+def test_erased_patches_pass_no_gradient():
+    x = nn.Variable.from_numpy_array(np.ones((4, 3, 8, 8), np.float32), need_grad=True)
+    y = F.random_erase(x, prob=1.0, replacements=(7, 7), n=2)
+    for fine in (True, False):
+        y = F.random_erase(x, prob=1.0, replacements=(7, 7), n=2, ste_fine_grained=fine)
+        y.forward()
+        erased = y.d == 7
+        assert 0 < erased.mean() < 1
+        x.grad.zero()
+        y.backward()
+        np.testing.assert_array_equal(x.g, ~erased if fine else np.ones(x.shape))
+        (g,) = nn.grad(y, x)
+        g.forward()
+        np.testing.assert_array_equal(g.d, ~erased if fine else np.ones(x.shape))
