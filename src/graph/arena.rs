@@ -29,14 +29,12 @@ pub(super) mod flag {
     pub(crate) const PERSISTENT: u16 = 1 << 4;
     /// Its data is that of a variable that must not be cleared.
     pub(crate) const PROHIBIT_CLEAR: u16 = 1 << 5;
-    /// An in-place function must not change it.
-    pub(crate) const PROTECTED: u16 = 1 << 6;
     /// Some plan depends on it.
-    pub(crate) const PLANNED: u16 = 1 << 7;
+    pub(crate) const PLANNED: u16 = 1 << 6;
     /// Scratch bits of one walk.
-    pub(crate) const SCRATCH_NEED: u16 = 1 << 8;
-    pub(crate) const SCRATCH_OVERWRITE: u16 = 1 << 9;
-    pub(crate) const SCRATCH_INPLACE: u16 = 1 << 10;
+    pub(crate) const SCRATCH_NEED: u16 = 1 << 7;
+    pub(crate) const SCRATCH_OVERWRITE: u16 = 1 << 8;
+    pub(crate) const SCRATCH_INPLACE: u16 = 1 << 9;
     pub(crate) const SCRATCH: u16 = SCRATCH_NEED | SCRATCH_OVERWRITE | SCRATCH_INPLACE;
 }
 

@@ -351,9 +351,7 @@ fn back_step(a: &mut Arena, f: Ix, first: &[bool]) -> BackStep {
     let (dtype, stored) = (compute.dtype(), compute.stored());
     let slot = |a: &mut Arena, core: Ix, as_type, read: bool| -> (Shape, Option<Slot>) {
         let slot = read.then(|| {
-            let mut slot = Slot::new(data_array(a, core), as_type, as_type);
-            slot.core = core;
-            slot
+            Slot::new(core, data_array(a, core), as_type, as_type)
         });
         (a.cores[core].shape.clone(), slot)
     };
@@ -370,9 +368,7 @@ fn back_step(a: &mut Arena, f: Ix, first: &[bool]) -> BackStep {
     let y: SmallVec<[(Shape, Option<Slot>); 1]> = y.collect();
     let grad = |a: &mut Arena, core: Ix| {
         let array = NdArray { storage: Arc::clone(a.grad(core)), shape: a.cores[core].shape.clone() };
-        let mut slot = Slot::new(array, dtype, stored);
-        slot.core = core;
-        slot
+        Slot::new(core, array, dtype, stored)
     };
     let gy = y_cores.iter().map(|core| grad(a, *core)).collect();
     let mut gx: SmallVec<[Option<Sink>; 3]> = SmallVec::new();

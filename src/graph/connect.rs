@@ -5,9 +5,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::arena::{self, Arena, Ix, NONE, flag};
-use super::execute::{self, StatePtr, Step, evaluate_into};
+use super::execute::{self, Slot, StatePtr, Step, evaluate_into};
 use super::variable::describe;
-use super::{NdArray, Variable, mode};
+use super::{Detach, NdArray, Variable, mode, plan};
 use crate::array::{RunGuard, Shape};
 use crate::ops::{self, Op, Shapes, Value};
 use crate::{Error, Result};
@@ -39,6 +39,19 @@ pub fn apply(name: &str, inputs: &[&Variable], arguments: &[Value]) -> Result<Ou
 /// When the operation refuses the inputs, when it would change in place what must not change, and in dynamic mode when
 /// it fails. A refused call changes nothing.
 pub fn connect(op: Op, inputs: &[&Variable], into: &[Option<NdArray>]) -> Result<Outputs> {
+    connect_detached(op, inputs, into, None)
+}
+
+/// As [`connect`]; in dynamic mode `detach` wraps the run where it is worth releasing a lock for.
+///
+/// # Errors
+/// As [`connect`].
+pub fn connect_detached(
+    op: Op,
+    inputs: &[&Variable],
+    into: &[Option<NdArray>],
+    detach: Option<Detach<'_>>,
+) -> Result<Outputs> {
     let modes = mode::now();
     if !modes.grad && modes.auto_forward {
         return connect_without_graph(&op, inputs, into);
@@ -64,7 +77,10 @@ pub fn connect(op: Op, inputs: &[&Variable], into: &[Option<NdArray>]) -> Result
         });
         Ok((outputs, step))
     })?;
-    step.as_mut().map_or(Ok(()), |step| step.forward(false))?;
+    if let Some(step) = &mut step {
+        let detach = detach.filter(|_| step.op.on_arrays().is_none());
+        plan::detached(detach, step.work(), false, || step.forward(false))?;
+    }
     Ok(outputs)
 }
 
@@ -148,9 +164,10 @@ fn build(
             a.set_data(core, Arc::clone(&given.storage));
         }
     }
-    if inplace {
-        share_memory(a, f);
+    if !inplace {
+        return Ok(outputs);
     }
+    share_memory(a, f);
     if let Err(error) = verify_inplace(a, f) {
         let ixs: SmallVec<[Ix; 2]> = outputs.iter().map(Variable::ix).collect();
         std::mem::forget(outputs);
@@ -172,45 +189,44 @@ pub(super) fn share_memory(a: &mut Arena, f: Ix) {
     }
 }
 
-/// Refuses a function that would change in place what someone else needs, and notes what must not change from here on.
-pub(super) fn verify_inplace(a: &mut Arena, f: Ix) -> Result<()> {
-    let inputs: SmallVec<[Ix; 4]> = a.functions[f].inputs.iter().copied().collect();
-    let n_outputs = a.functions[f].outputs.len();
-    let mut protected: SmallVec<[bool; 4]> = SmallVec::from_elem(false, n_outputs);
-    for (i, v) in inputs.iter().copied().enumerate() {
-        if a.need_grad(v) {
-            let reads = a.op(f).backward_reads(i);
-            protected.iter_mut().enumerate().for_each(|(o, p)| *p |= reads.output(o));
+/// Refuses a function that would change in place what someone else needs.
+pub(super) fn verify_inplace(a: &Arena, f: Ix) -> Result<()> {
+    for (i, v) in a.functions[f].inputs.iter().copied().enumerate() {
+        if !a.op(f).alias(i).is_some_and(|alias| alias.modifies) {
+            continue;
         }
-        let Some(alias) = a.op(f).alias(i) else { continue };
-        let branches = a.consumers(v).count() > 1;
-        if alias.modifies {
-            let name = a.op(f).name();
-            if a.variables[v].flags & flag::PROTECTED != 0 {
-                let parent = a.variables[v].parent;
-                let by = if parent == NONE { "someone" } else { a.op(parent).name() };
-                return Err(Error::Graph(format!(
-                    "{name}: expected to change input {i} in place, but {} is needed by the gradient of {by}",
-                    describe(a, v)
-                )));
-            }
-            if branches {
-                return Err(Error::Graph(format!(
-                    "{name}: expected to change input {i} in place, but {} feeds other functions too",
-                    describe(a, v)
-                )));
-            }
-        } else if branches || a.need_grad(v) {
-            protected[alias.output] = true;
+        let name = a.op(f).name();
+        if !may_modify(a, v) {
+            let parent = a.variables[v].parent;
+            let by = if parent == NONE { "someone" } else { a.op(parent).name() };
+            return Err(Error::Graph(format!(
+                "{name}: expected to change input {i} in place, but {} is needed by the gradient of {by}",
+                describe(a, v)
+            )));
         }
-    }
-    for (o, protected) in protected.into_iter().enumerate() {
-        if let Some(v) = a.live_output(f, o) {
-            let flags = &mut a.variables[v].flags;
-            *flags = if protected { *flags | flag::PROTECTED } else { *flags & !flag::PROTECTED };
+        if a.consumers(v).count() > 1 {
+            return Err(Error::Graph(format!(
+                "{name}: expected to change input {i} in place, but {} feeds other functions too",
+                describe(a, v)
+            )));
         }
     }
     Ok(())
+}
+
+/// Whether an in-place function may change the data of `v`: no gradient of its parent reads it, and it is not the memory
+/// of a variable that branches or needs a gradient itself.
+pub(super) fn may_modify(a: &Arena, v: Ix) -> bool {
+    let f = a.variables[v].parent;
+    if f == NONE {
+        return true;
+    }
+    let Some(o) = (0..a.functions[f].outputs.len()).find(|o| a.live_output(f, *o) == Some(v)) else { return true };
+    a.functions[f].inputs.iter().copied().enumerate().all(|(i, input)| {
+        let need_grad = a.need_grad(input);
+        let shared = a.op(f).alias(i).is_some_and(|alias| alias.output == o && !alias.modifies);
+        !(need_grad && a.op(f).backward_reads(i).output(o)) && !(shared && (need_grad || a.consumers(input).count() > 1))
+    })
 }
 
 /// An array of the arena, and where it comes from.
@@ -231,11 +247,14 @@ pub(super) fn cores(a: &Arena, f: Ix) -> (SmallVec<[Ix; 4]>, SmallVec<[Ix; 2]>) 
 pub(super) fn step(a: &mut Arena, f: Ix) -> Step {
     let state = StatePtr(&raw mut a.functions[f].state);
     let (op, compute) = (a.op(f).clone(), mode::compute(a.functions[f].context));
-    let (inputs, outputs) = cores(a, f);
-    let x: SmallVec<[NdArray; 4]> = inputs.iter().map(|core| data_array(a, *core)).collect();
-    let y: SmallVec<[NdArray; 2]> = outputs.iter().map(|core| data_array(a, *core)).collect();
-    let mut step = Step::new(op, compute, x, y, state);
-    step.x.iter_mut().zip(inputs).for_each(|(slot, core)| slot.core = core);
-    step.y.iter_mut().zip(outputs).for_each(|(slot, core)| slot.core = core);
-    step
+    let (mut x, mut y) = (SmallVec::new(), SmallVec::new());
+    for i in 0..a.functions[f].inputs.len() {
+        let core = a.variables[a.functions[f].inputs[i]].core;
+        x.push(Slot::input(&op, i, compute, core, data_array(a, core)));
+    }
+    for o in 0..a.functions[f].outputs.len() {
+        let core = a.functions[f].outputs[o].core;
+        y.push(Slot::output(&op, o, compute, core, data_array(a, core)));
+    }
+    Step::new(op, compute, x, y, state)
 }

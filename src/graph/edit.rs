@@ -57,7 +57,7 @@ impl Variable {
             let old = std::mem::replace(&mut a.variables[to].parent, f);
             a.variables[to].rank = a.functions[f].rank + 1;
             share_core(a, to, a.variables[from].core);
-            let taken = flag::PROTECTED | flag::PROHIBIT_CLEAR | flag::NEED_GRAD_SET | flag::NEED_GRAD;
+            let taken = flag::PROHIBIT_CLEAR | flag::NEED_GRAD_SET | flag::NEED_GRAD;
             let flags = a.variables[from].flags & taken;
             a.variables[to].flags = a.variables[to].flags & !taken | flags;
             a.mark_need_setup(to);
@@ -77,7 +77,7 @@ impl Variable {
             let (core, parent, rank, flags) = (slot.core, slot.parent, slot.rank, slot.flags);
             a.structure += 1;
             a.cores[core].count += 1;
-            let kept = flag::NEED_GRAD_SET | flag::NEED_GRAD | flag::NEED_GRAD_STATE | flag::PROTECTED;
+            let kept = flag::NEED_GRAD_SET | flag::NEED_GRAD | flag::NEED_GRAD_STATE;
             let copy =
                 a.new_variable(core, new_flags() | flags & (kept | flag::PROHIBIT_CLEAR), parent, rank);
             if parent != NONE {

@@ -32,9 +32,21 @@ unsafe impl Send for Slot {}
 const UNSEEN: u64 = u64::MAX;
 
 impl Slot {
-    pub(super) fn new(array: NdArray, dtype: DType, stored: DType) -> Self {
+    pub(super) fn new(core: Ix, array: NdArray, dtype: DType, stored: DType) -> Self {
         let NdArray { shape, storage } = array;
-        Self { core: NONE, storage, shape, dtype, stored, ptr: std::ptr::null_mut(), stamp: UNSEEN }
+        Self { core, storage, shape, dtype, stored, ptr: std::ptr::null_mut(), stamp: UNSEEN }
+    }
+
+    /// Input `i` of an operation.
+    pub(super) fn input(op: &Op, i: usize, compute: Compute, core: Ix, array: NdArray) -> Self {
+        let dtype = read_as(op, i, compute);
+        Self::new(core, array, dtype, dtype)
+    }
+
+    /// Output `o` of an operation.
+    pub(super) fn output(op: &Op, o: usize, compute: Compute, core: Ix, array: NdArray) -> Self {
+        let own = op.output(o);
+        Self::new(core, array, own.unwrap_or(compute.dtype()), own.unwrap_or(compute.stored()))
     }
 
     /// Looks at another storage from now on.
@@ -120,23 +132,26 @@ fn read_as(op: &Op, i: usize, compute: Compute) -> DType {
 }
 
 impl Step {
-    pub(super) fn new(
+    /// A step on arrays that belong to no graph.
+    pub(super) fn on_arrays(
         op: Op,
         compute: Compute,
         x: impl IntoIterator<Item = NdArray>,
         y: impl IntoIterator<Item = NdArray>,
         state: StatePtr,
     ) -> Self {
-        let slot_x = |(i, x)| {
-            let dtype = read_as(&op, i, compute);
-            Slot::new(x, dtype, dtype)
-        };
-        let slot_y = |(o, y)| {
-            let own = op.output(o);
-            Slot::new(y, own.unwrap_or(compute.dtype()), own.unwrap_or(compute.stored()))
-        };
-        let x: SmallVec<[Slot; 3]> = x.into_iter().enumerate().map(slot_x).collect();
-        let y: SmallVec<[Slot; 1]> = y.into_iter().enumerate().map(slot_y).collect();
+        let x = x.into_iter().enumerate().map(|(i, x)| Slot::input(&op, i, compute, NONE, x)).collect();
+        let y = y.into_iter().enumerate().map(|(o, y)| Slot::output(&op, o, compute, NONE, y)).collect();
+        Self::new(op, compute, x, y, state)
+    }
+
+    pub(super) fn new(
+        op: Op,
+        compute: Compute,
+        x: SmallVec<[Slot; 3]>,
+        y: SmallVec<[Slot; 1]>,
+        state: StatePtr,
+    ) -> Self {
         let shares = |i: usize| {
             let alias = op.alias(i).filter(|alias| !alias.modifies)?;
             Some(Arc::ptr_eq(&x[i].storage, &y[alias.output].storage))
@@ -261,7 +276,7 @@ impl BackStep {
     ) -> Self {
         let (dtype, stored) = (compute.dtype(), compute.stored());
         let slot = |shape: &Shape, storage: &Arc<Storage>, as_type, stored| {
-            Slot::new(NdArray { shape: shape.clone(), storage: Arc::clone(storage) }, as_type, stored)
+            Slot::new(NONE, NdArray { shape: shape.clone(), storage: Arc::clone(storage) }, as_type, stored)
         };
         let data = |a: &Array, as_type| (a.shape.clone(), Some(slot(&a.shape, &a.data, as_type, as_type)));
         let mut gx: SmallVec<[Option<Sink>; 3]> = SmallVec::new();
@@ -446,7 +461,7 @@ pub fn evaluate_into(
     }
     let mut state = State::default();
     let mut step =
-        Step::new(op.clone(), compute, x.iter().cloned(), y.iter().cloned(), StatePtr(&raw mut state));
+        Step::on_arrays(op.clone(), compute, x.iter().cloned(), y.iter().cloned(), StatePtr(&raw mut state));
     let _guard = RunGuard::new();
     step.forward(false)?;
     Ok(y)

@@ -26,7 +26,7 @@ mod variable;
 
 pub use backward::{BackwardOptions, CommunicatorCallback, Seed};
 pub use clear::{ClearFlags, ClearRecord, check_errors_at_drop, record_clear_flags, recorded_clear_flags};
-pub use connect::{Outputs, apply, connect};
+pub use connect::{Outputs, apply, connect, connect_detached};
 pub use edit::copied;
 pub use execute::{evaluate, evaluate_into};
 pub use forward::{Closed, Detach, ForwardOptions, Hook, forward_all};

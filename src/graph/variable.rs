@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::arena::{self, Arena, Ix, NONE, flag};
-use super::{Function, clear, mode};
+use super::{Function, clear, connect, mode};
 use crate::array::{Access, DType, Shape, Storage};
 use crate::ops::Array;
 use crate::solvers::Source;
@@ -305,7 +305,7 @@ impl Variable {
 
     /// Whether an in-place function may change its data.
     pub fn allow_modify_data(&self) -> bool {
-        !self.has(flag::PROTECTED)
+        arena::with(|a| connect::may_modify(a, self.0))
     }
 
     /// The longest path to it from a variable without parent.

@@ -65,6 +65,9 @@ pub struct Pairing {
 impl Pairing {
     /// The shape of two arrays together by NumPy's rules, or `None` if they do not fit.
     pub fn shape(a: &Shape, b: &Shape) -> Option<Shape> {
+        if a == b {
+            return Some(a.clone());
+        }
         let n = a.ndim().max(b.ndim());
         let dim = |s: &Shape, i: usize| if i + s.ndim() < n { 1 } else { s[i + s.ndim() - n] };
         let mut out = Shape::default();
@@ -83,6 +86,10 @@ impl Pairing {
 
     /// The pairing of arrays of shapes `a` and `b`, which [`Pairing::shape`] accepts.
     pub fn new(a: &Shape, b: &Shape) -> Self {
+        if a == b {
+            let one = |n| SmallVec::from_slice(&[n]);
+            return Self { dims: one(a.size()), a: one(1), b: one(1) };
+        }
         let n = a.ndim().max(b.ndim());
         let lift = |s: &Shape| -> SmallVec<[(usize, usize); 4]> {
             let strides = s.strides();

@@ -306,7 +306,12 @@ struct Bound<C> {
 
 impl<C: Compute> Bound<C> {
     /// The declared number of the `i`-th input that was given.
+    #[inline(always)]
     fn declared(&self, i: usize) -> usize {
+        if self.present == u64::MAX { i } else { self.declared_among_missing(i) }
+    }
+
+    fn declared_among_missing(&self, i: usize) -> usize {
         let mut left = i;
         for at in 0..C::SPEC.inputs.len() {
             if self.present >> at & 1 == 1 {

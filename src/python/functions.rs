@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use super::ndarray::NdArray;
 use super::variable::Variable;
 use crate::graph::mode::{self, Compute};
-use crate::graph::{self, connect, evaluate_into};
+use crate::graph::{self, connect_detached, evaluate_into};
 use crate::ops::{self, Entry, Kind, Op, Value};
 use crate::{Error, Result};
 
@@ -115,11 +115,18 @@ fn run<'py>(
             Operand::Array(_) => None,
         })
         .collect();
-    let y = if mode::auto_forward() && op.on_arrays().is_none() && large(&x) {
-        py.detach(|| connect(op, &x, into))?
-    } else {
-        connect(op, &x, into)?
-    };
+    connected(py, op, &x, into)
+}
+
+/// Connects an operation to variables, and wraps what comes out.
+fn connected<'py>(
+    py: Python<'py>,
+    op: Op,
+    x: &[&graph::Variable],
+    into: &[Option<graph::NdArray>],
+) -> PyResult<SmallVec<[Bound<'py, PyAny>; 1]>> {
+    let detach = |run: &mut (dyn FnMut() + Send)| py.detach(run);
+    let y = connect_detached(op, x, into, Some(&detach))?;
     y.into_iter().map(|y| Variable::wrap(py, y).map(Bound::into_any)).collect()
 }
 
@@ -134,11 +141,6 @@ pub(super) fn run_user<'py>(
     let all: Vec<Bound<'py, PyAny>> = inputs.iter().collect();
     let inputs = all.iter().map(|x| operand(&name, "inputs", x)).collect::<PyResult<Inputs<'_, 'py>>>()?;
     pack(py, run(py, op, &inputs, into)?)
-}
-
-/// Whether a kernel on these takes long enough to let other threads of Python run.
-fn large(x: &[&graph::Variable]) -> bool {
-    x.iter().map(|v| v.size()).sum::<usize>() > 1 << 14
 }
 
 /// One output bare, several as a tuple.
@@ -221,6 +223,16 @@ fn apply<'py>(
         && args.len() == row.n_inputs
         && let Some(op) = &row.plain
     {
+        let mut variables: SmallVec<[&graph::Variable; 4]> = SmallVec::new();
+        for x in args {
+            match x.cast::<Variable>() {
+                Ok(v) => variables.push(&v.get().variable),
+                Err(_) => break,
+            }
+        }
+        if variables.len() == args.len() {
+            return pack(py, connected(py, op.clone(), &variables, &[])?);
+        }
         let mut inputs = Inputs::new();
         for (x, input) in args.iter().zip(spec.inputs) {
             inputs.push(operand(spec.name, input.name, x)?);
