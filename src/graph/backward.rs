@@ -350,9 +350,7 @@ fn back_step(a: &mut Arena, f: Ix, first: &[bool]) -> BackStep {
         .fold(Reads::NOTHING, |all, i| all.or(op.backward_reads(i)));
     let (dtype, stored) = (compute.dtype(), compute.stored());
     let slot = |a: &mut Arena, core: Ix, as_type, read: bool| -> (Shape, Option<Slot>) {
-        let slot = read.then(|| {
-            Slot::new(core, data_array(a, core), as_type, as_type)
-        });
+        let slot = read.then(|| Slot::new(core, data_array(a, core), as_type, as_type));
         (a.cores[core].shape.clone(), slot)
     };
     let index = crate::array::DType::I64;

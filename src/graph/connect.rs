@@ -140,7 +140,9 @@ fn build(
         a.add_consumer(v.ix(), f);
     }
     let slot = &mut a.functions[f];
-    slot.inputs = inputs.iter().map(|v| v.ix()).collect();
+    for v in inputs {
+        slot.inputs.push(v.ix());
+    }
     (slot.rank, slot.need_grad, slot.no_grad, slot.context) = (rank, need_grad, !grad, modes.context);
     let mut flags = if modes.recompute { flag::RECOMPUTE } else { 0 };
     if rooted && inplace {
@@ -221,11 +223,14 @@ pub(super) fn may_modify(a: &Arena, v: Ix) -> bool {
     if f == NONE {
         return true;
     }
-    let Some(o) = (0..a.functions[f].outputs.len()).find(|o| a.live_output(f, *o) == Some(v)) else { return true };
+    let Some(o) = (0..a.functions[f].outputs.len()).find(|o| a.live_output(f, *o) == Some(v)) else {
+        return true;
+    };
     a.functions[f].inputs.iter().copied().enumerate().all(|(i, input)| {
         let need_grad = a.need_grad(input);
         let shared = a.op(f).alias(i).is_some_and(|alias| alias.output == o && !alias.modifies);
-        !(need_grad && a.op(f).backward_reads(i).output(o)) && !(shared && (need_grad || a.consumers(input).count() > 1))
+        !(need_grad && a.op(f).backward_reads(i).output(o))
+            && !(shared && (need_grad || a.consumers(input).count() > 1))
     })
 }
 

@@ -168,7 +168,8 @@ impl Function {
         let compute = arena::with(|a| mode::compute(a.functions[self.0].context));
         let _guard = RunGuard::new();
         let before = mode::set_recomputing(recompute);
-        let mut step = Step::on_arrays(op, compute, x.iter().map(|v| v.data()), y.iter().map(|v| v.data()), state);
+        let mut step =
+            Step::on_arrays(op, compute, x.iter().map(|v| v.data()), y.iter().map(|v| v.data()), state);
         let done = step.forward(recompute);
         mode::set_recomputing(before);
         done

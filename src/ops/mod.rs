@@ -529,13 +529,15 @@ pub fn find(name: &str) -> Option<&'static Entry> {
 /// The shape of one output that is like input 0.
 #[allow(clippy::unnecessary_wraps)] // it is what `shapes` returns
 pub(crate) fn like(x: &InputShapes<'_>) -> Result<Shapes> {
-    Ok(Shapes::from_elem(x.get(0).clone(), 1))
+    one(x.get(0).clone())
 }
 
 /// One output of this shape.
 #[allow(clippy::unnecessary_wraps)] // it is what `shapes` returns
 pub(crate) fn one(shape: impl Into<Shape>) -> Result<Shapes> {
-    Ok(Shapes::from_elem(shape.into(), 1))
+    let mut shapes = Shapes::new();
+    shapes.push(shape.into());
+    Ok(shapes)
 }
 
 #[cfg(test)]

@@ -90,7 +90,7 @@ fn run<'py>(
     op: Op,
     inputs: &Inputs<'_, 'py>,
     into: &[Option<graph::NdArray>],
-) -> PyResult<SmallVec<[Bound<'py, PyAny>; 1]>> {
+) -> PyResult<Bound<'py, PyAny>> {
     if inputs.iter().any(|x| matches!(x, Operand::Array(_))) {
         let x: SmallVec<[graph::NdArray; 4]> = inputs
             .iter()
@@ -106,7 +106,7 @@ fn run<'py>(
         } else {
             evaluate_into(&op, &x, compute, into)?
         };
-        return y.into_iter().map(|y| NdArray::wrap(py, y).map(Bound::into_any)).collect();
+        return pack(py, y, |y| NdArray::wrap(py, y).map(Bound::into_any));
     }
     let x: SmallVec<[&graph::Variable; 4]> = inputs
         .iter()
@@ -124,10 +124,10 @@ fn connected<'py>(
     op: Op,
     x: &[&graph::Variable],
     into: &[Option<graph::NdArray>],
-) -> PyResult<SmallVec<[Bound<'py, PyAny>; 1]>> {
+) -> PyResult<Bound<'py, PyAny>> {
     let detach = |run: &mut (dyn FnMut() + Send)| py.detach(run);
     let y = connect_detached(op, x, into, Some(&detach))?;
-    y.into_iter().map(|y| Variable::wrap(py, y).map(Bound::into_any)).collect()
+    pack(py, y, |y| Variable::wrap(py, y).map(Bound::into_any))
 }
 
 /// Connects or evaluates a user's operation.
@@ -140,14 +140,21 @@ pub(super) fn run_user<'py>(
     let name = op.name().to_string();
     let all: Vec<Bound<'py, PyAny>> = inputs.iter().collect();
     let inputs = all.iter().map(|x| operand(&name, "inputs", x)).collect::<PyResult<Inputs<'_, 'py>>>()?;
-    pack(py, run(py, op, &inputs, into)?)
+    run(py, op, &inputs, into)
 }
 
-/// One output bare, several as a tuple.
-fn pack<'py>(py: Python<'py>, mut y: SmallVec<[Bound<'py, PyAny>; 1]>) -> PyResult<Bound<'py, PyAny>> {
-    match y.len() {
-        1 => Ok(y.remove(0)),
-        _ => Ok(PyTuple::new(py, y)?.into_any()),
+/// Wraps outputs: one comes bare, several as a tuple.
+fn pack<'py, T>(
+    py: Python<'py>,
+    mut outputs: SmallVec<[T; 1]>,
+    wrap: impl Fn(T) -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    match outputs.pop() {
+        Some(only) if outputs.is_empty() => wrap(only),
+        last => {
+            let all = outputs.into_iter().chain(last).map(wrap).collect::<PyResult<Vec<_>>>()?;
+            Ok(PyTuple::new(py, all)?.into_any())
+        }
     }
 }
 
@@ -231,13 +238,13 @@ fn apply<'py>(
             }
         }
         if variables.len() == args.len() {
-            return pack(py, connected(py, op.clone(), &variables, &[])?);
+            return connected(py, op.clone(), &variables, &[]);
         }
         let mut inputs = Inputs::new();
         for (x, input) in args.iter().zip(spec.inputs) {
             inputs.push(operand(spec.name, input.name, x)?);
         }
-        return pack(py, run(py, op.clone(), &inputs, &[])?);
+        return run(py, op.clone(), &inputs, &[]);
     }
     let fail = |what: String| PyErr::from(Error::Type(format!("{}: {what}", spec.name)));
     let n_fixed = if row.has_list { row.n_inputs - 1 } else { row.n_inputs };
@@ -315,7 +322,7 @@ fn apply<'py>(
         }
     };
     let into = outputs.map_or(Ok(Vec::new()), into_arrays)?;
-    pack(py, run(py, op, &inputs, &into)?)
+    run(py, op, &inputs, &into)
 }
 
 pub(super) fn wrong(op: &str, arg: &ops::Arg, got: &Bound<'_, PyAny>) -> PyErr {
@@ -386,9 +393,12 @@ unsafe extern "C" fn trampoline(
                 true => SmallVec::new(),
                 false => Bound::from_borrowed_ptr(py, kwnames).cast_into::<PyTuple>()?.iter().collect(),
             };
+            // `Bound` is a pointer that counts when it is dropped; these are borrowed, and never are.
             let total = nargs as usize + kwnames.len();
-            let all: SmallVec<[Bound<'_, PyAny>; 6]> =
-                (0..total).map(|i| Bound::from_borrowed_ptr(py, *args.add(i))).collect();
+            let all: &[Bound<'_, PyAny>] = match total {
+                0 => &[],
+                _ => std::slice::from_raw_parts(args.cast(), total),
+            };
             let (positional, values) = all.split_at(nargs as usize);
             apply(py, &rows()[row], positional, &kwnames, values)
         };
@@ -533,7 +543,7 @@ fn with_number<'py>(
     let mut values: Vec<Value> = row.defaults.iter().flatten().cloned().collect();
     values[0] = Value::Float(val);
     let inputs: Inputs<'_, 'py> = std::iter::once(operand(name, "x", x)?).collect();
-    pack(x.py(), run(x.py(), row.entry.bind(&values, u64::MAX)?, &inputs, into)?)
+    run(x.py(), row.entry.bind(&values, u64::MAX)?, &inputs, into)
 }
 
 fn with_array<'py>(
@@ -545,7 +555,7 @@ fn with_array<'py>(
     let name = row.entry.spec.name;
     let op = row.plain.clone().ok_or_else(|| PyValueError::new_err("operators take no arguments"))?;
     let inputs: Inputs<'_, 'py> = [operand(name, "x0", a)?, operand(name, "x1", b)?].into_iter().collect();
-    pack(a.py(), run(a.py(), op, &inputs, into)?)
+    run(a.py(), op, &inputs, into)
 }
 
 fn is_operand(o: &Bound<'_, PyAny>) -> bool {
