@@ -1,0 +1,145 @@
+"""Puts a row of the table of operations into a graph, runs it and differentiates it."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from cases import Row, all_rows
+
+import kinnor as nn
+import kinnor.functions as F
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+TABLE: dict[str, list[Row]] = {}
+for _row in all_rows():
+    TABLE.setdefault(_row.name, []).append(_row)
+
+DOUBLE = nn.Context(["cpu:double"])
+
+
+def over(choose: Callable[[Row], bool]) -> Callable[[Callable[[Row], None]], Callable[[str], None]]:
+    """Makes a property of rows a test of each operation over those of its rows that `choose` says."""
+
+    def decorate(check: Callable[[Row], None]) -> Callable[[str], None]:
+        names = [name for name, rows in TABLE.items() if any(map(choose, rows))]
+
+        @pytest.mark.parametrize("name", names)
+        def test(name: str) -> None:
+            for row in filter(choose, TABLE[name]):
+                check(row)
+
+        test.check, test.choose = check, choose  # type: ignore[attr-defined]
+        return test
+
+    return decorate
+
+
+def certain(row: Row) -> bool:
+    """Whether the outputs follow from the inputs."""
+    return not row.random
+
+
+def smooth(row: Row) -> bool:
+    """Whether there is something to differentiate."""
+    return certain(row) and bool(row.wanted) and any(y.dtype.kind != "i" for y in row.expected)
+
+
+def variables(row: Row, need_grad: bool = True) -> list[nn.Variable | None]:
+    """The inputs as variables."""
+    made = []
+    for i, x in enumerate(row.inputs):
+        made.append(x if x is None else nn.Variable.from_numpy_array(x, need_grad=need_grad and i in row.wanted))
+    return made
+
+
+def call(row: Row, xs: Sequence[Any]) -> tuple[Any, ...]:
+    """The outputs of the operation on variables or arrays."""
+    y = getattr(F, row.name)(*xs, **row.args)
+    return y if isinstance(y, tuple) else (y,)
+
+
+def factors(row: Row) -> list[np.ndarray | None]:
+    """For each output a factor for each element, by which it goes into the loss; none for indices."""
+    random = np.random.RandomState(zlib.crc32(str(row).encode()))
+    expected = [np.zeros_like(row.inputs[0])] if row.random else row.expected
+    return [None if y.dtype.kind == "i" else np.asarray(random.uniform(0.5, 1.5, y.shape)) for y in expected]
+
+
+def loss_of(row: Row, ys: Sequence[nn.Variable]) -> nn.Variable:
+    """A scalar that depends on every element of the outputs."""
+    parts = []
+    for y, c in zip(ys, factors(row), strict=True):
+        if c is not None:
+            parts.append(F.sum(y * nn.Variable.from_numpy_array(c)))
+    return F.add_n(*parts)
+
+
+def put(xs: Sequence[nn.Variable | None], arrays: Sequence[np.ndarray | None]) -> None:
+    """Writes the inputs anew: some operations change them."""
+    for x, a in zip(xs, arrays, strict=True):
+        if x is not None:
+            x.d = a
+
+
+def gradients(row: Row, xs: Sequence[nn.Variable | None]) -> list[np.ndarray]:
+    """Gradients of the inputs that are asked for."""
+    return [np.array(xs[i].g) for i in row.wanted]
+
+
+def differentiate(row: Row) -> list[np.ndarray]:
+    """Gradients of the loss by kernels, plainly."""
+    xs = variables(row)
+    loss = loss_of(row, call(row, xs))
+    loss.forward()
+    clear_gradients(xs)
+    loss.backward()
+    return gradients(row, xs)
+
+
+def clear_gradients(xs: Sequence[nn.Variable | None]) -> None:
+    """Sets gradients to zero."""
+    for x in xs:
+        if x is not None:
+            x.grad.zero()
+
+
+def differences(f: Callable[[list[np.ndarray | None]], float], row: Row, step: float = 1e-5) -> list[np.ndarray]:
+    """Derivatives of `f` by the inputs that are asked for, from its values on both sides."""
+    found = []
+    for i in row.wanted:
+        arrays = [x if x is None else x.copy() for x in row.inputs]
+        slope = np.zeros_like(row.inputs[i])
+        for at in np.ndindex(slope.shape):
+            here = arrays[i][at]
+            arrays[i][at] = here + step
+            above = f(arrays)
+            arrays[i][at] = here - step
+            slope[at] = (above - f(arrays)) / (2 * step)
+            arrays[i][at] = here
+        found.append(slope)
+    return found
+
+
+def close(got: Sequence[Any], expected: Sequence[Any], rtol: float, atol: float, row: Row) -> None:
+    """That arrays are alike in shape and nearly in value; values that are none are alike too."""
+    assert len(got) == len(expected), row
+    for a, b in zip(got, expected, strict=True):
+        assert np.shape(a) == np.shape(b), row
+        np.testing.assert_allclose(np.asarray(a, float), np.asarray(b, float), rtol, atol, err_msg=str(row))
+
+
+def same(got: Sequence[Any], expected: Sequence[Any], row: Row) -> None:
+    """That arrays are alike to the last bit, a negative zero being zero."""
+    assert len(got) == len(expected), row
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(a, b, err_msg=str(row))
+
+
+def values(ys: Sequence[Any]) -> list[np.ndarray]:
+    """Copies of what outputs hold."""
+    return [np.array(y.d if isinstance(y, nn.Variable) else y.data) for y in ys]

@@ -1,0 +1,230 @@
+"""Rows of layers: affine maps, products of matrices, convolutions, pooling."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from . import Row, distinct, sample
+
+
+def affine(x, w, b=None, base_axis=1):
+    base_axis = base_axis % x.ndim if base_axis < 0 else base_axis
+    batch = x.shape[:base_axis]
+    features = int(np.prod(x.shape[base_axis:]))
+    y = x.reshape(*batch, features) @ w.reshape(features, int(np.prod(w.shape[1:])))
+    return y.reshape(*batch, *w.shape[1:]) + (0 if b is None else b)
+
+
+def batch_matmul(a, b, transpose_a=False, transpose_b=False):
+    return (a.swapaxes(-1, -2) if transpose_a else a) @ (b.swapaxes(-1, -2) if transpose_b else b)
+
+
+def each(value, n, default):
+    return (default,) * n if value is None else (value,) * n if np.isscalar(value) else tuple(value)
+
+
+def taps(kernel, dilation, stride, out):
+    """For each place in a kernel, the part of the padded input that it meets."""
+    for t in itertools.product(*map(range, kernel)):
+        yield t, tuple(slice(i * d, i * d + (o - 1) * s + 1, s) for i, d, s, o in zip(t, dilation, stride, out, strict=True))
+
+
+def convolution(x, w, b=None, base_axis=1, pad=None, stride=None, dilation=None, group=1, channel_last=False):
+    if channel_last:
+        x, w = np.moveaxis(x, -1, base_axis), np.moveaxis(w, -1, 1)
+    kernel, batch = w.shape[2:], x.shape[:base_axis]
+    n = len(kernel)
+    pad, stride, dilation = each(pad, n, 0), each(stride, n, 1), each(dilation, n, 1)
+    x = np.pad(x.reshape(-1, *x.shape[base_axis:]), [(0, 0), (0, 0), *((p, p) for p in pad)])
+    out = tuple((i - d * (k - 1) - 1) // s + 1 for i, k, s, d in zip(x.shape[2:], kernel, stride, dilation, strict=True))
+    maps, channels = w.shape[0] // group, w.shape[1]
+    y = np.zeros((x.shape[0], w.shape[0], *out))
+    for g in range(group):
+        k, c = slice(g * maps, (g + 1) * maps), slice(g * channels, (g + 1) * channels)
+        for t, part in taps(kernel, dilation, stride, out):
+            y[:, k] += np.einsum("kc,nc...->nk...", w[(k, slice(None), *t)], x[(slice(None), c, *part)])
+    if b is not None:
+        y += b.reshape(-1, *(1,) * n)
+    y = y.reshape(*batch, *y.shape[1:])
+    return np.moveaxis(y, base_axis, -1) if channel_last else y
+
+
+def deconvolution(x, w, b=None, base_axis=1, pad=None, stride=None, dilation=None, group=1, channel_last=False, output_padding=None):
+    if channel_last:
+        x, w = np.moveaxis(x, -1, base_axis), np.moveaxis(w, -1, 1)
+    kernel, batch, sizes = w.shape[2:], x.shape[:base_axis], x.shape[base_axis + 1 :]
+    n = len(kernel)
+    pad, stride, dilation, more = each(pad, n, 0), each(stride, n, 1), each(dilation, n, 1), each(output_padding, n, 0)
+    x = x.reshape(-1, *x.shape[base_axis:])
+    full = tuple(s * (i - 1) + d * (k - 1) + 1 + m for i, k, s, d, m in zip(sizes, kernel, stride, dilation, more, strict=True))
+    maps, channels = w.shape[1], w.shape[0] // group
+    y = np.zeros((x.shape[0], maps * group, *full))
+    for g in range(group):
+        k, c = slice(g * maps, (g + 1) * maps), slice(g * channels, (g + 1) * channels)
+        for t, part in taps(kernel, dilation, stride, sizes):
+            y[(slice(None), k, *part)] += np.einsum("ck,nc...->nk...", w[(c, slice(None), *t)], x[:, c])
+    y = y[(slice(None), slice(None), *(slice(p, f - p) for p, f in zip(pad, full, strict=True)))]
+    if b is not None:
+        y = y + b.reshape(-1, *(1,) * n)
+    y = y.reshape(*batch, *y.shape[1:])
+    return np.moveaxis(y, base_axis, -1) if channel_last else y
+
+
+def depthwise(x, w, b=None, base_axis=1, multiplier=1, **where):
+    return convolution(x, w[:, None], b, base_axis, group=x.shape[base_axis], **where)
+
+
+def windows(x, kernel, stride=None, ignore_border=True, pad=None, channel_last=False):
+    """For each place in the output its window of `x` and how many elements it has with the padding."""
+    n = len(kernel)
+    stride, pad = stride or kernel, each(pad, n, 0)
+    sizes = x.shape[-n:]
+    if ignore_border:
+        out = tuple((i + 2 * p - k) // s + 1 for i, p, k, s in zip(sizes, pad, kernel, stride, strict=True))
+    else:
+        out = tuple(-(-(i + p) // s) for i, p, s in zip(sizes, pad, stride, strict=True))
+    for o in itertools.product(*map(range, out)):
+        starts = [j * s - p for j, s, p in zip(o, stride, pad, strict=True)]
+        ends = [min(a + k, i + p) for a, k, i, p in zip(starts, kernel, sizes, pad, strict=True)]
+        with_pad = int(np.prod([b - a for a, b in zip(starts, ends, strict=True)]))
+        part = tuple(slice(max(a, 0), min(b, i)) for a, b, i in zip(starts, ends, sizes, strict=True))
+        yield out, o, part, with_pad
+
+
+def pooled(f):
+    """A pooling from what it makes of a window, given as `f(values, axes, elements with padding)`."""
+
+    def reference(x, kernel, channel_last=False, including_pad=True, **where):
+        n = len(kernel)
+        x = np.moveaxis(x, -1, -n - 1) if channel_last else x
+        y = None
+        for out, o, part, count in windows(x, kernel, **where):
+            if y is None:
+                y = np.zeros(x.shape[:-n] + out)
+            y[(..., *o)] = f(x[(..., *part)], tuple(range(-n, 0)), count if including_pad else None)
+        return np.moveaxis(y, -n - 1, -1) if channel_last else y
+
+    return reference
+
+
+def average(values, axes, count):
+    return values.sum(axes) / (count or np.prod(values.shape[-len(axes) :]))
+
+
+def max_pooling_backward(gy, x, kernel, channel_last=False, **where):
+    n = len(kernel)
+    gy, x = (np.moveaxis(a, -1, -n - 1) if channel_last else a for a in (gy, x))
+    gx = np.zeros_like(x)
+    for _, o, part, _ in windows(x, kernel, **where):
+        for at in np.ndindex(x.shape[:-n]):
+            window = x[at][part]
+            place = np.unravel_index(np.argmax(window), window.shape)
+            gx[at][part][place] += gy[at][o]
+    return np.moveaxis(gx, -n - 1, -1) if channel_last else gx
+
+
+def unpooling(x, kernel, channel_last=False):
+    for i, k in enumerate(kernel):
+        x = np.repeat(x, k, x.ndim - len(kernel) + i - channel_last)
+    return x
+
+
+CONVOLUTIONS = (
+    # Shape of x, of the weight, arguments.
+    ((2, 2, 5), (3, 2, 3), {}),
+    ((2, 2, 5, 4), (3, 2, 3, 3), {"pad": (1, 1)}),
+    ((1, 3, 5, 6), (2, 3, 1, 1), {}),
+    ((2, 4, 5, 5), (6, 2, 3, 2), {"group": 2, "stride": (2, 1)}),
+    ((1, 2, 7, 6), (2, 2, 3, 2), {"dilation": (2, 3), "pad": (2, 0)}),
+    ((1, 2, 3, 4, 3), (2, 2, 2, 2, 2), {"pad": (0, 1, 0), "stride": (1, 2, 1)}),
+    ((2, 5, 4, 2), (3, 3, 3, 2), {"channel_last": True, "pad": (1, 1)}),
+    ((2, 3, 2, 5), (3, 2, 3), {"base_axis": 2}),
+    ((0, 2, 5), (3, 2, 3), {}),
+    ((1, 1, 1), (1, 1, 1), {}),
+    ((1, 1, 6), (2, 1, 3), {"stride": 2, "pad": 1, "dilation": 1}),
+)
+DECONVOLUTIONS = (
+    ((2, 2, 5), (2, 3, 3), {}),
+    ((1, 2, 3, 4), (2, 3, 3, 2), {"pad": (1, 0), "stride": (2, 3)}),
+    ((1, 4, 3, 3), (4, 2, 2, 2), {"group": 2, "dilation": (2, 1)}),
+    ((1, 2, 3), (2, 2, 3), {"stride": (3,), "output_padding": (2,)}),
+    ((2, 3, 3, 2), (2, 3, 2, 3), {"channel_last": True}),
+    ((2, 3, 2, 4), (2, 2, 3), {"base_axis": 2}),
+    ((1, 2, 2, 3, 2), (2, 1, 2, 2, 2), {"stride": (2, 1, 1)}),
+    ((0, 2, 5), (2, 3, 3), {}),
+)
+DEPTHWISE = (
+    ((2, 3, 5), (3, 3), {}),
+    ((1, 2, 5, 4), (4, 3, 3), {"multiplier": 2, "pad": (1, 1)}),
+    ((1, 2, 6, 5), (2, 2, 3), {"stride": (2, 1), "dilation": (2, 1)}),
+    ((2, 2, 3, 5), (3, 2), {"base_axis": 2}),
+    ((0, 2, 5), (2, 3), {}),
+)
+POOLINGS = (
+    ((2, 2, 4, 6), {"kernel": (2, 3)}),
+    ((2, 1, 5, 5), {"kernel": (3, 3), "stride": (2, 1)}),
+    ((1, 2, 5, 5), {"kernel": (3, 2), "pad": (1, 1), "stride": (1, 2)}),
+    ((1, 1, 5, 5), {"kernel": (2, 2), "ignore_border": False}),
+    ((1, 1, 5, 6), {"kernel": (3, 3), "ignore_border": False, "pad": (1, 1), "stride": (2, 2)}),
+    ((2, 4, 4, 3), {"kernel": (2, 2), "channel_last": True}),
+    ((2, 7), {"kernel": (2,), "stride": (3,)}),
+    ((1, 4, 4, 4), {"kernel": (2, 2, 2)}),
+    ((0, 1, 4, 4), {"kernel": (2, 2)}),
+)
+
+
+def bias_of(w, args, transposed=False):
+    maps = w[-1 if args.get("channel_last") else 1] * args.get("group", 1) if transposed else w[0]
+    return sample(maps, seed=2)
+
+
+def layer(name, reference, table, transposed=False):
+    """Rows with and without bias."""
+    for x, w, args in table:
+        operands = sample(*x), sample(*w, seed=1)
+        yield Row(name, operands, reference, args, tolerance=1e-5)
+        yield Row(name, (*operands, bias_of(w, args, transposed)), reference, args, tolerance=1e-5)
+
+
+ROWS: list[Row] = [
+    *(Row("affine", (sample(*x), sample(*w, seed=1), *(() if b is None else (sample(*b, seed=2),))), affine, args, tolerance=1e-5)
+      for x, w, b, args in (
+        ((2, 3), (3, 4), None, {}),
+        ((2, 3), (3, 4), (4,), {}),
+        ((2, 3, 4), (12, 2, 3), (2, 3), {}),
+        ((2, 3, 4), (4, 5), (5,), {"base_axis": 2}),
+        ((2, 3, 4), (4, 5), (5,), {"base_axis": -1}),
+        ((0, 3), (3, 4), (4,), {}),
+        ((2, 0), (0, 4), (4,), {}),
+        ((1, 1), (1, 1), (1,), {}),
+        ((9, 17), (17, 19), (19,), {}),
+    )),
+    *(Row("batch_matmul", (sample(*a), sample(*b, seed=1)), batch_matmul, args, tolerance=1e-5) for a, b, args in (
+        ((2, 3), (3, 4), {}),
+        ((5, 2, 3), (5, 3, 4), {}),
+        ((5, 3, 2), (5, 3, 4), {"transpose_a": True}),
+        ((5, 2, 3), (5, 4, 3), {"transpose_b": True}),
+        ((5, 3, 2), (1, 4, 3), {"transpose_a": True, "transpose_b": True}),
+        ((2, 1, 2, 3), (1, 3, 3, 2), {}),
+        ((0, 2, 3), (0, 3, 4), {}),
+        ((2, 2, 0), (2, 0, 3), {}),
+        ((1, 1), (1, 1), {}),
+    )),
+    *(Row("dot", (sample(*a), sample(*b, seed=1)), np.dot, tolerance=1e-5)
+      for a, b in (((3,), (3,)), ((2, 3), (3,)), ((2, 3), (3, 4)), ((), (2, 3)), ((2, 3, 4), (2, 4, 5)))),
+    *layer("convolution", convolution, CONVOLUTIONS),
+    *layer("deconvolution", deconvolution, DECONVOLUTIONS, transposed=True),
+    *layer("depthwise_convolution", depthwise, DEPTHWISE),
+    *(Row("max_pooling", (distinct(*s),), pooled(lambda v, axes, _: v.max(axes)), args) for s, args in POOLINGS),
+    *(Row("sum_pooling", (sample(*s),), pooled(lambda v, axes, _: v.sum(axes)), args) for s, args in POOLINGS),
+    *(Row("average_pooling", (sample(*s),), pooled(average), args | more)
+      for s, args in POOLINGS for more in ({}, {"including_pad": False})),
+    *(Row("max_pooling_backward", (sample(*pooled(lambda v, axes, _: v.max(axes))(distinct(*s), **args).shape, seed=3), distinct(*s)), max_pooling_backward, args)
+      for s, args in POOLINGS[:-1]),
+    *(Row("global_average_pooling", (sample(*s),), lambda x: x.mean(tuple(range(2, x.ndim))).reshape(*x.shape[:2], 1, 1))
+      for s in ((2, 3, 4, 5), (1, 1, 1, 1), (2, 3, 4), (0, 3, 2, 2))),
+    *(Row("unpooling", (sample(*s),), unpooling, args) for s, args in (
+        ((2, 3, 2, 2), {"kernel": (2, 3)}), ((2, 3), {"kernel": (2,)}), ((1, 2, 2, 3), {"kernel": (2, 2), "channel_last": True}), ((0, 2, 2), {"kernel": (2, 2)}), ((1, 1), {"kernel": (1, 1)}))),
+]

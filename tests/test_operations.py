@@ -1,0 +1,108 @@
+"""Every operation gives what NumPy gives, and its gradients are derivatives."""
+
+import numpy as np
+from bed import (
+    DOUBLE,
+    call,
+    certain,
+    clear_gradients,
+    close,
+    differences,
+    differentiate,
+    factors,
+    gradients,
+    loss_of,
+    over,
+    put,
+    smooth,
+    values,
+    variables,
+)
+
+import kinnor as nn
+import kinnor.functions as F
+
+
+@over(certain)
+def test_forward(row):
+    """In float32, whatever the leaves hold; whole numbers where indices come out."""
+    ys = call(row, variables(row))
+    for y in ys:
+        y.forward()
+    close(values(ys), row.expected, row.tolerance, row.tolerance, row)
+    for y, expected in zip(ys, row.expected, strict=True):
+        assert y.d.dtype == (np.int64 if expected.dtype.kind == "i" else np.float32), row
+
+
+@over(certain)
+def test_forward_in_double(row):
+    with nn.context_scope(DOUBLE):
+        ys = call(row, variables(row))
+        for y in ys:
+            y.forward()
+    close(values(ys), row.expected, 1e-12, 1e-13, row)
+
+
+@over(lambda row: smooth(row) and row.gradient is None)
+def test_gradient_is_derivative(row):
+    with nn.context_scope(DOUBLE):
+        xs = variables(row)
+        loss = loss_of(row, call(row, xs))
+
+        def value(arrays):
+            put(xs, arrays)
+            loss.forward()
+            return float(loss.d)
+
+        expected = differences(value, row)
+        close(differentiate(row), expected, 1e-6, 1e-8, row)
+
+
+@over(lambda row: smooth(row) and row.gradient is not None)
+def test_gradient_that_is_no_derivative(row):
+    with nn.context_scope(DOUBLE):
+        expected = row.gradient(*factors(row), *row.inputs)
+        close(differentiate(row), expected, 1e-12, 1e-13, row)
+
+
+@over(smooth)
+def test_gradient_as_graph_is_that_of_the_kernel(row):
+    with nn.context_scope(DOUBLE):
+        xs = variables(row)
+        found = nn.grad([loss_of(row, call(row, xs))], [xs[i] for i in row.wanted])
+        nn.forward_all(found)
+        close(values(found), differentiate(row), 1e-11, 1e-12, row)
+
+
+@over(lambda row: smooth(row) and row.gradient is None and row.second)
+def test_second_derivative(row):
+    """By differences of first derivatives along a direction that is drawn."""
+    with nn.context_scope(DOUBLE):
+        random = np.random.RandomState(5)
+        directions = [np.asarray(random.uniform(0.5, 1.5, row.inputs[i].shape)) for i in row.wanted]
+        xs = variables(row)
+        loss = loss_of(row, call(row, xs))
+
+        def slope(arrays):
+            put(xs, arrays)
+            loss.forward()
+            clear_gradients(xs)
+            loss.backward()
+            return sum(float((g * d).sum()) for g, d in zip(gradients(row, xs), directions, strict=True))
+
+        expected = differences(slope, row)
+        xs = variables(row)
+        first = nn.grad([loss_of(row, call(row, xs))], [xs[i] for i in row.wanted])
+        along = F.add_n(*(F.sum(g * nn.Variable.from_numpy_array(d)) for g, d in zip(first, directions, strict=True)))
+        along.forward()
+        clear_gradients(xs)
+        along.backward()
+        close(gradients(row, xs), expected, 1e-6, 1e-7, row)
+
+
+@over(smooth)
+def test_gradient_in_float(row):
+    single = differentiate(row)
+    with nn.context_scope(DOUBLE):
+        double = differentiate(row)
+    close(single, double, 10 * row.tolerance, 10 * row.tolerance, row)

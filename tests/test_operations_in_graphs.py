@@ -1,0 +1,160 @@
+"""What a graph does around an operation changes no number: adding up, clearing, recomputing, running at once."""
+
+import numpy as np
+import pytest
+from bed import (
+    TABLE,
+    call,
+    certain,
+    clear_gradients,
+    close,
+    differentiate,
+    gradients,
+    loss_of,
+    over,
+    same,
+    smooth,
+    values,
+    variables,
+)
+
+import kinnor as nn
+import kinnor.functions as F
+
+
+@over(smooth)
+def test_gradients_add_up_and_start_anew(row):
+    once = differentiate(row)
+    xs = variables(row)
+    loss = loss_of(row, call(row, xs))
+    loss.forward()
+    for x in xs:
+        if x is not None:
+            x.g = 1.0
+    loss.backward()
+    close([g - 1 for g in gradients(row, xs)], once, 1e-5, 1e-5, row)
+    clear_gradients(xs)
+    loss.forward()
+    loss.backward()
+    if not row.writes:
+        same(gradients(row, xs), once, row)
+
+
+@over(smooth)
+def test_gradient_that_nobody_wants_is_left_alone(row):
+    once = differentiate(row)
+    for unwanted in row.wanted:
+        xs = variables(row)
+        xs[unwanted].need_grad = False
+        loss = loss_of(row, call(row, xs))
+        loss.forward()
+        clear_gradients(xs)
+        xs[unwanted].g = 7.0
+        loss.backward()
+        for i, expected in zip(row.wanted, once, strict=True):
+            np.testing.assert_array_equal(xs[i].g, 7.0 if i == unwanted else expected, err_msg=str(row))
+
+
+@over(certain)
+def test_at_once_is_as_later(row):
+    later = call(row, variables(row))
+    for y in later:
+        y.forward()
+    with nn.auto_forward():
+        at_once = call(row, variables(row))
+    same(values(at_once), values(later), row)
+
+
+@over(certain)
+def test_arrays_are_as_variables(row):
+    ys = call(row, variables(row))
+    for y in ys:
+        y.forward()
+    arrays = [x if x is None else nn.NdArray.from_numpy_array(x) for x in row.inputs]
+    if arrays and any(x is not None for x in arrays):
+        same(values(call(row, arrays)), values(ys), row)
+
+
+def behind(row, xs):
+    """The inputs with a function before each that the operation may not overwrite, so that they can be cleared."""
+    through = []
+    for i, x in enumerate(xs):
+        is_plain = x is None or row.inputs[i].dtype.kind == "i" or i in row.writes
+        through.append(x if is_plain else F.mul_scalar(x, 1.0))
+    return through
+
+
+def behind_gradients(row, forward=None, backward=None, hold=False, recompute=False):
+    """Gradients through functions that may be cleared."""
+    xs = variables(row)
+    nn.seed(3)
+    with nn.recompute(recompute):
+        inner = behind(row, xs)
+        ys = call(row, inner)
+    loss = loss_of(row, ys)
+    held = (inner, ys) if hold else None
+    del inner, ys
+    loss.forward(**(forward or {}))
+    clear_gradients(xs)
+    loss.backward(**(backward or {}))
+    del held
+    return gradients(row, xs)
+
+
+def differentiable(row):
+    return smooth(row) or (row.random and bool(row.wanted))
+
+
+@over(differentiable)
+def test_clearing_changes_no_gradient(row):
+    expected = behind_gradients(row)
+    same(behind_gradients(row, hold=True), expected, row)
+    same(behind_gradients(row, {"clear_no_need_grad": True}, {"clear_buffer": True}), expected, row)
+    same(behind_gradients(row, {"clear_no_need_grad": True}, {"clear_buffer": True}, hold=True), expected, row)
+
+
+@over(differentiable)
+def test_recomputing_changes_no_gradient(row):
+    expected = behind_gradients(row)
+    same(behind_gradients(row, recompute=True), expected, row)
+    same(behind_gradients(row, {"clear_no_need_grad": True}, {"clear_buffer": True}, recompute=True), expected, row)
+
+
+@over(certain)
+def test_clearing_changes_no_value(row):
+    ys = call(row, behind(row, variables(row)))
+    for y in ys:
+        y.forward(clear_buffer=True)
+    close(values(ys), row.expected, row.tolerance, row.tolerance, row)
+
+
+@pytest.mark.parametrize(("type_config", "digits"), [("half", 2**-10), ("bfloat16", 2**-7)])
+@pytest.mark.parametrize("name", TABLE)
+def test_sixteen_bits(name, type_config, digits):
+    """Numbers are stored in 16 bits and computed in 32: the error is that of the inputs and of one rounding."""
+    for row in filter(certain, TABLE[name]):
+        with nn.context_scope(nn.Context([f"cpu:{type_config}"])):
+            xs = variables(row)
+            ys = call(row, xs)
+            for y in ys:
+                y.forward()
+            if smooth(row):
+                loss_of(row, ys).forward()
+        if row.exact:
+            close(values(ys), row.expected, 16 * digits, 16 * digits, row)
+
+
+@over(lambda row: row.random)
+def test_random(row):
+    def draw(seed):
+        nn.seed(seed)
+        ys = call(row, variables(row))
+        ys[0].forward()
+        return values(ys)[0]
+
+    first, again, other = draw(1), draw(1), draw(2)
+    expected = row.reference(*row.inputs, **row.args)
+    expected(np.asarray(first, float))
+    np.testing.assert_array_equal(first, again, err_msg=str(row))
+    if first.size > 100 and "seed" not in row.args and first.max() > first.min() and row.args.get("p") != 0:
+        assert (first != other).any(), row
