@@ -79,8 +79,7 @@ def behind(row, xs):
     """The inputs with a function before each that the operation may not overwrite, so that they can be cleared."""
     through = []
     for i, x in enumerate(xs):
-        is_plain = x is None or row.inputs[i].dtype.kind == "i" or i in row.writes
-        through.append(x if is_plain else F.mul_scalar(x, 1.0))
+        through.append(F.mul_scalar(x, 1.0) if i in row.wanted and i not in row.writes else x)
     return through
 
 

@@ -152,8 +152,7 @@ def advanced(x: Any, keys: list[Any]) -> tuple[Any, tuple[int, ...]]:
         mask = values(arrays[0])
         if any(isinstance(k, (int, np.integer)) for k in keys):
             raise NotImplementedError("index: a mask together with integers is not supported")
-        at = sum(width(k) for k in keys[: keys.index_of(arrays[0])]) if hasattr(keys, "index_of") else 0
-        if mask.shape != tuple(x.shape[at : at + mask.ndim]):
+        if mask.shape != tuple(x.shape[: mask.ndim]):
             raise IndexError(f"index: expected a mask of shape {tuple(x.shape[: mask.ndim])}, got {mask.shape}")
         index: Any = np.stack(np.nonzero(mask)).astype(np.int64)
         picked: tuple[int, ...] = (index.shape[1],)
@@ -205,9 +204,18 @@ def values(k: Any) -> Any:
 def as_operand(x: Any, index: Any) -> Any:
     """Indices as an input of a function of `x`."""
     if isinstance(index, (NdArray, Variable)):
-        return index
+        return in_graph_of(x, index)
     kind = NdArray if isinstance(x, NdArray) else Variable
     return kind.from_numpy_array(index)
+
+
+def in_graph_of(x: Any, array: Any) -> Any:
+    """An array, as a variable where `x` is one: a function of variables belongs to the graph."""
+    if isinstance(x, NdArray) or isinstance(array, Variable):
+        return array
+    variable = Variable(array.shape)
+    variable.data = array
+    return variable
 
 
 def as_value(x: Any, value: Any, shape: tuple[int, ...]) -> Any:
@@ -220,6 +228,7 @@ def as_value(x: Any, value: Any, shape: tuple[int, ...]) -> Any:
             raise _core.ShapeError(f"index: expected a value that broadcasts to {shape}, got {plain.shape}") from error
         kind = NdArray if isinstance(x, NdArray) else Variable
         return kind.from_numpy_array(np.ascontiguousarray(plain))
+    value = in_graph_of(x, value)
     if tuple(value.shape) == shape:
         return value
     own = [n for n in value.shape]

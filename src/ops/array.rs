@@ -95,7 +95,8 @@ impl Compute for Reshape {
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let own = x.get(0);
         let fail = || Error::shape("reshape", format!("{} elements for {:?}", own.size(), self.shape), [own]);
-        let known: i64 = self.shape.iter().filter(|d| **d != -1).product();
+        let known = self.shape.iter().filter(|d| **d != -1).try_fold(1_i64, |n, d| n.checked_mul(*d));
+        let known = known.ok_or_else(fail)?;
         let mut shape = self.shape.clone();
         let open: Vec<_> = (0..shape.len()).filter(|i| shape[*i] == -1).collect();
         match open[..] {

@@ -224,8 +224,8 @@ impl Binary for EpsilonInsensitiveLoss {
 }
 
 op! {
-    /// Kullback-Leibler divergence of multinomial distributions: `D = sum(p * log(p / q))` over all axes from
-    /// `base_axis` on.
+    /// Kullback-Leibler divergence of multinomial distributions: `D = sum(p * log((p + e) / (q + e)))` over all axes
+    /// from `base_axis` on, with `e = 1e-8` for probabilities of zero.
     ///
     /// Args:
     ///     p: Probabilities.

@@ -162,6 +162,7 @@ macro_rules! take_by_mask {
                 let (gy, n) = (run.gy(0), run.y_shape(0).size_from(1));
                 if let Some(gx) = run.gx(0) {
                     let mask = run.x(1);
+                    check_count("bool_gather", mask, run.y_shape(0)[0])?;
                     gx.through(|g| {
                         g.fill(T::ZERO);
                         put(gy, mask, n, g);
@@ -240,6 +241,7 @@ impl Compute for BoolScatter {
         let (gy, inner) = (run.gy(0), run.x_shape(0).size_from(1));
         if let Some(gx) = run.gx(0) {
             let mask = run.x(1);
+            check_count("bool_scatter", mask, run.x_shape(0)[0])?;
             gx.through(|g| take(gy, mask, inner, g));
         }
         if let Some(gx) = run.gx(1) {

@@ -221,6 +221,10 @@ impl Function {
     ) -> PyResult<Bound<'py, PyAny>> {
         let _ = (n_outputs, auto_forward);
         let x = variables(inputs.as_any())?;
+        let (name, wanted) = (self.function.type_name(), self.function.inputs().len());
+        if x.len() != wanted {
+            return Err(crate::Error::Type(format!("{name}: expected {wanted} inputs, got {}", x.len())).into());
+        }
         let into = outputs.map_or(Ok(Vec::new()), super::functions::into_arrays)?;
         let y = graph::connect(self.function.op(), &refs(&x), &into)?;
         let y: Vec<_> = y.into_iter().map(|y| Variable::wrap(py, y)).collect::<PyResult<_>>()?;

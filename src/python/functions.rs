@@ -372,8 +372,11 @@ fn signature(row: &Row) -> String {
             None => arg.name.to_string(),
         });
     }
-    parts.push("n_outputs=-1".into());
-    parts.push("outputs=None".into());
+    for (name, default) in [("n_outputs", "-1"), ("outputs", "None")] {
+        if spec.args.iter().all(|a| a.name != name) {
+            parts.push(format!("{name}={default}"));
+        }
+    }
     format!("({})", parts.join(", "))
 }
 

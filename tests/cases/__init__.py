@@ -36,7 +36,8 @@ class Row:
         tolerance: Relative and absolute error allowed in float32.
         exact: Whether half precision gives the right result to its own precision.
         writes: Numbers of the inputs that running it changes.
-        random: Whether the outputs are drawn; `reference` then raises if it is given what cannot have been drawn.
+        random: Whether the outputs are drawn; `reference` then gives a check of what was drawn.
+        shares: Whether the output is the memory of the input, whatever type that has.
     """
 
     name: str
@@ -50,6 +51,11 @@ class Row:
     exact: bool = True
     writes: tuple[int, ...] = ()
     random: bool = False
+    shares: bool = False
+
+    def __post_init__(self) -> None:
+        """Makes arrays of what NumPy made numbers of."""
+        object.__setattr__(self, "inputs", tuple(x if x is None else np.asarray(x) for x in self.inputs))
 
     @property
     def wanted(self) -> tuple[int, ...]:

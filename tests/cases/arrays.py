@@ -50,7 +50,7 @@ def spread(x, y, axis=-1):
 
 
 ROWS: list[Row] = [
-    *(Row("reshape", (sample(*a),), lambda x, shape: x.reshape(shape), {"shape": b})
+    *(Row("reshape", (sample(*a),), lambda x, shape: x.reshape(shape), {"shape": b}, shares=True)
       for a, b in (((2, 3), (3, 2)), ((2, 3), (6,)), ((2, 3), (-1, 2)), ((), (1, 1)), ((0, 3), (3, 0)), ((1,), ()))),
     Row("reshape", (sample(2, 3),), lambda x, shape, inplace: x.reshape(shape), {"shape": (3, 2), "inplace": False}),
     *(Row("transpose", (sample(*a),), lambda x, axes: x.transpose(axes), {"axes": b})
@@ -115,10 +115,9 @@ ROWS: list[Row] = [
       for s, args in (((3, 4), {}), ((4, 3), {"k": 1}), ((2, 3, 3), {"k": -1, "upper": False}), ((3, 3), {"k": 5}), ((3, 3), {"k": -5, "upper": False}), ((0, 3), {}))),
     *(Row("eye_like", (sample(*s),), lambda x, k=0: np.eye(*x.shape, k), args)
       for s, args in (((3, 4), {}), ((4, 3), {"k": 1}), ((3, 3), {"k": -2}), ((3, 3), {"k": 7}), ((0, 3), {}))),
-    *unary("sink", lambda x: np.float64(0), SHAPES[:0]),
     *(Row("constant", (), lambda val=0.0, shape=(): np.full(shape, val), args)
       for args in ({}, {"val": 2.5, "shape": (2, 3)}, {"shape": (0, 3)}, {"val": -1.0, "shape": 4})),
-    *(Row("arange", (), np.arange, args) for args in (
+    *(Row("arange", (), lambda **args: np.arange(**args, dtype=float), args) for args in (
         {"start": 0, "stop": 5}, {"start": 1, "stop": 4, "step": 0.5}, {"start": 5, "stop": 0, "step": -2}, {"start": 3, "stop": 3}, {"start": 3, "stop": 0})),
     *(Row("linspace", (), np.linspace, args) for args in (
         {"start": 0, "stop": 1, "num": 5}, {"start": 2.0, "stop": -1.0, "num": 4}, {"start": 3, "stop": 7, "num": 1}, {"start": 0, "stop": 1, "num": 0})),

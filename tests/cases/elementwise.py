@@ -96,7 +96,7 @@ ROWS: list[Row] = [
     *unary("ceil", np.ceil, away=(-1.0, 0.0, 1.0), gradient=straight),
     *unary("round", np.round, away=(-1.5, -0.5, 0.5, 1.5), gradient=straight),
     Row("round", (np.array([-2.5, -0.5, 0.5, 1.5, 2.5]),), lambda x: np.trunc(x + np.copysign(0.5, x)), gradient=straight),
-    *unary("unlink", lambda x: x, gradient=nothing),
+    *unary("unlink", lambda x: x, gradient=nothing, shares=True),
     *unary("add_scalar", lambda x: x + 1.0),
     *unary("add_scalar", lambda x, val: x + val, args={"val": -0.7}),
     *unary("mul_scalar", lambda x: x),

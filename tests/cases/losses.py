@@ -34,7 +34,7 @@ def probabilities(*shape, axis=-1, seed=0):
 
 def kl(p, q, base_axis=1):
     base_axis = base_axis % p.ndim
-    return (p * np.log(p / q)).sum(tuple(range(base_axis, p.ndim))).reshape(*p.shape[:base_axis], 1)
+    return (p * np.log((p + 1e-8) / (q + 1e-8))).sum(tuple(range(base_axis, p.ndim))).reshape(*p.shape[:base_axis], 1)
 
 
 def still(gy, x, target):

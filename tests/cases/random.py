@@ -23,7 +23,7 @@ def dropped(x, p=0.5):
         kept = y != 0
         np.testing.assert_allclose(y[kept], (x / (1 - p))[kept], rtol=1e-6)
         if x.size > 100:
-            assert abs(kept.mean() - (1 - p)) < 5 * np.sqrt(p * (1 - p) / x.size)
+            assert abs(kept.mean() - (1 - p)) <= 5 * np.sqrt(p * (1 - p) / x.size)
 
     return check
 

@@ -1,0 +1,148 @@
+"""A graph in plain NumPy: what the engine is held against, without memory, order, clearing or plans.
+
+Every node of a graph holds an array of one shape, so that any operation takes any node.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import kinnor.functions as F
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Arrays = Sequence[np.ndarray]
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def softmax_backward(gy: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, ...]:
+    y = softmax(x)
+    return (y * (gy - (gy * y).sum(-1, keepdims=True)),)
+
+
+def turned(x: Any) -> Any:
+    """Split into rows, and put together in the other order."""
+    return F.stack(*reversed(F.split(x)))
+
+
+def beside(x: Any, y: Any) -> Any:
+    """Joined, and cut again in another place."""
+    n = x.shape[0]
+    return F.slice(F.concatenate(x, y, axis=0), (1, 0), (n + 1, 3))
+
+
+def beside_plain(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.concatenate((x, y))[1 : len(x) + 1]
+
+
+def beside_backward(gy: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
+    gx, g = np.zeros_like(x), np.zeros_like(y)
+    gx[1:], g[:1] = gy[:-1], gy[-1:]
+    return gx, g
+
+
+class Op:
+    """An operation: how the library does it, how NumPy does it, and its derivative."""
+
+    def __init__(self, build: Callable[..., Any], forward: Callable[..., Any], backward: Callable[..., Any], n: int = 1):
+        self.build, self.forward, self.backward, self.n_inputs = build, forward, backward, n
+
+
+OPS = {
+    "tanh": Op(F.tanh, np.tanh, lambda gy, x: (gy * (1 - np.tanh(x) ** 2),)),
+    "sigmoid": Op(F.sigmoid, sigmoid, lambda gy, x: (gy * sigmoid(x) * (1 - sigmoid(x)),)),
+    "relu": Op(F.relu, lambda x: np.maximum(x, 0), lambda gy, x: (gy * (x > 0),)),
+    "sin": Op(F.sin, np.sin, lambda gy, x: (gy * np.cos(x),)),
+    "half": Op(lambda x: x * 0.5, lambda x: x * 0.5, lambda gy, x: (gy * 0.5,)),
+    "one_minus": Op(lambda x: 1 - x, lambda x: 1 - x, lambda gy, x: (-gy,)),
+    "identity": Op(F.identity, lambda x: x, lambda gy, x: (gy,)),
+    "reshape": Op(lambda x: F.reshape(F.reshape(x, (3, -1)), x.shape), lambda x: x, lambda gy, x: (gy,)),
+    "transpose": Op(
+        lambda x: F.transpose(F.flip(F.transpose(x, (1, 0)), 0), (1, 0)), lambda x: x[:, ::-1], lambda gy, x: (gy[:, ::-1],)
+    ),
+    "softmax": Op(F.softmax, softmax, softmax_backward),
+    "cumsum": Op(lambda x: F.cumsum(x, 1) * 0.3, lambda x: np.cumsum(x, 1) * 0.3, lambda gy, x: (np.cumsum(gy[:, ::-1], 1)[:, ::-1] * 0.3,)),
+    "turned": Op(turned, lambda x: x[::-1], lambda gy, x: (gy[::-1],)),
+    "centred": Op(
+        lambda x: x - F.broadcast(F.mean(x, 1, keepdims=True), x.shape),
+        lambda x: x - x.mean(1, keepdims=True),
+        lambda gy, x: (gy - gy.mean(1, keepdims=True),),
+    ),
+    "unlink": Op(F.unlink, lambda x: x, lambda gy, x: (np.zeros_like(x),)),
+    "add": Op(lambda x, y: x + y, lambda x, y: x + y, lambda gy, x, y: (gy, gy), 2),
+    "sub": Op(lambda x, y: x - y, lambda x, y: x - y, lambda gy, x, y: (gy, -gy), 2),
+    "mul": Op(lambda x, y: x * y, lambda x, y: x * y, lambda gy, x, y: (gy * y, gy * x), 2),
+    "beside": Op(beside, beside_plain, beside_backward, 2),
+    "add_n": Op(lambda x, y, z: F.add_n(x, y, z), lambda x, y, z: x + y + z, lambda gy, x, y, z: (gy, gy, gy), 3),
+}
+SMALL = ("tanh", "sigmoid", "half", "sin")
+"""Operations that keep numbers near, so that products of products stay finite."""
+
+
+class Node:
+    """A variable: a leaf with a value, or what an operation makes of others."""
+
+    def __init__(self, value: np.ndarray | None = None, op: str | None = None, inputs: Sequence[Node] = ()) -> None:
+        self.value, self.op, self.inputs = value, op, tuple(inputs)
+        self.need_grad: bool | None = None
+
+    def __repr__(self) -> str:
+        numbers = {node: i for i, node in enumerate(self.above())}
+        return "; ".join(f"{i} = {n.op or 'leaf'}{[numbers[x] for x in n.inputs] if n.op else n.need_grad}" for n, i in numbers.items())
+
+    def above(self) -> list[Node]:
+        """Itself and all that it depends on, each after its inputs."""
+        found: dict[Node, None] = {}
+        stack: list[tuple[Node, bool]] = [(self, False)]
+        while stack:
+            node, ready = stack.pop()
+            if node in found:
+                continue
+            if ready:
+                found[node] = None
+            else:
+                stack.append((node, True))
+                stack.extend((x, False) for x in node.inputs if x not in found)
+        return list(found)
+
+    def evaluate(self) -> dict[Node, np.ndarray]:
+        """The values of all that it depends on, and its own."""
+        values: dict[Node, Any] = {}
+        for node in self.above():
+            of_inputs = [values[x] for x in node.inputs]
+            values[node] = node.value if node.op is None else OPS[node.op].forward(*of_inputs)
+        return values
+
+    def wanted(self) -> dict[Node, bool]:
+        """Which of them take part in differentiation."""
+        takes_part: dict[Node, bool] = {}
+        for node in self.above():
+            follows = any(takes_part[x] for x in node.inputs)
+            takes_part[node] = follows if node.need_grad is None else node.need_grad
+        return takes_part
+
+    def gradients(self, start: np.ndarray | None = None) -> dict[Node, np.ndarray]:
+        """The gradients of those that take part, from ones on or from others."""
+        values, wanted = self.evaluate(), self.wanted()
+        found = {self: np.ones_like(values[self]) if start is None else start}
+        for node in reversed(self.above()):
+            if node.op is None or node not in found:
+                continue
+            if not any(wanted[x] for x in node.inputs):
+                continue
+            gx = OPS[node.op].backward(found[node], *(values[x] for x in node.inputs))
+            for x, g in zip(node.inputs, gx, strict=True):
+                if wanted[x]:
+                    found[x] = found.get(x, 0) + g
+        return found
