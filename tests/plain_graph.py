@@ -55,7 +55,9 @@ def beside_backward(gy: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.nd
 class Op:
     """An operation: how the library does it, how NumPy does it, and its derivative."""
 
-    def __init__(self, build: Callable[..., Any], forward: Callable[..., Any], backward: Callable[..., Any], n: int = 1):
+    def __init__(
+        self, build: Callable[..., Any], forward: Callable[..., Any], backward: Callable[..., Any], n: int = 1
+    ):
         self.build, self.forward, self.backward, self.n_inputs = build, forward, backward, n
 
 
@@ -69,10 +71,16 @@ OPS = {
     "identity": Op(F.identity, lambda x: x, lambda gy, x: (gy,)),
     "reshape": Op(lambda x: F.reshape(F.reshape(x, (3, -1)), x.shape), lambda x: x, lambda gy, x: (gy,)),
     "transpose": Op(
-        lambda x: F.transpose(F.flip(F.transpose(x, (1, 0)), 0), (1, 0)), lambda x: x[:, ::-1], lambda gy, x: (gy[:, ::-1],)
+        lambda x: F.transpose(F.flip(F.transpose(x, (1, 0)), 0), (1, 0)),
+        lambda x: x[:, ::-1],
+        lambda gy, x: (gy[:, ::-1],),
     ),
     "softmax": Op(F.softmax, softmax, softmax_backward),
-    "cumsum": Op(lambda x: F.cumsum(x, 1) * 0.3, lambda x: np.cumsum(x, 1) * 0.3, lambda gy, x: (np.cumsum(gy[:, ::-1], 1)[:, ::-1] * 0.3,)),
+    "cumsum": Op(
+        lambda x: F.cumsum(x, 1) * 0.3,
+        lambda x: np.cumsum(x, 1) * 0.3,
+        lambda gy, x: (np.cumsum(gy[:, ::-1], 1)[:, ::-1] * 0.3,),
+    ),
     "turned": Op(turned, lambda x: x[::-1], lambda gy, x: (gy[::-1],)),
     "centred": Op(
         lambda x: x - F.broadcast(F.mean(x, 1, keepdims=True), x.shape),
@@ -99,7 +107,10 @@ class Node:
 
     def __repr__(self) -> str:
         numbers = {node: i for i, node in enumerate(self.above())}
-        return "; ".join(f"{i} = {n.op or 'leaf'}{[numbers[x] for x in n.inputs] if n.op else n.need_grad}" for n, i in numbers.items())
+        return "; ".join(
+            f"{i} = {n.op or 'leaf'}{[numbers[x] for x in n.inputs] if n.op else n.need_grad}"
+            for n, i in numbers.items()
+        )
 
     def above(self) -> list[Node]:
         """Itself and all that it depends on, each after its inputs."""

@@ -48,7 +48,9 @@ def test_signature_is_declaration(declared):
         assert (p.default is None) == (kind == "optional")
     for given, _, _, default in args:
         if default is not None:
-            assert repr(parameters[given].default) == repr(eval(default))
+            shown, stated = parameters[given].default, eval(default)
+            assert (tuple(shown) if isinstance(shown, list) else shown) == stated
+            assert type(stated) is tuple or type(shown) is type(stated)
     assert getattr(F, name).__name__ == name
 
 

@@ -218,7 +218,12 @@ class Edits(RuleBasedStateMachine):
         node.need_grad = need_grad
         return self.add(node, nn.Variable.from_numpy_array(node.value, need_grad=need_grad))
 
-    @rule(target=nodes, op=st.sampled_from(sorted(OPS)), inputs=st.lists(nodes, min_size=3, max_size=3), recompute=st.booleans())
+    @rule(
+        target=nodes,
+        op=st.sampled_from(sorted(OPS)),
+        inputs=st.lists(nodes, min_size=3, max_size=3),
+        recompute=st.booleans(),
+    )
     def apply(self, op, inputs, recompute):
         if op == "mul":
             inputs = [self.apply("tanh", [x], False) for x in inputs[:2]]

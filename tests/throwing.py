@@ -1,6 +1,7 @@
 """Throws arguments at everything that can be called, in a process of its own so that a crash is seen.
 
-Run as `python throwing.py KIND EXAMPLES SEED PATH`; before each call it is written to PATH. KIND is a key of `TARGETS`.
+Run as `python throwing.py KIND START COUNT PATH`, KIND being a key of `TARGETS`: the throws numbered from START on.
+Each is written to PATH before it is made, so that the last one is known after a crash.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import copy
 import mmap
 import operator
+import random
 import resource
 import sys
 import warnings
@@ -16,17 +18,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from cases import all_rows
-from hypothesis import HealthCheck, Phase, given, seed, settings
-from hypothesis import strategies as st
+from odd_arguments import DTYPES, FILLS, HUGE, NUMBERS, SEQUENCES, anything, filled, numpy_array, variable
 
 import kinnor as nn
 import kinnor.functions as F
 from kinnor import _core
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    Choose = Callable[[Sequence[Any]], Any]
+    from odd_arguments import Choose
 
 EXPECTED = (
     TypeError,
@@ -47,74 +48,6 @@ ROWS: dict[str, list[Any]] = {}
 for _row in all_rows():
     ROWS.setdefault(_row.name, []).append(_row)
 
-NUMBERS = [0, 1, -1, 2, 3, -3, 7, 0.5, -0.5, 1e-300, 1e308, float("nan"), float("inf"), -float("inf"), True, False]
-HUGE = [10**6, 10**10, 2**31, 2**32 + 1, 2**62, 2**63 - 1, -(2**63), 2**63, 2**64, 10**30, -(10**30), 10**400]
-SEQUENCES = [
-    (), (0,), (1,), (-1,), (2,), (1, 2), (0, 0), (2, 2), (3, 3), (1, 1, 1), (2, 3), (3, -1), (-1, -1), (0, 1, 2), (2, 0, 1),
-    (1, 1), (2, 1, 2, 1), (5, 5), (1,) * 10, (1,) * 40, (2,) * 70, (2**40, 2**40), (2**62, 2**62), (2**62, 4), (-(2**63),),
-    (2**63 - 1,), (2**31, 2**31, 0), (10**6, 10**6), (10**400,), [1, 2], [0.5, 1.5], [None], ["a"], [[1]], range(2), (True, False), (None, 1),
-]  # fmt: skip
-ODD = ["", "x", "reflect", "repeat", "constant", "nearest", "\0", "é", b"x", {}, {"a": 1}, {1, 2}, object(), len, int, 1j, ..., slice(None)]
-SHAPES = [
-    (), (0,), (1,), (3,), (2, 3), (3, 2), (3, 3), (2, 3, 4), (2, 1), (1, 3), (0, 3), (3, 0), (2, 2, 5, 5), (3, 2, 3, 3), (4, 2, 3),
-    (1, 2, 3, 4, 5), (2,) * 6, (1,) * 12, (2, 2), (1, 1, 1, 1),
-]  # fmt: skip
-DTYPES = [np.float32, np.float64, np.int64, np.int32, np.uint8, np.bool_, np.float16]
-FILLS = ["count", "zero", "one", "negative", "nan", "inf", "huge"]
-
-
-def filled(shape: tuple[int, ...], dtype: Any, how: str) -> np.ndarray:
-    """An array with usual or bad numbers."""
-    n = int(np.prod(shape))
-    x = {
-        "count": np.arange(n) % 5,
-        "zero": np.zeros(n),
-        "one": np.ones(n),
-        "negative": -np.arange(1, n + 1),
-        "nan": np.full(n, np.nan),
-        "inf": np.full(n, -np.inf),
-        "huge": np.full(n, 1e18),
-    }[how]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return x.astype(dtype).reshape(shape)
-
-
-def numpy_array(choose: Choose) -> np.ndarray:
-    return filled(choose(SHAPES), choose(DTYPES), choose(FILLS))
-
-
-def variable(choose: Choose) -> Any:
-    """A variable in one of the states that one can be in."""
-    kind = choose(["leaf", "leaf", "leaf", "array", "result", "forwarded", "cleared", "empty", "narrow"])
-    if kind == "empty":
-        return nn.Variable(choose(SHAPES), need_grad=choose([True, False, None]))
-    a = numpy_array(choose)
-    if kind == "array":
-        return nn.NdArray.from_numpy_array(a)
-    if kind == "narrow":
-        return nn.NdArray.from_numpy_array(np.zeros((4, 3), np.float32)).narrow(0, 1, 2)
-    x = nn.Variable.from_numpy_array(a, need_grad=choose([True, False, None]))
-    if kind == "cleared":
-        x.data.clear()
-    if kind in ("result", "forwarded"):
-        x = F.identity(x)
-    if kind == "forwarded":
-        x.forward()
-    return x
-
-
-def anything(choose: Choose) -> Any:
-    """An argument of any kind."""
-    kind = choose(["number", "number", "sequence", "sequence", "none", "huge", "odd", "variable", "array", "numpy"])
-    if kind == "variable":
-        return variable(choose)
-    if kind == "array":
-        return numpy_array(choose)
-    if kind == "numpy":
-        return choose([np.int64(2), np.float32(1.5), np.bool_(True), np.array(3), np.float64("nan"), np.array([1, 0])])
-    return choose({"number": NUMBERS, "sequence": SEQUENCES, "huge": HUGE, "odd": ODD, "none": [None]}[kind])
-
 
 class Offence(Exception):
     """What a call may not do."""
@@ -127,10 +60,13 @@ class Throw:
         path.write_bytes(b" " * 8192)
         with path.open("r+b") as file:
             self.note = mmap.mmap(file.fileno(), 8192)
+        self.number = 0
 
     def __call__(self, what: str, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """The result of a call, or None when it was refused."""
-        text = f"{what}({', '.join([*map(shown, args), *(f'{k}={shown(v)}' for k, v in kwargs.items())])})"
+        text = (
+            f"{self.number}: {what}({', '.join([*map(shown, args), *(f'{k}={shown(v)}' for k, v in kwargs.items())])})"
+        )
         self.note[:] = text.encode()[:8192].ljust(8192)
         before = [(a, state(a)) for a in (*args, *kwargs.values()) if isinstance(a, (nn.Variable, nn.NdArray))]
         try:
@@ -159,7 +95,11 @@ def state(x: Any) -> np.ndarray | None:
 def shown(x: Any) -> str:
     """An argument as a message shows it."""
     if isinstance(x, (nn.Variable, nn.NdArray, np.ndarray)):
-        kind = "" if isinstance(x, np.ndarray) else f", cleared={(x.data if isinstance(x, nn.Variable) else x).clear_called}"
+        kind = (
+            ""
+            if isinstance(x, np.ndarray)
+            else f", cleared={(x.data if isinstance(x, nn.Variable) else x).clear_called}"
+        )
         return f"{type(x).__name__}({x.shape}{kind})"
     return repr(x)[:200]
 
@@ -167,15 +107,14 @@ def shown(x: Any) -> str:
 def follow(throw: Throw, what: str, y: Any) -> None:
     """Runs what came out of a call: forward, backward, the gradient as a graph."""
     for y_ in y if isinstance(y, tuple) else (y,):
-        if isinstance(y_, nn.Variable) and y_.size < 10**6:
-            if y_.parent is not None:
-                throw(f"forward of {what}", y_.forward, True)
-                throw(f"forward of {what}", y_.forward)
-                throw(f"backward of {what}", y_.backward)
-                x = [x for x in y_.parent.inputs if x.need_grad]
-                g = throw(f"grad of {what}", nn.grad, [y_], x) if x else None
-                if g:
-                    throw(f"forward of grad of {what}", nn.forward_all, g)
+        if isinstance(y_, nn.Variable) and y_.size < 10**6 and y_.parent is not None:
+            throw(f"forward of {what}", y_.forward, True)
+            throw(f"forward of {what}", y_.forward)
+            throw(f"backward of {what}", y_.backward)
+            x = [x for x in y_.parent.inputs if x.need_grad]
+            g = throw(f"grad of {what}", nn.grad, [y_], x) if x else None
+            if g:
+                throw(f"forward of grad of {what}", nn.forward_all, g)
 
 
 def functions(throw: Throw, choose: Choose) -> None:
@@ -223,7 +162,9 @@ def spoiled(name: str, inputs: Any, args: Any, choose: Choose) -> tuple[list[Any
             else:
                 arrays[at] = filled(arrays[at].shape, choose(DTYPES), choose(FILLS))
     need_grad = choose([True, False])
-    return [nn.Variable.from_numpy_array(a, need_grad=need_grad) if isinstance(a, np.ndarray) else a for a in arrays], given
+    return [
+        nn.Variable.from_numpy_array(a, need_grad=need_grad) if isinstance(a, np.ndarray) else a for a in arrays
+    ], given
 
 
 def fitting(annotation: str, choose: Choose) -> Any:
@@ -242,11 +183,26 @@ def fitting(annotation: str, choose: Choose) -> Any:
 
 
 OPERATORS = [
-    operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, operator.matmul, operator.getitem, operator.eq,
-    operator.ne, operator.lt, operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ipow, operator.imatmul,
-    operator.floordiv, operator.mod, operator.and_,
+    operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, operator.matmul, operator.getitem,
+    operator.eq, operator.ne, operator.lt, operator.iadd, operator.isub, operator.imul, operator.itruediv,
+    operator.ipow, operator.imatmul, operator.floordiv, operator.mod, operator.and_,
 ]  # fmt: skip
-ALONE = [operator.neg, operator.pos, abs, len, float, int, bool, repr, str, hash, iter, copy.copy, copy.deepcopy, np.asarray]
+ALONE = [
+    operator.neg,
+    operator.pos,
+    abs,
+    len,
+    float,
+    int,
+    bool,
+    repr,
+    str,
+    hash,
+    iter,
+    copy.copy,
+    copy.deepcopy,
+    np.asarray,
+]
 
 
 def members(throw: Throw, choose: Choose) -> None:
@@ -271,13 +227,17 @@ def members(throw: Throw, choose: Choose) -> None:
 
 def index(choose: Choose) -> Any:
     """What stands in brackets."""
-    one = [0, -1, 5, None, ..., slice(None), slice(1, None, 2), slice(None, None, -1), slice(5, 2), slice(0, 10, 0), slice(2**70), True]
+    slices = [slice(None), slice(1, None, 2), slice(None, None, -1), slice(5, 2), slice(0, 10, 0), slice(2**70)]
+    one = [0, -1, 5, None, ..., True, *slices]
     if choose([True, False, False]):
         return choose(one)
     return tuple(choose([*one, numpy_array(choose), [0, 1]]) for _ in range(choose([0, 1, 2, 3, 9])))
 
 
-SKIPPED = {"__class__", "__init_subclass__", "__new__", "__reduce__", "__reduce_ex__", "__subclasshook__", "__del__", "__setattr__", "__getattribute__", "__delattr__", "__dir__", "__sizeof__"}
+SKIPPED = {
+    "__class__", "__init_subclass__", "__new__", "__reduce__", "__reduce_ex__", "__subclasshook__", "__del__",
+    "__setattr__", "__getattribute__", "__delattr__", "__dir__", "__sizeof__",
+}  # fmt: skip
 
 
 def member(throw: Throw, choose: Choose, x: Any) -> None:
@@ -297,7 +257,11 @@ def solvers(throw: Throw, choose: Choose) -> None:
     import kinnor.solvers as S
 
     name = choose([n for n in S.__all__ if isinstance(getattr(S, n), type) or callable(getattr(S, n))])
-    given = [choose([*NUMBERS, 0.1, 0.9])] if choose([True, False]) else [anything(choose) for _ in range(choose([0, 1, 2, 3]))]
+    given = (
+        [choose([*NUMBERS, 0.1, 0.9])]
+        if choose([True, False])
+        else [anything(choose) for _ in range(choose([0, 1, 2, 3]))]
+    )
     solver = throw(f"S.{name}", getattr(S, name), *given)
     for _ in range(4 if solver is not None else 0):
         if choose([True, False]):
@@ -307,12 +271,16 @@ def solvers(throw: Throw, choose: Choose) -> None:
             member(throw, choose, solver)
 
 
+CALLABLES = [
+    nn.Variable, nn.NdArray, nn.Variable.from_numpy_array, nn.NdArray.from_numpy_array, nn.grad, nn.forward_all,
+    nn.Context, nn.seed, nn.Variable.forward, nn.Variable.backward, nn.Variable.rewire_on, F.dot, F.clip_by_value,
+    F.clip_by_norm, _core.grad_graph,
+]  # fmt: skip
+
+
 def constructors(throw: Throw, choose: Choose) -> None:
     """Classes and plain functions of the package."""
-    f = choose([
-        nn.Variable, nn.NdArray, nn.Variable.from_numpy_array, nn.NdArray.from_numpy_array, nn.grad, nn.forward_all, nn.Context,
-        nn.seed, nn.Variable.forward, nn.Variable.backward, nn.Variable.rewire_on, F.dot, F.clip_by_value, F.clip_by_norm, _core.grad_graph,
-    ])  # fmt: skip
+    f = choose(CALLABLES)
     y = throw(getattr(f, "__qualname__", repr(f)), f, *(anything(choose) for _ in range(choose([0, 1, 1, 2, 3, 4]))))
     follow(throw, "constructors", y)
 
@@ -320,25 +288,14 @@ def constructors(throw: Throw, choose: Choose) -> None:
 TARGETS = {"functions": functions, "members": members, "solvers": solvers, "constructors": constructors}
 
 
-def main(kind: str, examples: int, start: int, path: str) -> None:
-    """Throws, and raises at the first offence, made small."""
+def main(kind: str, start: int, count: int, path: str) -> None:
+    """Throws, and raises at the first offence."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     warnings.simplefilter("ignore")
     throw = Throw(Path(path))
-
-    @seed(start)
-    @settings(
-        max_examples=examples,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate, Phase.shrink],
-    )
-    @given(st.data())
-    def run(data: st.DataObject) -> None:
-        TARGETS[kind](throw, lambda options: data.draw(st.sampled_from(options)))
-
-    run()
+    for number in range(start, start + count):
+        throw.number = number
+        TARGETS[kind](throw, random.Random(number).choice)
 
 
 if __name__ == "__main__":

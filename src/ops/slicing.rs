@@ -101,8 +101,11 @@ impl Rearrange for Pad {
         }
         let untouched = x.ndim() - width.len() / 2;
         let widths = std::iter::repeat_n((0, 0), untouched).chain(width.chunks(2).map(|w| (w[0], w[1])));
-        let framed: Shape =
-            x.iter().zip(widths.clone()).map(|(n, (a, b))| n.saturating_add(a as usize).saturating_add(b as usize)).collect();
+        let framed: Shape = x
+            .iter()
+            .zip(widths.clone())
+            .map(|(n, (a, b))| n.saturating_add(a as usize).saturating_add(b as usize))
+            .collect();
         framed.checked_size()?;
         let axis = |(n, (before, after)): (&usize, (i64, i64))| {
             let (whole, len) = (Axis::default(), *n as i64);

@@ -223,7 +223,9 @@ impl Function {
         let x = variables(inputs.as_any())?;
         let (name, wanted) = (self.function.type_name(), self.function.inputs().len());
         if x.len() != wanted {
-            return Err(crate::Error::Type(format!("{name}: expected {wanted} inputs, got {}", x.len())).into());
+            return Err(
+                crate::Error::Type(format!("{name}: expected {wanted} inputs, got {}", x.len())).into()
+            );
         }
         let into = outputs.map_or(Ok(Vec::new()), super::functions::into_arrays)?;
         let y = graph::connect(self.function.op(), &refs(&x), &into)?;

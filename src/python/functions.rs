@@ -366,6 +366,8 @@ fn signature(row: &Row) -> String {
     for (arg, default) in spec.args.iter().zip(&row.defaults) {
         defaulted |= default.is_some();
         parts.push(match default {
+            // `inspect` drops a comma before a parenthesis: `(1,)` would read as 1.
+            Some(Value::Ints(one)) if one.len() == 1 => format!("{}={one:?}", arg.name),
             Some(v) => format!("{}={v}", arg.name),
             // Python wants a default after a default; the call says when a value is missing.
             None if defaulted && !row.has_list => format!("{}=...", arg.name),

@@ -66,6 +66,10 @@ pub(super) fn dtype_of(descr: &Bound<'_, PyArrayDescr>) -> PyResult<DType> {
 
 /// The type that a Python object names: `np.float32`, `"float32"`, a dtype.
 pub(super) fn dtype_from(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<DType> {
+    if object.is_none() {
+        // NumPy's converter returns nothing for it, without an exception.
+        return Err(PyTypeError::new_err("array: expected a dtype, got None"));
+    }
     dtype_of(&PyArrayDescr::new(py, object.clone())?)
 }
 

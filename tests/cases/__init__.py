@@ -34,7 +34,6 @@ class Row:
             gradients of the outputs and the arrays, gives those of the inputs `by`.
         second: Whether the gradient can be differentiated again and has no jumps nearby.
         tolerance: Relative and absolute error allowed in float32.
-        exact: Whether half precision gives the right result to its own precision.
         writes: Numbers of the inputs that running it changes.
         random: Whether the outputs are drawn; `reference` then gives a check of what was drawn.
         shares: Whether the output is the memory of the input, whatever type that has.
@@ -48,7 +47,6 @@ class Row:
     gradient: Callable[..., Any] | None = None
     second: bool = True
     tolerance: float = 2e-6
-    exact: bool = True
     writes: tuple[int, ...] = ()
     random: bool = False
     shares: bool = False
@@ -99,7 +97,9 @@ def whole(*shape: int, below: int, seed: int = 0) -> np.ndarray:
     return np.random.RandomState(zlib.crc32(repr((shape, seed)).encode())).randint(0, below, shape).astype(np.int64)
 
 
-def unary(name: str, reference: Callable[..., Any], shapes: Iterable[tuple[int, ...]] = SHAPES, **how: Any) -> list[Row]:
+def unary(
+    name: str, reference: Callable[..., Any], shapes: Iterable[tuple[int, ...]] = SHAPES, **how: Any
+) -> list[Row]:
     """Rows of an operation on each element of one input; `low`, `high`, `away` say what the input holds."""
     within = {k: how.pop(k) for k in ("low", "high", "away") if k in how}
     return [Row(name, (sample(*shape, **within),), reference, **how) for shape in shapes]
@@ -110,13 +110,14 @@ BROADCASTS = (((2, 3), (2, 3)), ((), ()), ((1,), (1,)), ((0, 3), (1, 3)), ((4, 1
 
 
 def binary(
-    name: str, reference: Callable[..., Any], shapes: Iterable[tuple[tuple[int, ...], tuple[int, ...]]] = BROADCASTS, **how: Any
+    name: str,
+    reference: Callable[..., Any],
+    shapes: Iterable[tuple[tuple[int, ...], tuple[int, ...]]] = BROADCASTS,
+    **how: Any,
 ) -> list[Row]:
     """Rows of an operation on pairs of elements; `first` and `second_input` say what the inputs hold."""
     first, other = how.pop("first", {}), how.pop("other", {})
-    return [
-        Row(name, (sample(*a, **first), sample(*b, seed=1, **other)), reference, **how) for a, b in shapes
-    ]
+    return [Row(name, (sample(*a, **first), sample(*b, seed=1, **other)), reference, **how) for a, b in shapes]
 
 
 def all_rows() -> list[Row]:

@@ -37,9 +37,8 @@ def steps(*shape, seed=0):
     return np.round(sample(*shape, low=-1.4, high=1.4, seed=seed)) + 0.0
 
 
-def still(*gradients):
+def still(gy, *x):
     """Gradient of what has none: zeros."""
-    gy, *x = gradients
     return tuple(np.zeros_like(each) for each in x)
 
 
@@ -77,11 +76,7 @@ def entropy(x, t):
 PROBABILITY = {"low": 0.1, "high": 0.9}
 
 ROWS: list[Row] = [
-    *(
-        row
-        for name, f in ARITHMETIC.items()
-        for row in binary(name, f, first=POSITIVE, other=POSITIVE, tolerance=5e-6)
-    ),
+    *(row for name, f in ARITHMETIC.items() for row in binary(name, f, first=POSITIVE, other=POSITIVE, tolerance=5e-6)),
     *binary("mul2", lambda x0, x1, inplace: x0 * x1, [((2, 3), (2, 3))], args={"inplace": True}),
     *ordered("maximum2", np.maximum),
     *ordered("minimum2", np.minimum),
@@ -97,7 +92,8 @@ ROWS: list[Row] = [
         for val in (0.0, -1.0)
     ),
     *(
-        Row(f"{name}_scalar", (steps(2, 3),), lambda x, f=f: f(x, 1.0), gradient=still) for name, f in COMPARISONS.items()
+        Row(f"{name}_scalar", (steps(2, 3),), lambda x, f=f: f(x, 1.0), gradient=still)
+        for name, f in COMPARISONS.items()
     ),
     *(
         Row(f"{name}_scalar", (steps(*shape),), lambda x, val, f=f: f(x, val), {"val": val}, gradient=still)
@@ -112,7 +108,11 @@ ROWS: list[Row] = [
         for n in (1, 2, 3, 5)
         for shape in SHAPES
     ),
-    Row("mul_n", (np.array([0.0, 2.0, 3.0]), np.array([0.0, 0.0, 4.0]), np.array([5.0, 6.0, 0.0])), lambda *x: np.prod(x, axis=0)),
+    Row(
+        "mul_n",
+        (np.array([0.0, 2.0, 3.0]), np.array([0.0, 0.0, 4.0]), np.array([5.0, 6.0, 0.0])),
+        lambda *x: np.prod(x, axis=0),
+    ),
     *binary("squared_error", lambda x0, x1: (x0 - x1) ** 2, SAME_RANK),
     *(
         Row(name, margin(sample(*shape), margins), f, args)
@@ -124,13 +124,32 @@ ROWS: list[Row] = [
             ("epsilon_insensitive_loss", (-0.4, 0.0, 0.4), towards_zero, {"epsilon": 0.4}),
         )
     ),
-    *binary("sigmoid_cross_entropy", lambda x, t: entropy(special.expit(x), t), SAME_RANK, other=PROBABILITY, tolerance=5e-6),
+    *binary(
+        "sigmoid_cross_entropy", lambda x, t: entropy(special.expit(x), t), SAME_RANK, other=PROBABILITY, tolerance=5e-6
+    ),
     *binary("binary_cross_entropy", entropy, SAME_RANK, first=PROBABILITY, other=PROBABILITY, tolerance=5e-6),
     *(
-        Row("binary_error", (sample(*shape, low=0, high=1, away=(0.5,)), whole.astype(float)), lambda x, t: (x >= 0.5) != (t >= 0.5), gradient=still)
+        Row(
+            "binary_error",
+            (sample(*shape, low=0, high=1, away=(0.5,)), whole.astype(float)),
+            lambda x, t: (x >= 0.5) != (t >= 0.5),
+            gradient=still,
+        )
         for shape in SHAPES
         for whole in (sample(*shape, seed=1) > 0,)
     ),
-    *unary("clip_by_norm", lambda x, clip_norm: x * clip_norm / max(np.sqrt((x * x).sum()), clip_norm), [(2, 3), (1,), (5, 1, 7)], args={"clip_norm": 0.8}, tolerance=5e-6),
-    Row("clip_by_norm", (sample(4, 3),), lambda x, clip_norm, axis: x * clip_norm / np.maximum(np.sqrt((x * x).sum(axis, keepdims=True)), clip_norm), {"clip_norm": 0.8, "axis": 1}, tolerance=5e-6),
+    *unary(
+        "clip_by_norm",
+        lambda x, clip_norm: x * clip_norm / max(np.sqrt((x * x).sum()), clip_norm),
+        [(2, 3), (1,), (5, 1, 7)],
+        args={"clip_norm": 0.8},
+        tolerance=5e-6,
+    ),
+    Row(
+        "clip_by_norm",
+        (sample(4, 3),),
+        lambda x, clip_norm, axis: x * clip_norm / np.maximum(np.sqrt((x * x).sum(axis, keepdims=True)), clip_norm),
+        {"clip_norm": 0.8, "axis": 1},
+        tolerance=5e-6,
+    ),
 ]

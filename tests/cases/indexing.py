@@ -73,45 +73,113 @@ def places(shape, lengths, seed=0):
 
 
 ROWS: list[Row] = [
-    *(Row("embed", (whole(*at, below=4), sample(4, *features)), lambda at, w: w[at])
-      for at in ((3,), (2, 3), (), (0,)) for features in ((2,), (), (2, 3))),
-    *(Row("gather", (sample(*shape), whole(*at, below=below)), gather, args) for shape, at, below, args in (
-        ((4, 3), (2,), 4, {}),
-        ((4, 3), (2, 2), 3, {"axis": 1}),
-        ((4, 3), (), 3, {"axis": -1}),
-        ((2, 4, 3), (2, 5), 4, {"axis": 1, "batch_dims": 1}),
-        ((4, 3), (0,), 4, {}),
-        ((2, 2, 3), (2, 2, 2), 3, {"axis": 2, "batch_dims": 2}),
-    )),
+    *(
+        Row("embed", (whole(*at, below=4), sample(4, *features)), lambda at, w: w[at])
+        for at in ((3,), (2, 3), (), (0,))
+        for features in ((2,), (), (2, 3))
+    ),
+    *(
+        Row("gather", (sample(*shape), whole(*at, below=below)), gather, args)
+        for shape, at, below, args in (
+            ((4, 3), (2,), 4, {}),
+            ((4, 3), (2, 2), 3, {"axis": 1}),
+            ((4, 3), (), 3, {"axis": -1}),
+            ((2, 4, 3), (2, 5), 4, {"axis": 1, "batch_dims": 1}),
+            ((4, 3), (0,), 4, {}),
+            ((2, 2, 3), (2, 2, 2), 3, {"axis": 2, "batch_dims": 2}),
+        )
+    ),
     Row("gather", (sample(4, 3), np.array([-1, 2, -4])), gather),
-    *(Row("gather_nd", (sample(*shape), np.stack([whole(*at, below=n, seed=i) for i, n in enumerate(lengths)])), lambda x, at: x[tuple(at)])
-      for shape, at, lengths in (((4, 3), (2,), (4,)), ((4, 3), (2, 2), (4, 3)), ((4, 3, 2), (5,), (4, 3)), ((4,), (0,), (4,)))),
+    *(
+        Row(
+            "gather_nd",
+            (sample(*shape), np.stack([whole(*at, below=n, seed=i) for i, n in enumerate(lengths)])),
+            lambda x, at: x[tuple(at)],
+        )
+        for shape, at, lengths in (
+            ((4, 3), (2,), (4,)),
+            ((4, 3), (2, 2), (4, 3)),
+            ((4, 3, 2), (5,), (4, 3)),
+            ((4,), (0,), (4,)),
+        )
+    ),
     Row("gather_nd", (sample(4, 3), np.array([[-1, 0], [2, -3]])), lambda x, at: x[tuple(at)]),
     Row("scatter_nd", (sample(3, 2), places((3,), (5,))), scatter_nd, {"shape": (5, 2)}),
     Row("scatter_nd", (sample(3, 2), np.array([[0, 4, 0]])), scatter_nd, {"shape": (5, 2), "add": True}),
     Row("scatter_nd", (sample(4), places((4,), (3, 2))), scatter_nd, {"shape": (3, 2)}),
     Row("scatter_nd", (sample(0, 2), np.zeros((1, 0), np.int64)), scatter_nd, {"shape": (5, 2)}),
     Row("scatter_nd", (sample(3, 2), places((3,), (5,)), sample(5, 2, seed=1)), scatter_nd, writes=(2,)),
-    Row("scatter_nd", (sample(3, 2), np.array([[1, 1, -1]]), sample(5, 2, seed=1)), scatter_nd, {"add": True}, writes=(2,)),
+    Row(
+        "scatter_nd",
+        (sample(3, 2), np.array([[1, 1, -1]]), sample(5, 2, seed=1)),
+        scatter_nd,
+        {"add": True},
+        writes=(2,),
+    ),
     Row("scatter_add", (sample(4, 3), whole(2, 3, below=4), sample(2, 3, seed=1)), scatter_add),
     Row("scatter_add", (sample(4, 3), whole(4, 5, below=3), sample(4, 5, seed=1)), scatter_add, {"axis": 1}),
     Row("scatter_add", (sample(4, 3), whole(2, 2, below=4) - 4, sample(2, 2, seed=1)), scatter_add, {"axis": -2}),
     Row("scatter_add", (sample(4, 3), np.zeros((0, 3), np.int64), sample(0, 3)), scatter_add),
-    *(Row("one_hot", (at,), one_hot, {"shape": shape})
-      for at, shape in ((whole(3, 1, below=4), (4,)), (np.array([[1, 2], [0, 0]]), (2, 3)), (np.zeros((0, 1), np.int64), (3,)), (np.array([2]), (3,)))),
-    *(Row("where", (mask(*c), sample(*s), sample(*s, seed=1)), where, by=(1, 2))
-      for c, s in (((2, 3), (2, 3)), ((2,), (2, 3)), ((), ()), ((0,), (0, 3)), ((5, 1), (5, 1, 7)))),
-    *(Row("bool_fill", (sample(*s), mask(*m)), lambda x, m, value=0.0: np.where(m != 0, value, x), args, by=(0,))
-      for s, m, args in (((2, 3), (2, 3), {}), ((2, 3), (3,), {"value": -2.0}), ((), (), {}), ((0, 3), (3,), {}), ((2, 3), (2, 1), {"value": 7.0}))),
-    *(Row("bool_gather", (sample(*s), mask(*m)), lambda x, m: x[m != 0], by=(0,))
-      for s, m in (((4, 3), (4,)), ((4, 3), (4, 3)), ((4, 3, 2), (4, 3)), ((0, 3), (0,)))),
+    *(
+        Row("one_hot", (at,), one_hot, {"shape": shape})
+        for at, shape in (
+            (whole(3, 1, below=4), (4,)),
+            (np.array([[1, 2], [0, 0]]), (2, 3)),
+            (np.zeros((0, 1), np.int64), (3,)),
+            (np.array([2]), (3,)),
+        )
+    ),
+    *(
+        Row("where", (mask(*c), sample(*s), sample(*s, seed=1)), where, by=(1, 2))
+        for c, s in (((2, 3), (2, 3)), ((2,), (2, 3)), ((), ()), ((0,), (0, 3)), ((5, 1), (5, 1, 7)))
+    ),
+    *(
+        Row("bool_fill", (sample(*s), mask(*m)), lambda x, m, value=0.0: np.where(m != 0, value, x), args, by=(0,))
+        for s, m, args in (
+            ((2, 3), (2, 3), {}),
+            ((2, 3), (3,), {"value": -2.0}),
+            ((), (), {}),
+            ((0, 3), (3,), {}),
+            ((2, 3), (2, 1), {"value": 7.0}),
+        )
+    ),
+    *(
+        Row("bool_gather", (sample(*s), mask(*m)), lambda x, m: x[m != 0], by=(0,))
+        for s, m in (((4, 3), (4,)), ((4, 3), (4, 3)), ((4, 3, 2), (4, 3)), ((0, 3), (0,)))
+    ),
     Row("bool_gather", (sample(3, 2), np.zeros(3)), lambda x, m: x[m != 0], by=(0,)),
-    *(Row("bool_scatter", (sample(int(m.sum()), *rest), m), bool_scatter, by=(0,))
-      for m, rest in ((mask(5), (2,)), (mask(2, 3), ()), (np.zeros(3), (2,)), (np.ones((2, 2)), (3, 1)))),
-    Row("bool_scatter", (sample(2, 3), np.array([1.0, 0, 0, 1]), sample(4, 3, seed=1)), bool_scatter, by=(0, 2), writes=(2,)),
-    *(Row("nonzero", (m,), lambda x: np.stack(np.nonzero(x))) for m in (mask(3, 4), mask(6), np.zeros((2, 2)), mask(2, 3, 2), np.zeros((0, 2)))),
-    *(Row("searchsorted", (np.sort(sample(*s)), sample(*v, seed=1)), searchsorted, args, gradient=still)
-      for s, v in (((5,), (3,)), ((2, 5), (2, 3)), ((2, 2, 4), (2, 2, 1)), ((0,), (3,)), ((4,), (0,))) for args in ({}, {"right": True})),
-    Row("searchsorted", (np.array([1.0, 2, 2, 2, 5]), np.array([2.0, 5, 0, 9])), searchsorted, {"right": True}, gradient=still),
-    Row("assign", (sample(2, 3), sample(2, 3, seed=1)), lambda dst, src: src, gradient=lambda gy, dst, src: (gy, np.zeros_like(src)), writes=(0,)),
+    *(
+        Row("bool_scatter", (sample(int(m.sum()), *rest), m), bool_scatter, by=(0,))
+        for m, rest in ((mask(5), (2,)), (mask(2, 3), ()), (np.zeros(3), (2,)), (np.ones((2, 2)), (3, 1)))
+    ),
+    Row(
+        "bool_scatter",
+        (sample(2, 3), np.array([1.0, 0, 0, 1]), sample(4, 3, seed=1)),
+        bool_scatter,
+        by=(0, 2),
+        writes=(2,),
+    ),
+    *(
+        Row("nonzero", (m,), lambda x: np.stack(np.nonzero(x)))
+        for m in (mask(3, 4), mask(6), np.zeros((2, 2)), mask(2, 3, 2), np.zeros((0, 2)))
+    ),
+    *(
+        Row("searchsorted", (np.sort(sample(*s)), sample(*v, seed=1)), searchsorted, args, gradient=still)
+        for s, v in (((5,), (3,)), ((2, 5), (2, 3)), ((2, 2, 4), (2, 2, 1)), ((0,), (3,)), ((4,), (0,)))
+        for args in ({}, {"right": True})
+    ),
+    Row(
+        "searchsorted",
+        (np.array([1.0, 2, 2, 2, 5]), np.array([2.0, 5, 0, 9])),
+        searchsorted,
+        {"right": True},
+        gradient=still,
+    ),
+    Row(
+        "assign",
+        (sample(2, 3), sample(2, 3, seed=1)),
+        lambda dst, src: src,
+        gradient=lambda gy, dst, src: (gy, np.zeros_like(src)),
+        writes=(0,),
+    ),
 ]

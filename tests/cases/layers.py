@@ -28,7 +28,12 @@ def each(value, n, default):
 def taps(kernel, dilation, stride, out):
     """For each place in a kernel, the part of the padded input that it meets."""
     for t in itertools.product(*map(range, kernel)):
-        yield t, tuple(slice(i * d, i * d + (o - 1) * s + 1, s) for i, d, s, o in zip(t, dilation, stride, out, strict=True))
+        yield (
+            t,
+            tuple(
+                slice(i * d, i * d + (o - 1) * s + 1, s) for i, d, s, o in zip(t, dilation, stride, out, strict=True)
+            ),
+        )
 
 
 def convolution(x, w, b=None, base_axis=1, pad=None, stride=None, dilation=None, group=1, channel_last=False):
@@ -38,7 +43,9 @@ def convolution(x, w, b=None, base_axis=1, pad=None, stride=None, dilation=None,
     n = len(kernel)
     pad, stride, dilation = each(pad, n, 0), each(stride, n, 1), each(dilation, n, 1)
     x = np.pad(x.reshape(-1, *x.shape[base_axis:]), [(0, 0), (0, 0), *((p, p) for p in pad)])
-    out = tuple((i - d * (k - 1) - 1) // s + 1 for i, k, s, d in zip(x.shape[2:], kernel, stride, dilation, strict=True))
+    out = tuple(
+        (i - d * (k - 1) - 1) // s + 1 for i, k, s, d in zip(x.shape[2:], kernel, stride, dilation, strict=True)
+    )
     maps, channels = w.shape[0] // group, w.shape[1]
     y = np.zeros((x.shape[0], w.shape[0], *out))
     for g in range(group):
@@ -51,14 +58,18 @@ def convolution(x, w, b=None, base_axis=1, pad=None, stride=None, dilation=None,
     return np.moveaxis(y, base_axis, -1) if channel_last else y
 
 
-def deconvolution(x, w, b=None, base_axis=1, pad=None, stride=None, dilation=None, group=1, channel_last=False, output_padding=None):
+def deconvolution(
+    x, w, b=None, base_axis=1, pad=None, stride=None, dilation=None, group=1, channel_last=False, output_padding=None
+):
     if channel_last:
         x, w = np.moveaxis(x, -1, base_axis), np.moveaxis(w, -1, 1)
     kernel, batch, sizes = w.shape[2:], x.shape[:base_axis], x.shape[base_axis + 1 :]
     n = len(kernel)
     pad, stride, dilation, more = each(pad, n, 0), each(stride, n, 1), each(dilation, n, 1), each(output_padding, n, 0)
     x = x.reshape(-1, *x.shape[base_axis:])
-    full = tuple(s * (i - 1) + d * (k - 1) + 1 + m for i, k, s, d, m in zip(sizes, kernel, stride, dilation, more, strict=True))
+    full = tuple(
+        s * (i - 1) + d * (k - 1) + 1 + m for i, k, s, d, m in zip(sizes, kernel, stride, dilation, more, strict=True)
+    )
     maps, channels = w.shape[1], w.shape[0] // group
     y = np.zeros((x.shape[0], maps * group, *full))
     for g in range(group):
@@ -189,42 +200,79 @@ def layer(name, reference, table, transposed=False):
 
 
 ROWS: list[Row] = [
-    *(Row("affine", (sample(*x), sample(*w, seed=1), *(() if b is None else (sample(*b, seed=2),))), affine, args, tolerance=1e-5)
-      for x, w, b, args in (
-        ((2, 3), (3, 4), None, {}),
-        ((2, 3), (3, 4), (4,), {}),
-        ((2, 3, 4), (12, 2, 3), (2, 3), {}),
-        ((2, 3, 4), (4, 5), (5,), {"base_axis": 2}),
-        ((2, 3, 4), (4, 5), (5,), {"base_axis": -1}),
-        ((0, 3), (3, 4), (4,), {}),
-        ((2, 0), (0, 4), (4,), {}),
-        ((1, 1), (1, 1), (1,), {}),
-        ((9, 17), (17, 19), (19,), {}),
-    )),
-    *(Row("batch_matmul", (sample(*a), sample(*b, seed=1)), batch_matmul, args, tolerance=1e-5) for a, b, args in (
-        ((2, 3), (3, 4), {}),
-        ((5, 2, 3), (5, 3, 4), {}),
-        ((5, 3, 2), (5, 3, 4), {"transpose_a": True}),
-        ((5, 2, 3), (5, 4, 3), {"transpose_b": True}),
-        ((5, 3, 2), (1, 4, 3), {"transpose_a": True, "transpose_b": True}),
-        ((2, 1, 2, 3), (1, 3, 3, 2), {}),
-        ((0, 2, 3), (0, 3, 4), {}),
-        ((2, 2, 0), (2, 0, 3), {}),
-        ((1, 1), (1, 1), {}),
-    )),
-    *(Row("dot", (sample(*a), sample(*b, seed=1)), np.dot, tolerance=1e-5)
-      for a, b in (((3,), (3,)), ((2, 3), (3,)), ((2, 3), (3, 4)), ((), (2, 3)), ((2, 3, 4), (2, 4, 5)))),
+    *(
+        Row(
+            "affine",
+            (sample(*x), sample(*w, seed=1), *(() if b is None else (sample(*b, seed=2),))),
+            affine,
+            args,
+            tolerance=1e-5,
+        )
+        for x, w, b, args in (
+            ((2, 3), (3, 4), None, {}),
+            ((2, 3), (3, 4), (4,), {}),
+            ((2, 3, 4), (12, 2, 3), (2, 3), {}),
+            ((2, 3, 4), (4, 5), (5,), {"base_axis": 2}),
+            ((2, 3, 4), (4, 5), (5,), {"base_axis": -1}),
+            ((0, 3), (3, 4), (4,), {}),
+            ((2, 0), (0, 4), (4,), {}),
+            ((1, 1), (1, 1), (1,), {}),
+            ((9, 17), (17, 19), (19,), {}),
+        )
+    ),
+    *(
+        Row("batch_matmul", (sample(*a), sample(*b, seed=1)), batch_matmul, args, tolerance=1e-5)
+        for a, b, args in (
+            ((2, 3), (3, 4), {}),
+            ((5, 2, 3), (5, 3, 4), {}),
+            ((5, 3, 2), (5, 3, 4), {"transpose_a": True}),
+            ((5, 2, 3), (5, 4, 3), {"transpose_b": True}),
+            ((5, 3, 2), (1, 4, 3), {"transpose_a": True, "transpose_b": True}),
+            ((2, 1, 2, 3), (1, 3, 3, 2), {}),
+            ((0, 2, 3), (0, 3, 4), {}),
+            ((2, 2, 0), (2, 0, 3), {}),
+            ((1, 1), (1, 1), {}),
+        )
+    ),
+    *(
+        Row("dot", (sample(*a), sample(*b, seed=1)), np.dot, tolerance=1e-5)
+        for a, b in (((3,), (3,)), ((2, 3), (3,)), ((2, 3), (3, 4)), ((), (2, 3)), ((2, 3, 4), (2, 4, 5)))
+    ),
     *layer("convolution", convolution, CONVOLUTIONS),
     *layer("deconvolution", deconvolution, DECONVOLUTIONS, transposed=True),
     *layer("depthwise_convolution", depthwise, DEPTHWISE),
     *(Row("max_pooling", (distinct(*s),), pooled(lambda v, axes, _: v.max(axes)), args) for s, args in POOLINGS),
     *(Row("sum_pooling", (sample(*s),), pooled(lambda v, axes, _: v.sum(axes)), args) for s, args in POOLINGS),
-    *(Row("average_pooling", (sample(*s),), pooled(average), args | more)
-      for s, args in POOLINGS for more in ({}, {"including_pad": False})),
-    *(Row("max_pooling_backward", (sample(*pooled(lambda v, axes, _: v.max(axes))(distinct(*s), **args).shape, seed=3), distinct(*s)), max_pooling_backward, args)
-      for s, args in POOLINGS[:-1]),
-    *(Row("global_average_pooling", (sample(*s),), lambda x: x.mean(tuple(range(2, x.ndim))).reshape(*x.shape[:2], 1, 1))
-      for s in ((2, 3, 4, 5), (1, 1, 1, 1), (2, 3, 4), (0, 3, 2, 2))),
-    *(Row("unpooling", (sample(*s),), unpooling, args) for s, args in (
-        ((2, 3, 2, 2), {"kernel": (2, 3)}), ((2, 3), {"kernel": (2,)}), ((1, 2, 2, 3), {"kernel": (2, 2), "channel_last": True}), ((0, 2, 2), {"kernel": (2, 2)}), ((1, 1), {"kernel": (1, 1)}))),
+    *(
+        Row("average_pooling", (sample(*s),), pooled(average), args | more)
+        for s, args in POOLINGS
+        for more in ({}, {"including_pad": False})
+    ),
+    *(
+        Row(
+            "max_pooling_backward",
+            (sample(*pooled(lambda v, axes, _: v.max(axes))(distinct(*s), **args).shape, seed=3), distinct(*s)),
+            max_pooling_backward,
+            args,
+        )
+        for s, args in POOLINGS[:-1]
+    ),
+    *(
+        Row(
+            "global_average_pooling",
+            (sample(*s),),
+            lambda x: x.mean(tuple(range(2, x.ndim))).reshape(*x.shape[:2], 1, 1),
+        )
+        for s in ((2, 3, 4, 5), (1, 1, 1, 1), (2, 3, 4), (0, 3, 2, 2))
+    ),
+    *(
+        Row("unpooling", (sample(*s),), unpooling, args)
+        for s, args in (
+            ((2, 3, 2, 2), {"kernel": (2, 3)}),
+            ((2, 3), {"kernel": (2,)}),
+            ((1, 2, 2, 3), {"kernel": (2, 2), "channel_last": True}),
+            ((0, 2, 2), {"kernel": (2, 2)}),
+            ((1, 1), {"kernel": (1, 1)}),
+        )
+    ),
 ]

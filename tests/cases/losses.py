@@ -57,13 +57,41 @@ def labels(x, target, args):
 
 
 ROWS: list[Row] = [
-    *(Row("softmax_cross_entropy", (sample(*x), labels(x, t, args)), softmax_cross_entropy, args, tolerance=5e-6) for x, t, args in LABELLED),
-    *(Row("categorical_cross_entropy", (probabilities(*x), labels(x, t, args)), categorical_cross_entropy, args, tolerance=5e-6) for x, t, args in LABELLED),
-    *(Row("top_n_error", (distinct(*x), labels(x, t, args)), top_n_error, args | more, gradient=still)
-      for x, t, args in LABELLED for more in ({}, {"n": 2})),
+    *(
+        Row("softmax_cross_entropy", (sample(*x), labels(x, t, args)), softmax_cross_entropy, args, tolerance=5e-6)
+        for x, t, args in LABELLED
+    ),
+    *(
+        Row(
+            "categorical_cross_entropy",
+            (probabilities(*x), labels(x, t, args)),
+            categorical_cross_entropy,
+            args,
+            tolerance=5e-6,
+        )
+        for x, t, args in LABELLED
+    ),
+    *(
+        Row("top_n_error", (distinct(*x), labels(x, t, args)), top_n_error, args | more, gradient=still)
+        for x, t, args in LABELLED
+        for more in ({}, {"n": 2})
+    ),
     Row("softmax_cross_entropy", (sample(3, 4), np.array([[1], [-1], [3]])), softmax_cross_entropy, tolerance=5e-6),
-    Row("categorical_cross_entropy", (probabilities(3, 4), np.array([[1], [-1], [3]])), categorical_cross_entropy, tolerance=5e-6),
+    Row(
+        "categorical_cross_entropy",
+        (probabilities(3, 4), np.array([[1], [-1], [3]])),
+        categorical_cross_entropy,
+        tolerance=5e-6,
+    ),
     Row("top_n_error", (distinct(3, 4), np.array([[1], [-1], [3]])), top_n_error, gradient=still),
-    *(Row("kl_multinomial", (probabilities(*s), probabilities(*s, seed=1)), kl, args, tolerance=5e-6)
-      for s, args in (((3, 4), {}), ((2, 3, 4), {}), ((2, 3, 4), {"base_axis": 2}), ((3, 4), {"base_axis": 0}), ((0, 3), {}))),
+    *(
+        Row("kl_multinomial", (probabilities(*s), probabilities(*s, seed=1)), kl, args, tolerance=5e-6)
+        for s, args in (
+            ((3, 4), {}),
+            ((2, 3, 4), {}),
+            ((2, 3, 4), {"base_axis": 2}),
+            ((3, 4), {"base_axis": 0}),
+            ((0, 3), {}),
+        )
+    ),
 ]

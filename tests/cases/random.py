@@ -29,12 +29,18 @@ def dropped(x, p=0.5):
 
 
 def drawn(name, check, **args):
-    return [Row(name, (), lambda **_: check, {"shape": shape, **args}, random=True) for shape in ((40, 50), (), (0, 3), (2, 1, 7))]
+    return [
+        Row(name, (), lambda **_: check, {"shape": shape, **args}, random=True)
+        for shape in ((40, 50), (), (0, 3), (2, 1, 7))
+    ]
 
 
 ROWS: list[Row] = [
-    *(Row("dropout", (sample(*s, away=(0.0,)),), lambda x, p=0.5, seed=-1: dropped(x, p), args, random=True)
-      for s in ((20, 50), (), (1,), (0, 3)) for args in ({}, {"p": 0.2}, {"p": 0.0}, {"p": 0.7, "seed": 5})),
+    *(
+        Row("dropout", (sample(*s, away=(0.0,)),), lambda x, p=0.5, seed=-1: dropped(x, p), args, random=True)
+        for s in ((20, 50), (), (1,), (0, 3))
+        for args in ({}, {"p": 0.2}, {"p": 0.0}, {"p": 0.7, "seed": 5})
+    ),
     *drawn("rand", within(0, 1, 0.5, 12**-0.5)),
     *drawn("rand", within(-1, 3, 1, 4 * 12**-0.5), low=-1.0, high=3.0, seed=7),
     *drawn("randn", within(-6, 6, 0, 1)),

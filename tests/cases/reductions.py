@@ -18,7 +18,9 @@ def extreme(pick, at):
     def reference(x, axis=None, keepdims=False, with_index=False, only_index=False):
         chosen = tuple(range(x.ndim)) if axis is None else tuple(sorted(a % x.ndim for a in np.atleast_1d(axis)))
         kept = tuple(a for a in range(x.ndim) if a not in chosen)
-        flat = x.transpose(kept + chosen).reshape(*(x.shape[a] for a in kept), int(np.prod([x.shape[a] for a in chosen])))
+        flat = x.transpose(kept + chosen).reshape(
+            *(x.shape[a] for a in kept), int(np.prod([x.shape[a] for a in chosen]))
+        )
         shape = tuple(1 if a in chosen else n for a, n in enumerate(x.shape)) if keepdims else flat.shape[:-1]
         y, index = pick(flat, -1).reshape(shape), at(flat, -1).astype(np.int64).reshape(shape)
         return index if only_index else (y, index) if with_index else y
@@ -78,21 +80,59 @@ ROWS: list[Row] = [
     *(Row("sum", (sample(*s),), along(np.sum), args) for s, args in REDUCED + EMPTY),
     *(Row("mean", (sample(*s),), along(np.mean), args) for s, args in REDUCED),
     *(Row("prod", (sample(*s, low=0.5),), along(np.prod), args, tolerance=1e-5) for s, args in REDUCED[:8] + EMPTY),
-    *(Row("prod", (np.array(x, float),), along(np.prod), {"axis": -1}) for x in ([0, 2, 3], [0, 2, 0], [[0, 0, 0], [1, 2, 3]])),
+    *(
+        Row("prod", (np.array(x, float),), along(np.prod), {"axis": -1})
+        for x in ([0, 2, 3], [0, 2, 0], [[0, 0, 0], [1, 2, 3]])
+    ),
     *(Row("norm", (sample(*s, away=(0.0,)),), norm, args) for s, args in REDUCED),
-    *(Row("norm", (sample(*s, away=(0.0,)),), norm, {"p": p, **args}, tolerance=5e-6) for p in (1.0, 3.0) for s, args in REDUCED[:4]),
-    *(Row("norm_normalization", (sample(*s, away=(0.0,)),), norm_normalization, args, tolerance=5e-6) for s, args in (
-        ((2, 3), {}), ((2, 3), {"axes": (1,)}), ((2, 3, 4), {"axes": (0, -1), "p": 3.0}), ((2, 3), {"axes": (0,), "p": 1.0, "eps": 0.1}), ((0, 2), {"axes": (1,)}), ((1,), {}))),
-    *(Row(name, (distinct(*s),), reference, args | more)
-      for name, reference in (("max", extreme(np.max, np.argmax)), ("min", extreme(np.min, np.argmin)))
-      for s, args in REDUCED for more in INDEXED),
+    *(
+        Row("norm", (sample(*s, away=(0.0,)),), norm, {"p": p, **args}, tolerance=5e-6)
+        for p in (1.0, 3.0)
+        for s, args in REDUCED[:4]
+    ),
+    *(
+        Row("norm_normalization", (sample(*s, away=(0.0,)),), norm_normalization, args, tolerance=5e-6)
+        for s, args in (
+            ((2, 3), {}),
+            ((2, 3), {"axes": (1,)}),
+            ((2, 3, 4), {"axes": (0, -1), "p": 3.0}),
+            ((2, 3), {"axes": (0,), "p": 1.0, "eps": 0.1}),
+            ((0, 2), {"axes": (1,)}),
+            ((1,), {}),
+        )
+    ),
+    *(
+        Row(name, (distinct(*s),), reference, args | more)
+        for name, reference in (("max", extreme(np.max, np.argmax)), ("min", extreme(np.min, np.argmin)))
+        for s, args in REDUCED
+        for more in INDEXED
+    ),
     *(Row("cumsum", (sample(*s),), scan(np.cumsum, 0.0), args) for s, args in SCANNED),
     *(Row("cumprod", (sample(*s, low=0.3),), scan(np.cumprod, 1.0), args, tolerance=5e-6) for s, args in SCANNED),
-    *(Row("cumprod", (np.array([2.0, 0, 3, 0, 5]),), scan(np.cumprod, 1.0), args) for args in ({}, {"reverse": True}, {"exclusive": True})),
-    *(Row(name, (sample(*s),), f, args, tolerance=5e-6)
-      for name, f in (("softmax", special.softmax), ("log_softmax", special.log_softmax))
-      for s, args in (((3, 4), {"axis": 1}), ((3, 4), {"axis": 0}), ((2, 3, 4), {"axis": -2}), ((1,), {"axis": 0}), ((0, 3), {"axis": 1}), ((3, 0), {"axis": 0}))),
-    *(Row(name, (sample(3, 4),), lambda x, f=f: f(x, -1), tolerance=5e-6) for name, f in (("softmax", special.softmax), ("log_softmax", special.log_softmax))),
-    *(Row(name, (sample(*s),), f) for name, f in (("reduce_sum", np.sum), ("reduce_mean", np.mean)) for s in ((2, 3), (), (1,), (5, 1, 7))),
+    *(
+        Row("cumprod", (np.array([2.0, 0, 3, 0, 5]),), scan(np.cumprod, 1.0), args)
+        for args in ({}, {"reverse": True}, {"exclusive": True})
+    ),
+    *(
+        Row(name, (sample(*s),), f, args, tolerance=5e-6)
+        for name, f in (("softmax", special.softmax), ("log_softmax", special.log_softmax))
+        for s, args in (
+            ((3, 4), {"axis": 1}),
+            ((3, 4), {"axis": 0}),
+            ((2, 3, 4), {"axis": -2}),
+            ((1,), {"axis": 0}),
+            ((0, 3), {"axis": 1}),
+            ((3, 0), {"axis": 0}),
+        )
+    ),
+    *(
+        Row(name, (sample(3, 4),), lambda x, f=f: f(x, -1), tolerance=5e-6)
+        for name, f in (("softmax", special.softmax), ("log_softmax", special.log_softmax))
+    ),
+    *(
+        Row(name, (sample(*s),), f)
+        for name, f in (("reduce_sum", np.sum), ("reduce_mean", np.mean))
+        for s in ((2, 3), (), (1,), (5, 1, 7))
+    ),
     Row("reduce_sum", (sample(0, 3),), np.sum),
 ]
