@@ -142,6 +142,40 @@ def unpooling(x, kernel, channel_last=False):
     return x
 
 
+def positions(old, new, mode, align_corners, half_pixel, half_pixel_for_nn):
+    """Where the elements of a resized axis lie on the old one."""
+    d = np.arange(new)
+    step = (old - 1) / max(new - 1, 1) if align_corners else old / new
+    if mode == "nearest" and half_pixel_for_nn:
+        at = old / new * (d + 0.5)
+    else:
+        at = step * (d + 0.5) - 0.5 if half_pixel else step * d
+    return np.clip(at, 0, old - 1)
+
+
+def interpolate(
+    x,
+    scale=None,
+    output_size=None,
+    mode="linear",
+    align_corners=False,
+    half_pixel=False,
+    half_pixel_for_nn=False,
+    channel_last=False,
+):
+    n = len(scale or output_size)
+    first = x.ndim - n - channel_last
+    for i in range(n):
+        old = x.shape[first + i]
+        new = output_size[i] if scale is None else int(np.floor(scale[i] * old))
+        at = positions(old, new, mode, align_corners, half_pixel, half_pixel_for_nn)
+        if mode == "nearest":
+            x = np.take(x, at.astype(int), first + i)
+        else:
+            x = np.apply_along_axis(lambda line, at=at, old=old: np.interp(at, np.arange(old), line), first + i, x)
+    return x
+
+
 CONVOLUTIONS = (
     # Shape of x, of the weight, arguments.
     ((2, 2, 5), (3, 2, 3), {}),
@@ -273,6 +307,20 @@ ROWS: list[Row] = [
             ((1, 2, 2, 3), {"kernel": (2, 2), "channel_last": True}),
             ((0, 2, 2), {"kernel": (2, 2)}),
             ((1, 1), {"kernel": (1, 1)}),
+        )
+    ),
+    *(
+        Row("interpolate", (sample(*s),), interpolate, args, tolerance=1e-5)
+        for s, args in (
+            ((2, 3, 4, 5), {"output_size": (7, 3)}),
+            ((2, 3, 4, 5), {"scale": (2.0, 1.5)}),
+            ((1, 2, 5), {"output_size": (9,), "align_corners": True}),
+            ((2, 4, 5), {"output_size": (3, 8), "half_pixel": True}),
+            ((2, 4, 5), {"output_size": (3, 8), "mode": "nearest"}),
+            ((2, 4, 5), {"output_size": (6, 8), "mode": "nearest", "half_pixel_for_nn": True}),
+            ((2, 4, 5, 3), {"output_size": (2, 8), "channel_last": True}),
+            ((1, 2, 3, 4), {"output_size": (5, 2, 6)}),
+            ((1, 1), {"output_size": (4,), "align_corners": True}),
         )
     ),
 ]

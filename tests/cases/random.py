@@ -28,6 +28,33 @@ def dropped(x, p=0.5):
     return check
 
 
+def erased(
+    x,
+    prob=0.5,
+    area_ratios=(0.02, 0.4),
+    replacements=(0.0, 255.0),
+    share=True,
+    base_axis=1,
+    channel_last=False,
+    **_,
+):
+    """Patches hold numbers from a range, on the same places of all channels if those share them."""
+
+    def check(y):
+        changed = np.abs(y - x) > 1e-6
+        low, high = replacements
+        assert np.all((y[changed] >= low - 1e-6) & (y[changed] <= high + 1e-6))
+        if prob == 0:
+            assert not changed.any()
+        if prob == 1 and x.size:
+            assert changed.any()
+        if share and changed.size:
+            axis = -1 if channel_last else base_axis
+            np.testing.assert_array_equal(changed.all(axis), changed.any(axis))
+
+    return check
+
+
 def drawn(name, check, **args):
     return [
         Row(name, (), lambda **_: check, {"shape": shape, **args}, random=True)
@@ -53,4 +80,16 @@ ROWS: list[Row] = [
     *drawn("rand_gamma", within(0, 80, 6, 12**0.5), k=3.0, theta=2.0, seed=7),
     *drawn("rand_beta", within(0, 1, 0.5, 8**-0.5)),
     *drawn("rand_beta", within(0, 1, 2 / 3, (2 / 36) ** 0.5), alpha=2.0, beta=1.0, seed=7),
+    *(
+        Row("random_erase", (sample(*s) + 10,), erased, args, random=True)
+        for s, args in (
+            ((3, 2, 6, 8), {}),
+            ((3, 2, 6, 8), {"prob": 1.0, "n": 2, "replacements": (-1.0, 1.0), "seed": 3}),
+            ((3, 6, 8, 2), {"prob": 1.0, "channel_last": True, "area_ratios": (0.1, 0.2), "aspect_ratios": (0.5, 2.0)}),
+            ((2, 6, 8), {"prob": 1.0, "base_axis": 0, "share": False}),
+            ((3, 2, 6, 8), {"prob": 1.0, "ste_fine_grained": False}),
+            ((3, 2, 6, 8), {"prob": 0.0}),
+            ((0, 2, 6, 8), {}),
+        )
+    ),
 ]
