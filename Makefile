@@ -5,7 +5,7 @@ export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
 EXTRAS := bfloat16,h5,lint,plot,progress,test
 RUST := $(shell find src -type f) Cargo.toml Cargo.lock
 
-.PHONY: demo test lint build clean
+.PHONY: demo test lint build stubs docs clean
 
 demo: build
 	@$(PYTHON) examples/demo.py
@@ -20,7 +20,15 @@ lint: build
 	$(PYTHON) -m ruff check
 	$(PYTHON) -m ruff format --check
 	$(PYTHON) -m mypy
-	MYPYPATH=python $(PYTHON) -m mypy.stubtest kinnor._core
+	MYPYPATH=python $(PYTHON) -m mypy.stubtest --allowlist tools/stubtest-allowlist kinnor._core kinnor.functions
+
+# What follows from the declarations of the operations.
+stubs: build
+	$(PYTHON) tools/make-stubs
+
+# The site, in target/site; needs `.venv/bin/pip install mkdocs-material "mkdocstrings[python]"` (the extra `docs`).
+docs: build
+	$(PYTHON) -m mkdocs build --strict --site-dir target/site
 
 build: $(CORE)
 

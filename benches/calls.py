@@ -10,12 +10,15 @@ from __future__ import annotations
 import subprocess
 import sys
 import timeit
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 import kinnor as nn
 import kinnor.functions as F
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def least(f: Callable[[], object], number: int, repeat: int = 30) -> float:

@@ -33,7 +33,9 @@ from ._core import (
     __version__,
     clear_memory_cache,
     forward_all,
+    get_num_threads,
     memory_stats,
+    set_num_threads,
 )
 from .autodiff import no_grad
 from .context import Context, context_scope, get_current_context, set_default_context
@@ -100,6 +102,7 @@ __all__ = [
     "get_current_context",
     "get_current_parameter_scope",
     "get_global_recompute",
+    "get_num_threads",
     "get_parameters",
     "grad",
     "load_parameters",
@@ -117,6 +120,7 @@ __all__ = [
     "set_function_post_hook",
     "set_function_pre_hook",
     "set_global_recompute",
+    "set_num_threads",
     "set_solver_post_hook",
     "set_solver_pre_hook",
     "show_config",

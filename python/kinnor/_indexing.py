@@ -29,11 +29,11 @@ def getitem(x: Any, key: Any) -> Any:
     keys = expand(x, key)
     if any(isinstance(k, Arrays) for k in keys):
         index, shape = advanced(x, keys)
-        part = f.gather_nd(x, as_operand(x, index))
-        return part if tuple(part.shape) == shape else f.reshape(part, shape)
-    cut = basic(x, keys)
-    part = f.slice(x, cut.start, cut.stop, cut.step)
-    return part if list(part.shape) == cut.shape else f.reshape(part, cut.shape)
+        part = f.gather_nd(x, index)
+    else:
+        cut = basic(x, keys)
+        part, shape = f.slice(x, cut.start, cut.stop, cut.step), tuple(cut.shape)
+    return part if part.shape == shape else f.reshape(part, shape)
 
 
 def setitem(x: Any, key: Any, value: Any) -> None:
@@ -45,15 +45,15 @@ def setitem(x: Any, key: Any, value: Any) -> None:
         cut = basic(x, keys)
         index, shape = positions(x, cut), tuple(cut.shape)
     value = as_value(x, value, shape)
-    inner = tuple(index.shape[1:]) + tuple(x.shape[index.shape[0] :])
-    if tuple(value.shape) != inner:
+    inner = index.shape[1:] + x.shape[index.shape[0] :]
+    if value.shape != inner:
         value = f.reshape(value, inner)
     if isinstance(x, NdArray):
-        f.scatter_nd(value, as_operand(x, index), out=x)
+        f.scatter_nd(value, index, out=x)
         return
     old = x._split_off()
     try:
-        result = f.scatter_nd(value, as_operand(x, index), out=old)
+        result = f.scatter_nd(value, index, out=old)
     except Exception:
         if old.parent is not None:
             x.rewire_on(old)
@@ -64,18 +64,19 @@ def setitem(x: Any, key: Any, value: Any) -> None:
 def expand(x: Any, key: Any) -> list[Any]:
     """One entry for each axis: Ellipsis and missing axes become full slices, a mask over several axes stays one."""
     keys = list(key) if isinstance(key, tuple) else [key]
+    keys = [k.item() if isinstance(k, np.ndarray) and k.ndim == 0 else k for k in keys]
     # A tuple inside of a key is a list of positions, as in NumPy.
     keys = [list(k) if isinstance(k, tuple) else k for k in keys]
-    keys = [k.item() if isinstance(k, np.ndarray) and k.ndim == 0 and k.dtype.kind in "iu" else k for k in keys]
     for k in keys:
-        if not (k is None or k is Ellipsis or isinstance(k, (int, np.integer, slice, *Arrays))):
-            raise TypeError(f"index: expected integers, slices, None, Ellipsis or arrays, got {type(k).__name__}")
+        fits = k is None or k is Ellipsis or isinstance(k, (int, np.integer, slice, *Arrays))
+        if not fits or isinstance(k, bool):
+            raise _core.CallError(f"index: expected integers, slices, None, Ellipsis or arrays, got {type(k).__name__}")
     dots = sum(k is Ellipsis for k in keys)
     if dots > 1:
-        raise IndexError("index: expected at most one Ellipsis")
+        raise _core.IndexRangeError("index: expected at most one Ellipsis")
     named = sum(width(k) for k in keys)
     if named > x.ndim:
-        raise IndexError(f"index: expected at most {x.ndim} axes, got {named}")
+        raise _core.IndexRangeError(f"index: expected at most {x.ndim} axes, got {named}")
     full = [slice(None)] * (x.ndim - named)
     at = next((i for i, k in enumerate(keys) if k is Ellipsis), None)
     if at is None:
@@ -114,7 +115,9 @@ def basic(x: Any, keys: list[Any]) -> Basic:
         if isinstance(k, (int, np.integer)):
             i = int(k)
             if not -n <= i < n:
-                raise IndexError(f"index: expected an index from {-n} to {n - 1} on axis {axis - 1}, got {i}")
+                raise _core.IndexRangeError(
+                    f"index: expected an index from {-n} to {n - 1} on axis {axis - 1}, got {i}"
+                )
             i %= n
             start, stop, step = i, i + 1, 1
         else:
@@ -131,65 +134,64 @@ def basic(x: Any, keys: list[Any]) -> Basic:
     return cut
 
 
-def positions(x: Any, cut: Basic) -> Any:
-    """The indices that a cut names, one row for each axis of `x`."""
-    ranges = [
-        np.arange(n)[slice(a, None if b < 0 else b, s)]
-        for n, a, b, s in zip(x.shape, cut.start, cut.stop, cut.step, strict=True)
-    ]
-    grid = np.meshgrid(*ranges, indexing="ij") if ranges else []
-    return np.stack(grid) if grid else np.zeros((0,), np.int64)
+def positions(x: Any, cut: Basic) -> Variable:
+    """The indices that a cut names: one row for each axis of `x` up to the last that is not taken whole."""
+    whole = [(0, n, 1) for n in x.shape]
+    axes = list(zip(cut.start, cut.stop, cut.step, strict=True))
+    while axes and axes[-1] == whole[len(axes) - 1]:
+        axes.pop()
+    ranges = [np.arange(n)[slice(a, None if b < 0 else b, s)] for n, (a, b, s) in zip(x.shape, axes, strict=False)]
+    grid = np.stack(np.meshgrid(*ranges, indexing="ij")) if ranges else np.zeros((0,), np.int64)
+    return Variable.from_numpy_array(grid)
 
 
 def advanced(x: Any, keys: list[Any]) -> tuple[Any, tuple[int, ...]]:
-    """A key with arrays: the indices, one row for each axis that arrays name, and the shape of the result."""
-    arrays = [k for k in keys if isinstance(k, Arrays)]
-    if any(isinstance(k, slice) and k != slice(None) for k in keys) or any(
-        isinstance(k, slice) for k in keys[: last_array(keys)]
-    ):
-        raise NotImplementedError("index: arrays together with slices before or between them are not supported")
-    if len(arrays) == 1 and is_mask(arrays[0]):
-        mask = values(arrays[0])
-        if any(isinstance(k, (int, np.integer)) for k in keys):
-            raise NotImplementedError("index: a mask together with integers is not supported")
-        if mask.shape != tuple(x.shape[: mask.ndim]):
-            raise IndexError(f"index: expected a mask of shape {tuple(x.shape[: mask.ndim])}, got {mask.shape}")
-        index: Any = np.stack(np.nonzero(mask)).astype(np.int64)
-        picked: tuple[int, ...] = (index.shape[1],)
-    elif len(arrays) == 1 and isinstance(arrays[0], (NdArray, Variable)) and not has_integers(keys):
-        index = f.reshape(arrays[0], (1, *arrays[0].shape))
-        picked = tuple(arrays[0].shape)
-    else:
-        if any(is_mask(k) for k in arrays):
-            raise NotImplementedError("index: several masks, or masks together with arrays, are not supported")
-        rows = [values(k) for k in keys if isinstance(k, (int, np.integer, *Arrays))]
-        if any(row.size and row.dtype.kind not in "iuf" for row in rows):
-            raise TypeError("index: expected arrays of integers")
-        index = np.stack(np.broadcast_arrays(*[row.astype(np.int64) for row in rows]))
-        picked = tuple(index.shape[1:])
-    named = index.shape[0]
-    shape: list[int] = []
-    rest = list(x.shape[named:])
-    placed = False
+    """A key with arrays: the indices, one row for each axis that arrays and integers name, and the shape of the result.
+
+    Indices that are arrays of this library stay inputs of the function, so that they may change from run to run; masks
+    are looked at now, for the shape of the result follows from them.
+    """
+    chosen = [i for i, k in enumerate(keys) if isinstance(k, (int, np.integer, *Arrays))]
+    if any(isinstance(k, slice) and (k != slice(None) or i < chosen[-1]) for i, k in enumerate(keys)):
+        raise _core.UnsupportedError("index: arrays together with slices before or between them are not supported")
+    own = [keys[i] for i in chosen]
+    live = all(isinstance(k, (NdArray, Variable)) and not is_mask(k) and k.shape == own[0].shape for k in own)
+    index = f.stack(*[leaf(x, k) for k in own]) if live else Variable.from_numpy_array(known(x, own))
+    picked, rest = index.shape[1:], iter(x.shape[index.shape[0] :])
+    before = [1] * chosen[0]  # only None can stand there
+    behind = [k for k in keys[chosen[0] :] if k is None or isinstance(k, slice)]
+    after = [1 if k is None else next(rest) for k in behind]
+    # As in NumPy, what indices choose comes first where they do not stand side by side.
+    apart = any(k is None for k in keys[chosen[0] : chosen[-1]])
+    return index, (*picked, *before, *after) if apart else (*before, *picked, *after)
+
+
+def known(x: Any, keys: list[Any]) -> Any:
+    """Indices whose values are known, one row for each axis."""
+    rows: list[Any] = []
     for k in keys:
-        if k is None:
-            shape.append(1)
-        elif isinstance(k, slice):
-            shape.append(rest.pop(0))
-        elif not placed:
-            shape.extend(picked)
-            placed = True
-    return index, tuple(shape)
-
-
-def has_integers(keys: list[Any]) -> bool:
-    """Whether a key names an axis by one integer."""
-    return any(isinstance(k, (int, np.integer)) for k in keys)
-
-
-def last_array(keys: list[Any]) -> int:
-    """Position of the last array of a key."""
-    return max(i for i, k in enumerate(keys) if isinstance(k, Arrays))
+        row = values(k)
+        if is_mask(k):
+            expected = x.shape[len(rows) : len(rows) + row.ndim]
+            if row.shape != expected:
+                raise _core.IndexRangeError(f"index: expected a mask of shape {expected}, got {row.shape}")
+            rows += np.nonzero(row)
+            continue
+        if row.size and row.dtype.kind not in "iu" and isinstance(k, (list, np.ndarray)):
+            raise _core.IndexRangeError(f"index: expected arrays of integers or truth values, got {row.dtype}")
+        n = x.shape[len(rows)]
+        row = row.astype(np.int64)
+        if row.size and not -n <= row.min() <= row.max() < n:
+            wrong = row.min() if row.min() < -n else row.max()
+            raise _core.IndexRangeError(
+                f"index: expected indices from {-n} to {n - 1} on axis {len(rows)}, got {wrong}"
+            )
+        rows.append(row)
+    try:
+        return np.stack(np.broadcast_arrays(*rows))
+    except ValueError as error:
+        shapes = ", ".join(str(row.shape) for row in rows)
+        raise _core.IndexRangeError(f"index: expected arrays that broadcast together, got shapes {shapes}") from error
 
 
 def values(k: Any) -> Any:
@@ -201,39 +203,30 @@ def values(k: Any) -> Any:
     return np.asarray(k)
 
 
-def as_operand(x: Any, index: Any) -> Any:
-    """Indices as an input of a function of `x`."""
-    if isinstance(index, (NdArray, Variable)):
-        return in_graph_of(x, index)
-    kind = NdArray if isinstance(x, NdArray) else Variable
-    return kind.from_numpy_array(index)
-
-
-def in_graph_of(x: Any, array: Any) -> Any:
-    """An array, as a variable where `x` is one: a function of variables belongs to the graph."""
-    if isinstance(x, NdArray) or isinstance(array, Variable):
-        return array
-    variable = Variable(array.shape)
-    variable.data = array
+def leaf(x: Any, given: Any) -> Any:
+    """An array as an input of a function of `x`: a variable over it where `x` is one, to stay in the graph."""
+    if isinstance(x, NdArray) or isinstance(given, Variable):
+        return given
+    variable = Variable(given.shape)
+    variable.data = given
     return variable
 
 
 def as_value(x: Any, value: Any, shape: tuple[int, ...]) -> Any:
     """What is assigned, repeated to a shape."""
     if not isinstance(value, (NdArray, Variable)):
-        plain = np.asarray(value, dtype=np.float32 if np.asarray(value).dtype.kind == "f" else None)
+        plain = np.asarray(value)
         try:
             plain = np.broadcast_to(plain, shape)
         except ValueError as error:
             raise _core.ShapeError(f"index: expected a value that broadcasts to {shape}, got {plain.shape}") from error
         kind = NdArray if isinstance(x, NdArray) else Variable
         return kind.from_numpy_array(np.ascontiguousarray(plain))
-    value = in_graph_of(x, value)
-    if tuple(value.shape) == shape:
+    value = leaf(x, value)
+    if value.shape == shape:
         return value
-    own = [n for n in value.shape]
+    own = list(value.shape)
     while len(own) > len(shape) and own[0] == 1:
         own.pop(0)
     own = [1] * (len(shape) - len(own)) + own
-    lifted = value if list(value.shape) == own else f.reshape(value, own)
-    return f.broadcast(lifted, shape)
+    return f.broadcast(f.reshape(value, own), shape)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from . import _core
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Generator
     from types import TracebackType
 
 __all__ = ["enable_grad", "is_grad_enabled", "no_grad", "set_grad_enabled"]
@@ -34,7 +34,8 @@ class GradMode:
 
     def __call__(self, f: F) -> F:
         """Decorate a function, generator function or coroutine function: each call runs in this mode."""
-        return decorate(f, self.mode)
+        decorated: F = decorate(f, self.mode)
+        return decorated
 
 
 def decorate(f: Any, mode: bool) -> Any:

@@ -65,7 +65,7 @@ def get_auto_forward() -> bool:
 
 @contextmanager
 def recompute(recompute_: bool = True) -> Iterator[None]:
-    """Mark variables that are made within a `with` block to be dropped after use and computed again for the backward run.
+    """Mark variables made within a `with` block to be dropped after use and computed again for the backward run.
 
     Args:
         recompute_: Whether to.

@@ -31,7 +31,8 @@ impl Function {
 
     /// The constant arguments, as NNabla's `info.args` has them.
     pub fn arguments(&self) -> Vec<(&'static str, Value)> {
-        self.op().info()
+        let shapes: Vec<_> = self.inputs().iter().map(Variable::shape).collect();
+        self.op().info(&shapes.iter().collect::<Vec<_>>())
     }
 
     /// The inputs that were given.

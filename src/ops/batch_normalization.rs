@@ -133,8 +133,8 @@ impl Compute for BatchNormalization {
         self.batch_stat && matches!(i, 3 | 4)
     }
 
-    fn info(&self) -> Vec<(&'static str, Value)> {
-        info(&Self::SPEC, self.values())
+    fn info(&self, x: &InputShapes<'_>) -> Vec<(&'static str, Value)> {
+        info(&Self::SPEC, self.values(), x)
     }
 }
 

@@ -1,8 +1,10 @@
 //! Convolution, and its gradient by the weight. The gradient by the input is a deconvolution.
 
 use super::deconvolution::Deconvolution;
-use super::spatial::{Layout, laid_out};
-use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, array, one, op};
+use super::spatial::{self, Layout, laid_out};
+use super::{
+    Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, array, one, op,
+};
 use crate::array::Shape;
 use crate::kernels::Float;
 use crate::kernels::channels::{add_bias, add_sums};
@@ -79,6 +81,10 @@ impl Layout {
 }
 
 impl Compute for Convolution {
+    fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
+        spatial::open(arg, self.base_axis, x.get(0))
+    }
+
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let (layout, x0, w) = (self.layout(), x.get(0), x.get(1));
         let (g, shape) = layout.convolution(x0, w)?;

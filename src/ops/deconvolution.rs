@@ -1,8 +1,8 @@
 //! Deconvolution: convolution the other way round, from its output to its input.
 
 use super::convolution::{bias_gradient, inner};
-use super::spatial::laid_out;
-use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
+use super::spatial::{self, laid_out};
+use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op};
 use crate::Result;
 use crate::array::Shape;
 use crate::kernels::Float;
@@ -58,6 +58,10 @@ impl Deconvolution {
 }
 
 impl Compute for Deconvolution {
+    fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
+        spatial::open(arg, self.base_axis, x.get(0))
+    }
+
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let (x0, w) = (x.get(0), x.get(1));
         let (g, shape) = self.geometry(x0, w)?;

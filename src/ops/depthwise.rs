@@ -1,8 +1,8 @@
 //! Convolution of each channel with kernels of its own.
 
 use super::convolution::bias_gradient;
-use super::spatial::Layout;
-use super::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
+use super::spatial::{self, Layout};
+use super::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op};
 use crate::array::Shape;
 use crate::kernels::Float;
 use crate::kernels::channels::{add_bias, add_sums};
@@ -82,6 +82,10 @@ impl DepthwiseConvolution {
 }
 
 impl Compute for DepthwiseConvolution {
+    fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
+        spatial::open(arg, self.base_axis, x.get(0))
+    }
+
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let (x0, w) = (x.get(0), x.get(1));
         let (g, shape) = self.geometry(x0, w)?;

@@ -155,8 +155,8 @@ impl Compute for MaxPooling {
         Reads::INPUTS
     }
 
-    fn info(&self) -> Vec<(&'static str, Value)> {
-        self.pool().info(Self::SPEC.args, self.values())
+    fn open(&self, arg: &str, _: &InputShapes<'_>) -> Value {
+        self.pool().open(arg)
     }
 }
 
@@ -191,8 +191,8 @@ impl Compute for MaxPoolingBackward {
         Reads::inputs(0b10)
     }
 
-    fn info(&self) -> Vec<(&'static str, Value)> {
-        self.pool().info(Self::SPEC.args, self.values())
+    fn open(&self, arg: &str, _: &InputShapes<'_>) -> Value {
+        self.pool().open(arg)
     }
 }
 

@@ -193,9 +193,24 @@ pub trait Compute: Declared {
     /// Whether the engine may clear what this function read (`Sink` forbids it).
     const MAY_CLEAR_INPUTS: bool = true;
 
-    /// Arguments as `info.args` shows them, where that is not what was declared.
-    fn info(&self) -> Vec<(&'static str, Value)> {
-        Self::SPEC.args.iter().map(|a| a.info).zip(self.values()).collect()
+    /// What an argument stands for that was left open, by its name in `info.args`: unless an operation says otherwise,
+    /// `axis` for the last axis of the first input, `axes` for all of them, and `p` for the Euclidean norm.
+    fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
+        match (arg, x.find(0)) {
+            ("axis", Some(x)) => Value::Int(x.ndim() as i64 - 1),
+            ("axes", Some(x)) => Value::Ints((0..x.ndim() as i64).collect()),
+            ("p", _) => Value::Float(2.0),
+            _ => Value::None,
+        }
+    }
+
+    /// Arguments as `info.args` shows them for inputs of these shapes.
+    fn info(&self, x: &InputShapes<'_>) -> Vec<(&'static str, Value)> {
+        let shown = |(arg, value): (&Arg, Value)| match value {
+            Value::None => (arg.info, self.open(arg.info, x)),
+            given => (arg.info, given),
+        };
+        Self::SPEC.args.iter().zip(self.values()).map(shown).collect()
     }
 }
 
@@ -256,7 +271,7 @@ pub trait Operation: Send + Sync + 'static {
     fn type_name(&self) -> &str;
     /// `leaky_relu`
     fn name(&self) -> &str;
-    fn info(&self) -> Vec<(&'static str, Value)>;
+    fn info(&self, x: &[&Shape]) -> Vec<(&'static str, Value)>;
     fn kind(&self, i: usize) -> Kind;
     fn shapes(&self, x: &[&Shape]) -> Result<Shapes>;
     /// The input whose values `shapes_by` takes: shapes of outputs follow from them.
@@ -341,8 +356,8 @@ impl<C: Compute> Operation for Bound<C> {
     fn name(&self) -> &str {
         C::SPEC.name
     }
-    fn info(&self) -> Vec<(&'static str, Value)> {
-        self.op.info()
+    fn info(&self, x: &[&Shape]) -> Vec<(&'static str, Value)> {
+        self.op.info(&InputShapes { x, present: self.present, values: None })
     }
     fn kind(&self, i: usize) -> Kind {
         let at = self.declared(i);

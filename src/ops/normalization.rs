@@ -174,10 +174,16 @@ pub(super) fn reads(gx: usize) -> Reads {
     }
 }
 
-/// The part of `info.args` that NNabla has too.
-pub(super) fn info(spec: &Spec, values: Vec<Value>) -> Vec<(&'static str, Value)> {
+/// `info.args` as NNabla has it, which says of beta and gamma whether they are missing, and nothing of the outputs.
+pub(super) fn info(spec: &Spec, values: Vec<Value>, x: &InputShapes<'_>) -> Vec<(&'static str, Value)> {
     let ours = |name: &&str| matches!(*name, "output_stat" | "n_outputs");
-    spec.args.iter().map(|a| a.info).zip(values).filter(|(name, _)| !ours(name)).collect()
+    let mut args: Vec<_> =
+        spec.args.iter().map(|a| a.info).zip(values).filter(|(name, _)| !ours(name)).collect();
+    if spec.inputs.len() > 1 {
+        args.push(("no_scale", Value::Bool(x.find(2).is_none())));
+        args.push(("no_bias", Value::Bool(x.find(1).is_none())));
+    }
+    args
 }
 
 /// Implements [`Compute`] for an operation with a method `form(x, beta or gamma)`.
@@ -212,9 +218,9 @@ macro_rules! normalizes {
                 $crate::ops::normalization::reads(gx)
             }
 
-            fn info(&self) -> Vec<(&'static str, $crate::ops::Value)> {
+            fn info(&self, x: &$crate::ops::InputShapes<'_>) -> Vec<(&'static str, $crate::ops::Value)> {
                 use $crate::ops::Declared;
-                $crate::ops::normalization::info(&Self::SPEC, self.values())
+                $crate::ops::normalization::info(&Self::SPEC, self.values(), x)
             }
         }
     )+};

@@ -1,9 +1,7 @@
 //! Sums and averages over windows, and their reverse.
 
 use super::spatial::pools;
-use super::{
-    Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, array, one, op,
-};
+use super::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, array, one, op};
 use crate::array::Shape;
 use crate::kernels::channels::sum as sum_of;
 use crate::kernels::map::Pairing;
@@ -165,8 +163,8 @@ macro_rules! summing {
                 Reads::NOTHING
             }
 
-            fn info(&self) -> Vec<(&'static str, Value)> {
-                self.pool().info(Self::SPEC.args, self.values())
+            fn open(&self, arg: &str, _: &InputShapes<'_>) -> Value {
+                self.pool().open(arg)
             }
         }
     )+};

@@ -18,6 +18,12 @@ pub(super) trait Rearrange: Declared {
     /// When the arguments do not fit an input of this shape.
     fn axes(&self, x: &Shape) -> Result<Vec<Axis>>;
 
+    /// What an argument that was left open stands for, as [`Compute::open`].
+    fn open(&self, arg: &str, x: &Shape) -> Value {
+        let _ = (arg, x);
+        Value::None
+    }
+
     /// What stands where the input does not reach.
     fn outside(&self) -> f64 {
         0.0
@@ -70,6 +76,10 @@ impl<C: Rearrange> Compute for Rearranged<C> {
 
     fn reads(&self, _: usize) -> Reads {
         Reads::NOTHING
+    }
+
+    fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
+        self.0.open(arg, x.get(0))
     }
 }
 

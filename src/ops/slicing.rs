@@ -1,7 +1,7 @@
 //! Parts of arrays and frames around them, and elements in another place: slice, pad, flip, shift.
 
 use super::regrid::Rearrange;
-use super::{Entry, op};
+use super::{Entry, Value, op};
 use crate::array::Shape;
 use crate::kernels::regrid::Axis;
 use crate::{Error, Result};
@@ -49,7 +49,7 @@ fn cut(n: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> Axis {
 impl Rearrange for Slice {
     fn axes(&self, x: &Shape) -> Result<Vec<Axis>> {
         for (name, given) in [("start", &self.start), ("stop", &self.stop), ("step", &self.step)] {
-            if given.as_ref().is_some_and(|given| given.len() != x.ndim()) {
+            if let Some(given) = given.as_ref().filter(|given| given.len() != x.ndim()) {
                 let expected = format!("{} numbers, one for each axis", x.ndim());
                 return Err(Error::argument("slice", name, expected, format!("{given:?}")));
             }
@@ -60,6 +60,17 @@ impl Rearrange for Slice {
             step => Ok(cut(x[axis], at(&self.start, axis), at(&self.stop, axis), step)),
         };
         (0..x.ndim()).map(axis).collect()
+    }
+
+    fn open(&self, arg: &str, x: &Shape) -> Value {
+        let backward = |axis: usize| self.step.as_ref().is_some_and(|step| step[axis] < 0);
+        let of = |axis: usize| match (arg, backward(axis)) {
+            ("step", _) => 1,
+            ("start", backward) => -i64::from(backward),
+            (_, false) => x[axis] as i64,
+            (_, true) => -(x[axis] as i64) - 1,
+        };
+        Value::Ints((0..x.ndim()).map(of).collect())
     }
 }
 
@@ -155,6 +166,10 @@ impl Rearrange for Flip {
         };
         Ok(x.iter().enumerate().map(axis).collect())
     }
+
+    fn open(&self, _: &str, x: &Shape) -> Value {
+        Value::Ints(vec![x.ndim() as i64 - 1])
+    }
 }
 
 op! {
@@ -213,5 +228,9 @@ impl Rearrange for Shift {
             if shift == 0 { Axis::whole(*n) } else { shifted(*n, shift, mirrored) }
         };
         Ok(x.iter().zip(all).map(axis).collect())
+    }
+
+    fn open(&self, _: &str, x: &Shape) -> Value {
+        Value::Ints(vec![0; x.ndim()])
     }
 }

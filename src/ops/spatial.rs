@@ -1,6 +1,6 @@
 //! The arguments that operations on spatial axes share, and the sizes that follow from them.
 
-use super::{Arg, Value};
+use super::Value;
 use crate::array::Shape;
 use crate::kernels::convolution::{Geometry, Spatial};
 use crate::kernels::pooling::{Axis, Windows};
@@ -29,6 +29,12 @@ pub(super) fn per_axis(
         format!("{axes}, {least} or more, for the spatial axes"),
         format!("({given})"),
     ))
+}
+
+/// What an argument of a convolution stands for that was left open, one number for each spatial axis of `x`.
+pub(super) fn open(arg: &str, base_axis: i64, x: &Shape) -> Value {
+    let n = x.axis("", base_axis).map_or(0, |base| x.ndim() - base - 1);
+    Value::Ints(vec![i64::from(matches!(arg, "stride" | "dilation")); n])
 }
 
 /// How a kernel moves over the spatial axes: what convolution and its relatives have in common.
@@ -296,13 +302,11 @@ impl Pool<'_> {
         Ok((Windows::new(x.size_to(first), &axes, inner), y))
     }
 
-    /// Arguments as `info.args` shows them: with the defaults that follow from `kernel`.
-    pub(super) fn info(&self, args: &[Arg], values: Vec<Value>) -> Vec<(&'static str, Value)> {
-        let resolved = |(arg, value): (&Arg, Value)| match (arg.info, &value) {
-            ("stride", Value::None) => (arg.info, Value::Ints(self.kernel.to_vec())),
-            ("pad", Value::None) => (arg.info, Value::Ints(vec![0; self.kernel.len()])),
-            (info, _) => (info, value),
-        };
-        args.iter().zip(values).map(resolved).collect()
+    /// What an argument stands for that was left open: it follows from `kernel`.
+    pub(super) fn open(&self, arg: &str) -> Value {
+        match arg {
+            "stride" => Value::Ints(self.kernel.to_vec()),
+            _ => Value::Ints(vec![0; self.kernel.len()]),
+        }
     }
 }

@@ -389,11 +389,11 @@ unsafe extern "C" fn trampoline(
     kwnames: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: Python calls this attached, with `nargs` positional arguments at `args` followed by the values of the
-    // keywords in the tuple `kwnames`, and with `slf` as it was given to `PyCFunction_NewEx`.
+    // keywords in the tuple `kwnames`, and with the `slf` of `bound_to`, whose state is an initialised number.
     unsafe {
         let py = Python::assume_attached();
         let call = || -> PyResult<Bound<'_, PyAny>> {
-            let row = ffi::PyLong_AsSize_t(slf);
+            let row = *ffi::PyModule_GetState(slf).cast::<usize>();
             let kwnames: SmallVec<[Bound<'_, PyAny>; 4]> = match kwnames.is_null() {
                 true => SmallVec::new(),
                 false => Bound::from_borrowed_ptr(py, kwnames).cast_into::<PyTuple>()?.iter().collect(),
@@ -430,6 +430,29 @@ fn keep(text: String) -> *const c_char {
     Box::leak(text.into_boxed_c_str()).as_ptr()
 }
 
+/// What function `n` is bound to: a module of its own, whose state is `n`. A function that is bound to a module is known
+/// by its plain name, to `repr` as to `pickle`.
+fn bound_to(py: Python<'_>, n: usize) -> PyResult<Bound<'_, PyAny>> {
+    let def = ffi::PyModuleDef {
+        m_base: ffi::PyModuleDef_HEAD_INIT,
+        m_name: c"kinnor.functions".as_ptr(),
+        m_doc: std::ptr::null(),
+        m_size: size_of::<usize>() as ffi::Py_ssize_t,
+        m_methods: std::ptr::null_mut(),
+        m_slots: std::ptr::null_mut(),
+        m_traverse: None,
+        m_clear: None,
+        m_free: None,
+    };
+    // SAFETY: the definition lives for ever; the state has room for a number and lives as long as the module.
+    unsafe {
+        let module = ffi::PyModule_Create2(Box::leak(Box::new(def)), ffi::PYTHON_API_VERSION);
+        let module = Bound::from_owned_ptr_or_err(py, module)?;
+        ffi::PyModule_GetState(module.as_ptr()).cast::<usize>().write(n);
+        Ok(module)
+    }
+}
+
 /// Adds the module `functions` with every operation to the module.
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = m.py();
@@ -445,11 +468,11 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
             ml_doc: keep(doc),
         };
         let def = Box::leak(Box::new(def));
-        let number = n.into_pyobject(py)?;
+        let bound_to = bound_to(py, n)?;
         let module = PyString::new(py, "kinnor.functions");
         // SAFETY: the definition lives for ever; the function takes its own references.
         let function = unsafe {
-            Bound::from_owned_ptr_or_err(py, ffi::PyCFunction_NewEx(def, number.as_ptr(), module.as_ptr()))?
+            Bound::from_owned_ptr_or_err(py, ffi::PyCFunction_NewEx(def, bound_to.as_ptr(), module.as_ptr()))?
         };
         functions.add(spec.name, function)?;
     }

@@ -6,7 +6,7 @@ use pyo3::types::PyDict;
 use crate::array::memory_stats as stats;
 use crate::graph;
 use crate::graph::mode::{self, Compute, Context};
-use crate::kernels::random;
+use crate::kernels::{random, simd, threads};
 
 macro_rules! plain {
     ($($(#[$doc:meta])* $name:ident($($arg:ident: $ty:ty),*) -> $out:ty = $body:expr;)+) => {
@@ -50,6 +50,8 @@ plain! {
     scope_context(number: Option<u16>) -> Option<u16> = mode::scope_context(number);
     /// Starts the sequence of random numbers anew.
     seed(value: u64) -> () = random::seed(value);
+    /// How many threads share the work of a function.
+    get_num_threads() -> usize = threads::num_threads();
     /// Gives memory that is kept for reuse back to the system.
     clear_memory_cache() -> () = crate::array::clear_memory_cache();
     /// Starts or stops noting what is cleared after each function.
@@ -84,6 +86,52 @@ fn context_parts(number: u16) -> (Vec<String>, String, String) {
     (c.backend, c.array_class, c.device_id)
 }
 
+/// Sets how many threads share the work of a function; results do not depend on it.
+///
+/// Args:
+///     n: The number of threads, the caller among them; 1 to 1024.
+///
+/// Raises:
+///     ArgumentError: If `n` is out of that range.
+#[pyfunction]
+fn set_num_threads(n: i64) -> PyResult<()> {
+    match usize::try_from(n) {
+        Ok(n @ 1..=1024) => Ok(threads::set_num_threads(n)),
+        _ => Err(crate::Error::argument("set_num_threads", "n", "1 to 1024", n).into()),
+    }
+}
+
+/// On what functions run: the instructions that kernels are chosen for, the vector instructions that the processor has,
+/// threads, memory, and how the library was built.
+#[pyfunction]
+fn configuration(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("instructions", simd::isa().name())?;
+    dict.set_item("processor", detected().join(" "))?;
+    dict.set_item("threads", threads::num_threads())?;
+    dict.set_item("memory", memory_stats(py)?)?;
+    dict.set_item("build", if cfg!(debug_assertions) { "debug" } else { "release" })?;
+    Ok(dict)
+}
+
+/// Vector instructions that the standard library detects.
+fn detected() -> Vec<&'static str> {
+    #[cfg(target_arch = "x86_64")]
+    let all = [
+        ("sse4.2", is_x86_feature_detected!("sse4.2")),
+        ("avx", is_x86_feature_detected!("avx")),
+        ("avx2", is_x86_feature_detected!("avx2")),
+        ("fma", is_x86_feature_detected!("fma")),
+        ("avx512f", is_x86_feature_detected!("avx512f")),
+        ("avx512bf16", is_x86_feature_detected!("avx512bf16")),
+    ];
+    #[cfg(target_arch = "aarch64")]
+    let all = [("neon", true), ("fp16", std::arch::is_aarch64_feature_detected!("fp16"))];
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let all: [(&str, bool); 0] = [];
+    all.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect()
+}
+
 /// Bytes in live buffers, kept for reuse, and the most ever live.
 #[pyfunction]
 fn memory_stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
@@ -113,6 +161,8 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(intern_context, m)?)?;
     m.add_function(wrap_pyfunction!(context_parts, m)?)?;
     m.add_function(wrap_pyfunction!(memory_stats, m)?)?;
+    m.add_function(wrap_pyfunction!(set_num_threads, m)?)?;
+    m.add_function(wrap_pyfunction!(configuration, m)?)?;
     m.add_function(wrap_pyfunction!(recorded_clear_flags, m)?)?;
     m.add_function(wrap_pyfunction!(check_errors_at_drop, m)?)
 }

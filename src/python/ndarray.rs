@@ -96,7 +96,7 @@ impl NdArray {
     ///
     /// Args:
     ///     axis: The axis; -1 or 0 for the whole array.
-    #[pyo3(signature = (axis = -1))]
+    #[pyo3(signature = (axis = -1), text_signature = "($self, axis=-1)")]
     fn size_from_axis(&self, axis: i64) -> usize {
         self.array.shape.size_from(usize::try_from(axis).unwrap_or(0))
     }

@@ -287,7 +287,7 @@ impl Operation for UserOp {
     fn name(&self) -> &str {
         &self.name
     }
-    fn info(&self) -> Vec<(&'static str, Value)> {
+    fn info(&self, _: &[&Shape]) -> Vec<(&'static str, Value)> {
         Vec::new()
     }
     fn kind(&self, _: usize) -> Kind {

@@ -122,7 +122,7 @@ impl Variable {
     ///
     /// Args:
     ///     axis: The axis; -1 or 0 for the whole.
-    #[pyo3(signature = (axis = -1))]
+    #[pyo3(signature = (axis = -1), text_signature = "($self, axis=-1)")]
     fn size_from_axis(&self, axis: i64) -> usize {
         self.variable.shape().size_from(usize::try_from(axis).unwrap_or(0))
     }

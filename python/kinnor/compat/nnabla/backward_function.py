@@ -84,7 +84,7 @@ class BatchNormalizationBackward:
         beta = rest.pop(0) if self.has_beta else None
         gamma = rest.pop(0) if self.has_gamma else None
         wanted = [v for v in (x, beta, gamma) if v is not None]
-        y = F.batch_normalization(x, beta, gamma, *rest, *self.args)
+        y = _core.functions.batch_normalization(x, beta, gamma, *rest, *self.args)
         found = _core.grad_graph([y], wanted, [gy])
         return found[0] if len(found) == 1 else tuple(found)
 

@@ -30,7 +30,9 @@ def rule_of(name: str, type_name: str, arguments: list[tuple[str, str]]) -> Call
             named = {ours: args[info] for ours, info in arguments if info in args}
             made = getattr(F, name)(*inputs, **named)
             outputs = made if isinstance(made, tuple) else (made,)
-        found: list[Variable | None] = _core.grad_graph(list(outputs), list(inputs), list(grad_inputs))
+        found: list[Variable | None] = _core.grad_graph(
+            [y for y in outputs if y is not None], list(inputs), list(grad_inputs)
+        )
         return found
 
     backward.__name__ = backward.__qualname__ = f"{name}_backward"

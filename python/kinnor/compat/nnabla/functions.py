@@ -12,6 +12,8 @@ from kinnor._core import CallError, NdArray, Variable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kinnor.functions import *  # noqa: F403
+
 
 def asserting(function: Callable[..., Any], n_inputs: int | None) -> Callable[..., Any]:
     """A function that asserts that its first `n_inputs` arguments, or all of them, are variables or arrays."""

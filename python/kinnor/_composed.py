@@ -1,0 +1,247 @@
+"""Functions that one declaration cannot express: composed of several operations, or with arguments of a wider kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from . import _core, _matmul
+from ._core import ArgumentError, CallError, NdArray, RangeError, Variable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import ArrayLike
+
+__all__ = [
+    "batch_normalization",
+    "clip_by_norm",
+    "clip_by_value",
+    "dot",
+    "gather_nd",
+    "scatter_nd",
+    "slice",
+    "tensor_normalization",
+]
+
+T = TypeVar("T", Variable, NdArray)
+
+f = _core.functions
+
+
+def batch_normalization(
+    x: T,
+    beta: T | None = None,
+    gamma: T | None = None,
+    mean: T | None = None,
+    variance: T | None = None,
+    axes: int | Sequence[int] = (1,),
+    decay_rate: float = 0.9,
+    eps: float = 1e-5,
+    batch_stat: bool = True,
+    output_stat: bool = False,
+    n_outputs: int | None = None,
+) -> Any:
+    for name, statistic in (("mean", mean), ("variance", variance)):
+        if batch_stat and isinstance(statistic, Variable) and statistic.parent is not None:
+            by = statistic.parent.info.type_name
+            raise ArgumentError(
+                f"batch_normalization: expected `{name}` not to be computed where batch_stat is True, which overwrites "
+                f"it, got the output of {by}"
+            )
+    return f.batch_normalization(
+        x, beta, gamma, mean, variance, axes, decay_rate, eps, batch_stat, output_stat, n_outputs=n_outputs
+    )
+
+
+batch_normalization.__doc__ = f.batch_normalization.__doc__
+
+
+def tensor_normalization(
+    x: T,
+    axes: int | Sequence[int],
+    beta: T | None = None,
+    gamma: T | None = None,
+    eps: float = 1e-5,
+    output_stat: bool = False,
+) -> Any:
+    return f.tensor_normalization(x, beta, gamma, axes, eps, output_stat)
+
+
+tensor_normalization.__doc__ = f.tensor_normalization.__doc__
+
+
+def slice(
+    x: T,
+    start: int | Iterable[int | None] | None = None,
+    stop: int | Iterable[int | None] | None = None,
+    step: int | Iterable[int | None] | None = None,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """A part of the array: of each axis, the elements from `start` up to but not including `stop`, every `step`-th.
+
+    As in Python, negative positions count from the end, positions beyond the ends mean the ends, and a negative step
+    runs backward. `x[...]` says the same more shortly.
+
+    Args:
+        x: Input of any shape.
+        start: First position along each axis; None, for all axes or for one, is the start (the end where `step` is
+            negative).
+        stop: Position along each axis to stop before; None is the end (the start where `step` is negative).
+        step: Distance between positions along each axis; None is 1.
+        n_outputs: Accepted as by every function.
+        outputs: Array to write to.
+
+    Returns:
+        Array with as many axes as `x`.
+
+    Raises:
+        ArgumentError: If a step is zero, or if there is not one entry for each axis.
+    """
+    if not isinstance(x, (Variable, NdArray)):
+        raise CallError(f"slice: expected `x` to be a Variable or an NdArray, got {type(x).__name__}")
+    steps = [1 if step is None else step for step in entries(step, x.ndim)]
+    backward = [step < 0 for step in steps] + [False] * x.ndim
+    starts = [(-1 if backward[i] else 0) if at is None else at for i, at in enumerate(entries(start, x.ndim))]
+    ends = [-n - 1 if backward[i] else n for i, n in enumerate(x.shape)]
+    stops = [ends[i] if at is None and i < x.ndim else at for i, at in enumerate(entries(stop, x.ndim))]
+    result: T = f.slice(x, starts, stops, steps, outputs=outputs)
+    return result
+
+
+def entries(given: int | Iterable[int | None] | None, ndim: int) -> list[int | None]:
+    """One entry for each axis."""
+    if given is None:
+        return [None] * ndim
+    return [given] if isinstance(given, (int, np.integer)) else list(given)
+
+
+def gather_nd(data: T, indices: T | ArrayLike) -> T:
+    result: T = f.gather_nd(data, indices_of(indices))
+    return result
+
+
+gather_nd.__doc__ = f.gather_nd.__doc__
+
+
+def scatter_nd(
+    data: T,
+    indices: T | ArrayLike,
+    shape: Sequence[int] | None = None,
+    out: T | None = None,
+    add: bool = False,
+) -> T:
+    if out is not None and shape is not None:
+        raise ArgumentError("scatter_nd: expected `shape` or `out`, got both")
+    if out is not None and not isinstance(out, (Variable, NdArray)):
+        raise CallError(f"scatter_nd: expected `out` to be a Variable or an NdArray, got {type(out).__name__}")
+    result: T = f.scatter_nd(data, indices_of(indices), out, out.shape if out is not None else shape, add)
+    return result
+
+
+scatter_nd.__doc__ = f.scatter_nd.__doc__
+
+
+def indices_of(given: Variable | NdArray | ArrayLike) -> Variable | NdArray:
+    """Indices as an input of a function."""
+    if isinstance(given, (Variable, NdArray)):
+        return given
+    return Variable.from_numpy_array(np.asarray(given, dtype=None if isinstance(given, np.ndarray) else np.int64))
+
+
+def clip_by_value(x: T, min: T | float, max: T | float) -> T:
+    """Clip to a range, elementwise: `y = min(max(x, min), max)`.
+
+    Args:
+        x: Input of any shape.
+        min: Lower bound, a number or an array of the shape of `x`.
+        max: Upper bound, a number or an array of the shape of `x`.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        TypeError: If a bound is neither a number nor an array of this library.
+    """
+    for name, bound in (("min", min), ("max", max)):
+        if not isinstance(bound, (int, float, np.number, Variable, NdArray)):
+            raise CallError(f"clip_by_value: expected `{name}` to be a number, a Variable or an NdArray, got {bound!r}")
+    arrays = (Variable, NdArray)
+    above = f.maximum2(x, min) if isinstance(min, arrays) else f.maximum_scalar(x, float(min))
+    result: T = f.minimum2(above, max) if isinstance(max, arrays) else f.minimum_scalar(above, float(max))
+    return result
+
+
+def clip_by_norm(x: T, clip_norm: T | float, axis: int | Sequence[int] | None = None) -> T:
+    """Scale down to a norm: `y = clip_norm * x / max(norm(x), clip_norm)`.
+
+    Args:
+        x: Input of any shape.
+        clip_norm: Largest Euclidean norm, a positive number or an array that broadcasts.
+        axis: Axis or axes of the norm, all by default.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        ValueError: If `clip_norm` is a number that is not positive.
+        TypeError: If it is neither a number nor an array of this library.
+    """
+    norm = f.pow_scalar(f.sum(f.pow_scalar(x, 2.0), axis, True), 0.5)
+    result: T
+    if isinstance(clip_norm, (int, float, np.number)):
+        if not clip_norm > 0:
+            raise ArgumentError(f"clip_by_norm: expected `clip_norm` to be positive, got {clip_norm}")
+        result = f.mul_scalar(x, float(clip_norm)) / f.maximum_scalar(norm, float(clip_norm))
+    elif isinstance(clip_norm, (Variable, NdArray)):
+        result = clip_norm * x / f.maximum2(norm, clip_norm)
+    else:
+        raise CallError(f"clip_by_norm: expected a number, a Variable or an NdArray as clip_norm, got {clip_norm!r}")
+    return result
+
+
+def dot(a: Any, b: Any, out: Any = None) -> Any:
+    """Product of arrays as `numpy.dot` has it: of the last axis of `a` with the last but one of `b`.
+
+    Args:
+        a: An array of any shape, or a number.
+        b: An array of any shape, or a number; two vectors give a scalar, a scalar multiplies.
+        out: Array that the result goes to, of its kind, shape and type of elements; a Variable takes the result's place
+            in the graph.
+
+    Returns:
+        The product: `out` if that is given. It is NumPy's own if neither `a` nor `b` is an array of this library.
+
+    Raises:
+        ShapeError: If the lengths of these axes differ.
+        ValueError: If `out` does not fit.
+        TypeError: If an array of this library meets one of NumPy's.
+    """
+    arrays = (Variable, NdArray)
+    ours = [isinstance(x, arrays) for x in (a, b)]
+    if all(ours):
+        result = _matmul.dot(a, b)
+    elif not any(ours):
+        result = np.dot(a, b)
+    else:
+        x, factor = (a, b) if ours[0] else (b, a)
+        if np.ndim(factor) != 0:
+            raise CallError(f"dot: expected two arrays of this library or a number, got {type(factor).__name__}")
+        result = x * float(factor)
+    if out is None:
+        return result
+    if type(out) is not type(result) or out.shape != result.shape:
+        got = f"{type(out).__name__} of shape {getattr(out, 'shape', '()')}"
+        expected = f"{type(result).__name__} of shape {result.shape}"
+        raise RangeError(f"dot: expected `out` to be {expected}, got {got}")
+    if isinstance(out, arrays) and (out if isinstance(out, NdArray) else out.data).data.dtype.kind != "f":
+        raise RangeError("dot: expected `out` to hold real numbers")
+    if isinstance(out, Variable):
+        out.rewire_on(result)
+    elif isinstance(out, NdArray):
+        out.copy_from(result)
+    else:
+        out[...] = result
+    return out

@@ -1,0 +1,3475 @@
+"""Functions: each connects an operation to variables, or computes it at once where an NdArray is among its inputs."""
+
+# Written by `make stubs`; do not edit.
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, TypeVar, overload
+
+from numpy.typing import ArrayLike
+
+from ._core import NdArray, Variable
+from ._core import PythonFunction as PythonFunction
+
+T = TypeVar("T", Variable, NdArray)
+
+__all__ = [
+    "PythonFunction",
+    "abs",
+    "absolute_error",
+    "acos",
+    "acosh",
+    "add2",
+    "add_n",
+    "add_scalar",
+    "affine",
+    "arange",
+    "asin",
+    "asinh",
+    "assign",
+    "atan",
+    "atan2",
+    "atanh",
+    "average_pooling",
+    "batch_matmul",
+    "batch_normalization",
+    "bc_add2",
+    "binary_cross_entropy",
+    "binary_error",
+    "bool_fill",
+    "bool_gather",
+    "bool_scatter",
+    "broadcast",
+    "broadcast_to",
+    "categorical_cross_entropy",
+    "ceil",
+    "celu",
+    "clip_by_norm",
+    "clip_by_value",
+    "concatenate",
+    "constant",
+    "convolution",
+    "cos",
+    "cosh",
+    "crelu",
+    "cumprod",
+    "cumsum",
+    "deconvolution",
+    "depthwise_convolution",
+    "div2",
+    "dot",
+    "dropout",
+    "elu",
+    "embed",
+    "epsilon_insensitive_loss",
+    "equal",
+    "equal_scalar",
+    "erf",
+    "exp",
+    "eye_like",
+    "flip",
+    "floor",
+    "gather",
+    "gather_nd",
+    "gelu",
+    "global_average_pooling",
+    "greater",
+    "greater_equal",
+    "greater_equal_scalar",
+    "greater_scalar",
+    "group_normalization",
+    "hard_sigmoid",
+    "hard_tanh",
+    "huber_loss",
+    "identity",
+    "instance_normalization",
+    "interpolate",
+    "isinf",
+    "isnan",
+    "kl_multinomial",
+    "layer_normalization",
+    "leaky_relu",
+    "less",
+    "less_equal",
+    "less_equal_scalar",
+    "less_scalar",
+    "linspace",
+    "log",
+    "log_sigmoid",
+    "log_softmax",
+    "logical_and",
+    "logical_and_scalar",
+    "logical_not",
+    "logical_or",
+    "logical_or_scalar",
+    "logical_xor",
+    "logical_xor_scalar",
+    "matrix_diag",
+    "matrix_diag_part",
+    "max",
+    "max_pooling",
+    "max_pooling_backward",
+    "maximum2",
+    "maximum_scalar",
+    "mean",
+    "meshgrid",
+    "min",
+    "minimum2",
+    "minimum_scalar",
+    "mish",
+    "mul2",
+    "mul_n",
+    "mul_scalar",
+    "nonzero",
+    "norm",
+    "norm_normalization",
+    "not_equal",
+    "not_equal_scalar",
+    "one_hot",
+    "pad",
+    "pow2",
+    "pow_scalar",
+    "prelu",
+    "prod",
+    "r_div_scalar",
+    "r_pow_scalar",
+    "r_sub_scalar",
+    "rand",
+    "rand_beta",
+    "rand_binomial",
+    "rand_gamma",
+    "randint",
+    "randn",
+    "random_erase",
+    "reduce_mean",
+    "reduce_sum",
+    "relu",
+    "relu6",
+    "reset_inf",
+    "reset_nan",
+    "reshape",
+    "round",
+    "scatter_add",
+    "scatter_nd",
+    "searchsorted",
+    "selu",
+    "shift",
+    "sigmoid",
+    "sigmoid_cross_entropy",
+    "sign",
+    "sin",
+    "sinc",
+    "sinh",
+    "sink",
+    "slice",
+    "softmax",
+    "softmax_cross_entropy",
+    "softplus",
+    "softsign",
+    "sort",
+    "split",
+    "squared_error",
+    "stack",
+    "sub2",
+    "sum",
+    "sum_pooling",
+    "swish",
+    "tan",
+    "tanh",
+    "tanh_shrink",
+    "tensor_normalization",
+    "tile",
+    "top_n_error",
+    "transpose",
+    "trilu",
+    "unlink",
+    "unpooling",
+    "weight_normalization",
+    "weight_standardization",
+    "where",
+]
+
+def abs(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Absolute value, elementwise: `y = |x|`.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def absolute_error(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Absolute error, elementwise: `y = |x0 - x1|`. Where they are equal the derivative by `x0` is -1.
+
+    Args:
+        x0: Input of any shape.
+        x1: Input with as many axes as `x0`.
+
+    Returns:
+        Loss of each element.
+
+    Raises:
+        ShapeError: If the inputs differ in their number of axes, or do not broadcast together.
+    """
+
+def acos(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Inverse cosine, elementwise, in radians.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def acosh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Inverse hyperbolic cosine, elementwise.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def add2(
+    x0: T,
+    x1: T,
+    inplace: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Sum, elementwise: `y = x0 + x1`.
+
+    Args:
+        x0: Input of any shape.
+        x1: Input whose shape broadcasts against that of `x0`.
+        inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+
+    Returns:
+        Array of the shape that the two broadcast to.
+
+    Raises:
+        ShapeError: If the shapes do not broadcast together.
+    """
+
+def add_n(*x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Sum of arrays, elementwise: `y = x[0] + x[1] + ...`.
+
+    Args:
+        x: One or more inputs of one shape.
+
+    Returns:
+        Array of that shape.
+
+    Raises:
+        ShapeError: If the shapes differ.
+    """
+
+def add_scalar(
+    x: T,
+    val: float = 1.0,
+    inplace: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Sum with a number, elementwise: `y = x + val`.
+
+    Args:
+        x: Input of any shape.
+        val: The number.
+        inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def affine(
+    x: T,
+    weight: T,
+    bias: T | None = None,
+    base_axis: int = 1,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Affine map, a fully connected layer: `y = x W + b`, where the axes of `x` from `base_axis` on count as one.
+
+    Args:
+        x: Input, shape (batch..., features...); the axes before `base_axis` are the batch.
+        weight: Weight matrix `W`, shape (inputs, outputs...), inputs being the number of features.
+        bias: Bias `b`, shape (outputs...); none by default.
+        base_axis: First axis of the features; a negative one counts from the end.
+
+    Returns:
+        Array of shape (batch..., outputs...).
+
+    Raises:
+        AxisError: If `x` has no axis `base_axis`.
+        ShapeError: If the shapes do not fit together.
+    """
+
+def arange(
+    start: float,
+    stop: float,
+    step: float = 1.0,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> Variable:
+    """Numbers from `start` up to but not including `stop`: `y[i] = start + i * step`.
+
+    Args:
+        start: The first number.
+        stop: The number to stop before.
+        step: The distance between numbers.
+
+    Returns:
+        Array with one axis; empty if `stop` does not lie in the direction of `step`.
+
+    Raises:
+        ArgumentError: If `step` is zero or a number is not finite.
+    """
+
+def asin(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Inverse sine, elementwise, in radians.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def asinh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Inverse hyperbolic sine, elementwise.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def assign(dst: T, src: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Overwrites an array with another: `dst = src`, and `y = src`. The gradient goes to `dst`, as if that were what
+    the result was made of.
+
+    Args:
+        dst: Array to overwrite.
+        src: Its new values, of the same shape.
+
+    Returns:
+        The new values.
+
+    Raises:
+        ShapeError: If the shapes differ.
+    """
+
+def atan(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Inverse tangent, elementwise, in radians.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def atan2(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Angle of the point (`x1`, `x0`), elementwise, in radians from -pi to pi.
+
+    Args:
+        x0: Input of any shape.
+        x1: Input whose shape broadcasts against that of `x0`.
+
+    Returns:
+        Array of the shape that the two broadcast to.
+
+    Raises:
+        ShapeError: If the shapes do not broadcast together.
+    """
+
+def atanh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Inverse hyperbolic tangent, elementwise.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def average_pooling(
+    x: T,
+    kernel: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    ignore_border: bool = True,
+    pad: int | Sequence[int] | None = None,
+    channel_last: bool = False,
+    including_pad: bool = True,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Average over windows along the last axes.
+
+    Args:
+        x: Input, shape (..., spatial...), or (..., spatial..., channels) if `channel_last`.
+        kernel: Size of the windows along each spatial axis, of which there are one to three.
+        stride: Step of the windows along each spatial axis, `kernel` by default.
+        ignore_border: Leave out windows that run over the end of the padded input; if it is off, every element is in
+            a window, and `pad` is added at the start only.
+        pad: Zeros added at both ends of each spatial axis, fewer than `kernel`; none by default.
+        channel_last: The last axis is that of the channels and is not pooled.
+        including_pad: Count the zeros of `pad` as elements.
+
+    Returns:
+        Array of the shape of `x`, each spatial axis having `(in + 2 * pad - kernel) // stride + 1` elements, or
+        `ceil((in + pad) / stride)` without `ignore_border`.
+
+    Raises:
+        ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+        ShapeError: If `x` has too few axes, or no window fits.
+    """
+
+def batch_matmul(
+    a: T,
+    b: T,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Products of matrices in the last two axes: `y[i] = a[i] b[i]` for each `i` of the axes before.
+
+    Args:
+        a: Left matrices, shape (batch..., m, k).
+        b: Right matrices, shape (batch..., k, n); each batch axis is that of `a`, or one of the two has length one.
+        transpose_a: Take each matrix of `a` transposed: it has shape (k, m).
+        transpose_b: Take each matrix of `b` transposed: it has shape (n, k).
+
+    Returns:
+        Array of shape (batch..., m, n).
+
+    Raises:
+        ShapeError: If the shapes do not fit together.
+    """
+
+@overload
+def batch_normalization(
+    x: T,
+    beta: T | None = None,
+    gamma: T | None = None,
+    mean: T | None = None,
+    variance: T | None = None,
+    axes: int | Sequence[int] = (1,),
+    decay_rate: float = 0.9,
+    eps: float = 1e-05,
+    batch_stat: bool = True,
+    output_stat: Literal[False] = False,
+    n_outputs: int | None = None,
+) -> T:
+    """Batch normalization: `y = (x - mean) / sqrt(variance + eps) * gamma + beta`, with a mean and a variance for each
+    index of `axes`.
+
+    With `batch_stat` they are those of `x`, and each forward run moves the running statistics towards them:
+    `mean = decay_rate * mean + (1 - decay_rate) * mean(x)`, and likewise the variance, by its unbiased estimate.
+    Without, the running statistics are used as they are.
+
+    Args:
+        x: Input of any shape.
+        beta: Offset, of the shape of `x` with length one along all other axes; none if left out.
+        gamma: Scale, of the same shape; none if left out.
+        mean: Running mean, of the same shape; overwritten with `batch_stat`, where it may be left out.
+        variance: Running variance, of the same shape; overwritten with `batch_stat`, where it may be left out.
+        axes: Axes that have their own statistics.
+        decay_rate: Share of the running statistics that stays in each run.
+        eps: Added to the variance.
+        batch_stat: Use the statistics of `x`, else the running ones.
+        output_stat: Return the statistics of `x` too.
+        n_outputs: Number of outputs, 1 or 3: 3 is the same as `output_stat`.
+
+    Returns:
+        Array of the shape of `x`; with `output_stat` also its mean and its variance, with length one along all other
+        axes. They can be differentiated.
+
+    Raises:
+        AxisError: If `x` has no such axis.
+        ShapeError: If another input has the wrong shape.
+        ValueError: If running statistics are needed and not there, or `output_stat` is set without `batch_stat`.
+
+    Source:
+        Ioffe and Szegedy, Batch Normalization, 2015, arXiv:1502.03167.
+    """
+
+@overload
+def batch_normalization(
+    x: T,
+    beta: T | None = None,
+    gamma: T | None = None,
+    mean: T | None = None,
+    variance: T | None = None,
+    axes: int | Sequence[int] = (1,),
+    decay_rate: float = 0.9,
+    eps: float = 1e-05,
+    batch_stat: bool = True,
+    *,
+    output_stat: Literal[True],
+    n_outputs: int | None = None,
+) -> tuple[T, T, T]: ...
+
+@overload
+def batch_normalization(
+    x: T,
+    beta: T | None = None,
+    gamma: T | None = None,
+    mean: T | None = None,
+    variance: T | None = None,
+    axes: int | Sequence[int] = (1,),
+    decay_rate: float = 0.9,
+    eps: float = 1e-05,
+    batch_stat: bool = True,
+    output_stat: bool = False,
+    n_outputs: int | None = None,
+) -> T | tuple[T, T, T]: ...
+
+def bc_add2(
+    x0: T,
+    x1: T,
+    inplace: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Sum with broadcasting, elementwise: `y = x0 + x1`. The same as `add2`, under NNabla's older name.
+
+    Args:
+        x0: Input of any shape.
+        x1: Input whose shape broadcasts against that of `x0`.
+        inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+
+    Returns:
+        Array of the shape that the two broadcast to.
+
+    Raises:
+        ShapeError: If the shapes do not broadcast together.
+    """
+
+def binary_cross_entropy(x: T, target: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Cross entropy of targets and probabilities, elementwise: `y = -(target * log(x) + (1 - target) * log(1 - x))`.
+
+    Args:
+        x: Probabilities of any shape, for instance from `sigmoid`.
+        target: Probability of each, 0 or 1 for a label, with as many axes as `x`.
+
+    Returns:
+        Loss of each element.
+
+    Raises:
+        ShapeError: If the inputs differ in their number of axes, or do not broadcast together.
+    """
+
+def binary_error(x: T, target: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Whether a probability is on the other side of one half than its target: 1 if so, else 0.
+
+    Args:
+        x: Probabilities of any shape.
+        target: 0 or 1 for each, with as many axes as `x`.
+
+    Returns:
+        0 or 1 for each element.
+
+    Raises:
+        ShapeError: If the inputs differ in their number of axes, or do not broadcast together.
+    """
+
+def bool_fill(
+    data: T,
+    mask: T,
+    value: float = 0.0,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """The array with a number where a mask is not zero.
+
+    Args:
+        data: Input of any shape.
+        mask: Where to put the number; its shape broadcasts to that of `data`.
+        value: The number.
+
+    Returns:
+        Array of the shape of `data`.
+
+    Raises:
+        ShapeError: If `mask` does not broadcast to the shape of `data`.
+    """
+
+def bool_gather(input: T, mask: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """The parts of an array that a mask chooses, in order. The shape of the result depends on the values of the mask,
+    which must be known when the function is built.
+
+    Args:
+        input: Input of any shape.
+        mask: What to take (not zero); its shape is the leading part of that of `input`.
+
+    Returns:
+        Array of shape (n, ...), n being the number of parts.
+
+    Raises:
+        ShapeError: If the shapes do not fit.
+    """
+
+def bool_scatter(
+    input: T,
+    mask: T,
+    output: T | None = None,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Zeros, or an array, with parts of another in order where a mask chooses.
+
+    Args:
+        input: What to put there, shape (n, ...), one part for each place that the mask chooses.
+        mask: Where to put it (not zero).
+        output: Array whose parts are replaced; zeros where it is not given.
+
+    Returns:
+        Array of shape (*mask.shape, ...).
+
+    Raises:
+        ShapeError: If the shapes do not fit.
+        ValueError: If the mask chooses another number of places than n.
+    """
+
+def broadcast(
+    x: T,
+    shape: int | Sequence[int],
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """The array repeated along its axes of length one.
+
+    Args:
+        x: Input of any shape.
+        shape: The new shape, with as many axes as `x` has.
+
+    Returns:
+        Array of shape `shape`.
+
+    Raises:
+        ShapeError: If an axis of another length than one would change.
+    """
+
+def broadcast_to(x: T, y: T, axis: int = -1, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """The array `y` repeated to the shape of `x`.
+
+    Args:
+        x: Array whose shape is wanted; its values are not used.
+        y: Input whose shape is a part of that of `x`.
+        axis: Axis of `x` at which the shape of `y` starts; by default it ends with the last.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        ShapeError: If the shape of `y` is not found there.
+    """
+
+def categorical_cross_entropy(
+    x: T,
+    target: T,
+    axis: int | None = None,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Cross entropy of labels and probabilities: `y = -log(x[target])`, for each sample.
+
+    Args:
+        x: Probabilities of the classes along `axis`, for instance from `softmax`.
+        target: Index of the class of each sample, of the shape of `x` with length one along `axis`. A sample with a
+            negative label is ignored: it has no loss and no gradient.
+        axis: Axis of the classes, the last one by default.
+
+    Returns:
+        Loss of each sample, array of the shape of `target`.
+
+    Raises:
+        ShapeError: If the shape of `target` does not fit that of `x`.
+        IndexError: If there is no class of a label.
+    """
+
+def ceil(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Smallest whole number that is not below, elementwise. Its gradient passes straight through.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def celu(
+    x: T,
+    alpha: float = 1.0,
+    axis: int = 1,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Concatenated exponential linear unit: `y = (elu(x), elu(-x))`, one after the other along `axis`.
+
+    Args:
+        x: Input of any shape.
+        alpha: As in `elu`.
+        axis: Axis of the concatenation.
+
+    Returns:
+        Array of the shape of `x`, twice as long along `axis`.
+
+    Raises:
+        AxisError: If `x` has no such axis.
+    """
+
+def clip_by_norm(x: T, clip_norm: T | float, axis: int | Sequence[int] | None = None) -> T:
+    """Scale down to a norm: `y = clip_norm * x / max(norm(x), clip_norm)`.
+
+    Args:
+        x: Input of any shape.
+        clip_norm: Largest Euclidean norm, a positive number or an array that broadcasts.
+        axis: Axis or axes of the norm, all by default.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        ValueError: If `clip_norm` is a number that is not positive.
+        TypeError: If it is neither a number nor an array of this library.
+    """
+
+def clip_by_value(x: T, min: T | float, max: T | float) -> T:
+    """Clip to a range, elementwise: `y = min(max(x, min), max)`.
+
+    Args:
+        x: Input of any shape.
+        min: Lower bound, a number or an array of the shape of `x`.
+        max: Upper bound, a number or an array of the shape of `x`.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        TypeError: If a bound is neither a number nor an array of this library.
+    """
+
+def concatenate(*x: T, axis: int = -1, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """The arrays one after the other along an axis.
+
+    Args:
+        x: Inputs whose shapes differ along `axis` alone.
+        axis: The axis; a negative one counts from the end.
+
+    Returns:
+        Array as long along `axis` as all inputs together.
+
+    Raises:
+        AxisError: If the inputs have no such axis.
+        ShapeError: If the inputs differ along another axis.
+    """
+
+def constant(
+    val: float = 0.0,
+    shape: int | Sequence[int] = (),
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> Variable:
+    """An array with the same number everywhere.
+
+    Args:
+        val: The number.
+        shape: Shape of the array.
+
+    Returns:
+        Array of shape `shape`.
+
+    Raises:
+        ArgumentError: If a length is negative.
+    """
+
+def convolution(
+    x: T,
+    weight: T,
+    bias: T | None = None,
+    base_axis: int = 1,
+    pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None,
+    dilation: int | Sequence[int] | None = None,
+    group: int = 1,
+    channel_last: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Convolution over one or more spatial axes (cross-correlation, as is the custom):
+    `y[k, o] = b[k] + sum over c, t of w[k, c, t] x[c, o * stride + t * dilation - pad]`.
+
+    Args:
+        x: Input, shape (batch..., channels, spatial...), or (batch..., spatial..., channels) if `channel_last`.
+        weight: Weight `w`, shape (maps, channels / group, kernel...), or (maps, kernel..., channels / group).
+        bias: Bias `b`, shape (maps,); none by default.
+        base_axis: The axis of the channels; the axes before it are the batch.
+        pad: Zeros added at both ends of each spatial axis, none by default.
+        stride: Step of the kernel along each spatial axis, 1 by default.
+        dilation: Distance of neighbours in the kernel along each spatial axis, 1 by default.
+        group: Number of groups that channels and maps are divided into; each map sees the channels of its group.
+        channel_last: Channels are the last axis of `x`, `weight` and the output.
+
+    Returns:
+        Array of shape (batch..., maps, out...), or (batch..., out..., maps), where
+        `out = floor((in + 2 * pad - dilation * (kernel - 1) - 1) / stride) + 1`.
+
+    Raises:
+        AxisError: If `x` has no axis `base_axis`.
+        ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+        ShapeError: If the shapes do not fit together, or the kernel does not fit into the padded input.
+    """
+
+def cos(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Cosine, elementwise; `x` in radians.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def cosh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Hyperbolic cosine, elementwise.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def crelu(x: T, axis: int = 1, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Concatenated rectified linear unit: `y = (max(x, 0), max(-x, 0))`, one after the other along `axis`. At zero the
+    derivative is that of the second.
+
+    Args:
+        x: Input of any shape.
+        axis: Axis of the concatenation.
+
+    Returns:
+        Array of the shape of `x`, twice as long along `axis`.
+
+    Raises:
+        AxisError: If `x` has no such axis.
+
+    Source:
+        Shang, Sohn, Almeida and Lee, Concatenated Rectified Linear Units, 2016, arXiv:1603.05201.
+    """
+
+def cumprod(
+    x: T,
+    axis: int = 0,
+    exclusive: bool = False,
+    reverse: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Running product along an axis: `y[i] = x[0] * ... * x[i]`. Its gradient is exact also where elements are zero.
+
+    Args:
+        x: Input of any shape.
+        axis: The axis; a negative one counts from the end.
+        exclusive: Leave out the element itself: `y[i] = x[0] * ... * x[i - 1]`.
+        reverse: Run from the end to the start.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        AxisError: If `x` has no such axis.
+    """
+
+def cumsum(
+    x: T,
+    axis: int = 0,
+    exclusive: bool = False,
+    reverse: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Running sum along an axis: `y[i] = x[0] + ... + x[i]`.
+
+    Args:
+        x: Input of any shape.
+        axis: The axis; a negative one counts from the end.
+        exclusive: Leave out the element itself: `y[i] = x[0] + ... + x[i - 1]`.
+        reverse: Run from the end to the start.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        AxisError: If `x` has no such axis.
+    """
+
+def deconvolution(
+    x: T,
+    weight: T,
+    bias: T | None = None,
+    base_axis: int = 1,
+    pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None,
+    dilation: int | Sequence[int] | None = None,
+    group: int = 1,
+    channel_last: bool = False,
+    output_padding: int | Sequence[int] | None = None,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Deconvolution, also called transposed convolution: the gradient by the input of the convolution with the same
+    arguments, as a layer of its own. `y[k, o * stride + t * dilation - pad]` gets `w[c, k, t] x[c, o]` from each
+    `c`, `t` and `o`, and `b[k]`.
+
+    Args:
+        x: Input, shape (batch..., channels, spatial...), or (batch..., spatial..., channels) if `channel_last`.
+        weight: Weight `w`, shape (channels, maps / group, kernel...), or (channels, kernel..., maps / group).
+        bias: Bias `b`, shape (maps,); none by default.
+        base_axis: The axis of the channels; the axes before it are the batch.
+        pad: Elements cut off at both ends of each spatial axis of the output, none by default.
+        stride: Step in the output for one in the input along each spatial axis, 1 by default.
+        dilation: Distance of neighbours in the kernel along each spatial axis, 1 by default.
+        group: Number of groups that channels and maps are divided into; each map sees the channels of its group.
+        channel_last: Channels are the last axis of `x`, `weight` and the output.
+        output_padding: Elements added at the end of each spatial axis of the output, fewer than `stride`: which of
+            the inputs of a convolution with this output is meant.
+
+    Returns:
+        Array of shape (batch..., maps, out...), or (batch..., out..., maps), where
+        `out = stride * (in - 1) + dilation * (kernel - 1) + 1 - 2 * pad + output_padding`.
+
+    Raises:
+        AxisError: If `x` has no axis `base_axis`.
+        ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+        ShapeError: If the shapes do not fit together, or `pad` leaves nothing of the output.
+    """
+
+def depthwise_convolution(
+    x: T,
+    weight: T,
+    bias: T | None = None,
+    base_axis: int = 1,
+    pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None,
+    dilation: int | Sequence[int] | None = None,
+    multiplier: int = 1,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Convolution of each channel with kernels of its own:
+    `y[k, o] = b[k] + sum over t of w[k, t] x[k // multiplier, o * stride + t * dilation - pad]`.
+
+    Args:
+        x: Input, shape (batch..., channels, spatial...).
+        weight: Weight `w`, shape (channels * multiplier, kernel...).
+        bias: Bias `b`, shape (channels * multiplier,); none by default.
+        base_axis: The axis of the channels; the axes before it are the batch.
+        pad: Zeros added at both ends of each spatial axis, none by default.
+        stride: Step of the kernel along each spatial axis, 1 by default.
+        dilation: Distance of neighbours in the kernel along each spatial axis, 1 by default.
+        multiplier: Number of outputs of each channel.
+
+    Returns:
+        Array of shape (batch..., channels * multiplier, out...), `out` being that of `convolution`.
+
+    Raises:
+        AxisError: If `x` has no axis `base_axis`.
+        ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+        ShapeError: If the shapes do not fit together, or the kernel does not fit into the padded input.
+    """
+
+def div2(
+    x0: T,
+    x1: T,
+    inplace: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Quotient, elementwise: `y = x0 / x1`.
+
+    Args:
+        x0: Input of any shape.
+        x1: Input whose shape broadcasts against that of `x0`.
+        inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+
+    Returns:
+        Array of the shape that the two broadcast to.
+
+    Raises:
+        ShapeError: If the shapes do not broadcast together.
+    """
+
+def dot(a: Any, b: Any, out: Any = None) -> Any:
+    """Product of arrays as `numpy.dot` has it: of the last axis of `a` with the last but one of `b`.
+
+    Args:
+        a: An array of any shape, or a number.
+        b: An array of any shape, or a number; two vectors give a scalar, a scalar multiplies.
+        out: Array that the result goes to, of its kind, shape and type of elements; a Variable takes the result's place
+            in the graph.
+
+    Returns:
+        The product: `out` if that is given. It is NumPy's own if neither `a` nor `b` is an array of this library.
+
+    Raises:
+        ShapeError: If the lengths of these axes differ.
+        ValueError: If `out` does not fit.
+        TypeError: If an array of this library meets one of NumPy's.
+    """
+
+def dropout(
+    x: T,
+    p: float = 0.5,
+    seed: int = -1,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """The array with elements set to zero at random and the others made larger to make up for it: `y = x / (1 - p)`
+    with probability `1 - p`, else 0. It is always active; leave it out where nothing is trained.
+
+    Args:
+        x: Input of any shape.
+        p: Probability of zero, from 0 up to but not including 1.
+        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        ArgumentError: If `p` is out of range.
+
+    Source:
+        Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting", 2014.
+    """
+
+def elu(x: T, alpha: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Exponential linear unit, elementwise: `y = x` where `x >= 0`, else `y = alpha * (exp(x) - 1)`.
+
+    Args:
+        x: Input of any shape.
+        alpha: The value that is approached far to the left, negated.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Source:
+        Clevert, Unterthiner and Hochreiter, Exponential Linear Units, 2015, arXiv:1511.07289.
+    """
+
+def embed(x0: T, w: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Rows of a table: `y[i, ...] = w[x0[i], ...]`. The usual first layer over words.
+
+    Args:
+        x0: Indices of rows, whole numbers from 0 on, of any shape.
+        w: The table, shape (rows, features...).
+
+    Returns:
+        Array of the shape of `x0` followed by the features.
+
+    Raises:
+        ShapeError: If `w` has no axis.
+        IndexError: If an index is negative or not less than the number of rows.
+    """
+
+def epsilon_insensitive_loss(
+    x0: T,
+    x1: T,
+    epsilon: float,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Absolute error beyond a tolerance, elementwise: `y = max(|x0 - x1| - epsilon, 0)`.
+
+    Args:
+        x0: Input of any shape.
+        x1: Input with as many axes as `x0`.
+        epsilon: Difference that costs nothing.
+
+    Returns:
+        Loss of each element.
+
+    Raises:
+        ShapeError: If the inputs differ in their number of axes, or do not broadcast together.
+    """
+
+def equal(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Comparison, elementwise: `y = x0 == x1`, 1 where it holds, else 0. Its gradient is zero.
+
+    Args:
+        x0: Input of any shape.
+        x1: Input whose shape broadcasts against that of `x0`.
+
+    Returns:
+        Array of the shape that the two broadcast to.
+
+    Raises:
+        ShapeError: If the shapes do not broadcast together.
+    """
+
+def equal_scalar(x0: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Comparison with a number, elementwise: `y = x0 == val`, 1 where it holds, else 0. Its gradient is zero.
+
+    Args:
+        x0: Input of any shape.
+        val: The number.
+
+    Returns:
+        Array of the shape of `x0`.
+    """
+
+def erf(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Error function, elementwise: `y = 2 / sqrt(pi) * integral of exp(-t^2) from 0 to x`.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def exp(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Exponential, elementwise: `y = e ** x`.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def eye_like(x: T, k: int = 0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """A matrix with ones on a diagonal, zeros elsewhere. Its gradient is zero.
+
+    Args:
+        x: Matrix whose shape is wanted; its values are not used.
+        k: The diagonal: 0 is the main one, positive ones lie above it.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        ShapeError: If `x` does not have two axes.
+    """
+
+def flip(
+    x: T,
+    axes: int | Sequence[int] | None = None,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """The elements in reverse order along axes.
+
+    Args:
+        x: Input of any shape.
+        axes: Axis or axes to reverse, the last one by default; negative ones count from the end.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        AxisError: If `x` has no such axis.
+    """
+
+def floor(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Largest whole number that is not above, elementwise. Its gradient passes straight through.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def gather(
+    x: T,
+    Indices: T,
+    axis: int = 0,
+    batch_dims: int = 0,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Rows of an array by their index along an axis.
+
+    Args:
+        x: Input with one axis at least.
+        Indices: Indices along `axis`; negative ones count from the end.
+        axis: The axis; a negative one counts from the end.
+        batch_dims: Number of leading axes that both inputs share, each part having indices of its own.
+
+    Returns:
+        Array in whose shape `axis` is replaced by the shape of `Indices` without its shared axes.
+
+    Raises:
+        AxisError: If `x` has no such axis.
+        ShapeError: If the shared axes differ.
+        IndexError: If an index is out of range.
+    """
+
+def gather_nd(data: T, indices: T | ArrayLike) -> T:
+    """Elements of an array by their index along its first axes: `y[j] = data[indices[0][j], indices[1][j], ...]`.
+
+    Args:
+        data: Input with n axes at least.
+        indices: Indices, shape (n, ...); negative ones count from the end.
+
+    Returns:
+        Array of the shape of `indices` without its first axis and of `data` without its first n.
+
+    Raises:
+        ShapeError: If `indices` asks for more axes than `data` has.
+        IndexError: If an index is out of range.
+    """
+
+def gelu(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Gaussian error linear unit, elementwise, in its usual approximation:
+    `y = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))`.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Source:
+        Hendrycks and Gimpel, Gaussian Error Linear Units, 2016, arXiv:1606.08415.
+    """
+
+def global_average_pooling(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Average over all axes but the first two.
+
+    Args:
+        x: Input, shape (n, c, ...).
+
+    Returns:
+        Array of shape (n, c, 1, 1).
+
+    Raises:
+        ShapeError: If `x` has fewer than two axes, or no elements to average.
+    """
+
+def greater(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Comparison, elementwise: `y = x0 > x1`, 1 where it holds, else 0. Its gradient is zero.
+
+    Args:
+        x0: Input of any shape.
+        x1: Input whose shape broadcasts against that of `x0`.
+
+    Returns:
+        Array of the shape that the two broadcast to.
+
+    Raises:
+        ShapeError: If the shapes do not broadcast together.
+    """
+
+def greater_equal(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Comparison, elementwise: `y = x0 >= x1`, 1 where it holds, else 0. Its gradient is zero.
+
+    Args:
+        x0: Input of any shape.
+        x1: Input whose shape broadcasts against that of `x0`.
+
+    Returns:
+        Array of the shape that the two broadcast to.
+
+    Raises:
+        ShapeError: If the shapes do not broadcast together.
+    """
+
+def greater_equal_scalar(
+    x0: T,
+    val: float = 1.0,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Comparison with a number, elementwise: `y = x0 >= val`, 1 where it holds, else 0. Its gradient is zero.
+
+    Args:
+        x0: Input of any shape.
+        val: The number.
+
+    Returns:
+        Array of the shape of `x0`.
+    """
+
+def greater_scalar(x0: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Comparison with a number, elementwise: `y = x0 > val`, 1 where it holds, else 0. Its gradient is zero.
+
+    Args:
+        x0: Input of any shape.
+        val: The number.
+
+    Returns:
+        Array of the shape of `x0`.
+    """
+
+@overload
+def group_normalization(
+    x: T,
+    beta: T | None = None,
+    gamma: T | None = None,
+    num_groups: int = 1,
+    channel_axis: int = 1,
+    batch_axis: int | Sequence[int] = (0,),
+    eps: float = 1e-5,
+    output_stat: Literal[False] = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Group normalization: `y = (x - mean) / sqrt(variance + eps) * gamma + beta`, with a mean and a variance for each
+    group of channels of each sample.
+
+    Args:
+        x: Input of any shape.
+        beta: Offset, of the shape of `x` with length one along all axes but `channel_axis`; none if left out.
+        gamma: Scale, of the same shape; none if left out.
+        num_groups: Number of groups, which divides the number of channels.
+        channel_axis: Axis of the channels.
+        batch_axis: Axis or axes of the samples.
+        eps: Added to the variance.
+        output_stat: Return the statistics too.
+
+    Returns:
+        Array of the shape of `x`; with `output_stat` also its mean and its variance, of the lengths of the samples
+        and `num_groups`, followed by axes of length one.
+
+    Raises:
+        AxisError: If `x` has no such axis.
+        ShapeError: If beta or gamma has the wrong shape.
+        ValueError: If the channels do not fall into that many groups.
+
+    Source:
+        Wu and He, Group Normalization, 2018, arXiv:1803.08494.
+    """
+
+@overload
+def group_normalization(
+    x: T,
+    beta: T | None = None,
+    gamma: T | None = None,
+    num_groups: int = 1,
+    channel_axis: int = 1,
+    batch_axis: int | Sequence[int] = (0,),
+    eps: float = 1e-5,
+    *,
+    output_stat: Literal[True],
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> tuple[T, T, T]: ...
+
+@overload
+def group_normalization(
+    x: T,
+    beta: T | None = None,
+    gamma: T | None = None,
+    num_groups: int = 1,
+    channel_axis: int = 1,
+    batch_axis: int | Sequence[int] = (0,),
+    eps: float = 1e-5,
+    output_stat: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T | tuple[T, T, T]: ...
+
+def hard_sigmoid(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Logistic function made of three lines, elementwise: `y = min(max(0.2 * x + 0.5, 0), 1)`.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`, each element within [0, 1].
+    """
+
+def hard_tanh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Hyperbolic tangent made of three lines, elementwise: `y = min(max(x, -1), 1)`. The derivative at -1 and 1 is 1.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`, each element within [-1, 1].
+    """
+
+def huber_loss(
+    x0: T,
+    x1: T,
+    delta: float = 1.0,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Huber's loss, elementwise: with `d = x0 - x1`, `y = d^2` where `|d| < delta`, else
+    `y = delta * (2 * |d| - delta)`.
+
+    Args:
+        x0: Input of any shape.
+        x1: Input with as many axes as `x0`.
+        delta: Difference from which on the loss grows linearly.
+
+    Returns:
+        Loss of each element.
+
+    Raises:
+        ShapeError: If the inputs differ in their number of axes, or do not broadcast together.
+
+    Source:
+        Huber, Robust Estimation of a Location Parameter, 1964.
+    """
+
+def identity(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """The same values: `y = x`.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+@overload
+def instance_normalization(
+    x: T,
+    beta: T | None = None,
+    gamma: T | None = None,
+    channel_axis: int = 1,
+    batch_axis: int | Sequence[int] = (0,),
+    eps: float = 1e-5,
+    output_stat: Literal[False] = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Instance normalization: `y = (x - mean) / sqrt(variance + eps) * gamma + beta`, with a mean and a variance for
+    each channel of each sample.
+
+    Args:
+        x: Input of any shape.
+        beta: Offset, with the length of `x` along `channel_axis` and, if wanted, along `batch_axis`, and length one
+            along all other axes; none if left out.
+        gamma: Scale, of the same shape; none if left out.
+        channel_axis: Axis of the channels.
+        batch_axis: Axis or axes of the samples.
+        eps: Added to the variance.
+        output_stat: Return the statistics too.
+
+    Returns:
+        Array of the shape of `x`; with `output_stat` also its mean and its variance, with length one along all axes
+        but `batch_axis` and `channel_axis`.
+
+    Raises:
+        AxisError: If `x` has no such axis.
+        ShapeError: If beta or gamma has the wrong shape.
+
+    Source:
+        Ulyanov, Vedaldi and Lempitsky, Instance Normalization, 2016, arXiv:1607.08022.
+    """
+
+@overload
+def instance_normalization(
+    x: T,
+    beta: T | None = None,
+    gamma: T | None = None,
+    channel_axis: int = 1,
+    batch_axis: int | Sequence[int] = (0,),
+    eps: float = 1e-5,
+    *,
+    output_stat: Literal[True],
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> tuple[T, T, T]: ...
+
+@overload
+def instance_normalization(
+    x: T,
+    beta: T | None = None,
+    gamma: T | None = None,
+    channel_axis: int = 1,
+    batch_axis: int | Sequence[int] = (0,),
+    eps: float = 1e-5,
+    output_stat: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T | tuple[T, T, T]: ...
+
+def interpolate(
+    x: T,
+    scale: float | Sequence[float] | None = None,
+    output_size: int | Sequence[int] | None = None,
+    mode: str = 'linear',
+    align_corners: bool = False,
+    half_pixel: bool = False,
+    half_pixel_for_nn: bool = False,
+    channel_last: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Resize the last axes by interpolation.
+
+    Args:
+        x: Input of any shape, usually (n, channels, height, width).
+        scale: Factor for each axis that is resized, the last ones; give this or `output_size`.
+        output_size: Length of each axis that is resized.
+        mode: `linear`, between the two elements on either side, or `nearest`.
+        align_corners: The first and last elements stay the first and last.
+        half_pixel: An element's position is its centre, not its start.
+        half_pixel_for_nn: As `half_pixel`, for mode `nearest`, in the form of TensorFlow.
+        channel_last: The channels are the last axis, and the axes before it are resized.
+
+    Returns:
+        Array of the shape of `x` but for the axes that are resized.
+
+    Raises:
+        ArgumentError: If both or neither of `scale` and `output_size` are given, they name more axes than `x` has,
+            a length is not positive, or the mode is unknown.
+    """
+
+def isinf(x0: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """1 where `x0` is infinite, else 0. Its gradient is zero.
+
+    Args:
+        x0: Input of any shape.
+
+    Returns:
+        Array of the shape of `x0`.
+    """
+
+def isnan(x0: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """1 where `x0` is not a number, else 0. Its gradient is zero.
+
+    Args:
+        x0: Input of any shape.
+
+    Returns:
+        Array of the shape of `x0`.
+    """
+
+def kl_multinomial(
+    p: T,
+    q: T,
+    base_axis: int = 1,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Kullback-Leibler divergence of multinomial distributions: `D = sum(p * log(p / q))` over all axes from
+    `base_axis` on.
+
+    Args:
+        p: Probabilities.
+        q: Probabilities, of the shape of `p`.
+        base_axis: First axis that is summed over; those before it are samples.
+
+    Returns:
+        Divergence of each sample, with the axes before `base_axis` and one of length one.
+
+    Raises:
+        AxisError: If `p` has no such axis.
+        ShapeError: If the inputs differ in shape.
+    """
+
+@overload
+def layer_normalization(
+    x: T,
+    beta: T | None = None,
+    gamma: T | None = None,
+    batch_axis: int | Sequence[int] = (0,),
+    eps: float = 1e-5,
+    output_stat: Literal[False] = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Layer normalization: `y = (x - mean) / sqrt(variance + eps) * gamma + beta`, with a mean and a variance for each
+    sample.
+
+    Args:
+        x: Input of any shape.
+        beta: Offset, of the shape of `x` with length one along `batch_axis`; none if left out.
+        gamma: Scale, of the same shape; none if left out.
+        batch_axis: Axis or axes of the samples.
+        eps: Added to the variance.
+        output_stat: Return the statistics too.
+
+    Returns:
+        Array of the shape of `x`; with `output_stat` also its mean and its variance, with length one along all axes
+        but `batch_axis`.
+
+    Raises:
+        AxisError: If `x` has no such axis.
+        ShapeError: If beta or gamma has the wrong shape.
+
+    Source:
+        Ba, Kiros and Hinton, Layer Normalization, 2016, arXiv:1607.06450.
+    """
+
+@overload
+def layer_normalization(
+    x: T,
+    beta: T | None = None,
+    gamma: T | None = None,
+    batch_axis: int | Sequence[int] = (0,),
+    eps: float = 1e-5,
+    *,
+    output_stat: Literal[True],
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> tuple[T, T, T]: ...
+
+@overload
+def layer_normalization(
+    x: T,
+    beta: T | None = None,
+    gamma: T | None = None,
+    batch_axis: int | Sequence[int] = (0,),
+    eps: float = 1e-5,
+    output_stat: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T | tuple[T, T, T]: ...
+
+def leaky_relu(
+    x: T,
+    alpha: float = 0.1,
+    inplace: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Leaky rectified linear unit, elementwise: `y = x` where `x > 0`, else `y = alpha * x`. The derivative at zero is
+    `alpha`.
+
+    Args:
+        x: Input of any shape.
+        alpha: Slope of the negative side.
+        inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def less(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Comparison, elementwise: `y = x0 < x1`, 1 where it holds, else 0. Its gradient is zero.
+
+    Args:
+        x0: Input of any shape.
+        x1: Input whose shape broadcasts against that of `x0`.
+
+    Returns:
+        Array of the shape that the two broadcast to.
+
+    Raises:
+        ShapeError: If the shapes do not broadcast together.
+    """
+
+def less_equal(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Comparison, elementwise: `y = x0 <= x1`, 1 where it holds, else 0. Its gradient is zero.
+
+    Args:
+        x0: Input of any shape.
+        x1: Input whose shape broadcasts against that of `x0`.
+
+    Returns:
+        Array of the shape that the two broadcast to.
+
+    Raises:
+        ShapeError: If the shapes do not broadcast together.
+    """
+
+def less_equal_scalar(
+    x0: T,
+    val: float = 1.0,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Comparison with a number, elementwise: `y = x0 <= val`, 1 where it holds, else 0. Its gradient is zero.
+
+    Args:
+        x0: Input of any shape.
+        val: The number.
+
+    Returns:
+        Array of the shape of `x0`.
+    """
+
+def less_scalar(x0: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Comparison with a number, elementwise: `y = x0 < val`, 1 where it holds, else 0. Its gradient is zero.
+
+    Args:
+        x0: Input of any shape.
+        val: The number.
+
+    Returns:
+        Array of the shape of `x0`.
+    """
+
+def linspace(
+    start: float,
+    stop: float,
+    num: int,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> Variable:
+    """Numbers at equal distances, both ends included.
+
+    Args:
+        start: The first number.
+        stop: The last number.
+        num: How many there are.
+
+    Returns:
+        Array of shape (num,).
+
+    Raises:
+        ArgumentError: If `num` is negative.
+    """
+
+def log(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Natural logarithm, elementwise: `y = ln(x)`.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def log_sigmoid(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Logarithm of the logistic function, elementwise: `y = -log(1 + exp(-x))`.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def log_softmax(
+    x: T,
+    axis: int | None = None,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Logarithm of softmax along an axis: `y = x - log(sum(exp(x)))`.
+
+    Args:
+        x: Input of any shape with at least one axis.
+        axis: Axis of the softmax, the last one by default.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        AxisError: If `x` has no such axis.
+    """
+
+def logical_and(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Logic, elementwise: 1 where both are not zero, else 0. Its gradient is zero.
+
+    Args:
+        x0: Input of any shape.
+        x1: Input whose shape broadcasts against that of `x0`.
+
+    Returns:
+        Array of the shape that the two broadcast to.
+
+    Raises:
+        ShapeError: If the shapes do not broadcast together.
+    """
+
+def logical_and_scalar(x0: T, val: bool, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Logic with a constant, elementwise: 1 where both are true, else 0. Its gradient is zero.
+
+    Args:
+        x0: Input of any shape.
+        val: The constant.
+
+    Returns:
+        Array of the shape of `x0`.
+    """
+
+def logical_not(x0: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Logic, elementwise: 1 where `x0` is zero, else 0. Its gradient is zero.
+
+    Args:
+        x0: Input of any shape.
+
+    Returns:
+        Array of the shape of `x0`.
+    """
+
+def logical_or(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Logic, elementwise: 1 where either is not zero, else 0. Its gradient is zero.
+
+    Args:
+        x0: Input of any shape.
+        x1: Input whose shape broadcasts against that of `x0`.
+
+    Returns:
+        Array of the shape that the two broadcast to.
+
+    Raises:
+        ShapeError: If the shapes do not broadcast together.
+    """
+
+def logical_or_scalar(x0: T, val: bool, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Logic with a constant, elementwise: 1 where either is true, else 0. Its gradient is zero.
+
+    Args:
+        x0: Input of any shape.
+        val: The constant.
+
+    Returns:
+        Array of the shape of `x0`.
+    """
+
+def logical_xor(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Logic, elementwise: 1 where exactly one is not zero, else 0. Its gradient is zero.
+
+    Args:
+        x0: Input of any shape.
+        x1: Input whose shape broadcasts against that of `x0`.
+
+    Returns:
+        Array of the shape that the two broadcast to.
+
+    Raises:
+        ShapeError: If the shapes do not broadcast together.
+    """
+
+def logical_xor_scalar(x0: T, val: bool, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Logic with a constant, elementwise: 1 where exactly one is true, else 0. Its gradient is zero.
+
+    Args:
+        x0: Input of any shape.
+        val: The constant.
+
+    Returns:
+        Array of the shape of `x0`.
+    """
+
+def matrix_diag(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Square matrices with the last axis of `x` on their diagonals, zeros elsewhere.
+
+    Args:
+        x: Diagonals, shape (..., n).
+
+    Returns:
+        Matrices, shape (..., n, n).
+
+    Raises:
+        ShapeError: If `x` is a scalar.
+    """
+
+def matrix_diag_part(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """The diagonals of square matrices.
+
+    Args:
+        x: Matrices, shape (..., n, n).
+
+    Returns:
+        Diagonals, shape (..., n).
+
+    Raises:
+        ShapeError: If the last two axes differ.
+    """
+
+@overload
+def max(
+    x: T,
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    with_index: Literal[False] = False,
+    only_index: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Largest element along axes; the first of several. A NaN counts as larger than everything.
+
+    Args:
+        x: Input of any shape.
+        axis: Axis or axes to reduce, all of them by default; negative ones count from the end.
+        keepdims: Keep the axes, with length one.
+        with_index: Give the index as well.
+        only_index: Give the index alone.
+
+    Returns:
+        Array of the shape of `x` without `axis`, the index of each element along `axis` (counted row by row through
+        several axes in ascending order), or both.
+
+    Raises:
+        AxisError: If `x` has no such axis.
+        ShapeError: If there is no element to choose from.
+    """
+
+@overload
+def max(
+    x: T,
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    *,
+    with_index: Literal[True],
+    only_index: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> tuple[T, T]: ...
+
+@overload
+def max(
+    x: T,
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    with_index: bool = False,
+    only_index: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T | tuple[T, T]: ...
+
+def max_pooling(
+    x: T,
+    kernel: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    ignore_border: bool = True,
+    pad: int | Sequence[int] | None = None,
+    channel_last: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Maximum over windows along the last axes. The gradient goes to the first of equal elements.
+
+    Args:
+        x: Input, shape (..., spatial...), or (..., spatial..., channels) if `channel_last`.
+        kernel: Size of the windows along each spatial axis, of which there are one to three.
+        stride: Step of the windows along each spatial axis, `kernel` by default.
+        ignore_border: Leave out windows that run over the end of the padded input; if it is off, every element is in
+            a window, and `pad` is added at the start only.
+        pad: Elements added at both ends of each spatial axis, fewer than `kernel`, which are never the largest;
+            none by default.
+        channel_last: The last axis is that of the channels and is not pooled.
+
+    Returns:
+        Array of the shape of `x`, each spatial axis having `(in + 2 * pad - kernel) // stride + 1` elements, or
+        `ceil((in + pad) / stride)` without `ignore_border`.
+
+    Raises:
+        ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+        ShapeError: If `x` has too few axes, or no window fits.
+    """
+
+def max_pooling_backward(
+    dy: T,
+    x: T,
+    kernel: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    ignore_border: bool = True,
+    pad: int | Sequence[int] | None = None,
+    channel_last: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """The gradient of `max_pooling`: each number is added to the largest element of its window of `x`.
+
+    Args:
+        dy: Gradient of the output of `max_pooling`.
+        x: Input of `max_pooling`.
+        kernel: As given to `max_pooling`.
+        stride: As given to `max_pooling`.
+        ignore_border: As given to `max_pooling`.
+        pad: As given to `max_pooling`.
+        channel_last: As given to `max_pooling`.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+        ShapeError: If `dy` has not the shape of the output of `max_pooling`.
+    """
+
+def maximum2(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """The larger one, elementwise: `y = max(x0, x1)`. The gradient goes to the larger input, to `x0` where both are equal.
+
+    Args:
+        x0: Input of any shape.
+        x1: Input whose shape broadcasts against that of `x0`.
+
+    Returns:
+        Array of the shape that the two broadcast to.
+
+    Raises:
+        ShapeError: If the shapes do not broadcast together.
+    """
+
+def maximum_scalar(x: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """The larger of it and a number, elementwise: `y = max(x, val)`.
+
+    Args:
+        x: Input of any shape.
+        val: The number.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def mean(
+    x: T,
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Mean along axes; of no elements it is not a number.
+
+    Args:
+        x: Input of any shape.
+        axis: Axis or axes to average over, all of them by default; negative ones count from the end.
+        keepdims: Keep the axes, with length one.
+
+    Returns:
+        Array of the shape of `x` without `axis`.
+
+    Raises:
+        AxisError: If `x` has no such axis.
+    """
+
+def meshgrid(
+    *x: T,
+    ij_indexing: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> tuple[T, ...]:
+    """Coordinates on a grid: each input repeated along an axis of its own.
+
+    Args:
+        x: Inputs with one axis, the positions along the axes of the grid.
+        ij_indexing: Let the axes of the grid follow the inputs in order; otherwise the first two are swapped.
+
+    Returns:
+        For each input an array of the shape of the grid.
+
+    Raises:
+        ShapeError: If an input does not have one axis.
+    """
+
+@overload
+def min(
+    x: T,
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    with_index: Literal[False] = False,
+    only_index: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Smallest element along axes; the first of several. A NaN counts as smaller than everything.
+
+    Args:
+        x: Input of any shape.
+        axis: Axis or axes to reduce, all of them by default; negative ones count from the end.
+        keepdims: Keep the axes, with length one.
+        with_index: Give the index as well.
+        only_index: Give the index alone.
+
+    Returns:
+        Array of the shape of `x` without `axis`, the index of each element along `axis` (counted row by row through
+        several axes in ascending order), or both.
+
+    Raises:
+        AxisError: If `x` has no such axis.
+        ShapeError: If there is no element to choose from.
+    """
+
+@overload
+def min(
+    x: T,
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    *,
+    with_index: Literal[True],
+    only_index: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> tuple[T, T]: ...
+
+@overload
+def min(
+    x: T,
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    with_index: bool = False,
+    only_index: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T | tuple[T, T]: ...
+
+def minimum2(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """The smaller one, elementwise: `y = min(x0, x1)`. The gradient goes to the smaller input, to `x0` where both are equal.
+
+    Args:
+        x0: Input of any shape.
+        x1: Input whose shape broadcasts against that of `x0`.
+
+    Returns:
+        Array of the shape that the two broadcast to.
+
+    Raises:
+        ShapeError: If the shapes do not broadcast together.
+    """
+
+def minimum_scalar(x: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """The smaller of it and a number, elementwise: `y = min(x, val)`.
+
+    Args:
+        x: Input of any shape.
+        val: The number.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def mish(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Mish, elementwise: `y = x * tanh(log(1 + exp(x)))`.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Source:
+        Misra, Mish: A Self Regularized Non-Monotonic Activation Function, 2019, arXiv:1908.08681.
+    """
+
+def mul2(
+    x0: T,
+    x1: T,
+    inplace: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Product, elementwise: `y = x0 * x1`.
+
+    Args:
+        x0: Input of any shape.
+        x1: Input whose shape broadcasts against that of `x0`.
+        inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+
+    Returns:
+        Array of the shape that the two broadcast to.
+
+    Raises:
+        ShapeError: If the shapes do not broadcast together.
+    """
+
+def mul_n(*x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Product of arrays, elementwise: `y = x[0] * x[1] * ...`.
+
+    Args:
+        x: One or more inputs of one shape.
+
+    Returns:
+        Array of that shape.
+
+    Raises:
+        ShapeError: If the shapes differ.
+    """
+
+def mul_scalar(
+    x: T,
+    val: float = 1.0,
+    inplace: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Product with a number, elementwise: `y = val * x`.
+
+    Args:
+        x: Input of any shape.
+        val: The number.
+        inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def nonzero(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """The indices of the elements that are not zero, row by row. The shape of the result depends on the values of `x`,
+    which must be known when the function is built. Its gradient is zero.
+
+    Args:
+        x: Input with one axis at least.
+
+    Returns:
+        Indices, shape (number of axes, number of elements that are not zero).
+
+    Raises:
+        ShapeError: If `x` is a scalar.
+    """
+
+def norm(
+    x: T,
+    p: float | None = None,
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Norm along axes: `y = (sum |x|^p)^(1 / p)`. Its gradient where the norm is zero is zero.
+
+    Args:
+        x: Input of any shape.
+        p: Order of the norm, 1 or more; 2 by default.
+        axis: Axis or axes to take the norm over, all of them by default; negative ones count from the end.
+        keepdims: Keep the axes, with length one.
+
+    Returns:
+        Array of the shape of `x` without `axis`.
+
+    Raises:
+        ArgumentError: If `p` is less than 1.
+        AxisError: If `x` has no such axis.
+    """
+
+def norm_normalization(
+    x: T,
+    p: float | None = None,
+    axes: int | Sequence[int] | None = None,
+    eps: float = 1e-12,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Normalization by the p-norm along axes: `y = x / (sum(|x|^p) + eps)^(1 / p)`.
+
+    Args:
+        x: Input of any shape.
+        p: Order of the norm, 2 by default.
+        axes: Axis or axes to sum over, all of them by default; negative ones count from the end.
+        eps: Added to the sum.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        AxisError: If `x` has no such axis.
+    """
+
+def not_equal(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Comparison, elementwise: `y = x0 != x1`, 1 where it holds, else 0. Its gradient is zero.
+
+    Args:
+        x0: Input of any shape.
+        x1: Input whose shape broadcasts against that of `x0`.
+
+    Returns:
+        Array of the shape that the two broadcast to.
+
+    Raises:
+        ShapeError: If the shapes do not broadcast together.
+    """
+
+def not_equal_scalar(
+    x0: T,
+    val: float = 1.0,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Comparison with a number, elementwise: `y = x0 != val`, 1 where it holds, else 0. Its gradient is zero.
+
+    Args:
+        x0: Input of any shape.
+        val: The number.
+
+    Returns:
+        Array of the shape of `x0`.
+    """
+
+def one_hot(
+    x: T,
+    shape: int | Sequence[int],
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Ones at the places that indices name, zeros elsewhere. Its gradient is zero.
+
+    Args:
+        x: Indices, shape (..., n); negative ones count from the end.
+        shape: Lengths of the n axes that they index.
+
+    Returns:
+        Array of shape (..., *shape).
+
+    Raises:
+        ShapeError: If the last axis of `x` is not as long as `shape`.
+        IndexError: If an index is out of range.
+    """
+
+def pad(
+    x: T,
+    pad_width: int | Sequence[int],
+    mode: str = 'constant',
+    constant_value: float = 0.0,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """The array in a frame of `constant_value`, of its mirror image, or of its outermost elements.
+
+    Args:
+        x: Input of any shape.
+        pad_width: Elements before and after each axis, in pairs, for the last axes.
+        mode: "constant"; "reflect", which mirrors at the outermost element; or "repeat", which repeats that.
+        constant_value: Number in the frame, for "constant".
+
+    Returns:
+        Array with as many axes as `x`.
+
+    Raises:
+        ArgumentError: If a width is negative, there are not pairs for at most all axes, or there is no such mode.
+        ShapeError: If an axis without elements is to be mirrored or repeated.
+    """
+
+def pow2(
+    x0: T,
+    x1: T,
+    inplace: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Power, elementwise: `y = x0 ** x1`.
+
+    Args:
+        x0: Input of any shape.
+        x1: Input whose shape broadcasts against that of `x0`.
+        inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+
+    Returns:
+        Array of the shape that the two broadcast to.
+
+    Raises:
+        ShapeError: If the shapes do not broadcast together.
+    """
+
+def pow_scalar(
+    x: T,
+    val: float = 1.0,
+    inplace: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Power with a number, elementwise: `y = x ** val`.
+
+    Args:
+        x: Input of any shape.
+        val: The number.
+        inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def prelu(x0: T, x1: T, base_axis: int = 1, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Rectified linear unit with a learned slope: `y = max(x0, 0) + x1 * min(x0, 0)`. The derivative at zero is 1.
+
+    Args:
+        x0: Input of any shape.
+        x1: Slope of the negative side: one for all, of shape (), or one for each channel, of shape (c,).
+        base_axis: Axis of the channels; a negative one counts from the end.
+
+    Returns:
+        Array of the shape of `x0`.
+
+    Raises:
+        AxisError: If `x0` has no such axis.
+        ShapeError: If there is neither one slope nor one for each channel.
+
+    Source:
+        He, Zhang, Ren and Sun, Delving Deep into Rectifiers, 2015, arXiv:1502.01852.
+    """
+
+def prod(
+    x: T,
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Product along axes. Its gradient is exact also where elements are zero.
+
+    Args:
+        x: Input of any shape.
+        axis: Axis or axes to multiply over, all of them by default; negative ones count from the end.
+        keepdims: Keep the axes, with length one.
+
+    Returns:
+        Array of the shape of `x` without `axis`.
+
+    Raises:
+        AxisError: If `x` has no such axis.
+    """
+
+def r_div_scalar(x: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Quotient of a number, elementwise: `y = val / x`.
+
+    Args:
+        x: Input of any shape.
+        val: The number.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def r_pow_scalar(x: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Power of a number, elementwise: `y = val ** x`.
+
+    Args:
+        x: Input of any shape.
+        val: The number.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def r_sub_scalar(x: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Difference from a number, elementwise: `y = val - x`.
+
+    Args:
+        x: Input of any shape.
+        val: The number.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def rand(
+    low: float = 0.0,
+    high: float = 1.0,
+    shape: int | Sequence[int] = (),
+    seed: int = -1,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> Variable:
+    """Random numbers, all equally likely in a range.
+
+    Args:
+        low: Start of the range.
+        high: End of the range, which is not drawn itself.
+        shape: Shape of the array.
+        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+
+    Returns:
+        Array of shape `shape`.
+
+    Raises:
+        ArgumentError: If `high` is not larger than `low`.
+    """
+
+def rand_beta(
+    alpha: float = 0.5,
+    beta: float = 0.5,
+    shape: int | Sequence[int] = (),
+    seed: int = -1,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> Variable:
+    """Random numbers with a beta distribution.
+
+    Args:
+        alpha: Weight towards 1.
+        beta: Weight towards 0.
+        shape: Shape of the array.
+        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+
+    Returns:
+        Array of shape `shape`.
+
+    Raises:
+        ArgumentError: If a parameter is not positive.
+    """
+
+def rand_binomial(
+    n: int = 1,
+    p: float = 0.5,
+    shape: int | Sequence[int] = (),
+    seed: int = -1,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> Variable:
+    """Random numbers with a binomial distribution: how often of `n` times something of probability `p` happened.
+
+    Args:
+        n: Number of times.
+        p: Probability, from 0 to 1.
+        shape: Shape of the array.
+        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+
+    Returns:
+        Array of shape `shape`.
+
+    Raises:
+        ArgumentError: If `n` is negative or `p` is out of range.
+    """
+
+def rand_gamma(
+    k: float = 0.5,
+    theta: float = 1.0,
+    shape: int | Sequence[int] = (),
+    seed: int = -1,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> Variable:
+    """Random numbers with a gamma distribution.
+
+    Args:
+        k: Shape of the distribution.
+        theta: Scale.
+        shape: Shape of the array.
+        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+
+    Returns:
+        Array of shape `shape`.
+
+    Raises:
+        ArgumentError: If a parameter is not positive.
+    """
+
+def randint(
+    low: int = 0,
+    high: int = 1,
+    shape: int | Sequence[int] = (),
+    seed: int = -1,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> Variable:
+    """Random whole numbers, all equally likely in a range.
+
+    Args:
+        low: Start of the range.
+        high: End of the range, which is not drawn itself.
+        shape: Shape of the array.
+        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+
+    Returns:
+        Whole numbers, of shape `shape`.
+
+    Raises:
+        ArgumentError: If `high` is not larger than `low`.
+    """
+
+def randn(
+    mu: float = 0.0,
+    sigma: float = 1.0,
+    shape: int | Sequence[int] = (),
+    seed: int = -1,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> Variable:
+    """Random numbers with a normal distribution.
+
+    Args:
+        mu: Mean.
+        sigma: Standard deviation.
+        shape: Shape of the array.
+        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+
+    Returns:
+        Array of shape `shape`.
+
+    Raises:
+        ArgumentError: If `sigma` is negative.
+    """
+
+def random_erase(
+    x: T,
+    prob: float = 0.5,
+    area_ratios: float | Sequence[float] = (0.02, 0.4),
+    aspect_ratios: float | Sequence[float] = (0.3, 3.3333),
+    replacements: float | Sequence[float] = (0.0, 255.0),
+    n: int = 1,
+    share: bool = True,
+    inplace: bool = False,
+    base_axis: int = 1,
+    seed: int = -1,
+    channel_last: bool = False,
+    ste_fine_grained: bool = True,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Images with random patches over them, as a disturbance to train with.
+
+    Args:
+        x: Images, shape (n, channels, height, width), or (n, height, width, channels) if `channel_last`.
+        prob: Probability of each patch.
+        area_ratios: Least and greatest share of the image that a patch covers.
+        aspect_ratios: Least and greatest height of a patch relative to its width.
+        replacements: Range that the values of patches are drawn from.
+        n: Number of patches of an image.
+        share: All channels of an image have the same patches.
+        inplace: Without effect.
+        base_axis: Axis of the channels; those before it count images.
+        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+        channel_last: The channels are the last axis.
+        ste_fine_grained: No gradient flows through patches; else it flows as if there were none.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        ShapeError: If `x` has not three axes from `base_axis` on.
+        ArgumentError: If a range is no pair, a ratio is out of range or `n` is negative.
+
+    Source:
+        Zhong et al., "Random erasing data augmentation", 2017.
+    """
+
+def reduce_mean(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Mean of all elements. The same as `mean` over all axes, under NNabla's older name.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        A scalar.
+    """
+
+def reduce_sum(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Sum of all elements. The same as `sum` over all axes, under NNabla's older name.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        A scalar.
+    """
+
+def relu(x: T, inplace: bool = False, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Rectified linear unit, elementwise: `y = max(x, 0)`. The derivative at zero is zero.
+
+    Args:
+        x: Input of any shape.
+        inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def relu6(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Rectified linear unit with a ceiling, elementwise: `y = min(max(x, 0), 6)`. The derivative at 0 and 6 is zero.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`, each element within [0, 6].
+    """
+
+def reset_inf(x0: T, val: float = 0.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Replaces what is infinite, elementwise: `y = val` there, else `x0`.
+
+    Args:
+        x0: Input of any shape.
+        val: What comes in its place.
+
+    Returns:
+        Array of the shape of `x0`.
+    """
+
+def reset_nan(x0: T, val: float = 0.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Replaces what is not a number, elementwise: `y = val` there, else `x0`.
+
+    Args:
+        x0: Input of any shape.
+        val: What comes in its place.
+
+    Returns:
+        Array of the shape of `x0`.
+    """
+
+def reshape(
+    x: T,
+    shape: int | Sequence[int],
+    inplace: bool = True,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """The same elements in another shape. Shares memory with its input unless `inplace` is off.
+
+    Args:
+        x: Input of any shape.
+        shape: The new shape; one length may be -1 and follows from the others.
+        inplace: Share memory with `x`.
+
+    Returns:
+        Array of shape `shape`.
+
+    Raises:
+        ShapeError: If the number of elements differs.
+    """
+
+def round(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Nearest whole number, halves away from zero, elementwise. Its gradient passes straight through.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def scatter_add(
+    x0: T,
+    indices: T,
+    x1: T,
+    axis: int | None = None,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """The array with others added at indices along an axis: `y[indices[i][j]][j] += x1[i][j]` for the first axis.
+
+    Args:
+        x0: Input of any shape.
+        indices: Indices along `axis`, of the shape of `x1`; negative ones count from the end.
+        x1: What to add, with as many axes as `x0` and no longer along other axes than `axis`.
+        axis: The axis, the first by default; a negative one counts from the end.
+
+    Returns:
+        Array of the shape of `x0`.
+
+    Raises:
+        AxisError: If `x0` has no such axis.
+        ShapeError: If the shapes do not fit.
+        IndexError: If an index is out of range.
+    """
+
+def scatter_nd(
+    data: T,
+    indices: T | ArrayLike,
+    shape: Sequence[int] | None = None,
+    out: T | None = None,
+    add: bool = False,
+) -> T:
+    """Zeros, or an array, with others put or added at indices along the first axes:
+    `y[indices[0][j], indices[1][j], ...] = data[j]`.
+
+    Where an index occurs several times and `add` is off, the last one stays, and each gets its gradient.
+
+    Args:
+        data: What to put there.
+        indices: Indices, shape (n, ...); negative ones count from the end.
+        out: Array to put it into, in place; zeros where it is not given.
+        shape: Shape of the zeros.
+        add: Add to what is there.
+
+    Returns:
+        Array of shape `shape`, or `out`.
+
+    Raises:
+        ArgumentError: If there is neither `shape` nor `out`, or they differ.
+        ShapeError: If `data` or `indices` do not fit.
+        IndexError: If an index is out of range.
+    """
+
+def searchsorted(
+    sorted_sequence: T,
+    values: T,
+    right: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Where numbers would have to be put into an ascending sequence to keep it in order. Its gradient is zero.
+
+    Args:
+        sorted_sequence: Sequences along the last axis, each in ascending order.
+        values: Numbers to look for in them, with the same leading axes.
+        right: Behind elements that are equal, rather than in front of them.
+
+    Returns:
+        Positions, of the shape of `values`.
+
+    Raises:
+        ShapeError: If the shapes differ along another axis than the last.
+    """
+
+def selu(
+    x: T,
+    scale: float = 1.05070098735548,
+    alpha: float = 1.673263242354377,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Scaled exponential linear unit, elementwise: `y = scale * x` where `x > 0`, else
+    `y = scale * alpha * (exp(x) - 1)`.
+
+    Args:
+        x: Input of any shape.
+        scale: Factor on both sides.
+        alpha: Factor on the negative side.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Source:
+        Klambauer, Unterthiner, Mayr and Hochreiter, Self-Normalizing Neural Networks, 2017, arXiv:1706.02515.
+    """
+
+def shift(
+    x: T,
+    shifts: int | Sequence[int] | None = None,
+    border_mode: str = 'nearest',
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """The elements moved along axes: `y[i] = x[i - shift]`.
+
+    Args:
+        x: Input of any shape.
+        shifts: How far to move along each of the last axes; not at all by default.
+        border_mode: What moves in from outside: "nearest", the outermost element, or "reflect", the mirror image
+            (`1 0 | 0 1 2 | 2 1`).
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        ArgumentError: If there are more shifts than axes, or there is no such mode.
+    """
+
+def sigmoid(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Logistic function, elementwise: `y = 1 / (1 + exp(-x))`.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`, each element within [0, 1].
+    """
+
+def sigmoid_cross_entropy(x: T, target: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Cross entropy of targets and the logistic function of scores, elementwise:
+    `y = -(target * log(sigmoid(x)) + (1 - target) * log(1 - sigmoid(x)))`.
+
+    Takes scores as they leave the last layer: logistic function and logarithm are computed together.
+
+    Args:
+        x: Scores of any shape.
+        target: Probability of each, 0 or 1 for a label, with as many axes as `x`.
+
+    Returns:
+        Loss of each element.
+
+    Raises:
+        ShapeError: If the inputs differ in their number of axes, or do not broadcast together.
+    """
+
+def sign(x: T, alpha: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Sign, elementwise: 1 where `x > 0`, -1 where `x < 0`, `alpha` where `x = 0`. Its gradient passes straight through.
+
+    Args:
+        x: Input of any shape.
+        alpha: Value at zero.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def sin(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Sine, elementwise; `x` in radians.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def sinc(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Cardinal sine, elementwise: `y = sin(x) / x`, and 1 at zero.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def sinh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Hyperbolic sine, elementwise.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def sink(*x: T, one_input_grad: bool = True, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """The end of several branches, through which all of them run forward and backward with one call. What it took in
+    is not cleared.
+
+    Args:
+        x: Inputs of any shapes.
+        one_input_grad: Start the backward run with ones as the gradients of the inputs; otherwise with the
+            gradients that they hold.
+
+    Returns:
+        A scalar of no meaning.
+
+    Raises:
+        TypeError: If there is no input.
+    """
+
+def slice(
+    x: T,
+    start: int | Iterable[int | None] | None = None,
+    stop: int | Iterable[int | None] | None = None,
+    step: int | Iterable[int | None] | None = None,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """A part of the array: of each axis, the elements from `start` up to but not including `stop`, every `step`-th.
+
+    As in Python, negative positions count from the end, positions beyond the ends mean the ends, and a negative step
+    runs backward. `x[...]` says the same more shortly.
+
+    Args:
+        x: Input of any shape.
+        start: First position along each axis; None, for all axes or for one, is the start (the end where `step` is
+            negative).
+        stop: Position along each axis to stop before; None is the end (the start where `step` is negative).
+        step: Distance between positions along each axis; None is 1.
+        n_outputs: Accepted as by every function.
+        outputs: Array to write to.
+
+    Returns:
+        Array with as many axes as `x`.
+
+    Raises:
+        ArgumentError: If a step is zero, or if there is not one entry for each axis.
+    """
+
+def softmax(x: T, axis: int | None = None, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Softmax along an axis: `y = exp(x) / sum(exp(x))`.
+
+    Args:
+        x: Input of any shape with at least one axis.
+        axis: Axis along which the results sum up to one, the last one by default.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        AxisError: If `x` has no such axis.
+    """
+
+def softmax_cross_entropy(
+    x: T,
+    target: T,
+    axis: int | None = None,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Cross entropy of labels and the softmax of scores: `y = -log(softmax(x)[target])`, for each sample.
+
+    Takes scores as they leave the last layer: softmax and logarithm are computed together, without overflow.
+
+    Args:
+        x: Scores of the classes along `axis`.
+        target: Index of the class of each sample, of the shape of `x` with length one along `axis`. A sample with a
+            negative label is ignored: it has no loss and no gradient.
+        axis: Axis of the classes, the last one by default.
+
+    Returns:
+        Loss of each sample, array of the shape of `target`.
+
+    Raises:
+        ShapeError: If the shape of `target` does not fit that of `x`.
+        IndexError: If there is no class of a label.
+    """
+
+def softplus(x: T, beta: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Softplus, elementwise: `y = log(1 + exp(beta * x)) / beta`.
+
+    Args:
+        x: Input of any shape.
+        beta: Sharpness: the larger, the closer to `relu`.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def softsign(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Softsign, elementwise: `y = x / (1 + |x|)`.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`, each element within [-1, 1].
+    """
+
+@overload
+def sort(
+    x: T,
+    axis: int = -1,
+    reverse: bool = False,
+    with_index: Literal[False] = False,
+    only_index: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """The elements along an axis in ascending order. Equal ones keep their order; a NaN counts as the largest.
+
+    Args:
+        x: Input of any shape.
+        axis: The axis; a negative one counts from the end.
+        reverse: Sort in descending order.
+        with_index: Give as well where each element was.
+        only_index: Give only where each element was.
+
+    Returns:
+        Array of the shape of `x`, the index along `axis` that each of its elements had, or both.
+
+    Raises:
+        AxisError: If `x` has no such axis.
+    """
+
+@overload
+def sort(
+    x: T,
+    axis: int = -1,
+    reverse: bool = False,
+    *,
+    with_index: Literal[True],
+    only_index: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> tuple[T, T]: ...
+
+@overload
+def sort(
+    x: T,
+    axis: int = -1,
+    reverse: bool = False,
+    with_index: bool = False,
+    only_index: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T | tuple[T, T]: ...
+
+def split(x: T, axis: int = 0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> tuple[T, ...]:
+    """The array in slices of length one along an axis, which is removed.
+
+    Args:
+        x: Input of any shape.
+        axis: The axis; a negative one counts from the end.
+
+    Returns:
+        As many arrays as `x` is long along `axis`.
+
+    Raises:
+        AxisError: If `x` has no such axis.
+        ShapeError: If it has no elements along it.
+    """
+
+def squared_error(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Squared error, elementwise: `y = (x0 - x1)^2`.
+
+    Args:
+        x0: Input of any shape.
+        x1: Input with as many axes as `x0`.
+
+    Returns:
+        Loss of each element.
+
+    Raises:
+        ShapeError: If the inputs differ in their number of axes, or do not broadcast together.
+    """
+
+def stack(*x: T, axis: int = 0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """The arrays next to each other along a new axis.
+
+    Args:
+        x: Inputs of one shape.
+        axis: Where the new axis goes; a negative one counts from the end of the result.
+
+    Returns:
+        Array with one axis more.
+
+    Raises:
+        AxisError: If the result has no such axis.
+        ShapeError: If the shapes differ.
+    """
+
+def sub2(
+    x0: T,
+    x1: T,
+    inplace: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Difference, elementwise: `y = x0 - x1`.
+
+    Args:
+        x0: Input of any shape.
+        x1: Input whose shape broadcasts against that of `x0`.
+        inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+
+    Returns:
+        Array of the shape that the two broadcast to.
+
+    Raises:
+        ShapeError: If the shapes do not broadcast together.
+    """
+
+def sum(
+    x: T,
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Sum along axes.
+
+    Args:
+        x: Input of any shape.
+        axis: Axis or axes to sum over, all of them by default; negative ones count from the end.
+        keepdims: Keep the axes, with length one.
+
+    Returns:
+        Array of the shape of `x` without `axis`.
+
+    Raises:
+        AxisError: If `x` has no such axis.
+    """
+
+def sum_pooling(
+    x: T,
+    kernel: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    ignore_border: bool = True,
+    pad: int | Sequence[int] | None = None,
+    channel_last: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Sum over windows along the last axes.
+
+    Args:
+        x: Input, shape (..., spatial...), or (..., spatial..., channels) if `channel_last`.
+        kernel: Size of the windows along each spatial axis, of which there are one to three.
+        stride: Step of the windows along each spatial axis, `kernel` by default.
+        ignore_border: Leave out windows that run over the end of the padded input; if it is off, every element is in
+            a window, and `pad` is added at the start only.
+        pad: Zeros added at both ends of each spatial axis, fewer than `kernel`; none by default.
+        channel_last: The last axis is that of the channels and is not pooled.
+
+    Returns:
+        Array of the shape of `x`, each spatial axis having `(in + 2 * pad - kernel) // stride + 1` elements, or
+        `ceil((in + pad) / stride)` without `ignore_border`.
+
+    Raises:
+        ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+        ShapeError: If `x` has too few axes, or no window fits.
+    """
+
+def swish(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Swish (SiLU), elementwise: `y = x * sigmoid(x)`.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Source:
+        Ramachandran, Zoph and Le, Searching for Activation Functions, 2017, arXiv:1710.05941.
+    """
+
+def tan(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Tangent, elementwise; `x` in radians.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def tanh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Hyperbolic tangent, elementwise: `y = tanh(x)`.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`, each element within [-1, 1].
+    """
+
+def tanh_shrink(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """What the hyperbolic tangent takes away, elementwise: `y = x - tanh(x)`.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+@overload
+def tensor_normalization(
+    x: T,
+    axes: int | Sequence[int],
+    beta: T | None = None,
+    gamma: T | None = None,
+    eps: float = 1e-05,
+    output_stat: Literal[False] = False,
+) -> T:
+    """Normalization with a mean and a variance for each index of `axes`:
+    `y = (x - mean) / sqrt(variance + eps) * gamma + beta`.
+
+    Args:
+        x: Input of any shape.
+        beta: Offset, of the shape of `x` with length one along all other axes; none if left out.
+        gamma: Scale, of the same shape; none if left out.
+        axes: Axes that have their own statistics.
+        eps: Added to the variance.
+        output_stat: Return the statistics too.
+
+    Returns:
+        Array of the shape of `x`; with `output_stat` also its mean and its variance, with length one along all other
+        axes.
+
+    Raises:
+        AxisError: If `x` has no such axis.
+        ShapeError: If beta or gamma has the wrong shape.
+    """
+
+@overload
+def tensor_normalization(
+    x: T,
+    axes: int | Sequence[int],
+    beta: T | None = None,
+    gamma: T | None = None,
+    eps: float = 1e-05,
+    *,
+    output_stat: Literal[True],
+) -> tuple[T, T, T]: ...
+
+@overload
+def tensor_normalization(
+    x: T,
+    axes: int | Sequence[int],
+    beta: T | None = None,
+    gamma: T | None = None,
+    eps: float = 1e-05,
+    output_stat: bool = False,
+) -> T | tuple[T, T, T]: ...
+
+def tile(x: T, reps: int | Sequence[int], n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """The array repeated along its axes, like tiles on a floor.
+
+    Args:
+        x: Input of any shape.
+        reps: How often to repeat along each of the last axes; more numbers than axes make new leading ones.
+
+    Returns:
+        Array `reps` times as long.
+
+    Raises:
+        ArgumentError: If a number is negative.
+    """
+
+def top_n_error(
+    x: T,
+    target: T,
+    axis: int | None = None,
+    n: int = 1,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Whether the labelled class is not among the `n` highest scores: 1 if so, else 0. A tie counts as an error.
+
+    Args:
+        x: Scores of the classes along `axis`.
+        target: Index of the class of each sample, of the shape of `x` with length one along `axis`. A sample with a
+            negative label is no error.
+        axis: Axis of the classes, the last one by default.
+        n: How many classes may be named.
+
+    Returns:
+        0 or 1 for each sample, array of the shape of `target`.
+
+    Raises:
+        ShapeError: If the shape of `target` does not fit that of `x`.
+        IndexError: If there is no class of a label.
+    """
+
+def transpose(
+    x: T,
+    axes: int | Sequence[int],
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """The same elements with the axes in another order.
+
+    Args:
+        x: Input of any shape.
+        axes: Axis `i` of the result is axis `axes[i]` of `x`.
+
+    Returns:
+        Array whose shape is that of `x`, reordered.
+
+    Raises:
+        ArgumentError: If `axes` is not an order of all axes.
+    """
+
+def trilu(
+    x: T,
+    k: int = 0,
+    upper: bool = True,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """The upper or lower triangle of matrices, zeros elsewhere.
+
+    Args:
+        x: Matrices, shape (..., m, n).
+        k: Diagonal up to which the triangle reaches: 0 is the main one, positive ones lie above it.
+        upper: Keep what is on and above the diagonal, rather than on and below.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        ShapeError: If `x` has fewer than two axes.
+    """
+
+def unlink(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """The same array, through which no gradient flows: `y = x`. Shares memory with its input.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`.
+    """
+
+def unpooling(
+    x: T,
+    kernel: int | Sequence[int],
+    channel_last: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Each element repeated over a window along the last axes: the reverse of a pooling.
+
+    Args:
+        x: Input, shape (..., spatial...), or (..., spatial..., channels) if `channel_last`.
+        kernel: Size of the windows along each spatial axis.
+        channel_last: The last axis is that of the channels and is not repeated.
+
+    Returns:
+        Array of the shape of `x`, each spatial axis being `kernel` times as long.
+
+    Raises:
+        ArgumentError: If `kernel` is empty or holds a number below one.
+        ShapeError: If `x` has too few axes.
+    """
+
+def weight_normalization(
+    w: T,
+    g: T,
+    dim: int = 0,
+    eps: float = 1e-12,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Weight normalization: `w_wn = g * w / sqrt(sum(w^2) + eps)`, with a norm for each index of `dim`.
+
+    Args:
+        w: Weight of any shape.
+        g: Scale, of shape (n,) for the length n of `w` along `dim`.
+        dim: Axis that is not summed over: that of the output maps.
+        eps: Added to the sum of squares.
+
+    Returns:
+        Array of the shape of `w`.
+
+    Raises:
+        AxisError: If `w` has no such axis.
+        ShapeError: If `g` has the wrong shape.
+
+    Source:
+        Salimans and Kingma, Weight Normalization, 2016, arXiv:1602.07868.
+    """
+
+@overload
+def weight_standardization(
+    w: T,
+    channel_axis: int = 0,
+    eps: float = 1e-5,
+    output_stat: Literal[False] = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Weight standardization: `y = (w - mean) / sqrt(variance + eps)`, with a mean and a variance for each output map.
+
+    Args:
+        w: Weight of any shape.
+        channel_axis: Axis of the output maps: 0 for a convolution, 1 for an affine layer.
+        eps: Added to the variance.
+        output_stat: Return the statistics too.
+
+    Returns:
+        Array of the shape of `w`; with `output_stat` also its mean and its variance, with length one along all axes
+        but `channel_axis`.
+
+    Raises:
+        AxisError: If `w` has no such axis.
+
+    Source:
+        Qiao, Wang, Liu, Shen and Yuille, Weight Standardization, 2019, arXiv:1903.10520.
+    """
+
+@overload
+def weight_standardization(
+    w: T,
+    channel_axis: int = 0,
+    eps: float = 1e-5,
+    *,
+    output_stat: Literal[True],
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> tuple[T, T, T]: ...
+
+@overload
+def weight_standardization(
+    w: T,
+    channel_axis: int = 0,
+    eps: float = 1e-5,
+    output_stat: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T | tuple[T, T, T]: ...
+
+def where(
+    condition: T,
+    x_true: T,
+    x_false: T,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Choice, elementwise: `y = x_true` where `condition` is not zero, else `x_false`.
+
+    Args:
+        condition: Input that chooses. Its shape is that of the other inputs, or the leading part of it.
+        x_true: What is taken where `condition` is not zero.
+        x_false: What is taken elsewhere, of the shape of `x_true`.
+
+    Returns:
+        Array of the shape of `x_true`.
+
+    Raises:
+        ShapeError: If the shapes do not fit.
+    """

@@ -1,0 +1,231 @@
+"""What all functions have in common, and the forms of those that are composed in Python."""
+
+import inspect
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kinnor as nn
+import kinnor.functions as F
+from kinnor import _core
+
+ROOT = Path(__file__).resolve().parent.parent
+NAMES = [name for name in F.__all__ if name != "PythonFunction"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_function_knows_its_signature_documentation_and_name(name):
+    function = getattr(F, name)
+    assert inspect.signature(function).parameters or name in ("add_n",)
+    assert inspect.getdoc(function)
+    assert (function.__module__, function.__name__, function.__qualname__) == ("kinnor.functions", name, name)
+    assert pickle.loads(pickle.dumps(function)) is function
+
+
+def test_declared_functions_are_all_there():
+    declared = {row[0] for row in _core.declarations()}
+    assert declared <= set(NAMES)
+
+
+def test_the_stub_is_up_to_date():
+    run = subprocess.run([sys.executable, ROOT / "tools/make-stubs", "--check"], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
+def arguments(y):
+    return (y[0] if isinstance(y, tuple) else y).parent.info.args
+
+
+def v(*shape):
+    return nn.Variable(shape)
+
+
+@pytest.mark.parametrize(
+    ("y", "expected"),
+    [
+        (lambda: F.convolution(v(2, 3, 8, 8), v(4, 3, 3, 3)), {"pad": [0, 0], "stride": [1, 1], "dilation": [1, 1]}),
+        (lambda: F.convolution(v(3, 8), v(4, 3, 3), base_axis=0), {"pad": [0], "stride": [1], "dilation": [1]}),
+        (lambda: F.convolution(v(2, 3, 8, 8), v(4, 3, 3, 3), stride=(2, 1)), {"pad": [0, 0], "stride": [2, 1]}),
+        (lambda: F.deconvolution(v(2, 3, 8, 8), v(3, 4, 3, 3)), {"output_padding": [0, 0], "stride": [1, 1]}),
+        (lambda: F.depthwise_convolution(v(2, 3, 8, 8), v(3, 3, 3)), {"pad": [0, 0], "dilation": [1, 1]}),
+        (lambda: F.max_pooling(v(1, 1, 4, 4), (2, 2)), {"stride": [2, 2], "pad": [0, 0]}),
+        (lambda: F.sum(v(2, 3)), {"axes": [0, 1], "keep_dims": False}),
+        (lambda: F.max(v(2, 3), with_index=True), {"axes": [0, 1]}),
+        (lambda: F.norm(v(2, 3), axis=1), {"p": 2.0, "axes": [1]}),
+        (lambda: F.softmax(v(2, 3)), {"axis": 1}),
+        (lambda: F.softmax_cross_entropy(v(2, 3), v(2, 1)), {"axis": 1}),
+        (lambda: F.flip(v(2, 3)), {"axes": [1]}),
+        (lambda: F.shift(v(2, 3)), {"shifts": [0, 0]}),
+        (lambda: F.slice(v(2, 3)), {"start": [0, 0], "stop": [2, 3], "step": [1, 1]}),
+        (
+            lambda: F.slice(v(2, 3), (None, 1), (1, None), (None, -1)),
+            {"start": [0, 1], "stop": [1, -4], "step": [1, -1]},
+        ),
+        (lambda: F.scatter_add(v(3), v(2), v(2)), {"axis": 0}),
+        (lambda: F.scatter_nd(v(2), [[0, 2]], shape=(4,)), {"shape": [4], "add": False}),
+        (lambda: F.scatter_nd(v(2), [[0, 2]], out=v(5)), {"shape": [5]}),
+        (lambda: F.layer_normalization(v(2, 3), None, v(1, 3)), {"no_bias": True, "no_scale": False}),
+    ],
+)
+def test_arguments_that_were_left_open_are_filled_in(y, expected):
+    found = arguments(y())
+    assert {name: found[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("bounds", "key"),
+    [
+        (((1, 0), (3, 2), (1, 1)), np.s_[1:3, 0:2]),
+        (((None, 1), (-1, None), None), np.s_[:-1, 1:]),
+        ((None, None, (None, 2)), np.s_[:, ::2]),
+        ((None, None, (-1, -2)), np.s_[::-1, ::-2]),
+        (((3, None), (None, 0), (-2, -1)), np.s_[3::-2, :0:-1]),
+        ((None, (2, None)), np.s_[:2]),
+        ((np.array([1, 1]), [2, 2]), np.s_[1:2, 1:2]),
+    ],
+)
+@pytest.mark.parametrize("kind", [nn.NdArray, nn.Variable])
+def test_slice_takes_open_ends_axis_by_axis(bounds, key, kind):
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    with nn.auto_forward():
+        y = F.slice(kind.from_numpy_array(x), *bounds)
+    np.testing.assert_array_equal(np.asarray(y), x[key], strict=True)
+
+
+@pytest.mark.parametrize("bounds", [((0,), (1,)), ((0, 0, 0), None), (None, None, (1, 0))])
+def test_slice_refuses_wrong_bounds(bounds):
+    with pytest.raises(nn.ArgumentError, match=r"slice: expected .*"):
+        F.slice(nn.Variable((4, 3)), *bounds)
+
+
+def test_slice_of_one_axis_takes_integers():
+    y = F.slice(nn.NdArray.from_numpy_array(np.arange(5.0)), 1, 4, 2)
+    assert y.data.tolist() == [1.0, 3.0]
+
+
+def test_scatter_nd_wants_a_shape_or_an_array():
+    data = nn.NdArray.from_numpy_array(np.array([1.0, 2.0], np.float32))
+    assert F.scatter_nd(data, [[2, 0]], shape=(3,)).data.tolist() == [2.0, 0.0, 1.0]
+    out = nn.NdArray.from_numpy_array(np.full(3, 5.0, np.float32))
+    F.scatter_nd(data, np.array([[2, 0]]), out=out, add=True)
+    assert out.data.tolist() == [7.0, 5.0, 6.0]
+    for arguments in ({}, {"shape": (3,), "out": out}, {"out": np.zeros(3)}):
+        with pytest.raises(TypeError):
+            F.scatter_nd(data, [[2, 0]], **arguments)
+
+
+def test_gather_nd_takes_plain_indices():
+    x = nn.NdArray.from_numpy_array(np.arange(6, dtype=np.float32).reshape(2, 3))
+    assert F.gather_nd(x, [[1, 0], [2, 1]]).data.tolist() == [5.0, 1.0]
+
+
+def test_tensor_normalization_takes_axes_first():
+    x = np.random.default_rng(0).normal(size=(4, 3, 2)).astype(np.float32)
+    beta, gamma = (np.full((1, 3, 1), value, np.float32) for value in (0.5, 2.0))
+    y, mean, variance = F.tensor_normalization(
+        *[nn.NdArray.from_numpy_array(x), 1], *map(nn.NdArray.from_numpy_array, (beta, gamma)), output_stat=True
+    )
+    m, s = x.mean((0, 2), keepdims=True), x.var((0, 2), keepdims=True)
+    np.testing.assert_allclose(y.data, (x - m) / np.sqrt(s + 1e-5) * gamma + beta, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(mean.data, m, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(variance.data, s, rtol=1e-5)
+
+
+def test_running_statistics_must_be_leaves_where_they_are_overwritten():
+    x, statistic = nn.Variable((4, 3, 2)), nn.Variable((1, 3, 1))
+    computed = F.identity(statistic)
+    with pytest.raises(ValueError, match=r"expected `mean` not to be computed"):
+        F.batch_normalization(x, None, None, computed, statistic)
+    with pytest.raises(ValueError, match=r"expected `variance` not to be computed"):
+        F.batch_normalization(x, None, None, statistic, computed)
+    assert F.batch_normalization(x, None, None, computed, computed, batch_stat=False).shape == x.shape
+
+
+def test_running_statistics_must_be_given_where_they_are_used():
+    with pytest.raises(ValueError, match="mean"):
+        F.batch_normalization(nn.Variable((4, 3)), batch_stat=False)
+
+
+def test_batch_normalization_returns_statistics_on_request():
+    x = nn.Variable((4, 3))
+    assert isinstance(F.batch_normalization(x), nn.Variable)
+    for request in ({"output_stat": True}, {"n_outputs": 3}):
+        assert [y.shape for y in F.batch_normalization(x, **request)] == [(4, 3), (1, 3), (1, 3)]
+
+
+@pytest.mark.parametrize("number", [0, 1, 5])
+def test_linspace_and_arange_count(number):
+    with nn.auto_forward():
+        np.testing.assert_allclose(F.linspace(1, 3, number).d, np.linspace(1, 3, number), rtol=1e-6)
+        np.testing.assert_allclose(F.arange(0, number, 0.5).d, np.arange(0, number, 0.5))
+
+
+@pytest.mark.parametrize(
+    "call", [lambda: F.linspace(0, 1, 2.5), lambda: F.linspace(0, 1, "3"), lambda: F.arange("a", 1)]
+)
+def test_linspace_and_arange_refuse_other_types(call):
+    with pytest.raises(TypeError):
+        call()
+
+
+@pytest.mark.parametrize("call", [lambda: F.linspace(0, 1, -1), lambda: F.arange(0, 1, 0)])
+def test_linspace_and_arange_refuse_numbers_out_of_range(call):
+    with pytest.raises(ValueError, match=r"(linspace|arange): expected .*, got"):
+        call()
+
+
+def test_clipping_takes_numbers_and_arrays():
+    x = nn.NdArray.from_numpy_array(np.array([-3.0, 0.0, 4.0], np.float32))
+    one = nn.NdArray.from_numpy_array(np.ones(3, np.float32))
+    assert F.clip_by_value(x, -1, one).data.tolist() == [-1.0, 0.0, 1.0]
+    np.testing.assert_allclose(F.clip_by_norm(x, 1.0).data, [-0.6, 0.0, 0.8], rtol=1e-6)
+    np.testing.assert_allclose(F.clip_by_norm(x, 9).data, [-3.0, 0.0, 4.0], rtol=1e-6)
+    for wrong in (0, -1.0, float("nan")):
+        with pytest.raises(ValueError, match="clip_norm"):
+            F.clip_by_norm(x, wrong)
+    with pytest.raises(TypeError):
+        F.clip_by_norm(x, "1")
+    with pytest.raises(TypeError):
+        F.clip_by_value(x, None, 1)
+
+
+def test_dot_is_numpys():
+    rng = np.random.default_rng(0)
+    for a, b in (((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 2)), ((2, 3), (3, 4)), ((2, 3), (5, 3, 4)), ((), (2,))):
+        a, b = (rng.normal(size=shape).astype(np.float32) for shape in (a, b))
+        y = F.dot(nn.NdArray.from_numpy_array(a), nn.NdArray.from_numpy_array(b))
+        np.testing.assert_allclose(y.data, np.dot(a, b), rtol=1e-5, atol=1e-6)
+        out = nn.NdArray(y.shape)
+        assert F.dot(nn.NdArray.from_numpy_array(a), nn.NdArray.from_numpy_array(b), out=out) is out
+        np.testing.assert_array_equal(out.data, y.data)
+    with pytest.raises(nn.ShapeError):
+        F.dot(nn.NdArray(2, 3), nn.NdArray(2, 3))
+    with pytest.raises(ValueError, match="expected `out` to be"):
+        F.dot(nn.NdArray(2, 3), nn.NdArray(3, 2), out=nn.NdArray(3))
+
+
+def test_threads_are_set_and_change_no_number():
+    before = nn.get_num_threads()
+    x = nn.NdArray.from_numpy_array(np.random.default_rng(0).normal(size=100_000).astype(np.float32))
+    try:
+        results = []
+        for n in (1, 2, 3):
+            nn.set_num_threads(n)
+            assert nn.get_num_threads() == n
+            results.append(F.sum(x).item())
+        assert len(set(results)) == 1
+        with pytest.raises(ValueError, match="set_num_threads"):
+            nn.set_num_threads(0)
+    finally:
+        nn.set_num_threads(before)
+
+
+def test_the_configuration_is_shown(capsys):
+    nn.show_config()
+    shown = capsys.readouterr().out
+    for fact in ("kinnor", nn.__version__, "instructions", "threads", "memory"):
+        assert fact in shown

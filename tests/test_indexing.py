@@ -1,0 +1,214 @@
+"""Indexing of arrays and variables, against NumPy."""
+
+import numpy as np
+import pytest
+
+import kinnor as nn
+import kinnor.functions as F
+
+KINDS = pytest.mark.parametrize("kind", [nn.NdArray, nn.Variable])
+
+BASIC = {
+    "integer": np.s_[2],
+    "from the end": np.s_[-1],
+    "NumPy integer": np.s_[np.int32(1)],
+    "integers": np.s_[1, 0, 1],
+    "part": np.s_[1:3],
+    "beyond the end": np.s_[1:99, -99:2],
+    "steps": np.s_[::2, 1::2, ::3],
+    "backward": np.s_[::-1],
+    "backward part": np.s_[3:0:-2, ..., ::-1],
+    "nothing": np.s_[2:1],
+    "nothing backward": np.s_[1:3:-1],
+    "new axes": np.s_[None, 1, None, :, None],
+    "ellipsis": np.s_[..., 1],
+    "ellipsis of no axes": np.s_[1, 2, ..., 0],
+    "all": np.s_[...],
+    "empty key": (),
+    "many": np.s_[1, ..., None, 1:3],
+}
+ADVANCED = {
+    "list": np.s_[[3, 0, 0]],
+    "negative": np.s_[[-1, 1]],
+    "array": np.s_[np.array([[0, 1], [2, 3]])],
+    "no index": np.s_[[]],
+    "two": np.s_[[1, 2], [2, 0]],
+    "tuple": np.s_[(1, 2),],
+    "broadcast": np.s_[[[0], [3]], [2, 0, 1]],
+    "with an integer": np.s_[[1, 2], 1],
+    "integer first": np.s_[2, [1, 0]],
+    "new axes before": np.s_[None, [1, 2], None],
+    "new axes before two": np.s_[None, [1, 2], [0, 1]],
+    "apart": np.s_[None, [1, 2], None, [2, 0]],
+    "trailing slices": np.s_[[1, 2], :, :],
+    "trailing ellipsis": np.s_[[1, 2], ..., None],
+    "mask": np.s_[np.arange(24).reshape(4, 3, 2) % 5 > 2],
+    "mask of leading axes": np.s_[np.arange(12).reshape(4, 3) % 2 == 0, None],
+    "list of truth values": np.s_[[True, False, True, True]],
+    "mask of nothing": np.s_[np.zeros((4, 3, 2), bool)],
+    "mask and integer": np.s_[np.array([True, False, True, True]), 1],
+    "two masks": np.s_[np.array([True, False, True, False]), np.array([False, True, True])],
+}
+KEYS = pytest.mark.parametrize("key", [*BASIC.values(), *ADVANCED.values()], ids=[*BASIC, *ADVANCED])
+
+
+def example():
+    return np.arange(24, dtype=np.float32).reshape(4, 3, 2)
+
+
+def values(x):
+    return np.array(x.data if isinstance(x, nn.NdArray) else x.d)
+
+
+@KINDS
+@KEYS
+def test_reading_is_numpys(kind, key):
+    with nn.auto_forward():
+        part = kind.from_numpy_array(example())[key]
+    assert isinstance(part, kind)
+    np.testing.assert_array_equal(values(part), example()[key], strict=True)
+
+
+@KINDS
+@KEYS
+@pytest.mark.parametrize("form", ["number", "array", "own"])
+def test_writing_is_numpys(kind, key, form):
+    expected = example()
+    shape = expected[key].shape
+    value = -7.0 if form == "number" else -1 - np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
+    expected[key] = value
+    x = kind.from_numpy_array(example())
+    with nn.auto_forward():
+        x[key] = kind.from_numpy_array(value) if form == "own" else value
+    np.testing.assert_array_equal(values(x), expected)
+
+
+@KINDS
+def test_values_are_repeated_to_the_part(kind):
+    expected = example()
+    expected[1:3] = [[1.0], [2.0], [3.0]]
+    expected[:, 0] = np.array([[5.0, 6.0]])
+    x = kind.from_numpy_array(example())
+    with nn.auto_forward():
+        x[1:3] = kind.from_numpy_array(np.array([[1.0], [2.0], [3.0]], np.float32))
+        x[:, 0] = [[5.0, 6.0]]
+    np.testing.assert_array_equal(values(x), expected)
+
+
+@KINDS
+def test_scalars_and_empty_arrays(kind):
+    with nn.auto_forward():
+        scalar = kind.from_numpy_array(np.float32(3.0))
+        assert values(scalar[()]) == 3.0
+        assert values(scalar[None]).tolist() == [3.0]
+        scalar[...] = 4.0
+        assert values(scalar) == 4.0
+        empty = kind.from_numpy_array(np.zeros((0, 3), np.float32))
+        assert empty[::-1, 1].shape == (0,)
+        assert empty[[]].shape == (0, 3)
+
+
+@KINDS
+@pytest.mark.parametrize(
+    ("key", "error"),
+    [
+        (np.s_[4], IndexError),
+        (np.s_[0, -4], IndexError),
+        (np.s_[[0, 4]], IndexError),
+        (np.s_[0, 0, 0, 0], IndexError),
+        (np.s_[..., 0, ...], IndexError),
+        (np.s_[[0.5]], IndexError),
+        (np.s_[[0, 1], [0, 1, 2]], IndexError),
+        (np.s_[np.ones(3, bool)], IndexError),
+        (np.s_["a"], TypeError),
+        (np.s_[True], TypeError),
+        (np.s_[1.0], TypeError),
+        (np.s_[::0], ValueError),
+        (np.s_[1:, [0, 1]], NotImplementedError),
+        (np.s_[[0, 1], 1:], NotImplementedError),
+    ],
+)
+def test_wrong_keys_are_refused_and_change_nothing(kind, key, error):
+    x = kind.from_numpy_array(example())
+    with nn.auto_forward():
+        with pytest.raises(error):
+            x[key]
+        with pytest.raises(error):
+            x[key] = 0.0
+    np.testing.assert_array_equal(values(x), example())
+
+
+@KINDS
+def test_values_of_another_shape_are_refused_and_change_nothing(kind):
+    x = kind.from_numpy_array(example())
+    for value in (np.zeros(5, np.float32), kind.from_numpy_array(np.zeros(5, np.float32))):
+        with pytest.raises(nn.ShapeError):
+            x[1] = value
+    np.testing.assert_array_equal(values(x), example())
+
+
+def test_index_variables_are_inputs_of_the_graph():
+    x, i, j = nn.Variable.from_numpy_array(example()), nn.Variable((2,)), nn.Variable((2,))
+    one, both = x[i], x[i, j]
+    for rows, columns in (([0, 3], [1, 2]), ([2, 1], [0, 0])):
+        i.d, j.d = rows, columns
+        one.forward()
+        both.forward()
+        np.testing.assert_array_equal(one.d, example()[rows])
+        np.testing.assert_array_equal(both.d, example()[rows, columns])
+
+
+def test_arrays_index_variables_within_the_graph():
+    x = nn.Variable.from_numpy_array(example())
+    part = x[nn.NdArray.from_numpy_array(np.array([2, 0]))]
+    assert part.parent is not None
+    part.forward()
+    np.testing.assert_array_equal(part.d, example()[[2, 0]])
+
+
+def test_masks_may_be_arrays_of_the_library():
+    x = nn.Variable.from_numpy_array(example())
+    mask = nn.Variable.from_numpy_array(example() > 9)
+    with nn.auto_forward():
+        np.testing.assert_array_equal(x[mask].d, example()[example() > 9])
+        np.testing.assert_array_equal(x.data[mask.data].data, example()[example() > 9])
+
+
+@pytest.mark.parametrize("key", [np.s_[1:3, 0], np.s_[[1, 2], [0, 0]], np.s_[..., ::-1], np.s_[[0, 2, 0]]])
+def test_gradients_of_parts(key):
+    x = nn.Variable.from_numpy_array(example(), need_grad=True)
+    y = x[key]
+    gy = np.arange(1, y.size + 1, dtype=np.float32).reshape(y.shape)
+    y.forward()
+    x.grad.zero()
+    y.backward(gy)
+    expected = np.zeros_like(example())
+    np.add.at(expected, key, gy)
+    np.testing.assert_array_equal(x.g, expected)
+
+
+@pytest.mark.parametrize("key", [np.s_[1:3, 0], np.s_[[1, 2], [0, 1]], np.s_[2], np.s_[..., ::-1]])
+def test_gradients_of_assignments(key):
+    x = nn.Variable.from_numpy_array(example(), need_grad=True)
+    value = nn.Variable.from_numpy_array(-1 - example()[key], need_grad=True)
+    y = F.mul_scalar(x, 1.0)
+    y[key] = value
+    z = F.add_scalar(y, 0.0)
+    z.forward()
+    expected = example()
+    expected[key] = -1 - example()[key]
+    np.testing.assert_array_equal(z.d, expected)
+    x.grad.zero()
+    value.grad.zero()
+    z.backward(1 + example())
+    kept = 1 + example()
+    kept[key] = 0
+    np.testing.assert_array_equal(x.g, kept)
+    np.testing.assert_array_equal(value.g, (1 + example())[key])
+
+
+def test_double_precision_is_kept():
+    with nn.context_scope(nn.Context(["cpu:double"])), nn.auto_forward():
+        x = nn.Variable.from_numpy_array(np.zeros(3))
+        x[1] = 0.1
+        assert x.d.tolist() == [0.0, 0.1, 0.0]
