@@ -1557,8 +1557,8 @@ def kl_multinomial(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Kullback-Leibler divergence of multinomial distributions: `D = sum(p * log(p / q))` over all axes from
-    `base_axis` on.
+    """Kullback-Leibler divergence of multinomial distributions: `D = sum(p * log((p + e) / (q + e)))` over all axes
+    from `base_axis` on, with `e = 1e-8` for probabilities of zero.
 
     Args:
         p: Probabilities.
