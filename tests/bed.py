@@ -11,6 +11,7 @@ from cases import Row, all_rows
 
 import kinnor as nn
 import kinnor.functions as F
+from kinnor import _core
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -58,8 +59,8 @@ def variables(row: Row, need_grad: bool = True) -> list[nn.Variable | None]:
 
 
 def call(row: Row, xs: Sequence[Any]) -> tuple[Any, ...]:
-    """The outputs of the operation on variables or arrays."""
-    y = getattr(F, row.name)(*xs, **row.args)
+    """The outputs of the operation, in its declared form, or of a composed function on variables or arrays."""
+    y = getattr(_core.functions, row.name, getattr(F, row.name))(*xs, **row.args)
     return y if isinstance(y, tuple) else (y,)
 
 

@@ -37,7 +37,7 @@ def test_rows_are_of_functions():
 @each
 def test_signature_is_declaration(declared):
     name, _, inputs, args, _ = declared
-    parameters = dict(inspect.signature(getattr(F, name)).parameters)
+    parameters = dict(inspect.signature(getattr(_core.functions, name)).parameters)
     for common in ("n_outputs", "outputs"):
         assert common in parameters
     own = [p for p in parameters if p not in ("n_outputs", "outputs") or p in {a[0] for a in args}]
@@ -51,7 +51,7 @@ def test_signature_is_declaration(declared):
             shown, stated = parameters[given].default, eval(default)
             assert (tuple(shown) if isinstance(shown, list) else shown) == stated
             assert type(stated) is tuple or type(shown) is type(stated)
-    assert getattr(F, name).__name__ == name
+    assert getattr(_core.functions, name).__name__ == name
 
 
 @each
@@ -63,7 +63,7 @@ def test_documentation_is_whole(declared):
     documented = doc.split("\nArgs:\n")[1].split("\n\n")[0] if "\nArgs:\n" in doc else ""
     named = re.findall(r"^    (\w+): \S", documented, re.M)
     assert named == [i[0] for i in inputs] + [a[0] for a in args], name
-    assert inspect.getdoc(getattr(F, name)).startswith(summary)
+    assert inspect.getdoc(getattr(_core.functions, name)).startswith(summary)
 
 
 def test_argument_names_of_info():

@@ -102,6 +102,12 @@ def test_slice_refuses_wrong_bounds(bounds):
         F.slice(nn.Variable((4, 3)), *bounds)
 
 
+@pytest.mark.parametrize("bounds", [("a",), (0.5,), (None, ["a", None]), (None, None, [0.5, 1])])
+def test_slice_refuses_what_is_no_integer(bounds):
+    with pytest.raises(TypeError, match="slice: expected `"):
+        F.slice(nn.Variable((4, 3)), *bounds)
+
+
 def test_slice_of_one_axis_takes_integers():
     y = F.slice(nn.NdArray.from_numpy_array(np.arange(5.0)), 1, 4, 2)
     assert y.data.tolist() == [1.0, 3.0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -10,7 +11,7 @@ from . import _core, _matmul
 from ._core import ArgumentError, CallError, NdArray, RangeError, Variable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import ArrayLike
 
@@ -102,20 +103,23 @@ def slice(
     """
     if not isinstance(x, (Variable, NdArray)):
         raise CallError(f"slice: expected `x` to be a Variable or an NdArray, got {type(x).__name__}")
-    steps = [1 if step is None else step for step in entries(step, x.ndim)]
+    steps = [1 if step is None else step for step in entries("step", step, x.ndim)]
     backward = [step < 0 for step in steps] + [False] * x.ndim
-    starts = [(-1 if backward[i] else 0) if at is None else at for i, at in enumerate(entries(start, x.ndim))]
+    starts = [(-1 if backward[i] else 0) if at is None else at for i, at in enumerate(entries("start", start, x.ndim))]
     ends = [-n - 1 if backward[i] else n for i, n in enumerate(x.shape)]
-    stops = [ends[i] if at is None and i < x.ndim else at for i, at in enumerate(entries(stop, x.ndim))]
+    stops = [ends[i] if at is None and i < x.ndim else at for i, at in enumerate(entries("stop", stop, x.ndim))]
     result: T = f.slice(x, starts, stops, steps, outputs=outputs)
     return result
 
 
-def entries(given: int | Iterable[int | None] | None, ndim: int) -> list[int | None]:
+def entries(name: str, given: int | Iterable[int | None] | None, ndim: int) -> list[int | None]:
     """One entry for each axis."""
     if given is None:
         return [None] * ndim
-    return [given] if isinstance(given, (int, np.integer)) else list(given)
+    found: list[int | None] = list(given) if isinstance(given, Iterable) else [given]
+    if all(entry is None or isinstance(entry, (int, np.integer)) for entry in found):
+        return found
+    raise CallError(f"slice: expected `{name}` to be integers or None, got {given!r}")
 
 
 def gather_nd(data: T, indices: T | ArrayLike) -> T:
