@@ -1,9 +1,10 @@
 """Promises that NNabla's programs rely on, found by running them: memory over repeated runs, flags, handles."""
 
-import kinnor as nn
-import kinnor.functions as F
 import numpy as np
 import pytest
+
+import kinnor as nn
+import kinnor.functions as F
 from kinnor import _core
 
 

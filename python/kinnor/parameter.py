@@ -220,9 +220,9 @@ def save_parameters(path: PathOrFile, params: dict[str, Variable] | None = None,
     """Save parameters with their order, dtype and `need_grad`; the file is replaced whole or not at all.
 
     Args:
-        path: Path that ends in `.safetensors` or `.h5`, or a file open for writing bytes.
+        path: Path that ends in `.safetensors`, `.h5` or `.protobuf`, or a file open for writing bytes.
         params: Parameters by path; by default those of the current scope, as `get_parameters(grad_only=False)`.
-        extension: `.safetensors` or `.h5`, where `path` is a file or does not say it.
+        extension: `.safetensors`, `.h5` or `.protobuf`, where `path` is a file or does not say it.
 
     Raises:
         ParameterError: If the format is unknown or cannot hold a parameter.
@@ -245,10 +245,10 @@ def load_parameters(
     Graphs that use an existing parameter see the loaded values. A file that does not fit changes nothing.
 
     Args:
-        path: Path that ends in `.safetensors` or `.h5`, or a file open for reading bytes.
+        path: Path that ends in `.safetensors`, `.h5` or `.protobuf`, or a file open for reading bytes.
         proto: Not supported yet.
         needs_proto: Not supported yet.
-        extension: `.safetensors` or `.h5`, where `path` is a file or does not say it.
+        extension: `.safetensors`, `.h5` or `.protobuf`, where `path` is a file or does not say it.
 
     Raises:
         ParameterError: If the format is unknown, if the file is malformed, or if a shape differs.

@@ -1,4 +1,4 @@
-"""Files of parameters: names, values, order and need_grad, as safetensors or in NNabla's HDF5 layout.
+"""Files of parameters: names, values, order and need_grad, as safetensors or as NNabla's HDF5 and protobuf files.
 
 Knows formats; knows no scopes and no variables. A file comes from anywhere and is believed nothing.
 """
@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from . import _core
+from . import _core, parameter_protobuf
 from ._core import ParameterError
 from .atomic import replacing
 
@@ -30,7 +30,7 @@ __all__ = ["Entry", "PathOrFile", "load", "save"]
 
 PathOrFile: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
 
-_LATER = (".nnp", ".nntxt", ".npz", ".onnx", ".protobuf", ".prototxt")
+_LATER = (".nnp", ".nntxt", ".npz", ".onnx", ".prototxt")
 _DEFLATE_LIMIT = 1032
 """No deflated file is smaller than its content by more."""
 
@@ -49,7 +49,7 @@ def save(path: PathOrFile, entries: list[Entry], extension: str | None = None) -
     Args:
         path: Path, or a file open for writing bytes.
         entries: What to write, in order.
-        extension: Format, if the path does not say it: `.safetensors` or `.h5`.
+        extension: Format, if the path does not say it: `.safetensors`, `.h5` or `.protobuf`.
 
     Raises:
         ParameterError: If the format is unknown or cannot hold the values.
@@ -71,7 +71,7 @@ def load(path: PathOrFile, extension: str | None = None) -> list[Entry]:
 
     Args:
         path: Path, or a file open for reading bytes.
-        extension: Format, if the path does not say it: `.safetensors` or `.h5`.
+        extension: Format, if the path does not say it: `.safetensors`, `.h5` or `.protobuf`.
 
     Returns:
         Its entries, in the order in which they were saved.
@@ -221,6 +221,26 @@ def _read_dataset(path: Path, name: str | bytes, dataset: Any) -> tuple[int, Ent
     return index, Entry(name, dataset[...], need_grad)
 
 
+# --- protobuf: NNabla's, in single precision.
+
+
+def _write_protobuf(path: Path, entries: list[Entry]) -> None:
+    for entry in entries:
+        if not _is_float(entry.values):
+            raise ParameterError(
+                f"save_parameters: expected real numbers for .protobuf, got {entry.values.dtype} of {entry.name}; "
+                "save as .safetensors"
+            )
+    path.write_bytes(parameter_protobuf.encode(entries))
+
+
+def _read_protobuf(path: Path) -> list[Entry]:
+    try:
+        return [Entry(*found) for found in parameter_protobuf.decode(path.read_bytes())]
+    except (OverflowError, ValueError) as error:
+        raise ParameterError(f"load_parameters: expected a protobuf file of NNabla, got {path}: {error}") from error
+
+
 def _needed(op: str, package: str, purpose: str) -> Any:
     try:
         return import_module(package)
@@ -233,4 +253,5 @@ _Format: TypeAlias = "tuple[Callable[[Path, list[Entry]], None], Callable[[Path]
 _FORMATS: dict[str | None, _Format] = {
     ".safetensors": (_write_safetensors, _read_safetensors),
     ".h5": (_write_h5, _read_h5),
+    ".protobuf": (_write_protobuf, _read_protobuf),
 }

@@ -1,0 +1,62 @@
+"""Parameters in NNabla's protobuf files."""
+
+import numpy as np
+import pytest
+
+import kinnor as nn
+from kinnor import ParameterError, parameter_protobuf
+from kinnor.parameter import get_parameter_or_create
+
+NNABLA = (
+    b"\xc2\x0c\x1a\n\x03a/w\xa2\x01\x04\n\x02\x02\x01\xa2\x06\x08\x00\x00\x80?\x00\x00\x00@\xa8\x06\x01"
+    b"\xc2\x0c\x0f\n\x03a/m\xa2\x01\x00\xa2\x06\x04\x00\x00@@"
+)
+"""Written by NNabla 1.39: `a/w` of shape (2, 1) and `a/m` of shape (), which needs no gradient."""
+
+
+@pytest.fixture(autouse=True)
+def no_parameters():
+    nn.clear_parameters()
+    yield
+    nn.clear_parameters()
+
+
+def test_the_bytes_are_nnablas():
+    found = parameter_protobuf.decode(NNABLA)
+    assert [(name, values.tolist(), need_grad) for name, values, need_grad in found] == [
+        ("a/w", [[1.0], [2.0]], True),
+        ("a/m", 3.0, False),
+    ]
+    assert parameter_protobuf.encode(found) == NNABLA
+
+
+def test_round_trip_keeps_order_and_need_grad(tmp_path):
+    for n, name in enumerate(("z", "b/c", "a")):
+        get_parameter_or_create(name, (2, n), np.full((2, n), n, np.float32), need_grad=n != 1)
+    nn.save_parameters(tmp_path / "p.protobuf")
+    saved = nn.get_parameters(grad_only=False)
+    nn.clear_parameters()
+    with nn.parameter_scope("in"):
+        nn.load_parameters(tmp_path / "p.protobuf")
+        loaded = nn.get_parameters(grad_only=False)
+    assert list(loaded) == list(saved) == ["z", "b/c", "a"]
+    for name, parameter in loaded.items():
+        np.testing.assert_array_equal(parameter.d, saved[name].d)
+        assert parameter.need_grad == saved[name].need_grad
+
+
+def test_broken_files_are_refused_and_change_nothing(tmp_path):
+    path = tmp_path / "broken.protobuf"
+    get_parameter_or_create("a/w", (2, 1), np.zeros((2, 1)))
+    pieces = [NNABLA[:n] for n in range(1, len(NNABLA)) if n != 29]
+    for content in (*pieces, b"\xff" * 40, NNABLA.replace(b"\x02\x02\x01", b"\x02\x05\x01"), b"\xc2\x0c\x02\n\x00"):
+        path.write_bytes(content)
+        with pytest.raises(ParameterError, match="expected a protobuf file"):
+            nn.load_parameters(path)
+        assert not nn.get_parameters(grad_only=False)["a/w"].d.any()
+
+
+def test_whole_numbers_do_not_fit(tmp_path):
+    nn.parameter.set_parameter("n", nn.Variable.from_numpy_array(np.array([1, 2]), need_grad=False))
+    with pytest.raises(ParameterError, match="real numbers"):
+        nn.save_parameters(tmp_path / "p.protobuf")
