@@ -184,3 +184,13 @@ def test_erased_patches_pass_no_gradient():
         (g,) = nn.grad(y, x)
         g.forward()
         np.testing.assert_array_equal(g.d, ~erased if fine else np.ones(x.shape))
+
+
+def test_arguments_are_shown_with_the_defaults_that_follow_from_the_input():
+    x = nn.Variable((2, 4, 5, 6))
+    args = F.convolution(x, nn.Variable((3, 4, 2, 2)), pad=(1, 0)).parent.info.args
+    assert (args["pad"], args["stride"], args["dilation"], args["group"]) == ([1, 0], [1, 1], [1, 1], 1)
+    args = F.deconvolution(x, nn.Variable((4, 3, 2, 2))).parent.info.args
+    assert (args["pad"], args["stride"], args["output_padding"]) == ([0, 0], [1, 1], [0, 0])
+    args = F.depthwise_convolution(x, nn.Variable((4, 2, 2))).parent.info.args
+    assert (args["dilation"], args["multiplier"]) == ([1, 1], 1)
