@@ -39,7 +39,7 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If `x` has not three axes from `base_axis` on.
-    ///     ArgumentError: If a range is no pair, a ratio is out of range or `n` is negative.
+    ///     ArgumentError: If a range is no pair, a ratio is out of range or `n` is negative or above 65536.
     ///
     /// Source:
     ///     Zhong et al., "Random erasing data augmentation", 2017.
@@ -65,6 +65,9 @@ only_in_gradients! {
 
 /// Random numbers that place one patch: whether, area, aspect, row, column.
 const DRAWS: usize = 5;
+
+/// What an image can have of patches; the numbers that place them are drawn at once.
+const MOST_PATCHES: i64 = 1 << 16;
 
 /// A pair of numbers in ascending order.
 fn pair(name: &str, values: &[f64], least: f64) -> Result<(f64, f64)> {
@@ -159,8 +162,9 @@ impl Compute for Erasing {
         pair("area_ratios", &self.of.area_ratios, 0.0)?;
         pair("aspect_ratios", &self.of.aspect_ratios, f64::MIN_POSITIVE)?;
         pair("replacements", &self.of.replacements, f64::MIN)?;
-        if self.of.n < 0 {
-            return Err(Error::argument("random_erase", "n", "zero or more", self.of.n));
+        if !(0..=MOST_PATCHES).contains(&self.of.n) {
+            let expected = format!("from 0 to {MOST_PATCHES}");
+            return Err(Error::argument("random_erase", "n", expected, self.of.n));
         }
         like(x)
     }
