@@ -248,7 +248,9 @@ def test_the_layout_of_h5_files_is_nnablas(tmp_path):
 
 def test_formats_that_do_not_exist(tmp_path):
     for name in ("p.foo", "p", ".h5x"):
-        with pytest.raises(ParameterError, match=r"expected a name that ends in \.safetensors or \.h5 or \.protobuf, got"):
+        with pytest.raises(
+            ParameterError, match=r"expected a name that ends in \.safetensors or \.h5 or \.protobuf, got"
+        ):
             nn.save_parameters(tmp_path / name)
         with pytest.raises(ParameterError, match="load_parameters: expected a name that ends in"):
             nn.load_parameters(tmp_path / name)
