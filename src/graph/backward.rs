@@ -106,7 +106,7 @@ pub(super) struct BackwardPlan {
 }
 
 /// In which order functions run backward: higher ranks first, earlier found ones first among equals.
-fn descending(a: &mut Arena, root: Ix) -> Vec<Ix> {
+pub(super) fn descending(a: &mut Arena, root: Ix) -> Vec<Ix> {
     // Ranks may be stale after an edit: count them anew.
     let above = order::depth_first(a, &[root], |_, _| true);
     for f in above {

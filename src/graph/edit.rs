@@ -15,6 +15,38 @@ impl Variable {
         })
     }
 
+    /// The functions that a backward run from this variable visits, in its order.
+    ///
+    /// ```
+    /// use kinnor::graph::{Function, Variable, apply};
+    ///
+    /// let x = Variable::new([2])?.with_need_grad(true);
+    /// let h = apply("sin", &[&x], &[])?.remove(0);
+    /// let y = apply("exp", &[&h], &[])?.remove(0);
+    /// let names = |f: Vec<Function>| f.iter().map(Function::type_name).collect::<Vec<_>>();
+    /// assert_eq!(names(y.functions()), ["Sin", "Exp"]);
+    /// assert_eq!(names(y.functions_backward()), ["Exp", "Sin"]);
+    /// # kinnor::Result::Ok(())
+    /// ```
+    pub fn functions_backward(&self) -> Vec<Function> {
+        arena::with(|a| {
+            if a.variables[self.ix()].parent == NONE {
+                return Vec::new();
+            }
+            let order = super::backward::descending(a, self.ix());
+            order.into_iter().map(|f| Function::counted(a, f)).collect()
+        })
+    }
+
+    /// The functions that would have to run again to restore the data of this variable, in their order: its parent, and
+    /// those above whose outputs were cleared.
+    pub fn functions_to_recompute(&self) -> Vec<Function> {
+        arena::with(|a| {
+            let order = super::recompute::to_restore(a, self.ix());
+            order.into_iter().map(|f| Function::counted(a, f)).collect()
+        })
+    }
+
     /// Calls `f` with each function above this variable, each after those that feed it.
     ///
     /// # Errors

@@ -1,19 +1,24 @@
 //! Computing values again that were dropped after the forward run, just before a gradient reads them.
 
-use super::arena::{self, Ix};
+use super::arena::{self, Arena, Ix};
 use super::clear::{self, Clearing};
 use super::{connect, mode, order};
 use crate::Result;
+
+/// The functions to run again for the data of `v`, each after those that feed it: on from where data is still there.
+pub(super) fn to_restore(a: &mut Arena, v: Ix) -> Vec<Ix> {
+    let first = a.variables[v].parent;
+    order::depth_first(a, &[v], |a, f| {
+        let dropped = |core: Ix| a.cores[core].data.as_ref().is_some_and(|s| s.is_cleared());
+        f == first || a.functions[f].outputs.iter().any(|o| dropped(o.core))
+    })
+}
 
 /// Computes the data of `v` again, and of all that it needs and that was cleared too. What no gradient reads is cleared
 /// again at once.
 pub(super) fn restore(v: Ix, clearing: &Clearing) -> Result<()> {
     let steps = arena::with(|a| {
-        let first = a.variables[v].parent;
-        let functions = order::depth_first(a, &[v], |a, f| {
-            let dropped = |core: Ix| a.cores[core].data.as_ref().is_some_and(|s| s.is_cleared());
-            f == first || a.functions[f].outputs.iter().any(|o| dropped(o.core))
-        });
+        let functions = to_restore(a, v);
         let ready = |f: Ix| (f, connect::step(a, f), clearing.after(a, f));
         functions.into_iter().map(ready).collect::<Vec<_>>()
     });
