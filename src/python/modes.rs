@@ -96,7 +96,10 @@ fn context_parts(number: u16) -> (Vec<String>, String, String) {
 #[pyfunction]
 fn set_num_threads(n: i64) -> PyResult<()> {
     match usize::try_from(n) {
-        Ok(n @ 1..=1024) => Ok(threads::set_num_threads(n)),
+        Ok(n @ 1..=1024) => {
+            threads::set_num_threads(n);
+            Ok(())
+        }
         _ => Err(crate::Error::argument("set_num_threads", "n", "1 to 1024", n).into()),
     }
 }
