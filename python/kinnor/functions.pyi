@@ -2617,7 +2617,7 @@ def random_erase(
 
     Raises:
         ShapeError: If `x` has not three axes from `base_axis` on.
-        ArgumentError: If a range is no pair, a ratio is out of range or `n` is negative.
+        ArgumentError: If a range is no pair, a ratio is out of range or `n` is negative or above 65536.
 
     Source:
         Zhong et al., "Random erasing data augmentation", 2017.
