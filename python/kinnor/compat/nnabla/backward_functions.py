@@ -40,10 +40,17 @@ def rule_of(name: str, type_name: str, arguments: list[tuple[str, str]]) -> Call
     return backward
 
 
-registry: dict[str, Callable[..., Any]] = {
-    type_name: rule_of(name, type_name, [(ours, info) for ours, info, *_ in arguments])
+class Registry(dict[str, "Callable[..., Any]"]):
+    """The rules by type name. An operation that no function makes, and only a gradient is made of, has one as well."""
+
+    def __missing__(self, type_name: str) -> Callable[..., Any]:
+        return rule_of(type_name, type_name, [])
+
+
+registry = Registry(
+    (type_name, rule_of(name, type_name, [(ours, info) for ours, info, *_ in arguments]))
     for name, type_name, _, arguments, _ in _core.declarations()
-}
+)
 """The rules by type name. A rule that is added is called by who looks it up; `nn.grad` uses the operations' own."""
 
 
