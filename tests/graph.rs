@@ -284,3 +284,25 @@ fn memory_freed_during_a_run_waits_for_its_end() {
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
 }
+
+#[test]
+fn indices_that_no_gradient_reads_may_be_cleared() {
+    let x = leaf(&[3.0, 1.0, 2.0]);
+    let values = [Value::Int(-1), Value::Bool(false), Value::Bool(true), Value::Bool(false)];
+    let sorted = apply("sort", &[&unary("identity", &x)], &values).expect("builds");
+    let y = binary("add2", &unary("identity", &sorted[0]), &unary("identity", &sorted[1]));
+    y.forward(&ForwardOptions { clear_no_need_grad: true, ..Default::default() }).expect("runs");
+    assert!(sorted[1].data().storage.is_cleared());
+    back(&y);
+    assert_eq!(grads(&x), [1.0; 3]);
+}
+
+#[test]
+fn a_scatter_writes_into_the_array_that_it_is_given() {
+    let (parts, mask, whole) = (leaf(&[5.0]), leaf(&[0.0, 1.0, 0.0]), leaf(&[1.0, 2.0, 3.0]));
+    let y = apply("bool_scatter", &[&parts, &mask, &whole], &[]).expect("builds").remove(0);
+    run(&y);
+    assert_eq!((values(&y), values(&whole)), (vec![1.0, 5.0, 3.0], vec![1.0, 5.0, 3.0]));
+    back(&y);
+    assert_eq!((grads(&parts), grads(&whole)), (vec![1.0], vec![1.0, 0.0, 1.0]));
+}

@@ -356,12 +356,12 @@ fn back_step(a: &mut Arena, f: Ix, first: &[bool]) -> BackStep {
     let index = crate::array::DType::I64;
     let x = x_cores.iter().enumerate().map(|(i, core)| {
         let is_index = op.kind(i) == Kind::index;
-        slot(a, *core, if is_index { index } else { dtype }, is_index || reads.input(i))
+        slot(a, *core, if is_index { index } else { dtype }, reads.input(i))
     });
     let x: SmallVec<[(Shape, Option<Slot>); 3]> = x.collect();
     let y = y_cores.iter().enumerate().map(|(o, core)| {
         let own = op.output(o);
-        slot(a, *core, own.unwrap_or(dtype), own.is_some() || reads.output(o))
+        slot(a, *core, own.unwrap_or(dtype), reads.output(o))
     });
     let y: SmallVec<[(Shape, Option<Slot>); 1]> = y.collect();
     let grad = |a: &mut Arena, core: Ix| {

@@ -311,7 +311,8 @@ impl BackStep {
 
     /// Runs the function backward.
     pub(super) fn backward(&mut self) -> Result<()> {
-        if self.op.keeps_gradients() {
+        let wanted = self.gx.iter().any(Option::is_some);
+        if self.op.keeps_gradients() || !wanted {
             return Ok(());
         }
         if let Some((x, y)) = &self.arrays {

@@ -110,8 +110,8 @@ op! {
     ///     output_stat: Return the statistics too.
     ///
     /// Returns:
-    ///     Array of the shape of `x`; with `output_stat` also its mean and its variance, of the lengths of the samples
-    ///     and `num_groups`, followed by axes of length one.
+    ///     Array of the shape of `x`; with `output_stat` also its mean and its variance: the axis of the channels becomes
+    ///     two, of length `num_groups` and one, and all axes but `batch_axis` have length one.
     ///
     /// Raises:
     ///     AxisError: If `x` has no such axis.
@@ -145,8 +145,7 @@ impl GroupNormalization {
         let kept: Vec<bool> = (0..view.ndim()).map(|i| i == channel || batch(i)).collect();
         let scaled = (0..view.ndim()).map(|i| i == channel || i == channel + 1).collect();
         let params = super::normalization::only(x, &among(x.ndim(), &[channel]));
-        let lengths = (0..view.ndim()).filter(|i| kept[*i]).map(|i| view[i]);
-        let stats = lengths.chain(kept.iter().filter(|kept| !**kept).map(|_| 1)).collect();
+        let stats = super::normalization::only(&view, &kept);
         Ok(Form { view, kept, scaled, params, stats, eps: self.eps, output_stat: self.output_stat })
     }
 }
@@ -262,7 +261,7 @@ mod tests {
         let values = [Value::Int(2), Value::Int(1), Value::Int(0)];
         check("group_normalization", &values, &[2, 2, 1, 1], &[1, 6, 1], &|i| i / 9);
         let last = [Value::Int(3), Value::Int(2), Value::Int(0)];
-        check("group_normalization", &last, &[2, 3, 1, 1], &[1, 1, 3], &|i| i / 18 * 3 + i % 3);
+        check("group_normalization", &last, &[2, 1, 3, 1], &[1, 1, 3], &|i| i / 18 * 3 + i % 3);
         for groups in [4, 0, -1] {
             let values =
                 [&[Value::Int(groups), Value::Int(1), Value::Int(0), EPS][..], &[Value::Bool(false)]]

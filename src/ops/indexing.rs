@@ -227,8 +227,9 @@ op! {
     ///
     /// Args:
     ///     x0: Input of any shape.
-    ///     indices: Indices along `axis`, of the shape of `x1`; negative ones count from the end.
-    ///     x1: What to add, with as many axes as `x0` and no longer along other axes than `axis`.
+    ///     indices: Indices along `axis`, one axis for each of `x0` and no longer than it along those other than `axis`;
+    ///         negative ones count from the end.
+    ///     x1: What to add, at least as long along each axis as `indices`. What lies beyond them is left out.
     ///     axis: The axis, the first by default; a negative one counts from the end.
     ///
     /// Returns:
@@ -248,26 +249,29 @@ op! {
     ///     x: Input of any shape.
     ///     indices: Indices along `axis`.
     ///     axis: The axis.
+    ///     shape: Shape of the output.
     ///
     /// Returns:
-    ///     Array of the shape of `indices`.
-    TakeAlong = take_along(x, indices: index; axis: i64)
+    ///     Array of shape `shape`, zero beyond the indices.
+    TakeAlong = take_along(x, indices: index; axis: i64, shape: Vec<i64>)
 }
 
-/// Calls `f(element of the indices, element of the array)` for each index.
+/// Calls `f(element of other, element of x)` for each index: what stands in `other` where the index does, and where in
+/// `x` it points to.
 fn along(
     op: &str,
     x: &Shape,
-    index: &[i64],
-    shape: &Shape,
+    (index, shape): (&[i64], &Shape),
+    other: &Shape,
     axis: usize,
     mut f: impl FnMut(usize, usize),
 ) -> Result<()> {
-    let strides = x.strides();
+    let (strides, steps) = (x.strides(), other.strides());
     let mut at = vec![0; shape.ndim()];
-    for (i, index) in index.iter().enumerate() {
+    for index in index {
         let within: usize = (0..at.len()).filter(|a| *a != axis).map(|a| at[a] * strides[a]).sum();
-        f(i, within + position(op, *index, axis, x[axis])? * strides[axis]);
+        let from = at.iter().zip(&steps).map(|(at, step)| at * step).sum();
+        f(from, within + position(op, *index, axis, x[axis])? * strides[axis]);
         for a in (0..at.len()).rev() {
             at[a] += 1;
             if at[a] < shape[a] {
@@ -293,20 +297,19 @@ impl Compute for ScatterAdd {
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let (x0, index, x1) = (x.get(0), x.get(1), x.get(2));
         let axis = self.axis(x0)?;
-        let fits = index == x1 && x1.ndim() == x0.ndim();
-        if fits && (0..x0.ndim()).all(|i| i == axis || x1[i] <= x0[i]) {
+        let fits = index.ndim() == x0.ndim() && x1.ndim() == x0.ndim();
+        if fits && (0..x0.ndim()).all(|i| index[i] <= x1[i] && (i == axis || index[i] <= x0[i])) {
             return one(x0.clone());
         }
-        let expected = format!("indices and x1 of one shape, no longer than x0 except along axis {axis}");
+        let expected = format!("indices no longer than x1, nor than x0 except along axis {axis}");
         Err(Error::shape("scatter_add", expected, [x0, index, x1]))
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (x1, y, axis) = (run.x(2), run.y(0), self.axis(run.x_shape(0))?);
         y.copy_from_slice(run.x(0));
-        along("scatter_add", run.x_shape(0), run.index(1), run.x_shape(1), axis, |i, at| {
-            y[at] = y[at] + x1[i];
-        })
+        let index = (run.index(1), run.x_shape(1));
+        along("scatter_add", run.x_shape(0), index, run.x_shape(2), axis, |i, at| y[at] = y[at] + x1[i])
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
@@ -314,16 +317,18 @@ impl Compute for ScatterAdd {
         if let Some(gx) = run.gx(0) {
             gx.put(|i| gy[i]);
         }
-        if let Some(Grad { data, accumulate }) = run.gx(2) {
-            along("scatter_add", shape, run.index(1), run.x_shape(1), self.axis(shape)?, |i, at| {
-                data[i] = if accumulate { data[i] + gy[at] } else { gy[at] };
-            })?;
+        if let Some(gx) = run.gx(2).map(Grad::adding) {
+            let (index, axis) = ((run.index(1), run.x_shape(1)), self.axis(shape)?);
+            along("scatter_add", shape, index, run.x_shape(2), axis, |i, at| gx[i] = gx[i] + gy[at])?;
         }
         Ok(())
     }
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
-        let taken = || Sym::apply(TakeAlong { axis: self.axis.unwrap_or(0) }, &[s.gy(0), s.x(1)]);
+        let taken = || {
+            let shape = s.x(2).shape().iter().map(|n| *n as i64).collect();
+            Sym::apply(TakeAlong { axis: self.axis.unwrap_or(0), shape }, &[s.gy(0), s.x(1)])
+        };
         vec![Some(s.gy(0)), None, s.wants(2).then(taken)]
     }
 
@@ -333,13 +338,15 @@ impl Compute for ScatterAdd {
 }
 
 impl Compute for TakeAlong {
-    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
-        one(x.get(1).clone())
+    fn shapes(&self, _: &InputShapes<'_>) -> Result<Shapes> {
+        one(lengths("take_along", &self.shape)?)
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (x, y, axis) = (run.x(0), run.y(0), run.x_shape(0).axis("take_along", self.axis)?);
-        along("take_along", run.x_shape(0), run.index(1), run.x_shape(1), axis, |i, at| y[i] = x[at])
+        y.fill(T::ZERO);
+        let index = (run.index(1), run.x_shape(1));
+        along("take_along", run.x_shape(0), index, run.y_shape(0), axis, |i, at| y[i] = x[at])
     }
 
     const HAS_BACKWARD: bool = false;

@@ -1,6 +1,6 @@
 //! Choosing elements by a mask: bool_fill, bool_gather, bool_scatter, nonzero.
 
-use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
+use super::{Alias, Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::array::{DType, Shape};
 use crate::kernels::Float;
 use crate::kernels::map::Pairing;
@@ -199,10 +199,10 @@ op! {
     /// Args:
     ///     input: What to put there, shape (n, ...), one part for each place that the mask chooses.
     ///     mask: Where to put it (not zero).
-    ///     output: Array whose parts are replaced; zeros where it is not given.
+    ///     output: Array whose parts are replaced, in place; zeros where it is not given.
     ///
     /// Returns:
-    ///     Array of shape (*mask.shape, ...).
+    ///     Array of shape (*mask.shape, ...), or `output`.
     ///
     /// Raises:
     ///     ShapeError: If the shapes do not fit.
@@ -226,13 +226,9 @@ impl Compute for BoolScatter {
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let (x, mask, y) = (run.x(0), run.x(1), run.y(0));
+        let (x, mask) = (run.x(0), run.x(1));
         check_count("bool_scatter", mask, run.x_shape(0)[0])?;
-        if run.has(2) {
-            y.copy_from_slice(run.x(2));
-        } else {
-            y.fill(T::ZERO);
-        }
+        let y = run.y_after(2);
         put(x, mask, run.x_shape(0).size_from(1), y);
         Ok(())
     }
@@ -268,6 +264,10 @@ impl Compute for BoolScatter {
 
     fn reads(&self, gx: usize) -> Reads {
         if gx == 1 { Reads::NOTHING } else { Reads::inputs(2) }
+    }
+
+    fn alias(&self, i: usize) -> Option<Alias> {
+        (i == 2).then_some(Alias { output: 0, modifies: true })
     }
 }
 

@@ -148,16 +148,7 @@ impl Compute for ScatterNd {
         let places = Places::new("scatter_nd", run.y_shape(0), run.x_shape(1))?;
         let offsets = places.offsets("scatter_nd", run.y_shape(0), run.index(1))?;
         let (data, n) = (run.x(0), places.inner);
-        if run.has(2) {
-            let (out, y) = (run.x_memory(2), run.y_memory(0));
-            // SAFETY: both have the shape of the output; `copy` allows them to be the same.
-            unsafe { std::ptr::copy::<T>(out.ptr.cast(), y.ptr.cast(), out.shape.size()) };
-        }
-        let is_new = !run.has(2);
-        let y = run.y(0);
-        if is_new {
-            y.fill(T::ZERO);
-        }
+        let y = run.y_after(2);
         for (j, at) in offsets.into_iter().enumerate() {
             let (y, data) = (&mut y[at..at + n], &data[j * n..][..n]);
             match self.add {

@@ -295,12 +295,12 @@ impl Compute for Norm {
         let (y, p) = (run.y(0), self.p());
         let rows = Rows::new(run.x(0), run.x_shape(0), &axes);
         if p == 2.0 {
-            rows.fold(&SumOf(|x: T| x * x), |i, sum| y[i] = sum.sqrt());
+            rows.fold(&SumOf(|x: T| x * x), |i, sum| y[i] = T::of(sum.sqrt()));
         } else if p == 1.0 {
-            rows.fold(&SumOf(|x: T| x.abs()), |i, sum| y[i] = sum);
+            rows.fold(&SumOf(|x: T| x.abs()), |i, sum| y[i] = T::of(sum));
         } else {
             let (power, root) = (T::of(p), T::of(1.0 / p));
-            rows.fold(&SumOf(|x: T| x.abs().pow(power)), |i, sum| y[i] = sum.pow(root));
+            rows.fold(&SumOf(|x: T| x.abs().pow(power)), |i, sum| y[i] = T::of(sum).pow(root));
         }
         Ok(())
     }

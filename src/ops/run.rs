@@ -166,6 +166,19 @@ impl<'a, T: Float> Run<'a, T> {
         self.take(o).slice_mut()
     }
 
+    /// Elements of output 0 with the values of input `i`, whose shape it has and whose memory it may share; zeros where
+    /// that input is not given. May be asked for once.
+    pub fn y_after(&mut self, i: usize) -> &'a mut [T] {
+        let from = self.has(i).then(|| self.x_memory(i));
+        let to = self.take(0);
+        match from {
+            // SAFETY: both have the shape of the output; `copy` allows them to be the same.
+            Some(from) => unsafe { std::ptr::copy::<T>(from.ptr.cast(), to.ptr.cast(), to.shape.size()) },
+            None => to.slice_mut().fill(T::ZERO),
+        }
+        to.slice_mut()
+    }
+
     /// Elements of output `o`, which [`super::Compute::output`] says are whole numbers. May be asked for once.
     pub fn y_index(&mut self, o: usize) -> &'a mut [i64] {
         self.take(o).slice_mut()

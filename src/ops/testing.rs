@@ -106,10 +106,9 @@ fn backward(
     reads: Reads,
 ) -> Vec<Option<Vec<f64>>> {
     let mut xb = inputs(op, x);
-    for (i, b) in xb.iter_mut().enumerate().filter(|(i, _)| !reads.input(*i)) {
+    for (_, b) in xb.iter_mut().enumerate().filter(|(i, _)| !reads.input(*i)) {
         match b {
             Bytes::Real(v) => v.fill(f64::NAN),
-            Bytes::Whole(_) if op.kind(i) == Kind::index => {}
             Bytes::Whole(v) => v.fill(i64::MIN),
         }
     }
@@ -119,7 +118,8 @@ fn backward(
         .map(|(o, y)| match (op.output(o), reads.output(o)) {
             (None, true) => Bytes::Real(y.data.clone()),
             (None, false) => Bytes::Real(vec![f64::NAN; y.data.len()]),
-            (Some(_), _) => Bytes::Whole(index(&y.data)),
+            (Some(_), true) => Bytes::Whole(index(&y.data)),
+            (Some(_), false) => Bytes::Whole(vec![i64::MIN; y.data.len()]),
         })
         .collect();
     let mut gyb: Vec<_> = gy.iter().map(|g| g.data.clone()).collect();
@@ -166,20 +166,27 @@ fn gradient(
     wanted: &[bool],
     reads: Reads,
 ) -> Vec<Option<Vec<f64>>> {
-    let nan = |t: &Tensor| Tensor { shape: t.shape.clone(), data: vec![f64::NAN; t.data.len()] };
+    let index = |i| op.kind(i) == Kind::index;
+    let wild = |t: &Tensor, with: f64| Tensor { shape: t.shape.clone(), data: vec![with; t.data.len()] };
     let mut eager = Eager(Vec::new());
     let mut add = |t: Tensor| {
         eager.0.push(t);
         Sym::Node(eager.0.len() as u32 - 1)
     };
-    let index = |i| op.kind(i) == Kind::index;
     let xs: Vec<_> = x
         .iter()
         .enumerate()
-        .map(|(i, t)| add(if reads.input(i) || index(i) { t.clone() } else { nan(t) }))
+        .map(|(i, t)| match (reads.input(i), index(i)) {
+            (true, _) => add(t.clone()),
+            (false, true) => add(wild(t, f64::NEG_INFINITY)),
+            (false, false) => add(wild(t, f64::NAN)),
+        })
         .collect();
-    let ys: Vec<_> =
-        y.iter().enumerate().map(|(o, t)| add(if reads.output(o) { t.clone() } else { nan(t) })).collect();
+    let ys: Vec<_> = y
+        .iter()
+        .enumerate()
+        .map(|(o, t)| add(if reads.output(o) { t.clone() } else { wild(t, f64::NAN) }))
+        .collect();
     let gys: Vec<_> = gy.iter().cloned().map(&mut add).collect();
     let symbols = Symbols::new(&xs, &ys, &gys, wanted);
     let found = build(&mut eager, || {

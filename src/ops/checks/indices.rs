@@ -105,7 +105,10 @@ fn scatter_add_adds_along_an_axis() {
     let x = [Tensor::sample([3, 3], 1), index.clone(), Tensor::sample([2, 2], 2)];
     for axis in [0, 1, -1] {
         check_gradient(&op("scatter_add", &[Value::Int(axis)]), &x, &[true, false, true]);
-        check_gradient(&Op::new(TakeAlong { axis }), &x[..2], &[true, false]);
+        check_gradient(&Op::new(TakeAlong { axis, shape: vec![2, 2] }), &x[..2], &[true, false]);
+        let beyond = [x[0].clone(), index.clone(), Tensor::sample([3, 4], 2)];
+        check_gradient(&op("scatter_add", &[Value::Int(axis)]), &beyond, &[true, false, true]);
+        check_gradient(&Op::new(TakeAlong { axis, shape: vec![3, 4] }), &beyond[..2], &[true, false]);
     }
     let wild = [x[0].clone(), Tensor::new([2, 2], &[0.0, 1.0, 3.0, 0.0]), x[2].clone()];
     assert!(matches!(refused(&op("scatter_add", &[Value::Int(0)]), &wild), Error::Index(_)));

@@ -80,9 +80,12 @@ class BatchNormalizationBackward:
         self.has_gamma, self.has_beta = not no_scale, not no_bias
 
     def __call__(self, gy: Variable, x: Variable, *others: Variable) -> Any:
+        # All gradients are wanted, also of inputs that need none.
         rest = list(others)
-        beta = rest.pop(0) if self.has_beta else None
-        gamma = rest.pop(0) if self.has_gamma else None
+        x, *params = (F.identity(v).apply(need_grad=True) for v in (x, *rest[: self.has_beta + self.has_gamma]))
+        del rest[: len(params)]
+        beta = params.pop(0) if self.has_beta else None
+        gamma = params.pop(0) if self.has_gamma else None
         wanted = [v for v in (x, beta, gamma) if v is not None]
         y = _core.functions.batch_normalization(x, beta, gamma, *rest, *self.args)
         found = _core.grad_graph([y], wanted, [gy])
