@@ -122,8 +122,8 @@ impl Unary for GELU {
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
         // (1 + tanh(u)) / 2 = sigmoid(2 u), which keeps its digits where tanh nears -1.
-        let u = x * (N::all(1.0) + N::all(0.044_715) * x * x);
-        x * (N::all(2.0 * std::f64::consts::FRAC_2_SQRT_PI / std::f64::consts::SQRT_2) * u).sigmoid()
+        const TWICE: f64 = 2.0 * std::f64::consts::FRAC_2_SQRT_PI / std::f64::consts::SQRT_2;
+        x * (x * (N::all(TWICE) + N::all(TWICE * 0.044_715) * x * x)).sigmoid()
     }
 }
 
