@@ -311,12 +311,14 @@ impl BackStep {
 
     /// Runs the function backward.
     pub(super) fn backward(&mut self) -> Result<()> {
-        let wanted = self.gx.iter().any(Option::is_some);
-        if self.op.keeps_gradients() || !wanted {
+        if self.op.keeps_gradients() {
             return Ok(());
         }
         if let Some((x, y)) = &self.arrays {
             return self.backward_on_arrays(x, y);
+        }
+        if self.gx.iter().all(Option::is_none) {
+            return Ok(());
         }
         if !self.op.has_backward() {
             return super::gradient::backward_by_symbols(self);
