@@ -20,9 +20,10 @@ def gather(x, at, axis=0, batch_dims=0):
 
 def scatter_add(x, at, values, axis=0):
     y = x.copy()
-    places = list(np.indices(values.shape))
+    within = np.indices(at.shape)
+    places = list(within)
     places[axis] = at
-    np.add.at(y, tuple(places), values)
+    np.add.at(y, tuple(places), values[tuple(within)])
     return y
 
 
@@ -120,6 +121,7 @@ ROWS: list[Row] = [
     Row("scatter_add", (sample(4, 3), whole(4, 5, below=3), sample(4, 5, seed=1)), scatter_add, {"axis": 1}),
     Row("scatter_add", (sample(4, 3), whole(2, 2, below=4) - 4, sample(2, 2, seed=1)), scatter_add, {"axis": -2}),
     Row("scatter_add", (sample(4, 3), np.zeros((0, 3), np.int64), sample(0, 3)), scatter_add),
+    Row("scatter_add", (sample(4, 3), whole(2, 3, below=3), sample(3, 5, seed=1)), scatter_add, {"axis": 1}),
     *(
         Row("one_hot", (at,), one_hot, {"shape": shape})
         for at, shape in (
