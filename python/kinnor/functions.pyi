@@ -628,10 +628,10 @@ def bool_scatter(
     Args:
         input: What to put there, shape (n, ...), one part for each place that the mask chooses.
         mask: Where to put it (not zero).
-        output: Array whose parts are replaced; zeros where it is not given.
+        output: Array whose parts are replaced, in place; zeros where it is not given.
 
     Returns:
-        Array of shape (*mask.shape, ...).
+        Array of shape (*mask.shape, ...), or `output`.
 
     Raises:
         ShapeError: If the shapes do not fit.
@@ -1338,8 +1338,8 @@ def group_normalization(
         output_stat: Return the statistics too.
 
     Returns:
-        Array of the shape of `x`; with `output_stat` also its mean and its variance, of the lengths of the samples
-        and `num_groups`, followed by axes of length one.
+        Array of the shape of `x`; with `output_stat` also its mean and its variance: the axis of the channels becomes
+        two, of length `num_groups` and one, and all axes but `batch_axis` have length one.
 
     Raises:
         AxisError: If `x` has no such axis.
@@ -2729,8 +2729,9 @@ def scatter_add(
 
     Args:
         x0: Input of any shape.
-        indices: Indices along `axis`, of the shape of `x1`; negative ones count from the end.
-        x1: What to add, with as many axes as `x0` and no longer along other axes than `axis`.
+        indices: Indices along `axis`, one axis for each of `x0` and no longer than it along those other than `axis`;
+            negative ones count from the end.
+        x1: What to add, at least as long along each axis as `indices`. What lies beyond them is left out.
         axis: The axis, the first by default; a negative one counts from the end.
 
     Returns:
