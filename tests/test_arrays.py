@@ -100,8 +100,9 @@ def test_wider_numbers_are_rounded_and_others_refused():
             nn.NdArray.from_numpy_array(bad)
     with pytest.raises(TypeError):
         a.cast(np.complex64)
-    with pytest.raises(TypeError):
-        a.cast("no type")
+    for no_type in ("no type", None):
+        with pytest.raises(TypeError):
+            a.cast(no_type)
     assert a.data.tolist() == [1, 2]
 
 

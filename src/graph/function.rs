@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use super::arena::{self, Arena, Ix};
 use super::execute::{self, BackStep, StatePtr, Step};
 use super::{NdArray, Variable, mode};
-use crate::array::RunGuard;
+use crate::array::{RunGuard, Shape};
 use crate::ops::{Alias, Op, Value};
 use crate::{Error, Result};
 
@@ -182,6 +182,21 @@ impl Function {
     /// Whatever the operation fails with.
     pub fn backward_on(&self, x: &[&Variable], y: &[&Variable], accumulate: &[bool]) -> Result<()> {
         let (op, state) = (self.op(), self.state());
+        if op.on_arrays().is_none() {
+            // A kernel believes the shapes.
+            let inputs: Vec<NdArray> = x.iter().map(|v| v.data()).collect();
+            let expected = execute::shapes_of(&op, &inputs)?;
+            let got: Vec<Shape> = y.iter().map(|v| v.shape()).collect();
+            if got[..] != expected[..] {
+                let expected: Vec<_> = expected.iter().map(Shape::to_string).collect();
+                let expected = format!("outputs of shapes {}", expected.join(", "));
+                return Err(Error::shape(format!("backward of {}", op.name()), expected, &got));
+            }
+        }
+        if accumulate.len() != x.len() {
+            let expected = format!("one for each of {} inputs", x.len());
+            return Err(Error::argument("backward", "accum", expected, accumulate.len()));
+        }
         let compute = arena::with(|a| mode::compute(a.functions[self.0].context));
         let _guard = RunGuard::new();
         let xs: Vec<_> = x.iter().map(|v| (v.array(), v.need_grad())).collect();

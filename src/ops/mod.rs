@@ -339,6 +339,19 @@ impl<C: Compute> Bound<C> {
         i
     }
 
+    /// Refuses a number of inputs that does not go with the declaration.
+    fn check_count(&self, n: usize) -> Result<()> {
+        let given = || C::SPEC.inputs.iter().enumerate().filter(|(at, _)| self.present >> at & 1 == 1);
+        let least = given().filter(|(_, input)| input.kind != Kind::optional).count();
+        let most =
+            if given().any(|(_, input)| input.kind == Kind::list) { usize::MAX } else { given().count() };
+        if (least..=most).contains(&n) {
+            return Ok(());
+        }
+        let bound = if n < least { least } else { most };
+        Err(Error::Type(format!("{}: expected {bound} inputs, got {n}", C::SPEC.name)))
+    }
+
     /// A mask of declared inputs as one of given inputs.
     fn given(&self, reads: Reads) -> Reads {
         if self.present == u64::MAX {
@@ -364,12 +377,14 @@ impl<C: Compute> Operation for Bound<C> {
         C::SPEC.inputs.get(at).or(C::SPEC.inputs.last()).map_or(Kind::float, |input| input.kind)
     }
     fn shapes(&self, x: &[&Shape]) -> Result<Shapes> {
+        self.check_count(x.len())?;
         self.op.shapes(&InputShapes { x, present: self.present, values: None })
     }
     fn shaped_by(&self) -> Option<usize> {
         C::SHAPED_BY
     }
     fn shapes_by(&self, x: &[&Shape], values: &[f64]) -> Result<Shapes> {
+        self.check_count(x.len())?;
         self.op.shapes(&InputShapes { x, present: self.present, values: Some(values) })
     }
     fn keeps_gradients(&self) -> bool {
