@@ -155,3 +155,13 @@ def test_random(row):
     is_drawn = first.max(initial=0) > first.min(initial=0) and 0 not in (row.args.get("p"), row.args.get("prob"))
     if first.size > 100 and "seed" not in row.args and is_drawn:
         assert (first != other).any(), row
+
+
+def test_each_node_keeps_what_it_drew():
+    """Two nodes with the same arguments are two: the gradient as a graph has the patches of each."""
+    x = nn.Variable.from_numpy_array(np.full((3, 2, 8, 8), 1e3), need_grad=True)
+    a, b = F.random_erase(x), F.random_erase(x)
+    loss = F.sum(a) + F.sum(b * 2)
+    (g,) = nn.grad([loss], [x])
+    nn.forward_all([a, b, loss, g])
+    np.testing.assert_array_equal(g.d, (a.d == 1e3) + 2 * (b.d == 1e3))

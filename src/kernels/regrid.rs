@@ -65,7 +65,7 @@ impl Axis {
     }
 
     fn is_whole(&self, n: usize) -> bool {
-        n == 0 || self.0[..] == [Piece { from: Some((0, 1)), n }]
+        *self == Self::whole(n)
     }
 }
 

@@ -151,6 +151,7 @@ ROWS: list[Row] = [
             ((3, 4), {"pad_width": (2, 1, 1, 3), "mode": "repeat"}),
             ((2, 3), {"pad_width": (0, 0)}),
             ((0, 2), {"pad_width": (1, 1, 0, 0)}),
+            ((3, 0), {"pad_width": (1, 2), "constant_value": 4.0}),
             ((1,), {"pad_width": (1, 1), "mode": "repeat"}),
             ((3, 5), {"pad_width": (4, 4), "mode": "reflect"}),
         )
