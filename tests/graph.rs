@@ -250,7 +250,9 @@ fn graphs_run_on_several_threads_at_once_and_one_graph_does_not() {
     let alone = train();
     std::thread::scope(|s| {
         let all: Vec<_> = (0..4).map(|_| s.spawn(train)).collect();
-        all.into_iter().for_each(|t| assert_eq!(t.join().expect("runs"), alone));
+        for t in all {
+            assert_eq!(t.join().expect("runs"), alone);
+        }
     });
     let x = leaf(&[0.5]);
     let y = unary("tanh", &x);
@@ -264,7 +266,7 @@ fn graphs_run_on_several_threads_at_once_and_one_graph_does_not() {
 
 #[test]
 fn memory_freed_during_a_run_waits_for_its_end() {
-    let x = leaf(&[0.5; 1 << 12]);
+    let x = leaf(&vec![0.5; 1 << 12]);
     let mut y = x.clone();
     for _ in 0..200 {
         y = unary("sin", &y);
