@@ -26,7 +26,7 @@ impl Variable {
     /// let names = |f: Vec<Function>| f.iter().map(Function::type_name).collect::<Vec<_>>();
     /// assert_eq!(names(y.functions()), ["Sin", "Exp"]);
     /// assert_eq!(names(y.functions_backward()), ["Exp", "Sin"]);
-    /// # kinnor::Result::Ok(())
+    /// # Ok::<(), kinnor::Error>(())
     /// ```
     pub fn functions_backward(&self) -> Vec<Function> {
         arena::with(|a| {

@@ -76,7 +76,7 @@ impl PartialEq for NdArray {
 /// assert_eq!(y.data().to_vec()?, [9.0, 16.0]);
 /// y.backward(&BackwardOptions::default())?;
 /// assert_eq!(x.grad().to_vec()?, [6.0, 8.0]);
-/// # kinnor::Result::Ok(())
+/// # Ok::<(), kinnor::Error>(())
 /// ```
 pub struct Variable(Ix);
 
