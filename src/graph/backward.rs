@@ -8,9 +8,10 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::arena::{self, Arena, Ix, NONE, flag};
+use super::back_step::{BackStep, Sink};
 use super::clear::{self, Clearing, Policy};
 use super::connect::{cores, data_array};
-use super::execute::{BackStep, Sink, Slot, StatePtr};
+use super::execute::{Slot, StatePtr};
 use super::forward::{Detach, Hook, explain};
 use super::plan::{Kept, Pace, Seen, detached};
 use super::{Function, NdArray, Variable, mode, order, recompute};

@@ -107,8 +107,7 @@ pub(super) fn unneeded(a: &Arena, v: Ix, users_below: u32) -> Option<Arc<Storage
         return None;
     }
     let producer = &a.functions[slot.parent];
-    for (o, output) in producer.outputs.iter().enumerate().filter(|(_, output)| output.variable == v) {
-        let _ = output;
+    for o in (0..producer.outputs.len()).filter(|o| a.live_output(slot.parent, *o) == Some(v)) {
         let op = a.op(slot.parent);
         if (0..producer.inputs.len()).any(|i| op.reads(i).or(op.symbol_reads(i)).output(o)) {
             return None;

@@ -3,7 +3,8 @@
 use std::hash::{Hash, Hasher};
 
 use super::arena::{self, Arena, Ix};
-use super::execute::{self, BackStep, StatePtr, Step};
+use super::back_step::BackStep;
+use super::execute::{self, StatePtr, Step};
 use super::{NdArray, Variable, mode};
 use crate::array::{RunGuard, Shape};
 use crate::ops::{Alias, Op, Value};

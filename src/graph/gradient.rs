@@ -6,8 +6,9 @@ use std::collections::{HashMap, HashSet};
 use smallvec::SmallVec;
 
 use super::arena::{self, Ix, NONE};
+use super::back_step::{self, BackStep};
 use super::connect::connect;
-use super::execute::{self, BackStep, evaluate};
+use super::execute::{self, evaluate};
 use super::mode::Compute;
 use super::order;
 use super::{NdArray, Variable};
@@ -64,7 +65,7 @@ pub(super) fn backward_by_symbols(step: &mut BackStep) -> Result<()> {
         }
         if let Some(g) = g {
             let from = eager.arrays[g as usize].storage.access(step.compute.dtype(), Access::Read)?;
-            execute::add_to(&mut sink.slot, from)?;
+            back_step::add_to(&mut sink.slot, from)?;
         }
     }
     Ok(())

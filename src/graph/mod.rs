@@ -10,6 +10,7 @@
 //! user's code and no destructor of an operation runs under the lock. Nothing recurses: graphs may be a million deep.
 
 mod arena;
+mod back_step;
 mod backward;
 mod clear;
 mod connect;

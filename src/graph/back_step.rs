@@ -1,0 +1,194 @@
+//! Running one function backward: from the gradients of its outputs to those of its inputs. Takes no lock of the arena.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::NdArray;
+use super::arena::{Ix, NONE};
+use super::execute::{Slot, StatePtr, Temporaries, read_as, store};
+use super::mode::Compute;
+use crate::array::{Access, Buffer, DType, Shape, Storage};
+use crate::ops::{Array, Call, Kind, Memory, Op};
+use crate::{Error, Result};
+
+/// Where the gradient of one input goes.
+pub(super) struct Sink {
+    pub(super) slot: Slot,
+    /// Overwrite it in any case: this is the first contribution to an intermediate variable.
+    pub(super) first: bool,
+    /// Another wanted input of the same function has the same gradient: add to it after the kernel.
+    pub(super) again: bool,
+}
+
+/// One function made ready to run backward.
+pub(super) struct BackStep {
+    pub(super) op: Op,
+    pub(super) compute: Compute,
+    /// Data of the inputs; `None` where no gradient reads it.
+    pub(super) x: SmallVec<[(Shape, Option<Slot>); 3]>,
+    pub(super) y: SmallVec<[(Shape, Option<Slot>); 1]>,
+    pub(super) gy: SmallVec<[Slot; 1]>,
+    pub(super) gx: SmallVec<[Option<Sink>; 3]>,
+    pub(super) state: StatePtr,
+    /// Both sides in full, for operations on arrays.
+    pub(super) arrays: Option<(Vec<Array>, Vec<Array>)>,
+    /// The pairs of its inputs and outputs.
+    pub(super) cores: Vec<Ix>,
+}
+
+/// Stands for data that nothing reads.
+fn nowhere() -> *mut u8 {
+    std::ptr::without_provenance_mut(64)
+}
+
+impl BackStep {
+    /// A step on arrays of the caller's choice: inputs with whether they need a gradient, outputs, and whether to add.
+    pub(super) fn by_hand(
+        op: Op,
+        compute: Compute,
+        x: &[(Array, bool)],
+        y: &[Array],
+        accumulate: &[bool],
+        state: StatePtr,
+    ) -> Self {
+        let (dtype, stored) = (compute.dtype(), compute.stored());
+        let slot = |shape: &Shape, storage: &Arc<Storage>, as_type, stored| {
+            Slot::new(NONE, NdArray { shape: shape.clone(), storage: Arc::clone(storage) }, as_type, stored)
+        };
+        let data = |a: &Array, as_type| (a.shape.clone(), Some(slot(&a.shape, &a.data, as_type, as_type)));
+        let mut gx: SmallVec<[Option<Sink>; 3]> = SmallVec::new();
+        for (i, (x, need_grad)) in x.iter().enumerate() {
+            let wanted = *need_grad && op.kind(i) != Kind::index;
+            let again = gx.iter().flatten().any(|s| Arc::ptr_eq(&s.slot.storage, &x.grad));
+            let first = !accumulate.get(i).copied().unwrap_or(true);
+            gx.push(wanted.then(|| Sink { slot: slot(&x.shape, &x.grad, dtype, stored), first, again }));
+        }
+        let arrays =
+            op.on_arrays().is_some().then(|| (x.iter().map(|(x, _)| x.clone()).collect(), y.to_vec()));
+        Self {
+            x: x.iter().enumerate().map(|(i, (x, _))| data(x, read_as(&op, i, compute))).collect(),
+            y: y.iter().enumerate().map(|(o, y)| data(y, op.output(o).unwrap_or(dtype))).collect(),
+            gy: y.iter().map(|y| slot(&y.shape, &y.grad, dtype, stored)).collect(),
+            gx,
+            op,
+            compute,
+            state,
+            arrays,
+            cores: Vec::new(),
+        }
+    }
+
+    /// Takes the gradient of output `o` from another storage.
+    pub(super) fn start_from(&mut self, o: usize, grad: &Arc<Storage>) {
+        self.gy[o].move_to(grad);
+        if let Some((_, y)) = &mut self.arrays {
+            y[o].grad = Arc::clone(grad);
+        }
+    }
+
+    /// Runs the function backward.
+    pub(super) fn backward(&mut self) -> Result<()> {
+        if self.op.keeps_gradients() {
+            return Ok(());
+        }
+        if let Some((x, y)) = &self.arrays {
+            return self.backward_on_arrays(x, y);
+        }
+        if self.gx.iter().all(Option::is_none) {
+            return Ok(());
+        }
+        if !self.op.has_backward() {
+            return super::gradient::backward_by_symbols(self);
+        }
+        let mut temporaries = Temporaries::new();
+        let mut again: SmallVec<[(usize, Buffer); 1]> = SmallVec::new();
+        let Self { op, compute, x, y, gy, gx, state, .. } = self;
+        let mut xm: SmallVec<[Memory<'_>; 4]> = SmallVec::new();
+        for (shape, slot) in x.iter_mut() {
+            let ptr = slot.as_mut().map_or(Ok(nowhere()), |s| s.resolve(Access::Read))?;
+            xm.push(Memory { ptr, shape });
+        }
+        let mut ym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
+        for (shape, slot) in y.iter_mut() {
+            let ptr = slot.as_mut().map_or(Ok(nowhere()), |s| s.resolve(Access::Read))?;
+            ym.push(Memory { ptr, shape });
+        }
+        let mut gym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
+        for slot in gy.iter_mut() {
+            let ptr = slot.resolve(Access::Read)?;
+            gym.push(Memory { ptr, shape: &slot.shape });
+        }
+        let mut gxm: SmallVec<[Option<(Memory<'_>, bool)>; 4]> = SmallVec::new();
+        for (i, sink) in gx.iter_mut().enumerate() {
+            let Some(Sink { slot, first, again: shared }) = sink else {
+                gxm.push(None);
+                continue;
+            };
+            if *shared {
+                let buffer = Buffer::new(slot.shape.size() * slot.dtype.size())?;
+                gxm.push(Some((Memory { ptr: buffer.ptr(), shape: &slot.shape }, false)));
+                again.push((i, buffer));
+                continue;
+            }
+            let accumulate = !*first && (slot.stamp == slot.storage.stamp() || !slot.storage.is_zero());
+            let access = if accumulate { Access::ReadWrite } else { Access::Write };
+            let ptr = slot.place(access, &mut temporaries)?;
+            gxm.push(Some((Memory { ptr, shape: &slot.shape }, accumulate)));
+        }
+        // SAFETY: see `StatePtr`.
+        let state = unsafe { &mut *state.0 };
+        let double = *compute == Compute::Double;
+        op.backward(Call { x: &xm, y: &ym, gy: &gym, gx: &gxm, state, double, recompute: false })?;
+        drop(gxm);
+        store(temporaries)?;
+        for (i, buffer) in again {
+            if let Some(sink) = &mut gx[i] {
+                add_to(&mut sink.slot, buffer.ptr())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn backward_on_arrays(&self, x: &[Array], y: &[Array]) -> Result<()> {
+        let user =
+            self.op.on_arrays().ok_or_else(|| Error::Graph("backward: expected a user's function".into()))?;
+        let wanted: Vec<bool> = self.gx.iter().map(Option::is_some).collect();
+        let accumulate: Vec<bool> = self
+            .gx
+            .iter()
+            .map(|s| s.as_ref().is_some_and(|s| !s.first && !s.slot.storage.is_zeroing()))
+            .collect();
+        for (sink, accumulate) in self.gx.iter().zip(&accumulate) {
+            if let (Some(sink), false) = (sink, accumulate) {
+                sink.slot.storage.zero();
+            }
+        }
+        user.backward(x, y, &wanted, &accumulate)
+    }
+}
+
+/// Adds elements of the kernel's type at `from` to an array.
+pub(super) fn add_to(slot: &mut Slot, from: *const u8) -> Result<()> {
+    let mut temporaries = Temporaries::new();
+    let n = slot.shape.size();
+    let to = slot.place(Access::ReadWrite, &mut temporaries)?;
+    // SAFETY: both hold `n` elements of the kernel's type.
+    unsafe {
+        if slot.dtype == DType::F64 {
+            add::<f64>(to.cast(), from.cast(), n);
+        } else {
+            add::<f32>(to.cast(), from.cast(), n);
+        }
+    }
+    store(temporaries)
+}
+
+/// # Safety
+/// Both must hold `n` elements.
+unsafe fn add<T: crate::kernels::Float>(to: *mut T, from: *const T, n: usize) {
+    for i in 0..n {
+        // SAFETY: `i < n`.
+        unsafe { to.add(i).write(*to.add(i) + *from.add(i)) };
+    }
+}
