@@ -65,9 +65,12 @@ pub enum Error {
     /// The graph does not allow what was asked of it: no parent, in-place on a protected value, a graph in use.
     #[error("{0}")]
     Graph(String),
-    /// A value that was cleared, freed or modified after it was computed.
+    /// A value that was cleared after it was computed.
     #[error("{0}")]
     Cleared(String),
+    /// A value that a gradient reads was changed after the forward run.
+    #[error("{0}")]
+    Modified(String),
     /// No memory, or a limit on memory, for an array of this many bytes.
     #[error("cannot allocate {bytes} bytes")]
     Memory {

@@ -24,6 +24,7 @@ from ._core import (
     Error,
     GraphError,
     IndexRangeError,
+    ModifiedError,
     NdArray,
     ParameterError,
     RangeError,
@@ -84,6 +85,7 @@ __all__ = [
     "Error",
     "GraphError",
     "IndexRangeError",
+    "ModifiedError",
     "NdArray",
     "ParameterError",
     "RangeError",
@@ -132,6 +134,7 @@ __all__ = [
 
 LAZY = (
     "compat",
+    "config",
     "datasets",
     "ext_utils",
     "function",

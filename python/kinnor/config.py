@@ -1,14 +1,20 @@
-"""Settings that NNabla keeps in a configuration file: `nnabla_config`.
+"""Settings of the process, and those that NNabla keeps in a configuration file: `nnabla_config`.
 
-Values are looked for in `/etc/nnabla.conf`, `~/.nnabla`, `nnabla.conf` in the working directory and the file that the
-environment variable `NNABLA_CONFIG_FILE_PATH` names; a later one wins.
+The module's attributes `check_saved`, `execution_order` and `in_recomputing` are those of `Settings`.
+
+Values of `nnabla_config` are looked for in `/etc/nnabla.conf`, `~/.nnabla`, `nnabla.conf` in the working directory and
+the file that the environment variable `NNABLA_CONFIG_FILE_PATH` names; a later one wins.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from configparser import RawConfigParser
 from pathlib import Path
+from types import ModuleType
+
+from . import _core
 
 __all__ = ["nnabla_config"]
 
@@ -42,3 +48,48 @@ def _read() -> RawConfigParser:
 
 
 nnabla_config = _read()
+
+
+class Settings(ModuleType):
+    """The settings of the engine, as attributes of `kinnor.config`.
+
+    >>> import kinnor as nn
+    >>> nn.config.execution_order
+    'rank'
+    """
+
+    @property
+    def check_saved(self) -> str:
+        """What `Variable.backward` does where a value that a gradient reads changed since the forward run.
+
+        "warn" uses the new value and warns, "raise" raises ModifiedError, "ignore" uses it silently, as NNabla does and
+        `kinnor.compat.nnabla` sets. Writes through a NumPy view cannot be seen.
+
+            >>> import kinnor as nn, kinnor.functions as F
+            >>> nn.config.check_saved
+            'warn'
+        """
+        return _core.check_saved()
+
+    @check_saved.setter
+    def check_saved(self, what: str) -> None:
+        _core.set_check_saved(what)
+
+    @property
+    def execution_order(self) -> str:
+        """In which order forward runs go: "rank", as documented, or "depth_first", as NNabla really does."""
+        return "depth_first" if _core.depth_first() else "rank"
+
+    @execution_order.setter
+    def execution_order(self, order: str) -> None:
+        if order not in ("rank", "depth_first"):
+            raise ValueError(f"config: expected `execution_order` to be 'rank' or 'depth_first', got {order!r}")
+        _core.set_depth_first(order == "depth_first")
+
+    @property
+    def in_recomputing(self) -> bool:
+        """Whether values are being computed again for a backward run on this thread. It cannot be set."""
+        return _core.in_recomputing()
+
+
+sys.modules[__name__].__class__ = Settings

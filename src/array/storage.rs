@@ -21,6 +21,9 @@ enum Head {
     Cleared { by_engine: bool },
 }
 
+/// The name of values that nobody asked for the name of since they were written.
+const UNNAMED: u64 = 0;
+
 struct State {
     head: Head,
     /// Type of the head, or of the last one there was.
@@ -39,6 +42,7 @@ pub struct Storage {
     len: usize,
     version: AtomicU64,
     stamp: AtomicU64,
+    content: AtomicU64,
     users: AtomicU32,
     parent: Option<(Arc<Storage>, usize)>,
     state: Mutex<State>,
@@ -74,6 +78,7 @@ impl Storage {
             len,
             version: AtomicU64::new(0),
             stamp: AtomicU64::new(0),
+            content: AtomicU64::new(UNNAMED),
             users: AtomicU32::new(0),
             parent,
             state: Mutex::new(state),
@@ -98,8 +103,37 @@ impl Storage {
     }
 
     /// Says that a kernel wrote the elements in place.
+    #[inline(always)]
     pub fn touch(&self) {
         self.version.store(self.version() + 1, Ordering::Relaxed);
+        self.content.store(UNNAMED, Ordering::Relaxed);
+    }
+
+    /// A name for the values: as long as it is the same, so are they. Writes through a view in Python are not seen.
+    #[inline(always)]
+    pub fn content(&self) -> u64 {
+        match self.content.load(Ordering::Relaxed) {
+            UNNAMED => self.name_content(),
+            name => name,
+        }
+    }
+
+    #[cold]
+    fn name_content(&self) -> u64 {
+        static NAMES: AtomicU64 = AtomicU64::new(UNNAMED + 1);
+        let name = NAMES.fetch_add(1, Ordering::Relaxed);
+        // Another thread may have named it meanwhile.
+        match self.content.compare_exchange(UNNAMED, name, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => name,
+            Err(named) => named,
+        }
+    }
+
+    /// Names the values that were just written after what they were computed from: whoever computes them again from the
+    /// same finds the same name.
+    #[inline(always)]
+    pub fn settle(&self, content: u64) {
+        self.content.store(content, Ordering::Relaxed);
     }
 
     /// Number of Python variables that reach these elements.

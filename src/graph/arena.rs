@@ -5,8 +5,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
+use super::execute::Memo;
 use crate::array::{Shape, Storage};
-use crate::ops::{Op, State};
+use crate::ops::Op;
 use crate::{Error, Result};
 
 /// Number of a slot. Slots are used again; a generation tells the tenants apart.
@@ -109,7 +110,7 @@ pub(super) struct FunctionSlot {
     pub(super) mark: u32,
     /// Scratch number of one walk.
     pub(super) at: u32,
-    pub(super) state: State,
+    pub(super) memo: Memo,
     pub(super) tags: Vec<(String, String)>,
 }
 
@@ -161,7 +162,7 @@ impl<T> std::ops::IndexMut<Ix> for Slab<T> {
 pub(super) enum Garbage {
     Storage(Arc<Storage>),
     Op(Op),
-    State(State),
+    Memo(Memo),
     Extra(Box<Extra>),
     Plan(Box<super::plan::Kept>),
 }
@@ -274,10 +275,12 @@ impl Arena {
             context: 0,
             mark: 0,
             at: 0,
-            state: State::default(),
+            memo: Memo::default(),
             tags: Vec::new(),
         });
-        self.functions[ix].op = Some(op);
+        let slot = &mut self.functions[ix];
+        slot.op = Some(op);
+        slot.memo.id = u64::from(slot.generation) << 32 | u64::from(ix);
         ix
     }
 
@@ -410,14 +413,14 @@ impl Arena {
         (slot.pending, slot.busy, slot.need_setup) = (false, false, false);
         let planned = std::mem::take(&mut slot.planned);
         slot.tags = Vec::new();
-        let (op, state) = (slot.op.take(), std::mem::take(&mut slot.state));
+        let (op, memo) = (slot.op.take(), std::mem::take(&mut slot.memo));
         let (inputs, outputs) = (std::mem::take(&mut slot.inputs), std::mem::take(&mut slot.outputs));
         self.functions.free.push(f);
         self.structure += u64::from(planned);
         // One that lives as long as the process has no destructor to wait for.
         self.garbage.extend(op.filter(|op| matches!(op, Op::Shared(_))).map(Garbage::Op));
-        if !state.is_empty() {
-            self.garbage.push(Garbage::State(state));
+        if !memo.state.is_empty() {
+            self.garbage.push(Garbage::Memo(memo));
         }
         for output in outputs {
             self.release_core(output.core);

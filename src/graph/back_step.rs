@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::NdArray;
 use super::arena::{Ix, NONE};
-use super::execute::{Slot, StatePtr, Temporaries, read_as, store};
+use super::execute::{MemoPtr, Modified, Slot, Temporaries, read_as, store};
 use super::mode::Compute;
 use crate::array::{Access, Buffer, DType, Shape, Storage};
 use crate::ops::{Array, Call, Kind, Memory, Op};
@@ -30,7 +30,7 @@ pub(super) struct BackStep {
     pub(super) y: SmallVec<[(Shape, Option<Slot>); 1]>,
     pub(super) gy: SmallVec<[Slot; 1]>,
     pub(super) gx: SmallVec<[Option<Sink>; 3]>,
-    pub(super) state: StatePtr,
+    pub(super) memo: MemoPtr,
     /// Both sides in full, for operations on arrays.
     pub(super) arrays: Option<(Vec<Array>, Vec<Array>)>,
     /// The pairs of its inputs and outputs.
@@ -50,7 +50,7 @@ impl BackStep {
         x: &[(Array, bool)],
         y: &[Array],
         accumulate: &[bool],
-        state: StatePtr,
+        memo: MemoPtr,
     ) -> Self {
         let (dtype, stored) = (compute.dtype(), compute.stored());
         let slot = |shape: &Shape, storage: &Arc<Storage>, as_type, stored| {
@@ -73,7 +73,7 @@ impl BackStep {
             gx,
             op,
             compute,
-            state,
+            memo,
             arrays,
             cores: Vec::new(),
         }
@@ -85,6 +85,15 @@ impl BackStep {
         if let Some((_, y)) = &mut self.arrays {
             y[o].grad = Arc::clone(grad);
         }
+    }
+
+    /// Which value that the gradient reads is not what the forward run saw or made.
+    pub(super) fn modified(&self) -> Option<Modified> {
+        fn storage(read: &(Shape, Option<Slot>)) -> Option<&Storage> {
+            read.1.as_ref().map(|slot| &*slot.storage)
+        }
+        // SAFETY: see `MemoPtr`.
+        unsafe { &*self.memo.0 }.modified(self.x.iter().map(storage), self.y.iter().map(storage))
     }
 
     /// Runs the function backward.
@@ -103,7 +112,7 @@ impl BackStep {
         }
         let mut temporaries = Temporaries::new();
         let mut again: SmallVec<[(usize, Buffer); 1]> = SmallVec::new();
-        let Self { op, compute, x, y, gy, gx, state, .. } = self;
+        let Self { op, compute, x, y, gy, gx, memo, .. } = self;
         let mut xm: SmallVec<[Memory<'_>; 4]> = SmallVec::new();
         for (shape, slot) in x.iter_mut() {
             let ptr = slot.as_mut().map_or(Ok(nowhere()), |s| s.resolve(Access::Read))?;
@@ -136,8 +145,8 @@ impl BackStep {
             let ptr = slot.place(access, &mut temporaries)?;
             gxm.push(Some((Memory { ptr, shape: &slot.shape }, accumulate)));
         }
-        // SAFETY: see `StatePtr`.
-        let state = unsafe { &mut *state.0 };
+        // SAFETY: see `MemoPtr`.
+        let state = unsafe { &mut (*memo.0).state };
         let double = *compute == Compute::Double;
         op.backward(Call { x: &xm, y: &ym, gy: &gym, gx: &gxm, state, double, recompute: false })?;
         drop(gxm);

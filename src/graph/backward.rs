@@ -11,7 +11,7 @@ use super::arena::{self, Arena, Ix, NONE, flag};
 use super::back_step::{BackStep, Sink};
 use super::clear::{self, Clearing, Policy};
 use super::connect::{cores, data_array};
-use super::execute::{Slot, StatePtr};
+use super::execute::{MemoPtr, Modified, Slot};
 use super::forward::{Detach, Hook, explain};
 use super::plan::{Kept, Pace, Seen, detached};
 use super::{Function, NdArray, Variable, mode, order, recompute};
@@ -59,6 +59,9 @@ pub struct BackwardOptions<'a> {
     pub pre_hook: Option<Hook<'a>>,
     /// Called after each function.
     pub post_hook: Option<Hook<'a>>,
+    /// Told, once a run, of a value that a gradient reads and that changed since the forward run. An error ends the run;
+    /// otherwise the new value is used. Nothing is looked at where this is absent.
+    pub modified: Option<&'a (dyn Fn(String) -> Result<()> + Sync)>,
     /// Wraps the run where it is worth releasing a lock for.
     pub detach: Option<Detach<'a>>,
 }
@@ -293,6 +296,7 @@ impl BackwardPlan {
         let mut restored = self.restored.iter().peekable();
         let mut pace = Pace::default();
         let recording = clear::is_recording();
+        let mut modified = options.modified;
         let hooked =
             options.pre_hook.is_some() || options.post_hook.is_some() || !options.callbacks.is_empty();
         for (n, (f, step)) in self.functions.iter().zip(&mut self.steps).enumerate() {
@@ -308,6 +312,10 @@ impl BackwardPlan {
             let handle = hooked.then(|| arena::with(|a| Function::counted(a, *f)));
             if let (Some(hook), Some(f)) = (options.pre_hook, &handle) {
                 hook(f)?;
+            }
+            if let (Some(tell), Some(which)) = (modified, modified.and_then(|_| step.modified())) {
+                tell(describe_modified(*f, which))?;
+                modified = None;
             }
             step.backward().map_err(|e| explain(e, *f, "backward"))?;
             if let (Some(hook), Some(f)) = (options.post_hook, &handle) {
@@ -328,6 +336,23 @@ impl BackwardPlan {
         }
         Ok(())
     }
+}
+
+/// Says which value of which function changed since it ran.
+pub(super) fn describe_modified(f: Ix, which: Modified) -> String {
+    arena::with(|a| {
+        let name = a.op(f).name().to_string();
+        let value = match which {
+            Modified::Input(i) => {
+                format!("input {i}, {},", super::variable::describe(a, a.functions[f].inputs[i]))
+            }
+            Modified::Output(o) => format!("output {o}"),
+        };
+        format!(
+            "backward of {name}: expected the values of its forward run, but {value} was changed since; run forward() \
+             again, or change it after backward()"
+        )
+    })
 }
 
 /// Whether a function outside of the run ran forward and still has to run backward.
@@ -389,8 +414,8 @@ fn back_step(a: &mut Arena, f: Ix, first: &[bool]) -> BackStep {
         };
         (x_cores.iter().map(&mut array).collect(), y_cores.iter().map(&mut array).collect())
     });
-    let state = StatePtr(&raw mut a.functions[f].state);
-    BackStep { op, compute, x, y, gy, gx, state, arrays, cores: all }
+    let memo = MemoPtr(&raw mut a.functions[f].memo);
+    BackStep { op, compute, x, y, gy, gx, memo, arrays, cores: all }
 }
 
 impl Variable {

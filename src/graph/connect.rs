@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::arena::{self, Arena, Ix, NONE, flag};
-use super::execute::{self, Slot, StatePtr, Step, evaluate_into};
+use super::execute::{self, MemoPtr, Slot, Step, evaluate_into};
 use super::variable::describe;
 use super::{Detach, NdArray, Variable, mode, plan};
 use crate::array::{RunGuard, Shape};
@@ -250,7 +250,7 @@ pub(super) fn cores(a: &Arena, f: Ix) -> (SmallVec<[Ix; 4]>, SmallVec<[Ix; 2]>) 
 
 /// A function made ready to run forward.
 pub(super) fn step(a: &mut Arena, f: Ix) -> Step {
-    let state = StatePtr(&raw mut a.functions[f].state);
+    let memo = MemoPtr(&raw mut a.functions[f].memo);
     let (op, compute) = (a.op(f).clone(), mode::compute(a.functions[f].context));
     let (mut x, mut y) = (SmallVec::new(), SmallVec::new());
     for i in 0..a.functions[f].inputs.len() {
@@ -261,5 +261,5 @@ pub(super) fn step(a: &mut Arena, f: Ix) -> Step {
         let core = a.functions[f].outputs[o].core;
         y.push(Slot::output(&op, o, compute, core, data_array(a, core)));
     }
-    Step::new(op, compute, x, y, state)
+    Step::new(op, compute, x, y, memo)
 }

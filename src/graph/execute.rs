@@ -107,12 +107,77 @@ pub(super) fn store(temporaries: Temporaries) -> Result<()> {
     Ok(())
 }
 
-/// Where an operation keeps its state: in the slot of its function, which the run keeps alive.
+/// What a function remembers of its last forward run.
+#[derive(Default)]
+pub(super) struct Memo {
+    /// What the operation keeps: a mask, statistics.
+    pub(super) state: State,
+    /// Tells this function from others.
+    pub(super) id: u64,
+    /// The contents of its inputs, as [`Storage::content`] names them; zero for one that the run changed.
+    seen: SmallVec<[u64; 3]>,
+}
+
+/// Joins two names to one that no other pair has, but by a chance of one in 2^64.
+#[inline(always)]
+fn join(a: u64, b: u64) -> u64 {
+    let x = (a ^ b.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (x ^ (x >> 29)).wrapping_add(b).wrapping_mul(0xBF58_476D_1CE4_E5B9) | 1 << 63
+}
+
+impl Memo {
+    /// Notes what a run reads, before it does, and names it all together. A run that computes again only names it.
+    #[inline(always)]
+    fn note(&mut self, inputs: impl Iterator<Item = u64>, recompute: bool) -> u64 {
+        if recompute {
+            return inputs.fold(self.id, join);
+        }
+        self.seen.clear();
+        let seen = &mut self.seen;
+        inputs.inspect(|content| seen.push(*content)).fold(self.id, join)
+    }
+
+    /// Names what a run has made of what `note` named.
+    #[inline(always)]
+    fn settle<'a>(&self, noted: u64, y: impl Iterator<Item = &'a Storage>) {
+        let result = join(noted, self.state.drawn());
+        y.enumerate().for_each(|(o, y)| y.settle(join(result, o as u64)));
+    }
+
+    /// Which value that a gradient reads is not what the forward run saw or made: an input or an output.
+    pub(super) fn modified<'a>(
+        &self,
+        x: impl Iterator<Item = Option<&'a Storage>>,
+        y: impl Iterator<Item = Option<&'a Storage>>,
+    ) -> Option<Modified> {
+        if self.seen.is_empty() {
+            return None; // it never ran
+        }
+        let differs =
+            |storage: &Storage, expected: u64| storage.content() != expected && !storage.is_cleared();
+        let at = x.zip(&self.seen).position(|(x, seen)| *seen != 0 && x.is_some_and(|x| differs(x, *seen)));
+        if let Some(i) = at {
+            return Some(Modified::Input(i));
+        }
+        let result = join(self.seen.iter().copied().fold(self.id, join), self.state.drawn());
+        let mut y = y.enumerate();
+        y.position(|(o, y)| y.is_some_and(|y| differs(y, join(result, o as u64)))).map(Modified::Output)
+    }
+}
+
+/// A value that changed since the function ran that saved it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Modified {
+    Input(usize),
+    Output(usize),
+}
+
+/// Where a function's [`Memo`] is: in its slot, which the run keeps alive.
 #[derive(Clone, Copy)]
-pub(super) struct StatePtr(pub(super) *mut State);
+pub(super) struct MemoPtr(pub(super) *mut Memo);
 
 // SAFETY: a run that follows the pointer has the function to itself (two runs of one graph at once are refused).
-unsafe impl Send for StatePtr {}
+unsafe impl Send for MemoPtr {}
 
 /// One function made ready to run forward.
 pub(super) struct Step {
@@ -120,7 +185,7 @@ pub(super) struct Step {
     pub(super) compute: Compute,
     pub(super) x: SmallVec<[Slot; 3]>,
     pub(super) y: SmallVec<[Slot; 1]>,
-    pub(super) state: StatePtr,
+    pub(super) memo: MemoPtr,
     /// Every output is an unmodified input under another shape: there is nothing to do.
     idle: bool,
     plain: bool,
@@ -138,11 +203,11 @@ impl Step {
         compute: Compute,
         x: impl IntoIterator<Item = NdArray>,
         y: impl IntoIterator<Item = NdArray>,
-        state: StatePtr,
+        memo: MemoPtr,
     ) -> Self {
         let x = x.into_iter().enumerate().map(|(i, x)| Slot::input(&op, i, compute, NONE, x)).collect();
         let y = y.into_iter().enumerate().map(|(o, y)| Slot::output(&op, o, compute, NONE, y)).collect();
-        Self::new(op, compute, x, y, state)
+        Self::new(op, compute, x, y, memo)
     }
 
     pub(super) fn new(
@@ -150,7 +215,7 @@ impl Step {
         compute: Compute,
         x: SmallVec<[Slot; 3]>,
         y: SmallVec<[Slot; 1]>,
-        state: StatePtr,
+        memo: MemoPtr,
     ) -> Self {
         let shares = |i: usize| {
             let alias = op.alias(i).filter(|alias| !alias.modifies)?;
@@ -159,7 +224,7 @@ impl Step {
         let idle = !y.is_empty() && (0..x.len()).filter_map(shares).any(|same| same);
         let special = (0..x.len()).any(|i| op.alias(i).is_some() || op.overwrites(i));
         let plain = !special && compute.dtype() == compute.stored() && op.on_arrays().is_none();
-        Self { op, compute, x, y, state, idle, plain }
+        Self { op, compute, x, y, memo, idle, plain }
     }
 
     /// Runs the function. Values of `recompute` runs are those of the last run, and side effects are not repeated.
@@ -170,7 +235,10 @@ impl Step {
         if !self.plain {
             return self.forward_special(recompute);
         }
-        let Self { op, compute, x, y, state, .. } = self;
+        let Self { op, compute, x, y, memo, .. } = self;
+        // SAFETY: see `MemoPtr`.
+        let memo = unsafe { &mut *memo.0 };
+        let noted = memo.note(x.iter().map(|x| x.storage.content()), recompute);
         let mut xm: SmallVec<[Memory<'_>; 4]> = SmallVec::new();
         for slot in x.iter_mut() {
             let ptr = slot.resolve(Access::Read)?;
@@ -181,16 +249,24 @@ impl Step {
             let ptr = slot.resolve(Access::Write)?;
             ym.push(Memory { ptr, shape: &slot.shape });
         }
-        // SAFETY: see `StatePtr`.
-        let state = unsafe { &mut *state.0 };
         let double = *compute == Compute::Double;
-        op.forward(Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute })
+        let state = &mut memo.state;
+        op.forward(Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute })?;
+        drop(ym);
+        memo.settle(noted, y.iter().map(|y| &*y.storage));
+        Ok(())
     }
 
     fn forward_special(&mut self, recompute: bool) -> Result<()> {
+        // SAFETY: see `MemoPtr`.
+        let memo = unsafe { &mut *self.memo.0 };
+        let content = |(i, x): (usize, &Slot)| if self.op.overwrites(i) { 0 } else { x.storage.content() };
+        let noted = memo.note(self.x.iter().enumerate().map(content), recompute);
         if let Some(user) = self.op.on_arrays() {
             let (x, y) = (arrays(&self.x), arrays(&self.y));
-            return if recompute { user.recompute(&x, &y) } else { user.forward(&x, &y) };
+            if recompute { user.recompute(&x, &y) } else { user.forward(&x, &y) }?;
+            memo.settle(noted, self.y.iter().map(|y| &*y.storage));
+            return Ok(());
         }
         let mut temporaries = Temporaries::new();
         let mut x: SmallVec<[*mut u8; 4]> = SmallVec::new();
@@ -210,11 +286,12 @@ impl Step {
             xs.iter().map(|(ptr, shape)| Memory { ptr: *ptr, shape }).collect();
         let ym: SmallVec<[Memory<'_>; 2]> =
             ys.iter().map(|(ptr, shape)| Memory { ptr: *ptr, shape }).collect();
-        // SAFETY: see `StatePtr`.
-        let state = unsafe { &mut *self.state.0 };
+        let state = &mut memo.state;
         let double = self.compute == Compute::Double;
         self.op.forward(Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute })?;
-        store(temporaries)
+        store(temporaries)?;
+        memo.settle(noted, self.y.iter().map(|y| &*y.storage));
+        Ok(())
     }
 
     /// An estimate of the work, in elements touched.
@@ -281,9 +358,9 @@ pub fn evaluate_into(
         };
         y.push(NdArray { shape, storage });
     }
-    let mut state = State::default();
+    let mut memo = Memo::default();
     let mut step =
-        Step::on_arrays(op.clone(), compute, x.iter().cloned(), y.iter().cloned(), StatePtr(&raw mut state));
+        Step::on_arrays(op.clone(), compute, x.iter().cloned(), y.iter().cloned(), MemoPtr(&raw mut memo));
     let _guard = RunGuard::new();
     step.forward(false)?;
     Ok(y)

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 
 use super::arena::{self, Arena, Ix};
 use super::back_step::BackStep;
-use super::execute::{self, StatePtr, Step};
+use super::execute::{self, MemoPtr, Step};
 use super::{NdArray, Variable, mode};
 use crate::array::{RunGuard, Shape};
 use crate::ops::{Alias, Op, Value};
@@ -119,8 +119,8 @@ impl Hash for Function {
 
 /// Running a function by hand, on variables of the caller's choice.
 impl Function {
-    fn state(&self) -> StatePtr {
-        arena::with(|a| StatePtr(&raw mut a.functions[self.0].state))
+    fn memo(&self) -> MemoPtr {
+        arena::with(|a| MemoPtr(&raw mut a.functions[self.0].memo))
     }
 
     /// Gives `y` the shapes that the operation makes of `x`, and shares memory where it works in place.
@@ -158,9 +158,9 @@ impl Function {
     /// As [`Function::set_up_on`], and whatever the operation fails with.
     pub fn forward_on(&self, x: &[&Variable], y: &[&Variable], recompute: bool) -> Result<()> {
         let op = self.op();
-        let state = self.state();
+        let memo = self.memo();
         // SAFETY: the handle keeps the slot, and the interpreter lock or the caller keeps others out.
-        if recompute && op.is_random() && !unsafe { &*state.0 }.has_key() {
+        if recompute && op.is_random() && !unsafe { &*memo.0 }.state.has_key() {
             return Err(Error::Graph(format!(
                 "recompute of {}: expected a forward run before it; call setup_recompute and forward first",
                 op.name()
@@ -171,7 +171,7 @@ impl Function {
         let _guard = RunGuard::new();
         let before = mode::set_recomputing(recompute);
         let mut step =
-            Step::on_arrays(op, compute, x.iter().map(|v| v.data()), y.iter().map(|v| v.data()), state);
+            Step::on_arrays(op, compute, x.iter().map(|v| v.data()), y.iter().map(|v| v.data()), memo);
         let done = step.forward(recompute);
         mode::set_recomputing(before);
         done
@@ -182,7 +182,7 @@ impl Function {
     /// # Errors
     /// Whatever the operation fails with.
     pub fn backward_on(&self, x: &[&Variable], y: &[&Variable], accumulate: &[bool]) -> Result<()> {
-        let (op, state) = (self.op(), self.state());
+        let (op, memo) = (self.op(), self.memo());
         if op.on_arrays().is_none() {
             // A kernel believes the shapes.
             let inputs: Vec<NdArray> = x.iter().map(|v| v.data()).collect();
@@ -202,6 +202,6 @@ impl Function {
         let _guard = RunGuard::new();
         let xs: Vec<_> = x.iter().map(|v| (v.array(), v.need_grad())).collect();
         let ys: Vec<_> = y.iter().map(|v| v.array()).collect();
-        BackStep::by_hand(op, compute, &xs, &ys, accumulate, state).backward()
+        BackStep::by_hand(op, compute, &xs, &ys, accumulate, memo).backward()
     }
 }

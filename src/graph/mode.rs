@@ -2,7 +2,7 @@
 //! context functions compute. A setter changes the default of the process; a scope changes its thread.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, Ordering};
 
 use parking_lot::RwLock;
 
@@ -113,6 +113,35 @@ pub fn depth_first() -> bool {
 /// Sets [`depth_first`].
 pub fn set_depth_first(on: bool) {
     DEPTH_FIRST.store(on, Ordering::Relaxed);
+}
+
+/// What a backward run does about a value that changed since the forward run and that a gradient reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum CheckSaved {
+    /// Uses the new value, as NNabla does.
+    Ignore,
+    /// Uses it, and warns.
+    #[default]
+    Warn,
+    /// Refuses to run.
+    Raise,
+}
+
+static CHECK_SAVED: AtomicU8 = AtomicU8::new(CheckSaved::Warn as u8);
+
+/// What backward runs do about values that changed since the forward run.
+pub fn check_saved() -> CheckSaved {
+    match CHECK_SAVED.load(Ordering::Relaxed) {
+        0 => CheckSaved::Ignore,
+        1 => CheckSaved::Warn,
+        _ => CheckSaved::Raise,
+    }
+}
+
+/// Sets [`check_saved`] for the process.
+pub fn set_check_saved(what: CheckSaved) {
+    CHECK_SAVED.store(what as u8, Ordering::Relaxed);
 }
 
 /// In which type a function computes and stores.

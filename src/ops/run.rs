@@ -57,6 +57,15 @@ impl State {
         self.0.as_ref().is_some_and(|kept| kept.key.is_some())
     }
 
+    /// A name for the random numbers that the last run drew; zero when it drew none.
+    #[inline(always)]
+    pub(crate) fn drawn(&self) -> u64 {
+        let key = self.0.as_ref().and_then(|kept| kept.key);
+        key.map_or(0, |key| {
+            key.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ key.offset.rotate_left(20) ^ 1 << 63
+        })
+    }
+
     /// Whether anything is kept.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()

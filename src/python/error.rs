@@ -8,7 +8,7 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 use crate::Error;
 
 /// Name, base classes and docstring of each class, bases before those that derive from them.
-const CLASSES: [(&str, &[&str], &str); 12] = [
+const CLASSES: [(&str, &[&str], &str); 13] = [
     ("Error", &["Exception"], "Base class of all errors of this library."),
     ("ShapeError", &["Error", "ValueError", "RuntimeError"], "Shapes that do not fit."),
     ("DTypeError", &["Error", "TypeError", "RuntimeError"], "A type of element that does not fit."),
@@ -19,6 +19,7 @@ const CLASSES: [(&str, &[&str], &str); 12] = [
     ("IndexRangeError", &["Error", "IndexError", "RuntimeError"], "An index outside of its array."),
     ("GraphError", &["Error", "RuntimeError"], "What the graph does not allow."),
     ("ClearedError", &["GraphError"], "A value that was cleared."),
+    ("ModifiedError", &["GraphError"], "A value that a gradient reads changed after the forward run."),
     (
         "ParameterError",
         &["Error", "KeyError", "ValueError"],
@@ -73,6 +74,7 @@ impl From<Error> for PyErr {
             Error::Index(_) => "IndexRangeError",
             Error::Graph(_) => "GraphError",
             Error::Cleared(_) => "ClearedError",
+            Error::Modified(_) => "ModifiedError",
             Error::Key(_) => "ParameterError",
             Error::NotImplemented(_) => "UnsupportedError",
             Error::Memory { .. } => return PyMemoryError::new_err(text),

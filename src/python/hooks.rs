@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyUserWarning};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
@@ -72,6 +72,15 @@ impl CommunicatorCallback for One {
     fn on_finish_backward(&self) -> crate::Result<()> {
         Python::attach(|py| self.0.call_method0(py, "on_finish_backward").map(drop).map_err(foreign))
     }
+}
+
+/// Warns in Python, where a filter may make an error of it.
+pub(super) fn warn(text: String) -> crate::Result<()> {
+    Python::attach(|py| {
+        let category = py.get_type::<PyUserWarning>();
+        let text = std::ffi::CString::new(text).unwrap_or_default();
+        PyErr::warn(py, &category, &text, 1).map_err(foreign)
+    })
 }
 
 type Registered = Mutex<Vec<(String, Py<PyAny>)>>;

@@ -5,7 +5,7 @@ use pyo3::types::PyDict;
 
 use crate::array::memory_stats as stats;
 use crate::graph;
-use crate::graph::mode::{self, Compute, Context};
+use crate::graph::mode::{self, CheckSaved, Compute, Context};
 use crate::kernels::{random, simd, threads};
 
 macro_rules! plain {
@@ -42,6 +42,8 @@ plain! {
     depth_first() -> bool = mode::depth_first();
     /// Sets it.
     set_depth_first(on: bool) -> () = mode::set_depth_first(on);
+    /// What a backward run does about values that changed since the forward run.
+    check_saved() -> &'static str = SAVED[mode::check_saved() as usize].0;
     /// Number of the context in which functions are built now.
     context_mode() -> u16 = mode::current_context();
     /// Sets the default of the process.
@@ -158,6 +160,21 @@ fn check_errors_at_drop() -> PyResult<()> {
     Ok(graph::check_errors_at_drop()?)
 }
 
+/// What a backward run may do about values that changed since the forward run, by name.
+const SAVED: [(&str, CheckSaved); 3] =
+    [("ignore", CheckSaved::Ignore), ("warn", CheckSaved::Warn), ("raise", CheckSaved::Raise)];
+
+/// Sets `check_saved`, for the process.
+#[pyfunction]
+fn set_check_saved(what: &str) -> PyResult<()> {
+    let found = SAVED.iter().find(|(name, _)| *name == what);
+    let (_, what) = found.ok_or_else(|| {
+        crate::Error::argument("config", "check_saved", "'ignore', 'warn' or 'raise'", format!("{what:?}"))
+    })?;
+    mode::set_check_saved(*what);
+    Ok(())
+}
+
 /// Adds the functions to the module.
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     add_plain(m)?;
@@ -165,6 +182,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(context_parts, m)?)?;
     m.add_function(wrap_pyfunction!(memory_stats, m)?)?;
     m.add_function(wrap_pyfunction!(set_num_threads, m)?)?;
+    m.add_function(wrap_pyfunction!(set_check_saved, m)?)?;
     m.add_function(wrap_pyfunction!(configuration, m)?)?;
     m.add_function(wrap_pyfunction!(recorded_clear_flags, m)?)?;
     m.add_function(wrap_pyfunction!(check_errors_at_drop, m)?)

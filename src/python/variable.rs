@@ -13,6 +13,7 @@ use super::ndarray::{NdArray, as_array, preview, shape_from};
 use super::{error::foreign, functions, numpy};
 use crate::Error;
 use crate::array::Access;
+use crate::graph::mode::{self, CheckSaved};
 use crate::graph::{self, BackwardOptions, ForwardOptions, Seed};
 
 /// A place in a computation graph: values, their gradient, and the function that computes them.
@@ -424,8 +425,14 @@ impl Variable {
         let seed = grad.0.map_or(Ok(Seed::default()), |grad| self.seed(&grad))?;
         let callbacks = Callbacks::new(communicator_callbacks)?;
         let detach = |run: &mut (dyn FnMut() + Send)| py.detach(run);
+        let modified: Option<&(dyn Fn(String) -> crate::Result<()> + Sync)> = match mode::check_saved() {
+            CheckSaved::Ignore => None,
+            CheckSaved::Warn => Some(&hooks::warn),
+            CheckSaved::Raise => Some(&|text| Err(crate::Error::Modified(text))),
+        };
         hooks::with_hooks(py, function_pre_hook, function_post_hook, |pre_hook, post_hook| {
             self.variable.backward(&BackwardOptions {
+                modified,
                 seed,
                 clear_buffer,
                 callbacks: callbacks.each(),

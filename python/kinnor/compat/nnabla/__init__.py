@@ -82,6 +82,7 @@ def install() -> ModuleType:
             return present
         raise ImportError("kinnor.compat.nnabla: expected to be imported before nnabla, got it after NNabla itself")
     _core.set_depth_first(True)
+    _core.set_check_saved("ignore")
     nnabla = package("nnabla", "Kinnor under the name of NNabla.")
     vars(nnabla).update({name: getattr(kinnor, name) for name in kinnor.__all__})
     vars(nnabla)["__kinnor__"] = kinnor.__version__
