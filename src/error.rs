@@ -68,9 +68,15 @@ pub enum Error {
     /// A value that was cleared after it was computed.
     #[error("{0}")]
     Cleared(String),
-    /// A value that a gradient reads was changed after the forward run.
+    /// A graph that was differentiated through before, and gave its values back.
+    #[error("{0}")]
+    Freed(String),
+    /// A value that a gradient reads was written after the function ran.
     #[error("{0}")]
     Modified(String),
+    /// What was computed again is not what it was.
+    #[error("{0}")]
+    Recompute(String),
     /// No memory, or a limit on memory, for an array of this many bytes.
     #[error("cannot allocate {bytes} bytes")]
     Memory {

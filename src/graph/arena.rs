@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::execute::Memo;
 use crate::array::{Shape, Storage};
-use crate::ops::{Op, State};
+use crate::ops::Op;
 use crate::{Error, Result};
 
 /// Number of a slot. Slots are used again; a generation tells the tenants apart.
@@ -76,6 +76,10 @@ pub(super) struct CoreSlot {
     pub(super) shape: Shape,
     pub(super) data: Option<Arc<Storage>>,
     pub(super) grad: Option<Arc<Storage>>,
+    pub(super) mark: u32,
+    /// Scratch numbers of one walk: of the value as a leaf, and as what a function computes.
+    pub(super) places: [u32; 2],
+    pub(super) watch: Option<Box<super::watch::Watch>>,
 }
 
 /// An output of a function: the variable may die, its pair stays.
@@ -84,6 +88,18 @@ pub(super) struct Output {
     pub(super) variable: Ix,
     pub(super) generation: u32,
     pub(super) core: Ix,
+}
+
+/// What has become of the values that a function would read to run backward.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Life {
+    /// It has not run forward yet.
+    #[default]
+    New,
+    /// It has run forward.
+    Ready,
+    /// It was differentiated through, and gave them back.
+    Freed,
 }
 
 /// A function: an operation with its inputs and outputs.
@@ -100,6 +116,9 @@ pub(super) struct FunctionSlot {
     pub(super) no_grad: bool,
     /// Ran forward, and not backward since.
     pub(super) pending: bool,
+    pub(super) life: Life,
+    /// Ran when it was built, in dynamic mode.
+    pub(super) at_once: bool,
     pub(super) planned: bool,
     /// A run is under way.
     pub(super) busy: bool,
@@ -162,9 +181,10 @@ impl<T> std::ops::IndexMut<Ix> for Slab<T> {
 pub(super) enum Garbage {
     Storage(Arc<Storage>),
     Op(Op),
-    State(State),
+    Memo(Memo),
     Extra(Box<Extra>),
     Plan(Box<super::plan::Kept>),
+    Watch(Box<super::watch::Watch>),
 }
 
 /// Every node of every graph.
@@ -177,7 +197,7 @@ pub(super) struct Arena {
     /// Raised when a pair gets other memory.
     pub(super) places: u64,
     marks: u32,
-    garbage: SmallVec<[Garbage; 2]>,
+    garbage: SmallVec<[Garbage; 6]>,
     dying: Vec<Ix>,
 }
 
@@ -226,6 +246,9 @@ impl Arena {
             shape: Shape::default(),
             data: None,
             grad: None,
+            mark: 0,
+            places: [NONE; 2],
+            watch: None,
         });
         let slot = &mut self.cores[ix];
         slot.count = 1;
@@ -269,6 +292,8 @@ impl Arena {
             need_grad: false,
             no_grad: false,
             pending: false,
+            life: Life::New,
+            at_once: false,
             planned: false,
             busy: false,
             need_setup: false,
@@ -398,11 +423,9 @@ impl Arena {
         if slot.count > 0 {
             return;
         }
-        for storage in [&mut slot.data, &mut slot.grad] {
-            if let Some(storage) = storage.take() {
-                self.garbage.push(Garbage::Storage(storage));
-            }
-        }
+        let both = [slot.data.take(), slot.grad.take()];
+        self.garbage.extend(both.into_iter().flatten().map(Garbage::Storage));
+        self.garbage.extend(slot.watch.take().map(Garbage::Watch));
         self.cores.free.push(core);
     }
 
@@ -414,18 +437,17 @@ impl Arena {
         }
         slot.generation = slot.generation.wrapping_add(1);
         (slot.pending, slot.busy, slot.need_setup) = (false, false, false);
+        (slot.life, slot.at_once) = (Life::New, false);
         let planned = std::mem::take(&mut slot.planned);
         slot.tags = Vec::new();
-        let (op, state) = (slot.op.take(), slot.memo.take_state());
+        let (op, memo) = (slot.op.take(), std::mem::take(&mut slot.memo));
         let (inputs, outputs) = (std::mem::take(&mut slot.inputs), std::mem::take(&mut slot.outputs));
         self.functions.free.push(f);
         self.structure += u64::from(planned);
         // One that lives as long as the process has no destructor to wait for.
-        if let Some(op @ Op::Shared(_)) = op {
-            self.garbage.push(Garbage::Op(op));
-        }
-        if !state.is_empty() {
-            self.garbage.push(Garbage::State(state));
+        self.garbage.extend(op.filter(|op| matches!(op, Op::Shared(_))).map(Garbage::Op));
+        if !memo.state.is_empty() {
+            self.garbage.push(Garbage::Memo(memo));
         }
         for output in outputs {
             self.release_core(output.core);
@@ -496,6 +518,22 @@ impl Arena {
         self.new_variable(core, flags, NONE, 0)
     }
 
+    /// As [`Arena::output`]; where the variable has died, another takes its place in the graph.
+    pub(super) fn revived(&mut self, f: Ix, o: usize) -> Ix {
+        let v = self.output(f, o);
+        if self.live_output(f, o).is_none() {
+            let (rank, need_grad) = (self.functions[f].rank, self.functions[f].need_grad);
+            self.functions[f].count += 1;
+            let slot = &mut self.variables[v];
+            (slot.parent, slot.rank) = (f, rank + 1);
+            slot.flags |= if need_grad { flag::NEED_GRAD_STATE } else { 0 };
+            let generation = slot.generation;
+            let output = &mut self.functions[f].outputs[o];
+            (output.variable, output.generation) = (v, generation);
+        }
+        v
+    }
+
     /// The live variable of output `o` of `f`, uncounted.
     pub(super) fn live_output(&self, f: Ix, o: usize) -> Option<Ix> {
         let Output { variable, generation, .. } = self.functions[f].outputs[o];
@@ -507,6 +545,12 @@ impl Arena {
         let flags = self.variables[v].flags;
         let bit = if flags & flag::NEED_GRAD_SET != 0 { flag::NEED_GRAD } else { flag::NEED_GRAD_STATE };
         flags & bit != 0
+    }
+
+    /// Whether no gradient flows on from `v`: no function computes it, or one that no gradients flow through.
+    pub(super) fn is_end(&self, v: Ix) -> bool {
+        let parent = self.variables[v].parent;
+        parent == NONE || !self.functions[parent].need_grad
     }
 
     /// The data of a pair, made if it was never touched.
@@ -543,6 +587,11 @@ impl Arena {
         self.places += 1;
         let old = std::mem::replace(&mut self.cores[core].grad, grad);
         self.garbage.extend(old.map(Garbage::Storage));
+    }
+
+    /// Variables that are alive, in graphs or in hands.
+    pub(super) fn live_variables(&self) -> usize {
+        self.variables.len as usize - self.variables.free.len()
     }
 
     /// What few variables have, made on first use.

@@ -1,15 +1,17 @@
-//! Running one function backward: from the gradients of its outputs to those of its inputs. Takes no lock of the arena.
+//! Running one function backward: from the gradients of its outputs to those of its inputs. A run takes no lock of the
+//! arena.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use super::NdArray;
-use super::arena::{Ix, NONE};
+use super::arena::{Arena, Ix, NONE};
+use super::connect::{cores, data_array};
 use super::execute::{MemoPtr, Modified, Slot, Temporaries, read_as, store};
-use super::mode::Compute;
+use super::mode::{self, Compute};
 use crate::array::{Access, Buffer, DType, Shape, Storage};
-use crate::ops::{Array, Call, Kind, Memory, Op};
+use crate::ops::{Array, Call, Kind, Memory, Op, Reads};
 use crate::{Error, Result};
 
 /// Where the gradient of one input goes.
@@ -33,7 +35,7 @@ pub(super) struct BackStep {
     pub(super) memo: MemoPtr,
     /// Both sides in full, for operations on arrays.
     pub(super) arrays: Option<(Vec<Array>, Vec<Array>)>,
-    /// The pairs of its inputs and outputs.
+    /// The pairs that these belong to.
     pub(super) cores: Vec<Ix>,
 }
 
@@ -42,7 +44,74 @@ fn nowhere() -> *mut u8 {
     std::ptr::without_provenance_mut(64)
 }
 
+/// Which array of a function is spoken of.
+#[derive(Clone, Copy)]
+pub(super) enum Side {
+    Input(usize),
+    Output(usize),
+}
+
 impl BackStep {
+    /// A function made ready to run backward for the inputs that are wanted. `gradient` says where the gradient of a pair
+    /// is, and for an input whether this is the first contribution.
+    pub(super) fn of(
+        a: &mut Arena,
+        f: Ix,
+        wanted: &[bool],
+        mut gradient: impl FnMut(&mut Arena, Ix, Side) -> (Arc<Storage>, bool),
+    ) -> Self {
+        let (op, compute) = (a.op(f).clone(), mode::compute(a.functions[f].context));
+        let (x_cores, y_cores) = cores(a, f);
+        let reads = (0..wanted.len())
+            .filter(|i| wanted[*i])
+            .fold(Reads::NOTHING, |all, i| all.or(op.backward_reads(i)));
+        let (dtype, stored) = (compute.dtype(), compute.stored());
+        let data = |a: &mut Arena, core: Ix, as_type, read: bool| -> (Shape, Option<Slot>) {
+            let slot = read.then(|| Slot::new(core, data_array(a, core), as_type, as_type));
+            (a.cores[core].shape.clone(), slot)
+        };
+        let x = x_cores.iter().enumerate();
+        let x = x.map(|(i, core)| data(a, *core, read_as(&op, i, compute), reads.input(i))).collect();
+        let y = y_cores.iter().enumerate();
+        let y = y.map(|(o, core)| data(a, *core, op.output(o).unwrap_or(dtype), reads.output(o))).collect();
+        let slot = |a: &Arena, core: Ix, storage| {
+            let array = NdArray { storage, shape: a.cores[core].shape.clone() };
+            Slot::new(core, array, dtype, stored)
+        };
+        let mut gy: SmallVec<[Slot; 1]> = SmallVec::new();
+        for (o, core) in y_cores.iter().enumerate() {
+            let (storage, _) = gradient(a, *core, Side::Output(o));
+            gy.push(slot(a, *core, storage));
+        }
+        let mut gx: SmallVec<[Option<Sink>; 3]> = SmallVec::new();
+        for (i, core) in x_cores.iter().enumerate() {
+            let sink = wanted[i].then(|| {
+                let (storage, first) = gradient(a, *core, Side::Input(i));
+                let slot = slot(a, *core, storage);
+                let again = gx.iter().flatten().any(|s| Arc::ptr_eq(&s.slot.storage, &slot.storage));
+                Sink { slot, first, again }
+            });
+            gx.push(sink);
+        }
+        let arrays = op.on_arrays().is_some().then(|| {
+            let mut array = |core: Ix, grad: Option<&Slot>| Array {
+                shape: a.cores[core].shape.clone(),
+                data: Arc::clone(a.data(core)),
+                grad: Arc::clone(grad.map_or_else(|| a.grad(core), |slot| &slot.storage)),
+            };
+            let inputs =
+                x_cores.iter().zip(&gx).map(|(core, sink)| array(*core, sink.as_ref().map(|s| &s.slot)));
+            let inputs = inputs.collect();
+            (inputs, y_cores.iter().zip(&gy).map(|(core, slot)| array(*core, Some(slot))).collect())
+        });
+        let memo = MemoPtr(&raw mut a.functions[f].memo);
+        let cores = match arrays {
+            Some(_) => x_cores.iter().chain(&y_cores).copied().collect(),
+            None => Vec::new(),
+        };
+        Self { op, compute, x, y, gy, gx, memo, arrays, cores }
+    }
+
     /// A step on arrays of the caller's choice: inputs with whether they need a gradient, outputs, and whether to add.
     pub(super) fn by_hand(
         op: Op,
@@ -89,11 +158,16 @@ impl BackStep {
 
     /// Which value that the gradient reads is not what the forward run saw or made.
     pub(super) fn modified(&self) -> Option<Modified> {
+        self.changed(|storage| !storage.is_cleared())
+    }
+
+    /// As [`BackStep::modified`], of the values that `counts`: those that were cleared have changed too.
+    pub(super) fn changed(&self, counts: impl Fn(&Storage) -> bool) -> Option<Modified> {
         fn storage(read: &(Shape, Option<Slot>)) -> Option<&Storage> {
             read.1.as_ref().map(|slot| &*slot.storage)
         }
         // SAFETY: see `MemoPtr`.
-        unsafe { &*self.memo.0 }.modified(self.x.iter().map(storage), self.y.iter().map(storage))
+        unsafe { &*self.memo.0 }.changed(self.x.iter().map(storage), self.y.iter().map(storage), counts)
     }
 
     /// Runs the function backward.
@@ -140,7 +214,7 @@ impl BackStep {
                 again.push((i, buffer));
                 continue;
             }
-            let accumulate = !*first && (slot.storage.is_ready() || !slot.storage.is_zero());
+            let accumulate = !*first && (slot.stamp == slot.storage.stamp() || !slot.storage.is_zero());
             let access = if accumulate { Access::ReadWrite } else { Access::Write };
             let ptr = slot.place(access, &mut temporaries)?;
             gxm.push(Some((Memory { ptr, shape: &slot.shape }, accumulate)));

@@ -1,22 +1,19 @@
 //! The backward run: functions by descending rank, each handed the gradient of its outputs. Gradients of leaves add up
 //! over runs; those of intermediate variables are overwritten by their first contribution and kept.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::arena::{self, Arena, Ix, NONE, flag};
-use super::back_step::{BackStep, Sink};
+use super::arena::{self, Arena, Ix, Life, NONE, flag};
+use super::back_step::{BackStep, Side};
 use super::clear::{self, Clearing, Policy};
-use super::connect::{cores, data_array};
-use super::execute::{MemoPtr, Modified, Slot};
+use super::execute::Modified;
 use super::forward::{Detach, Hook, explain};
 use super::plan::{Kept, Pace, Seen, detached};
-use super::{Function, NdArray, Variable, mode, order, recompute};
-use crate::array::{RunGuard, Shape, Storage};
-use crate::ops::{Array, Kind, Reads};
+use super::{Function, NdArray, Variable, course, order, recompute};
+use crate::array::{RunGuard, Storage};
+use crate::ops::Kind;
 use crate::{Error, Result};
 
 /// The gradient that a backward run starts from.
@@ -109,42 +106,11 @@ pub(super) struct BackwardPlan {
     work: usize,
 }
 
-/// In which order functions run backward: higher ranks first, earlier found ones first among equals.
+/// In which order functions run backward from `root`: higher ranks first, earlier found ones first among equals.
 pub(super) fn descending(a: &mut Arena, root: Ix) -> Vec<Ix> {
-    // Ranks may be stale after an edit: count them anew.
     let above = order::depth_first(a, &[root], |_, _| true);
-    for f in above {
-        let inputs = &a.functions[f].inputs;
-        let rank = |v: &Ix| match a.variables[*v].parent {
-            NONE => 0,
-            p => a.functions[p].at,
-        };
-        a.functions[f].at = inputs.iter().map(rank).max().unwrap_or(0) + 1;
-    }
-    let mark = a.new_mark();
-    let mut heap = BinaryHeap::new();
-    let mut order = Vec::new();
-    let mut found = 0_u32;
-    let mut push = |a: &mut Arena, heap: &mut BinaryHeap<(u32, Reverse<u32>, Ix)>, f: Ix| {
-        if a.functions[f].mark != mark && a.functions[f].need_grad {
-            a.functions[f].mark = mark;
-            heap.push((a.functions[f].at, Reverse(found), f));
-            found += 1;
-        }
-    };
-    let parent = a.variables[root].parent;
-    push(a, &mut heap, parent);
-    while let Some((_, _, f)) = heap.pop() {
-        order.push(f);
-        for i in 0..a.functions[f].inputs.len() {
-            let v = a.functions[f].inputs[i];
-            let parent = a.variables[v].parent;
-            if parent != NONE && a.need_grad(v) {
-                push(a, &mut heap, parent);
-            }
-        }
-    }
-    order
+    order::rank(a, &above);
+    order::descending(a, &[a.variables[root].parent], |a, f| a.functions[f].need_grad)
 }
 
 impl BackwardPlan {
@@ -367,55 +333,14 @@ fn awaited(guards: &[(Ix, u32)]) -> bool {
 
 /// A function made ready to run backward; `first` says which inputs get their first contribution.
 fn back_step(a: &mut Arena, f: Ix, first: &[bool]) -> BackStep {
-    let (op, compute) = (a.op(f).clone(), mode::compute(a.functions[f].context));
-    let (x_cores, y_cores) = cores(a, f);
     let inputs: SmallVec<[Ix; 4]> = a.functions[f].inputs.iter().copied().collect();
-    let wanted = |a: &Arena, i: usize| a.need_grad(inputs[i]) && op.kind(i) != Kind::index;
-    let reads = (0..inputs.len())
-        .filter(|i| wanted(a, *i))
-        .fold(Reads::NOTHING, |all, i| all.or(op.backward_reads(i)));
-    let (dtype, stored) = (compute.dtype(), compute.stored());
-    let slot = |a: &mut Arena, core: Ix, as_type, read: bool| -> (Shape, Option<Slot>) {
-        let slot = read.then(|| Slot::new(core, data_array(a, core), as_type, as_type));
-        (a.cores[core].shape.clone(), slot)
-    };
-    let index = crate::array::DType::I64;
-    let x = x_cores.iter().enumerate().map(|(i, core)| {
-        let is_index = op.kind(i) == Kind::index;
-        slot(a, *core, if is_index { index } else { dtype }, reads.input(i))
-    });
-    let x: SmallVec<[(Shape, Option<Slot>); 3]> = x.collect();
-    let y = y_cores.iter().enumerate().map(|(o, core)| {
-        let own = op.output(o);
-        slot(a, *core, own.unwrap_or(dtype), reads.output(o))
-    });
-    let y: SmallVec<[(Shape, Option<Slot>); 1]> = y.collect();
-    let grad = |a: &mut Arena, core: Ix| {
-        let array = NdArray { storage: Arc::clone(a.grad(core)), shape: a.cores[core].shape.clone() };
-        Slot::new(core, array, dtype, stored)
-    };
-    let gy = y_cores.iter().map(|core| grad(a, *core)).collect();
-    let mut gx: SmallVec<[Option<Sink>; 3]> = SmallVec::new();
-    for (i, core) in x_cores.iter().enumerate() {
-        let sink = wanted(a, i).then(|| {
-            let slot = grad(a, *core);
-            let again = gx.iter().flatten().any(|s: &Sink| Arc::ptr_eq(&s.slot.storage, &slot.storage));
-            let first = first[i] && a.variables[inputs[i]].parent != NONE;
-            Sink { slot, first, again }
-        });
-        gx.push(sink);
-    }
-    let all: Vec<Ix> = x_cores.iter().chain(&y_cores).copied().collect();
-    let arrays = op.on_arrays().is_some().then(|| {
-        let mut array = |core: &Ix| Array {
-            shape: a.cores[*core].shape.clone(),
-            data: Arc::clone(a.data(*core)),
-            grad: Arc::clone(a.grad(*core)),
-        };
-        (x_cores.iter().map(&mut array).collect(), y_cores.iter().map(&mut array).collect())
-    });
-    let memo = MemoPtr(&raw mut a.functions[f].memo);
-    BackStep { op, compute, x, y, gy, gx, memo, arrays, cores: all }
+    let is_wanted = |a: &Arena, i: usize| a.need_grad(inputs[i]) && a.op(f).kind(i) != Kind::index;
+    let wanted: SmallVec<[bool; 4]> = (0..inputs.len()).map(|i| is_wanted(a, i)).collect();
+    BackStep::of(a, f, &wanted, |a, core, side| {
+        let storage = Arc::clone(a.grad(core));
+        let first = matches!(side, Side::Input(i) if first[i] && a.variables[inputs[i]].parent != NONE);
+        (storage, first)
+    })
 }
 
 impl Variable {
@@ -449,6 +374,9 @@ impl Variable {
         let (mut plan, seen, outer, clearing) = arena::with(|a| -> Result<_> {
             let mut plan =
                 Kept::take_backward(a, root, key).unwrap_or_else(|| BackwardPlan::make(a, root, key));
+            if let Some(f) = plan.functions.iter().find(|f| a.functions[**f].life == Life::Freed) {
+                return Err(course::freed(a.op(*f).name()));
+            }
             a.begin_run(&plan.functions)?;
             let seen = Seen::now(a);
             let outer = swap_in(a, root, &mut plan, &options.seed);

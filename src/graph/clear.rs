@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use super::arena::{Arena, Ix, NONE, flag};
 use crate::array::Storage;
@@ -127,6 +128,42 @@ pub(super) fn unneeded(a: &Arena, v: Ix, users_below: u32) -> Option<Arc<Storage
         }
     }
     Some(Arc::clone(data))
+}
+
+/// The data of the outputs of `f` that may be given back once it was differentiated through for the last time.
+///
+/// Of a static graph, as `clear_buffer` has it; in dynamic mode what no handle can see. What a function that still waits
+/// for its backward run may read stays, and so do the pairs that `keep` names.
+pub(super) fn after_differentiation(
+    a: &Arena,
+    f: Ix,
+    keep: impl Fn(Ix) -> bool,
+) -> SmallVec<[Arc<Storage>; 1]> {
+    let slot = &a.functions[f];
+    let mut cleared = SmallVec::new();
+    for (o, output) in slot.outputs.iter().enumerate() {
+        let Some(data) = a.cores[output.core].data.as_ref().filter(|_| !keep(output.core)) else { continue };
+        let live = a.live_output(f, o);
+        let protected = flag::PERSISTENT | flag::PROHIBIT_CLEAR;
+        if live.is_some_and(|v| a.variables[v].flags & protected != 0) || data.is_narrowed() {
+            continue;
+        }
+        // The memory of in-place functions is that of several variables.
+        let mut shared =
+            (0..slot.inputs.len()).any(|i| a.op(f).alias(i).is_some_and(|alias| alias.output == o));
+        let mut awaited = false;
+        for c in live.into_iter().flat_map(|v| a.consumers(v)) {
+            let consumer = &a.functions[c.function];
+            let op = a.op(c.function);
+            awaited |= (consumer.pending && consumer.need_grad) || !op.may_clear_inputs();
+            shared |= (0..consumer.inputs.len()).any(|i| op.alias(i).is_some());
+        }
+        let seen = data.users() > 0 || (slot.at_once && Arc::strong_count(data) > 1);
+        if !awaited && !((slot.at_once || shared) && seen) {
+            cleared.push(Arc::clone(data));
+        }
+    }
+    cleared
 }
 
 static ERRORS_AT_DROP: Mutex<Vec<Error>> = Mutex::new(Vec::new());

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::arena::{self, Arena, Ix, NONE, flag};
+use super::arena::{self, Arena, Ix, Life, NONE, flag};
 use super::clear::{self, Clearing, Policy};
 use super::execute::{self, Step};
 use super::order::{self, Stop};
@@ -215,7 +215,8 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
         || plan.run(options),
     );
     arena::with(|a| {
-        a.end_run(&plan.functions, |f| f.pending = true);
+        let life = done.is_ok().then_some(Life::Ready);
+        a.end_run(&plan.functions, |f| (f.pending, f.life) = (true, life.unwrap_or(f.life)));
         if let Some(closed) = &mut closed {
             closed.0.extend(plan.functions.iter().map(|f| (*f, a.functions[*f].generation)));
         } else {

@@ -20,6 +20,10 @@ impl Function {
         Self(f)
     }
 
+    pub(super) fn ix(&self) -> Ix {
+        self.0
+    }
+
     /// The operation.
     pub fn op(&self) -> Op {
         arena::with(|a| a.op(self.0).clone())

@@ -1,20 +1,21 @@
 //! Gradients as graphs: the rules of the operations, written on symbols, become functions that can be differentiated
 //! again. One table serves `grad` to any order and every operation that has no backward kernel of its own.
 
-use std::collections::{HashMap, HashSet};
-
 use smallvec::SmallVec;
 
-use super::arena::{self, Ix, NONE};
+use super::arena::{self, Arena, Ix, NONE};
+use super::autodiff::{DifferentiateOptions, Hooks};
 use super::back_step::{self, BackStep};
-use super::connect::connect;
+use super::backward::describe_modified;
+use super::clear::Clearing;
+use super::connect::{self, connect};
+use super::course::{Course, Edge};
 use super::execute::{self, evaluate};
-use super::mode::Compute;
-use super::order;
-use super::{NdArray, Variable};
+use super::mode::{self, Compute};
+use super::{Function, NdArray, Variable, recompute};
 use crate::array::{Access, Shape, Storage};
 use crate::ops::symbol::{Builder, build};
-use crate::ops::{Kind, Op, Sym, Symbols};
+use crate::ops::{Op, Reads, Sym, Symbols};
 use crate::{Error, Result};
 
 /// Runs every function at once, on arrays.
@@ -97,11 +98,43 @@ impl Builder for OnGraph {
 }
 
 /// A function on the way of a gradient: what it is made of.
-struct Node {
+pub(super) struct Node {
     op: Op,
-    inputs: Vec<(Variable, bool)>,
+    context: u16,
+    inputs: Vec<Variable>,
     outputs: Vec<Variable>,
 }
+
+impl Node {
+    /// What its rule reads for the inputs whose gradient is wanted.
+    fn reads(&self, places: &[u32]) -> Reads {
+        let wanted = (0..places.len()).filter(|i| places[*i] != NONE);
+        wanted.fold(Reads::NOTHING, |all, i| all.or(self.op.symbol_reads(i)))
+    }
+}
+
+/// The functions of a course, held.
+pub(super) fn nodes(a: &mut Arena, course: &Course) -> Vec<Node> {
+    let node = |f: &Ix| {
+        let inputs = a.functions[*f].inputs.clone();
+        let handle = |v: Ix| {
+            a.variables[v].count += 1;
+            Variable::adopt(a, v)
+        };
+        let inputs = inputs.into_iter().map(handle).collect();
+        let n = a.functions[*f].outputs.len();
+        let outputs = (0..n).map(|o| {
+            let v = a.revived(*f, o);
+            Variable::adopt(a, v)
+        });
+        let outputs = outputs.collect();
+        Node { op: a.op(*f).clone(), context: a.functions[*f].context, inputs, outputs }
+    };
+    course.functions.iter().map(node).collect()
+}
+
+/// What accompanies a differentiation of values that are there: hooks, and how to get values again that were dropped.
+pub(super) type Company<'a, 'b> = (&'a mut Hooks<'b>, &'a DifferentiateOptions<'a>, &'a Clearing);
 
 /// Gradients of `outputs` by `inputs` as variables of the graph, which can be differentiated again. `grad_outputs` are
 /// the gradients to start from. `None` is returned for an input that no output depends on.
@@ -123,92 +156,138 @@ pub fn grad(
             ));
         }
     }
-    let wanted: HashSet<Ix> = inputs.iter().map(|v| v.core_ix()).collect();
-    let nodes = nodes_between(outputs, &wanted);
+    let edges = |list: &[&Variable]| list.iter().map(|v| Edge::Variable((*v).clone())).collect::<Vec<_>>();
+    let (roots, targets) = (edges(outputs), edges(inputs));
+    let (course, nodes) = arena::with(|a| {
+        let course = Course::make(a, &roots, Some(&targets));
+        let nodes = nodes(a, &course);
+        (course, nodes)
+    });
+    let found = on_graph(&course, &nodes, grad_outputs, None)?;
+    Ok(course.targets.iter().map(|place| found[*place as usize].clone()).collect())
+}
+
+/// Differentiates by the rules on symbols, from one seed for each root. Returns the gradients by place, of those places
+/// that somebody asks for.
+pub(super) fn on_graph(
+    course: &Course,
+    nodes: &[Node],
+    seeds: &[Variable],
+    mut company: Option<Company<'_, '_>>,
+) -> Result<Vec<Option<Variable>>> {
     let mut graph = OnGraph::default();
-    let mut total: HashMap<Ix, Sym> = HashMap::new();
-    let mut seeds: Vec<(Ix, Sym)> = Vec::new();
-    for (y, g) in outputs.iter().zip(grad_outputs) {
-        let g = graph.add(g.clone());
-        seeds.push((y.core_ix(), g));
-    }
+    let mut total: Vec<Option<Sym>> = vec![None; course.places.len()];
+    let seeds: Vec<Sym> = seeds.iter().map(|g| graph.add(g.clone())).collect();
     build(&mut graph, || {
-        for (core, g) in &seeds {
-            let sum = total.get(core).map_or(*g, |t| *t + *g);
-            total.insert(*core, sum);
+        for (place, g) in course.roots.iter().zip(&seeds) {
+            add_up(&mut total[*place as usize], *g);
         }
     })?;
-    for node in nodes {
-        let cores: Vec<Ix> = node.outputs.iter().map(Variable::core_ix).collect();
-        if cores.iter().all(|core| !total.contains_key(core)) {
+    for (n, node) in nodes.iter().enumerate().filter(|_| company.is_some()) {
+        check(course.functions[n], node.reads(course.inputs(n)))?;
+    }
+    for (n, node) in nodes.iter().enumerate() {
+        let (outputs, inputs) = (course.outputs(n), course.inputs(n));
+        if outputs.iter().all(|place| total[*place as usize].is_none()) {
             continue;
         }
-        let flags: Vec<bool> = node.inputs.iter().map(|(_, wanted)| *wanted).collect();
-        let x: Vec<Sym> = node.inputs.iter().map(|(v, _)| graph.add(v.clone())).collect();
+        let f = course.functions[n];
+        let _context = mode::Scope::context(node.context);
+        if let Some((hooks, options, clearing)) = &mut company {
+            for (place, y) in outputs.iter().zip(&node.outputs) {
+                show(hooks, *place, &y.shape(), &mut graph, &mut total)?;
+            }
+            let reads = node.reads(inputs);
+            restore(node, reads, clearing)?;
+            check(f, reads)?;
+            options.pre_hook.map_or(Ok(()), |hook| hook(&arena::with(|a| Function::counted(a, f))))?;
+        }
+        let wanted: Vec<bool> = inputs.iter().map(|place| *place != NONE).collect();
+        let x: Vec<Sym> = node.inputs.iter().map(|v| graph.add(v.clone())).collect();
         let y: Vec<Sym> = node.outputs.iter().map(|v| graph.add(v.clone())).collect();
         let shapes: Vec<Shape> = node.outputs.iter().map(Variable::shape).collect();
-        let input_cores: Vec<Ix> = node.inputs.iter().map(|(v, _)| v.core_ix()).collect();
         build(&mut graph, || -> Result<()> {
-            let zero = Sym::Const(0.0);
-            let gy: Vec<Sym> = cores
-                .iter()
-                .zip(&shapes)
-                .map(|(core, shape)| total.get(core).copied().unwrap_or(zero).broadcast(shape))
-                .collect();
-            let found = node.op.gradient(Symbols::new(&x, &y, &gy, &flags))?;
-            for (i, g) in found.into_iter().enumerate() {
-                let (Some(g), true) = (g, flags[i]) else { continue };
-                let sum = total.get(&input_cores[i]).map_or(g, |t| *t + g);
-                total.insert(input_cores[i], sum);
+            let gradient = |(place, shape): (&u32, &Shape)| {
+                total[*place as usize].unwrap_or(Sym::Const(0.0)).broadcast(shape)
+            };
+            let gy: Vec<Sym> = outputs.iter().zip(&shapes).map(gradient).collect();
+            let found = node.op.gradient(Symbols::new(&x, &y, &gy, &wanted))?;
+            for (place, g) in inputs.iter().zip(found) {
+                if let (Some(g), true) = (g, *place != NONE) {
+                    add_up(&mut total[*place as usize], g);
+                }
             }
             Ok(())
         })??;
+        if let Some((_, options, _)) = &company {
+            options.post_hook.map_or(Ok(()), |hook| hook(&arena::with(|a| Function::counted(a, f))))?;
+        }
     }
-    let found = build(&mut graph, || {
-        let node = |v: &&Variable| total.get(&v.core_ix()).map(|g| g.node(&v.shape()));
-        inputs.iter().map(node).collect::<Vec<_>>()
-    })?;
-    Ok(found.into_iter().map(|g| g.map(|g| graph.0[g as usize].clone())).collect())
+    let mut found = vec![None; course.places.len()];
+    for place in 0..course.places.len() {
+        let (kept, shape) = arena::with(|a| {
+            let shape = a.cores[course.places[place].core].shape.clone();
+            (course.keeps(a, place as u32), shape)
+        });
+        if !kept || total[place].is_none() {
+            continue;
+        }
+        if let Some((hooks, ..)) = &mut company {
+            show(hooks, place as u32, &shape, &mut graph, &mut total)?;
+        }
+        found[place] = as_variable(total[place], &shape, &mut graph)?;
+    }
+    Ok(found)
 }
 
-/// The functions between `outputs` and the pairs in `wanted`, by descending rank, with the inputs on the way marked.
-fn nodes_between(outputs: &[&Variable], wanted: &HashSet<Ix>) -> Vec<Node> {
-    arena::with(|a| {
-        let roots: Vec<Ix> = outputs.iter().map(|v| v.ix()).collect();
-        let order = order::depth_first(a, &roots, |a, f| a.functions[f].need_grad);
-        let mut reaches: HashMap<Ix, u32> = HashMap::new();
-        let mut found = Vec::new();
-        for f in order {
-            let mut rank = 0;
-            let mut flags = Vec::new();
-            for (i, v) in a.functions[f].inputs.iter().enumerate() {
-                let slot = &a.variables[*v];
-                let above = if slot.parent == NONE { None } else { reaches.get(&slot.parent).copied() };
-                rank = rank.max(above.unwrap_or(0));
-                let on_way = above.is_some() || wanted.contains(&slot.core);
-                flags.push(on_way && a.need_grad(*v) && a.op(f).kind(i) != Kind::index);
-            }
-            if flags.iter().any(|on_way| *on_way) {
-                reaches.insert(f, rank + 1);
-                found.push((rank + 1, f, flags));
-            }
+fn add_up(total: &mut Option<Sym>, g: Sym) {
+    *total = Some(total.map_or(g, |sum| sum + g));
+}
+
+fn as_variable(g: Option<Sym>, shape: &Shape, graph: &mut OnGraph) -> Result<Option<Variable>> {
+    let node = build(graph, || g.map(|g| g.node(shape)))?;
+    Ok(node.map(|node| graph.0[node as usize].clone()))
+}
+
+/// Shows a gradient to the hooks on it.
+fn show(
+    hooks: &mut Hooks<'_>,
+    place: u32,
+    shape: &Shape,
+    graph: &mut OnGraph,
+    total: &mut [Option<Sym>],
+) -> Result<()> {
+    if !hooks.has(place) {
+        return Ok(());
+    }
+    if let Some(g) = as_variable(total[place as usize], shape, graph)?
+        && let Some(changed) = hooks.on_variable(place, &g)?
+    {
+        total[place as usize] = Some(graph.add(changed));
+    }
+    Ok(())
+}
+
+/// Computes values again that a rule reads and that were dropped on purpose.
+fn restore(node: &Node, reads: Reads, clearing: &Clearing) -> Result<()> {
+    let read_inputs = node.inputs.iter().enumerate().filter(|(i, _)| reads.input(*i));
+    let read_outputs = node.outputs.iter().enumerate().filter(|(o, _)| reads.output(*o));
+    for (_, v) in read_inputs.chain(read_outputs) {
+        if v.recompute() && v.parent().is_some() && v.data().storage.is_cleared() {
+            recompute::restore(v.ix(), clearing)?;
         }
-        found.sort_by_key(|(rank, ..)| std::cmp::Reverse(*rank));
-        let node = |(_, f, flags): (u32, Ix, Vec<bool>)| {
-            let inputs = a.functions[f].inputs.clone();
-            let handle = |v: Ix| {
-                a.variables[v].count += 1;
-                Variable::adopt(a, v)
-            };
-            let inputs = inputs.into_iter().map(handle).zip(flags).collect();
-            let n = a.functions[f].outputs.len();
-            let outputs = (0..n).map(|o| {
-                let v = a.output(f, o);
-                Variable::adopt(a, v)
-            });
-            let outputs = outputs.collect();
-            Node { op: a.op(f).clone(), inputs, outputs }
-        };
-        found.into_iter().map(node).collect()
-    })
+    }
+    Ok(())
+}
+
+/// Refuses values that a rule reads and that are not those of the forward run.
+fn check(f: Ix, reads: Reads) -> Result<()> {
+    let changed = arena::with(|a| {
+        let (x, y) = connect::cores(a, f);
+        let data = |core: &Ix, read: bool| a.cores[*core].data.as_deref().filter(|_| read);
+        let x = x.iter().enumerate().map(|(i, core)| data(core, reads.input(i)));
+        let y = y.iter().enumerate().map(|(o, core)| data(core, reads.output(o)));
+        a.functions[f].memo.modified(x, y)
+    });
+    changed.map_or(Ok(()), |which| Err(Error::Modified(describe_modified(f, which))))
 }

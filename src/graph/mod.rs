@@ -3,17 +3,21 @@
 //! Reverse-mode differentiation in one paragraph: a forward run computes each function after those that feed it
 //! (`order`, `forward`); a backward run visits the same functions the other way round and hands each one the gradient of
 //! its outputs, from which it makes the gradients of its inputs; where a variable feeds several functions their
-//! contributions add up (`backward`). Everything else here is about memory: what may be given back and when (`clear`),
+//! contributions add up (`backward` as NNabla has it; `autodiff` as PyTorch has it, by the way that `course` finds, with
+//! `by_kernels` or, to differentiate again, with `gradient`). Everything else here is about memory: what may be given back and when (`clear`),
 //! how to get it again (`recompute`), and what need not be decided anew each time (`plan`).
 //!
 //! Nodes live in an arena behind one lock (`arena`); [`Variable`] and [`Function`] are counted handles. No kernel, no
 //! user's code and no destructor of an operation runs under the lock. Nothing recurses: graphs may be a million deep.
 
 mod arena;
+pub mod autodiff;
 mod back_step;
 mod backward;
+mod by_kernels;
 mod clear;
 mod connect;
+mod course;
 mod edit;
 mod execute;
 mod forward;
@@ -24,10 +28,12 @@ mod order;
 mod plan;
 mod recompute;
 mod variable;
+mod watch;
 
 pub use backward::{BackwardOptions, CommunicatorCallback, Seed};
 pub use clear::{ClearFlags, ClearRecord, check_errors_at_drop, record_clear_flags, recorded_clear_flags};
 pub use connect::{Outputs, apply, connect, connect_detached};
+pub use course::Edge;
 pub use edit::copied;
 pub use execute::{evaluate, evaluate_into};
 pub use forward::{Closed, Detach, ForwardOptions, Hook, forward_all};
@@ -35,3 +41,4 @@ pub use function::Function;
 pub use gradient::grad;
 pub use plan::interrupt_check;
 pub use variable::{NdArray, Variable};
+pub use watch::{GradientHook, HookHandle, When, live_variables};

@@ -66,6 +66,31 @@ pub fn set_grad_enabled(on: bool) -> bool {
     swap(|s| &mut s.grad, on)
 }
 
+/// Modes of this thread that are set back when it is dropped.
+pub(super) struct Scope(Scoped);
+
+impl Scope {
+    /// Functions run as soon as they are built, with a graph if `grad` is set.
+    pub(super) fn at_once(grad: bool) -> Self {
+        let before = SCOPED.get();
+        SCOPED.set(Scoped { grad, auto_forward: Some(true), ..before });
+        Self(before)
+    }
+
+    /// Functions are built in this context.
+    pub(super) fn context(number: u16) -> Self {
+        let before = SCOPED.get();
+        SCOPED.set(Scoped { context: Some(number), ..before });
+        Self(before)
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        SCOPED.set(self.0);
+    }
+}
+
 /// Whether functions run as soon as they are built.
 pub fn auto_forward() -> bool {
     SCOPED.get().auto_forward.unwrap_or_else(|| AUTO_FORWARD.load(Ordering::Relaxed))

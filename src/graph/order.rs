@@ -1,4 +1,8 @@
-//! The order of a forward run: each function after those that feed it, by ascending rank.
+//! Orders of functions: of a forward run, each after those that feed it, by ascending rank; of a backward run, by
+//! descending rank.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use smallvec::SmallVec;
 
@@ -26,11 +30,17 @@ impl From<Error> for Stop {
 ///
 /// Only functions that `enter` admits are visited. A list on the heap stands in for recursion.
 pub(super) fn depth_first(a: &mut Arena, roots: &[Ix], enter: impl Fn(&Arena, Ix) -> bool) -> Vec<Ix> {
+    let ends: SmallVec<[Ix; 2]> = roots.iter().map(|root| a.variables[*root].parent).collect();
+    up_to(a, &ends, enter)
+}
+
+/// The functions above `ends` and these themselves, as [`depth_first`]. (`NONE` ends nothing.)
+pub(super) fn up_to(a: &mut Arena, ends: &[Ix], enter: impl Fn(&Arena, Ix) -> bool) -> Vec<Ix> {
     let mark = a.new_mark();
     let mut order = Vec::new();
     let mut path: Vec<(Ix, u32)> = Vec::new();
-    for root in roots {
-        let mut next = a.variables[*root].parent;
+    for end in ends {
+        let mut next = *end;
         loop {
             if next != NONE && a.functions[next].mark != mark && enter(a, next) {
                 a.functions[next].mark = mark;
@@ -45,6 +55,47 @@ pub(super) fn depth_first(a: &mut Arena, roots: &[Ix], enter: impl Fn(&Arena, Ix
                 order.push(*f);
                 path.pop();
                 next = NONE;
+            }
+        }
+    }
+    order
+}
+
+/// Counts the ranks of functions anew into their scratch numbers (stored ones may be stale after an edit). Each must come
+/// after those that feed it.
+pub(super) fn rank(a: &mut Arena, functions: &[Ix]) {
+    for f in functions {
+        let inputs = &a.functions[*f].inputs;
+        let rank = |v: &Ix| match a.variables[*v].parent {
+            NONE => 0,
+            p => a.functions[p].at,
+        };
+        a.functions[*f].at = inputs.iter().map(rank).max().unwrap_or(0) + 1;
+    }
+}
+
+/// In which order functions run backward from `ends`: those with higher scratch numbers first, earlier found ones first
+/// among equals. Only functions that `enter` admits are visited, and only through variables that need a gradient.
+pub(super) fn descending(a: &mut Arena, ends: &[Ix], enter: impl Fn(&Arena, Ix) -> bool) -> Vec<Ix> {
+    let mark = a.new_mark();
+    let mut heap = BinaryHeap::new();
+    let mut order = Vec::new();
+    let mut found = 0_u32;
+    let mut push = |a: &mut Arena, heap: &mut BinaryHeap<(u32, Reverse<u32>, Ix)>, f: Ix| {
+        if a.functions[f].mark != mark && enter(a, f) {
+            a.functions[f].mark = mark;
+            heap.push((a.functions[f].at, Reverse(found), f));
+            found += 1;
+        }
+    };
+    ends.iter().filter(|f| **f != NONE).for_each(|f| push(a, &mut heap, *f));
+    while let Some((_, _, f)) = heap.pop() {
+        order.push(f);
+        for i in 0..a.functions[f].inputs.len() {
+            let v = a.functions[f].inputs[i];
+            let parent = a.variables[v].parent;
+            if parent != NONE && a.need_grad(v) {
+                push(a, &mut heap, parent);
             }
         }
     }

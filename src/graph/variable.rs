@@ -110,6 +110,12 @@ impl Variable {
         Self(v)
     }
 
+    /// A new leaf on a pair, which needs a gradient.
+    pub(super) fn leaf_on(a: &mut Arena, core: Ix) -> Self {
+        a.cores[core].count += 1;
+        Self::counted(a, core, new_flags() | flag::NEED_GRAD_SET | flag::NEED_GRAD)
+    }
+
     /// A handle that takes over one count of `v`.
     pub(super) fn adopt(a: &mut Arena, v: Ix) -> Self {
         a.count_handle(v);
@@ -195,7 +201,12 @@ impl Variable {
     /// [`Error::Shape`] unless it has exactly the shape of the variable.
     pub fn set_grad(&self, grad: &NdArray) -> Result<()> {
         self.fits("grad", grad)?;
-        arena::with(|a| a.set_grad(a.variables[self.0].core, Some(Arc::clone(&grad.storage))));
+        let old = arena::with(|a| {
+            let core = a.variables[self.0].core;
+            a.set_grad(core, Some(Arc::clone(&grad.storage)));
+            a.set_gradient_variable(core, None)
+        });
+        drop(old);
         Ok(())
     }
 

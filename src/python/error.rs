@@ -8,7 +8,7 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 use crate::Error;
 
 /// Name, base classes and docstring of each class, bases before those that derive from them.
-const CLASSES: [(&str, &[&str], &str); 13] = [
+const CLASSES: [(&str, &[&str], &str); 15] = [
     ("Error", &["Exception"], "Base class of all errors of this library."),
     ("ShapeError", &["Error", "ValueError", "RuntimeError"], "Shapes that do not fit."),
     ("DTypeError", &["Error", "TypeError", "RuntimeError"], "A type of element that does not fit."),
@@ -19,7 +19,13 @@ const CLASSES: [(&str, &[&str], &str); 13] = [
     ("IndexRangeError", &["Error", "IndexError", "RuntimeError"], "An index outside of its array."),
     ("GraphError", &["Error", "RuntimeError"], "What the graph does not allow."),
     ("ClearedError", &["GraphError"], "A value that was cleared."),
-    ("ModifiedError", &["GraphError"], "A value that a gradient reads changed after the forward run."),
+    (
+        "GraphFreedError",
+        &["GraphError"],
+        "A graph that gave its values back when it was differentiated through.",
+    ),
+    ("ModifiedError", &["GraphError"], "A value that was changed between the forward and the backward run."),
+    ("RecomputeError", &["GraphError"], "A computation that gave something else when it was repeated."),
     (
         "ParameterError",
         &["Error", "KeyError", "ValueError"],
@@ -74,7 +80,9 @@ impl From<Error> for PyErr {
             Error::Index(_) => "IndexRangeError",
             Error::Graph(_) => "GraphError",
             Error::Cleared(_) => "ClearedError",
+            Error::Freed(_) => "GraphFreedError",
             Error::Modified(_) => "ModifiedError",
+            Error::Recompute(_) => "RecomputeError",
             Error::Key(_) => "ParameterError",
             Error::NotImplemented(_) => "UnsupportedError",
             Error::Memory { .. } => return PyMemoryError::new_err(text),

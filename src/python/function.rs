@@ -28,6 +28,10 @@ impl Function {
     pub(super) fn wrap(function: graph::Function) -> Self {
         Self { function }
     }
+
+    pub(super) fn graph_function(&self) -> graph::Function {
+        self.function.clone()
+    }
 }
 
 fn variables<'py>(list: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, Variable>>> {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::needless_pass_by_value, clippy::unused_self)] // Python decides what a method is called with
 
+mod autodiff;
 mod error;
 mod function;
 mod functions;
@@ -27,6 +28,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<hooks::CommunicatorBackwardCallback>()?;
     m.add_class::<user::PythonFunction>()?;
     m.add_class::<user::FunctionVariable>()?;
+    autodiff::register(m)?;
     hooks::register(m)?;
     modes::register(m)?;
     functions::register(m)?;

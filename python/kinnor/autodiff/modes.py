@@ -6,7 +6,7 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from . import _core
+from .. import _core
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -1,0 +1,59 @@
+"""Differentiation as PyTorch has it: from any variables to leaves, or by what is asked for, to any order.
+
+`backward` adds to the gradients of leaves, `grad` returns gradients; both work on graphs that were computed at once or
+have run forward. NNabla's ways are `Variable.backward` and `nn.grad`.
+
+>>> import kinnor as nn
+>>> from kinnor import autodiff
+>>> with nn.auto_forward():
+...     x = nn.Variable.from_numpy_array([2.0, 3.0], need_grad=True)
+...     (gx,) = autodiff.grad(nn.functions.sum(x ** 3), x, create_graph=True)
+...     autodiff.backward(nn.functions.sum(gx))
+>>> gx.d.tolist(), x.g.tolist()
+([12.0, 27.0], [12.0, 18.0])
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .._core import GraphFreedError, ModifiedError, RecomputeError
+from .modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
+
+if TYPE_CHECKING:
+    from . import graph
+    from .engine import backward, grad
+
+__all__ = [
+    "GraphFreedError",
+    "ModifiedError",
+    "RecomputeError",
+    "backward",
+    "enable_grad",
+    "grad",
+    "graph",
+    "is_grad_enabled",
+    "no_grad",
+    "set_grad_enabled",
+]
+
+LAZY = {
+    "engine": ("backward", "grad"),
+    "graph": (),
+}
+"""Modules that are loaded when they, or what they define, are first named."""
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    for module, names in LAZY.items():
+        if name == module or name in names:
+            loaded = importlib.import_module(f"{__name__}.{module}")
+            globals()[name] = loaded if name == module else getattr(loaded, name)
+            return globals()[name]
+    raise AttributeError(f"module 'kinnor.autodiff' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

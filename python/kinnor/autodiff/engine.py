@@ -1,0 +1,267 @@
+"""`backward` and `grad`: looks at the arguments, and hands them to the engine."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from .. import _core
+from .._core import GraphError, NdArray, ShapeError, Variable
+from .graph import AccumulateGrad, GradientEdge
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["backward", "grad"]
+
+Edge: TypeAlias = "Variable | GradientEdge"
+Seed: TypeAlias = "Variable | NdArray | NDArray[Any] | float | None"
+Edges: TypeAlias = "Edge | Iterable[Edge]"
+Seeds: TypeAlias = "Seed | Iterable[Seed]"
+
+
+def backward(
+    variables: Edges,
+    grad_variables: Seeds = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Edges | None = None,
+) -> None:
+    """Adds the gradients of `variables` to the `.g` of the leaves that they were computed from, of all or of none.
+
+    Args:
+        variables: What to differentiate: one or several. Those that require no grad are skipped.
+        grad_variables: The gradients to start from, one for each: Variables, arrays or numbers of their shapes. None
+            stands for one, where the variable has one element.
+        retain_graph: Keep the values that the functions need, so that the graph can be differentiated again; as
+            `create_graph` by default.
+        create_graph: Make gradients that can be differentiated themselves: see `Variable.grad_variable`. Set `.grad` to
+            None afterwards, or the leaves and the graph keep each other alive.
+        inputs: The leaves to add to; all by default. Only what leads to them is run, and given back.
+
+    Raises:
+        RuntimeError: If none of `variables` requires grad, gradients are missing or do not fit, or `inputs` is empty or
+            holds something else than leaves that require grad.
+        GraphFreedError: If the graph was differentiated before without being retained.
+        ModifiedError: If a value that is needed changed since it was computed.
+        TypeError: If an argument is no Variable.
+
+        >>> import kinnor as nn
+        >>> from kinnor import autodiff
+        >>> with nn.auto_forward():
+        ...     x = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+        ...     y, z = x * 3, nn.functions.sum(x * x)
+        ...     autodiff.backward([y, z], [[1.0, 10.0], None])
+        >>> x.g.tolist()
+        [5.0, 34.0]
+    """
+    ys = edges("backward", "variables", variables)
+    seeds = starting_gradients("backward", ys, grad_variables)
+    xs = None if inputs is None else leaves(inputs)
+    retain = create_graph if retain_graph is None else retain_graph
+    _core.differentiate(
+        [core_edge(y) for y in ys],
+        seeds,
+        None if xs is None else [core_edge(x) for x in xs],
+        bool(retain),
+        bool(create_graph),
+        None,
+    )
+
+
+def grad(
+    outputs: Edges,
+    inputs: Edges,
+    grad_outputs: Seeds = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Variable | None, ...]:
+    """The gradients of `outputs` by `inputs`, which may be any variables on the way; no `.g` changes.
+
+    Args:
+        outputs: What to differentiate: one or several.
+        inputs: What to differentiate by: one or several.
+        grad_outputs: As the `grad_variables` of `backward`.
+        retain_graph: As of `backward`.
+        create_graph: Make results that can be differentiated themselves.
+        only_inputs: Of no effect.
+        allow_unused: Return None for an input that no output depends on, which is an error otherwise.
+        is_grads_batched: The first axis of each of `grad_outputs` counts gradients to start from one after the other;
+            results get it too. (They are computed one by one.)
+        materialize_grads: Return zeros instead of None.
+
+    Returns:
+        One gradient for each input, which requires grad if `create_graph` is set.
+
+    Raises:
+        RuntimeError: As by `backward`, and if an input requires no grad or is not used.
+        ValueError: If `materialize_grads` is set and `allow_unused` is False.
+
+        >>> import kinnor as nn
+        >>> from kinnor import autodiff
+        >>> with nn.auto_forward():
+        ...     x = nn.Variable.from_numpy_array(0.5, need_grad=True)
+        ...     y = nn.functions.sin(x)
+        ...     for _ in range(10):
+        ...         (y,) = autodiff.grad(y, x, create_graph=True)
+        >>> round(y.item(), 6), round(-float(np.sin(0.5)), 6)
+        (-0.479426, -0.479426)
+    """
+    if not only_inputs:
+        text = "grad: only_inputs=False has no effect; use autodiff.backward to add to the gradients of leaves"
+        warnings.warn(text, FutureWarning, stacklevel=2)
+    if materialize_grads and allow_unused is False:
+        raise ValueError("grad: expected allow_unused to be True or left out with materialize_grads, got False")
+    ys, xs = edges("grad", "outputs", outputs), edges("grad", "inputs", inputs)
+    if not xs:
+        raise GraphError("grad: expected inputs, but the `inputs` argument to grad() cannot be empty")
+    for i, x in enumerate(xs):
+        if not requires_grad(x):
+            raise GraphError(f"grad: One of the differentiated Variables does not require grad: number {i} of inputs")
+    retain = create_graph if retain_graph is None else retain_graph
+    unused = bool(allow_unused) or materialize_grads
+    if is_grads_batched:
+        found = one_by_one(ys, xs, grad_outputs, bool(retain), bool(create_graph), unused)
+    else:
+        seeds = starting_gradients("grad", ys, grad_outputs)
+        found = captured(ys, xs, seeds, bool(retain), bool(create_graph), unused)
+    if not materialize_grads:
+        return tuple(found)
+    return tuple(zeros(x, create_graph) if g is None else g for x, g in zip(xs, found, strict=True))
+
+
+def captured(
+    ys: list[Edge], xs: list[Edge], seeds: list[Variable | None], retain: bool, create_graph: bool, unused: bool
+) -> list[Variable | None]:
+    """The gradients of `ys` by `xs`."""
+    outputs, inputs = [core_edge(y) for y in ys], [core_edge(x) for x in xs]
+    return _core.differentiate(outputs, seeds, inputs, retain, create_graph, unused)
+
+
+def one_by_one(
+    ys: list[Edge], xs: list[Edge], given: Any, retain: bool, create_graph: bool, unused: bool
+) -> list[Variable | None]:
+    """The gradients for each of a batch of gradients to start from, joined along a new first axis."""
+    from .. import functions as F
+    from ..modes import auto_forward
+
+    batches = [np.asarray(g.d if isinstance(g, Variable) else g) for g in several(given)]
+    sizes = {batch.shape[0] if batch.ndim else None for batch in batches}
+    if len(batches) != len(ys) or len(sizes) != 1 or None in sizes:
+        raise GraphError(f"grad: expected a batch of gradients for each of {len(ys)} outputs, all of one length")
+    for i, (y, batch) in enumerate(zip(ys, batches, strict=True)):
+        if isinstance(y, Variable) and batch.shape[1:] != y.shape:
+            raise ShapeError(f"grad: expected gradients of shape (batch, *{y.shape}) for output {i}, got {batch.shape}")
+    n = len(batches[0])
+    rows = []
+    for at in range(n):
+        seeds = starting_gradients("grad", ys, [batch[at] for batch in batches])
+        rows.append(captured(ys, xs, seeds, retain or at < n - 1, create_graph, unused))
+    outer = _core.set_grad_mode(create_graph)
+    try:
+        with auto_forward():
+            return [None if column[0] is None else F.stack(*column, axis=0) for column in zip(*rows, strict=True)]
+    finally:
+        _core.set_grad_mode(outer)
+
+
+def zeros(x: Edge, need_grad: bool) -> Variable:
+    """What is returned for an input that is not used."""
+    if not isinstance(x, Variable):
+        raise GraphError("grad: expected Variables with materialize_grads, got a GradientEdge that is not used")
+    return Variable.from_numpy_array(np.zeros(x.shape, np.float32), need_grad=need_grad)
+
+
+def several(given: Any) -> list[Any]:
+    """A list of what may be one or several gradients."""
+    one = (Variable, NdArray, np.ndarray, np.generic, int, float)
+    return [given] if given is None or isinstance(given, one) else list(given)
+
+
+def edges(call: str, what: str, given: Any) -> list[Edge]:
+    """A list of variables and edges from one or several."""
+    if isinstance(given, (Variable, GradientEdge)):
+        return [given]
+    many = list(given) if isinstance(given, Iterable) else [given]
+    for one in many:
+        if not isinstance(one, (Variable, GradientEdge)):
+            raise TypeError(f"{call}: expected {what} to be Variables, got {type(one).__name__}")
+    return many
+
+
+def leaves(given: Any) -> list[Edge]:
+    """What `backward` may add to."""
+    xs = edges("backward", "inputs", given)
+    if not xs:
+        raise GraphError("backward: expected leaves to add to, but inputs cannot be empty")
+    for i, x in enumerate(xs):
+        if not requires_grad(x):
+            raise GraphError(f"backward: expected inputs that require grad, got one that does not: number {i}")
+        if not (x.is_leaf if isinstance(x, Variable) else isinstance(x.node, AccumulateGrad)):
+            raise GraphError(f"backward: expected inputs that are leaves, got what a function computes: number {i}")
+    return xs
+
+
+def requires_grad(edge: Edge) -> bool:
+    """Whether gradients flow along."""
+    if isinstance(edge, Variable):
+        return edge.requires_grad
+    return edge.node.variable.requires_grad if isinstance(edge.node, AccumulateGrad) else True
+
+
+def core_edge(edge: Edge) -> Any:
+    """What the engine takes."""
+    if isinstance(edge, Variable):
+        return edge
+    return edge.node.variable if isinstance(edge.node, AccumulateGrad) else (edge.node.function, edge.output_nr)
+
+
+def starting_gradients(call: str, ys: list[Edge], given: Any) -> list[Variable | None]:
+    """The gradients to start from: a variable, or None for one."""
+    if not ys:
+        raise GraphError(f"{call}: expected variables to differentiate, got none")
+    if not any(map(requires_grad, ys)):
+        raise GraphError(
+            f"{call}: expected a variable that requires grad, but all of the {len(ys)} do not require grad"
+        )
+    each: Sequence[Any] = [None] * len(ys) if given is None else several(given)
+    if len(each) != len(ys):
+        raise GraphError(f"{call}: got {len(ys)} variables and {len(each)} gradients")
+    return [starting_gradient(call, i, y, g) for i, (y, g) in enumerate(zip(ys, each, strict=True))]
+
+
+def starting_gradient(call: str, i: int, y: Edge, given: Any) -> Variable | None:
+    """The gradient to start from for one variable."""
+    shape = y.shape if isinstance(y, Variable) else None
+    if given is None:
+        if shape is None:
+            raise GraphError(f"{call}: expected a gradient for the GradientEdge at index {i}, got None")
+        if int(np.prod(shape)) != 1 and requires_grad(y):
+            raise GraphError(f"{call}: grad can be implicitly created only for scalar outputs, got shape {shape}")
+        return None
+    if isinstance(given, Variable):
+        seed = given
+    elif isinstance(given, NdArray):
+        seed = Variable(given.shape)
+        seed.data = given
+    elif isinstance(given, (np.ndarray, np.generic, int, float, list, tuple)):
+        array = np.asarray(given)
+        if array.dtype.kind not in "biuf":
+            raise TypeError(f"{call}: expected numbers as gradient {i}, got dtype {array.dtype}")
+        if not isinstance(given, np.ndarray) and array.ndim == 0 and shape is not None:
+            array = np.full(shape, array)
+        seed = Variable.from_numpy_array(array.astype(np.float32) if array.dtype.kind != "f" else array)
+    else:
+        raise TypeError(
+            f"{call}: expected a Variable, an array or a number as gradient {i}, got {type(given).__name__}"
+        )
+    if shape is not None and seed.shape != shape:
+        raise ShapeError(f"{call}: expected a gradient of shape {shape} at index {i}, got {seed.shape}")
+    return seed

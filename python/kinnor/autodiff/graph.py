@@ -1,0 +1,109 @@
+"""Looking at the graph from its outputs back: nodes and the edges that gradients flow along."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from .._core import GraphError, Variable
+
+if TYPE_CHECKING:
+    from .._core import Function
+
+__all__ = ["AccumulateGrad", "GradientEdge", "Node", "get_gradient_edge"]
+
+
+class Node:
+    """A function as gradients flow through it.
+
+    Args:
+        function: The function.
+    """
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+
+    def name(self) -> str:
+        """The type of the function."""
+        return self.function.name
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | AccumulateGrad | None, int], ...]:
+        """For each input where its gradient flows to: a node and the number of its output, or None if nowhere."""
+        edges = (get_gradient_edge(x) if x.requires_grad else (None, 0) for x in self.function.inputs)
+        return tuple((node, number) for node, number in edges)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Node) and other.function == self.function
+
+    def __hash__(self) -> int:
+        return hash(self.function)
+
+    def __repr__(self) -> str:
+        return f"<Node {self.name()}>"
+
+
+class AccumulateGrad:
+    """Where the gradient of a leaf adds up.
+
+    Args:
+        variable: The leaf.
+    """
+
+    next_functions: tuple[()] = ()
+
+    def __init__(self, variable: Variable) -> None:
+        self.variable = variable
+
+    def name(self) -> str:
+        """The name that PyTorch gives it."""
+        return "AccumulateGrad"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AccumulateGrad) and other.variable == self.variable
+
+    def __hash__(self) -> int:
+        return hash(self.variable)
+
+    def __repr__(self) -> str:
+        return f"<AccumulateGrad of shape {self.variable.shape}>"
+
+
+class GradientEdge(NamedTuple):
+    """An output of a node: what gradients of a variable flow along. It keeps the graph alive, but not the variable.
+
+    Args:
+        node: The node.
+        output_nr: Which of its outputs.
+    """
+
+    node: Node | AccumulateGrad
+    output_nr: int
+
+
+def get_gradient_edge(variable: Variable) -> GradientEdge:
+    """The edge that the gradient of a variable flows along; `autodiff.grad` and `autodiff.backward` take it instead.
+
+    Args:
+        variable: A variable that requires grad.
+
+    Returns:
+        The edge.
+
+    Raises:
+        RuntimeError: If it requires no grad.
+
+        >>> import kinnor as nn
+        >>> from kinnor.autodiff.graph import get_gradient_edge
+        >>> x = nn.Variable((2,), need_grad=True)
+        >>> edge = get_gradient_edge(nn.functions.exp(x))
+        >>> edge.node.name(), edge.node.next_functions
+        ('Exp', ((<AccumulateGrad of shape (2,)>, 0),))
+    """
+    if not isinstance(variable, Variable):
+        raise TypeError(f"get_gradient_edge: expected a Variable, got {type(variable).__name__}")
+    if not variable.requires_grad:
+        raise GraphError("get_gradient_edge: expected a variable that requires grad, got one that does not")
+    function = variable.grad_fn
+    if function is None:
+        return GradientEdge(AccumulateGrad(variable), 0)
+    return GradientEdge(Node(function), function.outputs.index(variable))

@@ -1,0 +1,421 @@
+//! Differentiation as PyTorch has it: from any number of variables, to every leaf or to what is asked for, all or
+//! nothing. How NNabla has it is in `backward`.
+//!
+//! Both ways to differentiate, by kernels and by rules that build a graph, follow the same [`Course`] and end in the same
+//! two sinks: [`backward`] adds to the gradients of leaves, [`grad`] returns.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::arena::{self, Ix, NONE};
+use super::by_kernels::{KernelRun, add_into, let_go, type_of_sum};
+use super::clear::{Clearing, Policy};
+use super::course::{Course, PlaceIx};
+use super::forward::{Detach, Hook};
+use super::mode::{self, Scope};
+use super::watch::{GradientHook, When};
+use super::{Edge, NdArray, Variable, connect, copied, gradient, plan};
+use crate::array::{Access, DType, RunGuard, Storage};
+use crate::{Error, Result};
+
+/// Where a differentiation starts.
+#[derive(Clone)]
+pub struct Root {
+    /// What to differentiate.
+    pub edge: Edge,
+    /// The gradient to start from; ones where none is given.
+    pub seed: Option<Variable>,
+}
+
+/// How to differentiate.
+#[derive(Clone, Copy, Default)]
+pub struct DifferentiateOptions<'a> {
+    /// Keep what the functions need to be differentiated again.
+    pub retain_graph: bool,
+    /// Make gradients that can be differentiated themselves.
+    pub create_graph: bool,
+    /// Refuse inputs that no root depends on.
+    pub refuse_unused: bool,
+    /// Called before each function.
+    pub pre_hook: Option<Hook<'a>>,
+    /// Called after each function.
+    pub post_hook: Option<Hook<'a>>,
+    /// Wraps the run where it is worth releasing a lock for.
+    pub detach: Option<Detach<'a>>,
+}
+
+/// Adds the gradients of `roots` to those of the leaves above them; of `inputs` only, where given.
+///
+/// # Errors
+/// [`Error::Graph`] when nothing was run or the graph is being run, [`Error::Freed`] when it was differentiated before
+/// without being retained, [`Error::Shape`] when a seed does not fit; whatever an operation, a hook or a user's function
+/// fails with. No gradient has changed then.
+pub fn backward(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOptions<'_>) -> Result<()> {
+    let found = differentiate(roots, inputs, options)?;
+    let wanted = |place: &PlaceIx| inputs.is_none() || *place < found.course.n_targets;
+    let sinks: Vec<PlaceIx> = arena::with(|a| {
+        let all = 0..found.course.places.len() as PlaceIx;
+        all.filter(|p| {
+            let place = found.course.places[*p as usize];
+            if place.leaf { wanted(p) } else { a.is_retained(place.core) }
+        })
+        .collect()
+    });
+    match &found.gradients {
+        Gradients::Arrays(arrays) => commit_arrays(&found.course, &sinks, arrays)?,
+        Gradients::Variables(variables) => commit_variables(&found.course, &sinks, variables)?,
+    }
+    for place in sinks {
+        let core = found.course.places[place as usize].core;
+        let (hooks, leaf) = arena::with(|a| {
+            let hooks = a.gradient_hooks(core, found.course.places[place as usize].leaf, When::Accumulated);
+            let leaf = (!hooks.is_empty()).then(|| Variable::leaf_on(a, core));
+            (hooks, leaf)
+        });
+        for (hook, leaf) in hooks.iter().zip(leaf.iter().cycle()) {
+            hook(leaf)?;
+        }
+    }
+    Ok(())
+}
+
+/// The gradients of `roots` by `inputs`; `None` for an input that no root depends on.
+///
+/// # Errors
+/// As [`backward`].
+pub fn grad(
+    roots: &[Root],
+    inputs: &[Edge],
+    options: &DifferentiateOptions<'_>,
+) -> Result<Vec<Option<Variable>>> {
+    let found = differentiate(roots, Some(inputs), options)?;
+    let mut made: HashMap<PlaceIx, Variable> = HashMap::new();
+    let mut results = Vec::with_capacity(inputs.len());
+    for (place, input) in found.course.targets.iter().zip(inputs) {
+        if let Some(v) = made.get(place) {
+            results.push(Some(v.clone()));
+            continue;
+        }
+        let g = match &found.gradients {
+            Gradients::Arrays(arrays) => {
+                let storage = arrays[*place as usize].clone();
+                let shape = input.shape();
+                storage.map(|storage| Variable::over(&NdArray { shape, storage })).transpose()?
+            }
+            Gradients::Variables(variables) => variables[*place as usize].clone(),
+        };
+        if let Some(g) = &g {
+            made.insert(*place, g.clone());
+        }
+        results.push(g);
+    }
+    Ok(results)
+}
+
+enum Gradients {
+    Arrays(Vec<Option<Arc<Storage>>>),
+    Variables(Vec<Option<Variable>>),
+}
+
+/// What a differentiation found: by place.
+struct Found {
+    course: Course,
+    gradients: Gradients,
+}
+
+fn differentiate(
+    roots: &[Root],
+    inputs: Option<&[Edge]>,
+    options: &DifferentiateOptions<'_>,
+) -> Result<Found> {
+    let roots: Vec<Root> = roots.iter().filter(|root| root.edge.need_grad()).cloned().collect();
+    if roots.is_empty() {
+        return Err(Error::Graph(
+            "autodiff: expected a variable that requires grad, got none that does".into(),
+        ));
+    }
+    for root in &roots {
+        let shape = root.edge.shape();
+        if let Some(seed) = &root.seed
+            && seed.shape() != shape
+        {
+            return Err(Error::shape("autodiff", format!("a gradient of shape {shape}"), [&seed.shape()]));
+        }
+    }
+    if options.create_graph { on_graph(&roots, inputs, options) } else { on_arrays(&roots, inputs, options) }
+}
+
+fn on_arrays(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOptions<'_>) -> Result<Found> {
+    let edges: Vec<Edge> = roots.iter().map(|root| root.edge.clone()).collect();
+    let mut seeds = Vec::with_capacity(roots.len());
+    for root in roots {
+        seeds.push(match &root.seed {
+            // What others contribute to must not be the caller's array, and neither must what is returned.
+            Some(seed) if roots.len() > 1 || inputs.is_some() => copied(&seed.data())?.storage,
+            Some(seed) => seed.data().storage,
+            None => {
+                let ones = Storage::new(root.edge.shape().size());
+                ones.fill(1.0);
+                ones
+            }
+        });
+    }
+    let guard = RunGuard::new();
+    let (course, run, held, clearing) = arena::with(|a| -> Result<_> {
+        let course = Course::make(a, &edges, inputs);
+        course.check(a)?;
+        course.check_used(options.refuse_unused)?;
+        a.begin_run(&course.functions)?;
+        let held = Held { functions: course.functions.clone(), busy: Cell::new(true) };
+        let run = KernelRun::make(a, &course, &seeds);
+        let policy = Policy { clear_buffer: false, clear_no_need_grad: true, recomputation: true };
+        Ok((course, run, held, Clearing::new(a, policy)))
+    })?;
+    run.check(&course)?;
+    for (n, place) in course.roots.iter().enumerate() {
+        if let Some(first) = course.roots[..n].iter().position(|p| p == place) {
+            let sum = NdArray { shape: edges[n].shape(), storage: Arc::clone(&seeds[first]) };
+            add_into(&sum, &seeds[n])?;
+        }
+    }
+    let mut hooks = Hooks::of(&course, Some(&held));
+    let hooked = options.pre_hook.is_some() || options.post_hook.is_some() || hooks.any();
+    let (work, mut run, mut gradients) = (run.work, Some(run), Vec::new());
+    plan::detached(options.detach, work, hooked, || {
+        if let Some(run) = run.take() {
+            gradients = run.run(&course, &mut hooks, options, &clearing)?;
+        }
+        Ok(())
+    })?;
+    drop(hooks);
+    drop(held);
+    drop(guard);
+    Ok(Found { course, gradients: Gradients::Arrays(gradients) })
+}
+
+fn on_graph(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOptions<'_>) -> Result<Found> {
+    let edges: Vec<Edge> = roots.iter().map(|root| root.edge.clone()).collect();
+    let (course, nodes, clearing) = arena::with(|a| -> Result<_> {
+        let course = Course::make(a, &edges, inputs);
+        course.check(a)?;
+        course.check_used(options.refuse_unused)?;
+        let nodes = gradient::nodes(a, &course);
+        let policy = Policy { clear_buffer: false, clear_no_need_grad: true, recomputation: true };
+        Ok((course, nodes, Clearing::new(a, policy)))
+    })?;
+    let mut seeds = Vec::with_capacity(roots.len());
+    for root in roots {
+        seeds.push(match &root.seed {
+            Some(seed) => seed.clone(),
+            None => {
+                let ones = Variable::new(root.edge.shape())?.with_need_grad(false);
+                ones.data().storage.fill(1.0);
+                ones
+            }
+        });
+    }
+    let mut hooks = Hooks::of(&course, None);
+    let scope = Scope::at_once(true);
+    let found = gradient::on_graph(&course, &nodes, &seeds, Some((&mut hooks, options, &clearing)));
+    let found = found.and_then(|mut found| {
+        // A rule may say that a gradient is nothing at all.
+        for (place, used) in course.targets.iter().zip(course.used()) {
+            let g = &mut found[*place as usize];
+            if used && g.is_none() {
+                let core = course.places[*place as usize].core;
+                *g = Some(Variable::new(arena::with(|a| a.cores[core].shape.clone()))?);
+            }
+        }
+        own_each(&mut found)?;
+        Ok(found)
+    });
+    drop(scope);
+    let gradients = Gradients::Variables(found?);
+    drop((nodes, hooks));
+    if !options.retain_graph {
+        course.functions.iter().try_for_each(|f| let_go(&course, *f))?;
+    }
+    Ok(Found { course, gradients })
+}
+
+/// Gives each place a variable of its own that can be differentiated: not the seed, and not that of another place.
+fn own_each(found: &mut [Option<Variable>]) -> Result<()> {
+    let mut seen: Vec<Variable> = Vec::new();
+    for g in found.iter_mut().flatten() {
+        if g.parent().is_none() || seen.contains(g) {
+            *g = connect::apply("identity", &[&*g], &[])?.remove(0);
+        }
+        if !g.need_grad() {
+            g.set_need_grad(true);
+        }
+        seen.push(g.clone());
+    }
+    Ok(())
+}
+
+/// The functions of a run, which are the run's own until it is dropped.
+struct Held {
+    functions: Vec<Ix>,
+    busy: Cell<bool>,
+}
+
+impl Held {
+    /// Calls a hook, which may run the graph.
+    fn at_rest<R>(&self, hook: impl FnOnce() -> Result<R>) -> Result<R> {
+        arena::with(|a| self.functions.iter().for_each(|f| a.functions[*f].busy = false));
+        self.busy.set(false);
+        let result = hook()?;
+        arena::with(|a| {
+            if self.functions.iter().any(|f| a.functions[*f].busy) {
+                let text =
+                    "autodiff: expected the graph at rest after a hook, but another run of it is under way";
+                return Err(Error::Graph(text.into()));
+            }
+            self.functions.iter().for_each(|f| a.functions[*f].busy = true);
+            self.busy.set(true);
+            Ok(result)
+        })
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        arena::with(|a| match self.busy.get() {
+            true => a.end_run(&self.functions, |_| ()),
+            false => self.functions.iter().for_each(|f| a.release_function(*f)),
+        });
+    }
+}
+
+/// What users want to be told of gradients on a course, each once.
+pub(super) struct Hooks<'a> {
+    by_place: HashMap<PlaceIx, Vec<GradientHook>>,
+    course: &'a Course,
+    held: Option<&'a Held>,
+}
+
+impl<'a> Hooks<'a> {
+    fn of(course: &'a Course, held: Option<&'a Held>) -> Self {
+        let by_place = arena::with(|a| {
+            let hooks = |(n, place): (usize, &super::course::Place)| {
+                let hooks = a.gradient_hooks(place.core, place.leaf, When::Gradient);
+                (!hooks.is_empty()).then_some((n as PlaceIx, hooks))
+            };
+            course.places.iter().enumerate().filter_map(hooks).collect()
+        });
+        Self { by_place, course, held }
+    }
+
+    pub(super) fn any(&self) -> bool {
+        !self.by_place.is_empty()
+    }
+
+    /// Whether there are hooks on a place that were not called yet.
+    pub(super) fn has(&self, place: PlaceIx) -> bool {
+        self.by_place.contains_key(&place)
+    }
+
+    /// Calls the hooks on a place whose gradient is complete, and returns what takes its place, if anything does.
+    pub(super) fn on_variable(&mut self, place: PlaceIx, g: &Variable) -> Result<Option<Variable>> {
+        let Some(hooks) = self.by_place.remove(&place) else { return Ok(None) };
+        let shape = g.shape();
+        let mut changed: Option<Variable> = None;
+        for hook in hooks {
+            let Some(new) = hook(changed.as_ref().unwrap_or(g))? else { continue };
+            if new.shape() != shape {
+                return Err(Error::shape("hook", format!("a gradient of shape {shape}"), [&new.shape()]));
+            }
+            changed = Some(new);
+        }
+        Ok(changed)
+    }
+
+    /// As [`Hooks::on_variable`] for a gradient in memory, which is replaced there too.
+    pub(super) fn on_array(
+        &mut self,
+        place: PlaceIx,
+        gradients: &mut [Option<Arc<Storage>>],
+    ) -> Result<Option<Arc<Storage>>> {
+        if !self.has(place) {
+            return Ok(None);
+        }
+        let Some(storage) = gradients[place as usize].clone() else { return Ok(None) };
+        let core = self.course.places[place as usize].core;
+        let shape = arena::with(|a| a.cores[core].shape.clone());
+        let g = Variable::over(&NdArray { shape, storage })?;
+        let held = self.held;
+        let _scope = Scope::at_once(false);
+        let mut call = || self.on_variable(place, &g);
+        let changed = match held {
+            Some(held) => held.at_rest(call)?,
+            None => call()?,
+        };
+        let changed = changed.map(|v| v.data().storage);
+        if let Some(changed) = &changed {
+            gradients[place as usize] = Some(Arc::clone(changed));
+        }
+        Ok(changed)
+    }
+}
+
+/// Adds gradients in memory to those of their pairs. What can fail comes first: all of them are added, or none.
+fn commit_arrays(course: &Course, sinks: &[PlaceIx], found: &[Option<Arc<Storage>>]) -> Result<()> {
+    let both: Vec<(NdArray, &Arc<Storage>)> = arena::with(|a| {
+        let both = |p: &PlaceIx| {
+            let core = course.places[*p as usize].core;
+            let source = found[*p as usize].as_ref()?;
+            let storage = Arc::clone(a.grad(core));
+            Some((NdArray { shape: a.cores[core].shape.clone(), storage }, source))
+        };
+        sinks.iter().filter_map(both).collect()
+    });
+    let moves = |target: &NdArray, source: &Arc<Storage>| {
+        target.storage.is_zero() && !target.storage.is_narrowed() && Arc::strong_count(source) == 1
+    };
+    for (target, source) in &both {
+        if !moves(target, source) {
+            let dtype = type_of_sum(&target.storage, source);
+            source.access(if dtype == DType::F64 { DType::F64 } else { DType::F32 }, Access::Read)?;
+            target.storage.access(dtype, Access::ReadWrite)?;
+        }
+    }
+    for (target, source) in &both {
+        if !(moves(target, source) && source.give_to(&target.storage)) {
+            add_into(target, source)?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds gradients with graphs to those of their pairs, which get new memory: what they were may be part of a graph.
+fn commit_variables(course: &Course, sinks: &[PlaceIx], found: &[Option<Variable>]) -> Result<()> {
+    let mut sums = Vec::new();
+    for place in sinks {
+        let core = course.places[*place as usize].core;
+        let Some(g) = &found[*place as usize] else { continue };
+        let before = arena::with(|a| Variable::leaf_on(a, core)).grad_variable();
+        let sum = match before {
+            Some(before) => {
+                let context = arena::with(|a| match a.variables[g.ix()].parent {
+                    NONE => mode::current_context(),
+                    f => a.functions[f].context,
+                });
+                let _scopes = (Scope::at_once(true), Scope::context(context));
+                connect::apply("add2", &[&before, g], &[])?.remove(0)
+            }
+            None => g.clone(),
+        };
+        sums.push((core, sum));
+    }
+    let old = arena::with(|a| {
+        let commit = |(core, sum): (Ix, Variable)| {
+            let data = Arc::clone(a.data(a.variables[sum.ix()].core));
+            a.set_grad(core, Some(data));
+            a.set_gradient_variable(core, Some(sum))
+        };
+        sums.into_iter().map(commit).collect::<Vec<_>>()
+    });
+    drop(old);
+    Ok(())
+}

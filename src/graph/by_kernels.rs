@@ -1,0 +1,206 @@
+//! Differentiation by the backward kernels: gradients in memory of the run's own, which nobody sees before it has
+//! succeeded.
+//!
+//! The gradient of an intermediate variable lives from the first function that contributes to it to the one that
+//! computes the variable; its memory then serves the next one of the same size. A long chain needs two.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::NdArray;
+use super::arena::{self, Arena, Ix, Life, NONE, flag};
+use super::autodiff::{DifferentiateOptions, Hooks};
+use super::back_step::{BackStep, Side, add_to};
+use super::backward::describe_modified;
+use super::clear::{self, Clearing};
+use super::course::{Course, PlaceIx};
+use super::execute::Slot;
+use super::forward::explain;
+use super::plan::Pace;
+use super::{Function, recompute};
+use crate::array::{Access, DType, Storage};
+use crate::{Error, Result};
+
+/// A differentiation made ready.
+pub(super) struct KernelRun {
+    steps: Vec<BackStep>,
+    /// By place: the gradient, if there is any.
+    gradients: Vec<Option<Arc<Storage>>>,
+    /// Data that may have been dropped, and is computed again before a step reads it.
+    restored: Vec<(u32, Ix, Arc<Storage>)>,
+    pub(super) work: usize,
+}
+
+/// Gradients whose memory can be used again.
+#[derive(Default)]
+struct Spares(Vec<Arc<Storage>>);
+
+impl Spares {
+    fn take(&mut self, len: usize) -> Arc<Storage> {
+        // The last ones are the likeliest to be in the cache.
+        let at = self.0.iter().rposition(|s| s.len() == len);
+        at.map_or_else(|| Storage::new(len), |at| self.0.swap_remove(at))
+    }
+}
+
+impl KernelRun {
+    /// Prepares every function, starting from one seed for each root. Roots that share a place are added up by
+    /// [`KernelRun::run`].
+    pub(super) fn make(a: &mut Arena, course: &Course, seeds: &[Arc<Storage>]) -> Self {
+        let mut gradients: Vec<Option<Arc<Storage>>> = vec![None; course.places.len()];
+        for (place, seed) in course.roots.iter().zip(seeds) {
+            gradients[*place as usize].get_or_insert_with(|| Arc::clone(seed));
+        }
+        let mut run = Self {
+            steps: Vec::with_capacity(course.functions.len()),
+            gradients,
+            restored: Vec::new(),
+            work: 0,
+        };
+        // A user's function may keep the arrays that it is given.
+        let reuse = course.functions.iter().all(|f| a.op(*f).on_arrays().is_none());
+        let mut spares = Spares::default();
+        for n in 0..course.functions.len() {
+            run.add_step(a, course, n, &mut spares);
+            for p in course.outputs(n).iter().filter(|_| reuse) {
+                if !course.keeps(a, *p) {
+                    spares.0.extend(run.gradients[*p as usize].take());
+                }
+            }
+        }
+        run
+    }
+
+    fn add_step(&mut self, a: &mut Arena, course: &Course, n: usize, spares: &mut Spares) {
+        let f = course.functions[n];
+        let (outputs, inputs) = (course.outputs(n), course.inputs(n));
+        let wanted: SmallVec<[bool; 4]> = inputs.iter().map(|p| *p != NONE).collect();
+        let gradients = &mut self.gradients;
+        let step = BackStep::of(a, f, &wanted, |a, core, side| {
+            let len = a.cores[core].shape.size();
+            let place = match side {
+                // One that nobody contributed to reads as zeros.
+                Side::Output(o) => {
+                    let found = gradients[outputs[o] as usize].clone();
+                    return (found.unwrap_or_else(|| Storage::new(len)), false);
+                }
+                Side::Input(i) => inputs[i] as usize,
+            };
+            if let Some(found) = &gradients[place] {
+                return (Arc::clone(found), false);
+            }
+            let storage = match &a.cores[core].grad {
+                Some(own) if course.places[place].leaf => own.zeros_with_spare(),
+                _ => spares.take(len),
+            };
+            gradients[place] = Some(Arc::clone(&storage));
+            (storage, true)
+        });
+        self.work += 2 * step.x.iter().map(|(shape, _)| shape.size()).sum::<usize>();
+        let recomputed = |v: Ix| a.variables[v].parent != NONE && a.variables[v].flags & flag::RECOMPUTE != 0;
+        for (o, (_, slot)) in step.y.iter().enumerate() {
+            if let (Some(slot), Some(v)) = (slot, a.live_output(f, o).filter(|v| recomputed(*v))) {
+                self.restored.push((n as u32, v, Arc::clone(&slot.storage)));
+            }
+        }
+        for (v, (_, slot)) in a.functions[f].inputs.iter().zip(&step.x) {
+            if let (Some(slot), true) = (slot, recomputed(*v)) {
+                self.restored.push((n as u32, *v, Arc::clone(&slot.storage)));
+            }
+        }
+        self.steps.push(step);
+    }
+
+    /// Refuses values that are not those of the forward run, before anything has been given back.
+    pub(super) fn check(&self, course: &Course) -> Result<()> {
+        for (f, step) in course.functions.iter().zip(&self.steps) {
+            if step.changed(|_| true).is_none() {
+                continue;
+            }
+            if let Some(which) = step.modified() {
+                return Err(Error::Modified(describe_modified(*f, which)));
+            }
+            // What was dropped on purpose comes back.
+            let gone = |storage: &Storage| {
+                !self.restored.iter().any(|(.., r)| std::ptr::eq(&raw const **r, storage))
+            };
+            if step.changed(gone).is_some() {
+                return Err(explain(Error::Cleared(String::new()), *f, "backward"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs every function, and returns the gradients of the places that are kept.
+    pub(super) fn run(
+        self,
+        course: &Course,
+        hooks: &mut Hooks<'_>,
+        options: &DifferentiateOptions<'_>,
+        clearing: &Clearing,
+    ) -> Result<Vec<Option<Arc<Storage>>>> {
+        let Self { steps, mut gradients, restored, .. } = self;
+        let looks_again = !restored.is_empty() || hooks.any();
+        let mut restored = restored.into_iter().peekable();
+        let mut pace = Pace::default();
+        let hooked = options.pre_hook.is_some() || options.post_hook.is_some();
+        for (n, mut step) in steps.into_iter().enumerate() {
+            let f = course.functions[n];
+            for (o, place) in course.outputs(n).iter().enumerate() {
+                if let Some(changed) = hooks.on_array(*place, &mut gradients)? {
+                    step.start_from(o, &changed);
+                }
+            }
+            while let Some((_, v, storage)) = restored.next_if(|(at, ..)| *at as usize == n) {
+                if storage.is_cleared() {
+                    recompute::restore(v, clearing)?;
+                }
+            }
+            let handle = hooked.then(|| arena::with(|a| Function::counted(a, f)));
+            if let (Some(hook), Some(f)) = (options.pre_hook, &handle) {
+                hook(f)?;
+            }
+            if looks_again && let Some(which) = step.modified() {
+                return Err(Error::Modified(describe_modified(f, which)));
+            }
+            step.backward().map_err(|e| explain(e, f, "backward"))?;
+            if let (Some(hook), Some(f)) = (options.post_hook, &handle) {
+                hook(f)?;
+            }
+            drop(step);
+            if !options.retain_graph {
+                let_go(course, f)?;
+            }
+            pace.step()?;
+        }
+        for place in 0..course.places.len() as PlaceIx {
+            hooks.on_array(place, &mut gradients)?;
+        }
+        Ok(gradients)
+    }
+}
+
+/// Gives back what a function needed to run backward, so that it cannot again.
+pub(super) fn let_go(course: &Course, f: Ix) -> Result<()> {
+    let cleared = arena::with(|a| {
+        let slot = &mut a.functions[f];
+        (slot.life, slot.pending) = (Life::Freed, false);
+        clear::after_differentiation(a, f, |core| course.is_root(core))
+    });
+    cleared.into_iter().try_for_each(|storage| storage.clear(true))
+}
+
+/// Adds a gradient to an array, in the type of that array.
+pub(super) fn add_into(sum: &NdArray, more: &Arc<Storage>) -> Result<()> {
+    let stored = type_of_sum(&sum.storage, more);
+    let dtype = if stored == DType::F64 { DType::F64 } else { DType::F32 };
+    let from = more.access(dtype, Access::Read)?;
+    add_to(&mut Slot::new(NONE, sum.clone(), dtype, stored), from)
+}
+
+/// The type in which a gradient is added to another.
+pub(super) fn type_of_sum(sum: &Storage, more: &Storage) -> DType {
+    let float = |s: &Storage| s.dtype().filter(|dtype| dtype.is_float());
+    float(sum).or_else(|| float(more)).unwrap_or(DType::F32)
+}

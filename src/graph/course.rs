@@ -1,0 +1,292 @@
+//! The course of a differentiation: which functions it goes through, in which order, and which of their gradients meet.
+//!
+//! Gradients that add up share a *place*. A pair of data and gradient has up to two: one for all leaves on it, one for the
+//! output of the function that computes it. (An unlinked copy is a leaf on the pair of an output: what reaches the copy
+//! must not flow on into that function.)
+
+use super::arena::{Arena, Ix, Life, NONE};
+use super::order;
+use super::variable::describe;
+use super::{Function, Variable};
+use crate::ops::Kind;
+use crate::{Error, Result};
+
+/// What to differentiate, or by what.
+#[derive(Clone)]
+pub enum Edge {
+    /// A variable.
+    Variable(Variable),
+    /// An output of a function, whose variable may be gone.
+    Output(Function, usize),
+}
+
+/// Number of a place.
+pub(super) type PlaceIx = u32;
+
+/// Where gradients add up.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) core: Ix,
+    pub(super) leaf: bool,
+}
+
+/// A function on the course, with where the places of its outputs and inputs begin in the lists.
+#[derive(Clone, Copy)]
+struct Node {
+    outputs: u32,
+    inputs: u32,
+}
+
+pub(super) struct Course {
+    /// By descending rank.
+    pub(super) functions: Vec<Ix>,
+    pub(super) places: Vec<Place>,
+    nodes: Vec<Node>,
+    outputs: Vec<PlaceIx>,
+    /// `NONE` for inputs whose gradient is not wanted.
+    inputs: Vec<PlaceIx>,
+    /// Places of the roots.
+    pub(super) roots: Vec<PlaceIx>,
+    /// Places of what to differentiate by, where that was said.
+    pub(super) targets: Vec<PlaceIx>,
+    /// Places up to here are those of targets.
+    pub(super) n_targets: u32,
+    mark: u32,
+}
+
+impl Edge {
+    /// The function that computes it, its pair, and whether gradients end there.
+    fn resolve(&self, a: &Arena) -> (Ix, Ix, bool) {
+        match self {
+            Self::Variable(v) => (a.variables[v.ix()].parent, a.variables[v.ix()].core, a.is_end(v.ix())),
+            Self::Output(f, o) => (f.ix(), a.functions[f.ix()].outputs[*o].core, false),
+        }
+    }
+
+    /// The shape.
+    pub fn shape(&self) -> crate::array::Shape {
+        super::arena::with(|a| a.cores[self.resolve(a).1].shape.clone())
+    }
+
+    /// Whether gradients flow to it.
+    pub fn need_grad(&self) -> bool {
+        super::arena::with(|a| match self {
+            Self::Variable(v) => a.need_grad(v.ix()),
+            Self::Output(f, o) => {
+                let output = a.live_output(f.ix(), *o);
+                output.map_or(a.functions[f.ix()].need_grad, |v| a.need_grad(v))
+            }
+        })
+    }
+}
+
+impl Course {
+    /// The course from `roots` back to `targets`, or to every leaf.
+    pub(super) fn make(a: &mut Arena, roots: &[Edge], targets: Option<&[Edge]>) -> Self {
+        let mark = a.new_mark();
+        let mut course = Self {
+            functions: Vec::new(),
+            places: Vec::new(),
+            nodes: Vec::new(),
+            outputs: Vec::new(),
+            inputs: Vec::new(),
+            roots: Vec::new(),
+            targets: Vec::new(),
+            n_targets: 0,
+            mark,
+        };
+        for target in targets.into_iter().flatten() {
+            let (_, core, leaf) = target.resolve(a);
+            let place = course.place(a, core, leaf);
+            course.targets.push(place);
+        }
+        course.n_targets = course.places.len() as u32;
+        let ends: Vec<Ix> = roots.iter().map(|root| root.resolve(a).0).collect();
+        let above = order::up_to(a, &ends, |_, _| true);
+        order::rank(a, &above);
+        let pruned = targets.is_some();
+        if pruned {
+            course.take_for_outputs(a, &above);
+        }
+        course.find_way(a, &above, pruned);
+        course.functions = order::descending(a, &ends, |a, f| a.functions[f].at & 1 == 1);
+        for root in roots {
+            let (_, core, leaf) = root.resolve(a);
+            let place = course.place(a, core, leaf);
+            course.roots.push(place);
+        }
+        course.list_places(a, pruned);
+        course
+    }
+
+    /// The place of a pair, as a leaf or as an output.
+    fn place(&mut self, a: &mut Arena, core: Ix, leaf: bool) -> PlaceIx {
+        let found = self.find(a, core, leaf);
+        if found != NONE {
+            return found;
+        }
+        let slot = &mut a.cores[core];
+        if slot.mark != self.mark {
+            (slot.mark, slot.places) = (self.mark, [NONE; 2]);
+        }
+        slot.places[usize::from(leaf)] = self.places.len() as PlaceIx;
+        self.places.push(Place { core, leaf });
+        slot.places[usize::from(leaf)]
+    }
+
+    fn find(&self, a: &Arena, core: Ix, leaf: bool) -> PlaceIx {
+        let slot = &a.cores[core];
+        if slot.mark == self.mark { slot.places[usize::from(leaf)] } else { NONE }
+    }
+
+    /// A target without parent that is no leaf of this graph stands for the output on the same pair: it is an unlinked
+    /// copy, or a handle on an output that nobody held.
+    fn take_for_outputs(&mut self, a: &mut Arena, above: &[Ix]) {
+        let mut met = vec![false; self.places.len()];
+        for f in above {
+            for leaf in a.functions[*f].inputs.iter().filter(|v| a.is_end(**v)) {
+                if let Some(met) = met.get_mut(self.find(a, a.variables[*leaf].core, true) as usize) {
+                    *met = true;
+                }
+            }
+        }
+        let strangers = self.places.iter().zip(&met).any(|(p, met)| p.leaf && !met);
+        for f in above.iter().filter(|_| strangers) {
+            for o in 0..a.functions[*f].outputs.len() {
+                let core = a.functions[*f].outputs[o].core;
+                let place = self.find(a, core, true);
+                if place != NONE && !met[place as usize] && self.find(a, core, false) == NONE {
+                    a.cores[core].places[0] = place;
+                    self.places[place as usize].leaf = false;
+                }
+            }
+        }
+    }
+
+    /// Whether the gradient of `v` is wanted for its own sake.
+    fn ends_at(&self, a: &Arena, v: Ix, pruned: bool) -> bool {
+        let core = a.variables[v].core;
+        match pruned {
+            true => self.find(a, core, a.is_end(v)) < self.n_targets,
+            false => a.is_end(v) || a.is_watched(core),
+        }
+    }
+
+    fn is_wanted(&self, a: &Arena, f: Ix, i: usize, pruned: bool) -> bool {
+        let v = a.functions[f].inputs[i];
+        let parent = a.variables[v].parent;
+        let goes_on = parent != NONE && a.functions[parent].at & 1 == 1;
+        a.need_grad(v) && (goes_on || self.ends_at(a, v, pruned)) && a.op(f).kind(i) != Kind::index
+    }
+
+    /// Notes in the scratch number of each function its rank and, in the lowest bit, whether gradients flow through it
+    /// to where they are wanted.
+    fn find_way(&self, a: &mut Arena, above: &[Ix], pruned: bool) {
+        for f in above {
+            a.functions[*f].at <<= 1;
+        }
+        for f in above {
+            let n = a.functions[*f].inputs.len();
+            let flows = a.functions[*f].need_grad && !a.op(*f).keeps_gradients();
+            let way = flows && (0..n).any(|i| self.is_wanted(a, *f, i, pruned));
+            a.functions[*f].at |= u32::from(way);
+        }
+    }
+
+    fn list_places(&mut self, a: &mut Arena, pruned: bool) {
+        for n in 0..self.functions.len() {
+            let f = self.functions[n];
+            self.nodes.push(Node { outputs: self.outputs.len() as u32, inputs: self.inputs.len() as u32 });
+            for o in 0..a.functions[f].outputs.len() {
+                let place = self.place(a, a.functions[f].outputs[o].core, false);
+                self.outputs.push(place);
+            }
+            for i in 0..a.functions[f].inputs.len() {
+                let v = a.functions[f].inputs[i];
+                let (core, leaf) = (a.variables[v].core, a.is_end(v));
+                let wanted = self.is_wanted(a, f, i, pruned);
+                let place = if wanted { self.place(a, core, leaf) } else { NONE };
+                self.inputs.push(place);
+            }
+        }
+    }
+
+    fn ends_of(&self, n: usize) -> Node {
+        let end = Node { outputs: self.outputs.len() as u32, inputs: self.inputs.len() as u32 };
+        self.nodes.get(n + 1).copied().unwrap_or(end)
+    }
+
+    /// The places of the outputs of function number `n`.
+    pub(super) fn outputs(&self, n: usize) -> &[PlaceIx] {
+        &self.outputs[self.nodes[n].outputs as usize..self.ends_of(n).outputs as usize]
+    }
+
+    /// The places of its inputs; `NONE` where the gradient is not wanted.
+    pub(super) fn inputs(&self, n: usize) -> &[PlaceIx] {
+        &self.inputs[self.nodes[n].inputs as usize..self.ends_of(n).inputs as usize]
+    }
+
+    /// Whether a run has to keep the gradient of a place to its end, or to show it to the user.
+    pub(super) fn keeps(&self, a: &Arena, place: PlaceIx) -> bool {
+        let Place { core, leaf } = self.places[place as usize];
+        leaf || place < self.n_targets || self.roots.contains(&place) || a.is_watched(core)
+    }
+
+    /// Whether this is the pair of a root.
+    pub(super) fn is_root(&self, core: Ix) -> bool {
+        self.roots.iter().any(|place| self.places[*place as usize].core == core)
+    }
+
+    /// Whether each target is on the course.
+    pub(super) fn used(&self) -> Vec<bool> {
+        let mut used = vec![false; self.places.len()];
+        for place in self.inputs.iter().chain(&self.roots).filter(|place| **place != NONE) {
+            used[*place as usize] = true;
+        }
+        self.targets.iter().map(|place| used[*place as usize]).collect()
+    }
+
+    /// Refuses targets that are not on the course, if that is wanted.
+    pub(super) fn check_used(&self, refuse: bool) -> Result<()> {
+        if !refuse {
+            return Ok(());
+        }
+        self.used().iter().position(|used| !used).map_or(Ok(()), |i| {
+            Err(Error::Graph(format!(
+                "grad: expected inputs that the outputs depend on, but the Variable at index {i} appears to not have been \
+                 used in the graph. Set allow_unused=True to get None for it"
+            )))
+        })
+    }
+
+    /// Refuses a course through functions whose values are not those of a forward run.
+    pub(super) fn check(&self, a: &Arena) -> Result<()> {
+        for f in &self.functions {
+            let slot = &a.functions[*f];
+            let by = || {
+                let output = (0..slot.outputs.len()).find_map(|o| a.live_output(*f, o));
+                let of = output.map_or_else(String::new, |v| format!(", which computes {}", describe(a, v)));
+                format!("{}{of}", a.op(*f).name())
+            };
+            if slot.life == Life::New || slot.need_setup {
+                let since = if slot.need_setup { " since its inputs changed" } else { "" };
+                return Err(Error::Graph(format!(
+                    "autodiff: expected a graph that has run, but {} has not{since}; call forward() first",
+                    by()
+                )));
+            }
+            if slot.life == Life::Freed {
+                return Err(freed(&by()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What to say of a function that gave its values back.
+pub(super) fn freed(by: &str) -> Error {
+    Error::Freed(format!(
+        "autodiff: expected a graph that has its values, but this is the second time that it goes through {by}, and the \
+         first gave them back; pass retain_graph=True the first time, or call forward() again"
+    ))
+}

@@ -1,0 +1,225 @@
+//! What a program wants to know of the gradient of one variable: hooks, whether to keep it, and the gradient as a
+//! variable that can be differentiated again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::arena::{self, Arena, Ix};
+use super::{NdArray, Variable};
+use crate::{Error, Result};
+
+/// A call of the user's with a gradient; what it returns, if anything, takes the place of that gradient.
+pub type GradientHook = Arc<dyn Fn(&Variable) -> Result<Option<Variable>> + Send + Sync>;
+
+/// When a hook is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// With the sum of all contributions, before anything is done with it.
+    Gradient,
+    /// With the variable, after a run has added to its gradient.
+    Accumulated,
+}
+
+struct Hook {
+    /// Registered on a leaf: the pair may also be that of a variable in the middle of a graph.
+    leaf: bool,
+    when: When,
+    call: GradientHook,
+    removed: Arc<AtomicBool>,
+}
+
+impl Hook {
+    fn is_there(&self) -> bool {
+        !self.removed.load(Ordering::Relaxed)
+    }
+}
+
+/// What is kept beside a pair of data and gradient that somebody watches.
+#[derive(Default)]
+pub(super) struct Watch {
+    hooks: Vec<Hook>,
+    retained: bool,
+    /// The gradient with its graph.
+    gradient: Option<Variable>,
+}
+
+/// Removes a hook. It keeps nothing alive, and dropping it does nothing.
+#[derive(Clone, Debug)]
+pub struct HookHandle(Arc<AtomicBool>);
+
+impl HookHandle {
+    /// The hook is not called any more.
+    pub fn remove(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Arena {
+    fn watch(&mut self, core: Ix) -> &mut Watch {
+        self.cores[core].watch.get_or_insert_default()
+    }
+
+    /// Whether a run has to keep the gradient of a pair, other than that of a leaf, for the user.
+    pub(super) fn is_watched(&self, core: Ix) -> bool {
+        let hooked = |w: &Watch| w.hooks.iter().any(|h| !h.leaf && h.is_there());
+        self.cores[core].watch.as_ref().is_some_and(|w| w.retained || hooked(w))
+    }
+
+    /// Whether the gradient of an intermediate variable is kept.
+    pub(super) fn is_retained(&self, core: Ix) -> bool {
+        self.cores[core].watch.as_ref().is_some_and(|w| w.retained)
+    }
+
+    /// The hooks on a leaf, or on what a function computes.
+    pub(super) fn gradient_hooks(&self, core: Ix, leaf: bool, when: When) -> Vec<GradientHook> {
+        let watch = self.cores[core].watch.as_ref();
+        let all = watch.into_iter().flat_map(|w| &w.hooks);
+        let called = all.filter(|h| h.leaf == leaf && h.when == when && h.is_there());
+        called.map(|h| Arc::clone(&h.call)).collect()
+    }
+
+    /// The gradient of a pair as a variable with a graph, if that is still what its memory holds.
+    pub(super) fn gradient_variable(&mut self, core: Ix) -> Option<Variable> {
+        let slot = &self.cores[core];
+        let v = slot.watch.as_ref()?.gradient.as_ref()?.ix();
+        let data = self.cores[self.variables[v].core].data.as_ref()?;
+        if !slot.grad.as_ref().is_some_and(|grad| Arc::ptr_eq(grad, data)) || data.is_zero() {
+            return None;
+        }
+        self.variables[v].count += 1;
+        Some(Variable::adopt(self, v))
+    }
+
+    /// Replaces it; returns the old one, to be dropped outside of the lock.
+    pub(super) fn set_gradient_variable(&mut self, core: Ix, v: Option<Variable>) -> Option<Variable> {
+        if v.is_none() && self.cores[core].watch.is_none() {
+            return None;
+        }
+        std::mem::replace(&mut self.watch(core).gradient, v)
+    }
+}
+
+impl Variable {
+    /// Whether nothing is differentiated through it: it needs no gradient, or none flows on from it.
+    pub fn is_leaf(&self) -> bool {
+        arena::with(|a| a.is_end(self.ix()) || !a.need_grad(self.ix()))
+    }
+
+    /// As [`Variable::set_need_grad`], which allows more.
+    ///
+    /// # Errors
+    /// [`Error::Graph`] when gradients are to stop at what a function computes, or to flow to other than floating-point
+    /// numbers.
+    pub fn set_requires_grad(&self, on: bool) -> Result<()> {
+        if !on && !self.is_leaf() {
+            return Err(Error::Graph(format!(
+                "requires_grad: expected a leaf to set it to False on, got {}, which a function computes; use detach() \
+                 or get_unlinked_variable()",
+                self.describe()
+            )));
+        }
+        if let Some(dtype) = self.data().storage.dtype().filter(|dtype| on && !dtype.is_float()) {
+            return Err(Error::Graph(format!(
+                "requires_grad: expected a variable of floating-point numbers, got dtype {dtype}"
+            )));
+        }
+        // What follows from its inputs need not be said.
+        if self.need_grad() != on {
+            self.set_need_grad(on);
+        }
+        Ok(())
+    }
+
+    /// Registers a call with its gradient; see [`When`].
+    ///
+    /// # Errors
+    /// [`Error::Graph`] when it needs no gradient, or [`When::Accumulated`] is asked of a variable that is no leaf.
+    pub fn add_gradient_hook(&self, when: When, call: GradientHook) -> Result<HookHandle> {
+        if !self.need_grad() {
+            return Err(Error::Graph(format!(
+                "hook: expected a variable that requires grad, got {}",
+                self.describe()
+            )));
+        }
+        let removed = Arc::new(AtomicBool::new(false));
+        let handle = HookHandle(Arc::clone(&removed));
+        let old = arena::with(|a| {
+            let slot = &a.variables[self.ix()];
+            let (core, leaf) = (slot.core, a.is_end(self.ix()));
+            if when == When::Accumulated && !leaf {
+                let text = "hook after accumulation: expected a leaf, got what a function computes";
+                return Err(Error::Graph(text.into()));
+            }
+            let hooks = &mut a.watch(core).hooks;
+            let old: Vec<Hook> = hooks.extract_if(.., |h| !h.is_there()).collect();
+            hooks.push(Hook { leaf, when, call, removed });
+            Ok(old)
+        })?;
+        drop(old);
+        Ok(handle)
+    }
+
+    /// Lets differentiation add to the gradient of this variable as it does for leaves.
+    ///
+    /// # Errors
+    /// [`Error::Graph`] when it needs no gradient.
+    pub fn retain_grad(&self) -> Result<()> {
+        if !self.need_grad() {
+            return Err(Error::Graph(format!(
+                "retain_grad: expected a variable that requires grad, got {}",
+                self.describe()
+            )));
+        }
+        arena::with(|a| {
+            if !a.is_end(self.ix()) {
+                let core = a.variables[self.ix()].core;
+                a.watch(core).retained = true;
+            }
+        });
+        Ok(())
+    }
+
+    /// Whether [`Variable::retain_grad`] was called on what a function computes.
+    pub fn retains_grad(&self) -> bool {
+        arena::with(|a| !a.is_end(self.ix()) && a.is_retained(a.variables[self.ix()].core))
+    }
+
+    /// Whether a gradient was written since it was made, zeroed or dropped.
+    pub fn has_grad(&self) -> bool {
+        arena::with(|a| {
+            let grad = a.cores[a.variables[self.ix()].core].grad.as_ref();
+            grad.is_some_and(|grad| !grad.is_zero() && !grad.is_cleared())
+        })
+    }
+
+    /// Its gradient as a variable: with its graph where one was made; on the same memory in any case.
+    pub fn grad_variable(&self) -> Option<Self> {
+        if !self.has_grad() {
+            return None;
+        }
+        let found = arena::with(|a| a.gradient_variable(a.variables[self.ix()].core));
+        found.or_else(|| Self::over(&self.grad()).ok())
+    }
+
+    /// Gives the memory of its gradient back, which reads as zeros then, and lets go of the graph of its gradient.
+    pub fn drop_grad(&self) {
+        let old = arena::with(|a| {
+            let core = a.variables[self.ix()].core;
+            a.set_grad(core, None);
+            a.set_gradient_variable(core, None)
+        });
+        drop(old);
+    }
+
+    /// A leaf on the memory of an array, which needs no gradient.
+    pub(super) fn over(array: &NdArray) -> Result<Self> {
+        let v = Self::new(array.shape.clone())?.with_need_grad(false);
+        v.set_data(array)?;
+        Ok(v)
+    }
+}
+
+/// The number of variables that are alive, in graphs or in hands: for tests of what is let go.
+pub fn live_variables() -> usize {
+    arena::with(|a| a.live_variables())
+}

@@ -1,0 +1,141 @@
+//! `kinnor.autodiff`: the engine's door for Python, and hooks on gradients. Arguments were looked at in Python.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use super::error::foreign;
+use super::function::Function;
+use super::hooks::with_hooks;
+use super::variable::Variable;
+use crate::graph::autodiff::{self, DifferentiateOptions, Root};
+use crate::graph::{self, Edge, HookHandle, When};
+
+/// A variable, or a function and the number of one of its outputs.
+struct Given(Edge);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Given {
+    type Error = PyErr;
+    fn extract(ob: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(v) = ob.cast::<Variable>() {
+            return Ok(Self(Edge::Variable(v.get().variable.clone())));
+        }
+        let (f, o): (Bound<'py, Function>, usize) = ob.cast::<PyTuple>()?.extract()?;
+        let f = f.get().graph_function();
+        if o >= f.outputs().len() {
+            let text = format!("autodiff: expected an output of {}, got number {o}", f.type_name());
+            return Err(crate::Error::Index(text).into());
+        }
+        Ok(Self(Edge::Output(f, o)))
+    }
+}
+
+/// Returns the gradients of `outputs` by `inputs`; where nothing is said of those that are not used, adds to leaves.
+#[pyfunction]
+fn differentiate<'py>(
+    py: Python<'py>,
+    outputs: Vec<Given>,
+    seeds: Vec<Option<Bound<'py, Variable>>>,
+    inputs: Option<Vec<Given>>,
+    retain_graph: bool,
+    create_graph: bool,
+    allow_unused: Option<bool>,
+) -> PyResult<Vec<Option<Bound<'py, Variable>>>> {
+    let seed = |seed: Option<Bound<'py, Variable>>| seed.map(|v| v.get().variable.clone());
+    let roots: Vec<Root> =
+        outputs.into_iter().zip(seeds).map(|(y, g)| Root { edge: y.0, seed: seed(g) }).collect();
+    let inputs: Option<Vec<Edge>> = inputs.map(|all| all.into_iter().map(|x| x.0).collect());
+    let detach = |run: &mut (dyn FnMut() + Send)| py.detach(run);
+    let mut found = Vec::new();
+    with_hooks(py, None, None, |pre_hook, post_hook| {
+        let options = DifferentiateOptions {
+            retain_graph,
+            create_graph,
+            refuse_unused: allow_unused == Some(false),
+            pre_hook,
+            post_hook,
+            detach: Some(&detach),
+        };
+        match (&inputs, allow_unused) {
+            (Some(inputs), Some(_)) => found = autodiff::grad(&roots, inputs, &options)?,
+            _ => autodiff::backward(&roots, inputs.as_deref(), &options)?,
+        }
+        Ok(())
+    })?;
+    found.into_iter().map(|g| g.map(|g| Variable::wrap(py, g)).transpose()).collect()
+}
+
+type Call = Arc<Mutex<Option<Py<PyAny>>>>;
+
+/// A registered hook, until it is removed.
+#[pyclass(frozen, module = "kinnor.autodiff", name = "HookHandle")]
+pub(super) struct Handle {
+    hook: HookHandle,
+    call: Call,
+}
+
+#[pymethods]
+impl Handle {
+    /// Removes the hook; a second time does nothing.
+    fn remove(&self) {
+        self.hook.remove();
+        let call = self.call.lock().take();
+        drop(call);
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_error))]
+    fn __exit__(&self, _error: &Bound<'_, PyTuple>) {
+        self.remove();
+    }
+}
+
+/// Lets `call` be called with the gradient of a variable, or with the variable after its gradient was added to.
+pub(super) fn register_hook(v: &graph::Variable, when: When, call: &Bound<'_, PyAny>) -> PyResult<Handle> {
+    if !call.is_callable() {
+        let got = call.get_type().name()?;
+        return Err(PyTypeError::new_err(format!("hook: expected something to call, got {got}")));
+    }
+    let call: Call = Arc::new(Mutex::new(Some(call.clone().unbind())));
+    let kept = Arc::clone(&call);
+    let run = move |g: &graph::Variable| {
+        Python::attach(|py| {
+            let Some(call) = kept.lock().as_ref().map(|c| c.clone_ref(py)) else { return Ok(None) };
+            let result = call.bind(py).call1((Variable::wrap(py, g.clone())?,))?;
+            if result.is_none() || when == When::Accumulated {
+                return Ok(None);
+            }
+            match result.cast::<Variable>() {
+                Ok(v) => Ok(Some(v.get().variable.clone())),
+                Err(_) => {
+                    let got = result.get_type().name()?;
+                    Err(PyTypeError::new_err(format!(
+                        "hook: expected None or a Variable to be returned, got {got}"
+                    )))
+                }
+            }
+        })
+        .map_err(foreign)
+    };
+    let hook = v.add_gradient_hook(when, Arc::new(run))?;
+    Ok(Handle { hook, call })
+}
+
+/// Number of variables that are alive, in graphs or in hands.
+#[pyfunction]
+fn live_variables() -> usize {
+    graph::live_variables()
+}
+
+/// Adds the functions to the module.
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<Handle>()?;
+    m.add_function(wrap_pyfunction!(differentiate, m)?)?;
+    m.add_function(wrap_pyfunction!(live_variables, m)?)
+}
