@@ -8,8 +8,15 @@ use smallvec::SmallVec;
 use crate::{Error, Result};
 
 /// Dimensions of an array, outermost first; `()` is a scalar of one element.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Default, PartialEq, Eq, Hash)]
 pub struct Shape(SmallVec<[usize; 4]>);
+
+impl Clone for Shape {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        Self(SmallVec::from_slice(&self.0)) // a copy at once, where `clone` goes through an iterator
+    }
+}
 
 impl Shape {
     /// The shape of a scalar.

@@ -1,6 +1,6 @@
 //! The memory behind arrays: lazily zero or filled, shared, versioned, and aware of having been cleared.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -24,6 +24,13 @@ enum Head {
 /// The name of values that nobody asked for the name of since they were written.
 const UNNAMED: u64 = 0;
 
+/// What [`Storage::place`] says where there is nothing to point to. Otherwise it is an address, of which the low bits are
+/// marks: the type of the elements, and whether they may be written as they are.
+const NOWHERE: usize = 0;
+const OF_TYPE: usize = 15;
+const WRITABLE: usize = 16;
+const MARKS: usize = 63;
+
 struct State {
     head: Head,
     /// Type of the head, or of the last one there was.
@@ -41,7 +48,8 @@ struct State {
 pub struct Storage {
     len: usize,
     version: AtomicU64,
-    stamp: AtomicU64,
+    /// Where the elements are, see [`Storage::at`].
+    place: AtomicUsize,
     content: AtomicU64,
     users: AtomicU32,
     parent: Option<(Arc<Storage>, usize)>,
@@ -65,6 +73,20 @@ impl Storage {
         Arc::new(Self::with(len, Head::Empty, None, None))
     }
 
+    /// A storage of `len` elements of `dtype` to be written, every one of them, before anyone else gets hold of it.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] when there is none.
+    pub fn to_write(len: usize, dtype: DType) -> Result<(Arc<Self>, *mut u8)> {
+        let buffer = Buffer::new(len * dtype.size())?;
+        let ptr = buffer.ptr();
+        let mut storage = Self::with(len, Head::Ready(buffer), Some(dtype), None);
+        storage.state.get_mut().modifications = 1;
+        *storage.place.get_mut() = ptr.expose_provenance() | (dtype as usize + 1) | WRITABLE;
+        *storage.version.get_mut() = 1;
+        Ok((Arc::new(storage), ptr))
+    }
+
     fn with(len: usize, head: Head, dtype: Option<DType>, parent: Option<(Arc<Self>, usize)>) -> Self {
         let state = State {
             head,
@@ -77,7 +99,7 @@ impl Storage {
         Self {
             len,
             version: AtomicU64::new(0),
-            stamp: AtomicU64::new(0),
+            place: AtomicUsize::new(NOWHERE),
             content: AtomicU64::new(UNNAMED),
             users: AtomicU32::new(0),
             parent,
@@ -96,10 +118,42 @@ impl Storage {
         self.version.load(Ordering::Relaxed)
     }
 
-    /// Raised when the place or the type of the elements changes, or whether there are any.
+    /// Where the elements are, if they are there as `dtype` and nothing need be done for this access: no lock is taken.
+    ///
+    /// The pointer is valid as that of [`Storage::access`] is.
     #[inline(always)]
-    pub fn stamp(&self) -> u64 {
-        self.root().stamp.load(Ordering::Acquire)
+    pub fn at(&self, dtype: DType, access: Access) -> Option<*mut u8> {
+        let place = self.place.load(Ordering::Acquire);
+        let wanted = dtype as usize + 1;
+        if access == Access::Read {
+            return (place & OF_TYPE == wanted)
+                .then(|| std::ptr::with_exposed_provenance_mut(place & !MARKS));
+        }
+        (place & MARKS == wanted | WRITABLE).then(|| {
+            self.touch();
+            std::ptr::with_exposed_provenance_mut(place & !MARKS)
+        })
+    }
+
+    /// Whether its own elements are in memory.
+    #[inline(always)]
+    pub fn is_ready(&self) -> bool {
+        self.place.load(Ordering::Relaxed) != NOWHERE
+    }
+
+    /// Says where the elements are now, for [`Storage::at`]. A part asks the whole each time.
+    fn publish(&self, state: &State) {
+        let place = match (&state.head, state.dtype) {
+            (Head::Ready(buffer), Some(dtype))
+                if self.parent.is_none() && buffer.ptr().addr() & MARKS == 0 =>
+            {
+                let alone = state.casts.is_empty() && state.children.is_empty();
+                let writable = alone && !state.zeroing && state.modifications == 1;
+                buffer.ptr().expose_provenance() | (dtype as usize + 1) | if writable { WRITABLE } else { 0 }
+            }
+            _ => NOWHERE,
+        };
+        self.place.store(place, Ordering::Release);
     }
 
     /// Says that a kernel wrote the elements in place.
@@ -205,18 +259,18 @@ impl Storage {
     /// # Errors
     /// [`Error::Cleared`] when there is nothing to read, [`Error::Memory`], and [`Error::Graph`] when part of
     /// a larger storage would have to change its type.
+    #[inline(always)]
     pub fn access(&self, dtype: DType, access: Access) -> Result<*mut u8> {
-        self.locate(dtype, access).map(|(ptr, _)| ptr)
+        match self.at(dtype, access) {
+            Some(ptr) => Ok(ptr),
+            None => self.make_ready(dtype, access),
+        }
     }
 
-    /// As [`Storage::access`]; also returns the stamp up to which the elements stay there, or `None` where they must be
-    /// asked for each time: a copy as another type, or part of a larger storage.
-    ///
-    /// # Errors
-    /// As [`Storage::access`].
-    pub fn locate(&self, dtype: DType, access: Access) -> Result<(*mut u8, Option<u64>)> {
+    #[cold]
+    fn make_ready(&self, dtype: DType, access: Access) -> Result<*mut u8> {
         if let Some((parent, offset)) = &self.parent {
-            return self.access_part(parent, *offset, dtype, access).map(|ptr| (ptr, None));
+            return self.access_part(parent, *offset, dtype, access);
         }
         let mut state = self.state.lock();
         let ptr = match access {
@@ -244,14 +298,13 @@ impl Storage {
                 self.written(&mut state)
             }
         };
-        let lasting = state.dtype == Some(dtype) && state.children.is_empty();
-        let stamp = lasting.then(|| self.stamp.load(Ordering::Relaxed));
+        self.publish(&state);
         let children = if access == Access::Read { Vec::new() } else { state.children.clone() };
         drop(state);
         for child in children.iter().filter_map(Weak::upgrade) {
             child.mark_written();
         }
-        Ok((ptr, stamp))
+        Ok(ptr)
     }
 
     fn access_part(
@@ -343,7 +396,7 @@ impl Storage {
         // SAFETY: both hold `len` elements of their types and are different blocks.
         unsafe { convert(source, own, ptr, dtype, self.len) };
         state.casts.push((dtype, cast));
-        self.restamp(); // whoever writes in place must look again, and drop this copy
+        self.publish(state); // whoever writes in place must look again, and drop this copy
         Ok(ptr)
     }
 
@@ -381,11 +434,7 @@ impl Storage {
     fn set_head(&self, state: &mut State, buffer: Buffer, dtype: DType) {
         discard(std::mem::replace(&mut state.head, Head::Ready(buffer)));
         state.dtype = Some(dtype);
-        self.restamp();
-    }
-
-    fn restamp(&self) {
-        self.stamp.fetch_add(1, Ordering::Release);
+        self.publish(state);
     }
 
     /// Makes every element zero without touching memory, and says so ([`Storage::is_zeroing`]).
@@ -419,7 +468,7 @@ impl Storage {
         };
         self.written(&mut state);
         state.head = Head::Fill(v, spare);
-        self.restamp();
+        self.publish(&state);
         drop(state);
         self.mark_children_written();
         self.set_zeroing(zeroing);
@@ -462,7 +511,7 @@ impl Storage {
         }
         state.modifications = 0;
         self.touch();
-        self.restamp();
+        self.publish(&state);
         Ok(())
     }
 
@@ -489,6 +538,7 @@ impl Storage {
         let mut state = self.state.lock();
         self.set_head(&mut state, buffer, dtype);
         self.written(&mut state);
+        self.publish(&state);
     }
 
     /// Gives its memory to another storage of as many elements, unless someone else sees it or part of either is a
@@ -503,7 +553,7 @@ impl Storage {
         }
         let (head, dtype) = (std::mem::replace(&mut state.head, Head::Empty), state.dtype);
         self.written(&mut state);
-        self.restamp();
+        self.publish(&state);
         drop(state);
         if let (Head::Ready(buffer), Some(dtype)) = (head, dtype) {
             to.adopt(buffer, dtype);
@@ -550,6 +600,7 @@ impl Storage {
         part.state.lock().zeroing = state.zeroing;
         let part = Arc::new(part);
         state.children.push(Arc::downgrade(&part));
+        self.publish(&state);
         Ok(part)
     }
 }

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::execute::Memo;
 use crate::array::{Shape, Storage};
-use crate::ops::Op;
+use crate::ops::{Op, State};
 use crate::{Error, Result};
 
 /// Number of a slot. Slots are used again; a generation tells the tenants apart.
@@ -181,7 +181,7 @@ impl<T> std::ops::IndexMut<Ix> for Slab<T> {
 pub(super) enum Garbage {
     Storage(Arc<Storage>),
     Op(Op),
-    Memo(Memo),
+    State(State),
     Extra(Box<Extra>),
     Plan(Box<super::plan::Kept>),
     Watch(Box<super::watch::Watch>),
@@ -197,7 +197,7 @@ pub(super) struct Arena {
     /// Raised when a pair gets other memory.
     pub(super) places: u64,
     marks: u32,
-    garbage: SmallVec<[Garbage; 6]>,
+    garbage: SmallVec<[Garbage; 2]>,
     dying: Vec<Ix>,
 }
 
@@ -423,9 +423,14 @@ impl Arena {
         if slot.count > 0 {
             return;
         }
-        let both = [slot.data.take(), slot.grad.take()];
-        self.garbage.extend(both.into_iter().flatten().map(Garbage::Storage));
-        self.garbage.extend(slot.watch.take().map(Garbage::Watch));
+        for storage in [&mut slot.data, &mut slot.grad] {
+            if let Some(storage) = storage.take() {
+                self.garbage.push(Garbage::Storage(storage));
+            }
+        }
+        if let Some(watch) = slot.watch.take() {
+            self.garbage.push(Garbage::Watch(watch));
+        }
         self.cores.free.push(core);
     }
 
@@ -440,14 +445,16 @@ impl Arena {
         (slot.life, slot.at_once) = (Life::New, false);
         let planned = std::mem::take(&mut slot.planned);
         slot.tags = Vec::new();
-        let (op, memo) = (slot.op.take(), std::mem::take(&mut slot.memo));
+        let (op, state) = (slot.op.take(), slot.memo.take_state());
         let (inputs, outputs) = (std::mem::take(&mut slot.inputs), std::mem::take(&mut slot.outputs));
         self.functions.free.push(f);
         self.structure += u64::from(planned);
         // One that lives as long as the process has no destructor to wait for.
-        self.garbage.extend(op.filter(|op| matches!(op, Op::Shared(_))).map(Garbage::Op));
-        if !memo.state.is_empty() {
-            self.garbage.push(Garbage::Memo(memo));
+        if let Some(op @ Op::Shared(_)) = op {
+            self.garbage.push(Garbage::Op(op));
+        }
+        if !state.is_empty() {
+            self.garbage.push(Garbage::State(state));
         }
         for output in outputs {
             self.release_core(output.core);

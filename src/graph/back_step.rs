@@ -214,7 +214,7 @@ impl BackStep {
                 again.push((i, buffer));
                 continue;
             }
-            let accumulate = !*first && (slot.stamp == slot.storage.stamp() || !slot.storage.is_zero());
+            let accumulate = !*first && (slot.storage.is_ready() || !slot.storage.is_zero());
             let access = if accumulate { Access::ReadWrite } else { Access::Write };
             let ptr = slot.place(access, &mut temporaries)?;
             gxm.push(Some((Memory { ptr, shape: &slot.shape }, accumulate)));

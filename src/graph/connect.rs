@@ -6,10 +6,11 @@ use smallvec::SmallVec;
 
 use super::arena::{self, Arena, Ix, Life, NONE, flag};
 use super::execute::{self, MemoPtr, Slot, Step, evaluate_into};
+use super::mode::Compute;
 use super::variable::describe;
 use super::{Detach, NdArray, Variable, mode, plan};
-use crate::array::{RunGuard, Shape};
-use crate::ops::{self, Op, Shapes, Value};
+use crate::array::{Access, RunGuard, Shape, Storage};
+use crate::ops::{self, Call, Memory, Op, Shapes, Value};
 use crate::{Error, Result};
 
 /// Outputs of a function that was just built.
@@ -68,6 +69,14 @@ pub fn connect_detached(
         return arena::with(|a| build(a, modes, op, inputs, into, shapes));
     }
     let _guard = RunGuard::new();
+    if into.is_empty() && op.is_plain() {
+        let mut run = AtOnce::default();
+        let outputs = arena::with(|a| run.build(a, modes, &op, inputs))?;
+        if !outputs.is_empty() {
+            plan::detached(detach, execute::work(&op, run.touched), false, || run.forward(&op))?;
+            return Ok(outputs);
+        }
+    }
     let (outputs, mut step) = arena::with(|a| -> Result<_> {
         let outputs = build(a, modes, op, inputs, into, shapes)?;
         let step = outputs.first().map(|first| {
@@ -83,6 +92,77 @@ pub fn connect_detached(
         plan::detached(detach, step.work(), false, || step.forward(false))?;
     }
     Ok(outputs)
+}
+
+/// A function of dynamic code with all that its kernel needs, where that is only to compute outputs from inputs whose
+/// elements are in memory as it reads them. (Everything else becomes a [`Step`].)
+#[derive(Default)]
+struct AtOnce {
+    x: SmallVec<[(*mut u8, Shape); 3]>,
+    y: SmallVec<[(*mut u8, Shape); 1]>,
+    memo: Option<MemoPtr>,
+    double: bool,
+    /// Elements that it reads and writes.
+    touched: usize,
+}
+
+// SAFETY: the run guard keeps the elements, and the handles on the outputs the function, until it has run.
+unsafe impl Send for AtOnce {}
+
+impl AtOnce {
+    /// Builds the function with memory for its outputs; none, and nothing built, where it has to become a [`Step`].
+    fn build(&mut self, a: &mut Arena, modes: mode::Modes, op: &Op, inputs: &[&Variable]) -> Result<Outputs> {
+        let compute = mode::compute(modes.context);
+        let dtype = compute.dtype();
+        if dtype != compute.stored() {
+            return Ok(Outputs::new());
+        }
+        let mut contents: SmallVec<[u64; 3]> = SmallVec::new();
+        let mut given: SmallVec<[&Shape; 4]> = SmallVec::new();
+        for v in inputs {
+            let core = &a.cores[a.variables[v.ix()].core];
+            let Some(data) = &core.data else { return Ok(Outputs::new()) };
+            let Some(ptr) = data.at(dtype, Access::Read) else { return Ok(Outputs::new()) };
+            self.touched += data.len();
+            self.x.push((ptr, core.shape.clone()));
+            contents.push(data.content());
+            given.push(&core.shape);
+        }
+        let shapes = op.shapes(&given)?;
+        drop(given);
+        let mut data: SmallVec<[Arc<Storage>; 1]> = SmallVec::new();
+        for shape in &shapes {
+            let (storage, ptr) = Storage::to_write(shape.checked_size()?, dtype)?;
+            self.touched += storage.len();
+            self.y.push((ptr, shape.clone()));
+            data.push(storage);
+        }
+        let outputs = build(a, modes, op.clone(), inputs, &[], Some(shapes))?;
+        let Some(first) = outputs.first() else { return Ok(outputs) };
+        let f = a.variables[first.ix()].parent;
+        let slot = &mut a.functions[f];
+        (slot.pending, slot.life, slot.at_once) = (true, Life::Ready, true);
+        let noted = slot.memo.note(contents.into_iter(), false);
+        slot.memo.settle(noted, data.iter().map(|y| &**y));
+        self.memo = Some(MemoPtr(&raw mut slot.memo));
+        self.double = compute == Compute::Double;
+        for (output, data) in outputs.iter().zip(data) {
+            let core = &mut a.cores[a.variables[output.ix()].core];
+            data.add_users(i64::from(core.handles));
+            core.data = Some(data);
+        }
+        Ok(outputs)
+    }
+
+    fn forward(&mut self, op: &Op) -> Result<()> {
+        let (mut x, mut y): (SmallVec<[Memory<'_>; 4]>, SmallVec<[Memory<'_>; 2]>) = Default::default();
+        self.x.iter().for_each(|(ptr, shape)| x.push(Memory { ptr: *ptr, shape }));
+        self.y.iter().for_each(|(ptr, shape)| y.push(Memory { ptr: *ptr, shape }));
+        let Some(memo) = self.memo else { return Ok(()) };
+        // SAFETY: see `MemoPtr`.
+        let state = unsafe { &mut (*memo.0).state };
+        op.forward(Call { x: &x, y: &y, gy: &[], gx: &[], state, double: self.double, recompute: false })
+    }
 }
 
 /// Results that nothing will be differentiated through: no function is kept.

@@ -11,7 +11,7 @@ use crate::array::{Access, Buffer, DType, RunGuard, Shape, Storage, convert};
 use crate::ops::{Array, Call, Kind, Memory, Op, State};
 use crate::{Error, Result};
 
-/// An array that a kernel works on, and where it was when last seen.
+/// An array that a kernel works on.
 pub(super) struct Slot {
     /// The pair in the arena that it belongs to, if any.
     pub(super) core: Ix,
@@ -21,20 +21,12 @@ pub(super) struct Slot {
     pub(super) dtype: DType,
     /// Type that is kept.
     stored: DType,
-    ptr: *mut u8,
-    pub(super) stamp: u64,
 }
-
-// SAFETY: the pointer is only followed by a run, which holds a `RunGuard` and looks at the stamp first.
-unsafe impl Send for Slot {}
-
-/// No storage ever has this stamp.
-const UNSEEN: u64 = u64::MAX;
 
 impl Slot {
     pub(super) fn new(core: Ix, array: NdArray, dtype: DType, stored: DType) -> Self {
         let NdArray { shape, storage } = array;
-        Self { core, storage, shape, dtype, stored, ptr: std::ptr::null_mut(), stamp: UNSEEN }
+        Self { core, storage, shape, dtype, stored }
     }
 
     /// Input `i` of an operation.
@@ -53,33 +45,17 @@ impl Slot {
     pub(super) fn move_to(&mut self, storage: &Arc<Storage>) {
         if !Arc::ptr_eq(&self.storage, storage) {
             self.storage = Arc::clone(storage);
-            self.stamp = UNSEEN;
         }
     }
 
     /// Where the elements are, for `access` as the kernel's type.
-    ///
-    /// A storage that has not moved since it was last seen is not asked again; its version is raised for a write.
     #[inline(always)]
-    pub(super) fn resolve(&mut self, access: Access) -> Result<*mut u8> {
-        if self.stamp == self.storage.stamp() {
-            if access != Access::Read {
-                self.storage.touch();
-            }
-            return Ok(self.ptr);
-        }
-        self.resolve_again(access)
-    }
-
-    #[cold]
-    fn resolve_again(&mut self, access: Access) -> Result<*mut u8> {
-        let (ptr, stamp) = self.storage.locate(self.dtype, access)?;
-        (self.ptr, self.stamp) = (ptr, stamp.unwrap_or(UNSEEN));
-        Ok(ptr)
+    pub(super) fn resolve(&self, access: Access) -> Result<*mut u8> {
+        self.storage.access(self.dtype, access)
     }
 
     /// As [`Slot::resolve`] for writing; values that are kept as another type get a temporary place.
-    pub(super) fn place(&mut self, access: Access, temporary: &mut Temporaries) -> Result<*mut u8> {
+    pub(super) fn place(&self, access: Access, temporary: &mut Temporaries) -> Result<*mut u8> {
         if self.stored == self.dtype {
             return self.resolve(access);
         }
@@ -126,9 +102,15 @@ fn join(a: u64, b: u64) -> u64 {
 }
 
 impl Memo {
+    /// Forgets everything; what the operation kept is the caller's to drop.
+    pub(super) fn take_state(&mut self) -> State {
+        self.seen.clear();
+        std::mem::take(&mut self.state)
+    }
+
     /// Notes what a run reads, before it does, and names it all together. A run that computes again only names it.
     #[inline(always)]
-    fn note(&mut self, inputs: impl Iterator<Item = u64>, recompute: bool) -> u64 {
+    pub(super) fn note(&mut self, inputs: impl Iterator<Item = u64>, recompute: bool) -> u64 {
         if recompute {
             return inputs.fold(self.id, join);
         }
@@ -139,7 +121,7 @@ impl Memo {
 
     /// Names what a run has made of what `note` named.
     #[inline(always)]
-    fn settle<'a>(&self, noted: u64, y: impl Iterator<Item = &'a Storage>) {
+    pub(super) fn settle<'a>(&self, noted: u64, y: impl Iterator<Item = &'a Storage>) {
         let result = join(noted, self.state.drawn());
         y.enumerate().for_each(|(o, y)| y.settle(join(result, o as u64)));
     }
@@ -249,19 +231,18 @@ impl Step {
         let memo = unsafe { &mut *memo.0 };
         let noted = memo.note(x.iter().map(|x| x.storage.content()), recompute);
         let mut xm: SmallVec<[Memory<'_>; 4]> = SmallVec::new();
-        for slot in x.iter_mut() {
+        for slot in &*x {
             let ptr = slot.resolve(Access::Read)?;
             xm.push(Memory { ptr, shape: &slot.shape });
         }
         let mut ym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
-        for slot in y.iter_mut() {
+        for slot in &*y {
             let ptr = slot.resolve(Access::Write)?;
             ym.push(Memory { ptr, shape: &slot.shape });
         }
         let double = *compute == Compute::Double;
         let state = &mut memo.state;
         op.forward(Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute })?;
-        drop(ym);
         memo.settle(noted, y.iter().map(|y| &*y.storage));
         Ok(())
     }
@@ -279,12 +260,12 @@ impl Step {
         }
         let mut temporaries = Temporaries::new();
         let mut x: SmallVec<[*mut u8; 4]> = SmallVec::new();
-        for (i, slot) in self.x.iter_mut().enumerate() {
+        for (i, slot) in self.x.iter().enumerate() {
             let write = self.op.overwrites(i) && !recompute;
             x.push(slot.resolve(if write { Access::ReadWrite } else { Access::Read })?);
         }
         let mut y: SmallVec<[*mut u8; 2]> = SmallVec::new();
-        for slot in &mut self.y {
+        for slot in &self.y {
             let shared = self.x.iter().any(|x| Arc::ptr_eq(&x.storage, &slot.storage));
             y.push(slot.place(if shared { Access::ReadWrite } else { Access::Write }, &mut temporaries)?);
         }
@@ -303,12 +284,16 @@ impl Step {
         Ok(())
     }
 
-    /// An estimate of the work, in elements touched.
+    /// An estimate of the work, as [`work`] makes it.
     pub(super) fn work(&self) -> usize {
-        let touched: usize = self.x.iter().chain(&self.y).map(|s| s.shape.size()).sum();
-        // Products of matrices touch each element often.
-        if self.x.len() > 1 && self.op.reads(0).inputs > 1 { touched * 8 } else { touched }
+        work(&self.op, self.x.iter().chain(&self.y).map(|s| s.shape.size()).sum())
     }
+}
+
+/// An estimate of the work of an operation that touches so many elements.
+pub(super) fn work(op: &Op, touched: usize) -> usize {
+    // Products of matrices touch each element often.
+    if touched > 1 << 8 && op.reads(0).inputs > 1 { touched * 8 } else { touched }
 }
 
 fn arrays<'a>(slots: impl IntoIterator<Item = &'a Slot>) -> Vec<Array> {

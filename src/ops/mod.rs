@@ -303,6 +303,10 @@ pub trait Operation: Send + Sync + 'static {
     fn alias(&self, i: usize) -> Option<Alias>;
     fn overwrites(&self, i: usize) -> bool;
     fn is_random(&self) -> bool;
+    /// Whether it does nothing but compute outputs from inputs, all of them in the type that the context computes in.
+    fn is_plain(&self) -> bool {
+        false
+    }
     fn may_clear_inputs(&self) -> bool;
     fn on_arrays(&self) -> Option<&dyn OnArrays> {
         None
@@ -434,6 +438,15 @@ impl<C: Compute> Operation for Bound<C> {
     }
     fn is_random(&self) -> bool {
         C::IS_RANDOM
+    }
+    fn is_plain(&self) -> bool {
+        let alone = |i| self.op.alias(i).is_none() && !self.op.overwrites(i);
+        let inputs = C::SPEC.inputs;
+        !C::IS_RANDOM
+            && C::SHAPED_BY.is_none()
+            && inputs.iter().all(|input| input.kind == Kind::float)
+            && (0..inputs.len()).all(alone)
+            && self.op.output(0).is_none()
     }
     fn may_clear_inputs(&self) -> bool {
         C::MAY_CLEAR_INPUTS
