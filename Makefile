@@ -5,7 +5,7 @@ export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
 EXTRAS := bfloat16,h5,lint,plot,progress,test
 RUST := $(shell find src -type f) Cargo.toml Cargo.lock
 
-.PHONY: demo test lint build stubs docs clean
+.PHONY: demo test lint build stubs peers peers-install docs clean
 
 demo: build
 	@$(PYTHON) examples/demo.py
@@ -26,6 +26,13 @@ lint: build
 stubs: build
 	$(PYTHON) tools/make-stubs
 
+# Training steps beside those of other frameworks; `PEERS=torch,jax make peers` installs these first.
+peers: build $(if $(PEERS),peers-install)
+	$(PYTHON) -m benches.peers $(ARGS)
+
+peers-install:
+	@tools/make-peers $(PEERS)
+
 # The site, in target/site; needs `.venv/bin/pip install mkdocs-material "mkdocstrings[python]"` (the extra `docs`).
 docs: build
 	$(PYTHON) -m mkdocs build --strict --site-dir target/site
@@ -41,4 +48,4 @@ $(CORE): .venv/made $(RUST)
 	@touch $@
 
 clean:
-	rm -rf .venv target demo $(CORE)
+	rm -rf .venv .venv-peers target demo $(CORE)

@@ -122,7 +122,9 @@ pub(super) fn unneeded(a: &Arena, v: Ix, users_below: u32) -> Option<Arc<Storage
         let op = a.op(c.function);
         let n = consumer.inputs.len();
         for (i, _) in consumer.inputs.iter().enumerate().filter(|(_, input)| **input == v) {
-            if (0..n).any(|j| op.reads(j).or(op.symbol_reads(j)).input(i)) {
+            // What shares the memory may be read long after its own handle is gone.
+            let is_read = (0..n).any(|j| op.reads(j).or(op.symbol_reads(j)).input(i));
+            if is_read || op.alias(i).is_some() {
                 return None;
             }
         }

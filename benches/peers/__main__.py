@@ -1,0 +1,133 @@
+"""Train in Kinnor and in whichever peers are installed, and say who is faster.
+
+Each framework has a process of its own; the processes take turns, so that a noisy minute meets all of them alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tqdm import tqdm
+
+from . import footprint, report
+from .contenders import PEERS, ROOT, Contender, Failed, Row, forms, installed
+from .workloads import WORKLOADS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def options() -> argparse.Namespace:
+    """What the user asks for."""
+    parser = argparse.ArgumentParser(prog="python -m benches.peers", description=__doc__)
+    parser.add_argument("--python", type=Path, default=ROOT / ".venv-peers/bin/python", help="that has the peers")
+    parser.add_argument("--peers", nargs="*", choices=PEERS, help="leave out the others; none: Kinnor alone")
+    parser.add_argument("--compile", action="store_true", help="torch.compile too, which takes a minute a workload")
+    parser.add_argument("--only", nargs="+", choices=WORKLOADS, default=[*WORKLOADS], help="workloads")
+    parser.add_argument("--threads", type=int, nargs="+", default=[2, 1])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=0.4, help="of each contender in each round")
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--quick", action="store_true", help="Kinnor alone, on tiny sizes: whether all this works")
+    chosen = parser.parse_args()
+    if chosen.quick:
+        chosen.peers, chosen.threads, chosen.rounds, chosen.seconds = [], [1], 1, 0.0
+    return chosen
+
+
+def peers_of(chosen: argparse.Namespace) -> list[str]:
+    """The peers that take part; ends the program if there are none and none was not what was asked for."""
+    if chosen.peers == []:
+        return []
+    found = [name for name in installed(chosen.python) if chosen.peers is None or name in chosen.peers]
+    if not found:
+        sys.exit(
+            f"no peers: {chosen.python} has none of {', '.join(chosen.peers or PEERS)}.\n"
+            f"`PEERS={','.join(PEERS)} make peers` installs them there (several GB), `--peers` alone does without."
+        )
+    return found
+
+
+def attempt(contender: Contender, what: str, *arguments: float) -> None:
+    """Have a contender do something, unless it has failed before; note it if it fails now."""
+    if contender.row.failure:
+        return
+    try:
+        getattr(contender, what)(*arguments)
+    except Failed as failure:
+        contender.row.failure = str(failure)
+
+
+def run(chosen: argparse.Namespace, peers: list[str], name: str, threads: int, bar: tqdm) -> list[Row]:
+    """All rows of one workload on one number of threads."""
+    workload = WORKLOADS[name](chosen.quick)
+    contenders: list[Contender] = []
+    try:
+        for framework in ("kinnor", *peers):
+            python = sys.executable if framework == "kinnor" else chosen.python
+            for form in forms(framework, workload, chosen.compile):
+                bar.set_description(f"{name}, {threads} threads: {framework} {form}")
+                contender = Contender(Row(name, threads, framework, form), python, chosen.quick)
+                contenders.append(contender)
+                attempt(contender, "start")
+                bar.update()
+        for turn in range(chosen.rounds):
+            # Nobody always comes after the same other.
+            for contender in contenders[turn % len(contenders) :] + contenders[: turn % len(contenders)]:
+                bar.set_description(f"{name}, {threads} threads: round {turn + 1}")
+                attempt(contender, "measure", chosen.seconds)
+                bar.update()
+        for contender in contenders:
+            attempt(contender, "finish")
+    finally:
+        for contender in contenders:
+            contender.close()
+    return [contender.row for contender in contenders]
+
+
+def steps(chosen: argparse.Namespace, peers: list[str]) -> int:
+    """How far the bar goes."""
+    made = [WORKLOADS[name](True) for name in chosen.only]
+    starts = sum(len(forms(f, workload, chosen.compile)) for workload in made for f in ("kinnor", *peers))
+    return starts * (1 + chosen.rounds) * len(chosen.threads)
+
+
+def groups(chosen: argparse.Namespace) -> Iterator[tuple[str, int]]:
+    """Workload and number of threads of each group of rows."""
+    for threads in chosen.threads:
+        for name in chosen.only:
+            yield name, threads
+
+
+def main() -> None:
+    """Measure, print, write."""
+    chosen = options()
+    peers = peers_of(chosen)
+    rows: list[Row] = []
+    comparisons: list[report.Comparison] = []
+    with tqdm(total=steps(chosen, peers), disable=None) as bar:
+        for name, threads in groups(chosen):
+            here = run(chosen, peers, name, threads, bar)
+            for row in report.void(here):
+                bar.write(f"void: {row.workload}, {row.who}, {row.threads} threads: {row.failure}")
+            rows += here
+            compared = report.compare(here, WORKLOADS[name](True).is_small_work)
+            bar.write(f"{name}, {threads} threads: {'; '.join(map(str, compared))}")
+            comparisons += compared
+    found = [] if chosen.quick else footprint.measure({"kinnor": sys.executable, **dict.fromkeys(peers, chosen.python)})
+    report.write(rows, comparisons, found, chosen.output)
+    print(report.ratios(comparisons))
+    if found:
+        print(report.footprints(found))
+    for n in chosen.threads:
+        print(report.conclusion(comparisons, n))
+    print(f"written: {chosen.output}")
+    if any(row.failure for row in rows if row.framework == "kinnor"):
+        sys.exit("a row of Kinnor's is void")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""Who takes part, and the processes that run them; knows no table."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from threading import Timer
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .workloads import Workload
+
+ROOT = Path(__file__).parents[2]
+PEERS = ("torch", "jax", "tensorflow")
+PLAIN, NAMED = "static", "static, named"
+DYNAMIC, DYNAMIC_NAMED = "dynamic", "dynamic, named"
+RUN_AT_ONCE = (DYNAMIC, DYNAMIC_NAMED, "eager", "channels last")
+"""Forms that compute while the program builds its network, which is what dynamic mode is compared with."""
+
+LIMIT = 300.0
+"""Seconds after which a process that has not answered is given up."""
+
+
+class Failed(Exception):
+    """A process that ended or was given up."""
+
+
+def forms(framework: str, workload: Workload, with_compile: bool) -> list[str]:
+    """The forms in which a framework takes part in a workload."""
+    if framework == "kinnor":
+        return [PLAIN, NAMED, DYNAMIC, DYNAMIC_NAMED]
+    if framework == "jax":
+        return ["jit"]
+    if framework == "tensorflow":
+        return ["function", *["eager"] * workload.is_small_work]
+    has_images = workload.batches[0][0].ndim == 4
+    return ["eager", *["channels last"] * has_images, *["compile"] * with_compile]
+
+
+def installed(python: Path) -> list[str]:
+    """The peers that `python` can import; none if there is no such interpreter."""
+    if not python.exists():
+        return []
+    program = f"import importlib.util as u; print(*(n for n in {PEERS} if u.find_spec(n)))"
+    return subprocess.check_output([python, "-c", program], text=True).split()
+
+
+@dataclass
+class Row:
+    """What was measured of one form of one workload.
+
+    Attributes:
+        losses: The losses of the first steps.
+        wall: Milliseconds of a step, one figure for each round.
+        cpu: Milliseconds of all processors together, likewise.
+        baseline: MiB in use once the framework was imported.
+        peak: The most MiB in use after that.
+        failure: Why there are no figures, if so.
+    """
+
+    workload: str
+    threads: int
+    framework: str
+    form: str
+    losses: list[float] = field(default_factory=list)
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    baseline: float = float("nan")
+    peak: float = float("nan")
+    build_seconds: float = float("nan")
+    failure: str = ""
+
+    @property
+    def who(self) -> str:
+        """Framework and form."""
+        return f"{self.framework} {self.form}"
+
+    def facts(self) -> dict[str, Any]:
+        """For a file."""
+        return asdict(self)
+
+
+class Contender:
+    """A process that trains, and the row of what it says.
+
+    Args:
+        row: Which workload, framework, form and number of threads; figures are added to it.
+        python: Interpreter that has the framework.
+        is_small: Whether to train the small form of the workload.
+    """
+
+    def __init__(self, row: Row, python: Path | str = sys.executable, is_small: bool = False) -> None:
+        self.row = row
+        arguments = [row.framework, row.form, row.workload, str(row.threads), *["--small"] * is_small]
+        path = [str(ROOT), *([] if row.framework != "kinnor" else os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+        self.errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        self.process = subprocess.Popen(
+            [str(python), "-m", "benches.peers.worker", *arguments],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+        )
+
+    def answer(self) -> dict[str, Any]:
+        """The next line of facts; frameworks may print others."""
+        assert self.process.stdout is not None
+        timer = Timer(LIMIT, self.process.kill)
+        timer.start()
+        try:
+            for line in self.process.stdout:
+                if line.startswith("{"):
+                    return json.loads(line)
+        finally:
+            timer.cancel()
+        self.process.wait()
+        self.errors.seek(0)
+        raise Failed((self.errors.read().strip().splitlines() or [f"gave up after {LIMIT:g} s"])[-1])
+
+    def start(self) -> None:
+        """Wait until the first steps are taken."""
+        facts = self.answer()
+        self.row.losses = facts["losses"]
+        self.row.build_seconds = facts["build_seconds"]
+
+    def measure(self, seconds: float) -> None:
+        """Take steps for a while; the others wait."""
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):  # `answer` says why
+            self.process.stdin.write(f"measure {seconds}\n")
+            self.process.stdin.flush()
+        facts = self.answer()
+        self.row.wall.append(1e3 * facts["wall"])
+        self.row.cpu.append(1e3 * facts["cpu"])
+
+    def finish(self) -> None:
+        """Ask for the memory, and end the process."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        if not self.row.failure:
+            facts = self.answer()
+            self.row.baseline, self.row.peak = facts["baseline"], facts["peak"]
+        self.close()
+
+    def close(self) -> None:
+        """End the process, however it is."""
+        self.process.kill()
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout, self.errors):
+            if stream is not None and not stream.closed:
+                stream.close()

@@ -1,0 +1,239 @@
+"""The workloads in Kinnor: static and dynamic, and both with every intermediate variable held by a name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import kinnor as nn
+import kinnor.functions as F
+import kinnor.parametric_functions as PF
+import kinnor.solvers as S
+from kinnor.parameter import get_parameter_or_create
+
+from .workloads import RESIDUAL, SEPARABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .workloads import Batch, Workload
+
+SOLVERS = {"adam": S.Adam, "momentum": S.Momentum, "sgd": S.Sgd}
+
+
+def set_threads(n: int) -> None:
+    """Compute on `n` threads."""
+    nn.set_num_threads(n)
+
+
+class Model:
+    """A network. Each intermediate variable goes through `keep`, which holds it where names are to be held."""
+
+    def __init__(self, workload: Workload, holds_names: bool) -> None:
+        self.sizes = workload.sizes
+        self.build: Callable[[nn.Variable], nn.Variable] = getattr(self, workload.model)
+        self.loss = self.cross_entropy if workload.is_classifier else self.squared_error
+        self.holds_names = holds_names
+        self.names: list[nn.Variable] = []
+
+    def __call__(self, x: nn.Variable, t: nn.Variable) -> nn.Variable:
+        if self.holds_names:
+            self.names = [x, t]
+        y = self.build(x)
+        return F.mean(self.keep(self.loss(self.keep(y), t)))
+
+    def keep(self, v: nn.Variable) -> nn.Variable:
+        """Hold `v`, as a cell of a notebook does, until the network is built again."""
+        if self.holds_names:
+            self.names.append(v)
+        return v
+
+    def cross_entropy(self, y: nn.Variable, t: nn.Variable) -> nn.Variable:
+        return F.softmax_cross_entropy(y, t)
+
+    def squared_error(self, y: nn.Variable, t: nn.Variable) -> nn.Variable:
+        return F.squared_error(y, t)
+
+    def mlp(self, x: nn.Variable) -> nn.Variable:
+        keep = self.keep
+        h = keep(PF.affine(x, self.sizes["first"], name="affine0"))
+        h = keep(F.relu(h))
+        h = keep(PF.affine(h, self.sizes["second"], name="affine1"))
+        h = keep(F.relu(h))
+        return PF.affine(h, 10, name="affine2")
+
+    def tiny(self, x: nn.Variable) -> nn.Variable:
+        keep = self.keep
+        h = x
+        for i in range(3):
+            h = keep(PF.affine(h, 32, name=f"affine{i}"))
+            h = keep(F.tanh(h))
+        return PF.affine(h, 32, name="affine3")
+
+    def chain(self, x: nn.Variable) -> nn.Variable:
+        keep = self.keep
+        with nn.parameter_scope("chain"):
+            w = get_parameter_or_create("w", (16,))
+        h = x
+        for _ in range(self.sizes["links"] // 4):
+            h = keep(h * 1.1)
+            h = keep(h + w)
+            h = keep(F.tanh(h))
+            h = keep(h + 0.01)
+        return h
+
+    def lenet(self, x: nn.Variable) -> nn.Variable:
+        keep = self.keep
+        h = keep(PF.convolution(x, 32, (3, 3), pad=(1, 1), name="conv0"))
+        h = keep(F.relu(h))
+        h = keep(F.max_pooling(h, (2, 2)))
+        h = keep(PF.convolution(h, 64, (3, 3), pad=(1, 1), name="conv1"))
+        h = keep(F.relu(h))
+        h = keep(F.max_pooling(h, (2, 2)))
+        h = keep(PF.affine(h, 128, name="affine0"))
+        h = keep(F.relu(h))
+        return PF.affine(h, 10, name="affine1")
+
+    def vgg(self, x: nn.Variable) -> nn.Variable:
+        keep = self.keep
+        h = x
+        for i, outputs in enumerate((64, 64, 128, 128, 256, 256)):
+            h = keep(PF.convolution(h, outputs, (3, 3), pad=(1, 1), name=f"conv{i}"))
+            h = keep(F.relu(h))
+            if i % 2:
+                h = keep(F.max_pooling(h, (2, 2)))
+        return PF.affine(h, 10, name="affine0")
+
+    def convolution_and_norm(self, x: nn.Variable, outputs: int, kernel: int, stride: int, name: str) -> nn.Variable:
+        h = PF.convolution(
+            x,
+            outputs,
+            (kernel, kernel),
+            pad=(kernel // 2, kernel // 2),
+            stride=(stride, stride),
+            with_bias=False,
+            name=f"{name}_conv",
+        )
+        return self.keep(PF.batch_normalization(self.keep(h), name=f"{name}_norm"))
+
+    def resnet(self, x: nn.Variable) -> nn.Variable:
+        keep = self.keep
+        h = keep(F.relu(self.convolution_and_norm(x, 16, 3, 1, "stem")))
+        for i, (outputs, stride) in enumerate(RESIDUAL):
+            a = keep(F.relu(self.convolution_and_norm(h, outputs, 3, stride, f"block{i}_a")))
+            b = self.convolution_and_norm(a, outputs, 3, 1, f"block{i}_b")
+            skip = h if stride == 1 else self.convolution_and_norm(h, outputs, 1, stride, f"block{i}_skip")
+            h = keep(b + skip)
+            h = keep(F.relu(h))
+        h = keep(F.global_average_pooling(h))
+        return PF.affine(h, 10, name="affine")
+
+    def separable(self, x: nn.Variable) -> nn.Variable:
+        keep = self.keep
+        h = keep(F.relu(self.convolution_and_norm(x, 32, 3, 1, "stem")))
+        for i, (outputs, stride) in enumerate(SEPARABLE):
+            strides = (stride, stride)
+            h = PF.depthwise_convolution(h, (3, 3), pad=(1, 1), stride=strides, with_bias=False, name=f"depth{i}_conv")
+            h = keep(PF.batch_normalization(keep(h), name=f"depth{i}_norm"))
+            h = keep(F.relu(h))
+            h = keep(F.relu(self.convolution_and_norm(h, outputs, 1, 1, f"point{i}")))
+        h = keep(F.global_average_pooling(h))
+        return PF.affine(h, 10, name="affine")
+
+    def transformer(self, x: nn.Variable) -> nn.Variable:
+        keep = self.keep
+        heads, width = self.sizes["heads"], self.sizes["width"]
+        batch, tokens, _ = x.shape
+        per_head = (batch, tokens, 3, heads, width // heads)
+        h = keep(PF.layer_normalization(x, batch_axis=(0, 1), name="norm0"))
+        h = keep(PF.affine(h, 3 * width, base_axis=2, name="qkv"))
+        h = keep(F.transpose(keep(F.reshape(h, per_head)), (2, 0, 3, 1, 4)))
+        q, k, v = (keep(part) for part in F.split(h, axis=0))
+        scores = keep(F.batch_matmul(q, k, transpose_b=True))
+        scores = keep(scores * (width // heads) ** -0.5)
+        h = keep(F.batch_matmul(keep(F.softmax(scores)), v))
+        h = keep(F.reshape(keep(F.transpose(h, (0, 2, 1, 3))), x.shape))
+        h = keep(PF.affine(h, width, base_axis=2, name="merge"))
+        x = keep(x + h)
+        h = keep(PF.layer_normalization(x, batch_axis=(0, 1), name="norm1"))
+        h = keep(PF.affine(h, 4 * width, base_axis=2, name="up"))
+        h = keep(F.gelu(h))
+        h = keep(PF.affine(h, width, base_axis=2, name="down"))
+        return x + h
+
+    def lstm(self, x: nn.Variable) -> nn.Variable:
+        keep = self.keep
+        units = self.sizes["units"]
+        h, c = F.constant(0, (x.shape[0], units)), F.constant(0, (x.shape[0], units))
+        for part in F.split(x, axis=1):
+            both = keep(F.concatenate(keep(part), h, axis=1))
+            gates = keep(PF.affine(both, (4, units), with_bias=False, name="cell"))
+            i, f, g, o = (keep(gate) for gate in F.split(gates, axis=1))
+            i, f, g, o = keep(F.sigmoid(i)), keep(F.sigmoid(f)), keep(F.tanh(g)), keep(F.sigmoid(o))
+            c = keep(keep(f * c) + keep(i * g))
+            h = keep(o * keep(F.tanh(c)))
+        return PF.affine(h, 10, name="affine")
+
+    def text(self, x: nn.Variable) -> nn.Variable:
+        keep = self.keep
+        h = keep(PF.embed(x, self.sizes["words"], 64, name="embed"))
+        h = keep(F.mean(h, axis=1))
+        h = keep(PF.affine(h, 128, name="affine0"))
+        h = keep(F.relu(h))
+        return PF.affine(h, 4, name="affine1")
+
+    def autoencoder(self, x: nn.Variable) -> nn.Variable:
+        keep = self.keep
+        h = x
+        for i, outputs in enumerate((16, 32)):
+            h = keep(PF.convolution(h, outputs, (4, 4), pad=(1, 1), stride=(2, 2), name=f"conv{i}"))
+            h = keep(F.relu(h))
+        h = keep(PF.deconvolution(h, 16, (4, 4), pad=(1, 1), stride=(2, 2), name="deconv0"))
+        h = keep(F.relu(h))
+        h = keep(PF.deconvolution(h, 1, (4, 4), pad=(1, 1), stride=(2, 2), name="deconv1"))
+        return F.sigmoid(h)
+
+
+def set_weights(workload: Workload) -> None:
+    """Give each parameter its initial weights; raises KeyError if the network and the workload differ."""
+    for path, parameter in nn.get_parameters().items():
+        layer, *_, part = path.split("/")
+        parameter.d = workload.weights[f"{layer}.{part.lower()}"].reshape(parameter.shape)
+
+
+def training(workload: Workload, form: str) -> tuple[Callable[[Batch], nn.Variable], list[Batch]]:
+    """A function that takes one step and returns the loss from before it, and its batches.
+
+    These stay in NumPy: to copy them in is part of a step.
+    """
+    mode, _, naming = form.partition(", ")
+    holds_names = bool(naming)
+    nn.clear_parameters()
+    nn.set_auto_forward(False)
+    x, t = (nn.Variable(array.shape) for array in workload.batches[0])
+    model = Model(workload, holds_names)
+    loss = model(x, t)
+    set_weights(workload)
+    solver = SOLVERS[workload.solver](workload.rate)
+    solver.set_parameters(nn.get_parameters())
+    # A notebook that looks at its variables does not let them be cleared.
+    clears = not holds_names
+
+    def static(batch: Batch) -> nn.Variable:
+        x.d, t.d = batch
+        loss.forward(clear_no_need_grad=clears)
+        solver.zero_grad()
+        loss.backward(clear_buffer=clears)
+        solver.update()
+        return loss
+
+    def dynamic(batch: Batch) -> nn.Variable:
+        loss = model(*(nn.Variable.from_numpy_array(array) for array in batch))
+        solver.zero_grad()
+        loss.backward(clear_buffer=clears)
+        solver.update()
+        return loss
+
+    if mode == "static":
+        return static, workload.batches
+    nn.set_auto_forward(True)
+    return dynamic, workload.batches

@@ -1,0 +1,242 @@
+"""From rows to ratios, tables and a chart; measures nothing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from math import exp, log
+from statistics import median
+from typing import TYPE_CHECKING
+
+from .contenders import DYNAMIC, DYNAMIC_NAMED, NAMED, PLAIN, RUN_AT_ONCE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from .contenders import Row
+    from .footprint import Footprint
+
+TOLERANCE = 1e-3
+"""How far losses may be apart, relative to Kinnor's."""
+
+MOST_WITH_NAMES = 1.3
+"""What holding every variable by a name may cost."""
+
+COLOURS = {"kinnor": "#c0392b", "torch": "#e08e0b", "jax": "#2e86c1", "tensorflow": "#7d6608"}
+
+
+def agree(a: Sequence[float], b: Sequence[float]) -> bool:
+    """Whether two lists of losses are the same but for rounding."""
+    return len(a) == len(b) and all(abs(x - y) <= TOLERANCE * abs(y) for x, y in zip(a, b, strict=True))
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    """The mean of ratios; not a number if there are none."""
+    logs = [log(value) for value in values]
+    return exp(sum(logs) / len(logs)) if logs else float("nan")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A form of Kinnor's beside the fastest peer.
+
+    Attributes:
+        ours: Kinnor's row.
+        named: The same with every variable held by a name.
+        peer: The fastest peer that computes the same, if any.
+        is_target: Whether it counts in the mean: static forms do, dynamic ones where calls cost more than arithmetic.
+    """
+
+    ours: Row
+    named: Row | None
+    peer: Row | None
+    is_target: bool
+
+    @property
+    def ratio(self) -> float:
+        """Our time over the peer's."""
+        return time(self.ours) / time(self.peer) if self.peer else float("nan")
+
+    def __str__(self) -> str:
+        beside = f", {self.ratio:.2f} of {self.peer.who}" if self.peer else ""
+        return f"{self.ours.form} {time(self.ours):.3f} ms{beside}"
+
+    @property
+    def cpu_ratio(self) -> float:
+        """Our processor time over the peer's."""
+        return median(self.ours.cpu) / median(self.peer.cpu) if self.peer else float("nan")
+
+    @property
+    def names_cost(self) -> float:
+        """Time with names over time without."""
+        return time(self.named) / time(self.ours) if self.named else float("nan")
+
+
+def time(row: Row) -> float:
+    """Milliseconds of a step."""
+    return median(row.wall)
+
+
+def void(rows: Iterable[Row]) -> list[Row]:
+    """Rows of one workload without figures, or whose losses are not Kinnor's; the reason is put into them."""
+    rows = list(rows)
+    reference = next((row.losses for row in rows if row.form == PLAIN and not row.failure), [])
+    for row in rows:
+        if not row.failure and not agree(row.losses, reference):
+            row.failure = f"losses {row.losses}, Kinnor's {reference}"
+    return [row for row in rows if row.failure]
+
+
+def compare(rows: Sequence[Row], is_small_work: bool) -> list[Comparison]:
+    """The comparisons within the rows of one workload on one number of threads."""
+    valid = [row for row in rows if not row.failure]
+    ours = {row.form: row for row in valid if row.framework == "kinnor"}
+    peers = [row for row in valid if row.framework != "kinnor"]
+    found = []
+    for form, with_names in ((PLAIN, NAMED), (DYNAMIC, DYNAMIC_NAMED)):
+        rivals = [row for row in peers if form == PLAIN or row.form in RUN_AT_ONCE]
+        if form in ours:
+            peer = min(rivals, key=time, default=None)
+            found.append(Comparison(ours[form], ours.get(with_names), peer, form == PLAIN or is_small_work))
+    return found
+
+
+def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A table that reads well both as Markdown and as it is: the first column to the left, the others to the right."""
+    lines = [head, *lines]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+
+    def written(line: Sequence[str]) -> str:
+        cells = [cell.rjust(width) for cell, width in zip(line, widths, strict=True)]
+        cells[0] = line[0].ljust(widths[0])
+        return f"| {' | '.join(cells)} |"
+
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    return "\n".join([written(lines[0]), written(rule), *map(written, lines[1:])])
+
+
+def ratios(comparisons: Iterable[Comparison]) -> str:
+    """The table of ratios."""
+    head = [
+        "workload",
+        "form",
+        "threads",
+        "ms",
+        "peer ms",
+        "fastest peer",
+        "ratio",
+        "cpu ratio",
+        "named",
+        "MiB",
+        "peer MiB",
+    ]
+    lines = [
+        (
+            c.ours.workload,
+            c.ours.form,
+            str(c.ours.threads),
+            f"{time(c.ours):.3f}",
+            f"{time(c.peer):.3f}" if c.peer else "-",
+            c.peer.who if c.peer else "-",
+            f"{c.ratio:.2f}",
+            f"{c.cpu_ratio:.2f}",
+            f"{c.names_cost:.2f}",
+            f"{c.ours.peak:.0f} ({c.ours.peak - c.ours.baseline:+.0f})",
+            f"{c.peer.peak:.0f} ({c.peer.peak - c.peer.baseline:+.0f})" if c.peer else "-",
+        )
+        for c in comparisons
+    ]
+    return table(head, lines)
+
+
+def everything(rows: Iterable[Row]) -> str:
+    """The table of all that was measured."""
+    head = [
+        "workload",
+        "who",
+        "threads",
+        "ms",
+        "best round",
+        "cpu ms",
+        "peak MiB",
+        "over import",
+        "build s",
+        "void because",
+    ]
+    lines = [
+        (
+            row.workload,
+            row.who,
+            str(row.threads),
+            *((f"{time(row):.3f}", f"{min(row.wall):.3f}", f"{median(row.cpu):.3f}") if row.wall else ("-",) * 3),
+            f"{row.peak:.0f}",
+            f"{row.peak - row.baseline:.0f}",
+            f"{row.build_seconds:.1f}",
+            row.failure,
+        )
+        for row in rows
+    ]
+    return table(head, lines)
+
+
+def footprints(found: Iterable[Footprint]) -> str:
+    """The table of what importing and installing costs."""
+    head = ("what", "import s", "installed MiB", "of these its own")
+    return table(head, [(f.name, f"{f.seconds:.2f}", f"{f.total:.0f}", f"{f.own:.0f}") for f in found])
+
+
+def conclusion(comparisons: Sequence[Comparison], n_threads: int) -> str:
+    """The means and what is above the limits, for one number of threads."""
+    here = [c for c in comparisons if c.ours.threads == n_threads]
+    counted = [c for c in here if c.peer and c.is_target]
+    others = [c.ratio for c in here if c.peer and not c.is_target]
+    slow = sorted((c for c in counted if c.ratio > 1.0), key=lambda c: -c.ratio)
+    costly = [c for c in here if c.named and c.names_cost > MOST_WITH_NAMES]
+    lines = [
+        f"{n_threads} threads: geomean of ratio to fastest peer {geometric_mean(c.ratio for c in counted):.2f}"
+        f" ({geometric_mean(c.cpu_ratio for c in counted):.2f} in processor time) over {len(counted)} rows",
+        f"  other dynamic rows, beside peers that run at once: {geometric_mean(others):.2f} over {len(others)}",
+        "  above 1.0: " + (", ".join(f"{c.ours.workload} {c.ours.form} {c.ratio:.2f}" for c in slow) or "none"),
+        f"  names cost more than {MOST_WITH_NAMES}: "
+        + (", ".join(f"{c.ours.workload} {c.ours.form} {c.names_cost:.2f}" for c in costly) or "none"),
+    ]
+    return "\n".join(lines)
+
+
+def chart(rows: Sequence[Row], path: Path, title: str) -> None:
+    """Bars of time in units of the fastest peer's, on a logarithmic axis."""
+    from matplotlib.figure import Figure
+
+    valid = [row for row in rows if not row.failure]
+    workloads = list(dict.fromkeys(row.workload for row in valid))
+    figure = Figure(figsize=(9, 1 + 1.1 * len(workloads)), layout="constrained")
+    axes = figure.subplots()
+    labels, place = [], 0.0
+    for name in reversed(workloads):
+        here = [row for row in valid if row.workload == name]
+        unit = min((time(row) for row in here if row.framework != "kinnor"), default=time(here[0]))
+        for row in sorted(here, key=time, reverse=True):
+            alpha = 0.45 if row.form in (NAMED, DYNAMIC, DYNAMIC_NAMED) else 1.0
+            axes.barh(place, time(row) / unit, color=COLOURS[row.framework], alpha=alpha)
+            labels.append((place, f"{name}: {row.who}"))
+            place += 1
+        place += 0.8
+    axes.set_xscale("log")
+    axes.axvline(1.0, color="black", linewidth=1)
+    axes.set_yticks([at for at, _ in labels], [label for _, label in labels], fontsize=6)
+    axes.set_xlabel("time of a step / time of the fastest peer")
+    axes.set_title(title)
+    figure.savefig(path, dpi=150)
+
+
+def write(rows: Sequence[Row], comparisons: Sequence[Comparison], found: Sequence[Footprint], folder: Path) -> None:
+    """Write `peers.json`, `peers.md` and a chart for each number of threads."""
+    folder.mkdir(parents=True, exist_ok=True)
+    facts = {"rows": [row.facts() for row in rows], "footprints": [vars(f) for f in found]}
+    (folder / "peers.json").write_text(json.dumps(facts, indent=1) + "\n")
+    counts = list(dict.fromkeys(row.threads for row in rows))
+    parts = [*(conclusion(comparisons, n) for n in counts), ratios(comparisons), footprints(found), everything(rows)]
+    (folder / "peers.md").write_text("\n\n".join(["# Training steps beside peers", *parts]) + "\n")
+    for n in counts:
+        chart([row for row in rows if row.threads == n], folder / f"peers-{n}.png", f"Training steps, {n} threads")

@@ -1,0 +1,120 @@
+"""One process of the comparison: trains one workload in one framework, and answers to the process that asks.
+
+    python -m benches.peers.worker FRAMEWORK FORM WORKLOAD THREADS [--small]
+
+It writes a line of JSON once the first steps are taken, one for each `measure SECONDS` that it reads, and a last one
+when its input ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from contextlib import suppress
+from itertools import cycle
+from pathlib import Path
+from statistics import median
+
+N_LOSSES = 3
+"""Losses that all frameworks must agree on."""
+
+CHUNK = 0.02
+"""Seconds that steps are taken without a look at the clock: calls that only queue work may run ahead that far."""
+
+OF_ALL = {
+    "OMP_NUM_THREADS": "{}",
+    "MKL_NUM_THREADS": "{}",
+    "KINNOR_NUM_THREADS": "{}",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "JAX_PLATFORMS": "cpu",
+    "CUDA_VISIBLE_DEVICES": "",
+}
+
+
+def memory(what: str) -> float:
+    """MiB of this process: `VmRSS`, what it has now, or `VmHWM`, the most it has had. Not a number outside Linux."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return float("nan")
+    # Not getrusage: what that calls the maximum includes what the parent had before this program was loaded.
+    fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
+    return int(fields[what].split()[0]) / 1024
+
+
+def forget_peak() -> None:
+    """Let `VmHWM` start again from what is in use, where the system can do that."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def say(**facts: object) -> None:
+    """Answer."""
+    print(json.dumps(facts), flush=True)
+
+
+def main() -> None:
+    """Train as told."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("framework")
+    parser.add_argument("form")
+    parser.add_argument("workload")
+    parser.add_argument("threads", type=int)
+    parser.add_argument("--small", action="store_true")
+    arguments = parser.parse_args()
+
+    for name, value in OF_ALL.items():
+        os.environ[name] = value.format(arguments.threads)
+    if hasattr(os, "sched_setaffinity"):
+        # XLA has no other way to be told.
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: arguments.threads])
+
+    from .workloads import WORKLOADS
+
+    workload = WORKLOADS[arguments.workload](arguments.small)
+    started = time.perf_counter()
+    if arguments.framework == "kinnor":
+        from . import on_kinnor as framework
+    elif arguments.framework == "torch":
+        from . import on_torch as framework
+    elif arguments.framework == "jax":
+        from . import on_jax as framework
+    else:
+        from . import on_tensorflow as framework
+    framework.set_threads(arguments.threads)
+    imported = time.perf_counter()
+    forget_peak()
+    baseline = memory("VmRSS")
+
+    step, batches = framework.training(workload, arguments.form)
+    source = cycle(batches)
+    losses = [float(step(next(source))) for _ in range(N_LOSSES)]
+    built = time.perf_counter()
+
+    def chunk(n: int) -> tuple[float, float]:
+        """Seconds and processor seconds of one of `n` steps."""
+        wall, cpu = time.perf_counter(), time.process_time()
+        for _ in range(n):
+            loss = step(next(source))
+        float(loss)
+        return (time.perf_counter() - wall) / n, (time.process_time() - cpu) / n
+
+    n = max(1, round(CHUNK / max(chunk(1)[0], 1e-6))) if not arguments.small else 1
+    n = max(1, round(CHUNK / max(chunk(n)[0], 1e-6))) if not arguments.small else 1
+    say(losses=losses, import_seconds=imported - started, build_seconds=built - imported)
+
+    for line in sys.stdin:
+        until = time.perf_counter() + float(line.split()[1])
+        chunk(n)  # after the others have used the caches
+        times = [chunk(n)]
+        while time.perf_counter() < until:
+            times.append(chunk(n))
+        wall, cpu = (median(figures) for figures in zip(*times, strict=True))
+        say(wall=wall, cpu=cpu)
+    say(baseline=baseline, peak=memory("VmHWM"))
+
+
+if __name__ == "__main__":
+    main()

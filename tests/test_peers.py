@@ -1,0 +1,91 @@
+"""Whether the comparison with peers works: all of Kinnor's rows on tiny sizes, and what is made of rows."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benches.peers import report  # noqa: E402
+from benches.peers.contenders import Row, installed  # noqa: E402
+from benches.peers.workloads import WORKLOADS  # noqa: E402
+
+
+def row(framework, form, ms, losses=(1.0, 0.5, 0.25)):
+    return Row("net", 2, framework, form, list(losses), [ms, 100 * ms, ms], [2 * ms], 10, 15)
+
+
+ROWS = [
+    ("kinnor", "static", 2.0),
+    ("kinnor", "static, named", 3.0),
+    ("kinnor", "dynamic", 4.0),
+    ("torch", "eager", 8.0),
+    ("torch", "compile", 5.0),
+    ("jax", "jit", 1.0),
+]
+
+
+def test_quick_run(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "benches.peers", "--quick", "--output", tmp_path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "void" not in done.stdout
+    rows = json.loads((tmp_path / "peers.json").read_text())["rows"]
+    assert {r["workload"] for r in rows} == set(WORKLOADS)
+    for workload in WORKLOADS:
+        losses = [r["losses"] for r in rows if r["workload"] == workload]
+        assert len(losses) == 4
+        # Neither the mode nor who looks on changes a number.
+        assert losses == losses[:1] * 4
+    assert (tmp_path / "peers-1.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "peers.md").read_text().count("| mlp 64 ") == 6
+
+
+def test_without_peers_it_says_how_to_get_some(tmp_path):
+    assert installed(tmp_path / "python") == []
+    command = [sys.executable, "-m", "benches.peers", "--python", tmp_path / "python"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert "make peers" in done.stderr
+
+
+def test_the_fastest_peer_that_computes_the_same_counts():
+    rows = [row(*r) for r in ROWS]
+    static, dynamic = report.compare(rows, is_small_work=False)
+    assert static.peer.who == "jax jit" and static.ratio == 2.0 and static.cpu_ratio == 2.0
+    assert static.names_cost == 1.5 and static.is_target
+    assert dynamic.peer.who == "torch eager" and dynamic.ratio == 0.5
+    assert math.isnan(dynamic.names_cost) and not dynamic.is_target
+
+    rows[-1].losses[2] *= 1.002
+    assert report.void(rows) == [rows[-1]] and "1.0, 0.5" in rows[-1].failure
+    assert report.compare(rows, is_small_work=True)[0].peer.who == "torch compile"
+
+
+def test_conclusion():
+    rows = [row(*r) for r in ROWS]
+    text = report.conclusion(report.compare(rows, is_small_work=True), 2)
+    assert "2 threads: geomean of ratio to fastest peer 1.00" in text
+    assert "above 1.0: net static 2.00\n" in text
+    assert "names cost more than 1.3: net static 1.50" in text
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_channels_last_holds_the_same_numbers(name):
+    first = WORKLOADS[name](True)
+    last = first.channels_last()
+    for key, w in first.weights.items():
+        assert w.size == last.weights[key].size
+        assert float(abs(w).sum()) == pytest.approx(float(abs(last.weights[key]).sum()), rel=1e-5)
+    for (x, _), (y, _) in zip(first.batches, last.batches, strict=True):
+        assert (x if x.ndim != 4 else x.transpose(0, 2, 3, 1)).tolist() == y.tolist()
