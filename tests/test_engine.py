@@ -308,3 +308,14 @@ def test_truncated_backpropagation_cuts_all_links() -> None:
     y.forward()
     y.backward()
     assert x.g[0] == 0
+
+
+def test_dynamic_mode_keeps_memory_that_a_reshaped_variable_shares():
+    x = nn.Variable.from_numpy_array(np.arange(6, dtype=np.float32), need_grad=True)
+    with nn.auto_forward():
+        h = x * 2.0
+        y = F.sum(F.transpose(F.reshape(h, (2, 3)), (1, 0)) ** 2)
+        del h
+    x.grad.zero()
+    y.backward(clear_buffer=True)
+    np.testing.assert_array_equal(x.g, 8.0 * np.arange(6))
