@@ -10,4 +10,9 @@ pub mod solvers;
 #[cfg(feature = "python")]
 mod python;
 
+/// Handles and nodes are small and come and go with each line of dynamic code.
+#[cfg(feature = "python")]
+#[global_allocator]
+static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 pub use error::{Error, Result};

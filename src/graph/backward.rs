@@ -402,13 +402,16 @@ impl Variable {
     }
 }
 
+/// Gradients of pairs, to be put back.
+type Swapped = SmallVec<[(Ix, Option<Arc<Storage>>); 1]>;
+
 /// Gives the variable the gradient to start from, and the other outputs of its parent zeros, for the time of a run.
 /// Returns what they had.
-fn swap_in(a: &mut Arena, root: Ix, plan: &mut BackwardPlan, seed: &Seed) -> Vec<(Ix, Option<Arc<Storage>>)> {
+fn swap_in(a: &mut Arena, root: Ix, plan: &mut BackwardPlan, seed: &Seed) -> Swapped {
     let (own, parent) = (a.variables[root].core, a.variables[root].parent);
     let outputs: SmallVec<[Ix; 2]> = a.functions[parent].outputs.iter().map(|o| o.core).collect();
     let places = a.places;
-    let mut outer = Vec::with_capacity(outputs.len());
+    let mut outer = Swapped::new();
     let seed = plan.seed(seed);
     for (o, core) in outputs.into_iter().enumerate() {
         let inner = if core == own { seed.clone() } else { Some(Storage::new(a.cores[core].shape.size())) };

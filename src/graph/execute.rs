@@ -254,6 +254,8 @@ impl Step {
         let noted = memo.note(self.x.iter().enumerate().map(content), recompute);
         if let Some(user) = self.op.on_arrays() {
             let (x, y) = (arrays(&self.x), arrays(&self.y));
+            // The user's code may take hold of its outputs to write into them.
+            y.iter().filter(|y| y.data.is_cleared()).for_each(|y| y.data.zero());
             if recompute { user.recompute(&x, &y) } else { user.forward(&x, &y) }?;
             memo.settle(noted, self.y.iter().map(|y| &*y.storage));
             return Ok(());

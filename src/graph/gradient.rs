@@ -1,6 +1,8 @@
 //! Gradients as graphs: the rules of the operations, written on symbols, become functions that can be differentiated
 //! again. One table serves `grad` to any order and every operation that has no backward kernel of its own.
 
+use std::any::Any;
+
 use smallvec::SmallVec;
 
 use super::arena::{self, Arena, Ix, NONE};
@@ -81,6 +83,35 @@ impl OnGraph {
         self.0.push(v);
         Sym::Node(self.0.len() as u32 - 1)
     }
+
+    /// Asks a user's operation for its rule: from the gradients `gy` of the outputs to those of the inputs.
+    fn of_user(
+        &mut self,
+        user: &User,
+        node: &Node,
+        gy: &[Sym],
+        shapes: &[Shape],
+        wanted: &[bool],
+    ) -> Result<Vec<Option<Sym>>> {
+        let gy = gy.iter().zip(shapes).map(|(g, shape)| as_variable(Some(*g), shape, self));
+        let gy: Vec<Variable> = gy.filter_map(Result::transpose).collect::<Result<_>>()?;
+        let x = &node.inputs;
+        let found = user.0.gradient(x, &node.outputs, &gy, wanted)?;
+        let name = node.op.name();
+        if found.len() != x.len() {
+            let (n, got) = (x.len(), found.len());
+            return Err(Error::Value(format!("grad of {name}: expected {n} gradients, got {got}")));
+        }
+        for (i, (g, x)) in found.iter().zip(x).enumerate() {
+            if let Some(g) = g
+                && g.shape() != x.shape()
+            {
+                let expected = format!("a gradient of shape {} for input {i}", x.shape());
+                return Err(Error::shape(format!("grad of {name}"), expected, [&g.shape()]));
+            }
+        }
+        Ok(found.into_iter().map(|g| g.map(|g| self.add(g))).collect())
+    }
 }
 
 impl Builder for OnGraph {
@@ -96,6 +127,26 @@ impl Builder for OnGraph {
         self.0[v as usize].shape()
     }
 }
+
+/// A rule of a user's operation for its gradient, made of variables rather than symbols.
+pub trait OnVariables: Send + Sync {
+    /// The gradients of the inputs that are `wanted`, built from inputs, outputs and the gradients of the outputs.
+    ///
+    /// # Errors
+    /// Whatever the user's code raises.
+    fn gradient(
+        &self,
+        x: &[Variable],
+        y: &[Variable],
+        gy: &[Variable],
+        wanted: &[bool],
+    ) -> Result<Vec<Option<Variable>>>;
+    /// What the operation is in the language that it is written in.
+    fn object(&self) -> &(dyn Any + Send + Sync);
+}
+
+/// What [`crate::ops::Operation::user`] returns for an operation of a user.
+pub struct User(pub Box<dyn OnVariables>);
 
 /// A function on the way of a gradient: what it is made of.
 pub(super) struct Node {
@@ -206,19 +257,23 @@ pub(super) fn on_graph(
         let x: Vec<Sym> = node.inputs.iter().map(|v| graph.add(v.clone())).collect();
         let y: Vec<Sym> = node.outputs.iter().map(|v| graph.add(v.clone())).collect();
         let shapes: Vec<Shape> = node.outputs.iter().map(Variable::shape).collect();
-        build(&mut graph, || -> Result<()> {
+        let gy: Vec<Sym> = build(&mut graph, || {
             let gradient = |(place, shape): (&u32, &Shape)| {
                 total[*place as usize].unwrap_or(Sym::Const(0.0)).broadcast(shape)
             };
-            let gy: Vec<Sym> = outputs.iter().zip(&shapes).map(gradient).collect();
-            let found = node.op.gradient(Symbols::new(&x, &y, &gy, &wanted))?;
+            outputs.iter().zip(&shapes).map(gradient).collect()
+        })?;
+        let found = match node.op.user().and_then(|user| user.downcast_ref::<User>()) {
+            Some(user) => graph.of_user(user, node, &gy, &shapes, &wanted)?,
+            None => build(&mut graph, || node.op.gradient(Symbols::new(&x, &y, &gy, &wanted)))??,
+        };
+        build(&mut graph, || {
             for (place, g) in inputs.iter().zip(found) {
                 if let (Some(g), true) = (g, *place != NONE) {
                     add_up(&mut total[*place as usize], g);
                 }
             }
-            Ok(())
-        })??;
+        })?;
         if let Some((_, options, _)) = &company {
             options.post_hook.map_or(Ok(()), |hook| hook(&arena::with(|a| Function::counted(a, f))))?;
         }

@@ -38,7 +38,7 @@ pub use edit::copied;
 pub use execute::{evaluate, evaluate_into};
 pub use forward::{Closed, Detach, ForwardOptions, Hook, forward_all};
 pub use function::Function;
-pub use gradient::grad;
+pub use gradient::{OnVariables, User, grad};
 pub use plan::interrupt_check;
 pub use variable::{NdArray, Variable};
 pub use watch::{GradientHook, HookHandle, When, live_variables};

@@ -1,5 +1,7 @@
 //! Plans that are kept: where, under which key, and how long they hold.
 
+use smallvec::SmallVec;
+
 use super::arena::{Arena, Ix};
 use super::backward::BackwardPlan;
 use super::clear::Policy;
@@ -9,14 +11,14 @@ use crate::Result;
 /// What tells the plans of one destination apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key {
-    roots: Vec<Ix>,
+    roots: SmallVec<[Ix; 2]>,
     policy: Policy,
     depth_first: bool,
 }
 
 impl Key {
     pub(super) fn forward(roots: &[Ix], policy: Policy) -> Self {
-        Self { roots: roots.to_vec(), policy, depth_first: super::mode::depth_first() }
+        Self { roots: SmallVec::from_slice(roots), policy, depth_first: super::mode::depth_first() }
     }
 }
 

@@ -7,6 +7,7 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 
 use super::error::foreign;
 use super::ndarray::{NdArray, shape_from};
+use super::variable::Variable;
 use super::{functions, numpy};
 use crate::array::{DType, Shape, Storage};
 use crate::graph;
@@ -88,6 +89,36 @@ impl PythonFunction {
     ) -> PyResult<()> {
         let _ = (inputs, outputs, propagate_down, accum);
         must_override(slf, "backward_impl(inputs, outputs, propagate_down, accum)")
+    }
+
+    /// Writes the values of the outputs again, which were dropped; without side effects. By default as `forward_impl`.
+    fn recompute_impl<'py>(
+        slf: &Bound<'py, Self>,
+        inputs: &Bound<'py, PyAny>,
+        outputs: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        slf.call_method1("forward_impl", (inputs, outputs))
+    }
+
+    /// The rule of the gradient as a graph, for `kinnor.grad` and gradients of gradients.
+    ///
+    /// Args:
+    ///     inputs: The inputs as Variables.
+    ///     outputs: The outputs as Variables.
+    ///     grad_outputs: The gradients of the outputs as Variables.
+    ///     propagate_down: For each input whether its gradient is wanted.
+    ///
+    /// Returns:
+    ///     For each input a Variable of its shape, or None for zeros.
+    fn gradient_impl<'py>(
+        slf: &Bound<'py, Self>,
+        inputs: &Bound<'py, PyAny>,
+        outputs: &Bound<'py, PyAny>,
+        grad_outputs: &Bound<'py, PyAny>,
+        propagate_down: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let by_name = slf.py().import("kinnor.function")?.getattr("gradient_by_name")?;
+        by_name.call1((slf, inputs, outputs, grad_outputs, propagate_down))
     }
 
     /// Whether the gradient of input `i` reads the values of output `o`.
@@ -218,9 +249,47 @@ impl FunctionVariable {
     }
 }
 
+/// The user's object, for the engine to ask for gradients made of variables.
+struct Object(Py<PythonFunction>);
+
+impl graph::OnVariables for Object {
+    fn gradient(
+        &self,
+        x: &[graph::Variable],
+        y: &[graph::Variable],
+        gy: &[graph::Variable],
+        wanted: &[bool],
+    ) -> Result<Vec<Option<graph::Variable>>> {
+        let asked = |py: Python<'_>| -> PyResult<Vec<Option<graph::Variable>>> {
+            let list = |all: &[graph::Variable]| {
+                PyList::new(
+                    py,
+                    all.iter().map(|v| Variable::wrap(py, v.clone())).collect::<PyResult<Vec<_>>>()?,
+                )
+            };
+            let args = (list(x)?, list(y)?, list(gy)?, wanted.to_vec());
+            let found = self.0.bind(py).call_method1("gradient_impl", args)?;
+            let one = |g: PyResult<Bound<'_, PyAny>>| -> PyResult<Option<graph::Variable>> {
+                let g = g?;
+                if g.is_none() {
+                    return Ok(None);
+                }
+                Ok(Some(g.cast::<Variable>()?.get().variable.clone()))
+            };
+            found.try_iter()?.map(one).collect()
+        };
+        Python::attach(asked).map_err(foreign)
+    }
+
+    fn object(&self) -> &(dyn std::any::Any + Send + Sync) {
+        &self.0
+    }
+}
+
 /// A user's operation as the engine sees it. What the engine may ask for under its lock was asked of Python before.
 struct UserOp {
-    user: Py<PythonFunction>,
+    user: graph::User,
+    object: Py<PythonFunction>,
     name: String,
     n_outputs: usize,
     reads: Vec<Reads>,
@@ -247,7 +316,9 @@ impl UserOp {
             })
         };
         let reads = (0..n).map(read).collect::<PyResult<_>>()?;
-        Ok(Self { user: user.clone().unbind(), name, n_outputs, reads })
+        let object = user.clone().unbind();
+        let rule = Object(object.clone_ref(user.py()));
+        Ok(Self { user: graph::User(Box::new(rule)), object, name, n_outputs, reads })
     }
 
     fn wrap<'py>(py: Python<'py>, arrays: &[Array]) -> PyResult<Bound<'py, PyList>> {
@@ -259,7 +330,7 @@ impl UserOp {
     fn call(&self, method: &str, x: &[Array], y: &[Array]) -> Result<()> {
         Python::attach(|py| {
             let lists = (Self::wrap(py, x)?, Self::wrap(py, y)?);
-            self.user.bind(py).call_method1(method, lists).map(drop)
+            self.object.bind(py).call_method1(method, lists).map(drop)
         })
         .map_err(foreign)
     }
@@ -270,11 +341,15 @@ impl OnArrays for UserOp {
         self.call("forward_impl", x, y)
     }
 
+    fn recompute(&self, x: &[Array], y: &[Array]) -> Result<()> {
+        self.call("recompute_impl", x, y)
+    }
+
     fn backward(&self, x: &[Array], y: &[Array], wanted: &[bool], accumulate: &[bool]) -> Result<()> {
         Python::attach(|py| {
             let (x, y) = (Self::wrap(py, x)?, Self::wrap(py, y)?);
             let args = (x, y, wanted.to_vec(), accumulate.to_vec());
-            self.user.bind(py).call_method1("backward_impl", args).map(drop)
+            self.object.bind(py).call_method1("backward_impl", args).map(drop)
         })
         .map_err(foreign)
     }
@@ -303,7 +378,7 @@ impl Operation for UserOp {
             let inputs: Vec<Array> = x.iter().map(|s| array(s)).collect();
             let outputs: Vec<Array> = (0..self.n_outputs).map(|_| array(&Shape::default())).collect();
             let (x, y) = (Self::wrap(py, &inputs)?, Self::wrap(py, &outputs)?);
-            self.user.bind(py).call_method1("setup_impl", (x, &y))?;
+            self.object.bind(py).call_method1("setup_impl", (x, &y))?;
             y.iter().map(|y| Ok(y.cast::<FunctionVariable>()?.get().array.lock().shape.clone())).collect()
         })
         .map_err(foreign)
@@ -321,10 +396,7 @@ impl Operation for UserOp {
         true
     }
     fn gradient(&self, _: Symbols) -> Result<Vec<Option<Sym>>> {
-        Err(Error::NotImplemented(format!(
-            "grad: expected operations with a rule that can be differentiated again; {} is a PythonFunction without one",
-            self.name
-        )))
+        Err(Error::NotImplemented(format!("{}: makes its gradient of variables", self.name)))
     }
     fn reads(&self, gx: usize) -> Reads {
         self.reads.get(gx).copied().unwrap_or(Reads::ALL)
@@ -355,7 +427,8 @@ impl Operation for UserOp {
 /// The arguments that a user's operation says it has, if `op` is one.
 pub(super) fn arguments<'py>(py: Python<'py>, op: &Op) -> PyResult<Option<Bound<'py, PyDict>>> {
     let Some(user) = op.user() else { return Ok(None) };
-    let Some(user) = user.downcast_ref::<Py<PythonFunction>>() else { return Ok(None) };
+    let Some(graph::User(user)) = user.downcast_ref() else { return Ok(None) };
+    let Some(user) = user.object().downcast_ref::<Py<PythonFunction>>() else { return Ok(None) };
     let args = user.bind(py).getattr_opt("args")?;
     Ok(Some(match args {
         Some(args) => args.cast_into::<PyDict>()?,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kinnor import Variable, _core
 from kinnor import functions as F
+from kinnor.function import RULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,7 +52,8 @@ registry = Registry(
     (type_name, rule_of(name, type_name, [(ours, info) for ours, info, *_ in arguments]))
     for name, type_name, _, arguments, _ in _core.declarations()
 )
-"""The rules by type name. A rule that is added is called by who looks it up; `nn.grad` uses the operations' own."""
+"""The rules by type name. `nn.grad` uses the operations' own, and for a PythonFunction the one under its
+name."""
 
 
 def register(name: str, backward_func: Callable[..., Any]) -> None:
@@ -63,6 +65,7 @@ def register(name: str, backward_func: Callable[..., Any]) -> None:
             arguments by name.
     """
     registry[name] = backward_func
+    RULES[name] = backward_func
 
 
 def show_registry() -> None:
