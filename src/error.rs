@@ -83,6 +83,16 @@ pub enum Error {
         /// Bytes that were asked for.
         bytes: usize,
     },
+    /// A training step that takes more memory than it may, however much of it is computed twice.
+    #[error(
+        "memory_budget: expected at least {least} bytes, the least that was found to do for this graph, got {got}"
+    )]
+    Budget {
+        /// Bytes that would do.
+        least: usize,
+        /// Bytes that were allowed.
+        got: usize,
+    },
     /// A name that is not there.
     #[error("{0}")]
     Key(String),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ._core import (
     ArgumentError,
     AxisError,
+    BudgetError,
     CallError,
     ClearedError,
     CommunicatorBackwardCallback,
@@ -36,6 +37,7 @@ from ._core import (
     forward_all,
     get_num_threads,
     memory_stats,
+    reset_peak_memory,
     set_num_threads,
 )
 from .autodiff import no_grad
@@ -54,6 +56,7 @@ from .modes import (
     auto_forward,
     get_auto_forward,
     get_global_recompute,
+    memory_budget,
     recompute,
     recompute_fn,
     set_auto_forward,
@@ -68,6 +71,7 @@ from .parameter import (
     save_parameters,
 )
 from .random import seed
+from .report import plan_report
 from .symbolic import grad
 from .system import array_classes, available_contexts, prefer_cached_array, reset_array_preference, show_config
 
@@ -77,6 +81,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArgumentError",
     "AxisError",
+    "BudgetError",
     "CallError",
     "ClearedError",
     "CommunicatorBackwardCallback",
@@ -108,13 +113,16 @@ __all__ = [
     "get_parameters",
     "grad",
     "load_parameters",
+    "memory_budget",
     "memory_stats",
     "no_grad",
     "parameter_scope",
+    "plan_report",
     "prefer_cached_array",
     "recompute",
     "recompute_fn",
     "reset_array_preference",
+    "reset_peak_memory",
     "save_parameters",
     "seed",
     "set_auto_forward",

@@ -6,6 +6,7 @@ A setter changes the default of the process; a `with` block changes its own thre
 from __future__ import annotations
 
 import functools
+import operator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
@@ -18,6 +19,7 @@ __all__ = [
     "auto_forward",
     "get_auto_forward",
     "get_global_recompute",
+    "memory_budget",
     "recompute",
     "recompute_fn",
     "set_auto_forward",
@@ -105,6 +107,45 @@ def recompute_fn(recompute_: Any = True) -> Any:
         return wrapped
 
     return decorate
+
+
+@contextmanager
+def memory_budget(bytes: int | None) -> Iterator[None]:
+    """Keep training steps within this much memory: values are dropped and computed again as need be.
+
+    A static graph that is run forward within the block plans that run and the backward run after it, so that its
+    arrays (parameters, inputs, values between functions, and gradients of them all) never take more than the budget
+    at a time. What to drop is chosen so that little is computed twice; gradients are the same to the bit. The backward
+    run gives memory back as `clear_buffer=True` says. Values of intermediate variables are not kept for reading: set
+    `persistent` on those to keep. What else the program holds, and the room that kernels work in, comes on top.
+
+    Functions that run as soon as they are built (`auto_forward`) are not planned: the budget is of no effect there.
+
+    Args:
+        bytes: The budget; None for none.
+
+    Yields:
+        Nothing.
+
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.Variable((1024, 64), need_grad=True)
+        >>> h = x
+        >>> for _ in range(16):
+        ...     h = F.tanh(h)
+        >>> loss = F.mean(h)
+        >>> with nn.memory_budget(12 * x.size * 4):
+        ...     loss.forward()
+        ...     loss.backward()
+    """
+    if bytes is not None:
+        bytes = operator.index(bytes)
+        if bytes < 0:
+            raise _core.ArgumentError(f"memory_budget: expected `bytes` to be 0 or more, got {bytes}")
+    outer = _core.scope_memory_budget(bytes)
+    try:
+        yield
+    finally:
+        _core.scope_memory_budget(outer)
 
 
 def set_global_recompute(recompute: bool) -> None:

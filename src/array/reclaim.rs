@@ -4,7 +4,9 @@
 //! buffer that is freed while runs are under way waits until those have ended. Runs belong to the epoch in which they
 //! began; the epoch moves on once no run of the one before is left, and what was freed in that one goes then.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst, fence};
 
 use parking_lot::Mutex;
 
@@ -17,8 +19,16 @@ static RUNS: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
 static FREED: Mutex<[Vec<Buffer>; 2]> = Mutex::new([Vec::new(), Vec::new()]);
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// While it lives, memory that was readable when it was made stays allocated.
-pub struct RunGuard(usize);
+thread_local! {
+    /// Runs under way on this thread.
+    static OWN: Cell<usize> = const { Cell::new(0) };
+}
+
+/// While it lives, memory that was readable when it was made stays allocated. It belongs to its thread.
+pub struct RunGuard {
+    side: usize,
+    thread: PhantomData<*const ()>,
+}
 
 impl RunGuard {
     /// Says that a run begins.
@@ -28,7 +38,8 @@ impl RunGuard {
             let side = (epoch & 1) as usize;
             RUNS[side].fetch_add(1, SeqCst);
             if EPOCH.load(SeqCst) == epoch {
-                return Self(side);
+                OWN.set(OWN.get() + 1);
+                return Self { side, thread: PhantomData };
             }
             RUNS[side].fetch_sub(1, SeqCst);
         }
@@ -43,7 +54,8 @@ impl Default for RunGuard {
 
 impl Drop for RunGuard {
     fn drop(&mut self) {
-        RUNS[self.0].fetch_sub(1, SeqCst);
+        OWN.set(OWN.get() - 1);
+        RUNS[self.side].fetch_sub(1, SeqCst);
         if WAITING.load(SeqCst) > 0 {
             advance();
         }
@@ -65,6 +77,17 @@ fn advance() {
         EPOCH.store(epoch.wrapping_add(1), SeqCst);
         drop(freed);
         drop(old);
+    }
+}
+
+/// Frees a buffer that nobody can find any more, not being called from within a kernel: the runs of this thread are
+/// between two steps, where they follow no pointer, and only those of other threads are waited for.
+pub(crate) fn release_between_steps(buffer: Buffer) {
+    fence(SeqCst); // what says that the buffer is not there any more is seen before runs are counted
+    let runs: usize = RUNS.iter().map(|runs| runs.load(SeqCst)).sum();
+    // A run that begins after the count cannot find the buffer.
+    if runs > OWN.try_with(Cell::get).unwrap_or(0) {
+        release(buffer);
     }
 }
 

@@ -31,6 +31,15 @@ const OF_TYPE: usize = 15;
 const WRITABLE: usize = 16;
 const MARKS: usize = 63;
 
+impl Head {
+    fn buffer(self) -> Option<Buffer> {
+        match self {
+            Self::Ready(buffer) | Self::Fill(_, Some(buffer)) => Some(buffer),
+            _ => None,
+        }
+    }
+}
+
 struct State {
     head: Head,
     /// Type of the head, or of the last one there was.
@@ -40,6 +49,12 @@ struct State {
     zeroing: bool,
     modifications: u64,
     children: Vec<Weak<Storage>>,
+}
+
+impl State {
+    fn take_casts(&mut self) -> impl Iterator<Item = Buffer> {
+        self.casts.drain(..).map(|(_, cast)| cast)
+    }
 }
 
 /// Elements in memory that arrays, variables and views share.
@@ -220,6 +235,11 @@ impl Storage {
         self.root().state.lock().dtype
     }
 
+    /// Whether there is memory behind the elements at the moment.
+    pub fn holds_memory(&self) -> bool {
+        matches!(&self.root().state.lock().head, Head::Ready(_) | Head::Fill(_, Some(_)))
+    }
+
     /// Whether memory was given back and nothing was written since.
     pub fn is_cleared(&self) -> bool {
         matches!(self.root().state.lock().head, Head::Cleared { .. })
@@ -364,9 +384,7 @@ impl Storage {
         state.zeroing = false;
         state.modifications = 1;
         self.touch();
-        for (_, cast) in state.casts.drain(..) {
-            reclaim::release(cast);
-        }
+        state.take_casts().for_each(reclaim::release);
         match &state.head {
             Head::Ready(buffer) => buffer.ptr(),
             _ => std::ptr::null_mut(),
@@ -505,13 +523,12 @@ impl Storage {
             ));
         }
         let mut state = self.state.lock();
-        discard(std::mem::replace(&mut state.head, Head::Cleared { by_engine }));
-        for (_, cast) in state.casts.drain(..) {
-            reclaim::release(cast);
-        }
+        let old = std::mem::replace(&mut state.head, Head::Cleared { by_engine });
+        let casts: SmallVec<[Buffer; 1]> = state.take_casts().collect();
         state.modifications = 0;
         self.touch();
-        self.publish(&state);
+        self.publish(&state); // before it is free
+        old.buffer().into_iter().chain(casts).for_each(reclaim::release_between_steps);
         Ok(())
     }
 
@@ -608,17 +625,13 @@ impl Storage {
 impl Drop for Storage {
     fn drop(&mut self) {
         let state = self.state.get_mut();
-        discard(std::mem::replace(&mut state.head, Head::Empty));
-        for (_, cast) in state.casts.drain(..) {
-            reclaim::release(cast);
-        }
+        let old = std::mem::replace(&mut state.head, Head::Empty);
+        old.buffer().into_iter().chain(state.take_casts()).for_each(reclaim::release_between_steps);
     }
 }
 
 fn discard(head: Head) {
-    if let Head::Ready(buffer) | Head::Fill(_, Some(buffer)) = head {
-        reclaim::release(buffer);
-    }
+    head.buffer().into_iter().for_each(reclaim::release);
 }
 
 fn nothing_to_read() -> Error {

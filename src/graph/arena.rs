@@ -32,6 +32,10 @@ pub(super) mod flag {
     pub(crate) const PROHIBIT_CLEAR: u16 = 1 << 5;
     /// Some plan depends on it.
     pub(crate) const PLANNED: u16 = 1 << 6;
+    /// A run under a memory budget may have dropped its data: a backward run restores it.
+    pub(crate) const DROPPED: u16 = 1 << 10;
+    /// Data of these may be missing when a backward run wants it.
+    pub(crate) const RESTORED: u16 = RECOMPUTE | DROPPED;
     /// Scratch bits of one walk.
     pub(crate) const SCRATCH_NEED: u16 = 1 << 7;
     pub(crate) const SCRATCH_OVERWRITE: u16 = 1 << 8;
@@ -119,6 +123,8 @@ pub(super) struct FunctionSlot {
     pub(super) life: Life,
     /// Ran when it was built, in dynamic mode.
     pub(super) at_once: bool,
+    /// Its last forward run had a memory budget, to which the backward run keeps too.
+    pub(super) budgeted: bool,
     pub(super) planned: bool,
     /// A run is under way.
     pub(super) busy: bool,
@@ -294,6 +300,7 @@ impl Arena {
             pending: false,
             life: Life::New,
             at_once: false,
+            budgeted: false,
             planned: false,
             busy: false,
             need_setup: false,
@@ -441,7 +448,7 @@ impl Arena {
             return;
         }
         slot.generation = slot.generation.wrapping_add(1);
-        (slot.pending, slot.busy, slot.need_setup) = (false, false, false);
+        (slot.pending, slot.budgeted, slot.busy, slot.need_setup) = (false, false, false, false);
         (slot.life, slot.at_once) = (Life::New, false);
         let planned = std::mem::take(&mut slot.planned);
         slot.tags = Vec::new();

@@ -76,28 +76,47 @@ pub(super) struct Key {
     clear_seed: bool,
 }
 
+impl Key {
+    /// Of a run that gives back all it can, as one under a memory budget does.
+    pub(super) const CLEARING: Self = Self { clear_buffer: true, clear_seed: true };
+    /// Of a run that gives nothing back but what it starts from.
+    pub(super) const KEEPING: Self = Self { clear_buffer: false, clear_seed: true };
+}
+
 /// A storage of the arena that is cleared.
-struct Place {
-    core: Ix,
-    is_grad: bool,
-    storage: Arc<Storage>,
+pub(super) struct Place {
+    pub(super) core: Ix,
+    pub(super) is_grad: bool,
+    pub(super) storage: Arc<Storage>,
+}
+
+impl Place {
+    /// Where the gradient or the data of a pair is.
+    pub(super) fn new(a: &mut Arena, core: Ix, is_grad: bool) -> Self {
+        Self { core, is_grad, storage: Arc::clone(if is_grad { a.grad(core) } else { a.data(core) }) }
+    }
+
+    /// Looks at the storage that the pair has now.
+    pub(super) fn move_to_current(&mut self, a: &mut Arena) {
+        *self = Self::new(a, self.core, self.is_grad);
+    }
 }
 
 /// What is cleared after a step.
-struct Clear {
-    step: u32,
-    place: Place,
+pub(super) struct Clear {
+    pub(super) step: u32,
+    pub(super) place: Place,
     /// Functions outside of the run that may still have to run backward, and would read it.
-    guards: Vec<(Ix, u32)>,
+    pub(super) guards: Vec<(Ix, u32)>,
 }
 
 /// A backward run made ready.
 pub(super) struct BackwardPlan {
     pub(super) functions: Vec<Ix>,
-    steps: Vec<BackStep>,
+    pub(super) steps: Vec<BackStep>,
     /// Gradients that nobody contributes to, set to zero before a step reads them.
     zeroed: Vec<(u32, u32)>,
-    clears: Vec<Clear>,
+    pub(super) clears: Vec<Clear>,
     /// Data that may have been dropped, and is computed again before a step reads it.
     restored: Vec<(u32, Ix, Arc<Storage>)>,
     /// Where a number to start from is spread out, and the version and number that it had then.
@@ -114,7 +133,7 @@ pub(super) fn descending(a: &mut Arena, root: Ix) -> Vec<Ix> {
 }
 
 impl BackwardPlan {
-    fn make(a: &mut Arena, root: Ix, key: Key) -> Self {
+    pub(super) fn make(a: &mut Arena, root: Ix, key: Key) -> Self {
         let functions = descending(a, root);
         let mut plan = Self {
             steps: Vec::with_capacity(functions.len()),
@@ -191,8 +210,7 @@ impl BackwardPlan {
             });
             for (wanted, is_grad) in [(data, false), (grad, true)] {
                 if wanted {
-                    let storage = Arc::clone(if is_grad { a.grad(core) } else { a.data(core) });
-                    let place = Place { core, is_grad, storage };
+                    let place = Place::new(a, core, is_grad);
                     let guards = if is_grad { Vec::new() } else { guards.clone() };
                     self.clears.push(Clear { step: at, place, guards });
                 }
@@ -203,12 +221,12 @@ impl BackwardPlan {
         self.work += step.gy.iter().map(|s| s.shape.size()).sum::<usize>();
         for (o, output) in step.y.iter().enumerate() {
             let flags = a.live_output(f, o).map_or(0, |v| a.variables[v].flags);
-            if let (true, (_, Some(slot))) = (flags & flag::RECOMPUTE != 0, output) {
+            if let (true, (_, Some(slot))) = (flags & flag::RESTORED != 0, output) {
                 self.restored.push((at, a.functions[f].outputs[o].variable, Arc::clone(&slot.storage)));
             }
         }
         for (v, (_, slot)) in inputs.iter().zip(&step.x) {
-            let computed = a.variables[*v].parent != NONE && a.variables[*v].flags & flag::RECOMPUTE != 0;
+            let computed = a.variables[*v].parent != NONE && a.variables[*v].flags & flag::RESTORED != 0;
             if let (true, Some(slot)) = (computed, slot) {
                 self.restored.push((at, *v, Arc::clone(&slot.storage)));
             }
@@ -233,9 +251,7 @@ impl BackwardPlan {
                 }
             }
         }
-        for Clear { place, .. } in &mut self.clears {
-            place.storage = Arc::clone(if place.is_grad { a.grad(place.core) } else { a.data(place.core) });
-        }
+        self.clears.iter_mut().for_each(|clear| clear.place.move_to_current(a));
         for (_, v, storage) in &mut self.restored {
             *storage = Arc::clone(a.data(a.variables[*v].core));
         }
@@ -366,12 +382,11 @@ impl Variable {
                 return Err(Error::shape("backward", format!("grad of shape {own}"), [&seed.shape]));
             }
         }
-        let key = Key {
-            clear_buffer: options.clear_buffer,
-            clear_seed: matches!(options.seed, Seed::Fill(_) | Seed::Temporary(_)),
-        };
+        let clear_seed = matches!(options.seed, Seed::Fill(_) | Seed::Temporary(_));
         let guard = RunGuard::new();
-        let (mut plan, seen, outer, clearing) = arena::with(|a| -> Result<_> {
+        let (mut plan, key, seen, outer, clearing) = arena::with(|a| -> Result<_> {
+            let budgeted = a.functions[a.variables[root].parent].budgeted;
+            let key = Key { clear_buffer: options.clear_buffer || budgeted, clear_seed };
             let mut plan =
                 Kept::take_backward(a, root, key).unwrap_or_else(|| BackwardPlan::make(a, root, key));
             if let Some(f) = plan.functions.iter().find(|f| a.functions[**f].life == Life::Freed) {
@@ -381,7 +396,7 @@ impl Variable {
             let seen = Seen::now(a);
             let outer = swap_in(a, root, &mut plan, &options.seed);
             let policy = Policy { clear_buffer: false, clear_no_need_grad: true, recomputation: true };
-            Ok((plan, seen, outer, Clearing::new(a, policy)))
+            Ok((plan, key, seen, outer, Clearing::new(a, policy)))
         })?;
         let hooked =
             options.pre_hook.is_some() || options.post_hook.is_some() || !options.callbacks.is_empty();

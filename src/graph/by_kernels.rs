@@ -98,7 +98,7 @@ impl KernelRun {
             (storage, true)
         });
         self.work += 2 * step.x.iter().map(|(shape, _)| shape.size()).sum::<usize>();
-        let recomputed = |v: Ix| a.variables[v].parent != NONE && a.variables[v].flags & flag::RECOMPUTE != 0;
+        let recomputed = |v: Ix| a.variables[v].parent != NONE && a.variables[v].flags & flag::RESTORED != 0;
         for (o, (_, slot)) in step.y.iter().enumerate() {
             if let (Some(slot), Some(v)) = (slot, a.live_output(f, o).filter(|v| recomputed(*v))) {
                 self.restored.push((n as u32, v, Arc::clone(&slot.storage)));

@@ -75,6 +75,9 @@ impl Clearing {
                     self.scratch(a, output, flag::SCRATCH_INPLACE);
                 }
             }
+            if recomputation {
+                bits |= needs(a, v); // functions that do not run again have a say too
+            }
             self.scratch(a, v, bits);
             a.variables[v].visits += 1;
             let slot = &a.variables[v];
@@ -95,6 +98,32 @@ impl Clearing {
         }
         cleared
     }
+}
+
+/// Why the data of `v` must stay, as scratch bits: a gradient reads it, or it is the memory of another variable too.
+fn needs(a: &Arena, v: Ix) -> u16 {
+    let mut bits = 0;
+    let mut add = |yes: bool, bit: u16| bits |= if yes { bit } else { 0 };
+    let inputs = |f: Ix| 0..a.functions[f].inputs.len();
+    for c in a.consumers(v) {
+        let (f, op) = (c.function, a.op(c.function));
+        for i in inputs(f).filter(|i| a.functions[f].inputs[*i] == v) {
+            let read = op.overwrites(i) || inputs(f).any(|j| op.backward_reads(j).input(i));
+            add(read && a.functions[f].need_grad, flag::SCRATCH_NEED);
+            add(op.alias(i).is_some(), flag::SCRATCH_INPLACE);
+        }
+    }
+    let f = a.variables[v].parent;
+    if f != NONE {
+        let op = a.op(f);
+        for o in (0..a.functions[f].outputs.len()).filter(|o| a.live_output(f, *o) == Some(v)) {
+            let read = inputs(f).any(|i| op.backward_reads(i).output(o));
+            add(read && a.functions[f].need_grad, flag::SCRATCH_NEED);
+            let shared = inputs(f).any(|i| op.alias(i).is_some_and(|alias| alias.output == o));
+            add(shared, flag::SCRATCH_INPLACE);
+        }
+    }
+    bits
 }
 
 /// The data of `v`, if dynamic mode may give it back with this handle: nobody else can see it, and no gradient reads it.

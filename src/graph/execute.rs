@@ -20,7 +20,7 @@ pub(super) struct Slot {
     /// Type that the kernel works on.
     pub(super) dtype: DType,
     /// Type that is kept.
-    stored: DType,
+    pub(super) stored: DType,
 }
 
 impl Slot {
@@ -178,7 +178,7 @@ pub(super) struct Step {
     pub(super) y: SmallVec<[Slot; 1]>,
     pub(super) memo: MemoPtr,
     /// Every output is an unmodified input under another shape: there is nothing to do.
-    idle: bool,
+    pub(super) idle: bool,
     plain: bool,
 }
 

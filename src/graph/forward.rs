@@ -8,7 +8,7 @@ use super::clear::{self, Clearing, Policy};
 use super::execute::{self, Step};
 use super::order::{self, Stop};
 use super::plan::{Kept, Key, Pace, Seen};
-use super::{Function, NdArray, Variable, connect};
+use super::{Function, NdArray, Variable, backward::Place, budget, connect, mode};
 use crate::array::RunGuard;
 use crate::{Error, Result};
 
@@ -25,6 +25,10 @@ pub struct ForwardOptions<'a> {
     pub clear_buffer: bool,
     /// Give memory back after its last use unless a gradient will read it.
     pub clear_no_need_grad: bool,
+    /// Bytes that the arrays of the graph may take at most in this run and the backward run after it, which gives
+    /// memory back as [`super::BackwardOptions::clear_buffer`] says. What must be dropped for that, and computed again,
+    /// is chosen here. By default [`super::mode::memory_budget`].
+    pub memory_budget: Option<usize>,
     /// Called before each function.
     pub pre_hook: Option<Hook<'a>>,
     /// Called after each function.
@@ -40,16 +44,18 @@ pub struct Closed(HashSet<(Ix, u32)>);
 /// A forward run made ready.
 pub(super) struct ForwardPlan {
     pub(super) functions: Vec<Ix>,
-    steps: Vec<Step>,
+    pub(super) steps: Vec<Step>,
     /// Which input of which step is cleared after which step, in order.
-    clears: Vec<(u32, u32)>,
+    pub(super) clears: Vec<(u32, u32)>,
+    /// Under a memory budget: what is given back before the first step, if it is there.
+    pub(super) fresh: Vec<Place>,
     work: usize,
     /// Values decide shapes on the way: each step is made when its turn comes.
     late: bool,
 }
 
 impl ForwardPlan {
-    fn make(
+    pub(super) fn make(
         a: &mut Arena,
         roots: &[Ix],
         policy: Policy,
@@ -58,7 +64,8 @@ impl ForwardPlan {
         let functions = order::forward(a, roots, enter)?;
         let clearing = Clearing::new(a, policy);
         let late = functions.iter().any(|f| a.op(*f).shaped_by().is_some());
-        let mut plan = Self { functions, steps: Vec::new(), clears: Vec::new(), work: 0, late };
+        let mut plan =
+            Self { functions, steps: Vec::new(), clears: Vec::new(), fresh: Vec::new(), work: 0, late };
         plan.steps.reserve_exact(plan.functions.len());
         for (n, f) in plan.functions.iter().enumerate() {
             let step = connect::step(a, *f);
@@ -75,9 +82,18 @@ impl ForwardPlan {
             let storage = a.data(slot.core);
             slot.move_to(storage);
         }
+        self.fresh.iter_mut().for_each(|place| place.move_to_current(a));
+    }
+
+    /// Gives back what earlier runs left and this run or the backward run after it writes again.
+    fn start_fresh(&self) -> Result<()> {
+        let left =
+            self.fresh.iter().map(|place| &place.storage).filter(|s| s.holds_memory() && !s.is_narrowed());
+        left.map(|storage| storage.clear(true)).collect()
     }
 
     fn run(&mut self, options: &ForwardOptions<'_>) -> Result<()> {
+        self.start_fresh()?;
         let mut clears = self.clears.iter().peekable();
         let mut pace = Pace::default();
         let recording = clear::is_recording();
@@ -186,7 +202,8 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
         clear_no_need_grad: options.clear_no_need_grad,
         recomputation: false,
     };
-    let key = Key::forward(roots, policy);
+    let budget = options.memory_budget.or_else(mode::memory_budget);
+    let key = Key::forward(roots, policy, budget);
     let cacheable = closed.is_none();
     let enter = |a: &Arena, f: Ix| {
         closed.as_ref().is_none_or(|closed| !closed.0.contains(&(f, a.functions[f].generation)))
@@ -197,7 +214,10 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
             let kept = if cacheable { Kept::take_forward(a, roots[0], &key) } else { None };
             let plan = match kept {
                 Some(plan) => plan,
-                None => ForwardPlan::make(a, roots, policy, enter)?,
+                None => match budget {
+                    Some(bytes) => budget::plan(a, roots, policy, bytes, enter)?,
+                    None => ForwardPlan::make(a, roots, policy, enter)?,
+                },
             };
             a.begin_run(&plan.functions)?;
             Ok((plan, Seen::now(a)))
@@ -216,7 +236,9 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
     );
     arena::with(|a| {
         let life = done.is_ok().then_some(Life::Ready);
-        a.end_run(&plan.functions, |f| (f.pending, f.life) = (true, life.unwrap_or(f.life)));
+        a.end_run(&plan.functions, |f| {
+            (f.pending, f.life, f.budgeted) = (true, life.unwrap_or(f.life), budget.is_some());
+        });
         if let Some(closed) = &mut closed {
             closed.0.extend(plan.functions.iter().map(|f| (*f, a.functions[*f].generation)));
         } else {
@@ -228,7 +250,7 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
 }
 
 /// Sets a function up again whose shapes user's code or values decide: that must not happen under the lock.
-fn set_up_outside(f: Ix) -> Result<()> {
+pub(super) fn set_up_outside(f: Ix) -> Result<()> {
     let (op, x) = arena::with(|a| {
         let (inputs, _) = connect::cores(a, f);
         let x: Vec<NdArray> = inputs.into_iter().map(|core| connect::data_array(a, core)).collect();

@@ -15,11 +15,19 @@ struct Scoped {
     recompute: Option<bool>,
     context: Option<u16>,
     recomputing: bool,
+    memory_budget: Option<usize>,
 }
 
 thread_local! {
     static SCOPED: Cell<Scoped> = const {
-        Cell::new(Scoped { grad: true, auto_forward: None, recompute: None, context: None, recomputing: false })
+        Cell::new(Scoped {
+            grad: true,
+            auto_forward: None,
+            recompute: None,
+            context: None,
+            recomputing: false,
+            memory_budget: None,
+        })
     };
 }
 
@@ -128,6 +136,16 @@ pub fn in_recomputing() -> bool {
 
 pub(super) fn set_recomputing(on: bool) -> bool {
     swap(|s| &mut s.recomputing, on)
+}
+
+/// Bytes that the arrays of a graph may take in a training step, if there is a limit.
+pub fn memory_budget() -> Option<usize> {
+    SCOPED.get().memory_budget
+}
+
+/// Sets [`memory_budget`] for this thread and returns what it was.
+pub fn set_memory_budget(bytes: Option<usize>) -> Option<usize> {
+    swap(|s| &mut s.memory_budget, bytes)
 }
 
 /// Whether forward runs go depth first, as NNabla really does, rather than by rank, as it documents.

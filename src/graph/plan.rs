@@ -13,12 +13,14 @@ use crate::Result;
 pub(super) struct Key {
     roots: SmallVec<[Ix; 2]>,
     policy: Policy,
+    budget: Option<usize>,
     depth_first: bool,
 }
 
 impl Key {
-    pub(super) fn forward(roots: &[Ix], policy: Policy) -> Self {
-        Self { roots: SmallVec::from_slice(roots), policy, depth_first: super::mode::depth_first() }
+    pub(super) fn forward(roots: &[Ix], policy: Policy, budget: Option<usize>) -> Self {
+        let depth_first = super::mode::depth_first();
+        Self { roots: SmallVec::from_slice(roots), policy, budget, depth_first }
     }
 }
 

@@ -105,6 +105,10 @@ impl Compute for Affine {
         ]
     }
 
+    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+        y.size() * x.get(1)[0]
+    }
+
     fn reads(&self, gx: usize) -> Reads {
         [Reads::inputs(0b10), Reads::inputs(0b01), Reads::NOTHING][gx.min(2)]
     }

@@ -106,6 +106,10 @@ impl Compute for BatchMatmul {
         one(batch.iter().copied().chain([p.m, p.n]).collect::<Shape>())
     }
 
+    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+        self.products(x.get(0), x.get(1)).map_or(0, |p| y.size() * p.k)
+    }
+
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let p = self.products(run.x_shape(0), run.x_shape(1))?;
         let (a, b, y) = (run.x(0), run.x(1), run.y(0));

@@ -92,6 +92,10 @@ impl Compute for Convolution {
         one(shape)
     }
 
+    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+        y.size() * x.get(1).size_from(1)
+    }
+
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (g, _) = self.layout().convolution(run.x_shape(0), run.x_shape(1))?;
         let y = run.y(0);

@@ -69,6 +69,10 @@ impl Compute for Deconvolution {
         one(shape)
     }
 
+    fn products(&self, x: &InputShapes<'_>, _: &Shape) -> usize {
+        x.get(0).size() * x.get(1).size_from(1)
+    }
+
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
         let y = run.y(0);

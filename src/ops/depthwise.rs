@@ -93,6 +93,10 @@ impl Compute for DepthwiseConvolution {
         one(shape)
     }
 
+    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+        y.size() * x.get(1).size_from(1)
+    }
+
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
         let y = run.y(0);

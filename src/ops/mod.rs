@@ -190,6 +190,13 @@ pub trait Compute: Declared {
         false
     }
 
+    /// How many products `forward` adds up, where that is many for each element that it touches: an estimate by which
+    /// the engine tells what is worth keeping.
+    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+        let _ = (x, y);
+        0
+    }
+
     /// Whether the engine may clear what this function read (`Sink` forbids it).
     const MAY_CLEAR_INPUTS: bool = true;
 
@@ -308,6 +315,10 @@ pub trait Operation: Send + Sync + 'static {
         false
     }
     fn may_clear_inputs(&self) -> bool;
+    fn products(&self, x: &[&Shape], y: &Shape) -> usize {
+        let _ = (x, y);
+        0
+    }
     fn on_arrays(&self) -> Option<&dyn OnArrays> {
         None
     }
@@ -450,6 +461,9 @@ impl<C: Compute> Operation for Bound<C> {
     }
     fn may_clear_inputs(&self) -> bool {
         C::MAY_CLEAR_INPUTS
+    }
+    fn products(&self, x: &[&Shape], y: &Shape) -> usize {
+        self.op.products(&InputShapes { x, present: self.present, values: None }, y)
     }
 }
 

@@ -8,7 +8,7 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 use crate::Error;
 
 /// Name, base classes and docstring of each class, bases before those that derive from them.
-const CLASSES: [(&str, &[&str], &str); 15] = [
+const CLASSES: [(&str, &[&str], &str); 16] = [
     ("Error", &["Exception"], "Base class of all errors of this library."),
     ("ShapeError", &["Error", "ValueError", "RuntimeError"], "Shapes that do not fit."),
     ("DTypeError", &["Error", "TypeError", "RuntimeError"], "A type of element that does not fit."),
@@ -31,6 +31,7 @@ const CLASSES: [(&str, &[&str], &str); 15] = [
         &["Error", "KeyError", "ValueError"],
         "A parameter that is not there or does not fit.",
     ),
+    ("BudgetError", &["Error", "MemoryError"], "A memory budget that a graph cannot keep to."),
     ("UnsupportedError", &["Error", "NotImplementedError"], "What exists in NNabla and not here."),
 ];
 
@@ -85,6 +86,7 @@ impl From<Error> for PyErr {
             Error::Recompute(_) => "RecomputeError",
             Error::Key(_) => "ParameterError",
             Error::NotImplemented(_) => "UnsupportedError",
+            Error::Budget { .. } => "BudgetError",
             Error::Memory { .. } => return PyMemoryError::new_err(text),
             Error::Io(e) => return PyOSError::new_err((e.raw_os_error(), e.to_string())),
             Error::Foreign(inner) => match inner.downcast::<PyErr>() {

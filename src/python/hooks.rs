@@ -175,7 +175,14 @@ fn forward_all(
     with_hooks(py, function_pre_hook, function_post_hook, |pre_hook, post_hook| {
         graph::forward_all(
             &all,
-            &ForwardOptions { clear_buffer, clear_no_need_grad, pre_hook, post_hook, detach: Some(&detach) },
+            &ForwardOptions {
+                clear_buffer,
+                clear_no_need_grad,
+                pre_hook,
+                post_hook,
+                detach: Some(&detach),
+                ..ForwardOptions::default()
+            },
         )
     })
 }

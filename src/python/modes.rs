@@ -36,6 +36,8 @@ plain! {
     set_recompute_mode(on: bool) -> () = mode::set_recompute(on);
     /// Sets or lifts the override of this thread; returns the old one.
     scope_recompute(on: Option<bool>) -> Option<bool> = mode::scope_recompute(on);
+    /// Sets or lifts the memory budget of this thread; returns the old one.
+    scope_memory_budget(bytes: Option<usize>) -> Option<usize> = mode::set_memory_budget(bytes);
     /// Whether values are being computed again on this thread.
     in_recomputing() -> bool = mode::in_recomputing();
     /// Whether forward runs go depth first.
@@ -148,6 +150,40 @@ fn memory_stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(dict)
 }
 
+/// What a training step to `variable` would do with its memory: a dictionary that `kinnor.plan_report` shows.
+#[pyfunction]
+fn plan_facts<'py>(
+    py: Python<'py>,
+    variable: &Bound<'py, super::variable::Variable>,
+    memory_budget: Option<usize>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let report = graph::report(&variable.get().variable, memory_budget)?;
+    let fate = |fate| match fate {
+        graph::Fate::Kept => "kept",
+        graph::Fate::Dropped => "dropped",
+        graph::Fate::Recomputed => "recomputed",
+    };
+    let value = |v: &graph::ReportValue| (v.shape.to_vec(), v.bytes, fate(v.fate));
+    let step = |s: &graph::ReportStep| {
+        let inputs: Vec<Vec<usize>> = s.inputs.iter().map(|x| x.to_vec()).collect();
+        (s.type_name.clone(), inputs, s.outputs.iter().map(value).collect::<Vec<_>>(), s.live)
+    };
+    let facts = PyDict::new(py);
+    facts.set_item("steps", report.steps.iter().map(step).collect::<Vec<_>>())?;
+    facts.set_item("peak_keeping", report.peak_keeping)?;
+    facts.set_item("peak_clearing", report.peak_clearing)?;
+    facts.set_item("peak", report.peak)?;
+    facts.set_item("budget", report.budget)?;
+    facts.set_item("extra", report.extra)?;
+    Ok(facts)
+}
+
+/// Starts the count of the most bytes ever live anew.
+#[pyfunction]
+fn reset_peak_memory() {
+    crate::array::reset_peak_memory();
+}
+
 /// What was cleared after each function: for each, the (data, grad) flags of its inputs and of its outputs.
 #[pyfunction]
 fn recorded_clear_flags() -> Vec<(Vec<graph::ClearFlags>, Vec<graph::ClearFlags>)> {
@@ -181,6 +217,8 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(intern_context, m)?)?;
     m.add_function(wrap_pyfunction!(context_parts, m)?)?;
     m.add_function(wrap_pyfunction!(memory_stats, m)?)?;
+    m.add_function(wrap_pyfunction!(reset_peak_memory, m)?)?;
+    m.add_function(wrap_pyfunction!(plan_facts, m)?)?;
     m.add_function(wrap_pyfunction!(set_num_threads, m)?)?;
     m.add_function(wrap_pyfunction!(set_check_saved, m)?)?;
     m.add_function(wrap_pyfunction!(configuration, m)?)?;

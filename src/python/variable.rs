@@ -473,10 +473,13 @@ impl Variable {
     ///     clear_no_need_grad: Give memory back after its last use unless a gradient will read it.
     ///     function_pre_hook: Called with each function before it runs.
     ///     function_post_hook: Called with each function after it ran.
+    ///     memory_budget: Bytes that the arrays of the graph may take at most in this run and the backward run after it:
+    ///         values are dropped and computed again as need be. By default that of `kinnor.memory_budget`.
     ///
     /// Raises:
     ///     RuntimeError: If nothing computes it, or a value that is needed was cleared.
-    #[pyo3(signature = (clear_buffer = false, clear_no_need_grad = false, function_pre_hook = None, function_post_hook = None))]
+    ///     BudgetError: If the memory budget cannot be kept to.
+    #[pyo3(signature = (clear_buffer = false, clear_no_need_grad = false, function_pre_hook = None, function_post_hook = None, memory_budget = None))]
     fn forward(
         &self,
         py: Python<'_>,
@@ -484,12 +487,14 @@ impl Variable {
         clear_no_need_grad: bool,
         function_pre_hook: Option<&Bound<'_, PyAny>>,
         function_post_hook: Option<&Bound<'_, PyAny>>,
+        memory_budget: Option<usize>,
     ) -> PyResult<()> {
         let detach = |run: &mut (dyn FnMut() + Send)| py.detach(run);
         hooks::with_hooks(py, function_pre_hook, function_post_hook, |pre_hook, post_hook| {
             self.variable.forward(&ForwardOptions {
                 clear_buffer,
                 clear_no_need_grad,
+                memory_budget,
                 pre_hook,
                 post_hook,
                 detach: Some(&detach),

@@ -1,0 +1,92 @@
+"""What a training step does with its memory, for people to read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import _core
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ._core import Variable
+
+__all__ = ["plan_report"]
+
+
+def plan_report(loss: Variable, memory_budget: int | None = None) -> str:
+    """What a training step does with its memory: function by function, and at its worst moment. Nothing is run.
+
+    For each function of the forward run: what it is, the shapes that it takes and gives, the bytes of what it gives,
+    whether that is kept for the backward run, dropped after its last reader, or dropped and recomputed, and the bytes
+    that all arrays of the graph take once the function has run. Below, the most that a step takes in one run forward
+    and one backward. The bytes follow from shapes and types; what kernels need to work in comes on top.
+
+    Args:
+        loss: The variable from which the backward run starts.
+        memory_budget: The budget in bytes; by default that of `kinnor.memory_budget`, if there is one.
+
+    Returns:
+        A table as text, to be printed.
+
+    Raises:
+        GraphError: If no function computes `loss`.
+        BudgetError: If the budget cannot be kept to.
+
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.Variable((256, 1024), need_grad=True)
+        >>> loss = F.mean(F.tanh(F.tanh(x)))
+        >>> print(nn.plan_report(loss))
+        #  function  takes        gives         MiB  value  all MiB
+        1  Tanh      (256, 1024)  (256, 1024)  1.00  kept      3.00
+        2  Tanh      (256, 1024)  (256, 1024)  1.00  kept      4.00
+        3  Mean      (256, 1024)  ()           0.00  kept      4.00
+        <BLANKLINE>
+        6.00 MiB at most with forward() and backward()
+        6.00 MiB with forward(clear_no_need_grad=True) and backward(clear_buffer=True)
+    """
+    facts = _core.plan_facts(loss, memory_budget)
+    rows = [("#", "function", "takes", "gives", "MiB", "value", "all MiB")]
+    for n, (name, inputs, outputs, live) in enumerate(facts["steps"], 1):
+        first, *rest = outputs or [((), 0, "")]
+        rows.append((str(n), name, shapes(inputs), *describe(first), mib(live)))
+        rows += [("", "", "", *describe(output), "") for output in rest]
+    lines = table(rows, right=(0, 4, 6))
+    lines += [
+        "",
+        f"{mib(facts['peak_keeping'])} MiB at most with forward() and backward()",
+        f"{mib(facts['peak_clearing'])} MiB with forward(clear_no_need_grad=True) and backward(clear_buffer=True)",
+    ]
+    if facts["budget"] is not None:
+        lines.append(
+            f"{mib(facts['peak'])} MiB under the budget of {mib(facts['budget'])} MiB, "
+            f"for about {facts['extra']:.0%} more work"
+        )
+    return "\n".join(lines)
+
+
+def describe(output: tuple[Sequence[int], int, str]) -> tuple[str, str, str]:
+    """Shape, size and fate of a value."""
+    shape, size, fate = output
+    return str(tuple(shape)), mib(size), fate
+
+
+def shapes(inputs: Iterable[Sequence[int]]) -> str:
+    """Shapes, one after the other."""
+    return " ".join(str(tuple(shape)) for shape in inputs)
+
+
+def mib(size: int) -> str:
+    """Bytes as mebibytes."""
+    return f"{size / 2**20:.2f}"
+
+
+def table(rows: Sequence[Sequence[str]], right: Iterable[int]) -> list[str]:
+    """Lines of columns, those that are named being set to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    right = set(right)
+
+    def cell(i: int, text: str) -> str:
+        return text.rjust(widths[i]) if i in right else text.ljust(widths[i])
+
+    return ["  ".join(cell(i, text) for i, text in enumerate(row)).rstrip() for row in rows]

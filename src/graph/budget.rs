@@ -1,0 +1,249 @@
+//! Keeping a training step within a budget of memory: which values to drop after their last forward reader and to
+//! compute again for the backward run, so that this costs little time.
+//!
+//! A graph is cut into segments. What crosses a cut is kept, what lies between two cuts is dropped and restored as a
+//! whole when the backward run gets there: on a chain of n equal values, sqrt(n) segments leave about 2 sqrt(n) values at
+//! a time for one more forward run. On other graphs the cuts are put where little crosses; values that are dear for their
+//! size may be kept, and memory to spare at the end is given to those that save most. Every choice is judged by a
+//! rehearsal of the whole step, so that the promise does not rest on the rules by which choices are found.
+
+use super::arena::{Arena, Ix, NONE, flag};
+use super::backward::{self, BackwardPlan};
+use super::clear::Policy;
+use super::forward::ForwardPlan;
+use super::order::Stop;
+use super::rehearsal::{Outcome, Rehearsal};
+use crate::{Error, Result};
+
+/// Steps of functions that are rehearsed at most while a choice is made: some tenths of a second.
+const MOST_STEPS: usize = 20_000_000;
+/// Lengths of segments that are tried, each shorter than the one before by this factor.
+const SHORTER: f64 = 0.84;
+
+/// What to drop, and what comes of it.
+#[derive(Clone)]
+pub(super) struct Choice {
+    /// By value of the rehearsal.
+    pub(super) drop: Vec<bool>,
+    pub(super) outcome: Outcome,
+}
+
+/// A plan of a forward run to `roots` that keeps it and the backward run after it within `bytes`.
+pub(super) fn plan(
+    a: &mut Arena,
+    roots: &[Ix],
+    policy: Policy,
+    bytes: usize,
+    enter: impl Fn(&Arena, Ix) -> bool,
+) -> Result<ForwardPlan, Stop> {
+    let mut plan = ForwardPlan::make(a, roots, Policy::default(), enter)?;
+    let rehearsal = rehearsal(a, &plan, roots, policy);
+    let choice = Search::new(&rehearsal).within(bytes)?;
+    for (n, ends) in rehearsal.ends.iter().enumerate() {
+        for v in ends.iter().filter(|v| choice.drop[**v as usize]) {
+            let inputs = &rehearsal.forward[n].inputs;
+            plan.clears.extend(inputs.iter().rposition(|input| input == v).map(|i| (n as u32, i as u32)));
+            let v = rehearsal.values[*v as usize].variable;
+            if a.variables[v].flags & flag::DROPPED == 0 {
+                a.variables[v].flags |= flag::DROPPED;
+                a.changed(v);
+            }
+        }
+    }
+    plan.fresh = rehearsal.fresh();
+    Ok(plan)
+}
+
+/// The step that begins with this forward run: a backward run follows if one is possible.
+pub(super) fn rehearsal(a: &mut Arena, plan: &ForwardPlan, roots: &[Ix], policy: Policy) -> Rehearsal {
+    let parent = |a: &Arena, v: Ix| a.variables[v].parent;
+    let needs =
+        |v: &Ix| parent(a, *v) != NONE && a.functions[parent(a, *v)].need_grad && !policy.clear_buffer;
+    let root = roots.iter().copied().filter(needs).max_by_key(|v| a.functions[parent(a, *v)].rank);
+    let backward = root.map(|root| BackwardPlan::make(a, root, backward::Key::CLEARING));
+    Rehearsal::new(a, plan, backward.as_ref())
+}
+
+/// Values by number, in the order in which they are computed, that are in question.
+pub(super) struct Search<'a> {
+    rehearsal: &'a Rehearsal,
+    /// What is dropped in any case: what costs nothing, and what the user says.
+    modest: Vec<bool>,
+    /// Values that are worth a thought: read by a gradient, or by functions that may run again.
+    open: Vec<u32>,
+    /// By place between two functions: bytes of the values that cross it.
+    crossing: Vec<usize>,
+    tries: usize,
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(rehearsal: &'a Rehearsal) -> Self {
+        let n = rehearsal.forward.len();
+        let mut open: Vec<u32> = (0..rehearsal.values.len() as u32).collect();
+        open.retain(|v| rehearsal.values[*v as usize].may_drop());
+        open.sort_by_key(|v| rehearsal.values[*v as usize].producer);
+        let mut changes = vec![0_isize; n + 2];
+        for v in open.iter().map(|v| &rehearsal.values[*v as usize]) {
+            if let (Some(from), Some(to)) = (v.producer, v.last) {
+                changes[from as usize + 1] += v.bytes as isize;
+                changes[to as usize + 1] -= v.bytes as isize;
+            }
+        }
+        let mut at = 0;
+        let crossing = changes.iter().map(|change| {
+            at += change;
+            at as usize
+        });
+        Self {
+            crossing: crossing.collect(),
+            modest: rehearsal.modest(),
+            open,
+            tries: (MOST_STEPS / (n + 1)).clamp(24, 2000),
+            rehearsal,
+        }
+    }
+
+    fn judge(&self, drop: Vec<bool>) -> Choice {
+        Choice { outcome: self.rehearsal.play(&drop), drop }
+    }
+
+    /// The choice that keeps within `bytes` at the least cost.
+    ///
+    /// # Errors
+    /// [`Error::Budget`] with the least memory that a choice was found for.
+    pub(super) fn within(&self, bytes: usize) -> Result<Choice> {
+        let fits = |c: &Choice| c.outcome.peak <= bytes;
+        let mut best = self.judge(self.modest.clone());
+        if fits(&best) {
+            return Ok(best);
+        }
+        let mut tries = self.tries;
+        for drop in self.candidates() {
+            let choice = self.judge(drop);
+            best = better(best, choice, bytes);
+            tries -= 1;
+            if tries < self.tries / 2 {
+                break;
+            }
+        }
+        if !fits(&best) {
+            best = self.descend(best, &mut tries, |new, old| new.peak < old.peak);
+        }
+        if !fits(&best) {
+            return Err(Error::Budget { least: best.outcome.peak, got: bytes });
+        }
+        let saves = |new: &Outcome, old: &Outcome| new.peak <= bytes && new.extra < old.extra;
+        Ok(self.descend(best, &mut tries, saves))
+    }
+
+    /// Sets of values to drop, the coarse ones first.
+    fn candidates(&self) -> impl Iterator<Item = Vec<bool>> {
+        let needed = || self.open.iter().filter(|v| self.rehearsal.values[**v as usize].needed);
+        let bytes = |v: &u32| self.rehearsal.values[*v as usize].bytes;
+        let (all, largest) = (needed().map(bytes).sum::<usize>(), needed().map(bytes).max().unwrap_or(0));
+        let mut lengths = Vec::new();
+        let mut length = all as f64;
+        while length >= largest.max(1) as f64 {
+            lengths.push(length as usize);
+            length *= SHORTER;
+        }
+        let mut prices: Vec<f64> = needed().map(|v| self.price(*v)).collect();
+        prices.sort_by(f64::total_cmp);
+        prices.dedup();
+        let some = (1..=4).map(|n| prices.get(n * prices.len() / 5).copied().unwrap_or(f64::INFINITY));
+        let mut limits: Vec<f64> = some.chain([f64::INFINITY]).collect();
+        limits.dedup();
+        limits.reverse();
+        limits.into_iter().flat_map(move |limit| {
+            let segments = lengths.clone().into_iter().map(|length| self.cuts(length));
+            let whole = [vec![self.rehearsal.forward.len() as u32], Vec::new()];
+            whole.into_iter().chain(segments).map(move |cuts| self.drop_between(&cuts, limit))
+        })
+    }
+
+    /// Work to compute a value again, for each byte of it.
+    fn price(&self, v: u32) -> f64 {
+        let value = &self.rehearsal.values[v as usize];
+        let work = value.producer.map_or(0, |f| self.rehearsal.forward[f as usize].work);
+        work as f64 / value.bytes.max(1) as f64
+    }
+
+    /// Places to cut the forward run, so that about `length` bytes lie between two: where little crosses.
+    fn cuts(&self, length: usize) -> Vec<u32> {
+        let mut made = vec![0; self.rehearsal.forward.len()];
+        for v in self.open.iter().map(|v| &self.rehearsal.values[*v as usize]).filter(|v| v.needed) {
+            made[v.producer.unwrap_or(0) as usize] += v.bytes;
+        }
+        let (mut cuts, mut best, mut since, mut since_best) = (Vec::new(), None::<u32>, 0, 0);
+        for (n, bytes) in made.into_iter().enumerate() {
+            if since + bytes > length
+                && let Some(cut) = best.take()
+            {
+                cuts.push(cut);
+                (since, since_best) = (since_best, 0);
+            }
+            since += bytes;
+            since_best += bytes;
+            let here = n as u32 + 1;
+            let narrow = |cut: u32| self.crossing[here as usize] <= self.crossing[cut as usize];
+            if since * 2 >= length && best.is_none_or(narrow) {
+                (best, since_best) = (Some(here), 0);
+            }
+        }
+        cuts
+    }
+
+    /// Drops what lies between two cuts; keeps what crosses one, what comes after the last one, and what is dear.
+    fn drop_between(&self, cuts: &[u32], dear: f64) -> Vec<bool> {
+        let mut drop = self.modest.clone();
+        for v in &self.open {
+            let value = &self.rehearsal.values[*v as usize];
+            let (Some(from), Some(to)) = (value.producer, value.last) else { continue };
+            let next = cuts.partition_point(|cut| *cut <= from);
+            let crosses = cuts.get(next).is_some_and(|cut| *cut <= to);
+            let after = next == cuts.len();
+            let keep = crosses || (value.needed && (after || self.price(*v) >= dear));
+            drop[*v as usize] = value.flagged || !keep;
+        }
+        drop
+    }
+
+    /// Changes one value after the other, the dearest first, as long as that is `better`.
+    fn descend(
+        &self,
+        mut best: Choice,
+        tries: &mut usize,
+        better: impl Fn(&Outcome, &Outcome) -> bool,
+    ) -> Choice {
+        let mut order = self.open.clone();
+        order.retain(|v| !self.rehearsal.values[*v as usize].flagged);
+        order.sort_by(|v, w| self.price(*w).total_cmp(&self.price(*v)));
+        loop {
+            let mut changed = false;
+            for v in &order {
+                if *tries == 0 {
+                    return best;
+                }
+                let mut drop = best.drop.clone();
+                drop[*v as usize] ^= true;
+                let choice = self.judge(drop);
+                *tries -= 1;
+                if better(&choice.outcome, &best.outcome) {
+                    (best, changed) = (choice, true);
+                }
+            }
+            if !changed {
+                return best;
+            }
+        }
+    }
+}
+
+/// The better of two: one that keeps within `bytes`, then the one that costs less, then the smaller one.
+fn better(a: Choice, b: Choice, bytes: usize) -> Choice {
+    let rank = |c: &Choice| match c.outcome.peak <= bytes {
+        true => (0, c.outcome.extra, c.outcome.peak),
+        false => (1, c.outcome.peak as u64, 0),
+    };
+    if rank(&b) < rank(&a) { b } else { a }
+}

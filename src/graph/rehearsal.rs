@@ -1,0 +1,458 @@
+//! A rehearsal of a training step: a forward and a backward run played through with sizes in place of numbers. It tells
+//! how much memory the arrays of a graph take at the worst moment, and how much work is done twice, if some values are
+//! dropped after their last forward reader and restored for the backward run.
+//!
+//! It keeps to the rules of `clear`, `backward` and `recompute`, is made from the plans of both runs, and knows nothing
+//! of the arena afterwards: hundreds of choices can be tried in the time of one step.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::arena::{Arena, Ix, NONE, flag};
+use super::backward::{BackwardPlan, Place};
+use super::execute::{self, Slot, Step};
+use super::forward::ForwardPlan;
+use crate::array::{DType, Storage};
+
+/// Work that one element costs which is read or written, in multiplications: about what memory is slower than a core.
+const ELEMENT: u64 = 16;
+
+/// Elements of one storage.
+struct Block {
+    storage: Arc<Storage>,
+    /// The pair that it is the data or the gradient of.
+    core: Ix,
+    is_grad: bool,
+    written: bool,
+    /// Type of the elements that are there before the step and stay after it.
+    lasting: Option<DType>,
+}
+
+/// The use of a block by a step.
+#[derive(Clone, Copy)]
+struct Touch {
+    block: u32,
+    dtype: DType,
+    write: bool,
+}
+
+/// A value between two functions.
+pub(super) struct Value {
+    /// The variable, `NONE` if it has died.
+    pub(super) variable: Ix,
+    block: u32,
+    /// The function of the forward run that computes it.
+    pub(super) producer: Option<u32>,
+    /// Its last reader in the forward run.
+    pub(super) last: Option<u32>,
+    /// Uses by functions in this run, and uses at all.
+    reads: u32,
+    uses: u32,
+    pub(super) bytes: usize,
+    /// A leaf, persistent, in place, or of a function that must not run twice.
+    fixed: bool,
+    /// Some gradient reads it.
+    pub(super) needed: bool,
+    /// The user says that it is recomputed.
+    pub(super) flagged: bool,
+}
+
+impl Value {
+    /// Whether a forward run may drop it.
+    pub(super) fn may_drop(&self) -> bool {
+        !self.fixed && self.last.is_some() && (self.uses < 2 || self.reads >= self.uses)
+    }
+}
+
+/// A function of the forward run.
+pub(super) struct Act {
+    pub(super) inputs: SmallVec<[u32; 3]>,
+    pub(super) outputs: SmallVec<[u32; 1]>,
+    pub(super) work: u64,
+    touches: SmallVec<[Touch; 4]>,
+    temporary: usize,
+}
+
+/// A function of the backward run.
+#[derive(Default)]
+struct BackAct {
+    /// Values that must be there.
+    reads: SmallVec<[u32; 4]>,
+    touches: SmallVec<[Touch; 6]>,
+    temporary: usize,
+    /// Blocks that are cleared afterwards.
+    clears: SmallVec<[u32; 2]>,
+}
+
+/// The forward and the backward run of one step.
+#[derive(Default)]
+pub(super) struct Rehearsal {
+    blocks: Vec<Block>,
+    pub(super) values: Vec<Value>,
+    pub(super) forward: Vec<Act>,
+    backward: Vec<BackAct>,
+    /// By function of the forward run: values of which it is the last reader.
+    pub(super) ends: Vec<SmallVec<[u32; 2]>>,
+}
+
+/// What a rehearsal found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Outcome {
+    /// Bytes at the worst moment.
+    pub(super) peak: usize,
+    /// Work of functions that run again.
+    pub(super) extra: u64,
+    /// Bytes after each function of the forward run.
+    pub(super) live: Vec<usize>,
+    /// How often each function of the forward run runs again.
+    pub(super) again: Vec<u32>,
+}
+
+/// Finds the numbers of blocks and values while a rehearsal is made.
+#[derive(Default)]
+struct Numbers {
+    blocks: HashMap<*const Storage, u32>,
+    values: HashMap<Ix, u32>,
+}
+
+impl Rehearsal {
+    /// The step that these plans make; no backward run is one that ends with the forward run.
+    pub(super) fn new(a: &Arena, forward: &ForwardPlan, backward: Option<&BackwardPlan>) -> Self {
+        let (mut all, mut numbers) = (Self::default(), Numbers::default());
+        for (f, step) in forward.functions.iter().zip(&forward.steps) {
+            all.add_forward(a, &mut numbers, *f, step);
+        }
+        if let Some(plan) = backward {
+            all.add_backward(a, &mut numbers, plan);
+        }
+        all.ends = vec![SmallVec::new(); all.forward.len()];
+        for (v, value) in all.values.iter().enumerate() {
+            if let Some(last) = value.last {
+                all.ends[last as usize].push(v as u32);
+            }
+        }
+        for value in &mut all.values {
+            value.fixed |= value.producer.is_none(); // computed elsewhere, by a run that is not this one
+        }
+        all.find_lasting();
+        all
+    }
+
+    fn block(&mut self, numbers: &mut Numbers, storage: &Arc<Storage>, core: Ix, is_grad: bool) -> u32 {
+        *numbers.blocks.entry(Arc::as_ptr(storage)).or_insert_with(|| {
+            let storage = Arc::clone(storage);
+            self.blocks.push(Block { storage, core, is_grad, written: false, lasting: None });
+            self.blocks.len() as u32 - 1
+        })
+    }
+
+    /// Notes the use of an array, and returns what it takes besides for that time.
+    fn touch(&mut self, numbers: &mut Numbers, slot: &Slot, is_grad: bool, write: bool) -> (Touch, usize) {
+        let block = self.block(numbers, &slot.storage, slot.core, is_grad);
+        self.blocks[block as usize].written |= write;
+        let (dtype, temporary) = match write && slot.stored != slot.dtype {
+            true => (slot.stored, slot.storage.len() * slot.dtype.size()),
+            false => (slot.dtype, 0),
+        };
+        (Touch { block, dtype, write }, temporary)
+    }
+
+    fn value(&mut self, a: &Arena, numbers: &mut Numbers, v: Ix, slot: &Slot) -> u32 {
+        let known = (v != NONE).then(|| numbers.values.get(&v).copied()).flatten();
+        known.unwrap_or_else(|| {
+            let block = self.block(numbers, &slot.storage, slot.core, false);
+            let (fixed, flagged, uses) = match v {
+                NONE => (true, false, 0),
+                v => {
+                    let slot = &a.variables[v];
+                    let fixed = flag::PERSISTENT | flag::PROHIBIT_CLEAR;
+                    let fixed = slot.parent == NONE || slot.flags & fixed != 0;
+                    (fixed, slot.flags & flag::RECOMPUTE != 0, a.consumers(v).count() as u32)
+                }
+            };
+            self.values.push(Value {
+                variable: v,
+                block,
+                producer: None,
+                last: None,
+                reads: 0,
+                uses,
+                bytes: slot.storage.len() * slot.stored.size(),
+                fixed,
+                needed: false,
+                flagged,
+            });
+            let at = self.values.len() as u32 - 1;
+            numbers.values.insert(v, at);
+            at
+        })
+    }
+
+    fn add_forward(&mut self, a: &Arena, numbers: &mut Numbers, f: Ix, step: &Step) {
+        let at = self.forward.len() as u32;
+        let (op, need_grad) = (a.op(f), a.functions[f].need_grad);
+        let n = step.x.len();
+        let mut act = Act {
+            inputs: SmallVec::new(),
+            outputs: SmallVec::new(),
+            work: work(step),
+            touches: SmallVec::new(),
+            temporary: 0,
+        };
+        for (i, slot) in step.x.iter().enumerate() {
+            let v = self.value(a, numbers, a.functions[f].inputs[i], slot);
+            let read = (0..n).any(|j| op.backward_reads(j).input(i)) || op.overwrites(i);
+            let value = &mut self.values[v as usize];
+            value.last = Some(at);
+            value.reads += 1;
+            value.needed |= need_grad && read;
+            value.fixed |= op.alias(i).is_some() || !op.may_clear_inputs();
+            act.inputs.push(v);
+            let (touch, _) = self.touch(numbers, slot, false, false);
+            act.touches.push(touch);
+        }
+        for (o, slot) in step.y.iter().enumerate() {
+            let v = a.live_output(f, o).unwrap_or(NONE);
+            let v = self.value(a, numbers, v, slot);
+            let value = &mut self.values[v as usize];
+            value.producer = Some(at);
+            value.needed |= need_grad && (0..n).any(|i| op.backward_reads(i).output(o));
+            value.fixed |= execute::sets_up_outside(op);
+            value.fixed |= (0..n).any(|i| op.alias(i).is_some_and(|alias| alias.output == o));
+            act.outputs.push(v);
+            let (touch, temporary) = self.touch(numbers, slot, false, true);
+            act.touches.push(touch);
+            act.temporary += temporary;
+        }
+        if step.idle {
+            (act.touches, act.temporary, act.work) = (SmallVec::new(), 0, 0);
+        }
+        self.forward.push(act);
+    }
+
+    fn add_backward(&mut self, a: &Arena, numbers: &mut Numbers, plan: &BackwardPlan) {
+        for (f, step) in plan.functions.iter().zip(&plan.steps) {
+            let mut act = BackAct::default();
+            for (o, (_, slot)) in step.y.iter().enumerate() {
+                if let (Some(v), Some(slot)) = (a.live_output(*f, o), slot) {
+                    act.reads.push(self.value(a, numbers, v, slot));
+                }
+            }
+            for (v, (_, slot)) in a.functions[*f].inputs.iter().zip(&step.x) {
+                if let Some(slot) = slot {
+                    act.reads.push(self.value(a, numbers, *v, slot));
+                }
+            }
+            if step.gx.iter().any(Option::is_some) && !step.op.keeps_gradients() {
+                let data = step.x.iter().chain(&step.y).filter_map(|(_, slot)| Some((slot.as_ref()?, false)));
+                for (slot, is_grad) in data.chain(step.gy.iter().map(|slot| (slot, true))) {
+                    act.touches.push(self.touch(numbers, slot, is_grad, false).0);
+                }
+                for sink in step.gx.iter().flatten() {
+                    let (touch, temporary) = self.touch(numbers, &sink.slot, true, true);
+                    act.touches.push(touch);
+                    act.temporary += temporary;
+                    if sink.again {
+                        act.temporary += sink.slot.storage.len() * sink.slot.dtype.size();
+                    }
+                }
+            }
+            self.backward.push(act);
+        }
+        for clear in plan.clears.iter().filter(|c| c.guards.is_empty()) {
+            let Place { core, is_grad, storage } = &clear.place;
+            let block = self.block(numbers, storage, *core, *is_grad);
+            self.backward[clear.step as usize].clears.push(block);
+        }
+    }
+
+    /// Tells what memory is there from one step to the next: all that neither run gives back.
+    fn find_lasting(&mut self) {
+        let mut lasts = vec![true; self.blocks.len()];
+        for block in self.backward.iter().flat_map(|act| &act.clears) {
+            lasts[*block as usize] = false;
+        }
+        for value in self.values.iter().filter(|v| v.may_drop() && !v.needed) {
+            lasts[value.block as usize] = false;
+        }
+        let Self { blocks, forward, backward, .. } = self;
+        let touches = forward.iter().flat_map(|act| &act.touches);
+        for touch in touches.chain(backward.iter().flat_map(|act| &act.touches)) {
+            let block = &mut blocks[touch.block as usize];
+            if lasts[touch.block as usize] && block.lasting.is_none() {
+                block.lasting = Some(block.storage.dtype().unwrap_or(touch.dtype));
+            }
+        }
+    }
+
+    /// Memory that a step may give back before it begins: its last values are still there if that step was broken off,
+    /// or had no budget.
+    pub(super) fn fresh(self) -> Vec<Place> {
+        let given_back = self.blocks.into_iter().filter(|b| b.lasting.is_none() && b.written);
+        given_back.map(|Block { core, is_grad, storage, .. }| Place { core, is_grad, storage }).collect()
+    }
+
+    /// What is dropped if nothing is computed twice: what no gradient reads, and what the user says.
+    pub(super) fn modest(&self) -> Vec<bool> {
+        self.values.iter().map(|v| v.may_drop() && (!v.needed || v.flagged)).collect()
+    }
+
+    /// What is dropped without a budget: what the user says.
+    pub(super) fn flagged(&self) -> Vec<bool> {
+        self.values.iter().map(|v| v.may_drop() && v.flagged).collect()
+    }
+
+    /// Plays the step through with these values dropped after their last forward reader.
+    pub(super) fn play(&self, drop: &[bool]) -> Outcome {
+        let mut stage = Stage::new(self);
+        for (n, act) in self.forward.iter().enumerate() {
+            stage.step(&act.touches, act.temporary);
+            for v in self.ends[n].iter().filter(|v| drop[**v as usize]) {
+                stage.clear(self.values[*v as usize].block);
+            }
+            stage.outcome.live.push(stage.live);
+        }
+        for act in &self.backward {
+            for v in &act.reads {
+                stage.restore(*v);
+            }
+            stage.step(&act.touches, act.temporary);
+            act.clears.iter().for_each(|block| stage.clear(*block));
+        }
+        stage.outcome
+    }
+
+    /// About how much a step does, in the unit of [`Outcome::extra`]: a backward run does twice what forward does.
+    pub(super) fn work(&self) -> u64 {
+        self.forward.iter().map(|act| act.work).sum::<u64>() * if self.backward.is_empty() { 1 } else { 3 }
+    }
+}
+
+/// The work of a function: elements that it touches, and what it multiplies.
+fn work(step: &Step) -> u64 {
+    let touched: usize = step.x.iter().chain(&step.y).map(|s| s.shape.size()).sum();
+    let x: SmallVec<[_; 4]> = step.x.iter().map(|s| &s.shape).collect();
+    let products = step.y.first().map_or(0, |y| step.op.products(&x, &y.shape));
+    touched as u64 * ELEMENT + products as u64
+}
+
+/// What a block holds at a moment of a rehearsal.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    head: Option<DType>,
+    /// Copies as other types, one bit each.
+    casts: u16,
+    cleared: bool,
+}
+
+/// The memory at a moment of a rehearsal.
+struct Stage<'a> {
+    all: &'a Rehearsal,
+    held: Vec<Held>,
+    live: usize,
+    /// By value: how many restored functions read it.
+    visits: Vec<u32>,
+    /// By function: the walk that last found it.
+    marks: Vec<u32>,
+    walk: u32,
+    outcome: Outcome,
+}
+
+impl<'a> Stage<'a> {
+    fn new(all: &'a Rehearsal) -> Self {
+        let held = all.blocks.iter().map(|b| Held { head: b.lasting, ..Held::default() }).collect();
+        let live = all.blocks.iter().filter_map(|b| Some(b.storage.len() * b.lasting?.size())).sum();
+        Self {
+            all,
+            held,
+            live,
+            visits: vec![0; all.values.len()],
+            marks: vec![0; all.forward.len()],
+            walk: 0,
+            outcome: Outcome { peak: live, again: vec![0; all.forward.len()], ..Outcome::default() },
+        }
+    }
+
+    fn bytes(&self, block: u32) -> usize {
+        let Held { head, casts, .. } = self.held[block as usize];
+        let casts = DType::ALL.into_iter().filter(|d| casts >> *d as u16 & 1 == 1);
+        self.all.blocks[block as usize].storage.len()
+            * head.into_iter().chain(casts).map(DType::size).sum::<usize>()
+    }
+
+    fn change(&mut self, block: u32, change: impl FnOnce(&mut Held)) {
+        self.live -= self.bytes(block);
+        change(&mut self.held[block as usize]);
+        self.live += self.bytes(block);
+    }
+
+    fn clear(&mut self, block: u32) {
+        self.change(block, |held| *held = Held { cleared: true, ..Held::default() });
+    }
+
+    fn step(&mut self, touches: &[Touch], temporary: usize) {
+        for Touch { block, dtype, write } in touches.iter().copied() {
+            let held = self.held[block as usize];
+            if held.head == Some(dtype) && held.casts == 0 {
+                continue;
+            }
+            self.change(block, |held| match held.head {
+                Some(head) if !write && head != dtype => held.casts |= 1 << dtype as u16,
+                Some(_) if !write => {}
+                _ => *held = Held { head: Some(dtype), ..Held::default() },
+            });
+        }
+        self.outcome.peak = self.outcome.peak.max(self.live + temporary);
+    }
+
+    fn is_cleared(&self, v: u32) -> bool {
+        self.held[self.all.values[v as usize].block as usize].cleared
+    }
+
+    /// Runs the functions again that a cleared value needs, as `recompute::restore` does.
+    fn restore(&mut self, v: u32) {
+        let Some(producer) = self.all.values[v as usize].producer else { return };
+        if !self.is_cleared(v) {
+            return;
+        }
+        let all = self.all;
+        for f in self.to_restore(producer) {
+            let act = &all.forward[f as usize];
+            self.step(&act.touches, act.temporary);
+            self.outcome.extra += act.work;
+            self.outcome.again[f as usize] += 1;
+            for input in &act.inputs {
+                let value = &all.values[*input as usize];
+                self.visits[*input as usize] += 1;
+                let unused = value.uses < 2 || self.visits[*input as usize] >= value.uses;
+                if !value.fixed && !value.needed && unused {
+                    self.clear(value.block);
+                }
+            }
+        }
+    }
+
+    /// As `recompute::to_restore`: depth first, on from where values are still there.
+    fn to_restore(&mut self, first: u32) -> Vec<u32> {
+        self.walk += 1;
+        let (mut order, mut path) = (Vec::new(), vec![(first, 0)]);
+        self.marks[first as usize] = self.walk;
+        while let Some((f, i)) = path.last_mut() {
+            let act = &self.all.forward[*f as usize];
+            let Some(input) = act.inputs.get(*i) else {
+                order.push(*f);
+                path.pop();
+                continue;
+            };
+            *i += 1;
+            let Some(next) = self.all.values[*input as usize].producer else { continue };
+            let found = std::mem::replace(&mut self.marks[next as usize], self.walk) == self.walk;
+            if !found && self.all.forward[next as usize].outputs.iter().any(|o| self.is_cleared(*o)) {
+                path.push((next, 0));
+            }
+        }
+        order
+    }
+}
