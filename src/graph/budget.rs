@@ -247,3 +247,113 @@ fn better(a: Choice, b: Choice, bytes: usize) -> Choice {
     };
     if rank(&b) < rank(&a) { b } else { a }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{Report, Variable, apply, arena, report};
+
+    /// Bytes of a value of a chain.
+    const SIZE: usize = 4 * 1000;
+
+    fn chain(names: &[&str]) -> Variable {
+        let x = Variable::new([1000]).expect("a shape").with_need_grad(true);
+        let mut h = x;
+        for name in names {
+            h = apply(name, &[&h], &[]).expect("fits").remove(0);
+        }
+        h
+    }
+
+    fn least(y: &Variable) -> usize {
+        match report(y, Some(0)) {
+            Err(Error::Budget { least, .. }) => least,
+            other => panic!("expected a budget of nothing to be refused, got {other:?}"),
+        }
+    }
+
+    fn within(y: &Variable, bytes: usize) -> Report {
+        report(y, Some(bytes)).expect("within reach")
+    }
+
+    #[test]
+    fn a_chain_needs_twice_the_root_of_its_length() {
+        let y = chain(&["tanh"; 100]);
+        assert_eq!(within(&y, usize::MAX).peak_clearing, 104 * SIZE);
+        // Beside them: the leaf and its gradient, the gradients on either side of a function, the result.
+        assert!(least(&y) <= (2 * 10 + 5) * SIZE, "{} values", least(&y) / SIZE);
+    }
+
+    #[test]
+    fn what_was_said_to_do_does() {
+        for n in [1, 2, 3, 7, 30] {
+            let y = chain(&vec!["sin"; n]);
+            let least = least(&y);
+            assert_eq!(within(&y, least).peak, Some(least));
+            assert!(report(&y, Some(least - 1)).is_err());
+        }
+    }
+
+    #[test]
+    fn more_memory_never_costs_more_work() {
+        let y = chain(&["tanh"; 60]);
+        let (low, high) = (least(&y), within(&y, usize::MAX).peak_clearing);
+        let costs: Vec<f64> = (0..=8).map(|i| within(&y, low + (high - low) * i / 8).extra).collect();
+        assert!(costs.is_sorted_by(|a, b| a >= b), "{costs:?}");
+        assert!(costs[0] < 1.0 / 3.0 && costs[8] == 0.0, "{costs:?}");
+    }
+
+    #[test]
+    fn what_no_gradient_reads_is_dropped_first() {
+        // The gradient of `sin` reads its input only, that of `identity` reads nothing.
+        let y = chain(&["sin", "identity", "identity", "sin"]);
+        let report = within(&y, least(&y).max(report(&y, None).expect("runs").peak_clearing));
+        let fates: Vec<_> = report.steps.iter().map(|s| s.outputs[0].fate).collect();
+        use crate::graph::Fate::{Dropped, Kept};
+        assert_eq!(fates, [Dropped, Dropped, Kept, Kept]);
+        assert_eq!(report.extra, 0.0);
+    }
+
+    #[test]
+    fn cuts_go_where_little_crosses() {
+        // Wide inside of each block, narrow between them.
+        let mut h = Variable::new([1000]).expect("a shape").with_need_grad(true);
+        for _ in 0..9 {
+            let branches: Vec<Variable> = ["sin", "tanh", "cos"]
+                .iter()
+                .map(|f| apply(f, &[&h], &[]).expect("fits").remove(0))
+                .collect();
+            h = apply("add_n", &branches.iter().collect::<Vec<_>>(), &[]).expect("fits").remove(0);
+        }
+        let (rehearsal, forward) = arena::with(|a| {
+            let Ok(plan) = ForwardPlan::make(a, &[h.ix()], Policy::default(), |_, _| true) else {
+                panic!("nothing is to be set up")
+            };
+            (rehearsal(a, &plan, &[h.ix()], Policy::default()), plan)
+        });
+        let cuts = Search::new(&rehearsal).cuts(6 * SIZE);
+        assert!(cuts.len() >= 2, "{cuts:?}");
+        assert!(cuts.iter().all(|cut| cut % 4 == 0), "{cuts:?} of {} functions", forward.functions.len());
+    }
+
+    #[test]
+    fn flags_of_the_user_stay_and_hold() {
+        let y = chain(&["tanh"; 5]);
+        let mut v = y.clone();
+        for _ in 0..2 {
+            v = v.parent().expect("has one").inputs().remove(0);
+        }
+        v.set_recompute(true);
+        let roomy = within(&y, usize::MAX);
+        assert_eq!(roomy.steps[2].outputs[0].fate, crate::graph::Fate::Recomputed);
+        y.forward(&crate::graph::ForwardOptions { memory_budget: Some(least(&y)), ..Default::default() })
+            .expect("runs");
+        let mut flags = Vec::new();
+        let mut at = y.clone();
+        while let Some(f) = at.parent() {
+            flags.push(at.recompute());
+            at = f.inputs().remove(0);
+        }
+        assert_eq!(flags, [false, false, true, false, false]);
+    }
+}

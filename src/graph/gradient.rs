@@ -328,7 +328,7 @@ fn restore(node: &Node, reads: Reads, clearing: &Clearing) -> Result<()> {
     let read_inputs = node.inputs.iter().enumerate().filter(|(i, _)| reads.input(*i));
     let read_outputs = node.outputs.iter().enumerate().filter(|(o, _)| reads.output(*o));
     for (_, v) in read_inputs.chain(read_outputs) {
-        if v.recompute() && v.parent().is_some() && v.data().storage.is_cleared() {
+        if v.may_be_dropped() && v.parent().is_some() && v.data().storage.is_cleared() {
             recompute::restore(v.ix(), clearing)?;
         }
     }

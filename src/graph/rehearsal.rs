@@ -135,6 +135,7 @@ impl Rehearsal {
         }
         for value in &mut all.values {
             value.fixed |= value.producer.is_none(); // computed elsewhere, by a run that is not this one
+            value.needed &= backward.is_some();
         }
         all.find_lasting();
         all
@@ -254,6 +255,9 @@ impl Rehearsal {
                     let (touch, temporary) = self.touch(numbers, &sink.slot, true, true);
                     act.touches.push(touch);
                     act.temporary += temporary;
+                    if temporary > 0 && !sink.first {
+                        act.temporary += temporary; // what is there is read as the kernel's type
+                    }
                     if sink.again {
                         act.temporary += sink.slot.storage.len() * sink.slot.dtype.size();
                     }

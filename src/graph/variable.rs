@@ -289,6 +289,11 @@ impl Variable {
         self.has(flag::RECOMPUTE)
     }
 
+    /// Whether its data may be missing when a gradient reads it, and is computed again then.
+    pub(super) fn may_be_dropped(&self) -> bool {
+        self.has(flag::RESTORED)
+    }
+
     /// Sets [`Variable::recompute`].
     pub fn set_recompute(&self, on: bool) {
         self.set(flag::RECOMPUTE, on);

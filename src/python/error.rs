@@ -31,7 +31,11 @@ const CLASSES: [(&str, &[&str], &str); 16] = [
         &["Error", "KeyError", "ValueError"],
         "A parameter that is not there or does not fit.",
     ),
-    ("BudgetError", &["Error", "MemoryError"], "A memory budget that a graph cannot keep to."),
+    (
+        "BudgetError",
+        &["Error", "MemoryError"],
+        "A memory budget that a graph cannot keep to: `least` bytes would do.",
+    ),
     ("UnsupportedError", &["Error", "NotImplementedError"], "What exists in NNabla and not here."),
 ];
 
@@ -71,6 +75,7 @@ fn raise(py: Python<'_>, name: &str, text: String) -> PyErr {
 impl From<Error> for PyErr {
     fn from(e: Error) -> Self {
         let text = e.to_string();
+        let least = if let Error::Budget { least, .. } = e { Some(least) } else { None };
         let name = match e {
             Error::Shape { .. } => "ShapeError",
             Error::DType { .. } => "DTypeError",
@@ -94,7 +99,11 @@ impl From<Error> for PyErr {
                 Err(_) => "Error",
             },
         };
-        Python::attach(|py| raise(py, name, text))
+        Python::attach(|py| {
+            let raised = raise(py, name, text);
+            let told = least.map_or(Ok(()), |least| raised.value(py).setattr("least", least));
+            told.err().unwrap_or(raised)
+        })
     }
 }
 
