@@ -308,3 +308,20 @@ fn a_scatter_writes_into_the_array_that_it_is_given() {
     back(&y);
     assert_eq!((grads(&parts), grads(&whole)), (vec![1.0], vec![1.0, 0.0, 1.0]));
 }
+
+#[test]
+fn deep_copies_share_nothing() {
+    let x = Variable::from_values([2], &[1.0, 2.0]).expect("fits").with_need_grad(true);
+    x.grad().copy_from_slice(&[3.0, 4.0]).expect("fits");
+    let context = kinnor::graph::mode::Context::default();
+    let copy = x.create_deep_copy(&context, true).expect("has values");
+    assert!(copy != x && copy.need_grad() && copy.parent().is_none());
+    assert_eq!(
+        (copy.data().to_vec().expect("has"), copy.grad().to_vec().expect("has")),
+        (vec![1.0, 2.0], vec![3.0, 4.0])
+    );
+    copy.data().copy_from_slice(&[9.0, 9.0]).expect("fits");
+    assert_eq!(x.data().to_vec().expect("has"), [1.0, 2.0]);
+    let bare = x.create_deep_copy(&context, false).expect("has values");
+    assert_eq!(bare.grad().to_vec().expect("has"), [0.0, 0.0]);
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
 import signal
@@ -319,3 +320,23 @@ def test_dynamic_mode_keeps_memory_that_a_reshaped_variable_shares():
     x.grad.zero()
     y.backward(clear_buffer=True)
     np.testing.assert_array_equal(x.g, 8.0 * np.arange(6))
+
+
+def test_deep_copies_share_nothing():
+    v = nn.Variable.from_numpy_array(np.arange(3.0, dtype=np.float64), need_grad=True)
+    v.g = 2
+    y = v * 1
+    y.forward()
+    for other in (v.create_deep_copy(), v.create_deep_copy(nn.Context(["cpu:float"]), copy_grad=True), copy.deepcopy(v)):
+        assert other.parent is None
+        assert other.need_grad
+        assert other.data.dtype == np.float64
+        assert other.d.tolist() == [0, 1, 2]
+        assert other.g.tolist() == [2, 2, 2]
+        other.d, other.g = 7, 8
+    assert v.d.tolist() == [0, 1, 2]
+    assert v.g.tolist() == [2, 2, 2]
+    assert v.create_deep_copy(copy_grad=False).g.tolist() == [0, 0, 0]
+    assert y.create_deep_copy().parent is None
+    with pytest.raises(RuntimeError, match="expected one of the backends"):
+        v.create_deep_copy(nn.Context(["cuda:float"]))

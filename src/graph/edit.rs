@@ -1,6 +1,7 @@
 //! Looking at a graph and changing it: visiting, rewiring, cutting, copying.
 
 use super::arena::{self, Arena, Ix, NONE, flag};
+use super::mode::Context;
 use super::variable::new_flags;
 use super::{Function, NdArray, Variable, order};
 use crate::array::{Access, DType, Storage, convert};
@@ -153,11 +154,13 @@ impl Variable {
         });
     }
 
-    /// A variable of its own with copies of the data, and of the gradient if `copy_grad` is set.
+    /// A variable of its own with copies of the data, and of the gradient if `copy_grad` is set. They keep their types;
+    /// `context` names the device that they are for, of which there is one.
     ///
     /// # Errors
     /// [`Error::Cleared`] when there is nothing to copy, [`Error::Memory`].
-    pub fn create_deep_copy(&self, copy_grad: bool) -> Result<Self> {
+    pub fn create_deep_copy(&self, context: &Context, copy_grad: bool) -> Result<Self> {
+        let _ = context;
         let copy = Self::new(self.shape())?;
         if let Some(on) = self.need_grad_flag() {
             copy.set_need_grad(on);

@@ -13,7 +13,7 @@ use super::ndarray::{NdArray, as_array, preview, shape_from};
 use super::{autodiff, error::foreign, functions, numpy};
 use crate::Error;
 use crate::array::Access;
-use crate::graph::mode::{self, CheckSaved};
+use crate::graph::mode::{self, CheckSaved, Context};
 use crate::graph::{self, BackwardOptions, ForwardOptions, Seed, When};
 
 /// A place in a computation graph: values, their gradient, and the function that computes them.
@@ -445,9 +445,27 @@ impl Variable {
     }
 
     /// A variable of its own with copies of the values, and of the gradient if `copy_grad` is set.
-    #[pyo3(signature = (copy_grad = true))]
-    fn create_deep_copy<'py>(&self, py: Python<'py>, copy_grad: bool) -> PyResult<Bound<'py, Self>> {
-        Self::wrap(py, self.variable.create_deep_copy(copy_grad)?)
+    ///
+    /// Args:
+    ///     context: The device that the copy is for; there is one, so that this is of no consequence.
+    ///     copy_grad: Whether to copy the gradient too.
+    ///
+    /// Returns:
+    ///     A variable that no function computes.
+    ///
+    /// Raises:
+    ///     RuntimeError: If none of the backends of `context` exists.
+    #[pyo3(signature = (context = None, copy_grad = true))]
+    fn create_deep_copy<'py>(
+        &self,
+        py: Python<'py>,
+        context: Option<&Bound<'py, PyAny>>,
+        copy_grad: bool,
+    ) -> PyResult<Bound<'py, Self>> {
+        if let Some(context) = context {
+            context.getattr("compute_type")?;
+        }
+        Self::wrap(py, self.variable.create_deep_copy(&Context::default(), copy_grad)?)
     }
 
     /// Takes the place of another variable in the graph: this one is computed by its parent from now on.
@@ -706,7 +724,7 @@ impl Variable {
             let text = "deepcopy: expected a variable without parent; take get_unlinked_variable() first";
             return Err(Error::Graph(text.into()).into());
         }
-        let copy = self.variable.create_deep_copy(true)?;
+        let copy = self.variable.create_deep_copy(&Context::default(), true)?;
         copy.set_name(self.variable.name());
         Self::wrap(py, copy)
     }
