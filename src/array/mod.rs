@@ -3,6 +3,7 @@
 mod allocator;
 mod buffer;
 mod dtype;
+mod part;
 mod reclaim;
 mod shape;
 mod storage;

@@ -10,7 +10,7 @@ use super::{Buffer, DType, Element, convert, dtype::with_element, reclaim};
 use crate::{Error, Result};
 
 /// What a storage holds at the moment.
-enum Head {
+pub(super) enum Head {
     /// Nothing was ever written; reads as zeros.
     Empty,
     /// Every element is this number; a buffer to put it in may be at hand.
@@ -40,15 +40,15 @@ impl Head {
     }
 }
 
-struct State {
-    head: Head,
+pub(super) struct State {
+    pub(super) head: Head,
     /// Type of the head, or of the last one there was.
-    dtype: Option<DType>,
+    pub(super) dtype: Option<DType>,
     /// The same elements as other types, for readers that asked.
     casts: SmallVec<[(DType, Buffer); 1]>,
-    zeroing: bool,
-    modifications: u64,
-    children: Vec<Weak<Storage>>,
+    pub(super) zeroing: bool,
+    pub(super) modifications: u64,
+    pub(super) children: Vec<Weak<Storage>>,
 }
 
 impl State {
@@ -61,14 +61,14 @@ impl State {
 ///
 /// Who shares it is not its concern; it knows the type and place of its elements and how often they were written.
 pub struct Storage {
-    len: usize,
+    pub(super) len: usize,
     version: AtomicU64,
     /// Where the elements are, see [`Storage::at`].
     place: AtomicUsize,
     content: AtomicU64,
     users: AtomicU32,
-    parent: Option<(Arc<Storage>, usize)>,
-    state: Mutex<State>,
+    pub(super) parent: Option<(Arc<Storage>, usize)>,
+    pub(super) state: Mutex<State>,
 }
 
 /// What the caller means to do with the elements.
@@ -102,7 +102,12 @@ impl Storage {
         Ok((Arc::new(storage), ptr))
     }
 
-    fn with(len: usize, head: Head, dtype: Option<DType>, parent: Option<(Arc<Self>, usize)>) -> Self {
+    pub(super) fn with(
+        len: usize,
+        head: Head,
+        dtype: Option<DType>,
+        parent: Option<(Arc<Self>, usize)>,
+    ) -> Self {
         let state = State {
             head,
             dtype,
@@ -157,7 +162,7 @@ impl Storage {
     }
 
     /// Says where the elements are now, for [`Storage::at`]. A part asks the whole each time.
-    fn publish(&self, state: &State) {
+    pub(super) fn publish(&self, state: &State) {
         let place = match (&state.head, state.dtype) {
             (Head::Ready(buffer), Some(dtype))
                 if self.parent.is_none() && buffer.ptr().addr() & MARKS == 0 =>
@@ -327,60 +332,7 @@ impl Storage {
         Ok(ptr)
     }
 
-    fn access_part(
-        &self,
-        parent: &Arc<Self>,
-        offset: usize,
-        dtype: DType,
-        access: Access,
-    ) -> Result<*mut u8> {
-        if access == Access::Read {
-            let start = parent.access(dtype, Access::Read)?;
-            // SAFETY: the part lies within the parent.
-            return Ok(unsafe { start.add(offset * dtype.size()) });
-        }
-        if let Some(whole) = self.dtype()
-            && whole != dtype
-        {
-            return Err(Error::Graph(format!(
-                "narrow: expected writing as {whole}, the type of the whole array, got {dtype}; cast the whole instead"
-            )));
-        }
-        let start = parent.access_for_part(dtype)?;
-        self.state.lock().modifications += 1;
-        self.mark_written();
-        // SAFETY: the part lies within the parent.
-        Ok(unsafe { start.add(offset * dtype.size()) })
-    }
-
-    /// As `ReadWrite` on behalf of a part: marks this and what is above, but not the other parts, as written.
-    fn access_for_part(&self, dtype: DType) -> Result<*mut u8> {
-        if let Some((parent, offset)) = &self.parent {
-            let start = parent.access_for_part(dtype)?;
-            let mut state = self.state.lock();
-            state.zeroing = false;
-            self.touch();
-            // SAFETY: the part lies within the parent.
-            return Ok(unsafe { start.add(offset * dtype.size()) });
-        }
-        let mut state = self.state.lock();
-        self.make_head(&mut state, dtype)?;
-        Ok(self.written(&mut state))
-    }
-
-    fn mark_written(&self) {
-        let children = {
-            let mut state = self.state.lock();
-            state.zeroing = false;
-            self.touch();
-            state.children.clone()
-        };
-        for child in children.iter().filter_map(Weak::upgrade) {
-            child.mark_written();
-        }
-    }
-
-    fn written(&self, state: &mut State) -> *mut u8 {
+    pub(super) fn written(&self, state: &mut State) -> *mut u8 {
         state.zeroing = false;
         state.modifications = 1;
         self.touch();
@@ -419,7 +371,7 @@ impl Storage {
     }
 
     /// Makes `dtype` the type of the head, keeping its values.
-    fn make_head(&self, state: &mut State, dtype: DType) -> Result<()> {
+    pub(super) fn make_head(&self, state: &mut State, dtype: DType) -> Result<()> {
         let bytes = self.len * dtype.size();
         match &mut state.head {
             Head::Cleared { by_engine: true } => return Err(nothing_to_read()),
@@ -490,25 +442,6 @@ impl Storage {
         drop(state);
         self.mark_children_written();
         self.set_zeroing(zeroing);
-    }
-
-    fn mark_children_written(&self) {
-        let children = self.state.lock().children.clone();
-        for child in children.iter().filter_map(Weak::upgrade) {
-            child.mark_written();
-        }
-    }
-
-    fn set_zeroing(&self, zeroing: bool) {
-        let children = {
-            let mut state = self.state.lock();
-            state.zeroing = zeroing;
-            state.children.clone()
-        };
-        for child in children.iter().filter_map(Weak::upgrade) {
-            child.state.lock().modifications = 0;
-            child.set_zeroing(zeroing);
-        }
     }
 
     /// Gives the memory back. Views in Python keep what they show. Reading what the engine cleared is an error; what
@@ -588,37 +521,6 @@ impl Storage {
             }
             _ => Self::new(self.len),
         }
-    }
-
-    /// A storage that is elements `start .. start + len` of this one.
-    ///
-    /// # Errors
-    /// [`Error::Value`] when they are not all there, or belong to another part already.
-    pub fn narrow(self: &Arc<Self>, start: usize, len: usize) -> Result<Arc<Self>> {
-        let end = start.checked_add(len).filter(|end| *end <= self.len);
-        let Some(end) = end else {
-            return Err(Error::Value(format!(
-                "narrow: expected a part of {} elements, got {len} from {start} on",
-                self.len
-            )));
-        };
-        let mut state = self.state.lock();
-        state.children.retain(|c| c.strong_count() > 0);
-        for other in state.children.iter().filter_map(Weak::upgrade) {
-            let from = other.parent.as_ref().map_or(0, |(_, at)| *at);
-            if start < from + other.len && from < end {
-                return Err(Error::Value(format!(
-                    "narrow: expected elements that belong to no other part, got {start}..{end} beside {from}..{}",
-                    from + other.len
-                )));
-            }
-        }
-        let part = Self::with(len, Head::Empty, None, Some((Arc::clone(self), start)));
-        part.state.lock().zeroing = state.zeroing;
-        let part = Arc::new(part);
-        state.children.push(Arc::downgrade(&part));
-        self.publish(&state);
-        Ok(part)
     }
 }
 

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::functions::to_python;
+use super::values::to_python;
 use super::variable::Variable;
 use crate::graph;
 

@@ -5,25 +5,26 @@
 use std::ffi::{CString, c_char, c_int};
 use std::sync::OnceLock;
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use smallvec::SmallVec;
 
 use super::ndarray::NdArray;
+use super::values::{value, wrong};
 use super::variable::Variable;
+use crate::Error;
 use crate::graph::mode::{self, Compute};
 use crate::graph::{self, connect_detached, evaluate_into};
 use crate::ops::{self, Entry, Kind, Op, Value};
-use crate::{Error, Result};
 
 /// A registry entry as Python calls it.
-struct Row {
-    entry: &'static Entry,
-    defaults: Vec<Option<Value>>,
+pub(super) struct Row {
+    pub(super) entry: &'static Entry,
+    pub(super) defaults: Vec<Option<Value>>,
     /// The operation with every argument at its default, shared by all nodes.
-    plain: Option<Op>,
+    pub(super) plain: Option<Op>,
     n_inputs: usize,
     has_list: bool,
     simple: bool,
@@ -31,7 +32,7 @@ struct Row {
 
 static ROWS: OnceLock<Vec<Row>> = OnceLock::new();
 
-fn rows() -> &'static [Row] {
+pub(super) fn rows() -> &'static [Row] {
     ROWS.get_or_init(|| ops::registry().map(Row::new).collect())
 }
 
@@ -61,12 +62,12 @@ fn leak(op: Op) -> Op {
 }
 
 /// An input on its way: a variable of the graph or an array.
-enum Operand<'a, 'py> {
+pub(super) enum Operand<'a, 'py> {
     Variable(&'a Bound<'py, Variable>),
     Array(&'a Bound<'py, NdArray>),
 }
 
-fn operand<'a, 'py>(op: &str, name: &str, x: &'a Bound<'py, PyAny>) -> PyResult<Operand<'a, 'py>> {
+pub(super) fn operand<'a, 'py>(op: &str, name: &str, x: &'a Bound<'py, PyAny>) -> PyResult<Operand<'a, 'py>> {
     if let Ok(v) = x.cast::<Variable>() {
         return Ok(Operand::Variable(v));
     }
@@ -84,10 +85,10 @@ pub(super) fn current_compute() -> Compute {
     mode::context(mode::current_context()).compute
 }
 
-type Inputs<'a, 'py> = SmallVec<[Operand<'a, 'py>; 4]>;
+pub(super) type Inputs<'a, 'py> = SmallVec<[Operand<'a, 'py>; 4]>;
 
 /// Connects or evaluates an operation on operands, and wraps what comes out.
-fn run<'py>(
+pub(super) fn run<'py>(
     py: Python<'py>,
     op: Op,
     inputs: &Inputs<'_, 'py>,
@@ -158,60 +159,6 @@ fn pack<'py, T>(
             Ok(PyTuple::new(py, all)?.into_any())
         }
     }
-}
-
-/// The value of an argument from Python.
-pub(super) fn value(v: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
-    if v.is_none() {
-        return Ok(Some(Value::None));
-    }
-    if let Ok(v) = v.cast::<PyBool>() {
-        return Ok(Some(Value::Bool(v.is_true())));
-    }
-    if let Ok(v) = v.cast::<PyFloat>() {
-        return Ok(Some(Value::Float(v.value())));
-    }
-    if v.is_instance_of::<PyInt>() {
-        let whole = v.extract::<i64>().map(Value::Int);
-        return Ok(whole.or_else(|_| v.extract::<f64>().map(Value::Float)).ok());
-    }
-    if let Ok(v) = v.cast::<PyString>() {
-        return Ok(Some(Value::Str(v.to_str()?.to_string())));
-    }
-    if v.is_instance_of::<PyTuple>()
-        || v.is_instance_of::<PyList>()
-        || v.hasattr("tolist")?
-        || v.hasattr("__iter__")?
-    {
-        return sequence(v);
-    }
-    if let Ok(v) = v.call_method0("__index__").and_then(|v| v.extract::<i64>()) {
-        return Ok(Some(Value::Int(v)));
-    }
-    Ok(v.call_method0("__float__").and_then(|v| v.extract::<f64>()).map(Value::Float).ok())
-}
-
-fn sequence(v: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
-    if v.hasattr("tolist")? {
-        let plain = v.call_method0("tolist")?;
-        return if plain.hasattr("tolist")? { Ok(None) } else { value(&plain) };
-    }
-    let (mut whole, mut real) = (Vec::new(), Vec::new());
-    for item in v.try_iter()? {
-        match value(&item?)? {
-            Some(Value::Int(i)) => {
-                whole.push(i);
-                real.push(i as f64);
-            }
-            Some(Value::Bool(b)) => {
-                whole.push(i64::from(b));
-                real.push(f64::from(u8::from(b)));
-            }
-            Some(Value::Float(f)) => real.push(f),
-            _ => return Ok(None),
-        }
-    }
-    Ok(Some(if whole.len() == real.len() { Value::Ints(whole) } else { Value::Floats(real) }))
 }
 
 /// Arguments that every function takes beside its own.
@@ -325,11 +272,6 @@ fn apply<'py>(
     };
     let into = outputs.map_or(Ok(Vec::new()), into_arrays)?;
     run(py, op, &inputs, &into)
-}
-
-pub(super) fn wrong(op: &str, arg: &ops::Arg, got: &Bound<'_, PyAny>) -> PyErr {
-    let got = got.repr().map_or_else(|_| "something else".into(), |r| r.to_string());
-    Error::argument(op, arg.name, arg.py_type, got).into()
 }
 
 /// The arrays of `outputs=[...]`.
@@ -509,164 +451,4 @@ pub(super) fn call<'py>(
     kwargs: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     py.import("kinnor.functions")?.getattr(name)?.call(args, kwargs)
-}
-
-/// The functions behind an arithmetic operator: of two arrays, of an array and a number, of a number and an array.
-pub(super) struct Operator {
-    names: [&'static str; 3],
-    rows: OnceLock<Option<[&'static Row; 3]>>,
-    /// What the number on the right becomes.
-    of_right: fn(f64) -> f64,
-}
-
-impl Operator {
-    const fn new(names: [&'static str; 3], of_right: fn(f64) -> f64) -> Self {
-        Self { names, rows: OnceLock::new(), of_right }
-    }
-
-    fn row(&self, which: usize) -> Result<&'static Row> {
-        let find = |name: &str| rows().iter().find(|row| row.entry.spec.name == name);
-        let all = self.rows.get_or_init(|| {
-            let [arrays, right, left] = self.names;
-            Some([find(arrays)?, find(right)?, find(left)?])
-        });
-        all.map(|rows| rows[which])
-            .ok_or_else(|| Error::Key(format!("there is no operation '{}'", self.names[which])))
-    }
-}
-
-const ARRAYS: usize = 0;
-const RIGHT: usize = 1;
-const LEFT: usize = 2;
-
-/// `+`
-pub(super) static ADD: Operator = Operator::new(["add2", "add_scalar", "add_scalar"], |v| v);
-/// `-`
-pub(super) static SUB: Operator = Operator::new(["sub2", "add_scalar", "r_sub_scalar"], |v| -v);
-/// `*`
-pub(super) static MUL: Operator = Operator::new(["mul2", "mul_scalar", "mul_scalar"], |v| v);
-/// `/`
-pub(super) static DIV: Operator = Operator::new(["div2", "mul_scalar", "r_div_scalar"], |v| 1.0 / v);
-/// `**`
-pub(super) static POW: Operator = Operator::new(["pow2", "pow_scalar", "r_pow_scalar"], |v| v);
-
-/// A number that stands beside an operator, NumPy's included.
-fn number(o: &Bound<'_, PyAny>) -> Option<f64> {
-    if let Ok(v) = o.cast::<PyFloat>() {
-        return Some(v.value());
-    }
-    if let Ok(v) = o.cast::<PyInt>() {
-        return v.extract().ok();
-    }
-    // A NumPy scalar has a float and no axes; an array is not a number.
-    let scalar = o.getattr("ndim").ok()?.extract::<usize>().ok()? == 0;
-    (scalar && !o.is_instance_of::<Variable>() && !o.is_instance_of::<NdArray>()).then(|| o.extract().ok())?
-}
-
-fn with_number<'py>(
-    x: &Bound<'py, PyAny>,
-    row: &Row,
-    val: f64,
-    into: &[Option<graph::NdArray>],
-) -> PyResult<Bound<'py, PyAny>> {
-    let name = row.entry.spec.name;
-    let mut values: Vec<Value> = row.defaults.iter().flatten().cloned().collect();
-    values[0] = Value::Float(val);
-    let inputs: Inputs<'_, 'py> = std::iter::once(operand(name, "x", x)?).collect();
-    run(x.py(), row.entry.bind(&values, u64::MAX)?, &inputs, into)
-}
-
-fn with_array<'py>(
-    a: &Bound<'py, PyAny>,
-    b: &Bound<'py, PyAny>,
-    row: &Row,
-    into: &[Option<graph::NdArray>],
-) -> PyResult<Bound<'py, PyAny>> {
-    let name = row.entry.spec.name;
-    let op = row.plain.clone().ok_or_else(|| PyValueError::new_err("operators take no arguments"))?;
-    let inputs: Inputs<'_, 'py> = [operand(name, "x0", a)?, operand(name, "x1", b)?].into_iter().collect();
-    run(a.py(), op, &inputs, into)
-}
-
-fn is_operand(o: &Bound<'_, PyAny>) -> bool {
-    o.is_instance_of::<Variable>() || o.is_instance_of::<NdArray>()
-}
-
-fn not_implemented(py: Python<'_>) -> Bound<'_, PyAny> {
-    py.NotImplemented().into_bound(py)
-}
-
-/// `x <operator> o`
-pub(super) fn operator<'py>(
-    x: &Bound<'py, PyAny>,
-    o: &Bound<'py, PyAny>,
-    which: &Operator,
-) -> PyResult<Bound<'py, PyAny>> {
-    if is_operand(o) {
-        return with_array(x, o, which.row(ARRAYS)?, &[]);
-    }
-    match number(o) {
-        Some(v) => with_number(x, which.row(RIGHT)?, (which.of_right)(v), &[]),
-        None => Ok(not_implemented(x.py())),
-    }
-}
-
-/// `o <operator> x`
-pub(super) fn reflected<'py>(
-    x: &Bound<'py, PyAny>,
-    o: &Bound<'py, PyAny>,
-    which: &Operator,
-) -> PyResult<Bound<'py, PyAny>> {
-    match number(o) {
-        Some(v) => with_number(x, which.row(LEFT)?, v, &[]),
-        None => Ok(not_implemented(x.py())),
-    }
-}
-
-/// `x ** o`
-pub(super) fn power<'py>(
-    x: &Bound<'py, PyAny>,
-    o: &Bound<'py, PyAny>,
-    modulo: Option<&Bound<'py, PyAny>>,
-) -> PyResult<Bound<'py, PyAny>> {
-    match modulo {
-        Some(_) => {
-            Err(PyErr::from(Error::NotImplemented("pow: expected two arguments, got a modulus".into())))
-        }
-        None => operator(x, o, &POW),
-    }
-}
-
-/// `x * v`
-pub(super) fn scaled<'py>(x: &Bound<'py, PyAny>, v: f64) -> PyResult<Bound<'py, PyAny>> {
-    with_number(x, MUL.row(RIGHT)?, v, &[])
-}
-
-/// `x <operator>= o` on an array.
-pub(super) fn in_place(x: &Bound<'_, NdArray>, o: &Bound<'_, PyAny>, which: &Operator) -> PyResult<()> {
-    let into = [Some(x.get().array.clone())];
-    if is_operand(o) {
-        return with_array(x.as_any(), o, which.row(ARRAYS)?, &into).map(drop);
-    }
-    match number(o) {
-        Some(v) => with_number(x.as_any(), which.row(RIGHT)?, (which.of_right)(v), &into).map(drop),
-        None => {
-            let got = o.get_type().name()?;
-            Err(Error::Type(format!("operator: expected a number, a Variable or an NdArray, got {got}"))
-                .into())
-        }
-    }
-}
-
-/// A value as Python sees it in `info.args`.
-pub(super) fn to_python<'py>(py: Python<'py>, v: &Value) -> PyResult<Bound<'py, PyAny>> {
-    Ok(match v {
-        Value::None => py.None().into_bound(py),
-        Value::Bool(v) => PyBool::new(py, *v).to_owned().into_any(),
-        Value::Int(v) => v.into_pyobject(py)?.into_any(),
-        Value::Float(v) => v.into_pyobject(py)?.into_any(),
-        Value::Ints(v) => PyList::new(py, v)?.into_any(),
-        Value::Floats(v) => PyList::new(py, v)?.into_any(),
-        Value::Str(v) => v.into_pyobject(py)?.into_any(),
-    })
 }

@@ -10,9 +10,11 @@ mod hooks;
 mod modes;
 mod ndarray;
 mod numpy;
+mod operators;
 mod safetensors;
 mod solver;
 mod user;
+mod values;
 mod variable;
 
 use pyo3::prelude::*;

@@ -4,7 +4,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::{functions, numpy};
+use super::{functions, numpy, operators};
 use crate::array::{Access, DType, Shape, Storage};
 use crate::{Error, graph};
 
@@ -415,38 +415,38 @@ impl NdArray {
         slf
     }
     fn __neg__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        functions::scaled(slf.as_any(), -1.0)
+        operators::scaled(slf.as_any(), -1.0)
     }
     fn __add__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::operator(slf.as_any(), o, &functions::ADD)
+        operators::operator(slf.as_any(), o, &operators::ADD)
     }
     fn __radd__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::reflected(slf.as_any(), o, &functions::ADD)
+        operators::reflected(slf.as_any(), o, &operators::ADD)
     }
     fn __sub__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::operator(slf.as_any(), o, &functions::SUB)
+        operators::operator(slf.as_any(), o, &operators::SUB)
     }
     fn __rsub__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::reflected(slf.as_any(), o, &functions::SUB)
+        operators::reflected(slf.as_any(), o, &operators::SUB)
     }
     fn __mul__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::operator(slf.as_any(), o, &functions::MUL)
+        operators::operator(slf.as_any(), o, &operators::MUL)
     }
     fn __rmul__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::reflected(slf.as_any(), o, &functions::MUL)
+        operators::reflected(slf.as_any(), o, &operators::MUL)
     }
     fn __truediv__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::operator(slf.as_any(), o, &functions::DIV)
+        operators::operator(slf.as_any(), o, &operators::DIV)
     }
     fn __rtruediv__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::reflected(slf.as_any(), o, &functions::DIV)
+        operators::reflected(slf.as_any(), o, &operators::DIV)
     }
     fn __pow__<'py>(
         slf: &Bound<'py, Self>,
         o: &Bound<'py, PyAny>,
         modulo: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        functions::power(slf.as_any(), o, modulo)
+        operators::power(slf.as_any(), o, modulo)
     }
     fn __rpow__<'py>(
         slf: &Bound<'py, Self>,
@@ -454,7 +454,7 @@ impl NdArray {
         modulo: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let _ = modulo;
-        functions::reflected(slf.as_any(), o, &functions::POW)
+        operators::reflected(slf.as_any(), o, &operators::POW)
     }
     fn __matmul__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         slf.py().import("kinnor._matmul")?.call_method1("matmul", (slf, o))
@@ -462,19 +462,19 @@ impl NdArray {
 
     /// Adds in place.
     fn __iadd__(slf: &Bound<'_, Self>, o: &Bound<'_, PyAny>) -> PyResult<()> {
-        functions::in_place(slf, o, &functions::ADD)
+        operators::in_place(slf, o, &operators::ADD)
     }
     /// Subtracts in place.
     fn __isub__(slf: &Bound<'_, Self>, o: &Bound<'_, PyAny>) -> PyResult<()> {
-        functions::in_place(slf, o, &functions::SUB)
+        operators::in_place(slf, o, &operators::SUB)
     }
     /// Multiplies in place.
     fn __imul__(slf: &Bound<'_, Self>, o: &Bound<'_, PyAny>) -> PyResult<()> {
-        functions::in_place(slf, o, &functions::MUL)
+        operators::in_place(slf, o, &operators::MUL)
     }
     /// Divides in place.
     fn __itruediv__(slf: &Bound<'_, Self>, o: &Bound<'_, PyAny>) -> PyResult<()> {
-        functions::in_place(slf, o, &functions::DIV)
+        operators::in_place(slf, o, &operators::DIV)
     }
 }
 

@@ -6,8 +6,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::error::foreign;
-use super::functions::{to_python, value, wrong};
 use super::ndarray::NdArray;
+use super::values::{to_python, value, wrong};
 use super::variable::Variable;
 use crate::graph;
 use crate::ops::Value;

@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyTuple};
 use super::function::Function;
 use super::hooks::{self, Callbacks};
 use super::ndarray::{NdArray, as_array, preview, shape_from};
-use super::{autodiff, error::foreign, functions, numpy};
+use super::{autodiff, error::foreign, functions, numpy, operators};
 use crate::Error;
 use crate::array::Access;
 use crate::graph::mode::{self, CheckSaved, Context};
@@ -733,38 +733,38 @@ impl Variable {
         slf
     }
     fn __neg__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        functions::scaled(slf.as_any(), -1.0)
+        operators::scaled(slf.as_any(), -1.0)
     }
     fn __add__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::operator(slf.as_any(), o, &functions::ADD)
+        operators::operator(slf.as_any(), o, &operators::ADD)
     }
     fn __radd__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::reflected(slf.as_any(), o, &functions::ADD)
+        operators::reflected(slf.as_any(), o, &operators::ADD)
     }
     fn __sub__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::operator(slf.as_any(), o, &functions::SUB)
+        operators::operator(slf.as_any(), o, &operators::SUB)
     }
     fn __rsub__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::reflected(slf.as_any(), o, &functions::SUB)
+        operators::reflected(slf.as_any(), o, &operators::SUB)
     }
     fn __mul__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::operator(slf.as_any(), o, &functions::MUL)
+        operators::operator(slf.as_any(), o, &operators::MUL)
     }
     fn __rmul__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::reflected(slf.as_any(), o, &functions::MUL)
+        operators::reflected(slf.as_any(), o, &operators::MUL)
     }
     fn __truediv__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::operator(slf.as_any(), o, &functions::DIV)
+        operators::operator(slf.as_any(), o, &operators::DIV)
     }
     fn __rtruediv__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::reflected(slf.as_any(), o, &functions::DIV)
+        operators::reflected(slf.as_any(), o, &operators::DIV)
     }
     fn __pow__<'py>(
         slf: &Bound<'py, Self>,
         o: &Bound<'py, PyAny>,
         modulo: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        functions::power(slf.as_any(), o, modulo)
+        operators::power(slf.as_any(), o, modulo)
     }
     fn __rpow__<'py>(
         slf: &Bound<'py, Self>,
@@ -772,7 +772,7 @@ impl Variable {
         modulo: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let _ = modulo;
-        functions::reflected(slf.as_any(), o, &functions::POW)
+        operators::reflected(slf.as_any(), o, &operators::POW)
     }
     fn __matmul__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         slf.py().import("kinnor._matmul")?.call_method1("matmul", (slf, o))

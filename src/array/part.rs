@@ -1,0 +1,112 @@
+//! Storages that are part of a larger one: who has to know of a write to the whole or to a part.
+
+use std::sync::{Arc, Weak};
+
+use super::storage::{Head, Storage};
+use super::{Access, DType};
+use crate::{Error, Result};
+
+impl Storage {
+    /// A storage that is elements `start .. start + len` of this one.
+    ///
+    /// # Errors
+    /// [`Error::Value`] when they are not all there, or belong to another part already.
+    pub fn narrow(self: &Arc<Self>, start: usize, len: usize) -> Result<Arc<Self>> {
+        let end = start.checked_add(len).filter(|end| *end <= self.len);
+        let Some(end) = end else {
+            return Err(Error::Value(format!(
+                "narrow: expected a part of {} elements, got {len} from {start} on",
+                self.len
+            )));
+        };
+        let mut state = self.state.lock();
+        state.children.retain(|c| c.strong_count() > 0);
+        for other in state.children.iter().filter_map(Weak::upgrade) {
+            let from = other.parent.as_ref().map_or(0, |(_, at)| *at);
+            if start < from + other.len && from < end {
+                return Err(Error::Value(format!(
+                    "narrow: expected elements that belong to no other part, got {start}..{end} beside {from}..{}",
+                    from + other.len
+                )));
+            }
+        }
+        let part = Self::with(len, Head::Empty, None, Some((Arc::clone(self), start)));
+        part.state.lock().zeroing = state.zeroing;
+        let part = Arc::new(part);
+        state.children.push(Arc::downgrade(&part));
+        self.publish(&state);
+        Ok(part)
+    }
+
+    pub(super) fn access_part(
+        &self,
+        parent: &Arc<Self>,
+        offset: usize,
+        dtype: DType,
+        access: Access,
+    ) -> Result<*mut u8> {
+        if access == Access::Read {
+            let start = parent.access(dtype, Access::Read)?;
+            // SAFETY: the part lies within the parent.
+            return Ok(unsafe { start.add(offset * dtype.size()) });
+        }
+        if let Some(whole) = self.dtype()
+            && whole != dtype
+        {
+            return Err(Error::Graph(format!(
+                "narrow: expected writing as {whole}, the type of the whole array, got {dtype}; cast the whole instead"
+            )));
+        }
+        let start = parent.access_for_part(dtype)?;
+        self.state.lock().modifications += 1;
+        self.mark_written();
+        // SAFETY: the part lies within the parent.
+        Ok(unsafe { start.add(offset * dtype.size()) })
+    }
+
+    /// As `ReadWrite` on behalf of a part: marks this and what is above, but not the other parts, as written.
+    fn access_for_part(&self, dtype: DType) -> Result<*mut u8> {
+        if let Some((parent, offset)) = &self.parent {
+            let start = parent.access_for_part(dtype)?;
+            let mut state = self.state.lock();
+            state.zeroing = false;
+            self.touch();
+            // SAFETY: the part lies within the parent.
+            return Ok(unsafe { start.add(offset * dtype.size()) });
+        }
+        let mut state = self.state.lock();
+        self.make_head(&mut state, dtype)?;
+        Ok(self.written(&mut state))
+    }
+
+    pub(super) fn mark_written(&self) {
+        let children = {
+            let mut state = self.state.lock();
+            state.zeroing = false;
+            self.touch();
+            state.children.clone()
+        };
+        for child in children.iter().filter_map(Weak::upgrade) {
+            child.mark_written();
+        }
+    }
+
+    pub(super) fn mark_children_written(&self) {
+        let children = self.state.lock().children.clone();
+        for child in children.iter().filter_map(Weak::upgrade) {
+            child.mark_written();
+        }
+    }
+
+    pub(super) fn set_zeroing(&self, zeroing: bool) {
+        let children = {
+            let mut state = self.state.lock();
+            state.zeroing = zeroing;
+            state.children.clone()
+        };
+        for child in children.iter().filter_map(Weak::upgrade) {
+            child.state.lock().modifications = 0;
+            child.set_zeroing(zeroing);
+        }
+    }
+}

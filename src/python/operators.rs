@@ -1,0 +1,161 @@
+//! Arithmetic operators of variables and arrays: which functions they stand for.
+
+use std::sync::OnceLock;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyFloat, PyInt};
+
+use super::functions::{Inputs, Row, operand, rows, run};
+use super::ndarray::NdArray;
+use super::variable::Variable;
+use crate::graph;
+use crate::ops::Value;
+use crate::{Error, Result};
+
+/// The functions behind an arithmetic operator: of two arrays, of an array and a number, of a number and an array.
+pub(super) struct Operator {
+    names: [&'static str; 3],
+    rows: OnceLock<Option<[&'static Row; 3]>>,
+    /// What the number on the right becomes.
+    of_right: fn(f64) -> f64,
+}
+
+impl Operator {
+    const fn new(names: [&'static str; 3], of_right: fn(f64) -> f64) -> Self {
+        Self { names, rows: OnceLock::new(), of_right }
+    }
+
+    fn row(&self, which: usize) -> Result<&'static Row> {
+        let find = |name: &str| rows().iter().find(|row| row.entry.spec.name == name);
+        let all = self.rows.get_or_init(|| {
+            let [arrays, right, left] = self.names;
+            Some([find(arrays)?, find(right)?, find(left)?])
+        });
+        all.map(|rows| rows[which])
+            .ok_or_else(|| Error::Key(format!("there is no operation '{}'", self.names[which])))
+    }
+}
+
+const ARRAYS: usize = 0;
+const RIGHT: usize = 1;
+const LEFT: usize = 2;
+
+/// `+`
+pub(super) static ADD: Operator = Operator::new(["add2", "add_scalar", "add_scalar"], |v| v);
+/// `-`
+pub(super) static SUB: Operator = Operator::new(["sub2", "add_scalar", "r_sub_scalar"], |v| -v);
+/// `*`
+pub(super) static MUL: Operator = Operator::new(["mul2", "mul_scalar", "mul_scalar"], |v| v);
+/// `/`
+pub(super) static DIV: Operator = Operator::new(["div2", "mul_scalar", "r_div_scalar"], |v| 1.0 / v);
+/// `**`
+pub(super) static POW: Operator = Operator::new(["pow2", "pow_scalar", "r_pow_scalar"], |v| v);
+
+/// A number that stands beside an operator, NumPy's included.
+fn number(o: &Bound<'_, PyAny>) -> Option<f64> {
+    if let Ok(v) = o.cast::<PyFloat>() {
+        return Some(v.value());
+    }
+    if let Ok(v) = o.cast::<PyInt>() {
+        return v.extract().ok();
+    }
+    // A NumPy scalar has a float and no axes; an array is not a number.
+    let scalar = o.getattr("ndim").ok()?.extract::<usize>().ok()? == 0;
+    (scalar && !o.is_instance_of::<Variable>() && !o.is_instance_of::<NdArray>()).then(|| o.extract().ok())?
+}
+
+fn with_number<'py>(
+    x: &Bound<'py, PyAny>,
+    row: &Row,
+    val: f64,
+    into: &[Option<graph::NdArray>],
+) -> PyResult<Bound<'py, PyAny>> {
+    let name = row.entry.spec.name;
+    let mut values: Vec<Value> = row.defaults.iter().flatten().cloned().collect();
+    values[0] = Value::Float(val);
+    let inputs: Inputs<'_, 'py> = std::iter::once(operand(name, "x", x)?).collect();
+    run(x.py(), row.entry.bind(&values, u64::MAX)?, &inputs, into)
+}
+
+fn with_array<'py>(
+    a: &Bound<'py, PyAny>,
+    b: &Bound<'py, PyAny>,
+    row: &Row,
+    into: &[Option<graph::NdArray>],
+) -> PyResult<Bound<'py, PyAny>> {
+    let name = row.entry.spec.name;
+    let op = row.plain.clone().ok_or_else(|| PyValueError::new_err("operators take no arguments"))?;
+    let inputs: Inputs<'_, 'py> = [operand(name, "x0", a)?, operand(name, "x1", b)?].into_iter().collect();
+    run(a.py(), op, &inputs, into)
+}
+
+fn is_operand(o: &Bound<'_, PyAny>) -> bool {
+    o.is_instance_of::<Variable>() || o.is_instance_of::<NdArray>()
+}
+
+fn not_implemented(py: Python<'_>) -> Bound<'_, PyAny> {
+    py.NotImplemented().into_bound(py)
+}
+
+/// `x <operator> o`
+pub(super) fn operator<'py>(
+    x: &Bound<'py, PyAny>,
+    o: &Bound<'py, PyAny>,
+    which: &Operator,
+) -> PyResult<Bound<'py, PyAny>> {
+    if is_operand(o) {
+        return with_array(x, o, which.row(ARRAYS)?, &[]);
+    }
+    match number(o) {
+        Some(v) => with_number(x, which.row(RIGHT)?, (which.of_right)(v), &[]),
+        None => Ok(not_implemented(x.py())),
+    }
+}
+
+/// `o <operator> x`
+pub(super) fn reflected<'py>(
+    x: &Bound<'py, PyAny>,
+    o: &Bound<'py, PyAny>,
+    which: &Operator,
+) -> PyResult<Bound<'py, PyAny>> {
+    match number(o) {
+        Some(v) => with_number(x, which.row(LEFT)?, v, &[]),
+        None => Ok(not_implemented(x.py())),
+    }
+}
+
+/// `x ** o`
+pub(super) fn power<'py>(
+    x: &Bound<'py, PyAny>,
+    o: &Bound<'py, PyAny>,
+    modulo: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    match modulo {
+        Some(_) => {
+            Err(PyErr::from(Error::NotImplemented("pow: expected two arguments, got a modulus".into())))
+        }
+        None => operator(x, o, &POW),
+    }
+}
+
+/// `x * v`
+pub(super) fn scaled<'py>(x: &Bound<'py, PyAny>, v: f64) -> PyResult<Bound<'py, PyAny>> {
+    with_number(x, MUL.row(RIGHT)?, v, &[])
+}
+
+/// `x <operator>= o` on an array.
+pub(super) fn in_place(x: &Bound<'_, NdArray>, o: &Bound<'_, PyAny>, which: &Operator) -> PyResult<()> {
+    let into = [Some(x.get().array.clone())];
+    if is_operand(o) {
+        return with_array(x.as_any(), o, which.row(ARRAYS)?, &into).map(drop);
+    }
+    match number(o) {
+        Some(v) => with_number(x.as_any(), which.row(RIGHT)?, (which.of_right)(v), &into).map(drop),
+        None => {
+            let got = o.get_type().name()?;
+            Err(Error::Type(format!("operator: expected a number, a Variable or an NdArray, got {got}"))
+                .into())
+        }
+    }
+}

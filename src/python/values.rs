@@ -1,0 +1,79 @@
+//! Arguments of operations, between Python and the core.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
+
+use crate::Error;
+use crate::ops::{self, Value};
+
+/// The value of an argument from Python.
+pub(super) fn value(v: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
+    if v.is_none() {
+        return Ok(Some(Value::None));
+    }
+    if let Ok(v) = v.cast::<PyBool>() {
+        return Ok(Some(Value::Bool(v.is_true())));
+    }
+    if let Ok(v) = v.cast::<PyFloat>() {
+        return Ok(Some(Value::Float(v.value())));
+    }
+    if v.is_instance_of::<PyInt>() {
+        let whole = v.extract::<i64>().map(Value::Int);
+        return Ok(whole.or_else(|_| v.extract::<f64>().map(Value::Float)).ok());
+    }
+    if let Ok(v) = v.cast::<PyString>() {
+        return Ok(Some(Value::Str(v.to_str()?.to_string())));
+    }
+    if v.is_instance_of::<PyTuple>()
+        || v.is_instance_of::<PyList>()
+        || v.hasattr("tolist")?
+        || v.hasattr("__iter__")?
+    {
+        return sequence(v);
+    }
+    if let Ok(v) = v.call_method0("__index__").and_then(|v| v.extract::<i64>()) {
+        return Ok(Some(Value::Int(v)));
+    }
+    Ok(v.call_method0("__float__").and_then(|v| v.extract::<f64>()).map(Value::Float).ok())
+}
+
+fn sequence(v: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
+    if v.hasattr("tolist")? {
+        let plain = v.call_method0("tolist")?;
+        return if plain.hasattr("tolist")? { Ok(None) } else { value(&plain) };
+    }
+    let (mut whole, mut real) = (Vec::new(), Vec::new());
+    for item in v.try_iter()? {
+        match value(&item?)? {
+            Some(Value::Int(i)) => {
+                whole.push(i);
+                real.push(i as f64);
+            }
+            Some(Value::Bool(b)) => {
+                whole.push(i64::from(b));
+                real.push(f64::from(u8::from(b)));
+            }
+            Some(Value::Float(f)) => real.push(f),
+            _ => return Ok(None),
+        }
+    }
+    Ok(Some(if whole.len() == real.len() { Value::Ints(whole) } else { Value::Floats(real) }))
+}
+
+pub(super) fn wrong(op: &str, arg: &ops::Arg, got: &Bound<'_, PyAny>) -> PyErr {
+    let got = got.repr().map_or_else(|_| "something else".into(), |r| r.to_string());
+    Error::argument(op, arg.name, arg.py_type, got).into()
+}
+
+/// A value as Python sees it in `info.args`.
+pub(super) fn to_python<'py>(py: Python<'py>, v: &Value) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match v {
+        Value::None => py.None().into_bound(py),
+        Value::Bool(v) => PyBool::new(py, *v).to_owned().into_any(),
+        Value::Int(v) => v.into_pyobject(py)?.into_any(),
+        Value::Float(v) => v.into_pyobject(py)?.into_any(),
+        Value::Ints(v) => PyList::new(py, v)?.into_any(),
+        Value::Floats(v) => PyList::new(py, v)?.into_any(),
+        Value::Str(v) => v.into_pyobject(py)?.into_any(),
+    })
+}
