@@ -190,14 +190,15 @@ impl Store {
             && let Some(mut entry) = self.large.last_entry()
         {
             let size = *entry.key();
-            match entry.get_mut().pop() {
-                Some(block) => {
-                    // SAFETY: a large block is a mapping of its own, and this one is free.
-                    unsafe { system::unmap(block, size) };
-                    gone += size;
-                    self.mapped -= size;
-                }
-                None => drop(entry.remove()),
+            if let Some(block) = entry.get_mut().pop() {
+                // SAFETY: a large block is a mapping of its own, and this one is free.
+                unsafe { system::unmap(block, size) };
+                gone += size;
+                self.mapped -= size;
+            }
+            // `take` expects a block in each stack that is listed.
+            if entry.get().0.is_none() {
+                entry.remove();
             }
         }
     }
@@ -294,6 +295,20 @@ mod tests {
         // SAFETY: given back once more.
         unsafe { store.give(block, size) };
         assert_ne!(store.take(4 << 20, 0).expect("memory").0, block);
+    }
+
+    #[test]
+    fn what_was_trimmed_away_is_mapped_again() {
+        let mut store = Store::new();
+        let (block, size) = store.take(8 << 20, 0).expect("memory");
+        // SAFETY: given back once.
+        unsafe { store.give(block, size) };
+        store.unmap_large(1);
+        assert_eq!(store.mapped(), 0);
+        let (block, size) = store.take(8 << 20, 0).expect("memory");
+        // SAFETY: given back once.
+        unsafe { store.give(block, size) };
+        store.clear();
     }
 
     #[test]
