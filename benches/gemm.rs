@@ -2,14 +2,16 @@
 //!
 //! The peak is measured in the same run: chains of fused multiply-adds in registers, on one thread and on all.
 
-use std::hint::black_box;
-use std::time::{Duration, Instant};
+mod machine;
+
+use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use kinnor::array::Buffer;
 use kinnor::kernels::gemm::{Epilogue, Strided, multiply};
-use kinnor::kernels::simd::{Isa, isa};
-use kinnor::kernels::threads::{num_threads, parallel, set_num_threads};
+use kinnor::kernels::simd::isa;
+use kinnor::kernels::threads::{num_threads, set_num_threads};
+use machine::{best, peak};
 
 /// Rows, columns, terms, and which of the two matrices is stored transposed.
 const SHAPES: [(usize, usize, usize, &str); 17] = [
@@ -115,79 +117,6 @@ fn matrixmultiply_crate(m: usize, n: usize, k: usize, a: &Matrix, b: &Matrix, c:
 }
 
 type Multiply = fn(usize, usize, usize, &Matrix, &Matrix, &Matrix);
-
-/// Seconds of the best of many calls.
-fn best(mut call: impl FnMut()) -> f64 {
-    let (start, mut best) = (Instant::now(), f64::INFINITY);
-    while start.elapsed() < Duration::from_millis(200) {
-        let once = Instant::now();
-        call();
-        best = best.min(once.elapsed().as_secs_f64());
-    }
-    best
-}
-
-/// Multiply-adds in registers only: many rounds of independent ones of the widest kind. Returns their number.
-#[cfg(target_arch = "x86_64")]
-fn multiply_adds() -> usize {
-    use std::arch::x86_64::{
-        _mm256_cvtss_f32, _mm256_fmadd_ps, _mm256_set1_ps, _mm512_fmadd_ps, _mm512_reduce_add_ps,
-        _mm512_set1_ps,
-    };
-    const ROUNDS: usize = 20_000;
-    const CHAINS: usize = 12;
-    #[target_feature(enable = "avx512f")]
-    fn avx512() {
-        let (x, mut sums) = (_mm512_set1_ps(black_box(0.5)), [_mm512_set1_ps(1.0); CHAINS]);
-        for _ in 0..ROUNDS {
-            for s in &mut sums {
-                *s = _mm512_fmadd_ps(*s, x, x);
-            }
-        }
-        black_box(sums.map(|s| _mm512_reduce_add_ps(s)));
-    }
-    #[target_feature(enable = "avx2,fma")]
-    fn avx2() {
-        let (x, mut sums) = (_mm256_set1_ps(black_box(0.5)), [_mm256_set1_ps(1.0); CHAINS]);
-        for _ in 0..ROUNDS {
-            for s in &mut sums {
-                *s = _mm256_fmadd_ps(*s, x, x);
-            }
-        }
-        black_box(sums.map(|s| _mm256_cvtss_f32(s)));
-    }
-    // SAFETY: `isa` says what the machine has.
-    unsafe {
-        match isa() {
-            Isa::Avx512 => {
-                avx512();
-                ROUNDS * CHAINS * 16
-            }
-            Isa::Avx2 => {
-                avx2();
-                ROUNDS * CHAINS * 8
-            }
-            _ => 0,
-        }
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn multiply_adds() -> usize {
-    0
-}
-
-/// GFLOP/s of multiply-adds on all threads; zero where it is not known.
-fn peak() -> f64 {
-    let threads = num_threads();
-    let count = multiply_adds();
-    let seconds = best(|| {
-        parallel(threads, |_| {
-            black_box(multiply_adds());
-        });
-    });
-    2.0 * (count * threads) as f64 / seconds / 1e9
-}
 
 /// One row a shape: GFLOP/s of each, ours as a share of the peak and of the best other.
 fn table(threads: usize, crates: &[(&str, Multiply)]) {
