@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use kinnor::kernels::convolution::{Geometry, Spatial, add_input_gradient, add_weight_gradient, forward};
+use kinnor::kernels::convolution::{Geometry, Spatial, forward, input_gradient, weight_gradient};
 use kinnor::kernels::simd::isa;
 use kinnor::kernels::threads::{num_threads, set_num_threads};
 use machine::{best, peak};
@@ -86,16 +86,11 @@ impl Case {
     fn run(&mut self, sum: Sum) {
         let Self { g, x, w, y, .. } = self;
         match sum {
-            Sum::Output => forward(g, y, false, x, w),
-            Sum::Input => {
-                x.fill(0.0);
-                add_input_gradient(g, y, w, x);
-            }
-            Sum::Weight => {
-                w.fill(0.0);
-                add_weight_gradient(g, x, y, w);
-            }
+            Sum::Output => forward(g, x, w, None, y, false),
+            Sum::Input => input_gradient(g, y, w, None, x, false),
+            Sum::Weight => weight_gradient(g, x, y, w, false),
         }
+        .expect("memory");
         black_box(&self.y);
     }
 }

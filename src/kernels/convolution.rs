@@ -1,20 +1,27 @@
 //! The three sums over `x[c, o * stride + t * dilation - pad] * w[k, c, t] * gy[k, o]` that make up convolution: the
 //! one over inputs is its output, and the other two are its gradients. Deconvolution is the same with the names moved.
 //!
-//! An image is unfolded into a matrix with one column a position, so that each sum is a product of matrices; with one
-//! input channel in a group (depthwise) there is no matrix to speak of and the sums are taken directly.
+//! The sums are products of matrices, of blocks of an image that are unfolded in the cache; with one input channel in a
+//! group (depthwise) there is no matrix to speak of and the sums are taken directly.
+
+mod direct;
+mod strip;
+mod unfold;
+mod weight;
+mod window;
 
 use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::gemm::{Matrix, MatrixMut, gemm};
-use super::{Float, depthwise, scratch};
-
-/// Elements of an unfolded matrix that are made at a time: some of them stay in the cache until they are used.
-const BLOCK: usize = 1 << 20;
-/// Positions that are unfolded at a time at least, or products would be too narrow.
-const LEAST_POSITIONS: usize = 256;
+use super::channels::add_bias;
+use super::{Float, depthwise};
+use crate::Result;
+use direct::Correlation;
+pub(super) use strip::Layout;
+pub(super) use unfold::Unfold;
+use weight::WeightGradient;
+use window::Window;
 
 /// Lengths or steps along spatial axes.
 pub type Spatial = SmallVec<[usize; 3]>;
@@ -67,24 +74,6 @@ impl Geometry {
     pub(super) fn step(&self) -> usize {
         self.stride.last().copied().unwrap_or(1)
     }
-    /// Rows of the unfolded matrix.
-    fn depth(&self) -> usize {
-        self.channels / self.group * self.taps()
-    }
-
-    /// Whether each position sees just the element of the input that lies under it.
-    fn is_pointwise(&self) -> bool {
-        let all = |v: &Spatial, n: usize| v.iter().all(|v| *v == n);
-        all(&self.kernel, 1) && all(&self.stride, 1) && all(&self.pad, 0)
-    }
-
-    /// Positions in blocks that are unfolded at a time.
-    fn blocks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
-        let n = self.positions();
-        let len = (BLOCK / self.depth().max(1)).max(LEAST_POSITIONS);
-        (0..n).step_by(len).map(move |start| start..(start + len).min(n))
-    }
-
     /// What the kernel sees from the positions of a block.
     pub(super) fn reaches(&self, block: &Range<usize>) -> Vec<Reach> {
         let last = self.output.len() - 1;
@@ -131,48 +120,13 @@ impl Geometry {
         Reach { tap, at, len, inside, from: from + first * stride + offset - pad }
     }
 
-    /// The part of an input image that belongs to a group.
-    fn input_at(&self, image: usize, group: usize) -> usize {
-        let of_group = self.channels / self.group * group;
-        image * self.channels * self.area()
-            + if self.channel_last { of_group } else { of_group * self.area() }
-    }
-
-    /// The part of an output image that belongs to a group and starts with a position.
-    fn output_at(&self, image: usize, group: usize, position: usize) -> usize {
-        let (of_group, n) = (self.maps / self.group * group, self.positions());
-        let within =
-            if self.channel_last { position * self.maps + of_group } else { of_group * n + position };
-        image * self.maps * n + within
-    }
-
-    /// Outputs as a matrix of maps by positions: the strides.
-    fn output_strides(&self) -> (usize, usize) {
-        if self.channel_last { (1, self.maps) } else { (self.positions(), 1) }
-    }
-
-    /// The unfolded matrix of `depth` by positions: the strides, for `n` positions in scratch memory.
-    fn unfolded_strides(&self, n: usize) -> (usize, usize) {
-        if self.channel_last { (1, self.depth()) } else { (n, 1) }
-    }
-
-    /// A pointwise input as the unfolded matrix that it is: the strides.
-    fn pointwise_strides(&self) -> (usize, usize) {
-        if self.channel_last { (1, self.channels) } else { (self.area(), 1) }
-    }
-
-    fn pointwise_at(&self, image: usize, group: usize, position: usize) -> usize {
-        self.input_at(image, group) + position * if self.channel_last { self.channels } else { 1 }
-    }
-
-    fn weight<'a, T>(&self, w: &'a [T], group: usize) -> Matrix<'a, T> {
-        let maps = self.maps / self.group;
-        Matrix::of_rows(&w[group * maps * self.depth()..], maps, self.depth())
-    }
-
-    fn images_and_groups(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
-        let (images, group) = (self.images, self.group);
-        (0..images).flat_map(move |image| (0..group).map(move |g| (image, g)))
+    /// Every access stands on this.
+    fn check(&self, x: usize, w: usize, y: usize) {
+        let (channels, maps) = (self.channels / self.group, self.maps / self.group);
+        let fits = x == self.images * self.channels * self.area()
+            && w == self.group * maps * channels * self.taps()
+            && y == self.images * self.maps * self.positions();
+        assert!(fits, "arrays of {x}, {w} and {y} elements for {self:?}");
     }
 
     fn is_depthwise(&self) -> bool {
@@ -180,148 +134,105 @@ impl Geometry {
     }
 }
 
-/// Calls `f(image, group, block, columns)` with the unfolded matrix of each block of each image.
-fn for_each_unfolded<T: Float>(
+/// Writes the output, or adds it to `y` where `accumulate` is set, and a bias for each map.
+pub fn forward<T: Float>(
     g: &Geometry,
     x: &[T],
-    mut f: impl FnMut(usize, usize, &Range<usize>, Matrix<'_, T>),
-) {
-    for block in g.blocks() {
-        let n = block.len();
-        if g.is_pointwise() {
-            let (rs, cs) = g.pointwise_strides();
-            for (image, group) in g.images_and_groups() {
-                let x = &x[g.pointwise_at(image, group, block.start)..];
-                f(image, group, &block, Matrix::new(x, g.depth(), n, rs, cs));
-            }
-            continue;
-        }
-        let reaches = g.reaches(&block);
-        let (rs, cs) = g.unfolded_strides(n);
-        scratch::with(g.depth() * n, |columns| {
-            for (image, group) in g.images_and_groups() {
-                unfold(g, &reaches, &x[g.input_at(image, group)..], n, columns);
-                f(image, group, &block, Matrix::new(columns, g.depth(), n, rs, cs));
-            }
-        });
-    }
-}
-
-/// Writes the output, or adds it to `y` where `accumulate` is set.
-pub fn forward<T: Float>(g: &Geometry, y: &mut [T], accumulate: bool, x: &[T], w: &[T]) {
-    if x.is_empty() || g.is_depthwise() {
+    w: &[T],
+    bias: Option<&[T]>,
+    y: &mut [T],
+    accumulate: bool,
+) -> Result<()> {
+    if g.is_depthwise() {
         if !accumulate {
             y.fill(T::ZERO);
         }
-        return depthwise::add_output(g, x, w, y);
+        depthwise::add_output(g, x, w, y);
+        if let Some(bias) = bias {
+            add_bias(y, bias, if g.channel_last { 1 } else { g.positions() });
+        }
+        return Ok(());
     }
-    let (maps, (rs, cs)) = (g.maps / g.group, g.output_strides());
-    for_each_unfolded(g, x, |image, group, block, columns| {
-        let y = &mut y[g.output_at(image, group, block.start)..];
-        gemm(MatrixMut::new(y, maps, block.len(), rs, cs), accumulate, g.weight(w, group), columns);
-    });
+    let sum = Correlation {
+        g,
+        window: &g.forward_window(),
+        source: x.as_ptr(),
+        sources: g.inputs(),
+        target: y.as_mut_ptr(),
+        targets: g.outputs(),
+        weight: w.as_ptr(),
+        forward: true,
+        bias,
+        accumulate,
+    };
+    // SAFETY: the slices are as large as the geometry says, which is checked; `y` is borrowed alone.
+    g.check(x.len(), w.len(), y.len());
+    unsafe { sum.run() }
 }
 
-/// Adds the gradient of the input.
-pub fn add_input_gradient<T: Float>(g: &Geometry, gy: &[T], w: &[T], gx: &mut [T]) {
-    if gx.is_empty() {
-        return;
+/// Writes the gradient of the input, or adds it to `gx` where `accumulate` is set; and a bias for each channel, as the
+/// same sum is the output of a deconvolution.
+pub fn input_gradient<T: Float>(
+    g: &Geometry,
+    gy: &[T],
+    w: &[T],
+    bias: Option<&[T]>,
+    gx: &mut [T],
+    accumulate: bool,
+) -> Result<()> {
+    if g.is_depthwise() {
+        if !accumulate {
+            gx.fill(T::ZERO);
+        }
+        depthwise::add_input_gradient(g, gy, w, gx);
+        if let Some(bias) = bias {
+            add_bias(gx, bias, if g.channel_last { 1 } else { g.area() });
+        }
+        return Ok(());
+    }
+    g.check(gx.len(), w.len(), gy.len());
+    for window in g.backward_windows() {
+        let sum = Correlation {
+            g,
+            window: &window,
+            source: gy.as_ptr(),
+            sources: g.outputs(),
+            target: gx.as_mut_ptr(),
+            targets: g.inputs(),
+            weight: w.as_ptr(),
+            forward: false,
+            bias,
+            accumulate,
+        };
+        // SAFETY: as above.
+        unsafe { sum.run()? };
+    }
+    Ok(())
+}
+
+/// Writes the gradient of the weight, or adds it to `gw` where `accumulate` is set.
+pub fn weight_gradient<T: Float>(
+    g: &Geometry,
+    x: &[T],
+    gy: &[T],
+    gw: &mut [T],
+    accumulate: bool,
+) -> Result<()> {
+    if (x.is_empty() || gy.is_empty() || g.is_depthwise()) && !accumulate {
+        gw.fill(T::ZERO);
+    }
+    if x.is_empty() || gy.is_empty() {
+        return Ok(());
     }
     if g.is_depthwise() {
-        return depthwise::add_input_gradient(g, gy, w, gx);
+        depthwise::add_weight_gradient(g, x, gy, gw);
+        return Ok(());
     }
-    let (maps, (rs, cs)) = (g.maps / g.group, g.output_strides());
-    for block in g.blocks() {
-        let n = block.len();
-        let gy = |image, group| Matrix::new(&gy[g.output_at(image, group, block.start)..], maps, n, rs, cs);
-        if g.is_pointwise() {
-            let (rs, cs) = g.pointwise_strides();
-            for (image, group) in g.images_and_groups() {
-                let gx = &mut gx[g.pointwise_at(image, group, block.start)..];
-                let gx = MatrixMut::new(gx, g.depth(), n, rs, cs);
-                gemm(gx, true, g.weight(w, group).t(), gy(image, group));
-            }
-            continue;
-        }
-        let reaches = g.reaches(&block);
-        let (rs, cs) = g.unfolded_strides(n);
-        scratch::with(g.depth() * n, |columns| {
-            for (image, group) in g.images_and_groups() {
-                let product = MatrixMut::new(columns, g.depth(), n, rs, cs);
-                gemm(product, false, g.weight(w, group).t(), gy(image, group));
-                fold(g, &reaches, columns, n, &mut gx[g.input_at(image, group)..]);
-            }
-        });
-    }
+    g.check(x.len(), gw.len(), gy.len());
+    let sum = WeightGradient { g, x: x.as_ptr(), gy: gy.as_ptr(), gw: gw.as_mut_ptr(), accumulate };
+    // SAFETY: as above.
+    unsafe { sum.run() }
 }
 
-/// Adds the gradient of the weight.
-pub fn add_weight_gradient<T: Float>(g: &Geometry, x: &[T], gy: &[T], gw: &mut [T]) {
-    if x.is_empty() {
-        return;
-    }
-    if g.is_depthwise() {
-        return depthwise::add_weight_gradient(g, x, gy, gw);
-    }
-    let (maps, depth, (rs, cs)) = (g.maps / g.group, g.depth(), g.output_strides());
-    for_each_unfolded(g, x, |image, group, block, columns| {
-        let gy = Matrix::new(&gy[g.output_at(image, group, block.start)..], maps, block.len(), rs, cs);
-        let gw = MatrixMut::of_rows(&mut gw[group * maps * depth..], maps, depth);
-        gemm(gw, true, gy, columns.t());
-    });
-}
-
-/// Writes the unfolded matrix of `n` positions of one group of one image: zero where the kernel lies on padding.
-fn unfold<T: Float>(g: &Geometry, reaches: &[Reach], x: &[T], n: usize, columns: &mut [T]) {
-    let (channels, taps, area, step) = (g.channels / g.group, g.taps(), g.area(), g.step());
-    for r in reaches {
-        if g.channel_last {
-            for i in 0..r.len {
-                let column = &mut columns[(r.at + i) * channels * taps + r.tap * channels..][..channels];
-                if r.inside.contains(&i) {
-                    let from = (r.from + (i - r.inside.start) * step) * g.channels;
-                    column.copy_from_slice(&x[from..from + channels]);
-                } else {
-                    column.fill(T::ZERO);
-                }
-            }
-            continue;
-        }
-        for c in 0..channels {
-            let row = &mut columns[(c * taps + r.tap) * n + r.at..][..r.len];
-            row[..r.inside.start].fill(T::ZERO);
-            row[r.inside.end..].fill(T::ZERO);
-            let row = &mut row[r.inside.clone()];
-            let x = &x[c * area + r.from..];
-            if step == 1 {
-                row.copy_from_slice(&x[..row.len()]);
-            } else {
-                row.iter_mut().zip(x.iter().step_by(step)).for_each(|(y, x)| *y = *x);
-            }
-        }
-    }
-}
-
-/// Adds each element of an unfolded matrix to the element of the input that it is a copy of.
-fn fold<T: Float>(g: &Geometry, reaches: &[Reach], columns: &[T], n: usize, gx: &mut [T]) {
-    let (channels, taps, area, step) = (g.channels / g.group, g.taps(), g.area(), g.step());
-    for r in reaches {
-        if g.channel_last {
-            for i in r.inside.clone() {
-                let column = &columns[(r.at + i) * channels * taps + r.tap * channels..][..channels];
-                let to = (r.from + (i - r.inside.start) * step) * g.channels;
-                gx[to..to + channels].iter_mut().zip(column).for_each(|(g, y)| *g = *g + *y);
-            }
-            continue;
-        }
-        for c in 0..channels {
-            let row = &columns[(c * taps + r.tap) * n + r.at..][r.inside.clone()];
-            let gx = &mut gx[c * area + r.from..];
-            if step == 1 {
-                gx.iter_mut().zip(row).for_each(|(g, y)| *g = *g + *y);
-            } else {
-                gx.iter_mut().step_by(step).zip(row).for_each(|(g, y)| *g = *g + *y);
-            }
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -2,12 +2,16 @@
 
 mod blocks;
 mod pack;
+mod panels;
 mod product;
 mod tile;
 
+pub(super) use blocks::{Operand, Split};
+pub(super) use pack::Columns;
+pub(super) use panels::{ONCE, PanelProduct, Panels, Table};
 pub use product::{Epilogue, Strided, multiply};
 pub use tile::{Activation, Kernels};
-pub(super) use tile::{kernels_f32, kernels_f64};
+pub(super) use tile::{After, kernels_f32, kernels_f64};
 
 use super::Float;
 

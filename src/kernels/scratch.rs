@@ -5,18 +5,23 @@ use std::cell::Cell;
 use super::Float;
 
 thread_local! {
-    static KEPT: Cell<Vec<f64>> = const { Cell::new(Vec::new()) };
+    static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
 }
 
-/// Calls `f` with memory for `n` elements, their values undefined. A call within a call gets memory of its own.
+/// A cache line.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Line(#[allow(dead_code)] [f64; 8]);
+
+/// Calls `f` with memory for `n` elements, their values undefined and the first at the start of a cache line. A call within a call gets memory of its own.
 pub fn with<T: Float, R>(n: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
-    const { assert!(align_of::<T>() <= align_of::<f64>()) };
+    const { assert!(align_of::<T>() <= align_of::<Line>()) };
     let mut memory = KEPT.take();
-    let needed = (n * size_of::<T>()).div_ceil(size_of::<f64>());
+    let needed = (n * size_of::<T>()).div_ceil(size_of::<Line>());
     if memory.len() < needed {
-        memory.resize(needed, 0.0);
+        memory.resize(needed, Line([0.0; 8]));
     }
-    // SAFETY: the memory holds at least `n` elements, is aligned for `T`, and any bits are a `f32` or `f64`.
+    // SAFETY: the memory holds at least `n` elements, is aligned for a cache line, and any bits are a `f32` or `f64`.
     let result = f(unsafe { std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast(), n) });
     KEPT.set(memory);
     result

@@ -7,8 +7,8 @@ use super::{
 };
 use crate::array::Shape;
 use crate::kernels::Float;
-use crate::kernels::channels::{add_bias, add_sums};
-use crate::kernels::convolution::{Geometry, add_input_gradient, add_weight_gradient, forward};
+use crate::kernels::channels::add_sums;
+use crate::kernels::convolution::{Geometry, forward, input_gradient, weight_gradient};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -49,7 +49,7 @@ op! {
 
 laid_out!(Convolution);
 
-/// Elements of an output between two of the same channel: what [`add_bias`] wants to know.
+/// Elements of an output between two of the same channel: what [`add_sums`] wants to know.
 pub(super) fn inner(channel_last: bool, spatial: &[usize]) -> usize {
     if channel_last { 1 } else { spatial.iter().product() }
 }
@@ -98,22 +98,18 @@ impl Compute for Convolution {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (g, _) = self.layout().convolution(run.x_shape(0), run.x_shape(1))?;
-        let y = run.y(0);
-        forward(&g, y, false, run.x(0), run.x(1));
-        if run.has(2) {
-            add_bias(y, run.x(2), inner(self.channel_last, &g.output));
-        }
-        Ok(())
+        let bias = run.has(2).then(|| run.x(2));
+        forward(&g, run.x(0), run.x(1), bias, run.y(0), false)
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (g, _) = self.layout().convolution(run.x_shape(0), run.x_shape(1))?;
         let gy = run.gy(0);
-        if let Some(gx) = run.gx(0) {
-            add_input_gradient(&g, gy, run.x(1), gx.adding());
+        if let Some(Grad { data, accumulate }) = run.gx(0) {
+            input_gradient(&g, gy, run.x(1), None, data, accumulate)?;
         }
-        if let Some(gw) = run.gx(1) {
-            add_weight_gradient(&g, run.x(0), gy, gw.adding());
+        if let Some(Grad { data, accumulate }) = run.gx(1) {
+            weight_gradient(&g, run.x(0), gy, data, accumulate)?;
         }
         if let Some(gb) = run.gx(2) {
             add_sums(gy, gb.adding(), inner(self.channel_last, &g.output));
@@ -181,20 +177,17 @@ impl Compute for ConvolutionFilterGrad {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (g, _) = self.layout().convolution(run.x_shape(1), run.y_shape(0))?;
-        let gw = run.y(0);
-        gw.fill(T::ZERO);
-        add_weight_gradient(&g, run.x(1), run.x(0), gw);
-        Ok(())
+        weight_gradient(&g, run.x(1), run.x(0), run.y(0), false)
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (g, _) = self.layout().convolution(run.x_shape(1), run.y_shape(0))?;
         let w = run.gy(0);
         if let Some(Grad { data, accumulate }) = run.gx(0) {
-            forward(&g, data, accumulate, run.x(1), w);
+            forward(&g, run.x(1), w, None, data, accumulate)?;
         }
-        if let Some(gx) = run.gx(1) {
-            add_input_gradient(&g, run.x(0), w, gx.adding());
+        if let Some(Grad { data, accumulate }) = run.gx(1) {
+            input_gradient(&g, run.x(0), w, None, data, accumulate)?;
         }
         Ok(())
     }

@@ -6,8 +6,8 @@ use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym
 use crate::Result;
 use crate::array::Shape;
 use crate::kernels::Float;
-use crate::kernels::channels::{add_bias, add_sums};
-use crate::kernels::convolution::{Geometry, add_input_gradient, add_weight_gradient, forward};
+use crate::kernels::channels::add_sums;
+use crate::kernels::convolution::{Geometry, forward, input_gradient, weight_gradient};
 
 /// The operations of this file.
 pub(super) const OPS: &[Entry] = &[Entry::of::<Deconvolution>()];
@@ -75,23 +75,18 @@ impl Compute for Deconvolution {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
-        let y = run.y(0);
-        y.fill(T::ZERO);
-        add_input_gradient(&g, run.x(0), run.x(1), y);
-        if run.has(2) {
-            add_bias(y, run.x(2), inner(self.channel_last, &g.input));
-        }
-        Ok(())
+        let bias = run.has(2).then(|| run.x(2));
+        input_gradient(&g, run.x(0), run.x(1), bias, run.y(0), false)
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
         let gy = run.gy(0);
         if let Some(Grad { data, accumulate }) = run.gx(0) {
-            forward(&g, data, accumulate, gy, run.x(1));
+            forward(&g, gy, run.x(1), None, data, accumulate)?;
         }
-        if let Some(gw) = run.gx(1) {
-            add_weight_gradient(&g, gy, run.x(0), gw.adding());
+        if let Some(Grad { data, accumulate }) = run.gx(1) {
+            weight_gradient(&g, gy, run.x(0), data, accumulate)?;
         }
         if let Some(gb) = run.gx(2) {
             add_sums(gy, gb.adding(), inner(self.channel_last, &g.input));

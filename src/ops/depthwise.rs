@@ -2,11 +2,11 @@
 
 use super::convolution::bias_gradient;
 use super::spatial::{self, Layout};
-use super::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op};
+use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op};
 use crate::array::Shape;
 use crate::kernels::Float;
-use crate::kernels::channels::{add_bias, add_sums};
-use crate::kernels::convolution::{Geometry, add_input_gradient, add_weight_gradient, forward};
+use crate::kernels::channels::add_sums;
+use crate::kernels::convolution::{Geometry, forward, input_gradient, weight_gradient};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -99,22 +99,18 @@ impl Compute for DepthwiseConvolution {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
-        let y = run.y(0);
-        forward(&g, y, false, run.x(0), run.x(1));
-        if run.has(2) {
-            add_bias(y, run.x(2), g.output.iter().product());
-        }
-        Ok(())
+        let bias = run.has(2).then(|| run.x(2));
+        forward(&g, run.x(0), run.x(1), bias, run.y(0), false)
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
         let gy = run.gy(0);
-        if let Some(gx) = run.gx(0) {
-            add_input_gradient(&g, gy, run.x(1), gx.adding());
+        if let Some(Grad { data, accumulate }) = run.gx(0) {
+            input_gradient(&g, gy, run.x(1), None, data, accumulate)?;
         }
-        if let Some(gw) = run.gx(1) {
-            add_weight_gradient(&g, run.x(0), gy, gw.adding());
+        if let Some(Grad { data, accumulate }) = run.gx(1) {
+            weight_gradient(&g, run.x(0), gy, data, accumulate)?;
         }
         if let Some(gb) = run.gx(2) {
             add_sums(gy, gb.adding(), g.output.iter().product());

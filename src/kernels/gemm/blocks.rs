@@ -1,10 +1,9 @@
 //! A product cut into blocks that fit the caches and into chunks for threads, by its shape alone.
 
 use std::ops::Range;
-use std::ptr;
 
 use super::pack::{Columns, Rows};
-use super::tile::{Activation, After, Kernels, Tile};
+use super::tile::{Activation, After, Kernels, REGULAR, Tile};
 use crate::array::Buffer;
 use crate::kernels::Float;
 use crate::kernels::threads::{Shared, parallel};
@@ -12,7 +11,7 @@ use crate::kernels::threads::{Shared, parallel};
 /// Rows of the right matrix in a block: two registers of columns of it fill most of the first cache.
 const DEPTH: usize = 256;
 /// Rows of a plain right matrix that are fetched ahead.
-const AHEAD: isize = 8;
+pub(super) const AHEAD: isize = 8;
 /// Terms of a sum that are added one after the other where nothing is packed: longer sums are cut for accuracy.
 const LONG: usize = 4096;
 /// Rows of the left matrix and columns of the right in a packed block.
@@ -31,10 +30,10 @@ const SMALL: usize = 80 * 80 * 80;
 
 /// A matrix in memory: element (i, j) is at `i row + j col`.
 #[derive(Clone, Copy)]
-pub(super) struct Operand<T> {
-    pub(super) p: *const T,
-    pub(super) row: isize,
-    pub(super) col: isize,
+pub(in crate::kernels) struct Operand<T> {
+    pub(in crate::kernels) p: *const T,
+    pub(in crate::kernels) row: isize,
+    pub(in crate::kernels) col: isize,
 }
 
 impl<T> Operand<T> {
@@ -64,19 +63,26 @@ unsafe impl<T> Sync for Product<T> {}
 
 /// Things shared out in parts as even as can be.
 #[derive(Clone, Copy)]
-struct Split {
+pub(in crate::kernels) struct Split {
+    parts: usize,
     each: usize,
     more: usize,
 }
 
 impl Split {
-    fn new(count: usize, parts: usize) -> Self {
-        Self { each: count / parts, more: count % parts }
+    /// At least one part.
+    pub(in crate::kernels) fn new(count: usize, parts: usize) -> Self {
+        let parts = parts.max(1);
+        Self { parts, each: count / parts, more: count % parts }
+    }
+
+    pub(in crate::kernels) fn parts(self) -> usize {
+        self.parts
     }
 
     /// What part `i` has: the first parts have one more.
     #[inline(always)]
-    fn part(self, i: usize) -> Range<usize> {
+    pub(in crate::kernels) fn part(self, i: usize) -> Range<usize> {
         let start = |i: usize| i * self.each + i.min(self.more);
         start(i)..start(i + 1)
     }
@@ -129,7 +135,7 @@ impl<T: Float> Product<T> {
     /// The matrices are there, and nobody else uses `c` meanwhile.
     pub(super) unsafe fn run(&self) -> bool {
         let kernels = T::kernels();
-        let tile_rows = kernels.tiles[0].len();
+        let tile_rows = kernels.tallest();
         let tile_columns = 2 * kernels.width;
         let small = self.m * self.n * self.k <= SMALL;
         let pack_b = (self.b.col != 1 && self.n > 1 && self.k > 0)
@@ -206,7 +212,7 @@ impl<T: Float> Block<'_, T> {
     /// # Safety
     /// As [`Product::run`]; the packed matrices have room for the block.
     unsafe fn run(&self) {
-        let grid = Grid::new(self.m, self.n, self.k, self.kernels.tiles[0].len(), 2 * self.kernels.width);
+        let grid = Grid::new(self.m, self.n, self.k, self.kernels.tallest(), 2 * self.kernels.width);
         // Rows of tiles and columns of tiles, each packed as one piece.
         let columns = if self.b.is_some() { grid.columns } else { 0 };
         let rows = if self.a.is_some() { grid.rows } else { 0 };
@@ -292,9 +298,8 @@ impl<T: Float> Block<'_, T> {
                     }
                     None => (product.a.at(self.i + i, self.p), product.a.row, product.a.col),
                 };
-                let offset = |bias: *const T, at: usize| {
-                    if last && !bias.is_null() { bias.wrapping_add(at) } else { ptr::null() }
-                };
+                let offset =
+                    |bias: Option<*const T>, at: usize| bias.filter(|_| last).map(|b| b.wrapping_add(at));
                 let mut after = product.after;
                 after.accumulate |= !first;
                 after.row_bias = offset(after.row_bias, self.i + i);
@@ -319,13 +324,14 @@ impl<T: Float> Block<'_, T> {
                     a_col,
                     b,
                     b_row,
+                    table: std::ptr::null(),
                     c,
                     c_row,
                     after,
                     ahead,
                     ahead_step,
                 };
-                let kernel = self.kernels.tiles[usize::from(n > self.kernels.width)][count - 1];
+                let kernel = self.kernels.tiles[REGULAR][usize::from(n > self.kernels.width)][count - 1];
                 // SAFETY: the table was chosen for this machine; the tile lies within the matrices.
                 unsafe { kernel(&tile) };
             }

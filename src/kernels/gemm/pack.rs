@@ -5,13 +5,13 @@ use crate::kernels::simd::Vector;
 
 /// Up to two registers of columns of the right matrix, of `k` rows each, to be laid row after row: `to[p * 2 WIDTH + j]`.
 /// Columns beyond `n` become zeros.
-pub(super) struct Columns<T> {
-    pub(super) from: *const T,
-    pub(super) row: isize,
-    pub(super) col: isize,
-    pub(super) k: usize,
-    pub(super) n: usize,
-    pub(super) to: *mut T,
+pub(in crate::kernels) struct Columns<T> {
+    pub(in crate::kernels) from: *const T,
+    pub(in crate::kernels) row: isize,
+    pub(in crate::kernels) col: isize,
+    pub(in crate::kernels) k: usize,
+    pub(in crate::kernels) n: usize,
+    pub(in crate::kernels) to: *mut T,
 }
 
 /// Packs columns.

@@ -2,8 +2,6 @@
 //!
 //! How a product is cut depends on its shape and layout alone, so the number of threads changes no bit of it.
 
-use std::ptr;
-
 use super::blocks::{Operand, Product};
 use super::tile::{Activation, After};
 use crate::kernels::Float;
@@ -52,12 +50,11 @@ pub unsafe fn multiply<T: Float>(
     }
     assert!(epilogue.row_bias.is_none_or(|bias| bias.len() >= m), "a bias of too few rows");
     assert!(epilogue.column_bias.is_none_or(|bias| bias.len() >= n), "a bias of too few columns");
-    let pointer = |bias: Option<&[T]>| bias.map_or(ptr::null(), <[T]>::as_ptr);
     let operand = |s: Strided<T>| Operand { p: s.p.cast_const(), row: s.row, col: s.col };
     let after = After {
         accumulate: epilogue.accumulate,
-        row_bias: pointer(epilogue.row_bias),
-        column_bias: pointer(epilogue.column_bias),
+        row_bias: epilogue.row_bias.map(<[T]>::as_ptr),
+        column_bias: epilogue.column_bias.map(<[T]>::as_ptr),
         activation: epilogue.activation,
     };
     let (a, b) = (operand(a), operand(b));
@@ -89,7 +86,7 @@ unsafe fn one_by_one<T: Float>(
 ) {
     for i in 0..m {
         for j in 0..n {
-            // SAFETY: the caller's promise; a bias that is not null has as many elements.
+            // SAFETY: the caller's promise; a bias has as many elements.
             unsafe {
                 let mut sum = T::ZERO;
                 for p in 0..k {
@@ -99,11 +96,11 @@ unsafe fn one_by_one<T: Float>(
                 if after.accumulate {
                     sum = sum + *c;
                 }
-                if !after.row_bias.is_null() {
-                    sum = sum + *after.row_bias.add(i);
+                if let Some(bias) = after.row_bias {
+                    sum = sum + *bias.add(i);
                 }
-                if !after.column_bias.is_null() {
-                    sum = sum + *after.column_bias.add(j);
+                if let Some(bias) = after.column_bias {
+                    sum = sum + *bias.add(j);
                 }
                 *c = match after.activation {
                     Activation::Relu if sum < T::ZERO => T::ZERO,

@@ -2,6 +2,7 @@
 //! set of instructions.
 
 use super::pack;
+use crate::kernels::convolution::{Layout, Unfold};
 use crate::kernels::simd::{Isa, Vector, isa, portable::Four};
 
 /// What happens to a sum before it is stored.
@@ -26,6 +27,8 @@ pub(super) struct Tile<'a, T> {
     pub(super) a_col: isize,
     pub(super) b: *const T,
     pub(super) b_row: isize,
+    /// For [`SCATTERED_B`], where each row of `b` lies; for [`SCATTERED_A`], where each row of `a` does.
+    pub(super) table: *const isize,
     pub(super) c: *mut T,
     pub(super) c_row: isize,
     pub(super) after: After<T>,
@@ -35,14 +38,20 @@ pub(super) struct Tile<'a, T> {
 }
 
 /// The end of a sum: what is already in the result is added, then a bias for each row, one for each column, and the
-/// activation. Null means no bias.
+/// activation.
 #[derive(Clone, Copy)]
-pub(super) struct After<T> {
-    pub(super) accumulate: bool,
-    pub(super) row_bias: *const T,
-    pub(super) column_bias: *const T,
-    pub(super) activation: Activation,
+pub(in crate::kernels) struct After<T> {
+    pub(in crate::kernels) accumulate: bool,
+    pub(in crate::kernels) row_bias: Option<*const T>,
+    pub(in crate::kernels) column_bias: Option<*const T>,
+    pub(in crate::kernels) activation: Activation,
 }
+
+/// Kinds of kernels: both matrices have regular strides; rows of `b` lie where a table says, in the order of columns of
+/// `a`; rows of `a` lie where a table says, their elements one after the other.
+pub(super) const REGULAR: usize = 0;
+pub(super) const SCATTERED_B: usize = 1;
+pub(super) const SCATTERED_A: usize = 2;
 
 /// The kernel for one number of rows. It needs the instructions of its table, and the memory that the tile names.
 pub(super) type Kernel<T> = unsafe fn(&Tile<'_, T>);
@@ -51,14 +60,30 @@ pub(super) type Kernel<T> = unsafe fn(&Tile<'_, T>);
 pub struct Kernels<T: 'static> {
     /// Numbers in a register. A tile is up to two registers wide.
     pub(super) width: usize,
-    /// By number of registers less one, then by number of rows less one.
-    pub(super) tiles: [&'static [Kernel<T>]; 2],
+    /// By kind, then by number of registers less one, then by number of rows less one.
+    pub(super) tiles: [[&'static [Kernel<T>]; 2]; 3],
     /// Packs columns: see [`pack::columns`].
-    pub(super) pack_columns: unsafe fn(&pack::Columns<T>),
+    pub(in crate::kernels) pack_columns: unsafe fn(&pack::Columns<T>),
+    /// Lays out an image: see [`Layout`].
+    pub(in crate::kernels) lay_out: unsafe fn(&Layout<'_, T>),
+    /// Unfolds an image: see [`Unfold`].
+    pub(in crate::kernels) unfold: unsafe fn(&Unfold<'_, T>),
+}
+
+impl<T> Kernels<T> {
+    /// Rows of the tallest tile.
+    pub(super) fn tallest(&self) -> usize {
+        self.tiles[REGULAR][0].len()
+    }
+
+    /// Columns of a packed panel: the widest tile.
+    pub(in crate::kernels) fn panel(&self) -> usize {
+        2 * self.width
+    }
 }
 
 #[inline(always)]
-unsafe fn sums<V: Vector, const M: usize, const N: usize, const MASKED: bool>(
+unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, const MASKED: bool>(
     t: &Tile<'_, V::T>,
     masks: [V::Mask; N],
 ) -> [[V; N]; M] {
@@ -74,23 +99,39 @@ unsafe fn sums<V: Vector, const M: usize, const N: usize, const MASKED: bool>(
             for (g, p) in groups.iter_mut().enumerate() {
                 *p = a.wrapping_offset(3 * g as isize * t.a_row);
             }
-            for _ in 0..t.k {
+            let scattered: [*const V::T; M] =
+                std::array::from_fn(|i| if KIND == SCATTERED_A { a.offset(*t.table.add(i)) } else { a });
+            for p in 0..t.k {
+                if KIND == SCATTERED_B {
+                    b = t.b.offset(b_offset + *t.table.add(p));
+                }
                 let mut row = [V::zero(); N];
                 for j in 0..N {
                     let p = b.add(j * V::WIDTH);
                     row[j] = if MASKED { V::load_masked(p, masks[j]) } else { V::load(p) };
-                    V::prefetch(ahead.wrapping_add(j * V::WIDTH));
+                    if KIND == REGULAR {
+                        V::prefetch(ahead.wrapping_add(j * V::WIDTH));
+                    }
                 }
                 for i in 0..M {
-                    let x = V::all(*groups[i / 3].offset((i % 3) as isize * t.a_row));
+                    let x = if KIND == SCATTERED_A {
+                        *scattered[i].add(p)
+                    } else {
+                        *groups[i / 3].offset((i % 3) as isize * t.a_row)
+                    };
+                    let x = V::all(x);
                     for j in 0..N {
                         sums[i][j] = x.mul_add(row[j], sums[i][j]);
                     }
                 }
-                for p in groups.iter_mut().take(M.div_ceil(3)) {
-                    *p = p.wrapping_offset(t.a_col);
+                if KIND != SCATTERED_A {
+                    for p in groups.iter_mut().take(M.div_ceil(3)) {
+                        *p = p.wrapping_offset(t.a_col);
+                    }
                 }
-                b = b.wrapping_offset(t.b_row);
+                if KIND != SCATTERED_B {
+                    b = b.wrapping_offset(t.b_row);
+                }
                 ahead = ahead.wrapping_offset(t.ahead_step);
             }
         }
@@ -99,15 +140,15 @@ unsafe fn sums<V: Vector, const M: usize, const N: usize, const MASKED: bool>(
 }
 
 #[inline(always)]
-unsafe fn tile<V: Vector, const M: usize, const N: usize>(t: &Tile<'_, V::T>) {
+unsafe fn tile<V: Vector, const KIND: usize, const M: usize, const N: usize>(t: &Tile<'_, V::T>) {
     // SAFETY: the caller has the instructions, and the tile names memory that is there.
     unsafe {
         let masks: [V::Mask; N] = std::array::from_fn(|j| V::first(t.n.saturating_sub(j * V::WIDTH)));
         if t.n >= N * V::WIDTH {
-            let sums = sums::<V, M, N, false>(t, masks);
+            let sums = sums::<V, KIND, M, N, false>(t, masks);
             store::<V, M, N, false>(t, masks, sums);
         } else {
-            let sums = sums::<V, M, N, true>(t, masks);
+            let sums = sums::<V, KIND, M, N, true>(t, masks);
             store::<V, M, N, true>(t, masks, sums);
         }
     }
@@ -126,7 +167,7 @@ unsafe fn store<V: Vector, const M: usize, const N: usize, const MASKED: bool>(
         let c = |i: usize, j: usize| t.c.offset(i as isize * t.c_row).add(j * V::WIDTH);
         let load = |i, j| if MASKED { V::load_masked(c(i, j), masks[j]) } else { V::load(c(i, j)) };
         let put = |v: V, i, j| if MASKED { v.store_masked(c(i, j), masks[j]) } else { v.store(c(i, j)) };
-        if after.row_bias.is_null() && after.column_bias.is_null() && after.activation == Activation::Identity
+        if after.row_bias.is_none() && after.column_bias.is_none() && after.activation == Activation::Identity
         {
             if after.accumulate {
                 each::<M, N>(|i, j| put(sums[i][j].add(load(i, j)), i, j));
@@ -140,11 +181,11 @@ unsafe fn store<V: Vector, const M: usize, const N: usize, const MASKED: bool>(
                 if after.accumulate {
                     v = v.add(load(i, j));
                 }
-                if !after.row_bias.is_null() {
-                    v = v.add(V::all(*after.row_bias.add(i)));
+                if let Some(bias) = after.row_bias {
+                    v = v.add(V::all(*bias.add(i)));
                 }
-                if !after.column_bias.is_null() {
-                    v = v.add(V::load_masked(after.column_bias.add(j * V::WIDTH), masks[j]));
+                if let Some(bias) = after.column_bias {
+                    v = v.add(V::load_masked(bias.add(j * V::WIDTH), masks[j]));
                 }
                 if after.activation == Activation::Relu {
                     v = v.relu();
@@ -169,19 +210,35 @@ macro_rules! kernels {
     ($name:ident, $vector:ty, $t:ty, [$($m:literal)+] $(, $feature:literal)?) => {
         static $name: Kernels<$t> = {
             $(#[target_feature(enable = $feature)])?
-            unsafe fn kernel<const M: usize, const N: usize>(t: &Tile<'_, $t>) {
+            unsafe fn kernel<const KIND: usize, const M: usize, const N: usize>(t: &Tile<'_, $t>) {
                 // SAFETY: the function has the instructions; the memory is the caller's promise.
-                unsafe { tile::<$vector, M, N>(t) }
+                unsafe { tile::<$vector, KIND, M, N>(t) }
             }
             $(#[target_feature(enable = $feature)])?
             unsafe fn pack_columns(columns: &pack::Columns<$t>) {
                 // SAFETY: as above.
                 unsafe { pack::columns::<$vector>(columns) }
             }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn lay_out(layout: &Layout<'_, $t>) {
+                // SAFETY: as above.
+                unsafe { layout.run::<$vector>() }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn unfold(u: &Unfold<'_, $t>) {
+                // SAFETY: as above.
+                unsafe { u.run::<$vector>() }
+            }
             Kernels {
                 width: <$vector as Vector>::WIDTH,
-                tiles: [&[$(kernel::<$m, 1>),+], &[$(kernel::<$m, 2>),+]],
+                tiles: [
+                    [&[$(kernel::<REGULAR, $m, 1>),+], &[$(kernel::<REGULAR, $m, 2>),+]],
+                    [&[$(kernel::<SCATTERED_B, $m, 1>),+], &[$(kernel::<SCATTERED_B, $m, 2>),+]],
+                    [&[$(kernel::<SCATTERED_A, $m, 1>),+], &[$(kernel::<SCATTERED_A, $m, 2>),+]],
+                ],
                 pack_columns,
+                lay_out,
+                unfold,
             }
         };
     };

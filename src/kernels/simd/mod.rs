@@ -91,6 +91,8 @@ pub(crate) unsafe trait Vector: Copy {
     unsafe fn relu(self) -> Self;
     /// Asks for the memory that will soon be read.
     unsafe fn prefetch(p: *const Self::T);
+    /// Every other number of `a`, then of `b`, from the first on.
+    unsafe fn evens(a: Self, b: Self) -> Self;
     /// Swaps the blocks of `D` x `D` off the diagonal of two rows of a matrix that are `D` apart: one step of a transpose.
     unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self);
 }

@@ -7,7 +7,7 @@ use super::Vector;
 
 macro_rules! neon {
     ($name:ident, $t:ident, $reg:ident, $width:expr, $set:ident, $load:ident, $store:ident, $add:ident, $fma:ident,
-     $max:ident, $exchange:item) => {
+     $max:ident, $evens:ident, $exchange:item) => {
         #[derive(Clone, Copy)]
         pub(crate) struct $name($reg);
 
@@ -77,6 +77,11 @@ macro_rules! neon {
             #[inline(always)]
             unsafe fn prefetch(_: *const $t) {}
             #[inline(always)]
+            unsafe fn evens(a: Self, b: Self) -> Self {
+                // SAFETY: as above.
+                Self(unsafe { $evens(a.0, b.0) })
+            }
+            #[inline(always)]
             $exchange
         }
     };
@@ -93,6 +98,7 @@ neon!(
     vaddq_f32,
     vfmaq_f32,
     vmaxq_f32,
+    vuzp1q_f32,
     unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
         // SAFETY: as above.
         unsafe {
@@ -115,6 +121,7 @@ neon!(
     vaddq_f64,
     vfmaq_f64,
     vmaxq_f64,
+    vuzp1q_f64,
     unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
         // SAFETY: as above.
         unsafe { (Self(vtrn1q_f64(a.0, b.0)), Self(vtrn2q_f64(a.0, b.0))) }

@@ -70,6 +70,10 @@ unsafe impl<T: Float> Vector for Four<T> {
     #[inline(always)]
     unsafe fn prefetch(_: *const T) {}
     #[inline(always)]
+    unsafe fn evens(a: Self, b: Self) -> Self {
+        Self([a.0[0], a.0[2], b.0[0], b.0[2]])
+    }
+    #[inline(always)]
     unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
         let from =
             |high: usize| move |i: usize| if i & D == 0 { a.0[i + high * D] } else { b.0[i + high * D - D] };

@@ -80,6 +80,12 @@ macro_rules! avx512 {
                 unsafe { $storem(p, mask, self.0) }
             }
             #[inline(always)]
+            unsafe fn evens(a: Self, b: Self) -> Self {
+                let evens: [$int; $width] = std::array::from_fn(|i| 2 * i as $int);
+                // SAFETY: as above; the indices are a whole register.
+                unsafe { Self($permute(a.0, $index(evens.as_ptr().cast()), b.0)) }
+            }
+            #[inline(always)]
             unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
                 // Element i of the first comes from a, or where bit D of i is set from D places before in b, and so on.
                 let low: [$int; $width] =
@@ -137,7 +143,7 @@ avx512!(
 
 macro_rules! avx2 {
     ($name:ident, $t:ident, $reg:ident, $width:expr, $zero:ident, $set:ident, $load:ident, $store:ident,
-     $add:ident, $fma:ident, $max:ident, $loadm:ident, $storem:ident, $int:ident, $exchange:item) => {
+     $add:ident, $fma:ident, $max:ident, $loadm:ident, $storem:ident, $int:ident, $evens:item, $exchange:item) => {
         #[derive(Clone, Copy)]
         pub(crate) struct $name($reg);
 
@@ -171,6 +177,8 @@ macro_rules! avx2 {
                 unsafe { $storem(p, mask, self.0) }
             }
             #[inline(always)]
+            $evens
+            #[inline(always)]
             $exchange
         }
     };
@@ -191,6 +199,13 @@ avx2!(
     _mm256_maskload_ps,
     _mm256_maskstore_ps,
     i32,
+    unsafe fn evens(a: Self, b: Self) -> Self {
+        // SAFETY: as above.
+        unsafe {
+            let halves = _mm256_castps_pd(_mm256_shuffle_ps::<0b10_00_10_00>(a.0, b.0));
+            Self(_mm256_castpd_ps(_mm256_permute4x64_pd::<0b11_01_10_00>(halves)))
+        }
+    },
     unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
         // SAFETY: as above.
         unsafe {
@@ -226,6 +241,10 @@ avx2!(
     _mm256_maskload_pd,
     _mm256_maskstore_pd,
     i64,
+    unsafe fn evens(a: Self, b: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { Self(_mm256_permute4x64_pd::<0b11_01_10_00>(_mm256_unpacklo_pd(a.0, b.0))) }
+    },
     unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
         // SAFETY: as above.
         unsafe {

@@ -1,0 +1,352 @@
+//! Sums over channels and taps, block by block: what a block of positions sees is laid out in the cache, and one product
+//! gives its results. Blocks are cut by shape alone.
+
+use std::ops::Range;
+
+use super::Geometry;
+use super::strip::{Block, Layout, SLACK, Strips, apart};
+use super::unfold::Unfold;
+use super::window::Window;
+use crate::Result;
+use crate::array::Buffer;
+use crate::kernels::gemm::{After, Columns, ONCE, Operand, PanelProduct, Panels, Split, Table};
+use crate::kernels::threads::{Shared, parallel};
+use crate::kernels::{Float, scratch};
+
+/// Elements of an unfolded block, and positions in it: half of a small second cache.
+const BLOCK: usize = 48 << 10;
+const LEAST: usize = 64;
+const MOST: usize = 512;
+/// Tasks that are wanted, so that threads end together.
+const TASKS: usize = 16;
+
+/// An array of images: channels of one group, and how far apart things are.
+#[derive(Clone, Copy)]
+pub(super) struct Images {
+    pub(super) channels: usize,
+    pub(super) image: usize,
+    pub(super) group: usize,
+    pub(super) channel: usize,
+    pub(super) pixel: usize,
+}
+
+impl Geometry {
+    pub(super) fn array(&self, channels: usize, area: usize) -> Images {
+        let (channel, pixel) = if self.channel_last { (1, channels) } else { (area, 1) };
+        let of_group = channels / self.group;
+        Images { channels: of_group, image: channels * area, group: of_group * channel, channel, pixel }
+    }
+
+    pub(super) fn inputs(&self) -> Images {
+        self.array(self.channels, self.area())
+    }
+
+    pub(super) fn outputs(&self) -> Images {
+        self.array(self.maps, self.positions())
+    }
+
+    /// The distance of weights of neighbouring maps, channels and taps.
+    fn weight_strides(&self) -> (usize, usize, usize) {
+        let (channels, taps) = (self.channels / self.group, self.taps());
+        if self.channel_last { (channels * taps, 1, channels) } else { (channels * taps, taps, 1) }
+    }
+}
+
+/// `target[k, o] = sum over c, t of w[k, c, t] source[c, what o sees through t]`, for each image and group.
+pub(super) struct Correlation<'a, T> {
+    pub(super) g: &'a Geometry,
+    pub(super) window: &'a Window,
+    pub(super) source: *const T,
+    pub(super) sources: Images,
+    pub(super) target: *mut T,
+    pub(super) targets: Images,
+    pub(super) weight: *const T,
+    /// Whether sources are the channels of the weight, as in a convolution, or its maps.
+    pub(super) forward: bool,
+    pub(super) bias: Option<&'a [T]>,
+    pub(super) accumulate: bool,
+}
+
+// SAFETY: only addresses; those who use them promise that they may.
+unsafe impl<T> Sync for Correlation<'_, T> {}
+
+/// Weights as a product wants them: a left matrix of targets by sources and taps, or the same in panels as a right one.
+struct Weights<T> {
+    p: *const T,
+    group: usize,
+    _owner: Option<Buffer>,
+}
+
+// SAFETY: as above.
+unsafe impl<T> Sync for Weights<T> {}
+
+impl<T: Float> Correlation<'_, T> {
+    fn depth(&self) -> usize {
+        self.sources.channels * self.window.taps.len()
+    }
+
+    /// Computes the sums.
+    ///
+    /// # Safety
+    /// The arrays are there, and nobody else uses the target meanwhile.
+    pub(super) unsafe fn run(&self) -> Result<()> {
+        if self.window.positions() == 0 || self.targets.channels == 0 || self.g.images == 0 {
+            return Ok(());
+        }
+        let weights = self.weights()?;
+        // SAFETY: the caller's promise.
+        unsafe { if self.g.channel_last { self.pixels(&weights) } else { self.planes(&weights) } }
+        Ok(())
+    }
+
+    fn weights(&self) -> Result<Weights<T>> {
+        let (g, taps) = (self.g, &self.window.taps);
+        let (map, channel, tap) = g.weight_strides();
+        let (target, source) = if self.forward { (map, channel) } else { (channel, map) };
+        let (targets, sources, depth) = (self.targets.channels, self.sources.channels, self.depth());
+        let of_group = g.maps / g.group * map;
+        if self.forward && !g.channel_last {
+            return Ok(Weights { p: self.weight, group: of_group, _owner: None });
+        }
+        let wide = if g.channel_last { T::kernels().panel() } else { 1 };
+        let group = targets.next_multiple_of(wide) * depth;
+        let buffer = Buffer::new((group * g.group + SLACK) * size_of::<T>())?;
+        let (to, from) = (Shared::new(buffer.ptr().cast::<T>()), Shared::read_only(self.weight));
+        let panels = targets.div_ceil(wide);
+        parallel(g.group * panels, |i| {
+            let (from, first) =
+                (from.get().cast_const().wrapping_add(i / panels * of_group), i % panels * wide);
+            let to = to.get().wrapping_add(i / panels * group + first * depth);
+            let from = from.wrapping_add(first * target);
+            // SAFETY: the weights are there, and the buffer has room for all panels.
+            unsafe {
+                if !g.channel_last {
+                    for s in 0..sources {
+                        for (i, t) in taps.iter().enumerate() {
+                            *to.add(s * taps.len() + i) = *from.add(s * source + t * tap);
+                        }
+                    }
+                    return;
+                }
+                for (i, t) in taps.iter().enumerate() {
+                    (T::kernels().pack_columns)(&Columns {
+                        from: from.add(t * tap),
+                        row: source as isize,
+                        col: target as isize,
+                        k: sources,
+                        n: wide.min(targets - first),
+                        to: to.add(i * sources * wide),
+                    });
+                }
+            }
+        });
+        Ok(Weights { p: buffer.ptr().cast::<T>().cast_const(), group, _owner: Some(buffer) })
+    }
+}
+
+impl<T: Float> Correlation<'_, T> {
+    /// Where channel `channel` of a group starts.
+    fn source(&self, image: usize, group: usize, channel: usize) -> *const T {
+        let s = &self.sources;
+        self.source.wrapping_add(image * s.image + group * s.group + channel * s.channel)
+    }
+
+    fn target(&self, image: usize, group: usize, channel: usize) -> *mut T {
+        let t = &self.targets;
+        self.target.wrapping_add(image * t.image + group * t.group + channel * t.channel)
+    }
+
+    /// The bias of the targets of a group from `first` on.
+    fn bias(&self, group: usize, first: usize) -> Option<*const T> {
+        self.bias.map(|b| b[group * self.targets.channels + first..].as_ptr())
+    }
+
+    /// Channels first: a left matrix of weights, a right one with a column a position, read from strips.
+    unsafe fn planes(&self, weights: &Weights<T>) {
+        let (g, w) = (self.g, self.window);
+        let strips = Strips::new(&w.axes, g.images, self.sources.channels, usize::MAX, g.group);
+        // Where there are few positions, each task has a part of the targets.
+        let parts =
+            (TASKS / (strips.blocks() * g.group)).min(self.targets.channels / (2 * T::kernels().panel()));
+        let targets = Split::new(self.targets.channels, parts);
+        let parts = targets.parts();
+        parallel(strips.blocks() * g.group * parts, |task| {
+            let (block, rest) = (strips.block(task / (g.group * parts)), task % (g.group * parts));
+            // SAFETY: each task has its own part of the target.
+            unsafe { self.block(weights, &strips, &block, rest / parts, targets.part(rest % parts)) };
+        });
+    }
+
+    unsafe fn block(
+        &self,
+        weights: &Weights<T>,
+        strips: &Strips,
+        block: &Block,
+        group: usize,
+        rows: Range<usize>,
+    ) {
+        let w = self.window;
+        let (taps, depth, sources) = (w.taps.len(), self.depth(), self.sources.channels);
+        let n = strips.len(block);
+        // Without gaps between rows the positions are the elements of the target.
+        let contiguous = block.images.len() * block.rows.len() * block.columns.len() * w.inner == n;
+        let direct = w.whole && contiguous && block.images.len() == 1;
+        let row = apart(n);
+        scratch::with(strips.room() + if direct { 0 } else { rows.len() * row }, |memory: &mut [T]| {
+            let (planes, results) = memory.split_at_mut(strips.room());
+            let (c, c_row) = if direct {
+                let first = block.rows.start * w.inner * w.width + block.columns.start;
+                (self.target(block.images.start, group, rows.start).wrapping_add(first), self.targets.channel)
+            } else {
+                (results.as_mut_ptr(), row)
+            };
+            let chunks = sources.div_ceil(strips.chunk).max(1);
+            for i in 0..chunks {
+                let first = i * strips.chunk;
+                let channels = strips.chunk.min(sources - first);
+                let b = if strips.in_place {
+                    self.source(block.images.start, group, first).wrapping_add(strips.origin(block))
+                } else {
+                    for (image, i) in block.images.clone().enumerate() {
+                        let from = self.source(i, group, first);
+                        let (to, area) = (planes.as_mut_ptr(), self.sources.channel);
+                        // SAFETY: the table was chosen for this machine, and there is room.
+                        unsafe {
+                            (T::kernels().lay_out)(&Layout { strips, block, image, from, channels, area, to })
+                        };
+                    }
+                    planes.as_ptr()
+                };
+                let weights =
+                    weights.p.wrapping_add(weights.group * group + rows.start * depth + first * taps);
+                let product = PanelProduct {
+                    m: rows.len(),
+                    n,
+                    k: channels * taps,
+                    a: Operand { p: weights, row: depth as isize, col: 1 },
+                    b: Panels { p: b, row: 0, next: T::kernels().panel() },
+                    table: Table::OfRight(&strips.table),
+                    batch: ONCE,
+                    c,
+                    c_row,
+                    after: After {
+                        accumulate: i > 0 || direct && self.accumulate,
+                        row_bias: self.bias(group, rows.start).filter(|_| direct && i + 1 == chunks),
+                        ..After::NOTHING
+                    },
+                };
+                // SAFETY: the table keeps within the planes; the rest is the caller's promise.
+                unsafe { product.run() };
+            }
+            if !direct {
+                strips.each_row(block, |image, position, column, at| {
+                    let target = w.targets[position] + column * w.apart;
+                    for (i, r) in rows.clone().enumerate() {
+                        let to = self.target(image, group, r).wrapping_add(target);
+                        let bias = self.bias.map_or(T::ZERO, |b| b[group * self.targets.channels + r]);
+                        let from = &results[i * row + at..][..block.columns.len()];
+                        // SAFETY: the target has this element for each position.
+                        unsafe { self.put(from, bias, to, w.apart) };
+                    }
+                });
+            }
+        });
+    }
+
+    /// Channels last: a left matrix with a row a position, a right one of weights.
+    unsafe fn pixels(&self, weights: &Weights<T>) {
+        let (g, w, depth) = (self.g, self.window, self.depth());
+        let n = (BLOCK / depth.max(1)).clamp(LEAST, MOST).min(w.positions());
+        let blocks = Split::new(w.positions(), w.positions().div_ceil(n));
+        parallel(g.images * g.group * blocks.parts(), |task| {
+            let (image, rest) = (task / (g.group * blocks.parts()), task % (g.group * blocks.parts()));
+            let (group, positions) = (rest / blocks.parts(), blocks.part(rest % blocks.parts()));
+            // SAFETY: each task has its own part of the target.
+            unsafe { self.block_of_pixels(weights, image, group, positions) };
+        });
+    }
+
+    unsafe fn block_of_pixels(
+        &self,
+        weights: &Weights<T>,
+        image: usize,
+        group: usize,
+        positions: Range<usize>,
+    ) {
+        let (window, depth, targets) = (self.window, self.depth(), self.targets.channels);
+        let (n, row, wide, direct) = (positions.len(), apart(depth), T::kernels().panel(), window.whole);
+        let results = if direct { 0 } else { n * targets };
+        scratch::with(n * row + SLACK + results, |memory: &mut [T]| {
+            let (matrix, results) = memory.split_at_mut(n * row + SLACK);
+            let (c, c_row) = if direct {
+                let first = positions.start * self.targets.pixel;
+                (self.target(image, group, 0).wrapping_add(first), self.targets.pixel)
+            } else {
+                (results.as_mut_ptr(), targets)
+            };
+            // SAFETY: there is room for the matrix and the results; the rest is the caller's promise.
+            unsafe {
+                (T::kernels().unfold)(&Unfold {
+                    window,
+                    from: self.source(image, group, 0),
+                    channels: self.sources.channels,
+                    pixel: self.sources.pixel,
+                    positions: positions.clone(),
+                    to: matrix.as_mut_ptr(),
+                    apart: row,
+                });
+                PanelProduct {
+                    m: n,
+                    n: targets,
+                    k: depth,
+                    a: Operand { p: matrix.as_ptr(), row: row as isize, col: 1 },
+                    b: Panels {
+                        p: weights.p.wrapping_add(weights.group * group),
+                        row: wide,
+                        next: wide * depth,
+                    },
+                    table: Table::None,
+                    batch: ONCE,
+                    c,
+                    c_row,
+                    after: After {
+                        accumulate: direct && self.accumulate,
+                        column_bias: self.bias(group, 0),
+                        ..After::NOTHING
+                    },
+                }
+                .run();
+            }
+            if direct {
+                return;
+            }
+            for (i, o) in positions.enumerate() {
+                let target = window.targets[o / window.width] + o % window.width * window.apart;
+                let to = self.target(image, group, 0).wrapping_add(target * self.targets.pixel);
+                // SAFETY: the target has these channels at each position.
+                unsafe { self.put(&results[i * targets..][..targets], T::ZERO, to, 1) };
+            }
+        });
+    }
+
+    /// Writes or adds results and a bias to elements that lie `apart`.
+    #[inline(always)]
+    unsafe fn put(&self, from: &[T], bias: T, to: *mut T, apart: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if apart == 1 {
+                let to = std::slice::from_raw_parts_mut(to, from.len());
+                if self.accumulate {
+                    to.iter_mut().zip(from).for_each(|(t, v)| *t = *t + (*v + bias));
+                } else {
+                    to.iter_mut().zip(from).for_each(|(t, v)| *t = *v + bias);
+                }
+                return;
+            }
+            for (i, v) in from.iter().enumerate() {
+                let to = to.add(i * apart);
+                *to = if self.accumulate { *to + (*v + bias) } else { *v + bias };
+            }
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! A block of an image as planes in which every tap of a kernel sees rows of neighbours: padded, and taken apart by the
+//! residues of the stride. A product reads them through a table that tells where each channel and tap starts, so that
+//! nothing is copied more than once.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::window::Axis;
+use crate::kernels::Float;
+use crate::kernels::gemm::Split;
+use crate::kernels::simd::Vector;
+
+/// Elements that a copy may write beyond its end at most.
+pub(super) const SLACK: usize = 16;
+/// Elements of the planes of a block: a part of a small second cache.
+const BLOCK: usize = 48 << 10;
+/// Positions in a block, padding between them included, and in a row of one.
+const POSITIONS: usize = 384;
+const ROW: usize = 512;
+/// Rows of the products of a block.
+const DEPTH: usize = 1024;
+/// Blocks that are wanted, so that threads end together.
+const TASKS: usize = 16;
+
+/// The distance between rows of `n` elements in memory of their own: room for what a copy writes too much, and an odd
+/// number of cache lines, so that rows do not compete for the same places of a cache.
+pub(super) fn apart(n: usize) -> usize {
+    ((n + SLACK).div_ceil(SLACK) | 1) * SLACK
+}
+
+/// How blocks of images are laid out. Along each axis, element `e` of a plane with residue `r` is element
+/// `(e + least) step + r` of the image, `least` counted from the first position of the block.
+pub(super) struct Strips {
+    axes: SmallVec<[Axis; 3]>,
+    least: SmallVec<[isize; 3]>,
+    /// Elements of a plane along each axis, and how far neighbours are apart.
+    pub(super) extents: SmallVec<[usize; 3]>,
+    strides: SmallVec<[usize; 3]>,
+    /// The residues of each plane.
+    planes: Vec<SmallVec<[usize; 3]>>,
+    /// Elements of a plane of one image, of one of all images of a block, and of all planes of a channel.
+    plane: usize,
+    of_images: usize,
+    channel: usize,
+    /// For each channel of a chunk and each tap, where the first position sees it.
+    pub(super) table: Vec<isize>,
+    /// Channels at a time.
+    pub(super) chunk: usize,
+    pub(super) images: Split,
+    pub(super) rows: Split,
+    pub(super) columns: Split,
+    /// Whether images are read where they are.
+    pub(super) in_place: bool,
+}
+
+/// Some images, some positions along the first axis and some along the last.
+#[derive(Clone)]
+pub(super) struct Block {
+    pub(super) images: Range<usize>,
+    pub(super) rows: Range<usize>,
+    pub(super) columns: Range<usize>,
+}
+
+impl Strips {
+    /// Blocks for images of `channels`, at most `chunk` of which are read at a time, where `others` are done for each.
+    pub(super) fn new(axes: &[Axis], images: usize, channels: usize, chunk: usize, others: usize) -> Self {
+        let mut axes: SmallVec<[Axis; 3]> = axes.into();
+        if axes.len() == 1 {
+            axes.insert(0, Axis::of_one());
+        }
+        let last = axes.len() - 1;
+        let place = |a: &Axis, offset: isize| {
+            (offset.div_euclid(a.step as isize), offset.rem_euclid(a.step as isize) as usize)
+        };
+        let bounds = |a: &Axis| {
+            let places = || a.offsets.iter().map(|o| place(a, *o).0);
+            (places().min().unwrap_or(0), places().max().unwrap_or(0))
+        };
+        let least: SmallVec<[isize; 3]> = axes.iter().map(|a| bounds(a).0).collect();
+        let more: SmallVec<[usize; 3]> = axes.iter().map(|a| (bounds(a).1 - bounds(a).0) as usize).collect();
+        // Taps of each axis as (residue, element), then all of them together.
+        let mut taps: Vec<(SmallVec<[usize; 3]>, SmallVec<[usize; 3]>)> = vec![Default::default()];
+        for (a, least) in axes.iter().zip(&least) {
+            let of_axis: Vec<_> = a.offsets.iter().map(|o| place(a, *o)).collect();
+            taps = taps
+                .into_iter()
+                .flat_map(|(residues, elements)| {
+                    of_axis.iter().map(move |(e, r)| {
+                        let (mut residues, mut elements) = (residues.clone(), elements.clone());
+                        residues.push(*r);
+                        elements.push((e - least) as usize);
+                        (residues, elements)
+                    })
+                })
+                .collect();
+        }
+        let mut planes: Vec<_> = taps.iter().map(|t| t.0.clone()).collect();
+        planes.sort();
+        planes.dedup();
+
+        let width = axes[last].positions;
+        let columns = Split::new(width, width.div_ceil(ROW));
+        let columns_each = columns.part(0).len();
+        let across: usize = (1..last).map(|i| axes[i].positions + more[i]).product::<usize>();
+        let row = across * (columns_each + more[last]);
+        let height = axes[0].positions;
+        let rows_each = (POSITIONS / row).clamp(1, height);
+        let mut parts = height.div_ceil(rows_each);
+        if images * others * parts * columns.parts() < TASKS {
+            parts = parts.max((TASKS / (images * others * columns.parts())).min(height));
+        }
+        let rows = Split::new(height, parts);
+        let rows_each = rows.part(0).len();
+        let whole = rows.parts() == 1 && columns.parts() == 1;
+        let image = row * (rows_each + more[0]);
+        let images_each = if whole && images * others > 1 { (POSITIONS / image).clamp(1, images) } else { 1 };
+        let images = Split::new(images, images.div_ceil(images_each));
+        let images_each = images.part(0).len().max(1);
+
+        let mut extents: SmallVec<[usize; 3]> =
+            axes.iter().zip(&more).map(|(a, m)| a.positions + m).collect();
+        extents[0] = rows_each + more[0];
+        extents[last] = columns_each + more[last];
+        // Nothing is padded or taken apart: the image is its own strip, unless its planes compete for places of a cache.
+        let fits = |(a, (least, more)): (&Axis, (&isize, &usize))| {
+            a.step == 1 && *least >= 0 && *least as usize + a.positions + more <= a.len
+        };
+        let area: usize = axes.iter().map(|a| a.len).product();
+        let in_place = images_each == 1
+            && axes.iter().zip(least.iter().zip(&more)).all(fits)
+            && (area % 256 != 0 || channels < 8);
+        if in_place {
+            extents = axes.iter().map(|a| a.len).collect();
+        }
+        let mut strides: SmallVec<[usize; 3]> = SmallVec::from_elem(1, extents.len());
+        for i in (0..last).rev() {
+            strides[i] = strides[i + 1] * extents[i + 1];
+        }
+        let plane = strides[0] * extents[0];
+        let of_images = images_each * plane + SLACK;
+        let channel = if in_place { area } else { apart(planes.len() * of_images) };
+        let most = (BLOCK / channel).min(DEPTH / taps.len().max(1)).min(chunk).clamp(1, channels.max(1));
+        let chunk = channels.div_ceil(channels.div_ceil(most).max(1)).max(1);
+        let of_tap = |(residues, elements): &(SmallVec<[usize; 3]>, SmallVec<[usize; 3]>)| {
+            let which = planes.binary_search(residues).unwrap_or_else(|_| unreachable!("is one of them"));
+            let within: usize = elements.iter().zip(&strides).map(|(e, s)| e * s).sum();
+            which * of_images + within
+        };
+        let taps: Vec<usize> = taps.iter().map(of_tap).collect();
+        let table = (0..chunk).flat_map(|c| taps.iter().map(move |t| (c * channel + t) as isize)).collect();
+        Self {
+            axes,
+            least,
+            extents,
+            strides,
+            planes,
+            plane,
+            of_images,
+            channel,
+            table,
+            chunk,
+            images,
+            rows,
+            columns,
+            in_place,
+        }
+    }
+
+    pub(super) fn blocks(&self) -> usize {
+        self.images.parts() * self.rows.parts() * self.columns.parts()
+    }
+
+    pub(super) fn block(&self, i: usize) -> Block {
+        let (rows, columns) = (self.rows.parts(), self.columns.parts());
+        Block {
+            images: self.images.part(i / columns / rows),
+            rows: self.rows.part(i / columns % rows),
+            columns: self.columns.part(i % columns),
+        }
+    }
+
+    /// Positions along the last axis.
+    pub(super) fn width(&self) -> usize {
+        self.axes[self.axes.len() - 1].positions
+    }
+
+    /// Positions of the largest block, without what lies between them.
+    pub(super) fn positions(&self) -> usize {
+        let inner: usize = self.axes[1..self.axes.len() - 1].iter().map(|a| a.positions).product();
+        self.images.part(0).len() * self.rows.part(0).len() * inner * self.columns.part(0).len()
+    }
+
+    /// Elements of memory for a chunk of a block.
+    pub(super) fn room(&self) -> usize {
+        if self.in_place { 0 } else { self.chunk * self.channel + SLACK }
+    }
+
+    /// From the first position of a block to behind the last one, with what lies between them.
+    pub(super) fn len(&self, block: &Block) -> usize {
+        let last = self.axes.len() - 1;
+        let end = |i: usize| match i {
+            0 => block.rows.len() - 1,
+            _ if i == last => block.columns.len() - 1,
+            _ => self.axes[i].positions - 1,
+        };
+        (block.images.len() - 1) * self.plane
+            + (0..=last).map(|i| end(i) * self.strides[i]).sum::<usize>()
+            + 1
+    }
+
+    /// Calls `f(image, row of positions in the window, first column, start in the block)` for each row of a block.
+    pub(super) fn each_row(&self, block: &Block, mut f: impl FnMut(usize, usize, usize, usize)) {
+        let last = self.axes.len() - 1;
+        let inner = &self.axes[1..last];
+        let across: usize = inner.iter().map(|a| a.positions).product();
+        for (i, image) in block.images.clone().enumerate() {
+            for (r, row) in block.rows.clone().enumerate() {
+                for o in 0..across {
+                    let (mut rest, mut at) = (o, i * self.plane + r * self.strides[0]);
+                    for (axis, stride) in inner.iter().zip(&self.strides[1..last]).rev() {
+                        at += rest % axis.positions * stride;
+                        rest /= axis.positions;
+                    }
+                    f(image, row * across + o, block.columns.start, at);
+                }
+            }
+        }
+    }
+
+    /// Where the first position of a block lies in an image that is read in place.
+    pub(super) fn origin(&self, block: &Block) -> usize {
+        let last = self.axes.len() - 1;
+        let least: usize = self.least.iter().zip(&self.strides).map(|(l, s)| *l as usize * s).sum();
+        least + block.rows.start * self.strides[0] + block.columns.start * self.strides[last]
+    }
+}
+
+/// An order to lay out one image of a block, of some channels.
+pub(in crate::kernels) struct Layout<'a, T> {
+    pub(super) strips: &'a Strips,
+    pub(super) block: &'a Block,
+    /// Which image of the block it is, and its first channel.
+    pub(super) image: usize,
+    pub(super) from: *const T,
+    pub(super) channels: usize,
+    pub(super) area: usize,
+    pub(super) to: *mut T,
+}
+
+impl<T: Float> Layout<'_, T> {
+    /// Lays out the image.
+    ///
+    /// # Safety
+    /// The instructions of `V` are there, and so is the memory: [`Strips::room`] for a chunk.
+    #[inline(always)]
+    pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) {
+        let s = self.strips;
+        let last = s.axes.len() - 1;
+        let axis = &s.axes[last];
+        let (least, width) = (s.least[last] + self.block.columns.start as isize, s.extents[last]);
+        let rows = s.plane / width;
+        for (p, residues) in s.planes.iter().enumerate() {
+            // Elements `start` to `end` of a row lie on the image.
+            let limit = |v: isize| (v.max(0) as usize).div_ceil(axis.step).min(width);
+            let from = least * axis.step as isize + residues[last] as isize;
+            let (start, end) = (limit(-from), limit(axis.len as isize - from));
+            let end = end.max(start);
+            for row in 0..rows {
+                let (mut rest, mut base, mut area, mut inside) = (row, 0, axis.len, true);
+                for i in (0..last).rev() {
+                    let first = s.least[i] + if i == 0 { self.block.rows.start as isize } else { 0 };
+                    let e = (first + (rest % s.extents[i]) as isize) * s.axes[i].step as isize
+                        + residues[i] as isize;
+                    rest /= s.extents[i];
+                    inside &= e >= 0 && e < s.axes[i].len as isize;
+                    base += e * area as isize;
+                    area *= s.axes[i].len;
+                }
+                let at = p * s.of_images + self.image * s.plane + row * width;
+                // SAFETY: the caller's promise; what is read lies on the image.
+                unsafe {
+                    for c in 0..self.channels {
+                        let to = self.to.add(c * s.channel + at);
+                        if !inside || start == end {
+                            clear::<V>(to, width);
+                            continue;
+                        }
+                        let from =
+                            self.from.add(c * self.area).offset(base + from + (start * axis.step) as isize);
+                        clear::<V>(to, start);
+                        copy::<V>(from, axis.step, end - start, to.add(start));
+                        clear::<V>(to.add(end), width - end);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Writes `n` zeros and less than a register more.
+#[inline(always)]
+pub(super) unsafe fn clear<V: Vector>(to: *mut V::T, n: usize) {
+    for j in (0..n).step_by(V::WIDTH) {
+        // SAFETY: the caller has the instructions and the memory.
+        unsafe { V::zero().store(to.add(j)) };
+    }
+}
+
+/// Copies `n` elements that lie `step` apart, and writes less than a register more.
+#[inline(always)]
+pub(super) unsafe fn copy<V: Vector>(from: *const V::T, step: usize, n: usize, to: *mut V::T) {
+    // SAFETY: the caller has the instructions and the memory; masks keep within what is read.
+    unsafe {
+        match step {
+            1 => {
+                let whole = n - n % V::WIDTH;
+                for j in (0..whole).step_by(V::WIDTH) {
+                    V::load(from.add(j)).store(to.add(j));
+                }
+                if whole < n {
+                    V::load_masked(from.add(whole), V::first(n - whole)).store(to.add(whole));
+                }
+            }
+            2 => {
+                for j in (0..n).step_by(V::WIDTH) {
+                    let (left, from) = (2 * (n - j) - 1, from.wrapping_add(2 * j));
+                    let a = V::load_masked(from, V::first(left));
+                    let b =
+                        V::load_masked(from.wrapping_add(V::WIDTH), V::first(left.saturating_sub(V::WIDTH)));
+                    V::evens(a, b).store(to.add(j));
+                }
+            }
+            _ => (0..n).for_each(|j| *to.add(j) = *from.add(j * step)),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The three sums against loops over every image, group, map, channel, position and tap.
+
+use super::{Geometry, Spatial, forward, input_gradient, weight_gradient};
+use crate::kernels::Float;
+use crate::kernels::threads::{num_threads, set_num_threads};
+
+/// Images; channels, maps and groups; and for each axis the input, kernel, pad, stride and dilation.
+pub(super) fn geometry(images: usize, [channels, maps, group]: [usize; 3], axes: &[[usize; 5]]) -> Geometry {
+    let all = |f: fn(&[usize; 5]) -> usize| axes.iter().map(f).collect::<Spatial>();
+    Geometry {
+        images,
+        channels,
+        maps,
+        group,
+        input: all(|a| a[0]),
+        kernel: all(|a| a[1]),
+        output: all(|a| (a[0] + 2 * a[2] - a[4] * (a[1] - 1) - 1) / a[3] + 1),
+        pad: all(|a| a[2]),
+        stride: all(|a| a[3]),
+        dilation: all(|a| a[4]),
+        channel_last: false,
+    }
+}
+
+fn geometries() -> Vec<Geometry> {
+    vec![
+        geometry(2, [1, 1, 1], &[[1, 1, 0, 1, 1]]),
+        geometry(3, [2, 5, 1], &[[37, 3, 1, 1, 1]]),
+        geometry(2, [1, 16, 1], &[[28, 5, 0, 1, 1]; 2]),
+        geometry(2, [3, 7, 1], &[[33, 3, 1, 1, 1], [35, 3, 1, 1, 1]]),
+        geometry(1, [17, 33, 1], &[[14, 3, 1, 1, 1]; 2]),
+        geometry(9, [20, 40, 1], &[[5, 3, 1, 1, 1]; 2]),
+        geometry(2, [16, 18, 2], &[[13, 3, 1, 2, 1], [16, 3, 0, 2, 1]]),
+        geometry(2, [6, 4, 2], &[[19, 4, 3, 3, 2], [40, 3, 2, 2, 2]]),
+        geometry(2, [4, 6, 1], &[[12, 1, 0, 1, 1]; 2]),
+        geometry(2, [4, 6, 1], &[[12, 1, 0, 2, 1]; 2]),
+        geometry(2, [4, 6, 1], &[[12, 1, 1, 5, 1]; 2]),
+        geometry(1, [3, 2, 1], &[[8, 7, 6, 2, 1], [5, 5, 4, 1, 1]]),
+        geometry(1, [2, 3, 1], &[[9, 2, 0, 4, 3], [17, 3, 1, 3, 3]]),
+        geometry(2, [3, 5, 1], &[[5, 3, 1, 1, 1], [6, 2, 0, 2, 1], [7, 3, 1, 1, 2]]),
+        geometry(1, [300, 9, 1], &[[9, 5, 2, 1, 1]; 2]),
+        geometry(0, [2, 3, 1], &[[9, 3, 1, 1, 1]; 2]),
+        geometry(1, [8, 8, 8], &[[21, 3, 1, 1, 1]; 2]),
+        geometry(2, [5, 10, 5], &[[21, 3, 1, 2, 1], [18, 5, 2, 1, 1]]),
+        geometry(2, [6, 6, 6], &[[9, 3, 3, 2, 2], [40, 3, 2, 1, 3]]),
+        geometry(2, [3, 3, 3], &[[50, 4, 1, 3, 1]]),
+    ]
+}
+
+/// Small whole numbers, whose sums are exact in any order.
+fn values<T: Float>(n: usize, seed: usize) -> Vec<T> {
+    (0..n).map(|i| T::of(((i * 7 + i / 11 + seed * 5) % 9) as f64 - 4.0)).collect()
+}
+
+pub(super) struct Arrays<T> {
+    pub(super) x: Vec<T>,
+    pub(super) w: Vec<T>,
+    pub(super) y: Vec<T>,
+}
+
+impl<T: Float> Arrays<T> {
+    pub(super) fn new(g: &Geometry, fill: impl Fn(usize, usize) -> Vec<T>) -> Self {
+        Self {
+            x: fill(g.images * g.channels * g.area(), 1),
+            w: fill(g.maps * (g.channels / g.group) * g.taps(), 2),
+            y: fill(g.images * g.maps * g.positions(), 3),
+        }
+    }
+
+    /// The output, the gradient of the input and that of the weight; each is added to what it holds if so told.
+    pub(super) fn sums(&self, g: &Geometry, accumulate: bool) -> [Vec<T>; 3] {
+        let [mut y, mut gx, mut gw] = [&self.y, &self.x, &self.w].map(Clone::clone);
+        forward(g, &self.x, &self.w, None, &mut y, accumulate).expect("memory");
+        input_gradient(g, &self.y, &self.w, None, &mut gx, accumulate).expect("memory");
+        weight_gradient(g, &self.x, &self.y, &mut gw, accumulate).expect("memory");
+        [y, gx, gw]
+    }
+
+    /// As [`Arrays::sums`], loop by loop in double precision.
+    pub(super) fn naive(&self, g: &Geometry, accumulate: bool) -> [Vec<f64>; 3] {
+        let start = |v: &[T]| v.iter().map(|v| if accumulate { v.real() } else { 0.0 }).collect::<Vec<_>>();
+        let [mut y, mut gx, mut gw] = [start(&self.y), start(&self.x), start(&self.w)];
+        meet(g, |ix, iw, iy| {
+            y[iy] += self.x[ix].real() * self.w[iw].real();
+            gx[ix] += self.y[iy].real() * self.w[iw].real();
+            gw[iw] += self.y[iy].real() * self.x[ix].real();
+        });
+        [y, gx, gw]
+    }
+}
+
+/// Calls `f(element of x, of w, of y)` for each three that meet.
+fn meet(g: &Geometry, mut f: impl FnMut(usize, usize, usize)) {
+    let (channels, maps) = (g.channels / g.group, g.maps / g.group);
+    let (area, taps, positions) = (g.area(), g.taps(), g.positions());
+    let at = |image: usize, all: usize, channel: usize, area: usize, i: usize| {
+        if g.channel_last { (image * area + i) * all + channel } else { (image * all + channel) * area + i }
+    };
+    for (o, t) in (0..positions).flat_map(|o| (0..taps).map(move |t| (o, t))) {
+        let (mut rest_o, mut rest_t, mut place, mut step, mut inside) = (o, t, 0, 1, true);
+        for i in (0..g.input.len()).rev() {
+            let p = (rest_o % g.output[i] * g.stride[i] + rest_t % g.kernel[i] * g.dilation[i])
+                .wrapping_sub(g.pad[i]);
+            (rest_o, rest_t) = (rest_o / g.output[i], rest_t / g.kernel[i]);
+            inside &= p < g.input[i];
+            place = p.wrapping_mul(step).wrapping_add(place);
+            step *= g.input[i];
+        }
+        if !inside {
+            continue;
+        }
+        for (image, map, c) in
+            (0..g.images).flat_map(|n| (0..g.maps).flat_map(move |k| (0..channels).map(move |c| (n, k, c))))
+        {
+            let channel = map / maps * channels + c;
+            f(
+                at(image, g.channels, channel, area, place),
+                at(map, channels, c, taps, t),
+                at(image, g.maps, map, positions, o),
+            );
+        }
+    }
+}
+
+fn check<T: Float>(g: &Geometry, accumulate: bool) {
+    let arrays = Arrays::<T>::new(g, values);
+    let names = ["output", "gradient of the input", "gradient of the weight"];
+    let sums = arrays.sums(g, accumulate);
+    for ((name, got), expected) in names.into_iter().zip(&sums).zip(arrays.naive(g, accumulate)) {
+        for (i, (got, expected)) in got.iter().zip(expected).enumerate() {
+            assert_eq!(got.real(), expected, "{name}, element {i}, accumulate {accumulate}, {g:?}");
+        }
+    }
+}
+
+#[test]
+fn sums_are_exact_for_whole_numbers() {
+    for mut g in geometries() {
+        for (channel_last, accumulate) in [(false, false), (false, true), (true, false), (true, true)] {
+            g.channel_last = channel_last;
+            check::<f32>(&g, accumulate);
+            check::<f64>(&g, accumulate);
+        }
+    }
+}
+
+#[test]
+fn a_bias_is_added_to_each_channel() {
+    for mut g in geometries() {
+        for channel_last in [false, true] {
+            g.channel_last = channel_last;
+            let Arrays { x, w, y } = Arrays::<f32>::new(&g, values);
+            let (of_maps, of_channels) = (values::<f32>(g.maps, 4), values::<f32>(g.channels, 5));
+            let [plain_y, plain_x, _] = Arrays { x: x.clone(), w: w.clone(), y: y.clone() }.sums(&g, true);
+            let (mut with_y, mut with_x) = (y.clone(), x.clone());
+            forward(&g, &x, &w, Some(&of_maps), &mut with_y, true).expect("memory");
+            input_gradient(&g, &y, &w, Some(&of_channels), &mut with_x, true).expect("memory");
+            let channel =
+                |i: usize, all: usize, area: usize| if channel_last { i % all } else { i / area % all };
+            for (i, (a, b)) in with_y.iter().zip(&plain_y).enumerate() {
+                assert_eq!(*a, b + of_maps[channel(i, g.maps, g.positions())], "output {i}, {g:?}");
+            }
+            for (i, (a, b)) in with_x.iter().zip(&plain_x).enumerate() {
+                assert_eq!(*a, b + of_channels[channel(i, g.channels, g.area())], "input {i}, {g:?}");
+            }
+        }
+    }
+}
+
+/// Numbers between -1 and 1 that are no whole multiples of anything.
+pub(super) fn noise<T: Float>(n: usize, seed: usize) -> Vec<T> {
+    let mut state = (seed as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f64 / f64::from(1 << 23) - 1.0
+    };
+    (0..n).map(|_| T::of(next())).collect()
+}
+
+#[test]
+fn the_number_of_threads_changes_no_bit() {
+    let threads = num_threads();
+    for mut g in geometries() {
+        for channel_last in [false, true] {
+            g.channel_last = channel_last;
+            let arrays = Arrays::<f32>::new(&g, noise);
+            let bits = |n: usize| {
+                set_num_threads(n);
+                arrays.sums(&g, false).map(|v| v.iter().map(|v| v.to_bits()).collect::<Vec<_>>())
+            };
+            assert!(bits(1) == bits(4), "{g:?}");
+        }
+    }
+    set_num_threads(threads);
+}

@@ -1,0 +1,71 @@
+//! Copies what some positions see of an image, channels last, into a matrix that fits a cache, a row a position.
+
+use std::ops::Range;
+
+use super::strip::{clear, copy};
+use super::window::{OUTSIDE, Window};
+use crate::kernels::Float;
+use crate::kernels::simd::Vector;
+
+/// An order to unfold some positions of an image: element (tap, channel) of position `i` goes to
+/// `to[i apart + tap channels + channel]`. Padding becomes zeros.
+/// What lies between the rows is overwritten, and up to [`SLACK`] elements behind the last one.
+pub(in crate::kernels) struct Unfold<'a, T> {
+    pub(super) window: &'a Window,
+    /// The first channel of the image.
+    pub(super) from: *const T,
+    pub(super) channels: usize,
+    /// Distance of neighbours in the image.
+    pub(super) pixel: usize,
+    pub(super) positions: Range<usize>,
+    pub(super) to: *mut T,
+    pub(super) apart: usize,
+}
+
+impl<T: Float> Unfold<'_, T> {
+    /// Unfolds.
+    ///
+    /// # Safety
+    /// The instructions of `V` are there, and so is the memory.
+    #[inline(always)]
+    pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) {
+        let w = self.window;
+        let (mut start, end) = (self.positions.start, self.positions.end);
+        let mut at = 0;
+        while start < end {
+            let (row, first) = (start / w.width, start % w.width);
+            let n = (w.width - first).min(end - start);
+            let bases = &w.bases[row * w.outer..][..w.outer];
+            // SAFETY: the caller's promise.
+            unsafe {
+                self.row::<V>(bases, first, n, at);
+            }
+            start += n;
+            at += n;
+        }
+    }
+
+    /// The positions from `first` in a row.
+    #[inline(always)]
+    unsafe fn row<V: Vector<T = T>>(&self, bases: &[isize], first: usize, n: usize, at: usize) {
+        let w = self.window;
+        for i in 0..n {
+            let mut to = self.to.wrapping_add((at + i) * self.apart);
+            for base in bases {
+                for column in &w.columns {
+                    let o = first + i;
+                    // SAFETY: the caller's promise; positions `start` to `end` lie on the image.
+                    unsafe {
+                        if *base == OUTSIDE || o < column.start || o >= column.end {
+                            clear::<V>(to, self.channels);
+                        } else {
+                            let place = (base + (o * w.step) as isize + column.offset) as usize;
+                            copy::<V>(self.from.add(place * self.pixel), 1, self.channels, to);
+                        }
+                    }
+                    to = to.wrapping_add(self.channels);
+                }
+            }
+        }
+    }
+}

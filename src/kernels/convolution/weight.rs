@@ -1,0 +1,258 @@
+//! The gradient of the weight: for each channel and tap, the sum over positions of what is seen times the gradient of
+//! the output. Images are summed up in a few parts, chosen by shape, that are added in order at the end.
+
+use std::ops::Range;
+
+use super::Geometry;
+use super::strip::{Layout, SLACK, Strips, apart};
+use super::unfold::Unfold;
+use super::window::Window;
+use crate::Result;
+use crate::array::Buffer;
+use crate::kernels::gemm::{After, Columns, ONCE, Operand, PanelProduct, Panels, Split, Table};
+use crate::kernels::threads::{Shared, parallel};
+use crate::kernels::{Float, scratch};
+
+/// Rows of a product, but for a single channel: their part of the sums stays in the cache.
+const DEPTH: usize = 320;
+/// Elements of an unfolded block, and positions in it.
+const BLOCK: usize = 48 << 10;
+const LEAST: usize = 64;
+const MOST: usize = 512;
+/// Tasks that are wanted, so that threads end together; and elements of partial sums that are worth it.
+const TASKS: usize = 16;
+const PARTIAL: usize = 1 << 20;
+
+/// The gradient of the weight of each group from the input and the gradient of the output.
+pub(super) struct WeightGradient<'a, T> {
+    pub(super) g: &'a Geometry,
+    pub(super) x: *const T,
+    pub(super) gy: *const T,
+    pub(super) gw: *mut T,
+    pub(super) accumulate: bool,
+}
+
+// SAFETY: only addresses; those who use them promise that they may.
+unsafe impl<T> Sync for WeightGradient<'_, T> {}
+
+impl<T: Float> WeightGradient<'_, T> {
+    /// Computes the gradient.
+    ///
+    /// # Safety
+    /// The arrays are there, and nobody else uses the gradient meanwhile.
+    pub(super) unsafe fn run(&self) -> Result<()> {
+        let g = self.g;
+        let (channels, maps, taps) = (g.channels / g.group, g.maps / g.group, g.taps());
+        let (window, sums) = (g.forward_window(), channels * taps * maps);
+        let chunk = if g.channel_last { channels } else { (DEPTH / taps).clamp(1, channels) };
+        let strips = Strips::new(&window.axes, g.images, channels, chunk, TASKS);
+        // Blocks are summed up in a few parts.
+        let n = (BLOCK / (channels * taps)).clamp(LEAST, MOST).min(g.positions());
+        let steps = Split::new(g.positions(), g.positions().div_ceil(n));
+        let (chunks, blocks) = if g.channel_last {
+            (1, g.images * steps.parts())
+        } else {
+            (channels.div_ceil(strips.chunk), strips.blocks())
+        };
+        let wanted = TASKS.div_ceil(g.group * chunks).min(PARTIAL / (sums * g.group));
+        let parts = Split::new(blocks, wanted.min(blocks));
+        let buffer = Buffer::new((parts.parts() * g.group * sums).max(1) * size_of::<T>())?;
+        let partial = Shared::new(buffer.ptr().cast::<T>());
+        parallel(parts.parts() * g.group * chunks, |task| {
+            let (part, rest) = (task / (g.group * chunks), task % (g.group * chunks));
+            let (group, chunk) = (rest / chunks, rest % chunks);
+            let to = partial.get().wrapping_add((part * g.group + group) * sums);
+            // SAFETY: each task has its own part of the sums.
+            unsafe {
+                if g.channel_last {
+                    self.pixels(&window, steps, parts.part(part), group, to);
+                } else {
+                    let channels = chunk * strips.chunk..((chunk + 1) * strips.chunk).min(channels);
+                    self.planes(&strips, parts.part(part), group, channels, to);
+                }
+            }
+        });
+        // SAFETY: the sums are there.
+        unsafe { self.add_up(parts.parts(), partial) };
+        Ok(())
+    }
+
+    fn gy(&self, image: usize, group: usize, position: usize) -> *const T {
+        let outputs = self.g.outputs();
+        self.gy.wrapping_add(image * outputs.image + group * outputs.group + position * outputs.pixel)
+    }
+
+    /// Channels first: sums of (channel, tap) by maps, from strips of the input and the transposed gradient.
+    unsafe fn planes(
+        &self,
+        strips: &Strips,
+        blocks: Range<usize>,
+        group: usize,
+        channels: Range<usize>,
+        to: *mut T,
+    ) {
+        let (g, kernels, inputs) = (self.g, T::kernels(), self.g.inputs());
+        let (maps, taps, wide, positions) = (g.maps / g.group, g.taps(), kernels.panel(), g.positions());
+        let depth = channels.len() * taps;
+        let to = to.wrapping_add(channels.start * taps * maps);
+        let largest = strips.positions();
+        let panels = maps.div_ceil(wide);
+        let mut batch = Vec::new();
+        scratch::with(strips.room() + panels * wide * largest, |memory: &mut [T]| {
+            let (planes, transposed) = memory.split_at_mut(strips.room());
+            let first = blocks.start;
+            for i in blocks {
+                let block = &strips.block(i);
+                let width = block.columns.len();
+                batch.clear();
+                // SAFETY: there is room for the planes and the transposed gradient; the rest is the caller's promise.
+                unsafe {
+                    strips.each_row(block, |image, row, column, at| {
+                        let n = batch.len() * width;
+                        batch.push((at as isize, (n * wide) as isize));
+                        for panel in 0..panels {
+                            let map = panel * wide;
+                            let from =
+                                self.gy(image, group, row * strips.width() + column).add(map * positions);
+                            let (k, n_maps) = (width, wide.min(maps - map));
+                            let to = transposed.as_mut_ptr().add(map * largest + n * wide);
+                            (kernels.pack_columns)(&Columns {
+                                from,
+                                row: 1,
+                                col: positions as isize,
+                                k,
+                                n: n_maps,
+                                to,
+                            });
+                        }
+                    });
+                    let of = |image: usize| {
+                        self.x.add(
+                            image * inputs.image + group * inputs.group + channels.start * inputs.channel,
+                        )
+                    };
+                    let a = if strips.in_place {
+                        of(block.images.start).add(strips.origin(block))
+                    } else {
+                        for (image, i) in block.images.clone().enumerate() {
+                            let (to, channels, area) = (planes.as_mut_ptr(), channels.len(), inputs.channel);
+                            (kernels.lay_out)(&Layout {
+                                strips,
+                                block,
+                                image,
+                                from: of(i),
+                                channels,
+                                area,
+                                to,
+                            });
+                        }
+                        planes.as_ptr()
+                    };
+                    PanelProduct {
+                        m: depth,
+                        n: maps,
+                        k: width,
+                        a: Operand { p: a, row: 0, col: 1 },
+                        b: Panels { p: transposed.as_ptr(), row: wide, next: wide * largest },
+                        table: Table::OfLeft(&strips.table),
+                        batch: &batch,
+                        c: to,
+                        c_row: maps,
+                        after: After { accumulate: i > first, ..After::NOTHING },
+                    }
+                    .run();
+                }
+            }
+        });
+    }
+
+    /// Channels last: sums of maps by (tap, channel), from the gradient as it lies and the unfolded input.
+    unsafe fn pixels(&self, window: &Window, steps: Split, blocks: Range<usize>, group: usize, to: *mut T) {
+        let (g, inputs) = (self.g, self.g.inputs());
+        let (maps, depth) = (g.maps / g.group, inputs.channels * g.taps());
+        let row = apart(depth);
+        scratch::with(steps.part(0).len() * row + SLACK, |matrix: &mut [T]| {
+            let first = blocks.start;
+            for i in blocks {
+                let (image, positions) = (i / steps.parts(), steps.part(i % steps.parts()));
+                // SAFETY: as for planes.
+                unsafe {
+                    let gy = self.gy(image, group, positions.start);
+                    let k = positions.len();
+                    (T::kernels().unfold)(&Unfold {
+                        window,
+                        from: self.x.add(image * inputs.image + group * inputs.group),
+                        channels: inputs.channels,
+                        pixel: inputs.pixel,
+                        positions,
+                        to: matrix.as_mut_ptr(),
+                        apart: row,
+                    });
+                    PanelProduct {
+                        m: maps,
+                        n: depth,
+                        k,
+                        a: Operand { p: gy, row: 1, col: g.outputs().pixel as isize },
+                        b: Panels { p: matrix.as_ptr(), row, next: T::kernels().panel() },
+                        table: Table::None,
+                        batch: ONCE,
+                        c: to,
+                        c_row: depth,
+                        after: After { accumulate: i > first, ..After::NOTHING },
+                    }
+                    .run();
+                }
+            }
+        });
+    }
+
+    /// Adds the parts in order, and what the gradient holds if it is to be kept.
+    unsafe fn add_up(&self, parts: usize, partial: Shared<T>) {
+        let g = self.g;
+        let (maps, wide) = (g.maps / g.group, T::kernels().panel());
+        let depth = g.channels / g.group * g.taps();
+        let sums = maps * depth;
+        let gw = Shared::new(self.gw);
+        // Rows of the partial sums in a piece of work.
+        let (rows, len) = if g.channel_last { (maps, depth) } else { (depth, maps) };
+        let pieces = rows.div_ceil(wide);
+        parallel(g.group * pieces, |i| {
+            let (group, first) = (i / pieces, i % pieces * wide);
+            let n = wide.min(rows - first);
+            // SAFETY: each piece has its own rows of the sums and its own part of the gradient.
+            unsafe {
+                let of = |part: usize| partial.get().add((part * g.group + group) * sums + first * len);
+                let total = std::slice::from_raw_parts_mut(of(0), n * len);
+                for part in 1..parts {
+                    let more = std::slice::from_raw_parts(of(part), n * len);
+                    total.iter_mut().zip(more).for_each(|(t, v)| *t = *t + *v);
+                }
+                let gw = gw.get().add(group * sums);
+                let put = |to: &mut [T], from: &[T]| {
+                    if self.accumulate {
+                        to.iter_mut().zip(from).for_each(|(t, v)| *t = *t + *v);
+                    } else {
+                        to.copy_from_slice(from);
+                    }
+                };
+                if g.channel_last {
+                    return put(std::slice::from_raw_parts_mut(gw.add(first * len), n * len), total);
+                }
+                scratch::with(maps * wide, |transposed: &mut [T]| {
+                    (T::kernels().pack_columns)(&Columns {
+                        from: total.as_ptr(),
+                        row: 1,
+                        col: maps as isize,
+                        k: maps,
+                        n,
+                        to: transposed.as_mut_ptr(),
+                    });
+                    for map in 0..maps {
+                        let to = std::slice::from_raw_parts_mut(gw.add(map * depth + first), n);
+                        put(to, &transposed[map * wide..][..n]);
+                    }
+                });
+            }
+        });
+    }
+}

@@ -1,0 +1,176 @@
+//! Which elements of an image the positions of a sum see through the taps of a kernel: the same question for a
+//! convolution and, one residue of the stride at a time, for the gradient of its input.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::Geometry;
+
+/// Where along one axis tap `t` of position `o` lies: at `o step + offsets[t]` of a source of `len` elements, which is
+/// padding where that is no element. Position `o` itself stands for element `first + o apart` of a target.
+#[derive(Clone, Debug)]
+pub(super) struct Axis {
+    pub(super) positions: usize,
+    pub(super) step: usize,
+    pub(super) offsets: SmallVec<[isize; 8]>,
+    pub(super) len: usize,
+    pub(super) first: usize,
+    pub(super) apart: usize,
+    pub(super) target: usize,
+    /// The elements of the kernel that are the taps.
+    taps: SmallVec<[usize; 8]>,
+}
+
+/// A tap along the last axis: it lies on the source from position `start` until `end`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Column {
+    pub(super) offset: isize,
+    pub(super) start: usize,
+    pub(super) end: usize,
+}
+
+impl Axis {
+    /// An axis along which there is one element.
+    pub(super) fn of_one() -> Self {
+        let (offsets, taps) = (smallvec![0], smallvec![0]);
+        Self { positions: 1, step: 1, offsets, len: 1, first: 0, apart: 1, target: 1, taps }
+    }
+}
+
+/// The axes together, the last one apart from the others: rows of positions are as many as all others have.
+#[derive(Clone, Debug)]
+pub(super) struct Window {
+    pub(super) axes: SmallVec<[Axis; 3]>,
+    pub(super) width: usize,
+    /// Rows of positions for each position of the first axis.
+    pub(super) inner: usize,
+    pub(super) step: usize,
+    pub(super) columns: SmallVec<[Column; 8]>,
+    /// For each row of positions and each tap of the outer axes: the first element of the row of the source, in elements
+    /// of a plane, or [`OUTSIDE`].
+    pub(super) bases: Vec<isize>,
+    /// Taps of the outer axes.
+    pub(super) outer: usize,
+    /// For each row of positions, the first element of the target; they lie `apart`.
+    pub(super) targets: Vec<usize>,
+    pub(super) apart: usize,
+    /// Elements of the kernel that are the taps, in order.
+    pub(super) taps: Vec<usize>,
+    /// Whether the positions are the elements of the target, in order.
+    pub(super) whole: bool,
+}
+
+/// A row of the source that is padding.
+pub(super) const OUTSIDE: isize = isize::MIN;
+
+impl Geometry {
+    /// What the outputs see of the input.
+    pub(super) fn forward_window(&self) -> Window {
+        let axis = |i: usize| Axis {
+            positions: self.output[i],
+            step: self.stride[i],
+            offsets: (0..self.kernel[i])
+                .map(|t| (t * self.dilation[i]) as isize - self.pad[i] as isize)
+                .collect(),
+            len: self.input[i],
+            first: 0,
+            apart: 1,
+            target: self.output[i],
+            taps: (0..self.kernel[i]).collect(),
+        };
+        Window::new(&(0..self.input.len()).map(axis).collect::<Vec<_>>(), &self.kernel)
+    }
+
+    /// What the elements of the input see of the output: one window for each residue of `element + pad` by the strides,
+    /// as only taps of that residue reach them. Windows without positions are left out.
+    pub(super) fn backward_windows(&self) -> Vec<Window> {
+        let mut residues: Vec<SmallVec<[Axis; 3]>> = vec![smallvec![]];
+        for i in 0..self.input.len() {
+            let axes: Vec<Axis> =
+                (0..self.stride[i].min(self.input[i])).map(|n| self.backward_axis(i, n)).collect();
+            residues = residues
+                .into_iter()
+                .flat_map(|outer| axes.iter().map(move |axis| outer.iter().chain([axis]).cloned().collect()))
+                .collect();
+        }
+        residues.iter().map(|axes| Window::new(axes, &self.kernel)).collect()
+    }
+
+    /// The elements `first`, `first + stride`, ... along an axis.
+    fn backward_axis(&self, i: usize, first: usize) -> Axis {
+        // Tap t of element x lies at (x + pad - t dilation) / stride of the output.
+        let (stride, dilation) = (self.stride[i], self.dilation[i]);
+        let place = first + self.pad[i];
+        let (start, residue) = (place / stride, place % stride);
+        let reach = |t: &usize| t * dilation % stride == residue;
+        let taps: SmallVec<[usize; 8]> = (0..self.kernel[i]).filter(reach).collect();
+        Axis {
+            positions: (self.input[i] - first).div_ceil(stride),
+            step: 1,
+            offsets: taps.iter().map(|t| start as isize - (t * dilation / stride) as isize).collect(),
+            len: self.output[i],
+            first,
+            apart: stride,
+            target: self.input[i],
+            taps,
+        }
+    }
+}
+
+/// All indices below the lengths, the last moving first.
+fn indices(lengths: impl Iterator<Item = usize>) -> Vec<SmallVec<[usize; 3]>> {
+    lengths.fold(vec![smallvec![]], |all, n| {
+        let longer = |i: SmallVec<[usize; 3]>| (0..n).map(move |k| i.iter().copied().chain([k]).collect());
+        all.into_iter().flat_map(longer).collect()
+    })
+}
+
+impl Window {
+    fn new(axes: &[Axis], kernel: &[usize]) -> Self {
+        let outer = &axes[..axes.len() - 1];
+        let last = &axes[axes.len() - 1];
+        let rows = indices(outer.iter().map(|a| a.positions));
+        let outer_taps = indices(outer.iter().map(|a| a.offsets.len()));
+        let base = |row: &[usize], taps: &[usize]| {
+            let mut at = 0;
+            for ((axis, o), t) in outer.iter().zip(row).zip(taps) {
+                let place = (o * axis.step) as isize + axis.offsets[*t];
+                if place < 0 || place >= axis.len as isize {
+                    return OUTSIDE;
+                }
+                at = at * axis.len as isize + place;
+            }
+            at * last.len as isize
+        };
+        let column = |offset: &isize| {
+            let beyond = |limit: isize| (limit.max(0) as usize).div_ceil(last.step).min(last.positions);
+            let start = beyond(-offset);
+            Column { offset: *offset, start, end: beyond(last.len as isize - offset).max(start) }
+        };
+        let target = |row: &SmallVec<[usize; 3]>| {
+            let place = |at, (axis, o): (&Axis, &usize)| at * axis.target + axis.first + o * axis.apart;
+            outer.iter().zip(row).fold(0, place) * last.target + last.first
+        };
+        let tap = |outer_tap: &SmallVec<[usize; 3]>| {
+            let of_axis = |at, ((axis, t), n): ((&Axis, &usize), &usize)| at * n + axis.taps[*t];
+            outer.iter().zip(outer_tap).zip(kernel).fold(0, of_axis) * kernel[kernel.len() - 1]
+        };
+        let starts: Vec<usize> = outer_taps.iter().map(tap).collect();
+        Self {
+            axes: axes.into(),
+            inner: axes[1..].iter().rev().skip(1).map(|a| a.positions).product(),
+            width: last.positions,
+            step: last.step,
+            columns: last.offsets.iter().map(column).collect(),
+            bases: rows.iter().flat_map(|r| outer_taps.iter().map(move |t| base(r, t))).collect(),
+            outer: outer_taps.len(),
+            targets: rows.iter().map(target).collect(),
+            apart: last.apart,
+            taps: starts.iter().flat_map(|s| last.taps.iter().map(move |t| s + t)).collect(),
+            whole: axes.iter().all(|a| a.positions == a.target && a.apart == 1),
+        }
+    }
+
+    pub(super) fn positions(&self) -> usize {
+        self.targets.len() * self.width
+    }
+}

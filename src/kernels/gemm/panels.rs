@@ -1,0 +1,124 @@
+//! Products on the calling thread whose right matrix lies ready for the kernels: what convolution is made of.
+
+use std::ptr;
+
+use super::blocks::{AHEAD, Operand, Split};
+use super::tile::{Activation, After, Kernels, REGULAR, SCATTERED_A, SCATTERED_B, Tile};
+use crate::kernels::Float;
+
+/// A sum without further offsets.
+pub(in crate::kernels) const ONCE: &[(isize, isize)] = &[(0, 0)];
+/// Terms of a sum between two visits to memory.
+const DEPTH: usize = 512;
+
+/// A right matrix in panels of [`Kernels::panel`] columns: row `p` of panel `j` starts at `j next + p row`.
+#[derive(Clone, Copy)]
+pub(in crate::kernels) struct Panels<T> {
+    pub(in crate::kernels) p: *const T,
+    pub(in crate::kernels) row: usize,
+    pub(in crate::kernels) next: usize,
+}
+
+/// Where rows of a matrix lie that have no regular distance; elements of a row of the left matrix lie one after the other.
+#[derive(Clone, Copy)]
+pub(in crate::kernels) enum Table<'a> {
+    None,
+    OfLeft(&'a [isize]),
+    OfRight(&'a [isize]),
+}
+
+/// A product `c = after(a b)`: `a` has `m` rows, `b` has `n` columns, rows of `c` are contiguous and `c_row` apart.
+pub(in crate::kernels) struct PanelProduct<'a, T> {
+    pub(in crate::kernels) m: usize,
+    pub(in crate::kernels) n: usize,
+    pub(in crate::kernels) k: usize,
+    pub(in crate::kernels) a: Operand<T>,
+    pub(in crate::kernels) b: Panels<T>,
+    pub(in crate::kernels) table: Table<'a>,
+    /// The sum goes on over these offsets of the two matrices.
+    pub(in crate::kernels) batch: &'a [(isize, isize)],
+    pub(in crate::kernels) c: *mut T,
+    pub(in crate::kernels) c_row: usize,
+    pub(in crate::kernels) after: After<T>,
+}
+
+impl<T: Float> PanelProduct<'_, T> {
+    /// Computes the product.
+    ///
+    /// # Safety
+    /// The matrices are there, and nobody else uses `c` meanwhile.
+    pub(in crate::kernels) unsafe fn run(&self) {
+        if self.m == 0 || self.n == 0 {
+            return;
+        }
+        let kernels = T::kernels();
+        let heights = Split::new(self.m, self.m.div_ceil(kernels.tallest()));
+        let depth = self.k.div_ceil(self.k.div_ceil(DEPTH).max(1)).max(1);
+        let wide = kernels.panel();
+        for p in (0..self.k.max(1)).step_by(depth) {
+            let k = depth.min(self.k - p);
+            let mut after = self.after;
+            after.accumulate |= p > 0;
+            if p + k < self.k {
+                after = After { accumulate: after.accumulate, ..After::NOTHING };
+            }
+            for j in (0..self.n).step_by(wide) {
+                let n = wide.min(self.n - j);
+                let b = self.b.p.wrapping_add(j / wide * self.b.next);
+                let b = if let Table::OfRight(_) = self.table { b } else { b.wrapping_add(p * self.b.row) };
+                for row in 0..heights.parts() {
+                    let rows = heights.part(row);
+                    // SAFETY: the tile lies within the matrices.
+                    unsafe { self.tile(kernels, p, k, j, n, rows.start, rows.len(), b, after) };
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn tile(
+        &self,
+        kernels: &Kernels<T>,
+        p: usize,
+        k: usize,
+        j: usize,
+        n: usize,
+        i: usize,
+        rows: usize,
+        b: *const T,
+        mut after: After<T>,
+    ) {
+        after.row_bias = after.row_bias.map(|bias| bias.wrapping_add(i));
+        after.column_bias = after.column_bias.map(|bias| bias.wrapping_add(j));
+        let row = self.b.row as isize;
+        let (kind, table, a) = match self.table {
+            Table::None => (REGULAR, ptr::null(), self.a.at(i, p)),
+            Table::OfLeft(table) => (SCATTERED_A, table[i..].as_ptr(), self.a.p.wrapping_add(p)),
+            Table::OfRight(table) => (SCATTERED_B, table[p..].as_ptr(), self.a.at(i, p)),
+        };
+        let tile = Tile {
+            k,
+            n,
+            batch: self.batch,
+            a,
+            a_row: self.a.row,
+            a_col: self.a.col,
+            b,
+            b_row: row,
+            table,
+            c: self.c.wrapping_add(i * self.c_row + j),
+            c_row: self.c_row as isize,
+            after,
+            ahead: b.wrapping_offset(AHEAD * row),
+            ahead_step: row,
+        };
+        // SAFETY: the table was chosen for this machine; the rest is the caller's promise.
+        unsafe { kernels.tiles[kind][usize::from(n > kernels.width)][rows - 1](&tile) };
+    }
+}
+
+impl<T> After<T> {
+    /// The sum overwrites the result.
+    pub(in crate::kernels) const NOTHING: Self =
+        Self { accumulate: false, row_bias: None, column_bias: None, activation: Activation::Identity };
+}
