@@ -1,22 +1,20 @@
 //! The three sums over `x[c, o * stride + t * dilation - pad] * w[k, c, t] * gy[k, o]` that make up convolution: the
 //! one over inputs is its output, and the other two are its gradients. Deconvolution is the same with the names moved.
 //!
-//! The sums are products of matrices, of blocks of an image that are unfolded in the cache; with one input channel in a
-//! group (depthwise) there is no matrix to speak of and the sums are taken directly.
+//! The sums are products of matrices, of blocks of an image that are laid out in the cache.
 
+mod depthwise;
 mod direct;
 mod strip;
 mod unfold;
 mod weight;
 mod window;
 
-use std::ops::Range;
-
 use smallvec::SmallVec;
 
-use super::channels::add_bias;
-use super::{Float, depthwise};
+use super::Float;
 use crate::Result;
+pub(super) use depthwise::Dots;
 use direct::Correlation;
 pub(super) use strip::Layout;
 pub(super) use unfold::Unfold;
@@ -46,21 +44,6 @@ pub struct Geometry {
     pub channel_last: bool,
 }
 
-/// Output positions next to each other along the last axis, as one element of the kernel sees them.
-#[derive(Clone, Debug)]
-pub(super) struct Reach {
-    /// The element of the kernel.
-    pub tap: usize,
-    /// The first position, counted from the start of the block.
-    pub at: usize,
-    /// Number of positions.
-    pub len: usize,
-    /// Those among them where the element lies on the input and not on padding.
-    pub inside: Range<usize>,
-    /// Where it lies on the input for the first of them; it moves on by the last stride.
-    pub from: usize,
-}
-
 impl Geometry {
     pub(super) fn area(&self) -> usize {
         self.input.iter().product()
@@ -71,55 +54,6 @@ impl Geometry {
     pub(super) fn positions(&self) -> usize {
         self.output.iter().product()
     }
-    pub(super) fn step(&self) -> usize {
-        self.stride.last().copied().unwrap_or(1)
-    }
-    /// What the kernel sees from the positions of a block.
-    pub(super) fn reaches(&self, block: &Range<usize>) -> Vec<Reach> {
-        let last = self.output.len() - 1;
-        let width = self.output[last];
-        let mut reaches = Vec::new();
-        let mut start = block.start;
-        while start < block.end {
-            let end = block.end.min((start / width + 1) * width);
-            for tap in 0..self.taps() {
-                reaches.push(self.reach(
-                    tap,
-                    start / width,
-                    start % width..start % width + (end - start),
-                    start - block.start,
-                ));
-            }
-            start = end;
-        }
-        reaches
-    }
-
-    fn reach(&self, tap: usize, row: usize, columns: Range<usize>, at: usize) -> Reach {
-        let last = self.output.len() - 1;
-        let (mut row, mut outer) = (row, tap / self.kernel[last]);
-        let (mut from, mut area, mut on_input) = (0, self.input[last], true);
-        for axis in (0..last).rev() {
-            let (o, t) = (row % self.output[axis], outer % self.kernel[axis]);
-            (row, outer) = (row / self.output[axis], outer / self.kernel[axis]);
-            let place = (o * self.stride[axis] + t * self.dilation[axis]).wrapping_sub(self.pad[axis]);
-            on_input &= place < self.input[axis];
-            from += if on_input { place * area } else { 0 };
-            area *= self.input[axis];
-        }
-        // On the input where `0 <= o * stride + offset - pad < input`.
-        let (stride, pad) = (self.stride[last], self.pad[last]);
-        let offset = tap % self.kernel[last] * self.dilation[last];
-        let first = pad.saturating_sub(offset).div_ceil(stride).clamp(columns.start, columns.end);
-        let end = (self.input[last] + pad).saturating_sub(offset).div_ceil(stride).clamp(first, columns.end);
-        let len = columns.len();
-        if !on_input || first == end {
-            return Reach { tap, at, len, inside: 0..0, from: 0 };
-        }
-        let inside = first - columns.start..end - columns.start;
-        Reach { tap, at, len, inside, from: from + first * stride + offset - pad }
-    }
-
     /// Every access stands on this.
     fn check(&self, x: usize, w: usize, y: usize) {
         let (channels, maps) = (self.channels / self.group, self.maps / self.group);
@@ -143,16 +77,6 @@ pub fn forward<T: Float>(
     y: &mut [T],
     accumulate: bool,
 ) -> Result<()> {
-    if g.is_depthwise() {
-        if !accumulate {
-            y.fill(T::ZERO);
-        }
-        depthwise::add_output(g, x, w, y);
-        if let Some(bias) = bias {
-            add_bias(y, bias, if g.channel_last { 1 } else { g.positions() });
-        }
-        return Ok(());
-    }
     let sum = Correlation {
         g,
         window: &g.forward_window(),
@@ -180,16 +104,6 @@ pub fn input_gradient<T: Float>(
     gx: &mut [T],
     accumulate: bool,
 ) -> Result<()> {
-    if g.is_depthwise() {
-        if !accumulate {
-            gx.fill(T::ZERO);
-        }
-        depthwise::add_input_gradient(g, gy, w, gx);
-        if let Some(bias) = bias {
-            add_bias(gx, bias, if g.channel_last { 1 } else { g.area() });
-        }
-        return Ok(());
-    }
     g.check(gx.len(), w.len(), gy.len());
     for window in g.backward_windows() {
         let sum = Correlation {
@@ -218,14 +132,10 @@ pub fn weight_gradient<T: Float>(
     gw: &mut [T],
     accumulate: bool,
 ) -> Result<()> {
-    if (x.is_empty() || gy.is_empty() || g.is_depthwise()) && !accumulate {
-        gw.fill(T::ZERO);
-    }
     if x.is_empty() || gy.is_empty() {
-        return Ok(());
-    }
-    if g.is_depthwise() {
-        depthwise::add_weight_gradient(g, x, gy, gw);
+        if !accumulate {
+            gw.fill(T::ZERO);
+        }
         return Ok(());
     }
     g.check(x.len(), gw.len(), gy.len());

@@ -2,7 +2,6 @@
 
 pub mod channels;
 pub mod convolution;
-mod depthwise;
 mod dual;
 mod elementary;
 pub mod gemm;

@@ -10,15 +10,19 @@ use super::window::Window;
 use crate::Result;
 use crate::array::Buffer;
 use crate::kernels::gemm::{After, Columns, ONCE, Operand, PanelProduct, Panels, Split, Table};
-use crate::kernels::threads::{Shared, parallel};
+use crate::kernels::threads::{Shared, parallel, ranges};
 use crate::kernels::{Float, scratch};
 
 /// Elements of an unfolded block, and positions in it: half of a small second cache.
 const BLOCK: usize = 48 << 10;
 const LEAST: usize = 64;
 const MOST: usize = 512;
+/// Weights of a group that are too many for a part of the second cache.
+const LARGE: usize = 1 << 18;
 /// Tasks that are wanted, so that threads end together.
 const TASKS: usize = 16;
+/// Tasks beyond this number are taken several at a time.
+const MANY: usize = 128;
 
 /// An array of images: channels of one group, and how far apart things are.
 #[derive(Clone, Copy)]
@@ -79,6 +83,12 @@ struct Weights<T> {
 
 // SAFETY: as above.
 unsafe impl<T> Sync for Weights<T> {}
+
+/// What columns of a product cost: a narrow tile two thirds of a wide one, as it loads more for each product.
+fn tiles<T: Float>(n: usize) -> usize {
+    let wide = T::kernels().panel();
+    n / wide * 3 + [0, 2, 3][(n % wide).div_ceil(wide / 2)]
+}
 
 impl<T: Float> Correlation<'_, T> {
     fn depth(&self) -> usize {
@@ -164,16 +174,21 @@ impl<T: Float> Correlation<'_, T> {
     /// Channels first: a left matrix of weights, a right one with a column a position, read from strips.
     unsafe fn planes(&self, weights: &Weights<T>) {
         let (g, w) = (self.g, self.window);
-        let strips = Strips::new(&w.axes, g.images, self.sources.channels, usize::MAX, g.group);
+        // Weights that leave no room in the second cache are read for several images at once.
+        let together = self.targets.channels * self.depth() > LARGE;
+        let strips = Strips::new(&w.axes, g.images, self.sources.channels, usize::MAX, g.group, together);
         // Where there are few positions, each task has a part of the targets.
         let parts =
             (TASKS / (strips.blocks() * g.group)).min(self.targets.channels / (2 * T::kernels().panel()));
         let targets = Split::new(self.targets.channels, parts);
         let parts = targets.parts();
-        parallel(strips.blocks() * g.group * parts, |task| {
-            let (block, rest) = (strips.block(task / (g.group * parts)), task % (g.group * parts));
-            // SAFETY: each task has its own part of the target.
-            unsafe { self.block(weights, &strips, &block, rest / parts, targets.part(rest % parts)) };
+        let tasks = strips.blocks() * g.group * parts;
+        ranges(tasks, tasks / MANY, |some| {
+            for task in some {
+                let (block, rest) = (strips.block(task / (g.group * parts)), task % (g.group * parts));
+                // SAFETY: each task has its own part of the target.
+                unsafe { self.block(weights, &strips, &block, rest / parts, targets.part(rest % parts)) };
+            }
         });
     }
 
@@ -187,19 +202,17 @@ impl<T: Float> Correlation<'_, T> {
     ) {
         let w = self.window;
         let (taps, depth, sources) = (w.taps.len(), self.depth(), self.sources.channels);
-        let n = strips.len(block);
-        // Without gaps between rows the positions are the elements of the target.
-        let contiguous = block.images.len() * block.rows.len() * block.columns.len() * w.inner == n;
-        let direct = w.whole && contiguous && block.images.len() == 1;
-        let row = apart(n);
+        // Positions are taken row by row, or together with what lies between rows if that makes fewer tiles.
+        let width = block.columns.len();
+        let all = strips.len(block);
+        let n_rows = block.images.len() * block.rows.len() * w.inner;
+        let (n, by_row) =
+            if n_rows * tiles::<T>(width) <= tiles::<T>(all) { (width, true) } else { (all, false) };
+        let direct = w.whole && (by_row || n_rows == 1 || n_rows * width == all && block.images.len() == 1);
+        let row = apart(all);
         scratch::with(strips.room() + if direct { 0 } else { rows.len() * row }, |memory: &mut [T]| {
             let (planes, results) = memory.split_at_mut(strips.room());
-            let (c, c_row) = if direct {
-                let first = block.rows.start * w.inner * w.width + block.columns.start;
-                (self.target(block.images.start, group, rows.start).wrapping_add(first), self.targets.channel)
-            } else {
-                (results.as_mut_ptr(), row)
-            };
+            let results = Shared::new(results.as_mut_ptr());
             let chunks = sources.div_ceil(strips.chunk).max(1);
             for i in 0..chunks {
                 let first = i * strips.chunk;
@@ -219,24 +232,40 @@ impl<T: Float> Correlation<'_, T> {
                 };
                 let weights =
                     weights.p.wrapping_add(weights.group * group + rows.start * depth + first * taps);
-                let product = PanelProduct {
-                    m: rows.len(),
-                    n,
-                    k: channels * taps,
-                    a: Operand { p: weights, row: depth as isize, col: 1 },
-                    b: Panels { p: b, row: 0, next: T::kernels().panel() },
-                    table: Table::OfRight(&strips.table),
-                    batch: ONCE,
-                    c,
-                    c_row,
-                    after: After {
-                        accumulate: i > 0 || direct && self.accumulate,
-                        row_bias: self.bias(group, rows.start).filter(|_| direct && i + 1 == chunks),
-                        ..After::NOTHING
-                    },
+                let multiply = |image: usize, position: usize, at: usize| {
+                    let (c, c_row) = if direct {
+                        let first = self.target(image, group, rows.start).wrapping_add(position);
+                        (first, self.targets.channel)
+                    } else {
+                        (results.get().wrapping_add(at), row)
+                    };
+                    let product = PanelProduct {
+                        m: rows.len(),
+                        n,
+                        k: channels * taps,
+                        a: Operand { p: weights, row: depth as isize, col: 1 },
+                        b: Panels { p: b.wrapping_add(at), row: 0, next: T::kernels().panel() },
+                        table: Table::OfRight(&strips.table),
+                        batch: ONCE,
+                        c,
+                        c_row,
+                        after: After {
+                            accumulate: i > 0 || direct && self.accumulate,
+                            row_bias: self.bias(group, rows.start).filter(|_| direct && i + 1 == chunks),
+                            ..After::NOTHING
+                        },
+                    };
+                    // SAFETY: the table keeps within the planes; the rest is the caller's promise.
+                    unsafe { product.run() };
                 };
-                // SAFETY: the table keeps within the planes; the rest is the caller's promise.
-                unsafe { product.run() };
+                if by_row {
+                    strips.each_row(block, |image, row, column, at| {
+                        multiply(image, row * w.width + column, at)
+                    });
+                } else {
+                    let position = block.rows.start * w.inner * w.width + block.columns.start;
+                    multiply(block.images.start, position, 0);
+                }
             }
             if !direct {
                 strips.each_row(block, |image, position, column, at| {
@@ -244,9 +273,11 @@ impl<T: Float> Correlation<'_, T> {
                     for (i, r) in rows.clone().enumerate() {
                         let to = self.target(image, group, r).wrapping_add(target);
                         let bias = self.bias.map_or(T::ZERO, |b| b[group * self.targets.channels + r]);
-                        let from = &results[i * row + at..][..block.columns.len()];
-                        // SAFETY: the target has this element for each position.
-                        unsafe { self.put(from, bias, to, w.apart) };
+                        // SAFETY: these are results; the target has this element for each position.
+                        unsafe {
+                            let from = std::slice::from_raw_parts(results.get().add(i * row + at), width);
+                            self.put(from, bias, to, w.apart);
+                        }
                     }
                 });
             }

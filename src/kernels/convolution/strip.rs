@@ -18,6 +18,8 @@ const BLOCK: usize = 48 << 10;
 /// Positions in a block, padding between them included, and in a row of one.
 const POSITIONS: usize = 384;
 const ROW: usize = 512;
+/// Columns of a narrow tile.
+const WIDE: usize = 16;
 /// Rows of the products of a block.
 const DEPTH: usize = 1024;
 /// Blocks that are wanted, so that threads end together.
@@ -64,7 +66,15 @@ pub(super) struct Block {
 
 impl Strips {
     /// Blocks for images of `channels`, at most `chunk` of which are read at a time, where `others` are done for each.
-    pub(super) fn new(axes: &[Axis], images: usize, channels: usize, chunk: usize, others: usize) -> Self {
+    /// Images are read together if `together` is set, or if they are too small to fill a register.
+    pub(super) fn new(
+        axes: &[Axis],
+        images: usize,
+        channels: usize,
+        chunk: usize,
+        others: usize,
+        together: bool,
+    ) -> Self {
         let mut axes: SmallVec<[Axis; 3]> = axes.into();
         if axes.len() == 1 {
             axes.insert(0, Axis::of_one());
@@ -114,7 +124,8 @@ impl Strips {
         let rows_each = rows.part(0).len();
         let whole = rows.parts() == 1 && columns.parts() == 1;
         let image = row * (rows_each + more[0]);
-        let images_each = if whole && images * others > 1 { (POSITIONS / image).clamp(1, images) } else { 1 };
+        let together = whole && (together || image <= WIDE);
+        let images_each = if together { (POSITIONS / image).clamp(1, images) } else { 1 };
         let images = Split::new(images, images.div_ceil(images_each));
         let images_each = images.part(0).len().max(1);
 

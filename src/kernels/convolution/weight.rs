@@ -42,10 +42,15 @@ impl<T: Float> WeightGradient<'_, T> {
     /// The arrays are there, and nobody else uses the gradient meanwhile.
     pub(super) unsafe fn run(&self) -> Result<()> {
         let g = self.g;
+        if g.is_depthwise() && !g.channel_last {
+            // SAFETY: the caller's promise.
+            unsafe { self.run_depthwise() };
+            return Ok(());
+        }
         let (channels, maps, taps) = (g.channels / g.group, g.maps / g.group, g.taps());
         let (window, sums) = (g.forward_window(), channels * taps * maps);
         let chunk = if g.channel_last { channels } else { (DEPTH / taps).clamp(1, channels) };
-        let strips = Strips::new(&window.axes, g.images, channels, chunk, TASKS);
+        let strips = Strips::new(&window.axes, g.images, channels, chunk, TASKS, true);
         // Blocks are summed up in a few parts.
         let n = (BLOCK / (channels * taps)).clamp(LEAST, MOST).min(g.positions());
         let steps = Split::new(g.positions(), g.positions().div_ceil(n));
@@ -100,32 +105,37 @@ impl<T: Float> WeightGradient<'_, T> {
         let mut batch = Vec::new();
         scratch::with(strips.room() + panels * wide * largest, |memory: &mut [T]| {
             let (planes, transposed) = memory.split_at_mut(strips.room());
+            let transposed = Shared::new(transposed.as_mut_ptr());
             let first = blocks.start;
             for i in blocks {
                 let block = &strips.block(i);
                 let width = block.columns.len();
+                let mut n = 0;
                 batch.clear();
                 // SAFETY: there is room for the planes and the transposed gradient; the rest is the caller's promise.
                 unsafe {
-                    strips.each_row(block, |image, row, column, at| {
-                        let n = batch.len() * width;
-                        batch.push((at as isize, (n * wide) as isize));
-                        for panel in 0..panels {
-                            let map = panel * wide;
-                            let from =
-                                self.gy(image, group, row * strips.width() + column).add(map * positions);
-                            let (k, n_maps) = (width, wide.min(maps - map));
-                            let to = transposed.as_mut_ptr().add(map * largest + n * wide);
-                            (kernels.pack_columns)(&Columns {
-                                from,
-                                row: 1,
-                                col: positions as isize,
-                                k,
-                                n: n_maps,
-                                to,
-                            });
+                    let pack = |(image, position, k, at): (usize, usize, usize, usize)| {
+                        for map in (0..maps).step_by(wide) {
+                            let from = self.gy(image, group, position).add(map * positions);
+                            let (col, n) = (positions as isize, wide.min(maps - map));
+                            let to = transposed.get().add(map * largest + at * wide);
+                            (kernels.pack_columns)(&Columns { from, row: 1, col, k, n, to });
                         }
+                    };
+                    // Rows that follow each other are packed together: image, first position, how many, and where to.
+                    let mut run = (block.images.start, 0, 0, 0);
+                    strips.each_row(block, |image, row, column, at| {
+                        batch.push((at as isize, (n * wide) as isize));
+                        let position = row * strips.width() + column;
+                        if run.2 > 0 && run.0 == image && run.1 + run.2 == position {
+                            run.2 += width;
+                        } else {
+                            pack(run);
+                            run = (image, position, width, n);
+                        }
+                        n += width;
                     });
+                    pack(run);
                     let of = |image: usize| {
                         self.x.add(
                             image * inputs.image + group * inputs.group + channels.start * inputs.channel,
@@ -153,7 +163,7 @@ impl<T: Float> WeightGradient<'_, T> {
                         n: maps,
                         k: width,
                         a: Operand { p: a, row: 0, col: 1 },
-                        b: Panels { p: transposed.as_ptr(), row: wide, next: wide * largest },
+                        b: Panels { p: transposed.get(), row: wide, next: wide * largest },
                         table: Table::OfLeft(&strips.table),
                         batch: &batch,
                         c: to,

@@ -10,6 +10,8 @@ use crate::kernels::Float;
 pub(in crate::kernels) const ONCE: &[(isize, isize)] = &[(0, 0)];
 /// Terms of a sum between two visits to memory.
 const DEPTH: usize = 512;
+/// Elements of a left matrix that leave no room in the second cache.
+const LARGE: usize = 1 << 17;
 
 /// A right matrix in panels of [`Kernels::panel`] columns: row `p` of panel `j` starts at `j next + p row`.
 #[derive(Clone, Copy)]
@@ -54,7 +56,11 @@ impl<T: Float> PanelProduct<'_, T> {
         let kernels = T::kernels();
         let heights = Split::new(self.m, self.m.div_ceil(kernels.tallest()));
         let depth = self.k.div_ceil(self.k.div_ceil(DEPTH).max(1)).max(1);
-        let wide = kernels.panel();
+        // Few rows leave registers for more columns, which lie together unless they are packed.
+        let low = self.m <= kernels.low.len()
+            && self.b.next == kernels.panel()
+            && matches!(self.table, Table::OfRight(_));
+        let wide = if low { 2 * kernels.panel() } else { kernels.panel() };
         for p in (0..self.k.max(1)).step_by(depth) {
             let k = depth.min(self.k - p);
             let mut after = self.after;
@@ -62,15 +68,21 @@ impl<T: Float> PanelProduct<'_, T> {
             if p + k < self.k {
                 after = After { accumulate: after.accumulate, ..After::NOTHING };
             }
-            for j in (0..self.n).step_by(wide) {
-                let n = wide.min(self.n - j);
-                let b = self.b.p.wrapping_add(j / wide * self.b.next);
+            let panels = self.n.div_ceil(wide);
+            let tile = |panel: usize, row: usize| {
+                let (j, rows) = (panel * wide, heights.part(row));
+                let b = self.b.p.wrapping_add(j / kernels.panel() * self.b.next);
                 let b = if let Table::OfRight(_) = self.table { b } else { b.wrapping_add(p * self.b.row) };
-                for row in 0..heights.parts() {
-                    let rows = heights.part(row);
-                    // SAFETY: the tile lies within the matrices.
-                    unsafe { self.tile(kernels, p, k, j, n, rows.start, rows.len(), b, after) };
-                }
+                // SAFETY: the tile lies within the matrices.
+                unsafe {
+                    self.tile(kernels, p, k, j, wide.min(self.n - j), rows.start, rows.len(), b, after)
+                };
+            };
+            // A left matrix that is too large for the second cache is read once.
+            if self.m * k > LARGE {
+                (0..heights.parts()).for_each(|row| (0..panels).for_each(|panel| tile(panel, row)));
+            } else {
+                (0..panels).for_each(|panel| (0..heights.parts()).for_each(|row| tile(panel, row)));
             }
         }
     }
@@ -113,7 +125,13 @@ impl<T: Float> PanelProduct<'_, T> {
             ahead_step: row,
         };
         // SAFETY: the table was chosen for this machine; the rest is the caller's promise.
-        unsafe { kernels.tiles[kind][usize::from(n > kernels.width)][rows - 1](&tile) };
+        unsafe {
+            if n > kernels.panel() {
+                kernels.low[rows - 1](&tile);
+            } else {
+                kernels.tiles[kind][usize::from(n > kernels.width)][rows - 1](&tile);
+            }
+        }
     }
 }
 

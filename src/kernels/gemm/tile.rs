@@ -2,7 +2,7 @@
 //! set of instructions.
 
 use super::pack;
-use crate::kernels::convolution::{Layout, Unfold};
+use crate::kernels::convolution::{Dots, Layout, Unfold};
 use crate::kernels::simd::{Isa, Vector, isa, portable::Four};
 
 /// What happens to a sum before it is stored.
@@ -58,14 +58,18 @@ pub(super) type Kernel<T> = unsafe fn(&Tile<'_, T>);
 
 /// Kernels of one set of instructions.
 pub struct Kernels<T: 'static> {
-    /// Numbers in a register. A tile is up to two registers wide.
+    /// Numbers in a register. A tile is up to two registers wide, but for those of few rows.
     pub(super) width: usize,
     /// By kind, then by number of registers less one, then by number of rows less one.
     pub(super) tiles: [[&'static [Kernel<T>]; 2]; 3],
+    /// Tiles of four registers for up to three rows, of the kind [`SCATTERED_B`]: by number of rows less one.
+    pub(super) low: [Kernel<T>; 3],
     /// Packs columns: see [`pack::columns`].
     pub(in crate::kernels) pack_columns: unsafe fn(&pack::Columns<T>),
     /// Lays out an image: see [`Layout`].
     pub(in crate::kernels) lay_out: unsafe fn(&Layout<'_, T>),
+    /// Products of planes: see [`Dots`].
+    pub(in crate::kernels) dots: unsafe fn(&mut Dots<'_, T>),
     /// Unfolds an image: see [`Unfold`].
     pub(in crate::kernels) unfold: unsafe fn(&Unfold<'_, T>),
 }
@@ -225,6 +229,11 @@ macro_rules! kernels {
                 unsafe { layout.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
+            unsafe fn dots(dots: &mut Dots<'_, $t>) {
+                // SAFETY: as above.
+                unsafe { dots.run::<$vector>() }
+            }
+            $(#[target_feature(enable = $feature)])?
             unsafe fn unfold(u: &Unfold<'_, $t>) {
                 // SAFETY: as above.
                 unsafe { u.run::<$vector>() }
@@ -236,8 +245,14 @@ macro_rules! kernels {
                     [&[$(kernel::<SCATTERED_B, $m, 1>),+], &[$(kernel::<SCATTERED_B, $m, 2>),+]],
                     [&[$(kernel::<SCATTERED_A, $m, 1>),+], &[$(kernel::<SCATTERED_A, $m, 2>),+]],
                 ],
+                low: [
+                    kernel::<SCATTERED_B, 1, 4>,
+                    kernel::<SCATTERED_B, 2, 4>,
+                    kernel::<SCATTERED_B, 3, 4>,
+                ],
                 pack_columns,
                 lay_out,
+                dots,
                 unfold,
             }
         };
