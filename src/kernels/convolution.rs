@@ -6,9 +6,11 @@
 mod depthwise;
 mod direct;
 mod strip;
+mod transforms;
 mod unfold;
 mod weight;
 mod window;
+mod winograd;
 
 use smallvec::SmallVec;
 
@@ -16,10 +18,57 @@ use super::Float;
 use crate::Result;
 pub(super) use depthwise::Dots;
 use direct::Correlation;
+use std::sync::atomic::{AtomicU8, Ordering};
 pub(super) use strip::Layout;
+pub(super) use transforms::{ToPlanes, Transform, WeightTransform};
 pub(super) use unfold::Unfold;
 use weight::WeightGradient;
 use window::Window;
+use winograd::Winograd;
+
+/// How convolutions are computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithm {
+    /// As is quickest for the shape.
+    Auto,
+    /// One multiplication for each that the definition has.
+    Direct,
+    /// Winograd's F(4, 3) wherever it can be: for kernels of 3 x 3 that move by one.
+    Winograd,
+}
+
+static ALGORITHM: AtomicU8 = AtomicU8::new(Algorithm::Auto as u8);
+
+/// How convolutions are computed from now on, in all threads.
+pub fn set_algorithm(algorithm: Algorithm) {
+    ALGORITHM.store(algorithm as u8, Ordering::Relaxed);
+}
+
+/// How convolutions are computed.
+pub fn algorithm() -> Algorithm {
+    match ALGORITHM.load(Ordering::Relaxed) {
+        1 => Algorithm::Direct,
+        2 => Algorithm::Winograd,
+        _ => Algorithm::Auto,
+    }
+}
+
+/// Channels and maps of a group from which on Winograd's way is quicker.
+const WINOGRAD_CHANNELS: usize = 24;
+
+/// Whether Winograd's way is taken. In double precision, only on request: there it is exactness that is wanted.
+fn winograd<T: Float>(g: &Geometry) -> bool {
+    let pays = || {
+        let enough = |channels: usize| channels / g.group >= WINOGRAD_CHANNELS;
+        size_of::<T>() == size_of::<f32>() && enough(g.channels) && enough(g.maps)
+    };
+    g.fits_winograd()
+        && match algorithm() {
+            Algorithm::Auto => pays(),
+            Algorithm::Direct => false,
+            Algorithm::Winograd => true,
+        }
+}
 
 /// Lengths or steps along spatial axes.
 pub type Spatial = SmallVec<[usize; 3]>;
@@ -77,6 +126,12 @@ pub fn forward<T: Float>(
     y: &mut [T],
     accumulate: bool,
 ) -> Result<()> {
+    g.check(x.len(), w.len(), y.len());
+    if winograd::<T>(g) {
+        let sum = Winograd::forward(g, x.as_ptr(), w.as_ptr(), bias, y.as_mut_ptr(), accumulate);
+        // SAFETY: the slices are as large as the geometry says, which was checked; `y` is borrowed alone.
+        return unsafe { sum.run() };
+    }
     let sum = Correlation {
         g,
         window: &g.forward_window(),
@@ -89,8 +144,7 @@ pub fn forward<T: Float>(
         bias,
         accumulate,
     };
-    // SAFETY: the slices are as large as the geometry says, which is checked; `y` is borrowed alone.
-    g.check(x.len(), w.len(), y.len());
+    // SAFETY: as above.
     unsafe { sum.run() }
 }
 
@@ -105,6 +159,11 @@ pub fn input_gradient<T: Float>(
     accumulate: bool,
 ) -> Result<()> {
     g.check(gx.len(), w.len(), gy.len());
+    if winograd::<T>(g) {
+        let sum = Winograd::backward(g, gy.as_ptr(), w.as_ptr(), bias, gx.as_mut_ptr(), accumulate);
+        // SAFETY: as above.
+        return unsafe { sum.run() };
+    }
     for window in g.backward_windows() {
         let sum = Correlation {
             g,
@@ -139,6 +198,11 @@ pub fn weight_gradient<T: Float>(
         return Ok(());
     }
     g.check(x.len(), gw.len(), gy.len());
+    if let (true, Some(parts)) = (winograd::<T>(g), g.winograd_parts()) {
+        let (x, gy, gw) = (x.as_ptr(), gy.as_ptr(), gw.as_mut_ptr());
+        // SAFETY: as above.
+        return unsafe { winograd::weight_gradient(g, parts, x, gy, gw, accumulate) };
+    }
     let sum = WeightGradient { g, x: x.as_ptr(), gy: gy.as_ptr(), gw: gw.as_mut_ptr(), accumulate };
     // SAFETY: as above.
     unsafe { sum.run() }

@@ -133,14 +133,16 @@ impl Strips {
             axes.iter().zip(&more).map(|(a, m)| a.positions + m).collect();
         extents[0] = rows_each + more[0];
         extents[last] = columns_each + more[last];
-        // Nothing is padded or taken apart: the image is its own strip, unless its planes compete for places of a cache.
+        // Nothing is padded or taken apart: the image is its own strip, unless it is too large for a cache or its planes
+        // compete for places there.
         let fits = |(a, (least, more)): (&Axis, (&isize, &usize))| {
             a.step == 1 && *least >= 0 && *least as usize + a.positions + more <= a.len
         };
         let area: usize = axes.iter().map(|a| a.len).product();
         let in_place = images_each == 1
-            && axes.iter().zip(least.iter().zip(&more)).all(fits)
-            && (area % 256 != 0 || channels < 8);
+            && channels * area <= BLOCK
+            && (area % 256 != 0 || channels < 8)
+            && axes.iter().zip(least.iter().zip(&more)).all(fits);
         if in_place {
             extents = axes.iter().map(|a| a.len).collect();
         }

@@ -68,27 +68,11 @@ unsafe fn transpose<V: Vector>(from: *const V::T, step: isize, n: usize, to: *mu
             let column = from.wrapping_offset(j as isize * step);
             *v = if k == V::WIDTH { V::load(column) } else { V::load_masked(column, mask) };
         }
-        exchange::<V, 8>(&mut v);
-        exchange::<V, 4>(&mut v);
-        exchange::<V, 2>(&mut v);
-        exchange::<V, 1>(&mut v);
+        V::transpose(&mut v);
         for (p, v) in v.iter().enumerate().take(V::WIDTH) {
             if p < k {
                 v.store(to.add(p * 2 * V::WIDTH));
             }
-        }
-    }
-}
-
-#[inline(always)]
-unsafe fn exchange<V: Vector, const D: usize>(v: &mut [V; 16]) {
-    if D >= V::WIDTH {
-        return;
-    }
-    for i in 0..V::WIDTH {
-        if i & D == 0 {
-            // SAFETY: the caller has the instructions.
-            (v[i], v[i + D]) = unsafe { V::exchange::<D>(v[i], v[i + D]) };
         }
     }
 }

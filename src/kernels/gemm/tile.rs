@@ -2,7 +2,7 @@
 //! set of instructions.
 
 use super::pack;
-use crate::kernels::convolution::{Dots, Layout, Unfold};
+use crate::kernels::convolution::{Dots, Layout, ToPlanes, Transform, Unfold, WeightTransform};
 use crate::kernels::simd::{Isa, Vector, isa, portable::Four};
 
 /// What happens to a sum before it is stored.
@@ -70,6 +70,12 @@ pub struct Kernels<T: 'static> {
     pub(in crate::kernels) lay_out: unsafe fn(&Layout<'_, T>),
     /// Products of planes: see [`Dots`].
     pub(in crate::kernels) dots: unsafe fn(&mut Dots<'_, T>),
+    /// See [`Transform`].
+    pub(in crate::kernels) transform: unsafe fn(&Transform<T>),
+    /// See [`WeightTransform`].
+    pub(in crate::kernels) transform_weights: unsafe fn(&WeightTransform<T>),
+    /// See [`ToPlanes`].
+    pub(in crate::kernels) to_planes: unsafe fn(&ToPlanes<T>),
     /// Unfolds an image: see [`Unfold`].
     pub(in crate::kernels) unfold: unsafe fn(&Unfold<'_, T>),
 }
@@ -234,6 +240,21 @@ macro_rules! kernels {
                 unsafe { dots.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
+            unsafe fn transform(transform: &Transform<$t>) {
+                // SAFETY: as above.
+                unsafe { transform.run::<$vector>() }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn transform_weights(transform: &WeightTransform<$t>) {
+                // SAFETY: as above.
+                unsafe { transform.run::<$vector>() }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn to_planes(order: &ToPlanes<$t>) {
+                // SAFETY: as above.
+                unsafe { order.run::<$vector>() }
+            }
+            $(#[target_feature(enable = $feature)])?
             unsafe fn unfold(u: &Unfold<'_, $t>) {
                 // SAFETY: as above.
                 unsafe { u.run::<$vector>() }
@@ -253,6 +274,9 @@ macro_rules! kernels {
                 pack_columns,
                 lay_out,
                 dots,
+                to_planes,
+                transform_weights,
+                transform,
                 unfold,
             }
         };

@@ -95,4 +95,29 @@ pub(crate) unsafe trait Vector: Copy {
     unsafe fn evens(a: Self, b: Self) -> Self;
     /// Swaps the blocks of `D` x `D` off the diagonal of two rows of a matrix that are `D` apart: one step of a transpose.
     unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self);
+
+    /// Transposes the square of the first `WIDTH` registers.
+    #[inline(always)]
+    unsafe fn transpose(v: &mut [Self; 16]) {
+        // SAFETY: as every function here.
+        unsafe {
+            exchange_all::<Self, 8>(v);
+            exchange_all::<Self, 4>(v);
+            exchange_all::<Self, 2>(v);
+            exchange_all::<Self, 1>(v);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn exchange_all<V: Vector, const D: usize>(v: &mut [V; 16]) {
+    if D >= V::WIDTH {
+        return;
+    }
+    for i in 0..V::WIDTH {
+        if i & D == 0 {
+            // SAFETY: the caller has the instructions.
+            (v[i], v[i + D]) = unsafe { V::exchange::<D>(v[i], v[i + D]) };
+        }
+    }
 }

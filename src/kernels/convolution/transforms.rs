@@ -1,0 +1,336 @@
+//! The transforms of Winograd's way to convolve with 3 x 3 taps, four by four outputs at a time, each on a register of
+//! channels: `y = A' ((G w G') * (B' x B)) A`, and its gradient by `w`. Knows registers; knows no images.
+
+use crate::kernels::simd::Vector;
+use crate::kernels::{Float, Number};
+
+/// Outputs and inputs of a tile along an axis.
+pub(super) const OUT: usize = 4;
+pub(super) const IN: usize = 6;
+/// Products for a tile.
+pub(super) const PRODUCTS: usize = IN * IN;
+const TAPS: usize = 9;
+
+/// A grid of registers in memory: row `i`, column `j` at `i row + j column`.
+#[derive(Clone, Copy)]
+pub(super) struct Grid<T> {
+    pub(super) p: *mut T,
+    pub(super) row: usize,
+    pub(super) column: usize,
+}
+
+/// A square of `$a` x `$a` registers loaded from a grid, with `$f` applied to its columns, then to the rows of what comes
+/// out, `$b` x `$b`. Loops rather than closures, which would not have the instructions of the function around them.
+macro_rules! square {
+    ($f:ident, $a:expr, $b:expr, $from:expr) => {{
+        let mut columns = [[V::zero(); $b]; $a];
+        for j in 0..$a {
+            let mut column = [V::zero(); $a];
+            for i in 0..$a {
+                column[i] = V::load($from.at(i, j));
+            }
+            columns[j] = $f(column);
+        }
+        let mut result = [[V::zero(); $b]; $b];
+        for i in 0..$b {
+            let mut row = [V::zero(); $a];
+            for j in 0..$a {
+                row[j] = columns[j][i];
+            }
+            result[i] = $f(row);
+        }
+        result
+    }};
+}
+
+impl<T> Grid<T> {
+    #[inline(always)]
+    fn at(&self, i: usize, j: usize) -> *mut T {
+        self.p.wrapping_add(i * self.row + j * self.column)
+    }
+
+    #[inline(always)]
+    unsafe fn store<V: Vector<T = T>, const N: usize>(&self, v: [[V; N]; N]) {
+        for i in 0..N {
+            for j in 0..N {
+                // SAFETY: the caller has the instructions and the memory.
+                unsafe { v[i][j].store(self.at(i, j)) };
+            }
+        }
+    }
+}
+
+/// Arithmetic on registers within a function that has the instructions.
+#[inline(always)]
+unsafe fn scaled<V: Vector>(v: V, by: f64) -> V {
+    // SAFETY: the caller has the instructions. So below.
+    unsafe { v.mul_add(V::all(V::T::all(by)), V::zero()) }
+}
+#[inline(always)]
+unsafe fn plus<V: Vector>(a: V, by: f64, b: V) -> V {
+    // SAFETY: as above.
+    unsafe { b.mul_add(V::all(V::T::all(by)), a) }
+}
+
+#[inline(always)]
+unsafe fn input<V: Vector>(d: [V; IN]) -> [V; IN] {
+    // SAFETY: as above.
+    unsafe {
+        let (a, b) = (plus(d[4], -4.0, d[2]), plus(d[3], -4.0, d[1]));
+        let (c, e) = (plus(d[4], -1.0, d[2]), scaled(plus(d[3], -1.0, d[1]), 2.0));
+        let (first, last) = (plus(d[4], -5.0, d[2]), plus(d[5], -5.0, d[3]));
+        [
+            plus(first, 4.0, d[0]),
+            a.add(b),
+            plus(a, -1.0, b),
+            c.add(e),
+            plus(c, -1.0, e),
+            plus(last, 4.0, d[1]),
+        ]
+    }
+}
+
+#[inline(always)]
+unsafe fn output<V: Vector>(m: [V; IN]) -> [V; OUT] {
+    // SAFETY: as above.
+    unsafe {
+        let (a, b) = (m[1].add(m[2]), plus(m[1], -1.0, m[2]));
+        let (c, d) = (m[3].add(m[4]), plus(m[3], -1.0, m[4]));
+        [m[0].add(a).add(c), plus(b, 2.0, d), plus(a, 4.0, c), plus(b, 8.0, d).add(m[5])]
+    }
+}
+
+/// The transpose of [`output`].
+#[inline(always)]
+unsafe fn output_gradient<V: Vector>(y: [V; OUT]) -> [V; IN] {
+    // SAFETY: as above.
+    unsafe {
+        let (even, odd) = (y[0].add(y[2]), y[1].add(y[3]));
+        let (far_even, far_odd) = (plus(y[0], 4.0, y[2]), plus(scaled(y[1], 2.0), 8.0, y[3]));
+        [
+            y[0],
+            even.add(odd),
+            plus(even, -1.0, odd),
+            far_even.add(far_odd),
+            plus(far_even, -1.0, far_odd),
+            y[3],
+        ]
+    }
+}
+
+#[inline(always)]
+unsafe fn weight<V: Vector>(w: [V; 3]) -> [V; IN] {
+    // SAFETY: as above.
+    unsafe {
+        let ends = w[0].add(w[2]);
+        let far = plus(scaled(w[0], 1.0 / 24.0), 1.0 / 6.0, w[2]);
+        [
+            scaled(w[0], 0.25),
+            scaled(ends.add(w[1]), -1.0 / 6.0),
+            scaled(plus(ends, -1.0, w[1]), -1.0 / 6.0),
+            plus(far, 1.0 / 12.0, w[1]),
+            plus(far, -1.0 / 12.0, w[1]),
+            w[2],
+        ]
+    }
+}
+
+/// The transpose of [`weight`].
+#[inline(always)]
+unsafe fn weight_gradient<V: Vector>(m: [V; IN]) -> [V; 3] {
+    // SAFETY: as above.
+    unsafe {
+        let (near, far) = (m[1].add(m[2]), m[3].add(m[4]));
+        let (near_odd, far_odd) = (plus(m[2], -1.0, m[1]), plus(m[3], -1.0, m[4]));
+        let ends = scaled(near, -1.0 / 6.0);
+        [
+            plus(plus(ends, 0.25, m[0]), 1.0 / 24.0, far),
+            plus(scaled(near_odd, 1.0 / 6.0), 1.0 / 12.0, far_odd),
+            plus(ends, 1.0 / 6.0, far).add(m[5]),
+        ]
+    }
+}
+
+/// What is done to a register of channels of a tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// `B' x B`: 6 x 6 of the input to 36 factors.
+    Input,
+    /// `A' m A`: 36 products to 4 x 4 of the output.
+    Output,
+    /// `A gy A'`: 4 x 4 of the gradient of the output to 36 factors.
+    OutputGradient,
+}
+
+/// An order to transform a row of tiles: tile `t` is `t OUT` columns further in the image and `t` rows in each factor.
+pub(in crate::kernels) struct Transform<T> {
+    pub(super) step: Step,
+    pub(super) tiles: usize,
+    /// Registers of channels are taken until there are as many channels.
+    pub(super) channels: usize,
+    /// The first pixel of the first tile; neighbouring channels are neighbours.
+    pub(super) image: Grid<T>,
+    /// The first factor: `factor` apart for one another and `tile` for neighbouring tiles.
+    pub(super) factors: *mut T,
+    pub(super) factor: usize,
+    pub(super) tile: usize,
+}
+
+impl<T: Float> Transform<T> {
+    /// Transforms.
+    ///
+    /// # Safety
+    /// The instructions of `V` are there, and so is the memory.
+    #[inline(always)]
+    pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) {
+        for t in 0..self.tiles {
+            for c in (0..self.channels).step_by(V::WIDTH) {
+                let (row, column) = (self.image.row, self.image.column);
+                let image = Grid { p: self.image.p.wrapping_add(t * OUT * column + c), row, column };
+                let p = self.factors.wrapping_add(t * self.tile + c);
+                let factors = Grid { p, row: IN * self.factor, column: self.factor };
+                // SAFETY: the caller's promise.
+                unsafe {
+                    match self.step {
+                        Step::Input => factors.store(square!(input, IN, IN, image)),
+                        Step::Output => image.store(square!(output, IN, OUT, factors)),
+                        Step::OutputGradient => factors.store(square!(output_gradient, OUT, IN, image)),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// An order to transform the weights between one source and up to a register of targets, or their gradient back.
+pub(in crate::kernels) struct WeightTransform<T> {
+    /// The nine weights of the first target, one after the other; those of the next are `apart`.
+    pub(super) weights: *mut T,
+    pub(super) apart: usize,
+    pub(super) targets: usize,
+    /// Whether they are taken from the last to the first.
+    pub(super) flipped: bool,
+    /// The first of 36 factors, each a register of targets, `factor` apart.
+    pub(super) factors: *mut T,
+    pub(super) factor: usize,
+    /// From factors to weights, which are overwritten or added to.
+    pub(super) back: Option<bool>,
+}
+
+impl<T: Float> WeightTransform<T> {
+    /// Transforms.
+    ///
+    /// # Safety
+    /// As [`Transform::run`].
+    #[inline(always)]
+    pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) {
+        let factors = Grid { p: self.factors, row: IN * self.factor, column: self.factor };
+        // SAFETY: the caller's promise; masks keep within the weights.
+        unsafe {
+            let mut taps = [V::zero(); TAPS];
+            if let Some(accumulate) = self.back {
+                let weights = square!(weight_gradient, IN, 3, factors);
+                for t in 0..TAPS {
+                    taps[t] = weights[t / 3][t % 3];
+                }
+                self.store_taps(taps, accumulate);
+                return;
+            }
+            self.load_taps(&mut taps);
+            if self.flipped {
+                taps.reverse();
+            }
+            let mut columns = [[V::zero(); IN]; 3];
+            for j in 0..3 {
+                columns[j] = weight([taps[j], taps[3 + j], taps[6 + j]]);
+            }
+            let mut result = [[V::zero(); IN]; IN];
+            for i in 0..IN {
+                result[i] = weight([columns[0][i], columns[1][i], columns[2][i]]);
+            }
+            factors.store(result);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_taps<V: Vector<T = T>>(&self, taps: &mut [V; TAPS]) {
+        for first in (0..TAPS).step_by(V::WIDTH) {
+            // SAFETY: as above.
+            unsafe {
+                let (mut v, mask) = ([V::zero(); 16], V::first(TAPS - first));
+                for (i, v) in v.iter_mut().enumerate().take(self.targets.min(V::WIDTH)) {
+                    *v = V::load_masked(self.weights.add(i * self.apart + first), mask);
+                }
+                V::transpose(&mut v);
+                for t in first..TAPS.min(first + V::WIDTH) {
+                    taps[t] = v[t - first];
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_taps<V: Vector<T = T>>(&self, taps: [V; TAPS], accumulate: bool) {
+        for first in (0..TAPS).step_by(V::WIDTH) {
+            // SAFETY: as above.
+            unsafe {
+                let (mut v, mask) = ([V::zero(); 16], V::first(TAPS - first));
+                for t in first..TAPS.min(first + V::WIDTH) {
+                    v[t - first] = taps[t];
+                }
+                V::transpose(&mut v);
+                for (i, v) in v.into_iter().enumerate().take(self.targets.min(V::WIDTH)) {
+                    let to = self.weights.add(i * self.apart + first);
+                    let v = if accumulate { v.add(V::load_masked(to, mask)) } else { v };
+                    v.store_masked(to, mask);
+                }
+            }
+        }
+    }
+}
+
+/// An order to move pixels of up to a panel of channels back into planes, with a bias for each.
+pub(in crate::kernels) struct ToPlanes<T> {
+    /// The first pixel; neighbours are `pixel` apart, and whole registers of channels can be read.
+    pub(super) from: *const T,
+    pub(super) pixel: usize,
+    pub(super) pixels: usize,
+    pub(super) channels: usize,
+    pub(super) to: *mut T,
+    pub(super) plane: usize,
+    pub(super) bias: Option<*const T>,
+    pub(super) accumulate: bool,
+}
+
+impl<T: Float> ToPlanes<T> {
+    /// Moves the pixels.
+    ///
+    /// # Safety
+    /// As [`Transform::run`].
+    #[inline(always)]
+    pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) {
+        for first in (0..self.channels).step_by(V::WIDTH) {
+            for pixel in (0..self.pixels).step_by(V::WIDTH) {
+                let n = V::WIDTH.min(self.pixels - pixel);
+                // SAFETY: the caller's promise; masks keep within the planes.
+                unsafe {
+                    let (mut v, mask) = ([V::zero(); 16], V::first(n));
+                    for (i, v) in v.iter_mut().enumerate().take(n) {
+                        *v = V::load(self.from.add((pixel + i) * self.pixel + first));
+                    }
+                    V::transpose(&mut v);
+                    for (c, mut v) in v.into_iter().enumerate().take(V::WIDTH.min(self.channels - first)) {
+                        let to = self.to.add((first + c) * self.plane + pixel);
+                        if let Some(bias) = self.bias {
+                            v = v.add(V::all(*bias.add(first + c)));
+                        }
+                        if self.accumulate {
+                            v = v.add(V::load_masked(to, mask));
+                        }
+                        v.store_masked(to, mask);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,473 @@
+//! Winograd's way to convolve with 3 x 3 taps that move by one: tiles of 4 x 4 outputs from 36 products instead of 144,
+//! at the price of more rounding. Blocks of tiles are transformed in the cache; the products are sums over channels.
+
+use std::ops::Range;
+
+use super::Geometry;
+use super::direct::Images;
+use super::strip::{SLACK, apart};
+use super::transforms::{Grid, IN, OUT, PRODUCTS, Step, ToPlanes, Transform, WeightTransform};
+use crate::Result;
+use crate::array::Buffer;
+use crate::kernels::gemm::{After, Columns, ONCE, Operand, PanelProduct, Panels, Split, Table};
+use crate::kernels::threads::{Shared, parallel};
+use crate::kernels::{Float, scratch};
+
+/// Tiles in a block: fewer where their factors and products would leave the second cache, but enough for the weights.
+const MOST: usize = 48;
+const LEAST: usize = 12;
+const BLOCK: usize = 512 << 10;
+/// Elements of partial sums of a gradient of the weight, and how many there should be.
+const PARTIAL: usize = 2 << 20;
+const PARTS: usize = 16;
+/// Fewer parts would leave threads without work.
+const LEAST_PARTS: usize = 4;
+
+/// Images of planes that are seen through a window shifted by `pad`.
+#[derive(Clone, Copy)]
+struct Planes<T> {
+    p: *const T,
+    array: Images,
+    height: usize,
+    width: usize,
+    pad: (isize, isize),
+}
+
+/// Tiles over the target, and the blocks that they are taken in.
+#[derive(Clone, Copy)]
+struct Tiles {
+    across: usize,
+    images: Split,
+    rows: Split,
+    /// In the largest block.
+    most: usize,
+}
+
+impl Tiles {
+    fn new(images: usize, (height, width): (usize, usize), channels: usize) -> Self {
+        let (down, across) = (height.div_ceil(OUT), width.div_ceil(OUT));
+        let wanted = (BLOCK / (PRODUCTS * channels)).clamp(LEAST, MOST);
+        let rows = Split::new(down, down.div_ceil((wanted / across).max(1)));
+        let together = if rows.parts() == 1 { (wanted / (down * across)).clamp(1, images) } else { 1 };
+        let images = Split::new(images, images.div_ceil(together));
+        Self { across, images, rows, most: images.part(0).len() * rows.part(0).len() * across }
+    }
+
+    fn blocks(&self) -> usize {
+        self.images.parts() * self.rows.parts()
+    }
+
+    fn block(&self, i: usize) -> (Range<usize>, Range<usize>) {
+        (self.images.part(i / self.rows.parts()), self.rows.part(i % self.rows.parts()))
+    }
+}
+
+/// Factors of the tiles of a block: the first one of the first tile, and the distance of factors and of tiles. Channels
+/// lie in panels that are `panel` apart.
+#[derive(Clone, Copy)]
+struct Factors<T> {
+    p: *mut T,
+    factor: usize,
+    tile: usize,
+    panel: usize,
+}
+
+/// Channels rounded up to whole registers.
+fn whole<T: Float>(channels: usize) -> usize {
+    channels.next_multiple_of(T::kernels().panel() / 2)
+}
+
+/// Transforms `side` x `side` pixels of each tile of some rows of tiles of some images into factors. `strip` has room for
+/// the pixels of one image and panel.
+unsafe fn factors<T: Float>(
+    of: &Planes<T>,
+    (step, side): (Step, usize),
+    across: usize,
+    (images, rows): (&Range<usize>, &Range<usize>),
+    group: usize,
+    strip: *mut T,
+    to: Factors<T>,
+) {
+    let (kernels, wide) = (T::kernels(), T::kernels().panel());
+    let (height, width) = (OUT * (rows.len() - 1) + side, OUT * (across - 1) + side);
+    for first in (0..of.array.channels).step_by(wide) {
+        let channels = wide.min(of.array.channels - first);
+        for (i, image) in images.clone().enumerate() {
+            let at = image * of.array.image + group * of.array.group + first * of.array.channel;
+            // Pixels of padding are zeros, the others come channel by channel.
+            let (start, end) = (of.pad.1.max(0) as usize, (of.width as isize + of.pad.1).max(0) as usize);
+            let (start, end) = (start.min(width), end.clamp(start.min(width), width));
+            for r in 0..height {
+                let y = (OUT * rows.start + r) as isize - of.pad.0;
+                let row = strip.wrapping_add(r * width * wide);
+                let outside = y < 0 || y >= of.height as isize;
+                let (start, end) = if outside { (width, width) } else { (start, end) };
+                // SAFETY: the strip has room for the pixels; what is read lies in the plane.
+                unsafe {
+                    row.write_bytes(0, start * wide);
+                    row.add(end * wide).write_bytes(0, (width - end) * wide);
+                    if start < end {
+                        let x = start as isize - of.pad.1;
+                        (kernels.pack_columns)(&Columns {
+                            from: of.p.add(at).offset(y * of.width as isize + x),
+                            row: 1,
+                            col: of.array.channel as isize,
+                            k: end - start,
+                            n: channels,
+                            to: row.add(start * wide),
+                        });
+                    }
+                }
+            }
+            for r in 0..rows.len() {
+                let tile = (i * rows.len() + r) * across;
+                let p = strip.wrapping_add(OUT * r * width * wide);
+                let transform = Transform {
+                    step,
+                    tiles: across,
+                    channels,
+                    image: Grid { p, row: width * wide, column: wide },
+                    factors: to.p.wrapping_add(first / wide * to.panel + tile * to.tile),
+                    factor: to.factor,
+                    tile: to.tile,
+                };
+                // SAFETY: the table was chosen for this machine; there is room for the factors.
+                unsafe { (kernels.transform)(&transform) };
+            }
+        }
+    }
+}
+
+/// A convolution with 3 x 3 taps that move by one, or the gradient of its input, which is another.
+pub(super) struct Winograd<'a, T> {
+    g: &'a Geometry,
+    source: Planes<T>,
+    target: *mut T,
+    targets: Images,
+    /// Height and width of the target.
+    size: (usize, usize),
+    weight: *const T,
+    forward: bool,
+    bias: Option<&'a [T]>,
+    accumulate: bool,
+}
+
+// SAFETY: only addresses; those who use them promise that they may.
+unsafe impl<T> Sync for Winograd<'_, T> {}
+
+impl Geometry {
+    /// Whether Winograd's way is a way to compute this convolution.
+    pub(super) fn fits_winograd(&self) -> bool {
+        let all = |v: &[usize], n: usize| v.iter().all(|v| *v == n);
+        self.input.len() == 2
+            && all(&self.kernel, 3)
+            && all(&self.stride, 1)
+            && all(&self.dilation, 1)
+            && !self.channel_last
+            && self.images * self.channels * self.maps * self.area() * self.positions() > 0
+    }
+
+    /// Parts of the sum over images of a gradient of the weight: none if they take too much memory to be worth it.
+    pub(super) fn winograd_parts(&self) -> Option<usize> {
+        let sums = PRODUCTS * self.channels * self.maps / self.group;
+        let parts = (PARTIAL / sums).min(PARTS);
+        (parts >= LEAST_PARTS).then_some(parts)
+    }
+
+    fn input_size(&self) -> (usize, usize) {
+        (self.input[0], self.input[1])
+    }
+
+    fn output_size(&self) -> (usize, usize) {
+        (self.output[0], self.output[1])
+    }
+
+    fn input_planes<T>(&self, x: *const T) -> Planes<T> {
+        let ((height, width), pad) = (self.input_size(), (self.pad[0] as isize, self.pad[1] as isize));
+        Planes { p: x, array: self.inputs(), height, width, pad }
+    }
+
+    fn output_planes<T>(&self, gy: *const T, pad: (isize, isize)) -> Planes<T> {
+        let (height, width) = self.output_size();
+        Planes { p: gy, array: self.outputs(), height, width, pad }
+    }
+}
+
+impl<'a, T: Float> Winograd<'a, T> {
+    pub(super) fn forward(
+        g: &'a Geometry,
+        x: *const T,
+        w: *const T,
+        bias: Option<&'a [T]>,
+        y: *mut T,
+        accumulate: bool,
+    ) -> Self {
+        let (source, targets, size) = (g.input_planes(x), g.outputs(), g.output_size());
+        Self { g, source, target: y, targets, size, weight: w, forward: true, bias, accumulate }
+    }
+
+    pub(super) fn backward(
+        g: &'a Geometry,
+        gy: *const T,
+        w: *const T,
+        bias: Option<&'a [T]>,
+        gx: *mut T,
+        accumulate: bool,
+    ) -> Self {
+        let pad = (2 - g.pad[0] as isize, 2 - g.pad[1] as isize);
+        let (source, targets, size) = (g.output_planes(gy, pad), g.inputs(), g.input_size());
+        Self { g, source, target: gx, targets, size, weight: w, forward: false, bias, accumulate }
+    }
+
+    /// Computes the convolution.
+    ///
+    /// # Safety
+    /// The arrays are there, and nobody else uses the target meanwhile.
+    pub(super) unsafe fn run(&self) -> Result<()> {
+        let (sources, targets) = (self.source.array.channels, self.targets.channels);
+        let wide = T::kernels().panel();
+        let panel = sources * wide;
+        let factor = apart(targets.div_ceil(wide) * panel);
+        let group = PRODUCTS * factor;
+        let buffer = Buffer::new(self.g.group * group * size_of::<T>())?;
+        let weights = Shared::new(buffer.ptr().cast::<T>());
+        parallel(self.g.group * sources, |i| {
+            let (of, c) = (i / sources, i % sources);
+            // SAFETY: each source has its own place in the buffer, which has room for all.
+            unsafe { self.transform_weights(of, c, weights.get().add(of * group), factor, panel) };
+        });
+        let tiles = Tiles::new(self.g.images, self.size, sources + targets);
+        parallel(tiles.blocks() * self.g.group, |task| {
+            let (block, of) = (task / self.g.group, task % self.g.group);
+            let p = weights.get().wrapping_add(of * group);
+            // SAFETY: each task has its own part of the target.
+            unsafe { self.block(&tiles, tiles.block(block), of, Factors { p, factor, tile: wide, panel }) };
+        });
+        Ok(())
+    }
+
+    unsafe fn transform_weights(&self, group: usize, source: usize, to: *mut T, factor: usize, panel: usize) {
+        let (kernels, g) = (T::kernels(), self.g);
+        let (wide, targets) = (kernels.panel(), self.targets.channels);
+        let (map, channel) = (g.channels / g.group * 9, 9);
+        let (of_source, of_target) = if self.forward { (channel, map) } else { (map, channel) };
+        let first = group * (g.maps / g.group) * map + source * of_source;
+        for target in (0..targets).step_by(wide / 2) {
+            let transform = WeightTransform {
+                weights: self.weight.wrapping_add(first + target * of_target).cast_mut(),
+                apart: of_target,
+                targets: targets - target,
+                flipped: !self.forward,
+                factors: to.wrapping_add(target / wide * panel + source * wide + target % wide),
+                factor,
+                back: None,
+            };
+            // SAFETY: the table was chosen for this machine; the weights are there, and the caller has room.
+            unsafe { (kernels.transform_weights)(&transform) };
+        }
+    }
+
+    unsafe fn block(
+        &self,
+        tiles: &Tiles,
+        (images, rows): (Range<usize>, Range<usize>),
+        group: usize,
+        weights: Factors<T>,
+    ) {
+        let wide = T::kernels().panel();
+        let (sources, targets) = (self.source.array.channels, self.targets.channels);
+        let (of_source, of_target) = (whole::<T>(sources), whole::<T>(targets));
+        let (inputs, outputs) = (apart(tiles.most * of_source), apart(tiles.most * of_target));
+        // The strip serves the pixels of both sides.
+        let strip = (OUT * (rows.len() - 1) + IN) * (OUT * (tiles.across - 1) + IN) * wide;
+        scratch::with(strip + PRODUCTS * (inputs + outputs) + SLACK, |memory: &mut [T]| {
+            let strip_at = memory.as_mut_ptr();
+            let p = strip_at.wrapping_add(strip.next_multiple_of(SLACK));
+            let v = Factors { p, factor: inputs, tile: of_source, panel: wide };
+            let p = p.wrapping_add(PRODUCTS * inputs);
+            let m = Factors { p, factor: outputs, tile: of_target, panel: wide };
+            // SAFETY: there is room for all; the rest is the caller's promise.
+            unsafe {
+                factors(&self.source, (Step::Input, IN), tiles.across, (&images, &rows), group, strip_at, v);
+                for q in 0..PRODUCTS {
+                    PanelProduct {
+                        m: images.len() * rows.len() * tiles.across,
+                        n: targets,
+                        k: sources,
+                        a: Operand { p: v.p.add(q * inputs), row: of_source as isize, col: 1 },
+                        b: Panels { p: weights.p.add(q * weights.factor), row: wide, next: weights.panel },
+                        table: Table::None,
+                        batch: ONCE,
+                        c: m.p.add(q * outputs),
+                        c_row: of_target,
+                        after: After::NOTHING,
+                    }
+                    .run();
+                }
+                for first in (0..targets).step_by(wide) {
+                    for (i, image) in images.clone().enumerate() {
+                        self.results(
+                            tiles,
+                            i * rows.len() * tiles.across,
+                            image,
+                            &rows,
+                            group,
+                            first,
+                            strip_at,
+                            m,
+                        );
+                    }
+                }
+            }
+        });
+    }
+
+    /// From the products of some rows of tiles to a panel of channels of the target.
+    unsafe fn results(
+        &self,
+        tiles: &Tiles,
+        tile: usize,
+        image: usize,
+        rows: &Range<usize>,
+        group: usize,
+        first: usize,
+        strip: *mut T,
+        m: Factors<T>,
+    ) {
+        let (kernels, wide, (height, width)) = (T::kernels(), T::kernels().panel(), self.size);
+        let channels = wide.min(self.targets.channels - first);
+        let columns = OUT * tiles.across;
+        let planes = |y: usize, pixels: usize| {
+            let t = &self.targets;
+            let at = image * t.image + group * t.group + first * t.channel;
+            let order = ToPlanes {
+                from: strip.wrapping_add((y - OUT * rows.start) * columns * wide),
+                pixel: wide,
+                pixels,
+                channels,
+                to: self.target.wrapping_add(at + y * width),
+                plane: t.channel,
+                bias: self.bias.map(|b| b[group * t.channels + first..].as_ptr()),
+                accumulate: self.accumulate,
+            };
+            // SAFETY: the table was chosen for this machine; the pixels lie in the strip and in the target.
+            unsafe { (kernels.to_planes)(&order) };
+        };
+        for r in 0..rows.len() {
+            let transform = Transform {
+                step: Step::Output,
+                tiles: tiles.across,
+                channels,
+                image: Grid {
+                    p: strip.wrapping_add(OUT * r * columns * wide),
+                    row: columns * wide,
+                    column: wide,
+                },
+                factors: m.p.wrapping_add(first / wide * m.panel + (tile + r * tiles.across) * m.tile),
+                factor: m.factor,
+                tile: m.tile,
+            };
+            // SAFETY: as above.
+            unsafe { (kernels.transform)(&transform) };
+        }
+        let (start, end) = (OUT * rows.start, (OUT * rows.end).min(height));
+        if columns == width {
+            planes(start, (end - start) * width);
+        } else {
+            (start..end).for_each(|y| planes(y, width));
+        }
+    }
+}
+
+/// The gradient of the weight: 36 sums over tiles for each channel and map, taken in parts that are added in order.
+///
+/// # Safety
+/// The arrays are there, and nobody else uses the gradient meanwhile.
+pub(super) unsafe fn weight_gradient<T: Float>(
+    g: &Geometry,
+    parts: usize,
+    x: *const T,
+    gy: *const T,
+    gw: *mut T,
+    accumulate: bool,
+) -> Result<()> {
+    let (kernels, wide) = (T::kernels(), T::kernels().panel());
+    let (channels, maps) = (g.channels / g.group, g.maps / g.group);
+    let (of_channel, of_map) = (whole::<T>(channels), whole::<T>(maps));
+    let sums = apart(channels * of_map);
+    let tiles = Tiles::new(g.images, g.output_size(), channels + maps);
+    let parts = Split::new(tiles.blocks(), parts.min(tiles.blocks()));
+    let buffer = Buffer::new(parts.parts() * g.group * PRODUCTS * sums * size_of::<T>())?;
+    let partial = Shared::new(buffer.ptr().cast::<T>());
+    let sides = [Shared::read_only(x), Shared::read_only(gy)];
+    parallel(parts.parts() * g.group, |task| {
+        let (part, group) = (task / g.group, task % g.group);
+        let to = partial.get().wrapping_add(task * PRODUCTS * sums);
+        let (inputs, outputs) =
+            (apart(tiles.most * of_channel), apart(tiles.most * maps.next_multiple_of(wide)));
+        let rows = tiles.rows.part(0).len();
+        let strip = (OUT * (rows - 1) + IN) * (OUT * (tiles.across - 1) + IN) * wide;
+        scratch::with(strip + PRODUCTS * (inputs + outputs) + SLACK, |memory: &mut [T]| {
+            let strip_at = memory.as_mut_ptr();
+            let p = strip_at.wrapping_add(strip.next_multiple_of(SLACK));
+            let v = Factors { p, factor: inputs, tile: of_channel, panel: wide };
+            let p = p.wrapping_add(PRODUCTS * inputs);
+            let d = Factors { p, factor: outputs, tile: wide, panel: tiles.most * wide };
+            let (x, gy) = (
+                g.input_planes(sides[0].get().cast_const()),
+                g.output_planes(sides[1].get().cast_const(), (0, 0)),
+            );
+            let blocks = parts.part(part);
+            for i in blocks.clone() {
+                let (images, rows) = tiles.block(i);
+                let block = (&images, &rows);
+                // SAFETY: there is room for all, and each task has its own sums; the rest is the caller's promise.
+                unsafe {
+                    factors(&x, (Step::Input, IN), tiles.across, block, group, strip_at, v);
+                    factors(&gy, (Step::OutputGradient, OUT), tiles.across, block, group, strip_at, d);
+                    for q in 0..PRODUCTS {
+                        PanelProduct {
+                            m: channels,
+                            n: maps,
+                            k: images.len() * rows.len() * tiles.across,
+                            a: Operand { p: v.p.add(q * inputs), row: 1, col: of_channel as isize },
+                            b: Panels { p: d.p.add(q * outputs), row: wide, next: d.panel },
+                            table: Table::None,
+                            batch: ONCE,
+                            c: to.add(q * sums),
+                            c_row: of_map,
+                            after: After { accumulate: i > blocks.start, ..After::NOTHING },
+                        }
+                        .run();
+                    }
+                }
+            }
+        });
+    });
+    let gw = Shared::new(gw);
+    parallel(g.group * channels, |i| {
+        let (group, c) = (i / channels, i % channels);
+        // SAFETY: each channel has its own sums and its own part of the gradient.
+        unsafe {
+            let of = |part: usize, q: usize| {
+                let at = ((part * g.group + group) * PRODUCTS + q) * sums + c * of_map;
+                std::slice::from_raw_parts_mut(partial.get().add(at), maps)
+            };
+            for (part, q) in (1..parts.parts()).flat_map(|part| (0..PRODUCTS).map(move |q| (part, q))) {
+                of(0, q).iter_mut().zip(of(part, q)).for_each(|(s, v)| *s = *s + *v);
+            }
+            for map in (0..maps).step_by(wide / 2) {
+                (kernels.transform_weights)(&WeightTransform {
+                    weights: gw.get().add(((group * maps + map) * channels + c) * 9),
+                    apart: channels * 9,
+                    targets: maps - map,
+                    flipped: false,
+                    factors: of(0, 0).as_mut_ptr().add(map),
+                    factor: sums,
+                    back: Some(accumulate),
+                });
+            }
+        }
+    });
+    Ok(())
+}
