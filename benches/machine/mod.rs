@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use kinnor::kernels::simd::{Isa, isa};
 use kinnor::kernels::threads::{num_threads, parallel};
 
+static START: OnceLock<Instant> = OnceLock::new();
+
 /// Seconds on the clock, or with one thread seconds of the processor, which other programs do not take.
 fn now() -> f64 {
     #[cfg(unix)]
@@ -16,7 +18,6 @@ fn now() -> f64 {
         unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
         return time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9;
     }
-    static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed().as_secs_f64()
 }
 

@@ -23,7 +23,6 @@ pub(super) use strip::Layout;
 pub(super) use transforms::{ToPlanes, Transform, WeightTransform};
 pub(super) use unfold::Unfold;
 use weight::WeightGradient;
-use window::Window;
 use winograd::Winograd;
 
 /// How convolutions are computed.
@@ -118,6 +117,9 @@ impl Geometry {
 }
 
 /// Writes the output, or adds it to `y` where `accumulate` is set, and a bias for each map.
+///
+/// # Errors
+/// There is no memory for what is packed.
 pub fn forward<T: Float>(
     g: &Geometry,
     x: &[T],
@@ -150,6 +152,9 @@ pub fn forward<T: Float>(
 
 /// Writes the gradient of the input, or adds it to `gx` where `accumulate` is set; and a bias for each channel, as the
 /// same sum is the output of a deconvolution.
+///
+/// # Errors
+/// As [`forward`].
 pub fn input_gradient<T: Float>(
     g: &Geometry,
     gy: &[T],
@@ -184,6 +189,9 @@ pub fn input_gradient<T: Float>(
 }
 
 /// Writes the gradient of the weight, or adds it to `gw` where `accumulate` is set.
+///
+/// # Errors
+/// As [`forward`].
 pub fn weight_gradient<T: Float>(
     g: &Geometry,
     x: &[T],

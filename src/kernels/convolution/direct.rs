@@ -225,7 +225,15 @@ impl<T: Float> Correlation<'_, T> {
                         let (to, area) = (planes.as_mut_ptr(), self.sources.channel);
                         // SAFETY: the table was chosen for this machine, and there is room.
                         unsafe {
-                            (T::kernels().lay_out)(&Layout { strips, block, image, from, channels, area, to })
+                            (T::kernels().lay_out)(&Layout {
+                                strips,
+                                block,
+                                image,
+                                from,
+                                channels,
+                                area,
+                                to,
+                            });
                         };
                     }
                     planes.as_ptr()
@@ -260,7 +268,7 @@ impl<T: Float> Correlation<'_, T> {
                 };
                 if by_row {
                     strips.each_row(block, |image, row, column, at| {
-                        multiply(image, row * w.width + column, at)
+                        multiply(image, row * w.width + column, at);
                     });
                 } else {
                     let position = block.rows.start * w.inner * w.width + block.columns.start;

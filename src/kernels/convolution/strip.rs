@@ -56,6 +56,9 @@ pub(super) struct Strips {
     pub(super) in_place: bool,
 }
 
+/// A tap: for each axis its residue, and the element of the plane that the first position sees.
+type Tap = (SmallVec<[usize; 3]>, SmallVec<[usize; 3]>);
+
 /// Some images, some positions along the first axis and some along the last.
 #[derive(Clone)]
 pub(super) struct Block {
@@ -90,7 +93,7 @@ impl Strips {
         let least: SmallVec<[isize; 3]> = axes.iter().map(|a| bounds(a).0).collect();
         let more: SmallVec<[usize; 3]> = axes.iter().map(|a| (bounds(a).1 - bounds(a).0) as usize).collect();
         // Taps of each axis as (residue, element), then all of them together.
-        let mut taps: Vec<(SmallVec<[usize; 3]>, SmallVec<[usize; 3]>)> = vec![Default::default()];
+        let mut taps: Vec<Tap> = vec![Tap::default()];
         for (a, least) in axes.iter().zip(&least) {
             let of_axis: Vec<_> = a.offsets.iter().map(|o| place(a, *o)).collect();
             taps = taps
@@ -141,7 +144,7 @@ impl Strips {
         let area: usize = axes.iter().map(|a| a.len).product();
         let in_place = images_each == 1
             && channels * area <= BLOCK
-            && (area % 256 != 0 || channels < 8)
+            && (!area.is_multiple_of(256) || channels < 8)
             && axes.iter().zip(least.iter().zip(&more)).all(fits);
         if in_place {
             extents = axes.iter().map(|a| a.len).collect();
@@ -155,7 +158,7 @@ impl Strips {
         let channel = if in_place { area } else { apart(planes.len() * of_images) };
         let most = (BLOCK / channel).min(DEPTH / taps.len().max(1)).min(chunk).clamp(1, channels.max(1));
         let chunk = channels.div_ceil(channels.div_ceil(most).max(1)).max(1);
-        let of_tap = |(residues, elements): &(SmallVec<[usize; 3]>, SmallVec<[usize; 3]>)| {
+        let of_tap = |(residues, elements): &Tap| {
             let which = planes.binary_search(residues).unwrap_or_else(|_| unreachable!("is one of them"));
             let within: usize = elements.iter().zip(&strides).map(|(e, s)| e * s).sum();
             which * of_images + within

@@ -51,10 +51,10 @@ impl<T> Grid<T> {
 
     #[inline(always)]
     unsafe fn store<V: Vector<T = T>, const N: usize>(&self, v: [[V; N]; N]) {
-        for i in 0..N {
-            for j in 0..N {
+        for (i, row) in v.into_iter().enumerate() {
+            for (j, v) in row.into_iter().enumerate() {
                 // SAFETY: the caller has the instructions and the memory.
-                unsafe { v[i][j].store(self.at(i, j)) };
+                unsafe { v.store(self.at(i, j)) };
             }
         }
     }
@@ -262,9 +262,8 @@ impl<T: Float> WeightTransform<T> {
                     *v = V::load_masked(self.weights.add(i * self.apart + first), mask);
                 }
                 V::transpose(&mut v);
-                for t in first..TAPS.min(first + V::WIDTH) {
-                    taps[t] = v[t - first];
-                }
+                let n = V::WIDTH.min(TAPS - first);
+                taps[first..first + n].copy_from_slice(&v[..n]);
             }
         }
     }
@@ -275,9 +274,8 @@ impl<T: Float> WeightTransform<T> {
             // SAFETY: as above.
             unsafe {
                 let (mut v, mask) = ([V::zero(); 16], V::first(TAPS - first));
-                for t in first..TAPS.min(first + V::WIDTH) {
-                    v[t - first] = taps[t];
-                }
+                let n = V::WIDTH.min(TAPS - first);
+                v[..n].copy_from_slice(&taps[first..first + n]);
                 V::transpose(&mut v);
                 for (i, v) in v.into_iter().enumerate().take(self.targets.min(V::WIDTH)) {
                     let to = self.weights.add(i * self.apart + first);

@@ -75,7 +75,7 @@ impl<T: Float> PanelProduct<'_, T> {
                 let b = if let Table::OfRight(_) = self.table { b } else { b.wrapping_add(p * self.b.row) };
                 // SAFETY: the tile lies within the matrices.
                 unsafe {
-                    self.tile(kernels, p, k, j, wide.min(self.n - j), rows.start, rows.len(), b, after)
+                    self.tile(kernels, p, k, j, wide.min(self.n - j), rows.start, rows.len(), b, after);
                 };
             };
             // A left matrix that is too large for the second cache is read once.
