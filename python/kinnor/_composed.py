@@ -11,7 +11,7 @@ from . import _core, _matmul
 from ._core import ArgumentError, CallError, NdArray, RangeError, Variable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import ArrayLike
 
@@ -20,6 +20,7 @@ __all__ = [
     "clip_by_norm",
     "clip_by_value",
     "dot",
+    "forget",
     "gather_nd",
     "scatter_nd",
     "slice",
@@ -120,6 +121,49 @@ def entries(name: str, given: int | Iterable[int | None] | None, ndim: int) -> l
     if all(entry is None or isinstance(entry, (int, np.integer)) for entry in found):
         return found
     raise CallError(f"slice: expected `{name}` to be integers or None, got {given!r}")
+
+
+def forget(
+    func: Callable[..., Any], *xs: Any, preserve_rng_state: bool = True, determinism_check: str = "default"
+) -> Any:
+    """Calls a function, and keeps nothing of what it computes on the way: it is run again for the backward run.
+
+    Memory for time: of `func(*xs)` only inputs and outputs stay. Where functions run as soon as they are built
+    (`auto_forward`), `func` is called once now and once more for each backward run; in a static graph it is called
+    once, and what it builds is dropped and computed again as with `kinnor.recompute`. Parameters and other variables
+    that `func` reads from outside get their gradients as if it were not there, of any order.
+
+    Random functions draw the same numbers again, batch normalization updates its statistics once, and
+    `kinnor.config.in_recomputing` tells `func` that it is run again. It has to compute the same each time.
+
+    Args:
+        func: Takes variables, and returns a variable or a tuple of variables.
+        xs: What it takes; arrays become variables.
+        preserve_rng_state: Draw the same random numbers when it is run again.
+        determinism_check: What is compared when it is run again: `"default"` number, shapes and types of the outputs,
+            `"values"` a hash of their values too, `"none"` number and shapes only.
+
+    Returns:
+        What `func` returns; a variable by itself for a tuple of one.
+
+    Raises:
+        TypeError: If `func` cannot be called.
+        RuntimeError: If it returns something else than variables.
+        RecomputeError: In a backward run, if `func` gave something else than the first time.
+    Source:
+        `chainer.functions.forget`.
+
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.Variable.from_numpy_array([0.5, 1.0], need_grad=True)
+        >>> with nn.auto_forward():
+        ...     y = F.sum(F.forget(lambda x: F.exp(F.sin(x)), x))
+        >>> y.backward()
+        >>> x.g.round(4).tolist()
+        [1.4174, 1.2534]
+    """
+    from ._forget import forget
+
+    return forget(func, xs, preserve_rng_state, determinism_check)
 
 
 def gather_nd(data: T, indices: T | ArrayLike) -> T:

@@ -110,6 +110,8 @@ pub(super) enum Life {
 #[allow(clippy::struct_excessive_bools)] // each is a fact of its own
 pub(super) struct FunctionSlot {
     pub(super) generation: u32,
+    /// How many functions were made before it.
+    pub(super) born: u64,
     pub(super) count: u32,
     pub(super) op: Option<Op>,
     pub(super) inputs: SmallVec<[Ix; 3]>,
@@ -202,6 +204,8 @@ pub(super) struct Arena {
     pub(super) structure: u64,
     /// Raised when a pair gets other memory.
     pub(super) places: u64,
+    /// Functions that were ever made.
+    pub(super) births: u64,
     marks: u32,
     garbage: SmallVec<[Garbage; 2]>,
     dying: Vec<Ix>,
@@ -213,6 +217,7 @@ static ARENA: Mutex<Arena> = Mutex::new(Arena {
     functions: Slab::new(),
     structure: 0,
     places: 0,
+    births: 0,
     marks: 0,
     garbage: SmallVec::new_const(),
     dying: Vec::new(),
@@ -290,6 +295,7 @@ impl Arena {
     pub(super) fn new_function(&mut self, op: Op) -> Ix {
         let ix = self.functions.take(|| FunctionSlot {
             generation: 0,
+            born: 0,
             count: 0,
             op: None,
             inputs: SmallVec::new(),
@@ -311,7 +317,8 @@ impl Arena {
             tags: Vec::new(),
         });
         let slot = &mut self.functions[ix];
-        slot.op = Some(op);
+        (slot.op, slot.born) = (Some(op), self.births);
+        self.births += 1;
         slot.memo.id = u64::from(slot.generation) << 32 | u64::from(ix);
         ix
     }

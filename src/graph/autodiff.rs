@@ -35,6 +35,8 @@ pub struct DifferentiateOptions<'a> {
     pub retain_graph: bool,
     /// Make gradients that can be differentiated themselves.
     pub create_graph: bool,
+    /// Go through functions only that were made at this time of [`super::births`] or later.
+    pub since: u64,
     /// Refuse inputs that no root depends on.
     pub refuse_unused: bool,
     /// Called before each function.
@@ -163,7 +165,7 @@ fn on_arrays(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpt
     }
     let guard = RunGuard::new();
     let (course, run, held, clearing) = arena::with(|a| -> Result<_> {
-        let course = Course::make(a, &edges, inputs);
+        let course = Course::make(a, &edges, inputs, options.since);
         course.check(a)?;
         course.check_used(options.refuse_unused)?;
         a.begin_run(&course.functions)?;
@@ -197,7 +199,7 @@ fn on_arrays(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpt
 fn on_graph(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOptions<'_>) -> Result<Found> {
     let edges: Vec<Edge> = roots.iter().map(|root| root.edge.clone()).collect();
     let (course, nodes, clearing) = arena::with(|a| -> Result<_> {
-        let course = Course::make(a, &edges, inputs);
+        let course = Course::make(a, &edges, inputs, options.since);
         course.check(a)?;
         course.check_used(options.refuse_unused)?;
         let nodes = gradient::nodes(a, &course);
@@ -299,6 +301,10 @@ impl<'a> Hooks<'a> {
     fn of(course: &'a Course, held: Option<&'a Held>) -> Self {
         let by_place = arena::with(|a| {
             let hooks = |(n, place): (usize, &super::course::Place)| {
+                // What a part of a graph contributes to a variable outside is not its gradient yet.
+                if course.ends_outside(n) {
+                    return None;
+                }
                 let hooks = a.gradient_hooks(place.core, place.leaf, When::Gradient);
                 (!hooks.is_empty()).then_some((n as PlaceIx, hooks))
             };

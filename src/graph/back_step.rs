@@ -240,7 +240,7 @@ impl BackStep {
         let accumulate: Vec<bool> = self
             .gx
             .iter()
-            .map(|s| s.as_ref().is_some_and(|s| !s.first && !s.slot.storage.is_zeroing()))
+            .map(|s| s.as_ref().is_some_and(|s| s.again || (!s.first && !s.slot.storage.is_zeroing())))
             .collect();
         for (sink, accumulate) in self.gx.iter().zip(&accumulate) {
             if let (Some(sink), false) = (sink, accumulate) {

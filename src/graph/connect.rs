@@ -89,7 +89,7 @@ pub fn connect_detached(
     })?;
     if let Some(step) = &mut step {
         let detach = detach.filter(|_| step.op.on_arrays().is_none());
-        plan::detached(detach, step.work(), false, || step.forward(false))?;
+        plan::detached(detach, step.work(), false, || step.forward(mode::in_recomputing()))?;
     }
     Ok(outputs)
 }

@@ -51,6 +51,8 @@ pub(super) struct Course {
     pub(super) targets: Vec<PlaceIx>,
     /// Places up to here are those of targets.
     pub(super) n_targets: u32,
+    /// Functions that were made before this one are not entered.
+    since: u64,
     mark: u32,
 }
 
@@ -81,8 +83,8 @@ impl Edge {
 }
 
 impl Course {
-    /// The course from `roots` back to `targets`, or to every leaf.
-    pub(super) fn make(a: &mut Arena, roots: &[Edge], targets: Option<&[Edge]>) -> Self {
+    /// The course from `roots` back to `targets`, or to every leaf, through functions born at `since` or later.
+    pub(super) fn make(a: &mut Arena, roots: &[Edge], targets: Option<&[Edge]>, since: u64) -> Self {
         let mark = a.new_mark();
         let mut course = Self {
             functions: Vec::new(),
@@ -93,6 +95,7 @@ impl Course {
             roots: Vec::new(),
             targets: Vec::new(),
             n_targets: 0,
+            since,
             mark,
         };
         for target in targets.into_iter().flatten() {
@@ -102,14 +105,14 @@ impl Course {
         }
         course.n_targets = course.places.len() as u32;
         let ends: Vec<Ix> = roots.iter().map(|root| root.resolve(a).0).collect();
-        let above = order::up_to(a, &ends, |_, _| true);
+        let above = order::up_to(a, &ends, |a, f| a.functions[f].born >= since);
         order::rank(a, &above);
         let pruned = targets.is_some();
         if pruned {
             course.take_for_outputs(a, &above);
         }
         course.find_way(a, &above, pruned);
-        course.functions = order::descending(a, &ends, |a, f| a.functions[f].at & 1 == 1);
+        course.functions = order::descending(a, &ends, |a, f| course.goes_through(a, f));
         for root in roots {
             let (_, core, leaf) = root.resolve(a);
             let place = course.place(a, core, leaf);
@@ -172,10 +175,15 @@ impl Course {
         }
     }
 
+    /// Whether gradients flow through `f`; to be asked once [`Course::find_way`] has got there.
+    fn goes_through(&self, a: &Arena, f: Ix) -> bool {
+        a.functions[f].born >= self.since && a.functions[f].at & 1 == 1
+    }
+
     fn is_wanted(&self, a: &Arena, f: Ix, i: usize, pruned: bool) -> bool {
         let v = a.functions[f].inputs[i];
         let parent = a.variables[v].parent;
-        let goes_on = parent != NONE && a.functions[parent].at & 1 == 1;
+        let goes_on = parent != NONE && self.goes_through(a, parent);
         a.need_grad(v) && (goes_on || self.ends_at(a, v, pruned)) && a.op(f).kind(i) != Kind::index
     }
 
@@ -230,6 +238,11 @@ impl Course {
     pub(super) fn keeps(&self, a: &Arena, place: PlaceIx) -> bool {
         let Place { core, leaf } = self.places[place as usize];
         leaf || place < self.n_targets || self.roots.contains(&place) || a.is_watched(core)
+    }
+
+    /// Whether a place is that of a target of a differentiation of a part of a graph.
+    pub(super) fn ends_outside(&self, place: usize) -> bool {
+        self.since > 0 && place < self.n_targets as usize
     }
 
     /// Whether this is the pair of a root.

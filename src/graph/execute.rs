@@ -358,6 +358,6 @@ pub fn evaluate_into(
     let mut step =
         Step::on_arrays(op.clone(), compute, x.iter().cloned(), y.iter().cloned(), MemoPtr(&raw mut memo));
     let _guard = RunGuard::new();
-    step.forward(false)?;
+    step.forward(super::mode::in_recomputing())?;
     Ok(y)
 }

@@ -210,7 +210,7 @@ pub fn grad(
     let edges = |list: &[&Variable]| list.iter().map(|v| Edge::Variable((*v).clone())).collect::<Vec<_>>();
     let (roots, targets) = (edges(outputs), edges(inputs));
     let (course, nodes) = arena::with(|a| {
-        let course = Course::make(a, &roots, Some(&targets));
+        let course = Course::make(a, &roots, Some(&targets), 0);
         let nodes = nodes(a, &course);
         (course, nodes)
     });

@@ -30,6 +30,7 @@ mod plan;
 mod recompute;
 mod rehearsal;
 mod report;
+mod segment;
 mod variable;
 mod watch;
 
@@ -44,5 +45,6 @@ pub use function::Function;
 pub use gradient::{OnVariables, User, grad};
 pub use plan::interrupt_check;
 pub use report::{Fate, Report, ReportStep, ReportValue, report};
+pub use segment::{births, is_born_since, taken_from_outside};
 pub use variable::{NdArray, Variable};
 pub use watch::{GradientHook, HookHandle, When, live_variables};

@@ -134,7 +134,8 @@ pub fn in_recomputing() -> bool {
     SCOPED.get().recomputing
 }
 
-pub(super) fn set_recomputing(on: bool) -> bool {
+/// Sets [`in_recomputing`] and returns what it was. Functions that run meanwhile have no side effects.
+pub fn set_recomputing(on: bool) -> bool {
     swap(|s| &mut s.recomputing, on)
 }
 

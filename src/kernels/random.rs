@@ -2,6 +2,7 @@
 //! can be drawn again, by any thread. The function is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy
 //! as 1, 2, 3", 2011).
 
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Float;
@@ -28,8 +29,59 @@ pub fn seed(seed: u64) {
     OFFSET.store(0, Ordering::Relaxed);
 }
 
+/// What this thread draws, for those who want to draw the same again.
+struct Tape {
+    /// Keys drawn since each of those who record began.
+    recording: Vec<Vec<Key>>,
+    /// Keys to be drawn, the next one last, before new ones are.
+    replaying: Vec<Key>,
+}
+
+thread_local! {
+    static TAPE: RefCell<Tape> = const { RefCell::new(Tape { recording: Vec::new(), replaying: Vec::new() }) };
+    static TAPED: Cell<bool> = const { Cell::new(false) };
+}
+
+fn with_tape<R>(f: impl FnOnce(&mut Tape) -> R) -> R {
+    TAPE.with_borrow_mut(|tape| {
+        let result = f(tape);
+        TAPED.set(!(tape.recording.is_empty() && tape.replaying.is_empty()));
+        result
+    })
+}
+
+/// Notes what this thread draws from now on, until [`recorded`]; may be called again before that.
+pub fn record() {
+    with_tape(|tape| tape.recording.push(Vec::new()));
+}
+
+/// Ends the last [`record`], and returns what was drawn since.
+pub fn recorded() -> Vec<Key> {
+    with_tape(|tape| tape.recording.pop()).unwrap_or_default()
+}
+
+/// Lets this thread draw these first, in order; returns what was still to be drawn of the last ones. The library's
+/// sequence stays where it is.
+pub fn replay(mut keys: Vec<Key>) -> Vec<Key> {
+    keys.reverse();
+    let mut left = with_tape(|tape| std::mem::replace(&mut tape.replaying, keys));
+    left.reverse();
+    left
+}
+
 /// Takes the next `count` numbers of the library's sequence.
 pub fn draw(count: u64) -> Key {
+    if TAPED.get() {
+        return with_tape(|tape| {
+            let key = tape.replaying.pop().unwrap_or_else(|| draw_new(count));
+            tape.recording.iter_mut().for_each(|keys| keys.push(key));
+            key
+        });
+    }
+    draw_new(count)
+}
+
+fn draw_new(count: u64) -> Key {
     let offset = OFFSET.fetch_add(count.div_ceil(BLOCK) * BLOCK, Ordering::Relaxed);
     Key { seed: SEED.load(Ordering::Relaxed), offset }
 }

@@ -34,7 +34,9 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Given {
 }
 
 /// Returns the gradients of `outputs` by `inputs`; where nothing is said of those that are not used, adds to leaves.
+/// Functions that were made before `since` are not gone through.
 #[pyfunction]
+#[pyo3(signature = (outputs, seeds, inputs, retain_graph, create_graph, allow_unused, since = 0))]
 fn differentiate<'py>(
     py: Python<'py>,
     outputs: Vec<Given>,
@@ -43,6 +45,7 @@ fn differentiate<'py>(
     retain_graph: bool,
     create_graph: bool,
     allow_unused: Option<bool>,
+    since: u64,
 ) -> PyResult<Vec<Option<Bound<'py, Variable>>>> {
     let seed = |seed: Option<Bound<'py, Variable>>| seed.map(|v| v.get().variable.clone());
     let roots: Vec<Root> =
@@ -54,6 +57,7 @@ fn differentiate<'py>(
         let options = DifferentiateOptions {
             retain_graph,
             create_graph,
+            since,
             refuse_unused: allow_unused == Some(false),
             pre_hook,
             post_hook,
@@ -133,9 +137,38 @@ fn live_variables() -> usize {
     graph::live_variables()
 }
 
+/// Counts the functions that were made so far.
+#[pyfunction]
+fn births() -> u64 {
+    graph::births()
+}
+
+/// Whether a function that was made at `since` or later computes `v`.
+#[pyfunction]
+fn is_born_since(v: &Bound<'_, Variable>, since: u64) -> bool {
+    graph::is_born_since(&v.get().variable, since)
+}
+
+/// The variables that need a gradient and that functions since then, up to `ends`, take from others, except `known`.
+#[pyfunction]
+fn taken_from_outside<'py>(
+    py: Python<'py>,
+    ends: Vec<Bound<'py, Variable>>,
+    since: u64,
+    known: Vec<Bound<'py, Variable>>,
+) -> PyResult<Vec<Bound<'py, Variable>>> {
+    let ends: Vec<&graph::Variable> = ends.iter().map(|v| &v.get().variable).collect();
+    let known: Vec<&graph::Variable> = known.iter().map(|v| &v.get().variable).collect();
+    let taken = graph::taken_from_outside(&ends, since, &known);
+    taken.into_iter().map(|v| Variable::wrap(py, v)).collect()
+}
+
 /// Adds the functions to the module.
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<Handle>()?;
     m.add_function(wrap_pyfunction!(differentiate, m)?)?;
+    m.add_function(wrap_pyfunction!(births, m)?)?;
+    m.add_function(wrap_pyfunction!(is_born_since, m)?)?;
+    m.add_function(wrap_pyfunction!(taken_from_outside, m)?)?;
     m.add_function(wrap_pyfunction!(live_variables, m)?)
 }

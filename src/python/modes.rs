@@ -38,6 +38,10 @@ plain! {
     scope_recompute(on: Option<bool>) -> Option<bool> = mode::scope_recompute(on);
     /// Sets or lifts the memory budget of this thread; returns the old one.
     scope_memory_budget(bytes: Option<usize>) -> Option<usize> = mode::set_memory_budget(bytes);
+    /// Says whether values are being computed again on this thread; returns what was said before.
+    set_recomputing(on: bool) -> bool = mode::set_recomputing(on);
+    /// Notes the random numbers that this thread draws from now on.
+    record_random() -> () = random::record();
     /// Whether values are being computed again on this thread.
     in_recomputing() -> bool = mode::in_recomputing();
     /// Whether forward runs go depth first.
@@ -81,6 +85,19 @@ fn intern_context(
         }
     };
     Ok(mode::intern(&Context { backend, array_class, device_id, compute }))
+}
+
+/// What was drawn since the last `record_random`: where each sequence starts.
+#[pyfunction]
+fn recorded_random() -> Vec<(u64, u64)> {
+    random::recorded().into_iter().map(|key| (key.seed, key.offset)).collect()
+}
+
+/// Lets this thread draw these before others; returns what was still to be drawn of the last ones.
+#[pyfunction]
+fn replay_random(keys: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    let keys = keys.into_iter().map(|(seed, offset)| random::Key { seed, offset }).collect();
+    random::replay(keys).into_iter().map(|key| (key.seed, key.offset)).collect()
 }
 
 /// The parts of the context with this number: backend, array_class, device_id.
@@ -216,6 +233,8 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     add_plain(m)?;
     m.add_function(wrap_pyfunction!(intern_context, m)?)?;
     m.add_function(wrap_pyfunction!(context_parts, m)?)?;
+    m.add_function(wrap_pyfunction!(recorded_random, m)?)?;
+    m.add_function(wrap_pyfunction!(replay_random, m)?)?;
     m.add_function(wrap_pyfunction!(memory_stats, m)?)?;
     m.add_function(wrap_pyfunction!(reset_peak_memory, m)?)?;
     m.add_function(wrap_pyfunction!(plan_facts, m)?)?;

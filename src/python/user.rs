@@ -302,7 +302,7 @@ impl UserOp {
         let n = inputs.len();
         let ask = |method: &str, i: usize, count: usize| -> PyResult<u64> {
             let mut mask = 0;
-            for j in 0..count.min(63) {
+            for j in 0..count.min(64) {
                 if user.call_method1(method, (i, j))?.is_truthy()? {
                     mask |= 1 << j;
                 }

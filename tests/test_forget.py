@@ -1,0 +1,472 @@
+"""`functions.forget`: Chainer's semantics, and what the original could not do."""
+
+import numpy as np
+import pytest
+
+import kinnor as nn
+import kinnor.functions as F
+import kinnor.parametric_functions as PF
+from kinnor import _core, autodiff
+
+MODES = pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+
+
+@pytest.fixture(autouse=True)
+def alone():
+    with nn.parameter_scope("", {}):
+        yield
+
+
+def leaf(*shape, seed=0):
+    values = np.random.RandomState(seed).uniform(-1, 1, shape).astype(np.float32)
+    return nn.Variable.from_numpy_array(values, need_grad=True)
+
+
+def plain(func, *xs, **_):
+    return func(*xs)
+
+
+def gradients(build, leaves, dynamic, seed=3):
+    """The gradients of what `build` returns, run as one does in that mode."""
+    nn.seed(seed)
+    for v in leaves:
+        v.grad.zero()
+    with nn.auto_forward(dynamic):
+        loss = build()
+        if not dynamic:
+            loss.forward(clear_no_need_grad=True)
+        loss.backward(clear_buffer=True)
+    return [v.g.copy() for v in leaves]
+
+
+def same(a, b):
+    return all((x == y).all() for x, y in zip(a, b, strict=True))
+
+
+def agrees(func, leaves, dynamic):
+    """Whether gradients with and without `forget` are the same to the bit."""
+    forgetting = gradients(lambda: F.sum(F.forget(func, *leaves)), leaves, dynamic)
+    return same(forgetting, gradients(lambda: F.sum(func(*leaves)), leaves, dynamic))
+
+
+@MODES
+def test_gradients_are_the_same(dynamic):
+    assert agrees(lambda x: F.tanh(F.sin(x) * x), [leaf(3, 4)], dynamic)
+    assert agrees(lambda x, y: F.exp(x) * F.sin(y) + y, [leaf(3, 4), leaf(3, 4, seed=1)], dynamic)
+
+
+@MODES
+def test_what_is_returned_has_the_form_of_what_func_returns(dynamic):
+    x = leaf(2)
+    with nn.auto_forward(dynamic):
+        one = F.forget(lambda x: F.sin(x), x)
+        bare = F.forget(lambda x: (F.sin(x),), x)
+        two = F.forget(lambda x: (F.sin(x), F.cos(x)), x)
+        assert isinstance(one, nn.Variable)
+        assert isinstance(bare, nn.Variable)
+        assert isinstance(two, tuple)
+        assert F.forget(lambda x: (), x) == ()
+        if not dynamic:
+            nn.forward_all([one, bare, *two])
+    assert np.allclose(one.d, np.sin(x.d))
+    assert np.allclose(two[1].d, np.cos(x.d))
+
+
+@MODES
+def test_several_outputs_of_which_some_are_not_used(dynamic):
+    x = leaf(4)
+    func = lambda x: (F.sin(x), F.exp(x), F.cos(x))  # noqa: E731
+    got = gradients(lambda: F.sum(F.forget(func, x)[1]), [x], dynamic)
+    assert same(got, gradients(lambda: F.sum(func(x)[1]), [x], dynamic))
+    got = gradients(lambda: F.sum(F.forget(func, x)[0] * F.forget(func, x)[2]), [x], dynamic)
+    assert same(got, gradients(lambda: F.sum(func(x)[0] * func(x)[2]), [x], dynamic))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("xs", [(), (1,)])
+def test_func_must_be_callable(dynamic, xs):
+    with nn.auto_forward(dynamic), pytest.raises(TypeError, match="func must be callable"):
+        F.forget(1, *xs)
+
+
+@MODES
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (1, "A tuple of Variables or a Variable are expected, but <class 'int'> is returned"),
+        ([1], "<class 'list'> is returned"),
+        (None, "<class 'NoneType'> is returned"),
+        ((1,), "1st element of a returned tuple is not Variable, but is <class 'int'>"),
+        ((0, 1), "1st element"),
+    ],
+)
+def test_func_must_return_variables(dynamic, result, said):
+    with nn.auto_forward(dynamic), pytest.raises(RuntimeError, match=said):
+        F.forget(lambda x: result, leaf(2))
+    assert _core.recorded_random() == []
+    assert agrees(F.sin, [leaf(2)], dynamic)
+
+
+@pytest.mark.parametrize(
+    ("n", "name"),
+    [
+        (2, "2nd"),
+        (3, "3rd"),
+        (4, "4th"),
+        (11, "11th"),
+        (12, "12th"),
+        (13, "13th"),
+        (21, "21st"),
+        (111, "111th"),
+        (122, "122nd"),
+    ],
+)
+def test_ordinals(n, name):
+    x = leaf(1)
+    with pytest.raises(RuntimeError, match=f"forget: {name} element"):
+        F.forget(lambda x: (x,) * (n - 1) + ("no",), x)
+
+
+def test_func_is_called_once_forward_and_once_backward():
+    calls = []
+
+    def func(x):
+        calls.append(nn.config.in_recomputing)
+        return F.sin(x)
+
+    x = leaf(3)
+    with nn.auto_forward():
+        y = F.sum(F.forget(func, x))
+    assert calls == [False]
+    y.backward()
+    assert calls == [False, True]
+    assert not nn.config.in_recomputing
+    with nn.auto_forward(), nn.no_grad():
+        F.forget(func, x)
+    assert calls == [False, True, False]
+    calls.clear()
+    y = F.sum(F.forget(func, x))
+    y.forward()
+    y.backward()
+    assert calls == [False]
+
+
+def test_only_inputs_are_kept():
+    n = 1 << 18
+    x = leaf(n)
+
+    def func(x):
+        for _ in range(10):
+            x = F.tanh(x)
+        return x
+
+    with nn.auto_forward():
+        before = nn.memory_stats()["live"]
+        kept = func(x)
+        without = nn.memory_stats()["live"] - before
+        del kept
+        assert nn.memory_stats()["live"] == before
+        y = F.forget(func, x)
+        held = nn.memory_stats()["live"] - before
+        assert without == 10 * 4 * n
+        assert held == 4 * n
+        nn.reset_peak_memory()
+        segments = x
+        for _ in range(5):
+            segments = F.forget(func, segments)
+        del y
+        loss = F.sum(segments)
+        nn.reset_peak_memory()
+        before = nn.memory_stats()["live"]
+        loss.backward(clear_buffer=True)
+        assert nn.memory_stats()["peak"] - before <= (10 + 5) * 4 * n
+
+
+@MODES
+def test_arrays_are_taken_and_parameters_get_their_gradients(dynamic):
+    values = np.random.RandomState(1).rand(4, 3).astype(np.float32)
+
+    def func(x):
+        return F.tanh(PF.affine(x, 2))
+
+    func(nn.Variable((4, 3)))
+    parameters = list(nn.get_parameters().values())
+    got = gradients(lambda: F.sum(F.forget(func, values)), parameters, dynamic)
+    x = nn.Variable.from_numpy_array(values)
+    assert same(got, gradients(lambda: F.sum(func(x)), parameters, dynamic))
+    array = nn.NdArray.from_numpy_array(values)
+    assert same(got, gradients(lambda: F.sum(F.forget(func, array)), parameters, dynamic))
+    assert np.abs(got[0]).max() > 0
+
+
+@MODES
+def test_parameters_are_found_in_the_scope_of_the_call(dynamic):
+    x = leaf(4, 3)
+    with nn.auto_forward(dynamic):
+        with nn.parameter_scope("a"):
+            y = F.forget(lambda x: PF.affine(x, 2), x)
+        loss = F.sum(y)
+        loss.forward()
+        loss.backward()
+    assert set(nn.get_parameters()) == {"a/affine/W", "a/affine/b"}
+    assert np.abs(nn.get_parameters()["a/affine/W"].g).max() > 0
+
+
+@MODES
+def test_dropout_repeats_itself(dynamic):
+    x = leaf(50, 50)
+    func = lambda x: F.dropout(F.dropout(F.sin(x), 0.5) * x, 0.3)  # noqa: E731
+    assert agrees(func, [x], dynamic)
+    nn.seed(1)
+    with nn.auto_forward(dynamic):
+        F.sum(F.forget(func, x)).backward() if dynamic else None
+        after = F.rand(shape=(4,))
+        after.forward()
+    nn.seed(1)
+    with nn.auto_forward(dynamic):
+        func(x) if dynamic else None
+        expected = F.rand(shape=(4,))
+        expected.forward()
+    assert (after.d == expected.d).all()
+
+
+def test_random_numbers_are_new_when_told_so():
+    x = leaf(200)
+    with nn.auto_forward():
+        y = F.forget(lambda x: F.dropout(x, 0.5), x, preserve_rng_state=False)
+        F.sum(y).backward()
+    assert ((y.d != 0) != (x.g != 0)).any()
+
+
+@MODES
+def test_batch_normalization_updates_its_statistics_once(dynamic):
+    x = leaf(8, 3)
+    results = []
+    for call in (F.forget, plain):
+        nn.clear_parameters()
+        parameters = [x]
+        got = gradients(lambda: F.sum(F.tanh(call(PF.batch_normalization, x))), parameters, dynamic)  # noqa: B023
+        values = nn.get_parameters(grad_only=False)
+        results.append(
+            [*got, *(v.d.copy() for v in values.values()), *(v.g.copy() for v in nn.get_parameters().values())]
+        )
+    assert same(*results)
+    assert np.abs(results[0][3]).max() > 0
+
+
+@MODES
+def test_closed_over_values_get_their_gradients(dynamic):
+    w, x = leaf(3), leaf(3, seed=1)
+
+    def build(call):
+        h = F.exp(w)  # computed outside: gradients flow through it once
+        k = F.sin(h)
+        return F.sum(call(lambda x: F.sin(x * h) * k + w, x))
+
+    got = gradients(lambda: build(F.forget), [w, x], dynamic)
+    expected = gradients(lambda: build(plain), [w, x], dynamic)
+    assert all(np.allclose(g, e, rtol=1e-6) for g, e in zip(got, expected, strict=True))
+
+
+def test_grad_pollutes_nothing():
+    w, x = leaf(3), leaf(3, seed=1)
+    with nn.auto_forward():
+        y = F.sum(F.forget(lambda x: F.sin(x * w), x))
+        (gx,) = autodiff.grad(y, x)
+        (gw,) = autodiff.grad(F.sum(F.forget(lambda x: F.sin(x * w), x)), w)
+        y = F.sum(F.forget(lambda x: F.sin(x * w), x))
+        autodiff.backward(y, inputs=[x])
+    assert not w.g.any()
+    assert np.allclose(gx.d, w.d * np.cos(x.d * w.d))
+    assert np.allclose(gw.d, x.d * np.cos(x.d * w.d))
+    assert (x.g == gx.d).all()
+
+
+def test_hooks_are_called_once():
+    w, x = leaf(3), leaf(3, seed=1)
+    seen = []
+    w.register_hook(lambda g: seen.append(g.d.copy()))
+    with nn.auto_forward():
+        autodiff.backward(F.sum(F.forget(lambda x: F.sin(x * w), x)))
+    assert len(seen) == 1
+    assert (seen[0] == w.g).all()
+
+
+def test_gradients_of_gradients():
+    w, x = leaf(3), leaf(3, seed=1)
+
+    def third(call):
+        with nn.auto_forward():
+            y = F.sum(call(lambda x: F.sin(x * w) * x, x))
+            (g1,) = autodiff.grad(y, x, create_graph=True)
+            (g2,) = autodiff.grad(F.sum(g1 * g1), x, create_graph=True)
+            return [g.d.copy() for g in autodiff.grad(F.sum(g2), [x, w])]
+
+    for got, expected in zip(third(F.forget), third(plain), strict=True):
+        assert np.allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+@MODES
+def test_nn_grad_goes_through(dynamic):
+    w, x = leaf(3), leaf(3, seed=1)
+
+    def second(call):
+        with nn.auto_forward(dynamic):
+            y = F.sum(call(lambda x: F.sin(x * w), x))
+            (g,) = nn.grad([y], [x])
+            z = F.sum(g * g)
+        return gradients(lambda: z, [x, w], dynamic)
+
+    for got, expected in zip(second(F.forget), second(plain), strict=True):
+        assert np.allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+@MODES
+def test_the_same_variable_twice(dynamic):
+    x = leaf(3)
+    got = gradients(lambda: F.sum(F.forget(lambda a, b: a * F.sin(b), x, x)), [x], dynamic)
+    assert np.allclose(got[0], np.sin(x.d) + x.d * np.cos(x.d), rtol=1e-5)
+    if dynamic:
+        with nn.auto_forward():
+            y = F.sum(F.forget(lambda a, b: a * F.sin(b), x, x))
+            (g,) = autodiff.grad(y, x, create_graph=True)
+        assert np.allclose(g.d, got[0], rtol=1e-6)
+
+
+@MODES
+def test_what_is_handed_through(dynamic):
+    w, x = leaf(3), leaf(3, seed=1)
+    for func in (lambda x: x, lambda x: w, lambda x: (x, w, F.sin(x)), lambda x: F.reshape(x, (3, 1))):
+        build = lambda call, func=func: sum(F.sum(F.sin(y)) for y in several(call(func, x)))  # noqa: E731
+        got = gradients(lambda: build(F.forget), [w, x], dynamic)  # noqa: B023
+        assert same(got, gradients(lambda: build(plain), [w, x], dynamic))  # noqa: B023
+
+
+def several(ys):
+    return ys if isinstance(ys, tuple) else (ys,)
+
+
+@MODES
+def test_nesting(dynamic):
+    w, x = leaf(40), leaf(40, seed=1)
+    calls = []
+
+    def inner(x):
+        calls.append(nn.config.in_recomputing)
+        return F.dropout(F.sin(x * w), 0.5)
+
+    def outer(call):
+        return lambda x: F.tanh(call(inner, F.exp(x))) * w
+
+    got = gradients(lambda: F.sum(F.forget(outer(F.forget), x)), [w, x], dynamic)
+    assert calls == ([False, True, True] if dynamic else [False])
+    assert same(got, gradients(lambda: F.sum(outer(plain)(x)), [w, x], dynamic))
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        (lambda x: (F.sin(x), x), "expected 1 outputs as the first time, got 2"),
+        (lambda x: F.sum(x), r"output 0 of shape \(3,\) as the first time, got \(\)"),
+    ],
+)
+def test_a_run_that_gives_something_else_is_told(second, said):
+    runs = [F.sin, second]
+    x = leaf(3)
+    with nn.auto_forward():
+        y = F.sum(F.forget(lambda x: runs.pop(0)(x), x))
+        with pytest.raises(autodiff.RecomputeError, match=said):
+            y.backward()
+    assert autodiff.is_grad_enabled()
+    assert not nn.config.in_recomputing
+    assert not nn.get_auto_forward()
+    assert agrees(F.sin, [x], True)
+
+
+def test_values_are_compared_if_asked():
+    x = leaf(3)
+    for check, fails in (("default", False), ("none", False), ("values", True)):
+        runs = [F.sin, F.cos]
+        with nn.auto_forward():
+            y = F.sum(F.forget(lambda x: runs.pop(0)(x), x, determinism_check=check))  # noqa: B023
+            if fails:
+                with pytest.raises(autodiff.RecomputeError, match="values"):
+                    y.backward()
+            else:
+                y.backward()
+    with pytest.raises(ValueError, match="determinism_check"):
+        F.forget(F.sin, x, determinism_check="yes")
+
+
+@MODES
+def test_an_error_in_func_surfaces_as_itself(dynamic):
+    x = leaf(3)
+
+    def fails(x):
+        raise KeyError("mine")
+
+    with nn.auto_forward(dynamic), pytest.raises(KeyError, match="mine"):
+        F.forget(fails, x)
+    assert not nn.get_global_recompute()
+    runs = [F.sin, fails]
+    if dynamic:
+        with nn.auto_forward():
+            y = F.sum(F.forget(lambda x: runs.pop(0)(x), x))
+            with pytest.raises(KeyError, match="mine"):
+                y.backward()
+    assert agrees(F.sin, [x], dynamic)
+
+
+def test_a_retained_graph_runs_again_each_time():
+    calls = []
+
+    def func(x):
+        calls.append(1)
+        return F.sin(x)
+
+    x = leaf(3)
+    with nn.auto_forward():
+        y = F.sum(F.forget(func, x))
+        autodiff.backward(y, retain_graph=True)
+        autodiff.backward(y, retain_graph=True)
+    assert len(calls) == 3
+    assert np.allclose(x.g, 2 * np.cos(x.d))
+
+
+def test_a_value_that_changed_since_is_told():
+    w, x = leaf(3), leaf(3, seed=1)
+    with nn.auto_forward():
+        y = F.sum(F.forget(lambda x: x * w, x))
+        w.d = 1
+        with pytest.raises(autodiff.ModifiedError):
+            autodiff.backward(y)
+
+
+def test_static_flags_are_those_of_the_segment():
+    x = leaf(3)
+    inside = []
+
+    def func(x):
+        inside.append(F.sin(x))
+        inside.append(F.cos(inside[0]))
+        return inside[1]
+
+    y = F.forget(func, x)
+    assert [v.recompute for v in inside] == [True, False]
+    assert not x.recompute
+    assert not F.sin(y).recompute
+    inside.clear()
+    z = F.forget(lambda x: F.exp(F.forget(func, x)), x)
+    assert [v.recompute for v in inside] == [True, True]
+    assert not z.recompute
+
+
+def test_running_it_forward_again():
+    x = leaf(3)
+    with nn.auto_forward():
+        y = F.sum(F.forget(lambda x: F.sin(x), x))
+    x.d = [1, 2, 3]
+    y.forward()
+    y.backward()
+    assert np.allclose(y.d, np.sin([1, 2, 3]).sum())
+    assert np.allclose(x.g, np.cos([1, 2, 3]))
