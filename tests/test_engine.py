@@ -327,7 +327,11 @@ def test_deep_copies_share_nothing():
     v.g = 2
     y = v * 1
     y.forward()
-    for other in (v.create_deep_copy(), v.create_deep_copy(nn.Context(["cpu:float"]), copy_grad=True), copy.deepcopy(v)):
+    for other in (
+        v.create_deep_copy(),
+        v.create_deep_copy(nn.Context(["cpu:float"]), copy_grad=True),
+        copy.deepcopy(v),
+    ):
         assert other.parent is None
         assert other.need_grad
         assert other.data.dtype == np.float64

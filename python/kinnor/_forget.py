@@ -180,7 +180,7 @@ class Forget(PythonFunction):
                 return [None] * len(wanted)
             found = iter(
                 _core.differentiate(
-                    [y for y, _ in roots], [seed for _, seed in roots], by, False, create_graph, True, since
+                    [y for y, _ in roots], [seed for _, seed in roots], by, create_graph, create_graph, True, since
                 )
             )
         return [next(found) if w else None for w in wanted]

@@ -117,15 +117,10 @@ impl<'a> Search<'a> {
         if fits(&best) {
             return Ok(best);
         }
-        let mut tries = self.tries;
         for drop in self.candidates() {
-            let choice = self.judge(drop);
-            best = better(best, choice, bytes);
-            tries -= 1;
-            if tries < self.tries / 2 {
-                break;
-            }
+            best = better(best, self.judge(drop), bytes);
         }
+        let mut tries = self.tries / 2;
         if !fits(&best) {
             best = self.descend(best, &mut tries, |new, old| new.peak < old.peak);
         }
@@ -154,6 +149,9 @@ impl<'a> Search<'a> {
         let mut limits: Vec<f64> = some.chain([f64::INFINITY]).collect();
         limits.dedup();
         limits.reverse();
+        // Half of the tries at most, so that some are left to improve on the best of these.
+        let apart = (2 * limits.len() * lengths.len()).div_ceil(self.tries).max(1);
+        let lengths: Vec<usize> = lengths.into_iter().step_by(apart).collect();
         limits.into_iter().flat_map(move |limit| {
             let segments = lengths.clone().into_iter().map(|length| self.cuts(length));
             let whole = [vec![self.rehearsal.forward.len() as u32], Vec::new()];
