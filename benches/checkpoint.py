@@ -135,7 +135,7 @@ def work(framework: str, workload: str, rounds: int) -> None:
 
 
 def steps(python: str, framework: str, workload: str, rounds: int, counting: bool = False) -> Iterator[dict[str, Any]]:
-    """The steps that a process of its own reports; one for `counting` gives all memory back at once, which takes time."""
+    """The steps that a process of its own reports; one for `counting` gives memory back at once, which takes time."""
     environment = os.environ | ({"MALLOC_MMAP_THRESHOLD_": "65536"} if counting else {})
     command = [python, __file__, "--work", framework, "--only", workload, "--rounds", str(rounds)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:

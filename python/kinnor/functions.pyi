@@ -2,7 +2,7 @@
 
 # Written by `make stubs`; do not edit.
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypeVar, overload
 
 from numpy.typing import ArrayLike
@@ -68,6 +68,7 @@ __all__ = [
     "eye_like",
     "flip",
     "floor",
+    "forget",
     "gather",
     "gather_nd",
     "gelu",
@@ -1187,6 +1188,48 @@ def floor(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = 
 
     Returns:
         Array of the shape of `x`.
+    """
+
+def forget(
+    func: Callable[..., Any],
+    *xs: Any,
+    preserve_rng_state: bool = True,
+    determinism_check: str = "default",
+) -> Any:
+    """Calls a function, and keeps nothing of what it computes on the way: it is run again for the backward run.
+
+    Memory for time: of `func(*xs)` only inputs and outputs stay. Where functions run as soon as they are built
+    (`auto_forward`), `func` is called once now and once more for each backward run; in a static graph it is called
+    once, and what it builds is dropped and computed again as with `kinnor.recompute`. Parameters and other variables
+    that `func` reads from outside get their gradients as if it were not there, of any order.
+
+    Random functions draw the same numbers again, batch normalization updates its statistics once, and
+    `kinnor.config.in_recomputing` tells `func` that it is run again. It has to compute the same each time.
+
+    Args:
+        func: Takes variables, and returns a variable or a tuple of variables.
+        xs: What it takes; arrays become variables.
+        preserve_rng_state: Draw the same random numbers when it is run again.
+        determinism_check: What is compared when it is run again: `"default"` number, shapes and types of the outputs,
+            `"values"` a hash of their values too, `"none"` number and shapes only.
+
+    Returns:
+        What `func` returns; a variable by itself for a tuple of one.
+
+    Raises:
+        TypeError: If `func` cannot be called.
+        RuntimeError: If it returns something else than variables.
+        RecomputeError: In a backward run, if `func` gave something else than the first time.
+    Source:
+        `chainer.functions.forget`.
+
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.Variable.from_numpy_array([0.5, 1.0], need_grad=True)
+        >>> with nn.auto_forward():
+        ...     y = F.sum(F.forget(lambda x: F.exp(F.sin(x)), x))
+        >>> y.backward()
+        >>> x.g.round(4).tolist()
+        [1.4174, 1.2534]
     """
 
 def gather(
