@@ -12,7 +12,8 @@ use super::backward::{self, BackwardPlan};
 use super::clear::Policy;
 use super::forward::ForwardPlan;
 use super::order::Stop;
-use super::rehearsal::{Outcome, Rehearsal};
+use super::rehearsal::Rehearsal;
+use super::stage::Outcome;
 use crate::{Error, Result};
 
 /// Steps of functions that are rehearsed at most while a choice is made: some tenths of a second.
@@ -249,6 +250,7 @@ fn better(a: Choice, b: Choice, bytes: usize) -> Choice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::graph::Fate::{Dropped, Kept, Recomputed};
     use crate::graph::{Report, Variable, apply, arena, report};
 
     /// Bytes of a value of a chain.
@@ -307,7 +309,6 @@ mod tests {
         let y = chain(&["sin", "identity", "identity", "sin"]);
         let report = within(&y, least(&y).max(report(&y, None).expect("runs").peak_clearing));
         let fates: Vec<_> = report.steps.iter().map(|s| s.outputs[0].fate).collect();
-        use crate::graph::Fate::{Dropped, Kept};
         assert_eq!(fates, [Dropped, Dropped, Kept, Kept]);
         assert_eq!(report.extra, 0.0);
     }
@@ -343,7 +344,7 @@ mod tests {
         }
         v.set_recompute(true);
         let roomy = within(&y, usize::MAX);
-        assert_eq!(roomy.steps[2].outputs[0].fate, crate::graph::Fate::Recomputed);
+        assert_eq!(roomy.steps[2].outputs[0].fate, Recomputed);
         y.forward(&crate::graph::ForwardOptions { memory_budget: Some(least(&y)), ..Default::default() })
             .expect("runs");
         let mut flags = Vec::new();

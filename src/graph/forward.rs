@@ -87,9 +87,9 @@ impl ForwardPlan {
 
     /// Gives back what earlier runs left and this run or the backward run after it writes again.
     fn start_fresh(&self) -> Result<()> {
-        let left =
-            self.fresh.iter().map(|place| &place.storage).filter(|s| s.holds_memory() && !s.is_narrowed());
-        left.map(|storage| storage.clear(true)).collect()
+        let storages = self.fresh.iter().map(|place| &place.storage);
+        let mut left = storages.filter(|s| s.holds_memory() && !s.is_narrowed());
+        left.try_for_each(|storage| storage.clear(true))
     }
 
     fn run(&mut self, options: &ForwardOptions<'_>) -> Result<()> {

@@ -31,6 +31,7 @@ mod recompute;
 mod rehearsal;
 mod report;
 mod segment;
+mod stage;
 mod variable;
 mod watch;
 

@@ -1,9 +1,7 @@
-//! A rehearsal of a training step: a forward and a backward run played through with sizes in place of numbers. It tells
-//! how much memory the arrays of a graph take at the worst moment, and how much work is done twice, if some values are
-//! dropped after their last forward reader and restored for the backward run.
+//! A training step without its numbers: which arrays its functions use, forward and backward, and how large they are.
 //!
-//! It keeps to the rules of `clear`, `backward` and `recompute`, is made from the plans of both runs, and knows nothing
-//! of the arena afterwards: hundreds of choices can be tried in the time of one step.
+//! It is made from the plans of both runs and knows nothing of the arena afterwards, so that it can be played through
+//! (`stage`) for hundreds of choices of what to drop in the time of one real step.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,39 +18,39 @@ use crate::array::{DType, Storage};
 const ELEMENT: u64 = 16;
 
 /// Elements of one storage.
-struct Block {
-    storage: Arc<Storage>,
+pub(super) struct Block {
+    pub(super) storage: Arc<Storage>,
     /// The pair that it is the data or the gradient of.
     core: Ix,
     is_grad: bool,
     written: bool,
     /// Type of the elements that are there before the step and stay after it.
-    lasting: Option<DType>,
+    pub(super) lasting: Option<DType>,
 }
 
 /// The use of a block by a step.
 #[derive(Clone, Copy)]
-struct Touch {
-    block: u32,
-    dtype: DType,
-    write: bool,
+pub(super) struct Touch {
+    pub(super) block: u32,
+    pub(super) dtype: DType,
+    pub(super) write: bool,
 }
 
 /// A value between two functions.
 pub(super) struct Value {
     /// The variable, `NONE` if it has died.
     pub(super) variable: Ix,
-    block: u32,
+    pub(super) block: u32,
     /// The function of the forward run that computes it.
     pub(super) producer: Option<u32>,
     /// Its last reader in the forward run.
     pub(super) last: Option<u32>,
     /// Uses by functions in this run, and uses at all.
     reads: u32,
-    uses: u32,
+    pub(super) uses: u32,
     pub(super) bytes: usize,
     /// A leaf, persistent, in place, or of a function that must not run twice.
-    fixed: bool,
+    pub(super) fixed: bool,
     /// Some gradient reads it.
     pub(super) needed: bool,
     /// The user says that it is recomputed.
@@ -71,43 +69,31 @@ pub(super) struct Act {
     pub(super) inputs: SmallVec<[u32; 3]>,
     pub(super) outputs: SmallVec<[u32; 1]>,
     pub(super) work: u64,
-    touches: SmallVec<[Touch; 4]>,
-    temporary: usize,
+    pub(super) touches: SmallVec<[Touch; 4]>,
+    /// Bytes that it takes for the time that it runs.
+    pub(super) temporary: usize,
 }
 
 /// A function of the backward run.
 #[derive(Default)]
-struct BackAct {
+pub(super) struct BackAct {
     /// Values that must be there.
-    reads: SmallVec<[u32; 4]>,
-    touches: SmallVec<[Touch; 6]>,
-    temporary: usize,
+    pub(super) reads: SmallVec<[u32; 4]>,
+    pub(super) touches: SmallVec<[Touch; 6]>,
+    pub(super) temporary: usize,
     /// Blocks that are cleared afterwards.
-    clears: SmallVec<[u32; 2]>,
+    pub(super) clears: SmallVec<[u32; 2]>,
 }
 
 /// The forward and the backward run of one step.
 #[derive(Default)]
 pub(super) struct Rehearsal {
-    blocks: Vec<Block>,
+    pub(super) blocks: Vec<Block>,
     pub(super) values: Vec<Value>,
     pub(super) forward: Vec<Act>,
-    backward: Vec<BackAct>,
+    pub(super) backward: Vec<BackAct>,
     /// By function of the forward run: values of which it is the last reader.
     pub(super) ends: Vec<SmallVec<[u32; 2]>>,
-}
-
-/// What a rehearsal found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Outcome {
-    /// Bytes at the worst moment.
-    pub(super) peak: usize,
-    /// Work of functions that run again.
-    pub(super) extra: u64,
-    /// Bytes after each function of the forward run.
-    pub(super) live: Vec<usize>,
-    /// How often each function of the forward run runs again.
-    pub(super) again: Vec<u32>,
 }
 
 /// Finds the numbers of blocks and values while a rehearsal is made.
@@ -308,26 +294,6 @@ impl Rehearsal {
         self.values.iter().map(|v| v.may_drop() && v.flagged).collect()
     }
 
-    /// Plays the step through with these values dropped after their last forward reader.
-    pub(super) fn play(&self, drop: &[bool]) -> Outcome {
-        let mut stage = Stage::new(self);
-        for (n, act) in self.forward.iter().enumerate() {
-            stage.step(&act.touches, act.temporary);
-            for v in self.ends[n].iter().filter(|v| drop[**v as usize]) {
-                stage.clear(self.values[*v as usize].block);
-            }
-            stage.outcome.live.push(stage.live);
-        }
-        for act in &self.backward {
-            for v in &act.reads {
-                stage.restore(*v);
-            }
-            stage.step(&act.touches, act.temporary);
-            act.clears.iter().for_each(|block| stage.clear(*block));
-        }
-        stage.outcome
-    }
-
     /// About how much a step does, in the unit of [`Outcome::extra`]: a backward run does twice what forward does.
     pub(super) fn work(&self) -> u64 {
         self.forward.iter().map(|act| act.work).sum::<u64>() * if self.backward.is_empty() { 1 } else { 3 }
@@ -340,123 +306,4 @@ fn work(step: &Step) -> u64 {
     let x: SmallVec<[_; 4]> = step.x.iter().map(|s| &s.shape).collect();
     let products = step.y.first().map_or(0, |y| step.op.products(&x, &y.shape));
     touched as u64 * ELEMENT + products as u64
-}
-
-/// What a block holds at a moment of a rehearsal.
-#[derive(Clone, Copy, Default)]
-struct Held {
-    head: Option<DType>,
-    /// Copies as other types, one bit each.
-    casts: u16,
-    cleared: bool,
-}
-
-/// The memory at a moment of a rehearsal.
-struct Stage<'a> {
-    all: &'a Rehearsal,
-    held: Vec<Held>,
-    live: usize,
-    /// By value: how many restored functions read it.
-    visits: Vec<u32>,
-    /// By function: the walk that last found it.
-    marks: Vec<u32>,
-    walk: u32,
-    outcome: Outcome,
-}
-
-impl<'a> Stage<'a> {
-    fn new(all: &'a Rehearsal) -> Self {
-        let held = all.blocks.iter().map(|b| Held { head: b.lasting, ..Held::default() }).collect();
-        let live = all.blocks.iter().filter_map(|b| Some(b.storage.len() * b.lasting?.size())).sum();
-        Self {
-            all,
-            held,
-            live,
-            visits: vec![0; all.values.len()],
-            marks: vec![0; all.forward.len()],
-            walk: 0,
-            outcome: Outcome { peak: live, again: vec![0; all.forward.len()], ..Outcome::default() },
-        }
-    }
-
-    fn bytes(&self, block: u32) -> usize {
-        let Held { head, casts, .. } = self.held[block as usize];
-        let casts = DType::ALL.into_iter().filter(|d| casts >> *d as u16 & 1 == 1);
-        self.all.blocks[block as usize].storage.len()
-            * head.into_iter().chain(casts).map(DType::size).sum::<usize>()
-    }
-
-    fn change(&mut self, block: u32, change: impl FnOnce(&mut Held)) {
-        self.live -= self.bytes(block);
-        change(&mut self.held[block as usize]);
-        self.live += self.bytes(block);
-    }
-
-    fn clear(&mut self, block: u32) {
-        self.change(block, |held| *held = Held { cleared: true, ..Held::default() });
-    }
-
-    fn step(&mut self, touches: &[Touch], temporary: usize) {
-        for Touch { block, dtype, write } in touches.iter().copied() {
-            let held = self.held[block as usize];
-            if held.head == Some(dtype) && held.casts == 0 {
-                continue;
-            }
-            self.change(block, |held| match held.head {
-                Some(head) if !write && head != dtype => held.casts |= 1 << dtype as u16,
-                Some(_) if !write => {}
-                _ => *held = Held { head: Some(dtype), ..Held::default() },
-            });
-        }
-        self.outcome.peak = self.outcome.peak.max(self.live + temporary);
-    }
-
-    fn is_cleared(&self, v: u32) -> bool {
-        self.held[self.all.values[v as usize].block as usize].cleared
-    }
-
-    /// Runs the functions again that a cleared value needs, as `recompute::restore` does.
-    fn restore(&mut self, v: u32) {
-        let Some(producer) = self.all.values[v as usize].producer else { return };
-        if !self.is_cleared(v) {
-            return;
-        }
-        let all = self.all;
-        for f in self.to_restore(producer) {
-            let act = &all.forward[f as usize];
-            self.step(&act.touches, act.temporary);
-            self.outcome.extra += act.work;
-            self.outcome.again[f as usize] += 1;
-            for input in &act.inputs {
-                let value = &all.values[*input as usize];
-                self.visits[*input as usize] += 1;
-                let unused = value.uses < 2 || self.visits[*input as usize] >= value.uses;
-                if !value.fixed && !value.needed && unused {
-                    self.clear(value.block);
-                }
-            }
-        }
-    }
-
-    /// As `recompute::to_restore`: depth first, on from where values are still there.
-    fn to_restore(&mut self, first: u32) -> Vec<u32> {
-        self.walk += 1;
-        let (mut order, mut path) = (Vec::new(), vec![(first, 0)]);
-        self.marks[first as usize] = self.walk;
-        while let Some((f, i)) = path.last_mut() {
-            let act = &self.all.forward[*f as usize];
-            let Some(input) = act.inputs.get(*i) else {
-                order.push(*f);
-                path.pop();
-                continue;
-            };
-            *i += 1;
-            let Some(next) = self.all.values[*input as usize].producer else { continue };
-            let found = std::mem::replace(&mut self.marks[next as usize], self.walk) == self.walk;
-            if !found && self.all.forward[next as usize].outputs.iter().any(|o| self.is_cleared(*o)) {
-                path.push((next, 0));
-            }
-        }
-        order
-    }
 }

@@ -1,0 +1,160 @@
+//! Playing a training step through with sizes in place of numbers: how much memory its arrays take at the worst moment,
+//! and how much work is done twice, if some values are dropped after their last forward reader. It keeps to the rules of
+//! `clear`, `backward` and `recompute`.
+
+use super::rehearsal::{Rehearsal, Touch};
+use crate::array::DType;
+
+/// What a rehearsal found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Outcome {
+    /// Bytes at the worst moment.
+    pub(super) peak: usize,
+    /// Work of functions that run again.
+    pub(super) extra: u64,
+    /// Bytes after each function of the forward run.
+    pub(super) live: Vec<usize>,
+    /// How often each function of the forward run runs again.
+    pub(super) again: Vec<u32>,
+}
+
+impl Rehearsal {
+    /// Plays the step through with these values dropped after their last forward reader.
+    pub(super) fn play(&self, drop: &[bool]) -> Outcome {
+        let mut stage = Stage::new(self);
+        for (n, act) in self.forward.iter().enumerate() {
+            stage.step(&act.touches, act.temporary);
+            for v in self.ends[n].iter().filter(|v| drop[**v as usize]) {
+                stage.clear(self.values[*v as usize].block);
+            }
+            stage.outcome.live.push(stage.live);
+        }
+        for act in &self.backward {
+            for v in &act.reads {
+                stage.restore(*v);
+            }
+            stage.step(&act.touches, act.temporary);
+            act.clears.iter().for_each(|block| stage.clear(*block));
+        }
+        stage.outcome
+    }
+}
+
+/// What a block holds at a moment of a rehearsal.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    head: Option<DType>,
+    /// Copies as other types, one bit each.
+    casts: u16,
+    cleared: bool,
+}
+
+/// The memory at a moment of a rehearsal.
+struct Stage<'a> {
+    all: &'a Rehearsal,
+    held: Vec<Held>,
+    live: usize,
+    /// By value: how many restored functions read it.
+    visits: Vec<u32>,
+    /// By function: the walk that last found it.
+    marks: Vec<u32>,
+    walk: u32,
+    outcome: Outcome,
+}
+
+impl<'a> Stage<'a> {
+    fn new(all: &'a Rehearsal) -> Self {
+        let held = all.blocks.iter().map(|b| Held { head: b.lasting, ..Held::default() }).collect();
+        let live = all.blocks.iter().filter_map(|b| Some(b.storage.len() * b.lasting?.size())).sum();
+        Self {
+            all,
+            held,
+            live,
+            visits: vec![0; all.values.len()],
+            marks: vec![0; all.forward.len()],
+            walk: 0,
+            outcome: Outcome { peak: live, again: vec![0; all.forward.len()], ..Outcome::default() },
+        }
+    }
+
+    fn bytes(&self, block: u32) -> usize {
+        let Held { head, casts, .. } = self.held[block as usize];
+        let casts = DType::ALL.into_iter().filter(|d| casts >> *d as u16 & 1 == 1);
+        self.all.blocks[block as usize].storage.len()
+            * head.into_iter().chain(casts).map(DType::size).sum::<usize>()
+    }
+
+    fn change(&mut self, block: u32, change: impl FnOnce(&mut Held)) {
+        self.live -= self.bytes(block);
+        change(&mut self.held[block as usize]);
+        self.live += self.bytes(block);
+    }
+
+    fn clear(&mut self, block: u32) {
+        self.change(block, |held| *held = Held { cleared: true, ..Held::default() });
+    }
+
+    fn step(&mut self, touches: &[Touch], temporary: usize) {
+        for Touch { block, dtype, write } in touches.iter().copied() {
+            let held = self.held[block as usize];
+            if held.head == Some(dtype) && held.casts == 0 {
+                continue;
+            }
+            self.change(block, |held| match held.head {
+                Some(head) if !write && head != dtype => held.casts |= 1 << dtype as u16,
+                Some(_) if !write => {}
+                _ => *held = Held { head: Some(dtype), ..Held::default() },
+            });
+        }
+        self.outcome.peak = self.outcome.peak.max(self.live + temporary);
+    }
+
+    fn is_cleared(&self, v: u32) -> bool {
+        self.held[self.all.values[v as usize].block as usize].cleared
+    }
+
+    /// Runs the functions again that a cleared value needs, as `recompute::restore` does.
+    fn restore(&mut self, v: u32) {
+        let Some(producer) = self.all.values[v as usize].producer else { return };
+        if !self.is_cleared(v) {
+            return;
+        }
+        let all = self.all;
+        for f in self.in_order(producer) {
+            let act = &all.forward[f as usize];
+            self.step(&act.touches, act.temporary);
+            self.outcome.extra += act.work;
+            self.outcome.again[f as usize] += 1;
+            for input in &act.inputs {
+                let value = &all.values[*input as usize];
+                self.visits[*input as usize] += 1;
+                let unused = value.uses < 2 || self.visits[*input as usize] >= value.uses;
+                if !value.fixed && !value.needed && unused {
+                    self.clear(value.block);
+                }
+            }
+        }
+    }
+
+    /// As `recompute::to_restore`: depth first, on from where values are still there.
+    fn in_order(&mut self, first: u32) -> Vec<u32> {
+        self.walk += 1;
+        let (mut order, mut path) = (Vec::new(), vec![(first, 0)]);
+        self.marks[first as usize] = self.walk;
+        while let Some((f, i)) = path.last_mut() {
+            let act = &self.all.forward[*f as usize];
+            let Some(input) = act.inputs.get(*i) else {
+                order.push(*f);
+                path.pop();
+                continue;
+            };
+            *i += 1;
+            let Some(next) = self.all.values[*input as usize].producer else { continue };
+            let found = std::mem::replace(&mut self.marks[next as usize], self.walk) == self.walk;
+            if !found && self.all.forward[next as usize].outputs.iter().any(|o| self.is_cleared(*o)) {
+                path.push((next, 0));
+            }
+        }
+        order
+    }
+}
