@@ -19,7 +19,7 @@ impl Storage {
                 self.len
             )));
         };
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         state.children.retain(|c| c.strong_count() > 0);
         for other in state.children.iter().filter_map(Weak::upgrade) {
             let from = other.parent.as_ref().map_or(0, |(_, at)| *at);
@@ -31,7 +31,7 @@ impl Storage {
             }
         }
         let part = Self::with(len, Head::Empty, None, Some((Arc::clone(self), start)));
-        part.state.lock().zeroing = state.zeroing;
+        part.lock().zeroing = state.zeroing;
         let part = Arc::new(part);
         state.children.push(Arc::downgrade(&part));
         self.publish(&state);
@@ -58,7 +58,7 @@ impl Storage {
             )));
         }
         let start = parent.access_for_part(dtype)?;
-        self.state.lock().modifications += 1;
+        self.lock().modifications += 1;
         self.mark_written();
         // SAFETY: the part lies within the parent.
         Ok(unsafe { start.add(offset * dtype.size()) })
@@ -68,20 +68,20 @@ impl Storage {
     fn access_for_part(&self, dtype: DType) -> Result<*mut u8> {
         if let Some((parent, offset)) = &self.parent {
             let start = parent.access_for_part(dtype)?;
-            let mut state = self.state.lock();
+            let mut state = self.lock();
             state.zeroing = false;
             self.touch();
             // SAFETY: the part lies within the parent.
             return Ok(unsafe { start.add(offset * dtype.size()) });
         }
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         self.make_head(&mut state, dtype)?;
         Ok(self.written(&mut state))
     }
 
     pub(super) fn mark_written(&self) {
         let children = {
-            let mut state = self.state.lock();
+            let mut state = self.lock();
             state.zeroing = false;
             self.touch();
             state.children.clone()
@@ -92,7 +92,7 @@ impl Storage {
     }
 
     pub(super) fn mark_children_written(&self) {
-        let children = self.state.lock().children.clone();
+        let children = self.lock().children.clone();
         for child in children.iter().filter_map(Weak::upgrade) {
             child.mark_written();
         }
@@ -100,12 +100,12 @@ impl Storage {
 
     pub(super) fn set_zeroing(&self, zeroing: bool) {
         let children = {
-            let mut state = self.state.lock();
+            let mut state = self.lock();
             state.zeroing = zeroing;
             state.children.clone()
         };
         for child in children.iter().filter_map(Weak::upgrade) {
-            child.state.lock().modifications = 0;
+            child.lock().modifications = 0;
             child.set_zeroing(zeroing);
         }
     }

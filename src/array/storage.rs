@@ -1,9 +1,9 @@
 //! The memory behind arrays: lazily zero or filled, shared, versioned, and aware of having been cleared.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::{Buffer, DType, Element, convert, dtype::with_element, reclaim};
@@ -29,7 +29,12 @@ const UNNAMED: u64 = 0;
 const NOWHERE: usize = 0;
 const OF_TYPE: usize = 15;
 const WRITABLE: usize = 16;
+/// The engine has cleared it and the memory, which is small, was left for the next write.
+const ASIDE: usize = 32;
 const MARKS: usize = 63;
+
+/// Longest array in elements whose memory is not given back when the engine clears it.
+const SMALL: usize = 1024;
 
 impl Head {
     fn buffer(self) -> Option<Buffer> {
@@ -65,6 +70,8 @@ pub struct Storage {
     version: AtomicU64,
     /// Where the elements are, see [`Storage::at`].
     place: AtomicUsize,
+    /// Whether someone was given the memory itself, as a view.
+    shown: AtomicBool,
     content: AtomicU64,
     users: AtomicU32,
     pub(super) parent: Option<(Arc<Storage>, usize)>,
@@ -120,6 +127,7 @@ impl Storage {
             len,
             version: AtomicU64::new(0),
             place: AtomicUsize::new(NOWHERE),
+            shown: AtomicBool::new(false),
             content: AtomicU64::new(UNNAMED),
             users: AtomicU32::new(0),
             parent,
@@ -145,20 +153,52 @@ impl Storage {
     pub fn at(&self, dtype: DType, access: Access) -> Option<*mut u8> {
         let place = self.place.load(Ordering::Acquire);
         let wanted = dtype as usize + 1;
-        if access == Access::Read {
-            return (place & OF_TYPE == wanted)
-                .then(|| std::ptr::with_exposed_provenance_mut(place & !MARKS));
-        }
-        (place & MARKS == wanted | WRITABLE).then(|| {
+        let here = match access {
+            Access::Read => place & (OF_TYPE | ASIDE) == wanted,
+            Access::ReadWrite => place & MARKS == wanted | WRITABLE,
+            Access::Write => place & (OF_TYPE | WRITABLE) == wanted | WRITABLE && self.take_back(place),
+        };
+        if here && access != Access::Read {
             self.touch();
-            std::ptr::with_exposed_provenance_mut(place & !MARKS)
-        })
+        }
+        here.then(|| std::ptr::with_exposed_provenance_mut(place & !MARKS))
     }
 
     /// Whether its own elements are in memory.
     #[inline(always)]
     pub fn is_ready(&self) -> bool {
-        self.place.load(Ordering::Relaxed) != NOWHERE
+        let place = self.place.load(Ordering::Relaxed);
+        place != NOWHERE && place & ASIDE == 0
+    }
+
+    /// Takes memory that was set aside back to write to it; false where another thread has just given it away.
+    #[inline(always)]
+    fn take_back(&self, place: usize) -> bool {
+        place & ASIDE == 0
+            || self.place.compare_exchange(place, place & !ASIDE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Clears for the engine without giving the memory back, where that is small and nobody looks at it.
+    fn set_aside(&self) -> bool {
+        let place = self.place.load(Ordering::Acquire);
+        if place & WRITABLE == 0 || self.len > SMALL || self.shown.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.touch();
+        self.place.compare_exchange(place, place | ASIDE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// The state, in which memory that was set aside counts as given back, and is.
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock();
+        let place = self.place.load(Ordering::Acquire);
+        let aside = place & ASIDE != 0
+            && self.place.compare_exchange(place, NOWHERE, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if aside {
+            discard(std::mem::replace(&mut state.head, Head::Cleared { by_engine: true }));
+            state.modifications = 0;
+        }
+        state
     }
 
     /// Says where the elements are now, for [`Storage::at`]. A part asks the whole each time.
@@ -232,7 +272,7 @@ impl Storage {
 
     /// Whether these elements are part of a larger storage, or part of them is a storage of its own.
     pub fn is_narrowed(&self) -> bool {
-        self.parent.is_some() || self.state.lock().children.iter().any(|c| c.strong_count() > 0)
+        self.parent.is_some() || self.lock().children.iter().any(|c| c.strong_count() > 0)
     }
 
     /// Type of the elements, if there are or were any.
@@ -242,22 +282,24 @@ impl Storage {
 
     /// Whether there is memory behind the elements at the moment.
     pub fn holds_memory(&self) -> bool {
-        matches!(&self.root().state.lock().head, Head::Ready(_) | Head::Fill(_, Some(_)))
+        self.place.load(Ordering::Relaxed) != NOWHERE
+            || matches!(&self.root().lock().head, Head::Ready(_) | Head::Fill(_, Some(_)))
     }
 
     /// Whether memory was given back and nothing was written since.
     pub fn is_cleared(&self) -> bool {
-        matches!(self.root().state.lock().head, Head::Cleared { .. })
+        self.place.load(Ordering::Relaxed) & ASIDE != 0
+            || matches!(self.root().lock().head, Head::Cleared { .. })
     }
 
     /// Whether [`Storage::zero`] was the last write.
     pub fn is_zeroing(&self) -> bool {
-        self.state.lock().zeroing
+        self.lock().zeroing
     }
 
     /// Whether the elements are known to be zero without looking: never written, or zeroed.
     pub fn is_zero(&self) -> bool {
-        let state = self.root().state.lock();
+        let state = self.root().lock();
         match state.head {
             Head::Empty => true,
             Head::Fill(v, _) => v == 0.0,
@@ -268,12 +310,12 @@ impl Storage {
     /// Whether it was written since its memory was allocated or cleared, as NNabla counts: 0 or 1; a part counts the
     /// writes to itself since the whole was filled.
     pub fn modification_count(&self) -> u64 {
-        self.state.lock().modifications
+        self.lock().modifications
     }
 
     /// Whether a view in Python shares the memory, so that values may change unseen.
     pub fn is_exported(&self) -> bool {
-        matches!(&self.root().state.lock().head, Head::Ready(b) if b.is_shared())
+        matches!(&self.root().lock().head, Head::Ready(b) if b.is_shared())
     }
 
     /// Where the elements are as `dtype`, made ready for `access`.
@@ -297,7 +339,7 @@ impl Storage {
         if let Some((parent, offset)) = &self.parent {
             return self.access_part(parent, *offset, dtype, access);
         }
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         let ptr = match access {
             Access::Read => self.read(&mut state, dtype)?,
             Access::ReadWrite => {
@@ -427,7 +469,7 @@ impl Storage {
             self.set_zeroing(zeroing);
             return;
         }
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         // A view in Python keeps what it shows: only memory that nobody else sees is used again.
         let spare = match std::mem::replace(&mut state.head, Head::Empty) {
             Head::Ready(b) | Head::Fill(_, Some(b)) if !b.is_shared() => Some(b),
@@ -450,12 +492,15 @@ impl Storage {
     /// # Errors
     /// [`Error::Graph`] when this is part of a larger storage, or part of it is one.
     pub fn clear(&self, by_engine: bool) -> Result<()> {
+        if by_engine && self.set_aside() {
+            return Ok(());
+        }
         if self.is_narrowed() {
             return Err(Error::Graph(
                 "clear: expected an array of its own, got one that shares memory by narrow".into(),
             ));
         }
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         let old = std::mem::replace(&mut state.head, Head::Cleared { by_engine });
         let casts: SmallVec<[Buffer; 1]> = state.take_casts().collect();
         state.modifications = 0;
@@ -470,9 +515,10 @@ impl Storage {
     /// # Errors
     /// As [`Storage::access`] for [`Access::ReadWrite`] or [`Access::Read`].
     pub fn buffer(&self, dtype: DType, access: Access) -> Result<(Buffer, *mut u8)> {
+        self.root().shown.store(true, Ordering::Relaxed);
         let ptr = self.access(dtype, access)?;
         let root = self.root();
-        let state = root.state.lock();
+        let state = root.lock();
         let buffer = match &state.head {
             Head::Ready(b) if state.dtype == Some(dtype) => b.clone(),
             _ => match state.casts.iter().find(|(d, _)| *d == dtype) {
@@ -485,7 +531,7 @@ impl Storage {
 
     /// Takes a block that already holds `len` elements of `dtype` as its memory; not for parts of a larger storage.
     pub fn adopt(&self, buffer: Buffer, dtype: DType) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         self.set_head(&mut state, buffer, dtype);
         self.written(&mut state);
         self.publish(&state);
@@ -497,7 +543,7 @@ impl Storage {
         if self.is_narrowed() || to.is_narrowed() || self.len != to.len {
             return false;
         }
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         if !matches!(&state.head, Head::Ready(buffer) if !buffer.is_shared()) {
             return false;
         }
@@ -513,7 +559,7 @@ impl Storage {
 
     /// A new storage that reads as zeros, with the buffer that this one, reading as zeros too, has at hand.
     pub fn zeros_with_spare(&self) -> Arc<Self> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         match &mut state.head {
             Head::Fill(0.0, spare) => {
                 let head = Head::Fill(0.0, spare.take());
