@@ -7,7 +7,7 @@ is one for the process; the scope that a `with` block enters is its thread's own
 from __future__ import annotations
 
 from collections import OrderedDict
-from contextlib import contextmanager
+from contextlib import ContextDecorator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from ._core import ParameterError, Variable
 from .autodiff import no_grad
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -52,30 +52,29 @@ class ParameterInfo(NamedTuple):
 # --- Scopes
 
 
-@contextmanager
-def parameter_scope(name: str, scope: Scope | None = None) -> Iterator[Scope]:
-    """Put the parameters of a `with` block under a name.
+class parameter_scope(tree.Entered, ContextDecorator):
+    """Put the parameters of a `with` block, or of each call of a function that it decorates, under a name.
+
+    The block gets the scope, a dict from names to variables and scopes.
 
     Args:
         name: Name relative to the scope around it; `a/b` is `b` in `a`, the empty name the scope itself.
         scope: A scope to start from instead of the current one, as another `parameter_scope` gave it.
 
-    Returns:
-        The context manager; it gives the scope, a dict from names to variables and scopes.
-
     Raises:
-        ParameterError: If `scope` is no dict, or if the name is that of a parameter.
+        ParameterError: If `scope` is no dict, or, on entering, if the name is that of a parameter.
+
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> with nn.parameter_scope("encoder"):
+        ...     y = PF.affine(nn.Variable((2, 3)), 4)
+        >>> list(nn.get_parameters())
+        ['encoder/affine/W', 'encoder/affine/b']
     """
-    if scope is not None and not isinstance(scope, dict):
-        raise ParameterError(f"parameter_scope: expected `scope` to be a dict, got {scope!r}")
-    outer = tree.here.scope
-    with tree.lock:
-        inner = tree.enter("parameter_scope", outer if scope is None else scope, tree.split("parameter_scope", name))
-    tree.here.scope = inner
-    try:
-        yield inner
-    finally:
-        tree.here.scope = outer
+
+    def __init__(self, name: str, scope: Scope | None = None) -> None:
+        if scope is not None and not isinstance(scope, dict):
+            raise ParameterError(f"parameter_scope: expected `scope` to be a dict, got {scope!r}")
+        super().__init__("parameter_scope", name, scope)
 
 
 def get_current_parameter_scope() -> Scope:
@@ -195,8 +194,8 @@ def get_parameter_or_create(
     """
     op = "get_parameter_or_create"
     with tree.lock:
-        _, last = tree.find(op, name)
-        parameter = tree.variable(op, name)
+        scope, last = tree.find(op, name)
+        parameter = tree.at(op, scope, last, name)
         if parameter is None:
             parameter = _create(name, shape, initializer, need_grad)
             tree.register(op, name, parameter)

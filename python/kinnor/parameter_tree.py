@@ -7,7 +7,6 @@ lock are called under it.
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
 from ._core import ParameterError
@@ -18,14 +17,16 @@ if TYPE_CHECKING:
     from ._core import Variable
 
 __all__ = [
+    "Call",
+    "Entered",
     "Scope",
+    "at",
     "check_paths",
     "enter",
     "find",
     "here",
     "lock",
     "register",
-    "registering",
     "split",
     "variable",
     "walk",
@@ -49,22 +50,52 @@ class _Here(threading.local):
 here = _Here()
 
 
-@contextmanager
-def registering() -> Iterator[None]:
-    """Forget what the block has registered if it fails, so that a refused call can be repeated with other arguments."""
-    start = len(here.registered)
-    here.calls += 1
-    try:
-        yield
-    except BaseException:
+class Entered:
+    """A scope that a `with` block is in. One object may be entered again while it is entered."""
+
+    __slots__ = ("names", "op", "outer", "start")
+
+    def __init__(self, op: str, name: str, start: Scope | None = None) -> None:
+        self.op = op
+        self.names = split(op, name)
+        self.start = start
+        self.outer: list[Scope] = []
+
+    def __enter__(self) -> Scope:
+        outer = here.scope
         with lock:
-            for scope, name in here.registered[start:]:
-                scope.pop(name, None)
-        del here.registered[start:]
-        raise
-    finally:
+            inner = enter(self.op, outer if self.start is None else self.start, self.names)
+        self.outer.append(outer)
+        here.scope = inner
+        return inner
+
+    def __exit__(self, *error: object) -> None:
+        here.scope = self.outer.pop()
+
+
+class Call(Entered):
+    """The scope of one call of a parametric function.
+
+    What the call has registered is forgotten if it fails, so that it can be repeated with other arguments.
+    """
+
+    __slots__ = ("first",)
+
+    def __enter__(self) -> Scope:
+        inner = super().__enter__()
+        self.first = len(here.registered)
+        here.calls += 1
+        return inner
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__()
+        if error[0] is not None:
+            with lock:
+                for scope, name in here.registered[self.first :]:
+                    scope.pop(name, None)
+            del here.registered[self.first :]
         here.calls -= 1
-        if not here.calls:
+        if not here.calls and here.registered:
             here.registered.clear()
 
 
@@ -104,6 +135,11 @@ def find(op: str, path: str) -> tuple[Scope, str]:
 def variable(op: str, path: str) -> Variable | None:
     """The parameter at a path, or None if there is none."""
     scope, name = find(op, path)
+    return at(op, scope, name, path)
+
+
+def at(op: str, scope: Scope, name: str, path: str) -> Variable | None:
+    """The parameter of a name in a scope, or None if there is none."""
     found = scope.get(name)
     if isinstance(found, dict):
         raise ParameterError(f"{op}: expected a parameter at {path!r}, got a scope")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core import NdArray, Variable
 from ..initializer import ConstantInitializer, UniformInitializer, calc_uniform_lim_glorot
-from ..parameter import get_parameter_or_create
+from ..parameter import get_parameter, get_parameter_or_create
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,7 +62,7 @@ def weight(
     apply_w: Callable[[Variable], Variable] | None = None,
 ) -> Variable:
     """The parameter `W`, by default uniform in the range for input maps, output maps and kernel of `fans`."""
-    if w_init is None:
+    if w_init is None and get_parameter("W") is None:
         w_init = UniformInitializer(calc_uniform_lim_glorot(*fans), rng)
     w = get_parameter_or_create("W", shape, w_init, True, not fix_parameters)
     return w if apply_w is None else apply_w(w)
@@ -78,7 +78,7 @@ def bias(
     """The parameter `b`, by default zeros; None without bias."""
     if not with_bias:
         return None
-    b = get_parameter_or_create(
-        "b", shape, ConstantInitializer() if b_init is None else b_init, True, not fix_parameters
-    )
+    if b_init is None and get_parameter("b") is None:
+        b_init = ConstantInitializer()
+    b = get_parameter_or_create("b", shape, b_init, True, not fix_parameters)
     return b if apply_b is None else apply_b(b)

@@ -9,8 +9,7 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from .. import parameter_tree
-from ..parameter import parameter_scope
+from ..parameter_tree import Call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,7 +59,7 @@ def parametric_function_api(
             if not isinstance(name, (str, type(None))):
                 raise TypeError(f"{function.__name__}: expected `name` to be a str or None, got {name!r}")
             path = scope if name is None else f"{name}/{scope}"
-            with parameter_scope(path), parameter_tree.registering():
+            with Call("parameter_scope", path):
                 return function(*args, **kwargs)
 
         call.__signature__ = signature  # type: ignore[attr-defined]
