@@ -325,3 +325,35 @@ fn deep_copies_share_nothing() {
     let bare = x.create_deep_copy(&context, false).expect("has values");
     assert_eq!(bare.grad().to_vec().expect("has"), [0.0, 0.0]);
 }
+
+#[test]
+fn leaves_get_all_gradients_or_none() {
+    use kinnor::graph::autodiff::{self, DifferentiateOptions, Root};
+    use kinnor::graph::{Edge, When};
+    use std::sync::Arc;
+
+    let (x, w) = (leaf(&[1.0, 2.0]), leaf(&[3.0, 4.0]));
+    let h = binary("mul2", &x, &w);
+    let y = binary("mul2", &h, &h);
+    let root = [Root { edge: Edge::Variable(y.clone()), seed: None }];
+    let retain = DifferentiateOptions { retain_graph: true, ..Default::default() };
+    let error = autodiff::backward(&root, None, &retain).expect_err("has not run");
+    assert!(error.to_string().contains("call forward() first"), "{error}");
+    run(&y);
+    let refuse = |_: &Variable| Err(Error::Value("no".into()));
+    let hook = w.add_gradient_hook(When::Gradient, Arc::new(refuse)).expect("requires grad");
+    autodiff::backward(&root, None, &retain).expect_err("the hook fails");
+    assert!(!x.has_grad() && !w.has_grad());
+    hook.remove();
+    autodiff::backward(&root, None, &retain).expect("runs");
+    assert_eq!((grads(&x), grads(&w)), (vec![18.0, 64.0], vec![6.0, 32.0]));
+    let by = [Edge::Variable(h.clone()), Edge::Variable(x.clone())];
+    let found = autodiff::grad(&root, &by, &DifferentiateOptions::default()).expect("runs");
+    let found: Vec<_> = found.into_iter().map(|g| values(&g.expect("is used"))).collect();
+    assert_eq!(found, [vec![6.0, 16.0], vec![18.0, 64.0]]);
+    let error = autodiff::backward(&root, None, &retain).expect_err("was given back");
+    assert!(matches!(error, Error::Freed(_)), "{error}");
+    run(&y);
+    autodiff::backward(&root, None, &retain).expect("runs again");
+    assert_eq!(grads(&x), [36.0, 128.0]);
+}

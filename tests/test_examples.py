@@ -1,12 +1,17 @@
 """The programs in `examples/` and in the README, run as a user runs them, on small settings."""
 
+import importlib.util
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+import kinnor as nn
+import kinnor.functions as F
+from kinnor import autodiff
 from kinnor.datasets import digits
 
 ROOT = Path(__file__).parents[1]
@@ -99,3 +104,70 @@ def test_readme(tmp_path):
     for program in programs:
         loss = re.search(r"loss (\S+)", run("-c", program, cwd=tmp_path))
         assert float(loss[1]) < 0.5
+
+
+def loaded(name):
+    """An example as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_gradient_penalty(tmp_path):
+    found = re.fullmatch(r"distance (\S+), penalty (\S+)\n", example("gradient_penalty.py", cwd=tmp_path))
+    assert 1.7 < float(found[1]) < 2.3 and float(found[2]) < 0.1
+
+
+def test_the_penalty_of_a_linear_critic():
+    """The slope of `x @ w` is the length of `w`: (|w| - 1)², and its gradient 2 (|w| - 1) w / |w|."""
+    w = nn.Variable.from_numpy_array(np.array([[3.0], [4.0]], np.float32), need_grad=True)
+    points = np.random.RandomState(0).normal(size=(3, 5, 2)).astype(np.float32)
+    with nn.auto_forward():
+        penalty = loaded("gradient_penalty").gradient_penalty(lambda x: F.affine(x, w), *points[:2], points[2, :, :1])
+        autodiff.backward(penalty)
+    assert penalty.item() == pytest.approx(16, rel=1e-5)
+    np.testing.assert_allclose(w.g, [[8 * 3 / 5], [8 * 4 / 5]], rtol=1e-5)
+
+
+def test_hessian_vector_product(tmp_path):
+    output = example("hessian_vector_product.py", cwd=tmp_path)
+    assert output.splitlines()[-1] == "minimum: [1. 1. 1. 1.]"
+
+
+def test_products_with_the_hessian_of_a_quadratic_form():
+    module, rng = loaded("hessian_vector_product"), np.random.RandomState(0)
+    root, b, v = rng.normal(size=(5, 5)), rng.normal(size=5), rng.normal(size=5)
+    a = root @ root.T + np.eye(5)
+
+    def f(x):
+        row = F.reshape(x, (1, 5))
+        ax = F.affine(row, nn.Variable.from_numpy_array(a))
+        return 0.5 * F.sum(row * ax) - F.sum(x * nn.Variable.from_numpy_array(b))
+
+    g, times_hessian = module.differentiated(f, np.ones(5))
+    np.testing.assert_allclose(g, a @ np.ones(5) - b, rtol=1e-12)
+    np.testing.assert_allclose(times_hessian(v), a @ v, rtol=1e-12)
+    np.testing.assert_allclose(module.minimize(f, np.ones(5)), np.linalg.solve(a, b), rtol=1e-8)
+
+
+def test_maml(tmp_path):
+    first, last = example("maml.py", cwd=tmp_path).splitlines()
+    before, after = re.fullmatch(r"loss after one inner step: (\S+) at first, (\S+) in the end", first).groups()
+    assert float(after) < 0.2 * float(before)
+    np.testing.assert_allclose([float(n) for n in re.findall(r"-?\d+\.?\d*", last)], [3, -1], atol=0.5)
+
+
+def test_the_meta_gradient_of_a_line():
+    """θ' = θ - α g(θ); the gradient through it is (I - α H) g'(θ'), with H = xᵀx / n."""
+    module, rate = loaded("maml"), 0.3
+    (x, y), (x_test, y_test) = task = module.line(np.random.RandomState(3))
+    values = np.array([[0.5], [2.0]])
+    with nn.auto_forward(), nn.context_scope(nn.Context(["cpu:double"])):
+        value, g = module.meta_gradient(nn.Variable.from_numpy_array(values, need_grad=True), task, rate)
+    n, n_test = len(x), len(x_test)
+    after = values - rate * x.T @ (x @ values - y) / n
+    error = x_test @ after - y_test
+    assert value == pytest.approx(0.5 * np.mean(error**2), rel=1e-12)
+    expected = (np.eye(2) - rate * x.T @ x / n) @ (x_test.T @ error / n_test)
+    np.testing.assert_allclose(g, expected, rtol=1e-10)

@@ -8,15 +8,15 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::arena::{self, Ix, NONE};
-use super::by_kernels::{KernelRun, add_into, let_go, type_of_sum};
+use super::arena::{self, Ix};
+use super::by_kernels::{KernelRun, add_into, let_go};
 use super::clear::{Clearing, Policy};
 use super::course::{Course, PlaceIx};
 use super::forward::{Detach, Hook};
-use super::mode::{self, Scope};
+use super::mode::Scope;
 use super::watch::{GradientHook, When};
-use super::{Edge, NdArray, Variable, connect, copied, gradient, plan};
-use crate::array::{Access, DType, RunGuard, Storage};
+use super::{Edge, NdArray, Variable, accumulate, connect, copied, gradient, plan};
+use crate::array::{RunGuard, Storage};
 use crate::{Error, Result};
 
 /// Where a differentiation starts.
@@ -65,8 +65,8 @@ pub fn backward(roots: &[Root], inputs: Option<&[Edge]>, options: &Differentiate
         .collect()
     });
     match &found.gradients {
-        Gradients::Arrays(arrays) => commit_arrays(&found.course, &sinks, arrays)?,
-        Gradients::Variables(variables) => commit_variables(&found.course, &sinks, variables)?,
+        Gradients::Arrays(arrays) => accumulate::arrays(&found.course, &sinks, arrays)?,
+        Gradients::Variables(variables) => accumulate::variables(&found.course, &sinks, variables)?,
     }
     for place in sinks {
         let core = found.course.places[place as usize].core;
@@ -363,65 +363,4 @@ impl<'a> Hooks<'a> {
         }
         Ok(changed)
     }
-}
-
-/// Adds gradients in memory to those of their pairs. What can fail comes first: all of them are added, or none.
-fn commit_arrays(course: &Course, sinks: &[PlaceIx], found: &[Option<Arc<Storage>>]) -> Result<()> {
-    let both: Vec<(NdArray, &Arc<Storage>)> = arena::with(|a| {
-        let both = |p: &PlaceIx| {
-            let core = course.places[*p as usize].core;
-            let source = found[*p as usize].as_ref()?;
-            let storage = Arc::clone(a.grad(core));
-            Some((NdArray { shape: a.cores[core].shape.clone(), storage }, source))
-        };
-        sinks.iter().filter_map(both).collect()
-    });
-    let moves = |target: &NdArray, source: &Arc<Storage>| {
-        target.storage.is_zero() && !target.storage.is_narrowed() && Arc::strong_count(source) == 1
-    };
-    for (target, source) in &both {
-        if !moves(target, source) {
-            let dtype = type_of_sum(&target.storage, source);
-            source.access(if dtype == DType::F64 { DType::F64 } else { DType::F32 }, Access::Read)?;
-            target.storage.access(dtype, Access::ReadWrite)?;
-        }
-    }
-    for (target, source) in &both {
-        if !(moves(target, source) && source.give_to(&target.storage)) {
-            add_into(target, source)?;
-        }
-    }
-    Ok(())
-}
-
-/// Adds gradients with graphs to those of their pairs, which get new memory: what they were may be part of a graph.
-fn commit_variables(course: &Course, sinks: &[PlaceIx], found: &[Option<Variable>]) -> Result<()> {
-    let mut sums = Vec::new();
-    for place in sinks {
-        let core = course.places[*place as usize].core;
-        let Some(g) = &found[*place as usize] else { continue };
-        let before = arena::with(|a| Variable::leaf_on(a, core)).grad_variable();
-        let sum = match before {
-            Some(before) => {
-                let context = arena::with(|a| match a.variables[g.ix()].parent {
-                    NONE => mode::current_context(),
-                    f => a.functions[f].context,
-                });
-                let _scopes = (Scope::at_once(true), Scope::context(context));
-                connect::apply("add2", &[&before, g], &[])?.remove(0)
-            }
-            None => g.clone(),
-        };
-        sums.push((core, sum));
-    }
-    let old = arena::with(|a| {
-        let commit = |(core, sum): (Ix, Variable)| {
-            let data = Arc::clone(a.data(a.variables[sum.ix()].core));
-            a.set_grad(core, Some(data));
-            a.set_gradient_variable(core, Some(sum))
-        };
-        sums.into_iter().map(commit).collect::<Vec<_>>()
-    });
-    drop(old);
-    Ok(())
 }

@@ -11,7 +11,7 @@ use super::clear::{self, Clearing, Policy};
 use super::execute::Modified;
 use super::forward::{Detach, Hook, explain};
 use super::plan::{Kept, Pace, Seen, detached};
-use super::{Function, NdArray, Variable, course, order, recompute};
+use super::{Function, NdArray, Variable, anomaly, course, mode, order, recompute};
 use crate::array::{RunGuard, Storage};
 use crate::ops::Kind;
 use crate::{Error, Result};
@@ -278,6 +278,7 @@ impl BackwardPlan {
         let mut restored = self.restored.iter().peekable();
         let mut pace = Pace::default();
         let recording = clear::is_recording();
+        let anomaly = mode::detect_anomaly();
         let mut modified = options.modified;
         let hooked =
             options.pre_hook.is_some() || options.post_hook.is_some() || !options.callbacks.is_empty();
@@ -300,6 +301,9 @@ impl BackwardPlan {
                 modified = None;
             }
             step.backward().map_err(|e| explain(e, *f, "backward"))?;
+            if anomaly {
+                anomaly::after_backward(*f, step)?;
+            }
             if let (Some(hook), Some(f)) = (options.post_hook, &handle) {
                 hook(f)?;
             }

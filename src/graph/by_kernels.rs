@@ -18,7 +18,7 @@ use super::course::{Course, PlaceIx};
 use super::execute::Slot;
 use super::forward::explain;
 use super::plan::Pace;
-use super::{Function, recompute};
+use super::{Function, anomaly, mode, recompute};
 use crate::array::{Access, DType, Storage};
 use crate::{Error, Result};
 
@@ -144,6 +144,7 @@ impl KernelRun {
         let looks_again = !restored.is_empty() || hooks.any();
         let mut restored = restored.into_iter().peekable();
         let mut pace = Pace::default();
+        let anomaly = mode::detect_anomaly();
         let hooked = options.pre_hook.is_some() || options.post_hook.is_some();
         for (n, mut step) in steps.into_iter().enumerate() {
             let f = course.functions[n];
@@ -165,6 +166,9 @@ impl KernelRun {
                 return Err(Error::Modified(describe_modified(f, which)));
             }
             step.backward().map_err(|e| explain(e, f, "backward"))?;
+            if anomaly {
+                anomaly::after_backward(f, &step)?;
+            }
             if let (Some(hook), Some(f)) = (options.post_hook, &handle) {
                 hook(f)?;
             }

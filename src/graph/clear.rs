@@ -139,20 +139,18 @@ pub(super) fn unneeded(a: &Arena, v: Ix, users_below: u32) -> Option<Arc<Storage
     let producer = &a.functions[slot.parent];
     for o in (0..producer.outputs.len()).filter(|o| a.live_output(slot.parent, *o) == Some(v)) {
         let op = a.op(slot.parent);
-        if (0..producer.inputs.len()).any(|i| op.reads(i).or(op.symbol_reads(i)).output(o)) {
+        let shares = |i: usize| op.alias(i).is_some_and(|alias| alias.output == o);
+        if (0..producer.inputs.len()).any(|i| op.reads(i).or(op.symbol_reads(i)).output(o) || shares(i)) {
             return None;
         }
     }
     for c in a.consumers(v) {
         let consumer = &a.functions[c.function];
-        if !consumer.need_grad {
-            continue;
-        }
         let op = a.op(c.function);
         let n = consumer.inputs.len();
         for (i, _) in consumer.inputs.iter().enumerate().filter(|(_, input)| **input == v) {
             // What shares the memory may be read long after its own handle is gone.
-            let is_read = (0..n).any(|j| op.reads(j).or(op.symbol_reads(j)).input(i));
+            let is_read = consumer.need_grad && (0..n).any(|j| op.reads(j).or(op.symbol_reads(j)).input(i));
             if is_read || op.alias(i).is_some() {
                 return None;
             }

@@ -8,9 +8,9 @@ use super::arena::{self, Arena, Ix, Life, NONE, flag};
 use super::execute::{self, MemoPtr, Slot, Step, evaluate_into};
 use super::mode::Compute;
 use super::variable::describe;
-use super::{Detach, NdArray, Variable, mode, plan};
+use super::{Detach, NdArray, Variable, anomaly, mode, plan};
 use crate::array::{Access, RunGuard, Shape, Storage};
-use crate::ops::{self, Call, Memory, Op, Shapes, Value};
+use crate::ops::{self, Call, Kind, Memory, Op, Shapes, Value};
 use crate::{Error, Result};
 
 /// Outputs of a function that was just built.
@@ -55,7 +55,7 @@ pub fn connect_detached(
 ) -> Result<Outputs> {
     let modes = mode::now();
     if !modes.grad && modes.auto_forward {
-        return connect_without_graph(&op, inputs, into);
+        return connect_without_graph(&op, inputs, into, modes.anomaly);
     }
     // Neither a user's function nor a look at values may run under the lock.
     let shapes = match execute::sets_up_outside(&op) {
@@ -65,11 +65,16 @@ pub fn connect_detached(
         }
         false => None,
     };
+    let line = if modes.anomaly { anomaly::source_line() } else { None };
     if !modes.auto_forward {
-        return arena::with(|a| build(a, modes, op, inputs, into, shapes));
+        return arena::with(|a| {
+            let outputs = build(a, modes, op, inputs, into, shapes)?;
+            note_line(a, &outputs, line);
+            Ok(outputs)
+        });
     }
     let _guard = RunGuard::new();
-    if into.is_empty() && op.is_plain() {
+    if into.is_empty() && op.is_plain() && !modes.anomaly {
         let mut run = AtOnce::default();
         let outputs = arena::with(|a| run.build(a, modes, &op, inputs))?;
         if !outputs.is_empty() {
@@ -79,6 +84,7 @@ pub fn connect_detached(
     }
     let (outputs, mut step) = arena::with(|a| -> Result<_> {
         let outputs = build(a, modes, op, inputs, into, shapes)?;
+        note_line(a, &outputs, line);
         let step = outputs.first().map(|first| {
             let f = a.variables[first.ix()].parent;
             let slot = &mut a.functions[f];
@@ -90,8 +96,20 @@ pub fn connect_detached(
     if let Some(step) = &mut step {
         let detach = detach.filter(|_| step.op.on_arrays().is_none());
         plan::detached(detach, step.work(), false, || step.forward(mode::in_recomputing()))?;
+        if modes.anomaly {
+            let f = arena::with(|a| a.variables[outputs[0].ix()].parent);
+            anomaly::after_forward(f, step)?;
+        }
     }
     Ok(outputs)
+}
+
+/// Notes where a function was built.
+fn note_line(a: &mut Arena, outputs: &[Variable], line: Option<String>) {
+    if let (Some(first), Some(line)) = (outputs.first(), line) {
+        let f = a.variables[first.ix()].parent;
+        a.functions[f].tags.push((anomaly::BUILT_AT.into(), line));
+    }
 }
 
 /// A function of dynamic code with all that its kernel needs, where that is only to compute outputs from inputs whose
@@ -166,9 +184,17 @@ impl AtOnce {
 }
 
 /// Results that nothing will be differentiated through: no function is kept.
-fn connect_without_graph(op: &Op, inputs: &[&Variable], into: &[Option<NdArray>]) -> Result<Outputs> {
+fn connect_without_graph(
+    op: &Op,
+    inputs: &[&Variable],
+    into: &[Option<NdArray>],
+    anomaly: bool,
+) -> Result<Outputs> {
     let x: SmallVec<[NdArray; 4]> = inputs.iter().map(|v| v.data()).collect();
     let y = evaluate_into(op, &x, mode::compute(mode::current_context()), into)?;
+    if anomaly {
+        anomaly::after_evaluation(op.name(), &y)?;
+    }
     y.into_iter()
         .map(|y| {
             let v = Variable::new(y.shape.clone())?.with_need_grad(false);
@@ -279,6 +305,14 @@ pub(super) fn verify_inplace(a: &Arena, f: Ix) -> Result<()> {
             continue;
         }
         let name = a.op(f).name();
+        // An array that was given to be written to (`out`) is meant to change.
+        let given = a.op(f).kind(i) == Kind::optional;
+        if !given && a.is_end(v) && a.need_grad(v) && !a.functions[f].no_grad {
+            return Err(Error::Graph(format!(
+                "{name}: expected to change input {i} in place, but {} is a leaf that requires grad; use no_grad()",
+                describe(a, v)
+            )));
+        }
         if !may_modify(a, v) {
             let parent = a.variables[v].parent;
             let by = if parent == NONE { "someone" } else { a.op(parent).name() };

@@ -253,6 +253,8 @@ impl Step {
         let content = |(i, x): (usize, &Slot)| if self.op.overwrites(i) { 0 } else { x.storage.content() };
         let noted = memo.note(self.x.iter().enumerate().map(content), recompute);
         if let Some(user) = self.op.on_arrays() {
+            // It may write an output element by element.
+            self.y.iter().filter(|y| y.storage.is_cleared()).for_each(|y| y.storage.zero());
             let (x, y) = (arrays(&self.x), arrays(&self.y));
             // The user's code may take hold of its outputs to write into them.
             y.iter().filter(|y| y.data.is_cleared()).for_each(|y| y.data.zero());

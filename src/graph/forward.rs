@@ -8,7 +8,7 @@ use super::clear::{self, Clearing, Policy};
 use super::execute::{self, Step};
 use super::order::{self, Stop};
 use super::plan::{Kept, Key, Pace, Seen};
-use super::{Function, NdArray, Variable, backward::Place, budget, connect, mode};
+use super::{Function, NdArray, Variable, anomaly, backward::Place, budget, connect, mode};
 use crate::array::RunGuard;
 use crate::{Error, Result};
 
@@ -97,6 +97,7 @@ impl ForwardPlan {
         let mut clears = self.clears.iter().peekable();
         let mut pace = Pace::default();
         let recording = clear::is_recording();
+        let anomaly = mode::detect_anomaly();
         let hooked = options.pre_hook.is_some() || options.post_hook.is_some();
         for (n, f) in self.functions.iter().enumerate() {
             let handle = hooked.then(|| arena::with(|a| Function::counted(a, *f)));
@@ -108,6 +109,9 @@ impl ForwardPlan {
             }
             let step = &mut self.steps[n];
             step.forward(false).map_err(|e| explain(e, *f, "forward"))?;
+            if anomaly {
+                anomaly::after_forward(*f, step)?;
+            }
             if let (Some(hook), Some(f)) = (options.post_hook, &handle) {
                 hook(f)?;
             }

@@ -14,7 +14,7 @@ use super::connect::{self, connect};
 use super::course::{Course, Edge};
 use super::execute::{self, evaluate};
 use super::mode::{self, Compute};
-use super::{Function, NdArray, Variable, recompute};
+use super::{Function, NdArray, Variable, anomaly, recompute};
 use crate::array::{Access, Shape, Storage};
 use crate::ops::symbol::{Builder, build};
 use crate::ops::{Op, Reads, Sym, Symbols};
@@ -82,6 +82,37 @@ impl OnGraph {
     fn add(&mut self, v: Variable) -> Sym {
         self.0.push(v);
         Sym::Node(self.0.len() as u32 - 1)
+    }
+
+    /// Adds the gradients of the inputs of a function, which follow by its rule from those of its outputs, to `total`.
+    fn apply_rule(
+        &mut self,
+        node: &Node,
+        outputs: &[u32],
+        inputs: &[u32],
+        total: &mut [Option<Sym>],
+    ) -> Result<()> {
+        let wanted: Vec<bool> = inputs.iter().map(|place| *place != NONE).collect();
+        let x: Vec<Sym> = node.inputs.iter().map(|v| self.add(v.clone())).collect();
+        let y: Vec<Sym> = node.outputs.iter().map(|v| self.add(v.clone())).collect();
+        let shapes: Vec<Shape> = node.outputs.iter().map(Variable::shape).collect();
+        let gy: Vec<Sym> = build(self, || {
+            let gradient = |(place, shape): (&u32, &Shape)| {
+                total[*place as usize].unwrap_or(Sym::Const(0.0)).broadcast(shape)
+            };
+            outputs.iter().zip(&shapes).map(gradient).collect()
+        })?;
+        let found = match node.op.user().and_then(|user| user.downcast_ref::<User>()) {
+            Some(user) => self.of_user(user, node, &gy, &shapes, &wanted)?,
+            None => build(self, || node.op.gradient(Symbols::new(&x, &y, &gy, &wanted)))??,
+        };
+        build(self, || {
+            for (place, g) in inputs.iter().zip(found) {
+                if let (Some(g), true) = (g, *place != NONE) {
+                    add_up(&mut total[*place as usize], g);
+                }
+            }
+        })
     }
 
     /// Asks a user's operation for its rule: from the gradients `gy` of the outputs to those of the inputs.
@@ -227,6 +258,7 @@ pub(super) fn on_graph(
     mut company: Option<Company<'_, '_>>,
 ) -> Result<Vec<Option<Variable>>> {
     let mut graph = OnGraph::default();
+    let anomaly = mode::detect_anomaly();
     let mut total: Vec<Option<Sym>> = vec![None; course.places.len()];
     let seeds: Vec<Sym> = seeds.iter().map(|g| graph.add(g.clone())).collect();
     build(&mut graph, || {
@@ -253,27 +285,8 @@ pub(super) fn on_graph(
             check(f, reads)?;
             options.pre_hook.map_or(Ok(()), |hook| hook(&arena::with(|a| Function::counted(a, f))))?;
         }
-        let wanted: Vec<bool> = inputs.iter().map(|place| *place != NONE).collect();
-        let x: Vec<Sym> = node.inputs.iter().map(|v| graph.add(v.clone())).collect();
-        let y: Vec<Sym> = node.outputs.iter().map(|v| graph.add(v.clone())).collect();
-        let shapes: Vec<Shape> = node.outputs.iter().map(Variable::shape).collect();
-        let gy: Vec<Sym> = build(&mut graph, || {
-            let gradient = |(place, shape): (&u32, &Shape)| {
-                total[*place as usize].unwrap_or(Sym::Const(0.0)).broadcast(shape)
-            };
-            outputs.iter().zip(&shapes).map(gradient).collect()
-        })?;
-        let found = match node.op.user().and_then(|user| user.downcast_ref::<User>()) {
-            Some(user) => graph.of_user(user, node, &gy, &shapes, &wanted)?,
-            None => build(&mut graph, || node.op.gradient(Symbols::new(&x, &y, &gy, &wanted)))??,
-        };
-        build(&mut graph, || {
-            for (place, g) in inputs.iter().zip(found) {
-                if let (Some(g), true) = (g, *place != NONE) {
-                    add_up(&mut total[*place as usize], g);
-                }
-            }
-        })?;
+        let applied = graph.apply_rule(node, outputs, inputs, &mut total);
+        applied.map_err(|e| if anomaly { anomaly::in_gradient_of(f, e) } else { e })?;
         if let Some((_, options, _)) = &company {
             options.post_hook.map_or(Ok(()), |hook| hook(&arena::with(|a| Function::counted(a, f))))?;
         }

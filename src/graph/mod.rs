@@ -10,6 +10,8 @@
 //! Nodes live in an arena behind one lock (`arena`); [`Variable`] and [`Function`] are counted handles. No kernel, no
 //! user's code and no destructor of an operation runs under the lock. Nothing recurses: graphs may be a million deep.
 
+mod accumulate;
+mod anomaly;
 mod arena;
 pub mod autodiff;
 mod back_step;
@@ -35,6 +37,7 @@ mod stage;
 mod variable;
 mod watch;
 
+pub use anomaly::set_source_line;
 pub use backward::{BackwardOptions, CommunicatorCallback, Seed};
 pub use clear::{ClearFlags, ClearRecord, check_errors_at_drop, record_clear_flags, recorded_clear_flags};
 pub use connect::{Outputs, apply, connect, connect_detached};

@@ -16,6 +16,7 @@ struct Scoped {
     context: Option<u16>,
     recomputing: bool,
     memory_budget: Option<usize>,
+    anomaly: bool,
 }
 
 thread_local! {
@@ -27,6 +28,7 @@ thread_local! {
             context: None,
             recomputing: false,
             memory_budget: None,
+            anomaly: false,
         })
     };
 }
@@ -46,11 +48,13 @@ fn swap<T>(field: impl FnOnce(&mut Scoped) -> &mut T, value: T) -> T {
 }
 
 /// The modes in which a function is built, looked up at once.
+#[allow(clippy::struct_excessive_bools)] // each is a mode of its own
 #[derive(Clone, Copy)]
 pub(super) struct Modes {
     pub(super) grad: bool,
     pub(super) auto_forward: bool,
     pub(super) recompute: bool,
+    pub(super) anomaly: bool,
     pub(super) context: u16,
 }
 
@@ -60,6 +64,7 @@ pub(super) fn now() -> Modes {
         grad: scoped.grad,
         auto_forward: scoped.auto_forward.unwrap_or_else(|| AUTO_FORWARD.load(Ordering::Relaxed)),
         recompute: scoped.recompute.unwrap_or_else(|| RECOMPUTE.load(Ordering::Relaxed)),
+        anomaly: scoped.anomaly,
         context: scoped.context.unwrap_or_else(|| CONTEXT.load(Ordering::Relaxed)),
     }
 }
@@ -147,6 +152,16 @@ pub fn memory_budget() -> Option<usize> {
 /// Sets [`memory_budget`] for this thread and returns what it was.
 pub fn set_memory_budget(bytes: Option<usize>) -> Option<usize> {
     swap(|s| &mut s.memory_budget, bytes)
+}
+
+/// Whether runs of this thread stop at the first number that is not finite, and functions note where they are built.
+pub fn detect_anomaly() -> bool {
+    SCOPED.get().anomaly
+}
+
+/// Sets [`detect_anomaly`] for this thread and returns what it was.
+pub fn set_detect_anomaly(on: bool) -> bool {
+    swap(|s| &mut s.anomaly, on)
 }
 
 /// Whether forward runs go depth first, as NNabla really does, rather than by rank, as it documents.

@@ -39,8 +39,8 @@ impl Hook {
 pub(super) struct Watch {
     hooks: Vec<Hook>,
     retained: bool,
-    /// The gradient with its graph.
-    gradient: Option<Variable>,
+    /// The gradient with its graph, and the name of the values that it had.
+    gradient: Option<(Variable, u64)>,
 }
 
 /// Removes a hook. It keeps nothing alive, and dropping it does nothing.
@@ -81,9 +81,10 @@ impl Arena {
     /// The gradient of a pair as a variable with a graph, if that is still what its memory holds.
     pub(super) fn gradient_variable(&mut self, core: Ix) -> Option<Variable> {
         let slot = &self.cores[core];
-        let v = slot.watch.as_ref()?.gradient.as_ref()?.ix();
+        let (v, content) = slot.watch.as_ref()?.gradient.as_ref()?;
+        let v = v.ix();
         let data = self.cores[self.variables[v].core].data.as_ref()?;
-        if !slot.grad.as_ref().is_some_and(|grad| Arc::ptr_eq(grad, data)) || data.is_zero() {
+        if !slot.grad.as_ref().is_some_and(|grad| Arc::ptr_eq(grad, data)) || data.content() != *content {
             return None;
         }
         self.variables[v].count += 1;
@@ -95,7 +96,11 @@ impl Arena {
         if v.is_none() && self.cores[core].watch.is_none() {
             return None;
         }
-        std::mem::replace(&mut self.watch(core).gradient, v)
+        let named = v.map(|v| {
+            let content = self.data(self.variables[v.ix()].core).content();
+            (v, content)
+        });
+        std::mem::replace(&mut self.watch(core).gradient, named).map(|(old, _)| old)
     }
 }
 

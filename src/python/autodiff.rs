@@ -131,6 +131,16 @@ pub(super) fn register_hook(v: &graph::Variable, when: When, call: &Bound<'_, Py
     Ok(Handle { hook, call })
 }
 
+/// The line of the user's program that is running.
+fn source_line() -> Option<String> {
+    Python::attach(|py| {
+        let line = py.import("kinnor.autodiff.anomaly")?.getattr("source_line")?.call0()?;
+        line.extract::<Option<String>>()
+    })
+    .ok()
+    .flatten()
+}
+
 /// Number of variables that are alive, in graphs or in hands.
 #[pyfunction]
 fn live_variables() -> usize {
@@ -165,6 +175,7 @@ fn taken_from_outside<'py>(
 
 /// Adds the functions to the module.
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    graph::set_source_line(source_line);
     m.add_class::<Handle>()?;
     m.add_function(wrap_pyfunction!(differentiate, m)?)?;
     m.add_function(wrap_pyfunction!(births, m)?)?;

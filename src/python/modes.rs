@@ -44,6 +44,8 @@ plain! {
     record_random() -> () = random::record();
     /// Whether values are being computed again on this thread.
     in_recomputing() -> bool = mode::in_recomputing();
+    /// Sets whether runs of this thread stop at numbers that are not finite; returns what it was.
+    set_detect_anomaly(on: bool) -> bool = mode::set_detect_anomaly(on);
     /// Whether forward runs go depth first.
     depth_first() -> bool = mode::depth_first();
     /// Sets it.

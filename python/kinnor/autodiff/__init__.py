@@ -22,23 +22,37 @@ from .modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 
 if TYPE_CHECKING:
     from . import graph
+    from .anomaly import detect_anomaly
+    from .check import gradcheck, gradgradcheck
     from .engine import backward, grad
+    from .functional import hessian, jacobian, jvp, value_and_grad, vjp
 
 __all__ = [
     "GraphFreedError",
     "ModifiedError",
     "RecomputeError",
     "backward",
+    "detect_anomaly",
     "enable_grad",
     "grad",
+    "gradcheck",
+    "gradgradcheck",
     "graph",
+    "hessian",
     "is_grad_enabled",
+    "jacobian",
+    "jvp",
     "no_grad",
     "set_grad_enabled",
+    "value_and_grad",
+    "vjp",
 ]
 
 LAZY = {
+    "anomaly": ("detect_anomaly",),
+    "check": ("gradcheck", "gradgradcheck"),
     "engine": ("backward", "grad"),
+    "functional": ("hessian", "jacobian", "jvp", "value_and_grad", "vjp"),
     "graph": (),
 }
 """Modules that are loaded when they, or what they define, are first named."""

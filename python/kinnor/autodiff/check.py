@@ -1,0 +1,182 @@
+"""`gradcheck` and `gradgradcheck`: gradients against differences, in double precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._core import NdArray, Variable
+from ..context import Context, context_scope
+from .engine import grad
+from .functional import at_once
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["gradcheck", "gradgradcheck"]
+
+Function = Callable[..., Any]
+
+
+def gradcheck(
+    func: Function,
+    inputs: Any,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+) -> bool:
+    """Compares gradients of `func` with differences: those of the kernels and those that are made as graphs.
+
+    Everything is computed at once and in double precision.
+
+    Args:
+        func: Takes variables and returns one or several, always the same for the same values.
+        inputs: A variable or an array, or a tuple of them. Variables that require no grad are not differentiated by.
+        eps: How far to go for a difference.
+        atol: Largest absolute error.
+        rtol: Largest relative error.
+        raise_exception: Raise where gradients are wrong, rather than return False.
+
+    Returns:
+        Whether all gradients are right.
+
+    Raises:
+        RuntimeError: If one is wrong.
+        ValueError: If there is nothing to differentiate by.
+
+        >>> from kinnor import autodiff, functions as F
+        >>> import numpy as np
+        >>> autodiff.gradcheck(F.tanh, np.array([0.5, -2.0]))
+        True
+    """
+    given = inputs if isinstance(inputs, tuple) else (inputs,)
+    with context_scope(Context(["cpu:double"])), at_once():
+        xs = [in_double(x) for x in given]
+        wanted = differentiable(xs)
+        problem = first_problem(func, xs, wanted, eps, atol, rtol)
+    if problem and raise_exception:
+        raise RuntimeError(f"gradcheck: {problem}")
+    return not problem
+
+
+def gradgradcheck(
+    func: Function,
+    inputs: Any,
+    grad_outputs: Any = None,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+) -> bool:
+    """Compares second derivatives of `func` with differences of its first ones.
+
+    Args:
+        func: Takes variables and returns one or several.
+        inputs: A variable or an array, or a tuple of them.
+        grad_outputs: The gradients to start from, a tuple; some numbers by default. They are differentiated by too.
+        eps: As of `gradcheck`.
+        atol: As of `gradcheck`.
+        rtol: As of `gradcheck`.
+        raise_exception: As of `gradcheck`.
+
+    Returns:
+        Whether all of them are right.
+
+        >>> from kinnor import autodiff, functions as F
+        >>> import numpy as np
+        >>> autodiff.gradgradcheck(lambda x, y: x * F.exp(y), (np.array([0.5, -2.0]), np.array([1.0, 0.1])))
+        True
+    """
+    given = inputs if isinstance(inputs, tuple) else (inputs,)
+    with context_scope(Context(["cpu:double"])), at_once():
+        xs = [in_double(x) for x in given]
+        ys = outputs_of(func, xs)
+        if grad_outputs is None:
+            numbers = np.random.RandomState(0)
+            grad_outputs = tuple(numbers.uniform(-1, 1, y.shape) for y in ys)
+        wanted = differentiable(xs)
+
+    def gradient(*arguments: Variable) -> tuple[Any, ...]:
+        xs, gs = arguments[: len(given)], arguments[len(given) :]
+        ys = outputs_of(func, xs)
+        return grad(ys, [xs[i] for i in wanted], gs, create_graph=True, materialize_grads=True)
+
+    return gradcheck(gradient, (*xs, *grad_outputs), eps, atol, rtol, raise_exception)
+
+
+def in_double(x: Any) -> Variable:
+    """A leaf with the values of `x` in double precision."""
+    need_grad = x.requires_grad if isinstance(x, Variable) else True
+    values = x.d if isinstance(x, Variable) else x.data if isinstance(x, NdArray) else np.asarray(x)
+    if values.dtype.kind != "f" and isinstance(x, Variable):
+        return x.get_unlinked_variable(need_grad=need_grad)
+    return Variable.from_numpy_array(values.astype(np.float64), need_grad=need_grad)
+
+
+def differentiable(xs: Sequence[Variable]) -> list[int]:
+    """Which of the inputs to differentiate by."""
+    wanted = [i for i, x in enumerate(xs) if x.requires_grad]
+    if not wanted:
+        raise ValueError("gradcheck: expected an input that requires grad, got none")
+    return wanted
+
+
+def outputs_of(func: Function, xs: Sequence[Variable]) -> list[Variable]:
+    """What `func` returns, as a list."""
+    y = func(*xs)
+    return list(y) if isinstance(y, (tuple, list)) else [y]
+
+
+def first_problem(
+    func: Function, xs: list[Variable], wanted: list[int], eps: float, atol: float, rtol: float
+) -> str | None:
+    """What is wrong, if anything is."""
+    values = [y.d.copy() for y in outputs_of(func, xs)]
+    again = [y.d.copy() for y in outputs_of(func, xs)]
+    if any(not np.array_equal(a, b, equal_nan=True) for a, b in zip(values, again, strict=True)):
+        return "expected a function that returns the same for the same values, got other values the second time"
+    for i in wanted:
+        expected = differences(func, xs, i, eps, values)
+        for create_graph, rule in ((False, "by kernels"), (True, "as graphs")):
+            for o, analytic in enumerate(derivatives(func, xs, i, create_graph)):
+                if not np.allclose(analytic, expected[o], rtol, atol):
+                    return (
+                        f"expected the Jacobian of output {o} by input {i} to be, by differences,\n{expected[o]}\n"
+                        f"got, {rule},\n{analytic}"
+                    )
+    return None
+
+
+def differences(
+    func: Function, xs: list[Variable], i: int, eps: float, values: list[NDArray[Any]]
+) -> list[NDArray[Any]]:
+    """For each output the Jacobian by input `i`, as differences."""
+    jacobians = [np.zeros((y.size, xs[i].size)) for y in values]
+    start = xs[i].d.copy()
+    for at in range(start.size):
+        sides = []
+        for step in (eps, -eps):
+            moved = start.copy()
+            moved.flat[at] += step
+            ys = outputs_of(func, [*xs[:i], Variable.from_numpy_array(moved, need_grad=True), *xs[i + 1 :]])
+            sides.append([y.d.astype(np.float64).ravel() for y in ys])
+        for jacobian, after, before in zip(jacobians, *sides, strict=True):
+            jacobian[:, at] = (after - before) / (2 * eps)
+    return jacobians
+
+
+def derivatives(func: Function, xs: list[Variable], i: int, create_graph: bool) -> list[NDArray[Any]]:
+    """For each output the Jacobian by input `i`, by differentiation."""
+    jacobians = []
+    for y in outputs_of(func, xs):
+        rows = np.zeros((y.size, xs[i].size))
+        for at in range(y.size if y.requires_grad else 0):
+            unit = np.zeros(y.size)
+            unit[at] = 1
+            (g,) = grad(y, xs[i], unit.reshape(y.shape), True, create_graph, materialize_grads=True)
+            rows[at] = 0 if g is None else g.d.ravel()
+        jacobians.append(rows)
+    return jacobians

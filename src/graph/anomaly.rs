@@ -1,0 +1,109 @@
+//! Looking for the first function whose numbers are not finite: [`super::mode::set_detect_anomaly`].
+
+use parking_lot::RwLock;
+
+use super::arena::{self, Arena, Ix};
+use super::back_step::BackStep;
+use super::execute::{Slot, Step};
+use super::{NdArray, connect};
+use crate::array::{Access, DType, Storage};
+use crate::{Error, Result};
+
+type Source = fn() -> Option<String>;
+
+static SOURCE: RwLock<Option<Source>> = RwLock::new(None);
+
+/// The key of the tag that holds where a function was built.
+pub(super) const BUILT_AT: &str = "built at";
+
+/// Sets what says which line of the user's program is building a function.
+pub fn set_source_line(source: fn() -> Option<String>) {
+    *SOURCE.write() = Some(source);
+}
+
+/// The line of the user's program that is building a function, if that can be said.
+pub(super) fn source_line() -> Option<String> {
+    let source = *SOURCE.read();
+    source.and_then(|source| source())
+}
+
+/// What an array holds that is no finite number.
+fn unusual(storage: &Storage) -> Option<&'static str> {
+    let dtype = storage.dtype().filter(|dtype| dtype.is_float() && !storage.is_cleared())?;
+    let read = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
+    let ptr = storage.access(read, Access::Read).ok()?;
+    let (mut nan, mut infinite) = (false, false);
+    for i in 0..storage.len() {
+        // SAFETY: `access` made `len` elements of this type readable here.
+        let x = unsafe {
+            match read {
+                DType::F64 => *ptr.cast::<f64>().add(i),
+                _ => f64::from(*ptr.cast::<f32>().add(i)),
+            }
+        };
+        nan |= x.is_nan();
+        infinite |= x.is_infinite();
+    }
+    if nan { Some("NaN") } else { infinite.then_some("Inf") }
+}
+
+fn first(slots: &[Slot]) -> Option<(usize, &'static str)> {
+    slots.iter().enumerate().find_map(|(i, slot)| Some((i, unusual(&slot.storage)?)))
+}
+
+/// Refuses outputs that are not finite.
+pub(super) fn after_forward(f: Ix, step: &Step) -> Result<()> {
+    let Some((o, what)) = first(&step.y) else { return Ok(()) };
+    let input = first(&step.x).map(|(i, what)| format!("; its input {i} held {what} already"));
+    Err(found(f, &format!("forward: expected finite numbers, got {what} in output {o} of"), input))
+}
+
+/// Refuses gradients of inputs that are not finite.
+pub(super) fn after_backward(f: Ix, step: &BackStep) -> Result<()> {
+    let mut sinks = step.gx.iter().enumerate();
+    let gradient = sinks.find_map(|(i, sink)| Some((i, unusual(&sink.as_ref()?.slot.storage)?)));
+    let Some((i, what)) = gradient else { return Ok(()) };
+    let given =
+        first(&step.gy).map(|(o, what)| format!("; the gradient of its output {o} held {what} already"));
+    Err(found(
+        f,
+        &format!("backward: expected finite numbers, got {what} as the gradient of input {i} of"),
+        given,
+    ))
+}
+
+/// As [`after_forward`], where no function is kept.
+pub(super) fn after_evaluation(name: &str, y: &[NdArray]) -> Result<()> {
+    let Some((o, what)) = y.iter().enumerate().find_map(|(o, y)| Some((o, unusual(&y.storage)?))) else {
+        return Ok(());
+    };
+    let at = source_line().map_or_else(String::new, |line| format!(", built at {line}"));
+    Err(Error::Graph(format!("forward: expected finite numbers, got {what} in output {o} of {name}{at}")))
+}
+
+/// Adds to an error of a function that is part of a gradient, of which function that gradient is.
+pub(super) fn in_gradient_of(f: Ix, error: Error) -> Error {
+    let Error::Graph(text) = error else { return error };
+    let (name, line) = arena::with(|a| (a.op(f).name().to_string(), line(a, f)));
+    let line = line.map_or_else(String::new, |line| format!(", built at {line}"));
+    Error::Graph(format!("{text}; this is in the gradient of {name}{line}"))
+}
+
+fn line(a: &Arena, f: Ix) -> Option<String> {
+    let tags = &a.functions[f].tags;
+    tags.iter().find(|(key, _)| key == BUILT_AT).map(|(_, line)| line.clone())
+}
+
+fn found(f: Ix, what: &str, cause: Option<String>) -> Error {
+    let (name, line, output) = arena::with(|a| {
+        let line = line(a, f);
+        let (_, outputs) = connect::cores(a, f);
+        let shape = outputs.first().map_or_else(String::new, |core| a.cores[*core].shape.to_string());
+        (a.op(f).name().to_string(), line, shape)
+    });
+    let line = line.map_or_else(
+        || "; build the graph inside of detect_anomaly() to be told the line".into(),
+        |line| format!(", built at {line}"),
+    );
+    Error::Graph(format!("{what} {name}, which computes shape {output}{line}{}", cause.unwrap_or_default()))
+}
