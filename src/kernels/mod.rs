@@ -9,6 +9,7 @@ pub mod map;
 pub mod normalization;
 mod number;
 pub mod order;
+pub mod pairing;
 pub mod pooling;
 pub mod random;
 pub mod reduce;

@@ -2,7 +2,7 @@
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-use super::elementary;
+use super::elementary::{double, single};
 use super::gemm::{Kernels, kernels_f32, kernels_f64};
 use crate::array::Element;
 
@@ -109,7 +109,7 @@ pub trait Float:
 }
 
 macro_rules! float {
-    ($ty:ident, $erf:path, $kernels:path, $exp:path, $exp_m1:path, $ln:path, $tanh:path) => {
+    ($ty:ident, $kernels:path, $functions:ident) => {
         impl Number for $ty {
             type Mask = bool;
 
@@ -117,42 +117,18 @@ macro_rules! float {
             fn all(v: f64) -> Self {
                 v as Self
             }
-            float!(@std $ty: abs sqrt ln_1p sin cos tan asin acos atan sinh cosh atanh floor ceil round);
-            #[inline(always)]
-            fn exp(self) -> Self {
-                $exp(self)
-            }
-            #[inline(always)]
-            fn exp_m1(self) -> Self {
-                $exp_m1(self)
-            }
-            #[inline(always)]
-            fn ln(self) -> Self {
-                $ln(self)
-            }
-            #[inline(always)]
-            fn tanh(self) -> Self {
-                $tanh(self)
-            }
+            float!(@of $ty: abs sqrt asin acos atan sinh cosh atanh floor ceil round);
+            float!(@of $functions: exp exp_m1 ln ln_1p tanh sigmoid sin cos tan erf);
             #[inline(always)]
             fn asinh(self) -> Self {
                 // Odd, and exact near zero where ln(x + sqrt(x^2 + 1)) cancels.
                 let a = $ty::abs(self);
-                $ty::copysign($ty::ln_1p(a + a * a / (1.0 + $ty::sqrt(a * a + 1.0))), self)
+                $ty::copysign($functions::ln_1p(a + a * a / (1.0 + $ty::sqrt(a * a + 1.0))), self)
             }
             #[inline(always)]
             fn acosh(self) -> Self {
                 let t = self - 1.0;
-                $ty::ln_1p(t + $ty::sqrt(t * (self + 1.0)))
-            }
-            #[inline(always)]
-            fn erf(self) -> Self {
-                $erf(self)
-            }
-            #[inline(always)]
-            fn sigmoid(self) -> Self {
-                let e = $exp(-$ty::abs(self));
-                (if self < 0.0 { e } else { 1.0 }) / (1.0 + e)
+                $functions::ln_1p(t + $ty::sqrt(t * (self + 1.0)))
             }
             #[inline(always)]
             fn atan2(self, x: Self) -> Self {
@@ -160,7 +136,7 @@ macro_rules! float {
             }
             #[inline(always)]
             fn pow(self, y: Self) -> Self {
-                $ty::powf(self, y)
+                $functions::pow(self, y)
             }
             #[inline(always)]
             fn lt(self, other: Self) -> bool {
@@ -208,13 +184,13 @@ macro_rules! float {
             }
         }
     };
-    (@std $ty:ident: $($f:ident)+) => {$(
+    (@of $from:ident: $($f:ident)+) => {$(
         #[inline(always)]
         fn $f(self) -> Self {
-            $ty::$f(self)
+            $from::$f(self)
         }
     )+};
 }
 
-float!(f32, libm::erff, kernels_f32, elementary::exp, elementary::exp_m1, elementary::ln, elementary::tanh);
-float!(f64, libm::erf, kernels_f64, f64::exp, f64::exp_m1, f64::ln, f64::tanh);
+float!(f32, kernels_f32, single);
+float!(f64, kernels_f64, double);

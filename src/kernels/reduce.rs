@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
+use super::pairing::Pairing;
 use super::{Float, strided};
 use crate::array::Shape;
 
@@ -117,25 +118,6 @@ fn columns<T: Float, F: Fold<T>>(
     total
 }
 
-/// The sum of `map(x)`, in double precision: of single numbers it is exact to the last digit.
-pub struct SumOf<M>(pub M);
-
-impl<T: Float, M: Fn(T) -> T> Fold<T> for SumOf<M> {
-    type Part = f64;
-    #[inline(always)]
-    fn none(&self) -> f64 {
-        0.0
-    }
-    #[inline(always)]
-    fn with(&self, part: f64, x: T, _: usize) -> f64 {
-        part + (self.0)(x).real()
-    }
-    #[inline(always)]
-    fn join(&self, a: f64, b: f64) -> f64 {
-        a + b
-    }
-}
-
 /// The product.
 pub struct Product;
 
@@ -189,9 +171,46 @@ impl<T: Float> Fold<T> for Extreme {
     }
 }
 
+/// `shape` with the axes shrunk to length one.
+fn without(shape: &Shape, axes: &[usize]) -> Shape {
+    shape.iter().enumerate().map(|(i, d)| if axes.contains(&i) { 1 } else { *d }).collect()
+}
+
+/// The sums of `f(x)` over `axes`, in double precision: of single numbers they are exact to the last digit.
+#[inline(always)]
+pub fn sums<T: Float>(x: &[T], shape: &Shape, axes: &[usize], f: impl Fn(T) -> T + Sync) -> Vec<f64> {
+    sums_to(x, shape, &without(shape, axes), f)
+}
+
+#[inline(always)]
+fn sums_to<T: Float>(x: &[T], shape: &Shape, to: &Shape, f: impl Fn(T) -> T + Sync) -> Vec<f64> {
+    assert_eq!(x.len(), shape.size());
+    let [sums] = Pairing::new(to, shape).sums(
+        #[inline(always)]
+        // SAFETY: the index is one of an array of that shape.
+        |_, _, i| [f(unsafe { *x.get_unchecked(i) }).real()],
+    );
+    sums
+}
+
+/// Writes to `y`, or adds, `of` the sums of `x` over the axes along which the shape `to` has length one, or which it lacks.
+pub fn sum_to<T: Float>(
+    x: &[T],
+    shape: &Shape,
+    to: &Shape,
+    y: &mut [T],
+    accumulate: bool,
+    of: impl Fn(f64) -> T,
+) {
+    let sums = sums_to(x, shape, to, |x| x);
+    for (y, sum) in y.iter_mut().zip(sums) {
+        *y = if accumulate { *y + of(sum) } else { of(sum) };
+    }
+}
+
 /// `y` is `x` summed over `axes`.
 pub fn sum<T: Float>(x: &[T], shape: &Shape, axes: &[usize], y: &mut [T]) {
-    Rows::new(x, shape, axes).fold(&SumOf(|x| x), |i, sum| y[i] = T::of(sum));
+    sum_to(x, shape, &without(shape, axes), y, false, T::of);
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::array::Shape;
 use crate::kernels::gemm::{Matrix, MatrixMut, gemm};
-use crate::kernels::{Float, map::Pairing};
+use crate::kernels::{Float, pairing::Pairing};
 use crate::{Error, Result};
 
 /// The operations of this file.

@@ -3,7 +3,7 @@
 use super::{
     Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, like, one,
 };
-use crate::kernels::{Dual, Float, Number, map::Pairing, map::unary};
+use crate::kernels::{Dual, Float, Number, map, pairing::Pairing, reduce};
 use crate::{Error, Result};
 
 /// An elementwise function of one input.
@@ -79,7 +79,15 @@ impl<C: Unary> Compute for Map<C> {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (x, y) = (run.x_memory(0), run.y_memory(0));
         // SAFETY: both have the shape of the input, as `shapes` says.
-        unsafe { unary::<T>(x.ptr.cast(), y.ptr.cast(), x.shape.size(), |x| self.0.f(x)) };
+        unsafe {
+            map::unary::<T>(
+                x.ptr.cast(),
+                y.ptr.cast(),
+                x.shape.size(),
+                #[inline(always)]
+                |x| self.0.f(x),
+            );
+        }
         Ok(())
     }
 
@@ -90,10 +98,14 @@ impl<C: Unary> Compute for Map<C> {
         let y = if C::READS.output(0) { run.y(0) } else { gy };
         let Some(gx) = run.gx(0) else { return Ok(()) };
         if C::IS_DIFFERENTIABLE {
-            let (x, y, gy) = (&x[..gx.data.len()], &y[..gx.data.len()], &gy[..gx.data.len()]);
-            gx.put(|i| gy[i] * self.0.df(x[i], y[i]));
+            assert!(x.len() == gx.data.len() && y.len() == x.len() && gy.len() == x.len());
+            // SAFETY: all are as long.
+            gx.put(
+                #[inline(always)]
+                |i| unsafe { *gy.get_unchecked(i) * self.0.df(*x.get_unchecked(i), *y.get_unchecked(i)) },
+            );
         } else {
-            gx.put(|_| T::ZERO);
+            gx.adding();
         }
         Ok(())
     }
@@ -111,6 +123,54 @@ impl<C: Unary> Compute for Map<C> {
     }
 }
 
+impl<C: Binary> Map2<C> {
+    /// The gradient of input `I`, if it is wanted.
+    fn gradient_of<T: Float, const I: usize>(&self, run: &mut Backward<'_, T>) {
+        let Some(gx) = run.gx(I) else { return };
+        if !C::IS_DIFFERENTIABLE {
+            gx.adding();
+            return;
+        }
+        // What is not read may be gone: the gradient of the output stands in for it.
+        let (gy, shape, own) = (run.gy(0), run.y_shape(0), run.x_shape(I));
+        let y = if C::READS.output(0) { run.y(0) } else { gy };
+        let (a, b, pairing) = if C::READS.input(0) {
+            (run.x(0), run.x(1), Pairing::new(run.x_shape(0), run.x_shape(1)))
+        } else {
+            (gy, gy, Pairing::new(shape, shape))
+        };
+        assert!(y.len() == gy.len() && pairing.size() == gy.len());
+        let put = |data: &mut [T], accumulate: bool| {
+            // SAFETY: the arrays have the shapes of the pairing, and `y` and `gy` that of what comes out.
+            unsafe {
+                pairing.put(
+                    a.as_ptr(),
+                    b.as_ptr(),
+                    data,
+                    accumulate,
+                    #[inline(always)]
+                    |a, b, i| {
+                        let (da, db) = self.0.df(a, b, *y.get_unchecked(i));
+                        *gy.get_unchecked(i) * if I == 0 { da } else { db }
+                    },
+                );
+            }
+        };
+        if own.size() == gy.len() {
+            put(gx.data, gx.accumulate);
+        } else if C::READS == Reads::NOTHING {
+            // The derivative is the same everywhere.
+            let (da, db) = self.0.df(T::ZERO, T::ZERO, T::ZERO);
+            let d = if I == 0 { da } else { db };
+            reduce::sum_to(gy, shape, own, gx.data, gx.accumulate, |sum| d * T::of(sum));
+        } else {
+            let mut all = vec![T::ZERO; gy.len()];
+            put(&mut all, false);
+            reduce::sum_to(&all, shape, own, gx.data, gx.accumulate, T::of);
+        }
+    }
+}
+
 impl<C: Binary> Compute for Map2<C> {
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let (a, b) = (x.get(0), x.get(1));
@@ -125,29 +185,21 @@ impl<C: Binary> Compute for Map2<C> {
         let (a, b, y) = (run.x_memory(0), run.x_memory(1), run.y_memory(0));
         let pairing = Pairing::new(a.shape, b.shape);
         // SAFETY: the arrays have the shapes of the pairing, as `shapes` says.
-        unsafe { pairing.map::<T>(a.ptr.cast(), b.ptr.cast(), y.ptr.cast(), |a, b| self.0.f(a, b)) };
+        unsafe {
+            pairing.map::<T>(
+                a.ptr.cast(),
+                b.ptr.cast(),
+                y.ptr.cast(),
+                #[inline(always)]
+                |a, b| self.0.f(a, b),
+            );
+        }
         Ok(())
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
-        let gy = run.gy(0);
-        let inputs = C::READS.input(0);
-        let (a, b) = if inputs { (run.x(0), run.x(1)) } else { (gy, gy) };
-        let y = if C::READS.output(0) { Some(run.y(0)) } else { None };
-        let at = |x: &[T], i: usize| if inputs { x[i] } else { T::ZERO };
-        let df =
-            |ia: usize, ib: usize, iy: usize| self.0.df(at(a, ia), at(b, ib), y.map_or(T::ZERO, |y| y[iy]));
-        let pairing = Pairing::new(run.x_shape(0), run.x_shape(1));
-        if let Some(ga) = run.gx(0).map(super::Grad::adding)
-            && C::IS_DIFFERENTIABLE
-        {
-            pairing.reduce_to_a(ga, |ia, ib, iy| gy[iy] * df(ia, ib, iy).0);
-        }
-        if let Some(gb) = run.gx(1).map(super::Grad::adding)
-            && C::IS_DIFFERENTIABLE
-        {
-            pairing.swapped().reduce_to_a(gb, |ib, ia, iy| gy[iy] * df(ia, ib, iy).1);
-        }
+        self.gradient_of::<T, 0>(run);
+        self.gradient_of::<T, 1>(run);
         Ok(())
     }
 

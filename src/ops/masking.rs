@@ -3,7 +3,7 @@
 use super::{Alias, Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::array::{DType, Shape};
 use crate::kernels::Float;
-use crate::kernels::map::Pairing;
+use crate::kernels::pairing::Pairing;
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -48,7 +48,9 @@ impl Compute for BoolFill {
         if let Some(gx) = run.gx(0) {
             let (mask, gy) = (run.x(1), run.gy(0));
             let pairing = Pairing::new(run.x_shape(0), run.x_shape(1));
-            pairing.reduce_to_a(gx.adding(), |i, m, _| if mask[m] == T::ZERO { gy[i] } else { T::ZERO });
+            let f = |gy, mask, _| if mask == T::ZERO { gy } else { T::ZERO };
+            // SAFETY: the arrays have the shapes of the pairing, and the gradient that of `data`.
+            unsafe { pairing.put(gy.as_ptr(), mask.as_ptr(), gx.data, gx.accumulate, f) };
         }
         if let Some(gx) = run.gx(1) {
             gx.put(|_| T::ZERO);

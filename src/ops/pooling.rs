@@ -4,9 +4,8 @@ use super::spatial::pools;
 use super::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, array, one, op};
 use crate::array::Shape;
 use crate::kernels::channels::sum as sum_of;
-use crate::kernels::map::Pairing;
 use crate::kernels::pooling::{Divisor, add_sum_gradient, sum};
-use crate::kernels::{Float, strided};
+use crate::kernels::{Float, reduce, strided};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -313,7 +312,7 @@ impl Compute for Unpooling {
         let (split, full) = self.split(run.x_shape(0))?;
         let gy = run.gy(0);
         if let Some(gx) = run.gx(0) {
-            Pairing::new(&split, &full).reduce_to_a(gx.adding(), |_, i, _| gy[i]);
+            reduce::sum_to(gy, &full, &split, gx.data, gx.accumulate, T::of);
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Unary, like, op};
 use crate::array::Shape;
-use crate::kernels::{Float, Number, map::Pairing};
+use crate::kernels::{Float, Number, map, pairing::Pairing, reduce};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -131,12 +131,19 @@ impl Compute for PReLU {
         let pairing = Pairing::new(run.x_shape(0), &slopes);
         let (x, gy) = (run.x(0), run.gy(0));
         if let Some(gx) = run.gx(0) {
-            let (w, gx) = (run.x(1), gx.adding());
-            pairing.reduce_to_a(gx, |i, iw, _| if x[i] >= T::ZERO { gy[i] } else { gy[i] * w[iw] });
+            let w = run.x(1);
+            // SAFETY: the arrays have the shapes of the pairing, and `gy` that of `x0`.
+            unsafe {
+                pairing.put(x.as_ptr(), w.as_ptr(), gx.data, gx.accumulate, |x, w, i| {
+                    let gy = *gy.get_unchecked(i);
+                    if x >= T::ZERO { gy } else { gy * w }
+                });
+            }
         }
         if let Some(gw) = run.gx(1) {
-            let f = |_, i: usize, _| if x[i] >= T::ZERO { T::ZERO } else { gy[i] * x[i] };
-            pairing.swapped().reduce_to_a(gw.adding(), f);
+            let mut all = vec![T::ZERO; x.len()];
+            map::put(&mut all, false, |i| if x[i] >= T::ZERO { T::ZERO } else { gy[i] * x[i] });
+            reduce::sum_to(&all, run.x_shape(0), &slopes, gw.data, gw.accumulate, T::of);
         }
         Ok(())
     }

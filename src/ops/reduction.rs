@@ -3,8 +3,9 @@
 use super::cumulative::CumProd;
 use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::array::Shape;
-use crate::kernels::map::Pairing;
-use crate::kernels::reduce::{Fold, Product, Rows, SumOf};
+use crate::kernels::pairing::Pairing;
+use crate::kernels::reduce::{Fold, Product, Rows};
+use crate::kernels::threads::Shared;
 use crate::kernels::{Float, Number, reduce, strided};
 use crate::{Error, Result};
 
@@ -220,16 +221,28 @@ impl Compute for Prod {
         let (shape, x, gy) = (run.x_shape(0), run.x(0), run.gy(0));
         let axes = ascending("prod", shape, self.axis.as_deref())?;
         let kept = reduced("prod", shape, self.axis.as_deref(), true)?;
-        let mut all = vec![(T::ONE, 0); gy.len()];
-        Rows::new(x, shape, &axes).fold(&ZerosApart, |i, part| all[i] = part);
-        if let Some(gx) = run.gx(0) {
-            Pairing::new(shape, &kept).reduce_to_a(gx.adding(), |ix, iy, _| {
-                match (all[iy], x[ix] == T::ZERO) {
-                    ((product, 0), _) => gy[iy] * (product / x[ix]),
-                    ((product, 1), true) => gy[iy] * product,
-                    _ => T::ZERO,
-                }
-            });
+        let Some(gx) = run.gx(0) else { return Ok(()) };
+        // What an element that is not zero is divided from, and what one that is gets, as the only zero of its product.
+        let (mut whole, mut others) = (vec![T::ZERO; gy.len()], vec![T::ZERO; gy.len()]);
+        Rows::new(x, shape, &axes).fold(&ZerosApart, |i, (product, zeros)| match zeros {
+            0 => whole[i] = gy[i] * product,
+            1 => others[i] = gy[i] * product,
+            _ => {}
+        });
+        let pairing = Pairing::new(shape, &kept);
+        // SAFETY: the arrays have the shapes of the pairing.
+        unsafe {
+            let (x, whole, others) = (x.as_ptr(), whole.as_ptr(), others.as_ptr());
+            pairing.put(
+                x,
+                whole,
+                gx.data,
+                gx.accumulate,
+                |x, all, _| {
+                    if x == T::ZERO { T::ZERO } else { all / x }
+                },
+            );
+            pairing.put(x, others, gx.data, true, |x, others, _| if x == T::ZERO { others } else { T::ZERO });
         }
         Ok(())
     }
@@ -272,6 +285,7 @@ impl Norm {
     }
 
     /// The derivative of the norm `y` by its element `x`, `y` not being zero.
+    #[inline(always)]
     fn df<N: Number>(&self, x: N, y: N) -> N {
         let (zero, p) = (N::all(0.0), self.p());
         if p == 2.0 {
@@ -293,26 +307,57 @@ impl Compute for Norm {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let axes = ascending("norm", run.x_shape(0), self.axis.as_deref())?;
         let (y, p) = (run.y(0), self.p());
-        let rows = Rows::new(run.x(0), run.x_shape(0), &axes);
-        if p == 2.0 {
-            rows.fold(&SumOf(|x: T| x * x), |i, sum| y[i] = T::of(sum.sqrt()));
-        } else if p == 1.0 {
-            rows.fold(&SumOf(|x: T| x.abs()), |i, sum| y[i] = T::of(sum));
-        } else {
-            let (power, root) = (T::of(p), T::of(1.0 / p));
-            rows.fold(&SumOf(|x: T| x.abs().pow(power)), |i, sum| y[i] = T::of(sum).pow(root));
-        }
+        let (x, shape) = (run.x(0), run.x_shape(0));
+        let sums = match p {
+            2.0 => reduce::sums(
+                x,
+                shape,
+                &axes,
+                #[inline(always)]
+                |x| x * x,
+            ),
+            1.0 => reduce::sums(
+                x,
+                shape,
+                &axes,
+                #[inline(always)]
+                |x| x.abs(),
+            ),
+            _ => reduce::sums(
+                x,
+                shape,
+                &axes,
+                #[inline(always)]
+                |x| x.abs().pow(T::of(p)),
+            ),
+        };
+        y.iter_mut().zip(sums).for_each(|(y, sum)| {
+            *y = match p {
+                2.0 => T::of(sum.sqrt()),
+                1.0 => T::of(sum),
+                _ => T::of(sum).pow(T::of(1.0 / p)),
+            }
+        });
         Ok(())
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (shape, x, y, gy) = (run.x_shape(0), run.x(0), run.y(0), run.gy(0));
         let kept = reduced("norm", shape, self.axis.as_deref(), true)?;
-        if let Some(gx) = run.gx(0) {
-            Pairing::new(shape, &kept).reduce_to_a(gx.adding(), |ix, iy, _| {
-                if y[iy] == T::ZERO { T::ZERO } else { gy[iy] * self.df(x[ix], y[iy]) }
-            });
-        }
+        let Some(gx) = run.gx(0) else { return Ok(()) };
+        let (to, add) = (Shared::new(gx.data.as_mut_ptr()), gx.accumulate);
+        let pairing = Pairing::new(shape, &kept);
+        assert!(pairing.size() == x.len() && gx.data.len() == x.len() && y.len() == gy.len());
+        pairing.each(
+            #[inline(always)]
+            // SAFETY: the indices are those of arrays of these shapes, and each element of the gradient is met once.
+            |ix, iy, _| unsafe {
+                let (x, y, gy) = (*x.get_unchecked(ix), *y.get_unchecked(iy), *gy.get_unchecked(iy));
+                let g = if y == T::ZERO { T::ZERO } else { gy * self.df(x, y) };
+                let to = to.get().add(ix);
+                to.write(if add { to.read() + g } else { g });
+            },
+        );
         Ok(())
     }
 

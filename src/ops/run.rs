@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use smallvec::SmallVec;
 
 use crate::array::Shape;
-use crate::kernels::{Float, random};
+use crate::kernels::{Float, map, random};
 
 /// A contiguous array in memory, its type being known to who looks at it.
 #[derive(Clone, Copy)]
@@ -225,14 +225,10 @@ pub struct Grad<'a, T> {
 }
 
 impl<'a, T: Float> Grad<'a, T> {
-    /// Writes or adds `f(i)` at each `i`.
+    /// Writes or adds `f(i)` at each `i`, on several threads.
     #[inline(always)]
-    pub fn put(self, f: impl Fn(usize) -> T) {
-        if self.accumulate {
-            self.data.iter_mut().enumerate().for_each(|(i, g)| *g = *g + f(i));
-        } else {
-            self.data.iter_mut().enumerate().for_each(|(i, g)| *g = f(i));
-        }
+    pub fn put(self, f: impl Fn(usize) -> T + Sync) {
+        map::put(self.data, self.accumulate, f);
     }
 
     /// Writes or adds what `f` writes to every element of the array that it is given.
@@ -240,7 +236,7 @@ impl<'a, T: Float> Grad<'a, T> {
         if self.accumulate {
             let mut g = vec![T::ZERO; self.data.len()];
             f(&mut g);
-            self.data.iter_mut().zip(g).for_each(|(sum, g)| *sum = *sum + g);
+            self.put(|i| g[i]);
         } else {
             f(self.data);
         }

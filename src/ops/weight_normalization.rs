@@ -3,7 +3,7 @@
 use super::normalization::only;
 use super::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, op};
 use crate::array::Shape;
-use crate::kernels::{Float, Number, map::Pairing, reduce};
+use crate::kernels::{Float, Number, pairing::Pairing, reduce};
 use crate::{Error, Result};
 
 /// The operations of this file.

@@ -62,6 +62,32 @@ fn detect() -> Isa {
     if cfg!(target_arch = "aarch64") { Isa::Neon } else { Isa::Portable }
 }
 
+/// Runs `work` as compiled for the best instructions of this machine: loops in it become loops over registers.
+///
+/// `work` and the formulas in it must be `#[inline(always)]`.
+#[inline(always)]
+pub fn vectorised<R>(work: impl FnOnce() -> R) -> R {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl")]
+        fn avx512<R>(work: impl FnOnce() -> R) -> R {
+            work()
+        }
+        #[target_feature(enable = "avx2")]
+        fn avx2<R>(work: impl FnOnce() -> R) -> R {
+            work()
+        }
+        match isa() {
+            // SAFETY: the machine has the instructions.
+            Isa::Avx512 => return unsafe { avx512(work) },
+            // SAFETY: as above.
+            Isa::Avx2 => return unsafe { avx2(work) },
+            Isa::Portable | Isa::Neon => {}
+        }
+    }
+    work()
+}
+
 /// A register of `WIDTH` numbers.
 ///
 /// # Safety

@@ -1,0 +1,348 @@
+//! How the elements of two arrays meet in a third, and loops over it. Knows shapes and memory; knows no graphs.
+//!
+//! Work is split by shape alone, so that results do not depend on the number of threads.
+
+mod sums;
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::Float;
+use super::map::{GRAIN, Room, TILE, write_or_add};
+use super::simd::vectorised;
+use super::threads::{self, Shared};
+use crate::array::Shape;
+
+/// An axis of the array in which two others meet, and how far apart its neighbours lie in each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Axis {
+    n: usize,
+    a: usize,
+    b: usize,
+    y: usize,
+}
+
+/// How the elements of two arrays `a` and `b` meet in an array `y`: axes that run together are merged, and along an axis
+/// that one of them lacks it is repeated. Along the last axis each is contiguous or repeated, and `y` is contiguous.
+#[derive(Clone, Debug)]
+pub struct Pairing {
+    outer: SmallVec<[Axis; 3]>,
+    last: Axis,
+    /// Where the first elements of `a`, `b` and `y` are.
+    first: [usize; 3],
+}
+
+impl Pairing {
+    /// The shape of two arrays together by NumPy's rules, or `None` if they do not fit.
+    pub fn shape(a: &Shape, b: &Shape) -> Option<Shape> {
+        if a == b {
+            return Some(a.clone());
+        }
+        let n = a.ndim().max(b.ndim());
+        let dim = |s: &Shape, i: usize| if i + s.ndim() < n { 1 } else { s[i + s.ndim() - n] };
+        let both = |i: usize| match (dim(a, i), dim(b, i)) {
+            (p, q) if p == q => Some(p),
+            (1, q) => Some(q),
+            (p, 1) => Some(p),
+            _ => None,
+        };
+        (0..n).map(both).collect()
+    }
+
+    /// The pairing of arrays of shapes `a` and `b`, which [`Pairing::shape`] accepts.
+    pub fn new(a: &Shape, b: &Shape) -> Self {
+        if a == b {
+            let last = Axis { n: a.size(), a: 1, b: 1, y: 1 };
+            return Self { outer: SmallVec::new(), last, first: [0; 3] };
+        }
+        let n = a.ndim().max(b.ndim());
+        let lift = |s: &Shape| -> SmallVec<[(usize, usize); 4]> {
+            let (strides, lead) = (s.strides(), n - s.ndim());
+            let of = |i: usize| {
+                if i < lead || s[i - lead] == 1 { (1, 0) } else { (s[i - lead], strides[i - lead]) }
+            };
+            (0..n).map(of).collect()
+        };
+        let (a, b) = (lift(a), lift(b));
+        // An empty axis (0 against 1) has length zero.
+        let dim = |i: usize| match (a[i], b[i]) {
+            ((p, 0), (q, 0)) => p.min(q),
+            ((_, 0), (q, _)) => q,
+            ((p, _), _) => p,
+        };
+        Self::merged((0..n).map(|i| (dim(i), a[i].1, b[i].1)))
+    }
+
+    /// The pairing of an array of lengths `dims` with two that have only those of its axes that are marked.
+    pub fn of_axes(dims: &[usize], in_a: &[bool], in_b: &[bool]) -> Self {
+        let strides = |of: &[bool]| {
+            let mut size = 1;
+            let mut strides: SmallVec<[usize; 4]> = SmallVec::from_elem(0, dims.len());
+            for axis in (0..dims.len()).rev().filter(|axis| of[*axis]) {
+                (strides[axis], size) = (size, size * dims[axis]);
+            }
+            strides
+        };
+        let (a, b) = (strides(in_a), strides(in_b));
+        Self::merged((0..dims.len()).map(|i| (dims[i], a[i], b[i])))
+    }
+
+    /// Lengths and strides with axes of length one dropped and those that run together merged.
+    fn merged(axes: impl Iterator<Item = (usize, usize, usize)>) -> Self {
+        let mut all: SmallVec<[Axis; 3]> = SmallVec::new();
+        for (n, a, b) in axes.filter(|axis| axis.0 != 1) {
+            match all.last_mut() {
+                Some(last) if last.a == a * n && last.b == b * n => {
+                    *last = Axis { n: last.n * n, a, b, y: 0 }
+                }
+                _ => all.push(Axis { n, a, b, y: 0 }),
+            }
+        }
+        let mut y = 1;
+        for axis in all.iter_mut().rev() {
+            (axis.y, y) = (y, y * axis.n);
+        }
+        let last = all.pop().unwrap_or(Axis { n: 1, a: 1, b: 1, y: 1 });
+        Self { outer: all, last, first: [0; 3] }
+    }
+
+    /// The same pairing seen from the other array.
+    pub fn swapped(mut self) -> Self {
+        self.outer
+            .iter_mut()
+            .chain([&mut self.last])
+            .for_each(|axis| std::mem::swap(&mut axis.a, &mut axis.b));
+        self.first.swap(0, 1);
+        self
+    }
+
+    /// Number of runs along the last axis.
+    fn rows(&self) -> usize {
+        self.outer.iter().map(|axis| axis.n).product()
+    }
+
+    /// Number of elements of `y`.
+    pub fn size(&self) -> usize {
+        self.rows() * self.last.n
+    }
+
+    /// Whether an element of `a` meets one of `b` only.
+    pub fn a_is_whole(&self) -> bool {
+        self.outer.iter().chain([&self.last]).all(|axis| axis.a == axis.y)
+    }
+
+    /// The first elements of a row.
+    fn row(&self, mut i: usize) -> [usize; 3] {
+        let mut first = self.first;
+        for axis in self.outer.iter().rev() {
+            let at = i % axis.n;
+            i /= axis.n;
+            first = [first[0] + at * axis.a, first[1] + at * axis.b, first[2] + at * axis.y];
+        }
+        first
+    }
+
+    /// Calls `row(a, b, y)` with the first elements of those rows.
+    #[inline(always)]
+    fn walk(&self, rows: Range<usize>, mut row: impl FnMut(usize, usize, usize)) {
+        if rows.is_empty() {
+            return;
+        }
+        let [mut a, mut b, mut y] = self.row(rows.start);
+        let mut at: SmallVec<[usize; 3]> = SmallVec::from_elem(0, self.outer.len());
+        let mut left = rows.start;
+        for (at, axis) in at.iter_mut().zip(&self.outer).rev() {
+            *at = left % axis.n;
+            left /= axis.n;
+        }
+        for _ in rows {
+            row(a, b, y);
+            for (at, axis) in at.iter_mut().zip(&self.outer).rev() {
+                *at += 1;
+                (a, b, y) = (a + axis.a, b + axis.b, y + axis.y);
+                if *at < axis.n {
+                    break;
+                }
+                (a, b, y) = (a - axis.a * axis.n, b - axis.b * axis.n, y - axis.y * axis.n);
+                *at = 0;
+            }
+        }
+    }
+
+    /// Calls `work(rows, columns)` in parallel for pieces that are all of `y` together. Long rows are cut, to whole tiles.
+    fn pieces(&self, work: impl Fn(Range<usize>, Range<usize>) + Sync) {
+        let (rows, n) = (self.rows(), self.last.n);
+        if n >= 2 * GRAIN {
+            let cuts = n.div_ceil(GRAIN);
+            threads::parallel(rows * cuts, |i| {
+                let start = i % cuts * GRAIN;
+                work(i / cuts..i / cuts + 1, start..n.min(start + GRAIN));
+            });
+        } else if n > 0 {
+            threads::ranges(rows, GRAIN / n, |rows| work(rows, 0..n));
+        }
+    }
+
+    /// Calls `f(a, b, y)` with the indices of elements that meet. It must be `#[inline(always)]`.
+    #[inline(always)]
+    pub fn each(&self, f: impl Fn(usize, usize, usize) + Sync) {
+        let (by_a, by_b) = (self.last.a != 0, self.last.b != 0);
+        self.pieces(|rows, columns| {
+            vectorised(
+                #[inline(always)]
+                || {
+                    self.walk(rows, |a, b, y| match (by_a, by_b) {
+                        (false, false) => columns.clone().for_each(|i| f(a, b, y + i)),
+                        (false, true) => columns.clone().for_each(|i| f(a, b + i, y + i)),
+                        (true, false) => columns.clone().for_each(|i| f(a + i, b, y + i)),
+                        (true, true) => columns.clone().for_each(|i| f(a + i, b + i, y + i)),
+                    });
+                },
+            );
+        });
+    }
+
+    /// `y = f(a, b)`. The formula must be `#[inline(always)]`.
+    ///
+    /// # Safety
+    /// The arrays must have the shapes of the pairing; `y` may be the memory of one that is not repeated.
+    #[inline(always)]
+    pub unsafe fn map<T: Float>(&self, a: *const T, b: *const T, y: *mut T, f: impl Fn(T, T) -> T + Sync) {
+        let y = Shared::new(y);
+        let tile = |start: usize, a: *const T, b: *const T, n: usize| {
+            vectorised(
+                #[inline(always)]
+                || {
+                    // SAFETY: the tile lies within `y`, and `a` and `b` hold as many elements.
+                    let y = unsafe { y.get().add(start) };
+                    // SAFETY: as above.
+                    (0..n).for_each(|i| unsafe { y.add(i).write(f(a.add(i).read(), b.add(i).read())) });
+                },
+            );
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.tiles(a, b, &tile) };
+    }
+
+    /// Writes `f(a, b, i)` for each element `i` of `y`, or adds it. The formula must be `#[inline(always)]`.
+    ///
+    /// # Safety
+    /// The arrays must have the shapes of the pairing.
+    #[inline(always)]
+    pub unsafe fn put<T: Float>(
+        &self,
+        a: *const T,
+        b: *const T,
+        y: &mut [T],
+        accumulate: bool,
+        f: impl Fn(T, T, usize) -> T + Sync,
+    ) {
+        let y = Shared::new(y.as_mut_ptr());
+        let tile = |start: usize, a: *const T, b: *const T, n: usize| {
+            let write = |range: Range<usize>, to: *mut T| {
+                vectorised(
+                    #[inline(always)]
+                    || {
+                        let first = range.start - start;
+                        // SAFETY: the range is a part of the tile, for which `a` and `b` hold elements, and `to` has room.
+                        range.clone().for_each(|i| unsafe {
+                            let k = i - start;
+                            to.add(k - first).write(f(a.add(k).read(), b.add(k).read(), i));
+                        });
+                    },
+                );
+            };
+            // SAFETY: the tile lies within `y`.
+            unsafe { write_or_add(y.get(), start..start + n, accumulate, &write) };
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.tiles(a, b, &tile) };
+    }
+
+    /// Calls `tile(first, a, b, n)` for parts of `y` with elements of `a` and `b` as they meet there: where they are, or
+    /// repeated in other memory.
+    unsafe fn tiles<T: Float>(
+        &self,
+        a: *const T,
+        b: *const T,
+        tile: &(dyn Fn(usize, *const T, *const T, usize) + Sync),
+    ) {
+        let n = self.last.n;
+        let (a, b) = (Shared::read_only(a), Shared::read_only(b));
+        if self.outer.is_empty() && self.last.a == 1 && self.last.b == 1 {
+            return threads::ranges(n, GRAIN, |range| {
+                // SAFETY: the range lies within all three.
+                let (a, b) = unsafe { (a.get().add(range.start), b.get().add(range.start)) };
+                tile(range.start, a, b, range.len());
+            });
+        }
+        let axes = || self.outer.iter().chain([&self.last]);
+        let (a_whole, b_whole) = (axes().all(|axis| axis.a == axis.y), axes().all(|axis| axis.b == axis.y));
+        // Short rows are put together to one tile, as far as they are repeated in other memory.
+        let together = (TILE / n.max(1)).max(1);
+        self.pieces(|rows, columns| {
+            let mut room: [Room<T>; 2] = [[MaybeUninit::uninit(); TILE]; 2];
+            let [room_a, room_b] = &mut room;
+            let (room_a, room_b) = (room_a.as_mut_ptr().cast::<T>(), room_b.as_mut_ptr().cast::<T>());
+            let mut filled = 0;
+            let mut start = [0; 3];
+            let last = rows.end - 1;
+            let mut row = rows.start;
+            self.walk(rows, |ia, ib, iy| {
+                // SAFETY: all stays within the arrays, by the caller's promise, and within the rooms.
+                unsafe {
+                    if together == 1 {
+                        for c in columns.clone().step_by(TILE) {
+                            let n = TILE.min(columns.end - c);
+                            let a = meeting(a.get().add(ia), self.last.a, c, n, room_a);
+                            let b = meeting(b.get().add(ib), self.last.b, c, n, room_b);
+                            tile(iy + c, a, b, n);
+                        }
+                    } else {
+                        if filled == 0 {
+                            start = [ia, ib, iy];
+                        }
+                        if !a_whole {
+                            copy_row(a.get().add(ia), self.last.a, n, room_a.add(filled));
+                        }
+                        if !b_whole {
+                            copy_row(b.get().add(ib), self.last.b, n, room_b.add(filled));
+                        }
+                        filled += n;
+                        if filled + n > TILE || row == last {
+                            let a = if a_whole { a.get().add(start[0]).cast_const() } else { room_a };
+                            let b = if b_whole { b.get().add(start[1]).cast_const() } else { room_b };
+                            tile(start[2], a, b, filled);
+                            filled = 0;
+                        }
+                    }
+                }
+                row += 1;
+            });
+        });
+    }
+}
+
+/// `n` elements of a row from column `c` on: where they are, or the one that it has repeated.
+unsafe fn meeting<T: Float>(row: *const T, step: usize, c: usize, n: usize, room: *mut T) -> *const T {
+    // SAFETY: the caller's row has these columns, or one element; the room has a tile.
+    unsafe {
+        if step != 0 {
+            return row.add(c);
+        }
+        copy_row(row, 0, n, room);
+    }
+    room
+}
+
+unsafe fn copy_row<T: Float>(row: *const T, step: usize, n: usize, room: *mut T) {
+    // SAFETY: the caller's row has these columns, or one element; the room has as much.
+    unsafe {
+        if step != 0 {
+            return std::ptr::copy_nonoverlapping(row, room, n);
+        }
+        std::slice::from_raw_parts_mut(room.cast::<MaybeUninit<T>>(), n).fill(MaybeUninit::new(row.read()));
+    }
+}

@@ -1,0 +1,205 @@
+//! Sums of what meets the same element of an array, in float64 and in an order that the shape alone decides.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::{Axis, Pairing};
+use crate::kernels::map::{GRAIN, TILE};
+use crate::kernels::simd::vectorised;
+use crate::kernels::threads::{self, Shared};
+
+/// Sums side by side along a row: closer to the exact sum than one, and independent of each other.
+const LANES: usize = 32;
+/// Most parts of an array that are summed up each by itself.
+const PARTS: usize = 64;
+/// Rows whose elements are summed up before they are added to the sums of their columns.
+const TOGETHER: usize = 8;
+
+impl Pairing {
+    /// For each element of `a` the sums of `f(a, b, y)`, which gets the indices of elements that meet and must be
+    /// `#[inline(always)]`. Only the elements from the first on that take part.
+    #[inline(always)]
+    pub fn sums<const K: usize>(&self, f: impl Fn(usize, usize, usize) -> [f64; K] + Sync) -> [Vec<f64>; K] {
+        let span = self.span();
+        let mut sums = [(); K].map(|()| vec![0.0; span]);
+        let to = sums.each_mut().map(|sums| Shared::new(sums.as_mut_ptr()));
+        self.plan(
+            &|part, rows, columns, to: &[Shared<f64>]| {
+                let to = std::array::from_fn(|k| to[k].get());
+                vectorised(
+                    #[inline(always)]
+                    || part.add_sums(rows, columns, to, &f),
+                );
+            },
+            &to,
+        );
+        sums
+    }
+
+    /// One more than the distance of the first element of `a` that takes part from the last one.
+    fn span(&self) -> usize {
+        if self.size() == 0 {
+            // Nothing is summed up, but the elements are there.
+            return self
+                .outer
+                .iter()
+                .chain([&self.last])
+                .filter(|axis| axis.a != 0)
+                .map(|axis| axis.n)
+                .product();
+        }
+        1 + self.outer.iter().chain([&self.last]).map(|axis| (axis.n - 1) * axis.a).sum::<usize>()
+    }
+
+    /// The part of the pairing in a range of its first axis.
+    fn slab(&self, range: &Range<usize>) -> Self {
+        let mut slab = self.clone();
+        if let Some(axis) = slab.outer.first_mut() {
+            axis.n = range.len();
+            let Axis { a, b, y, .. } = *axis;
+            slab.first = [(0, a), (1, b), (2, y)].map(|(i, step)| self.first[i] + range.start * step);
+        }
+        slab
+    }
+
+    /// Calls `add(part, rows, columns, sums)` so that everything is added to its sum once.
+    fn plan(
+        &self,
+        add: &(dyn Fn(&Self, Range<usize>, Range<usize>, &[Shared<f64>]) + Sync),
+        to: &[Shared<f64>],
+    ) {
+        let (rows, n, span) = (self.rows(), self.last.n, self.span());
+        let total = rows * n;
+        if total < 2 * GRAIN {
+            return add(self, 0..rows, 0..n, to);
+        }
+        // Parts of the first axis that have their own sums.
+        if let Some(first) = self.outer.first().filter(|axis| axis.a != 0 && axis.n >= 8) {
+            let grain = (GRAIN / (total / first.n)).max(1);
+            return threads::ranges(first.n, grain, |range| {
+                let slab = self.slab(&range);
+                let own = |to: &Shared<f64>| {
+                    // SAFETY: the sums of the part begin here.
+                    Shared::new(unsafe { to.get().add(slab.first[0] - self.first[0]) })
+                };
+                let own: SmallVec<[_; 2]> = to.iter().map(own).collect();
+                add(&slab, 0..slab.rows(), 0..n, &own);
+            });
+        }
+        // Parts that each add to sums of their own, which are then added in order.
+        let parts = PARTS.min(total / GRAIN).min(total / (16 * span));
+        if parts < 2 {
+            return add(self, 0..rows, 0..n, to);
+        }
+        let mut room = vec![0.0; parts * to.len() * span];
+        let place = Shared::new(room.as_mut_ptr());
+        let cut = |of: usize, grain: usize, i: usize| {
+            let step = of.div_ceil(parts).next_multiple_of(grain);
+            of.min(i * step)..of.min((i + 1) * step)
+        };
+        threads::parallel(parts, |i| {
+            // SAFETY: each part has its own room.
+            let own = |k: usize| Shared::new(unsafe { place.get().add((i * to.len() + k) * span) });
+            let own: SmallVec<[_; 2]> = (0..to.len()).map(own).collect();
+            if rows >= n {
+                add(self, cut(rows, 1, i), 0..n, &own);
+            } else {
+                add(self, 0..rows, cut(n, TILE, i), &own);
+            }
+        });
+        for part in room.chunks_exact(to.len() * span) {
+            for (to, part) in to.iter().zip(part.chunks_exact(span)) {
+                // SAFETY: the sums are as many.
+                part.iter().enumerate().for_each(|(i, sum)| unsafe { *to.get().add(i) += sum });
+            }
+        }
+    }
+
+    /// Adds what is in those rows and columns to its sums.
+    #[inline(always)]
+    fn add_sums<const K: usize>(
+        &self,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        to: [*mut f64; K],
+        f: &(impl Fn(usize, usize, usize) -> [f64; K] + Sync),
+    ) {
+        let (by_a, by_b, base) = (self.last.a != 0, self.last.b != 0, self.first[0]);
+        if !by_a {
+            self.walk(rows, |a, b, y| {
+                let sums = match by_b {
+                    true => along(columns.clone(), |i| f(a, b + i, y + i)),
+                    false => along(columns.clone(), |i| f(a, b, y + i)),
+                };
+                // SAFETY: the sums are of all elements of `a` from `base` on.
+                (0..K).for_each(|k| unsafe { *to[k].add(a - base) += sums[k] });
+            });
+            return;
+        }
+        // Rows below each other that add to the same sums are taken together.
+        let below = self.outer.last().filter(|axis| axis.a == 0).copied();
+        let Axis { n: height, b: down_b, y: down_y, .. } = below.unwrap_or(Axis { n: 1, a: 0, b: 0, y: 0 });
+        let mut row = rows.start;
+        while row < rows.end {
+            let [a, b, y] = self.row(row);
+            let f =
+                |i: usize, r: usize| f(a + i, b + r * down_b + if by_b { i } else { 0 }, y + r * down_y + i);
+            if (height - row % height).min(rows.end - row) >= TOGETHER {
+                add_rows::<K, TOGETHER>(columns.clone(), to, a - base, f);
+                row += TOGETHER;
+            } else {
+                add_rows::<K, 1>(columns.clone(), to, a - base, f);
+                row += 1;
+            }
+        }
+    }
+}
+
+/// Adds `f(i, 0..R)` to sum `at + i`, for each column.
+#[inline(always)]
+fn add_rows<const K: usize, const R: usize>(
+    columns: Range<usize>,
+    to: [*mut f64; K],
+    at: usize,
+    f: impl Fn(usize, usize) -> [f64; K],
+) {
+    for i in columns {
+        let mut sums = [0.0; K];
+        for r in 0..R {
+            let v = f(i, r);
+            (0..K).for_each(|k| sums[k] += v[k]);
+        }
+        // SAFETY: there is a sum for each column.
+        (0..K).for_each(|k| unsafe { *to[k].add(at + i) += sums[k] });
+    }
+}
+
+/// The sums of `f` over the columns.
+#[inline(always)]
+fn along<const K: usize>(columns: Range<usize>, f: impl Fn(usize) -> [f64; K]) -> [f64; K] {
+    let mut lanes = [[0.0; LANES]; K];
+    let whole = columns.len() - columns.len() % LANES;
+    for i in (columns.start..columns.start + whole).step_by(LANES) {
+        let mut v = [[0.0; LANES]; K];
+        for l in 0..LANES {
+            let of = f(i + l);
+            (0..K).for_each(|k| v[k][l] = of[k]);
+        }
+        for k in 0..K {
+            (0..LANES).for_each(|l| lanes[k][l] += v[k][l]);
+        }
+    }
+    for (l, i) in (columns.start + whole..columns.end).enumerate() {
+        let of = f(i);
+        (0..K).for_each(|k| lanes[k][l] += of[k]);
+    }
+    let mut n = LANES / 2;
+    while n > 0 {
+        for lanes in &mut lanes {
+            (0..n).for_each(|l| lanes[l] += lanes[l + n]);
+        }
+        n /= 2;
+    }
+    lanes.map(|lanes| lanes[0])
+}
