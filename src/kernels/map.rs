@@ -8,7 +8,7 @@ use super::simd::vectorised;
 use super::threads::{self, Shared};
 
 /// Elements of one piece of work: handing over less costs more than it saves.
-pub(super) const GRAIN: usize = 1 << 14;
+pub const GRAIN: usize = 1 << 14;
 /// Elements of what is kept in the innermost cache between two loops.
 pub(super) const TILE: usize = 512;
 
@@ -20,7 +20,7 @@ pub(super) type Room<T> = [MaybeUninit<T>; TILE];
 /// # Safety
 /// Both must hold `n` elements; they may be the same memory, but not overlap otherwise.
 #[inline(always)]
-pub unsafe fn unary<T: Float>(x: *const T, y: *mut T, n: usize, f: impl Fn(T) -> T + Sync) {
+pub unsafe fn unary<T: Float>(x: *const T, y: *mut T, n: usize, f: impl Fn(T) -> T + Sync + Copy) {
     let (x, y) = (Shared::read_only(x), Shared::new(y));
     threads::ranges(n, GRAIN, |range| {
         // SAFETY: the range lies within both.
@@ -28,14 +28,18 @@ pub unsafe fn unary<T: Float>(x: *const T, y: *mut T, n: usize, f: impl Fn(T) ->
         let n = range.len();
         vectorised(
             #[inline(always)]
-            || {
+            move || {
                 // Two loops: told apart, the compiler sees that neither overlaps itself.
                 if std::ptr::eq(x, y) {
-                    // SAFETY: `i < n`; each element is read before it is written.
-                    (0..n).for_each(|i| unsafe { y.add(i).write(f(y.add(i).read())) });
+                    for i in 0..n {
+                        // SAFETY: `i < n`; each element is read before it is written.
+                        unsafe { y.add(i).write(f(y.add(i).read())) };
+                    }
                 } else {
-                    // SAFETY: `i < n`.
-                    (0..n).for_each(|i| unsafe { y.add(i).write(f(x.add(i).read())) });
+                    for i in 0..n {
+                        // SAFETY: `i < n`.
+                        unsafe { y.add(i).write(f(x.add(i).read())) };
+                    }
                 }
             },
         );
@@ -44,14 +48,16 @@ pub unsafe fn unary<T: Float>(x: *const T, y: *mut T, n: usize, f: impl Fn(T) ->
 
 /// Writes `f(i)` at each `i`, or adds it to what is there.
 #[inline(always)]
-pub fn put<T: Float>(y: &mut [T], accumulate: bool, f: impl Fn(usize) -> T + Sync) {
+pub fn put<T: Float>(y: &mut [T], accumulate: bool, f: impl Fn(usize) -> T + Sync + Copy) {
     let (n, y) = (y.len(), Shared::new(y.as_mut_ptr()));
-    let write = |range: Range<usize>, to: *mut T| {
+    let write = move |range: Range<usize>, to: *mut T| {
         vectorised(
             #[inline(always)]
-            || {
-                // SAFETY: the caller has as much room as the range is long.
-                range.clone().for_each(|i| unsafe { to.add(i - range.start).write(f(i)) });
+            move || {
+                for i in range.clone() {
+                    // SAFETY: the caller has as much room as the range is long.
+                    unsafe { to.add(i - range.start).write(f(i)) };
+                }
             },
         );
     };
@@ -82,12 +88,14 @@ pub(super) unsafe fn write_or_add<T: Float>(
         write(start..start + n, room);
         vectorised(
             #[inline(always)]
-            || {
-                // SAFETY: `write` has filled the room, and the tile lies within `y`.
-                (0..n).for_each(|i| unsafe {
-                    let y = y.add(start + i);
-                    y.write(y.read() + room.add(i).read());
-                });
+            move || {
+                for i in 0..n {
+                    // SAFETY: `write` has filled the room, and the tile lies within `y`.
+                    unsafe {
+                        let y = y.add(start + i);
+                        y.write(y.read() + room.add(i).read());
+                    }
+                }
             },
         );
     }

@@ -1,16 +1,16 @@
 //! Normalisation by mean and variance. Knows slices and how they meet; knows no operations, graphs or Python.
 //!
-//! Sums run in float64 and in a fixed order: two passes, the second over what is left of the mean.
-
-use smallvec::SmallVec;
+//! Sums run in float64 and in an order that the shape alone decides: two passes, the second over what is left of the mean.
+//! Where statistics belong to parts of an array, all passes over a part come before the next one, while it is in the cache.
 
 use super::Float;
+use super::pairing::Pairing;
+use super::threads::Shared;
 
-/// How an array meets its statistics and its scale: axes that run together are merged.
+/// How an array meets its statistics and its scale.
 pub struct Layout {
-    dims: SmallVec<[usize; 4]>,
-    stat: SmallVec<[usize; 4]>,
-    param: SmallVec<[usize; 4]>,
+    /// Statistics are the first array, scales the second.
+    pairing: Pairing,
     /// Number of means and variances.
     pub n_stats: usize,
     /// Number of scales and offsets.
@@ -21,129 +21,15 @@ impl Layout {
     /// The layout of an array of lengths `dims` with statistics for each index of the axes that are `kept`, and a
     /// scale for each index of those that are `scaled`.
     pub fn new(dims: &[usize], kept: &[bool], scaled: &[bool]) -> Self {
-        let strides = |of: &[bool]| {
-            let mut size = 1;
-            let mut strides: SmallVec<[usize; 4]> = SmallVec::from_elem(0, dims.len());
-            for axis in (0..dims.len()).rev().filter(|axis| of[*axis]) {
-                (strides[axis], size) = (size, size * dims[axis]);
-            }
-            (strides, size)
-        };
-        let ((stats, n_stats), (params, n_params)) = (strides(kept), strides(scaled));
-        let (mut merged, mut stat, mut param) = (SmallVec::new(), SmallVec::new(), SmallVec::new());
-        for axis in (0..dims.len()).filter(|axis| dims[*axis] != 1) {
-            let (d, s, p) = (dims[axis], stats[axis], params[axis]);
-            match (merged.last_mut(), stat.last_mut(), param.last_mut()) {
-                (Some(dim), Some(of_stat), Some(of_param)) if *of_stat == s * d && *of_param == p * d => {
-                    (*dim, *of_stat, *of_param) = (*dim * d, s, p);
-                }
-                _ => {
-                    merged.push(d);
-                    stat.push(s);
-                    param.push(p);
-                }
-            }
-        }
-        if merged.is_empty() {
-            (merged, stat, param) =
-                (SmallVec::from_elem(1, 1), SmallVec::from_elem(0, 1), SmallVec::from_elem(0, 1));
-        }
-        Self { dims: merged, stat, param, n_stats, n_params }
+        let count = |of: &[bool]| dims.iter().zip(of).filter(|(_, of)| **of).map(|(d, _)| d).product();
+        let pairing = Pairing::of_axes(dims, kept, scaled);
+        Self { pairing, n_stats: count(kept), n_params: count(scaled) }
     }
 
     /// Number of elements behind each statistic.
     pub fn count(&self) -> usize {
-        self.dims.iter().product::<usize>() / self.n_stats.max(1)
+        self.pairing.size() / self.n_stats.max(1)
     }
-
-    /// Calls `row(first element, statistic, scale)` for each run along the last axis, the length of which is returned
-    /// by [`Layout::last`].
-    #[inline(always)]
-    fn rows(&self, mut row: impl FnMut(usize, usize, usize)) {
-        let last = self.dims.len() - 1;
-        let mut at: SmallVec<[usize; 4]> = SmallVec::from_elem(0, last);
-        let (mut s, mut p) = (0, 0);
-        for r in 0..self.dims[..last].iter().product() {
-            row(r * self.dims[last], s, p);
-            for axis in (0..last).rev() {
-                at[axis] += 1;
-                s += self.stat[axis];
-                p += self.param[axis];
-                if at[axis] < self.dims[axis] {
-                    break;
-                }
-                s -= self.stat[axis] * self.dims[axis];
-                p -= self.param[axis] * self.dims[axis];
-                at[axis] = 0;
-            }
-        }
-    }
-
-    /// Length of the last axis, and whether statistics and scales change along it.
-    fn last(&self) -> (usize, bool, bool) {
-        let last = self.dims.len() - 1;
-        (self.dims[last], self.stat[last] != 0, self.param[last] != 0)
-    }
-
-    /// Calls `f(element, statistic, scale)` for each element, in memory's order.
-    #[inline(always)]
-    fn each(&self, mut f: impl FnMut(usize, usize, usize)) {
-        let (n, by_stat, by_param) = self.last();
-        self.rows(|x, s, p| match (by_stat, by_param) {
-            (false, false) => (0..n).for_each(|i| f(x + i, s, p)),
-            (false, true) => (0..n).for_each(|i| f(x + i, s, p + i)),
-            (true, false) => (0..n).for_each(|i| f(x + i, s + i, p)),
-            (true, true) => (0..n).for_each(|i| f(x + i, s + i, p + i)),
-        });
-    }
-
-    /// Sums of `f(element, statistic, scale)` over the elements of each statistic.
-    #[inline(always)]
-    fn by_stat<const K: usize>(&self, mut f: impl FnMut(usize, usize, usize) -> [f64; K]) -> Vec<[f64; K]> {
-        let mut sums = vec![[0.0; K]; self.n_stats];
-        let (n, by_stat, by_param) = self.last();
-        if by_stat {
-            self.each(|x, s, p| add(&mut sums[s], f(x, s, p)));
-        } else {
-            self.rows(|x, s, p| {
-                add(&mut sums[s], lanes(n, |i| f(x + i, s, if by_param { p + i } else { p })));
-            });
-        }
-        sums
-    }
-
-    /// Sums of `f(element, statistic)` over the elements of each scale.
-    #[inline(always)]
-    fn by_param<T: Float>(&self, mut f: impl FnMut(usize, usize) -> f64) -> Vec<T> {
-        let mut sums = vec![[0.0]; self.n_params];
-        let (n, by_stat, by_param) = self.last();
-        if by_param {
-            self.each(|x, s, p| add(&mut sums[p], [f(x, s)]));
-        } else {
-            self.rows(|x, s, p| add(&mut sums[p], lanes(n, |i| [f(x + i, if by_stat { s + i } else { s })])));
-        }
-        sums.iter().map(|[sum]| T::of(*sum)).collect()
-    }
-}
-
-#[inline(always)]
-fn add<const K: usize>(sum: &mut [f64; K], v: [f64; K]) {
-    (0..K).for_each(|k| sum[k] += v[k]);
-}
-
-/// The sum of `f(0..n)`, as eight sums side by side.
-#[inline(always)]
-fn lanes<const K: usize>(n: usize, mut f: impl FnMut(usize) -> [f64; K]) -> [f64; K] {
-    let mut lanes = [[0.0; K]; 8];
-    for block in (0..n / 8 * 8).step_by(8) {
-        (0..8).for_each(|k| add(&mut lanes[k], f(block + k)));
-    }
-    (n / 8 * 8..n).for_each(|i| add(&mut lanes[i % 8], f(i)));
-    let mut sum = [0.0; K];
-    for lane in lanes {
-        add(&mut sum, lane);
-    }
-    sum
 }
 
 /// Means and variances as elements are normalised by them.
@@ -167,6 +53,29 @@ impl<T: Float> Stats<T> {
     pub fn len(&self) -> usize {
         self.scale.len()
     }
+
+    /// A view, which loops hold by value: what lies behind a reference would be loaded anew for each element.
+    fn view(&self) -> View<'_, T> {
+        View { mean: &self.mean, scale: &self.scale }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct View<'a, T> {
+    mean: &'a [(T, T)],
+    scale: &'a [T],
+}
+
+impl<T: Float> View<'_, T> {
+    /// Element `x`, normalised by statistic `s`.
+    ///
+    /// # Safety
+    /// There must be such a statistic.
+    #[inline(always)]
+    unsafe fn unit(self, x: T, s: usize) -> T {
+        // SAFETY: the caller's promise.
+        unsafe { centred(x, *self.mean.get_unchecked(s)) * *self.scale.get_unchecked(s) }
+    }
 }
 
 fn split<T: Float>(mean: &[f64]) -> Vec<(T, T)> {
@@ -180,20 +89,62 @@ fn centred<T: Float>(x: T, mean: (T, T)) -> T {
     (x - mean.0) - mean.1
 }
 
-/// Means and variances (those of the elements, not an estimate) of `x`.
-pub fn moments<T: Float>(layout: &Layout, x: &[T]) -> (Vec<f64>, Vec<f64>) {
-    let count = layout.count() as f64;
-    let mean: Vec<f64> = layout.by_stat(|i, _, _| [x[i].real()]).iter().map(|[sum]| sum / count).collect();
-    let split = split(&mean);
-    let squares = layout.by_stat(|i, s, _| {
-        let d = centred(x[i], split[s]).real();
-        [d * d]
-    });
-    (mean, squares.iter().map(|[sum]| sum / count).collect())
+/// Means and variances (those of the elements, not an estimate) of a part of `x` that has its own.
+fn moments<T: Float>(part: &Pairing, x: &[T], count: f64) -> (Vec<f64>, Vec<f64>) {
+    let [mut mean] = part.sums(
+        #[inline(always)]
+        // SAFETY: the layout is that of `x`.
+        move |_, _, i| [unsafe { *x.get_unchecked(i) }.real()],
+    );
+    for sum in &mut mean {
+        *sum /= count;
+    }
+    let (split, first) = (split(&mean), part.first_a());
+    let split = &split[..];
+    let [mut variance] = part.sums(
+        #[inline(always)]
+        move |s, _, i| {
+            // SAFETY: as above, and there is a mean for each statistic of the part.
+            let d = unsafe { centred(*x.get_unchecked(i), *split.get_unchecked(s - first)) }.real();
+            [d * d]
+        },
+    );
+    for sum in &mut variance {
+        *sum /= count;
+    }
+    (mean, variance)
 }
 
-/// `y = (x - mean) / sqrt(variance + eps) * gamma + beta`.
+/// `y = (x - mean) / sqrt(variance + eps) * gamma + beta`, with the means and variances of `x`, which are returned.
 pub fn normalize<T: Float>(
+    layout: &Layout,
+    eps: f64,
+    x: &[T],
+    gamma: Option<&[T]>,
+    beta: Option<&[T]>,
+    y: &mut [T],
+) -> (Vec<f64>, Vec<f64>) {
+    let count = layout.count() as f64;
+    let (mut mean, mut variance) = (vec![0.0; layout.n_stats], vec![0.0; layout.n_stats]);
+    let (to_mean, to_variance) = (Shared::new(mean.as_mut_ptr()), Shared::new(variance.as_mut_ptr()));
+    let affine = Affine::new(layout, gamma, beta);
+    assert!(x.len() == layout.pairing.size() && y.len() == x.len());
+    let y = Shared::new(y.as_mut_ptr());
+    layout.pairing.slabs(|part| {
+        let (mean, variance) = moments(part, x, count);
+        let (stats, first) = (Stats::new(&mean, &variance, eps), part.first_a());
+        // SAFETY: each statistic is in one part.
+        unsafe {
+            to_mean.get().add(first).copy_from_nonoverlapping(mean.as_ptr(), mean.len());
+            to_variance.get().add(first).copy_from_nonoverlapping(variance.as_ptr(), variance.len());
+        }
+        affine.write(part, &stats, first, x, y);
+    });
+    (mean, variance)
+}
+
+/// As [`normalize`], by the statistics that are given.
+pub fn normalize_by<T: Float>(
     layout: &Layout,
     stats: &Stats<T>,
     x: &[T],
@@ -201,109 +152,231 @@ pub fn normalize<T: Float>(
     beta: Option<&[T]>,
     y: &mut [T],
 ) {
-    let unit = |i: usize, s: usize| centred(x[i], stats.mean[s]) * stats.scale[s];
-    match (gamma, beta) {
-        (None, None) => layout.each(|i, s, _| y[i] = unit(i, s)),
-        (None, Some(b)) => layout.each(|i, s, p| y[i] = unit(i, s) + b[p]),
-        (Some(g), None) => layout.each(|i, s, p| y[i] = unit(i, s) * g[p]),
-        (Some(g), Some(b)) => layout.each(|i, s, p| y[i] = unit(i, s) * g[p] + b[p]),
+    assert!(x.len() == layout.pairing.size() && y.len() == x.len() && stats.len() == layout.n_stats);
+    let y = Shared::new(y.as_mut_ptr());
+    Affine::new(layout, gamma, beta).write(&layout.pairing, stats, 0, x, y);
+}
+
+/// Scales and offsets: ones and zeros where they are not given.
+struct Affine<T> {
+    gamma: Vec<T>,
+    beta: Vec<T>,
+}
+
+impl<T: Float> Affine<T> {
+    fn new(layout: &Layout, gamma: Option<&[T]>, beta: Option<&[T]>) -> Self {
+        let all = |given: Option<&[T]>, v| given.map_or_else(|| vec![v; layout.n_params], <[T]>::to_vec);
+        let new = Self { gamma: all(gamma, T::ONE), beta: all(beta, T::ZERO) };
+        assert!(new.gamma.len() == layout.n_params && new.beta.len() == layout.n_params);
+        new
+    }
+
+    /// Writes a part of `y`, whose statistics are numbered from `first` on. All lengths are those of the layout.
+    fn write(&self, part: &Pairing, stats: &Stats<T>, first: usize, x: &[T], y: Shared<T>) {
+        let (stats, gamma, beta) = (stats.view(), &self.gamma[..], &self.beta[..]);
+        part.each(
+            #[inline(always)]
+            // SAFETY: the caller's lengths; each element is written once.
+            move |s, p, i| unsafe {
+                let unit = stats.unit(*x.get_unchecked(i), s - first);
+                y.get().add(i).write(unit * *gamma.get_unchecked(p) + *beta.get_unchecked(p));
+            },
+        );
     }
 }
 
-/// The gradients of [`normalize`], each reading no more of `x` and `gamma` than its formula says.
+/// The gradients of a normalisation, each reading no more of `x` and `gamma` than its formula says.
 pub struct Gradients<'a, T> {
-    /// As in [`normalize`].
-    pub layout: &'a Layout,
-    /// As in [`normalize`].
-    pub stats: &'a Stats<T>,
-    /// As in [`normalize`].
-    pub x: &'a [T],
-    /// As in [`normalize`].
-    pub gamma: Option<&'a [T]>,
-    /// Gradient of `y`.
-    pub gy: &'a [T],
+    layout: &'a Layout,
+    stats: &'a Stats<T>,
+    x: &'a [T],
+    gamma: Vec<T>,
+    gy: &'a [T],
 }
 
-impl<T: Float> Gradients<'_, T> {
-    #[inline(always)]
-    fn unit(&self, i: usize, s: usize) -> T {
-        centred(self.x[i], self.stats.mean[s]) * self.stats.scale[s]
+impl<'a, T: Float> Gradients<'a, T> {
+    /// Of what [`normalize`] made with these statistics of `x` and `gamma`; `gy` is the gradient of `y`.
+    pub fn new(
+        layout: &'a Layout,
+        stats: &'a Stats<T>,
+        x: &'a [T],
+        gamma: Option<&[T]>,
+        gy: &'a [T],
+    ) -> Self {
+        let gamma = Affine::new(layout, gamma, None).gamma;
+        assert!(x.len() == layout.pairing.size() && gy.len() == x.len() && stats.len() == layout.n_stats);
+        Self { layout, stats, x, gamma, gy }
     }
 
-    /// Gradient of the normalised element.
-    #[inline(always)]
-    fn scaled(&self, i: usize, p: usize) -> T {
-        self.gamma.map_or(self.gy[i], |gamma| self.gy[i] * gamma[p])
+    /// What the loops hold.
+    fn terms(&self) -> Terms<'_, T> {
+        Terms { stats: self.stats.view(), x: self.x, gamma: &self.gamma, gy: self.gy }
     }
 
     /// By `beta`.
     pub fn beta(&self) -> Vec<T> {
-        self.layout.by_param(|i, _| self.gy[i].real())
+        let terms = self.terms();
+        let [beta] = self.layout.pairing.clone().swapped().sums(
+            #[inline(always)]
+            // SAFETY: the indices are those of the layout. So below.
+            move |_, _, i| [unsafe { terms.gy(i) }.real()],
+        );
+        rounded(&beta)
     }
 
-    /// By `gamma`.
-    pub fn gamma(&self) -> Vec<T> {
-        self.layout.by_param(|i, s| (self.gy[i] * self.unit(i, s)).real())
+    /// By `beta` and by `gamma`.
+    pub fn beta_and_gamma(&self) -> [Vec<T>; 2] {
+        let terms = self.terms();
+        let sums = self.layout.pairing.clone().swapped().sums(
+            #[inline(always)]
+            // SAFETY: as above.
+            move |_, s, i| unsafe { [terms.gy(i).real(), (terms.gy(i) * terms.unit(i, s)).real()] },
+        );
+        sums.map(|sums| rounded(&sums))
     }
 
-    /// By `x`, its statistics being given: `put(element, gradient)` for each.
-    pub fn x_given(&self, mut put: impl FnMut(usize, T)) {
-        self.layout.each(|i, s, p| put(i, self.scaled(i, p) * self.stats.scale[s]));
-    }
-
-    /// By the mean that was given.
-    pub fn mean_given(&self) -> Vec<T> {
-        let sums = self.layout.by_stat(|i, _, p| [self.scaled(i, p).real()]);
-        sums.iter().zip(&self.stats.scale).map(|([sum], scale)| -T::of(*sum) * *scale).collect()
-    }
-
-    /// By the variance that was given.
-    pub fn variance_given(&self) -> Vec<T> {
-        let sums = self.layout.by_stat(|i, s, p| [(self.scaled(i, p) * self.unit(i, s)).real()]);
+    /// By the mean and by the variance that were given; the latter reads `x`.
+    pub fn given(&self) -> [Vec<T>; 2] {
+        let terms = self.terms();
+        let [by_mean, by_variance] = self.layout.pairing.sums(
+            #[inline(always)]
+            // SAFETY: as above.
+            move |s, p, i| unsafe {
+                let g = terms.scaled(i, p);
+                [g.real(), (g * terms.unit(i, s)).real()]
+            },
+        );
+        let scale = &self.stats.scale;
+        let by_mean = by_mean.iter().zip(scale).map(|(sum, scale)| -T::of(*sum) * *scale).collect();
         let half = T::all(-0.5);
-        sums.iter()
-            .zip(&self.stats.scale)
-            .map(|([sum], scale)| half * T::of(*sum) * *scale * *scale)
-            .collect()
+        let by_variance =
+            by_variance.iter().zip(scale).map(|(sum, scale)| half * T::of(*sum) * *scale * *scale).collect();
+        [by_mean, by_variance]
     }
 
-    /// By `x`, its statistics being its own: `put(element, gradient)` for each. `outer` are the gradients of mean and
+    /// Writes, or adds, the gradients by `x`, its statistics being given.
+    pub fn x_given(&self, gx: &mut [T], accumulate: bool) {
+        let (to, terms) = (Target::new(gx, accumulate, self), self.terms());
+        self.layout.pairing.each(
+            #[inline(always)]
+            // SAFETY: as above; each element comes once.
+            move |s, p, i| unsafe { to.put(i, terms.scaled(i, p) * *terms.stats.scale.get_unchecked(s)) },
+        );
+    }
+
+    /// Writes, or adds, the gradients by `x`, its statistics being its own. `outer` are the gradients of mean and
     /// variance, where those are outputs.
-    pub fn x(&self, outer: Option<(&[T], &[T])>, mut put: impl FnMut(usize, T)) {
-        let (scale, count) = (&self.stats.scale, self.layout.count() as f64);
-        let sums = self.layout.by_stat(|i, s, p| {
-            let g = self.scaled(i, p);
-            [g.real(), (g * self.unit(i, s)).real()]
+    pub fn x(&self, outer: Option<(&[T], &[T])>, gx: &mut [T], accumulate: bool) {
+        let count = self.layout.count() as f64;
+        let (to, terms) = (Target::new(gx, accumulate, self), self.terms());
+        self.layout.pairing.slabs(|part| {
+            let sums = part.sums(
+                #[inline(always)]
+                // SAFETY: as above.
+                move |s, p, i| unsafe {
+                    let g = terms.scaled(i, p);
+                    [g.real(), (g * terms.unit(i, s)).real()]
+                },
+            );
+            let first = part.first_a();
+            let pull = |k: usize| -> Vec<T> { sums[k].iter().map(|sum| T::of(sum / count)).collect() };
+            let (mut pull, by_unit) = (pull(0), pull(1));
+            let mut more = by_unit;
+            if let Some((by_mean, by_variance)) = outer {
+                // Mean and variance pull with a scale of their own: that of the element is taken off before.
+                let (one, two) = (T::of(1.0 / count), T::of(2.0 / count));
+                for (s, (pull, more)) in pull.iter_mut().zip(&mut more).enumerate() {
+                    let scale = self.stats.scale[first + s];
+                    *pull = *pull - one * by_mean[first + s] / scale;
+                    *more = *more - two * by_variance[first + s] / (scale * scale);
+                }
+            }
+            let (pull, more) = (&pull[..], &more[..]);
+            part.each(
+                #[inline(always)]
+                // SAFETY: as above; each element comes once.
+                move |s, p, i| unsafe {
+                    let (pull, more) = (*pull.get_unchecked(s - first), *more.get_unchecked(s - first));
+                    let g = terms.scaled(i, p) - pull - terms.unit(i, s) * more;
+                    to.put(i, g * *terms.stats.scale.get_unchecked(s));
+                },
+            );
         });
-        let pull: Vec<(T, T)> = sums.iter().map(|[g, gx]| (T::of(g / count), T::of(gx / count))).collect();
-        let inner = |i: usize, s: usize, p: usize| {
-            (self.scaled(i, p) - pull[s].0 - self.unit(i, s) * pull[s].1) * scale[s]
-        };
-        let Some((mean, variance)) = outer else {
-            self.layout.each(|i, s, p| put(i, inner(i, s, p)));
-            return;
-        };
-        let (one, two) = (T::of(1.0 / count), T::of(2.0 / count));
-        self.layout.each(|i, s, p| {
-            let d = centred(self.x[i], self.stats.mean[s]);
-            put(i, inner(i, s, p) + one * mean[s] + two * variance[s] * d);
-        });
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Terms<'a, T> {
+    stats: View<'a, T>,
+    x: &'a [T],
+    gamma: &'a [T],
+    gy: &'a [T],
+}
+
+impl<T: Float> Terms<'_, T> {
+    /// # Safety
+    /// There must be such an element and statistic. So below.
+    #[inline(always)]
+    unsafe fn unit(self, i: usize, s: usize) -> T {
+        // SAFETY: the caller's promise. So below.
+        unsafe { self.stats.unit(*self.x.get_unchecked(i), s) }
+    }
+
+    #[inline(always)]
+    unsafe fn gy(self, i: usize) -> T {
+        // SAFETY: as above.
+        unsafe { *self.gy.get_unchecked(i) }
+    }
+
+    /// Gradient of the normalised element.
+    #[inline(always)]
+    unsafe fn scaled(self, i: usize, p: usize) -> T {
+        // SAFETY: as above.
+        unsafe { self.gy(i) * *self.gamma.get_unchecked(p) }
+    }
+}
+
+fn rounded<T: Float>(sums: &[f64]) -> Vec<T> {
+    sums.iter().map(|sum| T::of(*sum)).collect()
+}
+
+/// Where gradients go.
+#[derive(Clone, Copy)]
+struct Target<T> {
+    to: Shared<T>,
+    accumulate: bool,
+}
+
+impl<T: Float> Target<T> {
+    fn new(gx: &mut [T], accumulate: bool, of: &Gradients<'_, T>) -> Self {
+        assert_eq!(gx.len(), of.gy.len());
+        Self { to: Shared::new(gx.as_mut_ptr()), accumulate }
+    }
+
+    /// # Safety
+    /// There must be such an element, which nobody else writes.
+    #[inline(always)]
+    unsafe fn put(self, i: usize, v: T) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let to = self.to.get().add(i);
+            to.write(if self.accumulate { to.read() + v } else { v });
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Layout, Stats, moments, normalize};
+    use super::{Layout, normalize};
 
     #[test]
     fn a_large_mean_costs_no_digits() {
         let layout = Layout::new(&[4, 3, 250], &[false, true, false], &[false; 3]);
         let x: Vec<f32> = (0..3000).map(|i| 30_000.0 + (i * 7919 % 997) as f32 / 128.0).collect();
         let wide: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
-        let ((mean, variance), (wide_mean, wide_variance)) = (moments(&layout, &x), moments(&layout, &wide));
         let (mut y, mut wide_y) = (vec![0.0; 3000], vec![0.0; 3000]);
-        normalize(&layout, &Stats::new(&mean, &variance, 1e-5), &x, None, None, &mut y);
-        normalize(&layout, &Stats::new(&wide_mean, &wide_variance, 1e-5), &wide, None, None, &mut wide_y);
+        normalize(&layout, 1e-5, &x, None, None, &mut y);
+        normalize(&layout, 1e-5, &wide, None, None, &mut wide_y);
         for (y, exact) in y.iter().zip(wide_y) {
             assert!((f64::from(*y) - exact).abs() < 1e-6, "{y} is not {exact}");
         }

@@ -2,6 +2,11 @@
 
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
+use super::map::GRAIN;
+use super::simd::vectorised;
+use super::threads::{self, Shared};
 use super::{Float, channels};
 
 /// How windows slide along one axis.
@@ -57,17 +62,25 @@ pub struct Windows {
     axes: [Axis; 3],
 }
 
-/// One window over a plane.
-struct Window<'a> {
-    spans: [&'a Span; 3],
+/// The windows of one row of outputs: they cover the same planes and rows of the input.
+struct Row<'a> {
+    /// First element of the input of this plane.
+    plane: usize,
+    /// First output.
+    to: usize,
+    depth: &'a Span,
+    height: &'a Span,
+    widths: &'a [Span],
 }
 
-impl Window<'_> {
-    fn divisor(&self, divisor: Divisor) -> usize {
+impl Row<'_> {
+    /// What the sum of window `i` is divided by.
+    fn divisor(&self, i: usize, divisor: Divisor) -> usize {
+        let spans = [self.depth, self.height, &self.widths[i]];
         match divisor {
             Divisor::One => 1,
-            Divisor::Inside => self.spans.iter().map(|s| s.range.len()).product(),
-            Divisor::Padded => self.spans.iter().map(|s| s.padded).product(),
+            Divisor::Inside => spans.iter().map(|s| s.range.len()).product(),
+            Divisor::Padded => spans.iter().map(|s| s.padded).product(),
         }
     }
 }
@@ -95,109 +108,260 @@ impl Windows {
         self.outer * self.output_plane()
     }
 
-    /// Calls `f(first input element of the plane, first output element of the window, window)`.
-    fn for_each(&self, mut f: impl FnMut(usize, usize, &Window<'_>)) {
+    /// Number of elements of the input.
+    pub fn inputs(&self) -> usize {
+        self.outer * self.input_plane()
+    }
+
+    /// Elements in one row of outputs.
+    fn row(&self) -> usize {
+        self.axes[2].output * self.inner
+    }
+
+    /// Calls `f` for each row of outputs, plane by plane; different planes at the same time. It must be
+    /// `#[inline(always)]`.
+    #[inline(always)]
+    fn for_each(&self, f: impl Fn(&Row<'_>) + Sync + Copy) {
         if self.outputs() == 0 || self.input_plane() == 0 {
             return;
         }
-        let [zs, ys, xs] = self.axes.each_ref().map(Axis::spans);
-        let mut to = 0;
-        for plane in 0..self.outer {
-            for z in &zs {
-                for y in &ys {
-                    for x in &xs {
-                        f(plane * self.input_plane(), to, &Window { spans: [z, y, x] });
-                        to += self.inner;
+        let [depths, heights, widths] = self.axes.each_ref().map(Axis::spans);
+        let (plane, row) = (self.output_plane(), self.row());
+        let (depths, heights, widths) = (&depths, &heights, &widths);
+        threads::ranges(self.outer, (GRAIN / self.input_plane()).max(1), |planes| {
+            vectorised(
+                #[inline(always)]
+                move || {
+                    for i in planes {
+                        let mut to = i * plane;
+                        for depth in depths {
+                            for height in heights {
+                                f(&Row { plane: i * self.input_plane(), to, depth, height, widths });
+                                to += row;
+                            }
+                        }
+                    }
+                },
+            );
+        });
+    }
+
+    /// Calls `f(output, input)` with places in the row of outputs and in the plane of inputs for each element of each
+    /// window, those of a window in memory's order. It must be `#[inline(always)]`.
+    #[inline(always)]
+    fn taps(&self, row: &Row<'_>, mut f: impl FnMut(usize, usize)) {
+        let Axis { input, output, kernel, stride, pad } = self.axes[2];
+        for z in row.depth.range.clone() {
+            for y in row.height.range.clone() {
+                let line = (z * self.axes[1].input + y) * input;
+                // The windows whose elements up to `last` from `k` on are on the input.
+                let windows = |k: usize, last: usize| {
+                    let first = pad.saturating_sub(k).div_ceil(stride);
+                    first..(input + pad).saturating_sub(last).div_ceil(stride).min(output).max(first)
+                };
+                if self.inner == 1 && (kernel == 2 || kernel == 3) {
+                    // Whole windows at once; those on the border follow, or come before.
+                    let whole = windows(0, kernel - 1);
+                    let from = |w: usize| line + w * stride - pad;
+                    for w in (0..whole.start).chain(whole.end..output) {
+                        let start = (w * stride).max(pad) - pad;
+                        for i in start..(w * stride + kernel - pad).min(input) {
+                            f(w, line + i);
+                        }
+                    }
+                    if whole.is_empty() {
+                        continue;
+                    }
+                    let (first, start) = (whole.start, from(whole.start));
+                    // Distances and numbers that the compiler knows are those that it can make vectors of.
+                    match (kernel, stride) {
+                        (2, 1) => Self::along::<2>(first, start, 1, whole.len(), &mut f),
+                        (2, 2) => Self::along::<2>(first, start, 2, whole.len(), &mut f),
+                        (2, _) => Self::along::<2>(first, start, stride, whole.len(), &mut f),
+                        (_, 1) => Self::along::<3>(first, start, 1, whole.len(), &mut f),
+                        (_, 2) => Self::along::<3>(first, start, 2, whole.len(), &mut f),
+                        _ => Self::along::<3>(first, start, stride, whole.len(), &mut f),
+                    }
+                    continue;
+                }
+                for k in 0..kernel {
+                    let windows = windows(k, k);
+                    if windows.is_empty() {
+                        continue;
+                    }
+                    let from = line + windows.start * stride + k - pad;
+                    if self.inner > 1 {
+                        for w in windows.clone() {
+                            let from = (from + (w - windows.start) * stride) * self.inner;
+                            for c in 0..self.inner {
+                                f(w * self.inner + c, from + c);
+                            }
+                        }
+                        continue;
+                    }
+                    match stride {
+                        1 => Self::along::<1>(windows.start, from, 1, windows.len(), &mut f),
+                        2 => Self::along::<1>(windows.start, from, 2, windows.len(), &mut f),
+                        _ => Self::along::<1>(windows.start, from, stride, windows.len(), &mut f),
                     }
                 }
             }
         }
     }
 
-    /// The rows of a window, as ranges of elements of its plane.
-    fn rows<'a>(&'a self, window: &'a Window<'_>) -> impl Iterator<Item = Range<usize>> + 'a {
-        let [zs, ys, xs] = window.spans.each_ref().map(|s| s.range.clone());
-        let (height, width, inner) = (self.axes[1].input, self.axes[2].input, self.inner);
-        zs.flat_map(move |z| {
-            let xs = xs.clone();
-            ys.clone().map(move |y| {
-                let row = (z * height + y) * width;
-                (row + xs.start) * inner..(row + xs.end) * inner
-            })
-        })
+    /// Calls `f(window, element)` for the next `K` elements of each of `n` windows.
+    #[inline(always)]
+    fn along<const K: usize>(
+        first: usize,
+        from: usize,
+        stride: usize,
+        n: usize,
+        f: &mut impl FnMut(usize, usize),
+    ) {
+        for w in 0..n {
+            for k in 0..K {
+                f(first + w, from + w * stride + k);
+            }
+        }
     }
 }
 
+/// Rows of windows at least this wide are summed up along the window, shorter ones along the outputs.
+const WIDE: usize = 16;
+
 /// Writes the sum of each window, divided as told.
 pub fn sum<T: Float>(w: &Windows, x: &[T], y: &mut [T], divisor: Divisor) {
-    y.fill(T::ZERO);
-    w.for_each(|plane, to, window| {
-        let y = &mut y[to..to + w.inner];
-        for row in w.rows(window) {
-            let row = &x[plane + row.start..plane + row.end];
-            match w.inner {
-                1 => y[0] = y[0] + channels::sum(row),
-                n => row.chunks_exact(n).for_each(|x| y.iter_mut().zip(x).for_each(|(y, x)| *y = *y + *x)),
+    assert!(x.len() == w.inputs() && y.len() == w.outputs());
+    let to = Shared::new(y.as_mut_ptr());
+    w.for_each(
+        #[inline(always)]
+        move |row| {
+            // SAFETY: each row of outputs comes once.
+            let y = unsafe { std::slice::from_raw_parts_mut(to.get().add(row.to), w.row()) };
+            y.fill(T::ZERO);
+            if w.inner == 1 && w.axes[2].kernel >= WIDE {
+                for (y, width) in y.iter_mut().zip(row.widths) {
+                    for (z, line) in
+                        row.depth.range.clone().flat_map(|z| row.height.range.clone().map(move |h| (z, h)))
+                    {
+                        let first = row.plane + (z * w.axes[1].input + line) * w.axes[2].input;
+                        *y = *y + channels::sum(&x[first + width.range.start..first + width.range.end]);
+                    }
+                }
+            } else {
+                let (x, y) = (x[row.plane..].as_ptr(), y.as_mut_ptr());
+                w.taps(
+                    row,
+                    #[inline(always)]
+                    // SAFETY: the places are in the plane and in the row.
+                    |o, i| unsafe { y.add(o).write(y.add(o).read() + x.add(i).read()) },
+                );
             }
-        }
-        let n = T::of(window.divisor(divisor) as f64);
-        for y in y {
-            *y = *y / n;
-        }
-    });
+            for (i, y) in y.chunks_exact_mut(w.inner).enumerate() {
+                let n = T::of(row.divisor(i, divisor) as f64);
+                for y in y {
+                    *y = *y / n;
+                }
+            }
+        },
+    );
 }
 
 /// Adds the gradient of [`sum`].
 pub fn add_sum_gradient<T: Float>(w: &Windows, gy: &[T], gx: &mut [T], divisor: Divisor) {
-    w.for_each(|plane, from, window| {
-        let n = T::of(window.divisor(divisor) as f64);
-        let gy = &gy[from..from + w.inner];
-        for row in w.rows(window) {
-            let gx = &mut gx[plane + row.start..plane + row.end];
-            gx.chunks_exact_mut(w.inner)
-                .for_each(|gx| gx.iter_mut().zip(gy).for_each(|(gx, gy)| *gx = *gx + *gy / n));
-        }
-    });
+    assert!(gx.len() == w.inputs() && gy.len() == w.outputs());
+    let to = Shared::new(gx.as_mut_ptr());
+    w.for_each(
+        #[inline(always)]
+        move |row| {
+            let mut shares = SmallVec::<[T; 128]>::with_capacity(w.row());
+            for (i, gy) in gy[row.to..row.to + w.row()].chunks_exact(w.inner).enumerate() {
+                let n = T::of(row.divisor(i, divisor) as f64);
+                for gy in gy {
+                    shares.push(*gy / n);
+                }
+            }
+            let shares = shares.as_ptr();
+            w.taps(
+                row,
+                #[inline(always)]
+                // SAFETY: the places are in the row and in the plane, and one thread has all rows of a plane.
+                |o, i| unsafe {
+                    let gx = to.get().add(row.plane + i);
+                    gx.write(gx.read() + shares.add(o).read());
+                },
+            );
+        },
+    );
 }
 
-/// Writes for each window where in its plane the largest element lies: the first of equals, or the first NaN.
-pub fn argmax<T: Float>(w: &Windows, x: &[T], at: &mut [u32]) {
-    w.for_each(|plane, to, window| {
-        let x = &x[plane..plane + w.input_plane()];
-        for inner in 0..w.inner {
-            let mut rows = w.rows(window).peekable();
-            let first = rows.peek().map_or(0, |row| row.start + inner);
-            let mut best = (x[first], first);
-            for row in rows {
-                for i in (row.start + inner..row.end).step_by(w.inner) {
-                    let larger = x[i] > best.0 || x[i].is_nan();
-                    if larger && !best.0.is_nan() {
-                        best = (x[i], i);
+/// Writes for each window the largest element, and where in its plane it lies: the first of equals, or the first NaN.
+pub fn max<T: Float>(w: &Windows, x: &[T], y: &mut [T], at: &mut [u32]) {
+    assert!(x.len() == w.inputs() && y.len() == w.outputs() && at.len() == y.len());
+    let (to, to_at) = (Shared::new(y.as_mut_ptr()), Shared::new(at.as_mut_ptr()));
+    w.for_each(
+        #[inline(always)]
+        move |row| {
+            // SAFETY: each row of outputs comes once.
+            let (y, at) = unsafe { (to.get().add(row.to), to_at.get().add(row.to)) };
+            let line = (row.depth.range.start * w.axes[1].input + row.height.range.start) * w.axes[2].input;
+            for (i, width) in row.widths.iter().enumerate() {
+                let first = (line + width.range.start) * w.inner;
+                for c in 0..w.inner {
+                    // SAFETY: the places are in the row. So below.
+                    unsafe {
+                        y.add(i * w.inner + c).write(T::NEG_INFINITY);
+                        at.add(i * w.inner + c).write((first + c) as u32);
                     }
                 }
             }
-            at[to + inner] = best.1 as u32;
+            let x = x[row.plane..].as_ptr();
+            w.taps(
+                row,
+                #[inline(always)]
+                // SAFETY: as above, and in the plane.
+                |o, i| unsafe {
+                    let (v, best) = (x.add(i).read(), y.add(o).read());
+                    let better = (v > best) | (v.is_nan() & !best.is_nan());
+                    y.add(o).write(if better { v } else { best });
+                    at.add(o).write(if better { i as u32 } else { at.add(o).read() });
+                },
+            );
+        },
+    );
+}
+
+/// Calls `f(element of the input, output)` with what [`max`] found; different planes at the same time.
+fn for_each_found(w: &Windows, at: &[u32], f: impl Fn(usize, usize) + Sync) {
+    if w.outputs() == 0 {
+        return;
+    }
+    let (input, output) = (w.input_plane(), w.output_plane());
+    // Whatever was found elsewhere: the elements are checked once, here.
+    assert!(at.len() == w.outputs() && at.iter().all(|at| (*at as usize) < input));
+    threads::ranges(w.outer, (GRAIN / input).max(1), |planes| {
+        for plane in planes {
+            let (x, y) = (plane * input, plane * output);
+            at[y..y + output].iter().enumerate().for_each(|(i, at)| f(x + *at as usize, y + i));
         }
     });
 }
 
-/// Calls `f(element of the input, output)` with what [`argmax`] found.
-fn for_each_found(w: &Windows, at: &[u32], mut f: impl FnMut(usize, usize)) {
-    if w.outputs() == 0 {
-        return;
-    }
-    for (plane, at) in at.chunks_exact(w.output_plane()).enumerate() {
-        let (x, y) = (plane * w.input_plane(), plane * w.output_plane());
-        at.iter().enumerate().for_each(|(i, at)| f(x + *at as usize, y + i));
-    }
-}
-
-/// Writes for each window the element of `x` that [`argmax`] found.
+/// Writes for each window the element of `x` that [`max`] found.
 pub fn take<T: Float>(w: &Windows, at: &[u32], x: &[T], y: &mut [T]) {
-    for_each_found(w, at, |i, o| y[o] = x[i]);
+    assert!(x.len() == w.inputs() && y.len() == w.outputs());
+    let to = Shared::new(y.as_mut_ptr());
+    // SAFETY: each output comes once.
+    for_each_found(w, at, |i, o| unsafe { to.get().add(o).write(x[i]) });
 }
 
-/// Adds each element of `gy` to the place that [`argmax`] found: the gradient of [`take`].
+/// Adds each element of `gy` to the place that [`max`] found: the gradient of [`take`].
 pub fn add_taken<T: Float>(w: &Windows, at: &[u32], gy: &[T], gx: &mut [T]) {
-    for_each_found(w, at, |i, o| gx[i] = gx[i] + gy[o]);
+    assert!(gx.len() == w.inputs() && gy.len() == w.outputs());
+    let to = Shared::new(gx.as_mut_ptr());
+    // SAFETY: the elements are in the plane, and one thread has all of them.
+    for_each_found(w, at, |i, o| unsafe {
+        let gx = to.get().add(i);
+        gx.write(gx.read() + gy[o]);
+    });
 }

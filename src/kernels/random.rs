@@ -6,6 +6,9 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Float;
+use super::map::{GRAIN, TILE};
+use super::simd::vectorised;
+use super::threads::{self, Shared};
 use super::variates::{few, gamma, many};
 
 /// Offsets are handed out in multiples of this, so that kernels may draw in whole blocks.
@@ -87,7 +90,7 @@ fn draw_new(count: u64) -> Key {
 }
 
 /// Counters that are turned into words together.
-const LANES: usize = 8;
+const LANES: usize = 16;
 /// Words of one counter.
 const WORDS: usize = 4;
 
@@ -134,13 +137,41 @@ impl Key {
 
     /// Calls `f(i, word)` for the first `n` words.
     #[inline(always)]
-    pub fn words(self, n: usize, mut f: impl FnMut(usize, u32)) {
+    fn words(self, n: usize, mut f: impl FnMut(usize, u32)) {
         for start in (0..n).step_by(LANES * WORDS) {
             let words = self.counters((self.offset + start as u64) / WORDS as u64, 0);
             for i in start..n.min(start + LANES * WORDS) {
                 f(i, words[i % WORDS][(i - start) / WORDS]);
             }
         }
+    }
+
+    /// Calls `f(i, word)` for the first `n` words, in parallel. It must be `#[inline(always)]`.
+    #[inline(always)]
+    pub fn for_each(self, n: usize, f: impl Fn(usize, u32) + Sync + Copy) {
+        threads::ranges(n, GRAIN, |range| {
+            vectorised(
+                #[inline(always)]
+                move || {
+                    let mut words = [0; TILE];
+                    for start in range.clone().step_by(TILE) {
+                        for (k, block) in words.chunks_exact_mut(LANES * WORDS).enumerate() {
+                            let first = self.offset + (start + k * LANES * WORDS) as u64;
+                            let drawn = self.counters(first / WORDS as u64, 0);
+                            for (l, words) in block.chunks_exact_mut(WORDS).enumerate() {
+                                for w in 0..WORDS {
+                                    words[w] = drawn[w][l];
+                                }
+                            }
+                        }
+                        let n = TILE.min(range.end - start);
+                        for (k, word) in words[..n].iter().enumerate() {
+                            f(start + k, *word);
+                        }
+                    }
+                },
+            );
+        });
     }
 
     /// Another word for number `i`, where the first would not do or is not enough.
@@ -152,12 +183,17 @@ impl Key {
     /// Numbers from `low` up to but not including `high`, all equally likely.
     pub fn uniform<T: Float>(self, low: f64, high: f64, y: &mut [T]) {
         let (low, high) = (T::of(low), T::of(high));
-        let n = y.len();
-        self.words(n, |i, word| {
-            let v = low + (high - low) * T::of(unit(word));
-            // The sum may be rounded up to the end that is excluded.
-            y[i] = if v < high { v } else { low };
-        });
+        let to = Shared::new(y.as_mut_ptr());
+        self.for_each(
+            y.len(),
+            #[inline(always)]
+            move |i, word| {
+                let v = low + (high - low) * T::of(unit(word));
+                // The sum may be rounded up to the end that is excluded.
+                // SAFETY: each index comes once.
+                unsafe { to.get().add(i).write(if v < high { v } else { low }) };
+            },
+        );
     }
 
     /// Normally distributed numbers, by the method of Box and Muller.

@@ -4,7 +4,10 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
+use super::map::GRAIN;
 use super::pairing::Pairing;
+use super::simd::vectorised;
+use super::threads::{self, Shared};
 use super::{Float, strided};
 use crate::array::Shape;
 
@@ -137,38 +140,88 @@ impl<T: Float> Fold<T> for Product {
     }
 }
 
-/// The largest element and the number of the first that is as large; the smallest if `smallest` is set. A NaN wins.
-pub struct Extreme {
-    /// Look for the smallest.
-    pub smallest: bool,
-}
+impl<T: Float> Rows<'_, T> {
+    /// The largest element that each result is made of, or the smallest, and the number of the first that is as large
+    /// along the folded axes, of which there are fewer than 2^32. A NaN wins.
+    pub fn extremes(&self, smallest: bool) -> Vec<(T, usize)> {
+        if smallest { self.extremes_by(|a, b| a < b) } else { self.extremes_by(|a, b| a > b) }
+    }
 
-impl Extreme {
     #[inline(always)]
-    fn beats<T: Float>(&self, x: T, best: T) -> bool {
-        let ahead = if self.smallest { x < best } else { x > best };
-        ahead | (x.is_nan() & !best.is_nan())
-    }
-}
-
-impl<T: Float> Fold<T> for Extreme {
-    type Part = (T, usize);
-    #[inline(always)]
-    fn none(&self) -> (T, usize) {
-        (T::ZERO, usize::MAX)
-    }
-    #[inline(always)]
-    fn with(&self, part: (T, usize), x: T, i: usize) -> (T, usize) {
-        if part.1 == usize::MAX || self.beats(x, part.0) { (x, i) } else { part }
-    }
-    #[inline(always)]
-    fn join(&self, a: (T, usize), b: (T, usize)) -> (T, usize) {
-        if a.1 == usize::MAX || b.1 == usize::MAX {
-            return if a.1 == usize::MAX { b } else { a };
+    fn extremes_by(&self, ahead: impl Fn(T, T) -> bool + Sync + Copy) -> Vec<(T, usize)> {
+        let better = move |v: T, best: T| ahead(v, best) | (v.is_nan() & !best.is_nan());
+        let (n, inner) = (self.n, self.inner);
+        if inner == 1 {
+            // Long rows are cut, and what comes out is joined in order.
+            let cuts = if n >= 2 * GRAIN { n.div_ceil(GRAIN) } else { 1 };
+            let mut parts = vec![(T::ZERO, 0); self.outer * cuts];
+            let to = Shared::new(parts.as_mut_ptr());
+            threads::ranges(parts.len(), (GRAIN / n.max(1)).max(1), |range| {
+                for i in range {
+                    let start = i % cuts * GRAIN;
+                    let end = if cuts == 1 { n } else { n.min(start + GRAIN) };
+                    let x = &self.x[i / cuts * n..][start..end];
+                    let (best, at) = vectorised(
+                        #[inline(always)]
+                        move || extreme(x, better),
+                    );
+                    // SAFETY: each part comes once.
+                    unsafe { to.get().add(i).write((best, start + at)) };
+                }
+            });
+            let best = |a: (T, usize), b: (T, usize)| if better(b.0, a.0) { b } else { a };
+            return parts.chunks(cuts).filter_map(|parts| parts.iter().copied().reduce(best)).collect();
         }
-        let tie = !self.beats(a.0, b.0) && !self.beats(b.0, a.0);
-        if self.beats(b.0, a.0) || (tie && b.1 < a.1) { b } else { a }
+        let mut all = vec![(T::ZERO, 0); self.outer * inner];
+        let to = Shared::new(all.as_mut_ptr());
+        let blocks = inner.div_ceil(COLUMNS);
+        threads::ranges(self.outer * blocks, (GRAIN / (n * COLUMNS).max(1)).max(1), |range| {
+            vectorised(
+                #[inline(always)]
+                move || {
+                    for i in range {
+                        let (row, c0) = (i / blocks, i % blocks * COLUMNS);
+                        let width = COLUMNS.min(inner - c0);
+                        let x = &self.x[row * n * inner..][..n * inner];
+                        let (mut best, mut at) = ([T::ZERO; COLUMNS], [0_u32; COLUMNS]);
+                        best[..width].copy_from_slice(&x[c0..c0 + width]);
+                        for r in 1..n {
+                            for (c, v) in x[r * inner + c0..][..width].iter().enumerate() {
+                                let ahead = better(*v, best[c]);
+                                best[c] = if ahead { *v } else { best[c] };
+                                at[c] = if ahead { r as u32 } else { at[c] };
+                            }
+                        }
+                        for c in 0..width {
+                            // SAFETY: each result is in one block.
+                            unsafe { to.get().add(row * inner + c0 + c).write((best[c], at[c] as usize)) };
+                        }
+                    }
+                },
+            );
+        });
+        all
     }
+}
+
+/// The best element of a row that is not empty, and the first that is as good.
+#[inline(always)]
+fn extreme<T: Float>(x: &[T], better: impl Fn(T, T) -> bool) -> (T, usize) {
+    const SIDE_BY_SIDE: usize = 64;
+    let mut lanes = [x[0]; SIDE_BY_SIDE];
+    let mut chunks = x.chunks_exact(SIDE_BY_SIDE);
+    for chunk in &mut chunks {
+        for l in 0..SIDE_BY_SIDE {
+            lanes[l] = if better(chunk[l], lanes[l]) { chunk[l] } else { lanes[l] };
+        }
+    }
+    let rest = chunks.remainder().iter();
+    let best = lanes.iter().chain(rest).fold(x[0], |best, v| if better(*v, best) { *v } else { best });
+    // Equal, or both no number.
+    let found = |v: T| !better(v, best) & !better(best, v);
+    let any = |chunk: &[T]| chunk.iter().fold(false, |any, v| any | found(*v));
+    let start = x.chunks(SIDE_BY_SIDE).position(any).unwrap_or(0) * SIDE_BY_SIDE;
+    (best, start + x[start..].iter().position(|v| found(*v)).unwrap_or(0))
 }
 
 /// `shape` with the axes shrunk to length one.
@@ -178,17 +231,17 @@ fn without(shape: &Shape, axes: &[usize]) -> Shape {
 
 /// The sums of `f(x)` over `axes`, in double precision: of single numbers they are exact to the last digit.
 #[inline(always)]
-pub fn sums<T: Float>(x: &[T], shape: &Shape, axes: &[usize], f: impl Fn(T) -> T + Sync) -> Vec<f64> {
+pub fn sums<T: Float>(x: &[T], shape: &Shape, axes: &[usize], f: impl Fn(T) -> T + Sync + Copy) -> Vec<f64> {
     sums_to(x, shape, &without(shape, axes), f)
 }
 
 #[inline(always)]
-fn sums_to<T: Float>(x: &[T], shape: &Shape, to: &Shape, f: impl Fn(T) -> T + Sync) -> Vec<f64> {
+fn sums_to<T: Float>(x: &[T], shape: &Shape, to: &Shape, f: impl Fn(T) -> T + Sync + Copy) -> Vec<f64> {
     assert_eq!(x.len(), shape.size());
     let [sums] = Pairing::new(to, shape).sums(
         #[inline(always)]
         // SAFETY: the index is one of an array of that shape.
-        |_, _, i| [f(unsafe { *x.get_unchecked(i) }).real()],
+        move |_, _, i| [f(unsafe { *x.get_unchecked(i) }).real()],
     );
     sums
 }
@@ -230,10 +283,39 @@ mod tests {
     fn scattered_axes_are_folded_in_order() {
         let x: Vec<f64> = (0..24).map(|v| f64::from((v * 7) % 24)).collect();
         let shape = Shape::from([2, 3, 4]);
-        Rows::new(&x, &shape, &[0, 2]).fold(&Extreme { smallest: false }, |i, (value, at)| {
+        for (i, (value, at)) in Rows::new(&x, &shape, &[0, 2]).extremes(false).into_iter().enumerate() {
             let all: Vec<f64> = (0..8).map(|k| x[k / 4 * 12 + i * 4 + k % 4]).collect();
             assert_eq!(value, all.iter().copied().fold(0.0, f64::max));
             assert_eq!(all[at], value);
-        });
+        }
+    }
+
+    #[test]
+    fn the_first_of_the_best_is_found_and_a_nan_before_all() {
+        let long = Shape::from([2, 70_000]);
+        for (shape, axis) in [(Shape::from([5, 130]), 1), (Shape::from([130, 37]), 0), (long, 1)] {
+            let mut x: Vec<f32> = (0..shape.size()).map(|i| (i * 7919 % 101) as f32).collect();
+            let (n, step) = (shape[axis], shape.size_from(axis + 1));
+            let first = |i: usize| if axis == 1 { i * n } else { i };
+            for _ in 0..2 {
+                for smallest in [false, true] {
+                    for (i, (value, at)) in
+                        Rows::new(&x, &shape, &[axis]).extremes(smallest).into_iter().enumerate()
+                    {
+                        let line: Vec<f32> = (0..n).map(|k| x[first(i) + k * step]).collect();
+                        let nan = line.iter().position(|v| v.is_nan());
+                        let best = line.iter().copied().reduce(if smallest { f32::min } else { f32::max });
+                        let expected = nan.or(line.iter().position(|v| Some(*v) == best));
+                        assert_eq!(
+                            (Some(at), value.is_nan()),
+                            (expected, nan.is_some()),
+                            "{shape}, line {i}"
+                        );
+                    }
+                }
+                x[first(1) + (n - 3) * step] = f32::NAN;
+                x[first(1) + (n - 7) * step] = f32::NAN;
+            }
+        }
     }
 }

@@ -1,7 +1,12 @@
 //! Moving elements between arrays of different shapes: reordered axes and repeated axes.
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 
+use super::map::GRAIN;
+use super::pairing::Pairing;
+use super::threads::{self, Shared};
 use crate::array::{Element, Shape};
 
 type Lengths = SmallVec<[usize; 4]>;
@@ -28,12 +33,16 @@ fn merged(dims: &[usize], strides: &[usize]) -> (Lengths, Lengths) {
     (d, s)
 }
 
-/// Calls `f` with the two offsets of each place in an array of lengths `dims`, which move by `a` and `b`.
-fn walk(dims: &[usize], a: &[usize], b: &[usize], mut f: impl FnMut(usize, usize)) {
-    let n: usize = dims.iter().product();
+/// Calls `f` with the two offsets of those places in an array of lengths `dims`, which move by `a` and `b`.
+fn walk(dims: &[usize], a: &[usize], b: &[usize], places: Range<usize>, mut f: impl FnMut(usize, usize)) {
     let mut at: Lengths = SmallVec::from_elem(0, dims.len());
-    let (mut pa, mut pb) = (0, 0);
-    for _ in 0..n {
+    let (mut pa, mut pb, mut left) = (0, 0, places.start);
+    for axis in (0..dims.len()).rev() {
+        at[axis] = left % dims[axis];
+        left /= dims[axis];
+        (pa, pb) = (pa + at[axis] * a[axis], pb + at[axis] * b[axis]);
+    }
+    for _ in places {
         f(pa, pb);
         for axis in (0..dims.len()).rev() {
             at[axis] += 1;
@@ -64,7 +73,7 @@ pub fn transpose_with<T: Element>(
     shape: &Shape,
     axes: &[usize],
     y: &mut [T],
-    put: impl Fn(&mut T, T),
+    put: impl Fn(&mut T, T) + Sync,
 ) {
     if y.is_empty() {
         return;
@@ -77,27 +86,43 @@ pub fn transpose_with<T: Element>(
     // The last axis of `y` and the one along which `x` is contiguous are walked in tiles, the others outside.
     let (n, step) = (dims.pop().unwrap_or(1), from.pop().unwrap_or(1));
     to.pop();
+    let y_memory = Shared::new(y.as_mut_ptr());
+    // SAFETY: rows lie within `y`, and each of its elements is in one of them.
+    let line = |at: usize, n: usize| unsafe { std::slice::from_raw_parts_mut(y_memory.get().add(at), n) };
+    let outer: usize = dims.iter().product();
     let Some(k) = from.iter().position(|s| *s == 1).filter(|_| step != 1) else {
-        walk(&dims, &from, &to, |x0, y0| {
-            let row = &mut y[y0..y0 + n];
-            if step == 1 {
-                row.iter_mut().zip(&x[x0..x0 + n]).for_each(|(y, x)| put(y, *x));
-            } else {
-                row.iter_mut().enumerate().for_each(|(i, y)| put(y, x[x0 + i * step]));
-            }
+        return threads::ranges(outer, (GRAIN / n).max(1), |rows| {
+            walk(&dims, &from, &to, rows, |x0, y0| {
+                let row = line(y0, n);
+                if step == 1 {
+                    row.iter_mut().zip(&x[x0..x0 + n]).for_each(|(y, x)| put(y, *x));
+                } else {
+                    row.iter_mut().enumerate().for_each(|(i, y)| put(y, x[x0 + i * step]));
+                }
+            });
         });
-        return;
     };
     let (m, row) = (dims.remove(k), to.remove(k));
     from.remove(k);
-    walk(&dims, &from, &to, |x0, y0| {
-        for i0 in (0..m).step_by(TILE) {
-            for j0 in (0..n).step_by(TILE) {
-                for i in i0..m.min(i0 + TILE) {
-                    let line = &mut y[y0 + i * row + j0..y0 + i * row + n.min(j0 + TILE)];
-                    line.iter_mut().enumerate().for_each(|(j, y)| put(y, x[x0 + i + (j0 + j) * step]));
+    let (outer, bands) = (outer / m, m.div_ceil(TILE));
+    threads::ranges(outer * bands, (GRAIN / (TILE * n)).max(1), |range| {
+        for at in range {
+            let (i0, at) = (at % bands * TILE, at / bands);
+            let height = TILE.min(m - i0);
+            walk(&dims, &from, &to, at..at + 1, |x0, y0| {
+                for j0 in (0..n).step_by(TILE) {
+                    let width = TILE.min(n - j0);
+                    // By way of a tile that is in the cache: lines far apart push each other out of it.
+                    let mut tile = [[x[x0]; TILE]; TILE];
+                    for (j, tile) in tile[..width].iter_mut().enumerate() {
+                        tile[..height].copy_from_slice(&x[x0 + i0 + (j0 + j) * step..][..height]);
+                    }
+                    for i in 0..height {
+                        let line = line(y0 + (i0 + i) * row + j0, width);
+                        line.iter_mut().zip(&tile).for_each(|(y, tile)| put(y, tile[i]));
+                    }
                 }
-            }
+            });
         }
     });
 }
@@ -108,29 +133,22 @@ pub fn broadcast<T: Element>(x: &[T], from: &Shape, to: &Shape, y: &mut [T]) {
 }
 
 /// As [`broadcast`], what happens to an element of `y` being up to `put`.
-pub fn broadcast_with<T: Element>(x: &[T], from: &Shape, to: &Shape, y: &mut [T], put: impl Fn(&mut T, T)) {
-    if y.is_empty() {
-        return;
-    }
-    let lead = to.ndim() - from.ndim();
-    let own = from.strides();
-    let strides: Lengths =
-        (0..to.ndim()).map(|i| if i < lead || from[i - lead] == 1 { 0 } else { own[i - lead] }).collect();
-    let (mut dims, mut strides) = merged(to, &strides);
-    let mut rows = contiguous(&dims);
-    let (n, step) = (dims.pop().unwrap_or(1), strides.pop().unwrap_or(1));
-    rows.pop();
-    walk(&dims, &strides, &rows, |x0, y0| {
-        let row = &mut y[y0..y0 + n];
-        if step == 0 {
-            let x = x[x0];
-            for y in row {
-                put(y, x);
-            }
-        } else {
-            row.iter_mut().zip(&x[x0..x0 + n]).for_each(|(y, x)| put(y, *x));
-        }
-    });
+#[inline(always)]
+pub fn broadcast_with<T: Element>(
+    x: &[T],
+    from: &Shape,
+    to: &Shape,
+    y: &mut [T],
+    put: impl Fn(&mut T, T) + Sync + Copy,
+) {
+    let pairing = Pairing::new(from, to);
+    assert!(x.len() == from.size() && y.len() == to.size() && pairing.size() == y.len());
+    let y = Shared::new(y.as_mut_ptr());
+    pairing.each(
+        #[inline(always)]
+        // SAFETY: the indices are those of arrays of these shapes, and each element of `y` comes once.
+        move |i, _, o| unsafe { put(&mut *y.get().add(o), *x.get_unchecked(i)) },
+    );
 }
 
 #[cfg(test)]

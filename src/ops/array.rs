@@ -118,7 +118,7 @@ impl Compute for Reshape {
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let gy = run.gy(0);
         if let Some(gx) = run.gx(0) {
-            gx.put(|i| gy[i]);
+            gx.put_all(gy);
         }
         Ok(())
     }

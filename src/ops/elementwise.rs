@@ -85,7 +85,7 @@ impl<C: Unary> Compute for Map<C> {
                 y.ptr.cast(),
                 x.shape.size(),
                 #[inline(always)]
-                |x| self.0.f(x),
+                move |x| self.0.f(x),
             );
         }
         Ok(())
@@ -102,7 +102,9 @@ impl<C: Unary> Compute for Map<C> {
             // SAFETY: all are as long.
             gx.put(
                 #[inline(always)]
-                |i| unsafe { *gy.get_unchecked(i) * self.0.df(*x.get_unchecked(i), *y.get_unchecked(i)) },
+                move |i| unsafe {
+                    *gy.get_unchecked(i) * self.0.df(*x.get_unchecked(i), *y.get_unchecked(i))
+                },
             );
         } else {
             gx.adding();
@@ -149,7 +151,7 @@ impl<C: Binary> Map2<C> {
                     data,
                     accumulate,
                     #[inline(always)]
-                    |a, b, i| {
+                    move |a, b, i| {
                         let (da, db) = self.0.df(a, b, *y.get_unchecked(i));
                         *gy.get_unchecked(i) * if I == 0 { da } else { db }
                     },
@@ -191,7 +193,7 @@ impl<C: Binary> Compute for Map2<C> {
                 b.ptr.cast(),
                 y.ptr.cast(),
                 #[inline(always)]
-                |a, b| self.0.f(a, b),
+                move |a, b| self.0.f(a, b),
             );
         }
         Ok(())

@@ -3,6 +3,8 @@
 use super::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, array, one, op};
 use crate::array::Shape;
 use crate::kernels::Float;
+use crate::kernels::map::GRAIN;
+use crate::kernels::threads::{self, Shared};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -44,19 +46,35 @@ fn rows(index: &[i64], shape: &Shape, table: &Shape) -> Result<Vec<usize>> {
     index.iter().enumerate().map(row).collect()
 }
 
+/// Features that a thread adds up for all rows, so that none of them meets another thread.
+const TOGETHER: usize = 64;
+
 /// Adds row `i` of `gy` to row `rows[i]` of `gw`.
 fn add_rows<T: Float>(rows: &[usize], gy: &[T], gw: &mut [T], features: usize) {
-    for (row, gy) in rows.iter().zip(gy.chunks_exact(features.max(1))) {
-        let gw = &mut gw[row * features..][..features];
-        gw.iter_mut().zip(gy).for_each(|(g, gy)| *g = *g + *gy);
-    }
+    let (size, to) = (gw.len(), Shared::new(gw.as_mut_ptr()));
+    let grain = if gy.len() < GRAIN { features } else { TOGETHER };
+    threads::ranges(features, grain, |range| {
+        for (row, gy) in rows.iter().zip(gy.chunks_exact(features)) {
+            let at = row * features;
+            assert!(at + features <= size);
+            // SAFETY: the row is in the table, and nobody else has these features.
+            let gw = unsafe { std::slice::from_raw_parts_mut(to.get().add(at + range.start), range.len()) };
+            gw.iter_mut().zip(&gy[range.clone()]).for_each(|(g, gy)| *g = *g + *gy);
+        }
+    });
 }
 
 /// Writes row `rows[i]` of `w` to row `i` of `y`.
 fn take_rows<T: Float>(rows: &[usize], w: &[T], y: &mut [T], features: usize) {
-    for (row, y) in rows.iter().zip(y.chunks_exact_mut(features.max(1))) {
-        y.copy_from_slice(&w[row * features..][..features]);
-    }
+    assert_eq!(y.len(), rows.len() * features);
+    let to = Shared::new(y.as_mut_ptr());
+    threads::ranges(rows.len(), GRAIN / features.clamp(1, GRAIN), |range| {
+        for i in range {
+            // SAFETY: each row of `y` comes once.
+            let y = unsafe { std::slice::from_raw_parts_mut(to.get().add(i * features), features) };
+            y.copy_from_slice(&w[rows[i] * features..][..features]);
+        }
+    });
 }
 
 impl Compute for Embed {

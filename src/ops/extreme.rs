@@ -5,7 +5,7 @@ use super::reduction::{ascending, from_rows, reduced, to_rows};
 use super::{Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, op};
 use crate::array::{DType, Shape};
 use crate::kernels::Float;
-use crate::kernels::reduce::{Extreme, Rows};
+use crate::kernels::reduce::Rows;
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -121,6 +121,9 @@ impl<C: Ends> Compute for Extremes<C> {
         if shape.size() == 0 && y.size() > 0 {
             return Err(Error::shape(name, "an element at least along the reduced axes", [shape]));
         }
+        if shape.size() / y.size().max(1) > u32::MAX as usize {
+            return Err(Error::shape(name, "fewer than 2^32 elements along the reduced axes", [shape]));
+        }
         let both = self.0.with_index() && !self.0.only_index();
         Ok(Shapes::from_elem(y, if both { 2 } else { 1 }))
     }
@@ -128,17 +131,17 @@ impl<C: Ends> Compute for Extremes<C> {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let axes = ascending(C::SPEC.name, run.x_shape(0), self.0.axis())?;
         let rows = Rows::new(run.x(0), run.x_shape(0), &axes);
-        let of = Extreme { smallest: C::SMALLEST };
+        let found = rows.extremes(C::SMALLEST);
         if self.0.only_index() {
             let y = run.y_index(0);
-            rows.fold(&of, |i, (_, at)| y[i] = at as i64);
+            y.iter_mut().zip(found).for_each(|(y, (_, at))| *y = at as i64);
             return Ok(());
         }
         let y = run.y(0);
         let index = if self.0.with_index() { Some(run.y_index(1)) } else { None };
         let kept = run.state::<Vec<usize>>();
         kept.resize(y.len(), 0);
-        rows.fold(&of, |i, (value, at)| (y[i], kept[i]) = (value, at));
+        found.into_iter().enumerate().for_each(|(i, (value, at))| (y[i], kept[i]) = (value, at));
         if let Some(index) = index {
             index.iter_mut().zip(kept).for_each(|(index, at)| *index = *at as i64);
         }

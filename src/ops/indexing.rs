@@ -315,7 +315,7 @@ impl Compute for ScatterAdd {
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (gy, shape) = (run.gy(0), run.x_shape(0));
         if let Some(gx) = run.gx(0) {
-            gx.put(|i| gy[i]);
+            gx.put_all(gy);
         }
         if let Some(gx) = run.gx(2).map(Grad::adding) {
             let (index, axis) = ((run.index(1), run.x_shape(1)), self.axis(shape)?);

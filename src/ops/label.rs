@@ -139,10 +139,21 @@ impl Compute for SoftmaxCrossEntropy {
             *logs = kernels::log_sums(lines, x);
         }
         let weight: Vec<T> = target.iter().zip(gy).map(|(t, g)| if *t < 0 { T::ZERO } else { *g }).collect();
-        lines.each(|i, line| {
-            let g = ((x[i] - logs[line].0) - logs[line].1).exp() * weight[line];
-            gx[i] = if add { gx[i] + g } else { g };
-        });
+        assert!(x.len() == gx.len() && logs.len() == lines.count() && weight.len() == logs.len());
+        let (logs, weight) = (&logs[..], &weight[..]);
+        kernels::put_by_sums(
+            lines,
+            gx,
+            add,
+            #[inline(always)]
+            |_| 0.0,
+            #[inline(always)]
+            // SAFETY: `x` is as long as what is written, and there are numbers for each line.
+            move |i, _, line| unsafe {
+                let ((max, log), weight) = (*logs.get_unchecked(line), *weight.get_unchecked(line));
+                ((*x.get_unchecked(i) - max) - log).exp() * weight
+            },
+        );
         for (line, label) in target.iter().enumerate() {
             if let Some(class) = class("softmax_cross_entropy", *label, lines.n)? {
                 let at = lines.at(line, class);

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::array::Shape;
 use crate::kernels::Float;
-use crate::kernels::pooling::{Windows, add_taken, argmax, take};
+use crate::kernels::pooling::{Windows, add_taken, max, take};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -113,7 +113,7 @@ fn windows(pool: &Pool<'_>, x: &Shape) -> Result<(Windows, Shape)> {
 /// Where the largest element of each window of `x` lies.
 fn find<T: Float>(windows: &Windows, x: &[T], at: &mut Vec<u32>) {
     at.resize(windows.outputs(), 0);
-    argmax(windows, x, at);
+    max(windows, x, &mut vec![T::ZERO; at.len()], at);
 }
 
 impl Compute for MaxPooling {
@@ -125,8 +125,8 @@ impl Compute for MaxPooling {
         let (windows, _) = windows(&self.pool(), run.x_shape(0))?;
         let (x, y) = (run.x(0), run.y(0));
         let at: &mut Vec<u32> = run.state();
-        find(&windows, x, at);
-        take(&windows, at, x, y);
+        at.resize(windows.outputs(), 0);
+        max(&windows, x, y, at);
         Ok(())
     }
 

@@ -53,7 +53,7 @@ impl Compute for AddN {
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let gy = run.gy(0);
-        (0..run.n_inputs()).filter_map(|i| run.gx(i)).for_each(|gx| gx.put(|i| gy[i]));
+        (0..run.n_inputs()).filter_map(|i| run.gx(i)).for_each(|gx| gx.put_all(gy));
         Ok(())
     }
 
@@ -98,7 +98,7 @@ impl Compute for MulN {
             for other in (0..run.n_inputs()).filter(|other| *other != i) {
                 g.iter_mut().zip(run.x(other)).for_each(|(g, x)| *g = *g * *x);
             }
-            gx.put(|k| g[k]);
+            gx.put_all(&g);
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::{Backward, InputShapes, Reads, Run, Shapes, Spec, Sym, Symbols, Value};
 use crate::array::Shape;
-use crate::kernels::normalization::{Gradients, Layout, Stats, moments, normalize};
+use crate::kernels::normalization::{Gradients, Layout, Stats, normalize, normalize_by};
 use crate::kernels::{Float, Number};
 use crate::{Error, Result};
 
@@ -56,21 +56,21 @@ impl Form {
 
     /// Normalises by the statistics of the elements, which are returned.
     pub(super) fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> (Vec<f64>, Vec<f64>) {
-        let (mean, variance) = moments(&self.layout(), run.x(0));
-        self.forward_by(run, &mean, &variance);
+        let (beta, gamma) = (run.has(1).then(|| run.x(1)), run.has(2).then(|| run.x(2)));
+        let (mean, variance) = normalize(&self.layout(), self.eps, run.x(0), gamma, beta, run.y(0));
+        if self.output_stat {
+            run.y(1).iter_mut().zip(&mean).for_each(|(y, v)| *y = T::of(*v));
+            run.y(2).iter_mut().zip(&variance).for_each(|(y, v)| *y = T::of(*v));
+        }
+        *run.state() = Stats::<T>::new(&mean, &variance, self.eps);
         (mean, variance)
     }
 
     /// Normalises by the statistics that are given.
     pub(super) fn forward_by<T: Float>(&self, run: &mut Run<'_, T>, mean: &[f64], variance: &[f64]) {
         let stats = Stats::new(mean, variance, self.eps);
-        let beta = run.has(1).then(|| run.x(1));
-        let gamma = run.has(2).then(|| run.x(2));
-        normalize(&self.layout(), &stats, run.x(0), gamma, beta, run.y(0));
-        if self.output_stat {
-            run.y(1).iter_mut().zip(mean).for_each(|(y, v)| *y = T::of(*v));
-            run.y(2).iter_mut().zip(variance).for_each(|(y, v)| *y = T::of(*v));
-        }
+        let (beta, gamma) = (run.has(1).then(|| run.x(1)), run.has(2).then(|| run.x(2)));
+        normalize_by(&self.layout(), &stats, run.x(0), gamma, beta, run.y(0));
         *run.state() = stats;
     }
 
@@ -87,27 +87,25 @@ impl Form {
         let gy = run.gy(0);
         let gamma = (run.has(2) && reads_gamma).then(|| run.x(2));
         let x = if reads_x { run.x(0) } else { gy };
-        let g = Gradients { layout: &layout, stats: &stats, x, gamma, gy };
+        let g = Gradients::new(&layout, &stats, x, gamma, gy);
         let outer = self.output_stat.then(|| (run.gy(1), run.gy(2)));
         if let Some(gx) = run.gx(0) {
-            let (add, gx) = (gx.accumulate, gx.data);
-            let put = |i: usize, v: T| gx[i] = if add { gx[i] + v } else { v };
-            if given { g.x_given(put) } else { g.x(outer, put) }
-        }
-        let none = |n: usize| vec![T::ZERO; n];
-        for i in 1..5 {
-            if !run.wants(i) {
-                continue;
+            match given {
+                true => g.x_given(gx.data, gx.accumulate),
+                false => g.x(outer, gx.data, gx.accumulate),
             }
-            let values = match i {
-                1 => g.beta(),
-                2 => g.gamma(),
-                3 if given => g.mean_given(),
-                4 if given => g.variance_given(),
-                _ => none(layout.n_stats),
-            };
+        }
+        let [beta, by_gamma] = match (run.wants(1), run.wants(2)) {
+            (_, true) => g.beta_and_gamma(),
+            (true, false) => [g.beta(), Vec::new()],
+            (false, false) => [Vec::new(), Vec::new()],
+        };
+        let by_given = || if given { g.given() } else { [(); 2].map(|()| vec![T::ZERO; layout.n_stats]) };
+        let [mean, variance] =
+            if run.wants(3) || run.wants(4) { by_given() } else { [Vec::new(), Vec::new()] };
+        for (i, values) in [(1, beta), (2, by_gamma), (3, mean), (4, variance)] {
             if let Some(gx) = run.gx(i) {
-                gx.put(|k| values[k]);
+                gx.put_all(&values);
             }
         }
         Ok(())

@@ -13,6 +13,7 @@ use super::{
 use crate::array::DType;
 use crate::kernels::Float;
 use crate::kernels::random::Key;
+use crate::kernels::threads::Shared;
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -69,9 +70,13 @@ only_in_gradients! {
 
 /// Calls `f(i, whether element i is kept)`.
 #[inline(always)]
-fn masked(key: Key, p: f64, n: usize, mut f: impl FnMut(usize, bool)) {
-    let dropped = (p * 4_294_967_296.0) as u64;
-    key.words(n, |i, word| f(i, u64::from(word) >= dropped));
+fn masked(key: Key, p: f64, n: usize, f: impl Fn(usize, bool) + Sync + Copy) {
+    let dropped = (p * 4_294_967_296.0) as u32;
+    key.for_each(
+        n,
+        #[inline(always)]
+        move |i, word| f(i, word >= dropped),
+    );
 }
 
 impl LastKey {
@@ -106,7 +111,19 @@ impl Compute for Dropping {
         *self.last.0.lock() = Some(key);
         *run.state() = Some(key);
         let scale = T::of(1.0 / (1.0 - self.of.p));
-        masked(key, self.of.p, x.len(), |i, kept| y[i] = if kept { x[i] * scale } else { T::ZERO });
+        assert_eq!(x.len(), y.len());
+        let to = Shared::new(y.as_mut_ptr());
+        masked(
+            key,
+            self.of.p,
+            x.len(),
+            #[inline(always)]
+            // SAFETY: both are as long, and each index comes once.
+            move |i, kept| unsafe {
+                let v = *x.get_unchecked(i) * scale;
+                to.get().add(i).write(if kept { v } else { T::ZERO });
+            },
+        );
         Ok(())
     }
 
@@ -115,10 +132,20 @@ impl Compute for Dropping {
         // Its own key first: copies of a function share the other.
         let key = (*run.state::<Option<Key>>()).map_or_else(|| self.last.get(), Ok)?;
         if let Some(super::Grad { data, accumulate }) = run.gx(0) {
-            masked(key, self.of.p, gy.len(), |i, kept| {
-                let g = if kept { gy[i] * scale } else { T::ZERO };
-                data[i] = if accumulate { data[i] + g } else { g };
-            });
+            assert_eq!(gy.len(), data.len());
+            let to = Shared::new(data.as_mut_ptr());
+            masked(
+                key,
+                self.of.p,
+                gy.len(),
+                #[inline(always)]
+                // SAFETY: both are as long, and each index comes once.
+                move |i, kept| unsafe {
+                    let (g, to) = (*gy.get_unchecked(i) * scale, to.get().add(i));
+                    let g = if kept { g } else { T::ZERO };
+                    to.write(if accumulate { to.read() + g } else { g });
+                },
+            );
         }
         Ok(())
     }
@@ -146,7 +173,15 @@ impl Compute for DropoutMask {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (y, scale) = (run.y(0), T::of(1.0 / (1.0 - self.p)));
-        masked(self.last.get()?, self.p, y.len(), |i, kept| y[i] = if kept { scale } else { T::ZERO });
+        let to = Shared::new(y.as_mut_ptr());
+        masked(
+            self.last.get()?,
+            self.p,
+            y.len(),
+            #[inline(always)]
+            // SAFETY: each index comes once.
+            move |i, kept| unsafe { to.get().add(i).write(if kept { scale } else { T::ZERO }) },
+        );
         Ok(())
     }
 

@@ -134,7 +134,7 @@ impl Compute for PReLU {
             let w = run.x(1);
             // SAFETY: the arrays have the shapes of the pairing, and `gy` that of `x0`.
             unsafe {
-                pairing.put(x.as_ptr(), w.as_ptr(), gx.data, gx.accumulate, |x, w, i| {
+                pairing.put(x.as_ptr(), w.as_ptr(), gx.data, gx.accumulate, move |x, w, i| {
                     let gy = *gy.get_unchecked(i);
                     if x >= T::ZERO { gy } else { gy * w }
                 });
@@ -142,7 +142,7 @@ impl Compute for PReLU {
         }
         if let Some(gw) = run.gx(1) {
             let mut all = vec![T::ZERO; x.len()];
-            map::put(&mut all, false, |i| if x[i] >= T::ZERO { T::ZERO } else { gy[i] * x[i] });
+            map::put(&mut all, false, move |i| if x[i] >= T::ZERO { T::ZERO } else { gy[i] * x[i] });
             reduce::sum_to(&all, run.x_shape(0), &slopes, gw.data, gw.accumulate, T::of);
         }
         Ok(())

@@ -53,12 +53,18 @@ pub(super) fn from_rows(rows: Sym, shape: &Shape, axes: &[usize]) -> Sym {
 }
 
 /// Writes or adds `map(g)` for the result that each element took part in, `g` being its gradient.
-fn spread<T: Float>(gx: Grad<'_, T>, gy: &[T], kept: &Shape, shape: &Shape, map: impl Fn(T) -> T) {
+fn spread<T: Float>(
+    gx: Grad<'_, T>,
+    gy: &[T],
+    kept: &Shape,
+    shape: &Shape,
+    map: impl Fn(T) -> T + Sync + Copy,
+) {
     let Grad { data, accumulate } = gx;
     if accumulate {
-        strided::broadcast_with(gy, kept, shape, data, |g, gy| *g = *g + map(gy));
+        strided::broadcast_with(gy, kept, shape, data, move |g, gy| *g = *g + map(gy));
     } else {
-        strided::broadcast_with(gy, kept, shape, data, |g, gy| *g = map(gy));
+        strided::broadcast_with(gy, kept, shape, data, move |g, gy| *g = map(gy));
     }
 }
 
@@ -157,7 +163,7 @@ impl Compute for Mean {
         let (gy, shape) = (run.gy(0), run.x_shape(0));
         let n = T::of(self.count(shape)?);
         if let Some(gx) = run.gx(0) {
-            spread(gx, gy, &kept, shape, |g| g / n);
+            spread(gx, gy, &kept, shape, move |g| g / n);
         }
         Ok(())
     }
@@ -316,13 +322,7 @@ impl Compute for Norm {
                 #[inline(always)]
                 |x| x * x,
             ),
-            1.0 => reduce::sums(
-                x,
-                shape,
-                &axes,
-                #[inline(always)]
-                |x| x.abs(),
-            ),
+            1.0 => reduce::sums(x, shape, &axes, T::abs),
             _ => reduce::sums(
                 x,
                 shape,
@@ -351,7 +351,7 @@ impl Compute for Norm {
         pairing.each(
             #[inline(always)]
             // SAFETY: the indices are those of arrays of these shapes, and each element of the gradient is met once.
-            |ix, iy, _| unsafe {
+            move |ix, iy, _| unsafe {
                 let (x, y, gy) = (*x.get_unchecked(ix), *y.get_unchecked(iy), *gy.get_unchecked(iy));
                 let g = if y == T::ZERO { T::ZERO } else { gy * self.df(x, y) };
                 let to = to.get().add(ix);

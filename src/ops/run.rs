@@ -227,8 +227,18 @@ pub struct Grad<'a, T> {
 impl<'a, T: Float> Grad<'a, T> {
     /// Writes or adds `f(i)` at each `i`, on several threads.
     #[inline(always)]
-    pub fn put(self, f: impl Fn(usize) -> T + Sync) {
+    pub fn put(self, f: impl Fn(usize) -> T + Sync + Copy) {
         map::put(self.data, self.accumulate, f);
+    }
+
+    /// Writes or adds those values.
+    pub fn put_all(self, values: &[T]) {
+        assert_eq!(values.len(), self.data.len());
+        self.put(
+            #[inline(always)]
+            // SAFETY: the index is one of the gradient.
+            move |i| unsafe { *values.get_unchecked(i) },
+        );
     }
 
     /// Writes or adds what `f` writes to every element of the array that it is given.
@@ -236,7 +246,7 @@ impl<'a, T: Float> Grad<'a, T> {
         if self.accumulate {
             let mut g = vec![T::ZERO; self.data.len()];
             f(&mut g);
-            self.put(|i| g[i]);
+            self.put_all(&g);
         } else {
             f(self.data);
         }

@@ -45,12 +45,18 @@ impl Compute for Softmax {
         let (_, lines) = along("softmax", run.y_shape(0), self.axis)?;
         let (y, gy) = (run.y(0), run.gy(0));
         let Some(gx) = run.gx(0) else { return Ok(()) };
-        let (add, gx) = (gx.accumulate, gx.data);
-        let dots = lines.sums(|i, _| (y[i] * gy[i]).real());
-        lines.each(|i, line| {
-            let g = y[i] * (gy[i] - T::of(dots[line]));
-            gx[i] = if add { gx[i] + g } else { g };
-        });
+        assert!(y.len() == gx.data.len() && gy.len() == y.len());
+        // SAFETY: both are as long as what is written.
+        let at = move |i: usize| unsafe { (*y.get_unchecked(i), *gy.get_unchecked(i)) };
+        kernels::put_by_sums(
+            lines,
+            gx.data,
+            gx.accumulate,
+            #[inline(always)]
+            move |i| (at(i).0 * at(i).1).real(),
+            #[inline(always)]
+            move |i, dot, _| at(i).0 * (at(i).1 - dot),
+        );
         Ok(())
     }
 
@@ -96,12 +102,18 @@ impl Compute for LogSoftmax {
         let (_, lines) = along("log_softmax", run.y_shape(0), self.axis)?;
         let (y, gy) = (run.y(0), run.gy(0));
         let Some(gx) = run.gx(0) else { return Ok(()) };
-        let (add, gx) = (gx.accumulate, gx.data);
-        let sums = lines.sums(|i, _| gy[i].real());
-        lines.each(|i, line| {
-            let g = gy[i] - y[i].exp() * T::of(sums[line]);
-            gx[i] = if add { gx[i] + g } else { g };
-        });
+        assert!(y.len() == gx.data.len() && gy.len() == y.len());
+        // SAFETY: both are as long as what is written.
+        let at = move |i: usize| unsafe { (*y.get_unchecked(i), *gy.get_unchecked(i)) };
+        kernels::put_by_sums(
+            lines,
+            gx.data,
+            gx.accumulate,
+            #[inline(always)]
+            move |i| at(i).1.real(),
+            #[inline(always)]
+            move |i, sum, _| at(i).1 - at(i).0.exp() * sum,
+        );
         Ok(())
     }
 

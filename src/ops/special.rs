@@ -135,7 +135,7 @@ impl Compute for Assign {
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let gy = run.gy(0);
         if let Some(gx) = run.gx(0) {
-            gx.put(|i| gy[i]);
+            gx.put_all(gy);
         }
         if let Some(gx) = run.gx(1) {
             gx.put(|_| T::ZERO);

@@ -136,14 +136,16 @@ const LEFT: [f32; 9] = [
     1.614_061_6e-6,
 ];
 
+/// `2 / sqrt(pi)`, and the same less 1.
+const C: f32 = std::f32::consts::FRAC_2_SQRT_PI;
+const C_LESS_1: f32 = (std::f64::consts::FRAC_2_SQRT_PI - 1.0) as f32;
+
 /// The error function.
 #[inline(always)]
 pub(in crate::kernels) fn erf(x: f32) -> f32 {
     let (a, z) = (x.abs(), x * x);
     // The first terms of the power series, x itself apart: it has no rounding.
-    const C: f32 = std::f32::consts::FRAC_2_SQRT_PI;
-    const LESS: f32 = (std::f64::consts::FRAC_2_SQRT_PI - 1.0) as f32;
-    let near = series!(z; LESS, C / -3.0, C / 10.0, C / -42.0, C / 216.0, C / -1_320.0, C / 9_360.0, C / -75_600.0,
+    let near = series!(z; C_LESS_1, C / -3.0, C / 10.0, C / -42.0, C / 216.0, C / -1_320.0, C / 9_360.0, C / -75_600.0,
         C / 685_440.0, C / -6_894_720.0, C / 76_204_800.0);
     let near = x + x * near;
     // From 4 on it is 1.

@@ -171,6 +171,33 @@ impl Pairing {
         }
     }
 
+    /// The number of the first element of `a` that takes part.
+    pub fn first_a(&self) -> usize {
+        self.first[0]
+    }
+
+    /// The part of the pairing in a range of an outer axis.
+    fn slab(&self, axis: usize, range: &Range<usize>) -> Self {
+        let mut slab = self.clone();
+        let Axis { a, b, y, .. } = self.outer[axis];
+        slab.outer[axis].n = range.len();
+        slab.first = [(0, a), (1, b), (2, y)].map(|(i, step)| self.first[i] + range.start * step);
+        slab
+    }
+
+    /// Calls `work` in parallel for parts that are everything together and have elements of `a` of their own, neighbours
+    /// of each other; as small as they can be, and fit for a cache.
+    pub fn slabs(&self, work: impl Fn(&Self) + Sync) {
+        match self.outer.iter().position(|axis| axis.a != 0) {
+            Some(axis) if self.size() > GRAIN => {
+                let n = self.outer[axis].n;
+                let grain = (GRAIN / (self.size() / n)).max(1);
+                threads::ranges(n, grain, |range| work(&self.slab(axis, &range)));
+            }
+            _ => work(self),
+        }
+    }
+
     /// Calls `work(rows, columns)` in parallel for pieces that are all of `y` together. Long rows are cut, to whole tiles.
     fn pieces(&self, work: impl Fn(Range<usize>, Range<usize>) + Sync) {
         let (rows, n) = (self.rows(), self.last.n);
@@ -180,25 +207,45 @@ impl Pairing {
                 let start = i % cuts * GRAIN;
                 work(i / cuts..i / cuts + 1, start..n.min(start + GRAIN));
             });
-        } else if n > 0 {
-            threads::ranges(rows, GRAIN / n, |rows| work(rows, 0..n));
+        } else if let Some(grain) = GRAIN.checked_div(n) {
+            threads::ranges(rows, grain, |rows| work(rows, 0..n));
         }
     }
 
     /// Calls `f(a, b, y)` with the indices of elements that meet. It must be `#[inline(always)]`.
     #[inline(always)]
-    pub fn each(&self, f: impl Fn(usize, usize, usize) + Sync) {
+    pub fn each(&self, f: impl Fn(usize, usize, usize) + Sync + Copy) {
         let (by_a, by_b) = (self.last.a != 0, self.last.b != 0);
         self.pieces(|rows, columns| {
             vectorised(
                 #[inline(always)]
-                || {
-                    self.walk(rows, |a, b, y| match (by_a, by_b) {
-                        (false, false) => columns.clone().for_each(|i| f(a, b, y + i)),
-                        (false, true) => columns.clone().for_each(|i| f(a, b + i, y + i)),
-                        (true, false) => columns.clone().for_each(|i| f(a + i, b, y + i)),
-                        (true, true) => columns.clone().for_each(|i| f(a + i, b + i, y + i)),
-                    });
+                move || {
+                    self.walk(
+                        rows,
+                        #[inline(always)]
+                        |a, b, y| match (by_a, by_b) {
+                            (false, false) => along(
+                                &columns,
+                                #[inline(always)]
+                                |i| f(a, b, y + i),
+                            ),
+                            (false, true) => along(
+                                &columns,
+                                #[inline(always)]
+                                |i| f(a, b + i, y + i),
+                            ),
+                            (true, false) => along(
+                                &columns,
+                                #[inline(always)]
+                                |i| f(a + i, b, y + i),
+                            ),
+                            (true, true) => along(
+                                &columns,
+                                #[inline(always)]
+                                |i| f(a + i, b + i, y + i),
+                            ),
+                        },
+                    );
                 },
             );
         });
@@ -209,16 +256,24 @@ impl Pairing {
     /// # Safety
     /// The arrays must have the shapes of the pairing; `y` may be the memory of one that is not repeated.
     #[inline(always)]
-    pub unsafe fn map<T: Float>(&self, a: *const T, b: *const T, y: *mut T, f: impl Fn(T, T) -> T + Sync) {
+    pub unsafe fn map<T: Float>(
+        &self,
+        a: *const T,
+        b: *const T,
+        y: *mut T,
+        f: impl Fn(T, T) -> T + Sync + Copy,
+    ) {
         let y = Shared::new(y);
         let tile = |start: usize, a: *const T, b: *const T, n: usize| {
             vectorised(
                 #[inline(always)]
-                || {
+                move || {
                     // SAFETY: the tile lies within `y`, and `a` and `b` hold as many elements.
                     let y = unsafe { y.get().add(start) };
-                    // SAFETY: as above.
-                    (0..n).for_each(|i| unsafe { y.add(i).write(f(a.add(i).read(), b.add(i).read())) });
+                    for i in 0..n {
+                        // SAFETY: as above.
+                        unsafe { y.add(i).write(f(a.add(i).read(), b.add(i).read())) };
+                    }
                 },
             );
         };
@@ -237,20 +292,20 @@ impl Pairing {
         b: *const T,
         y: &mut [T],
         accumulate: bool,
-        f: impl Fn(T, T, usize) -> T + Sync,
+        f: impl Fn(T, T, usize) -> T + Sync + Copy,
     ) {
         let y = Shared::new(y.as_mut_ptr());
         let tile = |start: usize, a: *const T, b: *const T, n: usize| {
             let write = |range: Range<usize>, to: *mut T| {
                 vectorised(
                     #[inline(always)]
-                    || {
+                    move || {
                         let first = range.start - start;
-                        // SAFETY: the range is a part of the tile, for which `a` and `b` hold elements, and `to` has room.
-                        range.clone().for_each(|i| unsafe {
+                        for i in range.clone() {
                             let k = i - start;
-                            to.add(k - first).write(f(a.add(k).read(), b.add(k).read(), i));
-                        });
+                            // SAFETY: the range is a part of the tile, for which `a` and `b` hold elements, and `to` has room.
+                            unsafe { to.add(k - first).write(f(a.add(k).read(), b.add(k).read(), i)) };
+                        }
                     },
                 );
             };
@@ -325,6 +380,14 @@ impl Pairing {
     }
 }
 
+/// A plain loop: those of the library are functions of their own, compiled for plain instructions.
+#[inline(always)]
+fn along(columns: &Range<usize>, f: impl Fn(usize)) {
+    for i in columns.clone() {
+        f(i);
+    }
+}
+
 /// `n` elements of a row from column `c` on: where they are, or the one that it has repeated.
 unsafe fn meeting<T: Float>(row: *const T, step: usize, c: usize, n: usize, room: *mut T) -> *const T {
     // SAFETY: the caller's row has these columns, or one element; the room has a tile.
@@ -343,6 +406,17 @@ unsafe fn copy_row<T: Float>(row: *const T, step: usize, n: usize, room: *mut T)
         if step != 0 {
             return std::ptr::copy_nonoverlapping(row, room, n);
         }
-        std::slice::from_raw_parts_mut(room.cast::<MaybeUninit<T>>(), n).fill(MaybeUninit::new(row.read()));
+        let v = row.read();
+        vectorised(
+            #[inline(always)]
+            move || {
+                for i in 0..n {
+                    room.add(i).write(v);
+                }
+            },
+        );
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,11 +16,17 @@ const PARTS: usize = 64;
 /// Rows whose elements are summed up before they are added to the sums of their columns.
 const TOGETHER: usize = 8;
 
+/// Adds what is in those rows and columns of a pairing to its sums.
+type Add<'a> = dyn Fn(&Pairing, Range<usize>, Range<usize>, &[Shared<f64>]) + Sync + 'a;
+
 impl Pairing {
     /// For each element of `a` the sums of `f(a, b, y)`, which gets the indices of elements that meet and must be
     /// `#[inline(always)]`. Only the elements from the first on that take part.
     #[inline(always)]
-    pub fn sums<const K: usize>(&self, f: impl Fn(usize, usize, usize) -> [f64; K] + Sync) -> [Vec<f64>; K] {
+    pub fn sums<const K: usize>(
+        &self,
+        f: impl Fn(usize, usize, usize) -> [f64; K] + Sync + Copy,
+    ) -> [Vec<f64>; K] {
         let span = self.span();
         let mut sums = [(); K].map(|()| vec![0.0; span]);
         let to = sums.each_mut().map(|sums| Shared::new(sums.as_mut_ptr()));
@@ -29,7 +35,7 @@ impl Pairing {
                 let to = std::array::from_fn(|k| to[k].get());
                 vectorised(
                     #[inline(always)]
-                    || part.add_sums(rows, columns, to, &f),
+                    move || part.add_sums(rows, columns, to, f),
                 );
             },
             &to,
@@ -52,23 +58,8 @@ impl Pairing {
         1 + self.outer.iter().chain([&self.last]).map(|axis| (axis.n - 1) * axis.a).sum::<usize>()
     }
 
-    /// The part of the pairing in a range of its first axis.
-    fn slab(&self, range: &Range<usize>) -> Self {
-        let mut slab = self.clone();
-        if let Some(axis) = slab.outer.first_mut() {
-            axis.n = range.len();
-            let Axis { a, b, y, .. } = *axis;
-            slab.first = [(0, a), (1, b), (2, y)].map(|(i, step)| self.first[i] + range.start * step);
-        }
-        slab
-    }
-
     /// Calls `add(part, rows, columns, sums)` so that everything is added to its sum once.
-    fn plan(
-        &self,
-        add: &(dyn Fn(&Self, Range<usize>, Range<usize>, &[Shared<f64>]) + Sync),
-        to: &[Shared<f64>],
-    ) {
+    fn plan(&self, add: &Add<'_>, to: &[Shared<f64>]) {
         let (rows, n, span) = (self.rows(), self.last.n, self.span());
         let total = rows * n;
         if total < 2 * GRAIN {
@@ -78,7 +69,7 @@ impl Pairing {
         if let Some(first) = self.outer.first().filter(|axis| axis.a != 0 && axis.n >= 8) {
             let grain = (GRAIN / (total / first.n)).max(1);
             return threads::ranges(first.n, grain, |range| {
-                let slab = self.slab(&range);
+                let slab = self.slab(0, &range);
                 let own = |to: &Shared<f64>| {
                     // SAFETY: the sums of the part begin here.
                     Shared::new(unsafe { to.get().add(slab.first[0] - self.first[0]) })
@@ -123,18 +114,32 @@ impl Pairing {
         rows: Range<usize>,
         columns: Range<usize>,
         to: [*mut f64; K],
-        f: &(impl Fn(usize, usize, usize) -> [f64; K] + Sync),
+        f: impl Fn(usize, usize, usize) -> [f64; K] + Sync + Copy,
     ) {
         let (by_a, by_b, base) = (self.last.a != 0, self.last.b != 0, self.first[0]);
         if !by_a {
-            self.walk(rows, |a, b, y| {
-                let sums = match by_b {
-                    true => along(columns.clone(), |i| f(a, b + i, y + i)),
-                    false => along(columns.clone(), |i| f(a, b, y + i)),
-                };
-                // SAFETY: the sums are of all elements of `a` from `base` on.
-                (0..K).for_each(|k| unsafe { *to[k].add(a - base) += sums[k] });
-            });
+            self.walk(
+                rows,
+                #[inline(always)]
+                |a, b, y| {
+                    let sums = match by_b {
+                        true => along(
+                            columns.clone(),
+                            #[inline(always)]
+                            |i| f(a, b + i, y + i),
+                        ),
+                        false => along(
+                            columns.clone(),
+                            #[inline(always)]
+                            |i| f(a, b, y + i),
+                        ),
+                    };
+                    for k in 0..K {
+                        // SAFETY: the sums are of all elements of `a` from `base` on.
+                        unsafe { *to[k].add(a - base) += sums[k] };
+                    }
+                },
+            );
             return;
         }
         // Rows below each other that add to the same sums are taken together.
@@ -168,10 +173,14 @@ fn add_rows<const K: usize, const R: usize>(
         let mut sums = [0.0; K];
         for r in 0..R {
             let v = f(i, r);
-            (0..K).for_each(|k| sums[k] += v[k]);
+            for k in 0..K {
+                sums[k] += v[k];
+            }
         }
-        // SAFETY: there is a sum for each column.
-        (0..K).for_each(|k| unsafe { *to[k].add(at + i) += sums[k] });
+        for k in 0..K {
+            // SAFETY: there is a sum for each column.
+            unsafe { *to[k].add(at + i) += sums[k] };
+        }
     }
 }
 
@@ -182,22 +191,31 @@ fn along<const K: usize>(columns: Range<usize>, f: impl Fn(usize) -> [f64; K]) -
     let whole = columns.len() - columns.len() % LANES;
     for i in (columns.start..columns.start + whole).step_by(LANES) {
         let mut v = [[0.0; LANES]; K];
+        #[allow(clippy::needless_range_loop)] // of several arrays
         for l in 0..LANES {
             let of = f(i + l);
-            (0..K).for_each(|k| v[k][l] = of[k]);
+            for k in 0..K {
+                v[k][l] = of[k];
+            }
         }
         for k in 0..K {
-            (0..LANES).for_each(|l| lanes[k][l] += v[k][l]);
+            for l in 0..LANES {
+                lanes[k][l] += v[k][l];
+            }
         }
     }
     for (l, i) in (columns.start + whole..columns.end).enumerate() {
         let of = f(i);
-        (0..K).for_each(|k| lanes[k][l] += of[k]);
+        for k in 0..K {
+            lanes[k][l] += of[k];
+        }
     }
     let mut n = LANES / 2;
     while n > 0 {
         for lanes in &mut lanes {
-            (0..n).for_each(|l| lanes[l] += lanes[l + n]);
+            for l in 0..n {
+                lanes[l] += lanes[l + n];
+            }
         }
         n /= 2;
     }
