@@ -214,6 +214,26 @@ def test_dot_is_numpys():
         F.dot(nn.NdArray(2, 3), nn.NdArray(3, 2), out=nn.NdArray(3))
 
 
+def test_ways_to_convolve_agree_and_the_setting_is_checked():
+    rng = np.random.default_rng(0)
+    x = nn.NdArray.from_numpy_array(rng.normal(size=(2, 32, 13, 10)).astype(np.float32))
+    w = nn.NdArray.from_numpy_array(rng.normal(size=(24, 32, 3, 3)).astype(np.float32))
+    assert nn.get_conv_algorithm() == "auto"
+    results = {}
+    try:
+        for name in ("direct", "winograd", "auto"):
+            nn.set_conv_algorithm(name)
+            assert nn.get_conv_algorithm() == name
+            results[name] = F.convolution(x, w, pad=(1, 1)).data.copy()
+        with pytest.raises(ValueError, match="set_conv_algorithm: expected `name` to be 'auto', 'direct'"):
+            nn.set_conv_algorithm("fast")
+    finally:
+        nn.set_conv_algorithm("auto")
+    np.testing.assert_array_equal(results["auto"], results["winograd"])
+    assert not np.array_equal(results["direct"], results["winograd"])
+    np.testing.assert_allclose(results["direct"], results["winograd"], atol=1e-4 * results["direct"].std())
+
+
 def test_threads_are_set_and_change_no_number():
     before = nn.get_num_threads()
     x = nn.NdArray.from_numpy_array(np.random.default_rng(0).normal(size=100_000).astype(np.float32))

@@ -35,9 +35,11 @@ from ._core import (
     __version__,
     clear_memory_cache,
     forward_all,
+    get_conv_algorithm,
     get_num_threads,
     memory_stats,
     reset_peak_memory,
+    set_conv_algorithm,
     set_num_threads,
 )
 from .autodiff import no_grad
@@ -106,6 +108,7 @@ __all__ = [
     "context_scope",
     "forward_all",
     "get_auto_forward",
+    "get_conv_algorithm",
     "get_current_context",
     "get_current_parameter_scope",
     "get_global_recompute",
@@ -126,6 +129,7 @@ __all__ = [
     "save_parameters",
     "seed",
     "set_auto_forward",
+    "set_conv_algorithm",
     "set_default_context",
     "set_function_post_hook",
     "set_function_pre_hook",

@@ -1,8 +1,9 @@
-//! A number for each channel of an array, and sums over the rest. Knows arrays of (outer, channels, inner) elements.
+//! Sums over all but the channels of an array. Knows arrays of (outer, channels, inner) elements.
 //!
 //! Sums keep several partial ones in a fixed order: closer to the exact sum than one running sum, and quicker.
 
 use super::Float;
+use super::threads::{Shared, ranges};
 
 /// Elements that one lane may sum up before its sum is added to the next level.
 const BLOCK: usize = 256;
@@ -29,39 +30,45 @@ pub fn sum<T: Float>(x: &[T]) -> T {
     lanes[0] + rest
 }
 
-/// Adds `b[c]` to each element of channel `c`.
-pub fn add_bias<T: Float>(y: &mut [T], b: &[T], inner: usize) {
-    if b.is_empty() || inner == 0 {
-        return;
-    }
-    for y in y.chunks_exact_mut(b.len() * inner) {
-        if inner == 1 {
-            y.iter_mut().zip(b).for_each(|(y, b)| *y = *y + *b);
-        } else {
-            y.chunks_exact_mut(inner).zip(b).for_each(|(y, b)| y.iter_mut().for_each(|y| *y = *y + *b));
-        }
-    }
-}
+/// Elements that are worth handing over to a thread.
+const GRAIN: usize = 1 << 14;
 
-/// Adds to `gb[c]` the sum of the elements of channel `c`: the gradient of [`add_bias`].
+/// Adds to `gb[c]` the sum of the elements of channel `c`: the gradient of a bias.
 pub fn add_sums<T: Float>(gy: &[T], gb: &mut [T], inner: usize) {
     let channels = gb.len();
-    if channels == 0 || inner == 0 {
+    if channels == 0 || inner == 0 || gy.is_empty() {
         return;
     }
+    let gb_at = Shared::new(gb.as_mut_ptr());
     if inner > 1 {
-        for gy in gy.chunks_exact(channels * inner) {
-            gb.iter_mut().zip(gy.chunks_exact(inner)).for_each(|(g, gy)| *g = *g + sum(gy));
-        }
+        let outer = gy.len() / (channels * inner);
+        ranges(channels, GRAIN / (outer * inner), |some| {
+            for c in some {
+                // SAFETY: each channel has its own element.
+                let g = unsafe { &mut *gb_at.get().add(c) };
+                for o in 0..outer {
+                    *g = *g + sum(&gy[(o * channels + c) * inner..][..inner]);
+                }
+            }
+        });
         return;
     }
-    let mut part = vec![T::ZERO; channels];
-    for rows in gy.chunks(channels * BLOCK) {
-        part.fill(T::ZERO);
-        for row in rows.chunks_exact(channels) {
-            part.iter_mut().zip(row).for_each(|(p, g)| *p = *p + *g);
+    let blocks = gy.len().div_ceil(channels * BLOCK);
+    let mut parts = vec![T::ZERO; blocks * channels];
+    let parts_at = Shared::new(parts.as_mut_ptr());
+    ranges(blocks, GRAIN / (BLOCK * channels), |some| {
+        for block in some {
+            // SAFETY: each block has its own part.
+            let part =
+                unsafe { std::slice::from_raw_parts_mut(parts_at.get().add(block * channels), channels) };
+            let rows = &gy[block * channels * BLOCK..];
+            for row in rows[..rows.len().min(channels * BLOCK)].chunks_exact(channels) {
+                part.iter_mut().zip(row).for_each(|(p, g)| *p = *p + *g);
+            }
         }
-        gb.iter_mut().zip(&part).for_each(|(g, p)| *g = *g + *p);
+    });
+    for part in parts.chunks_exact(channels) {
+        gb.iter_mut().zip(part).for_each(|(g, p)| *g = *g + *p);
     }
 }
 

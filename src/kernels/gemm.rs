@@ -14,6 +14,7 @@ pub use tile::{Activation, Kernels};
 pub(super) use tile::{After, kernels_f32, kernels_f64};
 
 use super::Float;
+use super::threads::{Shared, ranges};
 
 /// A matrix in memory: element (r, c) lies `r * row_stride + c * col_stride` after the first.
 #[derive(Clone, Copy, Debug)]
@@ -85,10 +86,19 @@ impl<'a, T> MatrixMut<'a, T> {
 /// `c = a b`, or `c += a b` where `accumulate` is set. Sums run in an order that depends on shapes and layouts alone,
 /// whatever the number of threads.
 pub fn gemm<T: Float>(c: MatrixMut<'_, T>, accumulate: bool, a: Matrix<'_, T>, b: Matrix<'_, T>) {
+    gemm_then(c, a, b, Epilogue { accumulate, ..Epilogue::NONE });
+}
+
+/// `c = epilogue(a b)`, as [`gemm`].
+pub fn gemm_then<T: Float>(
+    c: MatrixMut<'_, T>,
+    a: Matrix<'_, T>,
+    b: Matrix<'_, T>,
+    epilogue: Epilogue<'_, T>,
+) {
     let MatrixMut { data, layout } = c;
     let (m, n, k) = (layout.rows, layout.cols, a.layout.cols);
     assert!(a.layout.rows == m && b.layout.cols == n && b.layout.rows == k, "matrices that do not fit");
-    let epilogue = Epilogue { accumulate, ..Epilogue::NONE };
     let strided = |p: *mut T, layout: &Layout| Strided {
         p,
         row: layout.row_stride as isize,
@@ -100,6 +110,42 @@ pub fn gemm<T: Float>(c: MatrixMut<'_, T>, accumulate: bool, a: Matrix<'_, T>, b
     // SAFETY: `Layout::new` saw that every element of the three matrices lies in its slice, and `c` is borrowed alone.
     unsafe { multiply((m, n, k), a, b, c, epilogue) };
 }
+
+/// Products of fewer multiplications are shared out whole among threads, if there are several.
+const WHOLE: usize = 1 << 22;
+
+/// Computes `count` results of `rows` x `cols` that lie one after the other, or as columns if `transposed`: each is the
+/// product of what `factors` gives for its number, or is added to.
+pub fn gemm_each<'a, T: Float>(
+    c: &mut [T],
+    count: usize,
+    (rows, cols, transposed): (usize, usize, bool),
+    accumulate: bool,
+    factors: impl Fn(usize) -> (Matrix<'a, T>, Matrix<'a, T>) + Sync,
+) {
+    let size = rows * cols;
+    assert!(c.len() == count * size, "results that do not fit");
+    if count == 0 || size == 0 {
+        return;
+    }
+    let (row_stride, col_stride) = if transposed { (1, rows) } else { (cols, 1) };
+    let results = Shared::new(c.as_mut_ptr());
+    let product = |i: usize| {
+        // SAFETY: each product has its own part of the results.
+        let c = unsafe { std::slice::from_raw_parts_mut(results.get().add(i * size), size) };
+        let (a, b) = factors(i);
+        gemm(MatrixMut::new(c, rows, cols, row_stride, col_stride), accumulate, a, b);
+    };
+    let work = size * factors(0).0.layout.cols;
+    if work < WHOLE && count > 1 {
+        ranges(count, (GRAIN / work.max(1)).max(1), |some| some.for_each(product));
+    } else {
+        (0..count).for_each(product);
+    }
+}
+
+/// Multiplications that are worth handing over.
+const GRAIN: usize = 200_000;
 
 #[cfg(test)]
 mod tests {

@@ -4,8 +4,8 @@ use super::batch_matmul::BatchMatmul;
 use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::array::Shape;
 use crate::kernels::Float;
-use crate::kernels::channels::{add_bias, add_sums};
-use crate::kernels::gemm::{Matrix, MatrixMut, gemm};
+use crate::kernels::channels::add_sums;
+use crate::kernels::gemm::{Epilogue, Matrix, MatrixMut, gemm, gemm_then};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -65,11 +65,9 @@ impl Compute for Affine {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let Sizes { rows, inputs, outputs } = self.sizes(run.x_shape(0), run.x_shape(1))?;
         let (x, w) = (Matrix::of_rows(run.x(0), rows, inputs), Matrix::of_rows(run.x(1), inputs, outputs));
-        let y = run.y(0);
-        gemm(MatrixMut::of_rows(y, rows, outputs), false, x, w);
-        if run.has(2) {
-            add_bias(y, run.x(2), 1);
-        }
+        let column_bias = run.has(2).then(|| run.x(2));
+        let y = MatrixMut::of_rows(run.y(0), rows, outputs);
+        gemm_then(y, x, w, Epilogue { column_bias, ..Epilogue::NONE });
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::array::Shape;
-use crate::kernels::gemm::{Matrix, MatrixMut, gemm};
+use crate::kernels::gemm::{Matrix, MatrixMut, gemm, gemm_each};
 use crate::kernels::{Float, pairing::Pairing};
 use crate::{Error, Result};
 
@@ -36,11 +36,11 @@ struct Products {
 }
 
 impl Products {
-    /// Calls `f` with the number of the matrix of `a`, of `b` and of the output, for each product.
-    fn for_each(&self, mut f: impl FnMut(usize, usize, usize)) {
+    /// The numbers of the matrices of `a` and of `b` for each product.
+    fn sides(&self) -> Vec<(usize, usize)> {
         let batch = Pairing::shape(&self.a, &self.b).map_or(0, |s| s.size());
         let (a, b) = (Self::steps(&self.a), Self::steps(&self.b));
-        for i in 0..batch {
+        let of = |i: usize| {
             let (mut rest, mut at_a, mut at_b) = (i, 0, 0);
             for axis in (0..self.a.ndim()).rev() {
                 let dim = self.a[axis].max(self.b[axis]);
@@ -48,8 +48,9 @@ impl Products {
                 at_b += rest % dim * b[axis];
                 rest /= dim;
             }
-            f(at_a, at_b, i);
-        }
+            (at_a, at_b)
+        };
+        (0..batch).map(of).collect()
     }
 
     /// How far apart neighbours along each batch axis are, in matrices; an axis that is repeated stands still.
@@ -113,8 +114,10 @@ impl Compute for BatchMatmul {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let p = self.products(run.x_shape(0), run.x_shape(1))?;
         let (a, b, y) = (run.x(0), run.x(1), run.y(0));
-        p.for_each(|ia, ib, iy| {
-            gemm(matrix_mut(y, iy, p.m, p.n, false), false, p.left(self, a, ia), p.right(self, b, ib));
+        let sides = p.sides();
+        gemm_each(y, sides.len(), (p.m, p.n, false), false, |i| {
+            let (ia, ib) = sides[i];
+            (p.left(self, a, ia), p.right(self, b, ib))
         });
         Ok(())
     }
@@ -123,17 +126,32 @@ impl Compute for BatchMatmul {
         let p = self.products(run.x_shape(0), run.x_shape(1))?;
         let gy = run.gy(0);
         let gy = |i| matrix(gy, i, p.m, p.n, false);
-        if let Some(ga) = run.gx(0).map(Grad::adding) {
+        let sides = p.sides();
+        if let Some(Grad { data: ga, accumulate }) = run.gx(0) {
             let b = run.x(1);
-            p.for_each(|ia, ib, iy| {
-                gemm(matrix_mut(ga, ia, p.m, p.k, self.transpose_a), true, gy(iy), p.right(self, b, ib).t());
-            });
+            let factors = |i: usize| (gy(i), p.right(self, b, sides[i].1).t());
+            if sides.iter().enumerate().all(|(i, s)| s.0 == i) && !sides.is_empty() {
+                gemm_each(ga, sides.len(), (p.m, p.k, self.transpose_a), accumulate, factors);
+            } else {
+                let ga = Grad { data: ga, accumulate }.adding();
+                for (i, (ia, _)) in sides.iter().enumerate() {
+                    let (gy, b) = factors(i);
+                    gemm(matrix_mut(ga, *ia, p.m, p.k, self.transpose_a), true, gy, b);
+                }
+            }
         }
-        if let Some(gb) = run.gx(1).map(Grad::adding) {
+        if let Some(Grad { data: gb, accumulate }) = run.gx(1) {
             let a = run.x(0);
-            p.for_each(|ia, ib, iy| {
-                gemm(matrix_mut(gb, ib, p.k, p.n, self.transpose_b), true, p.left(self, a, ia).t(), gy(iy));
-            });
+            let factors = |i: usize| (p.left(self, a, sides[i].0).t(), gy(i));
+            if sides.iter().enumerate().all(|(i, s)| s.1 == i) && !sides.is_empty() {
+                gemm_each(gb, sides.len(), (p.k, p.n, self.transpose_b), accumulate, factors);
+            } else {
+                let gb = Grad { data: gb, accumulate }.adding();
+                for (i, (_, ib)) in sides.iter().enumerate() {
+                    let (a, gy) = factors(i);
+                    gemm(matrix_mut(gb, *ib, p.k, p.n, self.transpose_b), true, a, gy);
+                }
+            }
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use pyo3::types::PyDict;
 use crate::array::memory_stats as stats;
 use crate::graph;
 use crate::graph::mode::{self, CheckSaved, Compute, Context};
+use crate::kernels::convolution::{self, Algorithm};
 use crate::kernels::{random, simd, threads};
 
 macro_rules! plain {
@@ -127,6 +128,49 @@ fn set_num_threads(n: i64) -> PyResult<()> {
     }
 }
 
+/// Names of the ways to convolve.
+const ALGORITHMS: [(&str, Algorithm); 3] =
+    [("auto", Algorithm::Auto), ("direct", Algorithm::Direct), ("winograd", Algorithm::Winograd)];
+
+/// Sets how convolutions are computed from now on, in the whole process.
+///
+/// `"direct"` multiplies as often as the definition says. `"winograd"` takes F(4, 3) for kernels of 3 x 3 that move by one:
+/// a quarter of the multiplications, and more rounding. `"auto"`, the default, takes it in single precision from 24 channels
+/// and maps in a group on, where it is quicker. Which way is taken depends on the function, its shapes and this setting
+/// alone, never on the number of threads.
+///
+/// Against double precision, with normally distributed numbers and 16 to 256 channels, the root of the mean squared error
+/// relative to that of the result is 1.0e-6 to 3.2e-6 for Winograd's way and 2.1e-7 to 3.5e-7 for the direct one; the
+/// largest error, relative to the same, 1.5e-5 to 6.8e-5 and 2.0e-6 to 3.3e-6.
+///
+/// Args:
+///     name: `"auto"`, `"direct"` or `"winograd"`.
+///
+/// Raises:
+///     ArgumentError: If it is none of them.
+///
+/// Example:
+///     >>> nn.set_conv_algorithm("direct")
+///     >>> nn.get_conv_algorithm()
+///     'direct'
+///     >>> nn.set_conv_algorithm("auto")
+#[pyfunction]
+fn set_conv_algorithm(name: &str) -> PyResult<()> {
+    let found = ALGORITHMS.iter().find(|(known, _)| *known == name);
+    let (_, algorithm) = found.ok_or_else(|| {
+        let expected = "'auto', 'direct' or 'winograd'";
+        crate::Error::argument("set_conv_algorithm", "name", expected, format!("{name:?}"))
+    })?;
+    convolution::set_algorithm(*algorithm);
+    Ok(())
+}
+
+/// How convolutions are computed: see `set_conv_algorithm`.
+#[pyfunction]
+fn get_conv_algorithm() -> &'static str {
+    ALGORITHMS[convolution::algorithm() as usize].0
+}
+
 /// On what functions run: the instructions that kernels are chosen for, the vector instructions that the processor has,
 /// threads, memory, and how the library was built.
 #[pyfunction]
@@ -241,6 +285,8 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(reset_peak_memory, m)?)?;
     m.add_function(wrap_pyfunction!(plan_facts, m)?)?;
     m.add_function(wrap_pyfunction!(set_num_threads, m)?)?;
+    m.add_function(wrap_pyfunction!(set_conv_algorithm, m)?)?;
+    m.add_function(wrap_pyfunction!(get_conv_algorithm, m)?)?;
     m.add_function(wrap_pyfunction!(set_check_saved, m)?)?;
     m.add_function(wrap_pyfunction!(configuration, m)?)?;
     m.add_function(wrap_pyfunction!(recorded_clear_flags, m)?)?;
