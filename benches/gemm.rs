@@ -11,7 +11,7 @@ use kinnor::array::Buffer;
 use kinnor::kernels::gemm::{Epilogue, Strided, multiply};
 use kinnor::kernels::simd::isa;
 use kinnor::kernels::threads::{num_threads, set_num_threads};
-use machine::{best, peak};
+use machine::{best_of_each, peak};
 
 /// Rows, columns, terms, and which of the two matrices is stored transposed.
 const SHAPES: [(usize, usize, usize, &str); 17] = [
@@ -123,15 +123,24 @@ fn table(threads: usize, crates: &[(&str, Multiply)]) {
     set_num_threads(threads);
     let peak = peak();
     eprintln!("\n{threads} thread(s), {}, peak {peak:.0} GFLOP/s (best of 0.2 s each)", isa().name());
+    let only = std::env::var("ROW").unwrap_or_default();
     for (m, n, k, kind) in SHAPES {
+        if !format!("{m}x{n}x{k} {kind}").contains(&only) {
+            continue;
+        }
         let (a, b) = (Matrix::new(m, k, kind.starts_with('T')), Matrix::new(k, n, kind.ends_with('T')));
         let c = Matrix::new(m, n, false);
-        let rate = |f: Multiply| 2.0 * (m * n * k) as f64 / best(|| f(m, n, k, &a, &b, &c)) / 1e9;
-        let ours = rate(ours);
-        let others: Vec<f64> = crates.iter().map(|(_, f)| rate(*f)).collect();
+        let all = [ours as Multiply].into_iter().chain(crates.iter().map(|(_, f)| *f));
+        let mut calls: Vec<Box<dyn FnMut() + '_>> = Vec::new();
+        for f in all {
+            let (a, b, c) = (&a, &b, &c);
+            calls.push(Box::new(move || f(m, n, k, a, b, c)));
+        }
+        let rates: Vec<f64> =
+            best_of_each(&mut calls).iter().map(|s| 2.0 * (m * n * k) as f64 / s / 1e9).collect();
+        let (ours, others) = (rates[0], &rates[1..]);
         let best_other = others.iter().copied().fold(f64::NAN, f64::max);
-        let list: Vec<_> =
-            crates.iter().zip(&others).map(|((name, _), r)| format!("{name} {r:.0}")).collect();
+        let list: Vec<_> = crates.iter().zip(others).map(|((name, _), r)| format!("{name} {r:.0}")).collect();
         eprintln!(
             "{:<18} ours {ours:>4.0} = {:>3.0} % of peak, {:.2} of the best other ({})",
             format!("{m}x{n}x{k} {kind}"),

@@ -32,6 +32,20 @@ pub fn best(mut call: impl FnMut()) -> f64 {
     best
 }
 
+/// Seconds of the best of many calls of each, called in turn so that a busy moment of the machine meets them all.
+#[allow(dead_code)] // not every bench compares
+pub fn best_of_each(calls: &mut [Box<dyn FnMut() + '_>]) -> Vec<f64> {
+    let (start, mut best) = (Instant::now(), vec![f64::INFINITY; calls.len()]);
+    while start.elapsed() < Duration::from_millis(200) * calls.len() as u32 {
+        for (call, best) in calls.iter_mut().zip(&mut best) {
+            let once = now();
+            call();
+            *best = best.min(now() - once);
+        }
+    }
+    best
+}
+
 /// Multiply-adds in registers only: many rounds of independent ones of the widest kind. Returns their number.
 #[cfg(target_arch = "x86_64")]
 fn multiply_adds() -> usize {

@@ -9,7 +9,7 @@ use crate::kernels::Float;
 use crate::kernels::threads::{Shared, parallel};
 
 /// Rows of the right matrix in a block: two registers of columns of it fill most of the first cache.
-const DEPTH: usize = 256;
+const DEPTH: usize = 384;
 /// Rows of a plain right matrix that are fetched ahead.
 pub(super) const AHEAD: isize = 8;
 /// Terms of a sum that are added one after the other where nothing is packed: longer sums are cut for accuracy.
@@ -17,6 +17,8 @@ const LONG: usize = 4096;
 /// Rows of the left matrix and columns of the right in a packed block.
 const ROWS: usize = 4096;
 const COLUMNS: usize = 4096;
+/// Columns of tiles that are packed together where they lie side by side.
+const TOGETHER: usize = 4;
 /// Tiles one above the other in a chunk: their part of the left matrix stays in the second cache.
 const CHUNK_ROWS: usize = 10;
 /// Tiles side by side in a chunk.
@@ -214,13 +216,14 @@ impl<T: Float> Block<'_, T> {
     unsafe fn run(&self) {
         let grid = Grid::new(self.m, self.n, self.k, self.kernels.tallest(), 2 * self.kernels.width);
         // Rows of tiles and columns of tiles, each packed as one piece.
-        let columns = if self.b.is_some() { grid.columns } else { 0 };
+        let together = if self.product.b.col == 1 { TOGETHER } else { 1 };
+        let columns = if self.b.is_some() { grid.columns.div_ceil(together) } else { 0 };
         let rows = if self.a.is_some() { grid.rows } else { 0 };
         let pack = |piece: usize| {
             // SAFETY: each piece has its own place in the buffers.
             unsafe {
                 if piece < columns {
-                    self.pack_columns(piece);
+                    self.pack_columns(piece * together, together);
                 } else {
                     self.pack_rows(&grid, piece - columns);
                 }
@@ -237,7 +240,7 @@ impl<T: Float> Block<'_, T> {
         }
     }
 
-    unsafe fn pack_columns(&self, column: usize) {
+    unsafe fn pack_columns(&self, column: usize, together: usize) {
         let (Some(to), b) = (self.b, self.product.b) else { return };
         let wide = 2 * self.kernels.width;
         let first = column * wide;
@@ -246,7 +249,7 @@ impl<T: Float> Block<'_, T> {
             row: b.row,
             col: b.col,
             k: self.k,
-            n: wide.min(self.n - first),
+            n: (together * wide).min(self.n - first),
             // SAFETY: the buffer has room for all columns, `wide` at a time.
             to: unsafe { to.get().add(first * self.k) },
         };

@@ -1,10 +1,12 @@
 //! Copies of parts of matrices, laid out as the kernels read them.
 
+use std::cmp::Ordering;
+
 use crate::kernels::Float;
 use crate::kernels::simd::Vector;
 
 /// Up to two registers of columns of the right matrix, of `k` rows each, to be laid row after row: `to[p * 2 WIDTH + j]`.
-/// Columns beyond `n` become zeros.
+/// Columns beyond `n` become zeros. Columns side by side may be more: every two registers of them are laid behind those before.
 pub(in crate::kernels) struct Columns<T> {
     pub(in crate::kernels) from: *const T,
     pub(in crate::kernels) row: isize,
@@ -22,19 +24,14 @@ pub(in crate::kernels) struct Columns<T> {
 pub(super) unsafe fn columns<V: Vector>(c: &Columns<V::T>) {
     // SAFETY: as the caller promises; masks and counts keep within `k` and `n`.
     unsafe {
+        if c.col == 1 {
+            return rows_of_columns::<V>(c);
+        }
         for part in 0..2 {
             let first = part * V::WIDTH;
             let from = c.from.wrapping_offset(first as isize * c.col);
             let (n, to) = (c.n.saturating_sub(first).min(V::WIDTH), c.to.add(first));
-            if c.col == 1 {
-                let mask = V::first(n);
-                for p in 0..c.k {
-                    let row = from.wrapping_offset(p as isize * c.row);
-                    let v = if n == V::WIDTH { V::load(row) } else { V::load_masked(row, mask) };
-                    v.store(to.add(p * 2 * V::WIDTH));
-                    V::prefetch(row.wrapping_offset(16 * c.row));
-                }
-            } else if c.row == 1 {
+            if c.row == 1 {
                 for p in (0..c.k).step_by(V::WIDTH) {
                     transpose::<V>(
                         from.wrapping_add(p),
@@ -52,6 +49,29 @@ pub(super) unsafe fn columns<V: Vector>(c: &Columns<V::T>) {
                         *to.add(p * 2 * V::WIDTH + j) = v;
                     }
                 }
+            }
+        }
+    }
+}
+
+/// Columns side by side, row by row: as many at a time as there are, since a row may be alone on its page of memory.
+#[inline(always)]
+unsafe fn rows_of_columns<V: Vector>(c: &Columns<V::T>) {
+    let (whole, parts) = (c.n / V::WIDTH, c.n.div_ceil(2 * V::WIDTH) * 2);
+    // SAFETY: as above.
+    unsafe {
+        let mask = V::first(c.n % V::WIDTH);
+        for p in 0..c.k {
+            let row = c.from.wrapping_offset(p as isize * c.row);
+            for j in 0..parts {
+                let from = row.wrapping_add(j * V::WIDTH);
+                let v = match j.cmp(&whole) {
+                    Ordering::Less => V::load(from),
+                    Ordering::Equal => V::load_masked(from, mask),
+                    Ordering::Greater => V::zero(),
+                };
+                v.store(c.to.add(j / 2 * c.k * 2 * V::WIDTH + p * 2 * V::WIDTH + j % 2 * V::WIDTH));
+                V::prefetch(from.wrapping_offset(8 * c.row));
             }
         }
     }
@@ -103,7 +123,7 @@ impl<T: Float> Rows<T> {
             if !Self::one_by_one(self.row) {
                 for p in 0..self.k {
                     let from = self.from.offset(p as isize * self.col);
-                    std::ptr::copy_nonoverlapping(from, self.to.add(p * self.n), self.n);
+                    short_copy(from, self.to.add(p * self.n), self.n);
                 }
                 return;
             }
@@ -116,6 +136,22 @@ impl<T: Float> Rows<T> {
                     (0..self.k).for_each(|p| *to.add(p) = *from.offset(p as isize * self.col));
                 }
             }
+        }
+    }
+}
+
+/// Copies a few elements, without a call.
+#[inline(always)]
+unsafe fn short_copy<T: Copy>(from: *const T, to: *mut T, n: usize) {
+    // SAFETY: the memory is there.
+    unsafe {
+        if n < 4 {
+            (0..n).for_each(|i| *to.add(i) = *from.add(i));
+            return;
+        }
+        // Fours from the start, and the last four, which may have been copied already.
+        for i in (0..n - 3).step_by(4).chain([n - 4]) {
+            to.add(i).cast::<[T; 4]>().write_unaligned(from.add(i).cast::<[T; 4]>().read_unaligned());
         }
     }
 }

@@ -100,6 +100,14 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
     // SAFETY: the caller has the instructions, and the tile names memory that is there.
     unsafe {
         let mut sums = [[V::zero(); N]; M];
+        if KIND == REGULAR {
+            // The result comes from far away; it is there when the sums are done.
+            for i in 0..M {
+                for j in 0..N {
+                    V::prefetch(t.c.wrapping_offset(i as isize * t.c_row).wrapping_add(j * V::WIDTH));
+                }
+            }
+        }
         let mut ahead = t.ahead;
         for &(a_offset, b_offset) in t.batch {
             let a = t.a.offset(a_offset);
