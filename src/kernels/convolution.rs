@@ -11,6 +11,7 @@ mod unfold;
 mod weight;
 mod window;
 mod winograd;
+mod winograd_weight;
 
 use smallvec::SmallVec;
 
@@ -209,7 +210,7 @@ pub fn weight_gradient<T: Float>(
     if let (true, Some(parts)) = (winograd::<T>(g), g.winograd_parts()) {
         let (x, gy, gw) = (x.as_ptr(), gy.as_ptr(), gw.as_mut_ptr());
         // SAFETY: as above.
-        return unsafe { winograd::weight_gradient(g, parts, x, gy, gw, accumulate) };
+        return unsafe { winograd_weight::weight_gradient(g, parts, x, gy, gw, accumulate) };
     }
     let sum = WeightGradient { g, x: x.as_ptr(), gy: gy.as_ptr(), gw: gw.as_mut_ptr(), accumulate };
     // SAFETY: as above.

@@ -8,7 +8,7 @@ use crate::array::Buffer;
 use crate::kernels::Float;
 use crate::kernels::threads::{Shared, parallel};
 
-/// Rows of the right matrix in a block: two registers of columns of it fill most of the first cache.
+/// Rows of the right matrix in a block: two registers of columns of it fill the first cache.
 const DEPTH: usize = 384;
 /// Rows of a plain right matrix that are fetched ahead.
 pub(super) const AHEAD: isize = 8;
@@ -19,6 +19,8 @@ const ROWS: usize = 4096;
 const COLUMNS: usize = 4096;
 /// Columns of tiles that are packed together where they lie side by side.
 const TOGETHER: usize = 4;
+/// Sums so short that most of the time goes into the result: it is visited row by row.
+const SHALLOW: usize = 128;
 /// Tiles one above the other in a chunk: their part of the left matrix stays in the second cache.
 const CHUNK_ROWS: usize = 10;
 /// Tiles side by side in a chunk.
@@ -277,67 +279,69 @@ impl<T: Float> Block<'_, T> {
     /// # Safety
     /// As [`Product::run`]; what the block packs is packed.
     unsafe fn chunk(&self, grid: &Grid, chunk: usize) {
-        let (tile_rows, tile_columns) = grid.chunk(chunk);
-        let product = self.product;
-        let wide = 2 * self.kernels.width;
-        let (first, last) = (self.p == 0, self.p + self.k == product.k);
-        for column in tile_columns {
-            let j = column * wide;
-            let n = wide.min(self.n - j);
-            let (b, b_row) = match self.b {
-                // SAFETY: packed columns lie one after the other.
-                Some(packed) => (unsafe { packed.get().add(j * self.k) }.cast_const(), wide as isize),
-                None => (product.b.at(self.p, self.j + j), product.b.row),
-            };
-            for row in tile_rows.clone() {
-                let rows = grid.heights.part(row);
-                let (i, count) = (rows.start, rows.len());
-                let (a, a_row, a_col) = match self.a {
-                    Some(packed) => {
-                        let (row, col) =
-                            if Rows::<T>::one_by_one(product.a.row) { (self.k, 1) } else { (1, count) };
-                        // SAFETY: packed rows lie one tile after the other.
-                        (unsafe { packed.get().add(i * self.k) }.cast_const(), row as isize, col as isize)
-                    }
-                    None => (product.a.at(self.i + i, self.p), product.a.row, product.a.col),
-                };
-                let offset =
-                    |bias: Option<*const T>, at: usize| bias.filter(|_| last).map(|b| b.wrapping_add(at));
-                let mut after = product.after;
-                after.accumulate |= !first;
-                after.row_bias = offset(after.row_bias, self.i + i);
-                after.column_bias = offset(after.column_bias, self.j + j);
-                if !last {
-                    after.activation = Activation::Identity;
-                }
-                let c =
-                    product.c.wrapping_offset((self.i + i) as isize * product.c_row).wrapping_add(self.j + j);
-                let (k, c_row) = (self.k, product.c_row);
-                // Packed tiles of the left matrix come from the second cache, rows of a plain right matrix from anywhere.
-                let (ahead, ahead_step) = match self.a {
-                    Some(_) => (a.wrapping_add(count * k), count as isize),
-                    None => (b.wrapping_offset(AHEAD * b_row), b_row),
-                };
-                let tile = Tile {
-                    k,
-                    n,
-                    batch: &[(0, 0)],
-                    a,
-                    a_row,
-                    a_col,
-                    b,
-                    b_row,
-                    table: std::ptr::null(),
-                    c,
-                    c_row,
-                    after,
-                    ahead,
-                    ahead_step,
-                };
-                let kernel = self.kernels.tiles[REGULAR][usize::from(n > self.kernels.width)][count - 1];
-                // SAFETY: the table was chosen for this machine; the tile lies within the matrices.
-                unsafe { kernel(&tile) };
-            }
+        let (rows, columns) = grid.chunk(chunk);
+        // SAFETY: as the caller promises.
+        let tile = |row, column| unsafe { self.tile(grid.heights.part(row), column) };
+        if self.k <= SHALLOW {
+            rows.for_each(|row| columns.clone().for_each(|column| tile(row, column)));
+        } else {
+            columns.for_each(|column| rows.clone().for_each(|row| tile(row, column)));
         }
+    }
+
+    /// # Safety
+    /// As [`Block::chunk`].
+    #[inline(always)]
+    unsafe fn tile(&self, rows: Range<usize>, column: usize) {
+        let (product, wide) = (self.product, 2 * self.kernels.width);
+        let (first, last) = (self.p == 0, self.p + self.k == product.k);
+        let (i, count, j) = (rows.start, rows.len(), column * wide);
+        let n = wide.min(self.n - j);
+        let (b, b_row) = match self.b {
+            // SAFETY: packed columns lie one after the other.
+            Some(packed) => (unsafe { packed.get().add(j * self.k) }.cast_const(), wide as isize),
+            None => (product.b.at(self.p, self.j + j), product.b.row),
+        };
+        let (a, a_row, a_col) = match self.a {
+            Some(packed) => {
+                let (row, col) = if Rows::<T>::one_by_one(product.a.row) { (self.k, 1) } else { (1, count) };
+                // SAFETY: packed rows lie one tile after the other.
+                (unsafe { packed.get().add(i * self.k) }.cast_const(), row as isize, col as isize)
+            }
+            None => (product.a.at(self.i + i, self.p), product.a.row, product.a.col),
+        };
+        let offset = |bias: Option<*const T>, at: usize| bias.filter(|_| last).map(|b| b.wrapping_add(at));
+        let mut after = product.after;
+        after.accumulate |= !first;
+        after.row_bias = offset(after.row_bias, self.i + i);
+        after.column_bias = offset(after.column_bias, self.j + j);
+        if !last {
+            after.activation = Activation::Identity;
+        }
+        let c = product.c.wrapping_offset((self.i + i) as isize * product.c_row).wrapping_add(self.j + j);
+        // Packed tiles of the left matrix come from the second cache, rows of a plain right matrix from anywhere.
+        let (ahead, ahead_step) = match self.a {
+            Some(_) => (a.wrapping_add(count * self.k), count as isize),
+            None => (b.wrapping_offset(AHEAD * b_row), b_row),
+        };
+        let tile = Tile {
+            k: self.k,
+            n,
+            batch: &[(0, 0)],
+            a,
+            a_row,
+            a_col,
+            b,
+            b_row,
+            table: std::ptr::null(),
+            c,
+            c_row: product.c_row,
+            after,
+            ahead,
+            ahead_step,
+        };
+        let kernel = self.kernels.tiles[REGULAR][usize::from(n > self.kernels.width)][count - 1];
+        // SAFETY: the table was chosen for this machine; the tile lies within the matrices.
+        unsafe { kernel(&tile) };
     }
 }

@@ -1,0 +1,120 @@
+//! The gradient of the weight in Winograd's way: 36 sums over tiles for each channel and map, in parts that are added in
+//! order.
+
+use super::Geometry;
+use super::strip::{SLACK, apart};
+use super::transforms::{IN, OUT, PRODUCTS, Step, WeightTransform};
+use super::winograd::{Factors, Tiles, factors, whole};
+use crate::Result;
+use crate::array::Buffer;
+use crate::kernels::gemm::{After, ONCE, Operand, PanelProduct, Panels, Split, Table};
+use crate::kernels::threads::{Shared, parallel};
+use crate::kernels::{Float, scratch};
+
+/// Elements of partial sums of a gradient of the weight, and how many there should be.
+const PARTIAL: usize = 2 << 20;
+const PARTS: usize = 16;
+/// Fewer parts would leave threads without work.
+const LEAST_PARTS: usize = 4;
+
+impl Geometry {
+    /// Parts of the sum over images of a gradient of the weight: none if they take too much memory to be worth it.
+    pub(super) fn winograd_parts(&self) -> Option<usize> {
+        let sums = PRODUCTS * self.channels * self.maps / self.group;
+        let parts = (PARTIAL / sums).min(PARTS);
+        (parts >= LEAST_PARTS).then_some(parts)
+    }
+}
+
+/// Computes the gradient of the weight, in so many parts.
+///
+/// # Safety
+/// The arrays are there, and nobody else uses the gradient meanwhile.
+pub(super) unsafe fn weight_gradient<T: Float>(
+    g: &Geometry,
+    parts: usize,
+    x: *const T,
+    gy: *const T,
+    gw: *mut T,
+    accumulate: bool,
+) -> Result<()> {
+    let (kernels, wide) = (T::kernels(), T::kernels().panel());
+    let (channels, maps) = (g.channels / g.group, g.maps / g.group);
+    let (of_channel, of_map) = (whole::<T>(channels), whole::<T>(maps));
+    let sums = apart(channels * of_map);
+    let tiles = Tiles::new(g.images, g.output_size(), channels + maps);
+    let parts = Split::new(tiles.blocks(), parts.min(tiles.blocks()));
+    let buffer = Buffer::new(parts.parts() * g.group * PRODUCTS * sums * size_of::<T>())?;
+    let partial = Shared::new(buffer.ptr().cast::<T>());
+    let sides = [Shared::read_only(x), Shared::read_only(gy)];
+    parallel(parts.parts() * g.group, |task| {
+        let (part, group) = (task / g.group, task % g.group);
+        let to = partial.get().wrapping_add(task * PRODUCTS * sums);
+        let (inputs, outputs) =
+            (apart(tiles.most * of_channel), apart(tiles.most * maps.next_multiple_of(wide)));
+        let rows = tiles.rows.part(0).len();
+        let strip = (OUT * (rows - 1) + IN) * (OUT * (tiles.across - 1) + IN) * wide;
+        scratch::with(strip + PRODUCTS * (inputs + outputs) + SLACK, |memory: &mut [T]| {
+            let strip_at = memory.as_mut_ptr();
+            let p = strip_at.wrapping_add(strip.next_multiple_of(SLACK));
+            let v = Factors { p, factor: inputs, tile: of_channel, panel: wide };
+            let p = p.wrapping_add(PRODUCTS * inputs);
+            let d = Factors { p, factor: outputs, tile: wide, panel: tiles.most * wide };
+            let (x, gy) = (
+                g.input_planes(sides[0].get().cast_const()),
+                g.output_planes(sides[1].get().cast_const(), (0, 0)),
+            );
+            let blocks = parts.part(part);
+            for i in blocks.clone() {
+                let (images, rows) = tiles.block(i);
+                let block = (&images, &rows);
+                // SAFETY: there is room for all, and each task has its own sums; the rest is the caller's promise.
+                unsafe {
+                    factors(&x, (Step::Input, IN), tiles.across, block, group, strip_at, v);
+                    factors(&gy, (Step::OutputGradient, OUT), tiles.across, block, group, strip_at, d);
+                    for q in 0..PRODUCTS {
+                        PanelProduct {
+                            m: channels,
+                            n: maps,
+                            k: images.len() * rows.len() * tiles.across,
+                            a: Operand { p: v.p.add(q * inputs), row: 1, col: of_channel as isize },
+                            b: Panels { p: d.p.add(q * outputs), row: wide, next: d.panel },
+                            table: Table::None,
+                            batch: ONCE,
+                            c: to.add(q * sums),
+                            c_row: of_map,
+                            after: After { accumulate: i > blocks.start, ..After::NOTHING },
+                        }
+                        .run();
+                    }
+                }
+            }
+        });
+    });
+    let gw = Shared::new(gw);
+    parallel(g.group * channels, |i| {
+        let (group, c) = (i / channels, i % channels);
+        // SAFETY: each channel has its own sums and its own part of the gradient.
+        unsafe {
+            let of = |part: usize, q: usize| {
+                let at = ((part * g.group + group) * PRODUCTS + q) * sums + c * of_map;
+                std::slice::from_raw_parts_mut(partial.get().add(at), maps)
+            };
+            for (part, q) in (1..parts.parts()).flat_map(|part| (0..PRODUCTS).map(move |q| (part, q))) {
+                of(0, q).iter_mut().zip(of(part, q)).for_each(|(s, v)| *s = *s + *v);
+            }
+            for map in (0..maps).step_by(wide / 2) {
+                (kernels.transform_weights)(&WeightTransform {
+                    weights: gw.get().add(((group * maps + map) * channels + c) * 9),
+                    apart: channels * 9,
+                    targets: maps - map,
+                    flipped: false,
+                    factors: of(0, 0).as_mut_ptr().add(map),
+                    factor: sums,
+                    back: Some(accumulate),
+                });
+            }
+        }
+    });
+    Ok(())
+}
