@@ -216,7 +216,7 @@ def test_dot_is_numpys():
 
 def test_ways_to_convolve_agree_and_the_setting_is_checked():
     rng = np.random.default_rng(0)
-    x = nn.NdArray.from_numpy_array(rng.normal(size=(2, 32, 13, 10)).astype(np.float32))
+    x = nn.NdArray.from_numpy_array(rng.normal(size=(3, 32, 13, 10)).astype(np.float32))
     w = nn.NdArray.from_numpy_array(rng.normal(size=(24, 32, 3, 3)).astype(np.float32))
     assert nn.get_conv_algorithm() == "auto"
     results = {}

@@ -16,6 +16,7 @@ mod winograd_weight;
 use smallvec::SmallVec;
 
 use super::Float;
+use super::threads::{Shared, ranges};
 use crate::Result;
 pub(super) use depthwise::Dots;
 use direct::Correlation;
@@ -25,6 +26,9 @@ pub(super) use transforms::{ToPlanes, Transform, WeightTransform};
 pub(super) use unfold::Unfold;
 use weight::WeightGradient;
 use winograd::Winograd;
+
+/// Elements that a thread sets to zero at a time.
+const ZEROS: usize = 1 << 15;
 
 /// How convolutions are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,14 +57,22 @@ pub fn algorithm() -> Algorithm {
     }
 }
 
-/// Channels and maps of a group from which on Winograd's way is quicker.
+/// Channels and maps of a group from which on Winograd's way is quicker; for the gradient of the weight.
 const WINOGRAD_CHANNELS: usize = 24;
+const WINOGRAD_CHANNELS_OF_WEIGHT: usize = 16;
+/// Tiles of all images from which on it is worth its transform of the weights.
+const WINOGRAD_TILES: usize = 32;
 
-/// Whether Winograd's way is taken. In double precision, only on request: there it is exactness that is wanted.
-fn winograd<T: Float>(g: &Geometry) -> bool {
+/// Whether Winograd's way is taken, which pays from so many channels on. In double precision, only on request: there it is
+/// exactness that is wanted.
+fn winograd<T: Float>(g: &Geometry, least: usize) -> bool {
     let pays = || {
-        let enough = |channels: usize| channels / g.group >= WINOGRAD_CHANNELS;
-        size_of::<T>() == size_of::<f32>() && enough(g.channels) && enough(g.maps)
+        let enough = |channels: usize| channels / g.group >= least;
+        let tiles = |n: usize| n.div_ceil(transforms::OUT);
+        size_of::<T>() == size_of::<f32>()
+            && enough(g.channels)
+            && enough(g.maps)
+            && g.images * tiles(g.output[0]) * tiles(g.output[1]) >= WINOGRAD_TILES
     };
     g.fits_winograd()
         && match algorithm() {
@@ -130,7 +142,7 @@ pub fn forward<T: Float>(
     accumulate: bool,
 ) -> Result<()> {
     g.check(x.len(), w.len(), y.len());
-    if winograd::<T>(g) {
+    if winograd::<T>(g, WINOGRAD_CHANNELS) {
         let sum = Winograd::forward(g, x.as_ptr(), w.as_ptr(), bias, y.as_mut_ptr(), accumulate);
         // SAFETY: the slices are as large as the geometry says, which was checked; `y` is borrowed alone.
         return unsafe { sum.run() };
@@ -165,18 +177,29 @@ pub fn input_gradient<T: Float>(
     accumulate: bool,
 ) -> Result<()> {
     g.check(gx.len(), w.len(), gy.len());
-    if winograd::<T>(g) {
+    if winograd::<T>(g, WINOGRAD_CHANNELS) {
         let sum = Winograd::backward(g, gy.as_ptr(), w.as_ptr(), bias, gx.as_mut_ptr(), accumulate);
         // SAFETY: as above.
         return unsafe { sum.run() };
     }
-    for window in g.backward_windows() {
+    let (mut windows, to) = (g.backward_windows(), Shared::new(gx.as_mut_ptr()));
+    if bias.is_none() && windows.iter().any(|w| w.taps.is_empty()) {
+        // Elements that no tap reaches.
+        if !accumulate {
+            ranges(gx.len(), ZEROS, |some| {
+                // SAFETY: the ranges are parts of the gradient, each its own.
+                unsafe { to.get().add(some.start).write_bytes(0, some.len()) };
+            });
+        }
+        windows.retain(|w| !w.taps.is_empty());
+    }
+    for window in windows {
         let sum = Correlation {
             g,
             window: &window,
             source: gy.as_ptr(),
             sources: g.outputs(),
-            target: gx.as_mut_ptr(),
+            target: to.get(),
             targets: g.inputs(),
             weight: w.as_ptr(),
             forward: false,
@@ -207,7 +230,7 @@ pub fn weight_gradient<T: Float>(
         return Ok(());
     }
     g.check(x.len(), gw.len(), gy.len());
-    if let (true, Some(parts)) = (winograd::<T>(g), g.winograd_parts()) {
+    if let (true, Some(parts)) = (winograd::<T>(g, WINOGRAD_CHANNELS_OF_WEIGHT), g.winograd_parts()) {
         let (x, gy, gw) = (x.as_ptr(), gy.as_ptr(), gw.as_mut_ptr());
         // SAFETY: as above.
         return unsafe { winograd_weight::weight_gradient(g, parts, x, gy, gw, accumulate) };

@@ -17,6 +17,8 @@ use crate::kernels::{Float, scratch};
 const BLOCK: usize = 48 << 10;
 const LEAST: usize = 64;
 const MOST: usize = 512;
+/// What it costs to move a row of results, beside a third of a tile's step.
+const MOVING: usize = 36;
 /// Weights of a group that are too many for a part of the second cache.
 const LARGE: usize = 1 << 18;
 /// Tasks that are wanted, so that threads end together.
@@ -202,12 +204,16 @@ impl<T: Float> Correlation<'_, T> {
     ) {
         let w = self.window;
         let (taps, depth, sources) = (w.taps.len(), self.depth(), self.sources.channels);
-        // Positions are taken row by row, or together with what lies between rows if that makes fewer tiles.
+        // Positions are taken row by row, or together with what lies between rows if that makes fewer tiles. Then results
+        // have to be moved to where they belong.
         let width = block.columns.len();
         let all = strips.len(block);
         let n_rows = block.images.len() * block.rows.len() * w.inner;
-        let (n, by_row) =
-            if n_rows * tiles::<T>(width) <= tiles::<T>(all) { (width, true) } else { (all, false) };
+        let by_row = {
+            let moved = if w.whole { MOVING * n_rows } else { 0 };
+            n_rows * tiles::<T>(width) * depth <= tiles::<T>(all) * depth + moved
+        };
+        let n = if by_row { width } else { all };
         let direct = w.whole && (by_row || n_rows == 1 || n_rows * width == all && block.images.len() == 1);
         let row = apart(all);
         scratch::with(strips.room() + if direct { 0 } else { rows.len() * row }, |memory: &mut [T]| {

@@ -20,7 +20,7 @@ const COLUMNS: usize = 4096;
 /// Columns of tiles that are packed together where they lie side by side.
 const TOGETHER: usize = 4;
 /// Sums so short that most of the time goes into the result: it is visited row by row.
-const SHALLOW: usize = 128;
+pub(super) const SHALLOW: usize = 128;
 /// Tiles one above the other in a chunk: their part of the left matrix stays in the second cache.
 const CHUNK_ROWS: usize = 10;
 /// Tiles side by side in a chunk.

@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use super::blocks::{AHEAD, Operand, Split};
+use super::blocks::{AHEAD, Operand, SHALLOW, Split};
 use super::tile::{Activation, After, Kernels, REGULAR, SCATTERED_A, SCATTERED_B, Tile};
 use crate::kernels::Float;
 
@@ -78,8 +78,9 @@ impl<T: Float> PanelProduct<'_, T> {
                     self.tile(kernels, p, k, j, wide.min(self.n - j), rows.start, rows.len(), b, after);
                 };
             };
-            // A left matrix that is too large for the second cache is read once.
-            if self.m * k > LARGE {
+            // A left matrix that is too large for the second cache is read once, and where sums are short the result is
+            // visited row by row.
+            if self.m * k > LARGE || k <= SHALLOW {
                 (0..heights.parts()).for_each(|row| (0..panels).for_each(|panel| tile(panel, row)));
             } else {
                 (0..panels).for_each(|panel| (0..heights.parts()).for_each(|row| tile(panel, row)));
