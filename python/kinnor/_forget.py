@@ -210,6 +210,7 @@ class Forget(PythonFunction):
         if recomputing:
             self.check(ys)
         for y, new in zip(outputs, ys, strict=True):
+            y.data.cast(new.data.dtype)
             y.d = new.d
 
     def backward_impl(
@@ -229,6 +230,7 @@ class Forget(PythonFunction):
         found = self.gradients(xs, seeds, propagate_down, create_graph=False)
         for x, g, add in zip(inputs, found, accum, strict=True):
             if g is not None:
+                x.grad.cast(g.data.dtype)
                 x.g = x.g + g.d if add else g.d
 
     def gradient_impl(
