@@ -277,6 +277,13 @@ impl Storage {
 
     /// Type of the elements, if there are or were any.
     pub fn dtype(&self) -> Option<DType> {
+        match self.place.load(Ordering::Acquire) & OF_TYPE {
+            0 => self.root_dtype(),
+            known => Some(DType::ALL[known - 1]),
+        }
+    }
+
+    fn root_dtype(&self) -> Option<DType> {
         self.root().state.lock().dtype
     }
 
@@ -288,13 +295,16 @@ impl Storage {
 
     /// Whether memory was given back and nothing was written since.
     pub fn is_cleared(&self) -> bool {
-        self.place.load(Ordering::Relaxed) & ASIDE != 0
-            || matches!(self.root().lock().head, Head::Cleared { .. })
+        match self.place.load(Ordering::Acquire) {
+            NOWHERE => matches!(self.root().lock().head, Head::Cleared { .. }),
+            place => place & ASIDE != 0,
+        }
     }
 
     /// Whether [`Storage::zero`] was the last write.
     pub fn is_zeroing(&self) -> bool {
-        self.lock().zeroing
+        // What was zeroed has to be marked as written first.
+        self.place.load(Ordering::Acquire) & (WRITABLE | ASIDE) != WRITABLE && self.lock().zeroing
     }
 
     /// Whether the elements are known to be zero without looking: never written, or zeroed.

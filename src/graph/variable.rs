@@ -455,6 +455,12 @@ impl Source for Variable {
     fn grad(&self) -> Arc<Storage> {
         arena::with(|a| Arc::clone(a.grad(a.variables[self.0].core)))
     }
+    fn both(&self) -> (Arc<Storage>, Arc<Storage>) {
+        arena::with(|a| {
+            let core = a.variables[self.0].core;
+            (Arc::clone(a.data(core)), Arc::clone(a.grad(core)))
+        })
+    }
 }
 
 impl Clone for Variable {

@@ -20,6 +20,10 @@ pub trait Source: Clone + Send + Sync {
     fn data(&self) -> Arc<Storage>;
     /// Its gradient.
     fn grad(&self) -> Arc<Storage>;
+    /// Its values and its gradient.
+    fn both(&self) -> (Arc<Storage>, Arc<Storage>) {
+        (self.data(), self.grad())
+    }
 }
 
 /// What becomes of the parameters that a solver has already when it is given more.
@@ -235,7 +239,7 @@ impl<P: Source> Solver<P> {
             let t = p.t.saturating_add(1);
             let schedule = if self.initial_rate == 0.0 { 1.0 } else { rate / self.initial_rate };
             let step = Step { rate, schedule, t: f64::from(t), decay, norms: [0.0; 2] };
-            let (data, grad) = (p.source.data(), p.source.grad());
+            let (data, grad) = p.source.both();
             let w = cells(&data, Access::ReadWrite)?;
             let g = cells(&grad, Access::Read)?;
             let double = w.dtype == DType::F64;
@@ -272,19 +276,22 @@ impl<P: Source> Solver<P> {
 
     /// Says what is wrong with a parameter before any is touched.
     pub(super) fn check_parameters(&self, method: &str) -> Result<()> {
-        let held = self.lock();
-        let mut waiting = held.parameters.iter().filter(|p| !p.source.grad().is_zeroing());
-        waiting.try_for_each(|p| self.check_parameter(method, p))
+        for p in &self.lock().parameters {
+            let (data, grad) = p.source.both();
+            if !grad.is_zeroing() {
+                self.check_parameter(method, p, &data, &grad)?;
+            }
+        }
+        Ok(())
     }
 
-    fn check_parameter(&self, method: &str, p: &Parameter<P>) -> Result<()> {
-        let (data, grad) = (p.source.data(), p.source.grad());
+    fn check_parameter(&self, method: &str, p: &Parameter<P>, data: &Storage, grad: &Storage) -> Result<()> {
         let n = p.shape.size();
         if data.len() != n || grad.len() != n {
             let expected = format!("parameter '{}' to have the shape {} of its states", p.name, p.shape);
             return Err(Error::shape(self.op(method), expected, [&p.source.shape()]));
         }
-        for (what, storage) in [("values", &data), ("gradient", &grad)] {
+        for (what, storage) in [("values", data), ("gradient", grad)] {
             if storage.is_cleared() {
                 return Err(Error::Cleared(format!(
                     "{}: expected parameter '{}' with a {what} to read, got one whose memory was cleared",
@@ -316,7 +323,8 @@ impl<P: Source> Solver<P> {
             let mut held = self.lock();
             // The hook may have removed it, or put something else in its place.
             let Some(p) = held.parameters.get(at) else { break };
-            self.check_parameter(method, p)?;
+            let (data, grad) = p.source.both();
+            self.check_parameter(method, p, &data, &grad)?;
             let go_on = act(&mut held, at)?;
             drop(held);
             if let Some(post) = &mut hooks.post {
