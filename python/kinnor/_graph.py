@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from ._core import NdArray, Variable
+from ._core import GraphError, NdArray, Variable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,6 +41,10 @@ def without_grad(y: Variable) -> Variable:
 
 def bool_fill_(x: Variable, mask: Any, value: float) -> Variable:
     """A variable over the memory of `x` with `value` where `mask` is not zero."""
+    if x.is_leaf and x.requires_grad and _core.grad_mode():
+        raise GraphError(
+            "bool_fill_: expected to change a variable in place, got a leaf that requires grad; use no_grad()"
+        )
     if isinstance(mask, NdArray):
         leaf = Variable(mask.shape)
         leaf.data = mask

@@ -10,7 +10,7 @@ use super::mode::Compute;
 use super::variable::describe;
 use super::{Detach, NdArray, Variable, anomaly, mode, plan};
 use crate::array::{Access, RunGuard, Shape, Storage};
-use crate::ops::{self, Call, Kind, Memory, Op, Shapes, Value};
+use crate::ops::{self, Call, Memory, Op, Shapes, Value};
 use crate::{Error, Result};
 
 /// Outputs of a function that was just built.
@@ -305,14 +305,6 @@ pub(super) fn verify_inplace(a: &Arena, f: Ix) -> Result<()> {
             continue;
         }
         let name = a.op(f).name();
-        // An array that was given to be written to (`out`) is meant to change.
-        let given = a.op(f).kind(i) == Kind::optional;
-        if !given && a.is_end(v) && a.need_grad(v) && !a.functions[f].no_grad {
-            return Err(Error::Graph(format!(
-                "{name}: expected to change input {i} in place, but {} is a leaf that requires grad; use no_grad()",
-                describe(a, v)
-            )));
-        }
         if !may_modify(a, v) {
             let parent = a.variables[v].parent;
             let by = if parent == NONE { "someone" } else { a.op(parent).name() };

@@ -46,7 +46,7 @@ def decorate(f: Any, mode: bool) -> Any:
 
         @functools.wraps(f)
         def stepping(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-            return steps(f(*args, **kwargs), mode)
+            return (yield from steps(f(*args, **kwargs), mode))
 
         return stepping
     if inspect.iscoroutinefunction(f):
