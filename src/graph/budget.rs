@@ -16,8 +16,8 @@ use super::rehearsal::Rehearsal;
 use super::stage::Outcome;
 use crate::{Error, Result};
 
-/// Steps of functions that are rehearsed at most while a choice is made: some tenths of a second.
-const MOST_STEPS: usize = 20_000_000;
+/// Steps of functions that are rehearsed while a choice is made, at most if a graph is not huge: about half a second.
+const MOST_STEPS: usize = 2_000_000;
 /// Lengths of segments that are tried, each shorter than the one before by this factor.
 const SHORTER: f64 = 0.84;
 
