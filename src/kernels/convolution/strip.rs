@@ -15,8 +15,9 @@ use crate::kernels::simd::Vector;
 pub(super) const SLACK: usize = 16;
 /// Elements of the planes of a block: a part of a small second cache.
 const BLOCK: usize = 48 << 10;
-/// Positions in a block, padding between them included, and in a row of one.
+/// Positions in a block, padding between them included: more of them where there are few channels. And in a row of one.
 const POSITIONS: usize = 384;
+const MOST_POSITIONS: usize = 4096;
 const ROW: usize = 512;
 /// Columns of a narrow tile.
 const WIDE: usize = 16;
@@ -118,7 +119,9 @@ impl Strips {
         let across: usize = (1..last).map(|i| axes[i].positions + more[i]).product::<usize>();
         let row = across * (columns_each + more[last]);
         let height = axes[0].positions;
-        let rows_each = (POSITIONS / row).clamp(1, height);
+        let most = if together { POSITIONS } else { MOST_POSITIONS };
+        let wanted = (BLOCK / (8 * channels.max(1))).clamp(POSITIONS, most);
+        let rows_each = (wanted / row).clamp(1, height);
         let mut parts = height.div_ceil(rows_each);
         if images * others * parts * columns.parts() < TASKS {
             parts = parts.max((TASKS / (images * others * columns.parts())).min(height));
@@ -282,16 +285,23 @@ impl<T: Float> Layout<'_, T> {
             let from = least * axis.step as isize + residues[last] as isize;
             let (start, end) = (limit(-from), limit(axis.len as isize - from));
             let end = end.max(start);
+            let mut place: SmallVec<[usize; 3]> = SmallVec::from_elem(0, last);
             for row in 0..rows {
-                let (mut rest, mut base, mut area, mut inside) = (row, 0, axis.len, true);
-                for i in (0..last).rev() {
+                let (mut base, mut inside) = (0, true);
+                for (i, e) in place.iter().enumerate() {
+                    let (axis, residue) = (&s.axes[i], residues[i] as isize);
                     let first = s.least[i] + if i == 0 { self.block.rows.start as isize } else { 0 };
-                    let e = (first + (rest % s.extents[i]) as isize) * s.axes[i].step as isize
-                        + residues[i] as isize;
-                    rest /= s.extents[i];
-                    inside &= e >= 0 && e < s.axes[i].len as isize;
-                    base += e * area as isize;
-                    area *= s.axes[i].len;
+                    let e = (first + *e as isize) * axis.step as isize + residue;
+                    inside &= e >= 0 && e < axis.len as isize;
+                    base = base * axis.len as isize + e;
+                }
+                base *= axis.len as isize;
+                for i in (0..last).rev() {
+                    place[i] += 1;
+                    if place[i] < s.extents[i] {
+                        break;
+                    }
+                    place[i] = 0;
                 }
                 let at = p * s.of_images + self.image * s.plane + row * width;
                 // SAFETY: the caller's promise; what is read lies on the image.
