@@ -187,6 +187,16 @@ fn add_rows<const K: usize, const R: usize>(
 /// The sums of `f` over the columns.
 #[inline(always)]
 fn along<const K: usize>(columns: Range<usize>, f: impl Fn(usize) -> [f64; K]) -> [f64; K] {
+    if columns.len() < LANES {
+        let mut sums = [0.0; K];
+        for i in columns {
+            let of = f(i);
+            for k in 0..K {
+                sums[k] += of[k];
+            }
+        }
+        return sums;
+    }
     let mut lanes = [[0.0; LANES]; K];
     let whole = columns.len() - columns.len() % LANES;
     for i in (columns.start..columns.start + whole).step_by(LANES) {
