@@ -158,7 +158,7 @@ def forget(
         >>> with nn.auto_forward():
         ...     y = F.sum(F.forget(lambda x: F.exp(F.sin(x)), x))
         >>> y.backward()
-        >>> x.g.round(4).tolist()
+        >>> [round(v, 4) for v in x.g.tolist()]
         [1.4174, 1.2534]
     """
     from ._forget import forget

@@ -16,6 +16,12 @@ impl Clone for Shape {
     fn clone(&self) -> Self {
         Self(SmallVec::from_slice(&self.0)) // a copy at once, where `clone` goes through an iterator
     }
+
+    #[inline(always)]
+    fn clone_from(&mut self, other: &Self) {
+        self.0.clear();
+        self.0.extend_from_slice(&other.0);
+    }
 }
 
 impl Shape {

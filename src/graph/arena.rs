@@ -250,7 +250,7 @@ impl Arena {
     }
 
     /// A new pair, counted once.
-    pub(super) fn new_core(&mut self, shape: Shape) -> Ix {
+    pub(super) fn new_core(&mut self, shape: &Shape) -> Ix {
         let ix = self.cores.take(|| CoreSlot {
             count: 0,
             handles: 0,
@@ -263,7 +263,7 @@ impl Arena {
         });
         let slot = &mut self.cores[ix];
         slot.count = 1;
-        slot.shape = shape;
+        slot.shape.clone_from(shape);
         ix
     }
 

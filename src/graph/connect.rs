@@ -155,7 +155,7 @@ impl AtOnce {
             self.y.push((ptr, shape.clone()));
             data.push(storage);
         }
-        let outputs = build(a, modes, op.clone(), inputs, &[], Some(shapes))?;
+        let outputs = build_shaped(a, modes, op.clone(), inputs, &[], &shapes)?;
         let Some(first) = outputs.first() else { return Ok(outputs) };
         let f = a.variables[first.ix()].parent;
         let slot = &mut a.functions[f];
@@ -212,14 +212,26 @@ fn build(
     into: &[Option<NdArray>],
     shapes: Option<Shapes>,
 ) -> Result<Outputs> {
-    let shapes = match shapes {
-        Some(shapes) => shapes,
-        None => {
-            let x: SmallVec<[&Shape; 4]> =
-                inputs.iter().map(|v| &a.cores[a.variables[v.ix()].core].shape).collect();
-            op.shapes(&x)?
-        }
-    };
+    if let Some(shapes) = shapes {
+        return build_shaped(a, modes, op, inputs, into, &shapes);
+    }
+    let mut x: SmallVec<[&Shape; 4]> = SmallVec::new();
+    inputs.iter().for_each(|v| x.push(&a.cores[a.variables[v.ix()].core].shape));
+    let shapes = op.shapes(&x)?;
+    drop(x);
+    build_shaped(a, modes, op, inputs, into, &shapes)
+}
+
+/// As `build`, the shapes of the outputs being known.
+#[inline(always)]
+fn build_shaped(
+    a: &mut Arena,
+    modes: mode::Modes,
+    op: Op,
+    inputs: &[&Variable],
+    into: &[Option<NdArray>],
+    shapes: &Shapes,
+) -> Result<Outputs> {
     for (o, shape) in shapes.iter().enumerate() {
         shape.checked_size()?;
         if let Some(Some(given)) = into.get(o)
@@ -261,7 +273,7 @@ fn build(
         (true, false) => 0,
     };
     let mut outputs = Outputs::new();
-    for (o, shape) in shapes.into_iter().enumerate() {
+    for (o, shape) in shapes.iter().enumerate() {
         let core = a.new_core(shape);
         a.cores[core].count += 1; // the variable's and the function's
         let v = a.new_variable(core, flags, f, rank + 1);

@@ -89,7 +89,7 @@ impl Variable {
         let shape = shape.into();
         shape.checked_size()?;
         Ok(arena::with(|a| {
-            let core = a.new_core(shape);
+            let core = a.new_core(&shape);
             Self::counted(a, core, new_flags())
         }))
     }
@@ -410,7 +410,7 @@ impl Variable {
         let (data, grad) = (self.data().storage, self.grad().storage);
         Ok(arena::with(|a| {
             let need = flag::NEED_GRAD_SET | if a.need_grad(self.0) { flag::NEED_GRAD } else { 0 };
-            let core = a.new_core(shape);
+            let core = a.new_core(&shape);
             a.set_data(core, data);
             a.set_grad(core, Some(grad));
             Self::counted(a, core, new_flags() | need)
