@@ -216,7 +216,9 @@ fn build(
         return build_shaped(a, modes, op, inputs, into, &shapes);
     }
     let mut x: SmallVec<[&Shape; 4]> = SmallVec::new();
-    inputs.iter().for_each(|v| x.push(&a.cores[a.variables[v.ix()].core].shape));
+    for v in inputs {
+        x.push(&a.cores[a.variables[v.ix()].core].shape);
+    }
     let shapes = op.shapes(&x)?;
     drop(x);
     build_shaped(a, modes, op, inputs, into, &shapes)
