@@ -165,3 +165,20 @@ def test_each_node_keeps_what_it_drew():
     (g,) = nn.grad([loss], [x])
     nn.forward_all([a, b, loss, g])
     np.testing.assert_array_equal(g.d, (a.d == 1e3) + 2 * (b.d == 1e3))
+
+
+@pytest.mark.parametrize("only_index", [False, True])
+def test_outputs_of_other_types_have_room_when_computed_at_once(only_index):
+    values = np.random.default_rng(0).permutation(1001).astype(np.float32)
+    x = nn.Variable.from_numpy_array(values, need_grad=True)
+    with nn.auto_forward():
+        found = [F.sort(x, with_index=True, only_index=only_index) for _ in range(50)]
+        tops = [F.max(x, with_index=True, only_index=only_index) for _ in range(50)]
+    for each in found:
+        index = each if only_index else each[1]
+        assert index.data.dtype == np.int64
+        assert index.d.tolist() == np.argsort(values).tolist()
+    for each in tops:
+        index = each if only_index else each[1]
+        assert index.data.dtype == np.int64
+        assert index.d == values.argmax()

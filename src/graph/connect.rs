@@ -149,7 +149,8 @@ impl AtOnce {
         let shapes = op.shapes(&given)?;
         drop(given);
         let mut data: SmallVec<[Arc<Storage>; 1]> = SmallVec::new();
-        for shape in &shapes {
+        for (o, shape) in shapes.iter().enumerate() {
+            let dtype = op.output(o).unwrap_or(dtype);
             let (storage, ptr) = Storage::to_write(shape.checked_size()?, dtype)?;
             self.touched += storage.len();
             self.y.push((ptr, shape.clone()));

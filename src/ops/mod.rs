@@ -310,7 +310,7 @@ pub trait Operation: Send + Sync + 'static {
     fn alias(&self, i: usize) -> Option<Alias>;
     fn overwrites(&self, i: usize) -> bool;
     fn is_random(&self) -> bool;
-    /// Whether it does nothing but compute outputs from inputs, all of them in the type that the context computes in.
+    /// Whether it does nothing but compute outputs from inputs, which it reads in the type that the context computes in.
     fn is_plain(&self) -> bool {
         false
     }
@@ -457,7 +457,6 @@ impl<C: Compute> Operation for Bound<C> {
             && C::SHAPED_BY.is_none()
             && inputs.iter().all(|input| input.kind == Kind::float)
             && (0..inputs.len()).all(alone)
-            && self.op.output(0).is_none()
     }
     fn may_clear_inputs(&self) -> bool {
         C::MAY_CLEAR_INPUTS
