@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_stay_below_three_units_in_the_last_place() {
+    fn errors_stay_below_two_units_in_the_last_place_but_where_more_is_said() {
         let sigmoid = |x: f64| if x < -40.0 { x.exp() } else { 1.0 / (1.0 + (-x).exp()) };
         for (name, (error, at)) in [
             ("exp", worst(single::exp, f64::exp)),
@@ -98,8 +98,8 @@ mod tests {
             ("x^-3", worst(|x| single::pow(x, -3.0), |x| x.powi(-3))),
             ("0.3^x", worst(|x| single::pow(0.3, x), |x| f64::from(0.3_f32).powf(x))),
         ] {
-            assert!(error < 2.5, "{name}({at:e}): {error} units");
-            eprintln!("{name} {error}");
+            let bound = if name == "sigmoid" { 2.5 } else { 2.0 };
+            assert!(error < bound, "{name}({at:e}): {error} units");
         }
         for (name, (error, at)) in [
             ("exp", worst64(double::exp, f64::exp)),
@@ -109,8 +109,9 @@ mod tests {
             ("ln_1p", worst64(double::ln_1p, f64::ln_1p)),
             ("sigmoid", worst64(double::sigmoid, sigmoid)),
         ] {
-            assert!(error < 3.5, "{name}({at:e}) in float64: {error} units");
-            eprintln!("{name} {error}");
+            // What they are held against, the standard library's results, is off by up to one unit itself.
+            let bound = if ["tanh", "sigmoid"].contains(&name) { 3.5 } else { 2.5 };
+            assert!(error < bound, "{name}({at:e}) in float64: {error} units");
         }
     }
 
