@@ -7,7 +7,7 @@
 //! `by_kernels` or, to differentiate again, with `gradient`). Everything else here is about memory: what may be given back and when (`clear`),
 //! how to get it again (`recompute`), and what need not be decided anew each time (`plan`).
 //!
-//! Nodes live in an arena behind one lock (`arena`); [`Variable`] and [`Function`] are counted handles. No kernel, no
+//! Nodes live in an arena behind one lock (`arena`, `slots`, `counts`); [`Variable`] and [`Function`] are counted handles. No kernel, no
 //! user's code and no destructor of an operation runs under the lock. Nothing recurses: graphs may be a million deep.
 
 mod accumulate;
@@ -20,6 +20,7 @@ mod budget;
 mod by_kernels;
 mod clear;
 mod connect;
+mod counts;
 mod course;
 mod edit;
 mod execute;
@@ -33,6 +34,7 @@ mod recompute;
 mod rehearsal;
 mod report;
 mod segment;
+mod slots;
 mod stage;
 mod variable;
 mod watch;

@@ -1,0 +1,163 @@
+//! Who holds a node, and what is set free with its last holder: handles, functions and runs count; the rest dies without a
+//! recursion.
+
+use super::arena::{Arena, FunctionSlot, Garbage, Ix, Life, NONE, flag};
+use crate::ops::Op;
+use crate::{Error, Result};
+
+impl Arena {
+    /// Counts a new handle on a variable.
+    pub(super) fn add_handle(&mut self, v: Ix) {
+        self.variables[v].count += 1;
+        self.count_handle(v);
+    }
+
+    /// Says that one of the counts of a variable is a handle.
+    pub(super) fn count_handle(&mut self, v: Ix) {
+        let slot = &mut self.variables[v];
+        slot.handles += 1;
+        let core = &mut self.cores[slot.core];
+        core.handles += 1;
+        if let Some(data) = &core.data {
+            data.add_users(1);
+        }
+    }
+
+    /// Gives a handle back; the variable dies with its last holder.
+    pub(super) fn drop_handle(&mut self, v: Ix) {
+        let slot = &mut self.variables[v];
+        slot.handles -= 1;
+        let core = &mut self.cores[slot.core];
+        core.handles -= 1;
+        if let Some(data) = &core.data {
+            data.add_users(-1);
+        }
+        self.release(v);
+    }
+
+    /// Gives one count of a variable back, and of all that this sets free. (A list, not a recursion.)
+    pub(super) fn release(&mut self, v: Ix) {
+        let slot = &mut self.variables[v];
+        slot.count -= 1;
+        if slot.count > 0 {
+            return;
+        }
+        let mut dying = std::mem::take(&mut self.dying);
+        dying.push(v);
+        self.bury_all(dying);
+    }
+
+    /// Keeps the functions of a run alive and to itself until [`Arena::end_run`].
+    ///
+    /// # Errors
+    /// [`Error::Graph`] when one of them is running already; nothing is held then.
+    pub(super) fn begin_run(&mut self, functions: &[Ix]) -> Result<()> {
+        for (n, f) in functions.iter().enumerate() {
+            let slot = &mut self.functions[*f];
+            if slot.busy {
+                let name = self.op(*f).name().to_string();
+                self.end_run(&functions[..n], |_| ());
+                return Err(Error::Graph(format!(
+                    "{name}: expected a graph that is at rest, but another run of it is under way"
+                )));
+            }
+            slot.busy = true;
+            slot.count += 1;
+        }
+        Ok(())
+    }
+
+    /// Ends what [`Arena::begin_run`] began, `mark`ing each function.
+    pub(super) fn end_run(&mut self, functions: &[Ix], mark: impl Fn(&mut FunctionSlot)) {
+        for f in functions {
+            let slot = &mut self.functions[*f];
+            slot.busy = false;
+            mark(slot);
+            self.release_function(*f);
+        }
+    }
+
+    /// Gives one count of a function back.
+    pub(super) fn release_function(&mut self, f: Ix) {
+        if self.functions[f].count > 1 {
+            self.functions[f].count -= 1;
+            return;
+        }
+        let mut dying = std::mem::take(&mut self.dying);
+        self.release_function_to(f, &mut dying);
+        self.bury_all(dying);
+    }
+
+    fn bury_all(&mut self, mut dying: Vec<Ix>) {
+        while let Some(v) = dying.pop() {
+            let slot = &mut self.variables[v];
+            slot.generation = slot.generation.wrapping_add(1);
+            slot.consumers.clear();
+            let (parent, core) = (std::mem::replace(&mut slot.parent, NONE), slot.core);
+            let planned = slot.flags & flag::PLANNED != 0;
+            if let Some(extra) = slot.extra.take() {
+                self.garbage.push(Garbage::Extra(extra));
+            }
+            self.variables.free.push(v);
+            self.structure += u64::from(planned);
+            self.release_core(core);
+            if parent != NONE {
+                self.release_function_to(parent, &mut dying);
+            }
+        }
+        self.dying = dying;
+    }
+
+    /// Gives one count of a pair back.
+    pub(super) fn release_core(&mut self, core: Ix) {
+        let slot = &mut self.cores[core];
+        slot.count -= 1;
+        if slot.count > 0 {
+            return;
+        }
+        for storage in [&mut slot.data, &mut slot.grad] {
+            if let Some(storage) = storage.take() {
+                self.garbage.push(Garbage::Storage(storage));
+            }
+        }
+        if let Some(watch) = slot.watch.take() {
+            self.garbage.push(Garbage::Watch(watch));
+        }
+        self.cores.free.push(core);
+    }
+
+    fn release_function_to(&mut self, f: Ix, dying: &mut Vec<Ix>) {
+        let slot = &mut self.functions[f];
+        slot.count -= 1;
+        if slot.count > 0 {
+            return;
+        }
+        slot.generation = slot.generation.wrapping_add(1);
+        (slot.pending, slot.budgeted, slot.busy, slot.need_setup) = (false, false, false, false);
+        (slot.life, slot.at_once) = (Life::New, false);
+        let planned = std::mem::take(&mut slot.planned);
+        slot.tags = Vec::new();
+        let (op, state) = (slot.op.take(), slot.memo.take_state());
+        let (inputs, outputs) = (std::mem::take(&mut slot.inputs), std::mem::take(&mut slot.outputs));
+        self.functions.free.push(f);
+        self.structure += u64::from(planned);
+        // One that lives as long as the process has no destructor to wait for.
+        if let Some(op @ Op::Shared(_)) = op {
+            self.garbage.push(Garbage::Op(op));
+        }
+        if !state.is_empty() {
+            self.garbage.push(Garbage::State(state));
+        }
+        for output in outputs {
+            self.release_core(output.core);
+        }
+        for input in inputs {
+            self.consumers_changed(input);
+            let slot = &mut self.variables[input];
+            slot.count -= 1;
+            if slot.count == 0 {
+                dying.push(input);
+            }
+        }
+    }
+}
