@@ -1,7 +1,9 @@
 //! Memory that holds numbers: types, shapes, buffers, storages. Knows no operations, graphs or Python.
 
+mod access;
 mod allocator;
 mod buffer;
+mod contents;
 mod dtype;
 mod part;
 mod reclaim;
@@ -10,9 +12,10 @@ mod storage;
 mod store;
 mod system;
 
+pub use access::Access;
 pub use allocator::{MemoryStats, clear_memory_cache, memory_stats, reset_peak_memory, set_memory_limit};
 pub use buffer::Buffer;
 pub use dtype::{DType, Element, convert};
 pub use reclaim::RunGuard;
 pub use shape::Shape;
-pub use storage::{Access, Storage};
+pub use storage::Storage;

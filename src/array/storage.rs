@@ -1,4 +1,5 @@
-//! The memory behind arrays: lazily zero or filled, shared, versioned, and aware of having been cleared.
+//! The memory behind arrays: shared, versioned, and aware of having been cleared. How its elements come to be where and
+//! as what they are wanted is in `access`, how all of them change at once in `contents`.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -6,8 +7,9 @@ use std::sync::{Arc, Weak};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
-use super::{Buffer, DType, Element, convert, dtype::with_element, reclaim};
-use crate::{Error, Result};
+use super::contents::discard;
+use super::{Access, Buffer, DType};
+use crate::Result;
 
 /// What a storage holds at the moment.
 pub(super) enum Head {
@@ -37,7 +39,7 @@ const MARKS: usize = 63;
 const SMALL: usize = 1024;
 
 impl Head {
-    fn buffer(self) -> Option<Buffer> {
+    pub(super) fn buffer(self) -> Option<Buffer> {
         match self {
             Self::Ready(buffer) | Self::Fill(_, Some(buffer)) => Some(buffer),
             _ => None,
@@ -50,14 +52,14 @@ pub(super) struct State {
     /// Type of the head, or of the last one there was.
     pub(super) dtype: Option<DType>,
     /// The same elements as other types, for readers that asked.
-    casts: SmallVec<[(DType, Buffer); 1]>,
+    pub(super) casts: SmallVec<[(DType, Buffer); 1]>,
     pub(super) zeroing: bool,
     pub(super) modifications: u64,
     pub(super) children: Vec<Weak<Storage>>,
 }
 
 impl State {
-    fn take_casts(&mut self) -> impl Iterator<Item = Buffer> {
+    pub(super) fn take_casts(&mut self) -> impl Iterator<Item = Buffer> {
         self.casts.drain(..).map(|(_, cast)| cast)
     }
 }
@@ -71,22 +73,11 @@ pub struct Storage {
     /// Where the elements are, see [`Storage::at`].
     place: AtomicUsize,
     /// Whether someone was given the memory itself, as a view.
-    shown: AtomicBool,
+    pub(super) shown: AtomicBool,
     content: AtomicU64,
     users: AtomicU32,
     pub(super) parent: Option<(Arc<Storage>, usize)>,
     pub(super) state: Mutex<State>,
-}
-
-/// What the caller means to do with the elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Read them: other types become copies on the side.
-    Read,
-    /// Read and write them: the type asked for becomes the only one.
-    ReadWrite,
-    /// Write every one of them: contents before are lost.
-    Write,
 }
 
 impl Storage {
@@ -179,7 +170,7 @@ impl Storage {
     }
 
     /// Clears for the engine without giving the memory back, where that is small and nobody looks at it.
-    fn set_aside(&self) -> bool {
+    pub(super) fn set_aside(&self) -> bool {
         let place = self.place.load(Ordering::Acquire);
         if place & WRITABLE == 0 || self.len > SMALL || self.shown.load(Ordering::Relaxed) {
             return false;
@@ -262,7 +253,7 @@ impl Storage {
     }
 
     #[inline(always)]
-    fn root(&self) -> &Self {
+    pub(super) fn root(&self) -> &Self {
         let mut at = self;
         while let Some((parent, _)) = &at.parent {
             at = parent;
@@ -327,285 +318,4 @@ impl Storage {
     pub fn is_exported(&self) -> bool {
         matches!(&self.root().lock().head, Head::Ready(b) if b.is_shared())
     }
-
-    /// Where the elements are as `dtype`, made ready for `access`.
-    ///
-    /// The pointer stays valid until the storage is written as another type, filled or cleared; during a run
-    /// of a graph ([`super::RunGuard`]) it stays valid in any case.
-    ///
-    /// # Errors
-    /// [`Error::Cleared`] when there is nothing to read, [`Error::Memory`], and [`Error::Graph`] when part of
-    /// a larger storage would have to change its type.
-    #[inline(always)]
-    pub fn access(&self, dtype: DType, access: Access) -> Result<*mut u8> {
-        match self.at(dtype, access) {
-            Some(ptr) => Ok(ptr),
-            None => self.make_ready(dtype, access),
-        }
-    }
-
-    #[cold]
-    fn make_ready(&self, dtype: DType, access: Access) -> Result<*mut u8> {
-        if let Some((parent, offset)) = &self.parent {
-            return self.access_part(parent, *offset, dtype, access);
-        }
-        let mut state = self.lock();
-        let ptr = match access {
-            Access::Read => self.read(&mut state, dtype)?,
-            Access::ReadWrite => {
-                self.make_head(&mut state, dtype)?;
-                self.written(&mut state)
-            }
-            Access::Write => {
-                let reusable = matches!(state.head, Head::Ready(_)) && state.dtype == Some(dtype);
-                if !reusable {
-                    let spare = match std::mem::replace(&mut state.head, Head::Empty) {
-                        Head::Fill(_, Some(spare)) if spare.bytes() >= self.len * dtype.size() => Some(spare),
-                        old => {
-                            discard(old);
-                            None
-                        }
-                    };
-                    let buffer = match spare {
-                        Some(spare) => spare,
-                        None => Buffer::new(self.len * dtype.size())?,
-                    };
-                    self.set_head(&mut state, buffer, dtype);
-                }
-                self.written(&mut state)
-            }
-        };
-        self.publish(&state);
-        let children = if access == Access::Read { Vec::new() } else { state.children.clone() };
-        drop(state);
-        for child in children.iter().filter_map(Weak::upgrade) {
-            child.mark_written();
-        }
-        Ok(ptr)
-    }
-
-    pub(super) fn written(&self, state: &mut State) -> *mut u8 {
-        state.zeroing = false;
-        state.modifications = 1;
-        self.touch();
-        state.take_casts().for_each(reclaim::release);
-        match &state.head {
-            Head::Ready(buffer) => buffer.ptr(),
-            _ => std::ptr::null_mut(),
-        }
-    }
-
-    fn read(&self, state: &mut State, dtype: DType) -> Result<*mut u8> {
-        if !matches!(state.head, Head::Ready(_)) {
-            let own = state.dtype.unwrap_or(dtype);
-            self.make_head(state, own)?;
-        }
-        let own = state.dtype.unwrap_or(dtype);
-        let Head::Ready(buffer) = &state.head else { return Err(nothing_to_read()) };
-        if own == dtype {
-            return Ok(buffer.ptr());
-        }
-        let (source, exported) = (buffer.ptr(), buffer.is_shared());
-        if let Some((_, cast)) = state.casts.iter().find(|(d, _)| *d == dtype) {
-            if exported {
-                // SAFETY: both hold `len` elements of their types and are different blocks.
-                unsafe { convert(source, own, cast.ptr(), dtype, self.len) };
-            }
-            return Ok(cast.ptr());
-        }
-        let cast = Buffer::new(self.len * dtype.size())?;
-        let ptr = cast.ptr();
-        // SAFETY: both hold `len` elements of their types and are different blocks.
-        unsafe { convert(source, own, ptr, dtype, self.len) };
-        state.casts.push((dtype, cast));
-        self.publish(state); // whoever writes in place must look again, and drop this copy
-        Ok(ptr)
-    }
-
-    /// Makes `dtype` the type of the head, keeping its values.
-    pub(super) fn make_head(&self, state: &mut State, dtype: DType) -> Result<()> {
-        let bytes = self.len * dtype.size();
-        match &mut state.head {
-            Head::Cleared { by_engine: true } => return Err(nothing_to_read()),
-            Head::Ready(_) if state.dtype == Some(dtype) => return Ok(()),
-            Head::Ready(old) => {
-                let buffer = Buffer::new(bytes)?;
-                let from = old.ptr();
-                // SAFETY: both hold `len` elements of their types and are different blocks.
-                unsafe { convert(from, state.dtype.unwrap_or(dtype), buffer.ptr(), dtype, self.len) };
-                self.set_head(state, buffer, dtype);
-            }
-            lazy => {
-                let (value, spare) = match lazy {
-                    Head::Fill(v, spare) => (*v, spare.take().filter(|s| s.bytes() >= bytes)),
-                    Head::Cleared { .. } if dtype.is_float() => (f64::NAN, None),
-                    _ => (0.0, None),
-                };
-                let buffer = match spare {
-                    Some(spare) => spare,
-                    None => Buffer::new(bytes)?,
-                };
-                // SAFETY: the buffer holds `len` elements of this type, and nobody else has it yet.
-                unsafe { fill(buffer.ptr(), dtype, self.len, value) };
-                self.set_head(state, buffer, dtype);
-            }
-        }
-        Ok(())
-    }
-
-    fn set_head(&self, state: &mut State, buffer: Buffer, dtype: DType) {
-        discard(std::mem::replace(&mut state.head, Head::Ready(buffer)));
-        state.dtype = Some(dtype);
-        self.publish(state);
-    }
-
-    /// Makes every element zero without touching memory, and says so ([`Storage::is_zeroing`]).
-    pub fn zero(&self) {
-        self.fill_with(0.0, true);
-    }
-
-    /// Makes every element `v` without touching memory.
-    pub fn fill(&self, v: f64) {
-        self.fill_with(v, false);
-    }
-
-    fn fill_with(&self, v: f64, zeroing: bool) {
-        if self.parent.is_some() {
-            let dtype = self.dtype().unwrap_or(DType::F32);
-            if let Ok(ptr) = self.access(dtype, Access::ReadWrite) {
-                // SAFETY: this part of the parent holds `len` elements of the type.
-                unsafe { fill(ptr, dtype, self.len, v) };
-            }
-            self.set_zeroing(zeroing);
-            return;
-        }
-        let mut state = self.lock();
-        // A view in Python keeps what it shows: only memory that nobody else sees is used again.
-        let spare = match std::mem::replace(&mut state.head, Head::Empty) {
-            Head::Ready(b) | Head::Fill(_, Some(b)) if !b.is_shared() => Some(b),
-            old => {
-                discard(old);
-                None
-            }
-        };
-        self.written(&mut state);
-        state.head = Head::Fill(v, spare);
-        self.publish(&state);
-        drop(state);
-        self.mark_children_written();
-        self.set_zeroing(zeroing);
-    }
-
-    /// Gives the memory back. Views in Python keep what they show. Reading what the engine cleared is an error; what
-    /// a user cleared reads as NaN (zero for integers).
-    ///
-    /// # Errors
-    /// [`Error::Graph`] when this is part of a larger storage, or part of it is one.
-    pub fn clear(&self, by_engine: bool) -> Result<()> {
-        if by_engine && self.set_aside() {
-            return Ok(());
-        }
-        if self.is_narrowed() {
-            return Err(Error::Graph(
-                "clear: expected an array of its own, got one that shares memory by narrow".into(),
-            ));
-        }
-        let mut state = self.lock();
-        let old = std::mem::replace(&mut state.head, Head::Cleared { by_engine });
-        let casts: SmallVec<[Buffer; 1]> = state.take_casts().collect();
-        state.modifications = 0;
-        self.touch();
-        self.publish(&state); // before it is free
-        old.buffer().into_iter().chain(casts).for_each(reclaim::release_between_steps);
-        Ok(())
-    }
-
-    /// The memory itself, for a view: shared with the storage until it is filled or cleared.
-    ///
-    /// # Errors
-    /// As [`Storage::access`] for [`Access::ReadWrite`] or [`Access::Read`].
-    pub fn buffer(&self, dtype: DType, access: Access) -> Result<(Buffer, *mut u8)> {
-        self.root().shown.store(true, Ordering::Relaxed);
-        let ptr = self.access(dtype, access)?;
-        let root = self.root();
-        let state = root.lock();
-        let buffer = match &state.head {
-            Head::Ready(b) if state.dtype == Some(dtype) => b.clone(),
-            _ => match state.casts.iter().find(|(d, _)| *d == dtype) {
-                Some((_, cast)) => cast.clone(),
-                None => return Err(nothing_to_read()),
-            },
-        };
-        Ok((buffer, ptr))
-    }
-
-    /// Takes a block that already holds `len` elements of `dtype` as its memory; not for parts of a larger storage.
-    pub fn adopt(&self, buffer: Buffer, dtype: DType) {
-        let mut state = self.lock();
-        self.set_head(&mut state, buffer, dtype);
-        self.written(&mut state);
-        self.publish(&state);
-    }
-
-    /// Gives its memory to another storage of as many elements, unless someone else sees it or part of either is a
-    /// storage of its own. Says whether it did; this one reads as zeros then.
-    pub fn give_to(&self, to: &Self) -> bool {
-        if self.is_narrowed() || to.is_narrowed() || self.len != to.len {
-            return false;
-        }
-        let mut state = self.lock();
-        if !matches!(&state.head, Head::Ready(buffer) if !buffer.is_shared()) {
-            return false;
-        }
-        let (head, dtype) = (std::mem::replace(&mut state.head, Head::Empty), state.dtype);
-        self.written(&mut state);
-        self.publish(&state);
-        drop(state);
-        if let (Head::Ready(buffer), Some(dtype)) = (head, dtype) {
-            to.adopt(buffer, dtype);
-        }
-        true
-    }
-
-    /// A new storage that reads as zeros, with the buffer that this one, reading as zeros too, has at hand.
-    pub fn zeros_with_spare(&self) -> Arc<Self> {
-        let mut state = self.lock();
-        match &mut state.head {
-            Head::Fill(0.0, spare) => {
-                let head = Head::Fill(0.0, spare.take());
-                Arc::new(Self::with(self.len, head, state.dtype, None))
-            }
-            _ => Self::new(self.len),
-        }
-    }
-}
-
-impl Drop for Storage {
-    fn drop(&mut self) {
-        let state = self.state.get_mut();
-        let old = std::mem::replace(&mut state.head, Head::Empty);
-        old.buffer().into_iter().chain(state.take_casts()).for_each(reclaim::release_between_steps);
-    }
-}
-
-fn discard(head: Head) {
-    head.buffer().into_iter().for_each(reclaim::release);
-}
-
-fn nothing_to_read() -> Error {
-    Error::Cleared("array: expected values to read, got memory that was cleared".into())
-}
-
-/// # Safety
-/// `ptr` must be valid for writing `n` elements of `dtype`.
-unsafe fn fill(ptr: *mut u8, dtype: DType, n: usize, value: f64) {
-    if value == 0.0 && value.is_sign_positive() {
-        // SAFETY: all-zero bytes are zero in every type.
-        unsafe { std::ptr::write_bytes(ptr, 0, n * dtype.size()) };
-        return;
-    }
-    with_element!(dtype, T => {
-        // SAFETY: the caller promises the elements; buffers are aligned for every type.
-        unsafe { std::slice::from_raw_parts_mut(ptr.cast::<T>(), n) }.fill(<T as Element>::of(value));
-    });
 }

@@ -1,5 +1,5 @@
-//! Where the nodes live: slabs of slots behind one lock, and what one may ask of a node. What a slot holds is in `slots`, when
-//! it dies in `counts`.
+//! Where the nodes live: slabs of slots behind one lock, and what one may ask of a node. What a slot holds is in `slots`,
+//! when it dies in `counts`.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Who holds a node, and what is set free with its last holder: handles, functions and runs count; the rest dies without a
-//! recursion.
+//! Who holds a node, and what is set free with its last holder: handles, functions and runs count; the rest dies
+//! without a recursion.
 
 use super::arena::{Arena, FunctionSlot, Garbage, Ix, Life, NONE, flag};
 use crate::ops::Op;

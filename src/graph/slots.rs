@@ -1,5 +1,5 @@
-//! What the arena keeps of each node: variables, the pairs of data and gradient that they share, and functions, in slabs
-//! whose slots have generations and counts.
+//! What the arena keeps of each node: variables, the pairs of data and gradient that they share, and functions, in
+//! slabs whose slots have generations and counts.
 
 use std::sync::Arc;
 

@@ -1,0 +1,141 @@
+//! All elements of a storage at once: zeroed and filled without touching memory, cleared, adopted, given away.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::storage::{Head, Storage};
+use super::{Access, Buffer, DType, Element, dtype::with_element, reclaim};
+use crate::{Error, Result};
+
+impl Storage {
+    /// Makes every element zero without touching memory, and says so ([`Storage::is_zeroing`]).
+    pub fn zero(&self) {
+        self.fill_with(0.0, true);
+    }
+
+    /// Makes every element `v` without touching memory.
+    pub fn fill(&self, v: f64) {
+        self.fill_with(v, false);
+    }
+
+    fn fill_with(&self, v: f64, zeroing: bool) {
+        if self.parent.is_some() {
+            let dtype = self.dtype().unwrap_or(DType::F32);
+            if let Ok(ptr) = self.access(dtype, Access::ReadWrite) {
+                // SAFETY: this part of the parent holds `len` elements of the type.
+                unsafe { fill(ptr, dtype, self.len, v) };
+            }
+            self.set_zeroing(zeroing);
+            return;
+        }
+        let mut state = self.lock();
+        // A view in Python keeps what it shows: only memory that nobody else sees is used again.
+        let spare = match std::mem::replace(&mut state.head, Head::Empty) {
+            Head::Ready(b) | Head::Fill(_, Some(b)) if !b.is_shared() => Some(b),
+            old => {
+                discard(old);
+                None
+            }
+        };
+        self.written(&mut state);
+        state.head = Head::Fill(v, spare);
+        self.publish(&state);
+        drop(state);
+        self.mark_children_written();
+        self.set_zeroing(zeroing);
+    }
+
+    /// Gives the memory back. Views in Python keep what they show. Reading what the engine cleared is an error; what
+    /// a user cleared reads as NaN (zero for integers).
+    ///
+    /// # Errors
+    /// [`Error::Graph`] when this is part of a larger storage, or part of it is one.
+    pub fn clear(&self, by_engine: bool) -> Result<()> {
+        if by_engine && self.set_aside() {
+            return Ok(());
+        }
+        if self.is_narrowed() {
+            return Err(Error::Graph(
+                "clear: expected an array of its own, got one that shares memory by narrow".into(),
+            ));
+        }
+        let mut state = self.lock();
+        let old = std::mem::replace(&mut state.head, Head::Cleared { by_engine });
+        let casts: SmallVec<[Buffer; 1]> = state.take_casts().collect();
+        state.modifications = 0;
+        self.touch();
+        self.publish(&state); // before it is free
+        old.buffer().into_iter().chain(casts).for_each(reclaim::release_between_steps);
+        Ok(())
+    }
+
+    /// Takes a block that already holds `len` elements of `dtype` as its memory; not for parts of a larger storage.
+    pub fn adopt(&self, buffer: Buffer, dtype: DType) {
+        let mut state = self.lock();
+        self.set_head(&mut state, buffer, dtype);
+        self.written(&mut state);
+        self.publish(&state);
+    }
+
+    /// Gives its memory to another storage of as many elements, unless someone else sees it or part of either is a
+    /// storage of its own. Says whether it did; this one reads as zeros then.
+    pub fn give_to(&self, to: &Self) -> bool {
+        if self.is_narrowed() || to.is_narrowed() || self.len != to.len {
+            return false;
+        }
+        let mut state = self.lock();
+        if !matches!(&state.head, Head::Ready(buffer) if !buffer.is_shared()) {
+            return false;
+        }
+        let (head, dtype) = (std::mem::replace(&mut state.head, Head::Empty), state.dtype);
+        self.written(&mut state);
+        self.publish(&state);
+        drop(state);
+        if let (Head::Ready(buffer), Some(dtype)) = (head, dtype) {
+            to.adopt(buffer, dtype);
+        }
+        true
+    }
+
+    /// A new storage that reads as zeros, with the buffer that this one, reading as zeros too, has at hand.
+    pub fn zeros_with_spare(&self) -> Arc<Self> {
+        let mut state = self.lock();
+        match &mut state.head {
+            Head::Fill(0.0, spare) => {
+                let head = Head::Fill(0.0, spare.take());
+                Arc::new(Self::with(self.len, head, state.dtype, None))
+            }
+            _ => Self::new(self.len),
+        }
+    }
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        let old = std::mem::replace(&mut state.head, Head::Empty);
+        old.buffer().into_iter().chain(state.take_casts()).for_each(reclaim::release_between_steps);
+    }
+}
+
+/// Gives the memory of a head back.
+pub(super) fn discard(head: Head) {
+    head.buffer().into_iter().for_each(reclaim::release);
+}
+
+/// Writes `value` to every element.
+///
+/// # Safety
+/// `ptr` must be valid for writing `n` elements of `dtype`.
+pub(super) unsafe fn fill(ptr: *mut u8, dtype: DType, n: usize, value: f64) {
+    if value == 0.0 && value.is_sign_positive() {
+        // SAFETY: all-zero bytes are zero in every type.
+        unsafe { std::ptr::write_bytes(ptr, 0, n * dtype.size()) };
+        return;
+    }
+    with_element!(dtype, T => {
+        // SAFETY: the caller promises the elements; buffers are aligned for every type.
+        unsafe { std::slice::from_raw_parts_mut(ptr.cast::<T>(), n) }.fill(<T as Element>::of(value));
+    });
+}
