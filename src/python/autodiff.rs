@@ -183,3 +183,103 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(taken_from_outside, m)?)?;
     m.add_function(wrap_pyfunction!(live_variables, m)?)
 }
+
+#[pymethods]
+impl Variable {
+    /// Whether gradients flow to it, as `need_grad`. Setting it is stricter: only leaves of floating-point numbers take it.
+    #[getter]
+    fn requires_grad(&self) -> bool {
+        self.variable.need_grad()
+    }
+
+    #[setter]
+    fn set_requires_grad(&self, on: bool) -> PyResult<()> {
+        Ok(self.variable.set_requires_grad(on)?)
+    }
+
+    /// Sets `requires_grad`, and returns this variable.
+    ///
+    /// Args:
+    ///     mode: Whether gradients flow to it.
+    ///
+    /// Raises:
+    ///     RuntimeError: If it holds no floating-point numbers, or a function computes it and `mode` is False.
+    #[pyo3(signature = (mode = true))]
+    fn requires_grad_(slf: Bound<'_, Self>, mode: bool) -> PyResult<Bound<'_, Self>> {
+        slf.get().variable.set_requires_grad(mode)?;
+        Ok(slf)
+    }
+
+    /// Whether nothing is differentiated through it: no function computes it from what requires grad.
+    #[getter]
+    fn is_leaf(&self) -> bool {
+        self.variable.is_leaf()
+    }
+
+    /// The function that computes it, if it requires grad.
+    #[getter]
+    fn grad_fn(&self) -> Option<Function> {
+        self.variable.parent().filter(|_| !self.variable.is_leaf()).map(Function::wrap)
+    }
+
+    /// Lets `autodiff.backward` add to the gradient of this variable, which a function computes, as it does for leaves.
+    ///
+    /// Raises:
+    ///     RuntimeError: If it requires no grad.
+    fn retain_grad(&self) -> PyResult<()> {
+        Ok(self.variable.retain_grad()?)
+    }
+
+    /// Whether `retain_grad` was called on what a function computes.
+    #[getter]
+    fn retains_grad(&self) -> bool {
+        self.variable.retains_grad()
+    }
+
+    /// Lets `autodiff` call a function with the gradient of this variable, once a pass, after all contributions to it
+    /// were added up and before anything is done with it.
+    ///
+    /// Args:
+    ///     hook: Takes the gradient, a Variable that it must not change, and returns None or what takes its place.
+    ///
+    /// Returns:
+    ///     A handle whose `remove()` removes the hook.
+    ///
+    /// Raises:
+    ///     RuntimeError: If it requires no grad.
+    fn register_hook(&self, hook: &Bound<'_, PyAny>) -> PyResult<Handle> {
+        register_hook(&self.variable, When::Gradient, hook)
+    }
+
+    /// Lets `autodiff.backward` call a function with this leaf after its gradient was added to.
+    ///
+    /// Args:
+    ///     hook: Takes the variable.
+    ///
+    /// Returns:
+    ///     A handle whose `remove()` removes the hook.
+    ///
+    /// Raises:
+    ///     RuntimeError: If it requires no grad, or a function computes it.
+    fn register_post_accumulate_grad_hook(&self, hook: &Bound<'_, PyAny>) -> PyResult<Handle> {
+        register_hook(&self.variable, When::Accumulated, hook)
+    }
+
+    /// Whether a gradient was written since it was made, zeroed or set to None.
+    #[getter]
+    fn has_grad(&self) -> bool {
+        self.variable.has_grad()
+    }
+
+    /// Its gradient as a Variable on the same memory, or None if there is none. After a pass with `create_graph` it can
+    /// be differentiated.
+    #[getter]
+    fn grad_variable<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, Self>>> {
+        self.variable.grad_variable().map(|g| Self::wrap(py, g)).transpose()
+    }
+
+    /// A variable on the same data to which no gradients flow: as `get_unlinked_variable(need_grad=False)`.
+    fn detach<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Self>> {
+        Self::wrap(py, self.variable.unlinked(Some(false)))
+    }
+}

@@ -63,7 +63,7 @@ impl Function {
     /// The constant arguments by name.
     #[getter]
     fn args<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        if let Some(user) = super::user::arguments(py, &self.function.op())? {
+        if let Some(user) = super::user_operation::arguments(py, &self.function.op())? {
             return Ok(user);
         }
         let dict = PyDict::new(py);
@@ -231,7 +231,7 @@ impl Function {
             let text = format!("{}: expected {wanted} inputs, got {}", op.type_name(), x.len());
             return Err(crate::Error::Type(text).into());
         }
-        let into = outputs.map_or(Ok(Vec::new()), super::functions::into_arrays)?;
+        let into = outputs.map_or(Ok(Vec::new()), super::operands::into_arrays)?;
         let y = graph::connect(op, &refs(&x), &into)?;
         let y: Vec<_> = y.into_iter().map(|y| Variable::wrap(py, y)).collect::<PyResult<_>>()?;
         match y.len() {

@@ -7,13 +7,18 @@ mod error;
 mod function;
 mod functions;
 mod hooks;
+mod links;
 mod modes;
 mod ndarray;
 mod numpy;
+mod operands;
 mod operators;
+mod protocols;
+mod runs;
 mod safetensors;
 mod solver;
 mod user;
+mod user_operation;
 mod values;
 mod variable;
 

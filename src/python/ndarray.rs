@@ -4,6 +4,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use super::operands::current_compute;
+use super::protocols::Elements;
 use super::{functions, numpy, operators};
 use crate::array::{Access, DType, Shape, Storage};
 use crate::{Error, graph};
@@ -74,31 +76,10 @@ impl NdArray {
         PyTuple::new(py, self.array.shape.iter())
     }
 
-    /// Number of elements.
-    #[getter]
-    fn size(&self) -> usize {
-        self.array.shape.size()
-    }
-
-    /// Number of axes.
-    #[getter]
-    fn ndim(&self) -> usize {
-        self.array.shape.ndim()
-    }
-
     /// Distance in elements between neighbours along each axis.
     #[getter]
     fn strides<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.array.shape.strides())
-    }
-
-    /// Number of elements from an axis on.
-    ///
-    /// Args:
-    ///     axis: The axis; -1 or 0 for the whole array.
-    #[pyo3(signature = (axis = -1), text_signature = "($self, axis=-1)")]
-    fn size_from_axis(&self, axis: i64) -> usize {
-        self.array.shape.size_from(usize::try_from(axis).unwrap_or(0))
     }
 
     /// Type of the elements as NumPy names it.
@@ -115,8 +96,8 @@ impl NdArray {
 
     /// The elements as a NumPy array that shares them, for reading and writing.
     #[getter(data)]
-    fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        numpy::live_view(py, &self.array)
+    fn elements<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.live(py)
     }
 
     #[setter]
@@ -261,7 +242,7 @@ impl NdArray {
             return Err(Error::shape("copy_from", format!("shape {}", own.shape), [&arr.array.shape]).into());
         }
         let dtype = match use_current_context {
-            true => functions::current_compute().stored(),
+            true => current_compute().stored(),
             false => arr.array.storage.dtype().unwrap_or(DType::F32),
         };
         let from = arr.array.storage.access(dtype, Access::Read)?;
@@ -328,53 +309,9 @@ impl NdArray {
         Self::bool_fill(slf, mask, value)
     }
 
-    #[pyo3(signature = (dtype = None, copy = None))]
-    fn __array__<'py>(
-        slf: Bound<'py, Self>,
-        dtype: Option<Bound<'py, PyAny>>,
-        copy: Option<bool>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        as_array(slf.get().array.clone(), slf.py(), dtype, copy)
-    }
-
-    #[classattr]
-    fn __array_ufunc__(py: Python<'_>) -> Py<PyAny> {
-        py.None()
-    }
-
     /// Takes the memory of a NumPy array as its own, or a copy where it has another layout than ours.
     fn _borrow(&self, nparr: &Bound<'_, PyAny>) -> PyResult<()> {
         numpy::borrow(&self.array, &numpy::as_numpy(nparr)?)
-    }
-
-    #[pyo3(signature = (**options))]
-    fn __dlpack__<'py>(
-        &self,
-        py: Python<'py>,
-        options: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        numpy::live_view(py, &self.array)?.call_method("__dlpack__", (), options)
-    }
-
-    fn __dlpack_device__(&self) -> (i32, i32) {
-        (1, 0)
-    }
-
-    /// The only element as a Python number.
-    fn item<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        numpy::read_view(py, &self.array)?.call_method0("item")
-    }
-
-    fn __float__(&self, py: Python<'_>) -> PyResult<f64> {
-        self.item(py)?.extract()
-    }
-
-    fn __getitem__<'py>(slf: Bound<'py, Self>, key: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("kinnor._indexing")?.call_method1("getitem", (&slf, key))
-    }
-
-    fn __setitem__(slf: Bound<'_, Self>, key: Bound<'_, PyAny>, value: Bound<'_, PyAny>) -> PyResult<()> {
-        slf.py().import("kinnor._indexing")?.call_method1("setitem", (&slf, key, value)).map(drop)
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
@@ -398,7 +335,7 @@ impl NdArray {
     fn __reduce__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, PyAny>> {
         let py = slf.py();
         let restore = py.get_type::<Self>().getattr("from_numpy_array")?;
-        let values = numpy::read_view(py, &slf.get().array)?.call_method0("copy")?;
+        let values = slf.get().values(py)?.call_method0("copy")?;
         (restore, (values,)).into_pyobject(py).map(Bound::into_any)
     }
 
@@ -409,55 +346,6 @@ impl NdArray {
     fn __deepcopy__(&self, memo: &Bound<'_, PyAny>) -> PyResult<Self> {
         let _ = memo;
         self.__copy__()
-    }
-
-    fn __pos__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-    fn __neg__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        operators::scaled(slf.as_any(), -1.0)
-    }
-    fn __add__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        operators::operator(slf.as_any(), o, &operators::ADD)
-    }
-    fn __radd__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        operators::reflected(slf.as_any(), o, &operators::ADD)
-    }
-    fn __sub__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        operators::operator(slf.as_any(), o, &operators::SUB)
-    }
-    fn __rsub__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        operators::reflected(slf.as_any(), o, &operators::SUB)
-    }
-    fn __mul__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        operators::operator(slf.as_any(), o, &operators::MUL)
-    }
-    fn __rmul__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        operators::reflected(slf.as_any(), o, &operators::MUL)
-    }
-    fn __truediv__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        operators::operator(slf.as_any(), o, &operators::DIV)
-    }
-    fn __rtruediv__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        operators::reflected(slf.as_any(), o, &operators::DIV)
-    }
-    fn __pow__<'py>(
-        slf: &Bound<'py, Self>,
-        o: &Bound<'py, PyAny>,
-        modulo: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        operators::power(slf.as_any(), o, modulo)
-    }
-    fn __rpow__<'py>(
-        slf: &Bound<'py, Self>,
-        o: &Bound<'py, PyAny>,
-        modulo: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let _ = modulo;
-        operators::reflected(slf.as_any(), o, &operators::POW)
-    }
-    fn __matmul__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("kinnor._matmul")?.call_method1("matmul", (slf, o))
     }
 
     /// Adds in place.
@@ -476,33 +364,6 @@ impl NdArray {
     fn __itruediv__(slf: &Bound<'_, Self>, o: &Bound<'_, PyAny>) -> PyResult<()> {
         operators::in_place(slf, o, &operators::DIV)
     }
-}
-
-/// What NumPy's `asarray` gets.
-pub(super) fn as_array<'py>(
-    array: graph::NdArray,
-    py: Python<'py>,
-    dtype: Option<Bound<'py, PyAny>>,
-    copy: Option<bool>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let view = numpy::live_view(py, &array)?;
-    let view = match dtype {
-        Some(dtype) if copy != Some(true) => {
-            let kwargs = PyDict::new(py);
-            kwargs.set_item("copy", false)?;
-            let converted = view.call_method("astype", (dtype,), Some(&kwargs))?;
-            if copy == Some(false) && !converted.is(&view) {
-                let got = view.getattr("dtype")?;
-                return Err(PyValueError::new_err(format!(
-                    "__array__: expected copy=True to convert {got}, got False"
-                )));
-            }
-            converted
-        }
-        Some(dtype) => return view.call_method1("astype", (dtype,)),
-        None => view,
-    };
-    if copy == Some(true) { view.call_method0("copy") } else { Ok(view) }
 }
 
 /// Some elements, for a person.

@@ -1,0 +1,134 @@
+//! What a function is called with, on its way into the graph or a kernel, and what comes out on its way to Python.
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use smallvec::SmallVec;
+
+use super::ndarray::NdArray;
+use super::variable::Variable;
+use crate::Error;
+use crate::graph::mode::{self, Compute};
+use crate::graph::{self, connect_detached, evaluate_into};
+use crate::ops::Op;
+
+/// An input on its way: a variable of the graph or an array.
+pub(super) enum Operand<'a, 'py> {
+    Variable(&'a Bound<'py, Variable>),
+    Array(&'a Bound<'py, NdArray>),
+}
+
+pub(super) fn operand<'a, 'py>(op: &str, name: &str, x: &'a Bound<'py, PyAny>) -> PyResult<Operand<'a, 'py>> {
+    if let Ok(v) = x.cast::<Variable>() {
+        return Ok(Operand::Variable(v));
+    }
+    if let Ok(a) = x.cast::<NdArray>() {
+        return Ok(Operand::Array(a));
+    }
+    let got = x.get_type().name()?.to_string();
+    let hint = if got == "ndarray" { "; wrap it: kinnor.Variable.from_numpy_array(x)" } else { "" };
+    Err(Error::Type(format!("{op}: expected '{name}' to be a Variable or an NdArray, got {got}{hint}"))
+        .into())
+}
+
+/// In which type functions compute now.
+pub(super) fn current_compute() -> Compute {
+    mode::context(mode::current_context()).compute
+}
+
+pub(super) type Inputs<'a, 'py> = SmallVec<[Operand<'a, 'py>; 4]>;
+
+/// Connects or evaluates an operation on operands, and wraps what comes out.
+pub(super) fn run<'py>(
+    py: Python<'py>,
+    op: Op,
+    inputs: &Inputs<'_, 'py>,
+    into: &[Option<graph::NdArray>],
+) -> PyResult<Bound<'py, PyAny>> {
+    if inputs.iter().any(|x| matches!(x, Operand::Array(_))) {
+        let x: SmallVec<[graph::NdArray; 4]> = inputs
+            .iter()
+            .map(|x| match x {
+                Operand::Variable(v) => v.get().variable.data(),
+                Operand::Array(a) => a.get().array.clone(),
+            })
+            .collect();
+        let compute = current_compute();
+        let work: usize = x.iter().map(|x| x.shape.size()).sum();
+        let y = if work > 1 << 14 && op.on_arrays().is_none() {
+            py.detach(|| evaluate_into(&op, &x, compute, into))?
+        } else {
+            evaluate_into(&op, &x, compute, into)?
+        };
+        return pack(py, y, |y| NdArray::wrap(py, y).map(Bound::into_any));
+    }
+    let x: SmallVec<[&graph::Variable; 4]> = inputs
+        .iter()
+        .filter_map(|x| match x {
+            Operand::Variable(v) => Some(&v.get().variable),
+            Operand::Array(_) => None,
+        })
+        .collect();
+    connected(py, op, &x, into)
+}
+
+/// Connects an operation to variables, and wraps what comes out.
+pub(super) fn connected<'py>(
+    py: Python<'py>,
+    op: Op,
+    x: &[&graph::Variable],
+    into: &[Option<graph::NdArray>],
+) -> PyResult<Bound<'py, PyAny>> {
+    let detach = |run: &mut (dyn FnMut() + Send)| py.detach(run);
+    let y = connect_detached(op, x, into, Some(&detach))?;
+    pack(py, y, |y| Variable::wrap(py, y).map(Bound::into_any))
+}
+
+/// Connects or evaluates a user's operation.
+pub(super) fn run_user<'py>(
+    py: Python<'py>,
+    op: Op,
+    inputs: &Bound<'py, PyTuple>,
+    into: &[Option<graph::NdArray>],
+) -> PyResult<Bound<'py, PyAny>> {
+    let name = op.name().to_string();
+    let all: Vec<Bound<'py, PyAny>> = inputs.iter().collect();
+    let inputs = all.iter().map(|x| operand(&name, "inputs", x)).collect::<PyResult<Inputs<'_, 'py>>>()?;
+    run(py, op, &inputs, into)
+}
+
+/// Wraps outputs: one comes bare, several as a tuple.
+fn pack<'py, T>(
+    py: Python<'py>,
+    mut outputs: SmallVec<[T; 1]>,
+    wrap: impl Fn(T) -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    match outputs.pop() {
+        Some(only) if outputs.is_empty() => wrap(only),
+        last => {
+            let all = outputs.into_iter().chain(last).map(wrap).collect::<PyResult<Vec<_>>>()?;
+            Ok(PyTuple::new(py, all)?.into_any())
+        }
+    }
+}
+
+/// The arrays of `outputs=[...]`.
+pub(super) fn into_arrays(outputs: &Bound<'_, PyAny>) -> PyResult<Vec<Option<graph::NdArray>>> {
+    if outputs.is_none() {
+        return Ok(Vec::new());
+    }
+    let array = |o: PyResult<Bound<'_, PyAny>>| -> PyResult<Option<graph::NdArray>> {
+        let o = o?;
+        if o.is_none() {
+            return Ok(None);
+        }
+        match o.cast::<NdArray>() {
+            Ok(a) => Ok(Some(a.get().array.clone())),
+            Err(_) => {
+                let got = o.get_type().name()?;
+                Err(PyTypeError::new_err(format!("outputs: expected NdArrays or None, got {got}")))
+            }
+        }
+    };
+    outputs.try_iter()?.map(array).collect()
+}

@@ -1,0 +1,210 @@
+//! What a Variable and an NdArray have in common for Python: operators, indices, and what NumPy and other libraries ask
+//! for.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::ndarray::NdArray;
+use super::variable::Variable;
+use super::{numpy, operators};
+use crate::graph;
+
+/// An object with elements, which says itself what to do where they were cleared.
+pub(super) trait Elements {
+    fn array(&self) -> graph::NdArray;
+
+    fn explain(&self, py: Python<'_>, error: PyErr) -> PyErr {
+        let _ = py;
+        error
+    }
+
+    /// The elements as a NumPy array that shares them.
+    fn live<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        numpy::live_view(py, &self.array()).map_err(|e| self.explain(py, e))
+    }
+
+    /// A NumPy array to read the elements from, which does not count as a write.
+    fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        numpy::read_view(py, &self.array()).map_err(|e| self.explain(py, e))
+    }
+}
+
+impl Elements for NdArray {
+    fn array(&self) -> graph::NdArray {
+        self.array.clone()
+    }
+}
+
+impl Elements for Variable {
+    fn array(&self) -> graph::NdArray {
+        self.variable.data()
+    }
+
+    fn explain(&self, py: Python<'_>, error: PyErr) -> PyErr {
+        self.name_cleared(py, error, "data")
+    }
+}
+
+macro_rules! protocols {
+    ($class:ident) => {
+        #[pymethods]
+        impl $class {
+            /// Number of elements.
+            #[getter]
+            fn size(&self) -> usize {
+                self.array().shape.size()
+            }
+
+            /// Number of axes.
+            #[getter]
+            fn ndim(&self) -> usize {
+                self.array().shape.ndim()
+            }
+
+            /// Number of elements from an axis on.
+            ///
+            /// Args:
+            ///     axis: The axis; -1 or 0 for the whole.
+            #[pyo3(signature = (axis = -1), text_signature = "($self, axis=-1)")]
+            fn size_from_axis(&self, axis: i64) -> usize {
+                self.array().shape.size_from(usize::try_from(axis).unwrap_or(0))
+            }
+
+            #[pyo3(signature = (dtype = None, copy = None))]
+            fn __array__<'py>(
+                &self,
+                py: Python<'py>,
+                dtype: Option<Bound<'py, PyAny>>,
+                copy: Option<bool>,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                as_array(self.live(py)?, dtype, copy)
+            }
+
+            #[classattr]
+            fn __array_ufunc__(py: Python<'_>) -> Py<PyAny> {
+                py.None()
+            }
+
+            #[pyo3(signature = (**options))]
+            fn __dlpack__<'py>(
+                &self,
+                py: Python<'py>,
+                options: Option<&Bound<'py, PyDict>>,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                self.live(py)?.call_method("__dlpack__", (), options)
+            }
+
+            fn __dlpack_device__(&self) -> (i32, i32) {
+                (1, 0)
+            }
+
+            /// The only element as a Python number.
+            fn item<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                self.values(py)?.call_method0("item")
+            }
+
+            fn __float__(&self, py: Python<'_>) -> PyResult<f64> {
+                self.item(py)?.extract()
+            }
+
+            fn __getitem__<'py>(
+                slf: &Bound<'py, Self>,
+                key: Bound<'py, PyAny>,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                slf.py().import("kinnor._indexing")?.call_method1("getitem", (slf, key))
+            }
+
+            fn __setitem__(
+                slf: &Bound<'_, Self>,
+                key: Bound<'_, PyAny>,
+                value: Bound<'_, PyAny>,
+            ) -> PyResult<()> {
+                slf.py().import("kinnor._indexing")?.call_method1("setitem", (slf, key, value)).map(drop)
+            }
+
+            fn __pos__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+                slf
+            }
+            fn __neg__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+                operators::scaled(slf.as_any(), -1.0)
+            }
+            fn __add__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+                operators::operator(slf.as_any(), o, &operators::ADD)
+            }
+            fn __radd__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+                operators::reflected(slf.as_any(), o, &operators::ADD)
+            }
+            fn __sub__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+                operators::operator(slf.as_any(), o, &operators::SUB)
+            }
+            fn __rsub__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+                operators::reflected(slf.as_any(), o, &operators::SUB)
+            }
+            fn __mul__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+                operators::operator(slf.as_any(), o, &operators::MUL)
+            }
+            fn __rmul__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+                operators::reflected(slf.as_any(), o, &operators::MUL)
+            }
+            fn __truediv__<'py>(
+                slf: &Bound<'py, Self>,
+                o: &Bound<'py, PyAny>,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                operators::operator(slf.as_any(), o, &operators::DIV)
+            }
+            fn __rtruediv__<'py>(
+                slf: &Bound<'py, Self>,
+                o: &Bound<'py, PyAny>,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                operators::reflected(slf.as_any(), o, &operators::DIV)
+            }
+            fn __pow__<'py>(
+                slf: &Bound<'py, Self>,
+                o: &Bound<'py, PyAny>,
+                modulo: Option<&Bound<'py, PyAny>>,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                operators::power(slf.as_any(), o, modulo)
+            }
+            fn __rpow__<'py>(
+                slf: &Bound<'py, Self>,
+                o: &Bound<'py, PyAny>,
+                modulo: Option<&Bound<'py, PyAny>>,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                let _ = modulo;
+                operators::reflected(slf.as_any(), o, &operators::POW)
+            }
+            fn __matmul__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+                slf.py().import("kinnor._matmul")?.call_method1("matmul", (slf, o))
+            }
+        }
+    };
+}
+
+protocols!(NdArray);
+protocols!(Variable);
+
+/// What NumPy's `asarray` gets.
+fn as_array<'py>(
+    view: Bound<'py, PyAny>,
+    dtype: Option<Bound<'py, PyAny>>,
+    copy: Option<bool>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let view = match dtype {
+        Some(dtype) if copy != Some(true) => {
+            let kwargs = PyDict::new(view.py());
+            kwargs.set_item("copy", false)?;
+            let converted = view.call_method("astype", (dtype,), Some(&kwargs))?;
+            if copy == Some(false) && !converted.is(&view) {
+                let got = view.getattr("dtype")?;
+                return Err(PyValueError::new_err(format!(
+                    "__array__: expected copy=True to convert {got}, got False"
+                )));
+            }
+            converted
+        }
+        Some(dtype) => return view.call_method1("astype", (dtype,)),
+        None => view,
+    };
+    if copy == Some(true) { view.call_method0("copy") } else { Ok(view) }
+}

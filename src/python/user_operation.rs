@@ -1,0 +1,199 @@
+//! A user's operation as the engine sees it: asked of Python when it is called, set up, run and differentiated.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+
+use super::error::foreign;
+use super::user::{FunctionVariable, PythonFunction};
+use super::variable::Variable;
+use crate::array::{DType, Shape, Storage};
+use crate::graph;
+use crate::ops::{Alias, Array, Call, Kind, OnArrays, Op, Operation, Reads, Shapes, Sym, Symbols, Value};
+use crate::{Error, Result};
+
+/// The user's object, for the engine to ask for gradients made of variables.
+struct Object(Py<PythonFunction>);
+
+impl graph::OnVariables for Object {
+    fn gradient(
+        &self,
+        x: &[graph::Variable],
+        y: &[graph::Variable],
+        gy: &[graph::Variable],
+        wanted: &[bool],
+    ) -> Result<Vec<Option<graph::Variable>>> {
+        let asked = |py: Python<'_>| -> PyResult<Vec<Option<graph::Variable>>> {
+            let list = |all: &[graph::Variable]| {
+                PyList::new(
+                    py,
+                    all.iter().map(|v| Variable::wrap(py, v.clone())).collect::<PyResult<Vec<_>>>()?,
+                )
+            };
+            let args = (list(x)?, list(y)?, list(gy)?, wanted.to_vec());
+            let found = self.0.bind(py).call_method1("gradient_impl", args)?;
+            let one = |g: PyResult<Bound<'_, PyAny>>| -> PyResult<Option<graph::Variable>> {
+                let g = g?;
+                if g.is_none() {
+                    return Ok(None);
+                }
+                Ok(Some(g.cast::<Variable>()?.get().variable.clone()))
+            };
+            found.try_iter()?.map(one).collect()
+        };
+        Python::attach(asked).map_err(foreign)
+    }
+
+    fn object(&self) -> &(dyn std::any::Any + Send + Sync) {
+        &self.0
+    }
+}
+
+/// A user's operation as the engine sees it. What the engine may ask for under its lock was asked of Python before.
+pub(super) struct UserOp {
+    user: graph::User,
+    object: Py<PythonFunction>,
+    name: String,
+    n_outputs: usize,
+    reads: Vec<Reads>,
+}
+
+impl UserOp {
+    pub(super) fn bind(user: &Bound<'_, PythonFunction>, inputs: &Bound<'_, PyTuple>) -> PyResult<Self> {
+        let name = user.getattr("name")?.str()?.to_string();
+        let n_outputs: usize = user.call_method0("min_outputs")?.extract()?;
+        let n = inputs.len();
+        let ask = |method: &str, i: usize, count: usize| -> PyResult<u64> {
+            let mut mask = 0;
+            for j in 0..count.min(64) {
+                if user.call_method1(method, (i, j))?.is_truthy()? {
+                    mask |= 1 << j;
+                }
+            }
+            Ok(mask)
+        };
+        let read = |i| -> PyResult<Reads> {
+            Ok(Reads {
+                inputs: ask("grad_depends_input_data", i, n)?,
+                outputs: ask("grad_depends_output_data", i, n_outputs)?,
+            })
+        };
+        let reads = (0..n).map(read).collect::<PyResult<_>>()?;
+        let object = user.clone().unbind();
+        let rule = Object(object.clone_ref(user.py()));
+        Ok(Self { user: graph::User(Box::new(rule)), object, name, n_outputs, reads })
+    }
+
+    fn wrap<'py>(py: Python<'py>, arrays: &[Array]) -> PyResult<Bound<'py, PyList>> {
+        let wrapped =
+            |a: &Array| Bound::new(py, FunctionVariable { array: parking_lot::Mutex::new(a.clone()) });
+        PyList::new(py, arrays.iter().map(wrapped).collect::<PyResult<Vec<_>>>()?)
+    }
+
+    fn call(&self, method: &str, x: &[Array], y: &[Array]) -> Result<()> {
+        Python::attach(|py| {
+            let lists = (Self::wrap(py, x)?, Self::wrap(py, y)?);
+            self.object.bind(py).call_method1(method, lists).map(drop)
+        })
+        .map_err(foreign)
+    }
+}
+
+impl OnArrays for UserOp {
+    fn forward(&self, x: &[Array], y: &[Array]) -> Result<()> {
+        self.call("forward_impl", x, y)
+    }
+
+    fn recompute(&self, x: &[Array], y: &[Array]) -> Result<()> {
+        self.call("recompute_impl", x, y)
+    }
+
+    fn backward(&self, x: &[Array], y: &[Array], wanted: &[bool], accumulate: &[bool]) -> Result<()> {
+        Python::attach(|py| {
+            let (x, y) = (Self::wrap(py, x)?, Self::wrap(py, y)?);
+            let args = (x, y, wanted.to_vec(), accumulate.to_vec());
+            self.object.bind(py).call_method1("backward_impl", args).map(drop)
+        })
+        .map_err(foreign)
+    }
+}
+
+impl Operation for UserOp {
+    fn type_name(&self) -> &str {
+        &self.name
+    }
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn info(&self, _: &[&Shape]) -> Vec<(&'static str, Value)> {
+        Vec::new()
+    }
+    fn kind(&self, _: usize) -> Kind {
+        Kind::float
+    }
+    fn shapes(&self, x: &[&Shape]) -> Result<Shapes> {
+        Python::attach(|py| -> PyResult<Shapes> {
+            let array = |shape: &Shape| Array {
+                shape: shape.clone(),
+                data: Storage::new(shape.size()),
+                grad: Storage::new(shape.size()),
+            };
+            let inputs: Vec<Array> = x.iter().map(|s| array(s)).collect();
+            let outputs: Vec<Array> = (0..self.n_outputs).map(|_| array(&Shape::default())).collect();
+            let (x, y) = (Self::wrap(py, &inputs)?, Self::wrap(py, &outputs)?);
+            self.object.bind(py).call_method1("setup_impl", (x, &y))?;
+            y.iter().map(|y| Ok(y.cast::<FunctionVariable>()?.get().array.lock().shape.clone())).collect()
+        })
+        .map_err(foreign)
+    }
+    fn output(&self, _: usize) -> Option<DType> {
+        None
+    }
+    fn forward(&self, _: Call<'_>) -> Result<()> {
+        Err(Error::NotImplemented(format!("{}: runs on arrays", self.name)))
+    }
+    fn backward(&self, _: Call<'_>) -> Result<()> {
+        Err(Error::NotImplemented(format!("{}: runs on arrays", self.name)))
+    }
+    fn has_backward(&self) -> bool {
+        true
+    }
+    fn gradient(&self, _: Symbols) -> Result<Vec<Option<Sym>>> {
+        Err(Error::NotImplemented(format!("{}: makes its gradient of variables", self.name)))
+    }
+    fn reads(&self, gx: usize) -> Reads {
+        self.reads.get(gx).copied().unwrap_or(Reads::ALL)
+    }
+    fn symbol_reads(&self, gx: usize) -> Reads {
+        self.reads(gx)
+    }
+    fn alias(&self, _: usize) -> Option<Alias> {
+        None
+    }
+    fn overwrites(&self, _: usize) -> bool {
+        false
+    }
+    fn is_random(&self) -> bool {
+        false
+    }
+    fn may_clear_inputs(&self) -> bool {
+        true
+    }
+    fn on_arrays(&self) -> Option<&dyn OnArrays> {
+        Some(self)
+    }
+    fn user(&self) -> Option<&dyn std::any::Any> {
+        Some(&self.user)
+    }
+}
+
+/// The arguments that a user's operation says it has, if `op` is one.
+pub(super) fn arguments<'py>(py: Python<'py>, op: &Op) -> PyResult<Option<Bound<'py, PyDict>>> {
+    let Some(user) = op.user() else { return Ok(None) };
+    let Some(graph::User(user)) = user.downcast_ref() else { return Ok(None) };
+    let Some(user) = user.object().downcast_ref::<Py<PythonFunction>>() else { return Ok(None) };
+    let args = user.bind(py).getattr_opt("args")?;
+    Ok(Some(match args {
+        Some(args) => args.cast_into::<PyDict>()?,
+        None => PyDict::new(py),
+    }))
+}
