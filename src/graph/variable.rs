@@ -4,64 +4,11 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::arena::{self, Arena, Ix, NONE, flag};
-use super::{Function, clear, connect, mode};
-use crate::array::{Access, DType, Shape, Storage};
+use super::{Function, NdArray, clear, mode};
+use crate::array::{Shape, Storage};
 use crate::ops::Array;
 use crate::solvers::Source;
 use crate::{Error, Result};
-
-/// An array by reference: a shape over elements that others may share.
-#[derive(Clone)]
-pub struct NdArray {
-    /// Its shape.
-    pub shape: Shape,
-    /// Its elements.
-    pub storage: Arc<Storage>,
-}
-
-impl NdArray {
-    /// An array that reads as zeros.
-    ///
-    /// # Errors
-    /// [`Error::Memory`] when no machine could hold it.
-    pub fn new(shape: Shape) -> Result<Self> {
-        let storage = Storage::new(shape.checked_size()?);
-        Ok(Self { shape, storage })
-    }
-
-    /// Copies of its elements as `f64`.
-    ///
-    /// # Errors
-    /// [`Error::Cleared`] when the engine cleared them.
-    pub fn to_vec(&self) -> Result<Vec<f64>> {
-        let ptr = self.storage.access(DType::F64, Access::Read)?;
-        // SAFETY: `access` made that many elements of this type readable here.
-        Ok(unsafe { std::slice::from_raw_parts(ptr.cast::<f64>(), self.shape.size()) }.to_vec())
-    }
-
-    /// Overwrites its elements, in the type that they have (`f32` at first).
-    ///
-    /// # Errors
-    /// [`Error::Shape`] when the count differs.
-    pub fn copy_from_slice(&self, values: &[f64]) -> Result<()> {
-        if values.len() != self.shape.size() {
-            let expected = format!("{} values", self.shape.size());
-            return Err(Error::shape("copy_from_slice", expected, [&Shape::from([values.len()])]));
-        }
-        let dtype = self.storage.dtype().unwrap_or(DType::F32);
-        let to = self.storage.access(dtype, Access::Write)?;
-        // SAFETY: both hold that many elements of their types.
-        unsafe { crate::array::convert(values.as_ptr().cast(), DType::F64, to, dtype, values.len()) };
-        Ok(())
-    }
-}
-
-/// The same elements under the same shape.
-impl PartialEq for NdArray {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.storage, &other.storage) && self.shape == other.shape
-    }
-}
 
 /// A handle on a variable of a graph. It holds the variable, and the variable holds all that it was computed from.
 ///
@@ -128,21 +75,6 @@ impl Variable {
 
     pub(super) fn core_ix(&self) -> Ix {
         arena::with(|a| a.variables[self.0].core)
-    }
-
-    fn has(&self, bit: u16) -> bool {
-        arena::with(|a| a.variables[self.0].flags & bit != 0)
-    }
-
-    fn set(&self, bits: u16, on: bool) {
-        arena::with(|a| {
-            let flags = &mut a.variables[self.0].flags;
-            let old = *flags;
-            *flags = if on { old | bits } else { old & !bits };
-            if old != *flags {
-                a.changed(self.0);
-            }
-        });
     }
 
     /// The shape.
@@ -247,81 +179,6 @@ impl Variable {
             a.mark_need_setup(self.0);
         });
         Ok(())
-    }
-
-    /// Whether gradients flow to it: what was set, else whether they flow to an input of its parent.
-    pub fn need_grad(&self) -> bool {
-        arena::with(|a| a.need_grad(self.0))
-    }
-
-    /// What was set by [`Variable::set_need_grad`], if anything.
-    pub fn need_grad_flag(&self) -> Option<bool> {
-        arena::with(|a| {
-            let flags = a.variables[self.0].flags;
-            (flags & flag::NEED_GRAD_SET != 0).then_some(flags & flag::NEED_GRAD != 0)
-        })
-    }
-
-    /// What follows from its parent, as of the last forward run.
-    pub fn need_grad_state(&self) -> bool {
-        self.has(flag::NEED_GRAD_STATE)
-    }
-
-    /// Says whether it needs a gradient.
-    pub fn set_need_grad(&self, on: bool) {
-        self.set(flag::NEED_GRAD_SET, true);
-        self.set(flag::NEED_GRAD, on);
-    }
-
-    /// Lets need of a gradient follow from its parent again.
-    pub fn unset_need_grad(&self) {
-        self.set(flag::NEED_GRAD_SET | flag::NEED_GRAD, false);
-    }
-
-    /// As [`Variable::set_need_grad`], for chaining.
-    pub fn with_need_grad(self, on: bool) -> Self {
-        self.set_need_grad(on);
-        self
-    }
-
-    /// Whether its data may be dropped after use and computed again for the backward run.
-    pub fn recompute(&self) -> bool {
-        self.has(flag::RECOMPUTE)
-    }
-
-    /// Whether its data may be missing when a gradient reads it, and is computed again then.
-    pub(super) fn may_be_dropped(&self) -> bool {
-        self.has(flag::RESTORED)
-    }
-
-    /// Sets [`Variable::recompute`].
-    pub fn set_recompute(&self, on: bool) {
-        self.set(flag::RECOMPUTE, on);
-    }
-
-    /// Whether runs may never clear its memory.
-    pub fn persistent(&self) -> bool {
-        self.has(flag::PERSISTENT)
-    }
-
-    /// Sets [`Variable::persistent`].
-    pub fn set_persistent(&self, on: bool) {
-        self.set(flag::PERSISTENT, on);
-    }
-
-    /// Whether its data is, through in-place functions, that of a variable that must not be cleared.
-    pub fn prohibit_clear_data(&self) -> bool {
-        self.has(flag::PROHIBIT_CLEAR)
-    }
-
-    /// Sets [`Variable::prohibit_clear_data`].
-    pub fn set_prohibit_clear_data(&self, on: bool) {
-        self.set(flag::PROHIBIT_CLEAR, on);
-    }
-
-    /// Whether an in-place function may change its data.
-    pub fn allow_modify_data(&self) -> bool {
-        arena::with(|a| connect::may_modify(a, self.0))
     }
 
     /// The longest path to it from a variable without parent.

@@ -1,7 +1,7 @@
 //! Running sums and products.
 
+use super::choice::Where;
 use super::diagonal::Trilu;
-use super::logical::Where;
 use super::reduction::{from_rows, to_rows};
 use super::slicing::Flip;
 use super::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, op};

@@ -251,7 +251,10 @@ impl Sym {
 mod tests {
     use super::Unary;
     use crate::kernels::{Dual, Float};
-    use crate::ops::{activation::*, arithmetic::*, array::Identity, logical::*, math::*, rectifier::*};
+    use crate::ops::{
+        activation::*, arithmetic::*, array::Identity, choice::*, comparison::*, logical::*, math::*,
+    };
+    use crate::ops::{rectifier::*, trigonometry::*};
 
     /// Value, first and second derivative, the latter by duals of what the kernel runs.
     fn jet<T: Float>(op: &impl Unary, x: T) -> [f64; 3] {

@@ -1,8 +1,8 @@
 //! Taking and putting elements by the index along several axes at once: gather_nd, scatter_nd.
 
 use super::array::lengths;
+use super::choice::Where;
 use super::indexing::position;
-use super::logical::Where;
 use super::{Alias, Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::array::Shape;
 use crate::kernels::Float;

@@ -2,17 +2,16 @@
 //!
 //! Work is split by shape alone, so that results do not depend on the number of threads.
 
+mod map;
 mod sums;
 
-use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::Float;
-use super::map::{GRAIN, Room, TILE, write_or_add};
+use super::map::GRAIN;
 use super::simd::vectorised;
-use super::threads::{self, Shared};
+use super::threads;
 use crate::array::Shape;
 
 /// An axis of the array in which two others meet, and how far apart its neighbours lie in each.
@@ -250,134 +249,6 @@ impl Pairing {
             );
         });
     }
-
-    /// `y = f(a, b)`. The formula must be `#[inline(always)]`.
-    ///
-    /// # Safety
-    /// The arrays must have the shapes of the pairing; `y` may be the memory of one that is not repeated.
-    #[inline(always)]
-    pub unsafe fn map<T: Float>(
-        &self,
-        a: *const T,
-        b: *const T,
-        y: *mut T,
-        f: impl Fn(T, T) -> T + Sync + Copy,
-    ) {
-        let y = Shared::new(y);
-        let tile = |start: usize, a: *const T, b: *const T, n: usize| {
-            vectorised(
-                #[inline(always)]
-                move || {
-                    // SAFETY: the tile lies within `y`, and `a` and `b` hold as many elements.
-                    let y = unsafe { y.get().add(start) };
-                    for i in 0..n {
-                        // SAFETY: as above.
-                        unsafe { y.add(i).write(f(a.add(i).read(), b.add(i).read())) };
-                    }
-                },
-            );
-        };
-        // SAFETY: the caller's promise.
-        unsafe { self.tiles(a, b, &tile) };
-    }
-
-    /// Writes `f(a, b, i)` for each element `i` of `y`, or adds it. The formula must be `#[inline(always)]`.
-    ///
-    /// # Safety
-    /// The arrays must have the shapes of the pairing.
-    #[inline(always)]
-    pub unsafe fn put<T: Float>(
-        &self,
-        a: *const T,
-        b: *const T,
-        y: &mut [T],
-        accumulate: bool,
-        f: impl Fn(T, T, usize) -> T + Sync + Copy,
-    ) {
-        let y = Shared::new(y.as_mut_ptr());
-        let tile = |start: usize, a: *const T, b: *const T, n: usize| {
-            let write = |range: Range<usize>, to: *mut T| {
-                vectorised(
-                    #[inline(always)]
-                    move || {
-                        let first = range.start - start;
-                        for i in range.clone() {
-                            let k = i - start;
-                            // SAFETY: the range is a part of the tile, for which `a` and `b` hold elements, and `to` has room.
-                            unsafe { to.add(k - first).write(f(a.add(k).read(), b.add(k).read(), i)) };
-                        }
-                    },
-                );
-            };
-            // SAFETY: the tile lies within `y`.
-            unsafe { write_or_add(y.get(), start..start + n, accumulate, &write) };
-        };
-        // SAFETY: the caller's promise.
-        unsafe { self.tiles(a, b, &tile) };
-    }
-
-    /// Calls `tile(first, a, b, n)` for parts of `y` with elements of `a` and `b` as they meet there: where they are, or
-    /// repeated in other memory.
-    unsafe fn tiles<T: Float>(
-        &self,
-        a: *const T,
-        b: *const T,
-        tile: &(dyn Fn(usize, *const T, *const T, usize) + Sync),
-    ) {
-        let n = self.last.n;
-        let (a, b) = (Shared::read_only(a), Shared::read_only(b));
-        if self.outer.is_empty() && self.last.a == 1 && self.last.b == 1 {
-            return threads::ranges(n, GRAIN, |range| {
-                // SAFETY: the range lies within all three.
-                let (a, b) = unsafe { (a.get().add(range.start), b.get().add(range.start)) };
-                tile(range.start, a, b, range.len());
-            });
-        }
-        let axes = || self.outer.iter().chain([&self.last]);
-        let (a_whole, b_whole) = (axes().all(|axis| axis.a == axis.y), axes().all(|axis| axis.b == axis.y));
-        // Short rows are put together to one tile, as far as they are repeated in other memory.
-        let together = (TILE / n.max(1)).max(1);
-        self.pieces(|rows, columns| {
-            let mut room: [Room<T>; 2] = [[MaybeUninit::uninit(); TILE]; 2];
-            let [room_a, room_b] = &mut room;
-            let (room_a, room_b) = (room_a.as_mut_ptr().cast::<T>(), room_b.as_mut_ptr().cast::<T>());
-            let mut filled = 0;
-            let mut start = [0; 3];
-            let last = rows.end - 1;
-            let mut row = rows.start;
-            self.walk(rows, |ia, ib, iy| {
-                // SAFETY: all stays within the arrays, by the caller's promise, and within the rooms.
-                unsafe {
-                    if together == 1 {
-                        for c in columns.clone().step_by(TILE) {
-                            let n = TILE.min(columns.end - c);
-                            let a = meeting(a.get().add(ia), self.last.a, c, n, room_a);
-                            let b = meeting(b.get().add(ib), self.last.b, c, n, room_b);
-                            tile(iy + c, a, b, n);
-                        }
-                    } else {
-                        if filled == 0 {
-                            start = [ia, ib, iy];
-                        }
-                        if !a_whole {
-                            copy_row(a.get().add(ia), self.last.a, n, room_a.add(filled));
-                        }
-                        if !b_whole {
-                            copy_row(b.get().add(ib), self.last.b, n, room_b.add(filled));
-                        }
-                        filled += n;
-                        if filled + n > TILE || row == last {
-                            let a = if a_whole { a.get().add(start[0]).cast_const() } else { room_a };
-                            let b = if b_whole { b.get().add(start[1]).cast_const() } else { room_b };
-                            tile(start[2], a, b, filled);
-                            filled = 0;
-                        }
-                    }
-                }
-                row += 1;
-            });
-        });
-    }
 }
 
 /// A plain loop: those of the library are functions of their own, compiled for plain instructions.
@@ -385,36 +256,6 @@ impl Pairing {
 fn along(columns: &Range<usize>, f: impl Fn(usize)) {
     for i in columns.clone() {
         f(i);
-    }
-}
-
-/// `n` elements of a row from column `c` on: where they are, or the one that it has repeated.
-unsafe fn meeting<T: Float>(row: *const T, step: usize, c: usize, n: usize, room: *mut T) -> *const T {
-    // SAFETY: the caller's row has these columns, or one element; the room has a tile.
-    unsafe {
-        if step != 0 {
-            return row.add(c);
-        }
-        copy_row(row, 0, n, room);
-    }
-    room
-}
-
-unsafe fn copy_row<T: Float>(row: *const T, step: usize, n: usize, room: *mut T) {
-    // SAFETY: the caller's row has these columns, or one element; the room has as much.
-    unsafe {
-        if step != 0 {
-            return std::ptr::copy_nonoverlapping(row, room, n);
-        }
-        let v = row.read();
-        vectorised(
-            #[inline(always)]
-            move || {
-                for i in 0..n {
-                    room.add(i).write(v);
-                }
-            },
-        );
     }
 }
 

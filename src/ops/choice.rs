@@ -1,0 +1,162 @@
+//! Choices between elements: the larger, the smaller, or as a condition says.
+
+use super::{
+    Backward, Binary, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Unary, one, op,
+};
+use crate::kernels::{Float, Number};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(super) const OPS: &[Entry] = &[
+    Entry::binary::<Maximum2>(),
+    Entry::binary::<Minimum2>(),
+    Entry::unary::<MaximumScalar>(),
+    Entry::unary::<MinimumScalar>(),
+    Entry::of::<Where>(),
+];
+
+op! {
+    /// The larger one, elementwise: `y = max(x0, x1)`. The gradient goes to the larger input, to `x0` where both are equal.
+    ///
+    /// Args:
+    ///     x0: Input of any shape.
+    ///     x1: Input whose shape broadcasts against that of `x0`.
+    ///
+    /// Returns:
+    ///     Array of the shape that the two broadcast to.
+    ///
+    /// Raises:
+    ///     ShapeError: If the shapes do not broadcast together.
+    Maximum2 = maximum2(x0, x1)
+}
+
+impl Binary for Maximum2 {
+    #[inline(always)]
+    fn f<N: Number>(&self, a: N, b: N) -> N {
+        N::select(a.ge(b), a, b)
+    }
+}
+
+op! {
+    /// The smaller one, elementwise: `y = min(x0, x1)`. The gradient goes to the smaller input, to `x0` where both are equal.
+    ///
+    /// Args:
+    ///     x0: Input of any shape.
+    ///     x1: Input whose shape broadcasts against that of `x0`.
+    ///
+    /// Returns:
+    ///     Array of the shape that the two broadcast to.
+    ///
+    /// Raises:
+    ///     ShapeError: If the shapes do not broadcast together.
+    Minimum2 = minimum2(x0, x1)
+}
+
+impl Binary for Minimum2 {
+    #[inline(always)]
+    fn f<N: Number>(&self, a: N, b: N) -> N {
+        N::select(a.le(b), a, b)
+    }
+}
+
+op! {
+    /// The larger of it and a number, elementwise: `y = max(x, val)`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     val: The number.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    MaximumScalar = maximum_scalar(x; val: f64 = 1.0)
+}
+
+impl Unary for MaximumScalar {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        N::select(x.lt(N::all(self.val)), N::all(self.val), x)
+    }
+}
+
+op! {
+    /// The smaller of it and a number, elementwise: `y = min(x, val)`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     val: The number.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    MinimumScalar = minimum_scalar(x; val: f64 = 1.0)
+}
+
+impl Unary for MinimumScalar {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        N::select(x.gt(N::all(self.val)), N::all(self.val), x)
+    }
+}
+
+op! {
+    /// Choice, elementwise: `y = x_true` where `condition` is not zero, else `x_false`.
+    ///
+    /// Args:
+    ///     condition: Input that chooses. Its shape is that of the other inputs, or the leading part of it.
+    ///     x_true: What is taken where `condition` is not zero.
+    ///     x_false: What is taken elsewhere, of the shape of `x_true`.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x_true`.
+    ///
+    /// Raises:
+    ///     ShapeError: If the shapes do not fit.
+    Where = where(condition, x_true, x_false)
+}
+
+impl Compute for Where {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let (c, t, f) = (x.get(0), x.get(1), x.get(2));
+        if t != f || !t.starts_with(c) {
+            let expected = "x_true and x_false of one shape that starts with that of condition";
+            return Err(Error::shape("where", expected, [c, t, f]));
+        }
+        one(t.clone())
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (c, t, f, y) = (run.x(0), run.x(1), run.x(2), run.y(0));
+        let inner = y.len() / c.len().max(1);
+        for (i, y) in y.iter_mut().enumerate() {
+            *y = if c[i / inner] == T::ZERO { f[i] } else { t[i] };
+        }
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (c, gy) = (run.x(0), run.gy(0));
+        let inner = (gy.len() / c.len().max(1)).max(1);
+        if let Some(g) = run.gx(0) {
+            g.put(|_| T::ZERO);
+        }
+        if let Some(g) = run.gx(1) {
+            g.put(|i| if c[i / inner] == T::ZERO { T::ZERO } else { gy[i] });
+        }
+        if let Some(g) = run.gx(2) {
+            g.put(|i| if c[i / inner] == T::ZERO { gy[i] } else { T::ZERO });
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let (gy, zero) = (s.gy(0), Sym::Const(0.0));
+        vec![
+            None,
+            s.wants(1).then(|| Sym::apply(Self {}, &[s.x(0), gy, zero.broadcast(&gy.shape())])),
+            s.wants(2).then(|| Sym::apply(Self {}, &[s.x(0), zero.broadcast(&gy.shape()), gy])),
+        ]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::inputs(1)
+    }
+}

@@ -1,0 +1,147 @@
+//! An operation as the engine sees it: behind one pointer, called with raw memory.
+
+use std::sync::Arc;
+
+use super::bound::Bound;
+use super::{Alias, Compute, Kind, Memory, Reads, Shapes, State, Sym, Symbols, Value};
+use crate::Result;
+use crate::array::{DType, Shape, Storage};
+
+/// A call of the kernel of an operation: raw memory, its type told.
+pub struct Call<'a> {
+    /// Inputs that were given.
+    pub x: &'a [Memory<'a>],
+    /// Outputs.
+    pub y: &'a [Memory<'a>],
+    /// Gradients of the outputs (backward only).
+    pub gy: &'a [Memory<'a>],
+    /// Gradients of the inputs and whether to add to them, where wanted (backward only).
+    pub gx: &'a [Option<(Memory<'a>, bool)>],
+    /// What the function keeps.
+    pub state: &'a mut State,
+    /// Compute in `f64` rather than `f32`.
+    pub double: bool,
+    /// Values that were dropped are computed again.
+    pub recompute: bool,
+}
+
+/// An array as an operation on arrays sees it.
+#[derive(Clone)]
+pub struct Array {
+    /// Its shape.
+    pub shape: Shape,
+    /// Its values.
+    pub data: Arc<Storage>,
+    /// Its gradient.
+    pub grad: Arc<Storage>,
+}
+
+/// An operation that is not made of kernels and wants the arrays themselves: a user's own function in Python.
+pub trait OnArrays: Send + Sync {
+    /// Computes the outputs.
+    ///
+    /// # Errors
+    /// Whatever the user's code raises.
+    fn forward(&self, x: &[Array], y: &[Array]) -> Result<()>;
+    /// Computes the gradients of the inputs that are wanted, adding to them where told.
+    ///
+    /// # Errors
+    /// Whatever the user's code raises.
+    fn backward(&self, x: &[Array], y: &[Array], wanted: &[bool], accumulate: &[bool]) -> Result<()>;
+    /// As [`OnArrays::forward`], to restore values that were dropped.
+    ///
+    /// # Errors
+    /// Whatever the user's code raises.
+    fn recompute(&self, x: &[Array], y: &[Array]) -> Result<()> {
+        self.forward(x, y)
+    }
+}
+
+/// What a node of the graph holds: an operation with its constant arguments bound.
+#[allow(missing_docs, clippy::missing_errors_doc)] // each is the method of `Compute` of the same name, with inputs numbered as given
+pub trait Operation: Send + Sync + 'static {
+    /// `LeakyReLU`
+    fn type_name(&self) -> &str;
+    /// `leaky_relu`
+    fn name(&self) -> &str;
+    fn info(&self, x: &[&Shape]) -> Vec<(&'static str, Value)>;
+    fn kind(&self, i: usize) -> Kind;
+    fn shapes(&self, x: &[&Shape]) -> Result<Shapes>;
+    /// The input whose values `shapes_by` takes: shapes of outputs follow from them.
+    fn shaped_by(&self) -> Option<usize> {
+        None
+    }
+    /// As `shapes`, given the values of the input that `shaped_by` names.
+    ///
+    /// # Errors
+    /// As for `shapes`.
+    fn shapes_by(&self, x: &[&Shape], values: &[f64]) -> Result<Shapes> {
+        let _ = values;
+        self.shapes(x)
+    }
+    fn keeps_gradients(&self) -> bool {
+        false
+    }
+    fn output(&self, o: usize) -> Option<DType>;
+    fn forward(&self, call: Call<'_>) -> Result<()>;
+    fn backward(&self, call: Call<'_>) -> Result<()>;
+    fn has_backward(&self) -> bool;
+    fn gradient(&self, s: Symbols) -> Result<Vec<Option<Sym>>>;
+    fn reads(&self, gx: usize) -> Reads;
+    fn symbol_reads(&self, gx: usize) -> Reads;
+    /// What a backward run reads for the gradient of input `gx`: the kernel, or the formula where there is none.
+    fn backward_reads(&self, gx: usize) -> Reads {
+        if self.has_backward() { self.reads(gx) } else { self.symbol_reads(gx) }
+    }
+    fn alias(&self, i: usize) -> Option<Alias>;
+    fn overwrites(&self, i: usize) -> bool;
+    fn is_random(&self) -> bool;
+    /// Whether it does nothing but compute outputs from inputs, which it reads in the type that the context computes in.
+    fn is_plain(&self) -> bool {
+        false
+    }
+    fn may_clear_inputs(&self) -> bool;
+    fn products(&self, x: &[&Shape], y: &Shape) -> usize {
+        let _ = (x, y);
+        0
+    }
+    fn on_arrays(&self) -> Option<&dyn OnArrays> {
+        None
+    }
+    /// What a user's operation is in the language that it is written in.
+    fn user(&self) -> Option<&dyn std::any::Any> {
+        None
+    }
+}
+
+/// A shared operation. Those without arguments live as long as the process and are not counted.
+#[derive(Clone)]
+pub enum Op {
+    /// One of the process.
+    Static(&'static dyn Operation),
+    /// One of its own.
+    Shared(Arc<dyn Operation>),
+}
+
+impl Op {
+    /// A node's operation from what its author wrote, all inputs being given.
+    pub fn new<C: Compute>(op: C) -> Self {
+        Self::with_inputs(op, u64::MAX)
+    }
+
+    /// As [`Op::new`] where only the inputs in the mask are given.
+    pub fn with_inputs<C: Compute>(op: C, present: u64) -> Self {
+        Self::Shared(Arc::new(Bound { op, present }))
+    }
+}
+
+impl std::ops::Deref for Op {
+    type Target = dyn Operation;
+    #[inline(always)]
+    fn deref(&self) -> &(dyn Operation + 'static) {
+        match self {
+            Self::Static(op) => *op,
+            Self::Shared(op) => &**op,
+        }
+    }
+}
