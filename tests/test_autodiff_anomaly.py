@@ -5,16 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bed import leaf
 
 import kinnor as nn
 import kinnor.functions as F
 from kinnor import autodiff
 
 HERE = Path(__file__).name
-
-
-def leaf(*values):
-    return nn.Variable.from_numpy_array(np.array(values, np.float32), need_grad=True)
 
 
 def built_at(error):

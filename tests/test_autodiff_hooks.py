@@ -5,6 +5,7 @@ import weakref
 
 import numpy as np
 import pytest
+from bed import leaf, run
 
 import kinnor as nn
 import kinnor.functions as F
@@ -15,16 +16,6 @@ from kinnor import autodiff
 def mode(request):
     with nn.auto_forward(request.param == "dynamic"):
         yield request.param
-
-
-def leaf(*values, need_grad=True):
-    return nn.Variable.from_numpy_array(np.array(values, np.float32), need_grad=need_grad)
-
-
-def run(y):
-    if not nn.get_auto_forward():
-        y.forward()
-    return y
 
 
 both = pytest.mark.parametrize("create_graph", [False, True])

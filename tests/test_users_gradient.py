@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from bed import leaf
 
 import kinnor as nn
 import kinnor.functions as F
@@ -56,10 +57,6 @@ class Product(Cube):
     def gradient_impl(self, inputs, outputs, grad_outputs, propagate_down):
         (a, b), (g,) = inputs, grad_outputs
         return [b * g if propagate_down[0] else None, a * g if propagate_down[1] else None]
-
-
-def leaf(*values, need_grad=True):
-    return nn.Variable.from_numpy_array(np.array(values, np.float32), need_grad=need_grad)
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

@@ -1,0 +1,117 @@
+"""Gradients through `functions.forget`: of what it closes over, of any order, in nested segments."""
+
+import numpy as np
+from test_forget import MODES, gradients, leaf, plain, same
+
+import kinnor as nn
+import kinnor.functions as F
+from kinnor import autodiff
+
+
+@MODES
+def test_closed_over_values_get_their_gradients(dynamic):
+    w, x = leaf(3), leaf(3, seed=1)
+
+    def build(call):
+        h = F.exp(w)  # computed outside: gradients flow through it once
+        k = F.sin(h)
+        return F.sum(call(lambda x: F.sin(x * h) * k + w, x))
+
+    got = gradients(lambda: build(F.forget), [w, x], dynamic)
+    expected = gradients(lambda: build(plain), [w, x], dynamic)
+    assert all(np.allclose(g, e, rtol=1e-6) for g, e in zip(got, expected, strict=True))
+
+
+def test_grad_pollutes_nothing():
+    w, x = leaf(3), leaf(3, seed=1)
+    with nn.auto_forward():
+        y = F.sum(F.forget(lambda x: F.sin(x * w), x))
+        (gx,) = autodiff.grad(y, x)
+        (gw,) = autodiff.grad(F.sum(F.forget(lambda x: F.sin(x * w), x)), w)
+        y = F.sum(F.forget(lambda x: F.sin(x * w), x))
+        autodiff.backward(y, inputs=[x])
+    assert not w.g.any()
+    assert np.allclose(gx.d, w.d * np.cos(x.d * w.d))
+    assert np.allclose(gw.d, x.d * np.cos(x.d * w.d))
+    assert (x.g == gx.d).all()
+
+
+def test_hooks_are_called_once():
+    w, x = leaf(3), leaf(3, seed=1)
+    seen = []
+    w.register_hook(lambda g: seen.append(g.d.copy()))
+    with nn.auto_forward():
+        autodiff.backward(F.sum(F.forget(lambda x: F.sin(x * w), x)))
+    assert len(seen) == 1
+    assert (seen[0] == w.g).all()
+
+
+def test_gradients_of_gradients():
+    w, x = leaf(3), leaf(3, seed=1)
+
+    def third(call):
+        with nn.auto_forward():
+            y = F.sum(call(lambda x: F.sin(x * w) * x, x))
+            (g1,) = autodiff.grad(y, x, create_graph=True)
+            (g2,) = autodiff.grad(F.sum(g1 * g1), x, create_graph=True)
+            return [g.d.copy() for g in autodiff.grad(F.sum(g2), [x, w])]
+
+    for got, expected in zip(third(F.forget), third(plain), strict=True):
+        assert np.allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+@MODES
+def test_nn_grad_goes_through(dynamic):
+    w, x = leaf(3), leaf(3, seed=1)
+
+    def second(call):
+        with nn.auto_forward(dynamic):
+            y = F.sum(call(lambda x: F.sin(x * w), x))
+            (g,) = nn.grad([y], [x])
+            z = F.sum(g * g)
+        return gradients(lambda: z, [x, w], dynamic)
+
+    for got, expected in zip(second(F.forget), second(plain), strict=True):
+        assert np.allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+@MODES
+def test_the_same_variable_twice(dynamic):
+    x = leaf(3)
+    got = gradients(lambda: F.sum(F.forget(lambda a, b: a * F.sin(b), x, x)), [x], dynamic)
+    assert np.allclose(got[0], np.sin(x.d) + x.d * np.cos(x.d), rtol=1e-5)
+    if dynamic:
+        with nn.auto_forward():
+            y = F.sum(F.forget(lambda a, b: a * F.sin(b), x, x))
+            (g,) = autodiff.grad(y, x, create_graph=True)
+        assert np.allclose(g.d, got[0], rtol=1e-6)
+
+
+@MODES
+def test_what_is_handed_through(dynamic):
+    w, x = leaf(3), leaf(3, seed=1)
+    for func in (lambda x: x, lambda x: w, lambda x: (x, w, F.sin(x)), lambda x: F.reshape(x, (3, 1))):
+        build = lambda call, func=func: sum(F.sum(F.sin(y)) for y in several(call(func, x)))  # noqa: E731
+        got = gradients(lambda: build(F.forget), [w, x], dynamic)  # noqa: B023
+        assert same(got, gradients(lambda: build(plain), [w, x], dynamic))  # noqa: B023
+
+
+def several(ys):
+    return ys if isinstance(ys, tuple) else (ys,)
+
+
+@MODES
+def test_nesting(dynamic):
+    w, x = leaf(40), leaf(40, seed=1)
+    calls = []
+
+    def inner(x):
+        calls.append(nn.config.in_recomputing)
+        return F.dropout(F.sin(x * w), 0.5)
+
+    def outer(call):
+        return lambda x: F.tanh(call(inner, F.exp(x))) * w
+
+    got = gradients(lambda: F.sum(F.forget(outer(F.forget), x)), [w, x], dynamic)
+    assert calls == ([False, True, True] if dynamic else [False])
+    assert same(got, gradients(lambda: F.sum(outer(plain)(x)), [w, x], dynamic))
