@@ -23,6 +23,20 @@ for _row in all_rows():
 DOUBLE = nn.Context(["cpu:double"])
 
 
+def leaf(*values: float, need_grad: bool = True, name: str | None = None) -> nn.Variable:
+    """A vector that gradients flow to."""
+    v = nn.Variable.from_numpy_array(np.array(values, np.float32), need_grad=need_grad)
+    v.name = name
+    return v
+
+
+def run(*variables: nn.Variable) -> Any:
+    """Computes what was not computed at once; returns what it was given."""
+    if not nn.get_auto_forward():
+        nn.forward_all(variables)
+    return variables if len(variables) > 1 else variables[0]
+
+
 def over(choose: Callable[[Row], bool]) -> Callable[[Callable[[Row], None]], Callable[[str], None]]:
     """Makes a property of rows a test of each operation over those of its rows that `choose` says."""
 
@@ -60,6 +74,8 @@ def variables(row: Row, need_grad: bool = True) -> list[nn.Variable | None]:
 
 def call(row: Row, xs: Sequence[Any]) -> tuple[Any, ...]:
     """The outputs of the operation, in its declared form, or of a composed function on variables or arrays."""
+    # Leaves that require grad are not written to.
+    xs = [F.identity(x) if i in row.writes and getattr(x, "need_grad", False) else x for i, x in enumerate(xs)]
     y = getattr(_core.functions, row.name, getattr(F, row.name))(*xs, **row.args)
     return y if isinstance(y, tuple) else (y,)
 

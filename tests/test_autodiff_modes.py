@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 import pytest
+from bed import leaf, run
 
 import kinnor as nn
 import kinnor.functions as F
@@ -19,16 +20,6 @@ def mode(request):
     with nn.auto_forward(request.param == "dynamic"):
         yield request.param
     assert is_grad_enabled()
-
-
-def leaf(*values, need_grad=True):
-    return nn.Variable.from_numpy_array(np.array(values, np.float32), need_grad=need_grad)
-
-
-def run(y):
-    if not nn.get_auto_forward():
-        y.forward()
-    return y
 
 
 def test_one_object_under_two_names():
@@ -273,3 +264,28 @@ def test_changes_in_place_are_seen():
         run(x.bool_fill_(mask, 5))
     with pytest.raises(autodiff.ModifiedError):
         autodiff.backward(y)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x, v: F.scatter_nd(v, np.array([[0]]), out=x),
+        lambda x, v: F.bool_scatter(v, leaf(1, 0, need_grad=False), x),
+        lambda x, v: x.__setitem__(0, v),
+    ],
+)
+def test_leaves_are_not_written_to(change):
+    x, value = leaf(-1, 2), leaf(5)
+    with pytest.raises(RuntimeError, match=r"expected to change input 2 in place, got a leaf that requires grad"):
+        change(x, value)
+    assert x.d.tolist() == [-1, 2] and x.is_leaf
+    for h in (x * 1, leaf(-1, 2, need_grad=False)):
+        y = change(h, value)
+        y = h if y is None else y
+        run(y)
+        assert y.d.tolist() == [5, 2]
+    with no_grad():
+        y = change(x, value)
+        y = x if y is None else y
+        run(y)
+    assert y.d.tolist() == [5, 2]

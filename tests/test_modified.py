@@ -1,10 +1,12 @@
 """Values that change between the forward and the backward run: seen, told, and never where nothing changed."""
 
+import re
 import threading
 import warnings
 
 import numpy as np
 import pytest
+from bed import leaf
 
 import kinnor as nn
 import kinnor.functions as F
@@ -17,13 +19,6 @@ def every_warning_is_an_error():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
-
-
-def leaf(*values, name=None):
-    v = nn.Variable.from_numpy_array(np.array(values, np.float32), need_grad=True)
-    if name:
-        v.name = name
-    return v
 
 
 CHANGES = {
@@ -44,7 +39,7 @@ def test_a_changed_input_is_told(change, dynamic):
         y = F.sum(x * x)
     y.forward()
     CHANGES[change](x)
-    with pytest.raises(UserWarning, match=r"backward of mul2: .* but input 0, .*'x'.* was changed since"):
+    with pytest.raises(UserWarning, match=r"backward of mul2: .* but input 0, .*'x'.* was changed since: it is "):
         y.backward()
 
 
@@ -65,7 +60,26 @@ def test_a_changed_output_that_a_gradient_reads_is_told():
     y = h + 1
     y.forward()
     h.d = 0.25
-    with pytest.raises(UserWarning, match=r"backward of tanh: .* output 0 was changed"):
+    with pytest.raises(UserWarning, match=r"of tanh: .* output 0 was changed .* version 2; expected version 1"):
+        y.backward()
+
+
+def test_versions_count_writes():
+    x, w = leaf(2.0, 3.0), leaf(4.0, 5.0)
+    y = F.sum(x * w)
+    for writes in (1, 2, 70000):
+        y.forward()
+        w.d, str(x.d)  # to look is not to write
+        for _ in range(writes):
+            w.data.fill(7.0)
+        with pytest.raises(UserWarning, match=r"input 1, .* is at version (\d+); expected version (\d+)") as told:
+            y.backward()
+        now, then = map(int, re.findall(r"version (\d+)", str(told.value)))
+        assert now - then == (writes if writes < 1 << 16 else writes - (1 << 16))
+    w.data = nn.NdArray.from_numpy_array(np.ones(2, np.float32))
+    y.forward()
+    w.data = nn.NdArray.from_numpy_array(np.ones(2, np.float32))
+    with pytest.raises(UserWarning, match="changed since: it is in other memory"):
         y.backward()
 
 

@@ -52,13 +52,14 @@ def setitem(x: Any, key: Any, value: Any) -> None:
         f.scatter_nd(value, index, out=x)
         return
     old = x._split_off()
+    result = old
     try:
         result = f.scatter_nd(value, index, out=old)
-    except Exception:
-        if old.parent is not None:
-            x.rewire_on(old)
-        raise
-    x.rewire_on(result)
+    finally:
+        # One that was refused, or that is in no graph, leaves `x` where it was.
+        new = result if result.parent is not None else old
+        if new.parent is not None:
+            x.rewire_on(new)
 
 
 def expand(x: Any, key: Any) -> list[Any]:

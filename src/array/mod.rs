@@ -18,4 +18,4 @@ pub use buffer::Buffer;
 pub use dtype::{DType, Element, convert};
 pub use reclaim::RunGuard;
 pub use shape::Shape;
-pub use storage::Storage;
+pub use storage::{Storage, name_of};

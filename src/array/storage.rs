@@ -1,7 +1,7 @@
 //! The memory behind arrays: shared, versioned, and aware of having been cleared. How its elements come to be where and
 //! as what they are wanted is in `access`, how all of them change at once in `contents`.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -25,6 +25,15 @@ pub(super) enum Head {
 
 /// The name of values that nobody asked for the name of since they were written.
 const UNNAMED: u64 = 0;
+
+/// Low bits that are zero in a name, where [`Storage::saved`] puts those of the number of writes.
+const COUNT: u64 = 0xFFFF;
+
+/// The name alone in what [`Storage::saved`] returned.
+#[inline(always)]
+pub fn name_of(saved: u64) -> u64 {
+    saved & !COUNT
+}
 
 /// What [`Storage::place`] says where there is nothing to point to. Otherwise it is an address, of which the low bits are
 /// marks: the type of the elements, and whether they may be written as they are.
@@ -74,6 +83,8 @@ pub struct Storage {
     place: AtomicUsize,
     /// Whether someone was given the memory itself, as a view.
     pub(super) shown: AtomicBool,
+    /// Low bits of the version of what a function last computed here.
+    settled: AtomicU16,
     content: AtomicU64,
     users: AtomicU32,
     pub(super) parent: Option<(Arc<Storage>, usize)>,
@@ -119,6 +130,7 @@ impl Storage {
             version: AtomicU64::new(0),
             place: AtomicUsize::new(NOWHERE),
             shown: AtomicBool::new(false),
+            settled: AtomicU16::new(0),
             content: AtomicU64::new(UNNAMED),
             users: AtomicU32::new(0),
             parent,
@@ -132,7 +144,7 @@ impl Storage {
         self.len
     }
 
-    /// Raised by each write; unequal versions mean that values may have changed.
+    /// The number of writes; unequal versions mean that values may have changed. Those through a view are not seen.
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Relaxed)
     }
@@ -225,8 +237,8 @@ impl Storage {
 
     #[cold]
     fn name_content(&self) -> u64 {
-        static NAMES: AtomicU64 = AtomicU64::new(UNNAMED + 1);
-        let name = NAMES.fetch_add(1, Ordering::Relaxed);
+        static NAMES: AtomicU64 = AtomicU64::new(COUNT + 1);
+        let name = NAMES.fetch_add(COUNT + 1, Ordering::Relaxed);
         // Another thread may have named it meanwhile.
         match self.content.compare_exchange(UNNAMED, name, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => name,
@@ -239,6 +251,40 @@ impl Storage {
     #[inline(always)]
     pub fn settle(&self, content: u64) {
         self.content.store(content, Ordering::Relaxed);
+        self.settled.store(self.version() as u16, Ordering::Relaxed);
+    }
+
+    /// [`Storage::content`] and, in its low bits, how often the elements were written: for one that saves them.
+    #[inline(always)]
+    pub fn saved(&self) -> u64 {
+        self.content() | self.version() & COUNT
+    }
+
+    /// The low bits of the version of what a function last computed here.
+    pub(crate) fn settled(&self) -> u64 {
+        u64::from(self.settled.load(Ordering::Relaxed))
+    }
+
+    /// The version whose low bits are those of `saved`, and the one of now; none where there was none, or it is the same:
+    /// then other elements were saved.
+    pub(crate) fn versions_since(&self, saved: u64) -> Option<(u64, u64)> {
+        let now = self.version();
+        let since = now.wrapping_sub(saved) & COUNT;
+        (since > 0 && since <= now).then(|| (now - since, now))
+    }
+
+    /// Runs `look`, which may make the elements ready to be written but does not write them.
+    pub fn only_look<R>(&self, look: impl FnOnce() -> R) -> R {
+        let (content, version) = (self.content(), self.version());
+        let seen = look();
+        self.content.store(content, Ordering::Relaxed);
+        self.version.store(version, Ordering::Relaxed);
+        seen
+    }
+
+    /// Whether someone was ever given the memory itself, as a view.
+    pub fn is_shown(&self) -> bool {
+        self.root().shown.load(Ordering::Relaxed)
     }
 
     /// Number of Python variables that reach these elements.

@@ -33,17 +33,22 @@ pub(super) fn arrays(course: &Course, sinks: &[PlaceIx], found: &[Option<Arc<Sto
         };
         sinks.iter().filter_map(both).collect()
     });
+    all(&both)
+}
+
+/// Adds the second of each pair of arrays to the first. What can fail comes first.
+pub(super) fn all(pairs: &[(NdArray, &Arc<Storage>)]) -> Result<()> {
     let moves = |target: &NdArray, source: &Arc<Storage>| {
         target.storage.is_zero() && !target.storage.is_narrowed() && Arc::strong_count(source) == 1
     };
-    for (target, source) in &both {
+    for (target, source) in pairs {
         if !moves(target, source) {
             let dtype = type_of_sum(&target.storage, source);
             source.access(if dtype == DType::F64 { DType::F64 } else { DType::F32 }, Access::Read)?;
             target.storage.access(dtype, Access::ReadWrite)?;
         }
     }
-    for (target, source) in &both {
+    for (target, source) in pairs {
         if !(moves(target, source) && source.give_to(&target.storage)) {
             add_into(target, source)?;
         }

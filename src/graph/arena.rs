@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::execute::Memo;
+use super::memo::Memo;
 pub(super) use super::slots::{
     Consumer, CoreSlot, Extra, FunctionSlot, Ix, Life, NONE, Output, Slab, VariableSlot, flag,
 };
@@ -33,6 +33,8 @@ pub(super) struct Arena {
     pub(super) structure: u64,
     /// Raised when a pair gets other memory.
     pub(super) places: u64,
+    /// Whether a hook on a gradient was ever registered.
+    pub(super) hooked: bool,
     /// Functions that were ever made.
     pub(super) births: u64,
     marks: u32,
@@ -46,6 +48,7 @@ static ARENA: Mutex<Arena> = Mutex::new(Arena {
     functions: Slab::new(),
     structure: 0,
     places: 0,
+    hooked: false,
     births: 0,
     marks: 0,
     garbage: SmallVec::new_const(),

@@ -14,7 +14,7 @@ use super::clear::{Clearing, Policy};
 use super::course::{Course, PlaceIx};
 use super::forward::{Detach, Hook};
 use super::mode::Scope;
-use super::watch::{GradientHook, When};
+use super::watch::{self, GradientHook, When};
 use super::{Edge, NdArray, Variable, accumulate, connect, copied, gradient, plan};
 use crate::array::{RunGuard, Storage};
 use crate::{Error, Result};
@@ -68,18 +68,8 @@ pub fn backward(roots: &[Root], inputs: Option<&[Edge]>, options: &Differentiate
         Gradients::Arrays(arrays) => accumulate::arrays(&found.course, &sinks, arrays)?,
         Gradients::Variables(variables) => accumulate::variables(&found.course, &sinks, variables)?,
     }
-    for place in sinks {
-        let core = found.course.places[place as usize].core;
-        let (hooks, leaf) = arena::with(|a| {
-            let hooks = a.gradient_hooks(core, found.course.places[place as usize].leaf, When::Accumulated);
-            let leaf = (!hooks.is_empty()).then(|| Variable::leaf_on(a, core));
-            (hooks, leaf)
-        });
-        for (hook, leaf) in hooks.iter().zip(leaf.iter().cycle()) {
-            hook(leaf)?;
-        }
-    }
-    Ok(())
+    let leaves = sinks.iter().map(|p| found.course.places[*p as usize]).filter(|place| place.leaf);
+    leaves.into_iter().try_for_each(|leaf| watch::tell_accumulated(leaf.core))
 }
 
 /// The gradients of `roots` by `inputs`; `None` for an input that no root depends on.
@@ -292,7 +282,7 @@ impl Drop for Held {
 
 /// What users want to be told of gradients on a course, each once.
 pub(super) struct Hooks<'a> {
-    by_place: HashMap<PlaceIx, Vec<GradientHook>>,
+    by_place: HashMap<PlaceIx, Vec<Arc<dyn GradientHook>>>,
     course: &'a Course,
     held: Option<&'a Held>,
 }
@@ -325,16 +315,7 @@ impl<'a> Hooks<'a> {
     /// Calls the hooks on a place whose gradient is complete, and returns what takes its place, if anything does.
     pub(super) fn on_variable(&mut self, place: PlaceIx, g: &Variable) -> Result<Option<Variable>> {
         let Some(hooks) = self.by_place.remove(&place) else { return Ok(None) };
-        let shape = g.shape();
-        let mut changed: Option<Variable> = None;
-        for hook in hooks {
-            let Some(new) = hook(changed.as_ref().unwrap_or(g))? else { continue };
-            if new.shape() != shape {
-                return Err(Error::shape("hook", format!("a gradient of shape {shape}"), [&new.shape()]));
-            }
-            changed = Some(new);
-        }
-        Ok(changed)
+        watch::call_each(&hooks, g)
     }
 
     /// As [`Hooks::on_variable`] for a gradient in memory, which is replaced there too.

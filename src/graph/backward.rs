@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 use super::arena::{self, Arena, Ix, Life, NONE, flag};
 use super::back_step::{BackStep, Side};
 use super::clear::{self, Clearing, Policy};
-use super::execute::Modified;
 use super::forward::{Detach, Hook, explain};
+use super::hooked::Hooked;
 use super::plan::{Kept, Pace, Seen, detached};
 use super::{Function, NdArray, Variable, anomaly, course, mode, order, recompute};
 use crate::array::{RunGuard, Storage};
@@ -122,6 +122,7 @@ pub(super) struct BackwardPlan {
     /// Where a number to start from is spread out, and the version and number that it had then.
     seed: Arc<Storage>,
     seeded: Option<(f64, u64)>,
+    hooked: Hooked,
     work: usize,
 }
 
@@ -142,6 +143,7 @@ impl BackwardPlan {
             restored: Vec::new(),
             seed: Storage::new(a.cores[a.variables[root].core].shape.size()),
             seeded: None,
+            hooked: Hooked::default(),
             work: 0,
             functions,
         };
@@ -156,6 +158,7 @@ impl BackwardPlan {
         for n in 0..plan.functions.len() {
             plan.add_step(a, n, seen, run, key);
         }
+        plan.hooked = Hooked::of(a, root, &plan.functions, &plan.zeroed);
         plan
     }
 
@@ -202,7 +205,7 @@ impl BackwardPlan {
                 Some(flags) if was_seen => (flags & KEEP_DATA == 0, flags & KEEP_GRAD == 0),
                 _ => (false, key.clear_seed || n > 0),
             };
-            grad &= was_seen || n > 0 || key.clear_seed;
+            grad &= (was_seen || n > 0 || key.clear_seed) && !a.is_retained(core);
             data &= !(0..inputs.len()).any(|i| a.op(f).alias(i).is_some_and(|alias| alias.output == o));
             let guards: Vec<(Ix, u32)> = live.map_or(Vec::new(), |v| {
                 let outside = a.consumers(v).filter(|c| a.functions[c.function].mark != run);
@@ -263,7 +266,7 @@ impl BackwardPlan {
             Seed::Own => None,
             Seed::Shared(array) | Seed::Temporary(array) => Some(Arc::clone(&array.storage)),
             Seed::Fill(value) => {
-                if self.seeded != Some((*value, self.seed.version())) {
+                if self.seeded != Some((*value, self.seed.version())) || self.seed.is_shown() {
                     self.seed.fill(*value);
                     self.seeded = Some((*value, self.seed.version()));
                 }
@@ -276,6 +279,7 @@ impl BackwardPlan {
         let mut zeroed = self.zeroed.iter().peekable();
         let mut clears = self.clears.iter().peekable();
         let mut restored = self.restored.iter().peekable();
+        let mut told = self.hooked.outputs.iter().peekable();
         let mut pace = Pace::default();
         let recording = clear::is_recording();
         let anomaly = mode::detect_anomaly();
@@ -287,6 +291,9 @@ impl BackwardPlan {
             while let Some((_, o)) = zeroed.next_if(|(step, _)| *step == at) {
                 step.gy[*o as usize].storage.zero();
             }
+            while let Some(output) = told.next_if(|output| output.step == at) {
+                output.tell(step)?;
+            }
             while let Some((_, v, storage)) = restored.next_if(|(step, ..)| *step == at) {
                 if storage.is_cleared() {
                     recompute::restore(*v, clearing)?;
@@ -297,7 +304,7 @@ impl BackwardPlan {
                 hook(f)?;
             }
             if let (Some(tell), Some(which)) = (modified, modified.and_then(|_| step.modified())) {
-                tell(describe_modified(*f, which))?;
+                tell(which.describe(*f))?;
                 modified = None;
             }
             step.backward().map_err(|e| explain(e, *f, "backward"))?;
@@ -322,23 +329,6 @@ impl BackwardPlan {
         }
         Ok(())
     }
-}
-
-/// Says which value of which function changed since it ran.
-pub(super) fn describe_modified(f: Ix, which: Modified) -> String {
-    arena::with(|a| {
-        let name = a.op(f).name().to_string();
-        let value = match which {
-            Modified::Input(i) => {
-                format!("input {i}, {},", super::variable::describe(a, a.functions[f].inputs[i]))
-            }
-            Modified::Output(o) => format!("output {o}"),
-        };
-        format!(
-            "backward of {name}: expected the values of its forward run, but {value} was changed since; run forward() \
-             again, or change it after backward()"
-        )
-    })
 }
 
 /// Whether a function outside of the run ran forward and still has to run backward.
@@ -388,7 +378,7 @@ impl Variable {
         }
         let clear_seed = matches!(options.seed, Seed::Fill(_) | Seed::Temporary(_));
         let guard = RunGuard::new();
-        let (mut plan, key, seen, outer, clearing) = arena::with(|a| -> Result<_> {
+        let (mut plan, key, seen, outer, apart, clearing) = arena::with(|a| -> Result<_> {
             let budgeted = a.functions[a.variables[root].parent].budgeted;
             let key = Key { clear_buffer: options.clear_buffer || budgeted, clear_seed };
             let mut plan =
@@ -398,25 +388,34 @@ impl Variable {
             }
             a.begin_run(&plan.functions)?;
             let seen = Seen::now(a);
+            let apart = plan.hooked.set_apart(a);
+            if !apart.is_empty() {
+                plan.relocate(a);
+            }
             let outer = swap_in(a, root, &mut plan, &options.seed);
             let policy = Policy { clear_buffer: false, clear_no_need_grad: true, recomputation: true };
-            Ok((plan, key, seen, outer, Clearing::new(a, policy)))
+            Ok((plan, key, seen, outer, apart, Clearing::new(a, policy)))
         })?;
-        let hooked =
-            options.pre_hook.is_some() || options.post_hook.is_some() || !options.callbacks.is_empty();
+        let hooked = options.pre_hook.is_some()
+            || options.post_hook.is_some()
+            || !options.callbacks.is_empty()
+            || !plan.hooked.is_empty();
         let done = detached(options.detach, plan.work, hooked, || plan.run(options, &clearing));
-        arena::with(|a| {
+        let apart = arena::with(|a| {
             let places = a.places;
             for (core, grad) in outer {
                 a.set_grad(core, grad);
             }
             a.places = places; // as it was before: no plan need look again
+            let apart = apart.swapped(a);
             let finished = done.is_ok();
             a.end_run(&plan.functions, |f| f.pending &= !finished);
             Kept::put_backward(a, root, key, seen, plan);
+            apart
         });
         drop(guard);
         done?;
+        apart.finish()?;
         options.callbacks.iter().try_for_each(|callback| callback.on_finish_backward())
     }
 }

@@ -12,7 +12,6 @@ use super::NdArray;
 use super::arena::{self, Arena, Ix, Life, NONE, flag};
 use super::autodiff::{DifferentiateOptions, Hooks};
 use super::back_step::{BackStep, Side, add_to};
-use super::backward::describe_modified;
 use super::clear::{self, Clearing};
 use super::course::{Course, PlaceIx};
 use super::execute::Slot;
@@ -119,7 +118,7 @@ impl KernelRun {
                 continue;
             }
             if let Some(which) = step.modified() {
-                return Err(Error::Modified(describe_modified(*f, which)));
+                return Err(Error::Modified(which.describe(*f)));
             }
             // What was dropped on purpose comes back.
             let gone = |storage: &Storage| {
@@ -163,7 +162,7 @@ impl KernelRun {
                 hook(f)?;
             }
             if looks_again && let Some(which) = step.modified() {
-                return Err(Error::Modified(describe_modified(f, which)));
+                return Err(Error::Modified(which.describe(f)));
             }
             step.backward().map_err(|e| explain(e, f, "backward"))?;
             if anomaly {

@@ -135,7 +135,7 @@ impl AtOnce {
         if dtype != compute.stored() {
             return Ok(Outputs::new());
         }
-        let mut contents: SmallVec<[u64; 3]> = SmallVec::new();
+        let mut saved: SmallVec<[u64; 3]> = SmallVec::new();
         let mut given: SmallVec<[&Shape; 4]> = SmallVec::new();
         for v in inputs {
             let core = &a.cores[a.variables[v.ix()].core];
@@ -143,7 +143,7 @@ impl AtOnce {
             let Some(ptr) = data.at(dtype, Access::Read) else { return Ok(Outputs::new()) };
             self.touched += data.len();
             self.x.push((ptr, core.shape.clone()));
-            contents.push(data.content());
+            saved.push(data.saved());
             given.push(&core.shape);
         }
         let shapes = op.shapes(&given)?;
@@ -161,7 +161,7 @@ impl AtOnce {
         let f = a.variables[first.ix()].parent;
         let slot = &mut a.functions[f];
         (slot.pending, slot.life, slot.at_once) = (true, Life::Ready, true);
-        let noted = slot.memo.note(contents.into_iter(), false);
+        let noted = slot.memo.note(saved.into_iter(), false);
         slot.memo.settle(noted, data.iter().map(|y| &**y));
         self.memo = Some(MemoPtr(&raw mut slot.memo));
         self.double = compute == Compute::Double;
@@ -253,7 +253,14 @@ fn build_shaped(
         let slot = &a.variables[v];
         rank = rank.max(slot.rank);
         rooted |= slot.rank == 0 || slot.flags & (flag::PERSISTENT | flag::PROHIBIT_CLEAR) != 0;
-        inplace |= op.alias(i).is_some();
+        let Some(alias) = op.alias(i) else { continue };
+        inplace = true;
+        if alias.modifies && grad && a.need_grad(v) && a.is_end(v) && !mode::leaves_in_place() {
+            return Err(Error::Graph(format!(
+                "{}: expected to change input {i} in place, got a leaf that requires grad; use no_grad()",
+                op.name()
+            )));
+        }
     }
     need_grad &= grad;
     let f = a.new_function(op);

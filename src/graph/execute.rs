@@ -6,9 +6,10 @@ use smallvec::SmallVec;
 
 use super::NdArray;
 use super::arena::{Ix, NONE};
+use super::memo::Memo;
 use super::mode::Compute;
 use crate::array::{Access, Buffer, DType, RunGuard, Shape, Storage, convert};
-use crate::ops::{Array, Call, Kind, Memory, Op, State};
+use crate::ops::{Array, Call, Kind, Memory, Op};
 use crate::{Error, Result};
 
 /// An array that a kernel works on.
@@ -83,86 +84,6 @@ pub(super) fn store(temporaries: Temporaries) -> Result<()> {
     Ok(())
 }
 
-/// What a function remembers of its last forward run.
-#[derive(Default)]
-pub(super) struct Memo {
-    /// What the operation keeps: a mask, statistics.
-    pub(super) state: State,
-    /// Tells this function from others.
-    pub(super) id: u64,
-    /// The contents of its inputs, as [`Storage::content`] names them; zero for one that the run changed.
-    seen: SmallVec<[u64; 3]>,
-}
-
-/// Joins two names to one that no other pair has, but by a chance of one in 2^64.
-#[inline(always)]
-fn join(a: u64, b: u64) -> u64 {
-    let x = (a ^ b.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    (x ^ (x >> 29)).wrapping_add(b).wrapping_mul(0xBF58_476D_1CE4_E5B9) | 1 << 63
-}
-
-impl Memo {
-    /// Forgets everything; what the operation kept is the caller's to drop.
-    pub(super) fn take_state(&mut self) -> State {
-        self.seen.clear();
-        std::mem::take(&mut self.state)
-    }
-
-    /// Notes what a run reads, before it does, and names it all together. A run that computes again only names it.
-    #[inline(always)]
-    pub(super) fn note(&mut self, inputs: impl Iterator<Item = u64>, recompute: bool) -> u64 {
-        if recompute {
-            return inputs.fold(self.id, join);
-        }
-        self.seen.clear();
-        let seen = &mut self.seen;
-        inputs.inspect(|content| seen.push(*content)).fold(self.id, join)
-    }
-
-    /// Names what a run has made of what `note` named.
-    #[inline(always)]
-    pub(super) fn settle<'a>(&self, noted: u64, y: impl Iterator<Item = &'a Storage>) {
-        let result = join(noted, self.state.drawn());
-        y.enumerate().for_each(|(o, y)| y.settle(join(result, o as u64)));
-    }
-
-    /// Which value that a gradient reads is not what the forward run saw or made: an input or an output.
-    pub(super) fn modified<'a>(
-        &self,
-        x: impl Iterator<Item = Option<&'a Storage>>,
-        y: impl Iterator<Item = Option<&'a Storage>>,
-    ) -> Option<Modified> {
-        self.changed(x, y, |storage| !storage.is_cleared())
-    }
-
-    /// As [`Memo::modified`], of values that are not what they were and that `counts`.
-    pub(super) fn changed<'a>(
-        &self,
-        x: impl Iterator<Item = Option<&'a Storage>>,
-        y: impl Iterator<Item = Option<&'a Storage>>,
-        counts: impl Fn(&Storage) -> bool,
-    ) -> Option<Modified> {
-        if self.seen.is_empty() {
-            return None; // it never ran
-        }
-        let differs = |storage: &Storage, expected: u64| storage.content() != expected && counts(storage);
-        let at = x.zip(&self.seen).position(|(x, seen)| *seen != 0 && x.is_some_and(|x| differs(x, *seen)));
-        if let Some(i) = at {
-            return Some(Modified::Input(i));
-        }
-        let result = join(self.seen.iter().copied().fold(self.id, join), self.state.drawn());
-        let mut y = y.enumerate();
-        y.position(|(o, y)| y.is_some_and(|y| differs(y, join(result, o as u64)))).map(Modified::Output)
-    }
-}
-
-/// A value that changed since the function ran that saved it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Modified {
-    Input(usize),
-    Output(usize),
-}
-
 /// Where a function's [`Memo`] is: in its slot, which the run keeps alive.
 #[derive(Clone, Copy)]
 pub(super) struct MemoPtr(pub(super) *mut Memo);
@@ -229,7 +150,7 @@ impl Step {
         let Self { op, compute, x, y, memo, .. } = self;
         // SAFETY: see `MemoPtr`.
         let memo = unsafe { &mut *memo.0 };
-        let noted = memo.note(x.iter().map(|x| x.storage.content()), recompute);
+        let noted = memo.note(x.iter().map(|x| x.storage.saved()), recompute);
         let mut xm: SmallVec<[Memory<'_>; 4]> = SmallVec::new();
         for slot in &*x {
             let ptr = slot.resolve(Access::Read)?;
@@ -250,8 +171,8 @@ impl Step {
     fn forward_special(&mut self, recompute: bool) -> Result<()> {
         // SAFETY: see `MemoPtr`.
         let memo = unsafe { &mut *self.memo.0 };
-        let content = |(i, x): (usize, &Slot)| if self.op.overwrites(i) { 0 } else { x.storage.content() };
-        let noted = memo.note(self.x.iter().enumerate().map(content), recompute);
+        let saved = |(i, x): (usize, &Slot)| if self.op.overwrites(i) { 0 } else { x.storage.saved() };
+        let noted = memo.note(self.x.iter().enumerate().map(saved), recompute);
         if let Some(user) = self.op.on_arrays() {
             // It may write an output element by element.
             self.y.iter().filter(|y| y.storage.is_cleared()).for_each(|y| y.storage.zero());

@@ -8,7 +8,6 @@ use smallvec::SmallVec;
 use super::arena::{self, Arena, Ix, NONE};
 use super::autodiff::{DifferentiateOptions, Hooks};
 use super::back_step::{self, BackStep};
-use super::backward::describe_modified;
 use super::clear::Clearing;
 use super::connect::{self, connect};
 use super::course::{Course, Edge};
@@ -357,5 +356,5 @@ fn check(f: Ix, reads: Reads) -> Result<()> {
         let y = y.iter().enumerate().map(|(o, core)| data(core, reads.output(o)));
         a.functions[f].memo.modified(x, y)
     });
-    changed.map_or(Ok(()), |which| Err(Error::Modified(describe_modified(f, which))))
+    changed.map_or(Ok(()), |which| Err(Error::Modified(which.describe(f))))
 }

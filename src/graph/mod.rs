@@ -28,6 +28,8 @@ mod flags;
 mod forward;
 mod function;
 mod gradient;
+mod hooked;
+mod memo;
 pub mod mode;
 mod ndarray;
 mod order;

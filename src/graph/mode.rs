@@ -37,6 +37,7 @@ static AUTO_FORWARD: AtomicBool = AtomicBool::new(false);
 static RECOMPUTE: AtomicBool = AtomicBool::new(false);
 static CONTEXT: AtomicU16 = AtomicU16::new(0);
 static DEPTH_FIRST: AtomicBool = AtomicBool::new(false);
+static LEAVES_IN_PLACE: AtomicBool = AtomicBool::new(false);
 static CONTEXTS: RwLock<Vec<Context>> = RwLock::new(Vec::new());
 
 /// Changes one field of the modes of this thread and returns its old value.
@@ -172,6 +173,16 @@ pub fn depth_first() -> bool {
 /// Sets [`depth_first`].
 pub fn set_depth_first(on: bool) {
     DEPTH_FIRST.store(on, Ordering::Relaxed);
+}
+
+/// Whether functions may change leaves in place to which gradients flow, as in NNabla.
+pub fn leaves_in_place() -> bool {
+    LEAVES_IN_PLACE.load(Ordering::Relaxed)
+}
+
+/// Sets [`leaves_in_place`].
+pub fn set_leaves_in_place(on: bool) {
+    LEAVES_IN_PLACE.store(on, Ordering::Relaxed);
 }
 
 /// What a backward run does about a value that changed since the forward run and that a gradient reads.

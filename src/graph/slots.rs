@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::execute::Memo;
+use super::memo::Memo;
 use crate::array::{Shape, Storage};
 use crate::ops::Op;
 

@@ -1,15 +1,34 @@
 //! What a program wants to know of the gradient of one variable: hooks, whether to keep it, and the gradient as a
 //! variable that can be differentiated again.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::arena::{self, Arena, Ix};
+use super::arena::{self, Arena, Ix, NONE};
 use super::{NdArray, Variable};
 use crate::{Error, Result};
 
-/// A call of the user's with a gradient; what it returns, if anything, takes the place of that gradient.
-pub type GradientHook = Arc<dyn Fn(&Variable) -> Result<Option<Variable>> + Send + Sync>;
+/// Something of the user's that is called with gradients.
+pub trait GradientHook: Send + Sync {
+    /// Takes a gradient; what it returns, if anything, takes the place of that gradient.
+    ///
+    /// # Errors
+    /// Whatever the user's code raises.
+    fn call(&self, g: &Variable) -> Result<Option<Variable>>;
+    /// What it is in the language that it is written in.
+    fn object(&self) -> &(dyn Any + Send + Sync);
+}
+
+impl<F: Fn(&Variable) -> Result<Option<Variable>> + Send + Sync + 'static> GradientHook for F {
+    fn call(&self, g: &Variable) -> Result<Option<Variable>> {
+        self(g)
+    }
+
+    fn object(&self) -> &(dyn Any + Send + Sync) {
+        self
+    }
+}
 
 /// When a hook is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +43,7 @@ struct Hook {
     /// Registered on a leaf: the pair may also be that of a variable in the middle of a graph.
     leaf: bool,
     when: When,
-    call: GradientHook,
+    call: Arc<dyn GradientHook>,
     removed: Arc<AtomicBool>,
 }
 
@@ -65,13 +84,24 @@ impl Arena {
         self.cores[core].watch.as_ref().is_some_and(|w| w.retained || hooked(w))
     }
 
+    /// Whether a single handle keeps a variable and its pair alive.
+    fn is_held_by_one(&self, v: Ix) -> bool {
+        let slot = &self.variables[v];
+        let (held, f) = (self.cores[slot.core].count, slot.parent);
+        let pair = match f {
+            NONE => held == 1,
+            f => held == 2 && self.functions[f].count == 1,
+        };
+        slot.count == 1 && pair
+    }
+
     /// Whether the gradient of an intermediate variable is kept.
     pub(super) fn is_retained(&self, core: Ix) -> bool {
         self.cores[core].watch.as_ref().is_some_and(|w| w.retained)
     }
 
     /// The hooks on a leaf, or on what a function computes.
-    pub(super) fn gradient_hooks(&self, core: Ix, leaf: bool, when: When) -> Vec<GradientHook> {
+    pub(super) fn gradient_hooks(&self, core: Ix, leaf: bool, when: When) -> Vec<Arc<dyn GradientHook>> {
         let watch = self.cores[core].watch.as_ref();
         let all = watch.into_iter().flat_map(|w| &w.hooks);
         let called = all.filter(|h| h.leaf == leaf && h.when == when && h.is_there());
@@ -139,7 +169,7 @@ impl Variable {
     ///
     /// # Errors
     /// [`Error::Graph`] when it needs no gradient, or [`When::Accumulated`] is asked of a variable that is no leaf.
-    pub fn add_gradient_hook(&self, when: When, call: GradientHook) -> Result<HookHandle> {
+    pub fn add_gradient_hook(&self, when: When, call: Arc<dyn GradientHook>) -> Result<HookHandle> {
         if !self.need_grad() {
             return Err(Error::Graph(format!(
                 "hook: expected a variable that requires grad, got {}",
@@ -155,6 +185,8 @@ impl Variable {
                 let text = "hook after accumulation: expected a leaf, got what a function computes";
                 return Err(Error::Graph(text.into()));
             }
+            a.hooked = true;
+            a.structure += 1; // plans say whom to call
             let hooks = &mut a.watch(core).hooks;
             let old: Vec<Hook> = hooks.extract_if(.., |h| !h.is_there()).collect();
             hooks.push(Hook { leaf, when, call, removed });
@@ -164,7 +196,29 @@ impl Variable {
         Ok(handle)
     }
 
-    /// Lets differentiation add to the gradient of this variable as it does for leaves.
+    /// Visits the hooks that nothing but this handle keeps: the variable is in no graph but that which computes it, and
+    /// nobody else has a hand on that.
+    pub fn visit_own_hooks(&self, mut visit: impl FnMut(&dyn GradientHook)) {
+        arena::with(|a| {
+            let watch =
+                a.is_held_by_one(self.ix()).then(|| a.cores[a.variables[self.ix()].core].watch.as_ref());
+            let hooks = watch.flatten().into_iter().flat_map(|watch| &watch.hooks);
+            hooks.filter(|hook| hook.is_there()).for_each(|hook| visit(&*hook.call));
+        });
+    }
+
+    /// Removes the hooks that [`Variable::visit_own_hooks`] visits.
+    pub fn drop_own_hooks(&self) {
+        let old = arena::with(|a| {
+            let core = a.variables[self.ix()].core;
+            let own = a.is_held_by_one(self.ix());
+            own.then(|| a.cores[core].watch.as_mut().map(|watch| std::mem::take(&mut watch.hooks)))
+        });
+        drop(old);
+    }
+
+    /// Lets differentiation add to the gradient of this variable as it does for leaves. Of a run of
+    /// [`Variable::backward`] it keeps the gradient where the run would clear it.
     ///
     /// # Errors
     /// [`Error::Graph`] when it needs no gradient.
@@ -179,6 +233,7 @@ impl Variable {
             if !a.is_end(self.ix()) {
                 let core = a.variables[self.ix()].core;
                 a.watch(core).retained = true;
+                a.structure += 1;
             }
         });
         Ok(())
@@ -222,6 +277,30 @@ impl Variable {
         v.set_data(array)?;
         Ok(v)
     }
+}
+
+/// Calls hooks with a gradient, one after the other, and returns what takes its place, if anything does.
+pub(super) fn call_each(hooks: &[Arc<dyn GradientHook>], g: &Variable) -> Result<Option<Variable>> {
+    let shape = g.shape();
+    let mut changed: Option<Variable> = None;
+    for hook in hooks {
+        let Some(new) = hook.call(changed.as_ref().unwrap_or(g))? else { continue };
+        if new.shape() != shape {
+            return Err(Error::shape("hook", format!("a gradient of shape {shape}"), [&new.shape()]));
+        }
+        changed = Some(new);
+    }
+    Ok(changed)
+}
+
+/// Tells the hooks on a leaf that its gradient was added to.
+pub(super) fn tell_accumulated(core: Ix) -> Result<()> {
+    let (hooks, leaf) = arena::with(|a| {
+        let hooks = a.gradient_hooks(core, true, When::Accumulated);
+        let leaf = (!hooks.is_empty()).then(|| Variable::leaf_on(a, core));
+        (hooks, leaf)
+    });
+    hooks.iter().zip(leaf.iter().cycle()).try_for_each(|(hook, leaf)| hook.call(leaf).map(drop))
 }
 
 /// The number of variables that are alive, in graphs or in hands: for tests of what is let go.

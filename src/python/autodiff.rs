@@ -1,18 +1,21 @@
 //! `kinnor.autodiff`: the engine's door for Python, and hooks on gradients. Arguments were looked at in Python.
 
+use std::any::Any;
+use std::ffi::c_void;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use pyo3::{PyTraverseError, PyVisit, ffi};
 
 use super::error::foreign;
 use super::function::Function;
 use super::hooks::with_hooks;
 use super::variable::Variable;
 use crate::graph::autodiff::{self, DifferentiateOptions, Root};
-use crate::graph::{self, Edge, HookHandle, When};
+use crate::graph::{self, Edge, GradientHook, HookHandle, When};
 
 /// A variable, or a function and the number of one of its outputs.
 struct Given(Edge);
@@ -72,13 +75,43 @@ fn differentiate<'py>(
     found.into_iter().map(|g| g.map(|g| Variable::wrap(py, g)).transpose()).collect()
 }
 
-type Call = Arc<Mutex<Option<Py<PyAny>>>>;
+/// A function of the user's that is called with gradients, until it is removed.
+struct Call {
+    when: When,
+    call: Mutex<Option<Py<PyAny>>>,
+}
+
+impl GradientHook for Call {
+    fn call(&self, g: &graph::Variable) -> crate::Result<Option<graph::Variable>> {
+        Python::attach(|py| {
+            let Some(call) = self.call.lock().as_ref().map(|c| c.clone_ref(py)) else { return Ok(None) };
+            let result = call.bind(py).call1((Variable::wrap(py, g.clone())?,))?;
+            if result.is_none() || self.when == When::Accumulated {
+                return Ok(None);
+            }
+            match result.cast::<Variable>() {
+                Ok(v) => Ok(Some(v.get().variable.clone())),
+                Err(_) => {
+                    let got = result.get_type().name()?;
+                    Err(PyTypeError::new_err(format!(
+                        "hook: expected None or a Variable to be returned, got {got}"
+                    )))
+                }
+            }
+        })
+        .map_err(foreign)
+    }
+
+    fn object(&self) -> &(dyn Any + Send + Sync) {
+        self
+    }
+}
 
 /// A registered hook, until it is removed.
 #[pyclass(frozen, module = "kinnor.autodiff", name = "HookHandle")]
 pub(super) struct Handle {
     hook: HookHandle,
-    call: Call,
+    call: Arc<Call>,
 }
 
 #[pymethods]
@@ -86,7 +119,7 @@ impl Handle {
     /// Removes the hook; a second time does nothing.
     fn remove(&self) {
         self.hook.remove();
-        let call = self.call.lock().take();
+        let call = self.call.call.lock().take();
         drop(call);
     }
 
@@ -101,34 +134,44 @@ impl Handle {
 }
 
 /// Lets `call` be called with the gradient of a variable, or with the variable after its gradient was added to.
-pub(super) fn register_hook(v: &graph::Variable, when: When, call: &Bound<'_, PyAny>) -> PyResult<Handle> {
+pub(super) fn register_hook(
+    v: &Bound<'_, Variable>,
+    when: When,
+    call: &Bound<'_, PyAny>,
+) -> PyResult<Handle> {
     if !call.is_callable() {
         let got = call.get_type().name()?;
         return Err(PyTypeError::new_err(format!("hook: expected something to call, got {got}")));
     }
-    let call: Call = Arc::new(Mutex::new(Some(call.clone().unbind())));
-    let kept = Arc::clone(&call);
-    let run = move |g: &graph::Variable| {
-        Python::attach(|py| {
-            let Some(call) = kept.lock().as_ref().map(|c| c.clone_ref(py)) else { return Ok(None) };
-            let result = call.bind(py).call1((Variable::wrap(py, g.clone())?,))?;
-            if result.is_none() || when == When::Accumulated {
-                return Ok(None);
-            }
-            match result.cast::<Variable>() {
-                Ok(v) => Ok(Some(v.get().variable.clone())),
-                Err(_) => {
-                    let got = result.get_type().name()?;
-                    Err(PyTypeError::new_err(format!(
-                        "hook: expected None or a Variable to be returned, got {got}"
-                    )))
-                }
-            }
-        })
-        .map_err(foreign)
-    };
-    let hook = v.add_gradient_hook(when, Arc::new(run))?;
+    let call = Arc::new(Call { when, call: Mutex::new(Some(call.clone().unbind())) });
+    let hook = v.get().variable.add_gradient_hook(when, Arc::clone(&call) as Arc<dyn GradientHook>)?;
+    collected(v, true);
     Ok(Handle { hook, call })
+}
+
+/// Visits what a variable keeps alive alone, for the garbage collector.
+pub(super) fn traverse(v: &graph::Variable, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+    let mut result = Ok(());
+    v.visit_own_hooks(|hook| {
+        let call = hook.object().downcast_ref::<Call>().and_then(|call| call.call.try_lock());
+        if let (Some(call), Ok(())) = (call, &result) {
+            result = visit.call(&*call);
+        }
+    });
+    result
+}
+
+/// Whether the garbage collector looks at a variable. It need not look at one that has no hooks, and those are many.
+pub(super) fn collected(v: &Bound<'_, Variable>, on: bool) {
+    let object: *mut c_void = v.as_ptr().cast();
+    // SAFETY: the object is alive, its type takes part in garbage collection, and nobody else changes whether it does.
+    unsafe {
+        match (on, ffi::PyObject_GC_IsTracked(v.as_ptr()) == 1) {
+            (true, false) => ffi::PyObject_GC_Track(object),
+            (false, true) => ffi::PyObject_GC_UnTrack(object),
+            _ => (),
+        }
+    }
 }
 
 /// The line of the user's program that is running.
@@ -223,6 +266,7 @@ impl Variable {
     }
 
     /// Lets `autodiff.backward` add to the gradient of this variable, which a function computes, as it does for leaves.
+    /// `Variable.backward` writes it in any case, and does not clear it then.
     ///
     /// Raises:
     ///     RuntimeError: If it requires no grad.
@@ -236,7 +280,7 @@ impl Variable {
         self.variable.retains_grad()
     }
 
-    /// Lets `autodiff` call a function with the gradient of this variable, once a pass, after all contributions to it
+    /// Lets runs backward call a function with the gradient of this variable, once a run, after all contributions to it
     /// were added up and before anything is done with it.
     ///
     /// Args:
@@ -247,11 +291,11 @@ impl Variable {
     ///
     /// Raises:
     ///     RuntimeError: If it requires no grad.
-    fn register_hook(&self, hook: &Bound<'_, PyAny>) -> PyResult<Handle> {
-        register_hook(&self.variable, When::Gradient, hook)
+    fn register_hook(slf: &Bound<'_, Self>, hook: &Bound<'_, PyAny>) -> PyResult<Handle> {
+        register_hook(slf, When::Gradient, hook)
     }
 
-    /// Lets `autodiff.backward` call a function with this leaf after its gradient was added to.
+    /// Lets runs backward call a function with this leaf after its gradient was added to.
     ///
     /// Args:
     ///     hook: Takes the variable.
@@ -261,8 +305,11 @@ impl Variable {
     ///
     /// Raises:
     ///     RuntimeError: If it requires no grad, or a function computes it.
-    fn register_post_accumulate_grad_hook(&self, hook: &Bound<'_, PyAny>) -> PyResult<Handle> {
-        register_hook(&self.variable, When::Accumulated, hook)
+    fn register_post_accumulate_grad_hook(
+        slf: &Bound<'_, Self>,
+        hook: &Bound<'_, PyAny>,
+    ) -> PyResult<Handle> {
+        register_hook(slf, When::Accumulated, hook)
     }
 
     /// Whether a gradient was written since it was made, zeroed or set to None.

@@ -51,6 +51,10 @@ plain! {
     depth_first() -> bool = mode::depth_first();
     /// Sets it.
     set_depth_first(on: bool) -> () = mode::set_depth_first(on);
+    /// Whether functions may change leaves in place to which gradients flow.
+    leaves_in_place() -> bool = mode::leaves_in_place();
+    /// Sets `leaves_in_place`, for the process.
+    set_leaves_in_place(on: bool) -> () = mode::set_leaves_in_place(on);
     /// What a backward run does about values that changed since the forward run.
     check_saved() -> &'static str = SAVED[mode::check_saved() as usize].0;
     /// Number of the context in which functions are built now.

@@ -112,10 +112,8 @@ pub(super) fn view<'py>(
 
 /// The view that `.d` and `.data` of an array give: of the type that it has, `float32` at first.
 pub(super) fn live_view<'py>(py: Python<'py>, array: &NdArray) -> PyResult<Bound<'py, PyAny>> {
-    let content = array.storage.content();
-    let made = view(py, array, array.storage.dtype().unwrap_or(DType::F32), Access::ReadWrite);
-    array.storage.settle(content); // to look is not to write
-    made
+    let dtype = array.storage.dtype().unwrap_or(DType::F32);
+    array.storage.only_look(|| view(py, array, dtype, Access::ReadWrite))
 }
 
 /// A view to read from, which does not count as a write.

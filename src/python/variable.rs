@@ -5,10 +5,11 @@ use std::fmt::Write;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
+use pyo3::{PyTraverseError, PyVisit};
 
 use super::ndarray::{NdArray, preview, shape_from};
 use super::protocols::Elements;
-use super::{functions, numpy};
+use super::{autodiff, functions, numpy};
 use crate::array::Access;
 use crate::graph::mode::Context;
 use crate::{Error, graph};
@@ -30,7 +31,9 @@ pub(super) struct Variable {
 
 impl Variable {
     pub(super) fn wrap(py: Python<'_>, variable: graph::Variable) -> PyResult<Bound<'_, Self>> {
-        Bound::new(py, Self { variable, info: Mutex::new(None) })
+        let made = Bound::new(py, Self { variable, info: Mutex::new(None) })?;
+        autodiff::collected(&made, false);
+        Ok(made)
     }
 }
 
@@ -279,6 +282,17 @@ impl Variable {
         value: f64,
     ) -> PyResult<Bound<'py, PyAny>> {
         Self::bool_fill_(slf, mask, value)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.info.try_lock().map_or(Ok(()), |info| visit.call(&*info))?;
+        autodiff::traverse(&self.variable, &visit)
+    }
+
+    fn __clear__(&self) {
+        self.variable.drop_own_hooks();
+        let info = self.info.lock().take();
+        drop(info);
     }
 
     fn __bool__(&self) -> bool {

@@ -83,6 +83,7 @@ def install() -> ModuleType:
         raise ImportError("kinnor.compat.nnabla: expected to be imported before nnabla, got it after NNabla itself")
     _core.set_depth_first(True)
     _core.set_check_saved("ignore")
+    _core.set_leaves_in_place(True)
     nnabla = package("nnabla", "Kinnor under the name of NNabla.")
     vars(nnabla).update({name: getattr(kinnor, name) for name in kinnor.__all__})
     vars(nnabla)["__kinnor__"] = kinnor.__version__

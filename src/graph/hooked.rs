@@ -1,0 +1,151 @@
+//! Hooks on gradients in a run of [`Variable::backward`].
+//!
+//! The gradient of what a function computes is complete before that function runs backward: its hooks are called then,
+//! and what they return is written over it. Gradients of leaves add up over runs, so a leaf with hooks gets a gradient of
+//! its own for the time of the run; when the run is over, it is shown to the hooks and added to what was there before.
+
+use std::sync::Arc;
+
+use super::arena::{self, Arena, Ix, NONE};
+use super::back_step::BackStep;
+use super::mode::Scope;
+use super::watch::{self, When};
+use super::{NdArray, Variable, accumulate};
+use crate::Result;
+use crate::array::{Access, Storage, convert};
+
+/// An output of a step whose gradient somebody wants to be told.
+pub(super) struct Output {
+    pub(super) step: u32,
+    number: u32,
+    core: Ix,
+}
+
+/// A leaf with hooks.
+#[derive(Clone, Copy)]
+struct Leaf {
+    core: Ix,
+    /// Not all of its hooks only want to be told when it is over.
+    shown: bool,
+    /// It has a parent through which no gradient flows, as NNabla allows: runs overwrite its gradient.
+    overwritten: bool,
+}
+
+/// What of a plan has hooks.
+#[derive(Default)]
+pub(super) struct Hooked {
+    pub(super) outputs: Vec<Output>,
+    leaves: Vec<Leaf>,
+}
+
+/// Leaves with hooks, and the gradients that they do not have for the moment.
+pub(super) struct Apart(Vec<(Leaf, Option<Arc<Storage>>)>);
+
+impl Hooked {
+    /// Looks through the functions of a plan; `zeroed` are its outputs, by step and number, that get no gradient.
+    pub(super) fn of(a: &Arena, root: Ix, functions: &[Ix], zeroed: &[(u32, u32)]) -> Self {
+        let mut found = Self::default();
+        if !a.hooked {
+            return found;
+        }
+        let has = |core, leaf, when| !a.gradient_hooks(core, leaf, when).is_empty();
+        for (f, step) in functions.iter().zip(0..) {
+            for (output, number) in a.functions[*f].outputs.iter().zip(0..) {
+                let core = output.core;
+                let reached = match step {
+                    0 => core == a.variables[root].core,
+                    _ => zeroed.binary_search(&(step, number)).is_err(),
+                };
+                if reached && has(core, false, When::Gradient) {
+                    found.outputs.push(Output { step, number, core });
+                }
+            }
+            for v in a.functions[*f].inputs.iter().filter(|v| a.is_end(**v) && a.need_grad(**v)) {
+                let core = a.variables[*v].core;
+                let shown = has(core, true, When::Gradient);
+                let hooked = shown || has(core, true, When::Accumulated);
+                if hooked && found.leaves.iter().all(|leaf| leaf.core != core) {
+                    found.leaves.push(Leaf { core, shown, overwritten: a.variables[*v].parent != NONE });
+                }
+            }
+        }
+        found
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.outputs.is_empty() && self.leaves.is_empty()
+    }
+
+    /// Gives leaves whose gradients are to be shown new ones.
+    pub(super) fn set_apart(&self, a: &mut Arena) -> Apart {
+        let new = |leaf: &Leaf| {
+            let own = leaf.shown.then(|| Storage::new(a.cores[leaf.core].shape.size()));
+            (*leaf, own)
+        };
+        let new = self.leaves.iter().map(new).collect();
+        Apart(new).swapped(a)
+    }
+}
+
+impl Apart {
+    /// Whether no gradient was set apart.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.iter().all(|(leaf, _)| !leaf.shown)
+    }
+
+    /// Gives leaves the gradients that they do not have, and takes those that they have.
+    pub(super) fn swapped(mut self, a: &mut Arena) -> Self {
+        for (leaf, grad) in self.0.iter_mut().filter(|(leaf, _)| leaf.shown) {
+            let old = a.cores[leaf.core].grad.clone();
+            a.set_grad(leaf.core, std::mem::replace(grad, old));
+        }
+        self
+    }
+
+    /// Shows the gradients of a run to hooks, adds them to those of the leaves, and tells who waits for that.
+    pub(super) fn finish(self) -> Result<()> {
+        let mut found = Vec::with_capacity(self.0.len());
+        for (leaf, own) in &self.0 {
+            let Some(storage) = own.clone().filter(|_| leaf.shown) else { continue };
+            let (shape, hooks) = arena::with(|a| {
+                (a.cores[leaf.core].shape.clone(), a.gradient_hooks(leaf.core, true, When::Gradient))
+            });
+            let array = NdArray { shape: shape.clone(), storage: Arc::clone(&storage) };
+            let _scope = Scope::at_once(false);
+            let changed = watch::call_each(&hooks, &Variable::over(&array)?)?.map(|v| v.data().storage);
+            found.push((leaf, shape, changed.unwrap_or(storage)));
+        }
+        let mut sums = Vec::with_capacity(found.len());
+        for (leaf, shape, more) in &found {
+            let storage = arena::with(|a| Arc::clone(a.grad(leaf.core)));
+            if leaf.overwritten {
+                storage.zero();
+            }
+            sums.push((NdArray { shape: shape.clone(), storage }, more));
+        }
+        accumulate::all(&sums)?;
+        self.0.iter().try_for_each(|(leaf, _)| watch::tell_accumulated(leaf.core))
+    }
+}
+
+impl Output {
+    /// Calls the hooks with the gradient that a step is about to read.
+    pub(super) fn tell(&self, step: &mut BackStep) -> Result<()> {
+        let hooks = arena::with(|a| a.gradient_hooks(self.core, false, When::Gradient));
+        let slot = &step.gy[self.number as usize];
+        let array = NdArray { shape: slot.shape.clone(), storage: Arc::clone(&slot.storage) };
+        let _scope = Scope::at_once(false);
+        let Some(changed) = watch::call_each(&hooks, &Variable::over(&array)?)? else { return Ok(()) };
+        let changed = changed.data().storage;
+        if self.step == 0 {
+            // What a run starts from is not the run's to write to.
+            step.start_from(self.number as usize, &changed);
+        } else if !Arc::ptr_eq(&changed, &array.storage) {
+            let from = changed.access(slot.stored, Access::Read)?;
+            let to = array.storage.access(slot.stored, Access::Write)?;
+            // SAFETY: both hold that many elements of the type and are different blocks.
+            unsafe { convert(from, slot.stored, to, slot.stored, array.shape.size()) };
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! What a function remembers of its last forward run: what its operation keeps, and which values it read and made, so that
+//! one that changes before a gradient reads it is noticed.
+
+use smallvec::SmallVec;
+
+use super::arena::{self, Ix};
+use super::back_step::Side;
+use super::variable::describe;
+use crate::array::{Storage, name_of};
+use crate::ops::State;
+
+/// What a function remembers of its last forward run.
+#[derive(Default)]
+pub(super) struct Memo {
+    /// What the operation keeps: a mask, statistics.
+    pub(super) state: State,
+    /// Tells this function from others.
+    pub(super) id: u64,
+    /// The contents of its inputs, as [`Storage::saved`] names and counts them; zero for one that the run changed.
+    seen: SmallVec<[u64; 3]>,
+}
+
+/// Joins two names to one that no other pair has, but by a chance of one in 2^47.
+#[inline(always)]
+fn join(a: u64, b: u64) -> u64 {
+    let x = (a ^ b.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    name_of((x ^ (x >> 29)).wrapping_add(b).wrapping_mul(0xBF58_476D_1CE4_E5B9) | 1 << 63)
+}
+
+impl Memo {
+    /// Forgets everything; what the operation kept is the caller's to drop.
+    pub(super) fn take_state(&mut self) -> State {
+        self.seen.clear();
+        std::mem::take(&mut self.state)
+    }
+
+    /// Notes what a run reads, before it does, and names it all together. A run that computes again only names it.
+    #[inline(always)]
+    pub(super) fn note(&mut self, inputs: impl Iterator<Item = u64>, recompute: bool) -> u64 {
+        if recompute {
+            return inputs.map(name_of).fold(self.id, join);
+        }
+        self.seen.clear();
+        let seen = &mut self.seen;
+        inputs.inspect(|saved| seen.push(*saved)).map(name_of).fold(self.id, join)
+    }
+
+    /// Names what a run has made of what `note` named.
+    #[inline(always)]
+    pub(super) fn settle<'a>(&self, noted: u64, y: impl Iterator<Item = &'a Storage>) {
+        let result = join(noted, self.state.drawn());
+        y.enumerate().for_each(|(o, y)| y.settle(join(result, o as u64)));
+    }
+
+    /// Which value that a gradient reads is not what the forward run saw or made: an input or an output.
+    pub(super) fn modified<'a>(
+        &self,
+        x: impl Iterator<Item = Option<&'a Storage>>,
+        y: impl Iterator<Item = Option<&'a Storage>>,
+    ) -> Option<Modified> {
+        self.changed(x, y, |storage| !storage.is_cleared())
+    }
+
+    /// As [`Memo::modified`], of values that are not what they were and that `counts`.
+    pub(super) fn changed<'a>(
+        &self,
+        x: impl Iterator<Item = Option<&'a Storage>>,
+        y: impl Iterator<Item = Option<&'a Storage>>,
+        counts: impl Fn(&Storage) -> bool,
+    ) -> Option<Modified> {
+        if self.seen.is_empty() {
+            return None; // it never ran
+        }
+        let differs = |storage: &Storage, expected: u64| storage.content() != expected && counts(storage);
+        for (i, (x, seen)) in x.zip(&self.seen).enumerate() {
+            if let Some(x) = x.filter(|x| *seen != 0 && differs(x, name_of(*seen))) {
+                return Some(Modified { value: Side::Input(i), versions: x.versions_since(*seen) });
+            }
+        }
+        let read = self.seen.iter().copied().map(name_of).fold(self.id, join);
+        let result = join(read, self.state.drawn());
+        for (o, y) in y.enumerate() {
+            if let Some(y) = y.filter(|y| differs(y, join(result, o as u64))) {
+                return Some(Modified { value: Side::Output(o), versions: y.versions_since(y.settled()) });
+            }
+        }
+        None
+    }
+}
+
+/// A value that changed since the function ran that saved it.
+pub(super) struct Modified {
+    value: Side,
+    /// How often its memory was written when it was saved, and by now; none where it is in other memory.
+    versions: Option<(u64, u64)>,
+}
+
+impl Modified {
+    /// Says what happened to which value of the function `f`.
+    pub(super) fn describe(&self, f: Ix) -> String {
+        arena::with(|a| {
+            let name = a.op(f).name();
+            let value = match self.value {
+                Side::Input(i) => format!("input {i}, {},", describe(a, a.functions[f].inputs[i])),
+                Side::Output(o) => format!("output {o}"),
+            };
+            let versions = match self.versions {
+                Some((then, now)) => format!("is at version {now}; expected version {then}"),
+                None => "is in other memory".into(),
+            };
+            format!(
+                "backward of {name}: expected the values of its forward run, but {value} was changed since: it \
+                 {versions}; run forward() again, or change it after backward()"
+            )
+        })
+    }
+}

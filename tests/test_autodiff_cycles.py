@@ -1,0 +1,128 @@
+"""What refers to itself is let go: hooks that know their variable, and gradients with graphs."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+from bed import leaf
+
+import kinnor as nn
+import kinnor.functions as F
+from kinnor import _core, autodiff
+
+
+@pytest.fixture(autouse=True)
+def at_once():
+    with nn.auto_forward():
+        gc.collect()
+        yield
+
+
+def hooked(make):
+    """How many variables are left, after the collector has run, of one with a hook that refers to it."""
+    before = _core.live_variables()
+    x = make()
+    x.register_hook(lambda g, x=x: x * g)
+    x.register_hook(lambda g: None)
+    reference = weakref.ref(x)
+    del x
+    gc.collect()
+    assert reference() is None
+    return _core.live_variables() - before
+
+
+def test_a_leaf_whose_hook_knows_it():
+    assert hooked(lambda: leaf(1, 2)) == 0
+
+
+def test_a_result_whose_hook_knows_it():
+    assert hooked(lambda: leaf(1, 2) * 3) == 0
+
+
+def test_a_hook_after_accumulation():
+    before = _core.live_variables()
+    x = leaf(1, 2)
+    x.register_post_accumulate_grad_hook(lambda _, x=x: x.grad.zero())
+    autodiff.backward(F.sum(x * x))
+    del x
+    gc.collect()
+    assert _core.live_variables() == before
+
+
+def test_two_variables_whose_hooks_know_each_other():
+    before = _core.live_variables()
+    x, y = leaf(1, 2), leaf(3, 4)
+    x.register_hook(lambda g, y=y: g * y)
+    y.register_hook(lambda g, x=x: g * x)
+    del x, y
+    gc.collect()
+    assert _core.live_variables() == before
+
+
+def test_what_a_variable_is_given_with_it():
+    x = nn.Variable((2,), info=[])
+    x.info.append(x)
+    reference = weakref.ref(x)
+    del x
+    gc.collect()
+    assert reference() is None
+
+
+def test_a_hook_works_as_long_as_the_graph_is_held():
+    """The variable itself is gone; the graph still has it."""
+    x, calls = leaf(1, 2), []
+    h = x * 3
+    h.register_hook(lambda g, h=h: calls.append(h.shape))
+    y = F.sum(h)
+    held = weakref.ref(h)
+    del h
+    gc.collect()
+    assert held() is not None
+    y.backward()
+    autodiff.backward(y)
+    assert calls == [(2,), (2,)]
+    del y
+    gc.collect()
+    assert held() is None
+
+
+def test_a_second_handle_keeps_the_hook():
+    x, calls = leaf(1, 2), []
+    copy = x.get_unlinked_variable()
+    x.register_hook(lambda g, x=x: calls.append(x.shape))
+    del x
+    gc.collect()
+    F.sum(copy * copy).backward()
+    assert calls == [(2,)]
+
+
+def test_subclasses_take_part():
+    class Mine(nn.Variable):
+        pass
+
+    v = Mine((2,), need_grad=True)
+    v.me = v
+    v.register_hook(lambda g, v=v: v.d)
+    reference = weakref.ref(v)
+    del v
+    gc.collect()
+    assert reference() is None
+
+
+def test_many_variables_are_nothing_to_the_collector():
+    x = leaf(1, 2)
+    results = [x * 2 for _ in range(100)]
+    assert not any(map(gc.is_tracked, results))
+    results[0].register_hook(print)
+    assert gc.is_tracked(results[0])
+
+
+def test_gradients_with_a_graph_go_with_the_gradient():
+    before = _core.live_variables()
+    x = nn.Variable.from_numpy_array(np.ones(3, np.float32), need_grad=True)
+    y = F.sum(F.exp(x))
+    autodiff.backward(y, create_graph=True)
+    x.grad = None
+    del x, y
+    assert _core.live_variables() == before
