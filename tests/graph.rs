@@ -301,12 +301,15 @@ fn indices_that_no_gradient_reads_may_be_cleared() {
 
 #[test]
 fn a_scatter_writes_into_the_array_that_it_is_given() {
-    let (parts, mask, whole) = (leaf(&[5.0]), leaf(&[0.0, 1.0, 0.0]), leaf(&[1.0, 2.0, 3.0]));
+    let (parts, mask, x) = (leaf(&[5.0]), leaf(&[0.0, 1.0, 0.0]), leaf(&[1.0, 2.0, 3.0]));
+    let whole = unary("identity", &x);
     let y = apply("bool_scatter", &[&parts, &mask, &whole], &[]).expect("builds").remove(0);
     run(&y);
     assert_eq!((values(&y), values(&whole)), (vec![1.0, 5.0, 3.0], vec![1.0, 5.0, 3.0]));
     back(&y);
-    assert_eq!((grads(&parts), grads(&whole)), (vec![1.0], vec![1.0, 0.0, 1.0]));
+    assert_eq!((grads(&parts), grads(&x)), (vec![1.0], vec![1.0, 0.0, 1.0]));
+    let refused = apply("bool_scatter", &[&parts, &mask, &x], &[]).map(drop).expect_err("x is a leaf");
+    assert!(matches!(refused, Error::Graph(_)) && values(&x) == [1.0, 2.0, 3.0]);
 }
 
 #[test]
