@@ -32,7 +32,7 @@ pub enum Error {
         got: DType,
     },
     /// An axis that the array does not have.
-    #[error("{op}: expected an axis from {} to {}, got {got}", -(*ndim as i64), *ndim as i64 - 1)]
+    #[error("{}", no_such_axis(op, *got, *ndim))]
     Axis {
         /// Name of the operation.
         op: String,
@@ -125,6 +125,13 @@ impl Error {
         got: impl std::fmt::Display,
     ) -> Self {
         Self::Argument { op: op.into(), arg: arg.into(), expected: expected.into(), got: got.to_string() }
+    }
+}
+
+fn no_such_axis(op: &str, got: i64, ndim: usize) -> String {
+    match ndim as i64 {
+        0 => format!("{op}: expected an array with axes for axis {got}, got a scalar"),
+        n => format!("{op}: expected an axis from -{n} to {}, got {got}", n - 1),
     }
 }
 

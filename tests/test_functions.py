@@ -212,6 +212,8 @@ def test_dot_is_numpys():
         F.dot(nn.NdArray(2, 3), nn.NdArray(2, 3))
     with pytest.raises(ValueError, match="expected `out` to be"):
         F.dot(nn.NdArray(2, 3), nn.NdArray(3, 2), out=nn.NdArray(3))
+    number = F.dot(np.float32(2), np.float32(3))
+    assert F.dot(np.float32(2), np.float32(3), number) == number == 6
 
 
 def test_ways_to_convolve_agree_and_the_setting_is_checked():

@@ -100,7 +100,7 @@ impl Storage {
     /// A storage of `len` elements of `dtype` to be written, every one of them, before anyone else gets hold of it.
     ///
     /// # Errors
-    /// [`Error::Memory`] when there is none.
+    /// [`Error::Memory`](crate::Error::Memory) when there is none.
     pub fn to_write(len: usize, dtype: DType) -> Result<(Arc<Self>, *mut u8)> {
         let buffer = Buffer::new(len * dtype.size())?;
         let ptr = buffer.ptr();

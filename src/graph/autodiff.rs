@@ -1,7 +1,7 @@
 //! Differentiation as PyTorch has it: from any number of variables, to every leaf or to what is asked for, all or
 //! nothing. How NNabla has it is in `backward`.
 //!
-//! Both ways to differentiate, by kernels and by rules that build a graph, follow the same [`Course`] and end in the same
+//! Both ways to differentiate, by kernels and by rules that build a graph, follow the same `Course` and end in the same
 //! two sinks: [`backward`] adds to the gradients of leaves, [`grad`] returns.
 
 use std::cell::Cell;

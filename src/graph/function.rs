@@ -181,26 +181,28 @@ impl Function {
         done
     }
 
-    /// Computes the gradients of `x` from those of `y`: those that need one, adding where `accumulate` says so.
+    /// Computes the gradients of `x` from those of `y`: those that need one, adding where `accumulate` says so or says
+    /// nothing.
+    ///
+    /// Of `y` it takes as many as it has outputs: what is one function in NNabla may be several here, of which the first
+    /// is called with the outputs of all.
     ///
     /// # Errors
-    /// Whatever the operation fails with.
+    /// [`Error::Shape`] when the first of `y` are not what the operation makes of `x`, and whatever it fails with.
     pub fn backward_on(&self, x: &[&Variable], y: &[&Variable], accumulate: &[bool]) -> Result<()> {
         let (op, memo) = (self.op(), self.memo());
+        let mut y = y;
         if op.on_arrays().is_none() {
             // A kernel believes the shapes.
             let inputs: Vec<NdArray> = x.iter().map(|v| v.data()).collect();
             let expected = execute::shapes_of(&op, &inputs)?;
+            y = &y[..y.len().min(expected.len())];
             let got: Vec<Shape> = y.iter().map(|v| v.shape()).collect();
             if got[..] != expected[..] {
                 let expected: Vec<_> = expected.iter().map(Shape::to_string).collect();
                 let expected = format!("outputs of shapes {}", expected.join(", "));
                 return Err(Error::shape(format!("backward of {}", op.name()), expected, &got));
             }
-        }
-        if accumulate.len() != x.len() {
-            let expected = format!("one for each of {} inputs", x.len());
-            return Err(Error::argument("backward", "accum", expected, accumulate.len()));
         }
         let compute = arena::with(|a| mode::compute(a.functions[self.0].context));
         let _guard = RunGuard::new();

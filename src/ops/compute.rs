@@ -54,7 +54,7 @@ pub struct Alias {
     pub modifies: bool,
 }
 
-/// An operation with its constant arguments, as its author writes it; [`Operation`] is how the engine sees it.
+/// An operation with its constant arguments, as its author writes it; [`Operation`](super::Operation) is how the engine sees it.
 ///
 /// Inputs are numbered as declared, also when optional ones are missing.
 pub trait Compute: Declared {

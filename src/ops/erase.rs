@@ -1,14 +1,8 @@
 //! Random patches over images.
 
-use std::sync::Arc;
-
-use parking_lot::Mutex;
-
+use super::drawing::Drawing;
 use super::regrid::only_in_gradients;
-use super::{
-    Backward, Compute, Declared, Entry, Grad, InputShapes, Reads, Run, Shapes, Spec, Sym, Symbols, Value,
-    like, op,
-};
+use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, op};
 use crate::array::Shape;
 use crate::kernels::Float;
 use crate::kernels::random::{BLOCK, Key};
@@ -49,12 +43,7 @@ op! {
         ste_fine_grained: bool = true)
 }
 
-/// [`RandomErase`] as what the engine computes; it knows which random numbers it used last.
-#[derive(Clone)]
-struct Erasing {
-    of: RandomErase,
-    last: Arc<Mutex<Option<Key>>>,
-}
+type Erasing = Drawing<RandomErase>;
 
 /// Ones where an [`Erasing`] left its input alone in its last run, zeros elsewhere.
 #[derive(Clone)]
@@ -138,22 +127,6 @@ impl Erasing {
         }
         Ok(erased)
     }
-
-    fn last(&self) -> Result<Key> {
-        self.last.lock().ok_or_else(|| {
-            Error::Graph("random_erase: expected a forward run before the backward run, got none".into())
-        })
-    }
-}
-
-impl Declared for Erasing {
-    const SPEC: Spec = RandomErase::SPEC;
-    fn bind(values: &[Value]) -> Result<Self> {
-        Ok(Self { of: RandomErase::bind(values)?, last: Arc::default() })
-    }
-    fn values(&self) -> Vec<Value> {
-        self.of.values()
-    }
 }
 
 impl Compute for Erasing {
@@ -173,9 +146,7 @@ impl Compute for Erasing {
         let images = self.images(run.x_shape(0))?;
         let (x, y) = (run.x(0), run.y(0));
         let placing = self.placing(&images).next_multiple_of(BLOCK as usize);
-        let key = run.random(self.of.seed, placing + x.len());
-        *self.last.lock() = Some(key);
-        *run.state() = Some(key);
+        let key = self.draw(run, self.of.seed, placing + x.len());
         let (low, high) = pair("replacements", &self.of.replacements, f64::MIN)?;
         Key { offset: key.offset + placing as u64, ..key }.uniform(low, high, y);
         for ((y, x), erased) in y.iter_mut().zip(x).zip(self.erased(key, &images)?) {
@@ -185,7 +156,7 @@ impl Compute for Erasing {
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
-        let key = (*run.state::<Option<Key>>()).map_or_else(|| self.last(), Ok)?;
+        let key = self.drawn(run)?;
         let gy = run.gy(0);
         let erased = match self.of.ste_fine_grained {
             true => self.erased(key, &self.images(run.x_shape(0))?)?,
@@ -245,6 +216,7 @@ impl Compute for EraseMask {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::Declared;
     use crate::ops::testing::{Tensor, forward};
     use crate::ops::{Op, State};
 

@@ -1,7 +1,7 @@
 //! Losses and metrics of class labels.
 
 use super::loss::TINY;
-use super::softmax::{Softmax, along};
+use super::softmax::{Normalised, Softmax, along};
 use super::{Backward, Binary, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::array::Shape;
 use crate::kernels::{Float, Number, softmax as kernels};
@@ -169,7 +169,7 @@ impl Compute for SoftmaxCrossEntropy {
             return vec![None];
         };
         let (mask, counted) = LabelMask::symbols(s.x(1), axis, lines.n);
-        let softmax = Sym::apply(Softmax { axis: Some(axis as i64) }, &[x]);
+        let softmax = Sym::apply(Normalised(Softmax { axis: Some(axis as i64) }), &[x]);
         vec![Some(softmax * (gy * counted) - mask * gy)]
     }
 

@@ -24,6 +24,7 @@ mod deconvolution;
 mod depthwise;
 mod diagonal;
 mod doubled;
+mod drawing;
 mod elementwise;
 mod embed;
 mod erase;

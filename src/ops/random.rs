@@ -1,15 +1,9 @@
 //! Random arrays and dropout.
 
-use std::sync::Arc;
-
-use parking_lot::Mutex;
-
 use super::array::lengths;
+use super::drawing::Drawing;
 use super::regrid::only_in_gradients;
-use super::{
-    Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Spec, Sym, Symbols, Value, like,
-    one, op,
-};
+use super::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, one, op};
 use crate::array::DType;
 use crate::kernels::Float;
 use crate::kernels::random::Key;
@@ -47,23 +41,11 @@ op! {
     Dropout = dropout(x; p: f64 = 0.5, seed: i64 = -1)
 }
 
-/// Which random numbers the last forward run used, for whoever needs the same mask again.
-#[derive(Clone, Default)]
-struct LastKey(Arc<Mutex<Option<Key>>>);
-
-/// [`Dropout`] as what the engine computes.
-#[derive(Clone)]
-struct Dropping {
-    of: Dropout,
-    last: LastKey,
-}
+type Dropping = Drawing<Dropout>;
 
 /// The factors by which the last run of a [`Dropping`] multiplied. It takes the output of that to run after it.
 #[derive(Clone)]
-struct DropoutMask {
-    p: f64,
-    last: LastKey,
-}
+struct DropoutMask(Dropping);
 only_in_gradients! {
     DropoutMask = "dropout_mask", " The factors by which a dropout multiplies.";
 }
@@ -79,24 +61,6 @@ fn masked(key: Key, p: f64, n: usize, f: impl Fn(usize, bool) + Sync + Copy) {
     );
 }
 
-impl LastKey {
-    fn get(&self) -> Result<Key> {
-        self.0.lock().ok_or_else(|| {
-            Error::Graph("dropout: expected a forward run before the backward run, got none".into())
-        })
-    }
-}
-
-impl Declared for Dropping {
-    const SPEC: Spec = Dropout::SPEC;
-    fn bind(values: &[Value]) -> Result<Self> {
-        Ok(Self { of: Dropout::bind(values)?, last: LastKey::default() })
-    }
-    fn values(&self) -> Vec<Value> {
-        self.of.values()
-    }
-}
-
 impl Compute for Dropping {
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         if (0.0..1.0).contains(&self.of.p) {
@@ -107,9 +71,7 @@ impl Compute for Dropping {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (x, y) = (run.x(0), run.y(0));
-        let key = run.random(self.of.seed, y.len());
-        *self.last.0.lock() = Some(key);
-        *run.state() = Some(key);
+        let key = self.draw(run, self.of.seed, y.len());
         let scale = T::of(1.0 / (1.0 - self.of.p));
         assert_eq!(x.len(), y.len());
         let to = Shared::new(y.as_mut_ptr());
@@ -129,8 +91,7 @@ impl Compute for Dropping {
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (gy, scale) = (run.gy(0), T::of(1.0 / (1.0 - self.of.p)));
-        // Its own key first: copies of a function share the other.
-        let key = (*run.state::<Option<Key>>()).map_or_else(|| self.last.get(), Ok)?;
+        let key = self.drawn(run)?;
         if let Some(super::Grad { data, accumulate }) = run.gx(0) {
             assert_eq!(gy.len(), data.len());
             let to = Shared::new(data.as_mut_ptr());
@@ -151,7 +112,7 @@ impl Compute for Dropping {
     }
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
-        let mask = Sym::apply(DropoutMask { p: self.of.p, last: self.last.clone() }, &[s.y(0)]);
+        let mask = Sym::apply(DropoutMask(self.clone()), &[s.y(0)]);
         vec![Some(s.gy(0) * mask)]
     }
 
@@ -172,11 +133,12 @@ impl Compute for DropoutMask {
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let (y, scale) = (run.y(0), T::of(1.0 / (1.0 - self.p)));
+        let (y, p) = (run.y(0), self.0.of.p);
+        let scale = T::of(1.0 / (1.0 - p));
         let to = Shared::new(y.as_mut_ptr());
         masked(
-            self.last.get()?,
-            self.p,
+            self.0.last()?,
+            p,
             y.len(),
             #[inline(always)]
             // SAFETY: each index comes once.

@@ -1,17 +1,34 @@
 //! Normalised exponentials.
 
-use super::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, op};
+use super::{
+    Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Spec, Sym, Symbols, Value, like, op,
+};
 use crate::Result;
 use crate::array::Shape;
 use crate::kernels::{Float, Number, softmax as kernels, softmax::Lines};
 
 /// The operations of this file.
-pub(super) const OPS: &[Entry] = &[Entry::of::<Softmax>(), Entry::of::<LogSoftmax>()];
+pub(super) const OPS: &[Entry] = &[Entry::of::<Normalised<Softmax>>(), Entry::of::<Normalised<LogSoftmax>>()];
 
 /// The axis that is meant, the last one by default, and the lines along it.
 pub(super) fn along(op: &str, x: &Shape, axis: Option<i64>) -> Result<(usize, Lines)> {
     let axis = x.axis(op, axis.unwrap_or(-1))?;
     Ok((axis, Lines { outer: x.size_to(axis), n: x[axis], inner: x.size_from(axis + 1) }))
+}
+
+/// An operation that normalises lines, and of whose gradient each element needs one sum along its line.
+pub(super) trait Normalising: Declared {
+    /// The axis of the lines, the last one if it was left open.
+    fn axis(&self) -> Option<i64>;
+
+    /// Writes the normalised elements of `x` to `y`.
+    fn f<T: Float>(lines: Lines, x: &[T], y: &mut [T]);
+
+    /// What is summed up along a line. It must be `#[inline(always)]`.
+    fn summand<N: Number>(y: N, gy: N) -> N;
+
+    /// The gradient of an element, given that sum. It must be `#[inline(always)]`.
+    fn df<N: Number>(y: N, gy: N, sum: N) -> N;
 }
 
 op! {
@@ -29,45 +46,23 @@ op! {
     Softmax = softmax(x; axis: Option<i64> = None)
 }
 
-impl Compute for Softmax {
-    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
-        along("softmax", x.get(0), self.axis)?;
-        like(x)
+impl Normalising for Softmax {
+    fn axis(&self) -> Option<i64> {
+        self.axis
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let (_, lines) = along("softmax", run.x_shape(0), self.axis)?;
-        kernels::softmax(lines, run.x(0), run.y(0));
-        Ok(())
+    fn f<T: Float>(lines: Lines, x: &[T], y: &mut [T]) {
+        kernels::softmax(lines, x, y);
     }
 
-    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
-        let (_, lines) = along("softmax", run.y_shape(0), self.axis)?;
-        let (y, gy) = (run.y(0), run.gy(0));
-        let Some(gx) = run.gx(0) else { return Ok(()) };
-        assert!(y.len() == gx.data.len() && gy.len() == y.len());
-        // SAFETY: both are as long as what is written.
-        let at = move |i: usize| unsafe { (*y.get_unchecked(i), *gy.get_unchecked(i)) };
-        kernels::put_by_sums(
-            lines,
-            gx.data,
-            gx.accumulate,
-            #[inline(always)]
-            move |i| (at(i).0 * at(i).1).real(),
-            #[inline(always)]
-            move |i, dot, _| at(i).0 * (at(i).1 - dot),
-        );
-        Ok(())
+    #[inline(always)]
+    fn summand<N: Number>(y: N, gy: N) -> N {
+        y * gy
     }
 
-    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
-        let (y, gy) = (s.y(0), s.gy(0));
-        let Ok((axis, _)) = along("softmax", &y.shape(), self.axis) else { return vec![None] };
-        vec![Some(y * (gy - (y * gy).sum(&[axis], true)))]
-    }
-
-    fn reads(&self, _: usize) -> Reads {
-        Reads::OUTPUTS
+    #[inline(always)]
+    fn df<N: Number>(y: N, gy: N, sum: N) -> N {
+        y * (gy - sum)
     }
 }
 
@@ -86,20 +81,54 @@ op! {
     LogSoftmax = log_softmax(x; axis: Option<i64> = None)
 }
 
-impl Compute for LogSoftmax {
+impl Normalising for LogSoftmax {
+    fn axis(&self) -> Option<i64> {
+        self.axis
+    }
+
+    fn f<T: Float>(lines: Lines, x: &[T], y: &mut [T]) {
+        kernels::log_softmax(lines, x, y);
+    }
+
+    #[inline(always)]
+    fn summand<N: Number>(_: N, gy: N) -> N {
+        gy
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(y: N, gy: N, sum: N) -> N {
+        gy - y.exp() * sum
+    }
+}
+
+/// A [`Normalising`] as what the engine computes.
+#[derive(Clone)]
+pub(super) struct Normalised<C>(pub(super) C);
+
+impl<C: Declared> Declared for Normalised<C> {
+    const SPEC: Spec = C::SPEC;
+    fn bind(values: &[Value]) -> Result<Self> {
+        C::bind(values).map(Normalised)
+    }
+    fn values(&self) -> Vec<Value> {
+        self.0.values()
+    }
+}
+
+impl<C: Normalising> Compute for Normalised<C> {
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
-        along("log_softmax", x.get(0), self.axis)?;
+        along(C::SPEC.name, x.get(0), self.0.axis())?;
         like(x)
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let (_, lines) = along("log_softmax", run.x_shape(0), self.axis)?;
-        kernels::log_softmax(lines, run.x(0), run.y(0));
+        let (_, lines) = along(C::SPEC.name, run.x_shape(0), self.0.axis())?;
+        C::f(lines, run.x(0), run.y(0));
         Ok(())
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
-        let (_, lines) = along("log_softmax", run.y_shape(0), self.axis)?;
+        let (_, lines) = along(C::SPEC.name, run.y_shape(0), self.0.axis())?;
         let (y, gy) = (run.y(0), run.gy(0));
         let Some(gx) = run.gx(0) else { return Ok(()) };
         assert!(y.len() == gx.data.len() && gy.len() == y.len());
@@ -110,17 +139,17 @@ impl Compute for LogSoftmax {
             gx.data,
             gx.accumulate,
             #[inline(always)]
-            move |i| at(i).1.real(),
+            move |i| C::summand(at(i).0, at(i).1).real(),
             #[inline(always)]
-            move |i, sum, _| at(i).1 - at(i).0.exp() * sum,
+            move |i, sum, _| C::df(at(i).0, at(i).1, sum),
         );
         Ok(())
     }
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         let (y, gy) = (s.y(0), s.gy(0));
-        let Ok((axis, _)) = along("log_softmax", &y.shape(), self.axis) else { return vec![None] };
-        vec![Some(gy - y.exp() * gy.sum(&[axis], true))]
+        let Ok((axis, _)) = along(C::SPEC.name, &y.shape(), self.0.axis()) else { return vec![None] };
+        vec![Some(C::df(y, gy, C::summand(y, gy).sum(&[axis], true)))]
     }
 
     fn reads(&self, _: usize) -> Reads {

@@ -166,7 +166,7 @@ optional! {
     Vec<f64>, "float | Sequence[float] | None", "a number, several or None";
 }
 
-/// A struct that [`op!`] declared: one field per constant argument.
+/// A struct that `op!` declared: one field per constant argument.
 pub trait Declared: Sized + Clone + Send + Sync + 'static {
     /// Its declaration.
     const SPEC: Spec;

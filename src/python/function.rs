@@ -200,7 +200,7 @@ impl Function {
     /// Args:
     ///     inputs: The inputs.
     ///     outputs: The outputs.
-    ///     accum: For each input, whether to add to its gradient; all of them by default.
+    ///     accum: For each input, whether to add to its gradient; True where it says nothing.
     #[pyo3(signature = (inputs, outputs, accum = None))]
     fn backward(
         &self,
