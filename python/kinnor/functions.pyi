@@ -1016,10 +1016,10 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
         a: An array of any shape, or a number.
         b: An array of any shape, or a number; two vectors give a scalar, a scalar multiplies.
         out: Array that the result goes to, of its kind, shape and type of elements; a Variable takes the result's place
-            in the graph.
+            in the graph. Where the result is a NumPy number, there is nothing to write to.
 
     Returns:
-        The product: `out` if that is given. It is NumPy's own if neither `a` nor `b` is an array of this library.
+        The product: `out` if that is given, and is an array. It is NumPy's own if neither `a` nor `b` is an array of this library.
 
     Raises:
         ShapeError: If the lengths of these axes differ.
