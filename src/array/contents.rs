@@ -70,6 +70,40 @@ impl Storage {
         Ok(())
     }
 
+    /// Gives the memory to `to`, which has none, as [`Storage::clear`] for the engine would give it back: what `to` holds
+    /// then are the old elements, to be overwritten. False, nothing having been done, where one of them is part of another,
+    /// where someone else may look at the elements (a variable that Python holds, a view), or where they are not as many.
+    pub fn hand_over(&self, to: &Self, dtype: DType) -> bool {
+        let alone = |s: &Self| s.parent.is_none() && s.users() == 0;
+        if std::ptr::eq(self, to) || self.len != to.len || !alone(self) || !alone(to) {
+            return false;
+        }
+        let (mut from_state, mut to_state);
+        if std::ptr::from_ref(self) < std::ptr::from_ref(to) {
+            (from_state, to_state) = (self.lock(), to.lock());
+        } else {
+            to_state = to.lock();
+            from_state = self.lock();
+        }
+        let fit = from_state.is_simple()
+            && to_state.is_simple()
+            && from_state.dtype == Some(dtype)
+            && matches!(&from_state.head, Head::Ready(buffer) if !buffer.is_shared())
+            && matches!(to_state.head, Head::Empty | Head::Cleared { .. });
+        if !fit {
+            return false;
+        }
+        let memory = std::mem::replace(&mut from_state.head, Head::Cleared { by_engine: true });
+        from_state.modifications = 0;
+        self.touch();
+        self.publish(&from_state);
+        to_state.head = memory;
+        to_state.dtype = Some(dtype);
+        to.written(&mut to_state);
+        to.publish(&to_state);
+        true
+    }
+
     /// Takes a block that already holds `len` elements of `dtype` as its memory; not for parts of a larger storage.
     pub fn adopt(&self, buffer: Buffer, dtype: DType) {
         let mut state = self.lock();

@@ -44,9 +44,6 @@ const WRITABLE: usize = 16;
 const ASIDE: usize = 32;
 const MARKS: usize = 63;
 
-/// Longest array in elements whose memory is not given back when the engine clears it.
-const SMALL: usize = 1024;
-
 impl Head {
     pub(super) fn buffer(self) -> Option<Buffer> {
         match self {
@@ -68,6 +65,11 @@ pub(super) struct State {
 }
 
 impl State {
+    /// Whether there are no copies as other types and no parts.
+    pub(super) fn is_simple(&self) -> bool {
+        self.casts.is_empty() && self.children.iter().all(|child| child.strong_count() == 0)
+    }
+
     pub(super) fn take_casts(&mut self) -> impl Iterator<Item = Buffer> {
         self.casts.drain(..).map(|(_, cast)| cast)
     }
@@ -92,6 +94,9 @@ pub struct Storage {
 }
 
 impl Storage {
+    /// Longest array in elements whose memory is not given back when the engine clears it.
+    pub const SMALL: usize = 1024;
+
     /// A storage of `len` elements that read as zero.
     pub fn new(len: usize) -> Arc<Self> {
         Arc::new(Self::with(len, Head::Empty, None, None))
@@ -184,7 +189,10 @@ impl Storage {
     /// Clears for the engine without giving the memory back, where that is small and nobody looks at it.
     pub(super) fn set_aside(&self) -> bool {
         let place = self.place.load(Ordering::Acquire);
-        if place & WRITABLE == 0 || self.len > SMALL || self.shown.load(Ordering::Relaxed) {
+        if place & ASIDE != 0 {
+            return true;
+        }
+        if place & WRITABLE == 0 || self.len > Self::SMALL || self.shown.load(Ordering::Relaxed) {
             return false;
         }
         self.touch();
@@ -334,6 +342,15 @@ impl Storage {
     pub fn is_cleared(&self) -> bool {
         match self.place.load(Ordering::Acquire) {
             NOWHERE => matches!(self.root().lock().head, Head::Cleared { .. }),
+            place => place & ASIDE != 0,
+        }
+    }
+
+    /// Whether the engine gave memory back that is this storage's own, and nothing was written since.
+    #[inline(always)]
+    pub fn is_given_back(&self) -> bool {
+        match self.place.load(Ordering::Acquire) {
+            NOWHERE => self.parent.is_none() && matches!(self.lock().head, Head::Cleared { by_engine: true }),
             place => place & ASIDE != 0,
         }
     }

@@ -34,6 +34,8 @@ pub(super) struct BackStep {
     pub(super) gy: SmallVec<[Slot; 1]>,
     pub(super) gx: SmallVec<[Option<Sink>; 3]>,
     pub(super) memo: MemoPtr,
+    /// The input whose gradient may have the memory of the output's, since the plan clears that after the step.
+    pub(super) over: Option<usize>,
     /// Both sides in full, for operations on arrays.
     pub(super) arrays: Option<(Vec<Array>, Vec<Array>)>,
     /// The pairs that these belong to.
@@ -110,7 +112,7 @@ impl BackStep {
             Some(_) => x_cores.iter().chain(&y_cores).copied().collect(),
             None => Vec::new(),
         };
-        Self { op, compute, x, y, gy, gx, memo, arrays, cores }
+        Self { op, compute, x, y, gy, gx, memo, over: None, arrays, cores }
     }
 
     /// A step on arrays of the caller's choice: inputs with whether they need a gradient, outputs, and whether to add.
@@ -144,6 +146,7 @@ impl BackStep {
             op,
             compute,
             memo,
+            over: None,
             arrays,
             cores: Vec::new(),
         }
@@ -187,7 +190,7 @@ impl BackStep {
         }
         let mut temporaries = Temporaries::new();
         let mut again: SmallVec<[(usize, Buffer); 1]> = SmallVec::new();
-        let Self { op, compute, x, y, gy, gx, memo, .. } = self;
+        let Self { op, compute, x, y, gy, gx, memo, over, .. } = self;
         let mut xm: SmallVec<[Memory<'_>; 4]> = SmallVec::new();
         for (shape, slot) in x.iter_mut() {
             let ptr = slot.as_mut().map_or(Ok(nowhere()), |s| s.resolve(Access::Read))?;
@@ -199,9 +202,12 @@ impl BackStep {
             ym.push(Memory { ptr, shape });
         }
         let mut gym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
-        for slot in gy.iter_mut() {
+        for slot in gy.iter() {
             let ptr = slot.resolve(Access::Read)?;
             gym.push(Memory { ptr, shape: &slot.shape });
+        }
+        if let Some(sink) = over.and_then(|i| gx[i].as_ref()) {
+            gy[0].storage.hand_over(&sink.slot.storage, sink.slot.dtype);
         }
         let mut gxm: SmallVec<[Option<(Memory<'_>, bool)>; 4]> = SmallVec::new();
         for (i, sink) in gx.iter_mut().enumerate() {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::arena::{self, Arena, Ix, Life, NONE, flag};
+use super::arena::{self, Arena, Ix, NONE, flag};
 use super::back_step::{BackStep, Side};
 use super::clear::{self, Clearing, Policy};
 use super::forward::{Detach, Hook, explain};
+use super::fusion::{self, FusedBackward};
 use super::hooked::Hooked;
 use super::plan::{Kept, Pace, Seen, detached};
 use super::{Function, NdArray, Variable, anomaly, course, mode, order, recompute};
@@ -110,6 +111,17 @@ pub(super) struct Clear {
     pub(super) guards: Vec<(Ix, u32)>,
 }
 
+impl Clear {
+    /// Clears it, unless a function waits for it.
+    fn now(&self) -> Result<()> {
+        let storage = &self.place.storage;
+        if storage.is_given_back() || (!self.guards.is_empty() && awaited(&self.guards)) {
+            return Ok(());
+        }
+        storage.clear(true)
+    }
+}
+
 /// A backward run made ready.
 pub(super) struct BackwardPlan {
     pub(super) functions: Vec<Ix>,
@@ -119,6 +131,8 @@ pub(super) struct BackwardPlan {
     pub(super) clears: Vec<Clear>,
     /// Data that may have been dropped, and is computed again before a step reads it.
     restored: Vec<(u32, Ix, Arc<Storage>)>,
+    /// Which steps run as one pass: found when the plan is used again.
+    pub(super) passes: Option<Vec<FusedBackward>>,
     /// Where a number to start from is spread out, and the version and number that it had then.
     seed: Arc<Storage>,
     seeded: Option<(f64, u64)>,
@@ -141,6 +155,7 @@ impl BackwardPlan {
             zeroed: Vec::new(),
             clears: Vec::new(),
             restored: Vec::new(),
+            passes: None,
             seed: Storage::new(a.cores[a.variables[root].core].shape.size()),
             seeded: None,
             hooked: Hooked::default(),
@@ -239,13 +254,16 @@ impl BackwardPlan {
 
     /// Looks at the storages that the pairs have now.
     pub(super) fn relocate(&mut self, a: &mut Arena) {
-        for step in &mut self.steps {
+        let mut moved = false;
+        for (n, step) in self.steps.iter_mut().enumerate() {
             for slot in step.x.iter_mut().chain(&mut step.y).filter_map(|(_, slot)| slot.as_mut()) {
-                slot.move_to(a.data(slot.core));
+                moved |= slot.move_to(a.data(slot.core));
             }
-            let sinks = step.gx.iter_mut().flatten().map(|s| &mut s.slot);
-            for slot in step.gy.iter_mut().chain(sinks) {
-                slot.move_to(a.grad(slot.core));
+            for slot in step.gx.iter_mut().flatten().map(|s| &mut s.slot) {
+                moved |= slot.move_to(a.grad(slot.core));
+            }
+            for slot in &mut step.gy {
+                moved |= slot.move_to(a.grad(slot.core)) && n > 0; // the first one is another in each run
             }
             if let Some((x, y)) = &mut step.arrays {
                 let slots = step.cores.iter();
@@ -254,9 +272,29 @@ impl BackwardPlan {
                 }
             }
         }
+        if moved {
+            self.passes = None;
+        }
         self.clears.iter_mut().for_each(|clear| clear.place.move_to_current(a));
         for (_, v, storage) in &mut self.restored {
             *storage = Arc::clone(a.data(a.variables[*v].core));
+        }
+    }
+
+    /// Finds the steps that may run as one pass, and those that may write where they read.
+    pub(super) fn fuse(&mut self) {
+        if self.passes.is_none() && !mode::plan_is_plain() {
+            let zeroed = self.zeroed.iter().map(|(step, _)| *step);
+            let apart = zeroed.chain(self.restored.iter().map(|(step, ..)| *step)).collect();
+            self.passes = Some(FusedBackward::all(&self.steps, &self.clears, &apart));
+            for clear in self.clears.iter().filter(|clear| clear.place.is_grad && clear.step > 0) {
+                let step = &mut self.steps[clear.step as usize];
+                if fusion::backward_len(step).is_some_and(|len| len > Storage::SMALL) {
+                    // The last one that is computed: none that follows reads what it overwrites.
+                    let last = step.gx.iter().rposition(Option::is_some);
+                    step.over = last.filter(|i| step.gx[*i].as_ref().is_some_and(|s| s.first && !s.again));
+                }
+            }
         }
     }
 
@@ -286,19 +324,35 @@ impl BackwardPlan {
         let mut modified = options.modified;
         let hooked =
             options.pre_hook.is_some() || options.post_hook.is_some() || !options.callbacks.is_empty();
-        for (n, (f, step)) in self.functions.iter().zip(&mut self.steps).enumerate() {
+        let one_by_one = hooked || recording || anomaly || !self.hooked.is_empty();
+        let mut passes = self.passes.iter_mut().flatten().filter(|_| !one_by_one).peekable();
+        let mut next = 0;
+        while let Some(f) = self.functions.get(next) {
+            let n = next;
             let at = n as u32;
             while let Some((_, o)) = zeroed.next_if(|(step, _)| *step == at) {
-                step.gy[*o as usize].storage.zero();
+                self.steps[n].gy[*o as usize].storage.zero();
             }
             while let Some(output) = told.next_if(|output| output.step == at) {
-                output.tell(step)?;
+                output.tell(&mut self.steps[n])?;
             }
             while let Some((_, v, storage)) = restored.next_if(|(step, ..)| *step == at) {
                 if storage.is_cleared() {
                     recompute::restore(*v, clearing)?;
                 }
             }
+            if let Some(pass) = passes.next_if(|pass| pass.steps.start == n)
+                && !(modified.is_some() && pass.readers.iter().any(|n| self.steps[*n].modified().is_some()))
+                && pass.run()
+            {
+                next = pass.steps.end;
+                pass.cleared.iter().try_for_each(|n| self.clears[*n].now())?;
+                clears = self.clears[pass.clears.end..].iter().peekable();
+                pace.step()?;
+                continue;
+            }
+            next += 1;
+            let step = &mut self.steps[n];
             let handle = hooked.then(|| arena::with(|a| Function::counted(a, *f)));
             if let (Some(hook), Some(f)) = (options.pre_hook, &handle) {
                 hook(f)?;
@@ -315,9 +369,7 @@ impl BackwardPlan {
                 hook(f)?;
             }
             while let Some(clear) = clears.next_if(|c| c.step == at) {
-                if clear.guards.is_empty() || !awaited(&clear.guards) {
-                    clear.place.storage.clear(true)?;
-                }
+                clear.now()?;
             }
             if recording {
                 arena::with(|a| clear::record(a, *f));
@@ -381,12 +433,23 @@ impl Variable {
         let (mut plan, key, seen, outer, apart, clearing) = arena::with(|a| -> Result<_> {
             let budgeted = a.functions[a.variables[root].parent].budgeted;
             let key = Key { clear_buffer: options.clear_buffer || budgeted, clear_seed };
-            let mut plan =
-                Kept::take_backward(a, root, key).unwrap_or_else(|| BackwardPlan::make(a, root, key));
-            if let Some(f) = plan.functions.iter().find(|f| a.functions[**f].life == Life::Freed) {
-                return Err(course::freed(a.op(*f).name()));
+            let mut plan = match Kept::take_backward(a, root, key) {
+                Some(mut plan) => {
+                    // Passes hold more at once than single steps: under a budget there are none.
+                    if budgeted {
+                        plan.passes = None;
+                    } else {
+                        plan.fuse();
+                    }
+                    plan
+                }
+                None => BackwardPlan::make(a, root, key),
+            };
+            if let Some(f) = a.begin_run(&plan.functions)? {
+                let error = course::freed(a.op(f).name());
+                a.end_run(&plan.functions, |_| ());
+                return Err(error);
             }
-            a.begin_run(&plan.functions)?;
             let seen = Seen::now(a);
             let apart = plan.hooked.set_apart(a);
             if !apart.is_empty() {

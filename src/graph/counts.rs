@@ -47,11 +47,13 @@ impl Arena {
         self.bury_all(dying);
     }
 
-    /// Keeps the functions of a run alive and to itself until [`Arena::end_run`].
+    /// Keeps the functions of a run alive and to itself until [`Arena::end_run`]. Says which one, if any, belongs to a graph
+    /// that was freed.
     ///
     /// # Errors
     /// [`Error::Graph`] when one of them is running already; nothing is held then.
-    pub(super) fn begin_run(&mut self, functions: &[Ix]) -> Result<()> {
+    pub(super) fn begin_run(&mut self, functions: &[Ix]) -> Result<Option<Ix>> {
+        let mut freed = None;
         for (n, f) in functions.iter().enumerate() {
             let slot = &mut self.functions[*f];
             if slot.busy {
@@ -63,8 +65,11 @@ impl Arena {
             }
             slot.busy = true;
             slot.count += 1;
+            if slot.life == Life::Freed {
+                freed = freed.or(Some(*f));
+            }
         }
-        Ok(())
+        Ok(freed)
     }
 
     /// Ends what [`Arena::begin_run`] began, `mark`ing each function.
@@ -73,7 +78,11 @@ impl Arena {
             let slot = &mut self.functions[*f];
             slot.busy = false;
             mark(slot);
-            self.release_function(*f);
+            if slot.count > 1 {
+                slot.count -= 1;
+            } else {
+                self.release_function(*f);
+            }
         }
     }
 

@@ -42,11 +42,13 @@ impl Slot {
         Self::new(core, array, own.unwrap_or(compute.dtype()), own.unwrap_or(compute.stored()))
     }
 
-    /// Looks at another storage from now on.
-    pub(super) fn move_to(&mut self, storage: &Arc<Storage>) {
-        if !Arc::ptr_eq(&self.storage, storage) {
+    /// Looks at another storage from now on; false if it is the same one.
+    pub(super) fn move_to(&mut self, storage: &Arc<Storage>) -> bool {
+        let moves = !Arc::ptr_eq(&self.storage, storage);
+        if moves {
             self.storage = Arc::clone(storage);
         }
+        moves
     }
 
     /// Where the elements are, for `access` as the kernel's type.
@@ -98,6 +100,8 @@ pub(super) struct Step {
     pub(super) x: SmallVec<[Slot; 3]>,
     pub(super) y: SmallVec<[Slot; 1]>,
     pub(super) memo: MemoPtr,
+    /// The input whose memory the output may have, since the plan clears that input after the step.
+    pub(super) over: Option<usize>,
     /// Every output is an unmodified input under another shape: there is nothing to do.
     pub(super) idle: bool,
     plain: bool,
@@ -136,7 +140,12 @@ impl Step {
         let idle = !y.is_empty() && (0..x.len()).filter_map(shares).any(|same| same);
         let special = (0..x.len()).any(|i| op.alias(i).is_some() || op.overwrites(i));
         let plain = !special && compute.dtype() == compute.stored() && op.on_arrays().is_none();
-        Self { op, compute, x, y, memo, idle, plain }
+        Self { op, compute, x, y, memo, over: None, idle, plain }
+    }
+
+    /// Whether it is no more than a kernel on arrays that are kept in the kernel's type.
+    pub(super) fn is_plain(&self) -> bool {
+        self.plain && !self.idle
     }
 
     /// Runs the function. Values of `recompute` runs are those of the last run, and side effects are not repeated.
@@ -147,7 +156,7 @@ impl Step {
         if !self.plain {
             return self.forward_special(recompute);
         }
-        let Self { op, compute, x, y, memo, .. } = self;
+        let Self { op, compute, x, y, memo, over, .. } = self;
         // SAFETY: see `MemoPtr`.
         let memo = unsafe { &mut *memo.0 };
         let noted = memo.note(x.iter().map(|x| x.storage.saved()), recompute);
@@ -155,6 +164,10 @@ impl Step {
         for slot in &*x {
             let ptr = slot.resolve(Access::Read)?;
             xm.push(Memory { ptr, shape: &slot.shape });
+        }
+        if let (Some(i), false) = (over, recompute) {
+            // What the kernel reads stays where it is; only whose memory that is changes.
+            x[*i].storage.hand_over(&y[0].storage, y[0].dtype);
         }
         let mut ym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
         for slot in &*y {

@@ -6,10 +6,11 @@ use std::collections::HashSet;
 use super::arena::{self, Arena, Ix, Life, NONE, flag};
 use super::clear::{self, Clearing, Policy};
 use super::execute::{self, Step};
+use super::fusion::{self, FusedForward};
 use super::order::{self, Stop};
 use super::plan::{Kept, Key, Pace, Seen};
 use super::{Function, NdArray, Variable, anomaly, backward::Place, budget, connect, mode};
-use crate::array::RunGuard;
+use crate::array::{RunGuard, Storage};
 use crate::{Error, Result};
 
 /// A call of the user's before or after each function.
@@ -49,6 +50,8 @@ pub(super) struct ForwardPlan {
     pub(super) clears: Vec<(u32, u32)>,
     /// Under a memory budget: what is given back before the first step, if it is there.
     pub(super) fresh: Vec<Place>,
+    /// Which steps run as one pass: found when the plan is used again.
+    pub(super) passes: Option<Vec<FusedForward>>,
     work: usize,
     /// Values decide shapes on the way: each step is made when its turn comes.
     late: bool,
@@ -64,8 +67,15 @@ impl ForwardPlan {
         let functions = order::forward(a, roots, enter)?;
         let clearing = Clearing::new(a, policy);
         let late = functions.iter().any(|f| a.op(*f).shaped_by().is_some());
-        let mut plan =
-            Self { functions, steps: Vec::new(), clears: Vec::new(), fresh: Vec::new(), work: 0, late };
+        let mut plan = Self {
+            functions,
+            steps: Vec::new(),
+            clears: Vec::new(),
+            fresh: Vec::new(),
+            passes: None,
+            work: 0,
+            late,
+        };
         plan.steps.reserve_exact(plan.functions.len());
         for (n, f) in plan.functions.iter().enumerate() {
             let step = connect::step(a, *f);
@@ -78,11 +88,27 @@ impl ForwardPlan {
 
     /// Looks at the storages that the pairs have now.
     pub(super) fn relocate(&mut self, a: &mut Arena) {
+        let mut moved = false;
         for slot in self.steps.iter_mut().flat_map(|s| s.x.iter_mut().chain(&mut s.y)) {
-            let storage = a.data(slot.core);
-            slot.move_to(storage);
+            moved |= slot.move_to(a.data(slot.core));
+        }
+        if moved {
+            self.passes = None;
         }
         self.fresh.iter_mut().for_each(|place| place.move_to_current(a));
+    }
+
+    /// Finds the steps that may run as one pass, and those that may write where they read.
+    pub(super) fn fuse(&mut self) {
+        if self.passes.is_none() && !self.late && !mode::plan_is_plain() {
+            self.passes = Some(FusedForward::all(&self.steps, &self.clears));
+            for (n, i) in &self.clears {
+                let (step, i) = (&mut self.steps[*n as usize], *i as usize);
+                if fusion::forward_len(step).is_some_and(|len| len > Storage::SMALL) {
+                    step.over = Some(i);
+                }
+            }
+        }
     }
 
     /// Gives back what earlier runs left and this run or the backward run after it writes again.
@@ -99,7 +125,20 @@ impl ForwardPlan {
         let recording = clear::is_recording();
         let anomaly = mode::detect_anomaly();
         let hooked = options.pre_hook.is_some() || options.post_hook.is_some();
-        for (n, f) in self.functions.iter().enumerate() {
+        let one_by_one = hooked || recording || anomaly;
+        let mut passes = self.passes.iter_mut().flatten().filter(|_| !one_by_one).peekable();
+        let mut next = 0;
+        while let Some(f) = self.functions.get(next) {
+            let n = next;
+            if let Some(pass) = passes.next_if(|pass| pass.steps.start == n)
+                && pass.run()?
+            {
+                next = pass.steps.end;
+                clears = self.clears[pass.clears.end..].iter().peekable();
+                pace.step()?;
+                continue;
+            }
+            next += 1;
             let handle = hooked.then(|| arena::with(|a| Function::counted(a, *f)));
             if let (Some(hook), Some(f)) = (options.pre_hook, &handle) {
                 hook(f)?;
@@ -217,7 +256,12 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
         let made = arena::with(|a| -> Result<(ForwardPlan, Seen), Stop> {
             let kept = if cacheable { Kept::take_forward(a, roots[0], &key) } else { None };
             let plan = match kept {
-                Some(plan) => plan,
+                Some(mut plan) => {
+                    if budget.is_none() {
+                        plan.fuse();
+                    }
+                    plan
+                }
                 None => match budget {
                     Some(bytes) => budget::plan(a, roots, policy, bytes, enter)?,
                     None => ForwardPlan::make(a, roots, policy, enter)?,

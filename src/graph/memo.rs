@@ -48,8 +48,17 @@ impl Memo {
     /// Names what a run has made of what `note` named.
     #[inline(always)]
     pub(super) fn settle<'a>(&self, noted: u64, y: impl Iterator<Item = &'a Storage>) {
-        let result = join(noted, self.state.drawn());
-        y.enumerate().for_each(|(o, y)| y.settle(join(result, o as u64)));
+        y.enumerate().for_each(|(o, y)| y.settle(self.name(noted, o)));
+    }
+
+    /// The name of output `o` of a run on what `note` named.
+    #[inline(always)]
+    pub(super) fn name(&self, noted: u64, o: usize) -> u64 {
+        let named = match self.state.drawn() {
+            0 => noted,
+            drawn => join(noted, drawn),
+        };
+        if o == 0 { named } else { join(named, o as u64) }
     }
 
     /// Which value that a gradient reads is not what the forward run saw or made: an input or an output.
@@ -77,10 +86,9 @@ impl Memo {
                 return Some(Modified { value: Side::Input(i), versions: x.versions_since(*seen) });
             }
         }
-        let read = self.seen.iter().copied().map(name_of).fold(self.id, join);
-        let result = join(read, self.state.drawn());
+        let noted = self.seen.iter().copied().map(name_of).fold(self.id, join);
         for (o, y) in y.enumerate() {
-            if let Some(y) = y.filter(|y| differs(y, join(result, o as u64))) {
+            if let Some(y) = y.filter(|y| differs(y, self.name(noted, o))) {
                 return Some(Modified { value: Side::Output(o), versions: y.versions_since(y.settled()) });
             }
         }

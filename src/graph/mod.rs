@@ -27,6 +27,7 @@ mod execute;
 mod flags;
 mod forward;
 mod function;
+mod fusion;
 mod gradient;
 mod hooked;
 mod memo;

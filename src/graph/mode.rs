@@ -214,6 +214,30 @@ pub fn set_check_saved(what: CheckSaved) {
     CHECK_SAVED.store(what as u8, Ordering::Relaxed);
 }
 
+/// How plans run: as fast as they can with the same results, or plainly, function by function.
+static PLAN: AtomicU8 = AtomicU8::new(UNKNOWN);
+const UNKNOWN: u8 = 0;
+const PLAIN: u8 = 1;
+const OPTIMISED: u8 = 2;
+
+/// Whether plans that are made run function by function: as the environment says (`KINNOR_PLAN=plain`), until
+/// [`set_plan_is_plain`].
+pub fn plan_is_plain() -> bool {
+    match PLAN.load(Ordering::Relaxed) {
+        UNKNOWN => {
+            let plain = std::env::var("KINNOR_PLAN").is_ok_and(|plan| plan.trim() == "plain");
+            set_plan_is_plain(plain);
+            plain
+        }
+        known => known == PLAIN,
+    }
+}
+
+/// Whether plans that are made from now on run function by function, for the process.
+pub fn set_plan_is_plain(on: bool) {
+    PLAN.store(if on { PLAIN } else { OPTIMISED }, Ordering::Relaxed);
+}
+
 /// In which type a function computes and stores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compute {

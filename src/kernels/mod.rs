@@ -15,7 +15,7 @@ pub mod random;
 pub mod reduce;
 pub mod regrid;
 pub mod scan;
-mod scratch;
+pub(crate) mod scratch;
 pub mod simd;
 pub mod softmax;
 pub mod strided;

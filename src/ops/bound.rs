@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::{
-    Alias, Backward, Call, Compute, InputShapes, Kind, Op, Operation, Reads, Run, Shapes, Spec, Sym, Symbols,
-    Value,
+    Alias, Backward, Call, Compute, InputShapes, Kind, Loops, Op, Operation, Reads, Run, Shapes, Spec, Sym,
+    Symbols, Value,
 };
 use crate::array::{DType, Shape};
 use crate::{Error, Result};
@@ -139,6 +139,9 @@ impl<C: Compute> Operation for Bound<C> {
             && C::SHAPED_BY.is_none()
             && inputs.iter().all(|input| input.kind == Kind::float)
             && (0..inputs.len()).all(alone)
+    }
+    fn loops(&self, double: bool) -> Option<Loops> {
+        self.op.loops(double)
     }
     fn may_clear_inputs(&self) -> bool {
         C::MAY_CLEAR_INPUTS

@@ -1,6 +1,6 @@
 //! An operation as its author writes it: shapes, kernels, the formula of its gradient, and facts about all these.
 
-use super::{Arg, Backward, Declared, InputShapes, Run, Shapes, Sym, Symbols, Value};
+use super::{Arg, Backward, Declared, InputShapes, Loops, Run, Shapes, Sym, Symbols, Value};
 use crate::array::{DType, Shape};
 use crate::kernels::Float;
 use crate::{Error, Result};
@@ -113,6 +113,13 @@ pub trait Compute: Declared {
     fn overwrites(&self, i: usize) -> bool {
         let _ = i;
         false
+    }
+
+    /// The loops that compute in `f64` (if `double`) or `f32`, where each element of the output follows from those of the
+    /// inputs in its place, and so with gradients: they may be run on any part of arrays of one shape.
+    fn loops(&self, double: bool) -> Option<Loops> {
+        let _ = double;
+        None
     }
 
     /// Whether `forward` draws random numbers.

@@ -1,9 +1,10 @@
 //! Families of operations that act on each element alone: one formula, run on scalars, vectors, duals and symbols.
 
+use super::loops::{Loops, Part, Whole, backward1, forward1, forward2, gradient_of};
 use super::{
     Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, like, one,
 };
-use crate::kernels::{Dual, Float, Number, map, pairing::Pairing, reduce};
+use crate::kernels::{Dual, Float, Number, pairing::Pairing, reduce};
 use crate::{Error, Result};
 
 /// An elementwise function of one input.
@@ -76,39 +77,22 @@ impl<C: Unary> Compute for Map<C> {
         like(x)
     }
 
+    fn loops(&self, double: bool) -> Option<Loops> {
+        Some(Loops::unary(&self.0, double))
+    }
+
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (x, y) = (run.x_memory(0), run.y_memory(0));
-        // SAFETY: both have the shape of the input, as `shapes` says.
-        unsafe {
-            map::unary::<T>(
-                x.ptr.cast(),
-                y.ptr.cast(),
-                x.shape.size(),
-                #[inline(always)]
-                move |x| self.0.f(x),
-            );
-        }
+        let all = Part { x: [x.ptr, x.ptr], y: y.ptr, n: x.shape.size(), ..Part::NOTHING };
+        // SAFETY: both arrays have the shape of the input, as `shapes` says.
+        all.each::<T>(|part| unsafe { forward1::<C, T>((&raw const self.0).cast(), part) });
         Ok(())
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
-        // What is not read may be gone: the slice of something that is there stands in for it.
-        let gy = run.gy(0);
-        let x = if C::READS.input(0) { run.x(0) } else { gy };
-        let y = if C::READS.output(0) { run.y(0) } else { gy };
-        let Some(gx) = run.gx(0) else { return Ok(()) };
-        if C::IS_DIFFERENTIABLE {
-            assert!(x.len() == gx.data.len() && y.len() == x.len() && gy.len() == x.len());
-            // SAFETY: all are as long.
-            gx.put(
-                #[inline(always)]
-                move |i| unsafe {
-                    *gy.get_unchecked(i) * self.0.df(*x.get_unchecked(i), *y.get_unchecked(i))
-                },
-            );
-        } else {
-            gx.adding();
-        }
+        let all = run.part();
+        // SAFETY: all arrays have the shape of the input, as `shapes` says.
+        all.each::<T>(|part| unsafe { backward1::<C, T>((&raw const self.0).cast(), part) });
         Ok(())
     }
 
@@ -128,38 +112,35 @@ impl<C: Unary> Compute for Map<C> {
 impl<C: Binary> Map2<C> {
     /// The gradient of input `I`, if it is wanted.
     fn gradient_of<T: Float, const I: usize>(&self, run: &mut Backward<'_, T>) {
-        let Some(gx) = run.gx(I) else { return };
-        if !C::IS_DIFFERENTIABLE {
-            gx.adding();
+        let all = run.part();
+        if !run.wants(I) {
             return;
         }
-        // What is not read may be gone: the gradient of the output stands in for it.
-        let (gy, shape, own) = (run.gy(0), run.y_shape(0), run.x_shape(I));
-        let y = if C::READS.output(0) { run.y(0) } else { gy };
-        let (a, b, pairing) = if C::READS.input(0) {
-            (run.x(0), run.x(1), Pairing::new(run.x_shape(0), run.x_shape(1)))
-        } else {
-            (gy, gy, Pairing::new(shape, shape))
+        let (shape, own) = (run.y_shape(0), run.x_shape(I));
+        // SAFETY: the arrays have the shapes of the pairing.
+        let gradient = |part: &Part| unsafe { gradient_of::<C, T, I>((&raw const self.0).cast(), part) };
+        let x = [run.x_shape(0), run.x_shape(1)];
+        let pairing = || match C::READS.input(0) && C::IS_DIFFERENTIABLE {
+            true => (Pairing::new(x[0], x[1]), all.x),
+            false => (Pairing::new(shape, shape), [all.gy; 2]),
         };
-        assert!(y.len() == gy.len() && pairing.size() == gy.len());
-        let put = |data: &mut [T], accumulate: bool| {
+        let put = |gx: *mut T, adds: bool| {
+            let (pairing, [a, b]) = pairing();
+            let (mut gxs, mut add) = ([std::ptr::null_mut(); 2], [false; 2]);
+            (gxs[I], add[I]) = (gx.cast::<u8>(), adds);
+            let whole = Whole(Part { gx: gxs, adds: add, ..all });
+            let tile = |start: usize, a: *const T, b: *const T, n: usize| {
+                gradient(&Part { x: [a.cast(), b.cast()], ..whole.part::<T>(start, n) });
+            };
             // SAFETY: the arrays have the shapes of the pairing, and `y` and `gy` that of what comes out.
-            unsafe {
-                pairing.put(
-                    a.as_ptr(),
-                    b.as_ptr(),
-                    data,
-                    accumulate,
-                    #[inline(always)]
-                    move |a, b, i| {
-                        let (da, db) = self.0.df(a, b, *y.get_unchecked(i));
-                        *gy.get_unchecked(i) * if I == 0 { da } else { db }
-                    },
-                );
-            }
+            unsafe { pairing.tiles(a.cast(), b.cast(), &tile) };
         };
-        if own.size() == gy.len() {
-            put(gx.data, gx.accumulate);
+        if own.size() == shape.size() {
+            return put(all.gx[I].cast(), all.adds[I]);
+        }
+        let (gy, Some(gx)) = (run.gy(0), run.gx(I)) else { return };
+        if !C::IS_DIFFERENTIABLE {
+            gx.adding();
         } else if C::READS == Reads::NOTHING {
             // The derivative is the same everywhere.
             let (da, db) = self.0.df(T::ZERO, T::ZERO, T::ZERO);
@@ -167,7 +148,7 @@ impl<C: Binary> Map2<C> {
             reduce::sum_to(gy, shape, own, gx.data, gx.accumulate, |sum| d * T::of(sum));
         } else {
             let mut all = vec![T::ZERO; gy.len()];
-            put(&mut all, false);
+            put(all.as_mut_ptr(), false);
             reduce::sum_to(&all, shape, own, gx.data, gx.accumulate, T::of);
         }
     }
@@ -183,19 +164,20 @@ impl<C: Binary> Compute for Map2<C> {
         one(shape.ok_or_else(|| Error::shape(C::SPEC.name, "shapes that broadcast together", [a, b]))?)
     }
 
+    fn loops(&self, double: bool) -> Option<Loops> {
+        Some(Loops::binary(&self.0, double))
+    }
+
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (a, b, y) = (run.x_memory(0), run.x_memory(1), run.y_memory(0));
-        let pairing = Pairing::new(a.shape, b.shape);
+        let whole = Whole(Part { y: y.ptr, ..Part::NOTHING });
+        let tile = |start: usize, a: *const T, b: *const T, n: usize| {
+            let part = Part { x: [a.cast(), b.cast()], ..whole.part::<T>(start, n) };
+            // SAFETY: the tile lies within the output, and the inputs hold as many elements.
+            unsafe { forward2::<C, T>((&raw const self.0).cast(), &part) };
+        };
         // SAFETY: the arrays have the shapes of the pairing, as `shapes` says.
-        unsafe {
-            pairing.map::<T>(
-                a.ptr.cast(),
-                b.ptr.cast(),
-                y.ptr.cast(),
-                #[inline(always)]
-                move |a, b| self.0.f(a, b),
-            );
-        }
+        unsafe { Pairing::new(a.shape, b.shape).tiles(a.ptr.cast(), b.ptr.cast(), &tile) };
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::bound::Bound;
-use super::{Alias, Compute, Kind, Memory, Reads, Shapes, State, Sym, Symbols, Value};
+use super::{Alias, Compute, Kind, Loops, Memory, Reads, Shapes, State, Sym, Symbols, Value};
 use crate::Result;
 use crate::array::{DType, Shape, Storage};
 
@@ -99,6 +99,11 @@ pub trait Operation: Send + Sync + 'static {
     /// Whether it does nothing but compute outputs from inputs, which it reads in the type that the context computes in.
     fn is_plain(&self) -> bool {
         false
+    }
+    /// The loops that compute in `f64` (if `double`) or `f32`, if it works element by element.
+    fn loops(&self, double: bool) -> Option<Loops> {
+        let _ = double;
+        None
     }
     fn may_clear_inputs(&self) -> bool;
     fn products(&self, x: &[&Shape], y: &Shape) -> usize {

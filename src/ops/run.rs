@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 
 use smallvec::SmallVec;
 
+use super::Part;
 use crate::array::Shape;
 use crate::kernels::{Float, map, random};
 
@@ -341,6 +342,19 @@ impl<'a, T: Float> Backward<'a, T> {
     /// Whether the gradient of input `i` is wanted.
     pub fn wants(&self, i: usize) -> bool {
         position(self.present, i).is_some_and(|at| self.gx.get(at).is_some_and(Option::is_some))
+    }
+
+    /// All arrays of an elementwise function of one or two inputs, as its loops take them.
+    pub(super) fn part(&self) -> Part {
+        let mut part =
+            Part { n: self.y[0].shape.size(), y: self.y[0].ptr, gy: self.gy[0].ptr, ..Part::NOTHING };
+        for (i, (x, gx)) in self.x.iter().zip(self.gx).take(2).enumerate() {
+            part.x[i] = x.ptr;
+            if let Some((memory, adds)) = gx {
+                (part.gx[i], part.adds[i]) = (memory.ptr, *adds);
+            }
+        }
+        part
     }
 
     /// Where the gradient of input `i` goes, if it is wanted. May be asked for once.

@@ -77,7 +77,7 @@ impl Pairing {
 
     /// Calls `tile(first, a, b, n)` for parts of `y` with elements of `a` and `b` as they meet there: where they are, or
     /// repeated in other memory.
-    unsafe fn tiles<T: Float>(
+    pub(crate) unsafe fn tiles<T: Float>(
         &self,
         a: *const T,
         b: *const T,

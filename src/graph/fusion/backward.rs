@@ -1,0 +1,250 @@
+//! Fused passes of a backward run.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::super::back_step::BackStep;
+use super::super::backward::Clear;
+use super::super::execute::Slot;
+use super::{Arrays, NOTHING, Place, Planner, Tile, runs};
+use crate::array::{Access, DType, Shape, Storage};
+use crate::kernels::threads::Shared;
+use crate::ops::{Loops, Op, Part};
+
+/// What becomes of what a gradient's place holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It is overwritten.
+    Written,
+    /// It is added to.
+    Added,
+    /// It is added to, unless nothing is there yet when the pass begins.
+    Found,
+}
+
+/// One function of a pass; arrays are numbers of places.
+struct FusedCall {
+    loops: Loops,
+    x: [u32; 2],
+    y: u32,
+    gy: u32,
+    gx: [u32; 2],
+    fate: [Fate; 2],
+    /// Keeps the loops' formula.
+    _op: Op,
+}
+
+/// Steps of a backward plan that run as one pass.
+pub(in crate::graph) struct FusedBackward {
+    /// The steps.
+    pub(in crate::graph) steps: Range<usize>,
+    /// Those of them whose gradient reads values.
+    pub(in crate::graph) readers: Vec<usize>,
+    /// Which entries of the list of what is cleared belong to these steps, and those of them that concern more than a room.
+    pub(in crate::graph) clears: Range<usize>,
+    pub(in crate::graph) cleared: Vec<usize>,
+    arrays: Arrays,
+    /// Of each array with memory of its own, whether this run adds to what is there.
+    adds: Vec<bool>,
+    calls: Vec<FusedCall>,
+}
+
+/// As [`FusedCall`], while places have no numbers yet.
+struct Placed {
+    op: Op,
+    x: [Option<Place>; 2],
+    y: Option<Place>,
+    gy: Place,
+    gx: [Option<(Place, Fate)>; 2],
+}
+
+impl Placed {
+    fn numbered(self, planner: &Planner, double: bool) -> Option<FusedCall> {
+        let number = |place: Option<Place>| place.map_or(NOTHING, |place| planner.number(place));
+        Some(FusedCall {
+            loops: self.op.loops(double)?,
+            x: self.x.map(number),
+            y: number(self.y),
+            gy: planner.number(self.gy),
+            gx: self.gx.map(|gx| number(gx.map(|(place, _)| place))),
+            fate: self.gx.map(|gx| gx.map_or(Fate::Written, |(_, fate)| fate)),
+            _op: self.op,
+        })
+    }
+}
+
+/// How many elements the gradients of a step have, if it may be part of a pass.
+pub(in crate::graph) fn backward_len(step: &BackStep) -> Option<usize> {
+    let gy = step.gy.first()?;
+    let len = gy.shape.size();
+    let dtype = step.compute.dtype();
+    let same = |slot: &Slot| slot.shape == gy.shape && slot.dtype == dtype && slot.stored == dtype;
+    let read = |(shape, slot): &(Shape, Option<Slot>)| {
+        *shape == gy.shape && slot.as_ref().is_none_or(|slot| slot.dtype == dtype)
+    };
+    let fits = step.op.has_backward()
+        && step.arrays.is_none()
+        && !step.op.keeps_gradients()
+        && step.gy.len() == 1
+        && (1..=2).contains(&step.x.len())
+        && step.op.loops(false).is_some()
+        && len > 0
+        && step.gx.iter().flatten().map(|sink| &sink.slot).chain([gy]).all(same)
+        && step.x.iter().chain(&step.y).all(read);
+    fits.then_some(len)
+}
+
+impl FusedBackward {
+    /// All passes of a plan, in order. No step but the first of a pass is one that `apart` names: something happens before
+    /// it.
+    pub(in crate::graph) fn all(steps: &[BackStep], clears: &[Clear], apart: &HashSet<u32>) -> Vec<Self> {
+        let joins = |a: usize, b: usize| {
+            steps[a].compute == steps[b].compute && (a + 1..=b).all(|n| !apart.contains(&(n as u32)))
+        };
+        // The gradient that the first step reads is another in each run.
+        let found = runs(steps.len(), |n| if n > 0 { backward_len(&steps[n]) } else { None }, joins);
+        found.into_iter().filter_map(|range| Self::plan(steps, clears, range)).collect()
+    }
+
+    fn plan(steps: &[BackStep], clears: &[Clear], range: Range<usize>) -> Option<Self> {
+        let from = clears.partition_point(|c| (c.step as usize) < range.start);
+        let to = clears.partition_point(|c| (c.step as usize) < range.end);
+        let grads = clears[from..to].iter().filter(|c| c.place.is_grad);
+        let cleared: HashSet<*const Storage> = grads.map(|c| Arc::as_ptr(&c.place.storage)).collect();
+        // Only a gradient whose function is one of these is complete, and read, within the pass.
+        let read: HashSet<*const Storage> =
+            range.clone().map(|n| Arc::as_ptr(&steps[n].gy[0].storage)).collect();
+        let mut planner = Planner::default();
+        let mut placed = Vec::with_capacity(range.len());
+        for n in range.clone() {
+            let step = &steps[n];
+            let data = |planner: &mut Planner, slot: &Option<Slot>| -> Option<Option<Place>> {
+                let Some(slot) = slot else { return Some(None) };
+                match planner.find(&slot.storage) {
+                    None => Some(Some(planner.own(&slot.storage, Access::Read))),
+                    Some(place) if planner.access(place) == Some(Access::Read) => Some(Some(place)),
+                    Some(_) => None,
+                }
+            };
+            let mut x = [None; 2];
+            for ((_, slot), x) in step.x.iter().zip(&mut x) {
+                *x = data(&mut planner, slot)?;
+            }
+            let y = data(&mut planner, &step.y[0].1)?;
+            let gy = &step.gy[0].storage;
+            let gy_place = planner.find(gy).unwrap_or_else(|| planner.own(gy, Access::Read));
+            let mut gx = [None; 2];
+            for (sink, gx) in step.gx.iter().zip(&mut gx) {
+                let Some(sink) = sink else { continue };
+                let storage = &sink.slot.storage;
+                if planner.has_left(storage) {
+                    return None;
+                }
+                let ptr = Arc::as_ptr(storage);
+                let placed = match planner.find(storage) {
+                    Some(place) if place == gy_place || planner.access(place) == Some(Access::Read) => {
+                        return None;
+                    }
+                    Some(place) => (place, if sink.first { Fate::Written } else { Fate::Added }),
+                    None if sink.again => return None,
+                    None if sink.first && cleared.contains(&ptr) && read.contains(&ptr) => {
+                        (planner.room(storage), Fate::Written)
+                    }
+                    None if sink.first => (planner.own(storage, Access::Write), Fate::Written),
+                    None => (planner.own(storage, Access::ReadWrite), Fate::Found),
+                };
+                // Where the same gradient is wanted twice the second is added to the first.
+                *gx = Some(if sink.again { (placed.0, Fate::Added) } else { placed });
+            }
+            if cleared.contains(&Arc::as_ptr(gy)) {
+                planner.leave(gy);
+            }
+            placed.push(Placed { op: step.op.clone(), x, y, gy: gy_place, gx });
+        }
+        let double = steps[range.start].compute.dtype() == DType::F64;
+        let calls: Option<Vec<FusedCall>> =
+            placed.into_iter().map(|call| call.numbered(&planner, double)).collect();
+        let concerns = |n: &usize| {
+            let place = &clears[*n].place;
+            !(place.is_grad && planner.has_left(&place.storage))
+        };
+        let cleared = (from..to).filter(concerns).collect();
+        let reads = |n: &usize| steps[*n].x.iter().chain(&steps[*n].y).any(|(_, slot)| slot.is_some());
+        let readers = range.clone().filter(reads).collect();
+        let adds = vec![false; planner.own.len()];
+        let first = &steps[range.start];
+        let arrays = Arrays::new(planner, first.compute.dtype(), first.gy[0].shape.size());
+        Some(Self { steps: range, readers, clears: from..to, cleared, arrays, adds, calls: calls? })
+    }
+
+    /// Bytes of gradients that exist in rooms only.
+    pub(in crate::graph) fn saved(&self) -> usize {
+        self.arrays.saved()
+    }
+
+    /// Runs the pass; false if the steps must run one by one, nothing having been done.
+    pub(in crate::graph) fn run(&mut self) -> bool {
+        if !self.arrays.are_gone() || !self.resolve() {
+            return false;
+        }
+        let (calls, adds) = (&self.calls, &self.adds);
+        self.arrays.pass(calls.len(), |tile, n| calls.iter().for_each(|call| call.run(tile, adds, n)));
+        true
+    }
+
+    /// Finds out where the arrays with memory of their own are.
+    fn resolve(&mut self) -> bool {
+        let Arrays { dtype, own, at, .. } = &mut self.arrays;
+        at.clear();
+        for (n, (storage, access)) in own.iter().enumerate() {
+            let adds = *access == Access::ReadWrite && (storage.is_ready() || !storage.is_zero());
+            self.adds[n] = adds;
+            let place = match access {
+                Access::Read => storage.at(*dtype, Access::Read),
+                Access::ReadWrite if adds => storage.at(*dtype, Access::ReadWrite),
+                _ => Some(std::ptr::null_mut()), // below
+            };
+            let Some(place) = place else { return false };
+            at.push(Shared::new(place));
+        }
+        // What is written comes after all that may be refused.
+        for n in 0..own.len() {
+            let (storage, access) = &own[n];
+            if *access == Access::Read || self.adds[n] {
+                continue;
+            }
+            let Ok(place) = storage.access(*dtype, Access::Write) else {
+                // What was to be found zero by the steps is zero again.
+                let before = own[..n].iter().zip(&self.adds);
+                before
+                    .filter(|((_, a), adds)| *a == Access::ReadWrite && !**adds)
+                    .for_each(|((s, _), _)| s.zero());
+                return false;
+            };
+            at[n] = Shared::new(place);
+        }
+        true
+    }
+}
+
+impl FusedCall {
+    #[inline(always)]
+    fn run(&self, tile: Tile<'_>, adds: &[bool], n: usize) {
+        let adds = |i: usize| match self.fate[i] {
+            Fate::Written => false,
+            Fate::Added => true,
+            Fate::Found => adds[self.gx[i] as usize],
+        };
+        let part = Part {
+            x: self.x.map(|x| tile.of(x).cast_const()),
+            y: tile.of(self.y),
+            gy: tile.of(self.gy),
+            gx: self.gx.map(|gx| tile.of(gx)),
+            adds: [adds(0), adds(1)],
+            n,
+        };
+        // SAFETY: the operation is here, and each array has a tile of `n` elements of its type.
+        unsafe { self.loops.backward(&part) };
+    }
+}

@@ -1,0 +1,208 @@
+//! Fused passes of a forward run.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::super::execute::{MemoPtr, Step};
+use super::{Arrays, NOTHING, Place, Planner, Tile, runs};
+use crate::Result;
+use crate::array::{Access, DType, Storage};
+use crate::kernels::threads::Shared;
+use crate::ops::{Loops, Op, Part};
+
+/// One function of a pass; arrays are numbers of places.
+struct FusedCall {
+    loops: Loops,
+    memo: MemoPtr,
+    x: [u32; 2],
+    y: u32,
+    /// Keeps the loops' formula.
+    _op: Op,
+}
+
+/// Steps of a forward plan that run as one pass.
+pub(in crate::graph) struct FusedForward {
+    /// The steps.
+    pub(in crate::graph) steps: Range<usize>,
+    /// Which entries of the list of what is cleared belong to them.
+    pub(in crate::graph) clears: Range<usize>,
+    arrays: Arrays,
+    calls: Vec<FusedCall>,
+    /// What the plan clears after one of the steps and that has memory.
+    cleared: Vec<Arc<Storage>>,
+    /// What functions remember of the values in the places, see [`Storage::saved`].
+    names: Vec<u64>,
+}
+
+/// How many elements a step computes, if it may be part of a pass.
+pub(in crate::graph) fn forward_len(step: &Step) -> Option<usize> {
+    let len = step.y.first()?.shape.size();
+    let same = |slot: &super::super::execute::Slot| {
+        slot.shape == step.y[0].shape && slot.dtype == step.compute.dtype() && slot.stored == slot.dtype
+    };
+    let fits = step.is_plain()
+        && step.y.len() == 1
+        && (1..=2).contains(&step.x.len())
+        && step.op.loops(false).is_some()
+        && len > 0
+        && step.x.iter().chain(&step.y).all(same);
+    fits.then_some(len)
+}
+
+impl FusedForward {
+    /// All passes of a plan, in order. `clears` says which input of which step is cleared after it.
+    pub(in crate::graph) fn all(steps: &[Step], clears: &[(u32, u32)]) -> Vec<Self> {
+        let joins = |a: usize, b: usize| steps[a].compute == steps[b].compute;
+        let found = runs(steps.len(), |n| forward_len(&steps[n]), joins);
+        found.into_iter().filter_map(|range| Self::plan(steps, clears, range)).collect()
+    }
+
+    /// The pass of these steps, unless they share memory in a way that only running one by one keeps apart.
+    fn plan(steps: &[Step], clears: &[(u32, u32)], range: Range<usize>) -> Option<Self> {
+        let from = clears.partition_point(|(n, _)| (*n as usize) < range.start);
+        let to = clears.partition_point(|(n, _)| (*n as usize) < range.end);
+        let clears: Vec<(usize, &Arc<Storage>)> = clears[from..to]
+            .iter()
+            .map(|(n, i)| (*n as usize, &steps[*n as usize].x[*i as usize].storage))
+            .collect();
+        let cleared: HashSet<*const Storage> = clears.iter().map(|(_, s)| Arc::as_ptr(s)).collect();
+        let mut planner = Planner::default();
+        let mut places: Vec<(SmallVec<[Place; 2]>, Place)> = Vec::with_capacity(range.len());
+        let mut left = clears.iter().peekable();
+        let mut kept = Vec::new();
+        for n in range.clone() {
+            let step = &steps[n];
+            let mut x = SmallVec::new();
+            for slot in &step.x {
+                let known = planner.find(&slot.storage);
+                x.push(known.unwrap_or_else(|| planner.own(&slot.storage, Access::Read)));
+            }
+            let mut leaving: SmallVec<[&Arc<Storage>; 2]> = SmallVec::new();
+            while let Some((_, storage)) = left.next_if(|(at, _)| *at == n) {
+                leaving.push(storage);
+            }
+            // A function of one input may write where it reads.
+            let lone = step.x.len() == 1;
+            if lone {
+                leaving.iter().for_each(|storage| planner.leave(storage));
+            }
+            let y = &step.y[0].storage;
+            if planner.find(y).is_some() || planner.has_left(y) {
+                return None;
+            }
+            let y = if cleared.contains(&Arc::as_ptr(y)) {
+                planner.room(y)
+            } else {
+                planner.own(y, Access::Write)
+            };
+            if !lone {
+                leaving.iter().for_each(|storage| planner.leave(storage));
+            }
+            for storage in leaving {
+                if let Some(Place::Own(_)) = planner.find(storage) {
+                    kept.push(Arc::clone(storage));
+                }
+            }
+            places.push((x, y));
+        }
+        let double = steps[range.start].compute.dtype() == DType::F64;
+        let mut calls = Vec::with_capacity(range.len());
+        for (step, (x, y)) in steps[range.clone()].iter().zip(&places) {
+            let mut numbers = [NOTHING; 2];
+            x.iter().zip(&mut numbers).for_each(|(place, number)| *number = planner.number(*place));
+            let (loops, _op) = (step.op.loops(double)?, step.op.clone());
+            calls.push(FusedCall { loops, memo: step.memo, x: numbers, y: planner.number(*y), _op });
+        }
+        let names = vec![0; planner.own.len() + planner.rooms as usize];
+        let first = &steps[range.start];
+        let arrays = Arrays::new(planner, first.compute.dtype(), first.y[0].shape.size());
+        Some(Self { steps: range, clears: from..to, arrays, calls, cleared: kept, names })
+    }
+
+    /// Bytes of values that exist in rooms only.
+    pub(in crate::graph) fn saved(&self) -> usize {
+        self.arrays.saved()
+    }
+
+    /// Runs the pass; false if the steps must run one by one, nothing having been done.
+    ///
+    /// # Errors
+    /// When something cannot be cleared.
+    pub(in crate::graph) fn run(&mut self) -> Result<bool> {
+        if !self.arrays.are_gone() || !self.resolve() {
+            return Ok(false);
+        }
+        let Self { arrays, calls, names, .. } = self;
+        if arrays.is_one_tile() {
+            // Names are made while the processor waits for numbers.
+            let own = &arrays.own;
+            arrays.tiles(0..arrays.len, |tile, n| {
+                calls.iter().for_each(|call| {
+                    call.name(own, names);
+                    call.run(tile, n);
+                });
+            });
+        } else {
+            calls.iter().for_each(|call| call.name(&arrays.own, names));
+            arrays.pass(calls.len(), |tile, n| calls.iter().for_each(|call| call.run(tile, n)));
+        }
+        self.cleared.iter().try_for_each(|storage| storage.clear(true))?;
+        Ok(true)
+    }
+
+    /// Finds out where the arrays with memory of their own are.
+    fn resolve(&mut self) -> bool {
+        let Arrays { dtype, own, at, .. } = &mut self.arrays;
+        at.clear();
+        for (n, (storage, access)) in own.iter().enumerate() {
+            self.names[n] = if *access == Access::Read { storage.saved() } else { 0 };
+            let place = if *access == Access::Read { storage.at(*dtype, *access) } else { None };
+            let ready = *access == Access::Write || place.is_some();
+            if !ready {
+                return false;
+            }
+            at.push(Shared::new(place.unwrap_or(std::ptr::null_mut())));
+        }
+        // What is written comes after all that may be refused; a value without memory is written anew by the steps.
+        for ((storage, access), at) in own.iter().zip(at) {
+            if *access == Access::Write {
+                let Ok(place) = storage.access(*dtype, Access::Write) else { return false };
+                *at = Shared::new(place);
+            }
+        }
+        true
+    }
+}
+
+// SAFETY: what its pointers lead to is there for one run at a time, see `MemoPtr`.
+unsafe impl Sync for FusedCall {}
+
+impl FusedCall {
+    /// Has the function remember what it reads, and names what it makes.
+    #[inline(always)]
+    fn name(&self, own: &[(Arc<Storage>, Access)], names: &mut [u64]) {
+        // SAFETY: see `MemoPtr`.
+        let memo = unsafe { &mut *self.memo.0 };
+        let given = self.x.iter().filter(|x| **x != NOTHING);
+        let noted = memo.note(given.map(|x| names[*x as usize]), false);
+        let name = memo.name(noted, 0);
+        names[self.y as usize] = match own.get(self.y as usize) {
+            Some((storage, _)) => {
+                storage.settle(name);
+                storage.saved()
+            }
+            None => name,
+        };
+    }
+
+    #[inline(always)]
+    fn run(&self, tile: Tile<'_>, n: usize) {
+        let part =
+            Part { x: self.x.map(|x| tile.of(x).cast_const()), y: tile.of(self.y), n, ..Part::NOTHING };
+        // SAFETY: the operation is here, and each array has a tile of `n` elements of its type.
+        unsafe { self.loops.forward(&part) };
+    }
+}

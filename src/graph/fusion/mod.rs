@@ -1,0 +1,220 @@
+//! Elementwise functions that run one after the other, as one pass over their arrays.
+//!
+//! Element `i` of what an elementwise function computes depends on element `i` of what it reads alone. So functions that
+//! follow each other in a plan, over arrays of one shape, may take a tile of all their arrays through all of them before
+//! they take the next: what one writes the next finds in the innermost cache. A value that is given back before the last of
+//! them has run need not be anywhere else: it lives in a *room* of one tile, which it leaves to others after its last use.
+//! The same for gradients in a backward run.
+//!
+//! Nobody can tell, but by the clock and the peak of memory. The same kernels compute each element from the same numbers, so
+//! that the bits are the same. What stays in a room is what the plan clears anyway, and a fused pass is taken only where that
+//! is in the cleared state already, that is from the second run on; where anything else is not as usual (an array of
+//! another type, one that was cleared, memory that cannot be had) the functions run one by one instead, and fail where
+//! they always did. Hooks, recordings and the search for anomalies, which look at single functions, have them run one by
+//! one too.
+
+mod backward;
+mod forward;
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+pub(super) use backward::{FusedBackward, backward_len};
+pub(super) use forward::{FusedForward, forward_len};
+
+use crate::array::{Access, DType, Storage};
+use crate::kernels::threads::{self, Shared};
+use crate::kernels::{map, scratch};
+
+/// Bytes of a tile: those that a function reads and writes fit in the innermost cache together.
+const TILE: usize = 8 << 10;
+
+/// Elements that a pass computes at most, all functions together: an interrupt waits for the end of a pass.
+const WORK: usize = 1 << 25;
+
+/// An array that nothing reads.
+const NOTHING: u32 = u32::MAX;
+
+/// Where an array of a fused pass is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// In memory of its own, by its number.
+    Own(u32),
+    /// In a room, by its number.
+    Room(u32),
+}
+
+/// The arrays of a fused pass while it is planned: which have memory of their own and which share rooms.
+#[derive(Default)]
+struct Planner {
+    own: Vec<(Arc<Storage>, Access)>,
+    gone: Vec<Arc<Storage>>,
+    has_left: HashSet<*const Storage>,
+    places: HashMap<*const Storage, Place>,
+    free: Vec<u32>,
+    rooms: u32,
+}
+
+impl Planner {
+    fn find(&self, storage: &Arc<Storage>) -> Option<Place> {
+        self.places.get(&Arc::as_ptr(storage)).copied()
+    }
+
+    /// An array with memory of its own.
+    fn own(&mut self, storage: &Arc<Storage>, access: Access) -> Place {
+        let place = Place::Own(self.own.len() as u32);
+        self.own.push((Arc::clone(storage), access));
+        self.places.insert(Arc::as_ptr(storage), place);
+        place
+    }
+
+    /// How the array with memory of its own is used, if it is one.
+    fn access(&self, place: Place) -> Option<Access> {
+        match place {
+            Place::Own(n) => Some(self.own[n as usize].1),
+            Place::Room(_) => None,
+        }
+    }
+
+    /// An array that lives in a room.
+    fn room(&mut self, storage: &Arc<Storage>) -> Place {
+        let room = self.free.pop().unwrap_or_else(|| {
+            self.rooms += 1;
+            self.rooms - 1
+        });
+        self.gone.push(Arc::clone(storage));
+        self.places.insert(Arc::as_ptr(storage), Place::Room(room));
+        Place::Room(room)
+    }
+
+    /// After the last use of an array: its room may be another's.
+    fn leave(&mut self, storage: &Arc<Storage>) {
+        if let Some(Place::Room(room)) = self.find(storage) {
+            self.places.remove(&Arc::as_ptr(storage));
+            self.has_left.insert(Arc::as_ptr(storage));
+            self.free.push(room);
+        }
+    }
+
+    /// Whether an array lived in a room.
+    fn has_left(&self, storage: &Arc<Storage>) -> bool {
+        self.has_left.contains(&Arc::as_ptr(storage))
+    }
+
+    /// The number of a place among all: those of arrays with memory of their own come first.
+    fn number(&self, place: Place) -> u32 {
+        match place {
+            Place::Own(n) => n,
+            Place::Room(n) => self.own.len() as u32 + n,
+        }
+    }
+}
+
+/// What every fused pass has: how long its arrays are, which they are, and where they are in this run.
+struct Arrays {
+    dtype: DType,
+    /// Elements of each array.
+    len: usize,
+    own: Vec<(Arc<Storage>, Access)>,
+    /// Values that live in rooms.
+    gone: Vec<Arc<Storage>>,
+    rooms: usize,
+    /// Where the arrays with memory of their own are.
+    at: Vec<Shared<u8>>,
+}
+
+/// Where the arrays of a fused pass are for one tile.
+#[derive(Clone, Copy)]
+struct Tile<'a> {
+    own: &'a [Shared<u8>],
+    /// In bytes from the start of each array.
+    offset: usize,
+    rooms: *mut u8,
+    room: usize,
+}
+
+impl Tile<'_> {
+    /// The elements of the array with this number.
+    #[inline(always)]
+    fn of(&self, number: u32) -> *mut u8 {
+        match self.own.get(number as usize) {
+            _ if number == NOTHING => std::ptr::null_mut(),
+            // SAFETY: the tile lies within the array.
+            Some(start) => unsafe { start.get().add(self.offset) },
+            // SAFETY: there are as many rooms as numbers.
+            None => unsafe { self.rooms.add((number as usize - self.own.len()) * self.room) },
+        }
+    }
+}
+
+impl Arrays {
+    fn new(planner: Planner, dtype: DType, len: usize) -> Self {
+        let Planner { own, gone, rooms, .. } = planner;
+        let at = Vec::with_capacity(own.len());
+        Self { dtype, len, own, gone, rooms: rooms as usize, at }
+    }
+
+    /// Whether everything that lives in a room was cleared before, as the run would leave it.
+    fn are_gone(&self) -> bool {
+        self.gone.iter().all(|storage| storage.is_given_back())
+    }
+
+    /// Bytes of memory that the rooms save.
+    fn saved(&self) -> usize {
+        self.gone.len() * self.len * self.dtype.size()
+    }
+
+    /// Elements of a tile.
+    fn tile(&self) -> usize {
+        TILE / self.dtype.size()
+    }
+
+    /// Whether there is but one tile.
+    fn is_one_tile(&self) -> bool {
+        self.len <= self.tile()
+    }
+
+    /// Takes each tile of a range, and how many elements it has, through `work`.
+    fn tiles(&self, range: Range<usize>, mut work: impl FnMut(Tile<'_>, usize)) {
+        let (size, tile) = (self.dtype.size(), self.tile());
+        let room = tile.min(self.len).next_multiple_of(64 / size) * size;
+        scratch::with(self.rooms * room / size_of::<f32>(), |memory: &mut [f32]| {
+            let rooms = memory.as_mut_ptr().cast::<u8>();
+            for start in range.clone().step_by(tile) {
+                work(Tile { own: &self.at, offset: start * size, rooms, room }, tile.min(range.end - start));
+            }
+        });
+    }
+
+    /// As [`Arrays::tiles`] for all of them, on several threads where that pays for so many calls.
+    fn pass(&self, calls: usize, work: impl Fn(Tile<'_>, usize) + Sync) {
+        let grain = (map::GRAIN / calls).next_multiple_of(self.tile());
+        threads::ranges(self.len, grain, |range| self.tiles(range, &work));
+    }
+}
+
+/// The runs of two or more neighbours in `0..n`: of steps over as many elements as `fits` says, if they may be part of one,
+/// each joining those from the first on.
+fn runs(
+    n: usize,
+    fits: impl Fn(usize) -> Option<usize>,
+    joins: impl Fn(usize, usize) -> bool,
+) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut start = 0;
+    while start < n {
+        let mut end = start + 1;
+        if let Some(len) = fits(start) {
+            let most = (WORK / len).max(2);
+            while end < n && end - start < most && fits(end) == Some(len) && joins(start, end) {
+                end += 1;
+            }
+            if end - start > 1 {
+                found.push(start..end);
+            }
+        }
+        start = end;
+    }
+    found
+}

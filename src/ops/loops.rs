@@ -1,0 +1,262 @@
+//! The loops of elementwise functions: over any part of their arrays, whoever cuts these into parts.
+
+use super::{Binary, Unary};
+use crate::kernels::simd::vectorised;
+use crate::kernels::{Float, map, threads};
+
+/// The same part of all arrays of an elementwise function. What a function does not have, or does not read, may be a null
+/// or dangling pointer.
+#[derive(Clone, Copy)]
+pub struct Part {
+    /// Inputs.
+    pub x: [*const u8; 2],
+    /// The output: written by a forward loop, read by a backward loop.
+    pub y: *mut u8,
+    /// Its gradient.
+    pub gy: *const u8,
+    /// Where the gradients of the inputs go; null where one is not wanted.
+    pub gx: [*mut u8; 2],
+    /// Whether they are added to what is there.
+    pub adds: [bool; 2],
+    /// Elements of each.
+    pub n: usize,
+}
+
+/// A loop over parts of arrays; the first argument is the formula.
+type Loop = unsafe fn(*const (), &Part);
+
+/// The loops of an elementwise function, for arrays of one shape and one type: what runs after all is decided.
+#[derive(Clone, Copy)]
+pub struct Loops {
+    formula: *const (),
+    forward: Loop,
+    backward: Loop,
+}
+
+// SAFETY: the formula is a `Unary` or `Binary`, which threads may share.
+unsafe impl Send for Loops {}
+// SAFETY: as above.
+unsafe impl Sync for Loops {}
+
+impl Loops {
+    pub(super) fn unary<C: Unary>(op: &C, double: bool) -> Self {
+        let formula = (&raw const *op).cast();
+        if double {
+            Self { formula, forward: forward1::<C, f64>, backward: backward1::<C, f64> }
+        } else {
+            Self { formula, forward: forward1::<C, f32>, backward: backward1::<C, f32> }
+        }
+    }
+
+    pub(super) fn binary<C: Binary>(op: &C, double: bool) -> Self {
+        let formula = (&raw const *op).cast();
+        if double {
+            Self { formula, forward: forward2::<C, f64>, backward: backward2::<C, f64> }
+        } else {
+            Self { formula, forward: forward2::<C, f32>, backward: backward2::<C, f32> }
+        }
+    }
+
+    /// Computes a part of the output. It may be the memory of an input.
+    ///
+    /// # Safety
+    /// The operation that gave these loops must still be there, and each pointer that it uses must be good for `n` elements
+    /// of the type.
+    #[inline(always)]
+    pub unsafe fn forward(&self, part: &Part) {
+        // SAFETY: the caller's promise.
+        unsafe { (self.forward)(self.formula, part) };
+    }
+
+    /// Computes a part of the gradients that are wanted. That of the first input may be the memory of the output's, if it is
+    /// the only one.
+    ///
+    /// # Safety
+    /// As [`Loops::forward`].
+    #[inline(always)]
+    pub unsafe fn backward(&self, part: &Part) {
+        // SAFETY: the caller's promise.
+        unsafe { (self.backward)(self.formula, part) };
+    }
+}
+
+/// Elements that are computed before any of them is written: a register, or two, full of them. What one loop writes in such
+/// pieces the next one reads in the same, and has it from the processor's store buffer.
+const LANES: usize = 16;
+
+/// `y[i] = f(i)` or `y[i] += f(i)`, for `i` from 0 to `n`. `y` may be the memory of what `f(i)` reads at `i`.
+///
+/// # Safety
+/// `y` must hold `n` elements.
+#[inline(always)]
+unsafe fn put<T: Float>(y: *mut T, n: usize, add: bool, f: impl Fn(usize) -> T) {
+    vectorised(
+        #[inline(always)]
+        move || {
+            let whole = n / LANES * LANES;
+            let mut start = 0;
+            while start < whole {
+                let mut lanes = [T::ZERO; LANES];
+                for (k, lane) in lanes.iter_mut().enumerate() {
+                    *lane = f(start + k);
+                }
+                // SAFETY: there are that many elements from `start` on.
+                unsafe {
+                    let y = y.add(start).cast::<[T; LANES]>();
+                    if add {
+                        let before = y.read_unaligned();
+                        for k in 0..LANES {
+                            lanes[k] = before[k] + lanes[k];
+                        }
+                    }
+                    y.write_unaligned(lanes);
+                }
+                start += LANES;
+            }
+            for i in whole..n {
+                // SAFETY: `i < n`.
+                unsafe {
+                    let y = y.add(i);
+                    y.write(if add { y.read() + f(i) } else { f(i) });
+                }
+            }
+        },
+    );
+}
+
+pub(super) unsafe fn forward1<C: Unary, T: Float>(formula: *const (), part: &Part) {
+    // SAFETY: see `Loops::forward`.
+    let op = unsafe { &*formula.cast::<C>() };
+    let (x, y, n) = (part.x[0].cast::<T>(), part.y.cast::<T>(), part.n);
+    // SAFETY: both hold `n` elements.
+    unsafe {
+        put(
+            y,
+            n,
+            false,
+            #[inline(always)]
+            move |i| op.f(x.add(i).read()),
+        );
+    }
+}
+
+pub(super) unsafe fn backward1<C: Unary, T: Float>(formula: *const (), part: &Part) {
+    // SAFETY: see `Loops::forward`.
+    let op = unsafe { &*formula.cast::<C>() };
+    let gy = part.gy.cast::<T>();
+    let (gx, n, add) = (part.gx[0].cast::<T>(), part.n, part.adds[0]);
+    if gx.is_null() {
+        return;
+    }
+    // What is not read may be gone: something that is there stands in for it.
+    let x = if C::READS.input(0) { part.x[0].cast() } else { gy };
+    let y = if C::READS.output(0) { part.y.cast_const().cast() } else { gy };
+    // SAFETY: all hold `n` elements.
+    unsafe {
+        put(
+            gx,
+            n,
+            add,
+            #[inline(always)]
+            move |i| {
+                if C::IS_DIFFERENTIABLE {
+                    gy.add(i).read() * op.df(x.add(i).read(), y.add(i).read())
+                } else {
+                    T::ZERO
+                }
+            },
+        );
+    }
+}
+
+pub(super) unsafe fn forward2<C: Binary, T: Float>(formula: *const (), part: &Part) {
+    // SAFETY: see `Loops::forward`.
+    let op = unsafe { &*formula.cast::<C>() };
+    let (a, b) = (part.x[0].cast::<T>(), part.x[1].cast::<T>());
+    // SAFETY: all hold `n` elements, and each is read before it is written.
+    unsafe {
+        put(
+            part.y.cast::<T>(),
+            part.n,
+            false,
+            #[inline(always)]
+            move |i| op.f(a.add(i).read(), b.add(i).read()),
+        );
+    }
+}
+
+unsafe fn backward2<C: Binary, T: Float>(formula: *const (), part: &Part) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        gradient_of::<C, T, 0>(formula, part);
+        gradient_of::<C, T, 1>(formula, part);
+    }
+}
+
+#[inline(always)]
+pub(super) unsafe fn gradient_of<C: Binary, T: Float, const I: usize>(formula: *const (), part: &Part) {
+    // SAFETY: see `Loops::forward`.
+    let op = unsafe { &*formula.cast::<C>() };
+    let gy = part.gy.cast::<T>();
+    let (gx, n, add) = (part.gx[I].cast::<T>(), part.n, part.adds[I]);
+    if gx.is_null() {
+        return;
+    }
+    // What is not read may be gone: the gradient of the output stands in for it.
+    let (a, b) = if C::READS.input(0) { (part.x[0].cast(), part.x[1].cast()) } else { (gy, gy) };
+    let y = if C::READS.output(0) { part.y.cast_const().cast() } else { gy };
+    // SAFETY: all hold `n` elements.
+    unsafe {
+        put(
+            gx,
+            n,
+            add,
+            #[inline(always)]
+            move |i| {
+                if C::IS_DIFFERENTIABLE {
+                    let (da, db) = op.df(a.add(i).read(), b.add(i).read(), y.add(i).read());
+                    gy.add(i).read() * if I == 0 { da } else { db }
+                } else {
+                    T::ZERO
+                }
+            },
+        );
+    }
+}
+
+/// Pointers that the pieces of a loop share; which piece writes what is up to the loop.
+#[derive(Clone, Copy)]
+pub(super) struct Whole(pub(super) Part);
+
+// SAFETY: only addresses; each use of them is an unsafe operation with its own reason.
+unsafe impl Sync for Whole {}
+
+impl Whole {
+    /// `n` elements from `start` on; pointers that nothing follows may go astray.
+    #[inline(always)]
+    pub(super) fn part<T>(&self, start: usize, n: usize) -> Part {
+        let bytes = start * size_of::<T>();
+        let Part { x, y, gy, gx, adds, .. } = self.0;
+        let gx = gx.map(|gx| if gx.is_null() { gx } else { gx.wrapping_add(bytes) });
+        let (y, gy) = (y.wrapping_add(bytes), gy.wrapping_add(bytes));
+        Part { x: x.map(|x| x.wrapping_add(bytes)), y, gy, gx, adds, n }
+    }
+}
+
+impl Part {
+    /// Nothing at all.
+    pub(crate) const NOTHING: Self = Self {
+        x: [std::ptr::null(); 2],
+        y: std::ptr::null_mut(),
+        gy: std::ptr::null(),
+        gx: [std::ptr::null_mut(); 2],
+        adds: [false; 2],
+        n: 0,
+    };
+
+    /// Runs a loop over all of it, on several threads where that pays.
+    pub(super) fn each<T: Float>(self, work: impl Fn(&Self) + Sync) {
+        let (n, whole) = (self.n, Whole(self));
+        threads::ranges(n, map::GRAIN, |range| work(&whole.part::<T>(range.start, range.len())));
+    }
+}
