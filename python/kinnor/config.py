@@ -1,6 +1,6 @@
 """Settings of the process, and those that NNabla keeps in a configuration file: `nnabla_config`.
 
-The module's attributes `check_saved`, `execution_order` and `in_recomputing` are those of `Settings`.
+The module's attributes `check_saved`, `execution_order`, `in_recomputing` and `plan` are those of `Settings`.
 
 Values of `nnabla_config` are looked for in `/etc/nnabla.conf`, `~/.nnabla`, `nnabla.conf` in the working directory and
 the file that the environment variable `NNABLA_CONFIG_FILE_PATH` names; a later one wins.
@@ -85,6 +85,21 @@ class Settings(ModuleType):
         if order not in ("rank", "depth_first"):
             raise ValueError(f"config: expected `execution_order` to be 'rank' or 'depth_first', got {order!r}")
         _core.set_depth_first(order == "depth_first")
+
+    @property
+    def plan(self) -> str:
+        """How static graphs run that have not run yet: "optimised", or "plain", one function after the other.
+
+        Optimised runs compute the same numbers to the bit, and leave the same values and errors behind. The environment
+        variable `KINNOR_PLAN=plain` sets it when the process starts. `kinnor.plan_report` says what is optimised.
+        """
+        return "plain" if _core.plan_is_plain() else "optimised"
+
+    @plan.setter
+    def plan(self, how: str) -> None:
+        if how not in ("plain", "optimised"):
+            raise ValueError(f"config: expected `plan` to be 'optimised' or 'plain', got {how!r}")
+        _core.set_plan_is_plain(how == "plain")
 
     @property
     def in_recomputing(self) -> bool:

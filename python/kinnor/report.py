@@ -22,6 +22,10 @@ def plan_report(loss: Variable, memory_budget: int | None = None) -> str:
     that all arrays of the graph take once the function has run. Below, the most that a step takes in one run forward
     and one backward. The bytes follow from shapes and types; what kernels need to work in comes on top.
 
+    Then what runs in another way than function by function where a step is repeated and clears (without a budget):
+    elementwise functions over arrays of one shape that run as one pass, and those that write where they read. Nothing
+    but time and memory changes by it; `kinnor.config.plan` says more.
+
     Args:
         loss: The variable from which the backward run starts.
         memory_budget: The budget in bytes; by default that of `kinnor.memory_budget`, if there is one.
@@ -44,6 +48,8 @@ def plan_report(loss: Variable, memory_budget: int | None = None) -> str:
         <BLANKLINE>
         6.00 MiB at most with forward() and backward()
         6.00 MiB with forward(clear_no_need_grad=True) and backward(clear_buffer=True)
+        forward: 1-2 in one pass
+        backward: 2 functions in one pass, 1.00 MiB in the cache only
     """
     facts = _core.plan_facts(loss, memory_budget)
     rows = [("#", "function", "takes", "gives", "MiB", "value", "all MiB")]
@@ -62,7 +68,26 @@ def plan_report(loss: Variable, memory_budget: int | None = None) -> str:
             f"{mib(facts['peak'])} MiB under the budget of {mib(facts['budget'])} MiB, "
             f"for about {facts['extra']:.0%} more work"
         )
+        return "\n".join(lines)
+    forward, backward = facts["optimised"]
+    numbers = [f"{start + 1}-{end}" for start, end in forward[0]]
+    lines += optimised("forward", " and ".join(numbers), forward)
+    functions = sum(end - start for start, end in backward[0])
+    lines += optimised("backward", f"{functions} functions" if functions else "", backward)
     return "\n".join(lines)
+
+
+def optimised(run: str, fused: str, facts: tuple[Sequence[tuple[int, int]], Sequence[int], int]) -> list[str]:
+    """A line on what is optimised in a run, if anything is."""
+    passes, in_place, saved = facts
+    parts = []
+    if passes:
+        parts.append(f"{fused} in {'one pass' if len(passes) == 1 else f'{len(passes)} passes'}")
+    if saved:
+        parts.append(f"{mib(saved)} MiB in the cache only")
+    if in_place:
+        parts.append(f"{len(in_place)} in place")
+    return [f"{run}: {', '.join(parts)}"] if parts else []
 
 
 def describe(output: tuple[Sequence[int], int, str]) -> tuple[str, str, str]:

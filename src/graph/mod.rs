@@ -56,7 +56,7 @@ pub use function::Function;
 pub use gradient::{OnVariables, User, grad};
 pub use ndarray::NdArray;
 pub use plan::interrupt_check;
-pub use report::{Fate, Report, ReportStep, ReportValue, report};
+pub use report::{Fate, Optimised, Report, ReportStep, ReportValue, report};
 pub use segment::{births, is_born_since, taken_from_outside};
 pub use variable::Variable;
 pub use watch::{GradientHook, HookHandle, When, live_variables};

@@ -1,6 +1,8 @@
 //! What a training step would do with its memory, for people to read.
 
-use super::arena::{self, NONE};
+use std::ops::Range;
+
+use super::arena::{self, Arena, Ix, NONE};
 use super::backward::{self, BackwardPlan};
 use super::budget::{self, Search};
 use super::clear::Policy;
@@ -61,6 +63,44 @@ pub struct Report {
     pub budget: Option<usize>,
     /// An estimate of the work that is done twice, as a part of the whole.
     pub extra: f64,
+    /// What is optimised in the run forward and in the run backward, without a budget.
+    pub optimised: [Optimised; 2],
+}
+
+/// What is optimised in a run that clears what nobody needs, from the second time on.
+#[derive(Clone, Debug, Default)]
+pub struct Optimised {
+    /// Functions that run as one pass: numbers in the order of the run, from 0 on.
+    pub passes: Vec<Range<usize>>,
+    /// Functions alone that write where they read.
+    pub in_place: Vec<usize>,
+    /// Bytes of values that live in the cache only.
+    pub saved: usize,
+}
+
+impl Optimised {
+    fn new(passes: impl Iterator<Item = (Range<usize>, usize)>, over: impl Iterator<Item = bool>) -> Self {
+        let (passes, saved): (Vec<Range<usize>>, Vec<usize>) = passes.unzip();
+        let alone = |n: usize| !passes.iter().any(|pass| pass.contains(&n));
+        let in_place = over.enumerate().filter(|(n, over)| *over && alone(*n)).map(|(n, _)| n).collect();
+        Self { passes, in_place, saved: saved.iter().sum() }
+    }
+}
+
+/// What is optimised in a step that clears.
+fn optimised(a: &mut Arena, root: Ix) -> Result<[Optimised; 2], Stop> {
+    let policy = Policy { clear_no_need_grad: true, ..Policy::default() };
+    let mut plan = ForwardPlan::make(a, &[root], policy, |_, _| true)?;
+    plan.fuse();
+    let passes = plan.passes.iter().flatten().map(|pass| (pass.steps.clone(), pass.saved()));
+    let forward = Optimised::new(passes, plan.steps.iter().map(|step| step.over.is_some()));
+    if !a.functions[a.variables[root].parent].need_grad {
+        return Ok([forward, Optimised::default()]);
+    }
+    let mut plan = BackwardPlan::make(a, root, backward::Key::CLEARING);
+    plan.fuse();
+    let passes = plan.passes.iter().flatten().map(|pass| (pass.steps.clone(), pass.saved()));
+    Ok([forward, Optimised::new(passes, plan.steps.iter().map(|step| step.over.is_some()))])
 }
 
 /// What a training step to `root` does with its memory, under a budget or (`None`) under [`mode::memory_budget`], which
@@ -83,10 +123,12 @@ pub fn report(root: &Variable, budget: Option<usize>) -> Result<Report> {
             let differentiable = a.functions[a.variables[v].parent].need_grad;
             let keeping = differentiable.then(|| BackwardPlan::make(a, v, backward::Key::KEEPING));
             let keeping = Rehearsal::new(a, &plan, keeping.as_ref());
-            Ok((plan, clearing, keeping))
+            Ok((plan, clearing, keeping, optimised(a, v)?))
         });
         match made {
-            Ok((plan, clearing, keeping)) => return describe(&plan, &clearing, &keeping, budget),
+            Ok((plan, clearing, keeping, optimised)) => {
+                return describe(&plan, &clearing, &keeping, budget, optimised);
+            }
             Err(Stop::Error(error)) => return Err(error),
             Err(Stop::SetUp(f)) => set_up_outside(f)?,
         }
@@ -98,6 +140,7 @@ fn describe(
     clearing: &Rehearsal,
     keeping: &Rehearsal,
     budget: Option<usize>,
+    optimised: [Optimised; 2],
 ) -> Result<Report> {
     let peak_clearing = clearing.play(&clearing.modest()).peak;
     let peak_keeping = keeping.play(&keeping.flagged()).peak;
@@ -127,5 +170,5 @@ fn describe(
     }
     let peak = budget.map(|_| outcome.peak);
     let extra = outcome.extra as f64 / rehearsal.work().max(1) as f64;
-    Ok(Report { steps, peak_keeping, peak_clearing, peak, budget, extra })
+    Ok(Report { steps, peak_keeping, peak_clearing, peak, budget, extra, optimised })
 }

@@ -55,6 +55,10 @@ plain! {
     leaves_in_place() -> bool = mode::leaves_in_place();
     /// Sets `leaves_in_place`, for the process.
     set_leaves_in_place(on: bool) -> () = mode::set_leaves_in_place(on);
+    /// Whether plans run function by function.
+    plan_is_plain() -> bool = mode::plan_is_plain();
+    /// Sets it.
+    set_plan_is_plain(on: bool) -> () = mode::set_plan_is_plain(on);
     /// What a backward run does about values that changed since the forward run.
     check_saved() -> &'static str = SAVED[mode::check_saved() as usize].0;
     /// Number of the context in which functions are built now.
@@ -242,6 +246,11 @@ fn plan_facts<'py>(
     facts.set_item("peak", report.peak)?;
     facts.set_item("budget", report.budget)?;
     facts.set_item("extra", report.extra)?;
+    let optimised = |o: &graph::Optimised| {
+        let passes: Vec<(usize, usize)> = o.passes.iter().map(|pass| (pass.start, pass.end)).collect();
+        (passes, o.in_place.clone(), o.saved)
+    };
+    facts.set_item("optimised", report.optimised.iter().map(optimised).collect::<Vec<_>>())?;
     Ok(facts)
 }
 

@@ -113,8 +113,8 @@ impl FusedForward {
         for (step, (x, y)) in steps[range.clone()].iter().zip(&places) {
             let mut numbers = [NOTHING; 2];
             x.iter().zip(&mut numbers).for_each(|(place, number)| *number = planner.number(*place));
-            let (loops, _op) = (step.op.loops(double)?, step.op.clone());
-            calls.push(FusedCall { loops, memo: step.memo, x: numbers, y: planner.number(*y), _op });
+            let (loops, op) = (step.op.loops(double)?, step.op.clone());
+            calls.push(FusedCall { loops, memo: step.memo, x: numbers, y: planner.number(*y), _op: op });
         }
         let names = vec![0; planner.own.len() + planner.rooms as usize];
         let first = &steps[range.start];
@@ -140,13 +140,15 @@ impl FusedForward {
             // Names are made while the processor waits for numbers.
             let own = &arrays.own;
             arrays.tiles(0..arrays.len, |tile, n| {
-                calls.iter().for_each(|call| {
+                for call in calls.iter() {
                     call.name(own, names);
                     call.run(tile, n);
-                });
+                }
             });
         } else {
-            calls.iter().for_each(|call| call.name(&arrays.own, names));
+            for call in calls.iter() {
+                call.name(&arrays.own, names);
+            }
             arrays.pass(calls.len(), |tile, n| calls.iter().for_each(|call| call.run(tile, n)));
         }
         self.cleared.iter().try_for_each(|storage| storage.clear(true))?;
