@@ -90,10 +90,10 @@ const LANES: usize = 16;
 /// `y` must hold `n` elements.
 #[inline(always)]
 unsafe fn put<T: Float>(y: *mut T, n: usize, add: bool, f: impl Fn(usize) -> T) {
+    let whole = n / LANES * LANES;
     vectorised(
         #[inline(always)]
-        move || {
-            let whole = n / LANES * LANES;
+        || {
             let mut start = 0;
             while start < whole {
                 let mut lanes = [T::ZERO; LANES];
@@ -113,15 +113,17 @@ unsafe fn put<T: Float>(y: *mut T, n: usize, add: bool, f: impl Fn(usize) -> T) 
                 }
                 start += LANES;
             }
-            for i in whole..n {
-                // SAFETY: `i < n`.
-                unsafe {
-                    let y = y.add(i);
-                    y.write(if add { y.read() + f(i) } else { f(i) });
-                }
-            }
         },
     );
+    // Compiled once, for plain instructions: the numbers are the same.
+    for i in whole..n {
+        let value = f(i);
+        // SAFETY: `i < n`.
+        unsafe {
+            let y = y.add(i);
+            y.write(if add { y.read() + value } else { value });
+        }
+    }
 }
 
 pub(super) unsafe fn forward1<C: Unary, T: Float>(formula: *const (), part: &Part) {
