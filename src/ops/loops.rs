@@ -84,7 +84,8 @@ impl Loops {
 /// pieces the next one reads in the same, and has it from the processor's store buffer.
 const LANES: usize = 16;
 
-/// `y[i] = f(i)` or `y[i] += f(i)`, for `i` from 0 to `n`. `y` may be the memory of what `f(i)` reads at `i`.
+/// `y[i] = f(i)` or `y[i] += f(i)`, for `i` from 0 to the last multiple of [`LANES`] up to `n`. `y` may be the memory of what
+/// `f(i)` reads at `i`.
 ///
 /// # Safety
 /// `y` must hold `n` elements.
@@ -115,14 +116,59 @@ unsafe fn put<T: Float>(y: *mut T, n: usize, add: bool, f: impl Fn(usize) -> T) 
             }
         },
     );
-    // Compiled once, for plain instructions: the numbers are the same.
-    for i in whole..n {
-        let value = f(i);
-        // SAFETY: `i < n`.
-        unsafe {
-            let y = y.add(i);
-            y.write(if add { y.read() + value } else { value });
+}
+
+/// Which values a loop reads.
+#[derive(Clone, Copy)]
+struct Read {
+    x: bool,
+    y: bool,
+    gy: bool,
+}
+
+/// What [`put`] leaves over: the last elements, among others that count for nothing, in memory where they fill all lanes.
+///
+/// # Safety
+/// As [`Loops::forward`].
+#[inline(never)]
+unsafe fn rest<T: Float>(formula: *const (), part: &Part, work: Loop, read: Read) {
+    let (start, n) = (part.n / LANES * LANES, part.n % LANES);
+    let mut rooms = [[T::ONE; LANES]; 6];
+    let [x0, x1, y, gy, gx0, gx1] = &mut rooms;
+    let enter = |room: &mut [T; LANES], from: *const u8, is_read: bool| {
+        if is_read && !from.is_null() {
+            // SAFETY: what is read holds the elements, by the caller's promise.
+            unsafe { std::ptr::copy_nonoverlapping(from.cast::<T>().add(start), room.as_mut_ptr(), n) };
         }
+    };
+    let leave = |room: &[T; LANES], to: *mut u8| {
+        if !to.is_null() {
+            // SAFETY: as above, of what is written.
+            unsafe { std::ptr::copy_nonoverlapping(room.as_ptr(), to.cast::<T>().add(start), n) };
+        }
+    };
+    enter(x0, part.x[0], read.x);
+    enter(x1, part.x[1], read.x);
+    enter(y, part.y, read.y);
+    enter(gy, part.gy, read.gy);
+    enter(gx0, part.gx[0], part.adds[0]);
+    enter(gx1, part.gx[1], part.adds[1]);
+    let sink = |room: &mut [T; LANES], gx: *mut u8| if gx.is_null() { gx } else { room.as_mut_ptr().cast() };
+    let inner = Part {
+        x: [x0.as_ptr().cast(), x1.as_ptr().cast()],
+        y: y.as_mut_ptr().cast(),
+        gy: gy.as_ptr().cast(),
+        gx: [sink(gx0, part.gx[0]), sink(gx1, part.gx[1])],
+        adds: part.adds,
+        n: LANES,
+    };
+    // SAFETY: each array holds all lanes.
+    unsafe { work(formula, &inner) };
+    if read.gy {
+        leave(gx0, part.gx[0]);
+        leave(gx1, part.gx[1]);
+    } else {
+        leave(y, part.y);
     }
 }
 
@@ -139,6 +185,10 @@ pub(super) unsafe fn forward1<C: Unary, T: Float>(formula: *const (), part: &Par
             #[inline(always)]
             move |i| op.f(x.add(i).read()),
         );
+    }
+    if n % LANES != 0 {
+        // SAFETY: the caller's promise.
+        unsafe { rest::<T>(formula, part, forward1::<C, T>, Read { x: true, y: false, gy: false }) };
     }
 }
 
@@ -169,6 +219,11 @@ pub(super) unsafe fn backward1<C: Unary, T: Float>(formula: *const (), part: &Pa
             },
         );
     }
+    if n % LANES != 0 {
+        let read = Read { x: C::READS.input(0), y: C::READS.output(0), gy: true };
+        // SAFETY: the caller's promise.
+        unsafe { rest::<T>(formula, part, backward1::<C, T>, read) };
+    }
 }
 
 pub(super) unsafe fn forward2<C: Binary, T: Float>(formula: *const (), part: &Part) {
@@ -185,6 +240,10 @@ pub(super) unsafe fn forward2<C: Binary, T: Float>(formula: *const (), part: &Pa
             move |i| op.f(a.add(i).read(), b.add(i).read()),
         );
     }
+    if part.n % LANES != 0 {
+        // SAFETY: the caller's promise.
+        unsafe { rest::<T>(formula, part, forward2::<C, T>, Read { x: true, y: false, gy: false }) };
+    }
 }
 
 unsafe fn backward2<C: Binary, T: Float>(formula: *const (), part: &Part) {
@@ -195,7 +254,6 @@ unsafe fn backward2<C: Binary, T: Float>(formula: *const (), part: &Part) {
     }
 }
 
-#[inline(always)]
 pub(super) unsafe fn gradient_of<C: Binary, T: Float, const I: usize>(formula: *const (), part: &Part) {
     // SAFETY: see `Loops::forward`.
     let op = unsafe { &*formula.cast::<C>() };
@@ -223,6 +281,13 @@ pub(super) unsafe fn gradient_of<C: Binary, T: Float, const I: usize>(formula: *
                 }
             },
         );
+    }
+    if n % LANES != 0 {
+        let mut alone = *part;
+        alone.gx[1 - I] = std::ptr::null_mut();
+        let read = Read { x: C::READS.input(0), y: C::READS.output(0), gy: true };
+        // SAFETY: the caller's promise.
+        unsafe { rest::<T>(formula, &alone, gradient_of::<C, T, I>, read) };
     }
 }
 
