@@ -186,7 +186,7 @@ pub(super) unsafe fn forward1<C: Unary, T: Float>(formula: *const (), part: &Par
             move |i| op.f(x.add(i).read()),
         );
     }
-    if n % LANES != 0 {
+    if !n.is_multiple_of(LANES) {
         // SAFETY: the caller's promise.
         unsafe { rest::<T>(formula, part, forward1::<C, T>, Read { x: true, y: false, gy: false }) };
     }
@@ -219,7 +219,7 @@ pub(super) unsafe fn backward1<C: Unary, T: Float>(formula: *const (), part: &Pa
             },
         );
     }
-    if n % LANES != 0 {
+    if !n.is_multiple_of(LANES) {
         let read = Read { x: C::READS.input(0), y: C::READS.output(0), gy: true };
         // SAFETY: the caller's promise.
         unsafe { rest::<T>(formula, part, backward1::<C, T>, read) };
@@ -240,7 +240,7 @@ pub(super) unsafe fn forward2<C: Binary, T: Float>(formula: *const (), part: &Pa
             move |i| op.f(a.add(i).read(), b.add(i).read()),
         );
     }
-    if part.n % LANES != 0 {
+    if !part.n.is_multiple_of(LANES) {
         // SAFETY: the caller's promise.
         unsafe { rest::<T>(formula, part, forward2::<C, T>, Read { x: true, y: false, gy: false }) };
     }
@@ -282,7 +282,7 @@ pub(super) unsafe fn gradient_of<C: Binary, T: Float, const I: usize>(formula: *
             },
         );
     }
-    if n % LANES != 0 {
+    if !n.is_multiple_of(LANES) {
         let mut alone = *part;
         alone.gx[1 - I] = std::ptr::null_mut();
         let read = Read { x: C::READS.input(0), y: C::READS.output(0), gy: true };
@@ -299,14 +299,14 @@ pub(super) struct Whole(pub(super) Part);
 unsafe impl Sync for Whole {}
 
 impl Whole {
-    /// `n` elements from `start` on; pointers that nothing follows may go astray.
+    /// `n` elements from `start` on; null pointers stay null, and others that nothing follows may go astray.
     #[inline(always)]
     pub(super) fn part<T>(&self, start: usize, n: usize) -> Part {
         let bytes = start * size_of::<T>();
+        let shift = |p: *mut u8| if p.is_null() { p } else { p.wrapping_add(bytes) };
+        let shift_const = |p: *const u8| shift(p.cast_mut()).cast_const();
         let Part { x, y, gy, gx, adds, .. } = self.0;
-        let gx = gx.map(|gx| if gx.is_null() { gx } else { gx.wrapping_add(bytes) });
-        let (y, gy) = (y.wrapping_add(bytes), gy.wrapping_add(bytes));
-        Part { x: x.map(|x| x.wrapping_add(bytes)), y, gy, gx, adds, n }
+        Part { x: x.map(shift_const), y: shift(y), gy: shift_const(gy), gx: gx.map(shift), adds, n }
     }
 }
 
