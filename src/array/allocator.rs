@@ -6,13 +6,15 @@ use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use super::store::{CLASSES, Stack, Store, class, class_size};
+use super::workspace;
 
 /// Bytes in use, kept for reuse, and the most ever in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStats {
     /// Bytes in live buffers.
     pub live: usize,
-    /// Bytes that were taken from the system and are in no live buffer: free blocks, and what rounding adds.
+    /// Bytes that were taken from the system and are in no live buffer: free blocks, what kernels work in and keep for
+    /// the next call, and what rounding adds.
     pub cached: usize,
     /// The largest `live` since the start or the last [`reset_peak_memory`]. Blocks below 64 KiB are counted in batches.
     pub peak: usize,
@@ -177,7 +179,9 @@ pub(super) fn allocate(size: usize, bytes: usize) -> Option<(NonNull<u8>, usize)
             return Some((block, class_size(class)));
         }
     }
+    // Where nothing is left, what kernels keep for their next call is worth less than what is asked for.
     allocate_from_store(size, bytes)
+        .or_else(|| workspace::clear().then(|| allocate_from_store(size, bytes)).flatten())
 }
 
 #[cold]
@@ -247,8 +251,10 @@ pub fn reset_peak_memory() {
     PEAK.store(LIVE.load(Ordering::Relaxed).max(0) as usize, Ordering::Relaxed);
 }
 
-/// Gives memory that is kept for reuse back to the system. Other threads keep up to 64 KiB of each small size.
+/// Gives memory that is kept for reuse back to the system, what kernels keep to work in among it. Other threads keep up
+/// to 64 KiB of each small size.
 pub fn clear_memory_cache() {
+    workspace::clear();
     let _ = CACHE.try_with(Cache::flush);
     lock().clear();
 }

@@ -11,6 +11,7 @@ mod shape;
 mod storage;
 mod store;
 mod system;
+mod workspace;
 
 pub use access::Access;
 pub use allocator::{MemoryStats, clear_memory_cache, memory_stats, reset_peak_memory, set_memory_limit};
@@ -19,3 +20,4 @@ pub use dtype::{DType, Element, convert};
 pub use reclaim::RunGuard;
 pub use shape::Shape;
 pub use storage::{Storage, name_of};
+pub(crate) use workspace::Workspace;

@@ -2,8 +2,8 @@
 //!
 //! Sums keep several partial ones in a fixed order: closer to the exact sum than one running sum, and quicker.
 
-use super::Float;
 use super::threads::{Shared, ranges};
+use super::{Float, scratch};
 
 /// Elements that one lane may sum up before its sum is added to the next level.
 const BLOCK: usize = 256;
@@ -54,22 +54,24 @@ pub fn add_sums<T: Float>(gy: &[T], gb: &mut [T], inner: usize) {
         return;
     }
     let blocks = gy.len().div_ceil(channels * BLOCK);
-    let mut parts = vec![T::ZERO; blocks * channels];
-    let parts_at = Shared::new(parts.as_mut_ptr());
-    ranges(blocks, GRAIN / (BLOCK * channels), |some| {
-        for block in some {
-            // SAFETY: each block has its own part.
-            let part =
-                unsafe { std::slice::from_raw_parts_mut(parts_at.get().add(block * channels), channels) };
-            let rows = &gy[block * channels * BLOCK..];
-            for row in rows[..rows.len().min(channels * BLOCK)].chunks_exact(channels) {
-                part.iter_mut().zip(row).for_each(|(p, g)| *p = *p + *g);
+    scratch::with(blocks * channels, |parts: &mut [T]| {
+        let parts_at = Shared::new(parts.as_mut_ptr());
+        ranges(blocks, GRAIN / (BLOCK * channels), |some| {
+            for block in some {
+                // SAFETY: each block has its own part.
+                let part =
+                    unsafe { std::slice::from_raw_parts_mut(parts_at.get().add(block * channels), channels) };
+                part.fill(T::ZERO);
+                let rows = &gy[block * channels * BLOCK..];
+                for row in rows[..rows.len().min(channels * BLOCK)].chunks_exact(channels) {
+                    part.iter_mut().zip(row).for_each(|(p, g)| *p = *p + *g);
+                }
             }
+        });
+        for part in parts.chunks_exact(channels) {
+            gb.iter_mut().zip(part).for_each(|(g, p)| *g = *g + *p);
         }
     });
-    for part in parts.chunks_exact(channels) {
-        gb.iter_mut().zip(part).for_each(|(g, p)| *g = *g + *p);
-    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 use super::Float;
 use super::pairing::Pairing;
+use super::scratch::Zeros;
 use super::threads::Shared;
 
 /// How an array meets its statistics and its scale.
@@ -90,13 +91,13 @@ fn centred<T: Float>(x: T, mean: (T, T)) -> T {
 }
 
 /// Means and variances (those of the elements, not an estimate) of a part of `x` that has its own.
-fn moments<T: Float>(part: &Pairing, x: &[T], count: f64) -> (Vec<f64>, Vec<f64>) {
+fn moments<T: Float>(part: &Pairing, x: &[T], count: f64) -> (Zeros<f64>, Zeros<f64>) {
     let [mut mean] = part.sums(
         #[inline(always)]
         // SAFETY: the layout is that of `x`.
         move |_, _, i| [unsafe { *x.get_unchecked(i) }.real()],
     );
-    for sum in &mut mean {
+    for sum in &mut *mean {
         *sum /= count;
     }
     let (split, first) = (split(&mean), part.first_a());
@@ -109,7 +110,7 @@ fn moments<T: Float>(part: &Pairing, x: &[T], count: f64) -> (Vec<f64>, Vec<f64>
             [d * d]
         },
     );
-    for sum in &mut variance {
+    for sum in &mut *variance {
         *sum /= count;
     }
     (mean, variance)

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::map::GRAIN;
 use super::pairing::Pairing;
+use super::scratch::Zeros;
 use super::simd::vectorised;
 use super::threads::{self, Shared};
 use super::{Float, strided};
@@ -231,12 +232,17 @@ fn without(shape: &Shape, axes: &[usize]) -> Shape {
 
 /// The sums of `f(x)` over `axes`, in double precision: of single numbers they are exact to the last digit.
 #[inline(always)]
-pub fn sums<T: Float>(x: &[T], shape: &Shape, axes: &[usize], f: impl Fn(T) -> T + Sync + Copy) -> Vec<f64> {
+pub fn sums<T: Float>(
+    x: &[T],
+    shape: &Shape,
+    axes: &[usize],
+    f: impl Fn(T) -> T + Sync + Copy,
+) -> Zeros<f64> {
     sums_to(x, shape, &without(shape, axes), f)
 }
 
 #[inline(always)]
-fn sums_to<T: Float>(x: &[T], shape: &Shape, to: &Shape, f: impl Fn(T) -> T + Sync + Copy) -> Vec<f64> {
+fn sums_to<T: Float>(x: &[T], shape: &Shape, to: &Shape, f: impl Fn(T) -> T + Sync + Copy) -> Zeros<f64> {
     assert_eq!(x.len(), shape.size());
     let [sums] = Pairing::new(to, shape).sums(
         #[inline(always)]
@@ -256,8 +262,8 @@ pub fn sum_to<T: Float>(
     of: impl Fn(f64) -> T,
 ) {
     let sums = sums_to(x, shape, to, |x| x);
-    for (y, sum) in y.iter_mut().zip(sums) {
-        *y = if accumulate { *y + of(sum) } else { of(sum) };
+    for (y, sum) in y.iter_mut().zip(&*sums) {
+        *y = if accumulate { *y + of(*sum) } else { of(*sum) };
     }
 }
 

@@ -1,11 +1,21 @@
-//! Memory that kernels borrow for the time of a call and that each thread keeps for the next one.
+//! Memory that kernels borrow for the time of a call.
 
-use std::cell::Cell;
+use std::ops::{Deref, DerefMut};
 
 use super::Float;
+use crate::array::Workspace;
 
-thread_local! {
-    static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+/// Numbers that are zero at first and live until this is dropped, in memory that the thread keeps for the next call. The
+/// first is at the start of a cache line.
+pub struct Zeros<T: Float> {
+    memory: Memory<T>,
+    n: usize,
+}
+
+enum Memory<T> {
+    Kept(Workspace<T>),
+    /// A limit was set on what buffers may take; a kernel in the middle of its work has no way to say so.
+    Own(Vec<Line>),
 }
 
 /// A cache line.
@@ -13,18 +23,51 @@ thread_local! {
 #[repr(align(64))]
 struct Line(#[allow(dead_code)] [f64; 8]);
 
-/// Calls `f` with memory for `n` elements, their values undefined and the first at the start of a cache line. A call within a call gets memory of its own.
-pub fn with<T: Float, R>(n: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
-    const { assert!(align_of::<T>() <= align_of::<Line>()) };
-    let mut memory = KEPT.take();
-    let needed = (n * size_of::<T>()).div_ceil(size_of::<Line>());
-    if memory.len() < needed {
-        memory.resize(needed, Line([0.0; 8]));
+impl<T: Float> Memory<T> {
+    fn new(n: usize) -> Self {
+        let lines = || (n * size_of::<T>()).div_ceil(size_of::<Line>());
+        Workspace::new(n).map_or_else(|_| Self::Own(vec![Line([0.0; 8]); lines()]), Self::Kept)
     }
-    // SAFETY: the memory holds at least `n` elements, is aligned for a cache line, and any bits are a `f32` or `f64`.
-    let result = f(unsafe { std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast(), n) });
-    KEPT.set(memory);
-    result
+
+    fn ptr(&self) -> *mut T {
+        match self {
+            Self::Kept(workspace) => workspace.ptr(),
+            Self::Own(lines) => lines.as_ptr().cast_mut().cast(),
+        }
+    }
+}
+
+impl<T: Float> Zeros<T> {
+    /// `n` of them.
+    pub fn new(n: usize) -> Self {
+        let memory = Memory::<T>::new(n);
+        // SAFETY: there is room for so many.
+        unsafe { memory.ptr().write_bytes(0, n) };
+        Self { memory, n }
+    }
+}
+
+impl<T: Float> Deref for Zeros<T> {
+    type Target = [T];
+    fn deref(&self) -> &[T] {
+        // SAFETY: the memory holds as many, which were written.
+        unsafe { std::slice::from_raw_parts(self.memory.ptr(), self.n) }
+    }
+}
+
+impl<T: Float> DerefMut for Zeros<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as above, and it is borrowed alone.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.ptr(), self.n) }
+    }
+}
+
+/// Calls `f` with memory for `n` elements, their values undefined and the first at the start of a cache line. A call
+/// within a call gets memory of its own.
+pub fn with<T: Float, R>(n: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
+    let memory = Memory::<T>::new(n);
+    // SAFETY: the memory holds at least `n` elements, is aligned, and any bits are a `f32` or `f64`.
+    f(unsafe { std::slice::from_raw_parts_mut(memory.ptr(), n) })
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 
 use super::Float;
 use super::map::{GRAIN, Room, TILE};
+use super::scratch::Zeros;
 use super::simd::vectorised;
 use super::threads::{self, Shared};
 
@@ -83,8 +84,8 @@ impl Lines {
 
     /// The sum of `f(element)` along each line. It must be `#[inline(always)]`.
     #[inline(always)]
-    pub fn sums(self, f: impl Fn(usize) -> f64 + Sync + Copy) -> Vec<f64> {
-        let mut sums = vec![0.0; self.count()];
+    pub fn sums(self, f: impl Fn(usize) -> f64 + Sync + Copy) -> Zeros<f64> {
+        let mut sums = Zeros::<f64>::new(self.count());
         let to = Shared::new(sums.as_mut_ptr());
         self.blocks(
             #[inline(always)]
@@ -294,10 +295,11 @@ unsafe fn log_sums_of<T: Float>(block: Block, x: *const T) -> (Each<T>, Each<T>)
     }
 }
 
-/// The largest element of each line, and the logarithm of the sum of `exp(x - max)`.
-pub fn log_sums<T: Float>(lines: Lines, x: &[T]) -> Vec<(T, T)> {
+/// The largest element of each line, and the logarithm of the sum of `exp(x - max)`: what is left in `all`.
+pub fn log_sums<T: Float>(lines: Lines, x: &[T], all: &mut Vec<(T, T)>) {
     assert_eq!(x.len(), lines.count() * lines.n);
-    let mut all = vec![(T::ZERO, T::ZERO); lines.count()];
+    all.clear();
+    all.resize(lines.count(), (T::ZERO, T::ZERO));
     let (x, to) = (Shared::read_only(x.as_ptr()), Shared::new(all.as_mut_ptr()));
     lines.blocks(
         #[inline(always)]
@@ -307,7 +309,6 @@ pub fn log_sums<T: Float>(lines: Lines, x: &[T]) -> Vec<(T, T)> {
             block.lines(|j| to.get().add(block.line + j).write((max[j], logs[j])));
         },
     );
-    all
 }
 
 /// `y = x - log(sum(exp(x)))` along each line.

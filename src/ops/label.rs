@@ -4,6 +4,7 @@ use super::loss::TINY;
 use super::softmax::{Normalised, Softmax, along};
 use super::{Backward, Binary, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::array::Shape;
+use crate::kernels::scratch::Zeros;
 use crate::kernels::{Float, Number, softmax as kernels};
 use crate::{Error, Result};
 
@@ -119,12 +120,12 @@ impl Compute for SoftmaxCrossEntropy {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (_, lines) = along("softmax_cross_entropy", run.x_shape(0), self.axis)?;
         let (x, target, y) = (run.x(0), run.index(1), run.y(0));
-        let logs = kernels::log_sums(lines, x);
+        let logs = run.state::<LogSums<T>>();
+        kernels::log_sums(lines, x, logs);
         for (line, y) in y.iter_mut().enumerate() {
             let class = class("softmax_cross_entropy", target[line], lines.n)?;
             *y = class.map_or(T::ZERO, |c| logs[line].1 - (x[lines.at(line, c)] - logs[line].0));
         }
-        *run.state::<LogSums<T>>() = logs;
         Ok(())
     }
 
@@ -136,9 +137,12 @@ impl Compute for SoftmaxCrossEntropy {
         let logs = run.state::<LogSums<T>>();
         if logs.len() != lines.count() {
             // The function has not run forward in this arithmetic.
-            *logs = kernels::log_sums(lines, x);
+            kernels::log_sums(lines, x, logs);
         }
-        let weight: Vec<T> = target.iter().zip(gy).map(|(t, g)| if *t < 0 { T::ZERO } else { *g }).collect();
+        let mut weight = Zeros::new(gy.len());
+        for (weight, (label, g)) in weight.iter_mut().zip(target.iter().zip(gy)) {
+            *weight = if *label < 0 { T::ZERO } else { *g };
+        }
         assert!(x.len() == gx.len() && logs.len() == lines.count() && weight.len() == logs.len());
         let (logs, weight) = (&logs[..], &weight[..]);
         kernels::put_by_sums(

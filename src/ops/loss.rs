@@ -266,7 +266,7 @@ impl Compute for KLMultinomial {
         let (p, q, epsilon) = (run.x(0), run.x(1), T::all(KL_EPSILON));
         let term = |i: usize| p[i] * ((p[i] + epsilon).ln() - (q[i] + epsilon).ln());
         let sums = self.lines(run.x_shape(0))?.sums(|i| term(i).real());
-        run.y(0).iter_mut().zip(sums).for_each(|(y, sum)| *y = T::of(sum));
+        run.y(0).iter_mut().zip(&*sums).for_each(|(y, sum)| *y = T::of(*sum));
         Ok(())
     }
 

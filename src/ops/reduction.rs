@@ -1,5 +1,7 @@
 //! Sums, means, products and norms along axes.
 
+use smallvec::SmallVec;
+
 use super::cumulative::CumProd;
 use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::array::Shape;
@@ -14,8 +16,8 @@ pub(super) const OPS: &[Entry] =
     &[Entry::of::<Sum>(), Entry::of::<Mean>(), Entry::of::<Prod>(), Entry::of::<Norm>()];
 
 /// The axes that `axis` names, ascending: the order in which elements along several axes are numbered.
-pub(super) fn ascending(op: &str, shape: &Shape, axis: Option<&[i64]>) -> Result<Vec<usize>> {
-    let mut axes = shape.axes(op, axis)?.to_vec();
+pub(super) fn ascending(op: &str, shape: &Shape, axis: Option<&[i64]>) -> Result<SmallVec<[usize; 4]>> {
+    let mut axes = shape.axes(op, axis)?;
     axes.sort_unstable();
     Ok(axes)
 }
@@ -331,11 +333,11 @@ impl Compute for Norm {
                 |x| x.abs().pow(T::of(p)),
             ),
         };
-        y.iter_mut().zip(sums).for_each(|(y, sum)| {
+        y.iter_mut().zip(&*sums).for_each(|(y, sum)| {
             *y = match p {
                 2.0 => T::of(sum.sqrt()),
-                1.0 => T::of(sum),
-                _ => T::of(sum).pow(T::of(1.0 / p)),
+                1.0 => T::of(*sum),
+                _ => T::of(*sum).pow(T::of(1.0 / p)),
             }
         });
         Ok(())

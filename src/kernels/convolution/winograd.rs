@@ -8,7 +8,7 @@ use super::direct::Images;
 use super::strip::{SLACK, apart};
 use super::transforms::{Grid, IN, OUT, PRODUCTS, Step, ToPlanes, Transform, WeightTransform};
 use crate::Result;
-use crate::array::Buffer;
+use crate::array::Workspace;
 use crate::kernels::gemm::{After, Columns, ONCE, Operand, PanelProduct, Panels, Split, Table};
 use crate::kernels::threads::{Shared, parallel};
 use crate::kernels::{Float, scratch};
@@ -216,11 +216,11 @@ impl<'a, T: Float> Winograd<'a, T> {
         let panel = sources * wide;
         let factor = apart(targets.div_ceil(wide) * panel);
         let group = PRODUCTS * factor;
-        let buffer = Buffer::new(self.g.group * group * size_of::<T>())?;
-        let weights = Shared::new(buffer.ptr().cast::<T>());
+        let memory = Workspace::<T>::new(self.g.group * group)?;
+        let weights = Shared::new(memory.ptr());
         parallel(self.g.group * sources, |i| {
             let (of, c) = (i / sources, i % sources);
-            // SAFETY: each source has its own place in the buffer, which has room for all.
+            // SAFETY: each source has its own place in memory that has room for all.
             unsafe { self.transform_weights(of, c, weights.get().add(of * group), factor, panel) };
         });
         let tiles = Tiles::new(self.g.images, self.size, sources + targets);

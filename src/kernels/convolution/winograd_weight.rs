@@ -6,7 +6,7 @@ use super::strip::{SLACK, apart};
 use super::transforms::{IN, OUT, PRODUCTS, Step, WeightTransform};
 use super::winograd::{Factors, Tiles, factors, whole};
 use crate::Result;
-use crate::array::Buffer;
+use crate::array::Workspace;
 use crate::kernels::gemm::{After, ONCE, Operand, PanelProduct, Panels, Split, Table};
 use crate::kernels::threads::{Shared, parallel};
 use crate::kernels::{Float, scratch};
@@ -44,8 +44,8 @@ pub(super) unsafe fn weight_gradient<T: Float>(
     let sums = apart(channels * of_map);
     let tiles = Tiles::new(g.images, g.output_size(), channels + maps);
     let parts = Split::new(tiles.blocks(), parts.min(tiles.blocks()));
-    let buffer = Buffer::new(parts.parts() * g.group * PRODUCTS * sums * size_of::<T>())?;
-    let partial = Shared::new(buffer.ptr().cast::<T>());
+    let memory = Workspace::<T>::new(parts.parts() * g.group * PRODUCTS * sums)?;
+    let partial = Shared::new(memory.ptr());
     let sides = [Shared::read_only(x), Shared::read_only(gy)];
     parallel(parts.parts() * g.group, |task| {
         let (part, group) = (task / g.group, task % g.group);

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::pack::{Columns, Rows};
 use super::tile::{Activation, After, Kernels, REGULAR, Tile};
-use crate::array::Buffer;
+use crate::array::Workspace;
 use crate::kernels::Float;
 use crate::kernels::threads::{Shared, parallel};
 
@@ -153,15 +153,11 @@ impl<T: Float> Product<T> {
             return true;
         }
         let depth = self.k.div_ceil(self.k.div_ceil(DEPTH));
-        let bytes = |elements: usize| elements * size_of::<T>();
-        let columns = self.n.min(COLUMNS).next_multiple_of(tile_columns);
-        let Ok(packed_b) = Buffer::new(bytes(depth * columns)) else { return false };
-        let packed_a = if pack_a {
-            let Ok(buffer) = Buffer::new(bytes(depth * self.m.min(ROWS))) else { return false };
-            Some(buffer)
-        } else {
-            None
-        };
+        // Both matrices in one piece, each from the start of a cache line on.
+        let of_b = (depth * self.n.min(COLUMNS).next_multiple_of(tile_columns)).next_multiple_of(16);
+        let of_a = if pack_a { depth * self.m.min(ROWS) } else { 0 };
+        let Ok(packed) = Workspace::<T>::new(of_a + of_b) else { return false };
+        let (packed_b, packed_a) = (packed.ptr(), pack_a.then(|| packed.ptr().wrapping_add(of_b)));
         for j in (0..self.n).step_by(COLUMNS) {
             for i in (0..self.m).step_by(ROWS) {
                 for p in (0..self.k).step_by(depth) {
@@ -174,10 +170,10 @@ impl<T: Float> Product<T> {
                         m: ROWS.min(self.m - i),
                         n: COLUMNS.min(self.n - j),
                         k: depth.min(self.k - p),
-                        a: packed_a.as_ref().map(|b| Shared::new(b.ptr().cast())),
-                        b: Some(Shared::new(packed_b.ptr().cast())),
+                        a: packed_a.map(Shared::new),
+                        b: Some(Shared::new(packed_b)),
                     };
-                    // SAFETY: the caller's promise; the buffers are as large as the largest block.
+                    // SAFETY: the caller's promise; there is room for the largest block.
                     unsafe { block.run() };
                 }
             }

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::{Axis, Pairing};
 use crate::kernels::map::{GRAIN, TILE};
+use crate::kernels::scratch::Zeros;
 use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{self, Shared};
 
@@ -26,9 +27,9 @@ impl Pairing {
     pub fn sums<const K: usize>(
         &self,
         f: impl Fn(usize, usize, usize) -> [f64; K] + Sync + Copy,
-    ) -> [Vec<f64>; K] {
+    ) -> [Zeros<f64>; K] {
         let span = self.span();
-        let mut sums = [(); K].map(|()| vec![0.0; span]);
+        let mut sums = [(); K].map(|()| Zeros::new(span));
         let to = sums.each_mut().map(|sums| Shared::new(sums.as_mut_ptr()));
         self.plan(
             &|part, rows, columns, to: &[Shared<f64>]| {
@@ -83,7 +84,7 @@ impl Pairing {
         if parts < 2 {
             return add(self, 0..rows, 0..n, to);
         }
-        let mut room = vec![0.0; parts * to.len() * span];
+        let mut room = Zeros::<f64>::new(parts * to.len() * span);
         let place = Shared::new(room.as_mut_ptr());
         let cut = |of: usize, grain: usize, i: usize| {
             let step = of.div_ceil(parts).next_multiple_of(grain);
