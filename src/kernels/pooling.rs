@@ -1,5 +1,7 @@
 //! Sums and maxima over windows that slide along up to three axes. Knows planes of positions; knows no graphs.
 
+mod maximum;
+
 use std::ops::Range;
 
 use smallvec::SmallVec;
@@ -8,6 +10,7 @@ use super::map::GRAIN;
 use super::simd::vectorised;
 use super::threads::{self, Shared};
 use super::{Float, channels};
+pub use maximum::{max, put_taken, take};
 
 /// How windows slide along one axis.
 #[derive(Clone, Copy, Debug)]
@@ -293,85 +296,4 @@ pub fn add_sum_gradient<T: Float>(w: &Windows, gy: &[T], gx: &mut [T], divisor: 
             );
         },
     );
-}
-
-/// Writes for each window the largest element, and where in its plane it lies: the first of equals, or the first NaN.
-pub fn max<T: Float>(w: &Windows, x: &[T], y: &mut [T], at: &mut [u32]) {
-    assert!(x.len() == w.inputs() && y.len() == w.outputs() && at.len() == y.len());
-    let (to, to_at) = (Shared::new(y.as_mut_ptr()), Shared::new(at.as_mut_ptr()));
-    w.for_each(
-        #[inline(always)]
-        move |row| {
-            // SAFETY: each row of outputs comes once.
-            let (y, at) = unsafe { (to.get().add(row.to), to_at.get().add(row.to)) };
-            let line = (row.depth.range.start * w.axes[1].input + row.height.range.start) * w.axes[2].input;
-            for (i, width) in row.widths.iter().enumerate() {
-                let first = (line + width.range.start) * w.inner;
-                for c in 0..w.inner {
-                    // SAFETY: the places are in the row. So below.
-                    unsafe {
-                        y.add(i * w.inner + c).write(T::NEG_INFINITY);
-                        at.add(i * w.inner + c).write((first + c) as u32);
-                    }
-                }
-            }
-            let x = x[row.plane..].as_ptr();
-            w.taps(
-                row,
-                #[inline(always)]
-                // SAFETY: as above, and in the plane.
-                |o, i| unsafe {
-                    let (v, best) = (x.add(i).read(), y.add(o).read());
-                    let better = (v > best) | (v.is_nan() & !best.is_nan());
-                    y.add(o).write(if better { v } else { best });
-                    at.add(o).write(if better { i as u32 } else { at.add(o).read() });
-                },
-            );
-        },
-    );
-}
-
-/// Calls `f(element of the input, output)` with what [`max`] found; different planes at the same time.
-fn for_each_found(w: &Windows, at: &[u32], f: impl Fn(usize, usize) + Sync) {
-    if w.outputs() == 0 {
-        return;
-    }
-    let (input, output) = (w.input_plane(), w.output_plane());
-    // Whatever was found elsewhere: the elements are checked once, here.
-    let last = vectorised(
-        #[inline(always)]
-        || {
-            let mut last = 0;
-            for at in at {
-                last = last.max(*at);
-            }
-            last
-        },
-    );
-    assert!(at.len() == w.outputs() && (last as usize) < input);
-    threads::ranges(w.outer, (GRAIN / input).max(1), |planes| {
-        for plane in planes {
-            let (x, y) = (plane * input, plane * output);
-            at[y..y + output].iter().enumerate().for_each(|(i, at)| f(x + *at as usize, y + i));
-        }
-    });
-}
-
-/// Writes for each window the element of `x` that [`max`] found.
-pub fn take<T: Float>(w: &Windows, at: &[u32], x: &[T], y: &mut [T]) {
-    assert!(x.len() == w.inputs() && y.len() == w.outputs());
-    let to = Shared::new(y.as_mut_ptr());
-    // SAFETY: each output comes once.
-    for_each_found(w, at, |i, o| unsafe { to.get().add(o).write(x[i]) });
-}
-
-/// Adds each element of `gy` to the place that [`max`] found: the gradient of [`take`].
-pub fn add_taken<T: Float>(w: &Windows, at: &[u32], gy: &[T], gx: &mut [T]) {
-    assert!(gx.len() == w.inputs() && gy.len() == w.outputs());
-    let to = Shared::new(gx.as_mut_ptr());
-    // SAFETY: the elements are in the plane, and one thread has all of them.
-    for_each_found(w, at, |i, o| unsafe {
-        let gx = to.get().add(i);
-        gx.write(gx.read() + gy[o]);
-    });
 }

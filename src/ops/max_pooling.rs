@@ -6,7 +6,7 @@ use super::{
 };
 use crate::array::Shape;
 use crate::kernels::Float;
-use crate::kernels::pooling::{Windows, add_taken, max, take};
+use crate::kernels::pooling::{Windows, max, put_taken, take};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -138,7 +138,7 @@ impl Compute for MaxPooling {
             return Err(Error::Graph("max_pooling: expected a forward run before the backward run".into()));
         }
         if let Some(gx) = gx {
-            add_taken(&windows, at, gy, gx.adding());
+            put_taken(&windows, at, gy, gx.data, gx.accumulate);
         }
         Ok(())
     }
@@ -175,8 +175,7 @@ impl Compute for MaxPoolingBackward {
         let (dy, x, gx) = (run.x(0), run.x(1), run.y(0));
         let at: &mut Vec<u32> = run.state();
         find(&windows, x, at);
-        gx.fill(T::ZERO);
-        add_taken(&windows, at, dy, gx);
+        put_taken(&windows, at, dy, gx, false);
         Ok(())
     }
 

@@ -1,0 +1,223 @@
+//! Maxima over windows, and where they lie.
+
+use std::ops::Range;
+
+use super::{Row, Windows};
+use crate::kernels::Float;
+use crate::kernels::map::GRAIN;
+use crate::kernels::simd::vectorised;
+use crate::kernels::threads::{self, Shared};
+
+/// Writes for each window the largest element, and where in its plane it lies: the first of equals, or the first NaN.
+pub fn max<T: Float>(w: &Windows, x: &[T], y: &mut [T], at: &mut [u32]) {
+    assert!(x.len() == w.inputs() && y.len() == w.outputs() && at.len() == y.len());
+    let (to, to_at) = (Shared::new(y.as_mut_ptr()), Shared::new(at.as_mut_ptr()));
+    w.for_each(
+        #[inline(always)]
+        move |row| {
+            // SAFETY: each row of outputs comes once.
+            let (y, at) = unsafe { (to.get().add(row.to), to_at.get().add(row.to)) };
+            let maxima = Maxima { w, row, x: x[row.plane..].as_ptr(), y, at };
+            if w.inner > 1 {
+                maxima.of_channels();
+            } else {
+                maxima.of_columns();
+            }
+        },
+    );
+}
+
+/// A row of outputs that is being written, and the plane of its windows.
+struct Maxima<'a, T> {
+    w: &'a Windows,
+    row: &'a Row<'a>,
+    x: *const T,
+    y: *mut T,
+    at: *mut u32,
+}
+
+impl<T: Float> Maxima<'_, T> {
+    /// Channels are neighbours.
+    #[inline(always)]
+    fn of_channels(&self) {
+        let n = self.w.inner;
+        for (o, width) in self.row.widths.iter().enumerate() {
+            // SAFETY: the blocks are channels of one window.
+            unsafe {
+                match n {
+                    16.. => blocks(
+                        n,
+                        16,
+                        #[inline(always)]
+                        |c| self.find::<16, 1>(o * n + c, &width.range, c),
+                    ),
+                    4.. => blocks(
+                        n,
+                        4,
+                        #[inline(always)]
+                        |c| self.find::<4, 1>(o * n + c, &width.range, c),
+                    ),
+                    _ => blocks(
+                        n,
+                        1,
+                        #[inline(always)]
+                        |c| self.find::<1, 1>(o * n + c, &width.range, c),
+                    ),
+                }
+            }
+        }
+    }
+
+    /// Windows are taken together unless a part of them lies on padding.
+    #[inline(always)]
+    fn of_columns(&self) {
+        let axis = self.w.axes[2];
+        let first = axis.pad.div_ceil(axis.stride).min(axis.output);
+        let end = (axis.input + axis.pad + 1).saturating_sub(axis.kernel).div_ceil(axis.stride);
+        let end = end.min(axis.output).max(first);
+        for o in (0..first).chain(end..axis.output) {
+            // SAFETY: a window of the row.
+            unsafe { self.find::<1, 1>(o, &self.row.widths[o].range, 0) };
+        }
+        // SAFETY: windows that lie on the input.
+        unsafe {
+            match axis.stride {
+                1 => self.side_by_side::<1>(first, end - first),
+                2 => self.side_by_side::<2>(first, end - first),
+                3 => self.side_by_side::<3>(first, end - first),
+                _ => (first..end).for_each(|o| self.find::<1, 1>(o, &self.row.widths[o].range, 0)),
+            }
+        }
+    }
+
+    /// The `n` windows from `first` on, each `S` elements further on than the one before.
+    #[inline(always)]
+    unsafe fn side_by_side<const S: usize>(&self, first: usize, n: usize) {
+        let range = |o: usize| &self.row.widths[first + o].range;
+        // SAFETY: as above.
+        unsafe {
+            match n {
+                16.. => blocks(
+                    n,
+                    16,
+                    #[inline(always)]
+                    |o| self.find::<16, S>(first + o, range(o), 0),
+                ),
+                8.. => blocks(
+                    n,
+                    8,
+                    #[inline(always)]
+                    |o| self.find::<8, S>(first + o, range(o), 0),
+                ),
+                4.. => blocks(
+                    n,
+                    4,
+                    #[inline(always)]
+                    |o| self.find::<4, S>(first + o, range(o), 0),
+                ),
+                _ => blocks(
+                    n,
+                    1,
+                    #[inline(always)]
+                    |o| self.find::<1, S>(first + o, range(o), 0),
+                ),
+            }
+        }
+    }
+
+    /// Outputs `to` to `to + L`: element `c` of what their windows cover, the first of which covers those columns; the
+    /// next ones lie `S` elements further on.
+    ///
+    /// # Safety
+    /// The outputs are in the row, and their windows in the plane.
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop)] // of several arrays
+    unsafe fn find<const L: usize, const S: usize>(&self, to: usize, columns: &Range<usize>, c: usize) {
+        let (axes, inner) = (&self.w.axes, self.w.inner);
+        let place = |z: usize, y: usize, x: usize| ((z * axes[1].input + y) * axes[2].input + x) * inner + c;
+        let (depth, height) = (&self.row.depth.range, &self.row.height.range);
+        let first = place(depth.start, height.start, columns.start);
+        let mut best = [T::NEG_INFINITY; L];
+        let mut at: [u32; L] = std::array::from_fn(|l| (first + l * S) as u32);
+        for z in depth.clone() {
+            for y in height.clone() {
+                for x in columns.clone() {
+                    let from = place(z, y, x);
+                    let mut v = [T::ZERO; L];
+                    for l in 0..L {
+                        // SAFETY: the caller's promise.
+                        v[l] = unsafe { self.x.add(from + l * S).read() };
+                    }
+                    for l in 0..L {
+                        let better = (v[l] > best[l]) | (v[l].is_nan() & !best[l].is_nan());
+                        best[l] = if better { v[l] } else { best[l] };
+                        at[l] = if better { (from + l * S) as u32 } else { at[l] };
+                    }
+                }
+            }
+        }
+        // SAFETY: as above.
+        unsafe {
+            self.y.add(to).cast::<[T; L]>().write(best);
+            self.at.add(to).cast::<[u32; L]>().write(at);
+        }
+    }
+}
+
+/// Calls `f` with the starts of blocks of `each` that together are `0..n`; the last two may overlap. `n` is not less.
+#[inline(always)]
+fn blocks(n: usize, each: usize, mut f: impl FnMut(usize)) {
+    let mut i = 0;
+    while i + each <= n {
+        f(i);
+        i += each;
+    }
+    if i < n {
+        f(n - each);
+    }
+}
+
+/// Calls `f` with the first element of the input and of the output of each plane; different planes at the same time.
+fn for_each_plane(w: &Windows, at: &[u32], f: impl Fn(usize, usize) + Sync) {
+    let (input, output) = (w.input_plane(), w.output_plane());
+    // Whatever was found elsewhere: the elements are checked once, here.
+    let last = vectorised(
+        #[inline(always)]
+        || at.iter().fold(0, |last, at| last.max(*at)),
+    );
+    assert!(at.len() == w.outputs() && (at.is_empty() || (last as usize) < input));
+    threads::ranges(w.outer, (GRAIN / input.max(1)).max(1), |planes| {
+        planes.for_each(|plane| f(plane * input, plane * output));
+    });
+}
+
+/// Writes for each window the element of `x` that [`max`] found.
+pub fn take<T: Float>(w: &Windows, at: &[u32], x: &[T], y: &mut [T]) {
+    assert!(x.len() == w.inputs() && y.len() == w.outputs());
+    let (to, output) = (Shared::new(y.as_mut_ptr()), w.output_plane());
+    for_each_plane(w, at, |first, start| {
+        for (o, i) in (start..).zip(&at[start..start + output]) {
+            // SAFETY: each output comes once.
+            unsafe { to.get().add(o).write(x[first + *i as usize]) };
+        }
+    });
+}
+
+/// Writes, or adds, each element of `gy` where [`max`] found its place, and zeros elsewhere: the gradient of [`take`].
+pub fn put_taken<T: Float>(w: &Windows, at: &[u32], gy: &[T], gx: &mut [T], accumulate: bool) {
+    assert!(gx.len() == w.inputs() && gy.len() == w.outputs());
+    let to = Shared::new(gx.as_mut_ptr());
+    let (input, output) = (w.input_plane(), w.output_plane());
+    for_each_plane(w, at, |first, start| {
+        // SAFETY: the plane is one of the gradient, and one thread has all of it.
+        let plane = unsafe { std::slice::from_raw_parts_mut(to.get().add(first), input) };
+        if !accumulate {
+            plane.fill(T::ZERO);
+        }
+        for (g, i) in gy[start..start + output].iter().zip(&at[start..start + output]) {
+            // SAFETY: it was checked that places are in the plane.
+            let gx = unsafe { plane.get_unchecked_mut(*i as usize) };
+            *gx = *gx + *g;
+        }
+    });
+}
