@@ -12,10 +12,10 @@ use kinnor::kernels::simd::isa;
 use kinnor::kernels::threads::{num_threads, set_num_threads};
 use machine::{best, peak};
 
-/// Name; images; channels, maps, groups; length and width of the input and of the kernel; pad, stride, dilation.
+/// Name, which says whether channels are last; images; channels, maps, groups; length and width of the input and of the kernel; pad, stride, dilation.
 type Row = (&'static str, usize, [usize; 3], [usize; 2], [usize; 3]);
 
-const ROWS: [Row; 23] = [
+const ROWS: [Row; 25] = [
     ("LeNet 1", 64, [1, 16, 1], [28, 5], [0, 1, 1]),
     ("LeNet 2", 64, [16, 16, 1], [12, 5], [0, 1, 1]),
     ("LeNet 2 wide", 64, [16, 32, 1], [12, 5], [0, 1, 1]),
@@ -39,9 +39,13 @@ const ROWS: [Row; 23] = [
     ("512 on 4x4", 8, [512, 512, 1], [4, 3], [1, 1, 1]),
     ("depthwise 128", 8, [128, 128, 128], [56, 3], [1, 1, 1]),
     ("depthwise 256, stride 2", 8, [256, 256, 256], [28, 3], [1, 2, 1]),
+    ("depthwise 128, last", 8, [128, 128, 128], [56, 3], [1, 1, 1]),
+    ("depthwise 256/2, last", 8, [256, 256, 256], [28, 3], [1, 2, 1]),
 ];
 
-fn geometry((_, images, [channels, maps, group], [side, kernel], [pad, stride, dilation]): &Row) -> Geometry {
+fn geometry(
+    (name, images, [channels, maps, group], [side, kernel], [pad, stride, dilation]): &Row,
+) -> Geometry {
     let output = (side + 2 * pad - dilation * (kernel - 1) - 1) / stride + 1;
     let both = |n: usize| Spatial::from_elem(n, 2);
     Geometry {
@@ -55,7 +59,7 @@ fn geometry((_, images, [channels, maps, group], [side, kernel], [pad, stride, d
         pad: both(*pad),
         stride: both(*stride),
         dilation: both(*dilation),
-        channel_last: false,
+        channel_last: name.ends_with("last"),
     }
 }
 

@@ -4,7 +4,11 @@
 //! The sums are products of matrices, of blocks of an image that are laid out in the cache.
 
 mod depthwise;
+mod depthwise_pixels;
 mod direct;
+mod pixels;
+mod plane;
+mod pointwise;
 mod strip;
 mod transforms;
 mod unfold;
@@ -18,8 +22,11 @@ use smallvec::SmallVec;
 use super::Float;
 use super::threads::{Shared, ranges};
 use crate::Result;
-pub(super) use depthwise::Dots;
+pub(super) use depthwise::{Dots, Slide};
+pub(super) use depthwise_pixels::{PixelDots, Pixels};
 use direct::Correlation;
+pub(super) use plane::LayPlane;
+use pointwise::Pointwise;
 use std::sync::atomic::{AtomicU8, Ordering};
 pub(super) use strip::Layout;
 pub(super) use transforms::{ToPlanes, Transform, WeightTransform};
@@ -142,6 +149,10 @@ pub fn forward<T: Float>(
     accumulate: bool,
 ) -> Result<()> {
     g.check(x.len(), w.len(), y.len());
+    if let Some(products) = Pointwise::new(g) {
+        products.forward(x, w, bias, y, accumulate);
+        return Ok(());
+    }
     if winograd::<T>(g, WINOGRAD_CHANNELS) {
         let sum = Winograd::forward(g, x.as_ptr(), w.as_ptr(), bias, y.as_mut_ptr(), accumulate);
         // SAFETY: the slices are as large as the geometry says, which was checked; `y` is borrowed alone.
@@ -177,6 +188,10 @@ pub fn input_gradient<T: Float>(
     accumulate: bool,
 ) -> Result<()> {
     g.check(gx.len(), w.len(), gy.len());
+    if let Some(products) = Pointwise::new(g).filter(|p| bias.is_none() || !p.is_strided()) {
+        products.input_gradient(gy, w, bias, gx, accumulate);
+        return Ok(());
+    }
     if winograd::<T>(g, WINOGRAD_CHANNELS) {
         let sum = Winograd::backward(g, gy.as_ptr(), w.as_ptr(), bias, gx.as_mut_ptr(), accumulate);
         // SAFETY: as above.
@@ -230,6 +245,9 @@ pub fn weight_gradient<T: Float>(
         return Ok(());
     }
     g.check(x.len(), gw.len(), gy.len());
+    if let Some(products) = Pointwise::new(g) {
+        return products.weight_gradient(x, gy, gw, accumulate);
+    }
     if let (true, Some(parts)) = (winograd::<T>(g, WINOGRAD_CHANNELS_OF_WEIGHT), g.winograd_parts()) {
         let (x, gy, gw) = (x.as_ptr(), gy.as_ptr(), gw.as_mut_ptr());
         // SAFETY: as above.

@@ -5,18 +5,13 @@ use std::ops::Range;
 
 use super::Geometry;
 use super::strip::{Block, Layout, SLACK, Strips, apart};
-use super::unfold::Unfold;
 use super::window::Window;
 use crate::Result;
-use crate::array::Buffer;
+use crate::array::Workspace;
 use crate::kernels::gemm::{After, Columns, ONCE, Operand, PanelProduct, Panels, Split, Table};
 use crate::kernels::threads::{Shared, parallel, ranges};
 use crate::kernels::{Float, scratch};
 
-/// Elements of an unfolded block, and positions in it: half of a small second cache.
-const BLOCK: usize = 48 << 10;
-const LEAST: usize = 64;
-const MOST: usize = 512;
 /// What it costs to move a row of results, beside a third of a tile's step.
 const MOVING: usize = 36;
 /// Weights of a group that are too many for a part of the second cache.
@@ -77,10 +72,10 @@ pub(super) struct Correlation<'a, T> {
 unsafe impl<T> Sync for Correlation<'_, T> {}
 
 /// Weights as a product wants them: a left matrix of targets by sources and taps, or the same in panels as a right one.
-struct Weights<T> {
-    p: *const T,
-    group: usize,
-    _owner: Option<Buffer>,
+pub(super) struct Weights<T> {
+    pub(super) p: *const T,
+    pub(super) group: usize,
+    _owner: Option<Workspace<T>>,
 }
 
 // SAFETY: as above.
@@ -93,7 +88,7 @@ fn tiles<T: Float>(n: usize) -> usize {
 }
 
 impl<T: Float> Correlation<'_, T> {
-    fn depth(&self) -> usize {
+    pub(super) fn depth(&self) -> usize {
         self.sources.channels * self.window.taps.len()
     }
 
@@ -105,8 +100,12 @@ impl<T: Float> Correlation<'_, T> {
         if self.window.positions() == 0 || self.targets.channels == 0 || self.g.images == 0 {
             return Ok(());
         }
+        // SAFETY: the caller's promise. So below.
+        if unsafe { self.run_depthwise() } {
+            return Ok(());
+        }
         let weights = self.weights()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: as above.
         unsafe { if self.g.channel_last { self.pixels(&weights) } else { self.planes(&weights) } }
         Ok(())
     }
@@ -122,15 +121,15 @@ impl<T: Float> Correlation<'_, T> {
         }
         let wide = if g.channel_last { T::kernels().panel() } else { 1 };
         let group = targets.next_multiple_of(wide) * depth;
-        let buffer = Buffer::new((group * g.group + SLACK) * size_of::<T>())?;
-        let (to, from) = (Shared::new(buffer.ptr().cast::<T>()), Shared::read_only(self.weight));
+        let memory = Workspace::<T>::new(group * g.group + SLACK)?;
+        let (to, from) = (Shared::new(memory.ptr()), Shared::read_only(self.weight));
         let panels = targets.div_ceil(wide);
         parallel(g.group * panels, |i| {
             let (from, first) =
                 (from.get().cast_const().wrapping_add(i / panels * of_group), i % panels * wide);
             let to = to.get().wrapping_add(i / panels * group + first * depth);
             let from = from.wrapping_add(first * target);
-            // SAFETY: the weights are there, and the buffer has room for all panels.
+            // SAFETY: the weights are there, and there is room for all panels.
             unsafe {
                 if !g.channel_last {
                     for s in 0..sources {
@@ -152,24 +151,24 @@ impl<T: Float> Correlation<'_, T> {
                 }
             }
         });
-        Ok(Weights { p: buffer.ptr().cast::<T>().cast_const(), group, _owner: Some(buffer) })
+        Ok(Weights { p: memory.ptr().cast_const(), group, _owner: Some(memory) })
     }
 }
 
 impl<T: Float> Correlation<'_, T> {
     /// Where channel `channel` of a group starts.
-    fn source(&self, image: usize, group: usize, channel: usize) -> *const T {
+    pub(super) fn source(&self, image: usize, group: usize, channel: usize) -> *const T {
         let s = &self.sources;
         self.source.wrapping_add(image * s.image + group * s.group + channel * s.channel)
     }
 
-    fn target(&self, image: usize, group: usize, channel: usize) -> *mut T {
+    pub(super) fn target(&self, image: usize, group: usize, channel: usize) -> *mut T {
         let t = &self.targets;
         self.target.wrapping_add(image * t.image + group * t.group + channel * t.channel)
     }
 
     /// The bias of the targets of a group from `first` on.
-    fn bias(&self, group: usize, first: usize) -> Option<*const T> {
+    pub(super) fn bias(&self, group: usize, first: usize) -> Option<*const T> {
         self.bias.map(|b| b[group * self.targets.channels + first..].as_ptr())
     }
 
@@ -179,9 +178,10 @@ impl<T: Float> Correlation<'_, T> {
         // Weights that leave no room in the second cache are read for several images at once.
         let together = self.targets.channels * self.depth() > LARGE;
         let strips = Strips::new(&w.axes, g.images, self.sources.channels, usize::MAX, g.group, together);
-        // Where there are few positions, each task has a part of the targets.
-        let parts =
-            (TASKS / (strips.blocks() * g.group)).min(self.targets.channels / (2 * T::kernels().panel()));
+        // Where there are few positions, each task has a part of the targets
+        // (few of them, as each lays out the positions anew).
+        let many = self.targets.channels / (2 * T::kernels().panel());
+        let parts = (TASKS / (strips.blocks() * g.group)).min(many.min(2).max(many / 2));
         let targets = Split::new(self.targets.channels, parts);
         let parts = targets.parts();
         let tasks = strips.blocks() * g.group * parts;
@@ -192,6 +192,28 @@ impl<T: Float> Correlation<'_, T> {
                 unsafe { self.block(weights, &strips, &block, rest / parts, targets.part(rest % parts)) };
             }
         });
+    }
+
+    /// Lays out some channels of a group.
+    ///
+    /// # Safety
+    /// There is [`Strips::room`] for them.
+    unsafe fn lay_out(
+        &self,
+        strips: &Strips,
+        block: &Block,
+        group: usize,
+        channels: Range<usize>,
+        planes: &mut [T],
+    ) {
+        for (image, i) in block.images.clone().enumerate() {
+            let (from, area) = (self.source(i, group, channels.start), self.sources.channel);
+            let (channels, to) = (channels.len(), planes.as_mut_ptr());
+            // SAFETY: the table was chosen for this machine, and there is room.
+            unsafe {
+                (T::kernels().lay_out)(&Layout { strips, block, image, from, channels, area, to });
+            };
+        }
     }
 
     unsafe fn block(
@@ -209,15 +231,24 @@ impl<T: Float> Correlation<'_, T> {
         let width = block.columns.len();
         let all = strips.len(block);
         let n_rows = block.images.len() * block.rows.len() * w.inner;
-        let by_row = {
-            let moved = if w.whole { MOVING * n_rows } else { 0 };
-            n_rows * tiles::<T>(width) * depth <= tiles::<T>(all) * depth + moved
-        };
+        let moved = if w.whole { MOVING * n_rows } else { 0 };
+        let by_row_costs = n_rows * tiles::<T>(width) * depth;
+        let all_costs = tiles::<T>(all) * depth + moved;
+        // Short rows are laid out once more without gaps where enough is computed of them.
+        let heights = rows.len().div_ceil(T::kernels().tallest());
+        let close_costs = tiles::<T>(n_rows * width) * depth + moved + n_rows * depth / heights;
+        let close = width <= SLACK && !strips.in_place && close_costs < by_row_costs.min(all_costs);
+        let by_row = !close && by_row_costs <= all_costs;
         let n = if by_row { width } else { all };
-        let direct = w.whole && (by_row || n_rows == 1 || n_rows * width == all && block.images.len() == 1);
-        let row = apart(all);
-        scratch::with(strips.room() + if direct { 0 } else { rows.len() * row }, |memory: &mut [T]| {
+        let whole_rows = n_rows * width == all && block.images.len() == 1;
+        let direct = w.whole && !close && (by_row || n_rows == 1 || whole_rows);
+        let row = apart(if close { n_rows * width } else { all });
+        let of_close = if close { strips.chunk * taps * row } else { 0 };
+        let of_results = if direct { 0 } else { rows.len() * row };
+        let starts = strips.starts(block);
+        scratch::with(strips.room() + of_results + of_close + SLACK, |memory: &mut [T]| {
             let (planes, results) = memory.split_at_mut(strips.room());
+            let (results, together) = results.split_at_mut(of_results);
             let results = Shared::new(results.as_mut_ptr());
             let chunks = sources.div_ceil(strips.chunk).max(1);
             for i in 0..chunks {
@@ -226,26 +257,19 @@ impl<T: Float> Correlation<'_, T> {
                 let b = if strips.in_place {
                     self.source(block.images.start, group, first).wrapping_add(strips.origin(block))
                 } else {
-                    for (image, i) in block.images.clone().enumerate() {
-                        let from = self.source(i, group, first);
-                        let (to, area) = (planes.as_mut_ptr(), self.sources.channel);
-                        // SAFETY: the table was chosen for this machine, and there is room.
-                        unsafe {
-                            (T::kernels().lay_out)(&Layout {
-                                strips,
-                                block,
-                                image,
-                                from,
-                                channels,
-                                area,
-                                to,
-                            });
-                        };
-                    }
+                    // SAFETY: there is room for a chunk.
+                    unsafe { self.lay_out(strips, block, group, first..first + channels, planes) };
                     planes.as_ptr()
                 };
                 let weights =
                     weights.p.wrapping_add(weights.group * group + rows.start * depth + first * taps);
+                let k = channels * taps;
+                let (mut b, mut n, mut b_row, mut table) = (b, n, 0, Table::OfRight(&strips.table));
+                if close {
+                    // SAFETY: the rows lie in the planes; there is room for all, and for what is copied too much.
+                    unsafe { strips.close(k, b, &starts, width, together.as_mut_ptr(), row) };
+                    (b, n, b_row, table) = (together.as_ptr(), n_rows * width, row, Table::None);
+                }
                 let multiply = |image: usize, position: usize, at: usize| {
                     let (c, c_row) = if direct {
                         let first = self.target(image, group, rows.start).wrapping_add(position);
@@ -256,10 +280,10 @@ impl<T: Float> Correlation<'_, T> {
                     let product = PanelProduct {
                         m: rows.len(),
                         n,
-                        k: channels * taps,
+                        k,
                         a: Operand { p: weights, row: depth as isize, col: 1 },
-                        b: Panels { p: b.wrapping_add(at), row: 0, next: T::kernels().panel() },
-                        table: Table::OfRight(&strips.table),
+                        b: Panels { p: b.wrapping_add(at), row: b_row, next: T::kernels().panel() },
+                        table,
                         batch: ONCE,
                         c,
                         c_row,
@@ -282,7 +306,9 @@ impl<T: Float> Correlation<'_, T> {
                 }
             }
             if !direct {
+                let mut closed = (0..).step_by(width);
                 strips.each_row(block, |image, position, column, at| {
+                    let at = if close { closed.next().unwrap_or(at) } else { at };
                     let target = w.targets[position] + column * w.apart;
                     for (i, r) in rows.clone().enumerate() {
                         let to = self.target(image, group, r).wrapping_add(target);
@@ -298,85 +324,9 @@ impl<T: Float> Correlation<'_, T> {
         });
     }
 
-    /// Channels last: a left matrix with a row a position, a right one of weights.
-    unsafe fn pixels(&self, weights: &Weights<T>) {
-        let (g, w, depth) = (self.g, self.window, self.depth());
-        let n = (BLOCK / depth.max(1)).clamp(LEAST, MOST).min(w.positions());
-        let blocks = Split::new(w.positions(), w.positions().div_ceil(n));
-        parallel(g.images * g.group * blocks.parts(), |task| {
-            let (image, rest) = (task / (g.group * blocks.parts()), task % (g.group * blocks.parts()));
-            let (group, positions) = (rest / blocks.parts(), blocks.part(rest % blocks.parts()));
-            // SAFETY: each task has its own part of the target.
-            unsafe { self.block_of_pixels(weights, image, group, positions) };
-        });
-    }
-
-    unsafe fn block_of_pixels(
-        &self,
-        weights: &Weights<T>,
-        image: usize,
-        group: usize,
-        positions: Range<usize>,
-    ) {
-        let (window, depth, targets) = (self.window, self.depth(), self.targets.channels);
-        let (n, row, wide, direct) = (positions.len(), apart(depth), T::kernels().panel(), window.whole);
-        let results = if direct { 0 } else { n * targets };
-        scratch::with(n * row + SLACK + results, |memory: &mut [T]| {
-            let (matrix, results) = memory.split_at_mut(n * row + SLACK);
-            let (c, c_row) = if direct {
-                let first = positions.start * self.targets.pixel;
-                (self.target(image, group, 0).wrapping_add(first), self.targets.pixel)
-            } else {
-                (results.as_mut_ptr(), targets)
-            };
-            // SAFETY: there is room for the matrix and the results; the rest is the caller's promise.
-            unsafe {
-                (T::kernels().unfold)(&Unfold {
-                    window,
-                    from: self.source(image, group, 0),
-                    channels: self.sources.channels,
-                    pixel: self.sources.pixel,
-                    positions: positions.clone(),
-                    to: matrix.as_mut_ptr(),
-                    apart: row,
-                });
-                PanelProduct {
-                    m: n,
-                    n: targets,
-                    k: depth,
-                    a: Operand { p: matrix.as_ptr(), row: row as isize, col: 1 },
-                    b: Panels {
-                        p: weights.p.wrapping_add(weights.group * group),
-                        row: wide,
-                        next: wide * depth,
-                    },
-                    table: Table::None,
-                    batch: ONCE,
-                    c,
-                    c_row,
-                    after: After {
-                        accumulate: direct && self.accumulate,
-                        column_bias: self.bias(group, 0),
-                        ..After::NOTHING
-                    },
-                }
-                .run();
-            }
-            if direct {
-                return;
-            }
-            for (i, o) in positions.enumerate() {
-                let target = window.targets[o / window.width] + o % window.width * window.apart;
-                let to = self.target(image, group, 0).wrapping_add(target * self.targets.pixel);
-                // SAFETY: the target has these channels at each position.
-                unsafe { self.put(&results[i * targets..][..targets], T::ZERO, to, 1) };
-            }
-        });
-    }
-
     /// Writes or adds results and a bias to elements that lie `apart`.
     #[inline(always)]
-    unsafe fn put(&self, from: &[T], bias: T, to: *mut T, apart: usize) {
+    pub(super) unsafe fn put(&self, from: &[T], bias: T, to: *mut T, apart: usize) {
         // SAFETY: the caller's promise.
         unsafe {
             if apart == 1 {

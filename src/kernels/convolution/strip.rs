@@ -247,6 +247,39 @@ impl Strips {
         }
     }
 
+    /// Where the rows of a block start.
+    pub(super) fn starts(&self, block: &Block) -> SmallVec<[usize; 64]> {
+        let mut starts = SmallVec::new();
+        self.each_row(block, |_, _, _, at| starts.push(at));
+        starts
+    }
+
+    /// Copies what the first `k` of channels and taps see from rows of `width` positions, row after row without gaps, to
+    /// lines that are `apart`.
+    ///
+    /// # Safety
+    /// The rows are there, [`SLACK`] is the most of a row, and so many elements are there behind each.
+    pub(super) unsafe fn close<T: Copy>(
+        &self,
+        k: usize,
+        planes: *const T,
+        starts: &[usize],
+        width: usize,
+        to: *mut T,
+        apart: usize,
+    ) {
+        for (i, at) in self.table[..k].iter().enumerate() {
+            for (row, start) in starts.iter().enumerate() {
+                // SAFETY: the caller's promise; what is copied too much is overwritten by the next row.
+                unsafe {
+                    let from = planes.offset(*at).add(*start).cast::<[T; SLACK]>();
+                    let to = to.add(i * apart + row * width).cast::<[T; SLACK]>();
+                    to.write_unaligned(from.read_unaligned());
+                }
+            }
+        }
+    }
+
     /// Where the first position of a block lies in an image that is read in place.
     pub(super) fn origin(&self, block: &Block) -> usize {
         let last = self.axes.len() - 1;

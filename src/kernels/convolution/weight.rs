@@ -8,7 +8,7 @@ use super::strip::{Layout, SLACK, Strips, apart};
 use super::unfold::Unfold;
 use super::window::Window;
 use crate::Result;
-use crate::array::Buffer;
+use crate::array::Workspace;
 use crate::kernels::gemm::{After, Columns, ONCE, Operand, PanelProduct, Panels, Split, Table};
 use crate::kernels::threads::{Shared, parallel};
 use crate::kernels::{Float, scratch};
@@ -42,13 +42,13 @@ impl<T: Float> WeightGradient<'_, T> {
     /// The arrays are there, and nobody else uses the gradient meanwhile.
     pub(super) unsafe fn run(&self) -> Result<()> {
         let g = self.g;
-        if g.is_depthwise() && !g.channel_last {
-            // SAFETY: the caller's promise.
-            unsafe { self.run_depthwise() };
+        let window = g.forward_window();
+        // SAFETY: the caller's promise.
+        if unsafe { self.run_depthwise(&window) } {
             return Ok(());
         }
         let (channels, maps, taps) = (g.channels / g.group, g.maps / g.group, g.taps());
-        let (window, sums) = (g.forward_window(), channels * taps * maps);
+        let sums = channels * taps * maps;
         let chunk = if g.channel_last { channels } else { (DEPTH / taps).clamp(1, channels) };
         let strips = Strips::new(&window.axes, g.images, channels, chunk, TASKS, true);
         // Blocks are summed up in a few parts.
@@ -61,8 +61,8 @@ impl<T: Float> WeightGradient<'_, T> {
         };
         let wanted = TASKS.div_ceil(g.group * chunks).min(PARTIAL / (sums * g.group));
         let parts = Split::new(blocks, wanted.min(blocks));
-        let buffer = Buffer::new((parts.parts() * g.group * sums).max(1) * size_of::<T>())?;
-        let partial = Shared::new(buffer.ptr().cast::<T>());
+        let memory = Workspace::<T>::new(parts.parts() * g.group * sums)?;
+        let partial = Shared::new(memory.ptr());
         parallel(parts.parts() * g.group * chunks, |task| {
             let (part, rest) = (task / (g.group * chunks), task % (g.group * chunks));
             let (group, chunk) = (rest / chunks, rest % chunks);

@@ -2,7 +2,9 @@
 //! set of instructions.
 
 use super::pack;
-use crate::kernels::convolution::{Dots, Layout, ToPlanes, Transform, Unfold, WeightTransform};
+use crate::kernels::convolution::{
+    Dots, LayPlane, Layout, PixelDots, Pixels, Slide, ToPlanes, Transform, Unfold, WeightTransform,
+};
 use crate::kernels::simd::{Isa, Vector, isa, portable::Four};
 
 /// What happens to a sum before it is stored.
@@ -68,8 +70,16 @@ pub struct Kernels<T: 'static> {
     pub(in crate::kernels) pack_columns: unsafe fn(&pack::Columns<T>),
     /// Lays out an image: see [`Layout`].
     pub(in crate::kernels) lay_out: unsafe fn(&Layout<'_, T>),
+    /// Lays out a plane: see [`LayPlane`].
+    pub(in crate::kernels) lay_plane: unsafe fn(&LayPlane<'_, T>),
+    /// Sums over the taps of a plane: see [`Slide`].
+    pub(in crate::kernels) slide: unsafe fn(&Slide<'_, T>),
     /// Products of planes: see [`Dots`].
     pub(in crate::kernels) dots: unsafe fn(&mut Dots<'_, T>),
+    /// Sums over the taps of pixels: see [`Pixels`].
+    pub(in crate::kernels) pixels: unsafe fn(&Pixels<'_, T>),
+    /// Products of pixels: see [`PixelDots`].
+    pub(in crate::kernels) pixel_dots: unsafe fn(&PixelDots<'_, T>),
     /// See [`Transform`].
     pub(in crate::kernels) transform: unsafe fn(&Transform<T>),
     /// See [`WeightTransform`].
@@ -82,7 +92,7 @@ pub struct Kernels<T: 'static> {
 
 impl<T> Kernels<T> {
     /// Rows of the tallest tile.
-    pub(super) fn tallest(&self) -> usize {
+    pub(in crate::kernels) fn tallest(&self) -> usize {
         self.tiles[REGULAR][0].len()
     }
 
@@ -243,7 +253,27 @@ macro_rules! kernels {
                 unsafe { layout.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
+            unsafe fn lay_plane(layout: &LayPlane<'_, $t>) {
+                // SAFETY: as above.
+                unsafe { layout.run::<$vector>() }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn slide(slide: &Slide<'_, $t>) {
+                // SAFETY: as above.
+                unsafe { slide.run::<$vector>() }
+            }
+            $(#[target_feature(enable = $feature)])?
             unsafe fn dots(dots: &mut Dots<'_, $t>) {
+                // SAFETY: as above.
+                unsafe { dots.run::<$vector>() }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn pixels(pixels: &Pixels<'_, $t>) {
+                // SAFETY: as above.
+                unsafe { pixels.run::<$vector>() }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn pixel_dots(dots: &PixelDots<'_, $t>) {
                 // SAFETY: as above.
                 unsafe { dots.run::<$vector>() }
             }
@@ -281,7 +311,11 @@ macro_rules! kernels {
                 ],
                 pack_columns,
                 lay_out,
+                lay_plane,
+                slide,
                 dots,
+                pixels,
+                pixel_dots,
                 to_planes,
                 transform_weights,
                 transform,

@@ -1,0 +1,93 @@
+//! Sums over channels and taps, channels last: a matrix with a row a position is unfolded in the cache, block by block.
+
+use std::ops::Range;
+
+use super::direct::{Correlation, Weights};
+use super::strip::{SLACK, apart};
+use super::unfold::Unfold;
+use crate::kernels::gemm::{After, ONCE, Operand, PanelProduct, Panels, Split, Table};
+use crate::kernels::threads::parallel;
+use crate::kernels::{Float, scratch};
+
+/// Elements of an unfolded block, and positions in it: half of a small second cache.
+const BLOCK: usize = 48 << 10;
+const LEAST: usize = 64;
+const MOST: usize = 512;
+
+impl<T: Float> Correlation<'_, T> {
+    /// Channels last: a left matrix with a row a position, a right one of weights.
+    pub(super) unsafe fn pixels(&self, weights: &Weights<T>) {
+        let (g, w, depth) = (self.g, self.window, self.depth());
+        let n = (BLOCK / depth.max(1)).clamp(LEAST, MOST).min(w.positions());
+        let blocks = Split::new(w.positions(), w.positions().div_ceil(n));
+        parallel(g.images * g.group * blocks.parts(), |task| {
+            let (image, rest) = (task / (g.group * blocks.parts()), task % (g.group * blocks.parts()));
+            let (group, positions) = (rest / blocks.parts(), blocks.part(rest % blocks.parts()));
+            // SAFETY: each task has its own part of the target.
+            unsafe { self.block_of_pixels(weights, image, group, positions) };
+        });
+    }
+
+    unsafe fn block_of_pixels(
+        &self,
+        weights: &Weights<T>,
+        image: usize,
+        group: usize,
+        positions: Range<usize>,
+    ) {
+        let (window, depth, targets) = (self.window, self.depth(), self.targets.channels);
+        let (n, row, wide, direct) = (positions.len(), apart(depth), T::kernels().panel(), window.whole);
+        let results = if direct { 0 } else { n * targets };
+        scratch::with(n * row + SLACK + results, |memory: &mut [T]| {
+            let (matrix, results) = memory.split_at_mut(n * row + SLACK);
+            let (c, c_row) = if direct {
+                let first = positions.start * self.targets.pixel;
+                (self.target(image, group, 0).wrapping_add(first), self.targets.pixel)
+            } else {
+                (results.as_mut_ptr(), targets)
+            };
+            // SAFETY: there is room for the matrix and the results; the rest is the caller's promise.
+            unsafe {
+                (T::kernels().unfold)(&Unfold {
+                    window,
+                    from: self.source(image, group, 0),
+                    channels: self.sources.channels,
+                    pixel: self.sources.pixel,
+                    positions: positions.clone(),
+                    to: matrix.as_mut_ptr(),
+                    apart: row,
+                });
+                PanelProduct {
+                    m: n,
+                    n: targets,
+                    k: depth,
+                    a: Operand { p: matrix.as_ptr(), row: row as isize, col: 1 },
+                    b: Panels {
+                        p: weights.p.wrapping_add(weights.group * group),
+                        row: wide,
+                        next: wide * depth,
+                    },
+                    table: Table::None,
+                    batch: ONCE,
+                    c,
+                    c_row,
+                    after: After {
+                        accumulate: direct && self.accumulate,
+                        column_bias: self.bias(group, 0),
+                        ..After::NOTHING
+                    },
+                }
+                .run();
+            }
+            if direct {
+                return;
+            }
+            for (i, o) in positions.enumerate() {
+                let target = window.targets[o / window.width] + o % window.width * window.apart;
+                let to = self.target(image, group, 0).wrapping_add(target * self.targets.pixel);
+                // SAFETY: the target has these channels at each position.
+                unsafe { self.put(&results[i * targets..][..targets], T::ZERO, to, 1) };
+            }
+        });
+    }
+}

@@ -1,0 +1,231 @@
+//! Convolution with kernels of one element and no padding: products of matrices, with nothing laid out but what a stride
+//! leaves of the input.
+
+use super::Geometry;
+use super::window::Window;
+use crate::Result;
+use crate::array::Workspace;
+use crate::kernels::gemm::{Epilogue, Matrix, MatrixMut, Split, gemm, gemm_then};
+use crate::kernels::threads::{Shared, parallel, ranges};
+use crate::kernels::{Float, scratch};
+
+/// Products that are wanted before each is one task; fewer are shared out one by one.
+const TASKS: usize = 16;
+/// Elements of partial sums of a gradient that are worth it, and of a piece of their total.
+const PARTIAL: usize = 1 << 20;
+const PIECE: usize = 1 << 12;
+
+/// Sizes of the products, and what a stride leaves.
+pub(super) struct Pointwise<'a> {
+    g: &'a Geometry,
+    channels: usize,
+    maps: usize,
+    /// Where the stride is more than one.
+    window: Option<Window>,
+}
+
+impl<'a> Pointwise<'a> {
+    /// `None`: the convolution is another.
+    pub(super) fn new(g: &'a Geometry) -> Option<Self> {
+        let strided = g.stride.iter().any(|s| *s > 1);
+        let fits = g.taps() == 1 && g.pad.iter().all(|p| *p == 0) && !g.is_depthwise();
+        (fits && !(strided && g.channel_last)).then(|| Self {
+            g,
+            channels: g.channels / g.group,
+            maps: g.maps / g.group,
+            window: strided.then(|| g.forward_window()),
+        })
+    }
+
+    pub(super) fn is_strided(&self) -> bool {
+        self.window.is_some()
+    }
+
+    fn weight<'w, T>(&self, w: &'w [T], group: usize) -> Matrix<'w, T> {
+        let size = self.maps * self.channels;
+        Matrix::of_rows(&w[group * size..][..size], self.maps, self.channels)
+    }
+
+    /// Calls `f(image, group)` for each, at the same time if they are many.
+    fn each(&self, f: impl Fn(usize, usize) + Sync) {
+        let (groups, count) = (self.g.group, self.g.images * self.g.group);
+        let one = |i: usize| f(i / groups, i % groups);
+        if count >= TASKS { parallel(count, one) } else { (0..count).for_each(one) }
+    }
+
+    /// Calls `f` with the channels of a group that the outputs see, as rows.
+    fn seen<T: Float>(&self, x: &[T], image: usize, group: usize, f: impl FnOnce(Matrix<'_, T>)) {
+        let (area, n) = (self.g.area(), self.g.positions());
+        let x = &x[(image * self.g.channels + group * self.channels) * area..][..self.channels * area];
+        let Some(w) = &self.window else { return f(Matrix::of_rows(x, self.channels, area)) };
+        scratch::with(self.channels * n, |seen: &mut [T]| {
+            for (x, seen) in x.chunks_exact(area).zip(seen.chunks_exact_mut(n)) {
+                for (base, seen) in w.bases.iter().zip(seen.chunks_exact_mut(w.width)) {
+                    let row = x[*base as usize..].iter().step_by(w.step);
+                    seen.iter_mut().zip(row).for_each(|(to, v)| *to = *v);
+                }
+            }
+            f(Matrix::of_rows(seen, self.channels, n));
+        });
+    }
+
+    /// The output.
+    pub(super) fn forward<T: Float>(
+        &self,
+        x: &[T],
+        w: &[T],
+        bias: Option<&[T]>,
+        y: &mut [T],
+        accumulate: bool,
+    ) {
+        let (g, maps, n) = (self.g, self.maps, self.g.positions());
+        let bias = |group: usize| bias.map(|b| &b[group * maps..][..maps]);
+        let epilogue = Epilogue { accumulate, ..Epilogue::NONE };
+        if g.channel_last {
+            for group in 0..g.group {
+                let rows = g.images * n;
+                let x = Matrix::new(tail(x, group * self.channels), rows, self.channels, g.channels, 1);
+                let y = MatrixMut::new(tail_mut(y, group * maps), rows, maps, g.maps, 1);
+                gemm_then(y, x, self.weight(w, group).t(), Epilogue { column_bias: bias(group), ..epilogue });
+            }
+            return;
+        }
+        let to = Shared::new(y.as_mut_ptr());
+        self.each(|image, group| {
+            // SAFETY: each image and group has its own part of the output.
+            let y = unsafe { part(to, (image * g.maps + group * maps) * n, maps * n) };
+            self.seen(x, image, group, |x| {
+                let epilogue = Epilogue { row_bias: bias(group), ..epilogue };
+                gemm_then(MatrixMut::of_rows(y, maps, n), self.weight(w, group), x, epilogue);
+            });
+        });
+    }
+
+    /// The gradient of the input. A bias goes to all elements: there is none where a stride leaves some out.
+    pub(super) fn input_gradient<T: Float>(
+        &self,
+        gy: &[T],
+        w: &[T],
+        bias: Option<&[T]>,
+        gx: &mut [T],
+        accumulate: bool,
+    ) {
+        let (g, channels, n, area) = (self.g, self.channels, self.g.positions(), self.g.area());
+        let bias = |group: usize| bias.map(|b| &b[group * channels..][..channels]);
+        let epilogue = Epilogue { accumulate, ..Epilogue::NONE };
+        if g.channel_last {
+            for group in 0..g.group {
+                let rows = g.images * n;
+                let gy = Matrix::new(tail(gy, group * self.maps), rows, self.maps, g.maps, 1);
+                let gx = MatrixMut::new(tail_mut(gx, group * channels), rows, channels, g.channels, 1);
+                gemm_then(gx, gy, self.weight(w, group), Epilogue { column_bias: bias(group), ..epilogue });
+            }
+            return;
+        }
+        let to = Shared::new(gx.as_mut_ptr());
+        self.each(|image, group| {
+            // SAFETY: each image and group has its own part of the gradient.
+            let gx = unsafe { part(to, (image * g.channels + group * channels) * area, channels * area) };
+            let w = self.weight(w, group).t();
+            let gy = &gy[(image * g.maps + group * self.maps) * n..][..self.maps * n];
+            let gy = Matrix::of_rows(gy, self.maps, n);
+            let Some(window) = &self.window else {
+                let epilogue = Epilogue { row_bias: bias(group), ..epilogue };
+                return gemm_then(MatrixMut::of_rows(gx, channels, n), w, gy, epilogue);
+            };
+            scratch::with(channels * n, |seen: &mut [T]| {
+                gemm(MatrixMut::of_rows(seen, channels, n), false, w, gy);
+                if !accumulate {
+                    gx.fill(T::ZERO);
+                }
+                for (gx, seen) in gx.chunks_exact_mut(area).zip(seen.chunks_exact(n)) {
+                    for (base, seen) in window.bases.iter().zip(seen.chunks_exact(window.width)) {
+                        let row = gx[*base as usize..].iter_mut().step_by(window.step);
+                        row.zip(seen).for_each(|(to, v)| *to = *to + *v);
+                    }
+                }
+            });
+        });
+    }
+
+    /// The gradient of the weight: some images are summed up at the same time as others.
+    ///
+    /// # Errors
+    /// There is no memory for their sums.
+    pub(super) fn weight_gradient<T: Float>(
+        &self,
+        x: &[T],
+        gy: &[T],
+        gw: &mut [T],
+        accumulate: bool,
+    ) -> Result<()> {
+        let (g, channels, maps, n) = (self.g, self.channels, self.maps, self.g.positions());
+        let size = maps * channels;
+        if g.channel_last {
+            for (group, gw) in gw.chunks_exact_mut(size).enumerate() {
+                let rows = g.images * n;
+                let x = Matrix::new(tail(x, group * channels), rows, channels, g.channels, 1);
+                let gy = Matrix::new(tail(gy, group * maps), rows, maps, g.maps, 1);
+                gemm(MatrixMut::of_rows(gw, maps, channels), accumulate, gy.t(), x);
+            }
+            return Ok(());
+        }
+        let wanted = TASKS.div_ceil(g.group).min(PARTIAL / gw.len()).min(g.images);
+        let parts = Split::new(g.images, wanted);
+        let memory = Workspace::<T>::new(parts.parts() * gw.len())?;
+        let (sums, all) = (Shared::new(memory.ptr()), gw.len());
+        let one = |task: usize| {
+            let (images, group) = (parts.part(task / g.group), task % g.group);
+            // SAFETY: each task has its own sums.
+            let sum = unsafe { part(sums, task / g.group * all + group * size, size) };
+            for image in images.clone() {
+                let gy = &gy[(image * g.maps + group * maps) * n..][..maps * n];
+                let gy = Matrix::of_rows(gy, maps, n);
+                self.seen(x, image, group, |x| {
+                    let sum = MatrixMut::of_rows(&mut *sum, maps, channels);
+                    gemm(sum, image > images.start, gy, x.t());
+                });
+            }
+        };
+        let tasks = parts.parts() * g.group;
+        if tasks > 1 {
+            parallel(tasks, one);
+        } else {
+            one(0);
+        }
+        let to = Shared::new(gw.as_mut_ptr());
+        ranges(all, PIECE, |some| {
+            // SAFETY: the range is its own, and the sums are there.
+            let gw = unsafe { part(to, some.start, some.len()) };
+            for i in 0..parts.parts() {
+                // SAFETY: as above.
+                let sums = unsafe { part(sums, i * all + some.start, some.len()) };
+                if i == 0 && !accumulate {
+                    gw.copy_from_slice(sums);
+                } else {
+                    gw.iter_mut().zip(sums).for_each(|(to, v)| *to = *to + *v);
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+/// What follows the first `n` elements; of few, nothing.
+fn tail<T>(x: &[T], n: usize) -> &[T] {
+    &x[n.min(x.len())..]
+}
+
+fn tail_mut<T>(x: &mut [T], n: usize) -> &mut [T] {
+    let n = n.min(x.len());
+    &mut x[n..]
+}
+
+/// Some elements that are shared out.
+///
+/// # Safety
+/// They are there, and nobody else uses them meanwhile.
+unsafe fn part<'a, T>(all: Shared<T>, start: usize, n: usize) -> &'a mut [T] {
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts_mut(all.get().add(start), n) }
+}
