@@ -15,6 +15,25 @@ pub(super) const TILE: usize = 512;
 /// Memory for a tile.
 pub(super) type Room<T> = [MaybeUninit<T>; TILE];
 
+/// Bytes that a thread copies at a time.
+const COPY: usize = 1 << 18;
+
+/// Copies `n` bytes, on several threads if they are many.
+///
+/// # Safety
+/// Both must hold as many; they may overlap.
+pub unsafe fn copy(from: *const u8, to: *mut u8, n: usize) {
+    if from.addr().abs_diff(to.addr()) < n {
+        // SAFETY: the caller's promise.
+        return unsafe { std::ptr::copy(from, to, n) };
+    }
+    let (from, to) = (Shared::read_only(from), Shared::new(to));
+    threads::ranges(n, COPY, |range| {
+        // SAFETY: the range lies within both, which lie apart.
+        unsafe { from.get().add(range.start).copy_to_nonoverlapping(to.get().add(range.start), range.len()) };
+    });
+}
+
 /// `y[i] = f(x[i])`. The formula must be `#[inline(always)]`.
 ///
 /// # Safety

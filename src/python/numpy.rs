@@ -182,7 +182,7 @@ pub(super) fn copy_in(array: &NdArray, from: &Bound<'_, PyUntypedArray>, dtype: 
         // SAFETY: both hold that many elements of the type; `copy` allows them to be the same memory.
         unsafe {
             let source = (*from.as_array_ptr()).fields.data.cast::<u8>();
-            std::ptr::copy(source, to, array.shape.size() * dtype.size());
+            crate::kernels::map::copy(source, to, array.shape.size() * dtype.size());
         }
         return Ok(());
     }
