@@ -260,7 +260,8 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
             in the graph. Where the result is a NumPy number, there is nothing to write to.
 
     Returns:
-        The product: `out` if that is given, and is an array. It is NumPy's own if neither `a` nor `b` is an array of this library.
+        The product: `out` if that is given, and is an array. It is NumPy's own if neither `a` nor `b` is an array of
+        this library.
 
     Raises:
         ShapeError: If the lengths of these axes differ.

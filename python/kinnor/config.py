@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 from . import _core
+from ._core import RangeError
 
 __all__ = ["nnabla_config"]
 
@@ -83,7 +84,7 @@ class Settings(ModuleType):
     @execution_order.setter
     def execution_order(self, order: str) -> None:
         if order not in ("rank", "depth_first"):
-            raise ValueError(f"config: expected `execution_order` to be 'rank' or 'depth_first', got {order!r}")
+            raise RangeError(f"config: expected `execution_order` to be 'rank' or 'depth_first', got {order!r}")
         _core.set_depth_first(order == "depth_first")
 
     @property

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from . import _core
+from ._core import CallError, GraphError, RangeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -68,7 +69,7 @@ class Context:
             if engine == "cpu" and kind in COMPUTE_TYPES:
                 return kind
         known = ", ".join(f"cpu:{kind}" for kind in COMPUTE_TYPES)
-        raise RuntimeError(f"Context: expected one of the backends {known}, got {self._backend}")
+        raise RangeError(f"Context: expected one of the backends {known}, got {self._backend}")
 
     def __getitem__(self, name: str) -> Any:
         if name not in ("backend", "array_class", "device_id"):
@@ -90,7 +91,7 @@ def _names(backend: Any) -> list[str]:
     except TypeError:
         names = None
     if not names or not all(isinstance(name, str) for name in names):
-        raise TypeError(f"Context: expected `backend` to be a list of names such as 'cpu:float', got {backend!r}")
+        raise CallError(f"Context: expected `backend` to be a list of names such as 'cpu:float', got {backend!r}")
     return names
 
 
@@ -129,7 +130,7 @@ def set_default_context(context: Context) -> None:
     global _default
     _check("set_default_context", context)
     if _here.scopes:
-        raise RuntimeError("set_default_context: expected a call outside of any context_scope, got one inside")
+        raise GraphError("set_default_context: expected a call outside of any context_scope, got one inside")
     _core.set_context_mode(_number(context))
     _default = context
 
@@ -160,7 +161,7 @@ def context_scope(context: Context) -> Iterator[Context]:
 
 def _check(op: str, context: object) -> None:
     if not isinstance(context, Context):
-        raise TypeError(f"{op}: expected a Context, got {context!r}")
+        raise CallError(f"{op}: expected a Context, got {context!r}")
 
 
 def _number(context: Context) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import _core, system
+from ._core import RangeError
 from .context import COMPUTE_TYPES, Context
 
 __all__ = [
@@ -31,7 +32,7 @@ def context(type_config: str = "float", **options: object) -> Context:
     """
     if type_config not in COMPUTE_TYPES:
         known = ", ".join(COMPUTE_TYPES)
-        raise ValueError(f"context: expected `type_config` to be one of {known}, got {type_config!r}")
+        raise RangeError(f"context: expected `type_config` to be one of {known}, got {type_config!r}")
     backend = ["cpu:float"] if type_config == "float" else [f"cpu:{type_config}", "cpu:float"]
     return Context(backend, array_classes()[0], "")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import _core
+from ._core import CallError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,7 +115,7 @@ def set_function(when: int, key: str, hook: Callable[[Any], Any] | None) -> None
     if hook is None:
         return
     if not callable(hook):
-        raise TypeError(f"function hook: expected something to call, got {hook!r}")
+        raise CallError(f"function hook: expected something to call, got {hook!r}")
     if not _core.set_global_hook(when, key, hook):
         warn(f"function hook: the key '{key}' is taken, nothing was set")
 
@@ -130,7 +131,7 @@ def set_solver(when: str, key: str, hook: Callable[[], Any] | None) -> None:
     if hook is None:
         return
     if not callable(hook):
-        raise TypeError(f"solver hook: expected something to call, got {hook!r}")
+        raise CallError(f"solver hook: expected something to call, got {hook!r}")
     if key in SOLVER[when]:
         warn(f"solver hook: the key '{key}' is taken, nothing was set")
     else:

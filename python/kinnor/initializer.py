@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from . import random
+from ._core import CallError, RangeError, ShapeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,6 +63,15 @@ class _RandomInitializer(BaseInitializer):
         self.rng = random.prng if rng is None else rng
 
 
+def _ends(op: str, lim: Any) -> tuple[Any, Any]:
+    """A lower and an upper end."""
+    try:
+        low, high = lim
+    except (TypeError, ValueError):
+        raise CallError(f"{op}: expected `lim` to be a lower and an upper end, got {lim!r}") from None
+    return low, high
+
+
 class NormalInitializer(_RandomInitializer):
     """Values of a normal distribution: `N(0, sigma^2)`.
 
@@ -92,7 +102,7 @@ class UniformInitializer(_RandomInitializer):
 
     def __init__(self, lim: tuple[float, float] = (-1, 1), rng: RandomState | None = None) -> None:
         super().__init__(rng)
-        self.lim = lim
+        self.lim = _ends("UniformInitializer", lim)
 
     def __repr__(self) -> str:
         return f"UniformInitializer({self.lim})"
@@ -113,7 +123,7 @@ class UniformIntInitializer(_RandomInitializer):
 
     def __init__(self, lim: tuple[int, int] = (0, 10), rng: RandomState | None = None) -> None:
         super().__init__(rng)
-        self.lim = lim
+        self.lim = _ends("UniformIntInitializer", lim)
 
     def __repr__(self) -> str:
         return f"UniformIntInitializer({self.lim})"
@@ -142,7 +152,7 @@ class RangeInitializer(BaseInitializer):
     def __call__(self, shape: Sequence[int]) -> NDArray[Any]:
         """Initial values of that shape."""
         if not shape:
-            raise ValueError("RangeInitializer: expected a shape of at least one axis, got ()")
+            raise ShapeError("RangeInitializer: expected a shape of at least one axis, got ()")
         values = np.asarray(self.start + self.step * np.arange(shape[-1]))
         spread: NDArray[Any] = np.broadcast_to(values, tuple(shape)).copy()
         return spread
@@ -190,7 +200,7 @@ class OrthogonalInitializer(_RandomInitializer):
     def __call__(self, shape: Sequence[int]) -> NDArray[Any]:
         """Initial values of that shape."""
         if not shape:
-            raise ValueError("OrthogonalInitializer: expected a shape of at least one axis, got ()")
+            raise ShapeError("OrthogonalInitializer: expected a shape of at least one axis, got ()")
         rows, columns = shape[0], prod(shape[1:])
         u, _, v = np.linalg.svd(self.rng.randn(rows, columns), full_matrices=False)
         q = u if rows >= columns else v
@@ -221,7 +231,7 @@ class WeightNormalizationScaleInitializer(BaseInitializer):
         """Initial values of that shape."""
         ndim = self.w.ndim
         if not -ndim <= self.dim < ndim:
-            raise ValueError(
+            raise RangeError(
                 f"WeightNormalizationScaleInitializer: expected as `dim` an axis of {self.w.shape}, got {self.dim}"
             )
         others = tuple(axis for axis in range(ndim) if axis != self.dim % ndim)
@@ -301,5 +311,5 @@ def _fan(op: str, maps: int, kernel: Sequence[int]) -> int:
     """Number of terms behind each value: maps times taps of the kernel."""
     fan = prod(kernel) * maps
     if fan <= 0:
-        raise ValueError(f"{op}: expected numbers of maps and a kernel above 0, got {maps} maps and kernel {kernel}")
+        raise RangeError(f"{op}: expected numbers of maps and a kernel above 0, got {maps} maps and kernel {kernel}")
     return int(fan)

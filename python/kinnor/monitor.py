@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import time
 from math import ceil, sqrt
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._core import ArgumentError
+from ._core import ArgumentError, CallError
 from .logger import logger
 from .png import write_png
 
@@ -51,6 +52,8 @@ class Monitor:
 def _new_file(monitor: Monitor | None, name: str, kind: str) -> Path | None:
     if monitor is None:
         return None
+    if not isinstance(monitor, Monitor):
+        raise CallError(f"monitor: expected a Monitor for {name!r}, got {type(monitor).__name__}")
     path = Path(monitor.save_path, f"{name.replace(' ', '-')}.{kind}.txt")
     path.write_text("")
     return path
@@ -60,6 +63,13 @@ def _append(path: Path | None, line: str) -> None:
     if path is not None:
         with path.open("a") as file:
             file.write(line + "\n")
+
+
+def _index(op: str, index: Any) -> int:
+    try:
+        return operator.index(index)
+    except TypeError:
+        raise CallError(f"{op}: expected the number of an iteration, got {index!r}") from None
 
 
 class MonitorSeries:
@@ -95,7 +105,11 @@ class MonitorSeries:
             index: The iteration, from 0.
             value: A number, or an array of which the mean is taken.
         """
-        self._values.append(float(np.mean(value)))
+        index = _index("MonitorSeries.add", index)
+        try:
+            self._values.append(float(np.mean(value)))
+        except (TypeError, ValueError):
+            raise CallError(f"MonitorSeries.add: expected a number or an array, got {value!r}") from None
         if index - self._last < self.interval:
             return
         mean = float(np.mean(self._values))
@@ -132,6 +146,7 @@ class MonitorTimeElapsed:
         Args:
             index: The iteration, from 0.
         """
+        index = _index("MonitorTimeElapsed.add", index)
         n_iterations = index - self._last
         if n_iterations < self.interval:
             return

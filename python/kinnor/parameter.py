@@ -14,7 +14,7 @@ import numpy as np
 
 from . import _core
 from . import parameter_tree as tree
-from ._core import ParameterError, Variable
+from ._core import CallError, ParameterError, Variable
 from .autodiff import no_grad
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def set_parameter(key: str, param: Variable) -> None:
         ParameterError: If the path is empty or leads through a parameter or to a scope.
     """
     if not isinstance(param, Variable):
-        raise TypeError(f"set_parameter: expected a Variable for {key!r}, got {param!r}")
+        raise CallError(f"set_parameter: expected a Variable for {key!r}, got {param!r}")
     with tree.lock:
         tree.variable("set_parameter", key)
         tree.register("set_parameter", key, param)

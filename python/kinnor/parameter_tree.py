@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, TypeAlias
 
-from ._core import ParameterError
+from ._core import CallError, ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,7 +102,7 @@ class Call(Entered):
 def split(op: str, path: str) -> list[str]:
     """The names of a path; slashes at the ends and doubled ones count for nothing."""
     if not isinstance(path, str):
-        raise TypeError(f"{op}: expected a name, got {path!r}")
+        raise CallError(f"{op}: expected a name, got {path!r}")
     if path and "/" not in path:  # As in nearly all calls, which dynamic programs repeat.
         return [path]
     return [name for name in path.split("/") if name]

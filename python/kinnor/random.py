@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import _core
+from ._core import CallError, RangeError
 
 if TYPE_CHECKING:
     from numpy.random import RandomState
@@ -84,6 +85,6 @@ def _renew(value: int) -> None:
 
 def _check(value: int) -> None:
     if not isinstance(value, int):
-        raise TypeError(f"seed: expected an int, got {value!r}")
+        raise CallError(f"seed: expected an int, got {value!r}")
     if not 0 <= value < 2**32:
-        raise ValueError(f"seed: expected a number from 0 to 2**32 - 1, got {value}")
+        raise RangeError(f"seed: expected a number from 0 to 2**32 - 1, got {value}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from ._core import NdArray, Variable
+from ._core import CallError, NdArray, UnsupportedError, Variable
 
 if TYPE_CHECKING:
     import os
@@ -44,7 +44,7 @@ class Solver(_core.Solver):
         Raises:
             RuntimeError: Always.
         """
-        raise RuntimeError(f"{self.name}.setup: expected a call of set_parameters, got the deprecated setup")
+        raise UnsupportedError(f"{self.name}.setup: expected a call of set_parameters, got the deprecated setup")
 
     def get_states(self) -> dict[str, SolverState]:
         """Show what the solver remembers.
@@ -65,6 +65,9 @@ class Solver(_core.Solver):
             ParameterError: If the arrays are not those of this solver.
             ShapeError: If one does not have the shape of its parameter. Nothing is changed then.
         """
+        for key, state in states.items():
+            if not isinstance(state, SolverState):
+                raise CallError(f"{self.name}.set_states: expected a SolverState for {key!r}, got {state!r}")
         self._set_states(
             {key: (state.t, {name: v.data for name, v in state.pstate.items()}) for key, state in states.items()}
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _core
-from ._core import NdArray, Variable
+from ._core import NdArray, RangeError, ShapeError, Variable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,10 +53,10 @@ def grad(
     ys, xs = variables("outputs", outputs), variables("inputs", inputs)
     keep = list(persistent_outputs) or [True] * len(ys)
     if len(keep) != len(ys):
-        raise ValueError(f"grad: expected persistent_outputs for {len(ys)} outputs, got {len(keep)}")
+        raise RangeError(f"grad: expected persistent_outputs for {len(ys)} outputs, got {len(keep)}")
     for y in ys:
         if y.parent is None:
-            raise ValueError("grad: expected outputs that functions compute, got a variable without parent")
+            raise RangeError("grad: expected outputs that functions compute, got a variable without parent")
     seeds = starting_gradients(ys, grad_outputs)
     for y, persistent in zip(ys, keep, strict=True):
         y.persistent = persistent
@@ -73,11 +73,11 @@ def variables(what: str, given: Any) -> list[Variable]:
     if isinstance(given, Variable):
         return [given]
     if not isinstance(given, Iterable):
-        raise ValueError(f"grad: expected {what} to be a Variable or several, got {given!r}")
+        raise RangeError(f"grad: expected {what} to be a Variable or several, got {given!r}")
     many = list(given)
     for one in many:
         if not isinstance(one, Variable):
-            raise ValueError(f"grad: expected {what} to be Variables, got {type(one).__name__}")
+            raise RangeError(f"grad: expected {what} to be Variables, got {type(one).__name__}")
     return many
 
 
@@ -88,7 +88,7 @@ def starting_gradients(outputs: list[Variable], given: Any) -> list[Variable]:
     else:
         each = list(given)
         if len(each) != len(outputs):
-            raise ValueError(f"grad: expected {len(outputs)} grad_outputs, got {len(each)}")
+            raise RangeError(f"grad: expected {len(outputs)} grad_outputs, got {len(each)}")
     return [starting_gradient(y, g) for y, g in zip(outputs, each, strict=True)]
 
 
@@ -105,9 +105,9 @@ def starting_gradient(y: Variable, given: Any) -> Variable:
         seed = Variable(y.shape)
         seed.d = 1.0 if given is None else float(given)
     else:
-        raise ValueError(f"grad: expected a number, an array or a Variable in grad_outputs, got {type(given).__name__}")
+        raise RangeError(f"grad: expected a number, an array or a Variable in grad_outputs, got {type(given).__name__}")
     if seed.shape != y.shape:
-        raise ValueError(f"grad: expected grad_outputs of shape {y.shape}, got {seed.shape}")
+        raise ShapeError(f"grad: expected grad_outputs of shape {y.shape}, got {seed.shape}")
     return seed
 
 

@@ -4,7 +4,7 @@ use super::choice::Where;
 use super::diagonal::Trilu;
 use super::reduction::{from_rows, to_rows};
 use super::slicing::Flip;
-use super::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, op};
+use super::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, like, op};
 use crate::Result;
 use crate::array::Shape;
 use crate::kernels::Float;
@@ -18,7 +18,7 @@ op! {
     ///
     /// Args:
     ///     x: Input of any shape.
-    ///     axis: The axis; a negative one counts from the end.
+    ///     axis: The axis, the first one by default; a negative one counts from the end.
     ///     exclusive: Leave out the element itself: `y[i] = x[0] + ... + x[i - 1]`.
     ///     reverse: Run from the end to the start.
     ///
@@ -27,20 +27,24 @@ op! {
     ///
     /// Raises:
     ///     AxisError: If `x` has no such axis.
-    CumSum = cumsum(x; axis: i64 = 0, exclusive: bool = false, reverse: bool = false)
+    CumSum = cumsum(x; axis: Option<i64> = None, exclusive: bool = false, reverse: bool = false)
 }
 
 impl CumSum {
     fn scan(&self, shape: &Shape) -> Result<Scan> {
-        let axis = shape.axis("cumsum", self.axis)?;
+        let axis = shape.axis("cumsum", self.axis.unwrap_or(0))?;
         Ok(Scan::new(shape, axis).exclusive(self.exclusive).reverse(self.reverse))
     }
 }
 
 impl Compute for CumSum {
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
-        x.get(0).axis("cumsum", self.axis)?;
+        x.get(0).axis("cumsum", self.axis.unwrap_or(0))?;
         like(x)
+    }
+
+    fn open(&self, _: &str, _: &InputShapes<'_>) -> Value {
+        Value::Int(0)
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
@@ -70,7 +74,7 @@ op! {
     ///
     /// Args:
     ///     x: Input of any shape.
-    ///     axis: The axis; a negative one counts from the end.
+    ///     axis: The axis, the first one by default; a negative one counts from the end.
     ///     exclusive: Leave out the element itself: `y[i] = x[0] * ... * x[i - 1]`.
     ///     reverse: Run from the end to the start.
     ///
@@ -79,20 +83,24 @@ op! {
     ///
     /// Raises:
     ///     AxisError: If `x` has no such axis.
-    CumProd = cumprod(x; axis: i64 = 0, exclusive: bool = false, reverse: bool = false)
+    CumProd = cumprod(x; axis: Option<i64> = None, exclusive: bool = false, reverse: bool = false)
 }
 
 impl CumProd {
     fn scan(&self, shape: &Shape) -> Result<Scan> {
-        let axis = shape.axis("cumprod", self.axis)?;
+        let axis = shape.axis("cumprod", self.axis.unwrap_or(0))?;
         Ok(Scan::new(shape, axis).exclusive(self.exclusive).reverse(self.reverse))
     }
 }
 
 impl Compute for CumProd {
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
-        x.get(0).axis("cumprod", self.axis)?;
+        x.get(0).axis("cumprod", self.axis.unwrap_or(0))?;
         like(x)
+    }
+
+    fn open(&self, _: &str, _: &InputShapes<'_>) -> Value {
+        Value::Int(0)
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
@@ -112,7 +120,7 @@ impl Compute for CumProd {
     /// of their own, running products of rows whose first elements up to `i` are one.
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         let shape = s.x(0).shape();
-        let axis = [shape.axis("cumprod", self.axis).unwrap_or_default()];
+        let axis = [shape.axis("cumprod", self.axis.unwrap_or(0)).unwrap_or_default()];
         let in_order =
             |x: Sym| if self.reverse { Sym::rearrange(Flip { axes: Some(vec![-1]) }, x) } else { x };
         let (x, gy) = (in_order(to_rows(s.x(0), &axis)), in_order(to_rows(s.gy(0), &axis)));
@@ -123,8 +131,8 @@ impl Compute for CumProd {
         let later = |k, x| Sym::apply(Trilu { k, upper: true }, &[x]);
         let factors = Sym::apply(Where {}, &[later(1, ones), each(x), ones]);
         let run = |axis, exclusive, x| Sym::apply(Self { axis, exclusive, reverse: false }, &[x]);
-        let products = later(i64::from(self.exclusive), run(2, self.exclusive, factors));
-        let gx = run(1, true, x) * (products * each(gy)).sum(&[2], false);
+        let products = later(i64::from(self.exclusive), run(Some(2), self.exclusive, factors));
+        let gx = run(Some(1), true, x) * (products * each(gy)).sum(&[2], false);
         vec![Some(from_rows(in_order(gx), &shape, &axis))]
     }
 

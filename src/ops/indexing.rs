@@ -150,7 +150,7 @@ op! {
     ///     AxisError: If `x` has no such axis.
     ///     ShapeError: If the shared axes differ.
     ///     IndexError: If an index is out of range.
-    Gather = gather(x, Indices: index; axis: i64 = 0, batch_dims: i64 = 0)
+    Gather = gather(x, Indices: index; axis: Option<i64> = None, batch_dims: Option<i64> = None)
 }
 
 op! {
@@ -168,28 +168,45 @@ op! {
     GatherBackward = gather_backward(gy, Indices: index; axis: i64, batch_dims: i64, shape: Vec<i64>)
 }
 
+impl Gather {
+    /// The axis and the number of shared ones.
+    fn place(&self) -> (i64, i64) {
+        (self.axis.unwrap_or(0), self.batch_dims.unwrap_or(0))
+    }
+
+    fn lines(&self, x: &Shape, index: &Shape) -> Result<Lines> {
+        let (axis, batch_dims) = self.place();
+        Lines::new("gather", x, index, axis, batch_dims)
+    }
+}
+
 impl Compute for Gather {
+    fn open(&self, _: &str, _: &InputShapes<'_>) -> Value {
+        Value::Int(0)
+    }
+
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let (own, index) = (x.get(0), x.get(1));
-        let lines = Lines::new("gather", own, index, self.axis, self.batch_dims)?;
-        let taken = &index[self.batch_dims as usize..];
+        let lines = self.lines(own, index)?;
+        let taken = &index[self.place().1 as usize..];
         one(own[..lines.axis].iter().chain(taken).chain(&own[lines.axis + 1..]).copied().collect::<Shape>())
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let lines = Lines::new("gather", run.x_shape(0), run.x_shape(1), self.axis, self.batch_dims)?;
+        let lines = self.lines(run.x_shape(0), run.x_shape(1))?;
         lines.take("gather", run.x(0), run.index(1), run.y(0))
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
-        let lines = Lines::new("gather", run.x_shape(0), run.x_shape(1), self.axis, self.batch_dims)?;
+        let lines = self.lines(run.x_shape(0), run.x_shape(1))?;
         let Some(gx) = run.gx(0).map(Grad::adding) else { return Ok(()) };
         lines.add("gather", run.gy(0), run.index(1), gx)
     }
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         let shape = s.x(0).shape().iter().map(|n| *n as i64).collect();
-        let op = GatherBackward { axis: self.axis, batch_dims: self.batch_dims, shape };
+        let (axis, batch_dims) = self.place();
+        let op = GatherBackward { axis, batch_dims, shape };
         vec![Some(Sym::apply(op, &[s.gy(0), s.x(1)])), None]
     }
 
@@ -213,7 +230,7 @@ impl Compute for GatherBackward {
     const HAS_BACKWARD: bool = false;
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
-        let op = Gather { axis: self.axis, batch_dims: self.batch_dims };
+        let op = Gather { axis: Some(self.axis), batch_dims: Some(self.batch_dims) };
         vec![Some(Sym::apply(op, &[s.gy(0), s.x(1)])), None]
     }
 

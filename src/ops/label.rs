@@ -257,6 +257,7 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shape of `target` does not fit that of `x`.
+    ///     ArgumentError: If `n` is less than one.
     ///     IndexError: If there is no class of a label.
     TopNError = top_n_error(x, target: index; axis: Option<i64> = None, n: i64 = 1)
 }
@@ -265,6 +266,9 @@ impl Compute for TopNError {
     const HAS_BACKWARD: bool = false;
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        if self.n < 1 {
+            return Err(Error::argument("top_n_error", "n", "one or more", self.n));
+        }
         labels("top_n_error", x.get(0), x.get(1), self.axis)
     }
 

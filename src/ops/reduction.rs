@@ -259,7 +259,7 @@ impl Compute for Prod {
         let shape = s.x(0).shape();
         let axes = ascending("prod", &shape, self.axis.as_deref()).unwrap_or_default();
         let x = to_rows(s.x(0), &axes);
-        let others = |reverse| Sym::apply(CumProd { axis: 1, exclusive: true, reverse }, &[x]);
+        let others = |reverse| Sym::apply(CumProd { axis: Some(1), exclusive: true, reverse }, &[x]);
         let others = from_rows(others(false) * others(true), &shape, &axes);
         vec![Some(spread_symbol("prod", s, self.axis.as_deref()) * others)]
     }

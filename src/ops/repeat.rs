@@ -1,6 +1,6 @@
 //! Repeating arrays: tile, broadcast_to.
 
-use super::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
+use super::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op};
 use crate::array::Shape;
 use crate::kernels::{Float, reduce, strided};
 use crate::{Error, Result};
@@ -90,18 +90,26 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shape of `y` is not found there.
-    BroadcastTo = broadcast_to(x, y; axis: i64 = -1)
+    BroadcastTo = broadcast_to(x, y; axis: Option<i64> = None)
 }
 
 impl BroadcastTo {
+    /// The axis at which `y` starts, if it does not just end with the last.
+    fn start(&self) -> Option<usize> {
+        self.axis.and_then(|axis| usize::try_from(axis).ok())
+    }
+
     /// The shape of `y` with axes of length one for those that it lacks.
     fn lifted(&self, x: &Shape, y: &Shape) -> Result<Shape> {
         let fail = || {
-            let place = if self.axis < 0 { "at the end".into() } else { format!("from axis {}", self.axis) };
+            let place = match self.axis {
+                Some(axis) if axis >= 0 => format!("from axis {axis}"),
+                _ => "at the end".into(),
+            };
             Error::shape("broadcast_to", format!("the shape of y within that of x, {place}"), [x, y])
         };
         let last = x.ndim().checked_sub(y.ndim()).ok_or_else(fail)?;
-        let start = usize::try_from(self.axis).unwrap_or(last);
+        let start = self.start().unwrap_or(last);
         if start > last || x[start..start + y.ndim()] != y[..] {
             return Err(fail());
         }
@@ -111,7 +119,7 @@ impl BroadcastTo {
 
     /// The axes of `x` along which `y` is repeated.
     fn axes(&self, x: &Shape, y: &Shape) -> Vec<usize> {
-        let start = usize::try_from(self.axis).unwrap_or(x.ndim() - y.ndim());
+        let start = self.start().unwrap_or(x.ndim() - y.ndim());
         (0..x.ndim()).filter(|i| !(start..start + y.ndim()).contains(i)).collect()
     }
 }
@@ -120,6 +128,10 @@ impl Compute for BroadcastTo {
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         self.lifted(x.get(0), x.get(1))?;
         one(x.get(0).clone())
+    }
+
+    fn open(&self, _: &str, _: &InputShapes<'_>) -> Value {
+        Value::Int(-1)
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {

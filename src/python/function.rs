@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use super::operands::variables;
 use super::values::to_python;
 use super::variable::Variable;
 use crate::graph;
@@ -32,10 +33,6 @@ impl Function {
     pub(super) fn graph_function(&self) -> graph::Function {
         self.function.clone()
     }
-}
-
-fn variables<'py>(list: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, Variable>>> {
-    list.try_iter()?.map(|v| Ok(v?.cast_into::<Variable>()?)).collect()
 }
 
 fn refs<'a>(list: &'a [Bound<'_, Variable>]) -> Vec<&'a graph::Variable> {
@@ -172,26 +169,26 @@ impl Function {
 
     /// Says that the next forward run will be recomputed. (Every run is remembered; kept for NNabla programs.)
     fn setup_recompute(&self, inputs: &Bound<'_, PyAny>, outputs: &Bound<'_, PyAny>) -> PyResult<()> {
-        variables(inputs)?;
-        variables(outputs)?;
+        variables("setup_recompute", inputs)?;
+        variables("setup_recompute", outputs)?;
         Ok(())
     }
 
     /// Gives outputs the shapes that the operation makes of the inputs.
     fn setup(&self, inputs: &Bound<'_, PyAny>, outputs: &Bound<'_, PyAny>) -> PyResult<()> {
-        let (x, y) = (variables(inputs)?, variables(outputs)?);
+        let (x, y) = (variables("setup", inputs)?, variables("setup", outputs)?);
         Ok(self.function.set_up_on(&refs(&x), &refs(&y))?)
     }
 
     /// Computes the outputs from the inputs.
     fn forward(&self, inputs: &Bound<'_, PyAny>, outputs: &Bound<'_, PyAny>) -> PyResult<()> {
-        let (x, y) = (variables(inputs)?, variables(outputs)?);
+        let (x, y) = (variables("forward", inputs)?, variables("forward", outputs)?);
         Ok(self.function.forward_on(&refs(&x), &refs(&y), false)?)
     }
 
     /// Computes the outputs again: the same random numbers, no side effects.
     fn recompute(&self, inputs: &Bound<'_, PyAny>, outputs: &Bound<'_, PyAny>) -> PyResult<()> {
-        let (x, y) = (variables(inputs)?, variables(outputs)?);
+        let (x, y) = (variables("recompute", inputs)?, variables("recompute", outputs)?);
         Ok(self.function.forward_on(&refs(&x), &refs(&y), true)?)
     }
 
@@ -208,7 +205,7 @@ impl Function {
         outputs: &Bound<'_, PyAny>,
         accum: Option<Vec<bool>>,
     ) -> PyResult<()> {
-        let (x, y) = (variables(inputs)?, variables(outputs)?);
+        let (x, y) = (variables("backward", inputs)?, variables("backward", outputs)?);
         let accum = accum.unwrap_or_else(|| vec![true; x.len()]);
         Ok(self.function.backward_on(&refs(&x), &refs(&y), &accum)?)
     }
@@ -224,7 +221,7 @@ impl Function {
         outputs: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let _ = (n_outputs, auto_forward);
-        let x = variables(inputs.as_any())?;
+        let x = variables("function", inputs.as_any())?;
         let (op, wanted) = (self.function.op(), self.function.inputs().len());
         // The library's own operations count for themselves; some take any number.
         if op.on_arrays().is_some() && x.len() != wanted {

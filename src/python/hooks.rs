@@ -168,8 +168,7 @@ fn forward_all(
     function_pre_hook: Option<&Bound<'_, PyAny>>,
     function_post_hook: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<()> {
-    let variables: Vec<Bound<'_, Variable>> =
-        variables.try_iter()?.map(|v| Ok(v?.cast_into::<Variable>()?)).collect::<PyResult<_>>()?;
+    let variables = super::operands::variables("forward_all", variables)?;
     let all: Vec<&graph::Variable> = variables.iter().map(|v| &v.get().variable).collect();
     let detach = |run: &mut (dyn FnMut() + Send)| py.detach(run);
     with_hooks(py, function_pre_hook, function_post_hook, |pre_hook, post_hook| {

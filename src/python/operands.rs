@@ -31,6 +31,23 @@ pub(super) fn operand<'a, 'py>(op: &str, name: &str, x: &'a Bound<'py, PyAny>) -
         .into())
 }
 
+/// The variables of a list. (A variable yields its parts, and is no list.)
+pub(super) fn variables<'py>(op: &str, list: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, Variable>>> {
+    let refused = |got: &Bound<'_, PyAny>| -> PyErr {
+        let got = got.get_type().name().map_or_else(|_| "something else".into(), |name| name.to_string());
+        Error::Type(format!("{op}: expected a list of Variables, got {got}")).into()
+    };
+    if list.is_instance_of::<Variable>() {
+        return Err(refused(list));
+    }
+    let all = list.try_iter().map_err(|_| refused(list))?;
+    all.map(|v| {
+        let v = v?;
+        v.cast::<Variable>().cloned().map_err(|_| refused(&v))
+    })
+    .collect()
+}
+
 /// In which type functions compute now.
 pub(super) fn current_compute() -> Compute {
     mode::context(mode::current_context()).compute

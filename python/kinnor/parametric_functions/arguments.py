@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
-from .._core import NdArray, Variable
+from .._core import AxisError, CallError, NdArray, RangeError, ShapeError, Variable
 from ..initializer import ConstantInitializer, UniformInitializer, calc_uniform_lim_glorot
 from ..parameter import get_parameter, get_parameter_or_create
 
@@ -22,9 +22,9 @@ __all__ = ["bias", "check_input", "index_of_axis", "sizes", "weight"]
 def check_input(op: str, inp: Variable, min_ndim: int = 1) -> None:
     """Refuse what is no variable or array, or has too few axes."""
     if not isinstance(inp, (Variable, NdArray)):
-        raise TypeError(f"{op}: expected a Variable or an NdArray, got {type(inp).__name__}")
+        raise CallError(f"{op}: expected a Variable or an NdArray, got {type(inp).__name__}")
     if inp.ndim < min_ndim:
-        raise ValueError(f"{op}: expected an input of at least {min_ndim} axes, got shape {inp.shape}")
+        raise ShapeError(f"{op}: expected an input of at least {min_ndim} axes, got shape {inp.shape}")
 
 
 def index_of_axis(op: str, inp: Variable, axis: int) -> int:
@@ -32,9 +32,9 @@ def index_of_axis(op: str, inp: Variable, axis: int) -> int:
     try:
         axis = operator.index(axis)
     except TypeError:
-        raise TypeError(f"{op}: expected an axis as an int, got {axis!r}") from None
+        raise CallError(f"{op}: expected an axis as an int, got {axis!r}") from None
     if not -inp.ndim <= axis < inp.ndim:
-        raise IndexError(f"{op}: expected an axis of an input of shape {inp.shape}, got {axis}")
+        raise AxisError(f"{op}: expected an axis of an input of shape {inp.shape}, got {axis}")
     return axis % inp.ndim
 
 
@@ -49,7 +49,7 @@ def sizes(op: str, argument: str, value: int | Sequence[int], single: bool = Fal
         numbers = ()
     if not numbers or min(numbers) < 1:
         expected = "a number above 0 or a tuple of them" if single else "a tuple of numbers above 0"
-        raise (ValueError if numbers else TypeError)(f"{op}: expected `{argument}` to be {expected}, got {value!r}")
+        raise (RangeError if numbers else CallError)(f"{op}: expected `{argument}` to be {expected}, got {value!r}")
     return numbers
 
 

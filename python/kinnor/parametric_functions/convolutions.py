@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import functions as F
+from .._core import RangeError
 from .arguments import bias, check_input, index_of_axis, sizes, weight
 from .decorator import parametric_function_api
 
@@ -203,5 +204,5 @@ def _channels(op: str, inp: Variable, base_axis: int, channel_last: bool = False
 def _per_group(op: str, what: str, maps: int, group: int) -> int:
     (group,) = sizes(op, "group", group, single=True)
     if maps % group:
-        raise ValueError(f"{op}: expected {what} to be a multiple of `group`, got {maps} and {group}")
+        raise RangeError(f"{op}: expected {what} to be a multiple of `group`, got {maps} and {group}")
     return maps // group

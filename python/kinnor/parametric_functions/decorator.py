@@ -9,6 +9,7 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from .._core import CallError
 from ..parameter_tree import Call
 
 if TYPE_CHECKING:
@@ -53,11 +54,11 @@ def parametric_function_api(
             elif len(args) == place + 1 and "name" not in kwargs:
                 *args, name = args  # type: ignore[assignment]
             else:
-                raise TypeError(
+                raise CallError(
                     f"{function.__name__}: expected at most {place + 1} arguments, got {len(args) + len(kwargs)}"
                 )
             if not isinstance(name, (str, type(None))):
-                raise TypeError(f"{function.__name__}: expected `name` to be a str or None, got {name!r}")
+                raise CallError(f"{function.__name__}: expected `name` to be a str or None, got {name!r}")
             path = scope if name is None else f"{name}/{scope}"
             with Call("parameter_scope", path):
                 return function(*args, **kwargs)
@@ -73,14 +74,14 @@ def _with_name(function: Callable[..., Any]) -> inspect.Signature:
     """The signature of a function with `name=None` as its last argument."""
     signature = inspect.signature(function)
     if "fix_parameters" not in signature.parameters:
-        raise TypeError(
+        raise CallError(
             f"parametric_function_api: expected `{function.__name__}` to take `fix_parameters`, got {signature}"
         )
     arguments = list(signature.parameters.values())
     if arguments[-1].name == "name":
         del arguments[-1]
     if any(a.name == "name" or a.kind is not a.POSITIONAL_OR_KEYWORD for a in arguments):
-        raise TypeError(
+        raise CallError(
             f"parametric_function_api: expected `{function.__name__}` to take plain arguments, got {signature}"
         )
     name = inspect.Parameter("name", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation="str | None")

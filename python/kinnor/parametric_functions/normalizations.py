@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from .. import functions as F
+from .._core import RangeError
 from ..initializer import ConstantInitializer
 from ..parameter import get_parameter_or_create
 from .arguments import check_input, index_of_axis, sizes
@@ -232,7 +233,7 @@ def _known(
     init = param_init or {}
     unknown = [key for key in init if key not in names]
     if unknown:
-        raise ValueError(f"{op}: expected `param_init` for {', '.join(names)}, got one for {unknown[0]!r}")
+        raise RangeError(f"{op}: expected `param_init` for {', '.join(names)}, got one for {unknown[0]!r}")
     return init
 
 

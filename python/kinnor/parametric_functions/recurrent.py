@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import functions as F
-from .._core import Variable
+from .._core import ShapeError, Variable
 from .arguments import check_input, sizes
 from .decorator import parametric_function_api
 from .layers import affine
@@ -131,5 +131,5 @@ def _state(what: str, given: Variable | None, shape: tuple[int, ...]) -> Variabl
         zeros.data.zero()
         return zeros
     if given.shape != shape:
-        raise ValueError(f"LSTMCell: expected `{what}` of shape {shape}, got shape {given.shape}")
+        raise ShapeError(f"LSTMCell: expected `{what}` of shape {shape}, got shape {given.shape}")
     return given

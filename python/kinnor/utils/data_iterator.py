@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .._core import UnsupportedError
-from .data_source import DataError, DataSource, DataSourceWithMemoryCache, SlicedDataSource
+from .._core import CallError, UnsupportedError
+from .data_source import DataError, DataSource, DataSourceWithMemoryCache, SlicedDataSource, check_source
 from .data_source_implements import ConcatDataSource, SimpleDataSource
 
 if TYPE_CHECKING:
@@ -67,6 +67,9 @@ class DataIterator:
         epoch_end_callbacks: Sequence[Callable[[int], object]] = (),
         stop_exhausted: bool = False,
     ) -> None:
+        check_source("DataIterator", data_source)
+        if not hasattr(batch_size, "__index__"):
+            raise CallError(f"DataIterator: expected `batch_size` to be a whole number, got {batch_size!r}")
         if index(batch_size) < 1:
             raise DataError(f"DataIterator: expected `batch_size` to be at least 1, got {batch_size}")
         if data_source.size < 1:
@@ -296,6 +299,7 @@ def data_iterator(
         The iterator.
     """
     _refuse_file_cache("data_iterator", with_file_cache or cache_dir is not None)
+    check_source("data_iterator", data_source)
     if with_memory_cache:
         data_source = DataSourceWithMemoryCache(data_source, data_source.shuffle, rng)
     return DataIterator(

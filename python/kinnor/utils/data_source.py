@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core import Error
+from .._core import CallError, Error
 from ..config import nnabla_config
 
 if TYPE_CHECKING:
@@ -105,6 +105,8 @@ class DataSource:
     """
 
     def __init__(self, shuffle: bool = False, rng: RandomState | None = None) -> None:
+        if rng is not None and not hasattr(rng, "permutation"):
+            raise CallError(f"{type(self).__name__}: expected `rng` to be a RandomState or None, got {rng!r}")
         self._rng = np.random.RandomState(DEFAULT_SEED) if rng is None else rng
         self._variables: Sequence[str] = ()
         self._generation = 0
@@ -175,6 +177,12 @@ class DataSource:
 
     def apply_order(self) -> None:
         """Go on to the order of the next epoch."""
+
+
+def check_source(op: str, source: Any) -> None:
+    """Refuse what is no source."""
+    if not isinstance(source, DataSource):
+        raise CallError(f"{op}: expected a DataSource, got {type(source).__name__}")
 
 
 class DataSourceWithMemoryCache(DataSource):
