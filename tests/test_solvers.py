@@ -304,7 +304,7 @@ def test_hooks_may_use_the_solver():
         (lambda s: s.clip_grad_by_global_norm(-1), ValueError),
         (lambda s: s.scale_grad(float("nan")), ValueError),
         (lambda s: s.update(1), TypeError),
-        (lambda s: s.set_states({"w": None}), AttributeError),
+        (lambda s: s.set_states({"w": None}), TypeError),
         (lambda s: S.Adam(lr=1), TypeError),
         (lambda s: S.Adam("fast"), TypeError),
         (lambda s: S.Adam(-1), ValueError),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .._core import CallError, UnsupportedError
+from .._core import UnsupportedError
 from .data_source import DataError, DataSource, DataSourceWithMemoryCache, SlicedDataSource, check_source
 from .data_source_implements import ConcatDataSource, SimpleDataSource
 
@@ -68,10 +68,8 @@ class DataIterator:
         stop_exhausted: bool = False,
     ) -> None:
         check_source("DataIterator", data_source)
-        if not hasattr(batch_size, "__index__"):
-            raise CallError(f"DataIterator: expected `batch_size` to be a whole number, got {batch_size!r}")
-        if index(batch_size) < 1:
-            raise DataError(f"DataIterator: expected `batch_size` to be at least 1, got {batch_size}")
+        if not hasattr(batch_size, "__index__") or index(batch_size) < 1:
+            raise DataError(f"DataIterator: expected `batch_size` to be a whole number from 1 on, got {batch_size!r}")
         if data_source.size < 1:
             raise DataError("DataIterator: expected a source with examples, got an empty one")
         self._data_source = data_source
