@@ -81,7 +81,7 @@ TOLD = {
     "MonitorSeries.add: expected the number of an iteration": lambda: MonitorSeries("loss").add("0", 1.0),
     "monitor: expected a Monitor": lambda: MonitorSeries("loss", "here"),
     "data_iterator: expected a DataSource": lambda: data_iterator(3, 2),
-    "expected `batch_size` to be a whole number from 1 on": lambda: data_iterator_simple(lambda i: (i,), 10, 2.5),
+    "expected `batch_size` to be a whole number": lambda: data_iterator_simple(lambda i: (i,), 10, 2.5),
     "expected `rng` to be a RandomState": lambda: data_iterator_simple(lambda i: (i,), 10, 2, True, 3),
     "set_states: expected a SolverState": lambda: S.Adam().set_states({"w": 3}),
     "set_parameter: expected a Variable": lambda: nn.parameter.set_parameter("w", 3),

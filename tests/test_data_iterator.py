@@ -321,7 +321,7 @@ def test_source_by_itself():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: data_iterator_simple(number, 4, 0), "`batch_size` to be a whole number from 1 on, got 0"),
+        (lambda: data_iterator_simple(number, 4, 0), "`batch_size` to be at least 1, got 0"),
         (lambda: data_iterator_simple(number, 0, 4), "`num_examples` to be at least 1, got 0"),
         (lambda: data_iterator_simple(float, 4, 2), "to return a tuple"),
         (lambda: data_iterator(Own(0), 2, with_memory_cache=False), "an empty one"),

@@ -6,13 +6,12 @@ Knows batches, epochs and the thread; where examples come from is the sources' b
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .._core import UnsupportedError
-from .data_source import DataError, DataSource, DataSourceWithMemoryCache, SlicedDataSource, check_source
+from .data_source import DataError, DataSource, DataSourceWithMemoryCache, SlicedDataSource, check_count, check_source
 from .data_source_implements import ConcatDataSource, SimpleDataSource
 
 if TYPE_CHECKING:
@@ -68,12 +67,10 @@ class DataIterator:
         stop_exhausted: bool = False,
     ) -> None:
         check_source("DataIterator", data_source)
-        if not hasattr(batch_size, "__index__") or index(batch_size) < 1:
-            raise DataError(f"DataIterator: expected `batch_size` to be a whole number from 1 on, got {batch_size!r}")
         if data_source.size < 1:
             raise DataError("DataIterator: expected a source with examples, got an empty one")
         self._data_source = data_source
-        self._batch_size = index(batch_size)
+        self._batch_size = check_count("DataIterator", "batch_size", batch_size)
         self._stop_exhausted = stop_exhausted
         self._epoch_begin_callbacks = list(epoch_begin_callbacks)
         self._epoch_end_callbacks = list(epoch_end_callbacks)
