@@ -658,7 +658,13 @@ def broadcast(
         ShapeError: If an axis of another length than one would change.
     """
 
-def broadcast_to(x: T, y: T, axis: int = -1, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+def broadcast_to(
+    x: T,
+    y: T,
+    axis: int | None = None,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
     """The array `y` repeated to the shape of `x`.
 
     Args:
@@ -869,7 +875,7 @@ def crelu(x: T, axis: int = 1, n_outputs: int = -1, outputs: Sequence[NdArray | 
 
 def cumprod(
     x: T,
-    axis: int = 0,
+    axis: int | None = None,
     exclusive: bool = False,
     reverse: bool = False,
     n_outputs: int = -1,
@@ -879,7 +885,7 @@ def cumprod(
 
     Args:
         x: Input of any shape.
-        axis: The axis; a negative one counts from the end.
+        axis: The axis, the first one by default; a negative one counts from the end.
         exclusive: Leave out the element itself: `y[i] = x[0] * ... * x[i - 1]`.
         reverse: Run from the end to the start.
 
@@ -892,7 +898,7 @@ def cumprod(
 
 def cumsum(
     x: T,
-    axis: int = 0,
+    axis: int | None = None,
     exclusive: bool = False,
     reverse: bool = False,
     n_outputs: int = -1,
@@ -902,7 +908,7 @@ def cumsum(
 
     Args:
         x: Input of any shape.
-        axis: The axis; a negative one counts from the end.
+        axis: The axis, the first one by default; a negative one counts from the end.
         exclusive: Leave out the element itself: `y[i] = x[0] + ... + x[i - 1]`.
         reverse: Run from the end to the start.
 
@@ -1019,7 +1025,8 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
             in the graph. Where the result is a NumPy number, there is nothing to write to.
 
     Returns:
-        The product: `out` if that is given, and is an array. It is NumPy's own if neither `a` nor `b` is an array of this library.
+        The product: `out` if that is given, and is an array. It is NumPy's own if neither `a` nor `b` is an array of
+        this library.
 
     Raises:
         ShapeError: If the lengths of these axes differ.
@@ -1235,8 +1242,8 @@ def forget(
 def gather(
     x: T,
     Indices: T,
-    axis: int = 0,
-    batch_dims: int = 0,
+    axis: int | None = None,
+    batch_dims: int | None = None,
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
@@ -3346,6 +3353,7 @@ def top_n_error(
 
     Raises:
         ShapeError: If the shape of `target` does not fit that of `x`.
+        ArgumentError: If `n` is less than one.
         IndexError: If there is no class of a label.
     """
 
