@@ -188,13 +188,17 @@ def test_a_plan_is_one_of_two() -> None:
         nn.config.plan = "fast"
 
 
-def test_hooks_see_every_function_of_a_fused_chain() -> None:
-    x, loss = chain(64, 4)
+@pytest.mark.parametrize("size", [64, 5000])
+def test_hooks_see_every_function_and_what_it_read(size: int) -> None:
+    x, loss = chain(size, 4)
     for _ in range(3):
         loss.forward(clear_no_need_grad=True)
         loss.backward(clear_buffer=True)
-    seen: list[str] = []
-    loss.forward(function_post_hook=lambda f: seen.append(f.name))
-    loss.backward(function_pre_hook=lambda f: seen.append(f.name))
+    seen: list[np.ndarray] = []
+    loss.forward(clear_no_need_grad=True, function_post_hook=lambda f: seen.append(f.inputs[0].d.copy()))
+    loss.backward(clear_buffer=True, function_post_hook=lambda f: seen.append(f.outputs[0].g.copy()))
     assert len(seen) == 2 * 13
+    assert all(values.any() for values in seen)
+    loss.forward(clear_no_need_grad=True)
+    loss.backward(clear_buffer=True)
     assert x.g.any()

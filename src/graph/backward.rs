@@ -273,7 +273,7 @@ impl BackwardPlan {
             }
         }
         if moved {
-            self.passes = None;
+            self.unfuse();
         }
         self.clears.iter_mut().for_each(|clear| clear.place.move_to_current(a));
         for (_, v, storage) in &mut self.restored {
@@ -298,6 +298,13 @@ impl BackwardPlan {
         }
     }
 
+    /// Has every step run alone and leave what it reads to whoever looks at it after the step.
+    fn unfuse(&mut self) {
+        if self.passes.take().is_some() {
+            self.steps.iter_mut().for_each(|step| step.over = None);
+        }
+    }
+
     /// The storage to start from.
     fn seed(&mut self, seed: &Seed) -> Option<Arc<Storage>> {
         match seed {
@@ -313,19 +320,24 @@ impl BackwardPlan {
         }
     }
 
-    fn run(&mut self, options: &BackwardOptions<'_>, clearing: &Clearing) -> Result<()> {
+    /// `optimise` says that the plan has run before, and that it has memory to hold more at once than single steps do.
+    fn run(&mut self, options: &BackwardOptions<'_>, clearing: &Clearing, optimise: bool) -> Result<()> {
+        let recording = clear::is_recording();
+        let anomaly = mode::detect_anomaly();
+        let hooked =
+            options.pre_hook.is_some() || options.post_hook.is_some() || !options.callbacks.is_empty();
+        if optimise && !(hooked || recording || anomaly) && self.hooked.is_empty() {
+            self.fuse();
+        } else {
+            self.unfuse();
+        }
         let mut zeroed = self.zeroed.iter().peekable();
         let mut clears = self.clears.iter().peekable();
         let mut restored = self.restored.iter().peekable();
         let mut told = self.hooked.outputs.iter().peekable();
         let mut pace = Pace::default();
-        let recording = clear::is_recording();
-        let anomaly = mode::detect_anomaly();
         let mut modified = options.modified;
-        let hooked =
-            options.pre_hook.is_some() || options.post_hook.is_some() || !options.callbacks.is_empty();
-        let one_by_one = hooked || recording || anomaly || !self.hooked.is_empty();
-        let mut passes = self.passes.iter_mut().flatten().filter(|_| !one_by_one).peekable();
+        let mut passes = self.passes.iter_mut().flatten().peekable();
         let mut next = 0;
         while let Some(f) = self.functions.get(next) {
             let n = next;
@@ -430,21 +442,12 @@ impl Variable {
         }
         let clear_seed = matches!(options.seed, Seed::Fill(_) | Seed::Temporary(_));
         let guard = RunGuard::new();
-        let (mut plan, key, seen, outer, apart, clearing) = arena::with(|a| -> Result<_> {
+        let (mut plan, key, seen, outer, apart, clearing, optimise) = arena::with(|a| -> Result<_> {
             let budgeted = a.functions[a.variables[root].parent].budgeted;
             let key = Key { clear_buffer: options.clear_buffer || budgeted, clear_seed };
-            let mut plan = match Kept::take_backward(a, root, key) {
-                Some(mut plan) => {
-                    // Passes hold more at once than single steps: under a budget there are none.
-                    if budgeted {
-                        plan.passes = None;
-                    } else {
-                        plan.fuse();
-                    }
-                    plan
-                }
-                None => BackwardPlan::make(a, root, key),
-            };
+            let kept = Kept::take_backward(a, root, key);
+            let optimise = kept.is_some() && !budgeted;
+            let mut plan = kept.unwrap_or_else(|| BackwardPlan::make(a, root, key));
             if let Some(f) = a.begin_run(&plan.functions)? {
                 let error = course::freed(a.op(f).name());
                 a.end_run(&plan.functions, |_| ());
@@ -457,13 +460,13 @@ impl Variable {
             }
             let outer = swap_in(a, root, &mut plan, &options.seed);
             let policy = Policy { clear_buffer: false, clear_no_need_grad: true, recomputation: true };
-            Ok((plan, key, seen, outer, apart, Clearing::new(a, policy)))
+            Ok((plan, key, seen, outer, apart, Clearing::new(a, policy), optimise))
         })?;
         let hooked = options.pre_hook.is_some()
             || options.post_hook.is_some()
             || !options.callbacks.is_empty()
             || !plan.hooked.is_empty();
-        let done = detached(options.detach, plan.work, hooked, || plan.run(options, &clearing));
+        let done = detached(options.detach, plan.work, hooked, || plan.run(options, &clearing, optimise));
         let apart = arena::with(|a| {
             let places = a.places;
             for (core, grad) in outer {

@@ -93,7 +93,7 @@ impl ForwardPlan {
             moved |= slot.move_to(a.data(slot.core));
         }
         if moved {
-            self.passes = None;
+            self.unfuse();
         }
         self.fresh.iter_mut().for_each(|place| place.move_to_current(a));
     }
@@ -111,6 +111,13 @@ impl ForwardPlan {
         }
     }
 
+    /// Has every step run alone and leave what it reads to whoever looks at it after the step.
+    fn unfuse(&mut self) {
+        if self.passes.take().is_some() {
+            self.steps.iter_mut().for_each(|step| step.over = None);
+        }
+    }
+
     /// Gives back what earlier runs left and this run or the backward run after it writes again.
     fn start_fresh(&self) -> Result<()> {
         let storages = self.fresh.iter().map(|place| &place.storage);
@@ -118,15 +125,20 @@ impl ForwardPlan {
         left.try_for_each(|storage| storage.clear(true))
     }
 
-    fn run(&mut self, options: &ForwardOptions<'_>) -> Result<()> {
-        self.start_fresh()?;
-        let mut clears = self.clears.iter().peekable();
-        let mut pace = Pace::default();
+    /// `optimise` says that the plan has run before, and that it has memory to hold more at once than single steps do.
+    fn run(&mut self, options: &ForwardOptions<'_>, optimise: bool) -> Result<()> {
         let recording = clear::is_recording();
         let anomaly = mode::detect_anomaly();
         let hooked = options.pre_hook.is_some() || options.post_hook.is_some();
-        let one_by_one = hooked || recording || anomaly;
-        let mut passes = self.passes.iter_mut().flatten().filter(|_| !one_by_one).peekable();
+        if optimise && !(hooked || recording || anomaly) {
+            self.fuse();
+        } else {
+            self.unfuse();
+        }
+        self.start_fresh()?;
+        let mut clears = self.clears.iter().peekable();
+        let mut pace = Pace::default();
+        let mut passes = self.passes.iter_mut().flatten().peekable();
         let mut next = 0;
         while let Some(f) = self.functions.get(next) {
             let n = next;
@@ -252,16 +264,13 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
         closed.as_ref().is_none_or(|closed| !closed.0.contains(&(f, a.functions[f].generation)))
     };
     let guard = RunGuard::new();
+    let mut optimise = false;
     let (mut plan, seen) = loop {
         let made = arena::with(|a| -> Result<(ForwardPlan, Seen), Stop> {
             let kept = if cacheable { Kept::take_forward(a, roots[0], &key) } else { None };
+            optimise = kept.is_some() && budget.is_none();
             let plan = match kept {
-                Some(mut plan) => {
-                    if budget.is_none() {
-                        plan.fuse();
-                    }
-                    plan
-                }
+                Some(plan) => plan,
                 None => match budget {
                     Some(bytes) => budget::plan(a, roots, policy, bytes, enter)?,
                     None => ForwardPlan::make(a, roots, policy, enter)?,
@@ -280,7 +289,7 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
         options.detach,
         plan.work,
         options.pre_hook.or(options.post_hook).is_some(),
-        || plan.run(options),
+        || plan.run(options, optimise),
     );
     arena::with(|a| {
         let life = done.is_ok().then_some(Life::Ready);
