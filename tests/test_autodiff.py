@@ -50,6 +50,13 @@ def test_what_a_gradient_may_be(given):
     assert x.g.tolist() == [5, 10]
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, np.int64])
+def test_gradients_to_start_from_are_cast(dtype):
+    x = leaf(1, 1)
+    autodiff.backward(run(x * 5), np.array([1, 2], dtype))
+    assert x.g.dtype == np.float32 and x.g.tolist() == [5, 10]
+
+
 def test_a_number_fills():
     x = leaf(1, 1)
     autodiff.backward(run(x * 5), 2)
@@ -170,6 +177,9 @@ def test_a_second_pass_needs_the_first_to_retain(build):
         with pytest.raises(autodiff.GraphFreedError, match="retain_graph=True"):
             call()
     np.testing.assert_array_equal(x.g, once)
+    y.name = "loss"
+    with pytest.raises(autodiff.GraphFreedError, match=r"through sum, which computes variable 'loss' of shape \(\)"):
+        autodiff.backward(y)
     y.forward()
     autodiff.backward(y)
     np.testing.assert_array_equal(x.g, once * 1.5)

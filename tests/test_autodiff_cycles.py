@@ -60,15 +60,6 @@ def test_two_variables_whose_hooks_know_each_other():
     assert _core.live_variables() == before
 
 
-def test_what_a_variable_is_given_with_it():
-    x = nn.Variable((2,), info=[])
-    x.info.append(x)
-    reference = weakref.ref(x)
-    del x
-    gc.collect()
-    assert reference() is None
-
-
 def test_a_hook_works_as_long_as_the_graph_is_held():
     """The variable itself is gone; the graph still has it."""
     x, calls = leaf(1, 2), []

@@ -6,8 +6,9 @@ import threading
 import numpy as np
 import pytest
 from bed import DOUBLE
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from plain_graph import OPS
 from test_random_graphs import build, graphs, leaf_value
 
 import kinnor as nn
@@ -106,6 +107,65 @@ def test_several_ends_and_chosen_leaves(nodes, data):
         for node in leaves_of(nodes):
             takes_part = variables[node].requires_grad and (node in chosen or not chosen)
             near(variables[node].g, expected.get(node, 0 * node.value) if takes_part else 0 * node.value)
+
+
+@QUICK
+@given(graphs(), st.booleans())
+def test_second_order(nodes, at_once):
+    """Against differences of the first derivatives of the tape, along a direction."""
+    assume(all(node.op != "unlink" for node in nodes))
+    with nn.context_scope(DOUBLE):
+        variables, end = build(nodes, at_once=at_once), nodes[-1]
+        y, leaves, seed = variables[end], [n for n in leaves_of(nodes) if n.need_grad], leaf_value(7)
+        if not y.requires_grad:
+            return
+        y.forward()
+        xs, ways = [variables[node] for node in leaves], [leaf_value(20 + i) for i in range(len(leaves))]
+        options = {"create_graph": True, "materialize_grads": True}
+        found = autodiff.grad(y, xs, seed, **options)
+        with nn.auto_forward():
+            along = F.add_n(*(F.sum(g * nn.Variable.from_numpy_array(d)) for g, d in zip(found, ways, strict=True)))
+        second = autodiff.grad(along, xs, **options)
+        step, sides = 1e-5, []
+        for sign in (1, -1):
+            for node, x, d in zip(leaves, xs, ways, strict=True):
+                node.value = x.d + sign * step * d
+            sides.append(end.gradients(seed))
+        for node, g in zip(leaves, second, strict=True):
+            above, below = (side.get(node, np.zeros((2, 3))) for side in sides)
+            np.testing.assert_allclose(g.d, (above - below) / (2 * step), rtol=1e-6, atol=1e-8)
+
+
+@QUICK
+@given(graphs(), st.sets(st.integers(0, 25)), st.sets(st.integers(0, 25)), st.booleans())
+def test_forgetting_and_recomputing(nodes, forgetting, marked, at_once):
+    """What is computed again gives the gradients that what is kept gives, by kernels and by rules, with one function
+    forgotten at a time or several, to the rounding of sums in another order."""
+    with nn.context_scope(DOUBLE):
+        made, end, seed = {}, nodes[-1], leaf_value(7)
+        for i, node in enumerate(nodes):
+            if node.op is None:
+                made[node] = nn.Variable.from_numpy_array(node.value, need_grad=node.need_grad)
+                continue
+            func, inputs = OPS[node.op].build, [made[x] for x in node.inputs]
+            with nn.auto_forward(at_once), nn.recompute(i in marked):
+                made[node] = F.forget(func, *inputs) if i in forgetting else func(*inputs)
+        if not made[end].requires_grad:
+            return
+        if not at_once:
+            made[end].forward()
+        expected, leaves = end.gradients(seed), leaves_of(nodes)
+        for options in ({"retain_graph": True}, {"create_graph": True}, {"retain_graph": True}):
+            for node in leaves:
+                made[node].grad = None
+            autodiff.backward(made[end], seed, **options)
+            for node in leaves:
+                near(made[node].g, expected.get(node, 0 * node.value))
+        wanted = [node for node in leaves if node.need_grad]
+        for options in ({"create_graph": True}, {}):
+            found = autodiff.grad(made[end], [made[n] for n in wanted], seed, materialize_grads=True, **options)
+            for node, g in zip(wanted, found, strict=True):
+                near(g.d, expected.get(node, 0 * node.value))
 
 
 class Square(F.PythonFunction):

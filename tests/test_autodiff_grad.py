@@ -88,6 +88,18 @@ def test_ten_derivatives_of_a_sine():
             assert y.item() == pytest.approx(np.sin(0.7 + n * np.pi / 2), rel=1e-12)
 
 
+def test_a_gradient_of_a_static_graph_is_computed_again_with_it(mode):
+    if mode == "dynamic":
+        return
+    x = leaf(1, 2)
+    y = run(F.sum(x * x * x))
+    (g,) = autodiff.grad(y, x, create_graph=True)
+    assert g.d.tolist() == [3, 12]
+    x.d = [2, 3]
+    g.forward()
+    assert g.d.tolist() == [12, 27]
+
+
 def test_create_graph_works_under_no_grad():
     x = leaf(3)
     y = run(x * x * x)

@@ -289,3 +289,31 @@ def test_leaves_are_not_written_to(change):
         y = x if y is None else y
         run(y)
     assert y.d.tolist() == [5, 2]
+
+
+def test_what_no_grad_built_cannot_be_made_to_need_a_gradient(mode):
+    if mode == "dynamic":
+        return
+    x, w = leaf(1, 2), leaf(3, 4)
+    with no_grad():
+        h = x * 2
+        y = F.sum(h * h)
+    h.rewire_on(w * x)
+    y.forward()
+    assert h.need_grad and not y.need_grad
+    z = F.sum(h * 2)
+    z.forward()
+    z.backward()
+    assert x.g.tolist() == [6, 8]
+
+
+def test_values_under_no_grad_need_not_be_kept(mode):
+    if mode == "dynamic":
+        return
+    x = leaf(1, 2)
+    with no_grad():
+        h = F.exp(x)
+        y = F.sum(h * h)
+    y.forward(clear_no_need_grad=True)
+    with pytest.raises(nn.ClearedError):
+        h.d  # noqa: B018

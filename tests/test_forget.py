@@ -324,6 +324,37 @@ def test_a_retained_graph_runs_again_each_time():
     assert np.allclose(x.g, 2 * np.cos(x.d))
 
 
+def test_it_is_freed_with_the_graph_around():
+    x = leaf(3)
+    with nn.auto_forward():
+        y = F.sum(F.forget(F.sin, x))
+        autodiff.backward(y)
+        with pytest.raises(autodiff.GraphFreedError):
+            autodiff.backward(y)
+
+
+def test_an_error_on_the_way_back_leaves_random_numbers_as_they_are():
+    def draws(fails):
+        calls = []
+
+        def func(x):
+            calls.append(1)
+            y = F.dropout(x)
+            return (y, y) if fails and len(calls) == 2 else y
+
+        nn.seed(5)
+        with nn.auto_forward():
+            y = F.sum(F.forget(func, leaf(100)))
+            if fails:
+                with pytest.raises(autodiff.RecomputeError):
+                    autodiff.backward(y)
+            else:
+                autodiff.backward(y)
+            return F.rand(shape=(4,)).d.tolist()
+
+    assert draws(True) == draws(False)
+
+
 def test_a_value_that_changed_since_is_told():
     w, x = leaf(3), leaf(3, seed=1)
     with nn.auto_forward():

@@ -26,6 +26,7 @@ CHANGES = {
     "array": lambda v: setattr(v, "d", np.array([5.0, 6.0])),
     "fill": lambda v: v.data.fill(5.0),
     "zero": lambda v: v.data.zero(),
+    "cast": lambda v: v.data.cast(np.float64).fill(5.0),
     "copy": lambda v: v.data.copy_from(nn.NdArray.from_numpy_array(np.array([5.0, 6.0], np.float32))),
     "other": lambda v: setattr(v, "data", nn.NdArray.from_numpy_array(np.array([5.0, 6.0], np.float32))),
 }

@@ -18,6 +18,7 @@ from bed import (
     values,
     variables,
 )
+from cases import arithmetic, elementwise
 
 import kinnor as nn
 import kinnor.functions as F
@@ -107,3 +108,30 @@ def test_gradient_in_float(row):
     with nn.context_scope(DOUBLE):
         double = differentiate(row)
     close(single, double, 10 * row.tolerance, 10 * row.tolerance, row)
+
+
+ELEMENTWISE = {row.name for row in arithmetic.ROWS + elementwise.ROWS}
+
+
+@over(lambda row: smooth(row) and row.gradient is None and row.name in ELEMENTWISE)
+def test_third_derivative(row):
+    """By differences of second derivatives along two directions that are drawn."""
+    with nn.context_scope(DOUBLE):
+        random = np.random.RandomState(7)
+        xs = variables(row)
+        wanted, value = [xs[i] for i in row.wanted], loss_of(row, call(row, xs))
+        for _ in range(2):
+            directions = [nn.Variable.from_numpy_array(random.uniform(0.5, 1.5, x.shape)) for x in wanted]
+            found = nn.grad([value], wanted)
+            value = F.add_n(*(F.sum(g * d) for g, d in zip(found, directions, strict=True)))
+
+        def second(arrays):
+            put(xs, arrays)
+            value.forward()
+            return float(value.d)
+
+        expected = differences(second, row)
+        put(xs, row.inputs)
+        found = nn.grad([value], wanted)
+        nn.forward_all(found)
+        close(values(found), expected, 1e-5, 1e-6, row)

@@ -6,12 +6,14 @@ use super::arena::{self, Ix, NONE};
 use super::by_kernels::{add_into, type_of_sum};
 use super::course::{Course, PlaceIx};
 use super::mode::{self, Scope};
+use super::ready::Ready;
 use super::{NdArray, Variable, connect, copied};
 use crate::Result;
 use crate::array::{Access, DType, Storage};
 
 /// Adds gradients in memory to those of their pairs. What can fail comes first: all of them are added, or none.
-pub(super) fn arrays(course: &Course, sinks: &[PlaceIx], found: &[Option<Arc<Storage>>]) -> Result<()> {
+pub(super) fn arrays(ready: &Ready, sinks: &[PlaceIx]) -> Result<()> {
+    let course = &ready.course;
     for place in sinks {
         // What is part of a graph stays as it is there.
         let core = course.places[*place as usize].core;
@@ -24,33 +26,37 @@ pub(super) fn arrays(course: &Course, sinks: &[PlaceIx], found: &[Option<Arc<Sto
             drop(old);
         }
     }
-    let both: Vec<(NdArray, &Arc<Storage>)> = arena::with(|a| {
-        let both = |p: &PlaceIx| {
+    let sums: Vec<Sum<'_>> = arena::with(|a| {
+        let sum = |p: &PlaceIx| {
             let core = course.places[*p as usize].core;
-            let source = found[*p as usize].as_ref()?;
-            let storage = Arc::clone(a.grad(core));
-            Some((NdArray { shape: a.cores[core].shape.clone(), storage }, source))
+            let more = ready.run.gradients[*p as usize].as_ref()?;
+            let to = NdArray { shape: a.cores[core].shape.clone(), storage: Arc::clone(a.grad(core)) };
+            Some(Sum { to, more, is_ours: ready.is_ours(*p) })
         };
-        sinks.iter().filter_map(both).collect()
+        sinks.iter().filter_map(sum).collect()
     });
-    all(&both)
+    all(&sums)
 }
 
-/// Adds the second of each pair of arrays to the first. What can fail comes first.
-pub(super) fn all(pairs: &[(NdArray, &Arc<Storage>)]) -> Result<()> {
-    let moves = |target: &NdArray, source: &Arc<Storage>| {
-        target.storage.is_zero() && !target.storage.is_narrowed() && Arc::strong_count(source) == 1
-    };
-    for (target, source) in pairs {
-        if !moves(target, source) {
-            let dtype = type_of_sum(&target.storage, source);
-            source.access(if dtype == DType::F64 { DType::F64 } else { DType::F32 }, Access::Read)?;
-            target.storage.access(dtype, Access::ReadWrite)?;
-        }
+/// A gradient, and what is added to it.
+pub(super) struct Sum<'a> {
+    pub(super) to: NdArray,
+    pub(super) more: &'a Arc<Storage>,
+    /// Nobody else sees what is added: its memory may be taken.
+    pub(super) is_ours: bool,
+}
+
+/// Adds each up. What can fail comes first.
+pub(super) fn all(sums: &[Sum<'_>]) -> Result<()> {
+    let moves = |sum: &Sum<'_>| sum.is_ours && sum.to.storage.is_zero() && !sum.to.storage.is_narrowed();
+    for sum in sums.iter().filter(|sum| !moves(sum)) {
+        let dtype = type_of_sum(&sum.to.storage, sum.more);
+        sum.more.access(if dtype == DType::F64 { DType::F64 } else { DType::F32 }, Access::Read)?;
+        sum.to.storage.access(dtype, Access::ReadWrite)?;
     }
-    for (target, source) in pairs {
-        if !(moves(target, source) && source.give_to(&target.storage)) {
-            add_into(target, source)?;
+    for sum in sums {
+        if !(moves(sum) && sum.more.give_to(&sum.to.storage)) {
+            add_into(&sum.to, sum.more)?;
         }
     }
     Ok(())

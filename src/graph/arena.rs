@@ -21,6 +21,7 @@ pub(super) enum Garbage {
     State(State),
     Extra(Box<Extra>),
     Plan(Box<super::plan::Kept>),
+    Ready(Box<super::ready::Ready>),
     Watch(Box<super::watch::Watch>),
 }
 

@@ -9,11 +9,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::arena::{self, Ix};
-use super::by_kernels::{KernelRun, add_into, let_go};
+use super::by_kernels::{add_into, let_go};
 use super::clear::{Clearing, Policy};
 use super::course::{Course, PlaceIx};
 use super::forward::{Detach, Hook};
 use super::mode::Scope;
+use super::ready::Ready;
 use super::watch::{self, GradientHook, When};
 use super::{Edge, NdArray, Variable, accumulate, connect, copied, gradient, plan};
 use crate::array::{RunGuard, Storage};
@@ -55,21 +56,24 @@ pub struct DifferentiateOptions<'a> {
 /// fails with. No gradient has changed then.
 pub fn backward(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOptions<'_>) -> Result<()> {
     let found = differentiate(roots, inputs, options)?;
-    let wanted = |place: &PlaceIx| inputs.is_none() || *place < found.course.n_targets;
+    let course = found.course();
+    let wanted = |place: &PlaceIx| inputs.is_none() || *place < course.n_targets;
     let sinks: Vec<PlaceIx> = arena::with(|a| {
-        let all = 0..found.course.places.len() as PlaceIx;
+        let all = 0..course.places.len() as PlaceIx;
         all.filter(|p| {
-            let place = found.course.places[*p as usize];
+            let place = course.places[*p as usize];
             if place.leaf { wanted(p) } else { a.is_retained(place.core) }
         })
         .collect()
     });
-    match &found.gradients {
-        Gradients::Arrays(arrays) => accumulate::arrays(&found.course, &sinks, arrays)?,
-        Gradients::Variables(variables) => accumulate::variables(&found.course, &sinks, variables)?,
+    match &found {
+        Found::Arrays(ready) => accumulate::arrays(ready, &sinks)?,
+        Found::Variables(course, variables) => accumulate::variables(course, &sinks, variables)?,
     }
-    let leaves = sinks.iter().map(|p| found.course.places[*p as usize]).filter(|place| place.leaf);
-    leaves.into_iter().try_for_each(|leaf| watch::tell_accumulated(leaf.core))
+    let leaves = sinks.iter().map(|p| course.places[*p as usize]).filter(|place| place.leaf);
+    let leaves: Vec<Ix> = leaves.map(|leaf| leaf.core).collect();
+    found.keep()?;
+    leaves.into_iter().try_for_each(watch::tell_accumulated)
 }
 
 /// The gradients of `roots` by `inputs`; `None` for an input that no root depends on.
@@ -84,36 +88,48 @@ pub fn grad(
     let found = differentiate(roots, Some(inputs), options)?;
     let mut made: HashMap<PlaceIx, Variable> = HashMap::new();
     let mut results = Vec::with_capacity(inputs.len());
-    for (place, input) in found.course.targets.iter().zip(inputs) {
+    for (place, input) in found.course().targets.iter().zip(inputs) {
         if let Some(v) = made.get(place) {
             results.push(Some(v.clone()));
             continue;
         }
-        let g = match &found.gradients {
-            Gradients::Arrays(arrays) => {
-                let storage = arrays[*place as usize].clone();
-                let shape = input.shape();
-                storage.map(|storage| Variable::over(&NdArray { shape, storage })).transpose()?
+        let g = match &found {
+            Found::Arrays(ready) => {
+                let array = |storage| Variable::over(&NdArray { shape: input.shape(), storage });
+                ready.take_out(*place)?.map(array).transpose()?
             }
-            Gradients::Variables(variables) => variables[*place as usize].clone(),
+            Found::Variables(_, variables) => variables[*place as usize].clone(),
         };
         if let Some(g) = &g {
             made.insert(*place, g.clone());
         }
         results.push(g);
     }
+    found.keep()?;
     Ok(results)
 }
 
-enum Gradients {
-    Arrays(Vec<Option<Arc<Storage>>>),
-    Variables(Vec<Option<Variable>>),
+/// What a differentiation found, by place.
+enum Found {
+    Arrays(Box<Ready>),
+    Variables(Course, Vec<Option<Variable>>),
 }
 
-/// What a differentiation found: by place.
-struct Found {
-    course: Course,
-    gradients: Gradients,
+impl Found {
+    fn course(&self) -> &Course {
+        match self {
+            Self::Arrays(ready) => &ready.course,
+            Self::Variables(course, _) => course,
+        }
+    }
+
+    /// Keeps what serves the next time.
+    fn keep(self) -> Result<()> {
+        match self {
+            Self::Arrays(ready) => ready.keep(),
+            Self::Variables(..) => Ok(()),
+        }
+    }
 }
 
 fn differentiate(
@@ -154,36 +170,34 @@ fn on_arrays(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpt
         });
     }
     let guard = RunGuard::new();
-    let (course, run, held, clearing) = arena::with(|a| -> Result<_> {
-        let course = Course::make(a, &edges, inputs, options.since);
-        course.check(a)?;
-        course.check_used(options.refuse_unused)?;
-        a.begin_run(&course.functions)?;
-        let held = Held { functions: course.functions.clone(), busy: Cell::new(true) };
-        let run = KernelRun::make(a, &course, &seeds);
+    let (mut ready, held, clearing) = arena::with(|a| -> Result<_> {
+        let ready = Ready::get(a, &edges, inputs, &seeds, options.since, options.refuse_unused)?;
+        a.begin_run(&ready.course.functions)?;
+        let held = Held { functions: ready.course.functions.clone(), busy: Cell::new(true) };
         let policy = Policy { clear_buffer: false, clear_no_need_grad: true, recomputation: true };
-        Ok((course, run, held, Clearing::new(a, policy)))
+        Ok((ready, held, Clearing::new(a, policy)))
     })?;
-    run.check(&course)?;
+    let Ready { course, run, kept, .. } = &mut *ready;
+    run.check(course)?;
     for (n, place) in course.roots.iter().enumerate() {
         if let Some(first) = course.roots[..n].iter().position(|p| p == place) {
             let sum = NdArray { shape: edges[n].shape(), storage: Arc::clone(&seeds[first]) };
             add_into(&sum, &seeds[n])?;
         }
     }
-    let mut hooks = Hooks::of(&course, Some(&held));
+    let mut hooks = Hooks::of(course, Some(&held));
+    if hooks.any() {
+        *kept = None; // users may keep what they are shown
+    }
     let hooked = options.pre_hook.is_some() || options.post_hook.is_some() || hooks.any();
-    let (work, mut run, mut gradients) = (run.work, Some(run), Vec::new());
-    plan::detached(options.detach, work, hooked, || {
-        if let Some(run) = run.take() {
-            gradients = run.run(&course, &mut hooks, options, &clearing)?;
-        }
-        Ok(())
+    let runs_again = kept.is_some();
+    plan::detached(options.detach, run.work, hooked, || {
+        run.run(course, &mut hooks, options, &clearing, runs_again)
     })?;
     drop(hooks);
     drop(held);
     drop(guard);
-    Ok(Found { course, gradients: Gradients::Arrays(gradients) })
+    Ok(Found::Arrays(ready))
 }
 
 fn on_graph(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOptions<'_>) -> Result<Found> {
@@ -223,12 +237,12 @@ fn on_graph(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpti
         Ok(found)
     });
     drop(scope);
-    let gradients = Gradients::Variables(found?);
+    let found = found?;
     drop((nodes, hooks));
     if !options.retain_graph {
         course.functions.iter().try_for_each(|f| let_go(&course, *f))?;
     }
-    Ok(Found { course, gradients })
+    Ok(Found::Variables(course, found))
 }
 
 /// Gives each place a variable of its own that can be differentiated: not the seed, and not that of another place.

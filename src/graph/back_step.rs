@@ -160,6 +160,15 @@ impl BackStep {
         }
     }
 
+    /// Lets go of all arrays: it does not run again.
+    pub(super) fn release(&mut self) {
+        self.x.clear();
+        self.y.clear();
+        self.gy.clear();
+        self.gx.clear();
+        self.arrays = None;
+    }
+
     /// Which value that the gradient reads is not what the forward run saw or made.
     pub(super) fn modified(&self) -> Option<Modified> {
         self.changed(|storage| !storage.is_cleared())

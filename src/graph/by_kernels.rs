@@ -25,21 +25,23 @@ use crate::{Error, Result};
 pub(super) struct KernelRun {
     steps: Vec<BackStep>,
     /// By place: the gradient, if there is any.
-    gradients: Vec<Option<Arc<Storage>>>,
+    pub(super) gradients: Vec<Option<Arc<Storage>>>,
     /// Data that may have been dropped, and is computed again before a step reads it.
     restored: Vec<(u32, Ix, Arc<Storage>)>,
+    /// After which step a gradient is of no use any more.
+    spent: Vec<(u32, Arc<Storage>)>,
     pub(super) work: usize,
 }
 
-/// Gradients whose memory can be used again.
+/// Gradients whose memory can be used again, and after which step.
 #[derive(Default)]
-struct Spares(Vec<Arc<Storage>>);
+struct Spares(Vec<(u32, Arc<Storage>)>);
 
 impl Spares {
     fn take(&mut self, len: usize) -> Arc<Storage> {
         // The last ones are the likeliest to be in the cache.
-        let at = self.0.iter().rposition(|s| s.len() == len);
-        at.map_or_else(|| Storage::new(len), |at| self.0.swap_remove(at))
+        let at = self.0.iter().rposition(|(_, s)| s.len() == len);
+        at.map_or_else(|| Storage::new(len), |at| self.0.swap_remove(at).1)
     }
 }
 
@@ -55,6 +57,7 @@ impl KernelRun {
             steps: Vec::with_capacity(course.functions.len()),
             gradients,
             restored: Vec::new(),
+            spent: Vec::new(),
             work: 0,
         };
         // A user's function may keep the arrays that it is given.
@@ -64,11 +67,61 @@ impl KernelRun {
             run.add_step(a, course, n, &mut spares);
             for p in course.outputs(n).iter().filter(|_| reuse) {
                 if !course.keeps(a, *p) {
-                    spares.0.extend(run.gradients[*p as usize].take());
+                    let spent = run.gradients[*p as usize].take();
+                    spares.0.extend(spent.map(|storage| (n as u32, storage)));
                 }
             }
         }
+        run.spent = spares.0;
+        run.spent.sort_by_key(|(step, _)| *step);
         run
+    }
+
+    /// Whether it can run again, from other seeds: no user's code may keep its arrays, and all values are where they were.
+    pub(super) fn is_plain(&self) -> bool {
+        self.restored.is_empty() && self.steps.iter().all(|step| step.arrays.is_none())
+    }
+
+    /// Makes one that has run ready to run from other seeds. Leaves get new gradients, in their own memory.
+    pub(super) fn start_from(&mut self, a: &mut Arena, course: &Course, seeds: &[Arc<Storage>]) {
+        let mut new: Vec<Option<Arc<Storage>>> = vec![None; course.places.len()];
+        for (place, found) in course.places.iter().zip(&mut new).filter(|(place, _)| place.leaf) {
+            *found = a.cores[place.core].grad.as_ref().map(|own| own.zeros_with_spare());
+        }
+        for (n, place) in course.roots.iter().enumerate().rev() {
+            new[*place as usize] = Some(Arc::clone(&seeds[n])); // of several at one place the first
+        }
+        for (n, step) in self.steps.iter_mut().enumerate() {
+            for (o, place) in course.outputs(n).iter().enumerate() {
+                if let Some(storage) = &new[*place as usize] {
+                    step.start_from(o, storage);
+                }
+            }
+            for (sink, place) in step.gx.iter_mut().zip(course.inputs(n)) {
+                if let (Some(sink), Some(storage)) = (sink, new.get(*place as usize).and_then(Option::as_ref))
+                {
+                    sink.slot.move_to(storage);
+                }
+            }
+        }
+        for (old, new) in self.gradients.iter_mut().zip(new).filter(|(_, new)| new.is_some()) {
+            *old = new;
+        }
+    }
+
+    /// Looks at the values where they are now.
+    pub(super) fn relocate(&mut self, a: &mut Arena) {
+        for step in &mut self.steps {
+            for slot in step.x.iter_mut().chain(&mut step.y).filter_map(|(_, slot)| slot.as_mut()) {
+                slot.move_to(a.data(slot.core));
+            }
+        }
+    }
+
+    /// Gives the memory back of what it found and nobody took.
+    pub(super) fn give_back(&self, course: &Course) -> Result<()> {
+        let own = (0..).zip(&self.gradients).filter(|(place, _)| !course.roots.contains(place));
+        own.filter_map(|(_, found)| found.as_ref()).try_for_each(|storage| storage.clear(true))
     }
 
     fn add_step(&mut self, a: &mut Arena, course: &Course, n: usize, spares: &mut Spares) {
@@ -89,9 +142,10 @@ impl KernelRun {
             if let Some(found) = &gradients[place] {
                 return (Arc::clone(found), false);
             }
-            let storage = match &a.cores[core].grad {
-                Some(own) if course.places[place].leaf => own.zeros_with_spare(),
-                _ => spares.take(len),
+            let storage = match (course.places[place].leaf, &a.cores[core].grad) {
+                (true, Some(own)) => own.zeros_with_spare(),
+                (true, None) => Storage::new(len), // it leaves the run
+                (false, _) => spares.take(len),
             };
             gradients[place] = Some(Arc::clone(&storage));
             (storage, true)
@@ -131,30 +185,35 @@ impl KernelRun {
         Ok(())
     }
 
-    /// Runs every function, and returns the gradients of the places that are kept.
+    /// Runs every function; the gradients of the places that are kept are there then. What `runs_again` keeps its steps.
     pub(super) fn run(
-        self,
+        &mut self,
         course: &Course,
         hooks: &mut Hooks<'_>,
         options: &DifferentiateOptions<'_>,
         clearing: &Clearing,
-    ) -> Result<Vec<Option<Arc<Storage>>>> {
-        let Self { steps, mut gradients, restored, .. } = self;
+        runs_again: bool,
+    ) -> Result<()> {
+        let Self { steps, gradients, restored, spent, .. } = self;
         let looks_again = !restored.is_empty() || hooks.any();
-        let mut restored = restored.into_iter().peekable();
+        let mut restored = restored.iter().peekable();
+        if !runs_again {
+            spent.clear();
+        }
+        let mut spent = spent.iter().peekable();
         let mut pace = Pace::default();
         let anomaly = mode::detect_anomaly();
         let hooked = options.pre_hook.is_some() || options.post_hook.is_some();
-        for (n, mut step) in steps.into_iter().enumerate() {
+        for (n, step) in steps.iter_mut().enumerate() {
             let f = course.functions[n];
             for (o, place) in course.outputs(n).iter().enumerate() {
-                if let Some(changed) = hooks.on_array(*place, &mut gradients)? {
+                if let Some(changed) = hooks.on_array(*place, gradients)? {
                     step.start_from(o, &changed);
                 }
             }
             while let Some((_, v, storage)) = restored.next_if(|(at, ..)| *at as usize == n) {
                 if storage.is_cleared() {
-                    recompute::restore(v, clearing)?;
+                    recompute::restore(*v, clearing)?;
                 }
             }
             let handle = hooked.then(|| arena::with(|a| Function::counted(a, f)));
@@ -166,21 +225,26 @@ impl KernelRun {
             }
             step.backward().map_err(|e| explain(e, f, "backward"))?;
             if anomaly {
-                anomaly::after_backward(f, &step)?;
+                anomaly::after_backward(f, step)?;
             }
             if let (Some(hook), Some(f)) = (options.post_hook, &handle) {
                 hook(f)?;
             }
-            drop(step);
+            if !runs_again {
+                step.release();
+            }
+            while let Some((_, storage)) = spent.next_if(|(at, _)| *at as usize == n) {
+                storage.clear(true)?;
+            }
             if !options.retain_graph {
                 let_go(course, f)?;
             }
             pace.step()?;
         }
         for place in 0..course.places.len() as PlaceIx {
-            hooks.on_array(place, &mut gradients)?;
+            hooks.on_array(place, gradients)?;
         }
-        Ok(gradients)
+        Ok(())
     }
 }
 

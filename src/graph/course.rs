@@ -58,7 +58,7 @@ pub(super) struct Course {
 
 impl Edge {
     /// The function that computes it, its pair, and whether gradients end there.
-    fn resolve(&self, a: &Arena) -> (Ix, Ix, bool) {
+    pub(super) fn resolve(&self, a: &Arena) -> (Ix, Ix, bool) {
         match self {
             Self::Variable(v) => (a.variables[v.ix()].parent, a.variables[v.ix()].core, a.is_end(v.ix())),
             Self::Output(f, o) => (f.ix(), a.functions[f.ix()].outputs[*o].core, false),

@@ -6,11 +6,12 @@
 
 use std::sync::Arc;
 
+use super::accumulate::{self, Sum};
 use super::arena::{self, Arena, Ix, NONE};
 use super::back_step::BackStep;
 use super::mode::Scope;
 use super::watch::{self, When};
-use super::{NdArray, Variable, accumulate};
+use super::{NdArray, Variable};
 use crate::Result;
 use crate::array::{Access, Storage, convert};
 
@@ -121,7 +122,8 @@ impl Apart {
             if leaf.overwritten {
                 storage.zero();
             }
-            sums.push((NdArray { shape: shape.clone(), storage }, more));
+            let to = NdArray { shape: shape.clone(), storage };
+            sums.push(Sum { to, more, is_ours: Arc::strong_count(more) == 1 });
         }
         accumulate::all(&sums)?;
         self.0.iter().try_for_each(|(leaf, _)| watch::tell_accumulated(leaf.core))

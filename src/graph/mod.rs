@@ -35,6 +35,7 @@ pub mod mode;
 mod ndarray;
 mod order;
 mod plan;
+mod ready;
 mod recompute;
 mod rehearsal;
 mod report;

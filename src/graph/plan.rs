@@ -33,8 +33,8 @@ pub(super) struct Kept {
 /// The state of the arena that a run found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seen {
-    structure: u64,
-    places: u64,
+    pub(super) structure: u64,
+    pub(super) places: u64,
 }
 
 impl Seen {

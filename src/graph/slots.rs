@@ -54,6 +54,8 @@ pub(super) struct Consumer {
 pub(super) struct Extra {
     pub(super) name: Option<String>,
     pub(super) plans: Vec<super::plan::Kept>,
+    /// Differentiations from here that were made ready.
+    pub(super) ready: Vec<Box<super::ready::Ready>>,
 }
 
 /// A variable: a place in the graph.

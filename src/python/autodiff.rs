@@ -166,10 +166,10 @@ pub(super) fn collected(v: &Bound<'_, Variable>, on: bool) {
     let object: *mut c_void = v.as_ptr().cast();
     // SAFETY: the object is alive, its type takes part in garbage collection, and nobody else changes whether it does.
     unsafe {
-        match (on, ffi::PyObject_GC_IsTracked(v.as_ptr()) == 1) {
-            (true, false) => ffi::PyObject_GC_Track(object),
-            (false, true) => ffi::PyObject_GC_UnTrack(object),
-            _ => (),
+        if !on {
+            ffi::PyObject_GC_UnTrack(object);
+        } else if ffi::PyObject_GC_IsTracked(v.as_ptr()) == 0 {
+            ffi::PyObject_GC_Track(object);
         }
     }
 }

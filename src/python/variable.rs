@@ -23,7 +23,7 @@ use crate::{Error, graph};
 ///
 /// Raises:
 ///     ValueError: If the shape is none.
-#[pyclass(frozen, subclass, weakref, module = "kinnor", name = "Variable")]
+#[pyclass(frozen, subclass, weakref, freelist = 256, module = "kinnor", name = "Variable")]
 pub(super) struct Variable {
     pub(super) variable: graph::Variable,
     info: Mutex<Option<Py<PyAny>>>,
@@ -285,14 +285,11 @@ impl Variable {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.info.try_lock().map_or(Ok(()), |info| visit.call(&*info))?;
         autodiff::traverse(&self.variable, &visit)
     }
 
     fn __clear__(&self) {
         self.variable.drop_own_hooks();
-        let info = self.info.lock().take();
-        drop(info);
     }
 
     fn __bool__(&self) -> bool {
