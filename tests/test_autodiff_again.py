@@ -164,8 +164,8 @@ def test_no_memory_is_held():
     nn.reset_peak_memory()
     x.grad.zero(), w.grad.zero()
     autodiff.backward(y, retain_graph=True)
-    # Two gradients of what is between, and no second one of a leaf.
-    assert nn.memory_stats()["peak"] - live < 2.5 * 4 * n
+    # Two gradients of what is between, what `h * h` adds up, and no second one of a leaf.
+    assert nn.memory_stats()["peak"] - live < 3.5 * 4 * n
     kept = autodiff.grad(y, [x], retain_graph=True)
     assert nn.memory_stats()["live"] - live < 1.1 * 4 * n
     del kept, y
