@@ -134,31 +134,44 @@ impl FusedBackward {
             let y = data(&mut planner, &step.y[0].1)?;
             let gy = &step.gy[0].storage;
             let gy_place = planner.find(gy).unwrap_or_else(|| planner.own(gy, Access::Read));
+            // A gradient that is that of the output as it is has it already where its room can be had.
+            let passes = step.op.loops(false)?.passes;
+            let leaves = cleared.contains(&Arc::as_ptr(gy)) && matches!(gy_place, Place::Room(_));
+            let lives = |storage: &Arc<Storage>| {
+                cleared.contains(&Arc::as_ptr(storage)) && read.contains(&Arc::as_ptr(storage))
+            };
+            let mut passed: Option<&Arc<Storage>> = None;
             let mut gx = [None; 2];
-            for (sink, gx) in step.gx.iter().zip(&mut gx) {
+            for (i, (sink, gx)) in step.gx.iter().zip(&mut gx).enumerate() {
                 let Some(sink) = sink else { continue };
                 let storage = &sink.slot.storage;
-                if planner.has_left(storage) {
+                if planner.has_left(storage) || passed.is_some_and(|passed| Arc::ptr_eq(passed, storage)) {
                     return None;
                 }
-                let ptr = Arc::as_ptr(storage);
                 let placed = match planner.find(storage) {
                     Some(place) if place == gy_place || planner.access(place) == Some(Access::Read) => {
                         return None;
                     }
                     Some(place) => (place, if sink.first { Fate::Written } else { Fate::Added }),
                     None if sink.again => return None,
-                    None if sink.first && cleared.contains(&ptr) && read.contains(&ptr) => {
-                        (planner.room(storage), Fate::Written)
+                    None if sink.first && lives(storage) && leaves && passes[i] && passed.is_none() => {
+                        passed = Some(storage);
+                        continue;
                     }
+                    None if sink.first && lives(storage) => (planner.room(storage), Fate::Written),
                     None if sink.first => (planner.own(storage, Access::Write), Fate::Written),
                     None => (planner.own(storage, Access::ReadWrite), Fate::Found),
                 };
                 // Where the same gradient is wanted twice the second is added to the first.
                 *gx = Some(if sink.again { (placed.0, Fate::Added) } else { placed });
             }
-            if cleared.contains(&Arc::as_ptr(gy)) {
-                planner.leave(gy);
+            match passed {
+                Some(storage) => planner.rename(gy, storage),
+                None if leaves => planner.leave(gy),
+                None => {}
+            }
+            if gx == [None; 2] {
+                continue;
             }
             placed.push(Placed { op: step.op.clone(), x, y, gy: gy_place, gx });
         }

@@ -97,6 +97,15 @@ impl Planner {
         }
     }
 
+    /// At the last use of an array that lives in a room: the room and what is in it become another's.
+    fn rename(&mut self, storage: &Arc<Storage>, to: &Arc<Storage>) {
+        if let Some(place) = self.places.remove(&Arc::as_ptr(storage)) {
+            self.has_left.insert(Arc::as_ptr(storage));
+            self.gone.push(Arc::clone(to));
+            self.places.insert(Arc::as_ptr(to), place);
+        }
+    }
+
     /// Whether an array lived in a room.
     fn has_left(&self, storage: &Arc<Storage>) -> bool {
         self.has_left.contains(&Arc::as_ptr(storage))
