@@ -55,6 +55,7 @@ pub(super) struct Extra {
     pub(super) name: Option<String>,
     pub(super) plans: Vec<super::plan::Kept>,
     /// Differentiations from here that were made ready.
+    #[allow(clippy::vec_box)] // they are large, and taken out for each run
     pub(super) ready: Vec<Box<super::ready::Ready>>,
 }
 
