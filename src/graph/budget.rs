@@ -8,7 +8,7 @@
 //! rehearsal of the whole step, so that the promise does not rest on the rules by which choices are found.
 
 use super::arena::{Arena, Ix, NONE, flag};
-use super::backward::{self, BackwardPlan};
+use super::back_plan::{self, BackwardPlan};
 use super::clear::Policy;
 use super::forward::ForwardPlan;
 use super::order::Stop;
@@ -61,7 +61,7 @@ pub(super) fn rehearsal(a: &mut Arena, plan: &ForwardPlan, roots: &[Ix], policy:
     let needs =
         |v: &Ix| parent(a, *v) != NONE && a.functions[parent(a, *v)].need_grad && !policy.clear_buffer;
     let root = roots.iter().copied().filter(needs).max_by_key(|v| a.functions[parent(a, *v)].rank);
-    let backward = root.map(|root| BackwardPlan::make(a, root, backward::Key::CLEARING));
+    let backward = root.map(|root| BackwardPlan::make(a, root, back_plan::Key::CLEARING));
     Rehearsal::new(a, plan, backward.as_ref())
 }
 

@@ -34,7 +34,7 @@ impl Variable {
             if a.variables[self.ix()].parent == NONE {
                 return Vec::new();
             }
-            let order = super::backward::descending(a, self.ix());
+            let order = super::back_plan::descending(a, self.ix());
             order.into_iter().map(|f| Function::counted(a, f)).collect()
         })
     }

@@ -9,7 +9,7 @@ use super::execute::{self, Step};
 use super::fusion::{self, FusedForward};
 use super::order::{self, Stop};
 use super::plan::{Kept, Key, Pace, Seen};
-use super::{Function, NdArray, Variable, anomaly, backward::Place, budget, connect, mode};
+use super::{Function, NdArray, Variable, anomaly, back_plan::Place, budget, connect, mode};
 use crate::array::{RunGuard, Storage};
 use crate::{Error, Result};
 

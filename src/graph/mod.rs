@@ -14,6 +14,7 @@ mod accumulate;
 mod anomaly;
 mod arena;
 pub mod autodiff;
+mod back_plan;
 mod back_step;
 mod backward;
 mod budget;

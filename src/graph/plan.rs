@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::arena::{Arena, Ix};
-use super::backward::BackwardPlan;
+use super::back_plan::BackwardPlan;
 use super::clear::Policy;
 use super::forward::{Detach, ForwardPlan};
 use crate::Result;
@@ -45,7 +45,7 @@ impl Seen {
 
 enum Plan {
     Forward(Key, ForwardPlan),
-    Backward(super::backward::Key, BackwardPlan),
+    Backward(super::back_plan::Key, BackwardPlan),
 }
 
 /// Plans that one destination keeps: to train, to evaluate, with and without clearing.
@@ -63,7 +63,7 @@ impl Kept {
     }
 
     /// Takes the backward plan of `root` with this key out, if there is one that still holds.
-    pub(super) fn take_backward(a: &mut Arena, root: Ix, key: super::backward::Key) -> Option<BackwardPlan> {
+    pub(super) fn take_backward(a: &mut Arena, root: Ix, key: super::back_plan::Key) -> Option<BackwardPlan> {
         let kept = Self::take(a, root, |p| matches!(p, Plan::Backward(k, _) if *k == key))?;
         let Plan::Backward(_, mut plan) = kept.plan else { return None };
         if kept.seen.places != a.places {
@@ -93,7 +93,7 @@ impl Kept {
     pub(super) fn put_backward(
         a: &mut Arena,
         root: Ix,
-        key: super::backward::Key,
+        key: super::back_plan::Key,
         seen: Seen,
         plan: BackwardPlan,
     ) {

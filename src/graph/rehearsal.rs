@@ -9,7 +9,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::arena::{Arena, Ix, NONE, flag};
-use super::backward::{BackwardPlan, Place};
+use super::back_plan::{BackwardPlan, Place};
 use super::execute::{self, Slot, Step};
 use super::forward::ForwardPlan;
 use crate::array::{DType, Storage};

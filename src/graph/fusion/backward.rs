@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::super::back_plan::Clear;
 use super::super::back_step::BackStep;
-use super::super::backward::Clear;
 use super::super::execute::Slot;
 use super::{Arrays, NOTHING, Place, Planner, Tile, runs};
 use crate::array::{Access, DType, Shape, Storage};

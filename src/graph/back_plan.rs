@@ -1,0 +1,273 @@
+//! The plan of a backward run: which functions run in which order, who writes a gradient first and who adds to it, and what
+//! is cleared after which step.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::arena::{self, Arena, Ix, NONE, flag};
+use super::back_step::{BackStep, Side};
+use super::fusion::{self, FusedBackward};
+use super::hooked::Hooked;
+use super::{mode, order};
+use crate::Result;
+use crate::array::Storage;
+use crate::ops::Kind;
+
+/// What tells the backward plans of one variable apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    pub(super) clear_buffer: bool,
+    pub(super) clear_seed: bool,
+}
+
+impl Key {
+    /// Of a run that gives back all it can, as one under a memory budget does.
+    pub(super) const CLEARING: Self = Self { clear_buffer: true, clear_seed: true };
+    /// Of a run that gives nothing back but what it starts from.
+    pub(super) const KEEPING: Self = Self { clear_buffer: false, clear_seed: true };
+}
+
+/// A storage of the arena that is cleared.
+pub(super) struct Place {
+    pub(super) core: Ix,
+    pub(super) is_grad: bool,
+    pub(super) storage: Arc<Storage>,
+}
+
+impl Place {
+    /// Where the gradient or the data of a pair is.
+    pub(super) fn new(a: &mut Arena, core: Ix, is_grad: bool) -> Self {
+        Self { core, is_grad, storage: Arc::clone(if is_grad { a.grad(core) } else { a.data(core) }) }
+    }
+
+    /// Looks at the storage that the pair has now.
+    pub(super) fn move_to_current(&mut self, a: &mut Arena) {
+        *self = Self::new(a, self.core, self.is_grad);
+    }
+}
+
+/// What is cleared after a step.
+pub(super) struct Clear {
+    pub(super) step: u32,
+    pub(super) place: Place,
+    /// Functions outside of the run that may still have to run backward, and would read it.
+    pub(super) guards: Vec<(Ix, u32)>,
+}
+
+impl Clear {
+    /// Clears it, unless a function waits for it.
+    pub(super) fn now(&self) -> Result<()> {
+        let storage = &self.place.storage;
+        if storage.is_given_back() || (!self.guards.is_empty() && awaited(&self.guards)) {
+            return Ok(());
+        }
+        storage.clear(true)
+    }
+}
+
+/// A backward run made ready.
+pub(super) struct BackwardPlan {
+    pub(super) functions: Vec<Ix>,
+    pub(super) steps: Vec<BackStep>,
+    /// Gradients that nobody contributes to, set to zero before a step reads them.
+    pub(super) zeroed: Vec<(u32, u32)>,
+    pub(super) clears: Vec<Clear>,
+    /// Data that may have been dropped, and is computed again before a step reads it.
+    pub(super) restored: Vec<(u32, Ix, Arc<Storage>)>,
+    /// Which steps run as one pass: found when the plan is used again.
+    pub(super) passes: Option<Vec<FusedBackward>>,
+    /// Where a number to start from is spread out, and the version and number that it had then.
+    pub(super) seed: Arc<Storage>,
+    pub(super) seeded: Option<(f64, u64)>,
+    pub(super) hooked: Hooked,
+    pub(super) work: usize,
+}
+
+/// In which order functions run backward from `root`: higher ranks first, earlier found ones first among equals.
+pub(super) fn descending(a: &mut Arena, root: Ix) -> Vec<Ix> {
+    let above = order::depth_first(a, &[root], |_, _| true);
+    order::rank(a, &above);
+    order::descending(a, &[a.variables[root].parent], |a, f| a.functions[f].need_grad)
+}
+
+impl BackwardPlan {
+    pub(super) fn make(a: &mut Arena, root: Ix, key: Key) -> Self {
+        let functions = descending(a, root);
+        let mut plan = Self {
+            steps: Vec::with_capacity(functions.len()),
+            zeroed: Vec::new(),
+            clears: Vec::new(),
+            restored: Vec::new(),
+            passes: None,
+            seed: Storage::new(a.cores[a.variables[root].core].shape.size()),
+            seeded: None,
+            hooked: Hooked::default(),
+            work: 0,
+            functions,
+        };
+        for f in &plan.functions {
+            a.functions[*f].planned = true;
+            let inputs = a.functions[*f].inputs.clone();
+            inputs.iter().for_each(|v| a.variables[*v].flags |= flag::PLANNED);
+        }
+        let seen = a.new_mark();
+        let run = a.new_mark();
+        plan.functions.iter().for_each(|f| a.functions[*f].mark = run);
+        for n in 0..plan.functions.len() {
+            plan.add_step(a, n, seen, run, key);
+        }
+        plan.hooked = Hooked::of(a, root, &plan.functions, &plan.zeroed);
+        plan
+    }
+
+    /// Adds step `n`, following NNabla's rules of who is seen first, what accumulates and what may be cleared.
+    fn add_step(&mut self, a: &mut Arena, n: usize, seen: u32, run: u32, key: Key) {
+        /// Scratch bits of a variable that was seen: its data or its gradient must stay.
+        const KEEP_DATA: u16 = flag::SCRATCH_NEED;
+        const KEEP_GRAD: u16 = flag::SCRATCH_OVERWRITE;
+        let f = self.functions[n];
+        let at = n as u32;
+        let inputs: SmallVec<[Ix; 4]> = a.functions[f].inputs.iter().copied().collect();
+        let may_clear = a.op(f).may_clear_inputs();
+        let mut first: SmallVec<[bool; 4]> = SmallVec::new();
+        for (i, v) in inputs.iter().copied().enumerate() {
+            let slot = &mut a.variables[v];
+            first.push(slot.mark != seen);
+            if slot.mark != seen {
+                slot.mark = seen;
+                slot.flags &= !flag::SCRATCH;
+            }
+            if !may_clear {
+                slot.flags |= KEEP_DATA | KEEP_GRAD;
+            }
+            if let Some(alias) = a.op(f).alias(i) {
+                let output = a.live_output(f, alias.output).map(|o| &a.variables[o]);
+                let keeps =
+                    output.is_none_or(|o| o.mark != seen || o.flags & (KEEP_DATA | flag::PERSISTENT) != 0);
+                a.variables[v].flags |= if keeps { KEEP_DATA } else { 0 };
+            }
+        }
+        let n_outputs = a.functions[f].outputs.len();
+        for o in 0..n_outputs {
+            let live = a.live_output(f, o);
+            let core = a.functions[f].outputs[o].core;
+            let was_seen = live.is_some_and(|v| a.variables[v].mark == seen);
+            if !was_seen && n > 0 {
+                self.zeroed.push((at, o as u32));
+            }
+            if !key.clear_buffer {
+                continue;
+            }
+            let (mut data, mut grad) = match live.map(|v| a.variables[v].flags) {
+                Some(flags) if flags & flag::PERSISTENT != 0 => (false, false),
+                Some(flags) if was_seen => (flags & KEEP_DATA == 0, flags & KEEP_GRAD == 0),
+                _ => (false, key.clear_seed || n > 0),
+            };
+            grad &= (was_seen || n > 0 || key.clear_seed) && !a.is_retained(core);
+            data &= !(0..inputs.len()).any(|i| a.op(f).alias(i).is_some_and(|alias| alias.output == o));
+            let guards: Vec<(Ix, u32)> = live.map_or(Vec::new(), |v| {
+                let outside = a.consumers(v).filter(|c| a.functions[c.function].mark != run);
+                outside.map(|c| (c.function, c.generation)).collect()
+            });
+            for (wanted, is_grad) in [(data, false), (grad, true)] {
+                if wanted {
+                    let place = Place::new(a, core, is_grad);
+                    let guards = if is_grad { Vec::new() } else { guards.clone() };
+                    self.clears.push(Clear { step: at, place, guards });
+                }
+            }
+        }
+        let step = back_step(a, f, &first);
+        self.work += 2 * step.x.iter().map(|(s, _)| s.size()).sum::<usize>();
+        self.work += step.gy.iter().map(|s| s.shape.size()).sum::<usize>();
+        for (o, output) in step.y.iter().enumerate() {
+            let flags = a.live_output(f, o).map_or(0, |v| a.variables[v].flags);
+            if let (true, (_, Some(slot))) = (flags & flag::RESTORED != 0, output) {
+                self.restored.push((at, a.functions[f].outputs[o].variable, Arc::clone(&slot.storage)));
+            }
+        }
+        for (v, (_, slot)) in inputs.iter().zip(&step.x) {
+            let computed = a.variables[*v].parent != NONE && a.variables[*v].flags & flag::RESTORED != 0;
+            if let (true, Some(slot)) = (computed, slot) {
+                self.restored.push((at, *v, Arc::clone(&slot.storage)));
+            }
+        }
+        self.steps.push(step);
+    }
+
+    /// Looks at the storages that the pairs have now.
+    pub(super) fn relocate(&mut self, a: &mut Arena) {
+        let mut moved = false;
+        for (n, step) in self.steps.iter_mut().enumerate() {
+            for slot in step.x.iter_mut().chain(&mut step.y).filter_map(|(_, slot)| slot.as_mut()) {
+                moved |= slot.move_to(a.data(slot.core));
+            }
+            for slot in step.gx.iter_mut().flatten().map(|s| &mut s.slot) {
+                moved |= slot.move_to(a.grad(slot.core));
+            }
+            for slot in &mut step.gy {
+                moved |= slot.move_to(a.grad(slot.core)) && n > 0; // the first one is another in each run
+            }
+            if let Some((x, y)) = &mut step.arrays {
+                let slots = step.cores.iter();
+                for (array, core) in x.iter_mut().chain(y).zip(slots) {
+                    (array.data, array.grad) = (Arc::clone(a.data(*core)), Arc::clone(a.grad(*core)));
+                }
+            }
+        }
+        if moved {
+            self.unfuse();
+        }
+        self.clears.iter_mut().for_each(|clear| clear.place.move_to_current(a));
+        for (_, v, storage) in &mut self.restored {
+            *storage = Arc::clone(a.data(a.variables[*v].core));
+        }
+    }
+
+    /// Finds the steps that may run as one pass, and those that may write where they read.
+    pub(super) fn fuse(&mut self) {
+        if self.passes.is_none() && !mode::plan_is_plain() {
+            let zeroed = self.zeroed.iter().map(|(step, _)| *step);
+            let apart = zeroed.chain(self.restored.iter().map(|(step, ..)| *step)).collect();
+            self.passes = Some(FusedBackward::all(&self.steps, &self.clears, &apart));
+            for clear in self.clears.iter().filter(|clear| clear.place.is_grad && clear.step > 0) {
+                let step = &mut self.steps[clear.step as usize];
+                if fusion::backward_len(step).is_some_and(|len| len > Storage::SMALL) {
+                    // The last one that is computed: none that follows reads what it overwrites.
+                    let last = step.gx.iter().rposition(Option::is_some);
+                    step.over = last.filter(|i| step.gx[*i].as_ref().is_some_and(|s| s.first && !s.again));
+                }
+            }
+        }
+    }
+
+    /// Has every step run alone and leave what it reads to whoever looks at it after the step.
+    pub(super) fn unfuse(&mut self) {
+        if self.passes.take().is_some() {
+            self.steps.iter_mut().for_each(|step| step.over = None);
+        }
+    }
+}
+
+/// Whether a function outside of the run ran forward and still has to run backward.
+fn awaited(guards: &[(Ix, u32)]) -> bool {
+    arena::with(|a| {
+        guards.iter().any(|(f, generation)| {
+            let slot = &a.functions[*f];
+            slot.generation == *generation && slot.pending && slot.need_grad
+        })
+    })
+}
+
+/// A function made ready to run backward; `first` says which inputs get their first contribution.
+fn back_step(a: &mut Arena, f: Ix, first: &[bool]) -> BackStep {
+    let inputs: SmallVec<[Ix; 4]> = a.functions[f].inputs.iter().copied().collect();
+    let is_wanted = |a: &Arena, i: usize| a.need_grad(inputs[i]) && a.op(f).kind(i) != Kind::index;
+    let wanted: SmallVec<[bool; 4]> = (0..inputs.len()).map(|i| is_wanted(a, i)).collect();
+    BackStep::of(a, f, &wanted, |a, core, side| {
+        let storage = Arc::clone(a.grad(core));
+        let first = matches!(side, Side::Input(i) if first[i] && a.variables[inputs[i]].parent != NONE);
+        (storage, first)
+    })
+}
