@@ -65,6 +65,24 @@ pub unsafe fn unary<T: Float>(x: *const T, y: *mut T, n: usize, f: impl Fn(T) ->
     });
 }
 
+/// Whether `n` angles are all small: below [`Float::SMALL_ANGLE`].
+///
+/// # Safety
+/// There must be as many.
+pub unsafe fn are_small<T: Float>(x: *const T, n: usize) -> bool {
+    vectorised(
+        #[inline(always)]
+        move || {
+            let mut all = true;
+            for i in 0..n {
+                // SAFETY: the caller's promise.
+                all &= unsafe { x.add(i).read() }.abs() < T::SMALL_ANGLE;
+            }
+            all
+        },
+    )
+}
+
 /// Writes `f(i)` at each `i`, or adds it to what is there.
 #[inline(always)]
 pub fn put<T: Float>(y: &mut [T], accumulate: bool, f: impl Fn(usize) -> T + Sync + Copy) {

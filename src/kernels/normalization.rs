@@ -1,6 +1,7 @@
 //! Normalisation by mean and variance. Knows slices and how they meet; knows no operations, graphs or Python.
 //!
-//! Sums run in float64 and in an order that the shape alone decides: two passes, the second over what is left of the mean.
+//! Sums run in float64 and in an order that the shape alone decides: of float64 in two passes, the second over what is
+//! left of the mean.
 //! Where statistics belong to parts of an array, all passes over a part come before the next one, while it is in the cache.
 
 use super::Float;
@@ -92,9 +93,25 @@ fn centred<T: Float>(x: T, mean: (T, T)) -> T {
 
 /// Means and variances (those of the elements, not an estimate) of a part of `x` that has its own.
 fn moments<T: Float>(part: &Pairing, x: &[T], count: f64) -> (Zeros<f64>, Zeros<f64>) {
+    if size_of::<T>() < size_of::<f64>() {
+        // What the sum of squares loses to a large mean is less than what rounding took off the elements.
+        let [mut mean, mut variance] = part.sums(
+            #[inline(always)]
+            move |_, _, i| {
+                // SAFETY: the layout is that of `x`. So below.
+                let v = unsafe { *x.get_unchecked(i) }.real();
+                [v, v * v]
+            },
+        );
+        for (mean, variance) in mean.iter_mut().zip(&mut *variance) {
+            *mean /= count;
+            *variance = (*variance / count - *mean * *mean).max(0.0);
+        }
+        return (mean, variance);
+    }
     let [mut mean] = part.sums(
         #[inline(always)]
-        // SAFETY: the layout is that of `x`.
+        // SAFETY: as above.
         move |_, _, i| [unsafe { *x.get_unchecked(i) }.real()],
     );
     for sum in &mut *mean {
@@ -175,14 +192,18 @@ impl<T: Float> Affine<T> {
     /// Writes a part of `y`, whose statistics are numbered from `first` on. All lengths are those of the layout.
     fn write(&self, part: &Pairing, stats: &Stats<T>, first: usize, x: &[T], y: Shared<T>) {
         let (stats, gamma, beta) = (stats.view(), &self.gamma[..], &self.beta[..]);
-        part.each(
-            #[inline(always)]
-            // SAFETY: the caller's lengths; each element is written once.
-            move |s, p, i| unsafe {
-                let unit = stats.unit(*x.get_unchecked(i), s - first);
-                y.get().add(i).write(unit * *gamma.get_unchecked(p) + *beta.get_unchecked(p));
-            },
-        );
+        // SAFETY: the caller's lengths; each element is written once.
+        unsafe {
+            part.write(
+                y,
+                false,
+                #[inline(always)]
+                move |s, p, i| {
+                    let unit = stats.unit(*x.get_unchecked(i), s - first);
+                    unit * *gamma.get_unchecked(p) + *beta.get_unchecked(p)
+                },
+            );
+        }
     }
 }
 
@@ -207,6 +228,12 @@ impl<'a, T: Float> Gradients<'a, T> {
         let gamma = Affine::new(layout, gamma, None).gamma;
         assert!(x.len() == layout.pairing.size() && gy.len() == x.len() && stats.len() == layout.n_stats);
         Self { layout, stats, x, gamma, gy }
+    }
+
+    /// Where gradients by `x` go.
+    fn target(&self, gx: &mut [T]) -> Shared<T> {
+        assert_eq!(gx.len(), self.gy.len());
+        Shared::new(gx.as_mut_ptr())
     }
 
     /// What the loops hold.
@@ -257,52 +284,74 @@ impl<'a, T: Float> Gradients<'a, T> {
 
     /// Writes, or adds, the gradients by `x`, its statistics being given.
     pub fn x_given(&self, gx: &mut [T], accumulate: bool) {
-        let (to, terms) = (Target::new(gx, accumulate, self), self.terms());
-        self.layout.pairing.each(
-            #[inline(always)]
-            // SAFETY: as above; each element comes once.
-            move |s, p, i| unsafe { to.put(i, terms.scaled(i, p) * *terms.stats.scale.get_unchecked(s)) },
-        );
+        let (to, terms) = (self.target(gx), self.terms());
+        // SAFETY: as above; each element comes once.
+        unsafe {
+            self.layout.pairing.write(
+                to,
+                accumulate,
+                #[inline(always)]
+                move |s, p, i| terms.scaled(i, p) * *terms.stats.scale.get_unchecked(s),
+            );
+        }
     }
 
     /// Writes, or adds, the gradients by `x`, its statistics being its own. `outer` are the gradients of mean and
     /// variance, where those are outputs.
     pub fn x(&self, outer: Option<(&[T], &[T])>, gx: &mut [T], accumulate: bool) {
-        let count = self.layout.count() as f64;
-        let (to, terms) = (Target::new(gx, accumulate, self), self.terms());
-        self.layout.pairing.slabs(|part| {
-            let sums = part.sums(
-                #[inline(always)]
-                // SAFETY: as above.
-                move |s, p, i| unsafe {
-                    let g = terms.scaled(i, p);
-                    [g.real(), (g * terms.unit(i, s)).real()]
-                },
-            );
-            let first = part.first_a();
-            let pull = |k: usize| -> Vec<T> { sums[k].iter().map(|sum| T::of(sum / count)).collect() };
-            let (mut pull, by_unit) = (pull(0), pull(1));
-            let mut more = by_unit;
-            if let Some((by_mean, by_variance)) = outer {
-                // Mean and variance pull with a scale of their own: that of the element is taken off before.
-                let (one, two) = (T::of(1.0 / count), T::of(2.0 / count));
-                for (s, (pull, more)) in pull.iter_mut().zip(&mut more).enumerate() {
-                    let scale = self.stats.scale[first + s];
-                    *pull = *pull - one * by_mean[first + s] / scale;
-                    *more = *more - two * by_variance[first + s] / (scale * scale);
-                }
+        let to = self.target(gx);
+        self.layout.pairing.slabs(|part| self.x_of(part, outer, to, accumulate));
+    }
+
+    /// [`Gradients::x`], and those by `beta` and by `gamma` while a part is in the cache.
+    pub fn all(&self, outer: Option<(&[T], &[T])>, gx: &mut [T], accumulate: bool) -> [Vec<T>; 2] {
+        let (to, terms, pairing) = (self.target(gx), self.terms(), &self.layout.pairing);
+        let [beta, gamma] = pairing.sums_by_slab(
+            self.layout.n_params,
+            |part| self.x_of(part, outer, to, accumulate),
+            #[inline(always)]
+            // SAFETY: as above.
+            move |_, s, i| unsafe { [terms.gy(i).real(), (terms.gy(i) * terms.unit(i, s)).real()] },
+        );
+        [rounded(&beta), rounded(&gamma)]
+    }
+
+    fn x_of(&self, part: &Pairing, outer: Option<(&[T], &[T])>, to: Shared<T>, accumulate: bool) {
+        let (count, terms) = (self.layout.count() as f64, self.terms());
+        let sums = part.sums(
+            #[inline(always)]
+            // SAFETY: as above.
+            move |s, p, i| unsafe {
+                let g = terms.scaled(i, p);
+                [g.real(), (g * terms.unit(i, s)).real()]
+            },
+        );
+        let first = part.first_a();
+        let pull = |k: usize| -> Vec<T> { sums[k].iter().map(|sum| T::of(sum / count)).collect() };
+        let (mut pull, mut more) = (pull(0), pull(1));
+        if let Some((by_mean, by_variance)) = outer {
+            // Mean and variance pull with a scale of their own: that of the element is taken off before.
+            let (one, two) = (T::of(1.0 / count), T::of(2.0 / count));
+            for (s, (pull, more)) in pull.iter_mut().zip(&mut more).enumerate() {
+                let scale = self.stats.scale[first + s];
+                *pull = *pull - one * by_mean[first + s] / scale;
+                *more = *more - two * by_variance[first + s] / (scale * scale);
             }
-            let (pull, more) = (&pull[..], &more[..]);
-            part.each(
+        }
+        let (pull, more) = (&pull[..], &more[..]);
+        // SAFETY: as above; each element comes once.
+        unsafe {
+            part.write(
+                to,
+                accumulate,
                 #[inline(always)]
-                // SAFETY: as above; each element comes once.
-                move |s, p, i| unsafe {
+                move |s, p, i| {
                     let (pull, more) = (*pull.get_unchecked(s - first), *more.get_unchecked(s - first));
                     let g = terms.scaled(i, p) - pull - terms.unit(i, s) * more;
-                    to.put(i, g * *terms.stats.scale.get_unchecked(s));
+                    g * *terms.stats.scale.get_unchecked(s)
                 },
             );
-        });
+        }
     }
 }
 
@@ -339,31 +388,6 @@ impl<T: Float> Terms<'_, T> {
 
 fn rounded<T: Float>(sums: &[f64]) -> Vec<T> {
     sums.iter().map(|sum| T::of(*sum)).collect()
-}
-
-/// Where gradients go.
-#[derive(Clone, Copy)]
-struct Target<T> {
-    to: Shared<T>,
-    accumulate: bool,
-}
-
-impl<T: Float> Target<T> {
-    fn new(gx: &mut [T], accumulate: bool, of: &Gradients<'_, T>) -> Self {
-        assert_eq!(gx.len(), of.gy.len());
-        Self { to: Shared::new(gx.as_mut_ptr()), accumulate }
-    }
-
-    /// # Safety
-    /// There must be such an element, which nobody else writes.
-    #[inline(always)]
-    unsafe fn put(self, i: usize, v: T) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let to = self.to.get().add(i);
-            to.write(if self.accumulate { to.read() + v } else { v });
-        }
-    }
 }
 
 #[cfg(test)]

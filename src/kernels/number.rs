@@ -38,6 +38,19 @@ pub trait Number:
     fn acosh(self) -> Self;
     fn atanh(self) -> Self;
     fn erf(self) -> Self;
+    /// `sin` in fewer steps, the same where the angle is small: below `Float::SMALL_ANGLE`. So the others.
+    #[inline(always)]
+    fn sin_small(self) -> Self {
+        self.sin()
+    }
+    #[inline(always)]
+    fn cos_small(self) -> Self {
+        self.cos()
+    }
+    #[inline(always)]
+    fn tan_small(self) -> Self {
+        self.tan()
+    }
     /// `1 / (1 + exp(-x))`, without overflow.
     fn sigmoid(self) -> Self;
     fn floor(self) -> Self;
@@ -101,6 +114,8 @@ pub trait Float:
     const ZERO: Self;
     /// `1`.
     const ONE: Self;
+    /// Angles below this, in radians, are small.
+    const SMALL_ANGLE: Self;
     /// `self * a + b`, rounded once where the machine can.
     fn mul_add(self, a: Self, b: Self) -> Self;
     /// What multiplies matrices of such numbers on this machine.
@@ -117,22 +132,12 @@ macro_rules! float {
             fn all(v: f64) -> Self {
                 v as Self
             }
-            float!(@of $ty: abs sqrt asin acos atan sinh cosh atanh floor ceil round);
-            float!(@of $functions: exp exp_m1 ln ln_1p tanh sigmoid sin cos tan erf);
-            #[inline(always)]
-            fn asinh(self) -> Self {
-                // Odd, and exact near zero where ln(x + sqrt(x^2 + 1)) cancels.
-                let a = $ty::abs(self);
-                $ty::copysign($functions::ln_1p(a + a * a / (1.0 + $ty::sqrt(a * a + 1.0))), self)
-            }
-            #[inline(always)]
-            fn acosh(self) -> Self {
-                let t = self - 1.0;
-                $functions::ln_1p(t + $ty::sqrt(t * (self + 1.0)))
-            }
+            float!(@of $ty: abs sqrt floor ceil round);
+            float!(@of $functions: exp exp_m1 ln ln_1p sinh cosh tanh asinh acosh atanh sigmoid erf);
+            float!(@of $functions: sin cos tan asin acos atan sin_small cos_small tan_small);
             #[inline(always)]
             fn atan2(self, x: Self) -> Self {
-                $ty::atan2(self, x)
+                $functions::atan2(self, x)
             }
             #[inline(always)]
             fn pow(self, y: Self) -> Self {
@@ -174,6 +179,7 @@ macro_rules! float {
             const NEG_INFINITY: Self = $ty::NEG_INFINITY;
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
+            const SMALL_ANGLE: Self = $functions::SMALL_ANGLE;
             #[inline(always)]
             fn mul_add(self, a: Self, b: Self) -> Self {
                 $ty::mul_add(self, a, b)

@@ -1,6 +1,7 @@
 //! Folding an array along some of its axes. The order of the sums is fixed by the shape alone.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use smallvec::SmallVec;
 
@@ -17,12 +18,14 @@ const LANES: usize = 8;
 /// Elements that one accumulator takes before it is joined to the total, so that rounding errors stay small.
 const BLOCK: usize = 512;
 /// Columns that are folded together.
-const COLUMNS: usize = 32;
+const COLUMNS: usize = 256;
+/// Elements of a row that are compared side by side.
+const SIDE_BY_SIDE: usize = 256;
 
 /// How the elements along the folded axes become one.
 pub trait Fold<T> {
     /// What is known of the elements so far.
-    type Part: Copy;
+    type Part: Copy + Send + Sync;
     /// What is known of no elements.
     fn none(&self) -> Self::Part;
     /// With element `x`, which is number `i` along the folded axes.
@@ -63,24 +66,54 @@ impl<'a, T: Float> Rows<'a, T> {
     }
 
     /// Calls `put(i, part)` with all of the elements that result `i` is made of.
-    pub fn fold<F: Fold<T>>(&self, f: &F, mut put: impl FnMut(usize, F::Part)) {
-        if self.inner == 1 {
-            for i in 0..self.outer {
-                put(i, row(f, &self.x[i * self.n..][..self.n]));
-            }
-            return;
+    pub fn fold<F: Fold<T> + Sync>(&self, f: &F, mut put: impl FnMut(usize, F::Part)) {
+        let (n, inner) = (self.n, self.inner);
+        let mut parts = vec![f.none(); self.outer * inner];
+        let to = Shared::new(parts.as_mut_ptr());
+        if inner == 1 {
+            threads::ranges(self.outer, (GRAIN / n.max(1)).max(1), |range| {
+                vectorised(
+                    #[inline(always)]
+                    move || {
+                        for i in range {
+                            // SAFETY: each result comes once.
+                            unsafe { to.get().add(i).write(row(f, &self.x[i * n..][..n])) };
+                        }
+                    },
+                );
+            });
+        } else {
+            self.blocks(|i, columns| {
+                let x = &self.x[i * n * inner..][..n * inner];
+                vectorised(
+                    #[inline(always)]
+                    move || {
+                        let parts = fold_columns(f, x, inner, columns.clone());
+                        for (c, part) in columns.zip(parts) {
+                            // SAFETY: each result is in one block.
+                            unsafe { to.get().add(i * inner + c).write(part) };
+                        }
+                    },
+                );
+            });
         }
-        for i in 0..self.outer {
-            let x = &self.x[i * self.n * self.inner..][..self.n * self.inner];
-            for c0 in (0..self.inner).step_by(COLUMNS) {
-                let width = COLUMNS.min(self.inner - c0);
-                let parts = columns(f, x, self.inner, c0, width);
-                parts[..width].iter().enumerate().for_each(|(c, part)| put(i * self.inner + c0 + c, *part));
+        parts.into_iter().enumerate().for_each(|(i, part)| put(i, part));
+    }
+
+    /// Calls `work(outer, columns)` for blocks of columns that are folded together, in parallel.
+    fn blocks(&self, work: impl Fn(usize, Range<usize>) + Sync) {
+        let blocks = self.inner.div_ceil(COLUMNS);
+        let grain = (GRAIN / (self.n * COLUMNS.min(self.inner)).max(1)).max(1);
+        threads::ranges(self.outer * blocks, grain, |range| {
+            for i in range {
+                let c = i % blocks * COLUMNS;
+                work(i / blocks, c..self.inner.min(c + COLUMNS));
             }
-        }
+        });
     }
 }
 
+#[inline(always)]
 fn row<T: Float, F: Fold<T>>(f: &F, x: &[T]) -> F::Part {
     let mut total = f.none();
     for (b, block) in x.chunks(BLOCK * LANES).enumerate() {
@@ -102,22 +135,27 @@ fn row<T: Float, F: Fold<T>>(f: &F, x: &[T]) -> F::Part {
     total
 }
 
-fn columns<T: Float, F: Fold<T>>(
+#[inline(always)]
+fn fold_columns<T: Float, F: Fold<T>>(
     f: &F,
     x: &[T],
     inner: usize,
-    c0: usize,
-    width: usize,
+    columns: Range<usize>,
 ) -> [F::Part; COLUMNS] {
     let mut total = [f.none(); COLUMNS];
+    let (c0, width) = (columns.start, columns.len().min(COLUMNS));
     let n = x.len() / inner;
     for r0 in (0..n).step_by(BLOCK) {
         let mut parts = [f.none(); COLUMNS];
         for r in r0..n.min(r0 + BLOCK) {
             let line = &x[r * inner + c0..][..width];
-            parts.iter_mut().zip(line).for_each(|(part, x)| *part = f.with(*part, *x, r));
+            for c in 0..width {
+                parts[c] = f.with(parts[c], line[c], r);
+            }
         }
-        total.iter_mut().zip(parts).for_each(|(total, part)| *total = f.join(*total, part));
+        for c in 0..width {
+            total[c] = f.join(total[c], parts[c]);
+        }
     }
     total
 }
@@ -164,7 +202,7 @@ impl<T: Float> Rows<'_, T> {
                     let x = &self.x[i / cuts * n..][start..end];
                     let (best, at) = vectorised(
                         #[inline(always)]
-                        move || extreme(x, better),
+                        move || extreme(x, ahead),
                     );
                     // SAFETY: each part comes once.
                     unsafe { to.get().add(i).write((best, start + at)) };
@@ -175,28 +213,25 @@ impl<T: Float> Rows<'_, T> {
         }
         let mut all = vec![(T::ZERO, 0); self.outer * inner];
         let to = Shared::new(all.as_mut_ptr());
-        let blocks = inner.div_ceil(COLUMNS);
-        threads::ranges(self.outer * blocks, (GRAIN / (n * COLUMNS).max(1)).max(1), |range| {
+        self.blocks(|row, columns| {
+            let x = &self.x[row * n * inner..][..n * inner];
             vectorised(
                 #[inline(always)]
                 move || {
-                    for i in range {
-                        let (row, c0) = (i / blocks, i % blocks * COLUMNS);
-                        let width = COLUMNS.min(inner - c0);
-                        let x = &self.x[row * n * inner..][..n * inner];
-                        let (mut best, mut at) = ([T::ZERO; COLUMNS], [0_u32; COLUMNS]);
-                        best[..width].copy_from_slice(&x[c0..c0 + width]);
-                        for r in 1..n {
-                            for (c, v) in x[r * inner + c0..][..width].iter().enumerate() {
-                                let ahead = better(*v, best[c]);
-                                best[c] = if ahead { *v } else { best[c] };
-                                at[c] = if ahead { r as u32 } else { at[c] };
-                            }
-                        }
+                    let (c0, width) = (columns.start, columns.len().min(COLUMNS));
+                    let (mut best, mut at) = ([T::ZERO; COLUMNS], [0_u32; COLUMNS]);
+                    best[..width].copy_from_slice(&x[c0..c0 + width]);
+                    for r in 1..n {
+                        let line = &x[r * inner + c0..][..width];
                         for c in 0..width {
-                            // SAFETY: each result is in one block.
-                            unsafe { to.get().add(row * inner + c0 + c).write((best[c], at[c] as usize)) };
+                            let ahead = better(line[c], best[c]);
+                            best[c] = if ahead { line[c] } else { best[c] };
+                            at[c] = if ahead { r as u32 } else { at[c] };
                         }
+                    }
+                    for c in 0..width {
+                        // SAFETY: each result is in one block.
+                        unsafe { to.get().add(row * inner + c0 + c).write((best[c], at[c] as usize)) };
                     }
                 },
             );
@@ -205,24 +240,47 @@ impl<T: Float> Rows<'_, T> {
     }
 }
 
-/// The best element of a row that is not empty, and the first that is as good.
+/// The best element of a row that is not empty, and the first that is as good. A NaN is best of all.
 #[inline(always)]
-fn extreme<T: Float>(x: &[T], better: impl Fn(T, T) -> bool) -> (T, usize) {
-    const SIDE_BY_SIDE: usize = 64;
+fn extreme<T: Float>(x: &[T], ahead: impl Fn(T, T) -> bool) -> (T, usize) {
+    // Side by side, in memory that is no other's.
     let mut lanes = [x[0]; SIDE_BY_SIDE];
-    let mut chunks = x.chunks_exact(SIDE_BY_SIDE);
-    for chunk in &mut chunks {
-        for l in 0..SIDE_BY_SIDE {
-            lanes[l] = if better(chunk[l], lanes[l]) { chunk[l] } else { lanes[l] };
+    let mut any_nan = false;
+    let mut start = 0;
+    while start < x.len() {
+        let part = &x[start..x.len().min(start + SIDE_BY_SIDE)];
+        for l in 0..part.len() {
+            lanes[l] = if ahead(part[l], lanes[l]) { part[l] } else { lanes[l] };
+            any_nan |= part[l].is_nan();
         }
+        start += SIDE_BY_SIDE;
     }
-    let rest = chunks.remainder().iter();
-    let best = lanes.iter().chain(rest).fold(x[0], |best, v| if better(*v, best) { *v } else { best });
-    // Equal, or both no number.
-    let found = |v: T| !better(v, best) & !better(best, v);
-    let any = |chunk: &[T]| chunk.iter().fold(false, |any, v| any | found(*v));
-    let start = x.chunks(SIDE_BY_SIDE).position(any).unwrap_or(0) * SIDE_BY_SIDE;
-    (best, start + x[start..].iter().position(|v| found(*v)).unwrap_or(0))
+    if any_nan {
+        let at = x.iter().position(|v| v.is_nan()).unwrap_or(0);
+        return (x[at], at);
+    }
+    let mut n = SIDE_BY_SIDE / 2;
+    while n > 0 {
+        for l in 0..n {
+            lanes[l] = if ahead(lanes[l + n], lanes[l]) { lanes[l + n] } else { lanes[l] };
+        }
+        n /= 2;
+    }
+    let best = lanes[0];
+    let mut start = 0;
+    while start < x.len() {
+        let part = &x[start..x.len().min(start + SIDE_BY_SIDE)];
+        let mut found = false;
+        for l in 0..part.len() {
+            found |= part[l] == best;
+        }
+        if found {
+            break;
+        }
+        start += SIDE_BY_SIDE;
+    }
+    let at = x[start..].iter().position(|v| *v == best).unwrap_or(0);
+    (x[start + at], start + at)
 }
 
 /// `shape` with the axes shrunk to length one.

@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 
 use super::Float;
 use super::map::{GRAIN, Room, TILE};
+use super::pairing::sum_along;
 use super::scratch::Zeros;
 use super::simd::vectorised;
 use super::threads::{self, Shared};
@@ -145,7 +146,7 @@ impl Block {
 
     /// The sum of `f(element, line in the block)` along each line. It must be `#[inline(always)]`.
     #[inline(always)]
-    pub fn sums(self, mut f: impl FnMut(usize, usize) -> f64) -> Each<f64> {
+    pub fn sums(self, f: impl Fn(usize, usize) -> f64) -> Each<f64> {
         let mut sums = [0.0; WIDTH];
         if self.step != 1 {
             self.each(
@@ -156,23 +157,11 @@ impl Block {
         }
         for (j, sum) in sums[..self.width].iter_mut().enumerate() {
             let first = self.first + j * self.n;
-            let whole = if self.n < LANES { 0 } else { self.n - self.n % LANES };
-            if whole > 0 {
-                let mut lanes = [0.0; LANES];
-                for k in (0..whole).step_by(LANES) {
-                    let mut v = [0.0; LANES];
-                    for (l, v) in v.iter_mut().enumerate() {
-                        *v = f(first + k + l, j);
-                    }
-                    for l in 0..LANES {
-                        lanes[l] += v[l];
-                    }
-                }
-                *sum = join(lanes, |a, b| a + b);
-            }
-            for k in whole..self.n {
-                *sum += f(first + k, j);
-            }
+            [*sum] = sum_along(
+                0..self.n,
+                #[inline(always)]
+                |k| [f(first + k, j)],
+            );
         }
         sums
     }

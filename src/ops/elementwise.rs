@@ -25,6 +25,21 @@ pub trait Unary: Declared {
         let _ = y;
         self.f(Dual::variable(x)).d
     }
+
+    /// Whether the following take fewer steps.
+    const IS_OF_ANGLES: bool = false;
+
+    /// The function of angles that are small, which is the same.
+    #[inline(always)]
+    fn f_small<N: Number>(&self, x: N) -> N {
+        self.f(x)
+    }
+
+    /// The derivative at angles that are small, which is the same.
+    #[inline(always)]
+    fn df_small<N: Number>(&self, x: N, y: N) -> N {
+        self.df(x, y)
+    }
 }
 
 /// An elementwise function of two inputs that are broadcast against each other.

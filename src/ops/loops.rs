@@ -183,13 +183,23 @@ pub(super) unsafe fn forward1<C: Unary, T: Float>(formula: *const (), part: &Par
     let (x, y, n) = (part.x[0].cast::<T>(), part.y.cast::<T>(), part.n);
     // SAFETY: both hold `n` elements.
     unsafe {
-        put(
-            y,
-            n,
-            false,
-            #[inline(always)]
-            move |i| op.f(x.add(i).read()),
-        );
+        if C::IS_OF_ANGLES && map::are_small(x, n) {
+            put(
+                y,
+                n,
+                false,
+                #[inline(always)]
+                move |i| op.f_small(x.add(i).read()),
+            );
+        } else {
+            put(
+                y,
+                n,
+                false,
+                #[inline(always)]
+                move |i| op.f(x.add(i).read()),
+            );
+        }
     }
     if !n.is_multiple_of(LANES) {
         // SAFETY: the caller's promise.
@@ -210,19 +220,29 @@ pub(super) unsafe fn backward1<C: Unary, T: Float>(formula: *const (), part: &Pa
     let y = if C::READS.output(0) { part.y.cast_const().cast() } else { gy };
     // SAFETY: all hold `n` elements.
     unsafe {
-        put(
-            gx,
-            n,
-            add,
-            #[inline(always)]
-            move |i| {
-                if C::IS_DIFFERENTIABLE {
-                    gy.add(i).read() * op.df(x.add(i).read(), y.add(i).read())
-                } else {
-                    T::ZERO
-                }
-            },
-        );
+        if C::IS_OF_ANGLES && map::are_small(x, n) {
+            put(
+                gx,
+                n,
+                add,
+                #[inline(always)]
+                move |i| gy.add(i).read() * op.df_small(x.add(i).read(), y.add(i).read()),
+            );
+        } else {
+            put(
+                gx,
+                n,
+                add,
+                #[inline(always)]
+                move |i| {
+                    if C::IS_DIFFERENTIABLE {
+                        gy.add(i).read() * op.df(x.add(i).read(), y.add(i).read())
+                    } else {
+                        T::ZERO
+                    }
+                },
+            );
+        }
     }
     if !n.is_multiple_of(LANES) {
         let read = Read { x: C::READS.input(0), y: C::READS.output(0), gy: true };

@@ -89,17 +89,19 @@ impl Form {
         let x = if reads_x { run.x(0) } else { gy };
         let g = Gradients::new(&layout, &stats, x, gamma, gy);
         let outer = self.output_stat.then(|| (run.gy(1), run.gy(2)));
+        let mut params = None;
         if let Some(gx) = run.gx(0) {
             match given {
                 true => g.x_given(gx.data, gx.accumulate),
+                false if run.wants(2) => params = Some(g.all(outer, gx.data, gx.accumulate)),
                 false => g.x(outer, gx.data, gx.accumulate),
             }
         }
-        let [beta, by_gamma] = match (run.wants(1), run.wants(2)) {
+        let [beta, by_gamma] = params.unwrap_or_else(|| match (run.wants(1), run.wants(2)) {
             (_, true) => g.beta_and_gamma(),
             (true, false) => [g.beta(), Vec::new()],
             (false, false) => [Vec::new(), Vec::new()],
-        };
+        });
         let by_given = || if given { g.given() } else { [(); 2].map(|()| vec![T::ZERO; layout.n_stats]) };
         let [mean, variance] =
             if run.wants(3) || run.wants(4) { by_given() } else { [Vec::new(), Vec::new()] };

@@ -40,6 +40,18 @@ impl Unary for Sin {
     fn df<N: Number>(&self, x: N, _: N) -> N {
         x.cos()
     }
+
+    const IS_OF_ANGLES: bool = true;
+
+    #[inline(always)]
+    fn f_small<N: Number>(&self, x: N) -> N {
+        x.sin_small()
+    }
+
+    #[inline(always)]
+    fn df_small<N: Number>(&self, x: N, _: N) -> N {
+        x.cos_small()
+    }
 }
 
 op! {
@@ -63,6 +75,18 @@ impl Unary for Cos {
     fn df<N: Number>(&self, x: N, _: N) -> N {
         -x.sin()
     }
+
+    const IS_OF_ANGLES: bool = true;
+
+    #[inline(always)]
+    fn f_small<N: Number>(&self, x: N) -> N {
+        x.cos_small()
+    }
+
+    #[inline(always)]
+    fn df_small<N: Number>(&self, x: N, _: N) -> N {
+        -x.sin_small()
+    }
 }
 
 op! {
@@ -80,6 +104,19 @@ impl Unary for Tan {
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
         x.tan()
+    }
+
+    const IS_OF_ANGLES: bool = true;
+
+    #[inline(always)]
+    fn f_small<N: Number>(&self, x: N) -> N {
+        x.tan_small()
+    }
+
+    #[inline(always)]
+    fn df_small<N: Number>(&self, x: N, _: N) -> N {
+        let y = x.tan_small();
+        N::all(1.0) + y * y
     }
 }
 

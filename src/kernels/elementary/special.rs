@@ -1,157 +1,184 @@
-//! Sine, cosine, tangent, powers and the error function of `f32`. What needs more digits on the way runs in `f64`.
+//! Powers and the error function, for both types. What needs more digits on the way has them.
 
-use std::f64::consts::{FRAC_PI_2, LN_2, LOG2_E};
+use super::exponential::series;
 
-use super::exponential::{series, single};
-
-/// Adding this leaves a number rounded to a whole one, in the lowest bits.
-const ROUND: f64 = 6_755_399_441_055_744.0;
-
-/// `2 / pi` in parts of 29, 29 and 53 bits, without the bits that multiply numbers from a power of two on to whole
-/// turns: from 0, 2^28, 2^53, 2^78 and 2^103 on.
-const TURNS: [[f64; 3]; 5] = [
-    [0.636_619_770_899_415, 1.468_166_324_625_208_6e-9, 2.276_010_073_078_396e-18],
-    [0.011_619_772_296_398_878, 7.118_246_487_039_515e-11, 1.076_057_281_073_874_7e-19],
-    [3.330_811_473_856_165_6e-9, 2.276_010_060_734_833e-18, 1.234_356_328_469_044e-26],
-    [7.166_494_903_518_363e-17, 7.696_704_847_356_705e-26, 1.668_286_766_860_823_5e-34],
-    [2.765_304_035_419_047e-24, 4.018_688_561_039_878e-33, 4.420_676_015_940_119e-42],
-];
-
-/// `x = (n + r) pi / 2` with `|r|` up to a half: gives sine and cosine of what is left, and `n` modulo 4 and more.
-///
-/// Exact for all numbers: products with the first two parts have no rounding.
-#[inline(always)]
-fn quadrant(x: f32) -> (f64, f64, u64) {
-    let x = f64::from(x);
-    let mut turns = TURNS[0];
-    for (row, power) in [(1, 28), (2, 53), (3, 78), (4, 103)] {
-        let beyond = x.abs() >= (1_u128 << power) as f64;
-        for part in 0..3 {
-            turns[part] = if beyond { TURNS[row][part] } else { turns[part] };
+/// `x` to the power of `y` with the special cases of C, `positive` being what it is for ordinary numbers above zero.
+macro_rules! power {
+    ($f:ident, $even:expr, $positive:path) => {
+        /// `x` to the power of `y`, with the special cases of C.
+        #[inline(always)]
+        pub(in crate::kernels) fn pow(x: $f, y: $f) -> $f {
+            let (size, power) = (x.abs(), y.abs());
+            let plain = $positive(size, y);
+            let grows = (size > 1.0) == (y > 0.0);
+            let ends = if grows { $f::INFINITY } else { 0.0 };
+            let endless = (size == 0.0) | (size == $f::INFINITY) | (power == $f::INFINITY);
+            let size = if endless { ends } else { plain };
+            // Numbers this large are even.
+            let short = if power < $even { y } else { 0.0 };
+            let is_whole = |v: $f| v.floor() == v;
+            let odd = is_whole(short) & !is_whole(0.5 * short);
+            let below = x.is_sign_negative();
+            let v = if below & odd { -size } else { size };
+            let v = if (x < 0.0) & (x > $f::NEG_INFINITY) & !is_whole(short) { $f::NAN } else { v };
+            let v = if x.is_nan() | y.is_nan() { $f::NAN } else { v };
+            let one = (y == 0.0) | (x == 1.0) | ((x == -1.0) & (power == $f::INFINITY));
+            if one { 1.0 } else { v }
         }
+    };
+}
+
+macro_rules! error_function {
+    ($f:ident, $one:expr, $middle:expr; near [$($near:expr),+], left [$($left:expr),+]) => {
+        /// The error function.
+        #[inline(always)]
+        pub(in crate::kernels) fn erf(x: $f) -> $f {
+            const ONE: $f = 1.0;
+            /// `erf(x) / x - 1` between 0 and 1, in powers of `x^2`: `x` itself apart has no rounding.
+            const NEAR: &[$f] = &[$($near),+];
+            /// `ln(1 - erf(x)) + x^2` between 1 and where it is 1, in powers of the distance from the middle.
+            const LEFT: &[$f] = &[$($left),+];
+            let a = x.abs();
+            let near = x.mul_add(series!(x * x; NEAR), x);
+            let a: $f = if a > $one { $one } else { a };
+            let left = (-a).mul_add(a, series!(a - $middle; LEFT));
+            if a < 1.0 { near } else { (ONE - exp_normal(left)).copysign(x) }
+        }
+    };
+}
+
+/// Of `f32`.
+pub(in crate::kernels) mod single {
+    use std::f64::consts::{FRAC_1_SQRT_2, LN_2, LOG2_E};
+
+    use super::super::exponential::single::exp_normal;
+    use super::series;
+
+    const ROUND: f64 = 6_755_399_441_055_744.0;
+
+    /// `a / b` for `b` around 1, to 34 bits.
+    #[inline(always)]
+    fn quotient(a: f64, b: f64) -> f64 {
+        // Off by a twentieth at most, of which three more powers are taken off.
+        let guess = f64::from_bits(0x7FDE_6238_E000_0000_u64.wrapping_sub(b.to_bits()));
+        let e = (-b).mul_add(guess, 1.0);
+        let inverse = e.mul_add(e.mul_add(e, e), e).mul_add(guess, guess);
+        let q = a * inverse;
+        (-b).mul_add(q, a).mul_add(inverse, q)
     }
-    let (high, middle) = (x * turns[0], x * turns[1]);
-    let (whole, more) = (high + ROUND, middle + ROUND);
-    let rest = (high - (whole - ROUND)) + (middle - (more - ROUND)) + x * turns[2];
-    // Together the two may be off by more than a half, once.
-    let again = rest + ROUND;
-    let r = (rest - (again - ROUND)) * FRAC_PI_2;
-    let z = r * r;
-    let sin =
-        r * series!(z; 1.0, -1.0 / 6.0, 1.0 / 120.0, -1.0 / 5_040.0, 1.0 / 362_880.0, -1.0 / 39_916_800.0);
-    let cos = series!(z; 1.0, -1.0 / 2.0, 1.0 / 24.0, -1.0 / 720.0, 1.0 / 40_320.0, -1.0 / 3_628_800.0);
-    (sin, cos, whole.to_bits().wrapping_add(more.to_bits()).wrapping_add(again.to_bits()))
+
+    /// `x^y` for ordinary `x` above zero: logarithm and exponential in `f64`.
+    #[inline(always)]
+    fn positive(x: f32, y: f32) -> f32 {
+        const LN: [f64; 6] = [2.0, 2.0 / 3.0, 2.0 / 5.0, 2.0 / 7.0, 2.0 / 9.0, 2.0 / 11.0];
+        const EXP: [f64; 8] =
+            [1.0, 1.0, 1.0 / 2.0, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5_040.0];
+        const SQRT_HALF: u64 = FRAC_1_SQRT_2.to_bits();
+        let bits = f64::from(x).to_bits().wrapping_sub(SQRT_HALF);
+        let m = f64::from_bits((bits & ((1 << 52) - 1)).wrapping_add(SQRT_HALF));
+        let power = bits.wrapping_add(1.0_f64.to_bits()) >> 52;
+        let n = f64::from_bits(power | ROUND.to_bits()) - (ROUND + 1023.0);
+        let s = quotient(m - 1.0, m + 1.0);
+        let product = f64::from(y) * n.mul_add(LN_2, s * series!(s * s; LN));
+        // All powers are 0 or infinite beyond these.
+        let product = if product < -200.0 { -200.0 } else { product };
+        let product = if product > 200.0 { 200.0 } else { product };
+        let whole = product.mul_add(LOG2_E, ROUND);
+        let r = (whole - ROUND).mul_add(-LN_2, product);
+        (series!(r; EXP) * f64::from_bits((whole.to_bits() << 52).wrapping_add(1.0_f64.to_bits()))) as f32
+    }
+
+    power!(f32, 16_777_216.0, positive);
+
+    error_function!(
+        f32, 4.0, 2.5;
+        near [0.128_379_17, -0.376_126_38, 0.112_837_82, -0.026_865_43, 0.005_221_031_6, -0.000_848_408_03,
+            0.000_112_659_59, -9.667_045e-6],
+        left [-1.556_815_3, -0.352_680_68, 0.056_106_36, -0.010_858_517, 0.002_165_160_4, -0.000_420_144_56,
+            7.739_443e-5, -1.330_939e-5, 1.614_061_6e-6]
+    );
 }
 
-/// What follows from the quadrant: the sine of a number `n` quarters of a turn further.
-#[inline(always)]
-fn sine_of(sin: f64, cos: f64, n: u64) -> f64 {
-    let v = if n & 1 == 0 { sin } else { cos };
-    if n & 2 == 0 { v } else { -v }
-}
+/// Of `f64`.
+pub(in crate::kernels) mod double {
+    use super::super::exponential::double::{exp_by, exp_normal, exponent, parts};
+    use super::series;
 
-/// `sin(x)`.
-#[inline(always)]
-pub(in crate::kernels) fn sin(x: f32) -> f32 {
-    let (sin, cos, n) = quadrant(x);
-    // The sign of zero is kept.
-    if x == 0.0 { x } else { sine_of(sin, cos, n) as f32 }
-}
+    /// A number as the sum of two, the second below the last place of the first.
+    type Sum = (f64, f64);
 
-/// `cos(x)`.
-#[inline(always)]
-pub(in crate::kernels) fn cos(x: f32) -> f32 {
-    let (sin, cos, n) = quadrant(x);
-    sine_of(sin, cos, n.wrapping_add(1)) as f32
-}
+    /// Of `a` and `b`, `a` being the larger.
+    #[inline(always)]
+    fn sum(a: f64, b: f64, more: f64) -> Sum {
+        let high = a + b;
+        (high, ((a - high) + b) + more)
+    }
 
-/// `tan(x)`.
-#[inline(always)]
-pub(in crate::kernels) fn tan(x: f32) -> f32 {
-    let (sin, cos, n) = quadrant(x);
-    let (over, under) = if n & 1 == 0 { (sin, cos) } else { (-cos, sin) };
-    if x == 0.0 { x } else { (over / under) as f32 }
-}
+    #[inline(always)]
+    fn product(a: Sum, b: Sum) -> Sum {
+        let high = a.0 * b.0;
+        (high, a.0.mul_add(b.1, a.1.mul_add(b.0, a.0.mul_add(b.0, -high))))
+    }
 
-/// `ln(x)` of a positive number to 38 bits.
-#[inline(always)]
-fn ln(x: f64) -> f64 {
-    const SQRT_HALF: u64 = std::f64::consts::FRAC_1_SQRT_2.to_bits();
-    let bits = x.to_bits().wrapping_sub(SQRT_HALF);
-    let m = f64::from_bits((bits & ((1 << 52) - 1)).wrapping_add(SQRT_HALF));
-    let power = bits.wrapping_add(1.0_f64.to_bits()) >> 52;
-    let n = f64::from_bits(power | ROUND.to_bits()) - (ROUND + 1023.0);
-    let s = (m - 1.0) / (m + 1.0);
-    let z = s * s;
-    let series = series!(z; 1.0, 1.0 / 3.0, 1.0 / 5.0, 1.0 / 7.0, 1.0 / 9.0, 1.0 / 11.0, 1.0 / 13.0);
-    n * LN_2 + 2.0 * s * series
-}
+    /// `ln(x)` of ordinary `x` above zero to 64 bits.
+    #[inline(always)]
+    fn ln(x: f64) -> Sum {
+        const C: [f64; 12] = [
+            2.0 / 5.0,
+            2.0 / 7.0,
+            2.0 / 9.0,
+            2.0 / 11.0,
+            2.0 / 13.0,
+            2.0 / 15.0,
+            2.0 / 17.0,
+            2.0 / 19.0,
+            2.0 / 21.0,
+            2.0 / 23.0,
+            2.0 / 25.0,
+            2.0 / 27.0,
+        ];
+        /// `2 / 3`, and `ln(2)` so that whole multiples of the first part are exact.
+        const TWO_THIRDS: Sum = (2.0 / 3.0, 3.700_743_415_417_188e-17);
+        const LN2: Sum = (0.693_147_180_559_208_2, 7.371_002_565_167_799e-13);
+        let tiny = x < f64::MIN_POSITIVE;
+        let (m, power) = parts(x * if tiny { 1.0 / f64::EPSILON } else { 1.0 });
+        let n = exponent(power) - if tiny { 52.0 } else { 0.0 };
+        let f = m - 1.0;
+        let d = m + 1.0;
+        let high = f / d;
+        let s = (high, ((-high).mul_add(d, f) - high * (m - (d - 1.0))) / d);
+        let z = product(s, s);
+        let w = sum(TWO_THIRDS.0, z.0 * series!(z.0; C), TWO_THIRDS.1);
+        let rest = product(s, product(z, w));
+        let near = sum(2.0 * s.0, rest.0, 2.0f64.mul_add(s.1, rest.1));
+        sum(n * LN2.0, near.0, n.mul_add(LN2.1, near.1))
+    }
 
-/// `exp(x)` to 32 bits, for `x` between -700 and 700.
-#[inline(always)]
-fn exp(x: f64) -> f64 {
-    let n = (x * LOG2_E + ROUND) - ROUND;
-    let r = x - n * LN_2;
-    let series = series!(r; 1.0, 1.0, 1.0 / 2.0, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5_040.0,
-        1.0 / 40_320.0);
-    series * f64::from_bits((n + (ROUND + 1023.0)).to_bits() << 52)
-}
+    /// `x^y` for ordinary `x` above zero.
+    #[inline(always)]
+    fn positive(x: f64, y: f64) -> f64 {
+        let (high, low) = product(ln(x), (y, 0.0));
+        // Out of the range of numbers the rest may be anything.
+        exp_by(high, if high.abs() < 746.0 { low } else { 0.0 }, 0)
+    }
 
-/// `x` to the power of `y`, with the special cases of C.
-#[inline(always)]
-pub(in crate::kernels) fn pow(x: f32, y: f32) -> f32 {
-    let (size, power) = (f64::from(x).abs(), f64::from(y));
-    let product = power * ln(size);
-    // All powers are 0 or infinite beyond these.
-    let product = if product < -200.0 { -200.0 } else { product };
-    let product = if product > 200.0 { 200.0 } else { product };
-    let plain = exp(product);
-    let grows = (size > 1.0) == (power > 0.0);
-    let ends = if grows { f64::INFINITY } else { 0.0 };
-    let endless = size == 0.0 || size == f64::INFINITY || power.abs() == f64::INFINITY;
-    let size = if endless && !x.is_nan() && !y.is_nan() { ends } else { plain };
-    // Whole numbers this large are even.
-    let short = if power.abs() < 1_073_741_824.0 { power } else { 0.0 };
-    let is_whole = |v: f64| (v + ROUND) - ROUND == v;
-    let odd = is_whole(short) && !is_whole(0.5 * short);
-    let signed = if odd { -size } else { size };
-    let below = x.is_sign_negative();
-    let v = if below { signed } else { size };
-    let v = if below && x < 0.0 && x > f32::NEG_INFINITY && !is_whole(short) { f64::NAN } else { v };
-    let v = if x.is_nan() { f64::NAN } else { v };
-    let one = y == 0.0 || x == 1.0 || (x == -1.0 && power.abs() == f64::INFINITY);
-    if one { 1.0 } else { v as f32 }
-}
+    power!(f64, 9_007_199_254_740_992.0, positive);
 
-/// `ln(1 - erf(x)) + x^2` between 1 and 4, in powers of `x - 2.5`: fitted at Chebyshev's points.
-const LEFT: [f32; 9] = [
-    -1.556_815_3,
-    -0.352_680_68,
-    0.056_106_36,
-    -0.010_858_517,
-    0.002_165_160_4,
-    -0.000_420_144_56,
-    7.739_443e-5,
-    -1.330_939e-5,
-    1.614_061_6e-6,
-];
-
-/// `2 / sqrt(pi)`, and the same less 1.
-const C: f32 = std::f32::consts::FRAC_2_SQRT_PI;
-const C_LESS_1: f32 = (std::f64::consts::FRAC_2_SQRT_PI - 1.0) as f32;
-
-/// The error function.
-#[inline(always)]
-pub(in crate::kernels) fn erf(x: f32) -> f32 {
-    let (a, z) = (x.abs(), x * x);
-    // The first terms of the power series, x itself apart: it has no rounding.
-    let near = series!(z; C_LESS_1, C / -3.0, C / 10.0, C / -42.0, C / 216.0, C / -1_320.0, C / 9_360.0, C / -75_600.0,
-        C / 685_440.0, C / -6_894_720.0, C / 76_204_800.0);
-    let near = x + x * near;
-    // From 4 on it is 1.
-    let a = if a > 4.0 { 4.0 } else { a };
-    let t = a - 2.5;
-    let left = series!(t; LEFT[0], LEFT[1], LEFT[2], LEFT[3], LEFT[4], LEFT[5], LEFT[6], LEFT[7], LEFT[8]);
-    let far = (1.0 - single::exp(left - a * a)).copysign(x);
-    if a < 1.0 { near } else { far }
+    error_function!(
+        f64, 6.0, 3.5;
+        near [0.128_379_167_095_512_6, -0.376_126_389_031_837_5, 0.112_837_916_709_548_79,
+            -0.026_866_170_645_076_792, 0.005_223_977_624_818_014_5, -0.000_854_832_698_083_379,
+            0.000_120_553_311_116_427_1, -1.492_559_526_683_118_2e-5, 1.646_100_048_412_136_8e-6,
+            -1.635_031_270_105_469_5e-7, 1.465_977_527_404_743_6e-8, -1.137_284_885_679_167_4e-9,
+            5.957_176_147_748_911e-11],
+        left [-1.862_437_402_148_173_8, -0.266_099_588_365_190_9, 0.033_246_945_257_770_11,
+            -0.005_225_658_221_939_151, 0.000_873_687_323_638_757_6, -0.000_147_297_774_905_742_75,
+            2.438_637_354_469_689_7e-5, -3.889_557_137_175_098e-6, 5.856_143_320_542_166e-7,
+            -8.069_305_992_564_95e-8, 9.531_671_565_225_926e-9, -7.748_702_712_174_276e-10,
+            -2.480_338_004_756_137e-11, 3.063_782_297_452_215e-11, -9.179_545_375_904_384e-12,
+            2.060_667_990_861_307_4e-12, -3.941_910_389_730_944e-13, 6.571_558_768_895_523e-14,
+            -8.842_694_086_574_563e-15, 7.687_338_417_411_399e-16, -3.344_141_371_937_709_7e-17,
+            -4.245_357_421_673_194e-18, 8.551_735_979_895_735e-18, -3.655_769_369_719_697e-18,
+            6.164_821_566_551_289e-19, -3.654_560_758_328_26e-20]
+    );
 }

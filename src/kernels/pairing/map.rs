@@ -75,6 +75,70 @@ impl Pairing {
         unsafe { self.tiles(a, b, &tile) };
     }
 
+    /// Writes `f(a, b, i)`, which gets the indices of elements that meet, to each element `i` of `y`, or adds it. The
+    /// formula must be `#[inline(always)]`.
+    ///
+    /// # Safety
+    /// `y` must have the shape of the pairing.
+    #[inline(always)]
+    pub unsafe fn write<T: Float>(
+        &self,
+        y: Shared<T>,
+        accumulate: bool,
+        f: impl Fn(usize, usize, usize) -> T + Sync + Copy,
+    ) {
+        let (by_a, by_b) = (self.last.a != 0, self.last.b != 0);
+        self.pieces(|rows, columns| {
+            vectorised(
+                #[inline(always)]
+                move || {
+                    // By way of memory of its own, which the compiler knows to be no other's.
+                    let mut room: Room<T> = [MaybeUninit::uninit(); TILE];
+                    self.walk(
+                        rows,
+                        #[inline(always)]
+                        |a, b, y0| {
+                            let mut start = columns.start;
+                            while start < columns.end {
+                                let n = TILE.min(columns.end - start);
+                                let (a, b, i) = (a + start, b + start, y0 + start);
+                                match (by_a, by_b) {
+                                    (false, false) => fill(
+                                        &mut room,
+                                        n,
+                                        #[inline(always)]
+                                        |k| f(a - start, b - start, i + k),
+                                    ),
+                                    (false, true) => fill(
+                                        &mut room,
+                                        n,
+                                        #[inline(always)]
+                                        |k| f(a - start, b + k, i + k),
+                                    ),
+                                    (true, false) => fill(
+                                        &mut room,
+                                        n,
+                                        #[inline(always)]
+                                        |k| f(a + k, b - start, i + k),
+                                    ),
+                                    (true, true) => fill(
+                                        &mut room,
+                                        n,
+                                        #[inline(always)]
+                                        |k| f(a + k, b + k, i + k),
+                                    ),
+                                }
+                                // SAFETY: the tile was filled, and lies within `y`.
+                                unsafe { move_to(room.as_ptr().cast(), y.get().add(i), n, accumulate) };
+                                start += n;
+                            }
+                        },
+                    );
+                },
+            );
+        });
+    }
+
     /// Calls `tile(first, a, b, n)` for parts of `y` with elements of `a` and `b` as they meet there: where they are, or
     /// repeated in other memory.
     pub(crate) unsafe fn tiles<T: Float>(
@@ -136,6 +200,27 @@ impl Pairing {
                 row += 1;
             });
         });
+    }
+}
+
+#[inline(always)]
+fn fill<T: Float>(room: &mut Room<T>, n: usize, f: impl Fn(usize) -> T) {
+    for i in 0..n {
+        room[i].write(f(i));
+    }
+}
+
+/// Copies or adds.
+#[inline(always)]
+unsafe fn move_to<T: Float>(from: *const T, to: *mut T, n: usize, accumulate: bool) {
+    // SAFETY: the caller's memory, of which the first is its own.
+    unsafe {
+        if !accumulate {
+            return std::ptr::copy_nonoverlapping(from, to, n);
+        }
+        for i in 0..n {
+            to.add(i).write(to.add(i).read() + from.add(i).read());
+        }
     }
 }
 

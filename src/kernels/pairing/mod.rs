@@ -9,10 +9,18 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
+pub(super) use sums::along as sum_along;
+
 use super::map::GRAIN;
+use super::scratch::Zeros;
 use super::simd::vectorised;
-use super::threads;
+use super::threads::{self, Shared};
 use crate::array::Shape;
+
+/// Elements of a part that is gone over several times.
+const SLAB: usize = 1 << 13;
+/// Most groups of parts that each have sums of their own.
+const GROUPS: usize = 64;
 
 /// An axis of the array in which two others meet, and how far apart its neighbours lie in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,17 +192,57 @@ impl Pairing {
         slab
     }
 
+    /// The axis along which parts have elements of `a` of their own, and how much of it fits the cache.
+    fn slabs_along(&self) -> Option<(usize, usize)> {
+        let axis = self.outer.iter().position(|axis| axis.a != 0).filter(|_| self.size() > GRAIN)?;
+        Some((axis, (SLAB / (self.size() / self.outer[axis].n)).max(1)))
+    }
+
     /// Calls `work` in parallel for parts that are everything together and have elements of `a` of their own, neighbours
     /// of each other; as small as they can be, and fit for a cache.
     pub fn slabs(&self, work: impl Fn(&Self) + Sync) {
-        match self.outer.iter().position(|axis| axis.a != 0) {
-            Some(axis) if self.size() > GRAIN => {
-                let n = self.outer[axis].n;
-                let grain = (GRAIN / (self.size() / n)).max(1);
-                threads::ranges(n, grain, |range| work(&self.slab(axis, &range)));
+        let Some((axis, grain)) = self.slabs_along() else { return work(self) };
+        threads::ranges(self.outer[axis].n, grain, |range| work(&self.slab(axis, &range)));
+    }
+
+    /// As [`Pairing::slabs`], and gives for each of the `n` elements of `b` the sums of `f(b, a, y)`, which gets the
+    /// indices of elements that meet and must be `#[inline(always)]`: a part is summed up as soon as its work is done.
+    #[inline(always)]
+    pub fn sums_by_slab<const K: usize>(
+        &self,
+        n: usize,
+        work: impl Fn(&Self) + Sync,
+        f: impl Fn(usize, usize, usize) -> [f64; K] + Sync + Copy,
+    ) -> [Zeros<f64>; K] {
+        let groups = self.slabs_along().map_or(1, |(axis, grain)| {
+            self.outer[axis].n.div_ceil(grain).min(GROUPS).min(self.size() / (16 * n.max(1)))
+        });
+        let Some((axis, grain)) = self.slabs_along().filter(|_| groups >= 4) else {
+            self.slabs(work);
+            return self.clone().swapped().sums(f);
+        };
+        // Each group of parts has sums of its own, which are added in order.
+        let mut room = Zeros::<f64>::new(groups * K * n);
+        let place = Shared::new(room.as_mut_ptr());
+        let (length, step) =
+            (self.outer[axis].n, self.outer[axis].n.div_ceil(groups).next_multiple_of(grain));
+        threads::parallel(groups, |group| {
+            // SAFETY: each group has its own room.
+            let to = std::array::from_fn(|k| unsafe { place.get().add((group * K + k) * n) });
+            let end = length.min((group + 1) * step);
+            for start in (length.min(group * step)..end).step_by(grain) {
+                let part = self.slab(axis, &(start..end.min(start + grain)));
+                work(&part);
+                part.swapped().add_sums_here(to, f);
             }
-            _ => work(self),
+        });
+        let mut sums = [(); K].map(|()| Zeros::new(n));
+        for group in room.chunks_exact(K * n) {
+            for (sums, group) in sums.iter_mut().zip(group.chunks_exact(n)) {
+                sums.iter_mut().zip(group).for_each(|(sum, v)| *sum += v);
+            }
         }
+        sums
     }
 
     /// Calls `work(rows, columns)` in parallel for pieces that are all of `y` together. Long rows are cut, to whole tiles.

@@ -1,5 +1,6 @@
 //! Sums of what meets the same element of an array, in float64 and in an order that the shape alone decides.
 
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use smallvec::SmallVec;
@@ -42,6 +43,21 @@ impl Pairing {
             &to,
         );
         sums
+    }
+
+    /// Adds what `f(a, b, y)` gives to the sums of all elements of `a`, on this thread.
+    #[inline(always)]
+    pub(super) fn add_sums_here<const K: usize>(
+        &self,
+        to: [*mut f64; K],
+        f: impl Fn(usize, usize, usize) -> [f64; K] + Sync + Copy,
+    ) {
+        // SAFETY: the sums from the first element on that takes part are among those of all.
+        let to = to.map(|to| unsafe { to.add(self.first[0]) });
+        vectorised(
+            #[inline(always)]
+            move || self.add_sums(0..self.rows(), 0..self.last.n, to, f),
+        );
     }
 
     /// One more than the distance of the first element of `a` that takes part from the last one.
@@ -149,18 +165,45 @@ impl Pairing {
         let mut row = rows.start;
         while row < rows.end {
             let [a, b, y] = self.row(row);
-            let f =
-                |i: usize, r: usize| f(a + i, b + r * down_b + if by_b { i } else { 0 }, y + r * down_y + i);
-            if (height - row % height).min(rows.end - row) >= TOGETHER {
-                add_rows::<K, TOGETHER>(columns.clone(), to, a - base, f);
-                row += TOGETHER;
-            } else {
-                add_rows::<K, 1>(columns.clone(), to, a - base, f);
-                row += 1;
+            let together = (height - row % height).min(rows.end - row) >= TOGETHER;
+            let (columns, at) = (columns.clone(), a - base);
+            match (together, by_b) {
+                (true, true) => add_rows::<K, TOGETHER>(
+                    columns,
+                    to,
+                    at,
+                    #[inline(always)]
+                    |i, r| f(a + i, b + r * down_b + i, y + r * down_y + i),
+                ),
+                (true, false) => add_rows::<K, TOGETHER>(
+                    columns,
+                    to,
+                    at,
+                    #[inline(always)]
+                    |i, r| f(a + i, b + r * down_b, y + r * down_y + i),
+                ),
+                (false, true) => add_rows::<K, 1>(
+                    columns,
+                    to,
+                    at,
+                    #[inline(always)]
+                    |i, _| f(a + i, b + i, y + i),
+                ),
+                (false, false) => add_rows::<K, 1>(
+                    columns,
+                    to,
+                    at,
+                    #[inline(always)]
+                    |i, _| f(a + i, b, y + i),
+                ),
             }
+            row += if together { TOGETHER } else { 1 };
         }
     }
 }
+
+/// Numbers on their way into sums: memory of its own, which the compiler knows to be no other's.
+type Rooms<const K: usize> = [[MaybeUninit<f64>; TILE]; K];
 
 /// Adds `f(i, 0..R)` to sum `at + i`, for each column.
 #[inline(always)]
@@ -170,24 +213,41 @@ fn add_rows<const K: usize, const R: usize>(
     at: usize,
     f: impl Fn(usize, usize) -> [f64; K],
 ) {
-    for i in columns {
-        let mut sums = [0.0; K];
-        for r in 0..R {
-            let v = f(i, r);
+    let mut rooms: Rooms<K> = [[MaybeUninit::uninit(); TILE]; K];
+    let mut start = columns.start;
+    while start < columns.end {
+        let n = TILE.min(columns.end - start);
+        for i in 0..n {
+            let v = f(start + i, 0);
             for k in 0..K {
-                sums[k] += v[k];
+                rooms[k][i].write(v[k]);
+            }
+        }
+        for r in 1..R {
+            for i in 0..n {
+                let v = f(start + i, r);
+                for k in 0..K {
+                    // SAFETY: all of the tile was written above. So below.
+                    rooms[k][i].write(unsafe { rooms[k][i].assume_init() } + v[k]);
+                }
             }
         }
         for k in 0..K {
-            // SAFETY: there is a sum for each column.
-            unsafe { *to[k].add(at + i) += sums[k] };
+            for i in 0..n {
+                // SAFETY: there is a sum for each column.
+                unsafe { *to[k].add(at + start + i) += rooms[k][i].assume_init() };
+            }
         }
+        start += n;
     }
 }
 
-/// The sums of `f` over the columns.
+/// The sums of `f` over the columns. It must be `#[inline(always)]`.
 #[inline(always)]
-fn along<const K: usize>(columns: Range<usize>, f: impl Fn(usize) -> [f64; K]) -> [f64; K] {
+pub(in crate::kernels) fn along<const K: usize>(
+    columns: Range<usize>,
+    f: impl Fn(usize) -> [f64; K],
+) -> [f64; K] {
     if columns.len() < LANES {
         let mut sums = [0.0; K];
         for i in columns {
@@ -198,37 +258,46 @@ fn along<const K: usize>(columns: Range<usize>, f: impl Fn(usize) -> [f64; K]) -
         }
         return sums;
     }
+    let mut rooms: Rooms<K> = [[MaybeUninit::uninit(); TILE]; K];
     let mut lanes = [[0.0; LANES]; K];
-    let whole = columns.len() - columns.len() % LANES;
-    for i in (columns.start..columns.start + whole).step_by(LANES) {
-        let mut v = [[0.0; LANES]; K];
-        #[allow(clippy::needless_range_loop)] // of several arrays
-        for l in 0..LANES {
-            let of = f(i + l);
+    let mut start = columns.start;
+    while start < columns.end {
+        let n = TILE.min(columns.end - start);
+        for i in 0..n {
+            let v = f(start + i);
             for k in 0..K {
-                v[k][l] = of[k];
+                rooms[k][i].write(v[k]);
             }
         }
+        let filled = n.next_multiple_of(LANES);
         for k in 0..K {
-            for l in 0..LANES {
-                lanes[k][l] += v[k][l];
+            // Zeros change no sum.
+            for i in n..filled {
+                rooms[k][i].write(0.0);
+            }
+            let mut i = 0;
+            while i < filled {
+                for l in 0..LANES {
+                    // SAFETY: as many were written.
+                    lanes[k][l] += unsafe { rooms[k][i + l].assume_init() };
+                }
+                i += LANES;
             }
         }
+        start += n;
     }
-    for (l, i) in (columns.start + whole..columns.end).enumerate() {
-        let of = f(i);
-        for k in 0..K {
-            lanes[k][l] += of[k];
-        }
-    }
+    lanes.map(join)
+}
+
+/// The sum of the lanes, by halves.
+#[inline(always)]
+fn join(mut lanes: [f64; LANES]) -> f64 {
     let mut n = LANES / 2;
     while n > 0 {
-        for lanes in &mut lanes {
-            for l in 0..n {
-                lanes[l] += lanes[l + n];
-            }
+        for l in 0..n {
+            lanes[l] += lanes[l + n];
         }
         n /= 2;
     }
-    lanes.map(|lanes| lanes[0])
+    lanes[0]
 }

@@ -52,6 +52,7 @@ fn detect() -> Isa {
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("fma")
         {
             return Isa::Avx512;
         }
@@ -69,11 +70,11 @@ fn detect() -> Isa {
 pub fn vectorised<R>(work: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]
     {
-        #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl")]
+        #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma")]
         fn avx512<R>(work: impl FnOnce() -> R) -> R {
             work()
         }
-        #[target_feature(enable = "avx2")]
+        #[target_feature(enable = "avx2,fma")]
         fn avx2<R>(work: impl FnOnce() -> R) -> R {
             work()
         }
