@@ -245,21 +245,22 @@ impl<T: Float> Rows<'_, T> {
 fn extreme<T: Float>(x: &[T], ahead: impl Fn(T, T) -> bool) -> (T, usize) {
     // Side by side, in memory that is no other's.
     let mut lanes = [x[0]; SIDE_BY_SIDE];
+    let width = SIDE_BY_SIDE.min(1 << x.len().ilog2());
     let mut any_nan = false;
     let mut start = 0;
     while start < x.len() {
-        let part = &x[start..x.len().min(start + SIDE_BY_SIDE)];
+        let part = &x[start..x.len().min(start + width)];
         for l in 0..part.len() {
             lanes[l] = if ahead(part[l], lanes[l]) { part[l] } else { lanes[l] };
             any_nan |= part[l].is_nan();
         }
-        start += SIDE_BY_SIDE;
+        start += width;
     }
     if any_nan {
         let at = x.iter().position(|v| v.is_nan()).unwrap_or(0);
         return (x[at], at);
     }
-    let mut n = SIDE_BY_SIDE / 2;
+    let mut n = width / 2;
     while n > 0 {
         for l in 0..n {
             lanes[l] = if ahead(lanes[l + n], lanes[l]) { lanes[l + n] } else { lanes[l] };

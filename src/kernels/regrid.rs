@@ -1,9 +1,13 @@
 //! Arrays whose every axis is a rearrangement of the axis of another: cut, padded, flipped, shifted, tiled, repeated.
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 
+use super::Float;
+use super::map::GRAIN;
+use super::threads::{self, Shared};
 use crate::array::{Element, Shape};
-use crate::kernels::Float;
 
 /// A stretch of a new axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +68,22 @@ impl Axis {
         self.0.iter().map(|piece| piece.n).sum()
     }
 
+    /// The positions of a range.
+    fn part(&self, range: &Range<usize>) -> Self {
+        let (mut part, mut at) = (Self::default(), 0);
+        for piece in &self.0 {
+            let (start, end) = (range.start.max(at), range.end.min(at + piece.n));
+            if start < end {
+                let from = |(first, step): (usize, isize)| {
+                    ((first as isize + (start - at) as isize * step) as usize, step)
+                };
+                part.0.push(Piece { n: end - start, from: piece.from.map(from) });
+            }
+            at += piece.n;
+        }
+        part
+    }
+
     fn is_whole(&self, n: usize) -> bool {
         *self == Self::whole(n)
     }
@@ -90,11 +110,31 @@ impl Regrid {
 
     /// `y` is made of `x`, and of `outside` where that does not reach.
     pub fn gather<T: Element>(&self, x: &[T], outside: T, y: &mut [T]) {
+        let first = self.axes.iter().position(|axis| axis.len() != 1).filter(|_| y.len() > GRAIN);
+        let Some(first) = first else { return self.gather_part(x, outside, y) };
+        let (n, step) = (self.axes[first].len(), y.len() / self.axes[first].len().max(1));
+        let to = Shared::new(y.as_mut_ptr());
+        threads::ranges(n, (GRAIN / step.max(1)).max(1), |range| {
+            // SAFETY: each part of `y` comes once.
+            let y = unsafe {
+                std::slice::from_raw_parts_mut(to.get().add(range.start * step), range.len() * step)
+            };
+            let mut part = self.clone();
+            part.axes[first] = self.axes[first].part(&range);
+            part.gather_part(x, outside, y);
+        });
+    }
+
+    fn gather_part<T: Element>(&self, x: &[T], outside: T, y: &mut [T]) {
         self.runs(|to, n, from| {
             let y = &mut y[to..to + n];
             match from {
                 None => y.fill(outside),
                 Some((from, 1)) => y.copy_from_slice(&x[from..from + n]),
+                Some((from, -1)) if n > 0 => {
+                    let x = x[from + 1 - n..=from].iter().rev();
+                    y.iter_mut().zip(x).for_each(|(y, x)| *y = *x);
+                }
                 Some((from, step)) => {
                     y.iter_mut()
                         .enumerate()

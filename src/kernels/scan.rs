@@ -1,7 +1,14 @@
 //! Running sums and products along the middle axis of `outer` blocks of `n` rows of `inner` elements.
 
+use std::ops::Range;
+
 use super::Float;
+use super::map::GRAIN;
+use super::threads::{self, Shared};
 use crate::array::Shape;
+
+/// Fewest columns that run together, where there are as many.
+const COLUMNS: usize = 64;
 
 /// How to run along an axis.
 #[derive(Clone, Copy, Debug)]
@@ -32,28 +39,40 @@ impl Scan {
         Self { reverse, ..self }
     }
 
-    /// Calls `f(row, row before)` in the order of the run, with the offsets of rows.
-    fn rows(self, mut f: impl FnMut(usize, Option<usize>)) {
-        for block in (0..self.outer).map(|o| o * self.n * self.inner) {
-            for step in 0..self.n {
-                let row =
-                    |step: usize| block + self.inner * if self.reverse { self.n - 1 - step } else { step };
-                f(row(step), step.checked_sub(1).map(row));
+    /// Calls `f(row, row before, columns)` for runs that have nothing in common, in the order of each run, with the
+    /// offsets of rows.
+    fn rows(self, f: impl Fn(usize, Option<usize>, Range<usize>) + Sync) {
+        let Self { outer, n, inner, reverse, .. } = self;
+        let width = (GRAIN / n.max(1)).clamp(COLUMNS, inner.max(COLUMNS));
+        let parts = inner.div_ceil(width);
+        threads::ranges(outer * parts, (GRAIN / (n * width.min(inner)).max(1)).max(1), |range| {
+            for i in range {
+                let (block, start) = (i / parts * n * inner, i % parts * width);
+                let row = |step: usize| block + inner * if reverse { n - 1 - step } else { step };
+                for step in 0..n {
+                    f(row(step), step.checked_sub(1).map(row), start..inner.min(start + width));
+                }
             }
-        }
+        });
     }
 
     /// `y[i] = op(y[i - 1], x[i])`, or of `x[i - 1]` if exclusive; the first of these is `first`.
     #[inline(always)]
-    pub fn run<T: Float>(self, x: &[T], y: &mut [T], first: T, op: impl Fn(T, T) -> T) {
-        self.rows(|row, before| {
-            for j in 0..self.inner {
-                y[row + j] = match (before, self.exclusive) {
-                    (None, true) => first,
-                    (None, false) => x[row + j],
-                    (Some(before), true) => op(y[before + j], x[before + j]),
-                    (Some(before), false) => op(y[before + j], x[row + j]),
-                };
+    pub fn run<T: Float>(self, x: &[T], y: &mut [T], first: T, op: impl Fn(T, T) -> T + Sync) {
+        assert!(x.len() == self.outer * self.n * self.inner && y.len() == x.len());
+        let y = Shared::new(y.as_mut_ptr());
+        self.rows(|row, before, columns| {
+            // SAFETY: rows and columns are those of both, and no other run has them. So below.
+            let at = |i: usize| unsafe { y.get().add(i).read() };
+            // SAFETY: as above.
+            let put = |i: usize, v: T| unsafe { y.get().add(i).write(v) };
+            match (before, self.exclusive) {
+                (None, true) => columns.for_each(|j| put(row + j, first)),
+                (None, false) => columns.for_each(|j| put(row + j, x[row + j])),
+                (Some(before), true) => {
+                    columns.for_each(|j| put(row + j, op(at(before + j), x[before + j])));
+                }
+                (Some(before), false) => columns.for_each(|j| put(row + j, op(at(before + j), x[row + j]))),
             }
         });
     }
@@ -64,14 +83,20 @@ impl Scan {
     /// is itself run from the other end: `s[i] = gy[i] + x[i + 1] s[i + 1]`.
     pub fn product_gradient<T: Float>(self, x: &[T], gy: &[T], gx: &mut [T]) {
         let mut later = vec![T::ZERO; x.len()];
-        self.reverse(!self.reverse).rows(|row, after| {
-            for j in row..row + self.inner {
-                later[j] = match (after.map(|after| after + j - row), self.exclusive) {
-                    (None, true) => T::ZERO,
-                    (None, false) => gy[j],
-                    (Some(after), true) => gy[after] + x[after] * later[after],
-                    (Some(after), false) => gy[j] + x[after] * later[after],
-                };
+        let to = Shared::new(later.as_mut_ptr());
+        assert!(x.len() == self.outer * self.n * self.inner && gy.len() == x.len());
+        self.reverse(!self.reverse).rows(|row, after, columns| {
+            for j in columns.start + row..columns.end + row {
+                // SAFETY: rows and columns are those of all arrays, and no other run has them.
+                unsafe {
+                    let at = |i: usize| to.get().add(i).read();
+                    to.get().add(j).write(match (after.map(|after| after + j - row), self.exclusive) {
+                        (None, true) => T::ZERO,
+                        (None, false) => gy[j],
+                        (Some(after), true) => gy[after] + x[after] * at(after),
+                        (Some(after), false) => gy[j] + x[after] * at(after),
+                    });
+                }
             }
         });
         self.exclusive(true).run(x, gx, T::ONE, |a, b| a * b);

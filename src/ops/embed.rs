@@ -3,8 +3,7 @@
 use super::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, array, one, op};
 use crate::array::Shape;
 use crate::kernels::Float;
-use crate::kernels::map::GRAIN;
-use crate::kernels::threads::{self, Shared};
+use crate::kernels::rows::Rows;
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -46,35 +45,14 @@ fn rows(index: &[i64], shape: &Shape, table: &Shape) -> Result<Vec<usize>> {
     index.iter().enumerate().map(row).collect()
 }
 
-/// Features that a thread adds up for all rows, so that none of them meets another thread.
-const TOGETHER: usize = 64;
-
 /// Adds row `i` of `gy` to row `rows[i]` of `gw`.
-fn add_rows<T: Float>(rows: &[usize], gy: &[T], gw: &mut [T], features: usize) {
-    let (size, to) = (gw.len(), Shared::new(gw.as_mut_ptr()));
-    let grain = if gy.len() < GRAIN { features } else { TOGETHER };
-    threads::ranges(features, grain, |range| {
-        for (row, gy) in rows.iter().zip(gy.chunks_exact(features)) {
-            let at = row * features;
-            assert!(at + features <= size);
-            // SAFETY: the row is in the table, and nobody else has these features.
-            let gw = unsafe { std::slice::from_raw_parts_mut(to.get().add(at + range.start), range.len()) };
-            gw.iter_mut().zip(&gy[range.clone()]).for_each(|(g, gy)| *g = *g + *gy);
-        }
-    });
+fn add_rows<T: Float>(rows: &[usize], gy: &[T], gw: &mut [T], n: usize) {
+    Rows { n, count: rows.len(), from: |i| i * n, to: |i| rows[i] * n }.put_in_order(gy, gw, true);
 }
 
-/// Writes row `rows[i]` of `w` to row `i` of `y`.
-fn take_rows<T: Float>(rows: &[usize], w: &[T], y: &mut [T], features: usize) {
-    assert_eq!(y.len(), rows.len() * features);
-    let to = Shared::new(y.as_mut_ptr());
-    threads::ranges(rows.len(), GRAIN / features.clamp(1, GRAIN), |range| {
-        for i in range {
-            // SAFETY: each row of `y` comes once.
-            let y = unsafe { std::slice::from_raw_parts_mut(to.get().add(i * features), features) };
-            y.copy_from_slice(&w[rows[i] * features..][..features]);
-        }
-    });
+/// Writes row `rows[i]` of `w` to row `i` of `y`, or adds it.
+fn take_rows<T: Float>(rows: &[usize], w: &[T], y: &mut [T], n: usize, accumulate: bool) {
+    Rows { n, count: rows.len(), from: |i| rows[i] * n, to: |i| i * n }.put(w, y, accumulate);
 }
 
 impl Compute for Embed {
@@ -89,7 +67,7 @@ impl Compute for Embed {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let table = run.x_shape(1);
         let rows = rows(run.index(0), run.x_shape(0), table)?;
-        take_rows(&rows, run.x(1), run.y(0), table.size_from(1));
+        take_rows(&rows, run.x(1), run.y(0), table.size_from(1), false);
         Ok(())
     }
 
@@ -146,7 +124,7 @@ impl Compute for EmbedFilterGrad {
         let Some(g) = run.gx(0) else { return Ok(()) };
         let (table, features) = (run.gy(0), run.y_shape(0).size_from(1));
         let rows = rows(run.index(1), run.x_shape(1), run.y_shape(0))?;
-        g.put(|i| table[rows[i / features] * features + i % features]);
+        take_rows(&rows, table, g.data, features, g.accumulate);
         Ok(())
     }
 

@@ -1,9 +1,14 @@
 //! Taking and putting elements by index: one_hot, gather, scatter_add.
 
+use std::ops::Range;
+
 use super::array::lengths;
 use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op};
 use crate::array::Shape;
 use crate::kernels::Float;
+use crate::kernels::map::GRAIN;
+use crate::kernels::rows::Rows;
+use crate::kernels::threads::{self, Shared};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -109,28 +114,61 @@ impl Lines {
         Ok(Self { axis, batch, outer, n: x[axis], inner: x.size_from(axis + 1), each: index.size_from(lead) })
     }
 
-    /// Calls `f(row of the output, row of the input)` for each row of `inner` elements that is taken.
-    fn rows(&self, op: &str, index: &[i64], mut f: impl FnMut(usize, usize)) -> Result<()> {
-        for b in 0..self.batch {
-            let index = positions(op, &index[b * self.each..][..self.each], self.axis, self.n)?;
-            for line in b * self.outer..(b + 1) * self.outer {
-                for (j, at) in index.iter().enumerate() {
-                    f((line * self.each + j) * self.inner, (line * self.n + at) * self.inner);
-                }
-            }
-        }
-        Ok(())
+    /// Number of lines of all matrices.
+    fn count(&self) -> usize {
+        self.batch * self.outer
+    }
+
+    /// Where in its line each row is that is taken, for one matrix after the other.
+    fn positions(&self, op: &str, index: &[i64]) -> Result<Vec<usize>> {
+        positions(op, &index[..self.batch * self.each], self.axis, self.n)
     }
 
     fn take<T: Float>(&self, op: &str, x: &[T], index: &[i64], y: &mut [T]) -> Result<()> {
-        self.rows(op, index, |to, from| y[to..to + self.inner].copy_from_slice(&x[from..from + self.inner]))
+        let (at, &Self { outer, n, inner, each, .. }) = (self.positions(op, index)?, self);
+        if self.count() == 1 {
+            Rows { n: inner, count: each, from: |j| at[j] * inner, to: |j| j * inner }.put(x, y, false);
+            return Ok(());
+        }
+        let y = Shared::new(y.as_mut_ptr());
+        threads::ranges(self.count(), (GRAIN / (each * inner).max(1)).max(1), |lines| {
+            for line in lines {
+                let (x, at) = (&x[line * n * inner..][..n * inner], &at[line / outer * each..][..each]);
+                // SAFETY: each line of `y` comes once.
+                let y =
+                    unsafe { std::slice::from_raw_parts_mut(y.get().add(line * each * inner), each * inner) };
+                if inner == 1 {
+                    y.iter_mut().zip(at).for_each(|(y, at)| *y = x[*at]);
+                } else {
+                    let rows = y.chunks_exact_mut(inner.max(1)).zip(at);
+                    rows.for_each(|(y, at)| y.copy_from_slice(&x[at * inner..][..inner]));
+                }
+            }
+        });
+        Ok(())
     }
 
     fn add<T: Float>(&self, op: &str, gy: &[T], index: &[i64], gx: &mut [T]) -> Result<()> {
-        self.rows(op, index, |to, from| {
-            let gx = gx[from..from + self.inner].iter_mut();
-            gx.zip(&gy[to..to + self.inner]).for_each(|(gx, gy)| *gx = *gx + *gy);
-        })
+        let (at, &Self { outer, n, inner, each, .. }) = (self.positions(op, index)?, self);
+        if self.count() == 1 {
+            Rows { n: inner, count: each, from: |j| j * inner, to: |j| at[j] * inner }
+                .put_in_order(gy, gx, true);
+            return Ok(());
+        }
+        let gx = Shared::new(gx.as_mut_ptr());
+        threads::ranges(self.count(), (GRAIN / (each * inner).max(1)).max(1), |lines| {
+            for line in lines {
+                let (gy, at) =
+                    (&gy[line * each * inner..][..each * inner], &at[line / outer * each..][..each]);
+                // SAFETY: each line of `gx` comes once.
+                let gx = unsafe { std::slice::from_raw_parts_mut(gx.get().add(line * n * inner), n * inner) };
+                for (gy, at) in gy.chunks_exact(inner.max(1)).zip(at) {
+                    let gx = gx[at * inner..][..inner].iter_mut();
+                    gx.zip(gy).for_each(|(gx, gy)| *gx = *gx + *gy);
+                }
+            }
+        });
+        Ok(())
     }
 }
 
@@ -274,30 +312,62 @@ op! {
 }
 
 /// Calls `f(element of other, element of x)` for each index: what stands in `other` where the index does, and where in
-/// `x` it points to.
+/// `x` it points to. Those with an element of `x` in common come one after the other.
 fn along(
     op: &str,
     x: &Shape,
     (index, shape): (&[i64], &Shape),
     other: &Shape,
     axis: usize,
-    mut f: impl FnMut(usize, usize),
+    f: impl Fn(usize, usize) + Sync,
 ) -> Result<()> {
-    let (strides, steps) = (x.strides(), other.strides());
-    let mut at = vec![0; shape.ndim()];
-    for index in index {
-        let within: usize = (0..at.len()).filter(|a| *a != axis).map(|a| at[a] * strides[a]).sum();
-        let from = at.iter().zip(&steps).map(|(at, step)| at * step).sum();
-        f(from, within + position(op, *index, axis, x[axis])? * strides[axis]);
-        for a in (0..at.len()).rev() {
-            at[a] += 1;
-            if at[a] < shape[a] {
-                break;
-            }
-            at[a] = 0;
+    let (strides, steps, last) = (x.strides(), other.strides(), shape.ndim() - 1);
+    let at = positions(op, index, axis, x[axis])?;
+    let rows = at.len().checked_div(shape[last]).filter(|rows| *rows > 0);
+    let Some(rows) = rows else { return Ok(()) };
+    // Where a row begins in both, but for what its indices say.
+    let start = |mut row: usize| {
+        let (mut from, mut to) = (0, 0);
+        for a in (0..last).rev() {
+            let k = row % shape[a];
+            row /= shape[a];
+            (from, to) = (from + k * steps[a], to + if a == axis { 0 } else { k * strides[a] });
         }
+        (from, to)
+    };
+    let n = shape[last];
+    let run = |row: usize, columns: Range<usize>| {
+        let (from, to) = start(row);
+        for k in columns {
+            f(from + k, to + at[row * n + k] * strides[axis] + if axis == last { 0 } else { k });
+        }
+    };
+    if axis == last {
+        threads::ranges(rows, (GRAIN / n).max(1), |rows| rows.for_each(|row| run(row, 0..n)));
+    } else {
+        // Columns never meet.
+        threads::ranges(n, (GRAIN / rows).max(16), |columns| {
+            (0..rows).for_each(|row| run(row, columns.clone()));
+        });
     }
     Ok(())
+}
+
+/// An array whose elements are written by several threads.
+#[derive(Clone, Copy)]
+struct Cells<T>(Shared<T>, usize);
+
+impl<T: Float> Cells<T> {
+    fn new(of: &mut [T]) -> Self {
+        Self(Shared::new(of.as_mut_ptr()), of.len())
+    }
+
+    /// Replaces an element by `f` of it, which no other thread may touch.
+    fn put(self, i: usize, f: impl FnOnce(T) -> T) {
+        assert!(i < self.1);
+        // SAFETY: there is such an element.
+        unsafe { self.0.get().add(i).write(f(self.0.get().add(i).read())) };
+    }
 }
 
 impl ScatterAdd {
@@ -326,7 +396,8 @@ impl Compute for ScatterAdd {
         let (x1, y, axis) = (run.x(2), run.y(0), self.axis(run.x_shape(0))?);
         y.copy_from_slice(run.x(0));
         let index = (run.index(1), run.x_shape(1));
-        along("scatter_add", run.x_shape(0), index, run.x_shape(2), axis, |i, at| y[at] = y[at] + x1[i])
+        let y = Cells::new(y);
+        along("scatter_add", run.x_shape(0), index, run.x_shape(2), axis, |i, at| y.put(at, |y| y + x1[i]))
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
@@ -336,7 +407,8 @@ impl Compute for ScatterAdd {
         }
         if let Some(gx) = run.gx(2).map(Grad::adding) {
             let (index, axis) = ((run.index(1), run.x_shape(1)), self.axis(shape)?);
-            along("scatter_add", shape, index, run.x_shape(2), axis, |i, at| gx[i] = gx[i] + gy[at])?;
+            let gx = Cells::new(gx);
+            along("scatter_add", shape, index, run.x_shape(2), axis, |i, at| gx.put(i, |gx| gx + gy[at]))?;
         }
         Ok(())
     }
@@ -363,7 +435,8 @@ impl Compute for TakeAlong {
         let (x, y, axis) = (run.x(0), run.y(0), run.x_shape(0).axis("take_along", self.axis)?);
         y.fill(T::ZERO);
         let index = (run.index(1), run.x_shape(1));
-        along("take_along", run.x_shape(0), index, run.y_shape(0), axis, |i, at| y[i] = x[at])
+        let y = Cells::new(y);
+        along("take_along", run.x_shape(0), index, run.y_shape(0), axis, |i, at| y.put(i, |_| x[at]))
     }
 
     const HAS_BACKWARD: bool = false;

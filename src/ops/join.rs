@@ -3,6 +3,7 @@
 use super::slicing::Slice;
 use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::array::Shape;
+use crate::kernels::rows::Rows;
 use crate::kernels::{Float, reduce, strided};
 use crate::{Error, Result};
 
@@ -15,24 +16,16 @@ pub(super) fn first<'a>(op: &str, x: &InputShapes<'a>) -> Result<&'a Shape> {
     x.iter().next().ok_or_else(|| Error::Type(format!("{op}: expected at least one input, got none")))
 }
 
-/// Writes or adds rows of `n` elements, one in every `step` of `from` at `at`.
+/// Takes the `n` elements from `at` on of each row of `step` elements of `from`.
 fn take_rows<T: Float>(gx: Grad<'_, T>, from: &[T], at: usize, n: usize, step: usize) {
-    if n == 0 {
-        return;
-    }
-    let Grad { data, accumulate } = gx;
-    let rows = data.chunks_mut(n).zip(from.chunks(step)).map(|(g, row)| (g, &row[at..at + n]));
-    match accumulate {
-        true => rows.for_each(|(g, row)| g.iter_mut().zip(row).for_each(|(g, x)| *g = *g + *x)),
-        false => rows.for_each(|(g, row)| g.copy_from_slice(row)),
-    }
+    let Some(count) = from.len().checked_div(step).filter(|_| n > 0) else { return };
+    Rows { n, count, from: |i| i * step + at, to: |i| i * n }.put(from, gx.data, gx.accumulate);
 }
 
-/// Writes rows of `n` elements, one in every `step` of `to` at `at`.
+/// Puts them there.
 fn put_rows<T: Float>(x: &[T], to: &mut [T], at: usize, n: usize, step: usize) {
-    if n > 0 {
-        x.chunks(n).zip(to.chunks_mut(step)).for_each(|(x, row)| row[at..at + n].copy_from_slice(x));
-    }
+    let Some(count) = to.len().checked_div(step).filter(|_| n > 0) else { return };
+    Rows { n, count, from: |i| i * n, to: |i| i * step + at }.put(x, to, false);
 }
 
 op! {

@@ -6,6 +6,7 @@ use super::indexing::position;
 use super::{Alias, Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::array::Shape;
 use crate::kernels::Float;
+use crate::kernels::rows::Rows;
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -65,9 +66,8 @@ impl Compute for GatherNd {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let places = Places::new("gather_nd", run.x_shape(0), run.x_shape(1))?;
         let (x, y, n) = (run.x(0), run.y(0), places.inner);
-        for (j, at) in places.offsets("gather_nd", run.x_shape(0), run.index(1))?.into_iter().enumerate() {
-            y[j * n..][..n].copy_from_slice(&x[at..at + n]);
-        }
+        let offsets = places.offsets("gather_nd", run.x_shape(0), run.index(1))?;
+        Rows { n, count: places.n, from: |j| offsets[j], to: |j| j * n }.put(x, y, false);
         Ok(())
     }
 
@@ -76,9 +76,7 @@ impl Compute for GatherNd {
         let (gy, n) = (run.gy(0), places.inner);
         let offsets = places.offsets("gather_nd", run.x_shape(0), run.index(1))?;
         if let Some(gx) = run.gx(0).map(Grad::adding) {
-            for (j, at) in offsets.into_iter().enumerate() {
-                gx[at..at + n].iter_mut().zip(&gy[j * n..]).for_each(|(gx, gy)| *gx = *gx + *gy);
-            }
+            Rows { n, count: places.n, from: |j| j * n, to: |j| offsets[j] }.put_in_order(gy, gx, true);
         }
         Ok(())
     }
@@ -149,13 +147,7 @@ impl Compute for ScatterNd {
         let offsets = places.offsets("scatter_nd", run.y_shape(0), run.index(1))?;
         let (data, n) = (run.x(0), places.inner);
         let y = run.y_after(2);
-        for (j, at) in offsets.into_iter().enumerate() {
-            let (y, data) = (&mut y[at..at + n], &data[j * n..][..n]);
-            match self.add {
-                true => y.iter_mut().zip(data).for_each(|(y, x)| *y = *y + *x),
-                false => y.copy_from_slice(data),
-            }
-        }
+        Rows { n, count: places.n, from: |j| j * n, to: |j| offsets[j] }.put_in_order(data, y, self.add);
         Ok(())
     }
 
@@ -164,7 +156,8 @@ impl Compute for ScatterNd {
         let places = Places::new("scatter_nd", shape, run.x_shape(1))?;
         let (offsets, n) = (places.offsets("scatter_nd", shape, run.index(1))?, places.inner);
         if let Some(gx) = run.gx(0) {
-            gx.put(|i| gy[offsets[i / n] + i % n]);
+            let rows = Rows { n, count: places.n, from: |j| offsets[j], to: |j| j * n };
+            rows.put(gy, gx.data, gx.accumulate);
         }
         if let Some(gx) = run.gx(2) {
             let mut kept = vec![true; gy.len()];

@@ -1,0 +1,64 @@
+//! Rows of elements, each at a place of its own in two arrays. Knows slices and threads; knows no shapes.
+//!
+//! What is written several times is written in the order of the rows, whatever the number of threads.
+
+use super::Float;
+use super::map::GRAIN;
+use super::threads::{self, Shared};
+
+/// Fewest elements of a row that a thread takes for itself.
+const COLUMNS: usize = 64;
+
+/// Rows of `n` elements that move from `x` to `y`: row `i` begins at `from(i)` and at `to(i)`.
+pub struct Rows<From, To> {
+    /// Elements of a row.
+    pub n: usize,
+    /// Number of rows.
+    pub count: usize,
+    /// Where a row begins in `x`.
+    pub from: From,
+    /// Where it begins in `y`.
+    pub to: To,
+}
+
+impl<From: Fn(usize) -> usize + Sync, To: Fn(usize) -> usize + Sync> Rows<From, To> {
+    /// Writes the rows, or adds them. No two have an element of `y` in common.
+    pub fn put<T: Float>(&self, x: &[T], y: &mut [T], accumulate: bool) {
+        let (len, y) = (y.len(), Shared::new(y.as_mut_ptr()));
+        threads::ranges(self.count, (GRAIN / self.n.max(1)).max(1), |range| {
+            for i in range {
+                let (from, to) = ((self.from)(i), (self.to)(i));
+                assert!(to + self.n <= len);
+                // SAFETY: the row lies within `y`, and no other has elements of it.
+                let y = unsafe { std::slice::from_raw_parts_mut(y.get().add(to), self.n) };
+                move_row(&x[from..from + self.n], y, accumulate);
+            }
+        });
+    }
+
+    /// Writes the rows, or adds them, one after the other: the last one stays where several meet.
+    pub fn put_in_order<T: Float>(&self, x: &[T], y: &mut [T], accumulate: bool) {
+        let (len, y) = (y.len(), Shared::new(y.as_mut_ptr()));
+        let grain = (GRAIN / self.count.max(1)).max(COLUMNS);
+        threads::ranges(self.n, grain, |columns| {
+            for i in 0..self.count {
+                let (from, to) = ((self.from)(i), (self.to)(i));
+                assert!(to + self.n <= len);
+                // SAFETY: the row lies within `y`, and no other thread has these columns.
+                let y =
+                    unsafe { std::slice::from_raw_parts_mut(y.get().add(to + columns.start), columns.len()) };
+                move_row(&x[from + columns.start..from + columns.end], y, accumulate);
+            }
+        });
+    }
+}
+
+#[inline(always)]
+fn move_row<T: Float>(x: &[T], y: &mut [T], accumulate: bool) {
+    match (accumulate, x.len()) {
+        (true, _) => y.iter_mut().zip(x).for_each(|(y, x)| *y = *y + *x),
+        // Calls of the library cost more than such a row.
+        (false, ..8) => y.iter_mut().zip(x).for_each(|(y, x)| *y = *x),
+        (false, _) => y.copy_from_slice(x),
+    }
+}
