@@ -272,8 +272,8 @@ fn extreme<T: Float>(x: &[T], ahead: impl Fn(T, T) -> bool) -> (T, usize) {
     while start < x.len() {
         let part = &x[start..x.len().min(start + SIDE_BY_SIDE)];
         let mut found = false;
-        for l in 0..part.len() {
-            found |= part[l] == best;
+        for v in part {
+            found |= *v == best;
         }
         if found {
             break;

@@ -17,9 +17,9 @@ pub(super) fn first<'a>(op: &str, x: &InputShapes<'a>) -> Result<&'a Shape> {
 }
 
 /// Takes the `n` elements from `at` on of each row of `step` elements of `from`.
-fn take_rows<T: Float>(gx: Grad<'_, T>, from: &[T], at: usize, n: usize, step: usize) {
+fn take_rows<T: Float>(Grad { data, accumulate }: Grad<'_, T>, from: &[T], at: usize, n: usize, step: usize) {
     let Some(count) = from.len().checked_div(step).filter(|_| n > 0) else { return };
-    Rows { n, count, from: |i| i * step + at, to: |i| i * n }.put(from, gx.data, gx.accumulate);
+    Rows { n, count, from: |i| i * step + at, to: |i| i * n }.put(from, data, accumulate);
 }
 
 /// Puts them there.

@@ -207,7 +207,7 @@ pub(in crate::kernels) mod double {
 mod large {
     /// Exact for all numbers, by way of `f64`.
     pub(super) mod f32 {
-        use std::f64::consts::FRAC_PI_2;
+        use std::f64::consts::{FRAC_2_PI, FRAC_PI_2};
 
         use super::super::series;
 
@@ -217,7 +217,7 @@ mod large {
         /// `2 / pi` in two parts, without the bits that multiply numbers from a power of two on to whole turns: from
         /// 0, 2^50, 2^75, 2^100 and 2^125 on.
         const TURNS: [[f64; 2]; 5] = [
-            [0.636_619_772_367_581_4, -3.935_735_335_036_497e-17],
+            [FRAC_2_PI, -3.935_735_335_036_497e-17],
             [2.568_255_326_690_366e-08, -5.434_184_107_743_751e-25],
             [2.937_095_540_371_82e-16, 1.018_166_438_749_971e-32],
             [6.074_026_489_649_846e-24, 3.143_654_755_491_604_5e-40],
@@ -227,6 +227,10 @@ mod large {
         /// Sine and cosine of what is left of whole quarters of a turn, and their number modulo 4 and more.
         #[inline(always)]
         fn quadrant(x: f32) -> (f64, f64, u64) {
+            const SIN: [f64; 6] =
+                [1.0, -1.0 / 6.0, 1.0 / 120.0, -1.0 / 5_040.0, 1.0 / 362_880.0, -1.0 / 39_916_800.0];
+            const COS: [f64; 6] =
+                [1.0, -1.0 / 2.0, 1.0 / 24.0, -1.0 / 720.0, 1.0 / 40_320.0, -1.0 / 3_628_800.0];
             let x = f64::from(x);
             let mut turns = TURNS[0];
             for (row, power) in [(1, 50), (2, 75), (3, 100), (4, 125)] {
@@ -239,10 +243,6 @@ mod large {
             let left = x.mul_add(turns[1], x.mul_add(turns[0], ROUND - whole));
             let r = left * FRAC_PI_2;
             let z = r * r;
-            const SIN: [f64; 6] =
-                [1.0, -1.0 / 6.0, 1.0 / 120.0, -1.0 / 5_040.0, 1.0 / 362_880.0, -1.0 / 39_916_800.0];
-            const COS: [f64; 6] =
-                [1.0, -1.0 / 2.0, 1.0 / 24.0, -1.0 / 720.0, 1.0 / 40_320.0, -1.0 / 3_628_800.0];
             (r * series!(z; SIN), series!(z; COS), whole.to_bits())
         }
 

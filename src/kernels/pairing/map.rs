@@ -205,8 +205,8 @@ impl Pairing {
 
 #[inline(always)]
 fn fill<T: Float>(room: &mut Room<T>, n: usize, f: impl Fn(usize) -> T) {
-    for i in 0..n {
-        room[i].write(f(i));
+    for (i, to) in room[..n].iter_mut().enumerate() {
+        to.write(f(i));
     }
 }
 

@@ -207,6 +207,7 @@ type Rooms<const K: usize> = [[MaybeUninit<f64>; TILE]; K];
 
 /// Adds `f(i, 0..R)` to sum `at + i`, for each column.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)] // of several arrays
 fn add_rows<const K: usize, const R: usize>(
     columns: Range<usize>,
     to: [*mut f64; K],
@@ -244,6 +245,7 @@ fn add_rows<const K: usize, const R: usize>(
 
 /// The sums of `f` over the columns. It must be `#[inline(always)]`.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)] // of several arrays
 pub(in crate::kernels) fn along<const K: usize>(
     columns: Range<usize>,
     f: impl Fn(usize) -> [f64; K],
