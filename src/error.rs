@@ -93,6 +93,19 @@ pub enum Error {
         /// Bytes that were allowed.
         got: usize,
     },
+    /// A function that takes more memory than there may be, when all is given up that can be computed again.
+    #[error(
+        "memory_budget: expected at least {needed} bytes, which {by} takes with what it reads and what has to stay, \
+         got {got}"
+    )]
+    BudgetFor {
+        /// Bytes that this function would do with.
+        needed: usize,
+        /// Bytes that were allowed.
+        got: usize,
+        /// Which function.
+        by: String,
+    },
     /// A name that is not there.
     #[error("{0}")]
     Key(String),

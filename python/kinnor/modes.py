@@ -119,13 +119,20 @@ def memory_budget(bytes: int | None) -> Iterator[None]:
     run gives memory back as `clear_buffer=True` says. Values of intermediate variables are not kept for reading: set
     `persistent` on those to keep. What else the program holds, and the room that kernels work in, comes on top.
 
-    Functions that run as soon as they are built (`auto_forward`) are not planned: the budget is of no effect there.
+    Where functions run as soon as they are built (`auto_forward`), values that no variable, array or view in Python has
+    hold of are given up when room is wanted, and come back for the backward run, for `autodiff` or to be read: those
+    that cost little for the bytes they give, and that are wanted last. All graphs that a thread has built under a
+    budget share it; a backward run keeps to it outside of the block too.
 
     Args:
         bytes: The budget; None for none.
 
     Yields:
         Nothing.
+
+    Raises:
+        BudgetError: Within the block, where a budget cannot be kept to: before a static graph runs, or before the
+            function that takes too much. `least` says what would do, at once what that function takes.
 
         >>> import kinnor as nn, kinnor.functions as F
         >>> x = nn.Variable((1024, 64), need_grad=True)

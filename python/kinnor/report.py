@@ -26,6 +26,9 @@ def plan_report(loss: Variable, memory_budget: int | None = None) -> str:
     elementwise functions over arrays of one shape that run as one pass, and those that write where they read. Nothing
     but time and memory changes by it; `kinnor.config.plan` says more.
 
+    Of functions that ran as they were built, under a budget, it says how things are now: which values are there, which
+    were evicted and come back when they are wanted, and the bytes of what there is.
+
     Args:
         loss: The variable from which the backward run starts.
         memory_budget: The budget in bytes; by default that of `kinnor.memory_budget`, if there is one.
@@ -63,6 +66,9 @@ def plan_report(loss: Variable, memory_budget: int | None = None) -> str:
         f"{mib(facts['peak_keeping'])} MiB at most with forward() and backward()",
         f"{mib(facts['peak_clearing'])} MiB with forward(clear_no_need_grad=True) and backward(clear_buffer=True)",
     ]
+    if facts["at_once"]:
+        lines.append(f"{mib(facts['peak'])} MiB now, under the budget of {mib(facts['budget'])} MiB")
+        return "\n".join(lines)
     if facts["budget"] is not None:
         lines.append(
             f"{mib(facts['peak'])} MiB under the budget of {mib(facts['budget'])} MiB, "

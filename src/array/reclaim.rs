@@ -26,23 +26,36 @@ thread_local! {
 
 /// While it lives, memory that was readable when it was made stays allocated. It belongs to its thread.
 pub struct RunGuard {
-    side: usize,
+    side: Cell<usize>,
     thread: PhantomData<*const ()>,
 }
 
 impl RunGuard {
     /// Says that a run begins.
     pub fn new() -> Self {
-        loop {
-            let epoch = EPOCH.load(SeqCst);
-            let side = (epoch & 1) as usize;
-            RUNS[side].fetch_add(1, SeqCst);
-            if EPOCH.load(SeqCst) == epoch {
-                OWN.set(OWN.get() + 1);
-                return Self { side, thread: PhantomData };
-            }
-            RUNS[side].fetch_sub(1, SeqCst);
+        OWN.set(OWN.get() + 1);
+        Self { side: Cell::new(enter()), thread: PhantomData }
+    }
+
+    /// Says that the run is between two steps and follows no pointer: what others have freed need not wait for its end.
+    pub(crate) fn renew(&self) {
+        if WAITING.load(SeqCst) > 0 {
+            RUNS[self.side.replace(enter())].fetch_sub(1, SeqCst);
+            advance();
         }
+    }
+}
+
+/// Counts a run of the epoch that it is, and says of which side that is.
+fn enter() -> usize {
+    loop {
+        let epoch = EPOCH.load(SeqCst);
+        let side = (epoch & 1) as usize;
+        RUNS[side].fetch_add(1, SeqCst);
+        if EPOCH.load(SeqCst) == epoch {
+            return side;
+        }
+        RUNS[side].fetch_sub(1, SeqCst);
     }
 }
 
@@ -55,7 +68,7 @@ impl Default for RunGuard {
 impl Drop for RunGuard {
     fn drop(&mut self) {
         OWN.set(OWN.get() - 1);
-        RUNS[self.side].fetch_sub(1, SeqCst);
+        RUNS[self.side.get()].fetch_sub(1, SeqCst);
         if WAITING.load(SeqCst) > 0 {
             advance();
         }

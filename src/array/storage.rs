@@ -338,6 +338,16 @@ impl Storage {
             || matches!(&self.root().lock().head, Head::Ready(_) | Head::Fill(_, Some(_)))
     }
 
+    /// Bytes of that memory, with copies of other types; none for a part of a larger storage.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let state = self.lock();
+        let own = match &state.head {
+            Head::Ready(buffer) | Head::Fill(_, Some(buffer)) => buffer.bytes(),
+            _ => 0,
+        };
+        own + state.casts.iter().map(|(_, cast)| cast.bytes()).sum::<usize>()
+    }
+
     /// Whether memory was given back and nothing was written since.
     pub fn is_cleared(&self) -> bool {
         match self.place.load(Ordering::Acquire) {

@@ -140,6 +140,7 @@ impl Arena {
             life: Life::New,
             at_once: false,
             budgeted: false,
+            ledger: None,
             planned: false,
             busy: false,
             need_setup: false,

@@ -170,13 +170,14 @@ fn on_arrays(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpt
         });
     }
     let guard = RunGuard::new();
-    let (mut ready, held, clearing) = arena::with(|a| -> Result<_> {
-        let ready = Ready::get(a, &edges, inputs, &seeds, options.since, options.refuse_unused)?;
+    let (mut ready, held, clearing, mut keeper) = arena::with(|a| -> Result<_> {
+        let (ready, keeper) = Ready::get(a, &edges, inputs, &seeds, options.since, options.refuse_unused)?;
         a.begin_run(&ready.course.functions)?;
         let held = Held { functions: ready.course.functions.clone(), busy: Cell::new(true) };
         let policy = Policy { clear_buffer: false, clear_no_need_grad: true, recomputation: true };
-        Ok((ready, held, Clearing::new(a, policy)))
+        Ok((ready, held, Clearing::new(a, policy), keeper))
     })?;
+    let guard = keeper.is_none().then_some(guard);
     let Ready { course, run, kept, .. } = &mut *ready;
     run.check(course)?;
     for (n, place) in course.roots.iter().enumerate() {
@@ -192,7 +193,7 @@ fn on_arrays(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpt
     let hooked = options.pre_hook.is_some() || options.post_hook.is_some() || hooks.any();
     let runs_again = kept.is_some();
     plan::detached(options.detach, run.work, hooked, || {
-        run.run(course, &mut hooks, options, &clearing, runs_again)
+        run.run(course, &mut hooks, options, &clearing, keeper.take(), runs_again)
     })?;
     drop(hooks);
     drop(held);

@@ -17,15 +17,16 @@ use crate::ops::Kind;
 /// What tells the backward plans of one variable apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
-    pub(super) clear_buffer: bool,
+    pub(super) clear_data: bool,
+    pub(super) clear_grad: bool,
     pub(super) clear_seed: bool,
 }
 
 impl Key {
     /// Of a run that gives back all it can, as one under a memory budget does.
-    pub(super) const CLEARING: Self = Self { clear_buffer: true, clear_seed: true };
+    pub(super) const CLEARING: Self = Self { clear_data: true, clear_grad: true, clear_seed: true };
     /// Of a run that gives nothing back but what it starts from.
-    pub(super) const KEEPING: Self = Self { clear_buffer: false, clear_seed: true };
+    pub(super) const KEEPING: Self = Self { clear_data: false, clear_grad: false, clear_seed: true };
 }
 
 /// A storage of the arena that is cleared.
@@ -156,7 +157,7 @@ impl BackwardPlan {
             if !was_seen && n > 0 {
                 self.zeroed.push((at, o as u32));
             }
-            if !key.clear_buffer {
+            if !key.clear_grad {
                 continue;
             }
             let (mut data, mut grad) = match live.map(|v| a.variables[v].flags) {
@@ -165,6 +166,7 @@ impl BackwardPlan {
                 _ => (false, key.clear_seed || n > 0),
             };
             grad &= (was_seen || n > 0 || key.clear_seed) && !a.is_retained(core);
+            data &= key.clear_data;
             data &= !(0..inputs.len()).any(|i| a.op(f).alias(i).is_some_and(|alias| alias.output == o));
             let guards: Vec<(Ix, u32)> = live.map_or(Vec::new(), |v| {
                 let outside = a.consumers(v).filter(|c| a.functions[c.function].mark != run);

@@ -10,7 +10,8 @@ use super::back_plan::{BackwardPlan, Key};
 use super::clear::{self, Clearing, Policy};
 use super::forward::{Detach, Hook, explain};
 use super::plan::{Kept, Pace, Seen, detached};
-use super::{Function, NdArray, Variable, anomaly, course, mode, recompute};
+use super::room::Keeper;
+use super::{Function, NdArray, Variable, anomaly, back_plan, course, ledger, mode, recompute};
 use crate::array::{RunGuard, Storage};
 use crate::{Error, Result};
 
@@ -84,7 +85,13 @@ impl BackwardPlan {
     }
 
     /// `optimise` says that the plan has run before, and that it has memory to hold more at once than single steps do.
-    fn run(&mut self, options: &BackwardOptions<'_>, clearing: &Clearing, optimise: bool) -> Result<()> {
+    fn run(
+        &mut self,
+        options: &BackwardOptions<'_>,
+        clearing: &Clearing,
+        mut keeper: Option<Keeper>,
+        optimise: bool,
+    ) -> Result<()> {
         let recording = clear::is_recording();
         let anomaly = mode::detect_anomaly();
         let hooked =
@@ -110,6 +117,9 @@ impl BackwardPlan {
             }
             while let Some(output) = told.next_if(|output| output.step == at) {
                 output.tell(&mut self.steps[n])?;
+            }
+            if let Some(keeper) = &mut keeper {
+                keeper.before(*f, &self.steps[n])?;
             }
             while let Some((_, v, storage)) = restored.next_if(|(step, ..)| *step == at) {
                 if storage.is_cleared() {
@@ -137,6 +147,9 @@ impl BackwardPlan {
                 modified = None;
             }
             step.backward().map_err(|e| explain(e, *f, "backward"))?;
+            if let Some(keeper) = &keeper {
+                keeper.after(*f);
+            }
             if anomaly {
                 anomaly::after_backward(*f, step)?;
             }
@@ -183,32 +196,40 @@ impl Variable {
         }
         let clear_seed = matches!(options.seed, Seed::Fill(_) | Seed::Temporary(_));
         let guard = RunGuard::new();
-        let (mut plan, key, seen, outer, apart, clearing, optimise) = arena::with(|a| -> Result<_> {
-            let budgeted = a.functions[a.variables[root].parent].budgeted;
-            let key = Key { clear_buffer: options.clear_buffer || budgeted, clear_seed };
-            let kept = Kept::take_backward(a, root, key);
-            let optimise = kept.is_some() && !budgeted;
-            let mut plan = kept.unwrap_or_else(|| BackwardPlan::make(a, root, key));
-            if let Some(f) = a.begin_run(&plan.functions)? {
-                let error = course::freed(a.op(f).name());
-                a.end_run(&plan.functions, |_| ());
-                return Err(error);
-            }
-            let seen = Seen::now(a);
-            let apart = plan.hooked.set_apart(a);
-            if !apart.is_empty() {
-                plan.relocate(a);
-            }
-            let outer = swap_in(a, root, &mut plan, &options.seed);
-            let policy = Policy { clear_buffer: false, clear_no_need_grad: true, recomputation: true };
-            Ok((plan, key, seen, outer, apart, Clearing::new(a, policy), optimise))
-        })?;
+        let (mut plan, key, seen, outer, apart, clearing, mut keeper, optimise) =
+            arena::with(|a| -> Result<_> {
+                let budgeted = a.functions[a.variables[root].parent].budgeted;
+                let clear_data = options.clear_buffer || budgeted;
+                let above = if ledger::in_use() { back_plan::descending(a, root) } else { Vec::new() };
+                let keeper = Keeper::begin(a, &above);
+                let key = Key { clear_data, clear_grad: clear_data || keeper.is_some(), clear_seed };
+                let kept = Kept::take_backward(a, root, key);
+                let optimise = kept.is_some() && !budgeted && keeper.is_none();
+                let mut plan = kept.unwrap_or_else(|| BackwardPlan::make(a, root, key));
+                if let Some(f) = a.begin_run(&plan.functions)? {
+                    let error = course::freed(a.op(f).name());
+                    a.end_run(&plan.functions, |_| ());
+                    return Err(error);
+                }
+                let seen = Seen::now(a);
+                let apart = plan.hooked.set_apart(a);
+                if !apart.is_empty() {
+                    plan.relocate(a);
+                }
+                let outer = swap_in(a, root, &mut plan, &options.seed);
+                let policy = Policy { clear_buffer: false, clear_no_need_grad: true, recomputation: true };
+                Ok((plan, key, seen, outer, apart, Clearing::new(a, policy), keeper, optimise))
+            })?;
+        let at_once = keeper.is_some();
+        let guard = (!at_once).then_some(guard);
         let hooked = options.pre_hook.is_some()
             || options.post_hook.is_some()
             || !options.callbacks.is_empty()
             || !plan.hooked.is_empty();
-        let done = detached(options.detach, plan.work, hooked, || plan.run(options, &clearing, optimise));
-        let apart = arena::with(|a| {
+        let done = detached(options.detach, plan.work, hooked, || {
+            plan.run(options, &clearing, keeper.take(), optimise)
+        });
+        let (apart, plan) = arena::with(|a| {
             let places = a.places;
             for (core, grad) in outer {
                 a.set_grad(core, grad);
@@ -217,9 +238,14 @@ impl Variable {
             let apart = apart.swapped(a);
             let finished = done.is_ok();
             a.end_run(&plan.functions, |f| f.pending &= !finished);
+            if at_once {
+                // What has hold of values keeps them from being given up.
+                return (apart, Some(plan));
+            }
             Kept::put_backward(a, root, key, seen, plan);
-            apart
+            (apart, None)
         });
+        drop(plan);
         drop(guard);
         done?;
         apart.finish()?;

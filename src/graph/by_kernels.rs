@@ -17,6 +17,7 @@ use super::course::{Course, PlaceIx};
 use super::execute::Slot;
 use super::forward::explain;
 use super::plan::Pace;
+use super::room::Keeper;
 use super::{Function, anomaly, mode, recompute};
 use crate::array::{Access, DType, Storage};
 use crate::{Error, Result};
@@ -65,9 +66,10 @@ impl KernelRun {
         let mut spares = Spares::default();
         for n in 0..course.functions.len() {
             run.add_step(a, course, n, &mut spares);
-            for p in course.outputs(n).iter().filter(|_| reuse) {
+            for p in course.outputs(n) {
                 if !course.keeps(a, *p) {
-                    let spent = run.gradients[*p as usize].take();
+                    // The steps that write and read it have hold of it.
+                    let spent = run.gradients[*p as usize].take().filter(|_| reuse);
                     spares.0.extend(spent.map(|storage| (n as u32, storage)));
                 }
             }
@@ -192,6 +194,7 @@ impl KernelRun {
         hooks: &mut Hooks<'_>,
         options: &DifferentiateOptions<'_>,
         clearing: &Clearing,
+        mut keeper: Option<Keeper>,
         runs_again: bool,
     ) -> Result<()> {
         let Self { steps, gradients, restored, spent, .. } = self;
@@ -210,6 +213,9 @@ impl KernelRun {
                 if let Some(changed) = hooks.on_array(*place, gradients)? {
                     step.start_from(o, &changed);
                 }
+            }
+            if let Some(keeper) = &mut keeper {
+                keeper.before(f, step)?;
             }
             while let Some((_, v, storage)) = restored.next_if(|(at, ..)| *at as usize == n) {
                 if storage.is_cleared() {
@@ -232,6 +238,9 @@ impl KernelRun {
             }
             if !runs_again {
                 step.release();
+            }
+            if let Some(keeper) = &keeper {
+                keeper.after(f);
             }
             while let Some((_, storage)) = spent.next_if(|(at, _)| *at as usize == n) {
                 storage.clear(true)?;

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::arena::{Arena, Ix, NONE, flag};
+use super::ledger;
 use crate::array::Storage;
 use crate::{Error, Result};
 
@@ -126,6 +127,11 @@ fn needs(a: &Arena, v: Ix) -> u16 {
     bits
 }
 
+/// Whether a gradient reads the data of `v`, or that is the memory of another variable too.
+pub(super) fn is_read_backward(a: &Arena, v: Ix) -> bool {
+    needs(a, v) != 0
+}
+
 /// The data of `v`, if dynamic mode may give it back with this handle: nobody else can see it, and no gradient reads it.
 pub(super) fn unneeded(a: &Arena, v: Ix, users_below: u32) -> Option<Arc<Storage>> {
     let slot = &a.variables[v];
@@ -137,6 +143,10 @@ pub(super) fn unneeded(a: &Arena, v: Ix, users_below: u32) -> Option<Arc<Storage
         return None;
     }
     let producer = &a.functions[slot.parent];
+    // What was given up for a budget may have to be computed from it.
+    if producer.ledger.is_some() && !ledger::is_repeatable(a, slot.parent) {
+        return None;
+    }
     for o in (0..producer.outputs.len()).filter(|o| a.live_output(slot.parent, *o) == Some(v)) {
         let op = a.op(slot.parent);
         let shares = |i: usize| op.alias(i).is_some_and(|alias| alias.output == o);

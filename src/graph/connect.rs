@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::arena::{self, Arena, Ix, Life, NONE, flag};
+use super::arena::{self, Arena, Ix, Life, flag};
 use super::execute::{self, MemoPtr, Slot, Step, evaluate_into};
 use super::mode::Compute;
-use super::variable::describe;
-use super::{Detach, NdArray, Variable, anomaly, mode, plan};
+use super::room::{self, Room};
+use super::{Detach, NdArray, Variable, anomaly, inplace, mode, plan};
 use crate::array::{Access, RunGuard, Shape, Storage};
 use crate::ops::{self, Call, Memory, Op, Shapes, Value};
 use crate::{Error, Result};
@@ -60,6 +60,7 @@ pub fn connect_detached(
     // Neither a user's function nor a look at values may run under the lock.
     let shapes = match execute::sets_up_outside(&op) {
         true => {
+            room::bring_in(inputs)?;
             let x: SmallVec<[NdArray; 4]> = inputs.iter().map(|v| v.data()).collect();
             Some(execute::shapes_of(&op, &x)?)
         }
@@ -73,8 +74,8 @@ pub fn connect_detached(
             Ok(outputs)
         });
     }
-    let _guard = RunGuard::new();
-    if into.is_empty() && op.is_plain() && !modes.anomaly {
+    if into.is_empty() && op.is_plain() && !modes.anomaly && modes.memory_budget.is_none() {
+        let _guard = RunGuard::new();
         let mut run = AtOnce::default();
         let outputs = arena::with(|a| run.build(a, modes, &op, inputs))?;
         if !outputs.is_empty() {
@@ -82,6 +83,9 @@ pub fn connect_detached(
             return Ok(outputs);
         }
     }
+    room::bring_in(inputs)?;
+    let room =
+        modes.memory_budget.map(|bytes| Room::make(bytes, &op, inputs, into, shapes.as_ref())).transpose()?;
     let (outputs, mut step) = arena::with(|a| -> Result<_> {
         let outputs = build(a, modes, op, inputs, into, shapes)?;
         note_line(a, &outputs, line);
@@ -95,10 +99,17 @@ pub fn connect_detached(
     })?;
     if let Some(step) = &mut step {
         let detach = detach.filter(|_| step.op.on_arrays().is_none());
-        plan::detached(detach, step.work(), false, || step.forward(mode::in_recomputing()))?;
+        plan::detached(detach, step.work(), false, || {
+            // Not longer: to get the caller's lock back takes its time, and what others free would wait for it.
+            let _guard = RunGuard::new();
+            step.forward(mode::in_recomputing())
+        })?;
         if modes.anomaly {
             let f = arena::with(|a| a.variables[outputs[0].ix()].parent);
             anomaly::after_forward(f, step)?;
+        }
+        if let Some(room) = room {
+            room.take(step, &outputs);
         }
     }
     Ok(outputs)
@@ -192,6 +203,9 @@ fn connect_without_graph(
     anomaly: bool,
 ) -> Result<Outputs> {
     let x: SmallVec<[NdArray; 4]> = inputs.iter().map(|v| v.data()).collect();
+    if x.iter().any(|x| x.storage.is_cleared()) {
+        room::bring_in(inputs)?;
+    }
     let y = evaluate_into(op, &x, mode::compute(mode::current_context()), into)?;
     if anomaly {
         anomaly::after_evaluation(op.name(), &y)?;
@@ -298,69 +312,14 @@ fn build_shaped(
     if !inplace {
         return Ok(outputs);
     }
-    share_memory(a, f);
-    if let Err(error) = verify_inplace(a, f) {
+    inplace::share_memory(a, f);
+    if let Err(error) = inplace::verify(a, f) {
         let ixs: SmallVec<[Ix; 2]> = outputs.iter().map(Variable::ix).collect();
         std::mem::forget(outputs);
         ixs.into_iter().for_each(|v| a.drop_handle(v));
         return Err(error);
     }
     Ok(outputs)
-}
-
-/// Lets outputs of in-place functions share the memory of the inputs.
-pub(super) fn share_memory(a: &mut Arena, f: Ix) {
-    for i in 0..a.functions[f].inputs.len() {
-        let Some(alias) = a.op(f).alias(i) else { continue };
-        let (input, output) = (a.functions[f].inputs[i], a.functions[f].outputs[alias.output].core);
-        let data = Arc::clone(a.data(a.variables[input].core));
-        if a.cores[output].data.as_ref().is_none_or(|own| !Arc::ptr_eq(own, &data)) {
-            a.set_data(output, data);
-        }
-    }
-}
-
-/// Refuses a function that would change in place what someone else needs.
-pub(super) fn verify_inplace(a: &Arena, f: Ix) -> Result<()> {
-    for (i, v) in a.functions[f].inputs.iter().copied().enumerate() {
-        if !a.op(f).alias(i).is_some_and(|alias| alias.modifies) {
-            continue;
-        }
-        let name = a.op(f).name();
-        if !may_modify(a, v) {
-            let parent = a.variables[v].parent;
-            let by = if parent == NONE { "someone" } else { a.op(parent).name() };
-            return Err(Error::Graph(format!(
-                "{name}: expected to change input {i} in place, but {} is needed by the gradient of {by}",
-                describe(a, v)
-            )));
-        }
-        if a.consumers(v).count() > 1 {
-            return Err(Error::Graph(format!(
-                "{name}: expected to change input {i} in place, but {} feeds other functions too",
-                describe(a, v)
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// Whether an in-place function may change the data of `v`: no gradient of its parent reads it, and it is not the memory
-/// of a variable that branches or needs a gradient itself.
-pub(super) fn may_modify(a: &Arena, v: Ix) -> bool {
-    let f = a.variables[v].parent;
-    if f == NONE {
-        return true;
-    }
-    let Some(o) = (0..a.functions[f].outputs.len()).find(|o| a.live_output(f, *o) == Some(v)) else {
-        return true;
-    };
-    a.functions[f].inputs.iter().copied().enumerate().all(|(i, input)| {
-        let need_grad = a.need_grad(input);
-        let shared = a.op(f).alias(i).is_some_and(|alias| alias.output == o && !alias.modifies);
-        !(need_grad && a.op(f).backward_reads(i).output(o))
-            && !(shared && (need_grad || a.consumers(input).count() > 1))
-    })
 }
 
 /// An array of the arena, and where it comes from.

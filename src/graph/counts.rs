@@ -143,7 +143,7 @@ impl Arena {
         }
         slot.generation = slot.generation.wrapping_add(1);
         (slot.pending, slot.budgeted, slot.busy, slot.need_setup) = (false, false, false, false);
-        (slot.life, slot.at_once) = (Life::New, false);
+        (slot.life, slot.at_once, slot.ledger) = (Life::New, false, None);
         let planned = std::mem::take(&mut slot.planned);
         slot.tags = Vec::new();
         let (op, state) = (slot.op.take(), slot.memo.take_state());

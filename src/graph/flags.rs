@@ -1,7 +1,7 @@
 //! What a user may say of a variable: that gradients flow to it, and what may become of its memory.
 
 use super::arena::{self, flag};
-use super::{Variable, connect};
+use super::{Variable, inplace};
 
 impl Variable {
     fn has(&self, bit: u16) -> bool {
@@ -91,6 +91,6 @@ impl Variable {
 
     /// Whether an in-place function may change its data.
     pub fn allow_modify_data(&self) -> bool {
-        arena::with(|a| connect::may_modify(a, self.ix()))
+        arena::with(|a| inplace::may_modify(a, self.ix()))
     }
 }

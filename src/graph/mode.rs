@@ -57,6 +57,7 @@ pub(super) struct Modes {
     pub(super) recompute: bool,
     pub(super) anomaly: bool,
     pub(super) context: u16,
+    pub(super) memory_budget: Option<usize>,
 }
 
 pub(super) fn now() -> Modes {
@@ -67,6 +68,7 @@ pub(super) fn now() -> Modes {
         recompute: scoped.recompute.unwrap_or_else(|| RECOMPUTE.load(Ordering::Relaxed)),
         anomaly: scoped.anomaly,
         context: scoped.context.unwrap_or_else(|| CONTEXT.load(Ordering::Relaxed)),
+        memory_budget: scoped.memory_budget,
     }
 }
 

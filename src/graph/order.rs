@@ -7,7 +7,7 @@ use std::collections::BinaryHeap;
 use smallvec::SmallVec;
 
 use super::arena::{Arena, Ix, NONE, flag};
-use super::{connect, execute, mode};
+use super::{execute, inplace, mode};
 use crate::array::{Shape, Storage};
 use crate::ops::Shapes;
 use crate::{Error, Result};
@@ -153,8 +153,8 @@ pub(super) fn refresh(a: &mut Arena, f: Ix) -> Result<(), Stop> {
         set_up(a, f, shapes)?;
     }
     if (0..a.functions[f].inputs.len()).any(|i| a.op(f).alias(i).is_some()) {
-        connect::share_memory(a, f);
-        connect::verify_inplace(a, f)?;
+        inplace::share_memory(a, f);
+        inplace::verify(a, f)?;
     }
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! Plans that are kept: where, under which key, and how long they hold.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use super::arena::{Arena, Ix};
@@ -7,6 +9,7 @@ use super::back_plan::BackwardPlan;
 use super::clear::Policy;
 use super::forward::{Detach, ForwardPlan};
 use crate::Result;
+use crate::ops::{Op, Operation};
 
 /// What tells the plans of one destination apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,6 +101,15 @@ impl Kept {
         plan: BackwardPlan,
     ) {
         Self::put(a, root, seen, Plan::Backward(key, plan));
+    }
+
+    /// How often it has hold of an operation.
+    pub(super) fn uses(&self, op: &Arc<dyn Operation>) -> usize {
+        let is = |other: &Op| matches!(other, Op::Shared(other) if Arc::ptr_eq(op, other));
+        match &self.plan {
+            Plan::Forward(_, plan) => plan.steps.iter().filter(|step| is(&step.op)).count(),
+            Plan::Backward(_, plan) => plan.steps.iter().filter(|step| is(&step.op)).count(),
+        }
     }
 
     fn put(a: &mut Arena, root: Ix, seen: Seen, plan: Plan) {

@@ -6,6 +6,7 @@ use super::arena::{self, Arena, Garbage, Ix, NONE, flag};
 use super::by_kernels::KernelRun;
 use super::course::{Course, Edge, PlaceIx};
 use super::plan::Seen;
+use super::room::Keeper;
 use super::{NdArray, copied};
 use crate::Result;
 use crate::array::{Shape, Storage};
@@ -31,7 +32,8 @@ pub(super) struct Ready {
 const MOST: usize = 4;
 
 impl Ready {
-    /// One that was kept, or a new one. It has been checked, but for the values that it reads.
+    /// One that was kept, or a new one. It has been checked, but for the values that it reads. With it comes
+    /// what keeps the run to a budget, if its functions ran under one as they were built.
     pub(super) fn get(
         a: &mut Arena,
         roots: &[Edge],
@@ -39,7 +41,7 @@ impl Ready {
         seeds: &[Arc<Storage>],
         since: u64,
         refuse_unused: bool,
-    ) -> Result<Box<Self>> {
+    ) -> Result<(Box<Self>, Option<Keeper>)> {
         let resolved = |edges: &[Edge]| edges.iter().map(|edge| edge.resolve(a)).collect::<Vec<_>>();
         let key = Key { roots: resolved(roots), targets: targets.map(resolved) };
         let first = match roots {
@@ -50,15 +52,16 @@ impl Ready {
             ready.course.check(a)?;
             ready.course.check_used(refuse_unused)?;
             ready.run.start_from(a, &ready.course, seeds);
-            return Ok(ready);
+            return Ok((ready, None));
         }
         let course = Course::make(a, roots, targets, since);
         course.check(a)?;
         course.check_used(refuse_unused)?;
+        let keeper = Keeper::begin(a, &course.functions);
         let run = KernelRun::make(a, &course, seeds);
         let kept =
             first.filter(|_| run.is_plain() && course.functions.iter().all(|f| !a.functions[*f].at_once));
-        Ok(Box::new(Self { course, run, kept, key, seen: Seen::now(a) }))
+        Ok((Box::new(Self { course, run, kept, key, seen: Seen::now(a) }), keeper))
     }
 
     fn take(a: &mut Arena, first: Ix, key: &Key) -> Option<Box<Self>> {

@@ -2,7 +2,7 @@
 
 use super::arena::{self, Arena, Ix};
 use super::clear::{self, Clearing};
-use super::{connect, mode, order};
+use super::{connect, mode, order, room};
 use crate::Result;
 
 /// The functions to run again for the data of `v`, each after those that feed it: on from where data is still there.
@@ -17,6 +17,10 @@ pub(super) fn to_restore(a: &mut Arena, v: Ix) -> Vec<Ix> {
 /// Computes the data of `v` again, and of all that it needs and that was cleared too. What no gradient reads is cleared
 /// again at once.
 pub(super) fn restore(v: Ix, clearing: &Clearing) -> Result<()> {
+    let ledger = arena::with(|a| a.functions[a.variables[v].parent].ledger.clone());
+    if let Some(ledger) = ledger {
+        return room::restore_one(&ledger, v);
+    }
     let steps = arena::with(|a| {
         let functions = to_restore(a, v);
         let ready = |f: Ix| (f, connect::step(a, f), clearing.after(a, f));

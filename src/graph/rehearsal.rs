@@ -12,7 +12,8 @@ use super::arena::{Arena, Ix, NONE, flag};
 use super::back_plan::{BackwardPlan, Place};
 use super::execute::{self, Slot, Step};
 use super::forward::ForwardPlan;
-use crate::array::{DType, Storage};
+use crate::array::{DType, Shape, Storage};
+use crate::ops::Op;
 
 /// Work that one element costs which is read or written, in multiplications: about what memory is slower than a core.
 const ELEMENT: u64 = 16;
@@ -302,8 +303,14 @@ impl Rehearsal {
 
 /// The work of a function: elements that it touches, and what it multiplies.
 fn work(step: &Step) -> u64 {
-    let touched: usize = step.x.iter().chain(&step.y).map(|s| s.shape.size()).sum();
-    let x: SmallVec<[_; 4]> = step.x.iter().map(|s| &s.shape).collect();
-    let products = step.y.first().map_or(0, |y| step.op.products(&x, &y.shape));
+    let x: Vec<&Shape> = step.x.iter().map(|slot| &slot.shape).collect();
+    let y: Vec<&Shape> = step.y.iter().map(|slot| &slot.shape).collect();
+    work_of(&step.op, &x, &y)
+}
+
+/// The work of an operation on inputs and to outputs of these shapes.
+pub(super) fn work_of(op: &Op, x: &[&Shape], y: &[&Shape]) -> u64 {
+    let touched: usize = x.iter().map(|x| x.size()).chain(y.iter().map(|y| y.size())).sum();
+    let products = y.first().map_or(0, |y| op.products(x, y));
     touched as u64 * ELEMENT + products as u64
 }

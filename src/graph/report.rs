@@ -1,6 +1,8 @@
 //! What a training step would do with its memory, for people to read.
 
+use std::collections::HashSet;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::arena::{self, Arena, Ix, NONE};
 use super::back_plan::{self, BackwardPlan};
@@ -9,7 +11,7 @@ use super::clear::Policy;
 use super::forward::{ForwardPlan, set_up_outside};
 use super::order::Stop;
 use super::rehearsal::Rehearsal;
-use super::{Variable, mode};
+use super::{Variable, clear, mode};
 use crate::array::Shape;
 use crate::{Error, Result};
 
@@ -22,6 +24,8 @@ pub enum Fate {
     Dropped,
     /// Is given back, and computed again for the backward run.
     Recomputed,
+    /// Was given up for a budget by functions that ran as they were built, and comes back when it is wanted.
+    Evicted,
 }
 
 /// An output of a function.
@@ -61,6 +65,9 @@ pub struct Report {
     pub peak: Option<usize>,
     /// The budget.
     pub budget: Option<usize>,
+    /// The functions ran as they were built, under a budget: what is said of values and of `live` is how it is now, and
+    /// `peak` is what there is now.
+    pub at_once: bool,
     /// An estimate of the work that is done twice, as a part of the whole.
     pub extra: f64,
     /// What is optimised in the run forward and in the run backward, without a budget.
@@ -127,12 +134,43 @@ pub fn report(root: &Variable, budget: Option<usize>) -> Result<Report> {
         });
         match made {
             Ok((plan, clearing, keeping, optimised)) => {
-                return describe(&plan, &clearing, &keeping, budget, optimised);
+                let ledger = arena::with(|a| a.functions[a.variables[v].parent].ledger.clone());
+                return match ledger {
+                    Some(ledger) => {
+                        let planned = describe(&plan, &clearing, &keeping, None, optimised)?;
+                        Ok(arena::with(|a| as_it_is(a, &plan, planned, ledger.book().limit)))
+                    }
+                    None => describe(&plan, &clearing, &keeping, budget, optimised),
+                };
             }
             Err(Stop::Error(error)) => return Err(error),
             Err(Stop::SetUp(f)) => set_up_outside(f)?,
         }
     }
+}
+
+/// What has become of values that were computed at once under a budget.
+fn as_it_is(a: &Arena, plan: &ForwardPlan, mut report: Report, budget: usize) -> Report {
+    let mut counted = HashSet::new();
+    let mut live = 0;
+    for ((f, step), said) in plan.functions.iter().zip(&plan.steps).zip(&mut report.steps) {
+        for core in step.x.iter().chain(&step.y).map(|slot| &a.cores[slot.core]) {
+            let new =
+                [&core.data, &core.grad].into_iter().flatten().filter(|s| counted.insert(Arc::as_ptr(s)));
+            live += new.map(|s| s.held_bytes()).sum::<usize>();
+        }
+        for (o, value) in said.outputs.iter_mut().enumerate() {
+            let gone = step.y[o].storage.is_cleared();
+            let read = a.live_output(*f, o).is_some_and(|v| clear::is_read_backward(a, v));
+            value.fate = match (gone, read) {
+                (false, _) => Fate::Kept,
+                (true, true) => Fate::Evicted,
+                (true, false) => Fate::Dropped,
+            };
+        }
+        said.live = live;
+    }
+    Report { peak: Some(live), budget: Some(budget), at_once: true, ..report }
 }
 
 fn describe(
@@ -170,5 +208,5 @@ fn describe(
     }
     let peak = budget.map(|_| outcome.peak);
     let extra = outcome.extra as f64 / rehearsal.work().max(1) as f64;
-    Ok(Report { steps, peak_keeping, peak_clearing, peak, budget, extra, optimised })
+    Ok(Report { steps, peak_keeping, peak_clearing, peak, budget, at_once: false, extra, optimised })
 }

@@ -129,6 +129,8 @@ pub(super) struct FunctionSlot {
     pub(super) at_once: bool,
     /// Its last forward run had a memory budget, to which the backward run keeps too.
     pub(super) budgeted: bool,
+    /// Counts what it computed, where it ran under a budget when it was built.
+    pub(super) ledger: Option<std::sync::Arc<super::ledger::Ledger>>,
     pub(super) planned: bool,
     /// A run is under way.
     pub(super) busy: bool,

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::arena::{self, Arena, Ix, NONE};
+use super::gradient::User;
+use super::plan::Kept;
 use super::{NdArray, Variable};
+use crate::ops::Op;
 use crate::{Error, Result};
 
 /// Something of the user's that is called with gradients.
@@ -204,6 +207,31 @@ impl Variable {
                 a.is_held_by_one(self.ix()).then(|| a.cores[a.variables[self.ix()].core].watch.as_ref());
             let hooks = watch.flatten().into_iter().flat_map(|watch| &watch.hooks);
             hooks.filter(|hook| hook.is_there()).for_each(|hook| visit(&*hook.call));
+        });
+    }
+
+    /// Visits the operations of users that nothing but this handle keeps: on the way up from it nobody else has hold of
+    /// a variable, a function or an operation.
+    pub fn visit_own_operations(&self, mut visit: impl FnMut(&User)) {
+        arena::with(|a| {
+            let (mut next, mut plans): (Vec<Ix>, Vec<&Kept>) = (vec![self.ix()], Vec::new());
+            while let Some(v) = next.pop() {
+                let f = a.variables[v].parent;
+                if f == NONE || !a.is_held_by_one(v) {
+                    continue;
+                }
+                plans.extend(a.variables[v].extra.iter().flat_map(|extra| &extra.plans));
+                let op = a.op(f);
+                if let (Some(user), Op::Shared(shared)) = (op.user().and_then(|user| user.downcast_ref()), op)
+                {
+                    // A plan has hold of operations, and whoever has the variable of the plan.
+                    let planned: usize = plans.iter().map(|plan| plan.uses(shared)).sum();
+                    if Arc::strong_count(shared) == 1 + planned {
+                        visit(user);
+                    }
+                }
+                next.extend(&a.functions[f].inputs);
+            }
         });
     }
 

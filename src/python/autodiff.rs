@@ -13,6 +13,7 @@ use pyo3::{PyTraverseError, PyVisit, ffi};
 use super::error::foreign;
 use super::function::Function;
 use super::hooks::with_hooks;
+use super::user_operation;
 use super::variable::Variable;
 use crate::graph::autodiff::{self, DifferentiateOptions, Root};
 use crate::graph::{self, Edge, GradientHook, HookHandle, When};
@@ -156,6 +157,13 @@ pub(super) fn traverse(v: &graph::Variable, visit: &PyVisit<'_>) -> Result<(), P
         let call = hook.object().downcast_ref::<Call>().and_then(|call| call.call.try_lock());
         if let (Some(call), Ok(())) = (call, &result) {
             result = visit.call(&*call);
+        }
+    });
+    v.visit_own_operations(|user| {
+        for object in user_operation::objects(user) {
+            if result.is_ok() {
+                result = visit.call(object);
+            }
         }
     });
     result

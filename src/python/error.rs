@@ -75,7 +75,11 @@ fn raise(py: Python<'_>, name: &str, text: String) -> PyErr {
 impl From<Error> for PyErr {
     fn from(e: Error) -> Self {
         let text = e.to_string();
-        let least = if let Error::Budget { least, .. } = e { Some(least) } else { None };
+        let least = match e {
+            Error::Budget { least, .. } => Some(least),
+            Error::BudgetFor { needed, .. } => Some(needed),
+            _ => None,
+        };
         let name = match e {
             Error::Shape { .. } => "ShapeError",
             Error::DType { .. } => "DTypeError",
@@ -91,7 +95,7 @@ impl From<Error> for PyErr {
             Error::Recompute(_) => "RecomputeError",
             Error::Key(_) => "ParameterError",
             Error::NotImplemented(_) => "UnsupportedError",
-            Error::Budget { .. } => "BudgetError",
+            Error::Budget { .. } | Error::BudgetFor { .. } => "BudgetError",
             Error::Memory { .. } => return PyMemoryError::new_err(text),
             Error::Io(e) => return PyOSError::new_err((e.raw_os_error(), e.to_string())),
             Error::Foreign(inner) => match inner.downcast::<PyErr>() {

@@ -233,6 +233,7 @@ fn plan_facts<'py>(
         graph::Fate::Kept => "kept",
         graph::Fate::Dropped => "dropped",
         graph::Fate::Recomputed => "recomputed",
+        graph::Fate::Evicted => "evicted",
     };
     let value = |v: &graph::ReportValue| (v.shape.to_vec(), v.bytes, fate(v.fate));
     let step = |s: &graph::ReportStep| {
@@ -246,6 +247,7 @@ fn plan_facts<'py>(
     facts.set_item("peak", report.peak)?;
     facts.set_item("budget", report.budget)?;
     facts.set_item("extra", report.extra)?;
+    facts.set_item("at_once", report.at_once)?;
     let optimised = |o: &graph::Optimised| {
         let passes: Vec<(usize, usize)> = o.passes.iter().map(|pass| (pass.start, pass.end)).collect();
         (passes, o.in_place.clone(), o.saved)

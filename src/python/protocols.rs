@@ -19,14 +19,31 @@ pub(super) trait Elements {
         error
     }
 
+    /// Gets elements again that were given back for a while; says whether there were any.
+    fn bring_back(&self) -> crate::Result<bool> {
+        Ok(false)
+    }
+
     /// The elements as a NumPy array that shares them.
     fn live<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        numpy::live_view(py, &self.array()).map_err(|e| self.explain(py, e))
+        self.reading(py, |array| numpy::live_view(py, array))
     }
 
     /// A NumPy array to read the elements from, which does not count as a write.
     fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        numpy::read_view(py, &self.array()).map_err(|e| self.explain(py, e))
+        self.reading(py, |array| numpy::read_view(py, array))
+    }
+
+    fn reading<'py>(
+        &self,
+        py: Python<'py>,
+        read: impl Fn(&graph::NdArray) -> PyResult<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let array = self.array();
+        match read(&array) {
+            Err(_) if array.storage.is_cleared() && self.bring_back()? => read(&array),
+            done => done.map_err(|e| self.explain(py, e)),
+        }
     }
 }
 
@@ -43,6 +60,10 @@ impl Elements for Variable {
 
     fn explain(&self, py: Python<'_>, error: PyErr) -> PyErr {
         self.name_cleared(py, error, "data")
+    }
+
+    fn bring_back(&self) -> crate::Result<bool> {
+        self.variable.bring_back()
     }
 }
 

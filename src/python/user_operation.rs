@@ -1,5 +1,7 @@
 //! A user's operation as the engine sees it: asked of Python when it is called, set up, run and differentiated.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
@@ -57,6 +59,25 @@ pub(super) struct UserOp {
     reads: Vec<Reads>,
 }
 
+/// How many operations of users are alive.
+static ALIVE: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether a variable may keep an object of Python's alive through the function that computes it.
+pub(super) fn any_alive() -> bool {
+    ALIVE.load(Ordering::Relaxed) > 0
+}
+
+impl Drop for UserOp {
+    fn drop(&mut self) {
+        ALIVE.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The object of an operation, once for each time that the operation has hold of it.
+pub(super) fn objects(user: &graph::User) -> impl Iterator<Item = &Py<PythonFunction>> {
+    user.0.object().downcast_ref().into_iter().flat_map(|object| [object, object])
+}
+
 impl UserOp {
     pub(super) fn bind(user: &Bound<'_, PythonFunction>, inputs: &Bound<'_, PyTuple>) -> PyResult<Self> {
         let name = user.getattr("name")?.str()?.to_string();
@@ -80,6 +101,7 @@ impl UserOp {
         let reads = (0..n).map(read).collect::<PyResult<_>>()?;
         let object = user.clone().unbind();
         let rule = Object(object.clone_ref(user.py()));
+        ALIVE.fetch_add(1, Ordering::Relaxed);
         Ok(Self { user: graph::User(Box::new(rule)), object, name, n_outputs, reads })
     }
 

@@ -9,7 +9,7 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use super::ndarray::{NdArray, preview, shape_from};
 use super::protocols::Elements;
-use super::{autodiff, functions, numpy};
+use super::{autodiff, functions, numpy, user_operation};
 use crate::array::Access;
 use crate::graph::mode::Context;
 use crate::{Error, graph};
@@ -32,7 +32,7 @@ pub(super) struct Variable {
 impl Variable {
     pub(super) fn wrap(py: Python<'_>, variable: graph::Variable) -> PyResult<Bound<'_, Self>> {
         let made = Bound::new(py, Self { variable, info: Mutex::new(None) })?;
-        autodiff::collected(&made, false);
+        autodiff::collected(&made, user_operation::any_alive());
         Ok(made)
     }
 }
@@ -206,8 +206,12 @@ impl Variable {
 
     /// Its values as an NdArray that shares them. Assigning an NdArray shares its elements, anything else is copied.
     #[getter]
-    fn data(&self) -> NdArray {
-        NdArray { array: self.variable.data() }
+    fn data(&self) -> PyResult<NdArray> {
+        let array = self.variable.data();
+        if array.storage.is_cleared() {
+            self.variable.bring_back()?;
+        }
+        Ok(NdArray { array })
     }
 
     #[setter]

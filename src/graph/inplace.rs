@@ -1,0 +1,62 @@
+//! Functions whose outputs are the memory of their inputs, and which of them are refused.
+
+use std::sync::Arc;
+
+use super::arena::{Arena, Ix, NONE};
+use super::variable::describe;
+use crate::{Error, Result};
+
+/// Lets outputs of in-place functions share the memory of the inputs.
+pub(super) fn share_memory(a: &mut Arena, f: Ix) {
+    for i in 0..a.functions[f].inputs.len() {
+        let Some(alias) = a.op(f).alias(i) else { continue };
+        let (input, output) = (a.functions[f].inputs[i], a.functions[f].outputs[alias.output].core);
+        let data = Arc::clone(a.data(a.variables[input].core));
+        if a.cores[output].data.as_ref().is_none_or(|own| !Arc::ptr_eq(own, &data)) {
+            a.set_data(output, data);
+        }
+    }
+}
+
+/// Refuses a function that would change in place what someone else needs.
+pub(super) fn verify(a: &Arena, f: Ix) -> Result<()> {
+    for (i, v) in a.functions[f].inputs.iter().copied().enumerate() {
+        if !a.op(f).alias(i).is_some_and(|alias| alias.modifies) {
+            continue;
+        }
+        let name = a.op(f).name();
+        if !may_modify(a, v) {
+            let parent = a.variables[v].parent;
+            let by = if parent == NONE { "someone" } else { a.op(parent).name() };
+            return Err(Error::Graph(format!(
+                "{name}: expected to change input {i} in place, but {} is needed by the gradient of {by}",
+                describe(a, v)
+            )));
+        }
+        if a.consumers(v).count() > 1 {
+            return Err(Error::Graph(format!(
+                "{name}: expected to change input {i} in place, but {} feeds other functions too",
+                describe(a, v)
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Whether an in-place function may change the data of `v`: no gradient of its parent reads it, and it is not the memory
+/// of a variable that branches or needs a gradient itself.
+pub(super) fn may_modify(a: &Arena, v: Ix) -> bool {
+    let f = a.variables[v].parent;
+    if f == NONE {
+        return true;
+    }
+    let Some(o) = (0..a.functions[f].outputs.len()).find(|o| a.live_output(f, *o) == Some(v)) else {
+        return true;
+    };
+    a.functions[f].inputs.iter().copied().enumerate().all(|(i, input)| {
+        let need_grad = a.need_grad(input);
+        let shared = a.op(f).alias(i).is_some_and(|alias| alias.output == o && !alias.modifies);
+        !(need_grad && a.op(f).backward_reads(i).output(o))
+            && !(shared && (need_grad || a.consumers(input).count() > 1))
+    })
+}

@@ -1,0 +1,371 @@
+//! Keeping functions that run as soon as they are built, and the backward runs through them, within a budget of memory:
+//! room is made before each function, and what was given up for that is computed again when it is wanted.
+//!
+//! Values come back by the shortest list of functions, run in order. Of what the list computes only that has to stay
+//! which it reads itself later on; the rest is free to go again, so that a long way back from a distant value leaves
+//! values spaced out behind it, not all of them.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::arena::{self, Arena, Ix, NONE, flag};
+use super::back_step::BackStep;
+use super::execute::{Slot, Step, read_as};
+use super::ledger::{self, Ledger, Pins, SMALL};
+use super::mode::Compute;
+use super::{NdArray, Variable, clear, connect, mode, order};
+use crate::array::{DType, RunGuard, Shape, Storage};
+use crate::ops::{Op, Shapes};
+use crate::{Error, Result};
+
+fn too_much(op: &Op, got: usize, needed: usize, what: &str) -> Error {
+    Error::BudgetFor { needed, got, by: format!("{what}{}", op.name()) }
+}
+
+/// Bytes of a copy of `storage` as the type that it is read in, where there is none.
+fn cast_bytes(storage: &Storage, read: DType) -> usize {
+    let other = storage.dtype().is_some_and(|own| own != read) && storage.len() > SMALL;
+    if other { storage.len() * read.size() } else { 0 }
+}
+
+/// Bytes that a value takes as a function keeps it.
+fn stored_bytes(size: usize, compute: Compute, own: Option<DType>) -> usize {
+    let (kept, kernel) = (own.unwrap_or(compute.stored()), own.unwrap_or(compute.dtype()));
+    if size <= SMALL {
+        return 0;
+    }
+    size * kept.size() + if kept == kernel { 0 } else { size * kernel.size() }
+}
+
+/// Room for a function that is about to be built and to run.
+pub(super) struct Room(Arc<Ledger>);
+
+impl Room {
+    /// Makes it, under a budget of `bytes`. All inputs are there; an output that goes to an array of `into` has room.
+    ///
+    /// # Errors
+    /// [`Error::BudgetFor`] when that cannot be, or when it is clear already that its backward run cannot; whatever the
+    /// operation refuses.
+    pub(super) fn make(
+        bytes: usize,
+        op: &Op,
+        inputs: &[&Variable],
+        into: &[Option<NdArray>],
+        shapes: Option<&Shapes>,
+    ) -> Result<Self> {
+        let ledger = Ledger::of_thread(bytes);
+        let compute = mode::compute(mode::current_context());
+        arena::with(|a| {
+            let inputs: SmallVec<[Ix; 4]> = inputs.iter().map(|v| v.ix()).collect();
+            let mut x: SmallVec<[&Shape; 4]> = SmallVec::new();
+            x.extend(inputs.iter().map(|v| &a.cores[a.variables[*v].core].shape));
+            let shapes = shapes.map_or_else(|| op.shapes(&x), |shapes| Ok(shapes.clone()))?;
+            drop(x);
+            let mut pins = Pins::default();
+            let mut need = 0;
+            for (i, v) in inputs.iter().enumerate() {
+                let data = a.data(a.variables[*v].core);
+                pins.add(data);
+                need += cast_bytes(data, read_as(op, i, compute));
+            }
+            for (o, shape) in shapes.iter().enumerate() {
+                let there = into.get(o).is_some_and(Option::is_some) || is_shared(op, inputs.len(), o);
+                need += if there { 0 } else { stored_bytes(shape.size(), compute, op.output(o)) };
+            }
+            let backward =
+                if mode::grad_enabled() { backward_bytes(a, op, &inputs, &shapes, compute) } else { 0 };
+            let mut book = ledger.book();
+            let least = if backward > 0 { book.lasting(a) + backward } else { 0 };
+            if least > bytes {
+                return Err(too_much(op, bytes, least, "the backward run of "));
+            }
+            let made = book.make_room(a, need, &pins, a.births);
+            made.map_err(|needed| too_much(op, bytes, needed, ""))
+        })?;
+        Ok(Self(ledger))
+    }
+
+    /// Counts the function once it has run.
+    pub(super) fn take(self, step: &mut Step, outputs: &[Variable]) {
+        // The step has hold of what may have to go.
+        (step.x, step.y) = (SmallVec::new(), SmallVec::new());
+        let Some(first) = outputs.first() else { return };
+        arena::with(|a| {
+            let f = a.variables[first.ix()].parent;
+            self.0.book().add(a, f);
+            a.functions[f].ledger = Some(self.0);
+        });
+    }
+}
+
+/// Computes values again that are about to be read and were given up for a budget.
+pub(super) fn bring_in(inputs: &[&Variable]) -> Result<()> {
+    let gone = arena::with(|a| inputs.iter().any(|v| is_gone(a, v.ix())));
+    if gone { inputs.iter().try_for_each(|v| v.bring_back().map(drop)) } else { Ok(()) }
+}
+
+/// Whether output `o` is the memory of one of `n` inputs.
+fn is_shared(op: &Op, n: usize, o: usize) -> bool {
+    (0..n).any(|i| op.alias(i).is_some_and(|alias| alias.output == o))
+}
+
+/// Bytes that the backward run of a function takes beside leaves and the gradients that they have.
+fn backward_bytes(a: &Arena, op: &Op, inputs: &[Ix], shapes: &Shapes, compute: Compute) -> usize {
+    let wanted: SmallVec<[usize; 4]> = (0..inputs.len()).filter(|i| a.need_grad(inputs[*i])).collect();
+    if wanted.is_empty() {
+        return 0;
+    }
+    let bytes = |size: usize| stored_bytes(size, compute, None);
+    let mut seen: SmallVec<[Ix; 4]> = SmallVec::new();
+    let mut total = 0;
+    for (i, v) in inputs.iter().enumerate() {
+        let core = a.variables[*v].core;
+        if seen.contains(&core) {
+            continue;
+        }
+        seen.push(core);
+        if a.variables[*v].parent == NONE {
+            let there = a.cores[core].grad.as_ref().map_or(0, |grad| grad.held_bytes());
+            let missing = bytes(a.cores[core].shape.size()).saturating_sub(there);
+            total += if wanted.contains(&i) { missing } else { 0 };
+            continue;
+        }
+        let times = usize::from(wanted.iter().any(|j| op.backward_reads(*j).input(i)));
+        total += bytes(a.cores[core].shape.size()) * (times + usize::from(wanted.contains(&i)));
+    }
+    for (o, shape) in shapes.iter().enumerate() {
+        let read = wanted.iter().any(|j| op.backward_reads(*j).output(o)) && !is_shared(op, inputs.len(), o);
+        total += bytes(shape.size()) * (1 + usize::from(read));
+    }
+    total
+}
+
+/// Whether the data of `v` was given up and can come back.
+fn is_gone(a: &Arena, v: Ix) -> bool {
+    let slot = &a.variables[v];
+    let restorable = slot.parent != NONE && slot.flags & flag::RESTORED != 0;
+    restorable && a.cores[slot.core].data.as_ref().is_some_and(|data| data.is_cleared())
+}
+
+/// Functions that run again, and what must stay for which of them.
+struct Rerun {
+    functions: Vec<Ix>,
+    /// Those that no other run holds.
+    taken: Vec<Ix>,
+}
+
+impl Rerun {
+    fn make(a: &mut Arena, wanted: &[Ix], pins: &mut Pins) -> Result<Self> {
+        let dropped = |a: &Arena, f: Ix| {
+            let gone = |core: Ix| a.cores[core].data.as_ref().is_some_and(|data| data.is_cleared());
+            a.functions[f].outputs.iter().any(|o| gone(o.core))
+        };
+        let functions = order::depth_first(a, wanted, dropped);
+        let taken: Vec<Ix> = functions.iter().copied().filter(|f| !a.functions[*f].busy).collect();
+        a.begin_run(&taken)?;
+        for f in &functions {
+            for i in 0..a.functions[*f].inputs.len() {
+                let core = a.variables[a.functions[*f].inputs[i]].core;
+                pins.add(a.data(core));
+            }
+        }
+        Ok(Self { functions, taken })
+    }
+}
+
+/// Computes the data of `wanted` again, as far as it is gone, for a function that was born at `now`. What is pinned stays;
+/// `guard` is that of the run which waits.
+///
+/// # Errors
+/// [`Error::BudgetFor`] when there is no room for that.
+pub(super) fn restore(
+    ledger: &Arc<Ledger>,
+    wanted: &[Ix],
+    pins: &mut Pins,
+    now: u64,
+    guard: Option<&RunGuard>,
+) -> Result<()> {
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let rerun = arena::with(|a| Rerun::make(a, wanted, pins))?;
+    let before = mode::set_recomputing(true);
+    let done = rerun.functions.iter().try_for_each(|f| {
+        guard.into_iter().for_each(RunGuard::renew);
+        run_again(ledger, *f, pins, now)
+    });
+    mode::set_recomputing(before);
+    arena::with(|a| a.end_run(&rerun.taken, |_| ()));
+    done
+}
+
+fn run_again(ledger: &Arc<Ledger>, f: Ix, pins: &mut Pins, now: u64) -> Result<()> {
+    let mut step = arena::with(|a| -> Result<Step> {
+        let step = connect::step(a, f);
+        step.y.iter().for_each(|y| pins.add(&y.storage));
+        let need = step.x.iter().map(|x| cast_bytes(&x.storage, x.dtype)).sum::<usize>();
+        let need = need + if step.idle { 0 } else { step.y.iter().map(missing).sum::<usize>() };
+        let mut book = ledger.book();
+        let made = book.make_room(a, need, pins, now);
+        made.map_err(|needed| too_much(a.op(f), book.limit, needed, "computing again "))?;
+        Ok(step)
+    })?;
+    let guard = RunGuard::new();
+    step.forward(true)?;
+    drop(guard);
+    let (x, y): (Vec<_>, Vec<_>) =
+        (step.x.drain(..).map(|x| x.storage).collect(), step.y.drain(..).map(|y| y.storage).collect());
+    arena::with(|a| {
+        if clear::is_recording() {
+            clear::record(a, f);
+        }
+        let mut book = ledger.book();
+        book.add(a, f);
+        let mut idle: SmallVec<[(Ix, usize); 4]> = SmallVec::new();
+        for (o, storage) in y.iter().enumerate() {
+            if pins.take(storage) {
+                idle.push((f, o));
+            }
+        }
+        for (i, storage) in x.iter().enumerate() {
+            let v = a.functions[f].inputs[i];
+            let parent = a.variables[v].parent;
+            if pins.take(storage) && parent != NONE {
+                let outputs = 0..a.functions[parent].outputs.len();
+                idle.extend(outputs.filter(|o| a.live_output(parent, *o) == Some(v)).map(|o| (parent, o)));
+            }
+        }
+        drop((x, y));
+        idle.into_iter().for_each(|(f, o)| book.drop_idle(a, f, o));
+    });
+    Ok(())
+}
+
+/// Bytes that an array takes which is about to be written.
+fn missing(slot: &Slot) -> usize {
+    let size = slot.storage.len();
+    if size <= SMALL {
+        return 0;
+    }
+    let kept = if slot.storage.holds_memory() { 0 } else { size * slot.stored.size() };
+    kept + if slot.stored == slot.dtype { 0 } else { size * slot.dtype.size() }
+}
+
+/// A backward run that keeps to the budget under which its graph was built.
+pub(super) struct Keeper {
+    ledger: Arc<Ledger>,
+    pins: Pins,
+    /// In place of that of the run, which lasts too long.
+    guard: RunGuard,
+}
+
+impl Keeper {
+    /// To be called before anything has hold of the values of these functions; none where there was no budget.
+    pub(super) fn begin(a: &mut Arena, functions: &[Ix]) -> Option<Self> {
+        let ledger = functions.iter().find_map(|f| a.functions[*f].ledger.clone())?;
+        let mut book = ledger.book();
+        if book.runs == 0 {
+            book.note_holders(a);
+        }
+        book.runs += 1;
+        book.renew_limit();
+        drop(book);
+        Some(Self { ledger, pins: Pins::default(), guard: RunGuard::new() })
+    }
+
+    /// Makes ready what `f` reads to run backward, and room for what it writes.
+    pub(super) fn before(&mut self, f: Ix, step: &BackStep) -> Result<()> {
+        let Self { ledger, pins, guard } = self;
+        guard.renew();
+        pins.clear();
+        let data = || step.x.iter().chain(&step.y).filter_map(|(_, slot)| slot.as_ref());
+        data().for_each(|slot| pins.add(&slot.storage));
+        let (gone, now) = arena::with(|a| {
+            let mut gone: SmallVec<[Ix; 4]> = SmallVec::new();
+            let inputs = a.functions[f].inputs.iter().zip(&step.x);
+            let inputs = inputs.filter(|(_, (_, slot))| slot.is_some()).map(|(v, _)| *v);
+            let outputs = step.y.iter().enumerate().filter(|(_, (_, slot))| slot.is_some());
+            let outputs = outputs.filter_map(|(o, _)| a.live_output(f, o));
+            gone.extend(inputs.chain(outputs).filter(|v| is_gone(a, *v)));
+            (gone, a.functions[f].born)
+        });
+        restore(ledger, &gone, pins, now, Some(guard))?;
+        arena::with(|a| {
+            let mut need: usize = data().map(|slot| cast_bytes(&slot.storage, slot.dtype)).sum();
+            need += step.gy.iter().map(missing).sum::<usize>();
+            for sink in step.gx.iter().flatten() {
+                need += missing(&sink.slot);
+                need += if sink.again { sink.slot.storage.len() * sink.slot.dtype.size() } else { 0 };
+            }
+            let mut book = ledger.book();
+            let made = book.make_room(a, need, pins, now);
+            for (i, sink) in step.gx.iter().enumerate().filter_map(|(i, sink)| Some((i, sink.as_ref()?))) {
+                let v = a.functions[f].inputs[i];
+                let grad = a.cores[a.variables[v].core].grad.as_ref();
+                let own = grad.is_some_and(|grad| Arc::ptr_eq(grad, &sink.slot.storage));
+                // That of a leaf is counted with the leaf.
+                if !(own && a.variables[v].parent == NONE) {
+                    book.add_gradient(&sink.slot.storage);
+                }
+            }
+            step.gy.iter().for_each(|slot| book.add_gradient(&slot.storage));
+            made.map_err(|needed| too_much(a.op(f), book.limit, needed, "the backward run of "))
+        })
+    }
+
+    /// Says that `f` ran backward for good.
+    pub(super) fn after(&self, f: Ix) {
+        arena::with(|a| self.ledger.book().finish(a, f));
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.ledger.book().runs -= 1;
+    }
+}
+
+/// As `recompute::restore`, of a value that a budget made room of.
+pub(super) fn restore_one(ledger: &Arc<Ledger>, v: Ix) -> Result<()> {
+    let mut pins = Pins::default();
+    let (gone, now) = arena::with(|a| {
+        ledger.book().renew_limit();
+        pins.add(a.data(a.variables[v].core));
+        (is_gone(a, v), a.births)
+    });
+    if gone { restore(ledger, &[v], &mut pins, now, None) } else { Ok(()) }
+}
+
+impl Variable {
+    /// Computes its data again if a budget of memory made room of it; says whether it did.
+    ///
+    /// # Errors
+    /// [`Error::Modified`] when it would not be what it was, [`Error::BudgetFor`] when there is no room for it.
+    pub fn bring_back(&self) -> Result<bool> {
+        let v = self.ix();
+        let ledger = arena::with(|a| -> Result<_> {
+            let f = a.variables[v].parent;
+            let ledger = if is_gone(a, v) { a.functions[f].ledger.clone() } else { None };
+            if ledger.is_some() {
+                for f in super::recompute::to_restore(a, v) {
+                    if !ledger::is_as_it_was(a, f) {
+                        return Ok(Err(f));
+                    }
+                }
+            }
+            Ok(Ok(ledger))
+        })?;
+        let ledger = ledger.map_err(|f| Error::Modified(self.describe_change(f)))?;
+        ledger.map_or(Ok(false), |ledger| restore_one(&ledger, v).map(|()| true))
+    }
+
+    fn describe_change(&self, f: Ix) -> String {
+        let changed = arena::with(|a| {
+            let slot = &a.functions[f];
+            let x = slot.inputs.iter().map(|v| a.cores[a.variables[*v].core].data.as_deref());
+            slot.memo.modified(x, std::iter::empty())
+        });
+        changed.map_or_else(|| self.describe(), |which| which.describe(f))
+    }
+}

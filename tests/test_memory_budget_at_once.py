@@ -1,0 +1,606 @@
+"""Budgets of memory for functions that run as they are built: they are kept to, gradients are the same to the bit."""
+
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import kinnor as nn
+import kinnor.functions as F
+import kinnor.parametric_functions as PF
+from kinnor import _core, autodiff
+
+SHAPE = (64, 1024)
+BYTES = 4 * 64 * 1024
+"""Large enough for its memory to be counted at once, not in batches."""
+SLACK = 8192
+"""Scalars, and what the allocator counts in batches."""
+
+
+def leaf(seed=0, shape=SHAPE):
+    values = np.random.RandomState(seed).uniform(-1, 1, shape).astype(np.float32)
+    return nn.Variable.from_numpy_array(values, need_grad=True)
+
+
+def chain(x, n, f=F.tanh):
+    h = x
+    for _ in range(n):
+        h = f(h)
+    return F.mean(h)
+
+
+def by_backward(loss, leaves):
+    loss.backward()
+    return [x.g.copy() for x in leaves]
+
+
+def by_autodiff(loss, leaves):
+    autodiff.backward(loss)
+    return [x.g.copy() for x in leaves]
+
+
+def by_grad(loss, leaves):
+    return [g.d.copy() for g in autodiff.grad(loss, leaves)]
+
+
+def retained(loss, leaves):
+    autodiff.grad(loss, leaves, retain_graph=True)
+    return [g.d.copy() for g in autodiff.grad(loss, leaves)]
+
+
+WAYS = [by_backward, by_autodiff, by_grad, retained]
+ways = pytest.mark.parametrize("way", WAYS)
+
+
+def step(program, leaves, budget, way=by_backward, seed=5):
+    """Gradients of a step of `program`, and the bytes of its arrays at the worst moment."""
+    nn.seed(seed)
+    for x in leaves:
+        x.grad = None
+    own = sum(x.d.nbytes for x in leaves)
+    before = nn.memory_stats()["live"]
+    nn.reset_peak_memory()
+    with nn.auto_forward(), nn.memory_budget(budget):
+        loss = program(*leaves)
+        gradients = way(loss, leaves)
+    return gradients, nn.memory_stats()["peak"] - before + own
+
+
+def same(a, b):
+    return all((x == y).all() for x, y in zip(a, b, strict=True))
+
+
+def least(run, most):
+    """About the least budget that does: `run` takes one and returns gradients and bytes."""
+    low, high = 0, most
+    while high - low > BYTES // 2:
+        middle = (low + high) // 2
+        try:
+            run(middle)
+            high = middle
+        except nn.BudgetError:
+            low = middle
+    return high
+
+
+def refused(error, call):
+    """The text of an error that a call ends with. (The error itself has hold of variables, which may not go then.)"""
+    try:
+        call()
+    except error as e:
+        return str(e)
+    finally:
+        gc.collect()
+    return pytest.fail("nothing was raised")
+
+
+@ways
+@pytest.mark.parametrize("n", [1, 2, 7, 50])
+def test_a_chain_keeps_to_its_budget(n, way):
+    x = leaf()
+    plain, _ = step(lambda x: chain(x, n), [x], None, way)
+    for values in (5, 6, 8, 12, 25, 60):
+        gradients, peak = step(lambda x: chain(x, n), [x], values * BYTES, way)
+        assert same(plain, gradients)
+        assert peak <= values * BYTES + SLACK
+
+
+def test_a_chain_is_computed_about_twice_with_twice_the_root_of_its_length():
+    x, n = leaf(), 100
+    with nn.auto_forward(), nn.memory_budget((2 * 10 + 5) * BYTES):
+        loss = chain(x, n)
+        _core.record_clear_flags(True)
+        loss.backward()
+    # Of each function that runs backward there is one record, and one of each that runs again.
+    again = len(_core.recorded_clear_flags()) - (n + 1)
+    _core.record_clear_flags(False)
+    assert again <= n
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_any_program_keeps_to_its_budget(data):
+    """Branches, skips, random numbers, several outputs, views; some variables are held to the end."""
+    n = data.draw(st.integers(3, 30))
+    picks = [
+        (data.draw(st.integers(0, 10)), data.draw(st.integers(0, 4)), data.draw(st.integers(0, 8))) for _ in range(n)
+    ]
+    held = data.draw(st.sets(st.integers(0, n), max_size=2))
+    way = data.draw(st.sampled_from(WAYS))
+    part = data.draw(st.floats(0, 1))
+    leaves = [leaf(1), leaf(2)]
+    kept = []
+
+    def program(x, y):
+        base = x * y
+        nodes = [x, y]
+        for i, (pick, near, far) in enumerate(picks):
+            a, b = nodes[-1 - min(near, len(nodes) - 1)], nodes[-1 - min(far, len(nodes) - 1)]
+            nodes.append(apply(pick, a, b))
+            # What lies far back is let go of, as it is at the end of a function.
+            del nodes[: max(0, len(nodes) - 9)]
+            if i in held:
+                kept.append(nodes[-1])
+            del a, b
+        return F.mean(nodes[-1] * base + nodes[len(nodes) // 2])
+
+    def run(budget):
+        kept.clear()
+        return step(program, leaves, budget, way)
+
+    plain, most = run(None)
+    values = [v.d.copy() for v in kept]
+    low = least(run, most)
+    for budget in (low, int(low + part * (most - low))):
+        gradients, peak = run(budget)
+        assert same(plain, gradients)
+        assert peak <= budget + SLACK
+        assert same(values, [v.d for v in kept])
+
+
+def apply(pick, a, b):
+    if pick < 3:
+        return [F.tanh, F.sin, F.identity][pick](a)
+    if pick < 5:
+        return [F.add2, F.mul2][pick - 3](a, b)
+    if pick == 5:
+        return F.dropout(a, 0.3)
+    if pick == 6:
+        return F.reshape(F.relu(F.reshape(a, (1024, 64))), SHAPE)
+    if pick == 7:
+        return F.stack(*reversed(F.split(F.reshape(a, (4, 16, 1024))))).reshape(SHAPE)
+    if pick == 8:
+        return F.add2(a, a)
+    if pick == 9:
+        return F.relu(a * b, inplace=True)
+    return F.reshape(F.sum(F.reshape(a, (4, 16, 1024)), 0, keepdims=True) * F.reshape(b, (4, 16, 1024)), SHAPE)
+
+
+def test_what_is_too_little_is_refused_and_the_graph_stays_usable():
+    x = leaf()
+    plain, _ = step(lambda x: chain(x, 20), [x], None)
+    x.grad = None
+    with nn.auto_forward(), nn.memory_budget(3 * BYTES):
+        with pytest.raises(MemoryError) as caught:
+            chain(x, 20)
+        assert caught.value.least == 4 * BYTES
+        assert isinstance(caught.value, nn.Error)
+        del caught
+        assert "which the backward run of tanh takes" in refused(nn.BudgetError, lambda: chain(x, 20))
+    assert same(plain, step(lambda x: chain(x, 20), [x], 4 * BYTES)[0])
+    with nn.auto_forward(), nn.memory_budget(8 * BYTES):
+        loss = chain(x, 20)
+    for run in (loss.backward, lambda: autodiff.grad(loss, x, retain_graph=True)):
+        with nn.memory_budget(3 * BYTES):
+            assert "expected at least" in refused(nn.BudgetError, run)
+    x.g = 0
+    with nn.memory_budget(8 * BYTES):
+        loss.backward()
+    assert same(plain, [x.g])
+
+
+def test_one_function_may_be_too_large():
+    with nn.auto_forward(), nn.memory_budget(BYTES):
+        x = nn.Variable.from_numpy_array(np.ones((64, 512), np.float32))
+        assert "which sin takes" in refused(nn.BudgetError, lambda: F.sin(F.broadcast(x, (64, 512))))
+        assert (F.tanh(x).d == F.tanh(x.data).data).all()
+
+
+def test_what_is_held_stays():
+    x = leaf()
+    with nn.auto_forward(), nn.memory_budget(8 * BYTES):
+        first = F.tanh(x)
+        view = F.sin(first).d
+        array = F.cos(first).data
+        loss = chain(first, 30)
+        assert not first.data.clear_called
+        assert not array.clear_called
+        loss.backward()
+    assert (first.d == F.tanh(x.data).data).all()
+    assert (view == F.sin(first.data).data).all()
+    assert (array.data == F.cos(first.data).data).all()
+    held = []
+    with nn.auto_forward(), nn.memory_budget(8 * BYTES), pytest.raises(nn.BudgetError):
+        h = x
+        for _ in range(10):
+            h = F.tanh(h)
+            held.append(h)
+    for h in held:
+        h.d  # noqa: B018
+
+
+def values_of(loss):
+    """Handles on the values of a chain, one after the other."""
+    functions = []
+    loss.visit(functions.append)
+    return [f.outputs[0] for f in functions[:-1]]
+
+
+def test_what_was_given_up_comes_back_when_it_is_read():
+    x = leaf()
+    with nn.auto_forward(), nn.memory_budget(8 * BYTES):
+        loss = chain(x, 30)
+    functions = []
+    loss.visit(functions.append)
+    expected = nn.NdArray.from_numpy_array(x.d)
+    before = nn.memory_stats()["live"]
+    nn.reset_peak_memory()
+    for i, f in enumerate(functions[:-1]):
+        expected = F.tanh(expected)
+        if i % 3 == 0:
+            assert (f.outputs[0].d == expected.data).all()
+        elif i % 3 == 1:
+            assert (f.outputs[0].data.data == expected.data).all()
+        else:
+            with nn.auto_forward(), nn.no_grad():
+                assert (F.identity(f.outputs[0]).d == expected.data).all()
+    assert nn.memory_stats()["peak"] - before <= 6 * BYTES + SLACK
+    assert "computing again tanh" in refused(nn.BudgetError, lambda: [v.d for v in values_of(loss)])
+    with nn.memory_budget(40 * BYTES):
+        [v.d for v in values_of(loss)]
+
+
+def test_what_would_not_be_the_same_is_told():
+    x = leaf()
+    with nn.auto_forward(), nn.memory_budget(8 * BYTES):
+        loss = chain(x, 30)
+    x.d = 0.5
+    assert "changed since" in refused(autodiff.ModifiedError, lambda: [v.d for v in values_of(loss)])
+    assert "changed since" in refused(autodiff.ModifiedError, lambda: autodiff.backward(loss))
+
+
+def test_a_network_learns_the_same():
+    """Batch statistics and dropout repeat themselves, and are counted once."""
+
+    def network(x):
+        h = x
+        for i in range(8):
+            with nn.parameter_scope(f"block{i}"):
+                a = F.relu(PF.batch_normalization(PF.convolution(h, 8, (3, 3), pad=(1, 1), with_bias=False)))
+                h = h + F.dropout(a, 0.2)
+        return F.mean(F.softmax_cross_entropy(PF.affine(h, 10), nn.Variable((4, 1))))
+
+    def train(budget, way):
+        nn.seed(3)
+        x = leaf(3, (4, 8, 32, 32))
+        with nn.parameter_scope("", {}), nn.auto_forward():
+            with nn.no_grad():
+                network(x)  # nobody makes room for parameters while they are made
+            peaks = []
+            for _ in range(3):
+                leaves = [x, *nn.get_parameters().values()]
+                before = nn.memory_stats()["live"]
+                nn.reset_peak_memory()
+                for p in leaves:
+                    p.grad.zero()
+                with nn.memory_budget(budget):
+                    loss = network(x)
+                    if way == "backward":
+                        loss.backward()
+                    else:
+                        autodiff.backward(loss)
+                peaks.append(nn.memory_stats()["peak"] - before)
+                for p in nn.get_parameters().values():
+                    p.d = p.d - 0.01 * p.g
+            parameters = nn.get_parameters(grad_only=False).values()
+            return [loss.d.copy(), x.g.copy(), *(p.d.copy() for p in parameters)], max(peaks)
+
+    plain, most = train(None, "backward")
+    for part in (0.75, 0.5, 0.4):
+        for way in ("backward", "autodiff"):
+            budget = int(part * most)
+            learnt, peak = train(budget, way)
+            assert same(plain, learnt)
+            assert peak <= budget + 8 * SLACK
+
+
+@ways
+def test_several_losses_over_one_trunk(way):
+    x = leaf()
+
+    def both(x):
+        trunk = x
+        for _ in range(12):
+            trunk = F.tanh(trunk)
+        return F.mean(trunk * trunk), F.mean(F.sin(trunk))
+
+    def one_by_one(losses, leaves):
+        return [*way(losses[0], leaves), *way(losses[1], leaves)]
+
+    def through_both(loss, leaves):
+        if way in (by_autodiff, by_grad, retained):
+            autodiff.backward(loss[0], retain_graph=True)
+            autodiff.backward(loss[1])
+            return [x.g.copy() for x in leaves]
+        return one_by_one(loss, leaves)
+
+    plain, _ = step(both, [x], None, through_both)
+    gradients, peak = step(both, [x], 9 * BYTES, through_both)
+    assert same(plain, gradients)
+    assert peak <= 9 * BYTES + SLACK
+
+
+def test_gradients_of_gradients():
+    x = leaf()
+
+    def penalty(x):
+        (g,) = autodiff.grad(chain(x, 6), x, create_graph=True)
+        return F.sum(g * g)
+
+    plain, most = step(penalty, [x], None)
+    gradients, peak = step(penalty, [x], int(0.7 * most))
+    assert same(plain, gradients)
+    assert peak <= 0.7 * most + SLACK
+
+
+def test_a_second_backward_run_gives_the_same():
+    x = leaf()
+
+    def twice(loss, leaves):
+        loss.backward()
+        loss.backward()
+        return [x.g.copy() for x in leaves]
+
+    plain, _ = step(lambda x: chain(x, 20), [x], None, twice)
+    gradients, peak = step(lambda x: chain(x, 20), [x], 8 * BYTES, twice)
+    assert same(plain, gradients)
+    assert peak <= 8 * BYTES + SLACK
+
+
+class Double(nn.function.PythonFunction):
+    """A user's function, which counts its calls."""
+
+    def __init__(self, calls, fail=False):
+        super().__init__()
+        self.calls, self.fail = calls, fail
+
+    def min_outputs(self):
+        return 1
+
+    def grad_depends_output_data(self, i, o):
+        return False
+
+    def grad_depends_input_data(self, i, j):
+        return False
+
+    def setup_impl(self, inputs, outputs):
+        outputs[0].reset_shape(inputs[0].shape, True)
+
+    def forward_impl(self, inputs, outputs):
+        self.calls.append(1)
+        outputs[0].d = inputs[0].d * 2
+
+    def backward_impl(self, inputs, outputs, propagate_down, accum):
+        if self.fail:
+            raise KeyError("no")
+        inputs[0].g = inputs[0].g * accum[0] + outputs[0].g * 2
+
+
+def test_functions_of_users_run_once():
+    x = leaf()
+    calls = []
+
+    def program(x):
+        h = x
+        for i in range(20):
+            h = F.tanh(Double(calls)(h)) if i % 10 == 5 else F.tanh(h)
+        return F.mean(h)
+
+    plain, _ = step(program, [x], None)
+    calls.clear()
+    gradients, _ = step(program, [x], 12 * BYTES)
+    assert same(plain, gradients)
+    assert len(calls) == 2
+
+
+@ways
+def test_an_exception_in_the_middle_leaves_the_graph_usable(way):
+    x = leaf()
+    calls = []
+    with nn.auto_forward(), nn.memory_budget(13 * BYTES):
+        culprit = Double(calls, fail=True)
+        h = x
+        for i in range(20):
+            h = F.tanh(h)
+            if i == 10:
+                h = culprit(h)
+        loss = F.mean(h)
+        del h
+        for run in (lambda: autodiff.grad(loss, x, retain_graph=True), loss.backward):
+            assert "no" in refused(KeyError, run)
+        culprit.fail = False
+        x.g = 0
+        gradients = way(loss, [x])
+
+    def program(x):
+        h = x
+        for i in range(20):
+            h = F.tanh(h)
+            if i == 10:
+                h = Double(calls)(h)
+        return F.mean(h)
+
+    assert same(step(program, [x], None, way)[0], gradients)
+    with nn.auto_forward(), nn.memory_budget(10 * BYTES):
+        assert refused(nn.Error, lambda: F.add2(x, nn.Variable((3, 5))))
+        assert refused(ZeroDivisionError, lambda: chain(x, 20, lambda h: F.tanh(h * (1 // 0))))
+    step(program, [x], 10 * BYTES, way)
+
+
+def test_threads_have_budgets_of_their_own():
+    plain, _ = step(lambda x: chain(x, 40), [leaf()], None)
+    results = {}
+
+    def work(name, values):
+        x = leaf()
+        for _ in range(5):
+            with nn.auto_forward(), nn.memory_budget(values * BYTES):
+                x.g = 0
+                chain(x, 40).backward()
+        results[name] = x.g.copy()
+
+    threads = [threading.Thread(target=work, args=(i, values)) for i, values in enumerate((6, 10, 20))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    # What they take at the worst is not said: memory that one gives back may wait for a step of another.
+    assert all(same(plain, [results[i]]) for i in range(3))
+
+
+def test_another_thread_may_run_backward():
+    x = leaf()
+    plain, _ = step(lambda x: chain(x, 20), [x], None)
+    x.g = 0
+    with nn.auto_forward(), nn.memory_budget(8 * BYTES):
+        loss = chain(x, 20)
+    thread = threading.Thread(target=loss.backward)
+    thread.start()
+    thread.join()
+    assert same(plain, [x.g])
+
+
+def test_old_graphs_are_no_burden():
+    x = leaf()
+    with nn.auto_forward(), nn.memory_budget(9 * BYTES):
+        losses = []
+        for _ in range(10):
+            losses.append(chain(x, 20))
+            losses[-1].backward()
+        for i in range(20):
+            F.mean(F.tanh(leaf(i)) * 2).backward()
+    del losses
+    gc.collect()
+
+
+def test_values_of_half_the_size_and_other_types():
+    x = leaf()
+    for context in ("cpu:half", "cpu:double", "cpu:bfloat16"):
+        with nn.context_scope(nn.Context([context])):
+            plain, most = step(lambda x: chain(x, 20), [x], None)
+            gradients, peak = step(lambda x: chain(x, 20), [x], int(0.6 * most))
+        assert same(plain, gradients)
+        assert peak <= 0.6 * most + SLACK
+
+
+def test_persistent_values_stay():
+    x = leaf()
+    with nn.auto_forward(), nn.memory_budget(9 * BYTES):
+        h = F.tanh(x)
+        h.persistent = True
+        loss = chain(h, 20)
+        del h
+        loss.backward()
+    first = []
+    loss.visit(lambda f: first.append(f))
+    assert not first[0].outputs[0].data.clear_called
+    with nn.auto_forward(), nn.memory_budget(None):
+        chain(x, 3).backward()
+
+
+def test_forget_goes_with_it():
+    x = leaf()
+
+    def program(x):
+        return chain(F.forget(lambda h: F.tanh(F.sin(h)), chain_of(x, 10)), 10)
+
+    def chain_of(x, n):
+        for _ in range(n):
+            x = F.tanh(x)
+        return x
+
+    plain, _ = step(program, [x], None)
+    gradients, _ = step(program, [x], 14 * BYTES)
+    assert same(plain, gradients)
+
+
+def test_a_report_says_what_was_evicted():
+    x = leaf()
+    with nn.auto_forward(), nn.memory_budget(8 * BYTES):
+        loss = chain(x, 30, lambda h: F.tanh(F.identity(h)))
+    lines = nn.plan_report(loss).splitlines()
+    fates = [line.split()[-2] for line in lines[1:62]]
+    assert fates.count("kept") + fates.count("evicted") == 31
+    assert 20 < fates.count("evicted") < 30
+    assert fates.count("dropped") == 30
+    assert lines[-1].endswith("MiB now, under the budget of 2.00 MiB")
+
+
+class Counted:
+    """Something whose death can be seen."""
+
+
+def test_a_closure_that_holds_an_output_is_collected():
+    def cycle(build):
+        token = Counted()
+        cell = [token]
+
+        def func(h):
+            return F.tanh(h) if cell else h
+
+        y = build(func, leaf())
+        cell.append(y)
+        return weakref.ref(token)
+
+    gc.collect()
+    variables = _core.live_variables()
+    ways = [
+        lambda func, x: F.forget(func, x),
+        lambda func, x: F.sum(F.forget(func, F.sin(x))),
+        lambda func, x: F.forget(func, F.forget(func, x)),
+        differentiated,
+    ]
+    for build in ways:
+        with nn.auto_forward():
+            token = cycle(build)
+        gc.collect()
+        assert token() is None
+    assert _core.live_variables() == variables
+
+
+def differentiated(func, x):
+    loss = F.sum(F.forget(func, x))
+    loss.backward()
+    autodiff.backward(loss)
+    return loss
+
+
+def test_a_closure_stays_as_long_as_anything_leads_to_it():
+    with nn.auto_forward():
+        x = leaf()
+        cell = []
+
+        def func(h):
+            return F.tanh(h) if cell is not None else h
+
+        y = F.forget(func, x)
+        cell.append(y)
+        loss = F.sum(y)
+        del func, y
+        gc.collect()
+        loss.backward()
+        assert np.abs(x.g - (1 - np.tanh(x.d) ** 2)).max() < 1e-5
