@@ -52,7 +52,9 @@ mod reduction;
 mod regrid;
 mod repeat;
 mod run;
+mod scatter;
 mod sequence;
+mod shapes;
 mod slicing;
 mod softmax;
 mod spatial;
@@ -70,7 +72,8 @@ pub use compute::{Alias, Compute, Reads};
 pub use elementwise::{Binary, Unary};
 pub use loops::{Loops, Part};
 pub use operation::{Array, Call, OnArrays, Op, Operation};
-pub use run::{Backward, Grad, InputShapes, Memory, Run, Shapes, State};
+pub use run::{Backward, Grad, Memory, Run, State};
+pub use shapes::{InputShapes, Shapes};
 pub use spec::{Arg, ArgType, Declared, Input, Kind, Spec, Value};
 pub use symbol::{Sym, Symbols};
 
@@ -116,6 +119,7 @@ pub fn registry() -> impl Iterator<Item = &'static Entry> {
         rectifier::OPS,
         reduction::OPS,
         repeat::OPS,
+        scatter::OPS,
         sequence::OPS,
         slicing::OPS,
         softmax::OPS,

@@ -1,6 +1,6 @@
 //! Elements by size: sort, searchsorted.
 
-use super::indexing::ScatterAdd;
+use super::scatter::ScatterAdd;
 use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::array::{DType, Shape};
 use crate::kernels::{Float, order};
