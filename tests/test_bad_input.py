@@ -71,12 +71,27 @@ def test_array_as_index_of_a_variable():
 
 
 X = nn.Variable((2, 3))
+V = nn.Variable((2, 3), need_grad=True)
 TOLD = {
     "affine: expected `n_outmaps`": lambda: PF.affine(X, 0),
     "affine: expected a Variable": lambda: PF.affine(np.ones((2, 3)), 4),
     "affine: expected an axis of": lambda: PF.affine(X, 4, base_axis=5),
     "affine: expected `name`": lambda: PF.affine(X, 4, name=3),
     "UniformInitializer: expected `lim`": lambda: I.UniformInitializer(3),
+    "UniformInitializer: expected `lim` to be a lower": lambda: I.UniformInitializer(("a", "b")),
+    "UniformInitializer: expected the lower end": lambda: I.UniformInitializer((1, -1)),
+    "NormalInitializer: expected `sigma` to be a number": lambda: I.NormalInitializer("x"),
+    "NormalInitializer: expected `sigma` to be zero or more": lambda: I.NormalInitializer(-1),
+    "ConstantInitializer: expected `value`": lambda: I.ConstantInitializer("x"),
+    "get_parameters: expected `path`": lambda: nn.get_parameters(path=3),
+    "get_parameters: expected `grad_only`": lambda: nn.get_parameters(grad_only="x"),
+    "get_parameters: expected `params`": lambda: nn.get_parameters(params=3),
+    "auto_forward: expected `auto`": lambda: nn.auto_forward("x").__enter__(),
+    "set_auto_forward: expected `auto`": lambda: nn.set_auto_forward("x"),
+    "no_grad: expected `no_grad_`": lambda: nn.no_grad("x"),
+    "recompute: expected `recompute_`": lambda: nn.recompute("x").__enter__(),
+    "grad: expected `create_graph`": lambda: nn.autodiff.grad(F.sum(V), V, create_graph="x"),
+    "backward: expected `retain_graph`": lambda: nn.autodiff.backward(F.sum(V), retain_graph="x"),
     "MonitorSeries.add: expected a number": lambda: MonitorSeries("loss").add(0, "x"),
     "MonitorSeries.add: expected the number of an iteration": lambda: MonitorSeries("loss").add("0", 1.0),
     "monitor: expected a Monitor": lambda: MonitorSeries("loss", "here"),
@@ -110,3 +125,39 @@ def test_none_stands_for_the_default_where_that_is_nnablas():
         (F.broadcast_to(x, nn.Variable((3,)), axis=None), {"axis": -1}),
     ):
         assert y.shape == (2, 3) and y.parent.info.args == args
+
+
+# What is refused before a method sees it: the message says what was expected and what came, a note says where.
+BEFORE = {
+    "need_grad": ("True, False or None, got 'no'", lambda: nn.Variable((2, 3), need_grad="no")),
+    "clear_buffer": ("True or False, got 'x'", lambda: (V * 1).forward(clear_buffer="x")),
+    "clear_no_need_grad": ("True or False, got 2", lambda: nn.forward_all([V * 1], clear_no_need_grad=2)),
+    "memory_budget": ("a number of bytes of zero or more, or None, got -1", lambda: (V * 1).forward(memory_budget=-1)),
+    "recompute": ("True or False, got None", lambda: setattr(V, "recompute", None)),
+    "name": ("a string or None, got 3", lambda: setattr(V, "name", 3)),
+    "var": ("a Variable, got 3", lambda: V.rewire_on(3)),
+    "f": ("something to call, got 3", lambda: V.visit(3)),
+    "arr": ("a NdArray, got 3", lambda: V.data.copy_from(3)),
+    "value": ("a number, got 'x'", lambda: V.data.fill("x")),
+    "start": ("a whole number, got 1.5", lambda: V.data.narrow(0, 1.5, 1)),
+    "decay_rate": ("a number, got 'x'", lambda: S.Sgd().weight_decay("x")),
+    "n": ("a whole number, got 'x'", lambda: nn.set_num_threads("x")),
+    "i": ("a whole number of zero or more, got -1", lambda: (V * 1).parent.inplace_data(-1)),
+}
+
+
+@pytest.mark.parametrize("argument", BEFORE)
+def test_plain_arguments_of_methods_are_told_apart(argument):
+    text, call = BEFORE[argument]
+    with pytest.raises(nn.CallError) as caught:
+        call()
+    assert str(caught.value) == f"expected {text}"
+    if sys.version_info >= (3, 11):
+        assert caught.value.__notes__ == [f"while processing '{argument}'"]
+
+
+@pytest.mark.parametrize("yes", [True, 1, np.True_, np.int64(1)])
+def test_what_counts_as_true(yes):
+    assert nn.Variable((2,), need_grad=yes).need_grad
+    with nn.auto_forward(yes):
+        assert nn.get_auto_forward()

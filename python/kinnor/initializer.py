@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from . import random
+from . import _check, random
 from ._core import CallError, RangeError, ShapeError
 
 if TYPE_CHECKING:
@@ -66,9 +66,11 @@ class _RandomInitializer(BaseInitializer):
 def _ends(op: str, lim: Any) -> tuple[Any, Any]:
     """A lower and an upper end."""
     try:
-        low, high = lim
+        low, high = (_check.number(op, "lim", end) for end in lim)
     except (TypeError, ValueError):
         raise CallError(f"{op}: expected `lim` to be a lower and an upper end, got {lim!r}") from None
+    if not low <= high:
+        raise RangeError(f"{op}: expected the lower end of `lim` first, got {lim!r}")
     return low, high
 
 
@@ -82,7 +84,9 @@ class NormalInitializer(_RandomInitializer):
 
     def __init__(self, sigma: float = 1.0, rng: RandomState | None = None) -> None:
         super().__init__(rng)
-        self.sigma = sigma
+        self.sigma = _check.number("NormalInitializer", "sigma", sigma)
+        if not sigma >= 0:
+            raise RangeError(f"NormalInitializer: expected `sigma` to be zero or more, got {sigma!r}")
 
     def __repr__(self) -> str:
         return f"NormalInitializer({self.sigma})"
@@ -143,8 +147,8 @@ class RangeInitializer(BaseInitializer):
     """
 
     def __init__(self, start: float = 0, step: float = 1) -> None:
-        self.start = start
-        self.step = step
+        self.start = _check.number("RangeInitializer", "start", start)
+        self.step = _check.number("RangeInitializer", "step", step)
 
     def __repr__(self) -> str:
         return f"RangeInitializer({self.start}, {self.step})"
@@ -166,6 +170,8 @@ class ConstantInitializer(BaseInitializer):
     """
 
     def __init__(self, value: ArrayLike = 0) -> None:
+        if np.asarray(value).dtype.kind not in "biuf":
+            raise CallError(f"ConstantInitializer: expected `value` to be numbers, got {value!r}")
         self.value = value
 
     def __repr__(self) -> str:
@@ -192,7 +198,7 @@ class OrthogonalInitializer(_RandomInitializer):
 
     def __init__(self, gain: float = 1.0, rng: RandomState | None = None) -> None:
         super().__init__(rng)
-        self.gain = gain
+        self.gain = _check.number("OrthogonalInitializer", "gain", gain)
 
     def __repr__(self) -> str:
         return f"OrthogonalInitializer({self.gain})"

@@ -10,7 +10,7 @@ import operator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from . import _core
+from . import _check, _core
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,7 +40,7 @@ def auto_forward(auto: bool = True) -> Iterator[None]:
     Yields:
         Nothing.
     """
-    outer = _core.scope_auto_forward(bool(auto))
+    outer = _core.scope_auto_forward(_check.flag("auto_forward", "auto", auto))
     try:
         yield
     finally:
@@ -53,7 +53,7 @@ def set_auto_forward(auto: bool) -> None:
     Args:
         auto: Whether to.
     """
-    _core.set_auto_forward_mode(bool(auto))
+    _core.set_auto_forward_mode(_check.flag("set_auto_forward", "auto", auto))
 
 
 def get_auto_forward() -> bool:
@@ -75,7 +75,7 @@ def recompute(recompute_: bool = True) -> Iterator[None]:
     Yields:
         Nothing.
     """
-    outer = _core.scope_recompute(bool(recompute_))
+    outer = _core.scope_recompute(_check.flag("recompute", "recompute_", recompute_))
     try:
         yield
     finally:
@@ -161,7 +161,7 @@ def set_global_recompute(recompute: bool) -> None:
     Args:
         recompute: Whether to.
     """
-    _core.set_recompute_mode(bool(recompute))
+    _core.set_recompute_mode(_check.flag("set_global_recompute", "recompute", recompute))
 
 
 def get_global_recompute() -> bool:

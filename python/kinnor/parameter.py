@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from . import _core
+from . import _check, _core
 from . import parameter_tree as tree
 from ._core import CallError, ParameterError, Variable
 from .autodiff import no_grad
@@ -97,9 +97,12 @@ def get_parameters(params: Scope | None = None, path: str = "", grad_only: bool 
     Returns:
         The registered variables by their path.
     """
+    if params is not None and not isinstance(params, dict):
+        raise CallError(f"get_parameters: expected `params` to be a scope or None, got {params!r}")
+    path = _check.text("get_parameters", "path", path)
     with tree.lock:
         found = OrderedDict(tree.walk(tree.here.scope if params is None else params, path))
-    if grad_only:
+    if _check.flag("get_parameters", "grad_only", grad_only):
         return OrderedDict((key, variable) for key, variable in found.items() if variable.need_grad)
     return found
 

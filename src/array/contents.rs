@@ -74,34 +74,11 @@ impl Storage {
     /// then are the old elements, to be overwritten. False, nothing having been done, where one of them is part of another,
     /// where someone else may look at the elements (a variable that Python holds, a view), or where they are not as many.
     pub fn hand_over(&self, to: &Self, dtype: DType) -> bool {
-        let alone = |s: &Self| s.parent.is_none() && s.users() == 0;
-        if std::ptr::eq(self, to) || self.len != to.len || !alone(self) || !alone(to) {
+        let unseen = self.users() == 0 && to.users() == 0;
+        if std::ptr::eq(self, to) || !unseen || to.holds_memory() || self.dtype() != Some(dtype) {
             return false;
         }
-        let (mut from_state, mut to_state);
-        if std::ptr::from_ref(self) < std::ptr::from_ref(to) {
-            (from_state, to_state) = (self.lock(), to.lock());
-        } else {
-            to_state = to.lock();
-            from_state = self.lock();
-        }
-        let fit = from_state.is_simple()
-            && to_state.is_simple()
-            && from_state.dtype == Some(dtype)
-            && matches!(&from_state.head, Head::Ready(buffer) if !buffer.is_shared())
-            && matches!(to_state.head, Head::Empty | Head::Cleared { .. });
-        if !fit {
-            return false;
-        }
-        let memory = std::mem::replace(&mut from_state.head, Head::Cleared { by_engine: true });
-        from_state.modifications = 0;
-        self.touch();
-        self.publish(&from_state);
-        to_state.head = memory;
-        to_state.dtype = Some(dtype);
-        to.written(&mut to_state);
-        to.publish(&to_state);
-        true
+        self.give(to, Head::Cleared { by_engine: true })
     }
 
     /// Takes a block that already holds `len` elements of `dtype` as its memory; not for parts of a larger storage.
@@ -115,6 +92,11 @@ impl Storage {
     /// Gives its memory to another storage of as many elements, unless someone else sees it or part of either is a
     /// storage of its own. Says whether it did; this one reads as zeros then.
     pub fn give_to(&self, to: &Self) -> bool {
+        self.give(to, Head::Empty)
+    }
+
+    /// Gives its memory to another storage; what is `left` are zeros, or nothing.
+    fn give(&self, to: &Self, left: Head) -> bool {
         if self.is_narrowed() || to.is_narrowed() || self.len != to.len {
             return false;
         }
@@ -122,8 +104,10 @@ impl Storage {
         if !matches!(&state.head, Head::Ready(buffer) if !buffer.is_shared()) {
             return false;
         }
-        let (head, dtype) = (std::mem::replace(&mut state.head, Head::Empty), state.dtype);
+        let is_cleared = matches!(left, Head::Cleared { .. });
+        let (head, dtype) = (std::mem::replace(&mut state.head, left), state.dtype);
         self.written(&mut state);
+        state.modifications = u64::from(!is_cleared);
         self.publish(&state);
         drop(state);
         if let (Head::Ready(buffer), Some(dtype)) = (head, dtype) {

@@ -65,11 +65,6 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Whether there are no copies as other types and no parts.
-    pub(super) fn is_simple(&self) -> bool {
-        self.casts.is_empty() && self.children.iter().all(|child| child.strong_count() == 0)
-    }
-
     pub(super) fn take_casts(&mut self) -> impl Iterator<Item = Buffer> {
         self.casts.drain(..).map(|(_, cast)| cast)
     }

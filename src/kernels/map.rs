@@ -34,37 +34,6 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, n: usize) {
     });
 }
 
-/// `y[i] = f(x[i])`. The formula must be `#[inline(always)]`.
-///
-/// # Safety
-/// Both must hold `n` elements; they may be the same memory, but not overlap otherwise.
-#[inline(always)]
-pub unsafe fn unary<T: Float>(x: *const T, y: *mut T, n: usize, f: impl Fn(T) -> T + Sync + Copy) {
-    let (x, y) = (Shared::read_only(x), Shared::new(y));
-    threads::ranges(n, GRAIN, |range| {
-        // SAFETY: the range lies within both.
-        let (x, y) = unsafe { (x.get().add(range.start).cast_const(), y.get().add(range.start)) };
-        let n = range.len();
-        vectorised(
-            #[inline(always)]
-            move || {
-                // Two loops: told apart, the compiler sees that neither overlaps itself.
-                if std::ptr::eq(x, y) {
-                    for i in 0..n {
-                        // SAFETY: `i < n`; each element is read before it is written.
-                        unsafe { y.add(i).write(f(y.add(i).read())) };
-                    }
-                } else {
-                    for i in 0..n {
-                        // SAFETY: `i < n`.
-                        unsafe { y.add(i).write(f(x.add(i).read())) };
-                    }
-                }
-            },
-        );
-    });
-}
-
 /// Whether `n` angles are all small: below [`Float::SMALL_ANGLE`].
 ///
 /// # Safety

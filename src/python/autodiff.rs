@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
+use super::arguments::{flag, some_flag};
 use super::error::foreign;
 use super::function::Function;
 use super::hooks::with_hooks;
@@ -46,9 +47,9 @@ fn differentiate<'py>(
     outputs: Vec<Given>,
     seeds: Vec<Option<Bound<'py, Variable>>>,
     inputs: Option<Vec<Given>>,
-    retain_graph: bool,
-    create_graph: bool,
-    allow_unused: Option<bool>,
+    #[pyo3(from_py_with = flag)] retain_graph: bool,
+    #[pyo3(from_py_with = flag)] create_graph: bool,
+    #[pyo3(from_py_with = some_flag)] allow_unused: Option<bool>,
     since: u64,
 ) -> PyResult<Vec<Option<Bound<'py, Variable>>>> {
     let seed = |seed: Option<Bound<'py, Variable>>| seed.map(|v| v.get().variable.clone());
@@ -244,8 +245,8 @@ impl Variable {
     }
 
     #[setter]
-    fn set_requires_grad(&self, on: bool) -> PyResult<()> {
-        Ok(self.variable.set_requires_grad(on)?)
+    fn set_requires_grad(&self, #[pyo3(from_py_with = flag)] requires_grad: bool) -> PyResult<()> {
+        Ok(self.variable.set_requires_grad(requires_grad)?)
     }
 
     /// Sets `requires_grad`, and returns this variable.
@@ -256,7 +257,10 @@ impl Variable {
     /// Raises:
     ///     RuntimeError: If it holds no floating-point numbers, or a function computes it and `mode` is False.
     #[pyo3(signature = (mode = true))]
-    fn requires_grad_(slf: Bound<'_, Self>, mode: bool) -> PyResult<Bound<'_, Self>> {
+    fn requires_grad_(
+        slf: Bound<'_, Self>,
+        #[pyo3(from_py_with = flag)] mode: bool,
+    ) -> PyResult<Bound<'_, Self>> {
         slf.get().variable.set_requires_grad(mode)?;
         Ok(slf)
     }

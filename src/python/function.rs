@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use super::arguments::{count, some_flag, whole};
 use super::operands::variables;
 use super::values::to_python;
 use super::variable::Variable;
@@ -132,37 +133,53 @@ impl Function {
     }
 
     /// Whether an output shares memory with input `i`: 0 no, 1 unmodified, 2 modified.
-    fn inplace_data(&self, i: usize) -> u8 {
+    fn inplace_data(&self, #[pyo3(from_py_with = count)] i: usize) -> u8 {
         self.function.alias(i).map_or(0, |alias| 1 + u8::from(alias.modifies))
     }
 
     /// The output that shares memory with input `i`.
-    fn inplace_data_with(&self, i: usize) -> Option<usize> {
+    fn inplace_data_with(&self, #[pyo3(from_py_with = count)] i: usize) -> Option<usize> {
         self.function.alias(i).map(|alias| alias.output)
     }
 
     /// Whether the gradient of input `i` reads the data of input `j`.
-    fn grad_depends_input_data(&self, i: usize, j: usize) -> bool {
+    fn grad_depends_input_data(
+        &self,
+        #[pyo3(from_py_with = count)] i: usize,
+        #[pyo3(from_py_with = count)] j: usize,
+    ) -> bool {
         self.function.op().reads(i).input(j)
     }
 
     /// Whether the gradient of input `i` reads the data of output `o`.
-    fn grad_depends_output_data(&self, i: usize, o: usize) -> bool {
+    fn grad_depends_output_data(
+        &self,
+        #[pyo3(from_py_with = count)] i: usize,
+        #[pyo3(from_py_with = count)] o: usize,
+    ) -> bool {
         self.function.op().reads(i).output(o)
     }
 
     /// As `grad_depends_input_data`, for the gradient as a graph.
-    fn auto_grad_depends_input_data(&self, i: usize, j: usize) -> bool {
+    fn auto_grad_depends_input_data(
+        &self,
+        #[pyo3(from_py_with = count)] i: usize,
+        #[pyo3(from_py_with = count)] j: usize,
+    ) -> bool {
         self.function.op().symbol_reads(i).input(j)
     }
 
     /// As `grad_depends_output_data`, for the gradient as a graph.
-    fn auto_grad_depends_output_data(&self, i: usize, o: usize) -> bool {
+    fn auto_grad_depends_output_data(
+        &self,
+        #[pyo3(from_py_with = count)] i: usize,
+        #[pyo3(from_py_with = count)] o: usize,
+    ) -> bool {
         self.function.op().symbol_reads(i).output(o)
     }
 
     /// Whether recomputing output `o` repeats random numbers.
-    fn need_setup_recompute(&self, o: usize) -> bool {
+    fn need_setup_recompute(&self, #[pyo3(from_py_with = count)] o: usize) -> bool {
         let _ = o;
         self.function.op().is_random()
     }
@@ -216,8 +233,8 @@ impl Function {
         &self,
         py: Python<'py>,
         inputs: &Bound<'py, PyTuple>,
-        n_outputs: i64,
-        auto_forward: Option<bool>,
+        #[pyo3(from_py_with = whole)] n_outputs: i64,
+        #[pyo3(from_py_with = some_flag)] auto_forward: Option<bool>,
         outputs: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let _ = (n_outputs, auto_forward);

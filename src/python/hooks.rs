@@ -7,6 +7,7 @@ use pyo3::exceptions::{PyTypeError, PyUserWarning};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
+use super::arguments::flag;
 use super::error::foreign;
 use super::function::Function;
 use super::variable::Variable;
@@ -163,8 +164,8 @@ pub(super) fn with_hooks(
 fn forward_all(
     py: Python<'_>,
     variables: &Bound<'_, PyAny>,
-    clear_buffer: bool,
-    clear_no_need_grad: bool,
+    #[pyo3(from_py_with = flag)] clear_buffer: bool,
+    #[pyo3(from_py_with = flag)] clear_no_need_grad: bool,
     function_pre_hook: Option<&Bound<'_, PyAny>>,
     function_post_hook: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<()> {

@@ -4,6 +4,7 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
+use super::arguments::{callable, flag, object, some_flag};
 use super::error::foreign;
 use super::function::Function;
 use super::variable::Variable;
@@ -72,14 +73,18 @@ impl Variable {
     fn get_unlinked_variable<'py>(
         &self,
         py: Python<'py>,
-        need_grad: Option<bool>,
+        #[pyo3(from_py_with = some_flag)] need_grad: Option<bool>,
     ) -> PyResult<Bound<'py, Self>> {
         Self::wrap(py, self.variable.unlinked(need_grad))
     }
 
     /// Deprecated: use `get_unlinked_variable`.
     #[pyo3(signature = (need_grad = None))]
-    fn unlinked<'py>(&self, py: Python<'py>, need_grad: Option<bool>) -> PyResult<Bound<'py, Self>> {
+    fn unlinked<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = some_flag)] need_grad: Option<bool>,
+    ) -> PyResult<Bound<'py, Self>> {
         let category = py.get_type::<pyo3::exceptions::PyDeprecationWarning>();
         PyErr::warn(py, &category, c"unlinked is deprecated: use get_unlinked_variable", 1)?;
         Self::wrap(py, self.variable.unlinked(need_grad))
@@ -101,7 +106,7 @@ impl Variable {
         &self,
         py: Python<'py>,
         context: Option<&Bound<'py, PyAny>>,
-        copy_grad: bool,
+        #[pyo3(from_py_with = flag)] copy_grad: bool,
     ) -> PyResult<Bound<'py, Self>> {
         if let Some(context) = context {
             context.getattr("compute_type")?;
@@ -116,8 +121,8 @@ impl Variable {
     ///
     /// Raises:
     ///     RuntimeError: If nothing computes `var`, or the shapes differ.
-    fn rewire_on(&self, var: &Self) -> PyResult<()> {
-        Ok(self.variable.rewire_on(&var.variable)?)
+    fn rewire_on(&self, #[pyo3(from_py_with = object)] var: Bound<'_, Self>) -> PyResult<()> {
+        Ok(self.variable.rewire_on(&var.get().variable)?)
     }
 
     /// The same computation on parameters that need no gradient; this graph stays as it is.
@@ -126,14 +131,14 @@ impl Variable {
     }
 
     /// Calls `f` with each function above this variable, each after those that feed it.
-    fn visit(&self, f: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn visit(&self, #[pyo3(from_py_with = callable)] f: Bound<'_, PyAny>) -> PyResult<()> {
         Ok(self
             .variable
             .visit(|function| f.call1((Function::wrap(function.clone()),)).map(drop).map_err(foreign))?)
     }
 
     /// As `visit`; stops and returns True when `f` returns something true.
-    fn visit_check(&self, f: &Bound<'_, PyAny>) -> PyResult<bool> {
+    fn visit_check(&self, #[pyo3(from_py_with = callable)] f: Bound<'_, PyAny>) -> PyResult<bool> {
         for function in self.variable.functions() {
             if f.call1((Function::wrap(function),))?.is_truthy()? {
                 return Ok(true);

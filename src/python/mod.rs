@@ -2,6 +2,7 @@
 
 #![allow(clippy::needless_pass_by_value, clippy::unused_self)] // Python decides what a method is called with
 
+mod arguments;
 mod autodiff;
 mod error;
 mod function;

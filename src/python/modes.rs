@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use super::arguments::{bytes, object, text, whole};
 use crate::array::memory_stats as stats;
 use crate::graph;
 use crate::graph::mode::{self, CheckSaved, Compute, Context};
@@ -10,8 +11,8 @@ use crate::kernels::convolution::{self, Algorithm};
 use crate::kernels::{random, simd, threads};
 
 macro_rules! plain {
-    ($($(#[$doc:meta])* $name:ident($($arg:ident: $ty:ty),*) -> $out:ty = $body:expr;)+) => {
-        $($(#[$doc])* #[pyfunction] fn $name($($arg: $ty),*) -> $out { $body })+
+    ($($(#[$doc:meta])* $name:ident($($(#[$how:meta])* $arg:ident: $ty:ty),*) -> $out:ty = $body:expr;)+) => {
+        $($(#[$doc])* #[pyfunction] fn $name($($(#[$how])* $arg: $ty),*) -> $out { $body })+
 
         fn add_plain(m: &Bound<'_, PyModule>) -> PyResult<()> {
             $(m.add_function(wrap_pyfunction!($name, m)?)?;)+
@@ -38,7 +39,7 @@ plain! {
     /// Sets or lifts the override of this thread; returns the old one.
     scope_recompute(on: Option<bool>) -> Option<bool> = mode::scope_recompute(on);
     /// Sets or lifts the memory budget of this thread; returns the old one.
-    scope_memory_budget(bytes: Option<usize>) -> Option<usize> = mode::set_memory_budget(bytes);
+    scope_memory_budget(#[pyo3(from_py_with = bytes)] bytes: Option<usize>) -> Option<usize> = mode::set_memory_budget(bytes);
     /// Says whether values are being computed again on this thread; returns what was said before.
     set_recomputing(on: bool) -> bool = mode::set_recomputing(on);
     /// Notes the random numbers that this thread draws from now on.
@@ -126,7 +127,7 @@ fn context_parts(number: u16) -> (Vec<String>, String, String) {
 /// Raises:
 ///     ArgumentError: If `n` is out of that range.
 #[pyfunction]
-fn set_num_threads(n: i64) -> PyResult<()> {
+fn set_num_threads(#[pyo3(from_py_with = whole)] n: i64) -> PyResult<()> {
     match usize::try_from(n) {
         Ok(n @ 1..=1024) => {
             threads::set_num_threads(n);
@@ -163,7 +164,7 @@ const ALGORITHMS: [(&str, Algorithm); 3] =
 ///     'direct'
 ///     >>> nn.set_conv_algorithm("auto")
 #[pyfunction]
-fn set_conv_algorithm(name: &str) -> PyResult<()> {
+fn set_conv_algorithm(#[pyo3(from_py_with = text)] name: String) -> PyResult<()> {
     let found = ALGORITHMS.iter().find(|(known, _)| *known == name);
     let (_, algorithm) = found.ok_or_else(|| {
         let expected = "'auto', 'direct' or 'winograd'";
@@ -225,8 +226,8 @@ fn memory_stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 #[pyfunction]
 fn plan_facts<'py>(
     py: Python<'py>,
-    variable: &Bound<'py, super::variable::Variable>,
-    memory_budget: Option<usize>,
+    #[pyo3(from_py_with = object)] variable: Bound<'py, super::variable::Variable>,
+    #[pyo3(from_py_with = bytes)] memory_budget: Option<usize>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let report = graph::report(&variable.get().variable, memory_budget)?;
     let fate = |fate| match fate {
@@ -280,7 +281,7 @@ const SAVED: [(&str, CheckSaved); 3] =
 
 /// Sets `check_saved`, for the process.
 #[pyfunction]
-fn set_check_saved(what: &str) -> PyResult<()> {
+fn set_check_saved(#[pyo3(from_py_with = text)] what: String) -> PyResult<()> {
     let found = SAVED.iter().find(|(name, _)| *name == what);
     let (_, what) = found.ok_or_else(|| {
         crate::Error::argument("config", "check_saved", "'ignore', 'warn' or 'raise'", format!("{what:?}"))

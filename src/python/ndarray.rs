@@ -4,6 +4,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use super::arguments::{flag, number, object, whole};
 use super::operands::current_compute;
 use super::protocols::Elements;
 use super::{functions, numpy, operators};
@@ -152,7 +153,7 @@ impl NdArray {
         py: Python<'_>,
         dtype: &Bound<'_, PyAny>,
         ctx: Option<&Bound<'_, PyAny>>,
-        write_only: bool,
+        #[pyo3(from_py_with = flag)] write_only: bool,
     ) -> PyResult<usize> {
         let _ = ctx;
         let access = if write_only { Access::Write } else { Access::ReadWrite };
@@ -213,7 +214,7 @@ impl NdArray {
     }
 
     /// Makes every element `value` without touching memory.
-    fn fill(&self, value: f64) {
+    fn fill(&self, #[pyo3(from_py_with = number)] value: f64) {
         self.array.storage.fill(value);
     }
 
@@ -234,18 +235,20 @@ impl NdArray {
     #[pyo3(signature = (arr, use_current_context = true))]
     fn copy_from<'py>(
         slf: Bound<'py, Self>,
-        arr: &Self,
-        use_current_context: bool,
+        #[pyo3(from_py_with = object)] arr: Bound<'py, Self>,
+        #[pyo3(from_py_with = flag)] use_current_context: bool,
     ) -> PyResult<Bound<'py, Self>> {
         let own = &slf.get().array;
-        if own.shape != arr.array.shape {
-            return Err(Error::shape("copy_from", format!("shape {}", own.shape), [&arr.array.shape]).into());
+        if own.shape != arr.get().array.shape {
+            return Err(
+                Error::shape("copy_from", format!("shape {}", own.shape), [&arr.get().array.shape]).into()
+            );
         }
         let dtype = match use_current_context {
             true => current_compute().stored(),
-            false => arr.array.storage.dtype().unwrap_or(DType::F32),
+            false => arr.get().array.storage.dtype().unwrap_or(DType::F32),
         };
-        let from = arr.array.storage.access(dtype, Access::Read)?;
+        let from = arr.get().array.storage.access(dtype, Access::Read)?;
         let to = own.storage.access(dtype, Access::Write)?;
         // SAFETY: both hold that many elements of the type; `copy` allows them to be the same memory.
         unsafe { std::ptr::copy(from, to, own.shape.size() * dtype.size()) };
@@ -261,7 +264,12 @@ impl NdArray {
     ///
     /// Raises:
     ///     RuntimeError: If the part is not within the array, belongs to another part already, or `dim` is not 0.
-    fn narrow(&self, dim: i64, start: i64, length: i64) -> PyResult<Self> {
+    fn narrow(
+        &self,
+        #[pyo3(from_py_with = whole)] dim: i64,
+        #[pyo3(from_py_with = whole)] start: i64,
+        #[pyo3(from_py_with = whole)] length: i64,
+    ) -> PyResult<Self> {
         let shape = &self.array.shape;
         let refuse =
             |arg: &str, expected: String, got: i64| Err(Error::argument("narrow", arg, expected, got).into());
@@ -291,7 +299,7 @@ impl NdArray {
     fn bool_fill<'py>(
         slf: Bound<'py, Self>,
         mask: &Bound<'py, PyAny>,
-        value: f64,
+        #[pyo3(from_py_with = number)] value: f64,
     ) -> PyResult<Bound<'py, Self>> {
         let py = slf.py();
         let kwargs = PyDict::new(py);
@@ -304,7 +312,7 @@ impl NdArray {
     fn masked_fill<'py>(
         slf: Bound<'py, Self>,
         mask: &Bound<'py, PyAny>,
-        value: f64,
+        #[pyo3(from_py_with = number)] value: f64,
     ) -> PyResult<Bound<'py, Self>> {
         Self::bool_fill(slf, mask, value)
     }

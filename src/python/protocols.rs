@@ -5,6 +5,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use super::arguments::whole;
 use super::ndarray::NdArray;
 use super::variable::Variable;
 use super::{numpy, operators};
@@ -88,7 +89,7 @@ macro_rules! protocols {
             /// Args:
             ///     axis: The axis; -1 or 0 for the whole.
             #[pyo3(signature = (axis = -1), text_signature = "($self, axis=-1)")]
-            fn size_from_axis(&self, axis: i64) -> usize {
+            fn size_from_axis(&self, #[pyo3(from_py_with = whole)] axis: i64) -> usize {
                 self.array().shape.size_from(usize::try_from(axis).unwrap_or(0))
             }
 

@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 
+use super::arguments::{bytes, flag};
 use super::hooks::{self, Callbacks};
 use super::ndarray::NdArray;
 use super::numpy;
@@ -28,11 +29,11 @@ impl Variable {
     fn forward(
         &self,
         py: Python<'_>,
-        clear_buffer: bool,
-        clear_no_need_grad: bool,
+        #[pyo3(from_py_with = flag)] clear_buffer: bool,
+        #[pyo3(from_py_with = flag)] clear_no_need_grad: bool,
         function_pre_hook: Option<&Bound<'_, PyAny>>,
         function_post_hook: Option<&Bound<'_, PyAny>>,
-        memory_budget: Option<usize>,
+        #[pyo3(from_py_with = bytes)] memory_budget: Option<usize>,
     ) -> PyResult<()> {
         let detach = |run: &mut (dyn FnMut() + Send)| py.detach(run);
         hooks::with_hooks(py, function_pre_hook, function_post_hook, |pre_hook, post_hook| {
@@ -64,7 +65,7 @@ impl Variable {
         &self,
         py: Python<'_>,
         grad: Given<'_>,
-        clear_buffer: bool,
+        #[pyo3(from_py_with = flag)] clear_buffer: bool,
         communicator_callbacks: Option<&Bound<'_, PyAny>>,
         function_pre_hook: Option<&Bound<'_, PyAny>>,
         function_post_hook: Option<&Bound<'_, PyAny>>,

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 
+use super::arguments::{flag, number};
 use super::error::foreign;
 use super::ndarray::NdArray;
 use super::values::{to_python, value, wrong};
@@ -133,7 +134,12 @@ impl Solver {
     /// Raises:
     ///     ShapeError: If states to take over have another shape; nothing is changed then.
     #[pyo3(signature = (param_dict, reset = true, retain_state = false))]
-    fn set_parameters(&self, param_dict: &Bound<'_, PyAny>, reset: bool, retain_state: bool) -> PyResult<()> {
+    fn set_parameters(
+        &self,
+        param_dict: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = flag)] reset: bool,
+        #[pyo3(from_py_with = flag)] retain_state: bool,
+    ) -> PyResult<()> {
         let refuse = |what: String| {
             PyErr::from(Error::Type(format!(
                 "{}.set_parameters: expected Variables by name, got {what}",
@@ -227,7 +233,7 @@ impl Solver {
     ///
     /// Raises:
     ///     ArgumentError: If it is something else.
-    fn set_learning_rate(&self, learning_rate: f64) -> PyResult<()> {
+    fn set_learning_rate(&self, #[pyo3(from_py_with = number)] learning_rate: f64) -> PyResult<()> {
         Ok(self.solver.set_learning_rate(learning_rate)?)
     }
 
@@ -268,7 +274,7 @@ impl Solver {
     fn weight_decay(
         &self,
         py: Python<'_>,
-        decay_rate: f64,
+        #[pyo3(from_py_with = number)] decay_rate: f64,
         pre_hook: Callable,
         post_hook: Callable,
     ) -> PyResult<()> {
@@ -288,7 +294,7 @@ impl Solver {
     fn clip_grad_by_norm(
         &self,
         py: Python<'_>,
-        clip_norm: f64,
+        #[pyo3(from_py_with = number)] clip_norm: f64,
         pre_hook: Callable,
         post_hook: Callable,
     ) -> PyResult<()> {
@@ -307,7 +313,11 @@ impl Solver {
     ///
     /// Raises:
     ///     ArgumentError: If the norm is negative or not a number.
-    fn clip_grad_by_global_norm(&self, py: Python<'_>, max_norm: f64) -> PyResult<f64> {
+    fn clip_grad_by_global_norm(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] max_norm: f64,
+    ) -> PyResult<f64> {
         Ok(py.detach(|| self.solver.clip_grad_by_global_norm(max_norm))?)
     }
 
@@ -324,7 +334,7 @@ impl Solver {
     fn scale_grad(
         &self,
         py: Python<'_>,
-        scale: f64,
+        #[pyo3(from_py_with = number)] scale: f64,
         pre_hook: Callable,
         post_hook: Callable,
     ) -> PyResult<()> {

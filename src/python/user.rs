@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use super::arguments::{count, flag, some_flag, whole};
 use super::ndarray::{NdArray, shape_from};
 use super::numpy;
 use super::operands::{into_arrays, run_user};
@@ -121,13 +122,21 @@ impl PythonFunction {
     }
 
     /// Whether the gradient of input `i` reads the values of output `o`.
-    fn grad_depends_output_data(slf: &Bound<'_, Self>, i: usize, o: usize) -> PyResult<bool> {
+    fn grad_depends_output_data(
+        slf: &Bound<'_, Self>,
+        #[pyo3(from_py_with = count)] i: usize,
+        #[pyo3(from_py_with = count)] o: usize,
+    ) -> PyResult<bool> {
         let _ = (i, o);
         must_override(slf, "grad_depends_output_data(i, o)")
     }
 
     /// Whether the gradient of input `i` reads the values of input `j`.
-    fn grad_depends_input_data(slf: &Bound<'_, Self>, i: usize, j: usize) -> PyResult<bool> {
+    fn grad_depends_input_data(
+        slf: &Bound<'_, Self>,
+        #[pyo3(from_py_with = count)] i: usize,
+        #[pyo3(from_py_with = count)] j: usize,
+    ) -> PyResult<bool> {
         let _ = (i, j);
         must_override(slf, "grad_depends_input_data(i, j)")
     }
@@ -136,8 +145,8 @@ impl PythonFunction {
     fn __call__<'py>(
         slf: &Bound<'py, Self>,
         inputs: &Bound<'py, PyTuple>,
-        n_outputs: i64,
-        auto_forward: Option<bool>,
+        #[pyo3(from_py_with = whole)] n_outputs: i64,
+        #[pyo3(from_py_with = some_flag)] auto_forward: Option<bool>,
         outputs: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let _ = (n_outputs, auto_forward);
@@ -233,7 +242,11 @@ impl FunctionVariable {
     ///     shape: The new shape.
     ///     force: Allow another number of elements.
     #[pyo3(signature = (shape, force = false))]
-    fn reset_shape(&self, shape: &Bound<'_, PyAny>, force: bool) -> PyResult<()> {
+    fn reset_shape(
+        &self,
+        shape: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = flag)] force: bool,
+    ) -> PyResult<()> {
         let shape = shape_from(shape)?;
         let mut a = self.array.lock();
         if a.shape.size() != shape.checked_size()? {

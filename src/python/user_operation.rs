@@ -81,7 +81,10 @@ pub(super) fn objects(user: &graph::User) -> impl Iterator<Item = &Py<PythonFunc
 impl UserOp {
     pub(super) fn bind(user: &Bound<'_, PythonFunction>, inputs: &Bound<'_, PyTuple>) -> PyResult<Self> {
         let name = user.getattr("name")?.str()?.to_string();
-        let n_outputs: usize = user.call_method0("min_outputs")?.extract()?;
+        let n_outputs = user.call_method0("min_outputs")?;
+        let n_outputs: usize = n_outputs.extract().map_err(|_| {
+            Error::Type(format!("{name}: expected `min_outputs` to return a count, got {n_outputs}"))
+        })?;
         let n = inputs.len();
         let ask = |method: &str, i: usize, count: usize| -> PyResult<u64> {
             let mut mask = 0;

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 
+use super::arguments::{flag, number, some_flag, some_text};
 use super::ndarray::{NdArray, preview, shape_from};
 use super::protocols::Elements;
 use super::{autodiff, functions, numpy, user_operation};
@@ -59,7 +60,7 @@ impl Variable {
     #[pyo3(signature = (shape = None, need_grad = None, info = None))]
     fn new(
         shape: Option<&Bound<'_, PyAny>>,
-        need_grad: Option<bool>,
+        #[pyo3(from_py_with = some_flag)] need_grad: Option<bool>,
         info: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let shape = shape.map_or(Ok(crate::array::Shape::default()), shape_from)?;
@@ -87,7 +88,7 @@ impl Variable {
     fn from_numpy_array(
         data: &Bound<'_, PyAny>,
         grad: Option<&Bound<'_, PyAny>>,
-        need_grad: Option<bool>,
+        #[pyo3(from_py_with = some_flag)] need_grad: Option<bool>,
     ) -> PyResult<Self> {
         let values = numpy::new_array(&numpy::as_numpy(data)?)?;
         let variable = graph::Variable::new(values.shape.clone())?;
@@ -116,7 +117,11 @@ impl Variable {
     /// Raises:
     ///     ShapeError: If the number of elements differs and `force` is not set.
     #[pyo3(signature = (shape, force = false))]
-    fn reset_shape(&self, shape: &Bound<'_, PyAny>, force: bool) -> PyResult<()> {
+    fn reset_shape(
+        &self,
+        shape: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = flag)] force: bool,
+    ) -> PyResult<()> {
         Ok(self.variable.reset_shape(shape_from(shape)?, force)?)
     }
 
@@ -132,7 +137,7 @@ impl Variable {
     fn reshape<'py>(
         slf: &Bound<'py, Self>,
         shape: &Bound<'py, PyAny>,
-        unlink: bool,
+        #[pyo3(from_py_with = flag)] unlink: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         if unlink {
@@ -149,8 +154,8 @@ impl Variable {
     }
 
     #[setter]
-    fn set_need_grad(&self, on: Option<bool>) {
-        self.variable.set_need_grad(on.unwrap_or(false));
+    fn set_need_grad(&self, #[pyo3(from_py_with = some_flag)] need_grad: Option<bool>) {
+        self.variable.set_need_grad(need_grad.unwrap_or(false));
     }
 
     /// Whether its data may be dropped after use and computed again for the backward run.
@@ -160,8 +165,8 @@ impl Variable {
     }
 
     #[setter]
-    fn set_recompute(&self, on: bool) {
-        self.variable.set_recompute(on);
+    fn set_recompute(&self, #[pyo3(from_py_with = flag)] recompute: bool) {
+        self.variable.set_recompute(recompute);
     }
 
     /// Whether runs may never clear its memory.
@@ -171,8 +176,8 @@ impl Variable {
     }
 
     #[setter]
-    fn set_persistent(&self, on: bool) {
-        self.variable.set_persistent(on);
+    fn set_persistent(&self, #[pyo3(from_py_with = flag)] persistent: bool) {
+        self.variable.set_persistent(persistent);
     }
 
     /// Its name, an empty string if it has none.
@@ -182,7 +187,7 @@ impl Variable {
     }
 
     #[setter]
-    fn set_name(&self, name: Option<String>) {
+    fn set_name(&self, #[pyo3(from_py_with = some_text)] name: Option<String>) {
         self.variable.set_name(name);
     }
 
@@ -274,7 +279,7 @@ impl Variable {
     fn bool_fill_<'py>(
         slf: &Bound<'py, Self>,
         mask: &Bound<'py, PyAny>,
-        value: f64,
+        #[pyo3(from_py_with = number)] value: f64,
     ) -> PyResult<Bound<'py, PyAny>> {
         slf.py().import("kinnor._graph")?.call_method1("bool_fill_", (slf, mask, value))
     }
@@ -283,7 +288,7 @@ impl Variable {
     fn masked_fill_<'py>(
         slf: &Bound<'py, Self>,
         mask: &Bound<'py, PyAny>,
-        value: f64,
+        #[pyo3(from_py_with = number)] value: f64,
     ) -> PyResult<Bound<'py, PyAny>> {
         Self::bool_fill_(slf, mask, value)
     }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from .. import _core
+from .. import _check, _core
 from .._core import GraphError, NdArray, ShapeError, Variable
 from .graph import AccumulateGrad, GradientEdge
 
@@ -61,13 +61,13 @@ def backward(
     ys = edges("backward", "variables", variables)
     seeds = starting_gradients("backward", ys, grad_variables)
     xs = None if inputs is None else leaves(inputs)
-    retain = create_graph if retain_graph is None else retain_graph
+    create_graph, retain = graph_flags("backward", retain_graph, create_graph)
     _core.differentiate(
         [core_edge(y) for y in ys],
         seeds,
         None if xs is None else [core_edge(x) for x in xs],
-        bool(retain),
-        bool(create_graph),
+        retain,
+        create_graph,
         None,
     )
 
@@ -117,6 +117,10 @@ def grad(
     if not only_inputs:
         text = "grad: only_inputs=False has no effect; use autodiff.backward to add to the gradients of leaves"
         warnings.warn(text, FutureWarning, stacklevel=2)
+    create_graph, retain = graph_flags("grad", retain_graph, create_graph)
+    materialize_grads = _check.flag("grad", "materialize_grads", materialize_grads)
+    if allow_unused is not None:
+        allow_unused = _check.flag("grad", "allow_unused", allow_unused)
     if materialize_grads and allow_unused is False:
         raise ValueError("grad: expected allow_unused to be True or left out with materialize_grads, got False")
     ys, xs = edges("grad", "outputs", outputs), edges("grad", "inputs", inputs)
@@ -125,16 +129,21 @@ def grad(
     for i, x in enumerate(xs):
         if not requires_grad(x):
             raise GraphError(f"grad: One of the differentiated Variables does not require grad: number {i} of inputs")
-    retain = create_graph if retain_graph is None else retain_graph
     unused = bool(allow_unused) or materialize_grads
-    if is_grads_batched:
-        found = one_by_one(ys, xs, grad_outputs, bool(retain), bool(create_graph), unused)
+    if _check.flag("grad", "is_grads_batched", is_grads_batched):
+        found = one_by_one(ys, xs, grad_outputs, retain, create_graph, unused)
     else:
         seeds = starting_gradients("grad", ys, grad_outputs)
-        found = captured(ys, xs, seeds, bool(retain), bool(create_graph), unused)
+        found = captured(ys, xs, seeds, retain, create_graph, unused)
     if not materialize_grads:
         return tuple(found)
     return tuple(zeros(x, create_graph) if g is None else g for x, g in zip(xs, found, strict=True))
+
+
+def graph_flags(op: str, retain_graph: Any, create_graph: Any) -> tuple[bool, bool]:
+    """Whether gradients become a graph, and whether the graph that they come from is retained."""
+    create = _check.flag(op, "create_graph", create_graph)
+    return create, create if retain_graph is None else _check.flag(op, "retain_graph", retain_graph)
 
 
 def captured(

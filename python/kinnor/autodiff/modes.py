@@ -6,7 +6,7 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .. import _core
+from .. import _check, _core
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -122,7 +122,7 @@ class no_grad(GradMode):
         return super().__new__(cls)
 
     def __init__(self, no_grad_: bool = True) -> None:
-        super().__init__(not no_grad_)
+        super().__init__(not _check.flag("no_grad", "no_grad_", no_grad_))
 
 
 class enable_grad(GradMode):
@@ -146,7 +146,7 @@ class set_grad_enabled(GradMode):
     """
 
     def __init__(self, mode: bool) -> None:
-        super().__init__(bool(mode))
+        super().__init__(_check.flag("set_grad_enabled", "mode", mode))
         self.before = _core.set_grad_mode(self.mode)
 
     def __enter__(self) -> None:

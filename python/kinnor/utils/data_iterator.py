@@ -5,7 +5,7 @@ Knows batches, epochs and the thread; where examples come from is the sources' b
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -224,6 +224,8 @@ class DataIterator:
         _refuse_file_cache("DataIterator.slice", cache_dir is not None)
         if num_of_slices is not None and slice_pos is not None:
             slice_start, slice_end = _part(self.size, num_of_slices, slice_pos, drop_last)
+        if self._ahead is not None:
+            wait([self._ahead])  # Which may end an epoch: slices made one after the other begin in the same one.
         source: DataSource = SlicedDataSource(
             self._data_source, self._data_source.shuffle, slice_start=slice_start, slice_end=slice_end
         )

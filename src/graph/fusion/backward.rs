@@ -9,7 +9,6 @@ use super::super::back_step::BackStep;
 use super::super::execute::Slot;
 use super::{Arrays, NOTHING, Place, Planner, Tile, runs};
 use crate::array::{Access, DType, Shape, Storage};
-use crate::kernels::threads::Shared;
 use crate::ops::{Loops, Op, Part};
 
 /// What becomes of what a gradient's place holds.
@@ -45,8 +44,6 @@ pub(in crate::graph) struct FusedBackward {
     pub(in crate::graph) clears: Range<usize>,
     pub(in crate::graph) cleared: Vec<usize>,
     arrays: Arrays,
-    /// Of each array with memory of its own, whether this run adds to what is there.
-    adds: Vec<bool>,
     calls: Vec<FusedCall>,
 }
 
@@ -176,8 +173,8 @@ impl FusedBackward {
             placed.push(Placed { op: step.op.clone(), x, y, gy: gy_place, gx });
         }
         let double = steps[range.start].compute.dtype() == DType::F64;
-        let calls: Option<Vec<FusedCall>> =
-            placed.into_iter().map(|call| call.numbered(&planner, double)).collect();
+        let calls = placed.into_iter().map(|call| call.numbered(&planner, double));
+        let calls = calls.collect::<Option<Vec<FusedCall>>>().filter(|calls| !calls.is_empty())?;
         let concerns = |n: &usize| {
             let place = &clears[*n].place;
             !(place.is_grad && planner.has_left(&place.storage))
@@ -185,10 +182,9 @@ impl FusedBackward {
         let cleared = (from..to).filter(concerns).collect();
         let reads = |n: &usize| steps[*n].x.iter().chain(&steps[*n].y).any(|(_, slot)| slot.is_some());
         let readers = range.clone().filter(reads).collect();
-        let adds = vec![false; planner.own.len()];
         let first = &steps[range.start];
         let arrays = Arrays::new(planner, first.compute.dtype(), first.gy[0].shape.size());
-        Some(Self { steps: range, readers, clears: from..to, cleared, arrays, adds, calls: calls? })
+        Some(Self { steps: range, readers, clears: from..to, cleared, arrays, calls })
     }
 
     /// Bytes of gradients that exist in rooms only.
@@ -198,45 +194,11 @@ impl FusedBackward {
 
     /// Runs the pass; false if the steps must run one by one, nothing having been done.
     pub(in crate::graph) fn run(&mut self) -> bool {
-        if !self.arrays.are_gone() || !self.resolve() {
+        if !self.arrays.resolve() {
             return false;
         }
-        let (calls, adds) = (&self.calls, &self.adds);
+        let (calls, adds) = (&self.calls, &self.arrays.adds);
         self.arrays.pass(calls.len(), |tile, n| calls.iter().for_each(|call| call.run(tile, adds, n)));
-        true
-    }
-
-    /// Finds out where the arrays with memory of their own are.
-    fn resolve(&mut self) -> bool {
-        let Arrays { dtype, own, at, .. } = &mut self.arrays;
-        at.clear();
-        for (n, (storage, access)) in own.iter().enumerate() {
-            let adds = *access == Access::ReadWrite && (storage.is_ready() || !storage.is_zero());
-            self.adds[n] = adds;
-            let place = match access {
-                Access::Read => storage.at(*dtype, Access::Read),
-                Access::ReadWrite if adds => storage.at(*dtype, Access::ReadWrite),
-                _ => Some(std::ptr::null_mut()), // below
-            };
-            let Some(place) = place else { return false };
-            at.push(Shared::new(place));
-        }
-        // What is written comes after all that may be refused.
-        for n in 0..own.len() {
-            let (storage, access) = &own[n];
-            if *access == Access::Read || self.adds[n] {
-                continue;
-            }
-            let Ok(place) = storage.access(*dtype, Access::Write) else {
-                // What was to be found zero by the steps is zero again.
-                let before = own[..n].iter().zip(&self.adds);
-                before
-                    .filter(|((_, a), adds)| *a == Access::ReadWrite && !**adds)
-                    .for_each(|((s, _), _)| s.zero());
-                return false;
-            };
-            at[n] = Shared::new(place);
-        }
         true
     }
 }

@@ -10,7 +10,6 @@ use super::super::execute::{MemoPtr, Step};
 use super::{Arrays, NOTHING, Place, Planner, Tile, runs};
 use crate::Result;
 use crate::array::{Access, DType, Storage};
-use crate::kernels::threads::Shared;
 use crate::ops::{Loops, Op, Part};
 
 /// One function of a pass; arrays are numbers of places.
@@ -132,10 +131,14 @@ impl FusedForward {
     /// # Errors
     /// When something cannot be cleared.
     pub(in crate::graph) fn run(&mut self) -> Result<bool> {
-        if !self.arrays.are_gone() || !self.resolve() {
+        let Self { arrays, calls, names, .. } = self;
+        if !arrays.resolve() {
             return Ok(false);
         }
-        let Self { arrays, calls, names, .. } = self;
+        for (name, (storage, _)) in names.iter_mut().zip(&arrays.own).filter(|(_, own)| own.1 == Access::Read)
+        {
+            *name = storage.saved();
+        }
         if arrays.is_one_tile() {
             // Names are made while the processor waits for numbers.
             let own = &arrays.own;
@@ -153,29 +156,6 @@ impl FusedForward {
         }
         self.cleared.iter().try_for_each(|storage| storage.clear(true))?;
         Ok(true)
-    }
-
-    /// Finds out where the arrays with memory of their own are.
-    fn resolve(&mut self) -> bool {
-        let Arrays { dtype, own, at, .. } = &mut self.arrays;
-        at.clear();
-        for (n, (storage, access)) in own.iter().enumerate() {
-            self.names[n] = if *access == Access::Read { storage.saved() } else { 0 };
-            let place = if *access == Access::Read { storage.at(*dtype, *access) } else { None };
-            let ready = *access == Access::Write || place.is_some();
-            if !ready {
-                return false;
-            }
-            at.push(Shared::new(place.unwrap_or(std::ptr::null_mut())));
-        }
-        // What is written comes after all that may be refused; a value without memory is written anew by the steps.
-        for ((storage, access), at) in own.iter().zip(at) {
-            if *access == Access::Write {
-                let Ok(place) = storage.access(*dtype, Access::Write) else { return false };
-                *at = Shared::new(place);
-            }
-        }
-        true
     }
 }
 

@@ -129,8 +129,9 @@ struct Arrays {
     /// Values that live in rooms.
     gone: Vec<Arc<Storage>>,
     rooms: usize,
-    /// Where the arrays with memory of their own are.
+    /// Where the arrays with memory of their own are, and whether this run adds to what is there.
     at: Vec<Shared<u8>>,
+    adds: Vec<bool>,
 }
 
 /// Where the arrays of a fused pass are for one tile.
@@ -160,13 +161,50 @@ impl Tile<'_> {
 impl Arrays {
     fn new(planner: Planner, dtype: DType, len: usize) -> Self {
         let Planner { own, gone, rooms, .. } = planner;
-        let at = Vec::with_capacity(own.len());
-        Self { dtype, len, own, gone, rooms: rooms as usize, at }
+        let (at, adds) = (Vec::with_capacity(own.len()), vec![false; own.len()]);
+        Self { dtype, len, own, gone, rooms: rooms as usize, at, adds }
     }
 
     /// Whether everything that lives in a room was cleared before, as the run would leave it.
     fn are_gone(&self) -> bool {
         self.gone.iter().all(|storage| storage.is_given_back())
+    }
+
+    /// Makes ready for a run, and finds out where the arrays with memory of their own are; false, nothing having been done, if
+    /// something is not as usual.
+    fn resolve(&mut self) -> bool {
+        if !self.are_gone() {
+            return false;
+        }
+        let Self { dtype, own, at, adds, .. } = self;
+        at.clear();
+        for ((storage, access), adds) in own.iter().zip(&mut *adds) {
+            *adds = *access == Access::ReadWrite && (storage.is_ready() || !storage.is_zero());
+            let place = match access {
+                Access::Read => storage.at(*dtype, Access::Read),
+                Access::ReadWrite if *adds => storage.at(*dtype, Access::ReadWrite),
+                _ => Some(std::ptr::null_mut()), // below
+            };
+            let Some(place) = place else { return false };
+            at.push(Shared::new(place));
+        }
+        // What is written comes after all that may be refused.
+        for n in 0..own.len() {
+            let (storage, access) = &own[n];
+            if *access == Access::Read || adds[n] {
+                continue;
+            }
+            let Ok(place) = storage.access(*dtype, Access::Write) else {
+                // What was to be found zero by the steps is zero again; they write the rest anew.
+                let before = own[..n].iter().zip(&*adds);
+                before
+                    .filter(|((_, a), adds)| *a == Access::ReadWrite && !**adds)
+                    .for_each(|((s, _), _)| s.zero());
+                return false;
+            };
+            at[n] = Shared::new(place);
+        }
+        true
     }
 
     /// Bytes of memory that the rooms save.

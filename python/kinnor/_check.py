@@ -1,0 +1,28 @@
+"""Refusals of plain arguments, in one voice."""
+
+from typing import Any
+
+import numpy as np
+
+from ._core import CallError
+
+
+def flag(op: str, name: str, value: Any) -> bool:
+    """Refuse what is not True or False, those of NumPy, 1 or 0."""
+    if isinstance(value, (bool, np.bool_)) or (isinstance(value, (int, np.integer)) and value in (0, 1)):
+        return bool(value)
+    raise CallError(f"{op}: expected `{name}` to be True or False, got {value!r}")
+
+
+def number(op: str, name: str, value: Any) -> Any:
+    """Refuse what is no real number; an array of one, without axes, is one. Returned as it is."""
+    if np.ndim(value) == 0 and np.asarray(value).dtype.kind in "biuf":
+        return value
+    raise CallError(f"{op}: expected `{name}` to be a number, got {value!r}")
+
+
+def text(op: str, name: str, value: Any) -> str:
+    """Refuse what is no string."""
+    if isinstance(value, str):
+        return value
+    raise CallError(f"{op}: expected `{name}` to be a string, got {value!r}")

@@ -1,0 +1,198 @@
+"""Budgets of memory at once beside what else there is: users' functions, errors, threads, types, forget, the report."""
+
+import gc
+import threading
+
+from budgets import (
+    BYTES,
+    SLACK,
+    chain,
+    leaf,
+    refused,
+    same,
+    step,
+    ways,
+)
+
+import kinnor as nn
+import kinnor.functions as F
+from kinnor import autodiff
+
+
+class Double(nn.function.PythonFunction):
+    """A user's function, which counts its calls."""
+
+    def __init__(self, calls, fail=False):
+        super().__init__()
+        self.calls, self.fail = calls, fail
+
+    def min_outputs(self):
+        return 1
+
+    def grad_depends_output_data(self, i, o):
+        return False
+
+    def grad_depends_input_data(self, i, j):
+        return False
+
+    def setup_impl(self, inputs, outputs):
+        outputs[0].reset_shape(inputs[0].shape, True)
+
+    def forward_impl(self, inputs, outputs):
+        self.calls.append(1)
+        outputs[0].d = inputs[0].d * 2
+
+    def backward_impl(self, inputs, outputs, propagate_down, accum):
+        if self.fail:
+            raise KeyError("no")
+        inputs[0].g = inputs[0].g * accum[0] + outputs[0].g * 2
+
+
+def test_functions_of_users_run_once():
+    x = leaf()
+    calls = []
+
+    def program(x):
+        h = x
+        for i in range(20):
+            h = F.tanh(Double(calls)(h)) if i % 10 == 5 else F.tanh(h)
+        return F.mean(h)
+
+    plain, _ = step(program, [x], None)
+    calls.clear()
+    gradients, _ = step(program, [x], 12 * BYTES)
+    assert same(plain, gradients)
+    assert len(calls) == 2
+
+
+@ways
+def test_an_exception_in_the_middle_leaves_the_graph_usable(way):
+    x = leaf()
+    calls = []
+    with nn.auto_forward(), nn.memory_budget(13 * BYTES):
+        culprit = Double(calls, fail=True)
+        h = x
+        for i in range(20):
+            h = F.tanh(h)
+            if i == 10:
+                h = culprit(h)
+        loss = F.mean(h)
+        del h
+        for run in (lambda: autodiff.grad(loss, x, retain_graph=True), loss.backward):
+            assert "no" in refused(KeyError, run)
+        culprit.fail = False
+        x.g = 0
+        gradients = way(loss, [x])
+
+    def program(x):
+        h = x
+        for i in range(20):
+            h = F.tanh(h)
+            if i == 10:
+                h = Double(calls)(h)
+        return F.mean(h)
+
+    assert same(step(program, [x], None, way)[0], gradients)
+    with nn.auto_forward(), nn.memory_budget(10 * BYTES):
+        assert refused(nn.Error, lambda: F.add2(x, nn.Variable((3, 5))))
+        assert refused(ZeroDivisionError, lambda: chain(x, 20, lambda h: F.tanh(h * (1 // 0))))
+    step(program, [x], 10 * BYTES, way)
+
+
+def test_threads_have_budgets_of_their_own():
+    plain, _ = step(lambda x: chain(x, 40), [leaf()], None)
+    results = {}
+
+    def work(name, values):
+        x = leaf()
+        for _ in range(5):
+            with nn.auto_forward(), nn.memory_budget(values * BYTES):
+                x.g = 0
+                chain(x, 40).backward()
+        results[name] = x.g.copy()
+
+    threads = [threading.Thread(target=work, args=(i, values)) for i, values in enumerate((6, 10, 20))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    # What they take at the worst is not said: memory that one gives back may wait for a step of another.
+    assert all(same(plain, [results[i]]) for i in range(3))
+
+
+def test_another_thread_may_run_backward():
+    x = leaf()
+    plain, _ = step(lambda x: chain(x, 20), [x], None)
+    x.g = 0
+    with nn.auto_forward(), nn.memory_budget(8 * BYTES):
+        loss = chain(x, 20)
+    thread = threading.Thread(target=loss.backward)
+    thread.start()
+    thread.join()
+    assert same(plain, [x.g])
+
+
+def test_old_graphs_are_no_burden():
+    x = leaf()
+    with nn.auto_forward(), nn.memory_budget(9 * BYTES):
+        losses = []
+        for _ in range(10):
+            losses.append(chain(x, 20))
+            losses[-1].backward()
+        for i in range(20):
+            F.mean(F.tanh(leaf(i)) * 2).backward()
+    del losses
+    gc.collect()
+
+
+def test_values_of_half_the_size_and_other_types():
+    x = leaf()
+    for context in ("cpu:half", "cpu:double", "cpu:bfloat16"):
+        with nn.context_scope(nn.Context([context])):
+            plain, most = step(lambda x: chain(x, 20), [x], None)
+            gradients, peak = step(lambda x: chain(x, 20), [x], int(0.6 * most))
+        assert same(plain, gradients)
+        assert peak <= 0.6 * most + SLACK
+
+
+def test_persistent_values_stay():
+    x = leaf()
+    with nn.auto_forward(), nn.memory_budget(9 * BYTES):
+        h = F.tanh(x)
+        h.persistent = True
+        loss = chain(h, 20)
+        del h
+        loss.backward()
+    first = []
+    loss.visit(lambda f: first.append(f))
+    assert not first[0].outputs[0].data.clear_called
+    with nn.auto_forward(), nn.memory_budget(None):
+        chain(x, 3).backward()
+
+
+def test_forget_goes_with_it():
+    x = leaf()
+
+    def program(x):
+        return chain(F.forget(lambda h: F.tanh(F.sin(h)), chain_of(x, 10)), 10)
+
+    def chain_of(x, n):
+        for _ in range(n):
+            x = F.tanh(x)
+        return x
+
+    plain, _ = step(program, [x], None)
+    gradients, _ = step(program, [x], 14 * BYTES)
+    assert same(plain, gradients)
+
+
+def test_a_report_says_what_was_evicted():
+    x = leaf()
+    with nn.auto_forward(), nn.memory_budget(8 * BYTES):
+        loss = chain(x, 30, lambda h: F.tanh(F.identity(h)))
+    lines = nn.plan_report(loss).splitlines()
+    fates = [line.split()[-2] for line in lines[1:62]]
+    assert fates.count("kept") + fates.count("evicted") == 31
+    assert 20 < fates.count("evicted") < 30
+    assert fates.count("dropped") == 30
+    assert lines[-1].endswith("MiB now, under the budget of 2.00 MiB")
