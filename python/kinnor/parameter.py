@@ -83,7 +83,7 @@ def get_current_parameter_scope() -> Scope:
     Returns:
         The dict from names to variables and scopes itself, not a copy.
     """
-    return tree.here.scope
+    return tree.here().scope
 
 
 def get_parameters(params: Scope | None = None, path: str = "", grad_only: bool = True) -> OrderedDict[str, Variable]:
@@ -101,7 +101,7 @@ def get_parameters(params: Scope | None = None, path: str = "", grad_only: bool 
         raise CallError(f"get_parameters: expected `params` to be a scope or None, got {params!r}")
     path = _check.text("get_parameters", "path", path)
     with tree.lock:
-        found = OrderedDict(tree.walk(tree.here.scope if params is None else params, path))
+        found = OrderedDict(tree.walk(tree.here().scope if params is None else params, path))
     if _check.flag("get_parameters", "grad_only", grad_only):
         return OrderedDict((key, variable) for key, variable in found.items() if variable.need_grad)
     return found
@@ -110,7 +110,7 @@ def get_parameters(params: Scope | None = None, path: str = "", grad_only: bool 
 def clear_parameters() -> None:
     """Forget all parameters of the current scope and of those below it."""
     with tree.lock:
-        tree.here.scope.clear()
+        tree.here().scope.clear()
 
 
 # --- Single parameters
@@ -195,6 +195,11 @@ def get_parameter_or_create(
         ParameterError: If the parameter exists with another shape, if shape and initializer do not fit, or if the path
             is empty or leads through a parameter or to a scope.
     """
+    wanted = need_grad if as_need_grad is None else as_need_grad
+    # As in nearly all calls, which dynamic programs repeat: there, and as it should be. To read one needs no lock.
+    known = tree.here().scope.get(name) if type(name) is str else None
+    if type(known) is Variable and known.need_grad is need_grad and (shape is None or known.shape == shape):
+        return _core.use_parameter(known, wanted, name)
     op = "get_parameter_or_create"
     with tree.lock:
         scope, last = tree.find(op, name)
@@ -209,10 +214,7 @@ def get_parameter_or_create(
             )
         elif parameter.need_grad != need_grad:
             parameter.need_grad = need_grad
-    wanted = need_grad if as_need_grad is None else as_need_grad
-    used = parameter.get_unlinked_variable(need_grad=wanted and _core.grad_mode())
-    used.name = last
-    return used
+    return _core.use_parameter(parameter, wanted, last)
 
 
 # --- Files

@@ -7,20 +7,20 @@ lock are called under it.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ._core import CallError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from ._core import Variable
 
 __all__ = [
-    "Call",
     "Entered",
     "Scope",
     "at",
+    "call_within",
     "check_paths",
     "enter",
     "find",
@@ -38,8 +38,10 @@ lock = threading.RLock()
 _root: Scope = {}
 
 
-class _Here(threading.local):
+class Here:
     """The scope that one thread is in, and what its unfinished parametric functions have registered."""
+
+    __slots__ = ("calls", "registered", "scope")
 
     def __init__(self) -> None:
         self.scope = _root
@@ -47,7 +49,17 @@ class _Here(threading.local):
         self.registered: list[tuple[Scope, str]] = []
 
 
-here = _Here()
+class _OfThread(threading.local):
+    def __init__(self) -> None:
+        self.here = Here()
+
+
+_of_thread = _OfThread()
+
+
+def here() -> Here:
+    """Where this thread is."""
+    return _of_thread.here
 
 
 class Entered:
@@ -62,41 +74,43 @@ class Entered:
         self.outer: list[Scope] = []
 
     def __enter__(self) -> Scope:
-        outer = here.scope
+        state = here()
+        outer = state.scope
         with lock:
             inner = enter(self.op, outer if self.start is None else self.start, self.names)
         self.outer.append(outer)
-        here.scope = inner
+        state.scope = inner
         return inner
 
     def __exit__(self, *error: object) -> None:
-        here.scope = self.outer.pop()
+        here().scope = self.outer.pop()
 
 
-class Call(Entered):
-    """The scope of one call of a parametric function.
+def call_within(names: list[str], function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Call a parametric function in the scope that names lead to.
 
     What the call has registered is forgotten if it fails, so that it can be repeated with other arguments.
     """
-
-    __slots__ = ("first",)
-
-    def __enter__(self) -> Scope:
-        inner = super().__enter__()
-        self.first = len(here.registered)
-        here.calls += 1
-        return inner
-
-    def __exit__(self, *error: object) -> None:
-        super().__exit__()
-        if error[0] is not None:
-            with lock:
-                for scope, name in here.registered[self.first :]:
-                    scope.pop(name, None)
-            del here.registered[self.first :]
-        here.calls -= 1
-        if not here.calls and here.registered:
-            here.registered.clear()
+    state = here()
+    outer = state.scope
+    with lock:
+        state.scope = enter("parameter_scope", outer, names)
+    registered = state.registered
+    first = len(registered)
+    state.calls += 1
+    try:
+        return function(*args, **kwargs)
+    except BaseException:
+        with lock:
+            for scope, name in registered[first:]:
+                scope.pop(name, None)
+        del registered[first:]
+        raise
+    finally:
+        state.scope = outer
+        state.calls -= 1
+        if registered and not state.calls:
+            registered.clear()
 
 
 def split(op: str, path: str) -> list[str]:
@@ -111,8 +125,10 @@ def split(op: str, path: str) -> list[str]:
 def enter(op: str, scope: Scope, names: list[str]) -> Scope:
     """The scope that names lead to, made where it is missing."""
     for name in names:
-        inner = scope.setdefault(name, {})
-        if not isinstance(inner, dict):
+        inner = scope.get(name)
+        if inner is None:
+            inner = scope[name] = {}
+        elif not isinstance(inner, dict):
             raise ParameterError(f"{op}: expected a scope at {name!r} of {'/'.join(names)!r}, got a parameter")
         scope = inner
     return scope
@@ -123,7 +139,7 @@ def find(op: str, path: str) -> tuple[Scope, str]:
     names = split(op, path)
     if not names:
         raise ParameterError(f"{op}: expected the name of a parameter, got {path!r}")
-    scope = here.scope
+    scope = here().scope
     for name in names[:-1]:
         inner = scope.get(name, {})
         if not isinstance(inner, dict):
@@ -149,9 +165,10 @@ def at(op: str, scope: Scope, name: str, path: str) -> Variable | None:
 def register(op: str, path: str, parameter: Variable) -> None:
     """Put a parameter at a path that is free or has one."""
     *names, last = split(op, path)
-    scope = enter(op, here.scope, names)
-    if here.calls and last not in scope:
-        here.registered.append((scope, last))
+    state = here()
+    scope = enter(op, state.scope, names)
+    if state.calls and last not in scope:
+        state.registered.append((scope, last))
     scope[last] = parameter
 
 

@@ -9,7 +9,21 @@ use super::error::foreign;
 use super::function::Function;
 use super::variable::Variable;
 use crate::graph;
-use crate::graph::mode::Context;
+use crate::graph::mode::{self, Context};
+
+/// What a graph gets for a registered parameter: a variable of that name on its data and gradient, which needs a gradient
+/// if `need_grad` and the mode say so.
+#[pyfunction]
+pub(super) fn use_parameter<'py>(
+    py: Python<'py>,
+    parameter: &Bound<'py, Variable>,
+    #[pyo3(from_py_with = flag)] need_grad: bool,
+    name: String,
+) -> PyResult<Bound<'py, Variable>> {
+    let used = parameter.get().variable.unlinked(Some(need_grad && mode::grad_enabled()));
+    used.set_name(Some(name));
+    Variable::wrap(py, used)
+}
 
 #[pymethods]
 impl Variable {

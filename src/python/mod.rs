@@ -38,6 +38,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<user::FunctionVariable>()?;
     autodiff::register(m)?;
     hooks::register(m)?;
+    m.add_function(wrap_pyfunction!(links::use_parameter, m)?)?;
     modes::register(m)?;
     functions::register(m)?;
     safetensors::register(m)?;

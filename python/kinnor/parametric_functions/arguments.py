@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from .._core import AxisError, CallError, NdArray, RangeError, ShapeError, Variable
 from ..initializer import ConstantInitializer, UniformInitializer, calc_uniform_lim_glorot
-from ..parameter import get_parameter, get_parameter_or_create
+from ..parameter import get_parameter_or_create
+from ..parameter_tree import here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,6 +30,8 @@ def check_input(op: str, inp: Variable, min_ndim: int = 1) -> None:
 
 def index_of_axis(op: str, inp: Variable, axis: int) -> int:
     """The place of an axis that may be negative."""
+    if type(axis) is int and 0 <= axis < inp.ndim:  # As in nearly all calls, which dynamic programs repeat.
+        return axis
     try:
         axis = operator.index(axis)
     except TypeError:
@@ -40,6 +43,8 @@ def index_of_axis(op: str, inp: Variable, axis: int) -> int:
 
 def sizes(op: str, argument: str, value: int | Sequence[int], single: bool = False) -> tuple[int, ...]:
     """Positive whole numbers; a single one is accepted in place of a list where `single` says so."""
+    if single and type(value) is int and value > 0:  # As in nearly all calls.
+        return (value,)
     given: Any = value
     try:
         numbers = (
@@ -62,7 +67,7 @@ def weight(
     apply_w: Callable[[Variable], Variable] | None = None,
 ) -> Variable:
     """The parameter `W`, by default uniform in the range for input maps, output maps and kernel of `fans`."""
-    if w_init is None and get_parameter("W") is None:
+    if w_init is None and "W" not in here().scope:
         w_init = UniformInitializer(calc_uniform_lim_glorot(*fans), rng)
     w = get_parameter_or_create("W", shape, w_init, True, not fix_parameters)
     return w if apply_w is None else apply_w(w)
@@ -78,7 +83,7 @@ def bias(
     """The parameter `b`, by default zeros; None without bias."""
     if not with_bias:
         return None
-    if b_init is None and get_parameter("b") is None:
+    if b_init is None and "b" not in here().scope:
         b_init = ConstantInitializer()
     b = get_parameter_or_create("b", shape, b_init, True, not fix_parameters)
     return b if apply_b is None else apply_b(b)

@@ -10,7 +10,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from .._core import CallError
-from ..parameter_tree import Call
+from ..parameter_tree import call_within, split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,6 +46,7 @@ def parametric_function_api(
         signature = _with_name(function)
         place = len(signature.parameters) - 1
         scope = function.__name__ if scope_name is None else scope_name
+        names = split("parametric_function_api", scope)
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -57,11 +58,11 @@ def parametric_function_api(
                 raise CallError(
                     f"{function.__name__}: expected at most {place + 1} arguments, got {len(args) + len(kwargs)}"
                 )
-            if not isinstance(name, (str, type(None))):
+            if name is None:
+                return call_within(names, function, args, kwargs)
+            if not isinstance(name, str):
                 raise CallError(f"{function.__name__}: expected `name` to be a str or None, got {name!r}")
-            path = scope if name is None else f"{name}/{scope}"
-            with Call("parameter_scope", path):
-                return function(*args, **kwargs)
+            return call_within(split("parameter_scope", name) + names, function, args, kwargs)
 
         call.__signature__ = signature  # type: ignore[attr-defined]
         call.__doc__ = _document(function, scope, param_desc or ())
