@@ -23,8 +23,8 @@ def plan_report(loss: Variable, memory_budget: int | None = None) -> str:
     and one backward. The bytes follow from shapes and types; what kernels need to work in comes on top.
 
     Then what runs in another way than function by function where a step is repeated and clears (without a budget):
-    elementwise functions over arrays of one shape that run as one pass, and those that write where they read. Nothing
-    but time and memory changes by it; `kinnor.config.plan` says more.
+    elementwise functions over arrays of one shape that run as one pass, those that write where they read, and those
+    (`relu`) that the function before does on the way of its output to memory. Nothing but time and memory changes by it; `kinnor.config.plan` says more.
 
     Of functions that ran as they were built, under a budget, it says how things are now: which values are there, which
     were evicted and come back when they are wanted, and the bytes of what there is.
@@ -83,9 +83,9 @@ def plan_report(loss: Variable, memory_budget: int | None = None) -> str:
     return "\n".join(lines)
 
 
-def optimised(run: str, fused: str, facts: tuple[Sequence[tuple[int, int]], Sequence[int], int]) -> list[str]:
+def optimised(run: str, fused: str, facts: tuple[Sequence[tuple[int, int]], Sequence[int], int, int]) -> list[str]:
     """A line on what is optimised in a run, if anything is."""
-    passes, in_place, saved = facts
+    passes, in_place, saved, along = facts
     parts = []
     if passes:
         parts.append(f"{fused} in {'one pass' if len(passes) == 1 else f'{len(passes)} passes'}")
@@ -93,6 +93,8 @@ def optimised(run: str, fused: str, facts: tuple[Sequence[tuple[int, int]], Sequ
         parts.append(f"{mib(saved)} MiB in the cache only")
     if in_place:
         parts.append(f"{len(in_place)} in place")
+    if along:
+        parts.append(f"{along} of them with the function before")
     return [f"{run}: {', '.join(parts)}"] if parts else []
 
 

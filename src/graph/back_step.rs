@@ -12,7 +12,7 @@ use super::execute::{MemoPtr, Slot, Temporaries, read_as, store};
 use super::memo::Modified;
 use super::mode::{self, Compute};
 use crate::array::{Access, Buffer, DType, Shape, Storage};
-use crate::ops::{Array, Call, Kind, Memory, Op, Reads};
+use crate::ops::{Activation, Array, Call, Kind, Memory, Op, Reads};
 use crate::{Error, Result};
 
 /// Where the gradient of one input goes.
@@ -243,7 +243,16 @@ impl BackStep {
         // SAFETY: see `MemoPtr`.
         let state = unsafe { &mut (*memo.0).state };
         let double = *compute == Compute::Double;
-        op.backward(Call { x: &xm, y: &ym, gy: &gym, gx: &gxm, state, double, recompute: false })?;
+        op.backward(Call {
+            x: &xm,
+            y: &ym,
+            gy: &gym,
+            gx: &gxm,
+            state,
+            double,
+            recompute: false,
+            activation: Activation::Identity,
+        })?;
         drop(gxm);
         store(temporaries)?;
         for (i, buffer) in again {

@@ -10,7 +10,7 @@ use super::mode::Compute;
 use super::room::{self, Room};
 use super::{Detach, NdArray, Variable, anomaly, inplace, mode, plan};
 use crate::array::{Access, RunGuard, Shape, Storage};
-use crate::ops::{self, Call, Memory, Op, Shapes, Value};
+use crate::ops::{self, Activation, Call, Memory, Op, Shapes, Value};
 use crate::{Error, Result};
 
 /// Outputs of a function that was just built.
@@ -191,7 +191,16 @@ impl AtOnce {
         let Some(memo) = self.memo else { return Ok(()) };
         // SAFETY: see `MemoPtr`.
         let state = unsafe { &mut (*memo.0).state };
-        op.forward(Call { x: &x, y: &y, gy: &[], gx: &[], state, double: self.double, recompute: false })
+        op.forward(Call {
+            x: &x,
+            y: &y,
+            gy: &[],
+            gx: &[],
+            state,
+            double: self.double,
+            recompute: false,
+            activation: Activation::Identity,
+        })
     }
 }
 

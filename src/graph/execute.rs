@@ -9,7 +9,7 @@ use super::arena::{Ix, NONE};
 use super::memo::Memo;
 use super::mode::Compute;
 use crate::array::{Access, Buffer, DType, RunGuard, Shape, Storage, convert};
-use crate::ops::{Array, Call, Kind, Memory, Op};
+use crate::ops::{Activation, Array, Call, Kind, Memory, Op};
 use crate::{Error, Result};
 
 /// An array that a kernel works on.
@@ -104,6 +104,10 @@ pub(super) struct Step {
     pub(super) over: Option<usize>,
     /// Every output is an unmodified input under another shape: there is nothing to do.
     pub(super) idle: bool,
+    /// What the next step does to the output, which is all that it does.
+    pub(super) next: Option<Activation>,
+    /// Its input went through its activation already, on its way to memory.
+    pub(super) activated: bool,
     plain: bool,
 }
 
@@ -140,7 +144,7 @@ impl Step {
         let idle = !y.is_empty() && (0..x.len()).filter_map(shares).any(|same| same);
         let special = (0..x.len()).any(|i| op.alias(i).is_some() || op.overwrites(i));
         let plain = !special && compute.dtype() == compute.stored() && op.on_arrays().is_none();
-        Self { op, compute, x, y, memo, over: None, idle, plain }
+        Self { op, compute, x, y, memo, over: None, idle, next: None, activated: false, plain }
     }
 
     /// Whether it is no more than a kernel on arrays that are kept in the kernel's type.
@@ -156,7 +160,8 @@ impl Step {
         if !self.plain {
             return self.forward_special(recompute);
         }
-        let Self { op, compute, x, y, memo, over, .. } = self;
+        let activation = self.takes_along(recompute);
+        let Self { op, compute, x, y, memo, over, activated, .. } = self;
         // SAFETY: see `MemoPtr`.
         let memo = unsafe { &mut *memo.0 };
         let noted = memo.note(x.iter().map(|x| x.storage.saved()), recompute);
@@ -165,20 +170,31 @@ impl Step {
             let ptr = slot.resolve(Access::Read)?;
             xm.push(Memory { ptr, shape: &slot.shape });
         }
-        if let (Some(i), false) = (over, recompute) {
+        let moved = match over {
             // What the kernel reads stays where it is; only whose memory that is changes.
-            x[*i].storage.hand_over(&y[0].storage, y[0].dtype);
-        }
+            Some(i) if !recompute => x[*i].storage.hand_over(&y[0].storage, y[0].dtype),
+            _ => false,
+        };
         let mut ym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
         for slot in &*y {
             let ptr = slot.resolve(Access::Write)?;
             ym.push(Memory { ptr, shape: &slot.shape });
         }
-        let double = *compute == Compute::Double;
-        let state = &mut memo.state;
-        op.forward(Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute })?;
+        let activated = std::mem::take(activated);
+        if !(moved && activated) {
+            let double = *compute == Compute::Double;
+            let state = &mut memo.state;
+            op.forward(Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, activation })?;
+        }
         memo.settle(noted, y.iter().map(|y| &*y.storage));
         Ok(())
+    }
+
+    /// The activation that the output goes through on its way to memory: that of the next step, where nobody can look at the
+    /// output before.
+    pub(super) fn takes_along(&self, recompute: bool) -> Activation {
+        let unseen = |y: &Storage| !recompute && y.is_given_back() && y.users() == 0;
+        self.next.filter(|_| unseen(&self.y[0].storage)).unwrap_or(Activation::Identity)
     }
 
     fn forward_special(&mut self, recompute: bool) -> Result<()> {
@@ -216,7 +232,16 @@ impl Step {
             ys.iter().map(|(ptr, shape)| Memory { ptr: *ptr, shape }).collect();
         let state = &mut memo.state;
         let double = self.compute == Compute::Double;
-        self.op.forward(Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute })?;
+        self.op.forward(Call {
+            x: &xm,
+            y: &ym,
+            gy: &[],
+            gx: &[],
+            state,
+            double,
+            recompute,
+            activation: Activation::Identity,
+        })?;
         store(temporaries)?;
         memo.settle(noted, self.y.iter().map(|y| &*y.storage));
         Ok(())

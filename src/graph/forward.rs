@@ -2,6 +2,8 @@
 //! changes.
 
 use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
 
 use super::arena::{self, Arena, Ix, Life, NONE, flag};
 use super::clear::{self, Clearing, Policy};
@@ -11,6 +13,7 @@ use super::order::{self, Stop};
 use super::plan::{Kept, Key, Pace, Seen};
 use super::{Function, NdArray, Variable, anomaly, back_plan::Place, budget, connect, mode};
 use crate::array::{RunGuard, Storage};
+use crate::ops::Activation;
 use crate::{Error, Result};
 
 /// A call of the user's before or after each function.
@@ -108,13 +111,29 @@ impl ForwardPlan {
                     step.over = Some(i);
                 }
             }
+            self.take_along();
+        }
+    }
+
+    /// Has activations done by the functions before them where these can, on the way of their output to memory.
+    fn take_along(&mut self) {
+        let passes: Vec<Range<usize>> = self.passes.iter().flatten().map(|pass| pass.steps.clone()).collect();
+        for n in 1..self.steps.len() {
+            let [before, step] = &mut self.steps[n - 1..=n] else { continue };
+            let follows = step.over == Some(0)
+                && before.is_plain()
+                && before.op.takes_activation()
+                && before.compute == step.compute
+                && Arc::ptr_eq(&before.y[0].storage, &step.x[0].storage)
+                && !passes.iter().any(|pass| pass.contains(&n));
+            before.next = step.op.activation().filter(|_| follows);
         }
     }
 
     /// Has every step run alone and leave what it reads to whoever looks at it after the step.
     fn unfuse(&mut self) {
         if self.passes.take().is_some() {
-            self.steps.iter_mut().for_each(|step| step.over = None);
+            self.steps.iter_mut().for_each(|step| (step.over, step.next) = (None, None));
         }
     }
 
@@ -159,6 +178,7 @@ impl ForwardPlan {
                 self.steps[n] = late_step(*f)?;
             }
             let step = &mut self.steps[n];
+            let goes_on = step.takes_along(false) != Activation::Identity;
             step.forward(false).map_err(|e| explain(e, *f, "forward"))?;
             if anomaly {
                 anomaly::after_forward(*f, step)?;
@@ -171,6 +191,12 @@ impl ForwardPlan {
             }
             if recording {
                 arena::with(|a| clear::record(a, *f));
+            }
+            if let Some(step) = self.steps.get_mut(next) {
+                step.activated = goes_on;
+            }
+            if goes_on {
+                continue; // Nobody may see what is half done.
             }
             pace.step()?;
         }

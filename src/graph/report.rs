@@ -83,6 +83,8 @@ pub struct Optimised {
     pub in_place: Vec<usize>,
     /// Bytes of values that live in the cache only.
     pub saved: usize,
+    /// Activations among `in_place` that the function before does on the way of its output to memory.
+    pub along: usize,
 }
 
 impl Optimised {
@@ -90,7 +92,7 @@ impl Optimised {
         let (passes, saved): (Vec<Range<usize>>, Vec<usize>) = passes.unzip();
         let alone = |n: usize| !passes.iter().any(|pass| pass.contains(&n));
         let in_place = over.enumerate().filter(|(n, over)| *over && alone(*n)).map(|(n, _)| n).collect();
-        Self { passes, in_place, saved: saved.iter().sum() }
+        Self { passes, in_place, saved: saved.iter().sum(), along: 0 }
     }
 }
 
@@ -100,7 +102,8 @@ fn optimised(a: &mut Arena, root: Ix) -> Result<[Optimised; 2], Stop> {
     let mut plan = ForwardPlan::make(a, &[root], policy, |_, _| true)?;
     plan.fuse();
     let passes = plan.passes.iter().flatten().map(|pass| (pass.steps.clone(), pass.saved()));
-    let forward = Optimised::new(passes, plan.steps.iter().map(|step| step.over.is_some()));
+    let mut forward = Optimised::new(passes, plan.steps.iter().map(|step| step.over.is_some()));
+    forward.along = plan.steps.iter().filter(|step| step.next.is_some()).count();
     if !a.functions[a.variables[root].parent].need_grad {
         return Ok([forward, Optimised::default()]);
     }

@@ -20,6 +20,7 @@ mod winograd_weight;
 use smallvec::SmallVec;
 
 use super::Float;
+use super::gemm::{Activation, Epilogue};
 use super::threads::{Shared, ranges};
 use crate::Result;
 pub(super) use depthwise::{Dots, Slide};
@@ -136,25 +137,41 @@ impl Geometry {
     }
 }
 
-/// Writes the output, or adds it to `y` where `accumulate` is set, and a bias for each map.
+/// What is done to sums on their way to memory, in this order.
+#[derive(Clone, Copy)]
+pub struct Finish<'a, T> {
+    /// Adds a number for each target: map or channel.
+    pub bias: Option<&'a [T]>,
+    /// Adds what is there.
+    pub accumulate: bool,
+    /// Goes through this function.
+    pub activation: Activation,
+}
+
+impl<T> Finish<'_, T> {
+    /// Overwrites what is there, or adds to it.
+    pub fn plain(accumulate: bool) -> Self {
+        Self { bias: None, accumulate, activation: Activation::Identity }
+    }
+
+    /// The rest, which a product of matrices does.
+    fn without_bias(&self) -> Epilogue<'static, T> {
+        Epilogue { accumulate: self.accumulate, activation: self.activation, ..Epilogue::NONE }
+    }
+}
+
+/// Computes the output.
 ///
 /// # Errors
 /// There is no memory for what is packed.
-pub fn forward<T: Float>(
-    g: &Geometry,
-    x: &[T],
-    w: &[T],
-    bias: Option<&[T]>,
-    y: &mut [T],
-    accumulate: bool,
-) -> Result<()> {
+pub fn forward<T: Float>(g: &Geometry, x: &[T], w: &[T], y: &mut [T], finish: Finish<'_, T>) -> Result<()> {
     g.check(x.len(), w.len(), y.len());
     if let Some(products) = Pointwise::new(g) {
-        products.forward(x, w, bias, y, accumulate);
+        products.forward(x, w, y, finish);
         return Ok(());
     }
     if winograd::<T>(g, WINOGRAD_CHANNELS) {
-        let sum = Winograd::forward(g, x.as_ptr(), w.as_ptr(), bias, y.as_mut_ptr(), accumulate);
+        let sum = Winograd::forward(g, x.as_ptr(), w.as_ptr(), y.as_mut_ptr(), finish);
         // SAFETY: the slices are as large as the geometry says, which was checked; `y` is borrowed alone.
         return unsafe { sum.run() };
     }
@@ -167,15 +184,13 @@ pub fn forward<T: Float>(
         targets: g.outputs(),
         weight: w.as_ptr(),
         forward: true,
-        bias,
-        accumulate,
+        finish,
     };
     // SAFETY: as above.
     unsafe { sum.run() }
 }
 
-/// Writes the gradient of the input, or adds it to `gx` where `accumulate` is set; and a bias for each channel, as the
-/// same sum is the output of a deconvolution.
+/// Computes the gradient of the input, or the output of a deconvolution, which is the same sum.
 ///
 /// # Errors
 /// As [`forward`].
@@ -183,24 +198,23 @@ pub fn input_gradient<T: Float>(
     g: &Geometry,
     gy: &[T],
     w: &[T],
-    bias: Option<&[T]>,
     gx: &mut [T],
-    accumulate: bool,
+    finish: Finish<'_, T>,
 ) -> Result<()> {
     g.check(gx.len(), w.len(), gy.len());
-    if let Some(products) = Pointwise::new(g).filter(|p| bias.is_none() || !p.is_strided()) {
-        products.input_gradient(gy, w, bias, gx, accumulate);
+    if let Some(products) = Pointwise::new(g).filter(|p| finish.bias.is_none() || !p.is_strided()) {
+        products.input_gradient(gy, w, gx, finish);
         return Ok(());
     }
     if winograd::<T>(g, WINOGRAD_CHANNELS) {
-        let sum = Winograd::backward(g, gy.as_ptr(), w.as_ptr(), bias, gx.as_mut_ptr(), accumulate);
+        let sum = Winograd::backward(g, gy.as_ptr(), w.as_ptr(), gx.as_mut_ptr(), finish);
         // SAFETY: as above.
         return unsafe { sum.run() };
     }
     let (mut windows, to) = (g.backward_windows(), Shared::new(gx.as_mut_ptr()));
-    if bias.is_none() && windows.iter().any(|w| w.taps.is_empty()) {
+    if finish.bias.is_none() && windows.iter().any(|w| w.taps.is_empty()) {
         // Elements that no tap reaches.
-        if !accumulate {
+        if !finish.accumulate {
             ranges(gx.len(), ZEROS, |some| {
                 // SAFETY: the ranges are parts of the gradient, each its own.
                 unsafe { to.get().add(some.start).write_bytes(0, some.len()) };
@@ -218,8 +232,7 @@ pub fn input_gradient<T: Float>(
             targets: g.inputs(),
             weight: w.as_ptr(),
             forward: false,
-            bias,
-            accumulate,
+            finish,
         };
         // SAFETY: as above.
         unsafe { sum.run()? };

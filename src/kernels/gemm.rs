@@ -1,16 +1,18 @@
 //! Products of matrices, behind one entry point. Knows rows, columns and strides; knows no arrays, graphs or Python.
 
+mod activation;
 mod blocks;
 mod pack;
 mod panels;
 mod product;
 mod tile;
 
+pub use activation::Activation;
 pub(super) use blocks::{Operand, Split};
 pub(super) use pack::Columns;
 pub(super) use panels::{ONCE, PanelProduct, Panels, Table};
 pub use product::{Epilogue, Strided, multiply};
-pub use tile::{Activation, Kernels};
+pub use tile::Kernels;
 pub(super) use tile::{After, kernels_f32, kernels_f64};
 
 use super::Float;

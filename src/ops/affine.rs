@@ -44,6 +44,8 @@ impl Affine {
 }
 
 impl Compute for Affine {
+    const TAKES_ACTIVATION: bool = true;
+
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let (shape, w) = (x.get(0), x.get(1));
         let base = shape.axis("affine", self.base_axis)?;
@@ -67,7 +69,7 @@ impl Compute for Affine {
         let (x, w) = (Matrix::of_rows(run.x(0), rows, inputs), Matrix::of_rows(run.x(1), inputs, outputs));
         let column_bias = run.has(2).then(|| run.x(2));
         let y = MatrixMut::of_rows(run.y(0), rows, outputs);
-        gemm_then(y, x, w, Epilogue { column_bias, ..Epilogue::NONE });
+        gemm_then(y, x, w, Epilogue { column_bias, activation: run.activation(), ..Epilogue::NONE });
         Ok(())
     }
 

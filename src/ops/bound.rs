@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::{
-    Alias, Backward, Call, Compute, InputShapes, Kind, Loops, Op, Operation, Reads, Run, Shapes, Spec, Sym,
-    Symbols, Value,
+    Activation, Alias, Backward, Call, Compute, InputShapes, Kind, Loops, Op, Operation, Reads, Run, Shapes,
+    Spec, Sym, Symbols, Value,
 };
 use crate::array::{DType, Shape};
 use crate::{Error, Result};
@@ -95,9 +95,9 @@ impl<C: Compute> Operation for Bound<C> {
     }
     fn forward(&self, call: Call<'_>) -> Result<()> {
         if call.double {
-            self.op.forward(&mut Run::<f64>::new(call.x, call.y, self.present, call.state, call.recompute))
+            self.op.forward(&mut Run::<f64>::new(call, self.present))
         } else {
-            self.op.forward(&mut Run::<f32>::new(call.x, call.y, self.present, call.state, call.recompute))
+            self.op.forward(&mut Run::<f32>::new(call, self.present))
         }
     }
     fn backward(&self, call: Call<'_>) -> Result<()> {
@@ -107,6 +107,12 @@ impl<C: Compute> Operation for Bound<C> {
         } else {
             self.op.backward(&mut Backward::<f32>::new(x, y, gy, gx, self.present, state))
         }
+    }
+    fn takes_activation(&self) -> bool {
+        C::TAKES_ACTIVATION
+    }
+    fn activation(&self) -> Option<Activation> {
+        C::ACTIVATION
     }
     fn has_backward(&self) -> bool {
         C::HAS_BACKWARD

@@ -1,6 +1,6 @@
 //! An operation as its author writes it: shapes, kernels, the formula of its gradient, and facts about all these.
 
-use super::{Arg, Backward, Declared, InputShapes, Loops, Run, Shapes, Sym, Symbols, Value};
+use super::{Activation, Arg, Backward, Declared, InputShapes, Loops, Run, Shapes, Sym, Symbols, Value};
 use crate::array::{DType, Shape};
 use crate::kernels::Float;
 use crate::{Error, Result};
@@ -121,6 +121,12 @@ pub trait Compute: Declared {
         let _ = double;
         None
     }
+
+    /// Whether `forward` takes its output through [`Run::activation`] before it comes to memory.
+    const TAKES_ACTIVATION: bool = false;
+
+    /// What `forward` is, if another operation can do it on the way of its own output to memory.
+    const ACTIVATION: Option<Activation> = None;
 
     /// Whether `forward` draws random numbers.
     const IS_RANDOM: bool = false;

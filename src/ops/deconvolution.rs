@@ -7,7 +7,7 @@ use crate::Result;
 use crate::array::Shape;
 use crate::kernels::Float;
 use crate::kernels::channels::add_sums;
-use crate::kernels::convolution::{Geometry, forward, input_gradient, weight_gradient};
+use crate::kernels::convolution::{Finish, Geometry, forward, input_gradient, weight_gradient};
 
 /// The operations of this file.
 pub(super) const OPS: &[Entry] = &[Entry::of::<Deconvolution>()];
@@ -76,14 +76,14 @@ impl Compute for Deconvolution {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
         let bias = run.has(2).then(|| run.x(2));
-        input_gradient(&g, run.x(0), run.x(1), bias, run.y(0), false)
+        input_gradient(&g, run.x(0), run.x(1), run.y(0), Finish { bias, ..Finish::plain(false) })
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
         let gy = run.gy(0);
         if let Some(Grad { data, accumulate }) = run.gx(0) {
-            forward(&g, gy, run.x(1), None, data, accumulate)?;
+            forward(&g, gy, run.x(1), data, Finish::plain(accumulate))?;
         }
         if let Some(Grad { data, accumulate }) = run.gx(1) {
             weight_gradient(&g, gy, run.x(0), data, accumulate)?;

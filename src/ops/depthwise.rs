@@ -6,7 +6,7 @@ use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym
 use crate::array::Shape;
 use crate::kernels::Float;
 use crate::kernels::channels::add_sums;
-use crate::kernels::convolution::{Geometry, forward, input_gradient, weight_gradient};
+use crate::kernels::convolution::{Finish, Geometry, forward, input_gradient, weight_gradient};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -82,6 +82,8 @@ impl DepthwiseConvolution {
 }
 
 impl Compute for DepthwiseConvolution {
+    const TAKES_ACTIVATION: bool = true;
+
     fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
         spatial::open(arg, self.base_axis, x.get(0))
     }
@@ -100,14 +102,20 @@ impl Compute for DepthwiseConvolution {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
         let bias = run.has(2).then(|| run.x(2));
-        forward(&g, run.x(0), run.x(1), bias, run.y(0), false)
+        forward(
+            &g,
+            run.x(0),
+            run.x(1),
+            run.y(0),
+            Finish { bias, accumulate: false, activation: run.activation() },
+        )
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
         let gy = run.gy(0);
         if let Some(Grad { data, accumulate }) = run.gx(0) {
-            input_gradient(&g, gy, run.x(1), None, data, accumulate)?;
+            input_gradient(&g, gy, run.x(1), data, Finish::plain(accumulate))?;
         }
         if let Some(Grad { data, accumulate }) = run.gx(1) {
             weight_gradient(&g, run.x(0), gy, data, accumulate)?;

@@ -2,7 +2,8 @@
 
 use super::loops::{Loops, Part, Whole, backward1, forward1, forward2, gradient_of};
 use super::{
-    Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, like, one,
+    Activation, Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value,
+    like, one,
 };
 use crate::kernels::{Dual, Float, Number, pairing::Pairing, reduce};
 use crate::{Error, Result};
@@ -11,6 +12,9 @@ use crate::{Error, Result};
 pub trait Unary: Declared {
     /// What [`Unary::df`] reads.
     const READS: Reads = Reads::INPUTS;
+
+    /// See [`Compute::ACTIVATION`].
+    const ACTIVATION: Option<Activation> = None;
 
     /// Whether a derivative other than zero exists anywhere.
     const IS_DIFFERENTIABLE: bool = true;
@@ -88,6 +92,8 @@ macro_rules! declared_as_within {
 declared_as_within!(Map Map2);
 
 impl<C: Unary> Compute for Map<C> {
+    const ACTIVATION: Option<Activation> = C::ACTIVATION;
+
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         like(x)
     }

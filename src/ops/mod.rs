@@ -67,6 +67,7 @@ mod trigonometry;
 mod weight_normalization;
 mod whole;
 
+pub use crate::kernels::gemm::Activation;
 pub use bound::Entry;
 pub use compute::{Alias, Compute, Reads};
 pub use elementwise::{Binary, Unary};

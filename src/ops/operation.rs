@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::bound::Bound;
-use super::{Alias, Compute, Kind, Loops, Memory, Reads, Shapes, State, Sym, Symbols, Value};
+use super::{Activation, Alias, Compute, Kind, Loops, Memory, Reads, Shapes, State, Sym, Symbols, Value};
 use crate::Result;
 use crate::array::{DType, Shape, Storage};
 
@@ -23,6 +23,8 @@ pub struct Call<'a> {
     pub double: bool,
     /// Values that were dropped are computed again.
     pub recompute: bool,
+    /// What the output goes through on its way to memory, if the operation `takes_activation` (forward only).
+    pub activation: Activation,
 }
 
 /// An array as an operation on arrays sees it.
@@ -85,6 +87,12 @@ pub trait Operation: Send + Sync + 'static {
     fn output(&self, o: usize) -> Option<DType>;
     fn forward(&self, call: Call<'_>) -> Result<()>;
     fn backward(&self, call: Call<'_>) -> Result<()>;
+    fn takes_activation(&self) -> bool {
+        false
+    }
+    fn activation(&self) -> Option<Activation> {
+        None
+    }
     fn has_backward(&self) -> bool;
     fn gradient(&self, s: Symbols) -> Result<Vec<Option<Sym>>>;
     fn reads(&self, gx: usize) -> Reads;

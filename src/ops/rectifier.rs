@@ -1,6 +1,8 @@
 //! Activation functions with a kink.
 
-use super::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Unary, like, op};
+use super::{
+    Activation, Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Unary, like, op,
+};
 use crate::array::Shape;
 use crate::kernels::{Float, Number, map, pairing::Pairing, reduce};
 use crate::{Error, Result};
@@ -37,6 +39,7 @@ op! {
 
 impl Unary for ReLU {
     const READS: Reads = Reads::OUTPUTS;
+    const ACTIVATION: Option<Activation> = Some(Activation::Relu);
 
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {

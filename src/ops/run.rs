@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::marker::PhantomData;
 
-use super::Part;
+use super::{Activation, Call, Part};
 use crate::array::Shape;
 use crate::kernels::{Float, map, random};
 
@@ -96,6 +96,7 @@ pub struct Run<'a, T> {
     taken: u64,
     state: &'a mut State,
     recompute: bool,
+    activation: Activation,
     of: PhantomData<T>,
 }
 
@@ -109,14 +110,14 @@ pub(crate) fn position(present: u64, i: usize) -> Option<usize> {
 }
 
 impl<'a, T: Float> Run<'a, T> {
-    pub(crate) fn new(
-        x: &'a [Memory<'a>],
-        y: &'a [Memory<'a>],
-        present: u64,
-        state: &'a mut State,
-        recompute: bool,
-    ) -> Self {
-        Self { x, y, present, taken: 0, state, recompute, of: PhantomData }
+    pub(crate) fn new(call: Call<'a>, present: u64) -> Self {
+        let Call { x, y, state, recompute, activation, .. } = call;
+        Self { x, y, present, taken: 0, state, recompute, activation, of: PhantomData }
+    }
+
+    /// What the output goes through on its way to memory: nothing unless [`super::Compute::TAKES_ACTIVATION`] is set.
+    pub fn activation(&self) -> Activation {
+        self.activation
     }
 
     /// Number of inputs that were given.

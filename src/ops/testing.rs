@@ -4,7 +4,7 @@
 use smallvec::SmallVec;
 
 use super::symbol::{Builder, build};
-use super::{Call, Kind, Memory, Op, Reads, State, Sym, Symbols};
+use super::{Activation, Call, Kind, Memory, Op, Reads, State, Sym, Symbols};
 use crate::Result;
 use crate::array::{DType, Shape};
 
@@ -88,7 +88,16 @@ pub(crate) fn forward(op: &Op, x: &[Tensor], state: &mut State, recompute: bool)
     let mut yb: Vec<_> = shapes.iter().enumerate().map(|(o, s)| output(op, o, s.size())).collect();
     let xm: Vec<_> = xb.iter_mut().zip(x).map(|(b, x)| Memory { ptr: b.ptr(), shape: &x.shape }).collect();
     let ym: Vec<_> = yb.iter_mut().zip(&shapes).map(|(b, s)| Memory { ptr: b.ptr(), shape: s }).collect();
-    op.forward(Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double: true, recompute })?;
+    op.forward(Call {
+        x: &xm,
+        y: &ym,
+        gy: &[],
+        gx: &[],
+        state,
+        double: true,
+        recompute,
+        activation: Activation::Identity,
+    })?;
     Ok(shapes.iter().zip(yb).map(|(s, b)| Tensor { shape: s.clone(), data: b.real() }).collect())
 }
 
@@ -136,8 +145,17 @@ fn backward(
             w.then(|| (Memory { ptr: b.as_mut_ptr().cast(), shape: &x.shape }, base.is_some()))
         })
         .collect();
-    op.backward(Call { x: &xm, y: &ym, gy: &gym, gx: &gxm, state, double: true, recompute: false })
-        .expect("backward runs");
+    op.backward(Call {
+        x: &xm,
+        y: &ym,
+        gy: &gym,
+        gx: &gxm,
+        state,
+        double: true,
+        recompute: false,
+        activation: Activation::Identity,
+    })
+    .expect("backward runs");
     gxb.into_iter().zip(wanted).map(|(g, w)| w.then_some(g)).collect()
 }
 

@@ -5,6 +5,7 @@ use super::direct::Correlation;
 use super::plane::{LayPlane, Plane};
 use super::weight::WeightGradient;
 use super::window::Window;
+use crate::kernels::gemm::Activation;
 use crate::kernels::simd::Vector;
 use crate::kernels::threads::{Shared, ranges};
 use crate::kernels::{Float, scratch};
@@ -31,6 +32,7 @@ pub(in crate::kernels) struct Slide<'a, T> {
     apart: usize,
     bias: Option<T>,
     accumulate: bool,
+    activation: Activation,
 }
 
 impl<T: Float> Slide<'_, T> {
@@ -105,14 +107,14 @@ impl<T: Float> Slide<'_, T> {
                         if self.accumulate {
                             v = v.add(V::load_masked(to, mask));
                         }
-                        v.store_masked(to, mask);
+                        self.activation.on(v).store_masked(to, mask);
                         continue;
                     }
                     let mut lanes = [T::ZERO; LANES];
                     v.store(lanes.as_mut_ptr());
                     for (l, v) in lanes.iter().enumerate().take(V::WIDTH.min(self.width - j)) {
                         let to = to.add(l * self.apart);
-                        *to = if self.accumulate { *v + *to } else { *v };
+                        *to = self.activation.of(if self.accumulate { *v + *to } else { *v });
                     }
                 }
             }
@@ -224,7 +226,8 @@ impl<T: Float> Correlation<'_, T> {
                                     to_row: row,
                                     apart: w.apart,
                                     bias: self.bias_of(group, target).filter(|_| source == last),
-                                    accumulate: self.accumulate || source > 0,
+                                    accumulate: self.finish.accumulate || source > 0,
+                                    activation: self.finish.activation.only_if(source == last),
                                 });
                             }
                         }
@@ -235,7 +238,7 @@ impl<T: Float> Correlation<'_, T> {
     }
 
     fn bias_of(&self, group: usize, target: usize) -> Option<T> {
-        self.bias.map(|b| b[group * self.targets.channels + target])
+        self.finish.bias.map(|b| b[group * self.targets.channels + target])
     }
 }
 

@@ -7,6 +7,7 @@ use super::depthwise::LANES;
 use super::direct::Correlation;
 use super::weight::WeightGradient;
 use super::window::{OUTSIDE, Window};
+use crate::kernels::gemm::Activation;
 use crate::kernels::simd::Vector;
 use crate::kernels::threads::{Shared, parallel, ranges};
 use crate::kernels::{Float, scratch};
@@ -53,6 +54,7 @@ pub(in crate::kernels) struct Pixels<'a, T> {
     to: *mut T,
     bias: Option<*const T>,
     accumulate: bool,
+    activation: Activation,
 }
 
 impl<T: Float> Pixels<'_, T> {
@@ -108,7 +110,7 @@ impl<T: Float> Pixels<'_, T> {
                     if self.accumulate {
                         v = v.add(V::load_masked(to, mask));
                     }
-                    v.store_masked(to, mask);
+                    self.activation.on(v).store_masked(to, mask);
                 }
             }
         }
@@ -197,8 +199,9 @@ impl<T: Float> Correlation<'_, T> {
                         taps: &taps,
                         weights: weights.get(),
                         to: self.target(image, 0, 0).wrapping_add(w.targets[row] * n),
-                        bias: self.bias.map(<[T]>::as_ptr),
-                        accumulate: self.accumulate,
+                        bias: self.finish.bias.map(<[T]>::as_ptr),
+                        accumulate: self.finish.accumulate,
+                        activation: self.finish.activation,
                     };
                     // SAFETY: each row has its own targets; the rest is the caller's promise.
                     unsafe { (T::kernels().pixels)(&pixels) };

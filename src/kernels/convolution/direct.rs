@@ -3,9 +3,9 @@
 
 use std::ops::Range;
 
-use super::Geometry;
 use super::strip::{Block, Layout, SLACK, Strips, apart};
 use super::window::Window;
+use super::{Finish, Geometry};
 use crate::Result;
 use crate::array::Workspace;
 use crate::kernels::gemm::{After, Columns, ONCE, Operand, PanelProduct, Panels, Split, Table};
@@ -64,8 +64,7 @@ pub(super) struct Correlation<'a, T> {
     pub(super) weight: *const T,
     /// Whether sources are the channels of the weight, as in a convolution, or its maps.
     pub(super) forward: bool,
-    pub(super) bias: Option<&'a [T]>,
-    pub(super) accumulate: bool,
+    pub(super) finish: Finish<'a, T>,
 }
 
 // SAFETY: only addresses; those who use them promise that they may.
@@ -169,7 +168,7 @@ impl<T: Float> Correlation<'_, T> {
 
     /// The bias of the targets of a group from `first` on.
     pub(super) fn bias(&self, group: usize, first: usize) -> Option<*const T> {
-        self.bias.map(|b| b[group * self.targets.channels + first..].as_ptr())
+        self.finish.bias.map(|b| b[group * self.targets.channels + first..].as_ptr())
     }
 
     /// Channels first: a left matrix of weights, a right one with a column a position, read from strips.
@@ -288,9 +287,10 @@ impl<T: Float> Correlation<'_, T> {
                         c,
                         c_row,
                         after: After {
-                            accumulate: i > 0 || direct && self.accumulate,
+                            accumulate: i > 0 || direct && self.finish.accumulate,
                             row_bias: self.bias(group, rows.start).filter(|_| direct && i + 1 == chunks),
-                            ..After::NOTHING
+                            column_bias: None,
+                            activation: self.finish.activation.only_if(direct && i + 1 == chunks),
                         },
                     };
                     // SAFETY: the table keeps within the planes; the rest is the caller's promise.
@@ -312,7 +312,7 @@ impl<T: Float> Correlation<'_, T> {
                     let target = w.targets[position] + column * w.apart;
                     for (i, r) in rows.clone().enumerate() {
                         let to = self.target(image, group, r).wrapping_add(target);
-                        let bias = self.bias.map_or(T::ZERO, |b| b[group * self.targets.channels + r]);
+                        let bias = self.finish.bias.map_or(T::ZERO, |b| b[group * self.targets.channels + r]);
                         // SAFETY: these are results; the target has this element for each position.
                         unsafe {
                             let from = std::slice::from_raw_parts(results.get().add(i * row + at), width);
@@ -324,23 +324,24 @@ impl<T: Float> Correlation<'_, T> {
         });
     }
 
-    /// Writes or adds results and a bias to elements that lie `apart`.
+    /// Writes or adds results and a bias to elements that lie `apart`, through the activation.
     #[inline(always)]
     pub(super) unsafe fn put(&self, from: &[T], bias: T, to: *mut T, apart: usize) {
+        let Finish { accumulate, activation, .. } = self.finish;
         // SAFETY: the caller's promise.
         unsafe {
             if apart == 1 {
                 let to = std::slice::from_raw_parts_mut(to, from.len());
-                if self.accumulate {
-                    to.iter_mut().zip(from).for_each(|(t, v)| *t = *t + (*v + bias));
+                if accumulate {
+                    to.iter_mut().zip(from).for_each(|(t, v)| *t = activation.of(*t + (*v + bias)));
                 } else {
-                    to.iter_mut().zip(from).for_each(|(t, v)| *t = *v + bias);
+                    to.iter_mut().zip(from).for_each(|(t, v)| *t = activation.of(*v + bias));
                 }
                 return;
             }
             for (i, v) in from.iter().enumerate() {
                 let to = to.add(i * apart);
-                *to = if self.accumulate { *to + (*v + bias) } else { *v + bias };
+                *to = activation.of(if accumulate { *to + (*v + bias) } else { *v + bias });
             }
         }
     }

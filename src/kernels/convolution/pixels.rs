@@ -72,9 +72,10 @@ impl<T: Float> Correlation<'_, T> {
                     c,
                     c_row,
                     after: After {
-                        accumulate: direct && self.accumulate,
+                        accumulate: direct && self.finish.accumulate,
+                        row_bias: None,
                         column_bias: self.bias(group, 0),
-                        ..After::NOTHING
+                        activation: self.finish.activation.only_if(direct),
                     },
                 }
                 .run();

@@ -1,8 +1,8 @@
 //! Convolution with kernels of one element and no padding: products of matrices, with nothing laid out but what a stride
 //! leaves of the input.
 
-use super::Geometry;
 use super::window::Window;
+use super::{Finish, Geometry};
 use crate::Result;
 use crate::array::Workspace;
 use crate::kernels::gemm::{Epilogue, Matrix, MatrixMut, Split, gemm, gemm_then};
@@ -70,17 +70,10 @@ impl<'a> Pointwise<'a> {
     }
 
     /// The output.
-    pub(super) fn forward<T: Float>(
-        &self,
-        x: &[T],
-        w: &[T],
-        bias: Option<&[T]>,
-        y: &mut [T],
-        accumulate: bool,
-    ) {
+    pub(super) fn forward<T: Float>(&self, x: &[T], w: &[T], y: &mut [T], finish: Finish<'_, T>) {
         let (g, maps, n) = (self.g, self.maps, self.g.positions());
-        let bias = |group: usize| bias.map(|b| &b[group * maps..][..maps]);
-        let epilogue = Epilogue { accumulate, ..Epilogue::NONE };
+        let bias = |group: usize| finish.bias.map(|b| &b[group * maps..][..maps]);
+        let epilogue = finish.without_bias();
         if g.channel_last {
             for group in 0..g.group {
                 let rows = g.images * n;
@@ -102,17 +95,10 @@ impl<'a> Pointwise<'a> {
     }
 
     /// The gradient of the input. A bias goes to all elements: there is none where a stride leaves some out.
-    pub(super) fn input_gradient<T: Float>(
-        &self,
-        gy: &[T],
-        w: &[T],
-        bias: Option<&[T]>,
-        gx: &mut [T],
-        accumulate: bool,
-    ) {
+    pub(super) fn input_gradient<T: Float>(&self, gy: &[T], w: &[T], gx: &mut [T], finish: Finish<'_, T>) {
         let (g, channels, n, area) = (self.g, self.channels, self.g.positions(), self.g.area());
-        let bias = |group: usize| bias.map(|b| &b[group * channels..][..channels]);
-        let epilogue = Epilogue { accumulate, ..Epilogue::NONE };
+        let bias = |group: usize| finish.bias.map(|b| &b[group * channels..][..channels]);
+        let epilogue = finish.without_bias();
         if g.channel_last {
             for group in 0..g.group {
                 let rows = g.images * n;
@@ -135,7 +121,7 @@ impl<'a> Pointwise<'a> {
             };
             scratch::with(channels * n, |seen: &mut [T]| {
                 gemm(MatrixMut::of_rows(seen, channels, n), false, w, gy);
-                if !accumulate {
+                if !finish.accumulate {
                     gx.fill(T::ZERO);
                 }
                 for (gx, seen) in gx.chunks_exact_mut(area).zip(seen.chunks_exact(n)) {

@@ -1,8 +1,8 @@
 //! The three sums against loops over every image, group, map, channel, position and tap.
 
 use super::{
-    Geometry, Spatial, WINOGRAD_CHANNELS, WINOGRAD_CHANNELS_OF_WEIGHT, forward, input_gradient,
-    weight_gradient, winograd,
+    Activation, Finish, Geometry, Spatial, WINOGRAD_CHANNELS, WINOGRAD_CHANNELS_OF_WEIGHT, forward,
+    input_gradient, weight_gradient, winograd,
 };
 use crate::kernels::Float;
 use crate::kernels::threads::{num_threads, set_num_threads};
@@ -86,8 +86,8 @@ impl<T: Float> Arrays<T> {
     /// The output, the gradient of the input and that of the weight; each is added to what it holds if so told.
     pub(super) fn sums(&self, g: &Geometry, accumulate: bool) -> [Vec<T>; 3] {
         let [mut y, mut gx, mut gw] = [&self.y, &self.x, &self.w].map(Clone::clone);
-        forward(g, &self.x, &self.w, None, &mut y, accumulate).expect("memory");
-        input_gradient(g, &self.y, &self.w, None, &mut gx, accumulate).expect("memory");
+        forward(g, &self.x, &self.w, &mut y, Finish::plain(accumulate)).expect("memory");
+        input_gradient(g, &self.y, &self.w, &mut gx, Finish::plain(accumulate)).expect("memory");
         weight_gradient(g, &self.x, &self.y, &mut gw, accumulate).expect("memory");
         [y, gx, gw]
     }
@@ -176,6 +176,9 @@ fn sums_are_exact_for_whole_numbers() {
 
 #[test]
 fn a_bias_is_added_to_each_channel() {
+    fn with(bias: &[f32]) -> Finish<'_, f32> {
+        Finish { bias: Some(bias), ..Finish::plain(true) }
+    }
     for mut g in geometries() {
         for channel_last in [false, true] {
             g.channel_last = channel_last;
@@ -183,8 +186,8 @@ fn a_bias_is_added_to_each_channel() {
             let (of_maps, of_channels) = (values::<f32>(g.maps, 4), values::<f32>(g.channels, 5));
             let [plain_y, plain_x, _] = Arrays { x: x.clone(), w: w.clone(), y: y.clone() }.sums(&g, true);
             let (mut with_y, mut with_x) = (y.clone(), x.clone());
-            forward(&g, &x, &w, Some(&of_maps), &mut with_y, true).expect("memory");
-            input_gradient(&g, &y, &w, Some(&of_channels), &mut with_x, true).expect("memory");
+            forward(&g, &x, &w, &mut with_y, with(&of_maps)).expect("memory");
+            input_gradient(&g, &y, &w, &mut with_x, with(&of_channels)).expect("memory");
             let channel =
                 |i: usize, all: usize, area: usize| if channel_last { i % all } else { i / area % all };
             // In Winograd's way the bias comes before what the target holds.
@@ -197,6 +200,23 @@ fn a_bias_is_added_to_each_channel() {
                 let b = b + of_channels[channel(i, g.channels, g.area())];
                 assert!((a - b).abs() <= slack, "input {i}: {a} for {b}, {g:?}");
             }
+        }
+    }
+}
+
+#[test]
+fn an_activation_comes_last() {
+    for mut g in geometries() {
+        for (channel_last, accumulate) in [(false, false), (false, true), (true, false), (true, true)] {
+            g.channel_last = channel_last;
+            let Arrays { x, w, y } = Arrays::<f32>::new(&g, noise);
+            let bias = noise::<f32>(g.maps, 4);
+            let plain = Finish { bias: Some(&bias), ..Finish::plain(accumulate) };
+            let [mut expected, mut got] = [y.clone(), y];
+            forward(&g, &x, &w, &mut expected, plain).expect("memory");
+            forward(&g, &x, &w, &mut got, Finish { activation: Activation::Relu, ..plain }).expect("memory");
+            let expected: Vec<f32> = expected.iter().map(|v| v.max(0.0)).collect();
+            assert!(got == expected, "{g:?}");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The transforms of Winograd's way to convolve with 3 x 3 taps, four by four outputs at a time, each on a register of
 //! channels: `y = A' ((G w G') * (B' x B)) A`, and its gradient by `w`. Knows registers; knows no images.
 
+use crate::kernels::gemm::Activation;
 use crate::kernels::simd::Vector;
 use crate::kernels::{Float, Number};
 
@@ -298,6 +299,7 @@ pub(in crate::kernels) struct ToPlanes<T> {
     pub(super) plane: usize,
     pub(super) bias: Option<*const T>,
     pub(super) accumulate: bool,
+    pub(super) activation: Activation,
 }
 
 impl<T: Float> ToPlanes<T> {
@@ -325,7 +327,7 @@ impl<T: Float> ToPlanes<T> {
                         if self.accumulate {
                             v = v.add(V::load_masked(to, mask));
                         }
-                        v.store_masked(to, mask);
+                        self.activation.on(v).store_masked(to, mask);
                     }
                 }
             }

@@ -3,10 +3,10 @@
 
 use std::ops::Range;
 
-use super::Geometry;
 use super::direct::Images;
 use super::strip::{SLACK, apart};
 use super::transforms::{Grid, IN, OUT, PRODUCTS, Step, ToPlanes, Transform, WeightTransform};
+use super::{Finish, Geometry};
 use crate::Result;
 use crate::array::Workspace;
 use crate::kernels::gemm::{After, Columns, ONCE, Operand, PanelProduct, Panels, Split, Table};
@@ -142,8 +142,7 @@ pub(super) struct Winograd<'a, T> {
     size: (usize, usize),
     weight: *const T,
     forward: bool,
-    bias: Option<&'a [T]>,
-    accumulate: bool,
+    finish: Finish<'a, T>,
 }
 
 // SAFETY: only addresses; those who use them promise that they may.
@@ -185,25 +184,23 @@ impl<'a, T: Float> Winograd<'a, T> {
         g: &'a Geometry,
         x: *const T,
         w: *const T,
-        bias: Option<&'a [T]>,
         y: *mut T,
-        accumulate: bool,
+        finish: Finish<'a, T>,
     ) -> Self {
         let (source, targets, size) = (g.input_planes(x), g.outputs(), g.output_size());
-        Self { g, source, target: y, targets, size, weight: w, forward: true, bias, accumulate }
+        Self { g, source, target: y, targets, size, weight: w, forward: true, finish }
     }
 
     pub(super) fn backward(
         g: &'a Geometry,
         gy: *const T,
         w: *const T,
-        bias: Option<&'a [T]>,
         gx: *mut T,
-        accumulate: bool,
+        finish: Finish<'a, T>,
     ) -> Self {
         let pad = (2 - g.pad[0] as isize, 2 - g.pad[1] as isize);
         let (source, targets, size) = (g.output_planes(gy, pad), g.inputs(), g.input_size());
-        Self { g, source, target: gx, targets, size, weight: w, forward: false, bias, accumulate }
+        Self { g, source, target: gx, targets, size, weight: w, forward: false, finish }
     }
 
     /// Computes the convolution.
@@ -334,8 +331,9 @@ impl<'a, T: Float> Winograd<'a, T> {
                 channels,
                 to: self.target.wrapping_add(at + y * width),
                 plane: t.channel,
-                bias: self.bias.map(|b| b[group * t.channels + first..].as_ptr()),
-                accumulate: self.accumulate,
+                bias: self.finish.bias.map(|b| b[group * t.channels + first..].as_ptr()),
+                accumulate: self.finish.accumulate,
+                activation: self.finish.activation,
             };
             // SAFETY: the table was chosen for this machine; the pixels lie in the strip and in the target.
             unsafe { (kernels.to_planes)(&order) };

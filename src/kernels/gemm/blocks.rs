@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use super::activation::Activation;
 use super::pack::{Columns, Rows};
-use super::tile::{Activation, After, Kernels, REGULAR, Tile};
+use super::tile::{After, Kernels, REGULAR, Tile};
 use crate::array::Workspace;
 use crate::kernels::Float;
 use crate::kernels::threads::{Shared, parallel};

@@ -2,8 +2,9 @@
 
 use std::ptr;
 
+use super::activation::Activation;
 use super::blocks::{AHEAD, Operand, SHALLOW, Split};
-use super::tile::{Activation, After, Kernels, REGULAR, SCATTERED_A, SCATTERED_B, Tile};
+use super::tile::{After, Kernels, REGULAR, SCATTERED_A, SCATTERED_B, Tile};
 use crate::kernels::Float;
 
 /// A sum without further offsets.

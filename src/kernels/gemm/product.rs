@@ -2,8 +2,9 @@
 //!
 //! How a product is cut depends on its shape and layout alone, so the number of threads changes no bit of it.
 
+use super::activation::Activation;
 use super::blocks::{Operand, Product};
-use super::tile::{Activation, After};
+use super::tile::After;
 use crate::kernels::Float;
 
 /// Where a matrix lies: element (i, j) is at `i * row + j * col` from `p`.
@@ -102,10 +103,7 @@ unsafe fn one_by_one<T: Float>(
                 if let Some(bias) = after.column_bias {
                     sum = sum + *bias.add(j);
                 }
-                *c = match after.activation {
-                    Activation::Relu if sum < T::ZERO => T::ZERO,
-                    _ => sum,
-                };
+                *c = after.activation.of(sum);
             }
         }
     }

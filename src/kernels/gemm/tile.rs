@@ -1,20 +1,12 @@
 //! The innermost product: a tile of the result that lives in registers while the sums run. One source, compiled for each
 //! set of instructions.
 
+use super::activation::Activation;
 use super::pack;
 use crate::kernels::convolution::{
     Dots, LayPlane, Layout, PixelDots, Pixels, Slide, ToPlanes, Transform, Unfold, WeightTransform,
 };
 use crate::kernels::simd::{Isa, Vector, isa, portable::Four};
-
-/// What happens to a sum before it is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Activation {
-    /// Nothing.
-    Identity,
-    /// Negative sums become zero.
-    Relu,
-}
 
 /// One tile: `c = after(sum over items and k of a b)`, `rows` x `n` of it.
 ///
@@ -215,10 +207,7 @@ unsafe fn store<V: Vector, const M: usize, const N: usize, const MASKED: bool>(
                 if let Some(bias) = after.column_bias {
                     v = v.add(V::load_masked(bias.add(j * V::WIDTH), masks[j]));
                 }
-                if after.activation == Activation::Relu {
-                    v = v.relu();
-                }
-                put(v, i, j);
+                put(after.activation.on(v), i, j);
             }
         }
     }

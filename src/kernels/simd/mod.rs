@@ -114,7 +114,7 @@ pub(crate) unsafe trait Vector: Copy {
     unsafe fn add(self, other: Self) -> Self;
     /// `self * a + b`.
     unsafe fn mul_add(self, a: Self, b: Self) -> Self;
-    /// The number or zero, whichever is larger; NaN stays.
+    /// The number where it is above zero, else zero, for NaN too.
     unsafe fn relu(self) -> Self;
     /// Asks for the memory that will soon be read.
     unsafe fn prefetch(p: *const Self::T);

@@ -97,7 +97,7 @@ neon!(
     vst1q_f32,
     vaddq_f32,
     vfmaq_f32,
-    vmaxq_f32,
+    vmaxnmq_f32,
     vuzp1q_f32,
     unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
         // SAFETY: as above.
@@ -120,7 +120,7 @@ neon!(
     vst1q_f64,
     vaddq_f64,
     vfmaq_f64,
-    vmaxq_f64,
+    vmaxnmq_f64,
     vuzp1q_f64,
     unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
         // SAFETY: as above.

@@ -44,7 +44,7 @@ macro_rules! common {
         unsafe fn relu(self) -> Self {
             // The second operand is what comes out if one is NaN.
             // SAFETY: as above.
-            Self(unsafe { $max($zero(), self.0) })
+            Self(unsafe { $max(self.0, $zero()) })
         }
         #[inline(always)]
         unsafe fn prefetch(p: *const $t) {
