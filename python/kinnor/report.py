@@ -24,7 +24,8 @@ def plan_report(loss: Variable, memory_budget: int | None = None) -> str:
 
     Then what runs in another way than function by function where a step is repeated and clears (without a budget):
     elementwise functions over arrays of one shape that run as one pass, those that write where they read, and those
-    (`relu`) that the function before does on the way of its output to memory. Nothing but time and memory changes by it; `kinnor.config.plan` says more.
+    (`relu`) that the function before does on the way of its output to memory. Nothing but time and memory changes by
+    it; `kinnor.config.plan` says more.
 
     Of functions that ran as they were built, under a budget, it says how things are now: which values are there, which
     were evicted and come back when they are wanted, and the bytes of what there is.
