@@ -118,11 +118,13 @@ def memory_budget(bytes: int | None) -> Iterator[None]:
     at a time. What to drop is chosen so that little is computed twice; gradients are the same to the bit. The backward
     run gives memory back as `clear_buffer=True` says. Values of intermediate variables are not kept for reading: set
     `persistent` on those to keep. What else the program holds, and the room that kernels work in, comes on top.
+    `forward_all` plans for backward runs from each of its variables.
 
     Where functions run as soon as they are built (`auto_forward`), values that no variable, array or view in Python has
     hold of are given up when room is wanted, and come back for the backward run, for `autodiff` or to be read: those
-    that cost little for the bytes they give, and that are wanted last. All graphs that a thread has built under a
-    budget share it; a backward run keeps to it outside of the block too.
+    that cost little for the bytes they give, and that are wanted last. There the budget is for all arrays there are
+    (`memory_stats()["live"]`), but for those that other threads have made under budgets of their own. A backward run
+    keeps to it outside of the block too.
 
     Args:
         bytes: The budget; None for none.

@@ -157,17 +157,24 @@ impl Storage {
     /// As [`Storage::access`] for [`Access::ReadWrite`] or [`Access::Read`].
     pub fn buffer(&self, dtype: DType, access: Access) -> Result<(Buffer, *mut u8)> {
         self.root().shown.store(true, Ordering::Relaxed);
-        let ptr = self.access(dtype, access)?;
-        let root = self.root();
-        let state = root.lock();
-        let buffer = match &state.head {
-            Head::Ready(b) if state.dtype == Some(dtype) => b.clone(),
-            _ => match state.casts.iter().find(|(d, _)| *d == dtype) {
-                Some((_, cast)) => cast.clone(),
-                None => return Err(nothing_to_read()),
-            },
-        };
-        Ok((buffer, ptr))
+        self.hold(dtype, access)
+    }
+
+    /// As [`Storage::access`], with a handle on the memory that the pointer leads to: it stays as long as that lives.
+    ///
+    /// # Errors
+    /// As [`Storage::access`].
+    pub(crate) fn hold(&self, dtype: DType, access: Access) -> Result<(Buffer, *mut u8)> {
+        loop {
+            let ptr = self.access(dtype, access)?;
+            let state = self.root().lock();
+            let own = if let Head::Ready(own) = &state.head { Some(own) } else { None };
+            let casts = state.casts.iter().map(|(_, cast)| cast);
+            if let Some(buffer) = own.into_iter().chain(casts).find(|buffer| buffer.contains(ptr)) {
+                return Ok((buffer.clone(), ptr));
+            }
+            // Another thread has put other memory there meanwhile.
+        }
     }
 }
 

@@ -129,7 +129,7 @@ impl Cache {
 }
 
 fn publish(bytes: isize) {
-    let live = LIVE.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    let live = LIVE.fetch_add(bytes, Ordering::SeqCst) + bytes;
     PEAK.fetch_max(live.max(0) as usize, Ordering::Relaxed);
 }
 
@@ -193,9 +193,11 @@ fn allocate_from_store(size: usize, bytes: usize) -> Option<(NonNull<u8>, usize)
         let _ = CACHE.try_with(|cache| cache.balance(class, &mut store));
     }
     drop(store);
-    if CACHE.try_with(|cache| (bytes < BATCH as usize).then(|| cache.count(bytes as isize))) != Ok(Some(())) {
-        publish(bytes as isize);
-    }
+    let counted = CACHE.try_with(|cache| match bytes < BATCH as usize {
+        true => cache.count(bytes as isize),
+        false => publish(cache.uncounted.take() + bytes as isize),
+    });
+    counted.unwrap_or_else(|_| publish(bytes as isize));
     Some(taken)
 }
 
@@ -235,6 +237,12 @@ unsafe fn free_to_store(block: NonNull<u8>, size: usize, bytes: usize) {
         }
     }
     publish(-(bytes as isize));
+}
+
+/// Bytes in live buffers, exact for what this thread did.
+pub(super) fn live() -> isize {
+    let _ = CACHE.try_with(Cache::publish);
+    LIVE.load(Ordering::SeqCst)
 }
 
 /// How much memory buffers take.

@@ -3,6 +3,7 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
+use super::account::Payer;
 use super::allocator;
 use super::store::ALIGN;
 use crate::{Error, Result};
@@ -16,6 +17,8 @@ struct Header {
     size: usize,
     /// Keeps the bytes of someone else alive.
     owner: Option<Box<dyn Send + Sync>>,
+    /// Who pays for it.
+    payer: Payer,
 }
 const _: () = assert!(size_of::<Header>() == ALIGN);
 
@@ -38,10 +41,15 @@ impl Buffer {
     pub fn new(bytes: usize) -> Result<Self> {
         let error = Error::Memory { bytes };
         let Some(size) = bytes.checked_add(size_of::<Header>()) else { return Err(error) };
-        let Some((block, size)) = allocator::allocate(size, bytes) else { return Err(error) };
+        let payer = Payer::current();
+        payer.add(bytes as isize);
+        let Some((block, size)) = allocator::allocate(size, bytes) else {
+            payer.add(-(bytes as isize));
+            return Err(error);
+        };
         let header = block.cast::<Header>();
         // SAFETY: the block is new, large enough for a header and aligned for it.
-        unsafe { header.write(Header { count: AtomicUsize::new(1), bytes, size, owner: None }) };
+        unsafe { header.write(Header { count: AtomicUsize::new(1), bytes, size, owner: None, payer }) };
         // SAFETY: the block starts with a header; the bytes follow it.
         Ok(Self { header, start: unsafe { header.add(1) }.cast() })
     }
@@ -51,7 +59,8 @@ impl Buffer {
     /// # Safety
     /// While `owner` lives, `bytes` bytes at `start` must be there to be read and written.
     pub unsafe fn borrowed(start: NonNull<u8>, bytes: usize, owner: Box<dyn Send + Sync>) -> Self {
-        let header = Header { count: AtomicUsize::new(1), bytes, size: 0, owner: Some(owner) };
+        let header =
+            Header { count: AtomicUsize::new(1), bytes, size: 0, owner: Some(owner), payer: Payer::Nobody };
         Self { header: NonNull::from(Box::leak(Box::new(header))), start }
     }
 
@@ -68,6 +77,21 @@ impl Buffer {
     /// Number of bytes that were asked for.
     pub fn bytes(&self) -> usize {
         self.header().bytes
+    }
+
+    /// Whether the address is one of its bytes, or just behind them.
+    pub(super) fn contains(&self, ptr: *const u8) -> bool {
+        (self.ptr().addr()..=self.ptr().addr() + self.bytes()).contains(&ptr.addr())
+    }
+
+    /// Has nobody pay for it any more, if this is the only handle.
+    pub(super) fn write_off(&mut self) {
+        if self.is_shared() {
+            return;
+        }
+        // SAFETY: nobody else has a handle, and nobody can make one.
+        let payer = unsafe { &mut (*self.header.as_ptr()).payer };
+        std::mem::replace(payer, Payer::Nobody).add(-(self.bytes() as isize));
     }
 
     /// Whether someone else holds this block too: a view in Python, say.
@@ -100,7 +124,10 @@ impl Drop for Buffer {
             drop(unsafe { Box::from_raw(self.header.as_ptr()) });
             return;
         }
-        // SAFETY: this was the last handle, and the header holds what the allocator said; it has no owner to drop.
+        // SAFETY: this was the last handle.
+        let payer = std::mem::replace(unsafe { &mut (*self.header.as_ptr()).payer }, Payer::Nobody);
+        // SAFETY: as above, and the header holds what the allocator said; there is nothing left in it to drop.
         unsafe { allocator::free(self.header.cast(), size, bytes) };
+        payer.add(-(bytes as isize));
     }
 }

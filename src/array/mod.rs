@@ -1,6 +1,7 @@
 //! Memory that holds numbers: types, shapes, buffers, storages. Knows no operations, graphs or Python.
 
 mod access;
+mod account;
 mod allocator;
 mod buffer;
 mod contents;
@@ -14,10 +15,12 @@ mod system;
 mod workspace;
 
 pub use access::Access;
+pub(crate) use account::{Account, Paying, pay_from};
 pub use allocator::{MemoryStats, clear_memory_cache, memory_stats, reset_peak_memory, set_memory_limit};
 pub use buffer::Buffer;
 pub use dtype::{DType, Element, convert};
 pub use reclaim::RunGuard;
+pub(crate) use reclaim::{Holds, hold};
 pub use shape::Shape;
 pub use storage::{Storage, name_of};
 pub(crate) use workspace::Workspace;

@@ -3,8 +3,10 @@
 //! A run takes pointers, not counts: counting every buffer of every function costs more than a small kernel. Instead a
 //! buffer that is freed while runs are under way waits until those have ended. Runs belong to the epoch in which they
 //! began; the epoch moves on once no run of the one before is left, and what was freed in that one goes then.
+//!
+//! Under a budget of memory it is the other way round: there a run counts what it uses ([`Holds`]), and has nobody wait.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst, fence};
 
@@ -22,6 +24,34 @@ static WAITING: AtomicUsize = AtomicUsize::new(0);
 thread_local! {
     /// Runs under way on this thread.
     static OWN: Cell<usize> = const { Cell::new(0) };
+    /// What the runs on this thread use that count it.
+    static HELD: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
+}
+
+/// While it lives, what [`hold`] is given stays allocated. It belongs to its thread.
+pub(crate) struct Holds {
+    outer: usize,
+    thread: PhantomData<*const ()>,
+}
+
+impl Holds {
+    /// Says that a step begins which counts what it uses.
+    pub(crate) fn new() -> Self {
+        Self { outer: HELD.with_borrow(Vec::len), thread: PhantomData }
+    }
+}
+
+impl Drop for Holds {
+    fn drop(&mut self) {
+        // What is dropped may be a view's, and may call back.
+        let held = HELD.with_borrow_mut(|held| held.split_off(self.outer));
+        drop(held);
+    }
+}
+
+/// Keeps a buffer until the innermost [`Holds`] of this thread ends.
+pub(crate) fn hold(buffer: Buffer) {
+    HELD.with_borrow_mut(|held| held.push(buffer));
 }
 
 /// While it lives, memory that was readable when it was made stays allocated. It belongs to its thread.
@@ -105,12 +135,13 @@ pub(crate) fn release_between_steps(buffer: Buffer) {
 }
 
 /// Frees a buffer once no run that could have seen it is under way.
-pub(crate) fn release(buffer: Buffer) {
+pub(crate) fn release(mut buffer: Buffer) {
     if RUNS.iter().all(|runs| runs.load(SeqCst) == 0) {
         return;
     }
     let mut freed = FREED.lock();
     let side = (EPOCH.load(SeqCst) & 1) as usize;
+    buffer.write_off();
     freed[side].push(buffer);
     WAITING.fetch_add(1, SeqCst);
 }

@@ -31,7 +31,7 @@ pub(super) fn source_line() -> Option<String> {
 fn unusual(storage: &Storage) -> Option<&'static str> {
     let dtype = storage.dtype().filter(|dtype| dtype.is_float() && !storage.is_cleared())?;
     let read = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
-    let ptr = storage.access(read, Access::Read).ok()?;
+    let (_held, ptr) = storage.hold(read, Access::Read).ok()?;
     let (mut nan, mut infinite) = (false, false);
     for i in 0..storage.len() {
         // SAFETY: `access` made `len` elements of this type readable here.

@@ -170,14 +170,15 @@ fn on_arrays(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpt
         });
     }
     let guard = RunGuard::new();
-    let (mut ready, held, clearing, mut keeper) = arena::with(|a| -> Result<_> {
+    let (mut ready, held, clearing, mut keeper, budgeted) = arena::with(|a| -> Result<_> {
         let (ready, keeper) = Ready::get(a, &edges, inputs, &seeds, options.since, options.refuse_unused)?;
         a.begin_run(&ready.course.functions)?;
         let held = Held { functions: ready.course.functions.clone(), busy: Cell::new(true) };
         let policy = Policy { clear_buffer: false, clear_no_need_grad: true, recomputation: true };
-        Ok((ready, held, Clearing::new(a, policy), keeper))
+        let budgeted = keeper.is_some() || ready.course.functions.iter().any(|f| a.functions[*f].budgeted);
+        Ok((ready, held, Clearing::new(a, policy), keeper, budgeted))
     })?;
-    let guard = keeper.is_none().then_some(guard);
+    let guard = (!budgeted).then_some(guard);
     let Ready { course, run, kept, .. } = &mut *ready;
     run.check(course)?;
     for (n, place) in course.roots.iter().enumerate() {
@@ -193,7 +194,7 @@ fn on_arrays(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpt
     let hooked = options.pre_hook.is_some() || options.post_hook.is_some() || hooks.any();
     let runs_again = kept.is_some();
     plan::detached(options.detach, run.work, hooked, || {
-        run.run(course, &mut hooks, options, &clearing, keeper.take(), runs_again)
+        run.run(course, &mut hooks, options, &clearing, keeper.take(), runs_again, guard.as_ref())
     })?;
     drop(hooks);
     drop(held);

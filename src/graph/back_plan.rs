@@ -1,6 +1,7 @@
 //! The plan of a backward run: which functions run in which order, who writes a gradient first and who adds to it, and what
 //! is cleared after which step.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -54,13 +55,18 @@ pub(super) struct Clear {
     pub(super) place: Place,
     /// Functions outside of the run that may still have to run backward, and would read it.
     pub(super) guards: Vec<(Ix, u32)>,
+    /// Where other backward runs that are to come begin, if they lead through here.
+    pub(super) partners: Vec<(Ix, u32)>,
+    /// It can be computed again: those other runs do not wait for it.
+    pub(super) restored: bool,
 }
 
 impl Clear {
     /// Clears it, unless a function waits for it.
     pub(super) fn now(&self) -> Result<()> {
         let storage = &self.place.storage;
-        if storage.is_given_back() || (!self.guards.is_empty() && awaited(&self.guards)) {
+        let waits = |guards: &[(Ix, u32)]| !guards.is_empty() && awaited(guards);
+        if storage.is_given_back() || waits(&self.guards) || (!self.restored && waits(&self.partners)) {
             return Ok(());
         }
         storage.clear(true)
@@ -83,6 +89,8 @@ pub(super) struct BackwardPlan {
     pub(super) seeded: Option<(f64, u64)>,
     pub(super) hooked: Hooked,
     pub(super) work: usize,
+    /// Steps count what they use and let nobody wait: there is a budget.
+    pub(super) counted: bool,
 }
 
 /// In which order functions run backward from `root`: higher ranks first, earlier found ones first among equals.
@@ -92,8 +100,23 @@ pub(super) fn descending(a: &mut Arena, root: Ix) -> Vec<Ix> {
     order::descending(a, &[a.variables[root].parent], |a, f| a.functions[f].need_grad)
 }
 
+/// A function that waits for its backward run, and all that will run backward with it.
+struct Awaited {
+    function: (Ix, u32),
+    all: HashSet<Ix>,
+}
+
 impl BackwardPlan {
-    pub(super) fn make(a: &mut Arena, root: Ix, key: Key) -> Self {
+    /// The run from `root`; backward runs from `partners` are to come, and find what is not computed again.
+    pub(super) fn make(a: &mut Arena, root: Ix, key: Key, partners: &[(Ix, u32)]) -> Self {
+        let alive = partners.iter().filter(|(v, generation)| a.variables[*v].generation == *generation);
+        let alive: Vec<Ix> = alive.map(|(v, _)| *v).filter(|v| a.variables[*v].parent != NONE).collect();
+        let awaited = alive.into_iter().map(|v| {
+            let f = a.variables[v].parent;
+            let function = (f, a.functions[f].generation);
+            Awaited { function, all: descending(a, v).into_iter().collect() }
+        });
+        let awaited: Vec<Awaited> = awaited.collect();
         let functions = descending(a, root);
         let mut plan = Self {
             steps: Vec::with_capacity(functions.len()),
@@ -105,6 +128,7 @@ impl BackwardPlan {
             seeded: None,
             hooked: Hooked::default(),
             work: 0,
+            counted: false,
             functions,
         };
         for f in &plan.functions {
@@ -116,14 +140,14 @@ impl BackwardPlan {
         let run = a.new_mark();
         plan.functions.iter().for_each(|f| a.functions[*f].mark = run);
         for n in 0..plan.functions.len() {
-            plan.add_step(a, n, seen, run, key);
+            plan.add_step(a, n, seen, run, key, &awaited);
         }
         plan.hooked = Hooked::of(a, root, &plan.functions, &plan.zeroed);
         plan
     }
 
     /// Adds step `n`, following NNabla's rules of who is seen first, what accumulates and what may be cleared.
-    fn add_step(&mut self, a: &mut Arena, n: usize, seen: u32, run: u32, key: Key) {
+    fn add_step(&mut self, a: &mut Arena, n: usize, seen: u32, run: u32, key: Key, awaited: &[Awaited]) {
         /// Scratch bits of a variable that was seen: its data or its gradient must stay.
         const KEEP_DATA: u16 = flag::SCRATCH_NEED;
         const KEEP_GRAD: u16 = flag::SCRATCH_OVERWRITE;
@@ -172,11 +196,17 @@ impl BackwardPlan {
                 let outside = a.consumers(v).filter(|c| a.functions[c.function].mark != run);
                 outside.map(|c| (c.function, c.generation)).collect()
             });
+            let through = awaited.iter().filter(|other| other.all.contains(&f));
+            let partners: Vec<(Ix, u32)> = through.map(|other| other.function).collect();
+            let restored = live.is_some_and(|v| a.variables[v].flags & flag::RESTORED != 0);
             for (wanted, is_grad) in [(data, false), (grad, true)] {
                 if wanted {
                     let place = Place::new(a, core, is_grad);
-                    let guards = if is_grad { Vec::new() } else { guards.clone() };
-                    self.clears.push(Clear { step: at, place, guards });
+                    let (guards, partners) = match is_grad {
+                        true => (Vec::new(), Vec::new()),
+                        false => (guards.clone(), partners.clone()),
+                    };
+                    self.clears.push(Clear { step: at, place, guards, partners, restored });
                 }
             }
         }

@@ -11,7 +11,7 @@ use super::connect::{cores, data_array};
 use super::execute::{MemoPtr, Slot, Temporaries, read_as, store};
 use super::memo::Modified;
 use super::mode::{self, Compute};
-use crate::array::{Access, Buffer, DType, Shape, Storage};
+use crate::array::{Access, Buffer, DType, Holds, Shape, Storage};
 use crate::ops::{Activation, Array, Call, Kind, Memory, Op, Reads};
 use crate::{Error, Result};
 
@@ -160,6 +160,13 @@ impl BackStep {
         }
     }
 
+    /// Has it count what it uses, so that it needs no [`RunGuard`](crate::array::RunGuard), or not.
+    pub(super) fn count(&mut self, on: bool) {
+        let data = self.x.iter_mut().chain(&mut self.y).filter_map(|(_, slot)| slot.as_mut());
+        let sinks = self.gx.iter_mut().flatten().map(|sink| &mut sink.slot);
+        data.chain(&mut self.gy).chain(sinks).for_each(|slot| slot.counted = on);
+    }
+
     /// Lets go of all arrays: it does not run again.
     pub(super) fn release(&mut self) {
         self.x.clear();
@@ -194,8 +201,9 @@ impl BackStep {
         if self.gx.iter().all(Option::is_none) {
             return Ok(());
         }
+        let _holds = self.gy.first().is_some_and(|gy| gy.counted).then(Holds::new);
         if !self.op.has_backward() {
-            return super::gradient::backward_by_symbols(self);
+            return super::formula::backward_by_symbols(self);
         }
         let mut temporaries = Temporaries::new();
         let mut again: SmallVec<[(usize, Buffer); 1]> = SmallVec::new();

@@ -91,7 +91,12 @@ impl BackwardPlan {
         clearing: &Clearing,
         mut keeper: Option<Keeper>,
         optimise: bool,
+        guard: Option<&RunGuard>,
     ) -> Result<()> {
+        if self.counted != guard.is_none() {
+            self.counted = guard.is_none();
+            self.steps.iter_mut().for_each(|step| step.count(guard.is_none()));
+        }
         let recording = clear::is_recording();
         let anomaly = mode::detect_anomaly();
         let hooked =
@@ -105,7 +110,7 @@ impl BackwardPlan {
         let mut clears = self.clears.iter().peekable();
         let mut restored = self.restored.iter().peekable();
         let mut told = self.hooked.outputs.iter().peekable();
-        let mut pace = Pace::default();
+        let mut pace = Pace::new(guard);
         let mut modified = options.modified;
         let mut passes = self.passes.iter_mut().flatten().peekable();
         let mut next = 0;
@@ -196,7 +201,7 @@ impl Variable {
         }
         let clear_seed = matches!(options.seed, Seed::Fill(_) | Seed::Temporary(_));
         let guard = RunGuard::new();
-        let (mut plan, key, seen, outer, apart, clearing, mut keeper, optimise) =
+        let (mut plan, key, seen, outer, apart, clearing, mut keeper, optimise, budgeted) =
             arena::with(|a| -> Result<_> {
                 let budgeted = a.functions[a.variables[root].parent].budgeted;
                 let clear_data = options.clear_buffer || budgeted;
@@ -205,7 +210,10 @@ impl Variable {
                 let key = Key { clear_data, clear_grad: clear_data || keeper.is_some(), clear_seed };
                 let kept = Kept::take_backward(a, root, key);
                 let optimise = kept.is_some() && !budgeted && keeper.is_none();
-                let mut plan = kept.unwrap_or_else(|| BackwardPlan::make(a, root, key));
+                let mut plan = kept.unwrap_or_else(|| {
+                    let partners = a.variables[root].extra.as_ref().map(|extra| extra.partners.clone());
+                    BackwardPlan::make(a, root, key, &partners.unwrap_or_default())
+                });
                 if let Some(f) = a.begin_run(&plan.functions)? {
                     let error = course::freed(a.op(f).name());
                     a.end_run(&plan.functions, |_| ());
@@ -218,16 +226,16 @@ impl Variable {
                 }
                 let outer = swap_in(a, root, &mut plan, &options.seed);
                 let policy = Policy { clear_buffer: false, clear_no_need_grad: true, recomputation: true };
-                Ok((plan, key, seen, outer, apart, Clearing::new(a, policy), keeper, optimise))
+                Ok((plan, key, seen, outer, apart, Clearing::new(a, policy), keeper, optimise, budgeted))
             })?;
         let at_once = keeper.is_some();
-        let guard = (!at_once).then_some(guard);
+        let guard = (!at_once && !budgeted).then_some(guard);
         let hooked = options.pre_hook.is_some()
             || options.post_hook.is_some()
             || !options.callbacks.is_empty()
             || !plan.hooked.is_empty();
         let done = detached(options.detach, plan.work, hooked, || {
-            plan.run(options, &clearing, keeper.take(), optimise)
+            plan.run(options, &clearing, keeper.take(), optimise, guard.as_ref())
         });
         let (apart, plan) = arena::with(|a| {
             let places = a.places;

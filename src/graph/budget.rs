@@ -8,8 +8,8 @@
 //! rehearsal of the whole step, so that the promise does not rest on the rules by which choices are found.
 
 use super::arena::{Arena, Ix, NONE, flag};
-use super::back_plan::{self, BackwardPlan};
 use super::clear::Policy;
+use super::ends::rehearsal;
 use super::forward::ForwardPlan;
 use super::order::Stop;
 use super::rehearsal::Rehearsal;
@@ -51,18 +51,26 @@ pub(super) fn plan(
             }
         }
     }
+    if rehearsal.backward.len() > 1 {
+        forget_drops(a, &rehearsal, &choice.drop);
+    }
     plan.fresh = rehearsal.fresh();
     Ok(plan)
 }
 
-/// The step that begins with this forward run: a backward run follows if one is possible.
-pub(super) fn rehearsal(a: &mut Arena, plan: &ForwardPlan, roots: &[Ix], policy: Policy) -> Rehearsal {
-    let parent = |a: &Arena, v: Ix| a.variables[v].parent;
-    let needs =
-        |v: &Ix| parent(a, *v) != NONE && a.functions[parent(a, *v)].need_grad && !policy.clear_buffer;
-    let root = roots.iter().copied().filter(needs).max_by_key(|v| a.functions[parent(a, *v)].rank);
-    let backward = root.map(|root| BackwardPlan::make(a, root, back_plan::Key::CLEARING));
-    Rehearsal::new(a, plan, backward.as_ref())
+/// Has what an earlier plan dropped and this one keeps stay for all backward runs.
+fn forget_drops(a: &mut Arena, rehearsal: &Rehearsal, drop: &[bool]) {
+    for (value, drop) in rehearsal.values.iter().zip(drop) {
+        let v = value.variable;
+        if *drop || v == NONE || a.variables[v].parent == NONE {
+            continue;
+        }
+        let at_once = a.functions[a.variables[v].parent].ledger.is_some();
+        if a.variables[v].flags & flag::DROPPED != 0 && !at_once {
+            a.variables[v].flags &= !flag::DROPPED;
+            a.changed(v);
+        }
+    }
 }
 
 /// Values by number, in the order in which they are computed, that are in question.
@@ -99,7 +107,7 @@ impl<'a> Search<'a> {
             crossing: crossing.collect(),
             modest: rehearsal.modest(),
             open,
-            tries: (MOST_STEPS / (n + 1)).clamp(24, 2000),
+            tries: (MOST_STEPS / (n + 1) / rehearsal.orders.len().max(1)).clamp(24, 2000),
             rehearsal,
         }
     }

@@ -19,7 +19,7 @@ use super::forward::explain;
 use super::plan::Pace;
 use super::room::Keeper;
 use super::{Function, anomaly, mode, recompute};
-use crate::array::{Access, DType, Storage};
+use crate::array::{Access, DType, RunGuard, Storage};
 use crate::{Error, Result};
 
 /// A differentiation made ready.
@@ -32,6 +32,8 @@ pub(super) struct KernelRun {
     /// After which step a gradient is of no use any more.
     spent: Vec<(u32, Arc<Storage>)>,
     pub(super) work: usize,
+    /// Steps count what they use and let nobody wait: there is a budget.
+    counted: bool,
 }
 
 /// Gradients whose memory can be used again, and after which step.
@@ -60,6 +62,7 @@ impl KernelRun {
             restored: Vec::new(),
             spent: Vec::new(),
             work: 0,
+            counted: false,
         };
         // A user's function may keep the arrays that it is given.
         let reuse = course.functions.iter().all(|f| a.op(*f).on_arrays().is_none());
@@ -196,7 +199,12 @@ impl KernelRun {
         clearing: &Clearing,
         mut keeper: Option<Keeper>,
         runs_again: bool,
+        guard: Option<&RunGuard>,
     ) -> Result<()> {
+        if self.counted != guard.is_none() {
+            self.counted = guard.is_none();
+            self.steps.iter_mut().for_each(|step| step.count(guard.is_none()));
+        }
         let Self { steps, gradients, restored, spent, .. } = self;
         let looks_again = !restored.is_empty() || hooks.any();
         let mut restored = restored.iter().peekable();
@@ -204,7 +212,7 @@ impl KernelRun {
             spent.clear();
         }
         let mut spent = spent.iter().peekable();
-        let mut pace = Pace::default();
+        let mut pace = Pace::new(guard);
         let anomaly = mode::detect_anomaly();
         let hooked = options.pre_hook.is_some() || options.post_hook.is_some();
         for (n, step) in steps.iter_mut().enumerate() {
@@ -271,7 +279,7 @@ pub(super) fn let_go(course: &Course, f: Ix) -> Result<()> {
 pub(super) fn add_into(sum: &NdArray, more: &Arc<Storage>) -> Result<()> {
     let stored = type_of_sum(&sum.storage, more);
     let dtype = if stored == DType::F64 { DType::F64 } else { DType::F32 };
-    let from = more.access(dtype, Access::Read)?;
+    let (_held, from) = more.hold(dtype, Access::Read)?;
     add_to(&mut Slot::new(NONE, sum.clone(), dtype, stored), from)
 }
 

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::arena::{Arena, Ix, NONE, flag};
-use super::ledger;
+use super::worth;
 use crate::array::Storage;
 use crate::{Error, Result};
 
@@ -144,7 +144,7 @@ pub(super) fn unneeded(a: &Arena, v: Ix, users_below: u32) -> Option<Arc<Storage
     }
     let producer = &a.functions[slot.parent];
     // What was given up for a budget may have to be computed from it.
-    if producer.ledger.is_some() && !ledger::is_repeatable(a, slot.parent) {
+    if producer.ledger.is_some() && !worth::is_repeatable(a, slot.parent) {
         return None;
     }
     for o in (0..producer.outputs.len()).filter(|o| a.live_output(slot.parent, *o) == Some(v)) {

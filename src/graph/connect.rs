@@ -100,8 +100,9 @@ pub fn connect_detached(
     if let Some(step) = &mut step {
         let detach = detach.filter(|_| step.op.on_arrays().is_none());
         plan::detached(detach, step.work(), false, || {
+            step.count(room.is_some());
             // Not longer: to get the caller's lock back takes its time, and what others free would wait for it.
-            let _guard = RunGuard::new();
+            let _guard = room.is_none().then(RunGuard::new);
             step.forward(mode::in_recomputing())
         })?;
         if modes.anomaly {

@@ -8,7 +8,7 @@ use super::NdArray;
 use super::arena::{Ix, NONE};
 use super::memo::Memo;
 use super::mode::Compute;
-use crate::array::{Access, Buffer, DType, RunGuard, Shape, Storage, convert};
+use crate::array::{Access, Buffer, DType, Holds, RunGuard, Shape, Storage, convert, hold};
 use crate::ops::{Activation, Array, Call, Kind, Memory, Op};
 use crate::{Error, Result};
 
@@ -22,12 +22,14 @@ pub(super) struct Slot {
     pub(super) dtype: DType,
     /// Type that is kept.
     pub(super) stored: DType,
+    /// The run counts what it uses, rather than have others wait to free it.
+    pub(super) counted: bool,
 }
 
 impl Slot {
     pub(super) fn new(core: Ix, array: NdArray, dtype: DType, stored: DType) -> Self {
         let NdArray { shape, storage } = array;
-        Self { core, storage, shape, dtype, stored }
+        Self { core, storage, shape, dtype, stored, counted: false }
     }
 
     /// Input `i` of an operation.
@@ -54,6 +56,9 @@ impl Slot {
     /// Where the elements are, for `access` as the kernel's type.
     #[inline(always)]
     pub(super) fn resolve(&self, access: Access) -> Result<*mut u8> {
+        if self.counted {
+            return hold_at(&self.storage, self.dtype, access);
+        }
         self.storage.access(self.dtype, access)
     }
 
@@ -65,7 +70,7 @@ impl Slot {
         let buffer = Buffer::new(self.shape.size() * self.dtype.size())?;
         let ptr = buffer.ptr();
         if access == Access::ReadWrite {
-            let from = self.storage.access(self.dtype, Access::Read)?;
+            let from = self.resolve(Access::Read)?;
             // SAFETY: both hold that many elements of the type and are different blocks.
             unsafe { convert(from, self.dtype, ptr, self.dtype, self.shape.size()) };
         }
@@ -74,12 +79,20 @@ impl Slot {
     }
 }
 
+/// Where elements are, for the time of the step under way.
+#[cold]
+fn hold_at(storage: &Storage, dtype: DType, access: Access) -> Result<*mut u8> {
+    let (buffer, ptr) = storage.hold(dtype, access)?;
+    hold(buffer);
+    Ok(ptr)
+}
+
 /// Values on their way to a storage that keeps them as another type.
 pub(super) type Temporaries = SmallVec<[(Arc<Storage>, DType, DType, Buffer); 1]>;
 
 pub(super) fn store(temporaries: Temporaries) -> Result<()> {
     for (storage, stored, dtype, buffer) in temporaries {
-        let to = storage.access(stored, Access::Write)?;
+        let (_held, to) = storage.hold(stored, Access::Write)?;
         // SAFETY: both hold that many elements of their types and are different blocks.
         unsafe { convert(buffer.ptr(), dtype, to, stored, storage.len()) };
     }
@@ -147,6 +160,11 @@ impl Step {
         Self { op, compute, x, y, memo, over: None, idle, next: None, activated: false, plain }
     }
 
+    /// Has it count what it uses, so that it needs no [`RunGuard`], or not.
+    pub(super) fn count(&mut self, on: bool) {
+        self.x.iter_mut().chain(&mut self.y).for_each(|slot| slot.counted = on);
+    }
+
     /// Whether it is no more than a kernel on arrays that are kept in the kernel's type.
     pub(super) fn is_plain(&self) -> bool {
         self.plain && !self.idle
@@ -157,6 +175,7 @@ impl Step {
         if self.idle {
             return Ok(());
         }
+        let _holds = self.y.first().is_some_and(|y| y.counted).then(Holds::new);
         if !self.plain {
             return self.forward_special(recompute);
         }
@@ -318,7 +337,9 @@ pub fn evaluate_into(
     let mut memo = Memo::default();
     let mut step =
         Step::on_arrays(op.clone(), compute, x.iter().cloned(), y.iter().cloned(), MemoPtr(&raw mut memo));
-    let _guard = RunGuard::new();
+    let counts = super::mode::memory_budget().is_some();
+    step.count(counts);
+    let _guard = (!counts).then(RunGuard::new);
     step.forward(super::mode::in_recomputing())?;
     Ok(y)
 }

@@ -11,7 +11,7 @@ use super::execute::{self, Step};
 use super::fusion::{self, FusedForward};
 use super::order::{self, Stop};
 use super::plan::{Kept, Key, Pace, Seen};
-use super::{Function, NdArray, Variable, anomaly, back_plan::Place, budget, connect, mode};
+use super::{Function, NdArray, Variable, anomaly, back_plan::Place, budget, connect, ends, mode};
 use crate::array::{RunGuard, Storage};
 use crate::ops::Activation;
 use crate::{Error, Result};
@@ -58,6 +58,8 @@ pub(super) struct ForwardPlan {
     work: usize,
     /// Values decide shapes on the way: each step is made when its turn comes.
     late: bool,
+    /// Steps count what they use and let nobody wait: there is a budget.
+    counted: bool,
 }
 
 impl ForwardPlan {
@@ -78,6 +80,7 @@ impl ForwardPlan {
             passes: None,
             work: 0,
             late,
+            counted: false,
         };
         plan.steps.reserve_exact(plan.functions.len());
         for (n, f) in plan.functions.iter().enumerate() {
@@ -145,7 +148,11 @@ impl ForwardPlan {
     }
 
     /// `optimise` says that the plan has run before, and that it has memory to hold more at once than single steps do.
-    fn run(&mut self, options: &ForwardOptions<'_>, optimise: bool) -> Result<()> {
+    fn run(&mut self, options: &ForwardOptions<'_>, optimise: bool, guard: Option<&RunGuard>) -> Result<()> {
+        if self.counted != guard.is_none() {
+            self.counted = guard.is_none();
+            self.steps.iter_mut().for_each(|step| step.count(guard.is_none()));
+        }
         let recording = clear::is_recording();
         let anomaly = mode::detect_anomaly();
         let hooked = options.pre_hook.is_some() || options.post_hook.is_some();
@@ -156,7 +163,7 @@ impl ForwardPlan {
         }
         self.start_fresh()?;
         let mut clears = self.clears.iter().peekable();
-        let mut pace = Pace::default();
+        let mut pace = Pace::new(guard);
         let mut passes = self.passes.iter_mut().flatten().peekable();
         let mut next = 0;
         while let Some(f) = self.functions.get(next) {
@@ -176,6 +183,7 @@ impl ForwardPlan {
             }
             if self.late {
                 self.steps[n] = late_step(*f)?;
+                self.steps[n].count(self.counted);
             }
             let step = &mut self.steps[n];
             let goes_on = step.takes_along(false) != Activation::Identity;
@@ -289,10 +297,11 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
     let enter = |a: &Arena, f: Ix| {
         closed.as_ref().is_none_or(|closed| !closed.0.contains(&(f, a.functions[f].generation)))
     };
-    let guard = RunGuard::new();
+    let guard = budget.is_none().then(RunGuard::new);
     let mut optimise = false;
     let (mut plan, seen) = loop {
         let made = arena::with(|a| -> Result<(ForwardPlan, Seen), Stop> {
+            ends::introduce(a, roots, policy, budget);
             let kept = if cacheable { Kept::take_forward(a, roots[0], &key) } else { None };
             optimise = kept.is_some() && budget.is_none();
             let plan = match kept {
@@ -315,7 +324,7 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
         options.detach,
         plan.work,
         options.pre_hook.or(options.post_hook).is_some(),
-        || plan.run(options, optimise),
+        || plan.run(options, optimise, guard.as_ref()),
     );
     arena::with(|a| {
         let life = done.is_ok().then_some(Life::Ready);

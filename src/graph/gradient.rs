@@ -7,71 +7,15 @@ use smallvec::SmallVec;
 
 use super::arena::{self, Arena, Ix, NONE};
 use super::autodiff::{DifferentiateOptions, Hooks};
-use super::back_step::{self, BackStep};
 use super::clear::Clearing;
 use super::connect::{self, connect};
 use super::course::{Course, Edge};
-use super::execute::{self, evaluate};
-use super::mode::{self, Compute};
-use super::{Function, NdArray, Variable, anomaly, recompute};
-use crate::array::{Access, Shape, Storage};
+use super::mode;
+use super::{Function, Variable, anomaly, recompute};
+use crate::array::Shape;
 use crate::ops::symbol::{Builder, build};
 use crate::ops::{Op, Reads, Sym, Symbols};
 use crate::{Error, Result};
-
-/// Runs every function at once, on arrays.
-struct Eager {
-    arrays: Vec<NdArray>,
-    compute: Compute,
-}
-
-impl Builder for Eager {
-    fn apply(&mut self, op: Op, x: &[u32]) -> Result<SmallVec<[u32; 1]>> {
-        let x: SmallVec<[NdArray; 4]> = x.iter().map(|x| self.arrays[*x as usize].clone()).collect();
-        let first = self.arrays.len() as u32;
-        self.arrays.extend(evaluate(&op, &x, self.compute)?);
-        Ok((first..self.arrays.len() as u32).collect())
-    }
-    fn shape(&self, v: u32) -> Shape {
-        self.arrays[v as usize].shape.clone()
-    }
-}
-
-/// Runs a function backward by its rule on symbols.
-pub(super) fn backward_by_symbols(step: &mut BackStep) -> Result<()> {
-    let mut eager = Eager { arrays: Vec::new(), compute: step.compute };
-    let mut add = |array: NdArray| {
-        eager.arrays.push(array);
-        Sym::Node(eager.arrays.len() as u32 - 1)
-    };
-    let mut symbol = |(shape, slot): &(Shape, Option<execute::Slot>)| {
-        // What the rule does not read is there by its shape alone.
-        let storage = slot.as_ref().map_or_else(|| Storage::new(shape.size()), |s| s.storage.clone());
-        add(NdArray { shape: shape.clone(), storage })
-    };
-    let x: Vec<Sym> = step.x.iter().map(&mut symbol).collect();
-    let y: Vec<Sym> = step.y.iter().map(&mut symbol).collect();
-    let gy: Vec<Sym> =
-        step.gy.iter().map(|s| add(NdArray { shape: s.shape.clone(), storage: s.storage.clone() })).collect();
-    let wanted: Vec<bool> = step.gx.iter().map(Option::is_some).collect();
-    let op = step.op.clone();
-    let shapes: Vec<Shape> = step.x.iter().map(|(shape, _)| shape.clone()).collect();
-    let found = build(&mut eager, || -> Result<_> {
-        let found = op.gradient(Symbols::new(&x, &y, &gy, &wanted))?;
-        Ok(found.into_iter().zip(&shapes).map(|(g, shape)| g.map(|g| g.node(shape))).collect::<Vec<_>>())
-    })??;
-    for (sink, g) in step.gx.iter_mut().zip(found) {
-        let (Some(sink), g) = (sink, g) else { continue };
-        if sink.first && !sink.again {
-            sink.slot.storage.zero();
-        }
-        if let Some(g) = g {
-            let from = eager.arrays[g as usize].storage.access(step.compute.dtype(), Access::Read)?;
-            back_step::add_to(&mut sink.slot, from)?;
-        }
-    }
-    Ok(())
-}
 
 /// Builds on the graph of variables.
 #[derive(Default)]

@@ -143,8 +143,8 @@ impl Output {
             // What a run starts from is not the run's to write to.
             step.start_from(self.number as usize, &changed);
         } else if !Arc::ptr_eq(&changed, &array.storage) {
-            let from = changed.access(slot.stored, Access::Read)?;
-            let to = array.storage.access(slot.stored, Access::Write)?;
+            let (_held, from) = changed.hold(slot.stored, Access::Read)?;
+            let (_held_too, to) = array.storage.hold(slot.stored, Access::Write)?;
             // SAFETY: both hold that many elements of the type and are different blocks.
             unsafe { convert(from, slot.stored, to, slot.stored, array.shape.size()) };
         }

@@ -1,4 +1,7 @@
-//! What functions that run as soon as they are built have in memory under a budget, and which of it to give up.
+//! What functions that run as soon as they are built may give up under a budget, and which of it to give up.
+//!
+//! What there is in memory is asked of the allocator: all arrays of the process count, whatever they belong to, but for
+//! those that other threads have made under budgets of their own.
 //!
 //! Nobody knows what such a program computes next, so that the choice is greedy: whenever memory is wanted that is not
 //! there, values go that cost little to compute again for the bytes they give and that are far away in the order of the
@@ -7,27 +10,35 @@
 //! known.) What a value costs counts what is gone above it, so that what stays lies spaced out.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
 
 use super::arena::{Arena, Ix, NONE, flag};
-use super::{clear, execute, mode, rehearsal};
-use crate::array::Storage;
+use super::worth::{Key, Value, is_gone, is_repeatable, sharers, work};
+use super::{clear, mode};
+use crate::array::{Account, DType, Paying, Storage, pay_from};
 
-/// Values of up to so many elements are not counted: their memory is not worth giving back.
-pub(super) const SMALL: usize = 1024;
+/// Values of up to so many elements stay: their memory is not worth giving back.
+const SMALL: usize = 1024;
 
 /// The memory of the graphs that one thread builds under a budget.
-#[derive(Default)]
-pub(super) struct Ledger(Mutex<Book>);
+pub(super) struct Ledger {
+    book: Mutex<Book>,
+    account: Arc<Account>,
+}
 
 thread_local! {
     static OWN: Arc<Ledger> = Arc::default();
 }
 
 static IN_USE: AtomicBool = AtomicBool::new(false);
+
+/// Has this thread pay for what it allocates from its own account, or from none.
+pub(super) fn pay(on: bool) {
+    pay_from(on.then(|| OWN.with(|own| Arc::clone(&own.account))));
+}
 
 /// Whether any function was ever built under a budget.
 pub(super) fn in_use() -> bool {
@@ -66,34 +77,37 @@ impl Pins {
     }
 }
 
-/// When a value was first computed, and as which output.
-type Key = (u64, u32);
-
-/// What a function computed and what is in memory.
-struct Value {
-    storage: Weak<Storage>,
-    function: Ix,
-    generation: u32,
-    /// Work to compute it again, with what is gone above it.
-    cost: u64,
-    /// A gradient reads it, or its function may not run again.
-    needed: bool,
-    /// Somebody had hold of its memory when a run began.
-    held: bool,
-    /// The run under way has no more use for it.
-    done: bool,
-}
-
-#[derive(Default)]
 pub(super) struct Book {
     pub(super) limit: usize,
+    account: Arc<Account>,
     values: BTreeMap<Key, Value>,
+    /// With so many values it looks which are not in memory any more.
+    many: usize,
     /// Variables that no function computes, with their generations.
     leaves: BTreeSet<(Ix, u32)>,
-    /// Gradients on their way.
-    gradients: Vec<Weak<Storage>>,
     /// Backward runs under way: they have hold of all values.
     pub(super) runs: u32,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        let account = Account::open();
+        let book = Book {
+            limit: 0,
+            account: Arc::clone(&account),
+            values: BTreeMap::new(),
+            many: 0,
+            leaves: BTreeSet::new(),
+            runs: 0,
+        };
+        Self { book: Mutex::new(book), account }
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        self.account.close();
+    }
 }
 
 impl Ledger {
@@ -101,43 +115,33 @@ impl Ledger {
     pub(super) fn of_thread(limit: usize) -> Arc<Self> {
         IN_USE.store(true, Ordering::Relaxed);
         let own = OWN.with(Arc::clone);
-        own.0.lock().limit = limit;
+        own.book.lock().limit = limit;
         own
     }
 
     /// To be locked after the arena.
     pub(super) fn book(&self) -> MutexGuard<'_, Book> {
-        self.0.lock()
+        self.book.lock()
+    }
+
+    /// Has this thread pay for what it allocates from the account of this one.
+    pub(super) fn pay(&self) -> Paying {
+        self.account.pay()
     }
 }
 
-/// Whether a function computes the same when it runs again, and nobody but its outputs notices.
-pub(super) fn is_repeatable(a: &Arena, f: Ix) -> bool {
-    let op = a.op(f);
-    let modifies = |i| op.alias(i).is_some_and(|alias| alias.modifies);
-    !execute::sets_up_outside(op) && !(0..a.functions[f].inputs.len()).any(modifies)
-}
-
-/// The work of a function as [`rehearsal::work_of`] estimates it.
-fn work(a: &Arena, f: Ix) -> u64 {
-    let slot = &a.functions[f];
-    let inputs = slot.inputs.iter().map(|v| &a.cores[a.variables[*v].core].shape);
-    let outputs = slot.outputs.iter().map(|o| &a.cores[o.core].shape);
-    rehearsal::work_of(a.op(f), &inputs.collect::<Vec<_>>(), &outputs.collect::<Vec<_>>())
-}
-
-fn is_gone(a: &Arena, core: Ix) -> bool {
-    a.cores[core].data.as_ref().is_some_and(|data| data.is_cleared())
-}
-
 impl Book {
-    /// Counts what `f` has just computed, and what it took from outside.
+    /// Notes what `f` has just computed, and what it took from outside.
     pub(super) fn add(&mut self, a: &mut Arena, f: Ix) {
         for i in 0..a.functions[f].inputs.len() {
             let v = a.functions[f].inputs[i];
             if a.variables[v].parent == NONE && a.cores[a.variables[v].core].shape.size() > SMALL {
                 self.leaves.insert((v, a.variables[v].generation));
             }
+        }
+        if self.values.len() > self.many {
+            self.sweep(a);
+            self.many = 2 * self.values.len() + 100;
         }
         let repeatable = is_repeatable(a, f);
         let cost = work(a, f);
@@ -157,13 +161,6 @@ impl Book {
             let value =
                 Value { storage, function, generation, cost, needed: !repeatable, held: false, done: false };
             self.values.insert((slot.born, o as u32), value);
-        }
-    }
-
-    /// Counts an array that a backward run writes.
-    pub(super) fn add_gradient(&mut self, storage: &Arc<Storage>) {
-        if storage.len() > SMALL && !self.gradients.iter().any(|g| g.as_ptr() == Arc::as_ptr(storage)) {
-            self.gradients.push(Arc::downgrade(storage));
         }
     }
 
@@ -192,48 +189,54 @@ impl Book {
         self.values.range_mut((born, 0)..=(born, u32::MAX)).for_each(|(_, value)| value.done = true);
     }
 
-    /// Bytes of all that is in memory; forgets what is not.
-    fn sweep(&mut self, a: &Arena) -> usize {
-        let mut live = 0;
+    /// Forgets leaves that no graph reads any more.
+    fn forget_leaves(&mut self, a: &Arena) {
+        let is_read = |&(v, generation): &(Ix, u32)| {
+            a.variables[v].generation == generation && a.consumers(v).next().is_some()
+        };
+        self.leaves.retain(is_read);
+    }
+
+    /// Forgets what is not in memory any more.
+    fn sweep(&mut self, a: &Arena) {
+        self.forget_leaves(a);
         let mut lost = Vec::new();
         self.values.retain(|(_, o), value| {
-            let bytes = value.storage.upgrade().map_or(0, |s| s.held_bytes());
-            live += bytes;
-            if bytes == 0 && value.variable(a, *o).is_some() {
+            let there = value.storage.upgrade().is_some_and(|s| s.held_bytes() > 0);
+            if !there && value.variable(a, *o).is_some() {
                 lost.push((value.function, *o, value.cost));
             }
-            bytes > 0
+            there
         });
         for (f, o, cost) in lost {
             self.spread(a, f, o, cost);
         }
-        live + self.lasting(a) + self.on_their_way()
     }
 
-    /// Bytes of leaves that something in a graph still reads, and of their gradients.
-    pub(super) fn lasting(&mut self, a: &Arena) -> usize {
-        let used = |&(v, generation): &(Ix, u32)| {
-            a.variables[v].generation == generation && a.consumers(v).next().is_some()
-        };
-        self.leaves.retain(used);
-        let mut cores: Vec<Ix> = self.leaves.iter().map(|(v, _)| a.variables[*v].core).collect();
-        cores.sort_unstable();
-        cores.dedup();
-        let bytes = |core: &Ix| {
-            let both = [&a.cores[*core].data, &a.cores[*core].grad];
-            both.into_iter().flatten().map(|s| s.held_bytes()).sum::<usize>()
-        };
-        cores.iter().map(bytes).sum()
-    }
-
-    fn on_their_way(&mut self) -> usize {
-        let mut live = 0;
-        self.gradients.retain(|g| {
-            let bytes = g.upgrade().map_or(0, |s| s.held_bytes());
-            live += bytes;
-            bytes > 0
-        });
-        live
+    /// Bytes that a backward run takes at least: leaves and their gradients are there, of which those that are missing
+    /// have the type `grad`, and at the function that is about to be built it takes `beside` bytes. (The gradients of
+    /// leaves that only functions above it read come after that.)
+    pub(super) fn backward_least(&mut self, a: &Arena, inputs: &[Ix], grad: DType, beside: usize) -> usize {
+        self.forget_leaves(a);
+        let mut cores: BTreeMap<Ix, (bool, bool)> = BTreeMap::new();
+        let own = inputs.iter().copied().filter(|v| a.variables[*v].parent == NONE);
+        let all = self.leaves.iter().map(|(v, _)| (*v, false)).chain(own.map(|v| (v, true)));
+        for (v, own) in all {
+            let known = cores.entry(a.variables[v].core).or_default();
+            *known = (known.0 | a.need_grad(v), known.1 | own);
+        }
+        let held = |storage: &Option<Arc<Storage>>| storage.as_ref().map_or(0, |s| s.held_bytes());
+        let (mut there, mut missing, mut missing_here) = (0, 0, 0);
+        for (core, (wanted, own)) in cores {
+            let core = &a.cores[core];
+            there += held(&core.data) + held(&core.grad);
+            if wanted {
+                let new = (core.shape.size() * grad.size()).saturating_sub(held(&core.grad));
+                missing += new;
+                missing_here += if own { new } else { 0 };
+            }
+        }
+        there + missing.max(missing_here + beside)
     }
 
     /// Gives values up until `need` more bytes fit, for a function that was born at `now`; nothing where that cannot be.
@@ -241,10 +244,11 @@ impl Book {
     /// # Errors
     /// Bytes that would do.
     pub(super) fn make_room(&mut self, a: &Arena, need: usize, pins: &Pins, now: u64) -> Result<(), usize> {
-        let mut live = self.sweep(a);
+        let mut live = self.account.seen();
         if live.saturating_add(need) <= self.limit {
             return Ok(());
         }
+        self.sweep(a);
         let mut candidates = Vec::new();
         let mut most = 0;
         for (key, value) in &mut self.values {
@@ -257,8 +261,9 @@ impl Book {
             most += storage.held_bytes();
             candidates.push((*key, storage.held_bytes()));
         }
-        if (live - most).saturating_add(need) > self.limit {
-            return Err((live - most).saturating_add(need));
+        let least = live.saturating_sub(most).saturating_add(need);
+        if least > self.limit {
+            return Err(least);
         }
         while live.saturating_add(need) > self.limit {
             let score = |(key, bytes): &(Key, usize)| {
@@ -268,7 +273,7 @@ impl Book {
             let Some(at) = (0..scores.len()).min_by(|i, j| scores[*i].total_cmp(&scores[*j])) else { break };
             let (key, bytes) = candidates.remove(at);
             if self.give_up(a, key) {
-                live -= bytes;
+                live = live.saturating_sub(bytes);
             }
         }
         Ok(())
@@ -310,86 +315,4 @@ impl Book {
             }
         }
     }
-}
-
-impl Value {
-    /// The variable, if it is alive.
-    fn variable(&self, a: &Arena, o: u32) -> Option<Ix> {
-        let alive = a.functions[self.function].generation == self.generation;
-        if alive { a.live_output(self.function, o as usize) } else { None }
-    }
-
-    /// Whether nobody sees it, and it can be computed again.
-    fn may_go(&self, a: &Arena, o: u32, storage: &Arc<Storage>, running: bool) -> bool {
-        let Some(v) = self.variable(a, o) else { return false };
-        let slot = &a.variables[v];
-        let lasts =
-            slot.flags & (flag::PERSISTENT | flag::PROHIBIT_CLEAR) != 0 || slot.flags & flag::DROPPED == 0;
-        if lasts || storage.users() > 0 || storage.is_exported() || storage.is_narrowed() {
-            return false;
-        }
-        // One count is the caller's.
-        let held = if running { self.held } else { Arc::strong_count(storage) - 1 > sharers(a, v) };
-        let f = &a.functions[self.function];
-        let there = |v: &Ix| {
-            let slot = &a.variables[*v];
-            !is_gone(a, slot.core) || (slot.parent != NONE && slot.flags & flag::RESTORED != 0)
-        };
-        !held && f.inputs.iter().all(there) && has_leaves_as_they_were(a, self.function)
-    }
-
-    /// What it is worth to keep it.
-    fn score(&self, born: u64, bytes: usize, now: u64) -> f64 {
-        match self {
-            Self { done: true, .. } => -1.0,
-            Self { needed: false, .. } => 0.0,
-            _ => self.cost as f64 / (bytes as f64 * (now.abs_diff(born) + 1) as f64),
-        }
-    }
-}
-
-/// Whether the inputs of `f` that are there are those that it ran on.
-pub(super) fn is_as_it_was(a: &Arena, f: Ix) -> bool {
-    let slot = &a.functions[f];
-    let x = slot.inputs.iter().map(|v| a.cores[a.variables[*v].core].data.as_deref());
-    slot.memo.modified(x, std::iter::empty()).is_none()
-}
-
-/// As [`is_as_it_was`], of inputs that no function computes. (One that was computed from a leaf that changed differs, and
-/// whoever read what it was finds out.)
-fn has_leaves_as_they_were(a: &Arena, f: Ix) -> bool {
-    let slot = &a.functions[f];
-    let leaf = |v: &Ix| a.variables[*v].parent == NONE;
-    let x = slot.inputs.iter().map(|v| a.cores[a.variables[*v].core].data.as_deref().filter(|_| leaf(v)));
-    slot.memo.modified(x, std::iter::empty()).is_none()
-}
-
-/// How many pairs share the memory of `v` by functions in place, itself among them; none where one of them is seen from
-/// outside of the graph.
-fn sharers(a: &Arena, v: Ix) -> usize {
-    let mut all = 0;
-    let mut next = vec![v];
-    while let Some(v) = next.pop() {
-        // Its own count and that of the function that computes it.
-        if a.cores[a.variables[v].core].count > 2 {
-            return 0;
-        }
-        all += 1;
-        for c in a.consumers(v) {
-            let slot = &a.functions[c.function];
-            for (i, _) in slot.inputs.iter().enumerate().filter(|(_, input)| **input == v) {
-                let op = a.op(c.function);
-                if !op.may_clear_inputs() {
-                    return 0;
-                }
-                let Some(alias) = op.alias(i) else { continue };
-                match a.live_output(c.function, alias.output) {
-                    _ if alias.modifies => return 0,
-                    Some(output) => next.push(output),
-                    None => all += 1,
-                }
-            }
-        }
-    }
-    all
 }

@@ -25,8 +25,10 @@ mod connect;
 mod counts;
 mod course;
 mod edit;
+mod ends;
 mod execute;
 mod flags;
+mod formula;
 mod forward;
 mod function;
 mod fusion;
@@ -49,6 +51,7 @@ mod slots;
 mod stage;
 mod variable;
 mod watch;
+mod worth;
 
 pub use anomaly::set_source_line;
 pub use backward::{BackwardOptions, CommunicatorCallback, Seed};

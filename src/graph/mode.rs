@@ -154,6 +154,7 @@ pub fn memory_budget() -> Option<usize> {
 
 /// Sets [`memory_budget`] for this thread and returns what it was.
 pub fn set_memory_budget(bytes: Option<usize>) -> Option<usize> {
+    super::ledger::pay(bytes.is_some());
     swap(|s| &mut s.memory_budget, bytes)
 }
 

@@ -9,6 +9,7 @@ use super::back_plan::BackwardPlan;
 use super::clear::Policy;
 use super::forward::{Detach, ForwardPlan};
 use crate::Result;
+use crate::array::RunGuard;
 use crate::ops::{Op, Operation};
 
 /// What tells the plans of one destination apart.
@@ -161,15 +162,22 @@ pub fn interrupt_check(check: Check) {
     *INTERRUPT.write() = Some(check);
 }
 
-/// Counts functions and asks now and then whether to go on.
-#[derive(Default)]
-pub(super) struct Pace(u32);
+/// Counts functions, has no other thread wait longer than one of them takes, and asks now and then whether to go on.
+pub(super) struct Pace<'a> {
+    steps: u32,
+    guard: Option<&'a RunGuard>,
+}
 
-impl Pace {
+impl<'a> Pace<'a> {
+    pub(super) fn new(guard: Option<&'a RunGuard>) -> Self {
+        Self { steps: 0, guard }
+    }
+
     #[inline(always)]
     pub(super) fn step(&mut self) -> Result<()> {
-        self.0 += 1;
-        if !self.0.is_multiple_of(64) {
+        self.guard.inspect(|guard| guard.renew());
+        self.steps += 1;
+        if !self.steps.is_multiple_of(64) {
             return Ok(());
         }
         Self::check()

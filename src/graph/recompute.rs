@@ -29,6 +29,7 @@ pub(super) fn restore(v: Ix, clearing: &Clearing) -> Result<()> {
     let before = mode::set_recomputing(true);
     let recording = clear::is_recording();
     let done = steps.into_iter().try_for_each(|(f, mut step, cleared)| {
+        step.count(true); // this run may be one that has nobody wait
         step.forward(true)?;
         cleared.into_iter().try_for_each(|i| step.x[i].storage.clear(true))?;
         if recording {

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use super::arena::{Arena, Ix, NONE, flag};
 use super::back_plan::{BackwardPlan, Place};
 use super::execute::{self, Slot, Step};
+use super::formula;
 use super::forward::ForwardPlan;
 use crate::array::{DType, Shape, Storage};
 use crate::ops::Op;
@@ -82,9 +83,31 @@ pub(super) struct BackAct {
     pub(super) reads: SmallVec<[u32; 4]>,
     pub(super) touches: SmallVec<[Touch; 6]>,
     pub(super) temporary: usize,
-    /// Blocks that are cleared afterwards.
-    pub(super) clears: SmallVec<[u32; 2]>,
+    pub(super) clears: SmallVec<[Cleared; 2]>,
 }
+
+/// A block that is cleared after a function of the backward run, once certain other runs have been.
+pub(super) struct Cleared {
+    pub(super) block: u32,
+    pub(super) after: After,
+    /// The same, of runs that do not wait for a value that is dropped.
+    pub(super) unless_dropped: After,
+    pub(super) value: Option<u32>,
+}
+
+/// Sets of backward runs, a bit each, of which one each must have been.
+type After = SmallVec<[u64; 1]>;
+
+impl Cleared {
+    /// Whether it is cleared now that these runs have been.
+    pub(super) fn may_go(&self, done: u64, drop: &[bool]) -> bool {
+        let been = |after: &After| after.iter().all(|runs| runs & done != 0);
+        been(&self.after) && (self.value.is_some_and(|v| drop[v as usize]) || been(&self.unless_dropped))
+    }
+}
+
+/// Runs beyond these have no bit: what waits for them stays.
+const MOST_RUNS: usize = 64;
 
 /// The forward and the backward run of one step.
 #[derive(Default)]
@@ -92,7 +115,10 @@ pub(super) struct Rehearsal {
     pub(super) blocks: Vec<Block>,
     pub(super) values: Vec<Value>,
     pub(super) forward: Vec<Act>,
-    pub(super) backward: Vec<BackAct>,
+    /// From each end.
+    pub(super) backward: Vec<Vec<BackAct>>,
+    /// In which orders the backward runs may come.
+    pub(super) orders: Vec<Vec<usize>>,
     /// By function of the forward run: values of which it is the last reader.
     pub(super) ends: Vec<SmallVec<[u32; 2]>>,
 }
@@ -106,14 +132,15 @@ struct Numbers {
 
 impl Rehearsal {
     /// The step that these plans make; no backward run is one that ends with the forward run.
-    pub(super) fn new(a: &Arena, forward: &ForwardPlan, backward: Option<&BackwardPlan>) -> Self {
+    pub(super) fn new(a: &Arena, forward: &ForwardPlan, backward: &[BackwardPlan]) -> Self {
         let (mut all, mut numbers) = (Self::default(), Numbers::default());
         for (f, step) in forward.functions.iter().zip(&forward.steps) {
             all.add_forward(a, &mut numbers, *f, step);
         }
-        if let Some(plan) = backward {
-            all.add_backward(a, &mut numbers, plan);
+        for plan in backward {
+            all.add_backward(a, &mut numbers, plan, backward);
         }
+        all.orders = orders(backward.len());
         all.ends = vec![SmallVec::new(); all.forward.len()];
         for (v, value) in all.values.iter().enumerate() {
             if let Some(last) = value.last {
@@ -122,7 +149,7 @@ impl Rehearsal {
         }
         for value in &mut all.values {
             value.fixed |= value.producer.is_none(); // computed elsewhere, by a run that is not this one
-            value.needed &= backward.is_some();
+            value.needed &= !backward.is_empty();
         }
         all.find_lasting();
         all
@@ -220,7 +247,8 @@ impl Rehearsal {
         self.forward.push(act);
     }
 
-    fn add_backward(&mut self, a: &Arena, numbers: &mut Numbers, plan: &BackwardPlan) {
+    fn add_backward(&mut self, a: &Arena, numbers: &mut Numbers, plan: &BackwardPlan, runs: &[BackwardPlan]) {
+        let mut acts = Vec::with_capacity(plan.functions.len());
         for (f, step) in plan.functions.iter().zip(&plan.steps) {
             let mut act = BackAct::default();
             for (o, (_, slot)) in step.y.iter().enumerate() {
@@ -238,6 +266,7 @@ impl Rehearsal {
                 for (slot, is_grad) in data.chain(step.gy.iter().map(|slot| (slot, true))) {
                     act.touches.push(self.touch(numbers, slot, is_grad, false).0);
                 }
+                act.temporary += formula::temporary_bytes(step);
                 for sink in step.gx.iter().flatten() {
                     let (touch, temporary) = self.touch(numbers, &sink.slot, true, true);
                     act.touches.push(touch);
@@ -250,27 +279,41 @@ impl Rehearsal {
                     }
                 }
             }
-            self.backward.push(act);
+            acts.push(act);
         }
-        for clear in plan.clears.iter().filter(|c| c.guards.is_empty()) {
-            let Place { core, is_grad, storage } = &clear.place;
-            let block = self.block(numbers, storage, *core, *is_grad);
-            self.backward[clear.step as usize].clears.push(block);
+        for clear in &plan.clears {
+            let runs_with = |(f, _): &(Ix, u32)| -> u64 {
+                let with =
+                    (0..).zip(runs.iter().take(MOST_RUNS)).filter(|(_, run)| run.functions.contains(f));
+                with.map(|(n, _)| 1 << n).sum()
+            };
+            let after: After = clear.guards.iter().map(runs_with).collect();
+            if !after.contains(&0) {
+                let Place { core, is_grad, storage } = &clear.place;
+                let block = self.block(numbers, storage, *core, *is_grad);
+                let unless_dropped = clear.partners.iter().map(runs_with).collect();
+                let value = match clear.partners[..] {
+                    [] => None,
+                    _ => (0..).zip(&self.values).find(|(_, v)| v.block == block).map(|(v, _)| v),
+                };
+                acts[clear.step as usize].clears.push(Cleared { block, after, unless_dropped, value });
+            }
         }
+        self.backward.push(acts);
     }
 
     /// Tells what memory is there from one step to the next: all that neither run gives back.
     fn find_lasting(&mut self) {
         let mut lasts = vec![true; self.blocks.len()];
-        for block in self.backward.iter().flat_map(|act| &act.clears) {
-            lasts[*block as usize] = false;
+        for cleared in self.backward.iter().flatten().flat_map(|act| &act.clears) {
+            lasts[cleared.block as usize] = false;
         }
         for value in self.values.iter().filter(|v| v.may_drop() && !v.needed) {
             lasts[value.block as usize] = false;
         }
         let Self { blocks, forward, backward, .. } = self;
         let touches = forward.iter().flat_map(|act| &act.touches);
-        for touch in touches.chain(backward.iter().flat_map(|act| &act.touches)) {
+        for touch in touches.chain(backward.iter().flatten().flat_map(|act| &act.touches)) {
             let block = &mut blocks[touch.block as usize];
             if lasts[touch.block as usize] && block.lasting.is_none() {
                 block.lasting = Some(block.storage.dtype().unwrap_or(touch.dtype));
@@ -299,6 +342,22 @@ impl Rehearsal {
     pub(super) fn work(&self) -> u64 {
         self.forward.iter().map(|act| act.work).sum::<u64>() * if self.backward.is_empty() { 1 } else { 3 }
     }
+}
+
+/// All orders of a few runs; of more, the one that they are given in and the other way round.
+fn orders(n: usize) -> Vec<Vec<usize>> {
+    if n > 3 {
+        return vec![(0..n).collect(), (0..n).rev().collect()];
+    }
+    let mut orders = vec![Vec::new()];
+    for _ in 0..n {
+        let longer = |order: Vec<usize>| {
+            let rest = (0..n).filter(|i| !order.contains(i)).collect::<Vec<_>>();
+            rest.into_iter().map(move |i| [&order[..], &[i]].concat())
+        };
+        orders = orders.into_iter().flat_map(longer).collect();
+    }
+    orders
 }
 
 /// The work of a function: elements that it touches, and what it multiplies.

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use super::arena::{self, Arena, Ix, NONE};
 use super::back_plan::{self, BackwardPlan};
-use super::budget::{self, Search};
+use super::budget::Search;
 use super::clear::Policy;
 use super::forward::{ForwardPlan, set_up_outside};
 use super::order::Stop;
 use super::rehearsal::Rehearsal;
-use super::{Variable, clear, mode};
+use super::{Variable, clear, ends, mode};
 use crate::array::Shape;
 use crate::{Error, Result};
 
@@ -107,7 +107,7 @@ fn optimised(a: &mut Arena, root: Ix) -> Result<[Optimised; 2], Stop> {
     if !a.functions[a.variables[root].parent].need_grad {
         return Ok([forward, Optimised::default()]);
     }
-    let mut plan = BackwardPlan::make(a, root, back_plan::Key::CLEARING);
+    let mut plan = BackwardPlan::make(a, root, back_plan::Key::CLEARING, &[]);
     plan.fuse();
     let passes = plan.passes.iter().flatten().map(|pass| (pass.steps.clone(), pass.saved()));
     Ok([forward, Optimised::new(passes, plan.steps.iter().map(|step| step.over.is_some()))])
@@ -129,10 +129,10 @@ pub fn report(root: &Variable, budget: Option<usize>) -> Result<Report> {
     loop {
         let made = arena::with(|a| -> Result<_, Stop> {
             let plan = ForwardPlan::make(a, &[v], Policy::default(), |_, _| true)?;
-            let clearing = budget::rehearsal(a, &plan, &[v], Policy::default());
+            let clearing = ends::rehearsal(a, &plan, &[v], Policy::default());
             let differentiable = a.functions[a.variables[v].parent].need_grad;
-            let keeping = differentiable.then(|| BackwardPlan::make(a, v, back_plan::Key::KEEPING));
-            let keeping = Rehearsal::new(a, &plan, keeping.as_ref());
+            let keeping = differentiable.then(|| BackwardPlan::make(a, v, back_plan::Key::KEEPING, &[]));
+            let keeping = Rehearsal::new(a, &plan, keeping.as_slice());
             Ok((plan, clearing, keeping, optimised(a, v)?))
         });
         match made {

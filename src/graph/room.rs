@@ -12,10 +12,10 @@ use smallvec::SmallVec;
 use super::arena::{self, Arena, Ix, NONE, flag};
 use super::back_step::BackStep;
 use super::execute::{Slot, Step, read_as};
-use super::ledger::{self, Ledger, Pins, SMALL};
+use super::ledger::{Ledger, Pins};
 use super::mode::Compute;
-use super::{NdArray, Variable, clear, connect, mode, order};
-use crate::array::{DType, RunGuard, Shape, Storage};
+use super::{NdArray, Variable, clear, connect, formula, mode, order, worth};
+use crate::array::{DType, Paying, Shape, Storage};
 use crate::ops::{Op, Shapes};
 use crate::{Error, Result};
 
@@ -25,16 +25,13 @@ fn too_much(op: &Op, got: usize, needed: usize, what: &str) -> Error {
 
 /// Bytes of a copy of `storage` as the type that it is read in, where there is none.
 fn cast_bytes(storage: &Storage, read: DType) -> usize {
-    let other = storage.dtype().is_some_and(|own| own != read) && storage.len() > SMALL;
+    let other = storage.dtype().is_some_and(|own| own != read);
     if other { storage.len() * read.size() } else { 0 }
 }
 
 /// Bytes that a value takes as a function keeps it.
 fn stored_bytes(size: usize, compute: Compute, own: Option<DType>) -> usize {
     let (kept, kernel) = (own.unwrap_or(compute.stored()), own.unwrap_or(compute.dtype()));
-    if size <= SMALL {
-        return 0;
-    }
     size * kept.size() + if kept == kernel { 0 } else { size * kernel.size() }
 }
 
@@ -76,7 +73,10 @@ impl Room {
             let backward =
                 if mode::grad_enabled() { backward_bytes(a, op, &inputs, &shapes, compute) } else { 0 };
             let mut book = ledger.book();
-            let least = if backward > 0 { book.lasting(a) + backward } else { 0 };
+            let least = match backward {
+                0 => 0,
+                backward => book.backward_least(a, &inputs, compute.stored(), backward),
+            };
             if least > bytes {
                 return Err(too_much(op, bytes, least, "the backward run of "));
             }
@@ -110,7 +110,7 @@ fn is_shared(op: &Op, n: usize, o: usize) -> bool {
     (0..n).any(|i| op.alias(i).is_some_and(|alias| alias.output == o))
 }
 
-/// Bytes that the backward run of a function takes beside leaves and the gradients that they have.
+/// Bytes that the backward run of a function takes beside leaves and their gradients.
 fn backward_bytes(a: &Arena, op: &Op, inputs: &[Ix], shapes: &Shapes, compute: Compute) -> usize {
     let wanted: SmallVec<[usize; 4]> = (0..inputs.len()).filter(|i| a.need_grad(inputs[*i])).collect();
     if wanted.is_empty() {
@@ -126,9 +126,6 @@ fn backward_bytes(a: &Arena, op: &Op, inputs: &[Ix], shapes: &Shapes, compute: C
         }
         seen.push(core);
         if a.variables[*v].parent == NONE {
-            let there = a.cores[core].grad.as_ref().map_or(0, |grad| grad.held_bytes());
-            let missing = bytes(a.cores[core].shape.size()).saturating_sub(there);
-            total += if wanted.contains(&i) { missing } else { 0 };
             continue;
         }
         let times = usize::from(wanted.iter().any(|j| op.backward_reads(*j).input(i)));
@@ -174,27 +171,17 @@ impl Rerun {
     }
 }
 
-/// Computes the data of `wanted` again, as far as it is gone, for a function that was born at `now`. What is pinned stays;
-/// `guard` is that of the run which waits.
+/// Computes the data of `wanted` again, as far as it is gone, for a function that was born at `now`. What is pinned stays.
 ///
 /// # Errors
 /// [`Error::BudgetFor`] when there is no room for that.
-pub(super) fn restore(
-    ledger: &Arc<Ledger>,
-    wanted: &[Ix],
-    pins: &mut Pins,
-    now: u64,
-    guard: Option<&RunGuard>,
-) -> Result<()> {
+fn restore(ledger: &Arc<Ledger>, wanted: &[Ix], pins: &mut Pins, now: u64) -> Result<()> {
     if wanted.is_empty() {
         return Ok(());
     }
     let rerun = arena::with(|a| Rerun::make(a, wanted, pins))?;
     let before = mode::set_recomputing(true);
-    let done = rerun.functions.iter().try_for_each(|f| {
-        guard.into_iter().for_each(RunGuard::renew);
-        run_again(ledger, *f, pins, now)
-    });
+    let done = rerun.functions.iter().try_for_each(|f| run_again(ledger, *f, pins, now));
     mode::set_recomputing(before);
     arena::with(|a| a.end_run(&rerun.taken, |_| ()));
     done
@@ -211,9 +198,8 @@ fn run_again(ledger: &Arc<Ledger>, f: Ix, pins: &mut Pins, now: u64) -> Result<(
         made.map_err(|needed| too_much(a.op(f), book.limit, needed, "computing again "))?;
         Ok(step)
     })?;
-    let guard = RunGuard::new();
+    step.count(true);
     step.forward(true)?;
-    drop(guard);
     let (x, y): (Vec<_>, Vec<_>) =
         (step.x.drain(..).map(|x| x.storage).collect(), step.y.drain(..).map(|y| y.storage).collect());
     arena::with(|a| {
@@ -245,9 +231,6 @@ fn run_again(ledger: &Arc<Ledger>, f: Ix, pins: &mut Pins, now: u64) -> Result<(
 /// Bytes that an array takes which is about to be written.
 fn missing(slot: &Slot) -> usize {
     let size = slot.storage.len();
-    if size <= SMALL {
-        return 0;
-    }
     let kept = if slot.storage.holds_memory() { 0 } else { size * slot.stored.size() };
     kept + if slot.stored == slot.dtype { 0 } else { size * slot.dtype.size() }
 }
@@ -256,8 +239,8 @@ fn missing(slot: &Slot) -> usize {
 pub(super) struct Keeper {
     ledger: Arc<Ledger>,
     pins: Pins,
-    /// In place of that of the run, which lasts too long.
-    guard: RunGuard,
+    /// What the run allocates belongs to the budget of the graph, whoever runs it.
+    _paying: Paying,
 }
 
 impl Keeper {
@@ -271,13 +254,13 @@ impl Keeper {
         book.runs += 1;
         book.renew_limit();
         drop(book);
-        Some(Self { ledger, pins: Pins::default(), guard: RunGuard::new() })
+        let paying = ledger.pay();
+        Some(Self { ledger, pins: Pins::default(), _paying: paying })
     }
 
     /// Makes ready what `f` reads to run backward, and room for what it writes.
     pub(super) fn before(&mut self, f: Ix, step: &BackStep) -> Result<()> {
-        let Self { ledger, pins, guard } = self;
-        guard.renew();
+        let Self { ledger, pins, .. } = self;
         pins.clear();
         let data = || step.x.iter().chain(&step.y).filter_map(|(_, slot)| slot.as_ref());
         data().for_each(|slot| pins.add(&slot.storage));
@@ -290,26 +273,19 @@ impl Keeper {
             gone.extend(inputs.chain(outputs).filter(|v| is_gone(a, *v)));
             (gone, a.functions[f].born)
         });
-        restore(ledger, &gone, pins, now, Some(guard))?;
+        restore(ledger, &gone, pins, now)?;
+        let formula = formula::temporary_bytes(step);
         arena::with(|a| {
             let mut need: usize = data().map(|slot| cast_bytes(&slot.storage, slot.dtype)).sum();
-            need += step.gy.iter().map(missing).sum::<usize>();
+            need += step.gy.iter().map(missing).sum::<usize>() + formula;
             for sink in step.gx.iter().flatten() {
                 need += missing(&sink.slot);
+                let kept_as_other = sink.slot.stored != sink.slot.dtype && !sink.first;
+                need += if kept_as_other { sink.slot.storage.len() * sink.slot.dtype.size() } else { 0 };
                 need += if sink.again { sink.slot.storage.len() * sink.slot.dtype.size() } else { 0 };
             }
             let mut book = ledger.book();
             let made = book.make_room(a, need, pins, now);
-            for (i, sink) in step.gx.iter().enumerate().filter_map(|(i, sink)| Some((i, sink.as_ref()?))) {
-                let v = a.functions[f].inputs[i];
-                let grad = a.cores[a.variables[v].core].grad.as_ref();
-                let own = grad.is_some_and(|grad| Arc::ptr_eq(grad, &sink.slot.storage));
-                // That of a leaf is counted with the leaf.
-                if !(own && a.variables[v].parent == NONE) {
-                    book.add_gradient(&sink.slot.storage);
-                }
-            }
-            step.gy.iter().for_each(|slot| book.add_gradient(&slot.storage));
             made.map_err(|needed| too_much(a.op(f), book.limit, needed, "the backward run of "))
         })
     }
@@ -329,12 +305,13 @@ impl Drop for Keeper {
 /// As `recompute::restore`, of a value that a budget made room of.
 pub(super) fn restore_one(ledger: &Arc<Ledger>, v: Ix) -> Result<()> {
     let mut pins = Pins::default();
+    let _paying = ledger.pay();
     let (gone, now) = arena::with(|a| {
         ledger.book().renew_limit();
         pins.add(a.data(a.variables[v].core));
         (is_gone(a, v), a.births)
     });
-    if gone { restore(ledger, &[v], &mut pins, now, None) } else { Ok(()) }
+    if gone { restore(ledger, &[v], &mut pins, now) } else { Ok(()) }
 }
 
 impl Variable {
@@ -349,7 +326,7 @@ impl Variable {
             let ledger = if is_gone(a, v) { a.functions[f].ledger.clone() } else { None };
             if ledger.is_some() {
                 for f in super::recompute::to_restore(a, v) {
-                    if !ledger::is_as_it_was(a, f) {
+                    if !worth::is_as_it_was(a, f) {
                         return Ok(Err(f));
                     }
                 }

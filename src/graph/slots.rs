@@ -57,7 +57,13 @@ pub(super) struct Extra {
     /// Differentiations from here that were made ready.
     #[allow(clippy::vec_box)] // they are large, and taken out for each run
     pub(super) ready: Vec<Box<super::ready::Ready>>,
+    /// The other ends of the forward run under a budget that ended here, with their generations: the backward run from
+    /// here keeps what theirs will want.
+    pub(super) partners: Partners,
 }
+
+/// Variables with their generations, from which backward runs are to come.
+pub(super) type Partners = SmallVec<[(Ix, u32); 2]>;
 
 /// A variable: a place in the graph.
 pub(super) struct VariableSlot {

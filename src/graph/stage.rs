@@ -18,6 +18,14 @@ pub(super) struct Outcome {
     pub(super) again: Vec<u32>,
 }
 
+impl Outcome {
+    /// The worse of both, of steps with the same forward run.
+    fn or(self, other: Self) -> Self {
+        let (peak, extra) = (self.peak.max(other.peak), self.extra.max(other.extra));
+        Self { peak, extra, ..other }
+    }
+}
+
 impl Rehearsal {
     /// Plays the step through with these values dropped after their last forward reader.
     pub(super) fn play(&self, drop: &[bool]) -> Outcome {
@@ -29,14 +37,15 @@ impl Rehearsal {
             }
             stage.outcome.live.push(stage.live);
         }
-        for act in &self.backward {
-            for v in &act.reads {
-                stage.restore(*v);
-            }
-            stage.step(&act.touches, act.temporary);
-            act.clears.iter().for_each(|block| stage.clear(*block));
+        let Some((last, others)) = self.orders.split_last() else { return stage.outcome };
+        let mut worst = Outcome::default();
+        for order in others {
+            let mut stage = stage.clone();
+            stage.backward(order, drop);
+            worst = worst.or(stage.outcome);
         }
-        stage.outcome
+        stage.backward(last, drop);
+        worst.or(stage.outcome)
     }
 }
 
@@ -50,6 +59,7 @@ struct Held {
 }
 
 /// The memory at a moment of a rehearsal.
+#[derive(Clone)]
 struct Stage<'a> {
     all: &'a Rehearsal,
     held: Vec<Held>,
@@ -74,6 +84,24 @@ impl<'a> Stage<'a> {
             marks: vec![0; all.forward.len()],
             walk: 0,
             outcome: Outcome { peak: live, again: vec![0; all.forward.len()], ..Outcome::default() },
+        }
+    }
+
+    /// Plays the backward runs.
+    fn backward(&mut self, order: &[usize], drop: &[bool]) {
+        let mut done = 0;
+        for run in order {
+            self.visits.fill(0);
+            for act in &self.all.backward[*run] {
+                for v in &act.reads {
+                    self.restore(*v);
+                }
+                self.step(&act.touches, act.temporary);
+                for cleared in act.clears.iter().filter(|cleared| cleared.may_go(done, drop)) {
+                    self.clear(cleared.block);
+                }
+            }
+            done |= 1_u64.checked_shl(*run as u32).unwrap_or(0);
         }
     }
 

@@ -1,0 +1,50 @@
+//! The ends of a forward run under a budget, from which several backward runs may follow: what the first one leaves for
+//! the others.
+
+use super::arena::{Arena, Ix, NONE};
+use super::back_plan::{self, BackwardPlan};
+use super::clear::Policy;
+use super::forward::ForwardPlan;
+use super::rehearsal::Rehearsal;
+use super::slots::Partners;
+
+/// The ends of a forward run from which a backward run may follow, with their generations.
+fn ends(a: &Arena, roots: &[Ix], policy: Policy) -> Partners {
+    let differentiable = |v: &Ix| {
+        let parent = a.variables[*v].parent;
+        parent != NONE && a.functions[parent].need_grad && !policy.clear_buffer
+    };
+    let mut ends = Partners::new();
+    for v in roots.iter().copied().filter(differentiable) {
+        let end = (v, a.variables[v].generation);
+        if !ends.contains(&end) {
+            ends.push(end);
+        }
+    }
+    ends
+}
+
+/// Tells the ends of a forward run under a budget of each other, so that the backward run of one leaves the others what
+/// they want; those of a run without a budget forget what they knew.
+pub(super) fn introduce(a: &mut Arena, roots: &[Ix], policy: Policy, budget: Option<usize>) {
+    let all = if budget.is_some() { ends(a, roots, policy) } else { Partners::new() };
+    for root in roots {
+        let others: Partners = all.iter().copied().filter(|(v, _)| v != root).collect();
+        let known = a.variables[*root].extra.as_ref().map_or(&[][..], |extra| &extra.partners);
+        if *known != others[..] {
+            a.extra(*root).partners = others;
+            a.structure += 1; // plans of backward runs rest on it
+        }
+    }
+}
+
+/// The step that begins with this forward run: backward runs from its ends follow, in whatever order.
+pub(super) fn rehearsal(a: &mut Arena, plan: &ForwardPlan, roots: &[Ix], policy: Policy) -> Rehearsal {
+    let ends = ends(a, roots, policy);
+    let backward = ends.iter().map(|(end, _)| {
+        let others: Partners = ends.iter().copied().filter(|(v, _)| v != end).collect();
+        BackwardPlan::make(a, *end, back_plan::Key::CLEARING, &others)
+    });
+    let backward: Vec<BackwardPlan> = backward.collect();
+    Rehearsal::new(a, plan, &backward)
+}

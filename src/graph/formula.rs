@@ -1,0 +1,118 @@
+//! Gradients by formulas on symbols, for operations without a backward kernel: run on arrays, or only measured.
+
+use smallvec::SmallVec;
+
+use super::NdArray;
+use super::back_step::{self, BackStep};
+use super::execute::{self, evaluate};
+use super::mode::Compute;
+use crate::Result;
+use crate::array::{Access, Shape, Storage};
+use crate::ops::symbol::{Builder, build};
+use crate::ops::{Op, Sym, Symbols};
+
+/// Runs every function at once, on arrays.
+struct Eager {
+    arrays: Vec<NdArray>,
+    compute: Compute,
+}
+
+impl Builder for Eager {
+    fn apply(&mut self, op: Op, x: &[u32]) -> Result<SmallVec<[u32; 1]>> {
+        let x: SmallVec<[NdArray; 4]> = x.iter().map(|x| self.arrays[*x as usize].clone()).collect();
+        let first = self.arrays.len() as u32;
+        self.arrays.extend(evaluate(&op, &x, self.compute)?);
+        Ok((first..self.arrays.len() as u32).collect())
+    }
+    fn shape(&self, v: u32) -> Shape {
+        self.arrays[v as usize].shape.clone()
+    }
+}
+
+/// Runs a function backward by its rule on symbols.
+pub(super) fn backward_by_symbols(step: &mut BackStep) -> Result<()> {
+    let mut eager = Eager { arrays: Vec::new(), compute: step.compute };
+    let mut add = |array: NdArray| {
+        eager.arrays.push(array);
+        Sym::Node(eager.arrays.len() as u32 - 1)
+    };
+    let mut symbol = |(shape, slot): &(Shape, Option<execute::Slot>)| {
+        // What the rule does not read is there by its shape alone.
+        let storage = slot.as_ref().map_or_else(|| Storage::new(shape.size()), |s| s.storage.clone());
+        add(NdArray { shape: shape.clone(), storage })
+    };
+    let x: Vec<Sym> = step.x.iter().map(&mut symbol).collect();
+    let y: Vec<Sym> = step.y.iter().map(&mut symbol).collect();
+    let gy: Vec<Sym> =
+        step.gy.iter().map(|s| add(NdArray { shape: s.shape.clone(), storage: s.storage.clone() })).collect();
+    let wanted: Vec<bool> = step.gx.iter().map(Option::is_some).collect();
+    let op = step.op.clone();
+    let shapes: Vec<Shape> = step.x.iter().map(|(shape, _)| shape.clone()).collect();
+    let found = build(&mut eager, || -> Result<_> {
+        let found = op.gradient(Symbols::new(&x, &y, &gy, &wanted))?;
+        Ok(found.into_iter().zip(&shapes).map(|(g, shape)| g.map(|g| g.node(shape))).collect::<Vec<_>>())
+    })??;
+    for (sink, g) in step.gx.iter_mut().zip(found) {
+        let (Some(sink), g) = (sink, g) else { continue };
+        if sink.first && !sink.again {
+            sink.slot.storage.zero();
+        }
+        if let Some(g) = g {
+            let from = eager.arrays[g as usize].storage.access(step.compute.dtype(), Access::Read)?;
+            back_step::add_to(&mut sink.slot, from)?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs nothing, and counts what running every function at once would take.
+struct Measured {
+    shapes: Vec<Shape>,
+    compute: Compute,
+    bytes: usize,
+}
+
+impl Builder for Measured {
+    fn apply(&mut self, op: Op, x: &[u32]) -> Result<SmallVec<[u32; 1]>> {
+        let shapes = {
+            let x: SmallVec<[&Shape; 4]> = x.iter().map(|x| &self.shapes[*x as usize]).collect();
+            op.shapes(&x)?
+        };
+        let first = self.shapes.len() as u32;
+        for (o, shape) in shapes.into_iter().enumerate() {
+            let shared = (0..x.len()).any(|i| op.alias(i).is_some_and(|alias| alias.output == o));
+            let dtype = op.output(o).unwrap_or(self.compute.stored());
+            self.bytes += if shared { 0 } else { shape.size() * dtype.size() };
+            self.shapes.push(shape);
+        }
+        Ok((first..self.shapes.len() as u32).collect())
+    }
+    fn shape(&self, v: u32) -> Shape {
+        self.shapes[v as usize].clone()
+    }
+}
+
+/// Bytes of the arrays that come and go within the backward run of a function without a backward kernel; none where only
+/// the run itself can tell.
+pub(super) fn temporary_bytes(step: &BackStep) -> usize {
+    if step.op.has_backward() || step.op.on_arrays().is_some() || step.gx.iter().all(Option::is_none) {
+        return 0;
+    }
+    let mut measured = Measured { shapes: Vec::new(), compute: step.compute, bytes: 0 };
+    let mut symbol = |shape: &Shape| {
+        measured.shapes.push(shape.clone());
+        Sym::Node(measured.shapes.len() as u32 - 1)
+    };
+    let x: Vec<Sym> = step.x.iter().map(|(shape, _)| symbol(shape)).collect();
+    let y: Vec<Sym> = step.y.iter().map(|(shape, _)| symbol(shape)).collect();
+    let gy: Vec<Sym> = step.gy.iter().map(|slot| symbol(&slot.shape)).collect();
+    let wanted: Vec<bool> = step.gx.iter().map(Option::is_some).collect();
+    let built = build(&mut measured, || -> Result<()> {
+        let found = step.op.gradient(Symbols::new(&x, &y, &gy, &wanted))?;
+        for (g, (shape, _)) in found.into_iter().zip(&step.x) {
+            g.map(|g| g.node(shape));
+        }
+        Ok(())
+    });
+    if matches!(built, Ok(Ok(()))) { measured.bytes } else { 0 }
+}

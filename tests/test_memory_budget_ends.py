@@ -1,0 +1,126 @@
+"""Budgets of memory for graphs with several losses: each may run backward, in any order, within the budget."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import kinnor as nn
+import kinnor.functions as F
+from kinnor import autodiff
+
+SHAPE = (64, 1024)
+BYTES = 4 * 64 * 1024
+SLACK = 4096
+
+
+def leaf():
+    values = np.random.RandomState(0).uniform(-1, 1, SHAPE).astype(np.float32)
+    return nn.Variable.from_numpy_array(values, need_grad=True)
+
+
+def chain(h, n, f=F.tanh):
+    for _ in range(n):
+        h = f(h)
+    return h
+
+
+def two(n):
+    """A trunk with two heads."""
+    x = leaf()
+    trunk = chain(x, n)
+    return x, [F.mean(chain(trunk, 3, F.sin)), F.mean(chain(trunk, 3))]
+
+
+def three(n):
+    """One loss upon another, and one beside; skips over the trunk."""
+    x = leaf()
+    middle = chain(x, n)
+    upper = chain(middle + x, n, F.sin)
+    return x, [F.mean(upper * middle), F.mean(middle), F.mean(chain(upper, n))]
+
+
+def apart(n):
+    """Two losses that have no more than the leaf in common."""
+    x = leaf()
+    return x, [F.mean(chain(x, n)), F.mean(chain(x, n, F.sin))]
+
+
+NETS = [two, three, apart]
+
+
+def step(x, losses, order, budget=None):
+    """The gradient after all backward runs, and the bytes of the graph's arrays at the worst moment."""
+    x.g[...] = 0
+    before = nn.memory_stats()["live"] - x.d.nbytes - x.g.nbytes
+    nn.reset_peak_memory()
+    with nn.memory_budget(budget):
+        nn.forward_all(losses)
+    for i in order:
+        losses[i].backward()
+    return x.g.copy(), nn.memory_stats()["peak"] - before
+
+
+def least(losses):
+    with pytest.raises(nn.BudgetError) as caught, nn.memory_budget(0):
+        nn.forward_all(losses)
+    return caught.value.least
+
+
+@pytest.mark.parametrize("net", NETS)
+@pytest.mark.parametrize("n", [1, 2, 8, 30])
+def test_every_order_keeps_to_the_budget(net, n):
+    x, losses = net(n)
+    plain = [step(x, losses, order)[0] for order in itertools.permutations(range(len(losses)))]
+    most = (2 * n + 12) * 2 * BYTES
+    low = least(losses)
+    for budget in (low, (low + most) // 2, most):
+        for order, expected in zip(itertools.permutations(range(len(losses))), plain, strict=True):
+            gradient, peak = step(x, losses, order, budget)
+            assert peak <= budget + SLACK
+            assert (gradient == expected).all()
+
+
+def test_a_trunk_is_not_kept_for_both():
+    _, losses = two(64)
+    assert least(losses) < 30 * BYTES
+
+
+def test_one_loss_alone_is_as_ever():
+    x, losses = two(8)
+    together = step(x, losses, (0, 1))[0]
+    x.g = 0
+    for loss in losses:
+        loss.forward()
+        loss.backward(clear_buffer=True)
+    np.testing.assert_allclose(x.g, together, rtol=1e-6)
+    budget = least(losses)
+    for _ in range(2):
+        x.g = 0
+        for loss in losses:
+            loss.forward(memory_budget=budget)
+            loss.backward()
+        np.testing.assert_allclose(x.g, together, rtol=1e-6)
+        assert (step(x, losses, (0, 1), budget)[0] == together).all()
+        assert (step(x, losses, (0, 1))[0] == together).all()
+
+
+def test_what_only_watches_may_stay_behind():
+    """A loss from which nobody runs backward takes nothing from the other one."""
+    x, losses = two(12)
+    plain, _ = step(x, losses, (1,))
+    budget = least(losses)
+    for _ in range(2):
+        gradient, peak = step(x, losses, (1,), budget)
+        assert (gradient == plain).all()
+        assert peak <= budget + SLACK
+
+
+def test_autodiff_goes_through_several_ends():
+    x, losses = two(12)
+    plain, _ = step(x, losses, (0, 1))
+    with nn.memory_budget(least(losses)):
+        nn.forward_all(losses)
+    x.grad = None
+    autodiff.backward(losses)
+    np.testing.assert_allclose(x.g, plain, rtol=1e-6, atol=1e-12)
