@@ -58,7 +58,7 @@ def step(program, leaves, budget, way=by_backward, seed=5):
     nn.seed(seed)
     for x in leaves:
         x.grad = None
-    others = rest(*leaves)
+    others = beside(leaves)
     nn.reset_peak_memory()
     with nn.auto_forward(), nn.memory_budget(budget if budget is None else others + budget):
         loss = program(*leaves)
@@ -68,6 +68,12 @@ def step(program, leaves, budget, way=by_backward, seed=5):
 
 def rest(*leaves):
     """Bytes in memory beside the data of leaves, and for some scalars: what other tests have left counts too."""
+    gc.collect()
+    return beside(leaves)
+
+
+def beside(leaves):
+    """As `rest`, of a program that goes on."""
     return nn.memory_stats()["live"] - sum(x.d.nbytes for x in leaves) + 256
 
 
