@@ -7,7 +7,7 @@ use super::arena::{self, Arena, Ix, NONE, flag};
 use super::{Function, NdArray, clear, mode};
 use crate::array::{Shape, Storage};
 use crate::ops::Array;
-use crate::solvers::Source;
+use crate::solvers::{Pair, Source};
 use crate::{Error, Result};
 
 /// A handle on a variable of a graph. It holds the variable, and the variable holds all that it was computed from.
@@ -312,11 +312,13 @@ impl Source for Variable {
     fn grad(&self) -> Arc<Storage> {
         arena::with(|a| Arc::clone(a.grad(a.variables[self.0].core)))
     }
-    fn both(&self) -> (Arc<Storage>, Arc<Storage>) {
+    fn add_pairs<'a>(all: impl Iterator<Item = &'a Self>, pairs: &mut Vec<Pair>) {
         arena::with(|a| {
-            let core = a.variables[self.0].core;
-            (Arc::clone(a.data(core)), Arc::clone(a.grad(core)))
-        })
+            for variable in all {
+                let core = a.variables[variable.0].core;
+                pairs.push((Arc::clone(a.data(core)), Arc::clone(a.grad(core))));
+            }
+        });
     }
 }
 

@@ -8,11 +8,8 @@ use crate::{Error, Result};
 
 impl<P: Source> Solver<P> {
     pub(super) fn add_to_gradients(&self, rate: f64, hooks: Hooks<'_>) -> Result<()> {
-        self.check_parameters("weight_decay")?;
-        self.each("weight_decay", hooks, |held, at| {
-            let source = &held.parameters[at].source;
-            let (data, grad) = (source.data(), source.grad());
-            let (w, g) = (cells(&data, Access::Read)?, cells(&grad, Access::ReadWrite)?);
+        self.each("weight_decay", hooks, |_, _, data, grad| {
+            let (w, g) = (cells(data, Access::Read)?, cells(grad, Access::ReadWrite)?);
             // SAFETY: both have as many elements (`each` looked), and the run guard keeps them where they are.
             unsafe { add_scaled(data.len(), w, g, rate) };
             Ok(true)
@@ -27,11 +24,9 @@ impl<P: Source> Solver<P> {
         if !scale.is_finite() {
             return Err(Error::argument(self.op("scale_grad"), "scale", "a finite number", scale));
         }
-        self.check_parameters("scale_grad")?;
-        self.each("scale_grad", hooks, |held, at| {
-            let grad = held.parameters[at].source.grad();
+        self.each("scale_grad", hooks, |_, _, _, grad| {
             // SAFETY: the storage says how many elements it has; the run guard keeps them where they are.
-            unsafe { scale_all(grad.len(), cells(&grad, Access::ReadWrite)?, scale) };
+            unsafe { scale_all(grad.len(), cells(grad, Access::ReadWrite)?, scale) };
             Ok(true)
         })
     }
@@ -45,14 +40,12 @@ impl<P: Source> Solver<P> {
         if clip_norm == 0.0 {
             return Ok(());
         }
-        self.check_parameters("clip_grad_by_norm")?;
-        self.each("clip_grad_by_norm", hooks, |held, at| {
-            let grad = held.parameters[at].source.grad();
+        self.each("clip_grad_by_norm", hooks, |_, _, _, grad| {
             // SAFETY: as in `scale_grad`.
             unsafe {
-                let norm = squares(grad.len(), cells(&grad, Access::Read)?).sqrt();
+                let norm = squares(grad.len(), cells(grad, Access::Read)?).sqrt();
                 if norm > clip_norm {
-                    scale_all(grad.len(), cells(&grad, Access::ReadWrite)?, clip_norm / norm);
+                    scale_all(grad.len(), cells(grad, Access::ReadWrite)?, clip_norm / norm);
                 }
             }
             Ok(true)
@@ -71,12 +64,10 @@ impl<P: Source> Solver<P> {
             let expected = "a number that is not negative";
             return Err(Error::argument(self.op(METHOD), "max_norm", expected, max_norm));
         }
-        self.check_parameters(METHOD)?;
         let mut sum = 0.0;
-        self.each(METHOD, Hooks::none(), |held, at| {
-            let grad = held.parameters[at].source.grad();
+        self.each(METHOD, Hooks::none(), |_, _, _, grad| {
             // SAFETY: as in `scale_grad`.
-            sum += unsafe { squares(grad.len(), cells(&grad, Access::Read)?) };
+            sum += unsafe { squares(grad.len(), cells(grad, Access::Read)?) };
             Ok(true)
         })?;
         let norm = sum.sqrt();
@@ -111,12 +102,10 @@ impl<P: Source> Solver<P> {
     }
 
     fn any(&self, method: &str, trouble: Trouble, hooks: Hooks<'_>) -> Result<bool> {
-        self.check_parameters(method)?;
         let mut found = false;
-        self.each(method, hooks, |held, at| {
-            let grad = held.parameters[at].source.grad();
+        self.each(method, hooks, |_, _, _, grad| {
             // SAFETY: as in `scale_grad`.
-            found = unsafe { troubled(grad.len(), cells(&grad, Access::Read)?, trouble) };
+            found = unsafe { troubled(grad.len(), cells(grad, Access::Read)?, trouble) };
             Ok(!found)
         })?;
         Ok(found)

@@ -17,7 +17,7 @@ mod tests;
 pub use adam::{AMSBound, AMSGRAD, AdaBelief, AdaBound, Adam, AdamW, Adamax, Lamb};
 pub use adaptive::{Adadelta, Adagrad, RMSprop, RMSpropGraves};
 pub use momentum::{Lars, Lion, Momentum, Nesterov, Sgd, SgdW};
-pub use solver::{Existing, Hooks, Solver, Source};
+pub use solver::{Existing, Hooks, Pair, Solver, Source};
 pub use states::{SolverState, State};
 
 use std::array::from_fn;

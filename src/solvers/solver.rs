@@ -20,11 +20,17 @@ pub trait Source: Clone + Send + Sync {
     fn data(&self) -> Arc<Storage>;
     /// Its gradient.
     fn grad(&self) -> Arc<Storage>;
-    /// Its values and its gradient.
-    fn both(&self) -> (Arc<Storage>, Arc<Storage>) {
-        (self.data(), self.grad())
+    /// Adds the values and the gradient of each of `all` to a list.
+    fn add_pairs<'a>(all: impl Iterator<Item = &'a Self>, pairs: &mut Vec<Pair>)
+    where
+        Self: 'a,
+    {
+        pairs.extend(all.map(|source| (source.data(), source.grad())));
     }
 }
+
+/// Values and gradient.
+pub type Pair = (Arc<Storage>, Arc<Storage>);
 
 /// What becomes of the parameters that a solver has already when it is given more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +73,23 @@ pub(super) struct Held<P> {
     decay: Option<f64>,
     pub(super) parameters: Vec<Parameter<P>>,
     places: HashMap<String, usize>,
+    /// Room for a list that each method makes.
+    pairs: Vec<Pair>,
+}
+
+impl<P: Source> Held<P> {
+    /// Values and gradients of all parameters.
+    fn take_pairs(&mut self) -> Vec<Pair> {
+        let mut pairs = std::mem::take(&mut self.pairs);
+        P::add_pairs(self.parameters.iter().map(|p| &p.source), &mut pairs);
+        pairs
+    }
+
+    /// Keeps the room of the list, and lets go of what is in it.
+    fn put_back(&mut self, mut pairs: Vec<Pair>) {
+        pairs.clear();
+        self.pairs = pairs;
+    }
 }
 
 impl<P> Held<P> {
@@ -94,7 +117,13 @@ impl<P: Source> Solver<P> {
             Some(Value::Float(rate)) => *rate,
             _ => 0.0,
         };
-        let held = Held { rate: initial_rate, decay: None, parameters: Vec::new(), places: HashMap::new() };
+        let held = Held {
+            rate: initial_rate,
+            decay: None,
+            parameters: Vec::new(),
+            places: HashMap::new(),
+            pairs: Vec::new(),
+        };
         Self { rule, initial_rate, held: Mutex::new(held) }
     }
 
@@ -215,9 +244,12 @@ impl<P: Source> Solver<P> {
 
     /// Makes all gradients zero, without touching memory. Until a backward run writes it, such a parameter is passed over.
     pub fn zero_grad(&self) {
-        for p in &self.lock().parameters {
-            p.source.grad().zero();
+        let mut held = self.lock();
+        let pairs = held.take_pairs();
+        for (_, grad) in &pairs {
+            grad.zero();
         }
+        held.put_back(pairs);
     }
 
     /// Whether weight decay is part of an update rather than added to gradients.
@@ -231,17 +263,14 @@ impl<P: Source> Solver<P> {
     /// [`Error::Shape`] or [`Error::Cleared`] when values, gradients and states do not fit or are not there: unless a
     /// hook brings this about, nothing is changed then. Also what hooks raise, and [`Error::Memory`].
     pub fn update(&self, hooks: Hooks<'_>) -> Result<()> {
-        self.check_parameters("update")?;
-        self.each("update", hooks, |held, at| {
+        self.each("update", hooks, |held, at, data, grad| {
             let decay = held.decay.or(self.rule.decay()).unwrap_or(0.0);
             let rate = held.rate;
             let p = &mut held.parameters[at];
             let t = p.t.saturating_add(1);
             let schedule = if self.initial_rate == 0.0 { 1.0 } else { rate / self.initial_rate };
             let step = Step { rate, schedule, t: f64::from(t), decay, norms: [0.0; 2] };
-            let (data, grad) = p.source.both();
-            let w = cells(&data, Access::ReadWrite)?;
-            let g = cells(&grad, Access::Read)?;
+            let (w, g) = (cells(data, Access::ReadWrite)?, cells(grad, Access::Read)?);
             let double = w.dtype == DType::F64;
             let dtype = if double { DType::F64 } else { DType::F32 };
             let mut states: SmallVec<[*mut u8; 3]> = SmallVec::new();
@@ -274,18 +303,7 @@ impl<P: Source> Solver<P> {
         self.add_to_gradients(rate, hooks)
     }
 
-    /// Says what is wrong with a parameter before any is touched.
-    pub(super) fn check_parameters(&self, method: &str) -> Result<()> {
-        for p in &self.lock().parameters {
-            let (data, grad) = p.source.both();
-            if !grad.is_zeroing() {
-                self.check_parameter(method, p, &data, &grad)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn check_parameter(&self, method: &str, p: &Parameter<P>, data: &Storage, grad: &Storage) -> Result<()> {
+    fn check_parameter(&self, method: &str, p: &Parameter<P>, (data, grad): &Pair) -> Result<()> {
         let n = p.shape.size();
         if data.len() != n || grad.len() != n {
             let expected = format!("parameter '{}' to have the shape {} of its states", p.name, p.shape);
@@ -303,14 +321,36 @@ impl<P: Source> Solver<P> {
         Ok(())
     }
 
-    /// Runs `act` on each parameter with a gradient, with hooks around it, until it returns false.
+    /// Runs `act` on each parameter with a gradient, its values and its gradient, with hooks around it, until it returns
+    /// false. Says what is wrong with a parameter before any is touched.
     pub(super) fn each(
         &self,
         method: &str,
         mut hooks: Hooks<'_>,
-        mut act: impl FnMut(&mut Held<P>, usize) -> Result<bool>,
+        mut act: impl FnMut(&mut Held<P>, usize, &Storage, &Storage) -> Result<bool>,
     ) -> Result<()> {
         let _run = RunGuard::new();
+        let mut held = self.lock();
+        let pairs = held.take_pairs();
+        let with_gradients = || pairs.iter().enumerate().filter(|(_, (_, grad))| !grad.is_zeroing());
+        let mut done = with_gradients()
+            .try_for_each(|(at, pair)| self.check_parameter(method, &held.parameters[at], pair));
+        let hooked = hooks.pre.is_some() || hooks.post.is_some();
+        if !hooked {
+            done = done.and_then(|()| {
+                for (at, (data, grad)) in with_gradients() {
+                    if !act(&mut held, at, data, grad)? {
+                        break;
+                    }
+                }
+                Ok(())
+            });
+        }
+        held.put_back(pairs);
+        drop(held);
+        if !hooked || done.is_err() {
+            return done;
+        }
         for at in 0.. {
             match self.lock().parameters.get(at) {
                 None => break,
@@ -323,9 +363,9 @@ impl<P: Source> Solver<P> {
             let mut held = self.lock();
             // The hook may have removed it, or put something else in its place.
             let Some(p) = held.parameters.get(at) else { break };
-            let (data, grad) = p.source.both();
-            self.check_parameter(method, p, &data, &grad)?;
-            let go_on = act(&mut held, at)?;
+            let pair = (p.source.data(), p.source.grad());
+            self.check_parameter(method, p, &pair)?;
+            let go_on = act(&mut held, at, &pair.0, &pair.1)?;
             drop(held);
             if let Some(post) = &mut hooks.post {
                 post()?;
