@@ -212,3 +212,91 @@ def test_double_precision_is_kept():
         x = nn.Variable.from_numpy_array(np.zeros(3))
         x[1] = 0.1
         assert x.d.tolist() == [0.0, 0.1, 0.0]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(
+    ("assign", "slope"),
+    [
+        (lambda h: h.__setitem__(0, F.sin(h)[1]), lambda x: [0, np.sin(2 * x[1]) + 2 * x[1], 2 * x[2]]),
+        (lambda h: [h.__setitem__(0, h[1] * 2), h.__setitem__(1, h[0] + 1)], None),
+        (lambda h: h.__setitem__(slice(None), h), lambda x: 2 * x),
+        (lambda h: h.__setitem__(slice(None, None, -1), h), lambda x: 2 * x),
+        (
+            lambda h: h.__setitem__(F.max(h, axis=0, only_index=True, keepdims=True), h[0]),
+            lambda x: [4 * x[0], 2 * x[1], 0],
+        ),
+    ],
+    ids=["function", "twice", "itself", "itself reversed", "index"],
+)
+def test_values_made_of_the_variable_itself_are_those_of_before(dynamic, assign, slope):
+    x = nn.Variable.from_numpy_array(np.array([1.0, 2.0, 3.0]), need_grad=True)
+    with nn.auto_forward(dynamic), nn.context_scope(nn.Context(["cpu:double"])):
+        h = x * 1
+        held = F.exp(h)
+        assign(h)
+        y = F.sum(h * h)
+    if not dynamic:
+        nn.forward_all([y, held])
+    plain = x.d.copy()
+    numbers = [4.0, 5.0, 3.0] if slope is None else None
+    if numbers is None:
+        same = nn.NdArray.from_numpy_array(plain)
+        with nn.context_scope(nn.Context(["cpu:double"])):
+            assign(same)
+        numbers = same.data
+    np.testing.assert_allclose(h.d, numbers)
+    x.grad.zero()
+    y.backward()
+    # Twice: h0 = 2 x1, h1 = 2 x1 + 1.
+    expected = [0, 2 * (2 * 2 * plain[1] + 2 * (2 * plain[1] + 1)), 2 * plain[2]] if slope is None else slope(plain)
+    np.testing.assert_allclose(x.g, expected)
+
+
+@pytest.mark.parametrize("value", [lambda a: a, lambda a: a.view((3,)), lambda a: a.data, lambda a: a.narrow(0, 0, 3)])
+def test_values_that_share_the_memory_of_an_array(value):
+    a = nn.NdArray.from_numpy_array(np.array([1.0, 2.0, 3.0]))
+    a[::-1] = value(a)
+    assert a.data.tolist() == [3.0, 2.0, 1.0]
+
+
+def test_values_that_share_the_memory_of_a_variable():
+    x = nn.Variable.from_numpy_array(np.array([1.0, 2.0, 3.0], np.float32))
+    h = x * 1
+    h[::-1] = h.get_unlinked_variable()
+    h.forward()
+    assert h.d.tolist() == [3.0, 2.0, 1.0]
+
+
+def test_values_made_of_the_variable_itself_without_a_graph():
+    x = nn.Variable.from_numpy_array(np.array([1.0, 2.0], np.float32), need_grad=True)
+    with nn.auto_forward():
+        h = x * 1
+        y = h * 3
+        with nn.no_grad():
+            h[0] = y[1]
+        assert h.d.tolist() == [6.0, 2.0]
+        F.sum(y).backward()
+    assert x.g.tolist() == [3.0, 3.0]
+
+
+def test_a_leaf_that_requires_grad_is_not_assigned_to_from_itself_either():
+    x = nn.Variable.from_numpy_array(np.array([1.0, 2.0], np.float32), need_grad=True)
+    with pytest.raises(nn.GraphError, match="got a leaf that requires grad"):
+        x[0] = x[1] * 2
+    assert x.parent is None and x.need_grad and x.d.tolist() == [1.0, 2.0]
+
+
+def test_a_leaf_is_assigned_to_from_itself():
+    x = nn.Variable.from_numpy_array(np.array([1.0, 2.0], np.float32))
+    x[0] = x[1] * 2
+    for _ in range(2):
+        x.forward()
+        assert x.d.tolist() == [4.0, 2.0]
+
+
+def test_slices_that_are_none_are_refused_in_our_words():
+    with pytest.raises(nn.RangeError, match="expected a slice with another step than zero, got slice"):
+        nn.Variable((3,))[::0]
+    with pytest.raises(nn.CallError, match="expected a slice of whole numbers, got slice"):
+        nn.Variable((3,))["a":]

@@ -49,8 +49,19 @@ def setitem(x: Any, key: Any, value: Any) -> None:
     if value.shape != inner:
         value = f.reshape(value, inner)
     if isinstance(x, NdArray):
+        source = value if isinstance(value, NdArray) else value.data
+        if np.may_share_memory(x.get_data("r"), source.get_data("r")):
+            value = f.identity(value)
         f.scatter_nd(value, index, out=x)
         return
+    kept = x.parent is None and x.need_grad and _core.grad_mode() and not _core.leaves_in_place()
+    if not kept and (x == value or x._feeds(value) or x._feeds(index)):
+        # What these are computed from goes on taking the old array, so the new one needs memory of its own.
+        result = f.scatter_nd(value, index, out=f.identity(x))
+        if result.parent is not None:
+            x._split_off(result)
+            x.rewire_on(result)
+            return
     old = x._split_off()
     result = old
     try:
@@ -122,7 +133,12 @@ def basic(x: Any, keys: list[Any]) -> Basic:
             i %= n
             start, stop, step = i, i + 1, 1
         else:
-            start, stop, step = k.indices(n)
+            try:
+                start, stop, step = k.indices(n)
+            except TypeError:
+                raise _core.CallError(f"index: expected a slice of whole numbers, got {k!r}") from None
+            except ValueError:
+                raise _core.RangeError(f"index: expected a slice with another step than zero, got {k!r}") from None
             length = len(range(start, stop, step))
             if stop < 0:
                 stop = -(n + 1)  # before the first element, not counted from the end

@@ -60,7 +60,8 @@ impl Variable {
     /// What takes this variable sets itself up again.
     ///
     /// # Errors
-    /// [`Error::Graph`] when no function computes `other`, [`Error::Shape`] when the shapes differ.
+    /// [`Error::Graph`] when no function computes `other` or when it is computed from this variable, [`Error::Shape`]
+    /// when the shapes differ.
     pub fn rewire_on(&self, other: &Self) -> Result<()> {
         let (own, theirs) = (self.shape(), other.shape());
         if own != theirs {
@@ -75,6 +76,13 @@ impl Variable {
             if f == NONE {
                 return Err(Error::Graph(format!(
                     "rewire_on: expected a variable that a function computes, got {}, which has no parent",
+                    super::variable::describe(a, from)
+                )));
+            }
+            if !readers(a, to, from).is_empty() {
+                return Err(Error::Graph(format!(
+                    "rewire_on: expected a variable that is not computed from this one, got {}, which would be \
+                     computed from itself",
                     super::variable::describe(a, from)
                 )));
             }
@@ -101,10 +109,17 @@ impl Variable {
         })
     }
 
+    /// Whether `other` is computed from this variable.
+    pub fn feeds(&self, other: &Self) -> bool {
+        arena::with(|a| !readers(a, self.ix(), other.ix()).is_empty())
+    }
+
     /// Splits this variable: the result stands where it stood, on the same data and gradient, and this one has no
-    /// parent any more. (The first half of an assignment by index; [`Variable::rewire_on`] is the second.)
-    pub fn split_off(&self) -> Self {
+    /// parent any more. What `end` is computed from, if it is given, goes on taking the result. (The first half of an
+    /// assignment by index; [`Variable::rewire_on`] is the second.)
+    pub fn split_off(&self, end: Option<&Self>) -> Self {
         arena::with(|a| {
+            let readers = end.map_or_else(Vec::new, |end| readers(a, self.ix(), end.ix()));
             let v = self.ix();
             let slot = &a.variables[v];
             let (core, parent, rank, flags) = (slot.core, slot.parent, slot.rank, slot.flags);
@@ -123,6 +138,9 @@ impl Variable {
             }
             a.variables[v].parent = NONE;
             a.variables[v].rank = 0;
+            for f in readers {
+                hand_over(a, f, v, copy);
+            }
             Self::adopt(a, copy)
         })
     }
@@ -157,6 +175,17 @@ impl Variable {
     /// A variable of its own with copies of the data, and of the gradient if `copy_grad` is set. They keep their types;
     /// `context` names the device that they are for, of which there is one.
     ///
+    /// ```
+    /// use kinnor::graph::{Variable, mode::Context};
+    ///
+    /// let x = Variable::from_values([1], &[2.0])?.with_need_grad(true);
+    /// let copy = x.create_deep_copy(&Context::default(), true)?;
+    /// x.data().copy_from_slice(&[3.0])?;
+    /// assert!(copy != x && copy.need_grad());
+    /// assert_eq!(copy.data().to_vec()?, [2.0]);
+    /// # Ok::<(), kinnor::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Cleared`] when there is nothing to copy, [`Error::Memory`].
     pub fn create_deep_copy(&self, context: &Context, copy_grad: bool) -> Result<Self> {
@@ -185,6 +214,28 @@ pub fn copied(array: &NdArray) -> Result<NdArray> {
     // SAFETY: both hold `n` elements of the type, and the target is new.
     unsafe { convert(from, dtype, to, dtype, n) };
     Ok(NdArray { shape: array.shape.clone(), storage })
+}
+
+/// The functions above `end` that take `v`.
+fn readers(a: &mut Arena, v: Ix, end: Ix) -> Vec<Ix> {
+    if a.consumers(v).next().is_none() {
+        return Vec::new();
+    }
+    let above = order::depth_first(a, &[end], |_, _| true);
+    above.into_iter().filter(|f| a.functions[*f].inputs.contains(&v)).collect()
+}
+
+/// Lets `f` take `to` wherever it took `from`, which somebody else holds too.
+fn hand_over(a: &mut Arena, f: Ix, from: Ix, to: Ix) {
+    for i in 0..a.functions[f].inputs.len() {
+        if a.functions[f].inputs[i] == from {
+            a.functions[f].inputs[i] = to;
+            a.variables[to].count += 1;
+            a.variables[from].count -= 1;
+            a.add_consumer(to, f);
+        }
+    }
+    a.variables[from].consumers.retain(|c| c.function != f);
 }
 
 fn cut(a: &mut Arena, v: Ix) {

@@ -1,15 +1,14 @@
 //! A variable among others: what computes it and what takes it, taking the place of another, copies outside of the graph,
 //! visits.
 
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use super::arguments::{callable, flag, object, some_flag};
 use super::error::foreign;
 use super::function::Function;
 use super::variable::Variable;
-use crate::graph;
 use crate::graph::mode::{self, Context};
+use crate::{Error, graph};
 
 /// What a graph gets for a registered parameter: a variable of that name on its data and gradient, which needs a gradient
 /// if `need_grad` and the mode say so.
@@ -41,7 +40,8 @@ impl Variable {
                 Ok(())
             }
             Some(_) => {
-                Err(PyTypeError::new_err("parent: expected None, which cuts the variable off; see rewire_on"))
+                let text = "parent: expected None, which cuts the variable off; see rewire_on";
+                Err(Error::Type(text.into()).into())
             }
         }
     }
@@ -50,9 +50,16 @@ impl Variable {
         self.variable.clear_parent();
     }
 
-    /// What stands in the place of this variable once it is split off: the first half of an assignment by index.
-    fn _split_off<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Self>> {
-        Self::wrap(py, self.variable.split_off())
+    /// Whether another variable is computed from this one.
+    fn _feeds(&self, other: PyRef<'_, Self>) -> bool {
+        self.variable.feeds(&other.variable)
+    }
+
+    /// What stands in the place of this variable, also for what `end` is computed from, once it is split off: the first
+    /// half of an assignment by index.
+    #[pyo3(signature = (end = None))]
+    fn _split_off<'py>(&self, py: Python<'py>, end: Option<PyRef<'_, Self>>) -> PyResult<Bound<'py, Self>> {
+        Self::wrap(py, self.variable.split_off(end.as_ref().map(|end| &end.variable)))
     }
 
     /// The live functions that take it, each once.
