@@ -181,6 +181,21 @@ impl Variable {
     ///
     /// Its own gradient is what it was before, afterwards.
     ///
+    /// ```
+    /// use kinnor::graph::{BackwardOptions, ForwardOptions, NdArray, Seed, Variable, apply};
+    ///
+    /// let x = Variable::from_values([2], &[3.0, 4.0])?.with_need_grad(true);
+    /// let y = apply("mul2", &[&x, &x], &[])?.remove(0);
+    /// y.forward(&ForwardOptions::default())?;
+    /// let start = Variable::from_values([2], &[1.0, 10.0])?.data();
+    /// // These elements stay as they are; those of a `Seed::Temporary` may be cleared.
+    /// let options = BackwardOptions { seed: Seed::Shared(start.clone()), clear_buffer: true, ..Default::default() };
+    /// y.backward(&options)?;
+    /// assert_eq!(x.grad().to_vec()?, [6.0, 80.0]);
+    /// assert_eq!(start.to_vec()?, [1.0, 10.0]);
+    /// # Ok::<(), kinnor::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Graph`] when no function computes it or the graph is being run already, [`Error::Cleared`] when a value
     /// that is needed was cleared, [`Error::Shape`] when the seed has another shape; whatever an operation, a hook or a

@@ -20,6 +20,20 @@ impl Variable {
     }
 
     /// Whether gradients flow to it: what was set, else whether they flow to an input of its parent.
+    ///
+    /// ```
+    /// use kinnor::graph::{ForwardOptions, Variable, apply};
+    ///
+    /// let x = Variable::new([2])?;
+    /// let y = apply("sin", &[&x], &[])?.remove(0);
+    /// assert!(!x.need_grad() && x.need_grad_flag().is_none());
+    /// x.set_need_grad(true);
+    /// y.forward(&ForwardOptions::default())?; // `y.parent()` learns of it here
+    /// assert!(y.parent().is_some_and(|f| f.need_grad()) && y.need_grad_flag().is_none());
+    /// x.unset_need_grad();
+    /// assert!(!x.need_grad());
+    /// # Ok::<(), kinnor::Error>(())
+    /// ```
     pub fn need_grad(&self) -> bool {
         arena::with(|a| a.need_grad(self.ix()))
     }
@@ -55,6 +69,21 @@ impl Variable {
     }
 
     /// Whether its data may be dropped after use and computed again for the backward run.
+    ///
+    /// ```
+    /// use kinnor::graph::{BackwardOptions, ForwardOptions, Variable, apply};
+    ///
+    /// let x = Variable::from_values([1], &[2.0])?.with_need_grad(true);
+    /// let h = apply("mul2", &[&x, &x], &[])?.remove(0);
+    /// let y = apply("mul2", &[&h, &h], &[])?.remove(0);
+    /// h.set_recompute(true);
+    /// y.forward(&ForwardOptions::default())?;
+    /// assert!(h.data().storage.is_cleared());
+    /// assert_eq!(y.functions_to_recompute().len(), 2);
+    /// y.backward(&BackwardOptions::default())?;
+    /// assert_eq!(x.grad().to_vec()?, [32.0]);
+    /// # Ok::<(), kinnor::Error>(())
+    /// ```
     pub fn recompute(&self) -> bool {
         self.has(flag::RECOMPUTE)
     }
@@ -70,6 +99,20 @@ impl Variable {
     }
 
     /// Whether runs may never clear its memory.
+    ///
+    /// ```
+    /// use kinnor::graph::{ForwardOptions, Variable, apply};
+    ///
+    /// let x = Variable::from_values([1], &[2.0])?;
+    /// let a = apply("mul2", &[&x, &x], &[])?.remove(0);
+    /// let b = apply("mul2", &[&a, &a], &[])?.remove(0);
+    /// let y = apply("exp", &[&b], &[])?.remove(0);
+    /// b.set_persistent(true);
+    /// y.forward(&ForwardOptions { clear_buffer: true, ..Default::default() })?;
+    /// assert!(a.data().storage.is_cleared());
+    /// assert_eq!(b.data().to_vec()?, [16.0]);
+    /// # Ok::<(), kinnor::Error>(())
+    /// ```
     pub fn persistent(&self) -> bool {
         self.has(flag::PERSISTENT)
     }
@@ -90,6 +133,16 @@ impl Variable {
     }
 
     /// Whether an in-place function may change its data.
+    ///
+    /// ```
+    /// use kinnor::graph::{Variable, apply};
+    ///
+    /// let x = Variable::new([2])?.with_need_grad(true);
+    /// let same = apply("identity", &[&x], &[])?.remove(0);
+    /// let e = apply("exp", &[&x], &[])?.remove(0); // its gradient reads what it gave
+    /// assert!(same.allow_modify_data() && !e.allow_modify_data());
+    /// # Ok::<(), kinnor::Error>(())
+    /// ```
     pub fn allow_modify_data(&self) -> bool {
         arena::with(|a| inplace::may_modify(a, self.ix()))
     }

@@ -251,6 +251,24 @@ impl Variable {
 
     /// As [`Variable::forward`] without the functions in `closed`; those that ran are added to it.
     ///
+    /// ```
+    /// use kinnor::graph::{Closed, ForwardOptions, Function, Variable, apply};
+    /// use std::cell::RefCell;
+    ///
+    /// let x = Variable::from_values([1], &[2.0])?;
+    /// let h = apply("mul2", &[&x, &x], &[])?.remove(0);
+    /// let a = apply("exp", &[&h], &[])?.remove(0);
+    /// let b = apply("sin", &[&h], &[])?.remove(0);
+    /// let ran = RefCell::new(Vec::new());
+    /// let hook = |f: &Function| Ok(ran.borrow_mut().push(f.type_name()));
+    /// let options = ForwardOptions { pre_hook: Some(&hook), ..Default::default() };
+    /// let mut closed = Closed::default();
+    /// a.forward_with(&options, &mut closed)?;
+    /// b.forward_with(&options, &mut closed)?;
+    /// assert_eq!(*ran.borrow(), ["Mul2", "Exp", "Sin"]);
+    /// # Ok::<(), kinnor::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Variable::forward`].
     pub fn forward_with(&self, options: &ForwardOptions<'_>, closed: &mut Closed) -> Result<()> {

@@ -239,6 +239,18 @@ impl Variable {
     }
 
     /// Says that every function that takes it must set itself up again in the next forward run.
+    ///
+    /// ```
+    /// use kinnor::graph::{ForwardOptions, Variable, apply};
+    ///
+    /// let x = Variable::new([2])?;
+    /// let y = apply("exp", &[&x], &[])?.remove(0);
+    /// x.reset_shape([3], true)?; // marks it by itself
+    /// x.mark_need_setup();
+    /// y.forward(&ForwardOptions::default())?;
+    /// assert_eq!(y.data().to_vec()?, [1.0; 3]);
+    /// # Ok::<(), kinnor::Error>(())
+    /// ```
     pub fn mark_need_setup(&self) {
         arena::with(|a| a.mark_need_setup(self.0));
     }
@@ -275,6 +287,22 @@ impl Variable {
     }
 
     /// Gives its memory back as dynamic mode does when the last handle dies: only if no gradient needs it.
+    ///
+    /// ```
+    /// use kinnor::graph::{ForwardOptions, Variable, apply};
+    ///
+    /// let x = Variable::new([2])?.with_need_grad(true);
+    /// let h = apply("identity", &[&x], &[])?.remove(0);
+    /// let y = apply("sin", &[&h], &[])?.remove(0); // its gradient reads `h`
+    /// let z = apply("add2", &[&y, &y], &[])?.remove(0);
+    /// z.forward(&ForwardOptions::default())?;
+    /// for v in [&x, &h, &y] {
+    ///     v.clear_during_auto_forward()?;
+    /// }
+    /// let cleared = [&x, &h, &y].map(|v| v.data().storage.is_cleared());
+    /// assert_eq!(cleared, [false, false, true]);
+    /// # Ok::<(), kinnor::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Graph`] when the memory is shared by narrow.
