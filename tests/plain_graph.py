@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     Arrays = Sequence[np.ndarray]
 
 
+def near(got: Any, expected: Any) -> None:
+    """Refuses numbers in float64 that differ by more than rounding."""
+    np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-11)
+
+
 def sigmoid(x: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-x))
 

@@ -10,12 +10,7 @@ import kinnor as nn
 import kinnor.functions as F
 from kinnor import _core, autodiff
 
-
-@pytest.fixture(autouse=True, params=["static", "dynamic"])
-def mode(request):
-    """Every test holds for graphs that are run later and for those that are run at once."""
-    with nn.auto_forward(request.param == "dynamic"):
-        yield request.param
+pytestmark = pytest.mark.usefixtures("mode")
 
 
 def test_gradients_of_leaves_add_up():

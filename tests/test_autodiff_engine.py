@@ -8,7 +8,7 @@ import pytest
 from bed import DOUBLE
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from plain_graph import OPS
+from plain_graph import OPS, near
 from test_random_graphs import build, graphs, leaf_value
 
 import kinnor as nn
@@ -18,10 +18,6 @@ from kinnor import _core, autodiff
 QUICK = settings(
     deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck), max_examples=60
 )
-
-
-def near(got, expected):
-    np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-11)
 
 
 def leaves_of(nodes):

@@ -9,12 +9,7 @@ import kinnor.functions as F
 from kinnor import autodiff
 from kinnor.autodiff.graph import AccumulateGrad, GradientEdge, Node, get_gradient_edge
 
-
-@pytest.fixture(autouse=True, params=["static", "dynamic"])
-def mode(request):
-    """Every test holds for graphs that are run later and for those that are run at once."""
-    with nn.auto_forward(request.param == "dynamic"):
-        yield request.param
+pytestmark = pytest.mark.usefixtures("mode")
 
 
 @pytest.mark.parametrize("create_graph", [False, True])

@@ -11,11 +11,7 @@ import kinnor as nn
 import kinnor.functions as F
 from kinnor import autodiff
 
-
-@pytest.fixture(autouse=True, params=["static", "dynamic"])
-def mode(request):
-    with nn.auto_forward(request.param == "dynamic"):
-        yield request.param
+pytestmark = pytest.mark.usefixtures("mode")
 
 
 both = pytest.mark.parametrize("create_graph", [False, True])

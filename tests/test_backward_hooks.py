@@ -7,11 +7,7 @@ from bed import leaf, run
 import kinnor as nn
 import kinnor.functions as F
 
-
-@pytest.fixture(autouse=True, params=["static", "dynamic"])
-def mode(request):
-    with nn.auto_forward(request.param == "dynamic"):
-        yield request.param
+pytestmark = pytest.mark.usefixtures("mode")
 
 
 def test_hooks_see_the_sum_once_in_every_run():

@@ -15,12 +15,7 @@ from kinnor.parameter import (
     set_parameter,
 )
 
-
-@pytest.fixture(autouse=True)
-def fresh():
-    nn.clear_parameters()
-    yield
-    nn.clear_parameters()
+pytestmark = pytest.mark.usefixtures("no_parameters")
 
 
 def keys():

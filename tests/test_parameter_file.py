@@ -15,11 +15,7 @@ from kinnor.parameter import ParameterError, get_parameter, get_parameter_or_cre
 FORMATS = [".safetensors", ".h5"]
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    nn.clear_parameters()
-    yield
-    nn.clear_parameters()
+pytestmark = pytest.mark.usefixtures("no_parameters")
 
 
 def listing(folder):

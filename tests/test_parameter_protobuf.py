@@ -14,11 +14,7 @@ NNABLA = (
 """Written by NNabla 1.39: `a/w` of shape (2, 1) and `a/m` of shape (), which needs no gradient."""
 
 
-@pytest.fixture(autouse=True)
-def no_parameters():
-    nn.clear_parameters()
-    yield
-    nn.clear_parameters()
+pytestmark = pytest.mark.usefixtures("no_parameters")
 
 
 def test_the_bytes_are_nnablas():

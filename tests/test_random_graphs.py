@@ -5,7 +5,7 @@ from bed import DOUBLE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
-from plain_graph import OPS, SMALL, Node
+from plain_graph import OPS, SMALL, Node, near
 
 import kinnor as nn
 
@@ -66,10 +66,6 @@ def kept(nodes, made, flags):
     chosen = {node: made[node] for node in held}
     made.clear()
     return chosen
-
-
-def near(got, expected):
-    np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-11)
 
 
 def leaf_gradients_are(nodes, variables, expected, times=1):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import Row, sample, whole
+from . import Row, sample, still, whole
 
 
 def mask(*shape, seed=0):
@@ -60,10 +60,6 @@ def searchsorted(sequence, values, right=False):
     for i in np.ndindex(values.shape[:-1]):
         y[i] = np.searchsorted(sequence[i], values[i], side)
     return y
-
-
-def still(gy, *x):
-    return tuple(np.zeros_like(each) for each in x)
 
 
 def places(shape, lengths, seed=0):
