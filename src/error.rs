@@ -1,6 +1,6 @@
 //! The one error type of the crate; `python/error.rs` maps it to exceptions, and is the only place that does.
 
-use crate::array::{DType, Shape};
+use crate::array::Shape;
 
 /// Shorthand for a result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -29,7 +29,7 @@ pub enum Error {
         /// The types that fit, in words.
         expected: String,
         /// The type that was given.
-        got: DType,
+        got: String,
     },
     /// An axis that the array does not have.
     #[error("{}", no_such_axis(op, *got, *ndim))]

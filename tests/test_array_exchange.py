@@ -130,19 +130,21 @@ def test_one_element_is_a_number():
     assert type(variable(3, np.int32).item()) is int
     assert float(variable(3, np.int32)) == 3.0
     for x in (variable([1, 2]), array([])):
-        with pytest.raises(ValueError, match="size 1"):
+        with pytest.raises(ValueError, match="an array of one element"):
             x.item()
-        with pytest.raises(ValueError, match="size 1"):
+        with pytest.raises(ValueError, match="an array of one element"):
             float(x)
 
 
 # --- DLPack.
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+# NumPy has bool in DLPack from 1.25 on.
+LENT = [d for d in DTYPES if d != "bool" or np.lib.NumpyVersion(np.__version__) >= "1.25.0"]
+
+
+@pytest.mark.parametrize("dtype", LENT)
 def test_others_take_arrays_without_a_copy(dtype):
-    if dtype == "bool" and np.lib.NumpyVersion(np.__version__) < "1.25.0":
-        pytest.skip("NumPy before 1.25 has no bool in DLPack")
     v = variable([0, 1], dtype)
     for x in (v, v.data):
         theirs = np.from_dlpack(x)
@@ -244,7 +246,7 @@ def test_dlpack_in_the_form_of_nnabla():
     assert from_dlpack(capsule, target) is target
     target.data[0] = 7
     assert a.data.tolist() == [7, 2]
-    with pytest.raises(ValueError, match="Capsule"):
+    with pytest.raises(ValueError, match="not used yet, got <capsule"):
         from_dlpack(capsule)
     with pytest.raises(nn.ShapeError):
         from_dlpack(to_dlpack(a), nn.NdArray((3,)))

@@ -5,9 +5,11 @@ import signal
 import subprocess
 import sys
 import time
+from stat import S_IMODE
 
 import pytest
 
+import kinnor
 from kinnor.atomic import replacing
 
 
@@ -84,3 +86,15 @@ def test_a_killed_writer_leaves_a_whole_file(tmp_path):
     with replacing(path) as temporary:
         temporary.write_bytes(b"")
     assert listing(tmp_path) == ["p.bin"]
+
+
+@pytest.mark.parametrize("before", [None, 0o600, 0o664])
+def test_files_may_be_read_by_whom_the_user_lets(tmp_path, before):
+    plain, path = tmp_path / "plain", tmp_path / "p.safetensors"
+    plain.touch()
+    if before is not None:
+        path.touch()
+        path.chmod(before)
+    kinnor.save_parameters(path, {"w": kinnor.Variable((2,))})
+    mode = plain.stat().st_mode if before is None else before
+    assert S_IMODE(path.stat().st_mode) == S_IMODE(mode)

@@ -12,8 +12,9 @@ import kinnor.functions as F
 import kinnor.initializer as I
 import kinnor.parametric_functions as PF
 import kinnor.solvers as S
-from kinnor.monitor import MonitorSeries
+from kinnor.monitor import Monitor, MonitorSeries
 from kinnor.utils.data_iterator import data_iterator, data_iterator_simple
+from kinnor.utils.dlpack import from_dlpack
 
 THROWING = Path(__file__).with_name("throwing.py")
 
@@ -107,6 +108,33 @@ TOLD = {
     "setup: expected a list of Variables": lambda: F.exp(X).parent.setup([1], [X]),
     "top_n_error: expected `n`": lambda: F.top_n_error(X, nn.Variable((2, 1)), n=0),
     "split: expected an array with axes for axis 0, got a scalar": lambda: F.split(nn.Variable()),
+    "exp: expected `n_outputs` to be a whole number": lambda: F.exp(X, X),
+    "exp: expected an array of 6 elements to write to": lambda: F.exp(X, -1, [nn.NdArray((7,))]),
+    "exp: expected at most 1 arguments": lambda: F.exp(X, -1, None, None, None),
+    "expected a list of NdArrays for `outputs`, got 3": lambda: F.exp(X, outputs=3),
+    "mul_scalar: expected `val` to be a number, got <Variable": lambda: F.mul_scalar(X, nn.Variable()),
+    "matmul: expected arrays with axes": lambda: X @ nn.Variable(),
+    "rewire_on: expected a variable that is not computed from this one": lambda: V.rewire_on(F.exp(V * 1)),
+    "item: expected an array of one element": lambda: float(X),
+    "array: expected numbers": lambda: X.apply(d=np.zeros((2, 3), np.complex64)),
+    "shape: expected lengths": lambda: nn.NdArray((1.5,)),
+    "from_dlpack: expected a capsule": lambda: from_dlpack(3),
+    "Exp: expected one of 1 inputs, got input 9": lambda: F.exp(X).parent.inplace_data(9),
+    "Exp: expected one of 1 outputs, got output 1": lambda: F.exp(X).parent.grad_depends_output_data(0, 1),
+    "communicator_callbacks: expected": lambda: F.exp(V).backward(communicator_callbacks=[3]),
+    "function_pre_hook: expected": lambda: F.exp(V).forward(function_pre_hook=3),
+    "update_pre_hook: expected": lambda: S.Sgd().update(update_pre_hook=3),
+    "expected a list of strings, got 'w'": lambda: S.Sgd().remove_parameters("w"),
+    "Adam.set_states: expected a SolverState": lambda: S.Adam().set_states(3),
+    "save_parameters: expected `params`": lambda: nn.save_parameters("p.h5", {"w": 3}),
+    "UniformInitializer: expected `rng`": lambda: PF.affine(X, 3, rng=3),
+    "expected `apply_w` to be something to call": lambda: PF.affine(X, 3, apply_w=3),
+    "lstm_cell: expected `h` of shape": lambda: PF.lstm_cell(X, nn.Variable((3, 4)), nn.Variable((2, 4)), 4),
+    "MonitorSeries: expected `interval` to be at least 1": lambda: MonitorSeries("loss", interval=0),
+    "MonitorSeries: expected `name` to be a string": lambda: MonitorSeries(3),
+    "Monitor: expected `save_path` to be a path": lambda: Monitor(3),
+    "SimpleDataSource: expected `load_func`": lambda: data_iterator_simple(3, 10, 2),
+    "SimpleDataSource: expected `num_examples` to be a whole": lambda: data_iterator_simple(len, "x", 2),
 }
 
 
@@ -143,6 +171,9 @@ BEFORE = {
     "decay_rate": ("a number, got 'x'", lambda: S.Sgd().weight_decay("x")),
     "n": ("a whole number, got 'x'", lambda: nn.set_num_threads("x")),
     "i": ("a whole number of zero or more, got -1", lambda: (V * 1).parent.inplace_data(-1)),
+    "accum": ("a list of True and False, or None, got ['x']", lambda: F.exp(V).parent.backward([V], [X], ["x"])),
+    "tags": ("a dict, got 3", lambda: setattr(F.exp(V).parent, "tags", 3)),
+    "keys": ("a list of strings, got 3", lambda: S.Sgd().remove_parameters(3)),
 }
 
 
@@ -161,3 +192,31 @@ def test_what_counts_as_true(yes):
     assert nn.Variable((2,), need_grad=yes).need_grad
     with nn.auto_forward(yes):
         assert nn.get_auto_forward()
+
+
+@pytest.mark.parametrize("wrong", [{"nope": 1}, {"recompute": "x"}, {"data": nn.NdArray((3, 3))}, {"parent": 3}])
+def test_of_several_attributes_all_are_set_or_none(wrong):
+    x = nn.Variable((2, 3))
+    with pytest.raises((AttributeError, TypeError, ValueError)):
+        x.apply(persistent=True, need_grad=True, name="x", d=1, **wrong)
+    assert (x.persistent, x.need_grad, x.name, x.d.sum()) == (False, False, "", 0)
+
+
+def test_a_parameter_of_another_shape_is_told_by_its_whole_path():
+    with nn.parameter_scope("net"):
+        PF.affine(X, 3, name="first")
+        with pytest.raises(nn.ParameterError, match="existing parameter 'net/first/affine/W', got"):
+            PF.affine(X, 4, name="first")
+
+
+def test_a_variable_cannot_be_computed_from_itself():
+    x = nn.Variable((2,))
+    h = F.exp(x)
+    y = F.sin(h)
+    with pytest.raises(nn.GraphError, match="computed from itself"):
+        x.rewire_on(y)
+    assert y.parent is not None and x.parent is None
+    with pytest.raises(nn.GraphError, match="computed from itself"):
+        h.rewire_on(y)
+    y.forward()
+    assert y.d.tolist() == np.sin(np.exp(np.zeros(2, np.float32))).tolist()

@@ -179,3 +179,10 @@ def test_schedules():
     ]
     with pytest.raises(NotImplementedError, match="get_learning_rate"):
         BaseLearningRateScheduler().get_learning_rate(0)
+
+
+def test_logger_does_what_loggers_do_in_whatever_order_things_are_imported():
+    for first in ("pass", "import kinnor.monitor", "import kinnor.logger", "from kinnor.logger import logger"):
+        program = f"{first}; import kinnor; kinnor.logger.info('told'); print(kinnor.logger.name)"
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        assert (done.stdout, done.stderr.rstrip()[-4:]) == ("kinnor\n", "told"), first

@@ -346,7 +346,8 @@ def test_a_refused_call_registers_nothing():
 
 def test_a_refused_call_keeps_what_was_there():
     PF.affine(image(), 3)
-    with pytest.raises(ValueError, match=r"expected the shape \(96, 3\) of the existing parameter 'W', got \(96, 4\)"):
+    told = r"expected the shape \(96, 3\) of the existing parameter 'affine/W', got \(96, 4\)"
+    with pytest.raises(ValueError, match=told):
         PF.affine(image(), 4)
     with pytest.raises(ZeroDivisionError):
         PF.affine(image(), 3, apply_b=lambda b: 1 / 0)

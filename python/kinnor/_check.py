@@ -1,10 +1,11 @@
 """Refusals of plain arguments, in one voice."""
 
+from operator import index
 from typing import Any
 
 import numpy as np
 
-from ._core import CallError
+from ._core import CallError, Error, RangeError
 
 
 def flag(op: str, name: str, value: Any) -> bool:
@@ -19,6 +20,22 @@ def number(op: str, name: str, value: Any) -> Any:
     if np.ndim(value) == 0 and np.asarray(value).dtype.kind in "biuf":
         return value
     raise CallError(f"{op}: expected `{name}` to be a number, got {value!r}")
+
+
+def count(op: str, name: str, value: Any, error: type[Error] = RangeError) -> int:
+    """Refuse what is no whole number, with a `CallError`, and what is below one, with an `error`."""
+    if not hasattr(value, "__index__"):
+        raise CallError(f"{op}: expected `{name}` to be a whole number, got {value!r}")
+    if index(value) < 1:
+        raise error(f"{op}: expected `{name}` to be at least 1, got {value}")
+    return index(value)
+
+
+def callee(op: str, name: str, value: Any) -> Any:
+    """Refuse what cannot be called. Returned as it is."""
+    if callable(value):
+        return value
+    raise CallError(f"{op}: expected `{name}` to be something to call, got {value!r}")
 
 
 def text(op: str, name: str, value: Any) -> str:

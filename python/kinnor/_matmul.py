@@ -9,12 +9,16 @@ from . import _core
 f = _core.functions
 
 
+class ScalarError(_core.ShapeError, AssertionError):
+    """A scalar where axes are summed over; NNabla's programs expect an AssertionError."""
+
+
 def matmul(a: Any, b: Any) -> Any:
     """`a @ b` as NumPy has it."""
     if not isinstance(b, (_core.Variable, _core.NdArray)):
         return NotImplemented
     if a.ndim == 0 or b.ndim == 0:
-        raise AssertionError("matmul: expected arrays with axes, got a scalar; use * instead")
+        raise ScalarError("matmul: expected arrays with axes, got a scalar; use * instead")
     if a.ndim == 1 and b.ndim == 1:
         agree(a, b, a.shape[0], b.shape[0])
         return f.sum(a * b)

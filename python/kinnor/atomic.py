@@ -9,6 +9,7 @@ import os
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from stat import S_IMODE
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,7 +44,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     temporary = target.with_name(f"{_prefix(target)}{os.getpid()}-{next(_numbers)}.tmp")
     _open.add(temporary)
     try:
+        # Some writers make files that nobody else may read; this one may be read as any other of the user's.
+        temporary.touch(exist_ok=False)
+        mode = (target if target.exists() else temporary).stat().st_mode
         yield temporary
+        temporary.chmod(S_IMODE(mode))
         _sync(temporary)
         temporary.replace(target)
         _sync(target.parent)

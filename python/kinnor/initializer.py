@@ -6,7 +6,7 @@ Knows shapes and random generators; knows no graphs and no parameter scopes.
 from __future__ import annotations
 
 from math import prod, sqrt
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -59,7 +59,12 @@ class BaseInitializer:
 class _RandomInitializer(BaseInitializer):
     """An initializer that draws from `rng`, or from what is `kinnor.random.prng` when it is constructed."""
 
+    #: The method that draws.
+    draw: ClassVar[str]
+
     def __init__(self, rng: RandomState | None) -> None:
+        if rng is not None and not hasattr(rng, self.draw):
+            raise CallError(f"{type(self).__name__}: expected `rng` to be a RandomState or None, got {rng!r}")
         self.rng = random.prng if rng is None else rng
 
 
@@ -81,6 +86,8 @@ class NormalInitializer(_RandomInitializer):
         sigma: Standard deviation.
         rng: Generator; by default the library's own.
     """
+
+    draw = "randn"
 
     def __init__(self, sigma: float = 1.0, rng: RandomState | None = None) -> None:
         super().__init__(rng)
@@ -104,6 +111,8 @@ class UniformInitializer(_RandomInitializer):
         rng: Generator; by default the library's own.
     """
 
+    draw = "uniform"
+
     def __init__(self, lim: tuple[float, float] = (-1, 1), rng: RandomState | None = None) -> None:
         super().__init__(rng)
         self.lim = _ends("UniformInitializer", lim)
@@ -124,6 +133,8 @@ class UniformIntInitializer(_RandomInitializer):
         lim: Lower end (included) and upper end (excluded).
         rng: Generator; by default the library's own.
     """
+
+    draw = "randint"
 
     def __init__(self, lim: tuple[int, int] = (0, 10), rng: RandomState | None = None) -> None:
         super().__init__(rng)
@@ -195,6 +206,8 @@ class OrthogonalInitializer(_RandomInitializer):
         Saxe, McClelland, Ganguli: Exact solutions to the nonlinear dynamics of learning in deep linear neural
         networks, 2014.
     """
+
+    draw = "randn"
 
     def __init__(self, gain: float = 1.0, rng: RandomState | None = None) -> None:
         super().__init__(rng)

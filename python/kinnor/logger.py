@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TextIO
+from typing import Any, TextIO
 
 from .config import nnabla_config
 
@@ -47,3 +47,8 @@ def _set_up() -> logging.Logger:
 
 
 logger = _set_up()
+
+
+def __getattr__(name: str) -> Any:
+    # In NNabla this name is the logger's. Here it is this module's once that is imported, so it has all that one has.
+    return getattr(logger, name)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import _check
 from ._core import ArgumentError, CallError
 from .logger import logger
 from .png import write_png
@@ -40,6 +41,8 @@ class Monitor:
     """
 
     def __init__(self, save_path: str | os.PathLike[str]) -> None:
+        if not isinstance(save_path, (str, os.PathLike)):
+            raise CallError(f"Monitor: expected `save_path` to be a path, got {save_path!r}")
         self._save_path = os.fspath(save_path)
         Path(save_path).mkdir(parents=True, exist_ok=True)
 
@@ -91,8 +94,8 @@ class MonitorSeries:
     """
 
     def __init__(self, name: str, monitor: Monitor | None = None, interval: int = 1, verbose: bool = True) -> None:
-        self.name = name
-        self.interval = interval
+        self.name = _check.text("MonitorSeries", "name", name)
+        self.interval = _check.count("MonitorSeries", "interval", interval)
         self.verbose = verbose
         self._path = _new_file(monitor, name, "series")
         self._values: list[float] = []
@@ -133,8 +136,8 @@ class MonitorTimeElapsed:
     """
 
     def __init__(self, name: str, monitor: Monitor | None = None, interval: int = 100, verbose: bool = True) -> None:
-        self.name = name
-        self.interval = interval
+        self.name = _check.text("MonitorTimeElapsed", "name", name)
+        self.interval = _check.count("MonitorTimeElapsed", "interval", interval)
         self.verbose = verbose
         self._path = _new_file(monitor, name, "timer")
         self._last = -1
@@ -181,8 +184,8 @@ class MonitorImage:
         num_images: int = 16,
         normalize_method: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
     ) -> None:
-        self.name = name
-        self.interval = interval
+        self.name = _check.text("MonitorImage", "name", name)
+        self.interval = _check.count("MonitorImage", "interval", interval)
         self.verbose = verbose
         self.num_images = num_images
         self.normalize_method = normalize_method or self.default_normalize_method

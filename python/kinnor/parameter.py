@@ -7,6 +7,7 @@ is one for the process; the scope that a `with` block enters is its thread's own
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from contextlib import ContextDecorator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -209,7 +210,8 @@ def get_parameter_or_create(
             tree.register(op, name, parameter)
         elif shape is not None and tuple(shape) != parameter.shape:
             raise ParameterError(
-                f"{op}: expected the shape {parameter.shape} of the existing parameter {name!r}, got {tuple(shape)}; "
+                f"{op}: expected the shape {parameter.shape} of the existing parameter "
+                f"{tree.full_path(scope, last)!r}, got {tuple(shape)}; "
                 "clear_parameters() forgets all parameters"
             )
         elif parameter.need_grad != need_grad:
@@ -237,6 +239,9 @@ def save_parameters(path: PathOrFile, params: dict[str, Variable] | None = None,
 
     if params is None:
         params = get_parameters(grad_only=False)
+    given: Any = params
+    if not isinstance(given, Mapping) or not all(isinstance(variable, Variable) for variable in given.values()):
+        raise CallError(f"save_parameters: expected `params` to be Variables by path, got {params!r}")
     entries = [parameter_file.Entry(key, _values(variable), variable.need_grad) for key, variable in params.items()]
     parameter_file.save(path, entries, extension)
 

@@ -24,6 +24,7 @@ __all__ = [
     "check_paths",
     "enter",
     "find",
+    "full_path",
     "here",
     "lock",
     "register",
@@ -185,6 +186,17 @@ def check_paths(op: str, paths: list[str]) -> None:
             raise ParameterError(
                 f"{op}: expected the name of a parameter, got {'/'.join(names)!r}, which leads through one"
             )
+
+
+def full_path(scope: Scope, name: str) -> str:
+    """The path from the root to a name in a scope, or the name alone where the scope is in no tree."""
+    levels: list[tuple[str, Scope]] = [("", _root)]
+    while levels:
+        path, inner = levels.pop()
+        if inner is scope:
+            return f"{path}{name}"
+        levels += [(f"{path}{key}/", value) for key, value in inner.items() if isinstance(value, dict)]
+    return name
 
 
 def walk(scope: Scope, path: str) -> Iterator[tuple[str, Variable]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import _core
@@ -9,7 +10,6 @@ from ._core import CallError, NdArray, UnsupportedError, Variable
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
 
     from .solver_file import State
 
@@ -65,6 +65,8 @@ class Solver(_core.Solver):
             ParameterError: If the arrays are not those of this solver.
             ShapeError: If one does not have the shape of its parameter. Nothing is changed then.
         """
+        if not isinstance(states, Mapping):
+            raise CallError(f"{self.name}.set_states: expected a SolverState for each parameter, got {states!r}")
         for key, state in states.items():
             if not isinstance(state, SolverState):
                 raise CallError(f"{self.name}.set_states: expected a SolverState for {key!r}, got {state!r}")

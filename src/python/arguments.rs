@@ -2,12 +2,17 @@
 
 use pyo3::PyClass;
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
 
 use crate::Error;
 
-fn refused(expected: &str, got: &Bound<'_, PyAny>) -> PyErr {
-    let got = got.repr().map_or_else(|_| "something else".into(), |repr| repr.to_string());
-    Error::Type(format!("expected {expected}, got {got}")).into()
+pub(super) fn refused(expected: &str, got: &Bound<'_, PyAny>) -> PyErr {
+    Error::Type(format!("expected {expected}, got {}", shown(got))).into()
+}
+
+/// What Python shows of an object.
+pub(super) fn shown(object: &Bound<'_, PyAny>) -> String {
+    object.repr().map_or_else(|_| "something else".into(), |repr| repr.to_string())
 }
 
 /// True or False, those of NumPy, 1 or 0.
@@ -19,6 +24,17 @@ pub(super) fn flag(v: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// A `flag` or None.
 pub(super) fn some_flag(v: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
     (!v.is_none()).then(|| flag(v)).transpose().map_err(|_| refused("True, False or None", v))
+}
+
+/// A list of `flag`s or None.
+pub(super) fn some_flags(v: &Bound<'_, PyAny>) -> PyResult<Option<Vec<bool>>> {
+    let flags = |v: &Bound<'_, PyAny>| v.try_iter()?.map(|one| flag(&one?)).collect::<PyResult<Vec<_>>>();
+    (!v.is_none()).then(|| flags(v)).transpose().map_err(|_| refused("a list of True and False, or None", v))
+}
+
+/// A dict.
+pub(super) fn dict<'py>(v: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+    v.cast::<PyDict>().cloned().map_err(|_| refused("a dict", v))
 }
 
 /// A number, or an array of one.
@@ -45,6 +61,13 @@ pub(super) fn bytes(v: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
 /// A string.
 pub(super) fn text(v: &Bound<'_, PyAny>) -> PyResult<String> {
     v.extract().map_err(|_| refused("a string", v))
+}
+
+/// Several strings; one alone is not several of one letter.
+pub(super) fn texts(v: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    let all = || v.try_iter()?.map(|one| one?.extract()).collect::<PyResult<_>>();
+    if v.is_instance_of::<PyString>() { None } else { all().ok() }
+        .ok_or_else(|| refused("a list of strings", v))
 }
 
 /// A string or None.

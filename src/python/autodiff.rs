@@ -5,7 +5,6 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use pyo3::{PyTraverseError, PyVisit, ffi};
@@ -16,6 +15,7 @@ use super::function::Function;
 use super::hooks::with_hooks;
 use super::user_operation;
 use super::variable::Variable;
+use crate::Error;
 use crate::graph::autodiff::{self, DifferentiateOptions, Root};
 use crate::graph::{self, Edge, GradientHook, HookHandle, When};
 
@@ -95,9 +95,9 @@ impl GradientHook for Call {
                 Ok(v) => Ok(Some(v.get().variable.clone())),
                 Err(_) => {
                     let got = result.get_type().name()?;
-                    Err(PyTypeError::new_err(format!(
+                    Err(PyErr::from(Error::Type(format!(
                         "hook: expected None or a Variable to be returned, got {got}"
-                    )))
+                    ))))
                 }
             }
         })
@@ -143,7 +143,7 @@ pub(super) fn register_hook(
 ) -> PyResult<Handle> {
     if !call.is_callable() {
         let got = call.get_type().name()?;
-        return Err(PyTypeError::new_err(format!("hook: expected something to call, got {got}")));
+        return Err(Error::Type(format!("hook: expected something to call, got {got}")).into());
     }
     let call = Arc::new(Call { when, call: Mutex::new(Some(call.clone().unbind())) });
     let hook = v.get().variable.add_gradient_hook(when, Arc::clone(&call) as Arc<dyn GradientHook>)?;

@@ -3,11 +3,11 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::arguments::{count, some_flag, whole};
+use super::arguments::{count, dict, some_flag, some_flags, whole};
 use super::operands::variables;
 use super::values::to_python;
 use super::variable::Variable;
-use crate::graph;
+use crate::{Error, graph};
 
 /// A function of a graph: an operation with its inputs and outputs.
 #[pyclass(frozen, weakref, module = "kinnor", name = "Function")]
@@ -33,6 +33,16 @@ impl Function {
 
     pub(super) fn graph_function(&self) -> graph::Function {
         self.function.clone()
+    }
+
+    /// Refuses the number of an input or output that is not there.
+    fn has(&self, what: &str, i: usize) -> PyResult<()> {
+        let n = if what == "input" { self.function.inputs().len() } else { self.function.outputs().len() };
+        if i < n {
+            return Ok(());
+        }
+        let text = format!("{}: expected one of {n} {what}s, got {what} {i}", self.function.type_name());
+        Err(Error::Index(text).into())
     }
 }
 
@@ -88,7 +98,7 @@ impl Function {
     }
 
     #[setter]
-    fn set_tags(&self, tags: &Bound<'_, PyDict>) -> PyResult<()> {
+    fn set_tags(&self, #[pyo3(from_py_with = dict)] tags: Bound<'_, PyDict>) -> PyResult<()> {
         let text =
             |(k, v): (Bound<'_, PyAny>, Bound<'_, PyAny>)| Ok((k.str()?.to_string(), v.str()?.to_string()));
         self.function.set_tags(tags.iter().map(text).collect::<PyResult<_>>()?);
@@ -133,13 +143,15 @@ impl Function {
     }
 
     /// Whether an output shares memory with input `i`: 0 no, 1 unmodified, 2 modified.
-    fn inplace_data(&self, #[pyo3(from_py_with = count)] i: usize) -> u8 {
-        self.function.alias(i).map_or(0, |alias| 1 + u8::from(alias.modifies))
+    fn inplace_data(&self, #[pyo3(from_py_with = count)] i: usize) -> PyResult<u8> {
+        self.has("input", i)?;
+        Ok(self.function.alias(i).map_or(0, |alias| 1 + u8::from(alias.modifies)))
     }
 
     /// The output that shares memory with input `i`.
-    fn inplace_data_with(&self, #[pyo3(from_py_with = count)] i: usize) -> Option<usize> {
-        self.function.alias(i).map(|alias| alias.output)
+    fn inplace_data_with(&self, #[pyo3(from_py_with = count)] i: usize) -> PyResult<Option<usize>> {
+        self.has("input", i)?;
+        Ok(self.function.alias(i).map(|alias| alias.output))
     }
 
     /// Whether the gradient of input `i` reads the data of input `j`.
@@ -147,8 +159,10 @@ impl Function {
         &self,
         #[pyo3(from_py_with = count)] i: usize,
         #[pyo3(from_py_with = count)] j: usize,
-    ) -> bool {
-        self.function.op().reads(i).input(j)
+    ) -> PyResult<bool> {
+        self.has("input", i)?;
+        self.has("input", j)?;
+        Ok(self.function.op().reads(i).input(j))
     }
 
     /// Whether the gradient of input `i` reads the data of output `o`.
@@ -156,8 +170,10 @@ impl Function {
         &self,
         #[pyo3(from_py_with = count)] i: usize,
         #[pyo3(from_py_with = count)] o: usize,
-    ) -> bool {
-        self.function.op().reads(i).output(o)
+    ) -> PyResult<bool> {
+        self.has("input", i)?;
+        self.has("output", o)?;
+        Ok(self.function.op().reads(i).output(o))
     }
 
     /// As `grad_depends_input_data`, for the gradient as a graph.
@@ -165,8 +181,10 @@ impl Function {
         &self,
         #[pyo3(from_py_with = count)] i: usize,
         #[pyo3(from_py_with = count)] j: usize,
-    ) -> bool {
-        self.function.op().symbol_reads(i).input(j)
+    ) -> PyResult<bool> {
+        self.has("input", i)?;
+        self.has("input", j)?;
+        Ok(self.function.op().symbol_reads(i).input(j))
     }
 
     /// As `grad_depends_output_data`, for the gradient as a graph.
@@ -174,14 +192,16 @@ impl Function {
         &self,
         #[pyo3(from_py_with = count)] i: usize,
         #[pyo3(from_py_with = count)] o: usize,
-    ) -> bool {
-        self.function.op().symbol_reads(i).output(o)
+    ) -> PyResult<bool> {
+        self.has("input", i)?;
+        self.has("output", o)?;
+        Ok(self.function.op().symbol_reads(i).output(o))
     }
 
     /// Whether recomputing output `o` repeats random numbers.
-    fn need_setup_recompute(&self, #[pyo3(from_py_with = count)] o: usize) -> bool {
-        let _ = o;
-        self.function.op().is_random()
+    fn need_setup_recompute(&self, #[pyo3(from_py_with = count)] o: usize) -> PyResult<bool> {
+        self.has("output", o)?;
+        Ok(self.function.op().is_random())
     }
 
     /// Says that the next forward run will be recomputed. (Every run is remembered; kept for NNabla programs.)
@@ -220,7 +240,7 @@ impl Function {
         &self,
         inputs: &Bound<'_, PyAny>,
         outputs: &Bound<'_, PyAny>,
-        accum: Option<Vec<bool>>,
+        #[pyo3(from_py_with = some_flags)] accum: Option<Vec<bool>>,
     ) -> PyResult<()> {
         let (x, y) = (variables("backward", inputs)?, variables("backward", outputs)?);
         let accum = accum.unwrap_or_else(|| vec![true; x.len()]);
@@ -243,7 +263,7 @@ impl Function {
         // The library's own operations count for themselves; some take any number.
         if op.on_arrays().is_some() && x.len() != wanted {
             let text = format!("{}: expected {wanted} inputs, got {}", op.type_name(), x.len());
-            return Err(crate::Error::Type(text).into());
+            return Err(Error::Type(text).into());
         }
         let into = outputs.map_or(Ok(Vec::new()), super::operands::into_arrays)?;
         let y = graph::connect(op, &refs(&x), &into)?;

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use smallvec::SmallVec;
 
+use super::arguments::{shown, whole};
 use super::operands::{Inputs, connected, into_arrays, operand, run};
 use super::values::{value, wrong};
 use super::variable::Variable;
@@ -61,6 +62,19 @@ fn leak(op: Op) -> Op {
 /// Arguments that every function takes beside its own.
 const COMMON: [&str; 3] = ["n_outputs", "outputs", "auto_forward"];
 
+/// The arrays to write to, if it is these that one of the common arguments gives.
+fn common<'a, 'py>(
+    op: &str,
+    key: &str,
+    value: &'a Bound<'py, PyAny>,
+) -> PyResult<Option<&'a Bound<'py, PyAny>>> {
+    if key == "n_outputs" && !value.is_none() {
+        let refused = |_| Error::argument(op, key, "a whole number", shown(value));
+        whole(value).map_err(refused)?;
+    }
+    Ok((key == "outputs").then_some(value))
+}
+
 /// Lays the arguments of a call out in the order of the declaration, and calls.
 fn apply<'py>(
     py: Python<'py>,
@@ -97,6 +111,7 @@ fn apply<'py>(
     let mut fixed: SmallVec<[Option<&Bound<'py, PyAny>>; 4]> = SmallVec::from_elem(None, n_fixed);
     let mut listed: SmallVec<[&Bound<'py, PyAny>; 4]> = SmallVec::new();
     let mut given: SmallVec<[Option<&Bound<'py, PyAny>>; 4]> = SmallVec::from_elem(None, spec.args.len());
+    let mut outputs = None;
     for (i, arg) in args.iter().enumerate() {
         if i < n_fixed {
             fixed[i] = Some(arg);
@@ -104,12 +119,13 @@ fn apply<'py>(
             listed.push(arg);
         } else if i - n_fixed < given.len() {
             given[i - n_fixed] = Some(arg);
-        } else if i - n_fixed - given.len() >= COMMON.len() {
+        } else if let Some(key) = COMMON.get(i - n_fixed - given.len()) {
+            outputs = common(spec.name, key, arg)?.or(outputs);
+        } else {
             let most = n_fixed + spec.args.len();
             return Err(fail(format!("expected at most {most} arguments, got {}", args.len())));
         }
     }
-    let mut outputs = None;
     for (key, value) in kwnames.iter().zip(kwvalues) {
         let key = key.cast::<PyString>()?.to_str()?;
         let slot = match (
@@ -118,11 +134,10 @@ fn apply<'py>(
         ) {
             (Some(at), _) => &mut fixed[at],
             (None, Some(at)) => &mut given[at],
-            (None, None) if key == "outputs" => {
-                outputs = Some(value);
+            (None, None) if COMMON.contains(&key) => {
+                outputs = common(spec.name, key, value)?.or(outputs);
                 continue;
             }
-            (None, None) if COMMON.contains(&key) => continue,
             (None, None) => {
                 return Err(fail(format!("expected {}, got an argument '{key}'", signature(row))));
             }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use pyo3::exceptions::{PyTypeError, PyUserWarning};
+use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
@@ -11,6 +11,7 @@ use super::arguments::flag;
 use super::error::foreign;
 use super::function::Function;
 use super::variable::Variable;
+use crate::Error;
 use crate::graph::{self, CommunicatorCallback, ForwardOptions, Hook};
 
 /// Told of the progress of a backward run. Subclass it and pass it as `communicator_callbacks`.
@@ -49,10 +50,10 @@ impl Callbacks {
             };
         let checked = |c: Bound<'_, PyAny>| match c.is_instance_of::<CommunicatorBackwardCallback>() {
             true => Ok(One(c.unbind())),
-            false => Err(PyTypeError::new_err(format!(
+            false => Err(PyErr::from(Error::Type(format!(
                 "communicator_callbacks: expected CommunicatorBackwardCallback, got {}",
                 c.get_type().name()?
-            ))),
+            )))),
         };
         Ok(Self(list.into_iter().map(checked).collect::<PyResult<_>>()?))
     }
@@ -128,7 +129,7 @@ pub(super) fn with_hooks(
     for (name, hook) in [("function_pre_hook", pre), ("function_post_hook", post)] {
         if let Some(hook) = hook.filter(|h| !h.is_none() && !h.is_callable()) {
             let got = hook.get_type().name()?;
-            return Err(PyTypeError::new_err(format!("{name}: expected something to call, got {got}")));
+            return Err(Error::Type(format!("{name}: expected something to call, got {got}")).into());
         }
     }
     let (pre, post) = (pre.filter(|h| !h.is_none()), post.filter(|h| !h.is_none()));

@@ -1,10 +1,9 @@
 //! `NdArray`: an array without a graph, computed at once.
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::arguments::{flag, number, object, whole};
+use super::arguments::{flag, number, object, shown, whole};
 use super::operands::current_compute;
 use super::protocols::Elements;
 use super::{functions, numpy, operators};
@@ -29,8 +28,7 @@ pub(super) fn shape_from(object: &Bound<'_, PyAny>) -> PyResult<Shape> {
         return Ok([one].into());
     }
     let refuse = || {
-        let got = object.repr().map_or_else(|_| "something else".into(), |r| r.to_string());
-        PyValueError::new_err(format!("shape: expected lengths of zero or more, got {got}"))
+        PyErr::from(Error::Value(format!("shape: expected lengths of zero or more, got {}", shown(object))))
     };
     let dims: Vec<usize> = object
         .try_iter()

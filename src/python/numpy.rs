@@ -7,11 +7,11 @@ use ::numpy::npyffi::{self, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE, PY_ARRA
 use ::numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use parking_lot::Mutex;
 use pyo3::PyTypeInfo;
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyFloat, PyInt};
 
+use super::arguments::refused;
 use crate::Error;
 use crate::array::{Access, Buffer, DType, Shape, Storage};
 use crate::graph::NdArray;
@@ -27,7 +27,9 @@ pub(super) fn descriptor(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyA
     static KNOWN: PyOnceLock<Vec<Py<PyArrayDescr>>> = PyOnceLock::new();
     if dtype == DType::BF16 {
         let missing = |_| {
-            PyTypeError::new_err("bfloat16 in NumPy: expected the package ml_dtypes; pip install ml_dtypes")
+            PyErr::from(Error::Type(
+                "bfloat16 in NumPy: expected the package ml_dtypes; pip install ml_dtypes".into(),
+            ))
         };
         return PyArrayDescr::new(py, py.import("ml_dtypes").map_err(missing)?.getattr("bfloat16")?);
     }
@@ -55,10 +57,12 @@ pub(super) fn dtype_of(descr: &Bound<'_, PyArrayDescr>) -> PyResult<DType> {
         (b'f', 8) => DType::F64,
         _ if descr.str()?.to_str()? == "bfloat16" => DType::BF16,
         _ => {
-            let got = descr.str()?.to_string();
-            return Err(PyTypeError::new_err(format!(
-                "array: expected numbers (bool, int, float16, bfloat16, float32 or float64), got dtype {got}"
-            )));
+            return Err(Error::DType {
+                op: "array".into(),
+                expected: "numbers (bool, int, float16, bfloat16, float32 or float64)".into(),
+                got: descr.str()?.to_string(),
+            }
+            .into());
         }
     };
     Ok(found)
@@ -68,9 +72,9 @@ pub(super) fn dtype_of(descr: &Bound<'_, PyArrayDescr>) -> PyResult<DType> {
 pub(super) fn dtype_from(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<DType> {
     if object.is_none() {
         // NumPy's converter returns nothing for it, without an exception.
-        return Err(PyTypeError::new_err("array: expected a dtype, got None"));
+        return Err(Error::Type("array: expected a dtype, got None".into()).into());
     }
-    dtype_of(&PyArrayDescr::new(py, object.clone())?)
+    dtype_of(&PyArrayDescr::new(py, object.clone()).map_err(|_| refused("a dtype", object))?)
 }
 
 /// A view of the elements that stays valid and safe whatever happens to the array afterwards.

@@ -1,10 +1,10 @@
 //! What a function is called with, on its way into the graph or a kernel, and what comes out on its way to Python.
 
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use smallvec::SmallVec;
 
+use super::arguments::refused;
 use super::ndarray::NdArray;
 use super::variable::Variable;
 use crate::Error;
@@ -143,9 +143,9 @@ pub(super) fn into_arrays(outputs: &Bound<'_, PyAny>) -> PyResult<Vec<Option<gra
             Ok(a) => Ok(Some(a.get().array.clone())),
             Err(_) => {
                 let got = o.get_type().name()?;
-                Err(PyTypeError::new_err(format!("outputs: expected NdArrays or None, got {got}")))
+                Err(Error::Type(format!("outputs: expected NdArrays or None, got {got}")).into())
             }
         }
     };
-    outputs.try_iter()?.map(array).collect()
+    outputs.try_iter().map_err(|_| refused("a list of NdArrays for `outputs`", outputs))?.map(array).collect()
 }

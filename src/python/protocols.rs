@@ -1,7 +1,6 @@
 //! What a Variable and an NdArray have in common for Python: operators, indices, and what NumPy and other libraries ask
 //! for.
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -9,7 +8,7 @@ use super::arguments::whole;
 use super::ndarray::NdArray;
 use super::variable::Variable;
 use super::{numpy, operators};
-use crate::graph;
+use crate::{Error, graph};
 
 /// An object with elements, which says itself what to do where they were cleared.
 pub(super) trait Elements {
@@ -123,7 +122,12 @@ macro_rules! protocols {
 
             /// The only element as a Python number.
             fn item<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-                self.values(py)?.call_method0("item")
+                let values = self.values(py)?;
+                let shape: Vec<usize> = values.getattr("shape")?.extract()?;
+                if shape.iter().product::<usize>() != 1 {
+                    return Err(Error::shape("item", "an array of one element", [&shape.into()]).into());
+                }
+                values.call_method0("item")
             }
 
             fn __float__(&self, py: Python<'_>) -> PyResult<f64> {
@@ -219,9 +223,8 @@ fn as_array<'py>(
             let converted = view.call_method("astype", (dtype,), Some(&kwargs))?;
             if copy == Some(false) && !converted.is(&view) {
                 let got = view.getattr("dtype")?;
-                return Err(PyValueError::new_err(format!(
-                    "__array__: expected copy=True to convert {got}, got False"
-                )));
+                let text = format!("__array__: expected copy=True to convert {got}, got False");
+                return Err(Error::Value(text).into());
             }
             converted
         }

@@ -1,11 +1,10 @@
 //! Solvers in Python: one class over the registry, whose rows `kinnor.solvers` makes classes of.
 
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::arguments::{flag, number};
+use super::arguments::{flag, number, texts};
 use super::error::foreign;
 use super::ndarray::NdArray;
 use super::values::{to_python, value, wrong};
@@ -43,7 +42,7 @@ fn hooked<T: Send>(
     for (name, hook) in names.iter().zip(&given) {
         if let Some(hook) = hook.as_ref().filter(|h| !h.bind(py).is_callable()) {
             let got = hook.bind(py).get_type().name()?;
-            return Err(PyTypeError::new_err(format!("{name}: expected something to call, got {got}")));
+            return Err(Error::Type(format!("{name}: expected something to call, got {got}")).into());
         }
     }
     let [before, after] = global(py)?;
@@ -170,10 +169,8 @@ impl Solver {
     ///
     /// Args:
     ///     keys: Their names; those that are not there are passed over.
-    fn remove_parameters(&self, keys: &Bound<'_, PyAny>) -> PyResult<()> {
-        let keys: Vec<String> = keys.try_iter()?.map(|k| k?.extract()).collect::<PyResult<_>>()?;
+    fn remove_parameters(&self, #[pyo3(from_py_with = texts)] keys: Vec<String>) {
         self.solver.remove_parameters(keys.iter().map(String::as_str));
-        Ok(())
     }
 
     /// Forgets all parameters and their states.

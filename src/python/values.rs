@@ -3,6 +3,9 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
 
+use super::arguments::shown;
+use super::ndarray::NdArray;
+use super::variable::Variable;
 use crate::Error;
 use crate::ops::{self, Value};
 
@@ -23,6 +26,10 @@ pub(super) fn value(v: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
     }
     if let Ok(v) = v.cast::<PyString>() {
         return Ok(Some(Value::Str(v.to_str()?.to_string())));
+    }
+    if v.is_instance_of::<Variable>() || v.is_instance_of::<NdArray>() {
+        // What it holds now would be taken for ever.
+        return Ok(None);
     }
     if v.is_instance_of::<PyTuple>()
         || v.is_instance_of::<PyList>()
@@ -61,8 +68,13 @@ fn sequence(v: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
 }
 
 pub(super) fn wrong(op: &str, arg: &ops::Arg, got: &Bound<'_, PyAny>) -> PyErr {
-    let got = got.repr().map_or_else(|_| "something else".into(), |r| r.to_string());
-    Error::argument(op, arg.name, arg.py_type, got).into()
+    let expected = match arg.py_type {
+        "float" => "a number",
+        "int" => "an integer",
+        "bool" => "True or False",
+        other => other,
+    };
+    Error::argument(op, arg.name, expected, shown(got)).into()
 }
 
 /// A value as Python sees it in `info.args`.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 
 use super::arguments::{flag, number, some_flag, some_text};
@@ -265,9 +265,15 @@ impl Variable {
     /// Sets attributes, and returns this variable.
     #[pyo3(signature = (**kwargs))]
     fn apply<'py>(slf: Bound<'py, Self>, kwargs: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, Self>> {
-        for (name, value) in kwargs.into_iter().flatten() {
-            slf.setattr(name.cast::<pyo3::types::PyString>()?, value)?;
+        let set = |v: &Bound<'py, Self>| {
+            let mut given = kwargs.into_iter().flatten();
+            given.try_for_each(|(name, value)| v.setattr(name.cast::<PyString>()?, value))
+        };
+        // Of several, all are set or none: they are tried on another variable first.
+        if kwargs.is_some_and(|k| k.len() > 1) && slf.get_type().is(slf.py().get_type::<Self>()) {
+            set(&Self::wrap(slf.py(), graph::Variable::new(slf.get().variable.shape())?)?)?;
         }
+        set(&slf)?;
         Ok(slf)
     }
 

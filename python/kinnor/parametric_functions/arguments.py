@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
+from .._check import callee
 from .._core import AxisError, CallError, NdArray, RangeError, ShapeError, Variable
 from ..initializer import ConstantInitializer, UniformInitializer, calc_uniform_lim_glorot
 from ..parameter import get_parameter_or_create
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..initializer import Initializer
 
-__all__ = ["bias", "check_input", "index_of_axis", "sizes", "weight"]
+__all__ = ["applied", "bias", "check_input", "index_of_axis", "sizes", "weight"]
 
 
 def check_input(op: str, inp: Variable, min_ndim: int = 1) -> None:
@@ -70,7 +71,7 @@ def weight(
     if w_init is None and "W" not in here().scope:
         w_init = UniformInitializer(calc_uniform_lim_glorot(*fans), rng)
     w = get_parameter_or_create("W", shape, w_init, True, not fix_parameters)
-    return w if apply_w is None else apply_w(w)
+    return applied("apply_w", apply_w, w)
 
 
 def bias(
@@ -86,4 +87,12 @@ def bias(
     if b_init is None and "b" not in here().scope:
         b_init = ConstantInitializer()
     b = get_parameter_or_create("b", shape, b_init, True, not fix_parameters)
-    return b if apply_b is None else apply_b(b)
+    return applied("apply_b", apply_b, b)
+
+
+def applied(argument: str, function: Callable[[Variable], Variable] | None, parameter: Variable) -> Variable:
+    """What a function makes of a parameter; the parameter itself where there is none."""
+    if function is None:
+        return parameter
+    made: Variable = callee("parametric function", argument, function)(parameter)
+    return made

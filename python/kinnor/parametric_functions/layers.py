@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from .. import functions as F
 from ..initializer import ConstantInitializer, UniformInitializer
 from ..parameter import get_parameter_or_create
-from .arguments import bias, check_input, index_of_axis, sizes, weight
+from .arguments import applied, bias, check_input, index_of_axis, sizes, weight
 from .decorator import parametric_function_api
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def embed(
     if initializer is None:
         initializer = UniformInitializer((-sqrt(3.0), sqrt(3.0)))
     w = get_parameter_or_create("W", shape, initializer, True, not fix_parameters)
-    return F.embed(inp, w if apply_w is None else apply_w(w))
+    return F.embed(inp, applied("apply_w", apply_w, w))
 
 
 @parametric_function_api(

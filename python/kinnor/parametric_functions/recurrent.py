@@ -61,6 +61,12 @@ def lstm_cell(
     for value in (x, h, c):
         check_input("lstm_cell", value, min_ndim=2)
     (state_size,) = sizes("lstm_cell", "state_size", state_size, single=True)
+    for what, state in (("h", h), ("c", c)):
+        if state.shape != (x.shape[0], state_size):
+            raise ShapeError(
+                f"lstm_cell: expected `{what}` of shape {(x.shape[0], state_size)}, as `x` of shape {x.shape} and "
+                f"`state_size` {state_size} ask for, got shape {state.shape}"
+            )
     gates = affine(
         F.concatenate(x, h, axis=1), (4, state_size), w_init=w_init, b_init=b_init, fix_parameters=fix_parameters
     )

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .. import _check
 from .._core import UnsupportedError
-from .data_source import DataError, DataSource, DataSourceWithMemoryCache, SlicedDataSource, check_count, check_source
+from .data_source import DataError, DataSource, DataSourceWithMemoryCache, SlicedDataSource, check_source
 from .data_source_implements import ConcatDataSource, SimpleDataSource
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class DataIterator:
         if data_source.size < 1:
             raise DataError("DataIterator: expected a source with examples, got an empty one")
         self._data_source = data_source
-        self._batch_size = check_count("DataIterator", "batch_size", batch_size)
+        self._batch_size = _check.count("DataIterator", "batch_size", batch_size, DataError)
         self._stop_exhausted = stop_exhausted
         self._epoch_begin_callbacks = list(epoch_begin_callbacks)
         self._epoch_end_callbacks = list(epoch_end_callbacks)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -178,15 +177,6 @@ class DataSource:
 
     def apply_order(self) -> None:
         """Go on to the order of the next epoch."""
-
-
-def check_count(op: str, name: str, value: int) -> int:
-    """Refuse what is no whole number above 0."""
-    if not hasattr(value, "__index__"):
-        raise CallError(f"{op}: expected `{name}` to be a whole number, got {value!r}")
-    if index(value) < 1:
-        raise DataError(f"{op}: expected `{name}` to be at least 1, got {value}")
-    return index(value)
 
 
 def check_source(op: str, source: Any) -> None:

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from .. import _check
 from .data_source import DataError, DataSource, Orders
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ class SimpleDataSource(DataSource):
         rng: RandomState | None = None,
     ) -> None:
         super().__init__(shuffle, rng)
-        if num_examples < 1:
-            raise DataError(f"SimpleDataSource: expected `num_examples` to be at least 1, got {num_examples}")
+        _check.callee("SimpleDataSource", "load_func", load_func)
+        num_examples = _check.count("SimpleDataSource", "num_examples", num_examples, DataError)
         first = load_func(0)
         if not hasattr(first, "__len__"):
             raise DataError(

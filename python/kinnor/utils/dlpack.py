@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core import NdArray
+from .._core import NdArray, RangeError
 
 __all__ = ["from_dlpack", "to_dlpack"]
 
@@ -64,6 +64,8 @@ def from_dlpack(dlp: Any, arr: NdArray | None = None) -> NdArray:
             raise
         # This form of capsule cannot say that memory is only to be read; that which NumPy asks for can.
         values = np.from_dlpack(dlp).copy()
+    except ValueError as error:
+        raise RangeError(f"from_dlpack: expected a capsule `dltensor` that was not used yet, got {dlp!r}") from error
     made = NdArray(values.shape) if arr is None else arr
     made._borrow(values)
     return made
