@@ -1,12 +1,18 @@
 //! Normalisation by mean and variance. Knows slices and how they meet; knows no operations, graphs or Python.
 //!
-//! Sums run in float64 and in an order that the shape alone decides: of float64 in two passes, the second over what is
-//! left of the mean.
-//! Where statistics belong to parts of an array, all passes over a part come before the next one, while it is in the cache.
+//! Where neighbours have the same statistics, sums run along rows in registers, of numbers without their mean, which is
+//! found in two steps: the mean of a float32 row, and what that leaves. Each is off by no more than 14 roundings of the
+//! numbers that were summed up (see [`row`](super::simd::row)), so that what is left of both is a fraction of a rounding
+//! of the mean, and 14 roundings of the deviation. Elsewhere sums run in float64. The order of sums is decided by the
+//! shape alone. Where statistics belong to parts of an array, all passes over a part come before the next one, while it
+//! is in the cache.
+
+mod columns;
+mod row_gradients;
+mod rows;
 
 use super::Float;
 use super::pairing::Pairing;
-use super::scratch::Zeros;
 use super::threads::Shared;
 
 /// How an array meets its statistics and its scale.
@@ -32,6 +38,11 @@ impl Layout {
     pub fn count(&self) -> usize {
         self.pairing.size() / self.n_stats.max(1)
     }
+
+    /// Whether neighbours have the same statistics.
+    fn in_rows(&self) -> bool {
+        !self.pairing.last_varies().0
+    }
 }
 
 /// Means and variances as elements are normalised by them.
@@ -55,29 +66,6 @@ impl<T: Float> Stats<T> {
     pub fn len(&self) -> usize {
         self.scale.len()
     }
-
-    /// A view, which loops hold by value: what lies behind a reference would be loaded anew for each element.
-    fn view(&self) -> View<'_, T> {
-        View { mean: &self.mean, scale: &self.scale }
-    }
-}
-
-#[derive(Clone, Copy)]
-struct View<'a, T> {
-    mean: &'a [(T, T)],
-    scale: &'a [T],
-}
-
-impl<T: Float> View<'_, T> {
-    /// Element `x`, normalised by statistic `s`.
-    ///
-    /// # Safety
-    /// There must be such a statistic.
-    #[inline(always)]
-    unsafe fn unit(self, x: T, s: usize) -> T {
-        // SAFETY: the caller's promise.
-        unsafe { centred(x, *self.mean.get_unchecked(s)) * *self.scale.get_unchecked(s) }
-    }
 }
 
 fn split<T: Float>(mean: &[f64]) -> Vec<(T, T)> {
@@ -85,52 +73,37 @@ fn split<T: Float>(mean: &[f64]) -> Vec<(T, T)> {
     mean.iter().map(split).collect()
 }
 
-/// What is left of `x` without the mean.
-#[inline(always)]
-fn centred<T: Float>(x: T, mean: (T, T)) -> T {
-    (x - mean.0) - mean.1
+/// What an array is normalised to.
+struct Target<'a, T> {
+    layout: &'a Layout,
+    x: &'a [T],
+    gamma: Vec<T>,
+    beta: Vec<T>,
+    y: Shared<T>,
 }
 
-/// Means and variances (those of the elements, not an estimate) of a part of `x` that has its own.
-fn moments<T: Float>(part: &Pairing, x: &[T], count: f64) -> (Zeros<f64>, Zeros<f64>) {
-    if size_of::<T>() < size_of::<f64>() {
-        // What the sum of squares loses to a large mean is less than what rounding took off the elements.
-        let [mut mean, mut variance] = part.sums(
-            #[inline(always)]
-            move |_, _, i| {
-                // SAFETY: the layout is that of `x`. So below.
-                let v = unsafe { *x.get_unchecked(i) }.real();
-                [v, v * v]
-            },
-        );
-        for (mean, variance) in mean.iter_mut().zip(&mut *variance) {
-            *mean /= count;
-            *variance = (*variance / count - *mean * *mean).max(0.0);
+impl<'a, T: Float> Target<'a, T> {
+    fn new(layout: &'a Layout, x: &'a [T], gamma: Option<&[T]>, beta: Option<&[T]>, y: &mut [T]) -> Self {
+        assert!(x.len() == layout.pairing.size() && y.len() == x.len());
+        let (gamma, beta) = (or_all(layout, gamma, T::ONE), or_all(layout, beta, T::ZERO));
+        Self { layout, x, gamma, beta, y: Shared::new(y.as_mut_ptr()) }
+    }
+
+    /// Normalises a part by statistics that are numbered from `first` on.
+    fn write(&self, part: &Pairing, stats: &Stats<T>, first: usize) {
+        if self.layout.in_rows() {
+            T::in_registers(rows::Write { target: self, part, stats, first });
+        } else {
+            columns::write(self, part, stats, first);
         }
-        return (mean, variance);
     }
-    let [mut mean] = part.sums(
-        #[inline(always)]
-        // SAFETY: as above.
-        move |_, _, i| [unsafe { *x.get_unchecked(i) }.real()],
-    );
-    for sum in &mut *mean {
-        *sum /= count;
-    }
-    let (split, first) = (split(&mean), part.first_a());
-    let split = &split[..];
-    let [mut variance] = part.sums(
-        #[inline(always)]
-        move |s, _, i| {
-            // SAFETY: as above, and there is a mean for each statistic of the part.
-            let d = unsafe { centred(*x.get_unchecked(i), *split.get_unchecked(s - first)) }.real();
-            [d * d]
-        },
-    );
-    for sum in &mut *variance {
-        *sum /= count;
-    }
-    (mean, variance)
+}
+
+/// What is given, or `v` for each parameter.
+fn or_all<T: Float>(layout: &Layout, given: Option<&[T]>, v: T) -> Vec<T> {
+    let all = given.map_or_else(|| vec![v; layout.n_params], <[T]>::to_vec);
+    assert_eq!(all.len(), layout.n_params);
+    all
 }
 
 /// `y = (x - mean) / sqrt(variance + eps) * gamma + beta`, with the means and variances of `x`, which are returned.
@@ -145,18 +118,20 @@ pub fn normalize<T: Float>(
     let count = layout.count() as f64;
     let (mut mean, mut variance) = (vec![0.0; layout.n_stats], vec![0.0; layout.n_stats]);
     let (to_mean, to_variance) = (Shared::new(mean.as_mut_ptr()), Shared::new(variance.as_mut_ptr()));
-    let affine = Affine::new(layout, gamma, beta);
-    assert!(x.len() == layout.pairing.size() && y.len() == x.len());
-    let y = Shared::new(y.as_mut_ptr());
+    let target = Target::new(layout, x, gamma, beta, y);
     layout.pairing.slabs(|part| {
-        let (mean, variance) = moments(part, x, count);
-        let (stats, first) = (Stats::new(&mean, &variance, eps), part.first_a());
+        let (mean, variance) = if layout.in_rows() {
+            T::in_registers(rows::Moments { part, x, count })
+        } else {
+            columns::moments(part, x, count)
+        };
+        let first = part.first_a();
         // SAFETY: each statistic is in one part.
         unsafe {
             to_mean.get().add(first).copy_from_nonoverlapping(mean.as_ptr(), mean.len());
             to_variance.get().add(first).copy_from_nonoverlapping(variance.as_ptr(), variance.len());
         }
-        affine.write(part, &stats, first, x, y);
+        target.write(part, &Stats::new(&mean, &variance, eps), first);
     });
     (mean, variance)
 }
@@ -170,224 +145,100 @@ pub fn normalize_by<T: Float>(
     beta: Option<&[T]>,
     y: &mut [T],
 ) {
-    assert!(x.len() == layout.pairing.size() && y.len() == x.len() && stats.len() == layout.n_stats);
-    let y = Shared::new(y.as_mut_ptr());
-    Affine::new(layout, gamma, beta).write(&layout.pairing, stats, 0, x, y);
+    assert_eq!(stats.len(), layout.n_stats);
+    let target = Target::new(layout, x, gamma, beta, y);
+    layout.pairing.slabs(|part| target.write(part, stats, 0));
 }
 
-/// Scales and offsets: ones and zeros where they are not given.
-struct Affine<T> {
-    gamma: Vec<T>,
-    beta: Vec<T>,
-}
-
-impl<T: Float> Affine<T> {
-    fn new(layout: &Layout, gamma: Option<&[T]>, beta: Option<&[T]>) -> Self {
-        let all = |given: Option<&[T]>, v| given.map_or_else(|| vec![v; layout.n_params], <[T]>::to_vec);
-        let new = Self { gamma: all(gamma, T::ONE), beta: all(beta, T::ZERO) };
-        assert!(new.gamma.len() == layout.n_params && new.beta.len() == layout.n_params);
-        new
-    }
-
-    /// Writes a part of `y`, whose statistics are numbered from `first` on. All lengths are those of the layout.
-    fn write(&self, part: &Pairing, stats: &Stats<T>, first: usize, x: &[T], y: Shared<T>) {
-        let (stats, gamma, beta) = (stats.view(), &self.gamma[..], &self.beta[..]);
-        // SAFETY: the caller's lengths; each element is written once.
-        unsafe {
-            part.write(
-                y,
-                false,
-                #[inline(always)]
-                move |s, p, i| {
-                    let unit = stats.unit(*x.get_unchecked(i), s - first);
-                    unit * *gamma.get_unchecked(p) + *beta.get_unchecked(p)
-                },
-            );
-        }
-    }
-}
-
-/// The gradients of a normalisation, each reading no more of `x` and `gamma` than its formula says.
+/// What gradients of a normalisation are made of.
 pub struct Gradients<'a, T> {
     layout: &'a Layout,
     stats: &'a Stats<T>,
     x: &'a [T],
     gamma: Vec<T>,
     gy: &'a [T],
+    /// Whether the statistics are given, and not those of the elements.
+    given: bool,
+    /// The gradients of mean and variance, where those are outputs.
+    outer: Option<(&'a [T], &'a [T])>,
+}
+
+/// Which gradients are wanted.
+pub struct Wanted<'a, T> {
+    /// Where those by `x` are written, or added.
+    pub x: Option<(&'a mut [T], bool)>,
+    /// Those by beta and by gamma.
+    pub params: bool,
+    /// Those by the mean and by the variance that were given.
+    pub stats: bool,
+}
+
+/// The gradients that are small: by beta and gamma, by mean and variance. They mean nothing where they were not wanted.
+pub type Found<T> = [[Vec<T>; 2]; 2];
+
+/// [`Wanted`], as all threads see it.
+#[derive(Clone, Copy)]
+struct Plan<T> {
+    gx: Option<(Shared<T>, bool)>,
+    params: bool,
+    /// Whether sums over the elements of a statistic are needed.
+    sums: bool,
 }
 
 impl<'a, T: Float> Gradients<'a, T> {
-    /// Of what [`normalize`] made with these statistics of `x` and `gamma`; `gy` is the gradient of `y`.
+    /// Of what [`normalize`] made with these statistics of `x` and `gamma`, or [`normalize_by`] if they were `given`;
+    /// `gy` is the gradient of `y`, `outer` are those of mean and variance, where they are outputs. What a formula does
+    /// not take from `x` or `gamma` may be anything.
     pub fn new(
         layout: &'a Layout,
-        stats: &'a Stats<T>,
+        (stats, given): (&'a Stats<T>, bool),
         x: &'a [T],
         gamma: Option<&[T]>,
         gy: &'a [T],
+        outer: Option<(&'a [T], &'a [T])>,
     ) -> Self {
-        let gamma = Affine::new(layout, gamma, None).gamma;
+        let gamma = or_all(layout, gamma, T::ONE);
         assert!(x.len() == layout.pairing.size() && gy.len() == x.len() && stats.len() == layout.n_stats);
-        Self { layout, stats, x, gamma, gy }
-    }
-
-    /// Where gradients by `x` go.
-    fn target(&self, gx: &mut [T]) -> Shared<T> {
-        assert_eq!(gx.len(), self.gy.len());
-        Shared::new(gx.as_mut_ptr())
-    }
-
-    /// What the loops hold.
-    fn terms(&self) -> Terms<'_, T> {
-        Terms { stats: self.stats.view(), x: self.x, gamma: &self.gamma, gy: self.gy }
-    }
-
-    /// By `beta`.
-    pub fn beta(&self) -> Vec<T> {
-        let terms = self.terms();
-        let [beta] = self.layout.pairing.clone().swapped().sums(
-            #[inline(always)]
-            // SAFETY: the indices are those of the layout. So below.
-            move |_, _, i| [unsafe { terms.gy(i) }.real()],
+        assert!(
+            outer.is_none_or(|(mean, variance)| mean.len() == stats.len() && variance.len() == stats.len())
         );
-        rounded(&beta)
+        Self { layout, stats, x, gamma, gy, given, outer }
     }
 
-    /// By `beta` and by `gamma`.
-    pub fn beta_and_gamma(&self) -> [Vec<T>; 2] {
-        let terms = self.terms();
-        let sums = self.layout.pairing.clone().swapped().sums(
-            #[inline(always)]
-            // SAFETY: as above.
-            move |_, s, i| unsafe { [terms.gy(i).real(), (terms.gy(i) * terms.unit(i, s)).real()] },
-        );
-        sums.map(|sums| rounded(&sums))
-    }
-
-    /// By the mean and by the variance that were given; the latter reads `x`.
-    pub fn given(&self) -> [Vec<T>; 2] {
-        let terms = self.terms();
-        let [by_mean, by_variance] = self.layout.pairing.sums(
-            #[inline(always)]
-            // SAFETY: as above.
-            move |s, p, i| unsafe {
-                let g = terms.scaled(i, p);
-                [g.real(), (g * terms.unit(i, s)).real()]
-            },
-        );
+    /// Computes those that are wanted.
+    pub fn find(&self, wanted: Wanted<'_, T>) -> Found<T> {
+        let plan = Plan {
+            params: wanted.params,
+            sums: wanted.stats || (wanted.x.is_some() && !self.given),
+            gx: wanted.x.map(|(gx, accumulate)| {
+                assert_eq!(gx.len(), self.gy.len());
+                (Shared::new(gx.as_mut_ptr()), accumulate)
+            }),
+        };
+        // The sums of gy and of gy (x - mean) / sqrt(variance + eps), for each parameter; for each statistic by gamma.
+        let [params, sums] = if self.layout.in_rows() {
+            row_gradients::gradients(self, plan)
+        } else {
+            columns::gradients(self, plan)
+        };
         let scale = &self.stats.scale;
-        let by_mean = by_mean.iter().zip(scale).map(|(sum, scale)| -T::of(*sum) * *scale).collect();
+        let of_mean = sums[0].iter().zip(scale).map(|(sum, scale)| -T::of(*sum) * *scale).collect();
         let half = T::all(-0.5);
-        let by_variance =
-            by_variance.iter().zip(scale).map(|(sum, scale)| half * T::of(*sum) * *scale * *scale).collect();
-        [by_mean, by_variance]
+        let of_variance =
+            sums[1].iter().zip(scale).map(|(sum, scale)| half * T::of(*sum) * *scale * *scale).collect();
+        [params.map(|sums| sums.iter().map(|sum| T::of(*sum)).collect()), [of_mean, of_variance]]
     }
 
-    /// Writes, or adds, the gradients by `x`, its statistics being given.
-    pub fn x_given(&self, gx: &mut [T], accumulate: bool) {
-        let (to, terms) = (self.target(gx), self.terms());
-        // SAFETY: as above; each element comes once.
-        unsafe {
-            self.layout.pairing.write(
-                to,
-                accumulate,
-                #[inline(always)]
-                move |s, p, i| terms.scaled(i, p) * *terms.stats.scale.get_unchecked(s),
-            );
-        }
+    /// By how much each element of statistic `s` is pulled: evenly, and by how far it is from the mean; `sums` are those
+    /// over its elements.
+    fn pulls(&self, s: usize, sums: [f64; 2]) -> [T; 2] {
+        let count = self.layout.count() as f64;
+        let [even, far] = sums.map(|sum| T::of(sum / count));
+        let Some((by_mean, by_variance)) = self.outer else { return [even, far] };
+        // Mean and variance pull with a scale of their own: that of the element is taken off before.
+        let (one, two, scale) = (T::of(1.0 / count), T::of(2.0 / count), self.stats.scale[s]);
+        [even - one * by_mean[s] / scale, far - two * by_variance[s] / (scale * scale)]
     }
-
-    /// Writes, or adds, the gradients by `x`, its statistics being its own. `outer` are the gradients of mean and
-    /// variance, where those are outputs.
-    pub fn x(&self, outer: Option<(&[T], &[T])>, gx: &mut [T], accumulate: bool) {
-        let to = self.target(gx);
-        self.layout.pairing.slabs(|part| self.x_of(part, outer, to, accumulate));
-    }
-
-    /// [`Gradients::x`], and those by `beta` and by `gamma` while a part is in the cache.
-    pub fn all(&self, outer: Option<(&[T], &[T])>, gx: &mut [T], accumulate: bool) -> [Vec<T>; 2] {
-        let (to, terms, pairing) = (self.target(gx), self.terms(), &self.layout.pairing);
-        let [beta, gamma] = pairing.sums_by_slab(
-            self.layout.n_params,
-            |part| self.x_of(part, outer, to, accumulate),
-            #[inline(always)]
-            // SAFETY: as above.
-            move |_, s, i| unsafe { [terms.gy(i).real(), (terms.gy(i) * terms.unit(i, s)).real()] },
-        );
-        [rounded(&beta), rounded(&gamma)]
-    }
-
-    fn x_of(&self, part: &Pairing, outer: Option<(&[T], &[T])>, to: Shared<T>, accumulate: bool) {
-        let (count, terms) = (self.layout.count() as f64, self.terms());
-        let sums = part.sums(
-            #[inline(always)]
-            // SAFETY: as above.
-            move |s, p, i| unsafe {
-                let g = terms.scaled(i, p);
-                [g.real(), (g * terms.unit(i, s)).real()]
-            },
-        );
-        let first = part.first_a();
-        let pull = |k: usize| -> Vec<T> { sums[k].iter().map(|sum| T::of(sum / count)).collect() };
-        let (mut pull, mut more) = (pull(0), pull(1));
-        if let Some((by_mean, by_variance)) = outer {
-            // Mean and variance pull with a scale of their own: that of the element is taken off before.
-            let (one, two) = (T::of(1.0 / count), T::of(2.0 / count));
-            for (s, (pull, more)) in pull.iter_mut().zip(&mut more).enumerate() {
-                let scale = self.stats.scale[first + s];
-                *pull = *pull - one * by_mean[first + s] / scale;
-                *more = *more - two * by_variance[first + s] / (scale * scale);
-            }
-        }
-        let (pull, more) = (&pull[..], &more[..]);
-        // SAFETY: as above; each element comes once.
-        unsafe {
-            part.write(
-                to,
-                accumulate,
-                #[inline(always)]
-                move |s, p, i| {
-                    let (pull, more) = (*pull.get_unchecked(s - first), *more.get_unchecked(s - first));
-                    let g = terms.scaled(i, p) - pull - terms.unit(i, s) * more;
-                    g * *terms.stats.scale.get_unchecked(s)
-                },
-            );
-        }
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Terms<'a, T> {
-    stats: View<'a, T>,
-    x: &'a [T],
-    gamma: &'a [T],
-    gy: &'a [T],
-}
-
-impl<T: Float> Terms<'_, T> {
-    /// # Safety
-    /// There must be such an element and statistic. So below.
-    #[inline(always)]
-    unsafe fn unit(self, i: usize, s: usize) -> T {
-        // SAFETY: the caller's promise. So below.
-        unsafe { self.stats.unit(*self.x.get_unchecked(i), s) }
-    }
-
-    #[inline(always)]
-    unsafe fn gy(self, i: usize) -> T {
-        // SAFETY: as above.
-        unsafe { *self.gy.get_unchecked(i) }
-    }
-
-    /// Gradient of the normalised element.
-    #[inline(always)]
-    unsafe fn scaled(self, i: usize, p: usize) -> T {
-        // SAFETY: as above.
-        unsafe { self.gy(i) * *self.gamma.get_unchecked(p) }
-    }
-}
-
-fn rounded<T: Float>(sums: &[f64]) -> Vec<T> {
-    sums.iter().map(|sum| T::of(*sum)).collect()
 }
 
 #[cfg(test)]

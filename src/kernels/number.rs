@@ -4,6 +4,7 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use super::elementary::{double, single};
 use super::gemm::{Kernels, kernels_f32, kernels_f64};
+use super::simd::{self, Work};
 use crate::array::Element;
 
 /// Something with the arithmetic of real numbers: a scalar, a SIMD vector, a dual number, a symbol in a graph.
@@ -121,10 +122,13 @@ pub trait Float:
     /// What multiplies matrices of such numbers on this machine.
     #[doc(hidden)]
     fn kernels() -> &'static Kernels<Self>;
+    /// Does work in the registers of this machine.
+    #[doc(hidden)]
+    fn in_registers<W: Work<Self>>(work: W) -> W::Output;
 }
 
 macro_rules! float {
-    ($ty:ident, $kernels:path, $functions:ident) => {
+    ($ty:ident, $kernels:path, $functions:ident, $in_registers:ident) => {
         impl Number for $ty {
             type Mask = bool;
 
@@ -188,6 +192,10 @@ macro_rules! float {
             fn kernels() -> &'static Kernels<Self> {
                 $kernels()
             }
+            #[inline]
+            fn in_registers<W: Work<Self>>(work: W) -> W::Output {
+                simd::$in_registers(work)
+            }
         }
     };
     (@of $from:ident: $($f:ident)+) => {$(
@@ -198,5 +206,5 @@ macro_rules! float {
     )+};
 }
 
-float!(f32, kernels_f32, single);
-float!(f64, kernels_f64, double);
+float!(f32, kernels_f32, single, in_registers_f32);
+float!(f64, kernels_f64, double, in_registers_f64);

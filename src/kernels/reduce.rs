@@ -1,5 +1,7 @@
 //! Folding an array along some of its axes. The order of the sums is fixed by the shape alone.
 
+mod extremes;
+
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -19,8 +21,6 @@ const LANES: usize = 8;
 const BLOCK: usize = 512;
 /// Columns that are folded together.
 const COLUMNS: usize = 256;
-/// Elements of a row that are compared side by side.
-const SIDE_BY_SIDE: usize = 256;
 
 /// How the elements along the folded axes become one.
 pub trait Fold<T> {
@@ -179,111 +179,6 @@ impl<T: Float> Fold<T> for Product {
     }
 }
 
-impl<T: Float> Rows<'_, T> {
-    /// The largest element that each result is made of, or the smallest, and the number of the first that is as large
-    /// along the folded axes, of which there are fewer than 2^32. A NaN wins.
-    pub fn extremes(&self, smallest: bool) -> Vec<(T, usize)> {
-        if smallest { self.extremes_by(|a, b| a < b) } else { self.extremes_by(|a, b| a > b) }
-    }
-
-    #[inline(always)]
-    fn extremes_by(&self, ahead: impl Fn(T, T) -> bool + Sync + Copy) -> Vec<(T, usize)> {
-        let better = move |v: T, best: T| ahead(v, best) | (v.is_nan() & !best.is_nan());
-        let (n, inner) = (self.n, self.inner);
-        if inner == 1 {
-            // Long rows are cut, and what comes out is joined in order.
-            let cuts = if n >= 2 * GRAIN { n.div_ceil(GRAIN) } else { 1 };
-            let mut parts = vec![(T::ZERO, 0); self.outer * cuts];
-            let to = Shared::new(parts.as_mut_ptr());
-            threads::ranges(parts.len(), (GRAIN / n.max(1)).max(1), |range| {
-                for i in range {
-                    let start = i % cuts * GRAIN;
-                    let end = if cuts == 1 { n } else { n.min(start + GRAIN) };
-                    let x = &self.x[i / cuts * n..][start..end];
-                    let (best, at) = vectorised(
-                        #[inline(always)]
-                        move || extreme(x, ahead),
-                    );
-                    // SAFETY: each part comes once.
-                    unsafe { to.get().add(i).write((best, start + at)) };
-                }
-            });
-            let best = |a: (T, usize), b: (T, usize)| if better(b.0, a.0) { b } else { a };
-            return parts.chunks(cuts).filter_map(|parts| parts.iter().copied().reduce(best)).collect();
-        }
-        let mut all = vec![(T::ZERO, 0); self.outer * inner];
-        let to = Shared::new(all.as_mut_ptr());
-        self.blocks(|row, columns| {
-            let x = &self.x[row * n * inner..][..n * inner];
-            vectorised(
-                #[inline(always)]
-                move || {
-                    let (c0, width) = (columns.start, columns.len().min(COLUMNS));
-                    let (mut best, mut at) = ([T::ZERO; COLUMNS], [0_u32; COLUMNS]);
-                    best[..width].copy_from_slice(&x[c0..c0 + width]);
-                    for r in 1..n {
-                        let line = &x[r * inner + c0..][..width];
-                        for c in 0..width {
-                            let ahead = better(line[c], best[c]);
-                            best[c] = if ahead { line[c] } else { best[c] };
-                            at[c] = if ahead { r as u32 } else { at[c] };
-                        }
-                    }
-                    for c in 0..width {
-                        // SAFETY: each result is in one block.
-                        unsafe { to.get().add(row * inner + c0 + c).write((best[c], at[c] as usize)) };
-                    }
-                },
-            );
-        });
-        all
-    }
-}
-
-/// The best element of a row that is not empty, and the first that is as good. A NaN is best of all.
-#[inline(always)]
-fn extreme<T: Float>(x: &[T], ahead: impl Fn(T, T) -> bool) -> (T, usize) {
-    // Side by side, in memory that is no other's.
-    let mut lanes = [x[0]; SIDE_BY_SIDE];
-    let width = SIDE_BY_SIDE.min(1 << x.len().ilog2());
-    let mut any_nan = false;
-    let mut start = 0;
-    while start < x.len() {
-        let part = &x[start..x.len().min(start + width)];
-        for l in 0..part.len() {
-            lanes[l] = if ahead(part[l], lanes[l]) { part[l] } else { lanes[l] };
-            any_nan |= part[l].is_nan();
-        }
-        start += width;
-    }
-    if any_nan {
-        let at = x.iter().position(|v| v.is_nan()).unwrap_or(0);
-        return (x[at], at);
-    }
-    let mut n = width / 2;
-    while n > 0 {
-        for l in 0..n {
-            lanes[l] = if ahead(lanes[l + n], lanes[l]) { lanes[l + n] } else { lanes[l] };
-        }
-        n /= 2;
-    }
-    let best = lanes[0];
-    let mut start = 0;
-    while start < x.len() {
-        let part = &x[start..x.len().min(start + SIDE_BY_SIDE)];
-        let mut found = false;
-        for v in part {
-            found |= *v == best;
-        }
-        if found {
-            break;
-        }
-        start += SIDE_BY_SIDE;
-    }
-    let at = x[start..].iter().position(|v| *v == best).unwrap_or(0);
-    (x[start + at], start + at)
-}
-
 /// `shape` with the axes shrunk to length one.
 fn without(shape: &Shape, axes: &[usize]) -> Shape {
     shape.iter().enumerate().map(|(i, d)| if axes.contains(&i) { 1 } else { *d }).collect()
@@ -297,16 +192,11 @@ pub fn sums<T: Float>(
     axes: &[usize],
     f: impl Fn(T) -> T + Sync + Copy,
 ) -> Zeros<f64> {
-    sums_to(x, shape, &without(shape, axes), f)
-}
-
-#[inline(always)]
-fn sums_to<T: Float>(x: &[T], shape: &Shape, to: &Shape, f: impl Fn(T) -> T + Sync + Copy) -> Zeros<f64> {
     assert_eq!(x.len(), shape.size());
-    let [sums] = Pairing::new(to, shape).sums(
+    let [sums] = Pairing::new(&without(shape, axes), shape).sums(
         #[inline(always)]
         // SAFETY: the index is one of an array of that shape.
-        move |_, _, i| [f(unsafe { *x.get_unchecked(i) }).real()],
+        move |_, _, i| [f(unsafe { *x.get_unchecked(i) })],
     );
     sums
 }
@@ -320,7 +210,7 @@ pub fn sum_to<T: Float>(
     accumulate: bool,
     of: impl Fn(f64) -> T,
 ) {
-    let sums = sums_to(x, shape, to, |x| x);
+    let sums = Pairing::new(to, shape).sums_of(x);
     for (y, sum) in y.iter_mut().zip(&*sums) {
         *y = if accumulate { *y + of(*sum) } else { of(*sum) };
     }

@@ -3,6 +3,9 @@
 use super::{
     Backward, Binary, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Unary, one, op,
 };
+use crate::array::Shape;
+use crate::kernels::pairing::Pairing;
+use crate::kernels::threads::Shared;
 use crate::kernels::{Float, Number};
 use crate::{Error, Result};
 
@@ -113,6 +116,14 @@ op! {
     Where = where(condition, x_true, x_false)
 }
 
+impl Where {
+    /// How an array of shape `y` meets a condition, which is repeated along the axes that it lacks.
+    fn pairing(y: &Shape, condition: &Shape) -> Pairing {
+        let kept = (0..y.ndim()).map(|i| if i < condition.ndim() { condition[i] } else { 1 });
+        Pairing::new(y, &kept.collect())
+    }
+}
+
 impl Compute for Where {
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let (c, t, f) = (x.get(0), x.get(1), x.get(2));
@@ -125,24 +136,39 @@ impl Compute for Where {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (c, t, f, y) = (run.x(0), run.x(1), run.x(2), run.y(0));
-        let inner = y.len() / c.len().max(1);
-        for (i, y) in y.iter_mut().enumerate() {
-            *y = if c[i / inner] == T::ZERO { f[i] } else { t[i] };
+        assert!(t.len() == y.len() && f.len() == y.len());
+        let pairing = Self::pairing(run.x_shape(1), run.x_shape(0));
+        // SAFETY: the arrays have the shapes of the pairing, as `shapes` says.
+        unsafe {
+            pairing.write(
+                Shared::new(y.as_mut_ptr()),
+                false,
+                #[inline(always)]
+                move |i, k, _| {
+                    let (t, f) = (*t.get_unchecked(i), *f.get_unchecked(i));
+                    if *c.get_unchecked(k) == T::ZERO { f } else { t }
+                },
+            );
         }
         Ok(())
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (c, gy) = (run.x(0), run.gy(0));
-        let inner = (gy.len() / c.len().max(1)).max(1);
+        let pairing = Self::pairing(run.y_shape(0), run.x_shape(0));
         if let Some(g) = run.gx(0) {
             g.put(|_| T::ZERO);
         }
+        let (gy, c) = (gy.as_ptr(), c.as_ptr());
         if let Some(g) = run.gx(1) {
-            g.put(|i| if c[i / inner] == T::ZERO { T::ZERO } else { gy[i] });
+            let f = move |gy, c, _| if c == T::ZERO { T::ZERO } else { gy };
+            // SAFETY: the arrays have the shapes of the pairing. So below.
+            unsafe { pairing.put(gy, c, g.data, g.accumulate, f) };
         }
         if let Some(g) = run.gx(2) {
-            g.put(|i| if c[i / inner] == T::ZERO { gy[i] } else { T::ZERO });
+            let f = move |gy, c, _| if c == T::ZERO { gy } else { T::ZERO };
+            // SAFETY: as above.
+            unsafe { pairing.put(gy, c, g.data, g.accumulate, f) };
         }
         Ok(())
     }

@@ -145,15 +145,13 @@ impl Compute for SoftmaxCrossEntropy {
         }
         assert!(x.len() == gx.len() && logs.len() == lines.count() && weight.len() == logs.len());
         let (logs, weight) = (&logs[..], &weight[..]);
-        kernels::put_by_sums(
+        kernels::put(
             lines,
             gx,
             add,
             #[inline(always)]
-            |_| 0.0,
-            #[inline(always)]
             // SAFETY: `x` is as long as what is written, and there are numbers for each line.
-            move |i, _, line| unsafe {
+            move |i, line| unsafe {
                 let ((max, log), weight) = (*logs.get_unchecked(line), *weight.get_unchecked(line));
                 ((*x.get_unchecked(i) - max) - log).exp() * weight
             },

@@ -265,7 +265,7 @@ impl Compute for KLMultinomial {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (p, q, epsilon) = (run.x(0), run.x(1), T::all(KL_EPSILON));
         let term = |i: usize| p[i] * ((p[i] + epsilon).ln() - (q[i] + epsilon).ln());
-        let sums = self.lines(run.x_shape(0))?.sums(|i| term(i).real());
+        let sums = self.lines(run.x_shape(0))?.sums(term);
         run.y(0).iter_mut().zip(&*sums).for_each(|(y, sum)| *y = T::of(*sum));
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::{Backward, InputShapes, Reads, Run, Shapes, Spec, Sym, Symbols, Value};
 use crate::array::Shape;
-use crate::kernels::normalization::{Gradients, Layout, Stats, normalize, normalize_by};
+use crate::kernels::normalization::{Gradients, Layout, Stats, Wanted, normalize, normalize_by};
 use crate::kernels::{Float, Number};
 use crate::{Error, Result};
 
@@ -82,30 +82,18 @@ impl Form {
             return Err(Error::Graph(format!("{op}: expected a forward run before backward, got none")));
         }
         // What is not read may be gone: the gradient of the output stands in for it.
-        let reads_gamma = run.wants(0) || (given && (run.wants(3) || run.wants(4)));
+        let by_stats = given && (run.wants(3) || run.wants(4));
+        let reads_gamma = run.wants(0) || by_stats;
         let reads_x = run.wants(2) || run.wants(if given { 4 } else { 0 });
         let gy = run.gy(0);
         let gamma = (run.has(2) && reads_gamma).then(|| run.x(2));
         let x = if reads_x { run.x(0) } else { gy };
-        let g = Gradients::new(&layout, &stats, x, gamma, gy);
         let outer = self.output_stat.then(|| (run.gy(1), run.gy(2)));
-        let mut params = None;
-        if let Some(gx) = run.gx(0) {
-            match given {
-                true => g.x_given(gx.data, gx.accumulate),
-                false if run.wants(2) => params = Some(g.all(outer, gx.data, gx.accumulate)),
-                false => g.x(outer, gx.data, gx.accumulate),
-            }
-        }
-        let [beta, by_gamma] = params.unwrap_or_else(|| match (run.wants(1), run.wants(2)) {
-            (_, true) => g.beta_and_gamma(),
-            (true, false) => [g.beta(), Vec::new()],
-            (false, false) => [Vec::new(), Vec::new()],
-        });
-        let by_given = || if given { g.given() } else { [(); 2].map(|()| vec![T::ZERO; layout.n_stats]) };
-        let [mean, variance] =
-            if run.wants(3) || run.wants(4) { by_given() } else { [Vec::new(), Vec::new()] };
-        for (i, values) in [(1, beta), (2, by_gamma), (3, mean), (4, variance)] {
+        let params = run.wants(1) || run.wants(2);
+        let gx = run.gx(0).map(|gx| (gx.data, gx.accumulate));
+        let gradients = Gradients::new(&layout, (&stats, given), x, gamma, gy, outer);
+        let [[beta, gamma], [mean, variance]] = gradients.find(Wanted { x: gx, params, stats: by_stats });
+        for (i, values) in [(1, beta), (2, gamma), (3, mean), (4, variance)] {
             if let Some(gx) = run.gx(i) {
                 gx.put_all(&values);
             }

@@ -1,5 +1,6 @@
 //! Sums and averages over windows, and their reverse.
 
+use super::reduction::spread;
 use super::spatial::pools;
 use super::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, array, one, op};
 use crate::array::Shape;
@@ -216,6 +217,13 @@ op! {
     GlobalAveragePooling = global_average_pooling(x)
 }
 
+impl GlobalAveragePooling {
+    /// The shape with length one along the spatial axes.
+    fn kept(x: &Shape) -> Shape {
+        (0..x.ndim()).map(|i| if i < 2 { x[i] } else { 1 }).collect()
+    }
+}
+
 impl Compute for GlobalAveragePooling {
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let x = x.get(0);
@@ -234,16 +242,17 @@ impl Compute for GlobalAveragePooling {
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
-        let (n, gy) = (run.x_shape(0).size_from(2), run.gy(0));
+        let (shape, gy) = (run.x_shape(0), run.gy(0));
+        let (kept, n) = (Self::kept(shape), T::of(shape.size_from(2) as f64));
         if let Some(gx) = run.gx(0) {
-            gx.put(|i| gy[i / n] / T::of(n as f64));
+            spread(gx, gy, &kept, shape, move |g| g / n);
         }
         Ok(())
     }
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         let shape = s.x(0).shape();
-        let kept: Shape = (0..shape.ndim()).map(|i| if i < 2 { shape[i] } else { 1 }).collect();
+        let kept = Self::kept(&shape);
         let each = s.gy(0) / Sym::Const(shape.size_from(2) as f64);
         vec![Some(each.reshape(&kept).broadcast(&shape))]
     }

@@ -55,7 +55,7 @@ pub(super) fn from_rows(rows: Sym, shape: &Shape, axes: &[usize]) -> Sym {
 }
 
 /// Writes or adds `map(g)` for the result that each element took part in, `g` being its gradient.
-fn spread<T: Float>(
+pub(super) fn spread<T: Float>(
     gx: Grad<'_, T>,
     gy: &[T],
     kept: &Shape,

@@ -139,7 +139,7 @@ impl<C: Normalising> Compute for Normalised<C> {
             gx.data,
             gx.accumulate,
             #[inline(always)]
-            move |i| C::summand(at(i).0, at(i).1).real(),
+            move |i| C::summand(at(i).0, at(i).1),
             #[inline(always)]
             move |i, sum, _| C::df(at(i).0, at(i).1, sum),
         );

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-pub(super) use sums::along as sum_along;
+pub(super) use sums::{along as sum_along, sum_of};
 
 use super::map::GRAIN;
 use super::scratch::Zeros;
@@ -21,6 +21,8 @@ use crate::array::Shape;
 const SLAB: usize = 1 << 13;
 /// Most groups of parts that each have sums of their own.
 const GROUPS: usize = 64;
+/// Fewest elements behind a sum that such a group has for itself.
+const LEAST: usize = 16;
 
 /// An axis of the array in which two others meet, and how far apart its neighbours lie in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,8 +127,23 @@ impl Pairing {
         self
     }
 
+    /// Number of elements along the last axis.
+    pub(super) fn width(&self) -> usize {
+        self.last.n
+    }
+
+    /// Whether neighbours along the last axis meet different elements of `a`, and of `b`.
+    pub(super) fn last_varies(&self) -> (bool, bool) {
+        (self.last.a != 0, self.last.b != 0)
+    }
+
+    /// Whether elements that meet one of `a` meet one of `b`, the same one always.
+    pub(super) fn is_same(&self) -> bool {
+        self.outer.iter().chain([&self.last]).all(|axis| axis.a == axis.b)
+    }
+
     /// Number of runs along the last axis.
-    fn rows(&self) -> usize {
+    pub(super) fn rows(&self) -> usize {
         self.outer.iter().map(|axis| axis.n).product()
     }
 
@@ -153,20 +170,34 @@ impl Pairing {
 
     /// Calls `row(a, b, y)` with the first elements of those rows.
     #[inline(always)]
-    fn walk(&self, rows: Range<usize>, mut row: impl FnMut(usize, usize, usize)) {
+    pub(super) fn walk(&self, rows: Range<usize>, mut row: impl FnMut(usize, usize, usize)) {
         if rows.is_empty() {
             return;
         }
-        let [mut a, mut b, mut y] = self.row(rows.start);
-        let mut at: SmallVec<[usize; 3]> = SmallVec::from_elem(0, self.outer.len());
-        let mut left = rows.start;
-        for (at, axis) in at.iter_mut().zip(&self.outer).rev() {
-            *at = left % axis.n;
-            left /= axis.n;
+        let (inner, outer) = match self.outer.split_last() {
+            Some((inner, outer)) => (*inner, outer),
+            None => (Axis { n: 1, a: 0, b: 0, y: 0 }, &[][..]),
+        };
+        let mut skip = rows.start % inner.n;
+        let [mut a, mut b, mut y] = self.row(rows.start - skip);
+        let mut at: SmallVec<[usize; 3]> = SmallVec::from_elem(0, outer.len());
+        let mut first = rows.start / inner.n;
+        for (at, axis) in at.iter_mut().zip(outer).rev() {
+            *at = first % axis.n;
+            first /= axis.n;
         }
-        for _ in rows {
-            row(a, b, y);
-            for (at, axis) in at.iter_mut().zip(&self.outer).rev() {
+        let mut left = rows.len();
+        loop {
+            let n = (inner.n - skip).min(left);
+            for i in skip..skip + n {
+                row(a + i * inner.a, b + i * inner.b, y + i * inner.y);
+            }
+            left -= n;
+            if left == 0 {
+                return;
+            }
+            skip = 0;
+            for (at, axis) in at.iter_mut().zip(outer).rev() {
                 *at += 1;
                 (a, b, y) = (a + axis.a, b + axis.b, y + axis.y);
                 if *at < axis.n {
@@ -205,41 +236,37 @@ impl Pairing {
         threads::ranges(self.outer[axis].n, grain, |range| work(&self.slab(axis, &range)));
     }
 
-    /// As [`Pairing::slabs`], and gives for each of the `n` elements of `b` the sums of `f(b, a, y)`, which gets the
-    /// indices of elements that meet and must be `#[inline(always)]`: a part is summed up as soon as its work is done.
-    #[inline(always)]
-    pub fn sums_by_slab<const K: usize>(
+    /// As [`Pairing::slabs`], with `K` times `n` sums for each part to add to: those of several parts, which are then added
+    /// in order.
+    pub(super) fn slabs_with_sums<const K: usize>(
         &self,
         n: usize,
-        work: impl Fn(&Self) + Sync,
-        f: impl Fn(usize, usize, usize) -> [f64; K] + Sync + Copy,
+        work: impl Fn(&Self, [*mut f64; K]) + Sync,
     ) -> [Zeros<f64>; K] {
-        let groups = self.slabs_along().map_or(1, |(axis, grain)| {
-            self.outer[axis].n.div_ceil(grain).min(GROUPS).min(self.size() / (16 * n.max(1)))
-        });
-        let Some((axis, grain)) = self.slabs_along().filter(|_| groups >= 4) else {
-            self.slabs(work);
-            return self.clone().swapped().sums(f);
+        let mut sums = [(); K].map(|()| Zeros::new(n));
+        let Some((axis, grain)) = self.slabs_along() else {
+            work(self, sums.each_mut().map(|sums| sums.as_mut_ptr()));
+            return sums;
         };
-        // Each group of parts has sums of its own, which are added in order.
+        let length = self.outer[axis].n;
+        let most = (self.size() / (LEAST * n.max(1))).clamp(1, GROUPS);
+        let step = length.div_ceil(length.div_ceil(grain).min(most)).next_multiple_of(grain);
+        let groups = length.div_ceil(step);
         let mut room = Zeros::<f64>::new(groups * K * n);
         let place = Shared::new(room.as_mut_ptr());
-        let (length, step) =
-            (self.outer[axis].n, self.outer[axis].n.div_ceil(groups).next_multiple_of(grain));
         threads::parallel(groups, |group| {
             // SAFETY: each group has its own room.
             let to = std::array::from_fn(|k| unsafe { place.get().add((group * K + k) * n) });
             let end = length.min((group + 1) * step);
-            for start in (length.min(group * step)..end).step_by(grain) {
-                let part = self.slab(axis, &(start..end.min(start + grain)));
-                work(&part);
-                part.swapped().add_sums_here(to, f);
+            for start in (group * step..end).step_by(grain) {
+                work(&self.slab(axis, &(start..end.min(start + grain))), to);
             }
         });
-        let mut sums = [(); K].map(|()| Zeros::new(n));
-        for group in room.chunks_exact(K * n) {
-            for (sums, group) in sums.iter_mut().zip(group.chunks_exact(n)) {
-                sums.iter_mut().zip(group).for_each(|(sum, v)| *sum += v);
+        if n > 0 {
+            for group in room.chunks_exact(K * n) {
+                for (sums, group) in sums.iter_mut().zip(group.chunks_exact(n)) {
+                    sums.iter_mut().zip(group).for_each(|(sum, v)| *sum += v);
+                }
             }
         }
         sums

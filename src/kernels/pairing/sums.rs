@@ -6,17 +6,20 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::{Axis, Pairing};
-use crate::kernels::map::{GRAIN, TILE};
+use crate::kernels::Float;
+use crate::kernels::map::{GRAIN, Room, TILE};
 use crate::kernels::scratch::Zeros;
 use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{self, Shared};
 
 /// Sums side by side along a row: closer to the exact sum than one, and independent of each other.
-const LANES: usize = 32;
+const LANES: usize = 16;
+/// Elements that are summed up before they are added to a lane.
+const DEEP: usize = 8;
 /// Most parts of an array that are summed up each by itself.
 const PARTS: usize = 64;
 /// Rows whose elements are summed up before they are added to the sums of their columns.
-const TOGETHER: usize = 8;
+const TOGETHER: usize = 16;
 
 /// Adds what is in those rows and columns of a pairing to its sums.
 type Add<'a> = dyn Fn(&Pairing, Range<usize>, Range<usize>, &[Shared<f64>]) + Sync + 'a;
@@ -25,9 +28,9 @@ impl Pairing {
     /// For each element of `a` the sums of `f(a, b, y)`, which gets the indices of elements that meet and must be
     /// `#[inline(always)]`. Only the elements from the first on that take part.
     #[inline(always)]
-    pub fn sums<const K: usize>(
+    pub fn sums<const K: usize, S: Float>(
         &self,
-        f: impl Fn(usize, usize, usize) -> [f64; K] + Sync + Copy,
+        f: impl Fn(usize, usize, usize) -> [S; K] + Sync + Copy,
     ) -> [Zeros<f64>; K] {
         let span = self.span();
         let mut sums = [(); K].map(|()| Zeros::new(span));
@@ -45,23 +48,46 @@ impl Pairing {
         sums
     }
 
-    /// Adds what `f(a, b, y)` gives to the sums of all elements of `a`, on this thread.
-    #[inline(always)]
-    pub(super) fn add_sums_here<const K: usize>(
-        &self,
-        to: [*mut f64; K],
-        f: impl Fn(usize, usize, usize) -> [f64; K] + Sync + Copy,
-    ) {
-        // SAFETY: the sums from the first element on that takes part are among those of all.
-        let to = to.map(|to| unsafe { to.add(self.first[0]) });
-        vectorised(
-            #[inline(always)]
-            move || self.add_sums(0..self.rows(), 0..self.last.n, to, f),
+    /// For each element of `a` the sum of the elements of `x`, an array that meets it as `y`.
+    pub fn sums_of<T: Float>(&self, x: &[T]) -> Zeros<f64> {
+        assert_eq!(x.len(), self.size());
+        let mut sums = Zeros::new(self.span());
+        let (to, x) = (Shared::new(sums.as_mut_ptr()), Shared::read_only(x.as_ptr()));
+        self.plan(
+            &|part, rows, columns, to: &[Shared<f64>]| {
+                let (to, base) = (to[0].get(), part.first[0]);
+                vectorised(
+                    #[inline(always)]
+                    // SAFETY: the elements are those of `x`, and there is a sum for each of those of `a`.
+                    move || unsafe {
+                        if part.last.a == 0 {
+                            part.walk(
+                                rows,
+                                #[inline(always)]
+                                |a, _, y| {
+                                    *to.add(a - base) +=
+                                        sum_of(x.get().add(y + columns.start), columns.len());
+                                },
+                            );
+                        } else {
+                            part.add_sums(
+                                rows,
+                                columns,
+                                [to],
+                                #[inline(always)]
+                                |_, _, y| [x.get().add(y).read()],
+                            );
+                        }
+                    },
+                );
+            },
+            &[to],
         );
+        sums
     }
 
     /// One more than the distance of the first element of `a` that takes part from the last one.
-    fn span(&self) -> usize {
+    pub(in crate::kernels) fn span(&self) -> usize {
         if self.size() == 0 {
             // Nothing is summed up, but the elements are there.
             return self
@@ -126,12 +152,12 @@ impl Pairing {
 
     /// Adds what is in those rows and columns to its sums.
     #[inline(always)]
-    fn add_sums<const K: usize>(
+    fn add_sums<const K: usize, S: Float>(
         &self,
         rows: Range<usize>,
         columns: Range<usize>,
         to: [*mut f64; K],
-        f: impl Fn(usize, usize, usize) -> [f64; K] + Sync + Copy,
+        f: impl Fn(usize, usize, usize) -> [S; K] + Sync + Copy,
     ) {
         let (by_a, by_b, base) = (self.last.a != 0, self.last.b != 0, self.first[0]);
         if !by_a {
@@ -168,28 +194,28 @@ impl Pairing {
             let together = (height - row % height).min(rows.end - row) >= TOGETHER;
             let (columns, at) = (columns.clone(), a - base);
             match (together, by_b) {
-                (true, true) => add_rows::<K, TOGETHER>(
+                (true, true) => add_rows::<K, TOGETHER, S>(
                     columns,
                     to,
                     at,
                     #[inline(always)]
                     |i, r| f(a + i, b + r * down_b + i, y + r * down_y + i),
                 ),
-                (true, false) => add_rows::<K, TOGETHER>(
+                (true, false) => add_rows::<K, TOGETHER, S>(
                     columns,
                     to,
                     at,
                     #[inline(always)]
                     |i, r| f(a + i, b + r * down_b, y + r * down_y + i),
                 ),
-                (false, true) => add_rows::<K, 1>(
+                (false, true) => add_rows::<K, 1, S>(
                     columns,
                     to,
                     at,
                     #[inline(always)]
                     |i, _| f(a + i, b + i, y + i),
                 ),
-                (false, false) => add_rows::<K, 1>(
+                (false, false) => add_rows::<K, 1, S>(
                     columns,
                     to,
                     at,
@@ -203,39 +229,33 @@ impl Pairing {
 }
 
 /// Numbers on their way into sums: memory of its own, which the compiler knows to be no other's.
-type Rooms<const K: usize> = [[MaybeUninit<f64>; TILE]; K];
+type Rooms<const K: usize, S> = [Room<S>; K];
 
 /// Adds `f(i, 0..R)` to sum `at + i`, for each column.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // of several arrays
-fn add_rows<const K: usize, const R: usize>(
+fn add_rows<const K: usize, const R: usize, S: Float>(
     columns: Range<usize>,
     to: [*mut f64; K],
     at: usize,
-    f: impl Fn(usize, usize) -> [f64; K],
+    f: impl Fn(usize, usize) -> [S; K],
 ) {
-    let mut rooms: Rooms<K> = [[MaybeUninit::uninit(); TILE]; K];
+    let mut rooms: Rooms<K, f64> = [[MaybeUninit::uninit(); TILE]; K];
     let mut start = columns.start;
     while start < columns.end {
         let n = TILE.min(columns.end - start);
         for i in 0..n {
-            let v = f(start + i, 0);
+            let v = pairwise::<K, R>(
+                #[inline(always)]
+                |r| real(f(start + i, r)),
+            );
             for k in 0..K {
                 rooms[k][i].write(v[k]);
             }
         }
-        for r in 1..R {
-            for i in 0..n {
-                let v = f(start + i, r);
-                for k in 0..K {
-                    // SAFETY: all of the tile was written above. So below.
-                    rooms[k][i].write(unsafe { rooms[k][i].assume_init() } + v[k]);
-                }
-            }
-        }
         for k in 0..K {
             for i in 0..n {
-                // SAFETY: there is a sum for each column.
+                // SAFETY: there is a sum for each column, and all of the tile was written above.
                 unsafe { *to[k].add(at + start + i) += rooms[k][i].assume_init() };
             }
         }
@@ -243,25 +263,49 @@ fn add_rows<const K: usize, const R: usize>(
     }
 }
 
+#[inline(always)]
+fn real<const K: usize, S: Float>(v: [S; K]) -> [f64; K] {
+    let mut real = [0.0; K];
+    for k in 0..K {
+        real[k] = v[k].real();
+    }
+    real
+}
+
+/// The sums of `f(0..R)`, for `R` of 1, 8 or 16: neighbours first.
+#[inline(always)]
+fn pairwise<const K: usize, const R: usize>(f: impl Fn(usize) -> [f64; K]) -> [f64; K] {
+    if R == 1 {
+        return f(0);
+    }
+    let four = |r| plus(plus(f(r), f(r + 1)), plus(f(r + 2), f(r + 3)));
+    let eight = |r| plus(four(r), four(r + 4));
+    if R == 8 { eight(0) } else { plus(eight(0), eight(8)) }
+}
+
+#[inline(always)]
+fn plus<const K: usize>(mut a: [f64; K], b: [f64; K]) -> [f64; K] {
+    for k in 0..K {
+        a[k] += b[k];
+    }
+    a
+}
+
 /// The sums of `f` over the columns. It must be `#[inline(always)]`.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // of several arrays
-pub(in crate::kernels) fn along<const K: usize>(
+pub(in crate::kernels) fn along<const K: usize, S: Float>(
     columns: Range<usize>,
-    f: impl Fn(usize) -> [f64; K],
+    f: impl Fn(usize) -> [S; K],
 ) -> [f64; K] {
+    let mut sums = [0.0; K];
     if columns.len() < LANES {
-        let mut sums = [0.0; K];
         for i in columns {
-            let of = f(i);
-            for k in 0..K {
-                sums[k] += of[k];
-            }
+            sums = plus(sums, real(f(i)));
         }
         return sums;
     }
-    let mut rooms: Rooms<K> = [[MaybeUninit::uninit(); TILE]; K];
-    let mut lanes = [[0.0; LANES]; K];
+    let mut rooms: Rooms<K, S> = [[MaybeUninit::uninit(); TILE]; K];
     let mut start = columns.start;
     while start < columns.end {
         let n = TILE.min(columns.end - start);
@@ -271,24 +315,46 @@ pub(in crate::kernels) fn along<const K: usize>(
                 rooms[k][i].write(v[k]);
             }
         }
-        let filled = n.next_multiple_of(LANES);
         for k in 0..K {
-            // Zeros change no sum.
-            for i in n..filled {
-                rooms[k][i].write(0.0);
-            }
-            let mut i = 0;
-            while i < filled {
-                for l in 0..LANES {
-                    // SAFETY: as many were written.
-                    lanes[k][l] += unsafe { rooms[k][i + l].assume_init() };
-                }
-                i += LANES;
-            }
+            // SAFETY: as many were written.
+            sums[k] += unsafe { sum_of(rooms[k].as_ptr().cast::<S>(), n) };
         }
         start += n;
     }
-    lanes.map(join)
+    sums
+}
+
+/// The sum of `n` numbers from `p` on.
+///
+/// # Safety
+/// They must be there.
+#[inline(always)]
+pub(in crate::kernels) unsafe fn sum_of<S: Float>(p: *const S, n: usize) -> f64 {
+    // SAFETY: the caller's promise.
+    let at = |i: usize| [unsafe { p.add(i).read() }.real()];
+    let mut lanes = [0.0; LANES];
+    let mut i = 0;
+    // Lanes rest in memory, and are added to as seldom as may be.
+    while n - i >= DEEP * LANES {
+        for l in 0..LANES {
+            let [v] = pairwise::<1, DEEP>(
+                #[inline(always)]
+                |d| at(i + d * LANES + l),
+            );
+            lanes[l] += v;
+        }
+        i += DEEP * LANES;
+    }
+    while n - i >= LANES {
+        for l in 0..LANES {
+            lanes[l] += at(i + l)[0];
+        }
+        i += LANES;
+    }
+    for l in 0..n - i {
+        lanes[l] += at(i + l)[0];
+    }
+    join(lanes)
 }
 
 /// The sum of the lanes, by halves.

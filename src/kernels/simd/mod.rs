@@ -3,6 +3,7 @@
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod neon;
 pub(crate) mod portable;
+pub(crate) mod row;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86;
 
@@ -89,13 +90,63 @@ pub fn vectorised<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
+/// Work that is written in registers of any width.
+pub trait Work<T> {
+    /// What comes of it.
+    type Output;
+
+    /// Does it. Must be `#[inline(always)]`.
+    ///
+    /// # Safety
+    /// The instructions of `V` must be there.
+    unsafe fn run<V: Vector<T = T>>(self) -> Self::Output;
+}
+
+macro_rules! in_registers {
+    ($name:ident, $t:ty, $avx512:ident, $avx2:ident, $neon:ident) => {
+        /// Does work in the registers of this machine.
+        #[inline]
+        pub(super) fn $name<W: Work<$t>>(work: W) -> W::Output {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma")]
+                fn avx512<W: Work<$t>>(work: W) -> W::Output {
+                    // SAFETY: the function has the instructions. So below.
+                    unsafe { work.run::<x86::$avx512>() }
+                }
+                #[target_feature(enable = "avx2,fma")]
+                fn avx2<W: Work<$t>>(work: W) -> W::Output {
+                    // SAFETY: as above.
+                    unsafe { work.run::<x86::$avx2>() }
+                }
+                match isa() {
+                    // SAFETY: the machine has the instructions.
+                    Isa::Avx512 => return unsafe { avx512(work) },
+                    // SAFETY: as above.
+                    Isa::Avx2 => return unsafe { avx2(work) },
+                    Isa::Portable | Isa::Neon => {}
+                }
+            }
+            #[cfg(target_arch = "aarch64")]
+            if isa() == Isa::Neon {
+                // SAFETY: these instructions are always there.
+                return unsafe { work.run::<neon::$neon>() };
+            }
+            // SAFETY: plain instructions.
+            unsafe { work.run::<portable::Four<$t>>() }
+        }
+    };
+}
+in_registers!(in_registers_f32, f32, F32x16, F32x8, F32x4);
+in_registers!(in_registers_f64, f64, F64x8, F64x4, F64x2);
+
 /// A register of `WIDTH` numbers.
 ///
 /// # Safety
 /// Every function needs the instructions of the type to be there; those with a pointer need the elements they name to
 /// be readable or writable. All must be inlined into a function that has the instructions.
 #[allow(missing_docs)]
-pub(crate) unsafe trait Vector: Copy {
+pub unsafe trait Vector: Copy {
     type T: Float;
     type Mask: Copy;
     const WIDTH: usize;
@@ -112,6 +163,16 @@ pub(crate) unsafe trait Vector: Copy {
     /// Nothing is written where the mask does not hold.
     unsafe fn store_masked(self, p: *mut Self::T, mask: Self::Mask);
     unsafe fn add(self, other: Self) -> Self;
+    unsafe fn sub(self, other: Self) -> Self;
+    unsafe fn mul(self, other: Self) -> Self;
+    /// The larger one; `other` where either is NaN.
+    unsafe fn max(self, other: Self) -> Self;
+    /// `yes` where this is larger than `other`, else `no`.
+    unsafe fn where_larger(self, other: Self, yes: Self, no: Self) -> Self;
+    /// Bits of the lanes that are equal, from the lowest on.
+    unsafe fn equal(self, other: Self) -> u32;
+    /// Zeros where the mask does not hold.
+    unsafe fn keep(self, mask: Self::Mask) -> Self;
     /// `self * a + b`.
     unsafe fn mul_add(self, a: Self, b: Self) -> Self;
     /// The number where it is above zero, else zero, for NaN too.

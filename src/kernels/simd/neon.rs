@@ -6,8 +6,8 @@ use std::arch::aarch64::*;
 use super::Vector;
 
 macro_rules! neon {
-    ($name:ident, $t:ident, $reg:ident, $width:expr, $set:ident, $load:ident, $store:ident, $add:ident, $fma:ident,
-     $max:ident, $evens:ident, $exchange:item) => {
+    ($name:ident, $t:ident, $reg:ident, $width:expr, $set:ident, $load:ident, $store:ident, $add:ident, $sub:ident,
+     $mul:ident, $fma:ident, $max:ident, $greater:ident, $choose:ident, $evens:ident, $exchange:item) => {
         #[derive(Clone, Copy)]
         pub(crate) struct $name($reg);
 
@@ -65,6 +65,51 @@ macro_rules! neon {
                 Self(unsafe { $add(self.0, other.0) })
             }
             #[inline(always)]
+            unsafe fn sub(self, other: Self) -> Self {
+                // SAFETY: as above.
+                Self(unsafe { $sub(self.0, other.0) })
+            }
+            #[inline(always)]
+            unsafe fn mul(self, other: Self) -> Self {
+                // SAFETY: as above.
+                Self(unsafe { $mul(self.0, other.0) })
+            }
+            #[inline(always)]
+            unsafe fn max(self, other: Self) -> Self {
+                // The instruction for it gives NaN where either is.
+                // SAFETY: as above.
+                Self(unsafe { $choose($greater(self.0, other.0), self.0, other.0) })
+            }
+            #[inline(always)]
+            unsafe fn where_larger(self, other: Self, yes: Self, no: Self) -> Self {
+                // SAFETY: as above.
+                Self(unsafe { $choose($greater(self.0, other.0), yes.0, no.0) })
+            }
+            #[inline(always)]
+            unsafe fn equal(self, other: Self) -> u32 {
+                let mut v = [[0.0; $width]; 2];
+                // SAFETY: as above; there is room for both.
+                unsafe {
+                    self.store(v[0].as_mut_ptr());
+                    other.store(v[1].as_mut_ptr());
+                }
+                let mut bits = 0;
+                for i in 0..$width {
+                    bits |= u32::from(v[0][i] == v[1][i]) << i;
+                }
+                bits
+            }
+            #[inline(always)]
+            unsafe fn keep(self, mask: usize) -> Self {
+                let mut v = [0.0; $width];
+                // SAFETY: as above; there is room for a register.
+                unsafe {
+                    self.store(v.as_mut_ptr());
+                    v[mask..].fill(0.0);
+                    Self::load(v.as_ptr())
+                }
+            }
+            #[inline(always)]
             unsafe fn mul_add(self, a: Self, b: Self) -> Self {
                 // SAFETY: as above.
                 Self(unsafe { $fma(b.0, self.0, a.0) })
@@ -96,8 +141,12 @@ neon!(
     vld1q_f32,
     vst1q_f32,
     vaddq_f32,
+    vsubq_f32,
+    vmulq_f32,
     vfmaq_f32,
     vmaxnmq_f32,
+    vcgtq_f32,
+    vbslq_f32,
     vuzp1q_f32,
     unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
         // SAFETY: as above.
@@ -119,8 +168,12 @@ neon!(
     vld1q_f64,
     vst1q_f64,
     vaddq_f64,
+    vsubq_f64,
+    vmulq_f64,
     vfmaq_f64,
     vmaxnmq_f64,
+    vcgtq_f64,
+    vbslq_f64,
     vuzp1q_f64,
     unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
         // SAFETY: as above.

@@ -59,6 +59,34 @@ unsafe impl<T: Float> Vector for Four<T> {
         self.zip(other, |a, b| a + b)
     }
     #[inline(always)]
+    unsafe fn sub(self, other: Self) -> Self {
+        self.zip(other, |a, b| a - b)
+    }
+    #[inline(always)]
+    unsafe fn mul(self, other: Self) -> Self {
+        self.zip(other, |a, b| a * b)
+    }
+    #[inline(always)]
+    unsafe fn max(self, other: Self) -> Self {
+        self.zip(other, |a, b| if a > b { a } else { b })
+    }
+    #[inline(always)]
+    unsafe fn where_larger(self, other: Self, yes: Self, no: Self) -> Self {
+        Self(std::array::from_fn(|i| if self.0[i] > other.0[i] { yes.0[i] } else { no.0[i] }))
+    }
+    #[inline(always)]
+    unsafe fn equal(self, other: Self) -> u32 {
+        let mut bits = 0;
+        for i in 0..4 {
+            bits |= u32::from(self.0[i] == other.0[i]) << i;
+        }
+        bits
+    }
+    #[inline(always)]
+    unsafe fn keep(self, mask: usize) -> Self {
+        Self(std::array::from_fn(|i| if i < mask { self.0[i] } else { T::ZERO }))
+    }
+    #[inline(always)]
     unsafe fn mul_add(self, a: Self, b: Self) -> Self {
         // Two roundings: a fused one is a slow function call where the machine has none.
         Self(std::array::from_fn(|i| self.0[i] * a.0[i] + b.0[i]))

@@ -6,7 +6,8 @@ use std::arch::x86_64::*;
 use super::Vector;
 
 macro_rules! common {
-    ($t:ident, $width:expr, $zero:ident, $set:ident, $load:ident, $store:ident, $add:ident, $fma:ident, $max:ident) => {
+    ($t:ident, $width:expr, $zero:ident, $set:ident, $load:ident, $store:ident, $add:ident, $sub:ident, $mul:ident,
+     $fma:ident, $max:ident) => {
         type T = $t;
         const WIDTH: usize = $width;
 
@@ -36,9 +37,24 @@ macro_rules! common {
             Self(unsafe { $add(self.0, other.0) })
         }
         #[inline(always)]
+        unsafe fn sub(self, other: Self) -> Self {
+            // SAFETY: as above.
+            Self(unsafe { $sub(self.0, other.0) })
+        }
+        #[inline(always)]
+        unsafe fn mul(self, other: Self) -> Self {
+            // SAFETY: as above.
+            Self(unsafe { $mul(self.0, other.0) })
+        }
+        #[inline(always)]
         unsafe fn mul_add(self, a: Self, b: Self) -> Self {
             // SAFETY: as above.
             Self(unsafe { $fma(self.0, a.0, b.0) })
+        }
+        #[inline(always)]
+        unsafe fn max(self, other: Self) -> Self {
+            // SAFETY: as above.
+            Self(unsafe { $max(self.0, other.0) })
         }
         #[inline(always)]
         unsafe fn relu(self) -> Self {
@@ -56,14 +72,15 @@ macro_rules! common {
 
 macro_rules! avx512 {
     ($name:ident, $t:ident, $reg:ident, $mask:ident, $width:expr, $zero:ident, $set:ident, $load:ident, $store:ident,
-     $add:ident, $fma:ident, $max:ident, $loadm:ident, $storem:ident, $permute:ident, $index:ident, $int:ident) => {
+     $add:ident, $sub:ident, $mul:ident, $fma:ident, $max:ident, $loadm:ident, $storem:ident, $moved:ident, $compare:ident, $blend:ident,
+     $permute:ident, $index:ident, $int:ident) => {
         #[derive(Clone, Copy)]
         pub(crate) struct $name($reg);
 
         // SAFETY: the functions do what the trait says.
         unsafe impl Vector for $name {
             type Mask = $mask;
-            common!($t, $width, $zero, $set, $load, $store, $add, $fma, $max);
+            common!($t, $width, $zero, $set, $load, $store, $add, $sub, $mul, $fma, $max);
 
             #[inline(always)]
             unsafe fn first(n: usize) -> $mask {
@@ -78,6 +95,21 @@ macro_rules! avx512 {
             unsafe fn store_masked(self, p: *mut $t, mask: $mask) {
                 // SAFETY: as above; masked elements are not touched.
                 unsafe { $storem(p, mask, self.0) }
+            }
+            #[inline(always)]
+            unsafe fn where_larger(self, other: Self, yes: Self, no: Self) -> Self {
+                // SAFETY: as above.
+                Self(unsafe { $blend($compare::<_CMP_GT_OQ>(self.0, other.0), no.0, yes.0) })
+            }
+            #[inline(always)]
+            unsafe fn equal(self, other: Self) -> u32 {
+                // SAFETY: as above.
+                u32::from(unsafe { $compare::<_CMP_EQ_OQ>(self.0, other.0) })
+            }
+            #[inline(always)]
+            unsafe fn keep(self, mask: $mask) -> Self {
+                // SAFETY: as above.
+                Self(unsafe { $moved(mask, self.0) })
             }
             #[inline(always)]
             unsafe fn evens(a: Self, b: Self) -> Self {
@@ -113,10 +145,15 @@ avx512!(
     _mm512_loadu_ps,
     _mm512_storeu_ps,
     _mm512_add_ps,
+    _mm512_sub_ps,
+    _mm512_mul_ps,
     _mm512_fmadd_ps,
     _mm512_max_ps,
     _mm512_maskz_loadu_ps,
     _mm512_mask_storeu_ps,
+    _mm512_maskz_mov_ps,
+    _mm512_cmp_ps_mask,
+    _mm512_mask_blend_ps,
     _mm512_permutex2var_ps,
     _mm512_loadu_epi32,
     i32
@@ -132,10 +169,15 @@ avx512!(
     _mm512_loadu_pd,
     _mm512_storeu_pd,
     _mm512_add_pd,
+    _mm512_sub_pd,
+    _mm512_mul_pd,
     _mm512_fmadd_pd,
     _mm512_max_pd,
     _mm512_maskz_loadu_pd,
     _mm512_mask_storeu_pd,
+    _mm512_maskz_mov_pd,
+    _mm512_cmp_pd_mask,
+    _mm512_mask_blend_pd,
     _mm512_permutex2var_pd,
     _mm512_loadu_epi64,
     i64
@@ -143,14 +185,15 @@ avx512!(
 
 macro_rules! avx2 {
     ($name:ident, $t:ident, $reg:ident, $width:expr, $zero:ident, $set:ident, $load:ident, $store:ident,
-     $add:ident, $fma:ident, $max:ident, $loadm:ident, $storem:ident, $int:ident, $evens:item, $exchange:item) => {
+     $add:ident, $sub:ident, $mul:ident, $fma:ident, $max:ident, $and:ident, $cast:ident, $compare:ident, $blend:ident, $signs:ident, $loadm:ident, $storem:ident,
+     $int:ident, $evens:item, $exchange:item) => {
         #[derive(Clone, Copy)]
         pub(crate) struct $name($reg);
 
         // SAFETY: the functions do what the trait says.
         unsafe impl Vector for $name {
             type Mask = __m256i;
-            common!($t, $width, $zero, $set, $load, $store, $add, $fma, $max);
+            common!($t, $width, $zero, $set, $load, $store, $add, $sub, $mul, $fma, $max);
 
             #[inline(always)]
             unsafe fn first(n: usize) -> __m256i {
@@ -177,6 +220,21 @@ macro_rules! avx2 {
                 unsafe { $storem(p, mask, self.0) }
             }
             #[inline(always)]
+            unsafe fn where_larger(self, other: Self, yes: Self, no: Self) -> Self {
+                // SAFETY: as above.
+                Self(unsafe { $blend(no.0, yes.0, $compare::<_CMP_GT_OQ>(self.0, other.0)) })
+            }
+            #[inline(always)]
+            unsafe fn equal(self, other: Self) -> u32 {
+                // SAFETY: as above.
+                unsafe { $signs($compare::<_CMP_EQ_OQ>(self.0, other.0)) as u32 }
+            }
+            #[inline(always)]
+            unsafe fn keep(self, mask: __m256i) -> Self {
+                // SAFETY: as above.
+                Self(unsafe { $and(self.0, $cast(mask)) })
+            }
+            #[inline(always)]
             $evens
             #[inline(always)]
             $exchange
@@ -194,8 +252,15 @@ avx2!(
     _mm256_loadu_ps,
     _mm256_storeu_ps,
     _mm256_add_ps,
+    _mm256_sub_ps,
+    _mm256_mul_ps,
     _mm256_fmadd_ps,
     _mm256_max_ps,
+    _mm256_and_ps,
+    _mm256_castsi256_ps,
+    _mm256_cmp_ps,
+    _mm256_blendv_ps,
+    _mm256_movemask_ps,
     _mm256_maskload_ps,
     _mm256_maskstore_ps,
     i32,
@@ -236,8 +301,15 @@ avx2!(
     _mm256_loadu_pd,
     _mm256_storeu_pd,
     _mm256_add_pd,
+    _mm256_sub_pd,
+    _mm256_mul_pd,
     _mm256_fmadd_pd,
     _mm256_max_pd,
+    _mm256_and_pd,
+    _mm256_castsi256_pd,
+    _mm256_cmp_pd,
+    _mm256_blendv_pd,
+    _mm256_movemask_pd,
     _mm256_maskload_pd,
     _mm256_maskstore_pd,
     i64,

@@ -1,0 +1,214 @@
+//! Normalisation where neighbours have statistics of their own: sums over columns, in float64.
+
+use super::{Gradients, Plan, Stats, Target};
+use crate::kernels::Float;
+use crate::kernels::pairing::Pairing;
+use crate::kernels::scratch::Zeros;
+
+/// What is left of `x` without the mean.
+#[inline(always)]
+fn centred<T: Float>(x: T, mean: (T, T)) -> T {
+    (x - mean.0) - mean.1
+}
+
+/// Statistics, which loops hold by value: what lies behind a reference would be loaded anew for each element.
+#[derive(Clone, Copy)]
+struct View<'a, T> {
+    mean: &'a [(T, T)],
+    scale: &'a [T],
+}
+
+impl<'a, T: Float> View<'a, T> {
+    fn of(stats: &'a Stats<T>) -> Self {
+        Self { mean: &stats.mean, scale: &stats.scale }
+    }
+
+    /// Element `x`, normalised by statistic `s`.
+    ///
+    /// # Safety
+    /// There must be such a statistic.
+    #[inline(always)]
+    unsafe fn unit(self, x: T, s: usize) -> T {
+        // SAFETY: the caller's promise.
+        unsafe { centred(x, *self.mean.get_unchecked(s)) * *self.scale.get_unchecked(s) }
+    }
+}
+
+/// Means and variances (those of the elements, not an estimate) of a part of `x` that has its own.
+pub(super) fn moments<T: Float>(part: &Pairing, x: &[T], count: f64) -> (Zeros<f64>, Zeros<f64>) {
+    if size_of::<T>() < size_of::<f64>() {
+        // What the sum of squares loses to a large mean is less than what rounding took off the elements.
+        let [mut mean, mut variance] = part.sums(
+            #[inline(always)]
+            move |_, _, i| {
+                // SAFETY: the layout is that of `x`. So below.
+                let v = unsafe { *x.get_unchecked(i) }.real();
+                [v, v * v]
+            },
+        );
+        for (mean, variance) in mean.iter_mut().zip(&mut *variance) {
+            *mean /= count;
+            *variance = (*variance / count - *mean * *mean).max(0.0);
+        }
+        return (mean, variance);
+    }
+    let [mut mean] = part.sums(
+        #[inline(always)]
+        // SAFETY: as above.
+        move |_, _, i| [unsafe { *x.get_unchecked(i) }.real()],
+    );
+    for sum in &mut *mean {
+        *sum /= count;
+    }
+    let (split, first) = (super::split(&mean), part.first_a());
+    let split = &split[..];
+    let [mut variance] = part.sums(
+        #[inline(always)]
+        move |s, _, i| {
+            // SAFETY: as above, and there is a mean for each statistic of the part.
+            let d = unsafe { centred(*x.get_unchecked(i), *split.get_unchecked(s - first)) }.real();
+            [d * d]
+        },
+    );
+    for sum in &mut *variance {
+        *sum /= count;
+    }
+    (mean, variance)
+}
+
+/// Normalises a part by statistics that are numbered from `first` on.
+pub(super) fn write<T: Float>(target: &Target<'_, T>, part: &Pairing, stats: &Stats<T>, first: usize) {
+    let (stats, x) = (View::of(stats), target.x);
+    let (gamma, beta) = (&target.gamma[..], &target.beta[..]);
+    // SAFETY: the lengths are those of the layout; each element is written once.
+    unsafe {
+        part.write(
+            target.y,
+            false,
+            #[inline(always)]
+            move |s, p, i| {
+                let unit = stats.unit(*x.get_unchecked(i), s - first);
+                unit * *gamma.get_unchecked(p) + *beta.get_unchecked(p)
+            },
+        );
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Terms<'a, T> {
+    stats: View<'a, T>,
+    x: &'a [T],
+    gamma: &'a [T],
+    gy: &'a [T],
+}
+
+impl<T: Float> Terms<'_, T> {
+    /// # Safety
+    /// There must be such an element and statistic. So below.
+    #[inline(always)]
+    unsafe fn unit(self, i: usize, s: usize) -> T {
+        // SAFETY: the caller's promise. So below.
+        unsafe { self.stats.unit(*self.x.get_unchecked(i), s) }
+    }
+
+    #[inline(always)]
+    unsafe fn gy(self, i: usize) -> T {
+        // SAFETY: as above.
+        unsafe { *self.gy.get_unchecked(i) }
+    }
+
+    /// Gradient of the normalised element.
+    #[inline(always)]
+    unsafe fn scaled(self, i: usize, p: usize) -> T {
+        // SAFETY: as above.
+        unsafe { self.gy(i) * *self.gamma.get_unchecked(p) }
+    }
+}
+
+/// The sums behind the gradients of parameters and of statistics; writes those by `x`.
+pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: Plan<T>) -> [[Zeros<f64>; 2]; 2] {
+    let (pairing, n_stats) = (&g.layout.pairing, g.layout.n_stats);
+    let terms = Terms { stats: View::of(g.stats), x: g.x, gamma: &g.gamma, gy: g.gy };
+    let none = || [(); 2].map(|()| Zeros::new(0));
+    let of_params = || {
+        pairing.clone().swapped().sums(
+            #[inline(always)]
+            // SAFETY: the indices are those of the layout. So below.
+            move |_, s, i| unsafe { [terms.gy(i).real(), (terms.gy(i) * terms.unit(i, s)).real()] },
+        )
+    };
+    let of_stats = |part: &Pairing| {
+        part.sums(
+            #[inline(always)]
+            // SAFETY: as above.
+            move |s, p, i| unsafe {
+                let g = terms.scaled(i, p);
+                [g.real(), (g * terms.unit(i, s)).real()]
+            },
+        )
+    };
+    if pairing.is_same() {
+        // The elements of a statistic are those of its parameters.
+        let params = if plan.params || plan.sums { of_params() } else { none() };
+        let by_gamma = |sums: &[f64]| {
+            let mut all = Zeros::new(sums.len());
+            all.iter_mut().zip(sums).zip(&g.gamma).for_each(|((to, sum), gamma)| *to = sum * gamma.real());
+            all
+        };
+        let sums = params.each_ref().map(|sums| by_gamma(sums));
+        if plan.gx.is_some() {
+            write_x(g, terms, plan, pairing, &sums);
+        }
+        return [params, sums];
+    }
+    let params = if plan.params { of_params() } else { none() };
+    if g.given {
+        let sums = if plan.sums { of_stats(pairing) } else { none() };
+        write_x(g, terms, plan, pairing, &sums);
+        return [params, sums];
+    }
+    pairing.slabs(|part| {
+        if plan.gx.is_some() {
+            write_x(g, terms, plan, part, &of_stats(part));
+        }
+    });
+    [params, [(); 2].map(|()| Zeros::new(n_stats))]
+}
+
+/// Writes the gradients by `x` of a part; `sums` are those of its statistics.
+fn write_x<T: Float>(
+    g: &Gradients<'_, T>,
+    terms: Terms<'_, T>,
+    plan: Plan<T>,
+    part: &Pairing,
+    sums: &[Zeros<f64>; 2],
+) {
+    let Some((gx, accumulate)) = plan.gx else { return };
+    if g.given {
+        // SAFETY: the indices are those of the layout; each element comes once. So below.
+        return unsafe {
+            part.write(
+                gx,
+                accumulate,
+                #[inline(always)]
+                move |s, p, i| terms.scaled(i, p) * *terms.stats.scale.get_unchecked(s),
+            );
+        };
+    }
+    let first = part.first_a();
+    let pulls = (0..sums[0].len()).map(|s| g.pulls(first + s, [sums[0][s], sums[1][s]]).into());
+    let (even, far): (Vec<T>, Vec<T>) = pulls.unzip();
+    let (even, far) = (&even[..], &far[..]);
+    // SAFETY: as above.
+    unsafe {
+        part.write(
+            gx,
+            accumulate,
+            #[inline(always)]
+            move |s, p, i| {
+                let (even, far) = (*even.get_unchecked(s - first), *far.get_unchecked(s - first));
+                (terms.scaled(i, p) - even - terms.unit(i, s) * far) * *terms.stats.scale.get_unchecked(s)
+            },
+        );
+    }
+}

@@ -1,0 +1,298 @@
+//! The gradients where neighbours along the last axis have the same statistics: a row at a time, in registers.
+
+use super::rows::Unit;
+use super::{Gradients, Plan};
+use crate::kernels::Float;
+use crate::kernels::pairing::Pairing;
+use crate::kernels::scratch::Zeros;
+use crate::kernels::simd::row::{each, sums};
+use crate::kernels::simd::{Vector, Work};
+use crate::kernels::threads::Shared;
+
+/// Rows that are gone through side by side, so that what they add to their columns stays in registers.
+const TOGETHER: usize = 8;
+
+/// The sums behind the gradients of parameters and of statistics; writes those by `x`.
+pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: Plan<T>) -> [[Zeros<f64>; 2]; 2] {
+    let pairing = &g.layout.pairing;
+    let (by_params, same) = (pairing.last_varies().1, pairing.is_same());
+    let mut of_stats = [(); 2].map(|()| Zeros::new(g.layout.n_stats));
+    let mut of_params = [(); 2].map(|()| Zeros::new(if by_params { 0 } else { g.layout.n_params }));
+    // Sums of rows, which many parts may have for a parameter: added up in order at the end.
+    let mut of_rows =
+        [(); 2].map(|()| Zeros::new(if by_params || same || !plan.params { 0 } else { pairing.rows() }));
+    let shared = |sums: &mut [Zeros<f64>; 2]| sums.each_mut().map(|sums| Shared::new(sums.as_mut_ptr()));
+    let (stats, own, rows) = (shared(&mut of_stats), shared(&mut of_params), shared(&mut of_rows));
+    let columns = pairing.slabs_with_sums(
+        if by_params && plan.params { g.layout.n_params } else { 0 },
+        |part, columns| {
+            T::in_registers(Part {
+                g,
+                plan,
+                part,
+                stats: stats.map(Shared::get),
+                own: same.then(|| own.map(Shared::get)),
+                rows: rows.map(Shared::get),
+                columns,
+            });
+        },
+    );
+    if by_params {
+        return [columns, of_stats];
+    }
+    if !same && plan.params {
+        let mut row = 0;
+        pairing.walk(0..pairing.rows(), |s, p, _| {
+            of_params[0][p] += of_rows[0][row];
+            of_params[1][p] += of_rows[1][row] * g.stats.scale[s].real();
+            row += 1;
+        });
+    }
+    [of_params, of_stats]
+}
+
+/// A part of the gradients, and where its sums go: of `gy`, and of `gy` times the normalised element.
+struct Part<'a, T> {
+    g: &'a Gradients<'a, T>,
+    plan: Plan<T>,
+    part: &'a Pairing,
+    /// Those of each statistic, of `gy gamma`.
+    stats: [*mut f64; 2],
+    /// Those of each parameter, where its elements are those of a statistic.
+    own: Option<[*mut f64; 2]>,
+    /// Those of each row, if neighbours have the same parameters; without the scale.
+    rows: [*mut f64; 2],
+    /// Those of each column, if neighbours have parameters of their own.
+    columns: [*mut f64; 2],
+}
+
+impl<T: Float> Work<T> for Part<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<V: Vector<T = T>>(self) {
+        let by_params = self.part.last_varies().1;
+        // SAFETY: the caller's promise.
+        unsafe {
+            if self.plan.sums || (self.plan.params && !by_params) {
+                if by_params { self.sums_by_column::<V>() } else { self.sums_by_row::<V>() }
+            }
+            match by_params {
+                true => self.write_by_column::<V>(),
+                false => self.write_by_row::<V>(),
+            }
+        }
+    }
+}
+
+impl<T: Float> Part<'_, T> {
+    /// Where a row is in `x` and in `gy`.
+    #[inline(always)]
+    unsafe fn row(&self, i: usize) -> (*const T, *const T) {
+        // SAFETY: the part lies within both. So below.
+        unsafe { (self.g.x.as_ptr().add(i), self.g.gy.as_ptr().add(i)) }
+    }
+
+    /// Sums of rows whose elements have parameters of their own.
+    #[inline(always)]
+    unsafe fn sums_by_column<V: Vector<T = T>>(&self) {
+        let (n, stats) = (self.part.width(), self.g.stats);
+        self.part.walk(
+            0..self.part.rows(),
+            #[inline(always)]
+            // SAFETY: the row and its parameters are there, its statistic is one of the part, and the instructions are
+            // there. So below.
+            |s, p, i| unsafe {
+                let ((x, gy), gamma) = (self.row(i), self.g.gamma.as_ptr().add(p));
+                let unit = Unit::<V>::of(stats, s);
+                let [even, far] = sums::<V, 2>(
+                    n,
+                    #[inline(always)]
+                    |at| {
+                        let g = at.load(gy).mul(at.load(gamma));
+                        [g, g.mul(unit.centred(at.load(x)))]
+                    },
+                );
+                *self.stats[0].add(s) += even;
+                *self.stats[1].add(s) += far * stats.scale[s].real();
+            },
+        );
+    }
+
+    /// Sums of rows whose elements have the same parameters.
+    #[inline(always)]
+    unsafe fn sums_by_row<V: Vector<T = T>>(&self) {
+        let (n, stats) = (self.part.width(), self.g.stats);
+        self.part.walk(
+            0..self.part.rows(),
+            #[inline(always)]
+            // SAFETY: as above.
+            |s, p, i| unsafe {
+                let (x, gy) = self.row(i);
+                let unit = Unit::<V>::of(stats, s);
+                let [even, far] = sums::<V, 2>(
+                    n,
+                    #[inline(always)]
+                    |at| {
+                        let g = at.load(gy);
+                        [g, g.mul(unit.centred(at.load(x)))]
+                    },
+                );
+                let (gamma, scale) = (self.g.gamma[p].real(), stats.scale[s].real());
+                *self.stats[0].add(s) += even * gamma;
+                *self.stats[1].add(s) += far * gamma * scale;
+                if let Some(own) = self.own {
+                    *own[0].add(p) += even;
+                    *own[1].add(p) += far * scale;
+                } else if self.plan.params {
+                    *self.rows[0].add(i / n) = even;
+                    *self.rows[1].add(i / n) = far;
+                }
+            },
+        );
+    }
+
+    /// [`Gradients::pulls`] of statistic `s`.
+    #[inline(always)]
+    unsafe fn pulls(&self, s: usize) -> [T; 2] {
+        // SAFETY: as above.
+        self.g.pulls(s, self.stats.map(|sums| unsafe { *sums.add(s) }))
+    }
+
+    /// Writes the gradients of rows whose elements have the same parameters.
+    #[inline(always)]
+    unsafe fn write_by_row<V: Vector<T = T>>(&self) {
+        let Some((gx, accumulate)) = self.plan.gx else { return };
+        let (n, stats) = (self.part.width(), self.g.stats);
+        self.part.walk(
+            0..self.part.rows(),
+            #[inline(always)]
+            // SAFETY: as above.
+            |s, p, i| unsafe {
+                let ((x, gy), gx) = (self.row(i), gx.get().add(i));
+                let (unit, scale) = (Unit::<V>::of(stats, s), stats.scale[s]);
+                let by_gy = V::all(self.g.gamma[p] * scale);
+                if self.g.given {
+                    return each::<V>(
+                        n,
+                        #[inline(always)]
+                        |at| at.put(at.load(gy).mul(by_gy), gx, accumulate),
+                    );
+                }
+                let [even, far] = self.pulls(s);
+                let (even, far) = (V::all(even * scale), V::all(far * scale * scale));
+                each::<V>(
+                    n,
+                    #[inline(always)]
+                    |at| {
+                        let pull = unit.centred(at.load(x)).mul(far).add(even);
+                        at.put(at.load(gy).mul(by_gy).sub(pull), gx, accumulate);
+                    },
+                );
+            },
+        );
+    }
+
+    /// Writes the gradients of rows whose elements have parameters of their own, and adds up those of the parameters.
+    #[inline(always)]
+    unsafe fn write_by_column<V: Vector<T = T>>(&self) {
+        if self.plan.gx.is_none() && !self.plan.params {
+            return;
+        }
+        let n = self.part.width();
+        let mut together = Together { rows: [Row::default(); TOGETHER], n: 0, p: 0 };
+        // Columns are summed up in the precision of the elements as long as the part is: few rows.
+        let mut room = Zeros::<T>::new(if self.plan.params { 2 * n } else { 0 });
+        self.part.walk(
+            0..self.part.rows(),
+            #[inline(always)]
+            // SAFETY: as above.
+            |s, p, i| unsafe {
+                if together.n == TOGETHER || together.p != p {
+                    self.write_together::<V>(&together, &mut room);
+                    if together.p != p {
+                        self.add_columns(together.p, &mut room);
+                    }
+                    (together.n, together.p) = (0, p);
+                }
+                let ((mean, rest), scale) = (self.g.stats.mean[s], self.g.stats.scale[s]);
+                let [even, far] = if self.plan.gx.is_some() { self.pulls(s) } else { [T::ZERO; 2] };
+                together.rows[together.n] = Row { i, mean, rest, scale, even, far };
+                together.n += 1;
+            },
+        );
+        // SAFETY: as above.
+        unsafe {
+            self.write_together::<V>(&together, &mut room);
+            self.add_columns(together.p, &mut room);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn write_together<V: Vector<T = T>>(&self, together: &Together<T>, room: &mut [T]) {
+        let (n, rows) = (self.part.width(), &together.rows[..together.n]);
+        // SAFETY: as above; the room has two sums for each column.
+        unsafe {
+            let (by_beta, by_gamma) = (room.as_mut_ptr(), room.as_mut_ptr().wrapping_add(n));
+            let gamma = self.g.gamma.as_ptr().add(together.p);
+            each::<V>(
+                n,
+                #[inline(always)]
+                |at| {
+                    let gamma = at.load(gamma);
+                    let mut sums = [V::zero(); 2];
+                    for row in rows {
+                        let (x, gy) = self.row(row.i);
+                        let g = at.load(gy);
+                        let unit =
+                            at.load(x).sub(V::all(row.mean)).sub(V::all(row.rest)).mul(V::all(row.scale));
+                        sums = [sums[0].add(g), sums[1].add(g.mul(unit))];
+                        if let Some((gx, accumulate)) = self.plan.gx {
+                            let mut v = g.mul(gamma);
+                            if !self.g.given {
+                                v = v.sub(unit.mul(V::all(row.far)).add(V::all(row.even)));
+                            }
+                            at.put(v.mul(V::all(row.scale)), gx.get().add(row.i), accumulate);
+                        }
+                    }
+                    if self.plan.params {
+                        at.put(sums[0], by_beta, true);
+                        at.put(sums[1], by_gamma, true);
+                    }
+                },
+            );
+        }
+    }
+
+    /// Adds the sums of columns to those of parameters from `p` on, and begins anew.
+    #[inline(always)]
+    unsafe fn add_columns(&self, p: usize, room: &mut [T]) {
+        if self.plan.params {
+            for (to, sums) in self.columns.iter().zip(room.chunks_exact_mut(self.part.width().max(1))) {
+                for (c, sum) in sums.iter_mut().enumerate() {
+                    // SAFETY: as above.
+                    unsafe { *to.add(p + c) += sum.real() };
+                    *sum = T::ZERO;
+                }
+            }
+        }
+    }
+}
+
+/// Rows with the same parameters, which begin with number `p`.
+struct Together<T> {
+    rows: [Row<T>; TOGETHER],
+    n: usize,
+    p: usize,
+}
+
+/// A row that begins at `i`, its statistics, and by how much its elements are pulled.
+#[derive(Clone, Copy, Default)]
+struct Row<T> {
+    i: usize,
+    mean: T,
+    rest: T,
+    scale: T,
+    even: T,
+    far: T,
+}

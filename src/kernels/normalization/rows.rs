@@ -1,0 +1,140 @@
+//! Normalisation where neighbours along the last axis have the same statistics: a row at a time, in registers.
+
+use super::{Stats, Target};
+use crate::kernels::Float;
+use crate::kernels::pairing::Pairing;
+use crate::kernels::scratch::Zeros;
+use crate::kernels::simd::row::{each, sums};
+use crate::kernels::simd::{Vector, Work};
+
+/// Finds means and variances (those of the elements, not an estimate) of a part of `x` that has its own.
+pub(super) struct Moments<'a, T> {
+    pub part: &'a Pairing,
+    pub x: &'a [T],
+    pub count: f64,
+}
+
+impl<T: Float> Work<T> for Moments<'_, T> {
+    type Output = (Zeros<f64>, Zeros<f64>);
+
+    #[inline(always)]
+    unsafe fn run<V: Vector<T = T>>(self) -> (Zeros<f64>, Zeros<f64>) {
+        let Self { part, x, count } = self;
+        let (n, rows, first, x) = (part.width(), part.rows(), part.first_a(), x.as_ptr());
+        let (mut mean, mut variance) = (Zeros::new(part.span()), Zeros::new(part.span()));
+        part.walk(
+            0..rows,
+            #[inline(always)]
+            // SAFETY: the row is one of `x`, and the instructions are there. So below.
+            |s, _, i| unsafe {
+                let [sum] = sums::<V, 1>(
+                    n,
+                    #[inline(always)]
+                    |at| [at.load(x.add(i))],
+                );
+                mean[s - first] += sum;
+            },
+        );
+        // What is near the mean already, and what is left from there.
+        let near: Vec<T> = mean.iter().map(|sum| T::of(sum / count)).collect();
+        mean.fill(0.0);
+        part.walk(
+            0..rows,
+            #[inline(always)]
+            // SAFETY: as above.
+            |s, _, i| unsafe {
+                let near = V::all(near[s - first]);
+                let [left, squares] = sums::<V, 2>(
+                    n,
+                    #[inline(always)]
+                    |at| {
+                        let d = at.load(x.add(i)).sub(near);
+                        [d, d.mul(d)]
+                    },
+                );
+                mean[s - first] += left;
+                variance[s - first] += squares;
+            },
+        );
+        for ((mean, variance), near) in mean.iter_mut().zip(&mut *variance).zip(near) {
+            let left = *mean / count;
+            let all = *variance / count - left * left;
+            *variance = if all < 0.0 { 0.0 } else { all };
+            *mean = near.real() + left;
+        }
+        (mean, variance)
+    }
+}
+
+/// How elements of a statistic become normalised ones.
+#[derive(Clone, Copy)]
+pub(super) struct Unit<V> {
+    mean: V,
+    rest: V,
+    scale: V,
+}
+
+impl<V: Vector> Unit<V> {
+    /// # Safety
+    /// The instructions must be there. So below.
+    #[inline(always)]
+    pub(super) unsafe fn of(stats: &Stats<V::T>, s: usize) -> Self {
+        let (mean, rest) = stats.mean[s];
+        // SAFETY: the caller's promise. So below.
+        unsafe { Self { mean: V::all(mean), rest: V::all(rest), scale: V::all(stats.scale[s]) } }
+    }
+
+    /// What is left of `x` without the mean.
+    #[inline(always)]
+    pub(super) unsafe fn centred(self, x: V) -> V {
+        // SAFETY: as above.
+        unsafe { x.sub(self.mean).sub(self.rest) }
+    }
+}
+
+/// Normalises a part by statistics that are numbered from `first` on.
+pub(super) struct Write<'a, T> {
+    pub target: &'a Target<'a, T>,
+    pub part: &'a Pairing,
+    pub stats: &'a Stats<T>,
+    pub first: usize,
+}
+
+impl<T: Float> Work<T> for Write<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<V: Vector<T = T>>(self) {
+        let Self { target, part, stats, first } = self;
+        let (x, y) = (target.x.as_ptr(), target.y.get());
+        let (n, by_params) = (part.width(), part.last_varies().1);
+        part.walk(
+            0..part.rows(),
+            #[inline(always)]
+            // SAFETY: the row is one of `x` and `y`, its parameters are there, and so are the instructions.
+            |s, p, i| unsafe {
+                let unit = Unit::<V>::of(stats, s - first);
+                let (x, y) = (x.add(i), y.add(i));
+                let (gamma, beta) = (&target.gamma[p..], &target.beta[p..]);
+                if by_params {
+                    let (gamma, beta) = (gamma.as_ptr(), beta.as_ptr());
+                    each::<V>(
+                        n,
+                        #[inline(always)]
+                        |at| {
+                            let v = unit.centred(at.load(x)).mul(unit.scale);
+                            at.store(v.mul(at.load(gamma)).add(at.load(beta)), y);
+                        },
+                    );
+                } else {
+                    let (scale, beta) = (V::all(stats.scale[s - first] * gamma[0]), V::all(beta[0]));
+                    each::<V>(
+                        n,
+                        #[inline(always)]
+                        |at| at.store(unit.centred(at.load(x)).mul(scale).add(beta), y),
+                    );
+                }
+            },
+        );
+    }
+}

@@ -1,0 +1,260 @@
+//! The largest and the smallest elements, and where they are, in registers.
+//!
+//! The smallest is the largest of the elements with their signs changed. Registers skip what is not a number: where there
+//! is one it is looked for again.
+
+use std::ops::Range;
+
+use super::Rows;
+use crate::kernels::Float;
+use crate::kernels::map::GRAIN;
+use crate::kernels::simd::row::WIDEST;
+use crate::kernels::simd::{Vector, Work};
+use crate::kernels::threads::{self, Shared};
+
+/// Registers that are compared side by side along a row.
+const SIDE_BY_SIDE: usize = 4;
+/// Rows whose numbers a `f32` holds to the bit.
+const COUNTED: usize = 1 << 20;
+
+impl<T: Float> Rows<'_, T> {
+    /// The largest element that each result is made of, or the smallest, and the number of the first that is as large
+    /// along the folded axes, of which there are fewer than 2^32. A NaN wins.
+    pub fn extremes(&self, smallest: bool) -> Vec<(T, usize)> {
+        if self.inner == 1 { self.of_rows(smallest) } else { self.of_columns(smallest) }
+    }
+
+    fn of_rows(&self, smallest: bool) -> Vec<(T, usize)> {
+        let n = self.n;
+        // Long rows are cut, and what comes out is joined in order.
+        let cuts = if n >= 2 * GRAIN { n.div_ceil(GRAIN) } else { 1 };
+        let mut parts = vec![(T::ZERO, 0); self.outer * cuts];
+        let to = Shared::new(parts.as_mut_ptr());
+        threads::ranges(parts.len(), (GRAIN / n.max(1)).max(1), |range| {
+            T::in_registers(Along { x: &self.x, n, cuts, range, smallest, to });
+        });
+        if cuts == 1 {
+            return parts;
+        }
+        let best = |a: (T, usize), b: (T, usize)| if ahead(b.0, a.0, smallest) { b } else { a };
+        parts.chunks(cuts).filter_map(|parts| parts.iter().copied().reduce(best)).collect()
+    }
+
+    fn of_columns(&self, smallest: bool) -> Vec<(T, usize)> {
+        let (n, inner) = (self.n, self.inner);
+        let mut all = vec![(T::ZERO, 0); self.outer * inner];
+        let to = Shared::new(all.as_mut_ptr());
+        self.blocks(|row, columns| {
+            let x = &self.x[row * n * inner..][..n * inner];
+            // SAFETY: each result is in one block.
+            let to = Shared::new(unsafe { to.get().add(row * inner) });
+            T::in_registers(Down { x, inner, columns, smallest, to });
+        });
+        all
+    }
+}
+
+/// Whether `v` wins over the best one before it.
+fn ahead<T: Float>(v: T, best: T, smallest: bool) -> bool {
+    if v.is_nan() || best.is_nan() {
+        return !best.is_nan();
+    }
+    if smallest { v < best } else { v > best }
+}
+
+/// The best of elements that are not none, one after the other.
+fn one_by_one<T: Float>(x: impl Iterator<Item = T>, smallest: bool) -> (T, usize) {
+    let best = |a: (T, usize), b: (T, usize)| if ahead(b.0, a.0, smallest) { b } else { a };
+    x.enumerate().map(|(i, v)| (v, i)).reduce(best).unwrap_or((T::ZERO, 0))
+}
+
+/// The elements from `p` on, or with their signs changed.
+///
+/// # Safety
+/// They must be there, and the instructions too.
+#[inline(always)]
+unsafe fn signed<V: Vector>(p: *const V::T, smallest: bool) -> V {
+    // SAFETY: the caller's promise.
+    unsafe { if smallest { V::zero().sub(V::load(p)) } else { V::load(p) } }
+}
+
+/// The best of each of several rows, of parts of which there are `cuts` to a row of `n` elements.
+struct Along<'a, T> {
+    x: &'a [T],
+    n: usize,
+    cuts: usize,
+    range: Range<usize>,
+    smallest: bool,
+    to: Shared<(T, usize)>,
+}
+
+impl<T: Float> Work<T> for Along<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<V: Vector<T = T>>(self) {
+        let mut i = self.range.start;
+        while i < self.range.end {
+            let start = i % self.cuts * GRAIN;
+            let end = if self.cuts == 1 { self.n } else { self.n.min(start + GRAIN) };
+            let x = &self.x[i / self.cuts * self.n..][start..end];
+            // SAFETY: the instructions are there; each part comes once.
+            unsafe {
+                let (best, at) = match self.smallest {
+                    true => best_of::<V, true>(x),
+                    false => best_of::<V, false>(x),
+                };
+                self.to.get().add(i).write((best, start + at));
+            }
+            i += 1;
+        }
+    }
+}
+
+/// The best of a row that is not empty, and the first that is as good.
+#[inline(always)]
+unsafe fn best_of<V: Vector, const SMALLEST: bool>(x: &[V::T]) -> (V::T, usize) {
+    let (n, p) = (x.len(), x.as_ptr());
+    if n < V::WIDTH {
+        return one_by_one(x.iter().copied(), SMALLEST);
+    }
+    // SAFETY: the registers lie within the row: the last one ends with it.
+    unsafe {
+        let last = n - V::WIDTH;
+        let mut lanes = [signed::<V>(p, SMALLEST); SIDE_BY_SIDE];
+        let mut numbers = [u32::MAX; SIDE_BY_SIDE];
+        let mut i = 0;
+        while i + SIDE_BY_SIDE * V::WIDTH <= n {
+            for r in 0..SIDE_BY_SIDE {
+                let v = signed::<V>(p.add(i + r * V::WIDTH), SMALLEST);
+                lanes[r] = v.max(lanes[r]);
+                numbers[r] &= v.equal(v);
+            }
+            i += SIDE_BY_SIDE * V::WIDTH;
+        }
+        while i < n {
+            let v = signed::<V>(p.add(i.min(last)), SMALLEST);
+            lanes[0] = v.max(lanes[0]);
+            numbers[0] &= v.equal(v);
+            i += V::WIDTH;
+        }
+        let all = V::zero().equal(V::zero());
+        if numbers[0] & numbers[1] & numbers[2] & numbers[3] & all != all {
+            return one_by_one(x.iter().copied(), SMALLEST);
+        }
+        let mut best = [V::T::ZERO; WIDEST];
+        lanes[0].max(lanes[1]).max(lanes[2].max(lanes[3])).store(best.as_mut_ptr());
+        let mut width = V::WIDTH / 2;
+        while width > 0 {
+            for l in 0..width {
+                best[l] = if best[l + width] > best[l] { best[l + width] } else { best[l] };
+            }
+            width /= 2;
+        }
+        let best = V::all(best[0]);
+        let mut i = 0;
+        loop {
+            let found = signed::<V>(p.add(i), SMALLEST).equal(best);
+            if found != 0 {
+                let at = i + found.trailing_zeros() as usize;
+                return (*p.add(at), at);
+            }
+            i = (i + V::WIDTH).min(last);
+        }
+    }
+}
+
+/// The best of each of the columns of rows of `inner` elements.
+struct Down<'a, T> {
+    x: &'a [T],
+    inner: usize,
+    columns: Range<usize>,
+    smallest: bool,
+    to: Shared<(T, usize)>,
+}
+
+impl<T: Float> Work<T> for Down<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<V: Vector<T = T>>(self) {
+        let mut c = self.columns.start;
+        // SAFETY: the columns are there, and the instructions.
+        unsafe {
+            while c + 4 * V::WIDTH <= self.columns.end {
+                self.registers::<V, 4>(c);
+                c += 4 * V::WIDTH;
+            }
+            while c + V::WIDTH <= self.columns.end {
+                self.registers::<V, 1>(c);
+                c += V::WIDTH;
+            }
+        }
+        while c < self.columns.end {
+            self.one(c);
+            c += 1;
+        }
+    }
+}
+
+impl<T: Float> Down<'_, T> {
+    /// The best of `M` registers of columns from `c` on.
+    #[inline(always)]
+    unsafe fn registers<V: Vector<T = T>, const M: usize>(&self, c: usize) {
+        let (inner, smallest) = (self.inner, self.smallest);
+        let n = self.x.len() / inner;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let p = self.x.as_ptr().add(c);
+            let mut numbers = [u32::MAX; M];
+            let mut best = [V::zero(); M];
+            for r in 0..M {
+                best[r] = signed::<V>(p.add(r * V::WIDTH), smallest);
+                numbers[r] = best[r].equal(best[r]);
+            }
+            let mut first = 0;
+            while first < n {
+                let end = n.min(first + COUNTED);
+                let before = best;
+                let mut at = [V::zero(); M];
+                for k in first..end {
+                    let count = V::all(T::of((k - first) as f64));
+                    for r in 0..M {
+                        let v = signed::<V>(p.add(k * inner + r * V::WIDTH), smallest);
+                        at[r] = v.where_larger(best[r], count, at[r]);
+                        best[r] = v.max(best[r]);
+                        numbers[r] &= v.equal(v);
+                    }
+                }
+                for r in 0..M {
+                    let mut lanes = [[T::ZERO; WIDEST]; 3];
+                    best[r].store(lanes[0].as_mut_ptr());
+                    before[r].store(lanes[1].as_mut_ptr());
+                    at[r].store(lanes[2].as_mut_ptr());
+                    for l in 0..V::WIDTH {
+                        if first == 0 || lanes[0][l] > lanes[1][l] {
+                            let k = first + lanes[2][l].real() as usize;
+                            let c = c + r * V::WIDTH + l;
+                            self.to.get().add(c).write((self.x[k * inner + c], k));
+                        }
+                    }
+                }
+                first = end;
+            }
+            for r in 0..M {
+                for l in 0..V::WIDTH {
+                    if numbers[r] >> l & 1 == 0 {
+                        self.one(c + r * V::WIDTH + l);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The best of column `c`.
+    fn one(&self, c: usize) {
+        let best = one_by_one(self.x[c..].iter().step_by(self.inner).copied(), self.smallest);
+        // SAFETY: each result comes once, or again.
+        unsafe { self.to.get().add(c).write(best) };
+    }
+}

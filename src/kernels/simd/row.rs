@@ -1,0 +1,169 @@
+//! Loops over a row of numbers in registers, and sums along it. Knows registers; knows nothing of what a row is.
+//!
+//! Each element has its lane by its place in the row, and lanes are joined in an order that the length of the row alone
+//! decides: the same bits whatever the width of a register.
+
+use super::{Float, Vector};
+use crate::array::Element;
+
+/// Sums side by side.
+const LANES: usize = 64;
+/// Elements that are summed up in their own precision before the sum is added to one in float64. No element goes through
+/// more roundings than `BLOCK / LANES + log2(LANES)`, 14, but those of its formula.
+const BLOCK: usize = 512;
+/// Most registers that hold the lanes.
+const MOST: usize = 32;
+/// Numbers in the longest register.
+pub(crate) const WIDEST: usize = 16;
+
+/// A place in a row: a whole register from element `i` on, or as much of one as is left of the row.
+#[derive(Clone, Copy)]
+pub(crate) struct At<V: Vector> {
+    i: usize,
+    left: Option<V::Mask>,
+}
+
+impl<V: Vector> At<V> {
+    #[inline(always)]
+    unsafe fn new(i: usize, end: usize) -> Self {
+        // SAFETY: the instructions are there.
+        let left = if end - i < V::WIDTH { Some(unsafe { V::first(end - i) }) } else { None };
+        Self { i, left }
+    }
+
+    /// The elements there of the row from `p` on, zeros after its end.
+    ///
+    /// # Safety
+    /// The instructions of `V` must be there and the row readable. So below, or writable.
+    #[inline(always)]
+    pub(crate) unsafe fn load(self, p: *const V::T) -> V {
+        // SAFETY: the caller's promise. So below.
+        unsafe {
+            match self.left {
+                None => V::load(p.add(self.i)),
+                Some(mask) => V::load_masked(p.add(self.i), mask),
+            }
+        }
+    }
+
+    /// Writes the elements there.
+    #[inline(always)]
+    pub(crate) unsafe fn store(self, v: V, p: *mut V::T) {
+        // SAFETY: as above.
+        unsafe {
+            match self.left {
+                None => v.store(p.add(self.i)),
+                Some(mask) => v.store_masked(p.add(self.i), mask),
+            }
+        }
+    }
+
+    /// Writes the elements there, or adds them.
+    #[inline(always)]
+    pub(crate) unsafe fn put(self, v: V, p: *mut V::T, accumulate: bool) {
+        // SAFETY: as above.
+        unsafe { self.store(if accumulate { self.load(p).add(v) } else { v }, p) };
+    }
+}
+
+/// Calls `f` for all places of a row of `n` elements, in order. It must be `#[inline(always)]`.
+///
+/// # Safety
+/// The instructions of `V` must be there. So below.
+#[inline(always)]
+pub(crate) unsafe fn each<V: Vector>(n: usize, mut f: impl FnMut(At<V>)) {
+    let mut i = 0;
+    while i + V::WIDTH <= n {
+        f(At { i, left: None });
+        i += V::WIDTH;
+    }
+    if i < n {
+        // SAFETY: the instructions are there. So below.
+        f(unsafe { At::new(i, n) });
+    }
+}
+
+/// The sums of what `f` gives for all places of a row of `n` elements. It must be `#[inline(always)]`.
+#[inline(always)]
+pub(crate) unsafe fn sums<V: Vector, const K: usize>(n: usize, f: impl Fn(At<V>) -> [V; K]) -> [f64; K] {
+    let mut sums = [0.0; K];
+    let mut start = 0;
+    while start < n {
+        let end = n.min(start + BLOCK);
+        // SAFETY: as above.
+        let block = unsafe { block_sums(start, end, &f) };
+        for k in 0..K {
+            sums[k] += block[k].real();
+        }
+        start = end;
+    }
+    sums
+}
+
+#[inline(always)]
+#[allow(clippy::needless_range_loop)] // counts from the compiler, so that sums stay in registers
+unsafe fn block_sums<V: Vector, const K: usize>(
+    mut i: usize,
+    end: usize,
+    f: &impl Fn(At<V>) -> [V; K],
+) -> [V::T; K] {
+    let n = LANES / V::WIDTH;
+    // SAFETY: as above.
+    unsafe {
+        let mut lanes = [[V::zero(); MOST]; K];
+        while i + LANES <= end {
+            for r in 0..n {
+                let v = f(At { i: i + r * V::WIDTH, left: None });
+                for k in 0..K {
+                    lanes[k][r] = lanes[k][r].add(v[k]);
+                }
+            }
+            i += LANES;
+        }
+        for r in 0..n {
+            if i >= end {
+                break;
+            }
+            let at = At::new(i, end);
+            let v = f(at);
+            for k in 0..K {
+                let v = match at.left {
+                    None => v[k],
+                    Some(mask) => v[k].keep(mask),
+                };
+                lanes[k][r] = lanes[k][r].add(v);
+            }
+            i += V::WIDTH;
+        }
+        // Not by `map`: functions of the library are compiled for plain instructions.
+        let mut sums = [V::T::ZERO; K];
+        for k in 0..K {
+            sums[k] = joined(lanes[k]);
+        }
+        sums
+    }
+}
+
+/// The sum of all lanes, by halves.
+#[inline(always)]
+unsafe fn joined<V: Vector>(mut lanes: [V; MOST]) -> V::T {
+    let mut n = LANES / V::WIDTH / 2;
+    while n > 0 {
+        for r in 0..n {
+            // SAFETY: as above.
+            lanes[r] = unsafe { lanes[r].add(lanes[r + n]) };
+        }
+        n /= 2;
+    }
+    let mut last = [V::T::ZERO; WIDEST];
+    // SAFETY: there is room for the longest register.
+    unsafe { lanes[0].store(last.as_mut_ptr()) };
+    let mut n = V::WIDTH / 2;
+    while n > 0 {
+        for l in 0..n {
+            last[l] = last[l] + last[l + n];
+        }
+        n /= 2;
+    }
+    last[0]
+}

@@ -1,0 +1,234 @@
+//! The lines of an array along one axis, and blocks of them. Knows indices; knows little of elements.
+
+use crate::kernels::Float;
+use crate::kernels::map::{GRAIN, TILE};
+use crate::kernels::pairing::{sum_along, sum_of};
+use crate::kernels::scratch::Zeros;
+use crate::kernels::simd::vectorised;
+use crate::kernels::threads::{self, Shared};
+
+/// Numbers side by side along a line: what comes of them is joined at its end.
+const LANES: usize = 32;
+/// Lines that are taken together where neighbours belong to different ones.
+pub(super) const WIDTH: usize = 64;
+
+/// The lines of an array along one axis: `outer * inner` of them, of `n` elements `inner` apart.
+#[derive(Clone, Copy)]
+pub struct Lines {
+    /// Elements before the axis.
+    pub outer: usize,
+    /// Elements along the axis.
+    pub n: usize,
+    /// Elements after the axis.
+    pub inner: usize,
+}
+
+/// Lines beside each other, `WIDTH` at most.
+#[derive(Clone, Copy)]
+pub struct Block {
+    /// The first line.
+    pub line: usize,
+    pub(super) width: usize,
+    pub(super) first: usize,
+    pub(super) n: usize,
+    /// From one element of a line to the next.
+    pub(super) step: usize,
+}
+
+/// A number for each line of a block.
+pub type Each<T> = [T; WIDTH];
+
+impl Lines {
+    /// Number of lines.
+    pub fn count(self) -> usize {
+        self.outer * self.inner
+    }
+
+    /// Where element `k` of line `line` is.
+    #[inline(always)]
+    pub fn at(self, line: usize, k: usize) -> usize {
+        (line / self.inner * self.n + k) * self.inner + line % self.inner
+    }
+
+    /// Calls `work` for blocks that are all lines together, in parallel. It must be `#[inline(always)]`.
+    #[inline(always)]
+    pub fn blocks(self, work: impl Fn(Block) + Sync + Copy) {
+        let Self { outer, n, inner } = self;
+        // Lines that are neighbours as wholes are taken together while they are short.
+        let width = if inner == 1 { (TILE / n.max(1)).clamp(1, WIDTH) } else { WIDTH.min(inner) };
+        let (rows, length) = if inner == 1 { (1, outer) } else { (outer, inner) };
+        let blocks = length.div_ceil(width.max(1));
+        let grain = (GRAIN / (n * width).max(1)).max(1);
+        threads::ranges(rows * blocks, grain, |range| {
+            vectorised(
+                #[inline(always)]
+                move || {
+                    for i in range {
+                        let (row, column) = (i / blocks, i % blocks * width);
+                        let (line, first) = if inner == 1 {
+                            (column, column * n)
+                        } else {
+                            (row * inner + column, row * n * inner + column)
+                        };
+                        // The last bound is there for the compiler.
+                        let width = width.min(length - column).min(WIDTH);
+                        work(Block { line, width, first, n, step: inner });
+                    }
+                },
+            );
+        });
+    }
+
+    /// The sum of `f(element)` along each line. It must be `#[inline(always)]`.
+    #[inline(always)]
+    pub fn sums<T: Float>(self, f: impl Fn(usize) -> T + Sync + Copy) -> Zeros<f64> {
+        let mut sums = Zeros::<f64>::new(self.count());
+        let to = Shared::new(sums.as_mut_ptr());
+        self.blocks(
+            #[inline(always)]
+            move |block| {
+                let sums = block.sums(
+                    #[inline(always)]
+                    |i, _| f(i),
+                );
+                // SAFETY: each line is in one block.
+                block.lines(|j| unsafe { to.get().add(block.line + j).write(sums[j]) });
+            },
+        );
+        sums
+    }
+}
+
+impl Block {
+    /// Calls `f` with the number of each line in the block.
+    #[inline(always)]
+    pub fn lines(self, mut f: impl FnMut(usize)) {
+        for j in 0..self.width {
+            f(j);
+        }
+    }
+
+    /// Calls `f(element, line in the block)` for each element. It must be `#[inline(always)]`.
+    #[inline(always)]
+    pub fn each(self, mut f: impl FnMut(usize, usize)) {
+        if self.step == 1 {
+            for j in 0..self.width {
+                let first = self.first + j * self.n;
+                for i in first..first + self.n {
+                    f(i, j);
+                }
+            }
+            return;
+        }
+        for k in 0..self.n {
+            let row = self.first + k * self.step;
+            for j in 0..self.width {
+                f(row + j, j);
+            }
+        }
+    }
+
+    /// Calls `f(element)` for each element, in as long runs as there are. It must be `#[inline(always)]`.
+    #[inline(always)]
+    pub(super) fn all(self, mut f: impl FnMut(usize)) {
+        let (runs, n) = if self.step == 1 { (1, self.width * self.n) } else { (self.n, self.width) };
+        for k in 0..runs {
+            let first = self.first + k * self.step;
+            for i in first..first + n {
+                f(i);
+            }
+        }
+    }
+
+    /// The sum of `f(element, line in the block)` along each line. It must be `#[inline(always)]`.
+    #[inline(always)]
+    pub fn sums<T: Float>(self, f: impl Fn(usize, usize) -> T) -> Each<f64> {
+        let mut sums = [0.0; WIDTH];
+        if self.step != 1 {
+            self.each(
+                #[inline(always)]
+                |i, j| sums[j] += f(i, j).real(),
+            );
+            return sums;
+        }
+        for (j, sum) in sums[..self.width].iter_mut().enumerate() {
+            let first = self.first + j * self.n;
+            [*sum] = sum_along(
+                0..self.n,
+                #[inline(always)]
+                |k| [f(first + k, j)],
+            );
+        }
+        sums
+    }
+
+    /// The sums of the elements of lines.
+    ///
+    /// # Safety
+    /// `x` must be all lines.
+    #[inline(always)]
+    pub(super) unsafe fn sums_of<T: Float>(self, x: *const T) -> Each<f64> {
+        if self.step != 1 {
+            return self.sums(
+                #[inline(always)]
+                // SAFETY: the caller's promise. So below.
+                |i, _| unsafe { x.add(i).read() },
+            );
+        }
+        let mut sums = [0.0; WIDTH];
+        for j in 0..self.width {
+            // SAFETY: as above.
+            sums[j] = unsafe { sum_of(x.add(self.first + j * self.n), self.n) };
+        }
+        sums
+    }
+
+    /// The largest element of each line.
+    ///
+    /// # Safety
+    /// `x` must be all lines.
+    #[inline(always)]
+    pub(super) unsafe fn max<T: Float>(self, x: *const T) -> Each<T> {
+        let larger = |a: T, b: T| if b > a { b } else { a };
+        // SAFETY: the caller's promise.
+        let at = |i: usize| unsafe { x.add(i).read() };
+        let mut max = [T::NEG_INFINITY; WIDTH];
+        if self.step != 1 {
+            self.each(
+                #[inline(always)]
+                |i, j| max[j] = larger(max[j], at(i)),
+            );
+            return max;
+        }
+        for (j, max) in max[..self.width].iter_mut().enumerate() {
+            let first = self.first + j * self.n;
+            let whole = if self.n < LANES { 0 } else { self.n - self.n % LANES };
+            if whole > 0 {
+                let mut lanes = [T::NEG_INFINITY; LANES];
+                for k in (0..whole).step_by(LANES) {
+                    for (l, lane) in lanes.iter_mut().enumerate() {
+                        *lane = larger(*lane, at(first + k + l));
+                    }
+                }
+                *max = join(lanes, larger);
+            }
+            for k in whole..self.n {
+                *max = larger(*max, at(first + k));
+            }
+        }
+        max
+    }
+}
+
+/// Joins lanes by halves.
+#[inline(always)]
+fn join<T: Copy>(mut lanes: [T; LANES], f: impl Fn(T, T) -> T) -> T {
+    let mut n = LANES / 2;
+    while n > 0 {
+        for l in 0..n {
+            lanes[l] = f(lanes[l], lanes[l + n]);
+        }
+        n /= 2;
+    }
+    lanes[0]
+}
