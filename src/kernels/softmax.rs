@@ -139,21 +139,29 @@ pub fn log_softmax<T: Float>(lines: Lines, x: &[T], y: &mut [T]) {
     );
 }
 
-/// Writes `f(element, sum of g(element) along its line, line)` to each element, or adds it. Both must be
-/// `#[inline(always)]`.
+/// Writes `f(element, sum of g(element) along its line)` to each element, or adds it. Both must be `#[inline(always)]`.
 #[inline(always)]
 pub fn put_by_sums<T: Float>(
     lines: Lines,
     y: &mut [T],
     accumulate: bool,
     g: impl Fn(usize) -> T + Sync + Copy,
-    f: impl Fn(usize, T, usize) -> T + Sync + Copy,
+    f: impl Fn(usize, T) -> T + Sync + Copy,
 ) {
     assert_eq!(y.len(), lines.count() * lines.n);
     let y = Shared::new(y.as_mut_ptr());
     lines.blocks(
         #[inline(always)]
         move |block| {
+            let put = #[inline(always)]
+            // SAFETY: elements of the block are elements of `y`, and no other block has them.
+            |i: usize, sum: T| unsafe {
+                let (y, v) = (y.get().add(i), f(i, sum));
+                y.write(if accumulate { y.read() + v } else { v });
+            };
+            if block.step == 1 && block.width * block.n <= TILE {
+                return put_short(block, g, put);
+            }
             let sums = block.sums(
                 #[inline(always)]
                 |i, _| g(i),
@@ -162,14 +170,33 @@ pub fn put_by_sums<T: Float>(
             block.lines(|j| rounded[j] = T::of(sums[j]));
             block.each(
                 #[inline(always)]
-                // SAFETY: elements of the block are elements of `y`, and no other block has them.
-                |i, j| unsafe {
-                    let (y, v) = (y.get().add(i), f(i, rounded[j], block.line + j));
-                    y.write(if accumulate { y.read() + v } else { v });
-                },
+                |i, j| put(i, rounded[j]),
             );
         },
     );
+}
+
+/// [`put_by_sums`] for short lines that are neighbours as wholes, in one run.
+#[inline(always)]
+fn put_short<T: Float>(block: Block, g: impl Fn(usize) -> T, put: impl Fn(usize, T)) {
+    let (n, all) = (block.n, block.width * block.n);
+    let mut room: Room<T> = [MaybeUninit::uninit(); TILE];
+    let room = room.as_mut_ptr().cast::<T>();
+    // SAFETY: the lines are no longer than a tile together.
+    unsafe {
+        for i in 0..all {
+            room.add(i).write(g(block.first + i));
+        }
+        for j in 0..block.width {
+            let sum = T::of(sum_of(room.add(j * n), n));
+            for i in j * n..(j + 1) * n {
+                room.add(i).write(sum);
+            }
+        }
+        for i in 0..all {
+            put(block.first + i, room.add(i).read());
+        }
+    }
 }
 
 /// Writes `f(element, line)` to each element, or adds it. It must be `#[inline(always)]`.

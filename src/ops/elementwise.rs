@@ -5,7 +5,7 @@ use super::{
     Activation, Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value,
     like, one,
 };
-use crate::kernels::{Dual, Float, Number, pairing::Pairing, reduce};
+use crate::kernels::{Dual, Float, Number, pairing::Pairing, reduce, scratch};
 use crate::{Error, Result};
 
 /// An elementwise function of one input.
@@ -168,9 +168,10 @@ impl<C: Binary> Map2<C> {
             let d = if I == 0 { da } else { db };
             reduce::sum_to(gy, shape, own, gx.data, gx.accumulate, |sum| d * T::of(sum));
         } else {
-            let mut all = vec![T::ZERO; gy.len()];
-            put(all.as_mut_ptr(), false);
-            reduce::sum_to(&all, shape, own, gx.data, gx.accumulate, T::of);
+            scratch::with(gy.len(), |all: &mut [T]| {
+                put(all.as_mut_ptr(), false);
+                reduce::sum_to(all, shape, own, gx.data, gx.accumulate, T::of);
+            });
         }
     }
 }

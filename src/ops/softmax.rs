@@ -141,7 +141,7 @@ impl<C: Normalising> Compute for Normalised<C> {
             #[inline(always)]
             move |i| C::summand(at(i).0, at(i).1),
             #[inline(always)]
-            move |i, sum, _| C::df(at(i).0, at(i).1, sum),
+            move |i, sum| C::df(at(i).0, at(i).1, sum),
         );
         Ok(())
     }

@@ -77,9 +77,10 @@ impl<T: Float> Work<T> for Part<'_, T> {
             if self.plan.sums || (self.plan.params && !by_params) {
                 if by_params { self.sums_by_column::<V>() } else { self.sums_by_row::<V>() }
             }
+            let pulls = self.pulls();
             match by_params {
-                true => self.write_by_column::<V>(),
-                false => self.write_by_row::<V>(),
+                true => self.write_by_column::<V>(&pulls),
+                false => self.write_by_row::<V>(&pulls),
             }
         }
     }
@@ -152,18 +153,20 @@ impl<T: Float> Part<'_, T> {
         );
     }
 
-    /// [`Gradients::pulls`] of statistic `s`.
-    #[inline(always)]
-    unsafe fn pulls(&self, s: usize) -> [T; 2] {
+    /// [`Gradients::pulls`] of all statistics of the part; none if nothing is pulled.
+    unsafe fn pulls(&self) -> Vec<[T; 2]> {
+        let first = self.part.first_a();
+        let n = if self.plan.gx.is_none() || self.g.given { 0 } else { self.part.span() };
         // SAFETY: as above.
-        self.g.pulls(s, self.stats.map(|sums| unsafe { *sums.add(s) }))
+        let sums = |s: usize| self.stats.map(|sums| unsafe { *sums.add(s) });
+        (first..first + n).map(|s| self.g.pulls(s, sums(s))).collect()
     }
 
     /// Writes the gradients of rows whose elements have the same parameters.
     #[inline(always)]
-    unsafe fn write_by_row<V: Vector<T = T>>(&self) {
+    unsafe fn write_by_row<V: Vector<T = T>>(&self, pulls: &[[T; 2]]) {
         let Some((gx, accumulate)) = self.plan.gx else { return };
-        let (n, stats) = (self.part.width(), self.g.stats);
+        let (n, first, stats) = (self.part.width(), self.part.first_a(), self.g.stats);
         self.part.walk(
             0..self.part.rows(),
             #[inline(always)]
@@ -179,7 +182,7 @@ impl<T: Float> Part<'_, T> {
                         |at| at.put(at.load(gy).mul(by_gy), gx, accumulate),
                     );
                 }
-                let [even, far] = self.pulls(s);
+                let [even, far] = pulls[s - first];
                 let (even, far) = (V::all(even * scale), V::all(far * scale * scale));
                 each::<V>(
                     n,
@@ -195,11 +198,11 @@ impl<T: Float> Part<'_, T> {
 
     /// Writes the gradients of rows whose elements have parameters of their own, and adds up those of the parameters.
     #[inline(always)]
-    unsafe fn write_by_column<V: Vector<T = T>>(&self) {
+    unsafe fn write_by_column<V: Vector<T = T>>(&self, pulls: &[[T; 2]]) {
         if self.plan.gx.is_none() && !self.plan.params {
             return;
         }
-        let n = self.part.width();
+        let (n, first) = (self.part.width(), self.part.first_a());
         let mut together = Together { rows: [Row::default(); TOGETHER], n: 0, p: 0 };
         // Columns are summed up in the precision of the elements as long as the part is: few rows.
         let mut room = Zeros::<T>::new(if self.plan.params { 2 * n } else { 0 });
@@ -216,7 +219,7 @@ impl<T: Float> Part<'_, T> {
                     (together.n, together.p) = (0, p);
                 }
                 let ((mean, rest), scale) = (self.g.stats.mean[s], self.g.stats.scale[s]);
-                let [even, far] = if self.plan.gx.is_some() { self.pulls(s) } else { [T::ZERO; 2] };
+                let [even, far] = pulls.get(s - first).copied().unwrap_or_default();
                 together.rows[together.n] = Row { i, mean, rest, scale, even, far };
                 together.n += 1;
             },

@@ -14,6 +14,8 @@ use crate::kernels::threads::{self, Shared};
 
 /// Registers that are compared side by side along a row.
 const SIDE_BY_SIDE: usize = 4;
+/// Elements of a row that are looked through together.
+const GROUP: usize = 64;
 /// Rows whose numbers a `f32` holds to the bit.
 const COUNTED: usize = 1 << 20;
 
@@ -36,8 +38,17 @@ impl<T: Float> Rows<'_, T> {
         if cuts == 1 {
             return parts;
         }
+        // The place was not looked for yet.
         let best = |a: (T, usize), b: (T, usize)| if ahead(b.0, a.0, smallest) { b } else { a };
-        parts.chunks(cuts).filter_map(|parts| parts.iter().copied().reduce(best)).collect()
+        let of_row = |(row, parts): (usize, &[(T, usize)])| {
+            let (_, start) = parts.iter().copied().reduce(best)?;
+            let x = &self.x[row * n..][start..n.min(start + GRAIN)];
+            let mut found = [(T::ZERO, 0)];
+            let to = Shared::new(found.as_mut_ptr());
+            T::in_registers(Along { x, n: x.len(), cuts: 1, range: 0..1, smallest, to });
+            Some((found[0].0, start + found[0].1))
+        };
+        parts.chunks(cuts).enumerate().filter_map(of_row).collect()
     }
 
     fn of_columns(&self, smallest: bool) -> Vec<(T, usize)> {
@@ -100,9 +111,10 @@ impl<T: Float> Work<T> for Along<'_, T> {
             let x = &self.x[i / self.cuts * self.n..][start..end];
             // SAFETY: the instructions are there; each part comes once.
             unsafe {
+                let find = self.cuts == 1;
                 let (best, at) = match self.smallest {
-                    true => best_of::<V, true>(x),
-                    false => best_of::<V, false>(x),
+                    true => best_of::<V, true>(x, find),
+                    false => best_of::<V, false>(x, find),
                 };
                 self.to.get().add(i).write((best, start + at));
             }
@@ -111,12 +123,16 @@ impl<T: Float> Work<T> for Along<'_, T> {
     }
 }
 
-/// The best of a row that is not empty, and the first that is as good.
+/// The best of a row that is not empty, and the first that is as good; zero instead unless the place is to be found.
 #[inline(always)]
-unsafe fn best_of<V: Vector, const SMALLEST: bool>(x: &[V::T]) -> (V::T, usize) {
+unsafe fn best_of<V: Vector, const SMALLEST: bool>(x: &[V::T], find: bool) -> (V::T, usize) {
     let (n, p) = (x.len(), x.as_ptr());
+    let slowly = || {
+        let (best, at) = one_by_one(x.iter().copied(), SMALLEST);
+        (best, if find { at } else { 0 })
+    };
     if n < V::WIDTH {
-        return one_by_one(x.iter().copied(), SMALLEST);
+        return slowly();
     }
     // SAFETY: the registers lie within the row: the last one ends with it.
     unsafe {
@@ -140,7 +156,7 @@ unsafe fn best_of<V: Vector, const SMALLEST: bool>(x: &[V::T]) -> (V::T, usize) 
         }
         let all = V::zero().equal(V::zero());
         if numbers[0] & numbers[1] & numbers[2] & numbers[3] & all != all {
-            return one_by_one(x.iter().copied(), SMALLEST);
+            return slowly();
         }
         let mut best = [V::T::ZERO; WIDEST];
         lanes[0].max(lanes[1]).max(lanes[2].max(lanes[3])).store(best.as_mut_ptr());
@@ -151,15 +167,25 @@ unsafe fn best_of<V: Vector, const SMALLEST: bool>(x: &[V::T]) -> (V::T, usize) 
             }
             width /= 2;
         }
+        if !find {
+            return (if SMALLEST { -best[0] } else { best[0] }, 0);
+        }
+        // As many at a time as a word has bits: one branch that is hard to foresee.
         let best = V::all(best[0]);
+        let group = GROUP.min(n);
         let mut i = 0;
         loop {
-            let found = signed::<V>(p.add(i), SMALLEST).equal(best);
+            let (mut found, mut k) = (0, 0);
+            while k < group {
+                let at = k.min(group - V::WIDTH);
+                found |= u64::from(signed::<V>(p.add(i + at), SMALLEST).equal(best)) << at;
+                k += V::WIDTH;
+            }
             if found != 0 {
                 let at = i + found.trailing_zeros() as usize;
                 return (*p.add(at), at);
             }
-            i = (i + V::WIDTH).min(last);
+            i = (i + group).min(n - group);
         }
     }
 }
