@@ -61,18 +61,18 @@ unsafe fn exp_sums<T: Float>(block: Block, x: *const T, max: &Each<T>) -> Each<f
         let first = block.first + start;
         // SAFETY: the tile lies within the lines, by the caller's promise, and in the room. So below.
         unsafe {
-            for j in 0..block.width {
+            for (j, max) in max[..block.width].iter().enumerate() {
                 for i in j * n..(j + 1) * n {
-                    room.add(i).write(x.add(first + i).read() - max[j]);
+                    room.add(i).write(x.add(first + i).read() - *max);
                 }
             }
             for i in 0..block.width * n {
                 room.add(i).write(room.add(i).read().exp());
             }
         }
-        for j in 0..block.width {
+        for (j, sum) in sums[..block.width].iter_mut().enumerate() {
             // SAFETY: as above.
-            sums[j] += unsafe { sum_of(room.add(j * n), n) };
+            *sum += unsafe { sum_of(room.add(j * n), n) };
         }
         start += n;
     }
@@ -153,14 +153,14 @@ pub fn put_by_sums<T: Float>(
     lines.blocks(
         #[inline(always)]
         move |block| {
-            let put = #[inline(always)]
-            // SAFETY: elements of the block are elements of `y`, and no other block has them.
-            |i: usize, sum: T| unsafe {
-                let (y, v) = (y.get().add(i), f(i, sum));
-                y.write(if accumulate { y.read() + v } else { v });
-            };
             if block.step == 1 && block.width * block.n <= TILE {
-                return put_short(block, g, put);
+                return put_short(
+                    block,
+                    g,
+                    #[inline(always)]
+                    // SAFETY: elements of the block are elements of `y`, and no other block has them. So below.
+                    |i, sum| unsafe { write_or_add(y.get().add(i), f(i, sum), accumulate) },
+                );
             }
             let sums = block.sums(
                 #[inline(always)]
@@ -170,10 +170,17 @@ pub fn put_by_sums<T: Float>(
             block.lines(|j| rounded[j] = T::of(sums[j]));
             block.each(
                 #[inline(always)]
-                |i, j| put(i, rounded[j]),
+                // SAFETY: as above.
+                |i, j| unsafe { write_or_add(y.get().add(i), f(i, rounded[j]), accumulate) },
             );
         },
     );
+}
+
+#[inline(always)]
+unsafe fn write_or_add<T: Float>(y: *mut T, v: T, accumulate: bool) {
+    // SAFETY: the caller's element.
+    unsafe { y.write(if accumulate { y.read() + v } else { v }) };
 }
 
 /// [`put_by_sums`] for short lines that are neighbours as wholes, in one run.
@@ -215,10 +222,7 @@ pub fn put<T: Float>(
             block.each(
                 #[inline(always)]
                 // SAFETY: elements of the block are elements of `y`, and no other block has them.
-                |i, j| unsafe {
-                    let (y, v) = (y.get().add(i), f(i, block.line + j));
-                    y.write(if accumulate { y.read() + v } else { v });
-                },
+                |i, j| unsafe { write_or_add(y.get().add(i), f(i, block.line + j), accumulate) },
             );
         },
     );

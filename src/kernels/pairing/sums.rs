@@ -329,6 +329,7 @@ pub(in crate::kernels) fn along<const K: usize, S: Float>(
 /// # Safety
 /// They must be there.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)] // plain loops become loops over registers
 pub(in crate::kernels) unsafe fn sum_of<S: Float>(p: *const S, n: usize) -> f64 {
     // SAFETY: the caller's promise.
     let at = |i: usize| [unsafe { p.add(i).read() }.real()];

@@ -226,6 +226,7 @@ impl<T: Float> Work<T> for Down<'_, T> {
 impl<T: Float> Down<'_, T> {
     /// The best of `M` registers of columns from `c` on.
     #[inline(always)]
+    #[allow(clippy::needless_range_loop)] // counts from the compiler, so that all stays in registers
     unsafe fn registers<V: Vector<T = T>, const M: usize>(&self, c: usize) {
         let (inner, smallest) = (self.inner, self.smallest);
         let n = self.x.len() / inner;

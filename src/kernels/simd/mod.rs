@@ -145,7 +145,7 @@ in_registers!(in_registers_f64, f64, F64x8, F64x4, F64x2);
 /// # Safety
 /// Every function needs the instructions of the type to be there; those with a pointer need the elements they name to
 /// be readable or writable. All must be inlined into a function that has the instructions.
-#[allow(missing_docs)]
+#[allow(missing_docs, clippy::missing_safety_doc)] // said of all
 pub unsafe trait Vector: Copy {
     type T: Float;
     type Mask: Copy;

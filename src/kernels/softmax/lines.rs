@@ -176,9 +176,9 @@ impl Block {
             );
         }
         let mut sums = [0.0; WIDTH];
-        for j in 0..self.width {
+        for (j, sum) in sums[..self.width].iter_mut().enumerate() {
             // SAFETY: as above.
-            sums[j] = unsafe { sum_of(x.add(self.first + j * self.n), self.n) };
+            *sum = unsafe { sum_of(x.add(self.first + j * self.n), self.n) };
         }
         sums
     }
