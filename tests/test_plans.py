@@ -12,7 +12,7 @@ import kinnor as nn
 import kinnor.functions as F
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 SIZES = [(1,), (3,), (16,), (7, 5), (1025,), (2048,), (40, 60), (3, 11_000), (70_000,), (2, 3, 12, 20), (1, 24, 8, 8)]
 LAYERED = [(7, 5), (40, 60), (2, 3, 12, 20), (1, 24, 8, 8)]
@@ -89,13 +89,26 @@ class Random:
 
         if x.ndim == 2:
             y = F.affine(x, weight(x.shape[1], x.shape[1]), weight(x.shape[1]))
-        elif self.rng.random() < 0.2:
+        elif (dice := self.rng.random()) < 0.4:
+            y = self.normalized(x, weight)
+        elif dice < 0.5:
             y = F.depthwise_convolution(x, weight(x.shape[1], 3, 3), pad=(1, 1))
         else:
             taps, group = int(self.rng.choice([1, 3])), int(self.rng.choice([1, 3]))
             w = weight(x.shape[1], x.shape[1] // group, taps, taps)
             y = F.convolution(x, w, weight(x.shape[1]), pad=(taps // 2, taps // 2), group=group)
         return F.relu(y) if self.rng.random() < 0.8 else y
+
+    def normalized(self, x: nn.Variable, weight: Callable[..., nn.Variable]) -> nn.Variable:
+        channels = (1, x.shape[1], 1, 1)
+        beta, gamma = weight(*channels), weight(*channels)
+        kind = self.rng.integers(4)
+        if kind == 0:
+            return F.layer_normalization(x, weight(1, *x.shape[1:]), weight(1, *x.shape[1:]))
+        if kind == 1:
+            return F.group_normalization(x, beta, gamma, num_groups=3)
+        mean, variance = (nn.Variable.from_numpy_array(np.ones(channels, np.float32)) for _ in range(2))
+        return F.batch_normalization(x, beta, gamma, mean, variance, batch_stat=bool(kind == 2))
 
     def flag(self, y: nn.Variable) -> None:
         dice = self.rng.random()

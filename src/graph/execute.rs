@@ -209,6 +209,11 @@ impl Step {
         Ok(())
     }
 
+    /// Whether the kernel can take its output through an activation, and writes it where it is kept.
+    pub(super) fn may_take_along(&self) -> bool {
+        self.op.takes_activation() && self.compute.dtype() == self.compute.stored()
+    }
+
     /// The activation that the output goes through on its way to memory: that of the next step, where nobody can look at the
     /// output before.
     pub(super) fn takes_along(&self, recompute: bool) -> Activation {
@@ -217,6 +222,7 @@ impl Step {
     }
 
     fn forward_special(&mut self, recompute: bool) -> Result<()> {
+        let activation = self.takes_along(recompute);
         // SAFETY: see `MemoPtr`.
         let memo = unsafe { &mut *self.memo.0 };
         let saved = |(i, x): (usize, &Slot)| if self.op.overwrites(i) { 0 } else { x.storage.saved() };
@@ -251,16 +257,7 @@ impl Step {
             ys.iter().map(|(ptr, shape)| Memory { ptr: *ptr, shape }).collect();
         let state = &mut memo.state;
         let double = self.compute == Compute::Double;
-        self.op.forward(Call {
-            x: &xm,
-            y: &ym,
-            gy: &[],
-            gx: &[],
-            state,
-            double,
-            recompute,
-            activation: Activation::Identity,
-        })?;
+        self.op.forward(Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, activation })?;
         store(temporaries)?;
         memo.settle(noted, self.y.iter().map(|y| &*y.storage));
         Ok(())

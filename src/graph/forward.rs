@@ -124,8 +124,7 @@ impl ForwardPlan {
         for n in 1..self.steps.len() {
             let [before, step] = &mut self.steps[n - 1..=n] else { continue };
             let follows = step.over == Some(0)
-                && before.is_plain()
-                && before.op.takes_activation()
+                && before.may_take_along()
                 && before.compute == step.compute
                 && Arc::ptr_eq(&before.y[0].storage, &step.x[0].storage)
                 && !passes.iter().any(|pass| pass.contains(&n));

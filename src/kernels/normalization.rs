@@ -12,6 +12,7 @@ mod row_gradients;
 mod rows;
 
 use super::Float;
+use super::gemm::Activation;
 use super::pairing::Pairing;
 use super::threads::Shared;
 
@@ -80,13 +81,21 @@ struct Target<'a, T> {
     gamma: Vec<T>,
     beta: Vec<T>,
     y: Shared<T>,
+    activation: Activation,
 }
 
 impl<'a, T: Float> Target<'a, T> {
-    fn new(layout: &'a Layout, x: &'a [T], gamma: Option<&[T]>, beta: Option<&[T]>, y: &mut [T]) -> Self {
+    fn new(
+        layout: &'a Layout,
+        x: &'a [T],
+        gamma: Option<&[T]>,
+        beta: Option<&[T]>,
+        y: &mut [T],
+        activation: Activation,
+    ) -> Self {
         assert!(x.len() == layout.pairing.size() && y.len() == x.len());
         let (gamma, beta) = (or_all(layout, gamma, T::ONE), or_all(layout, beta, T::ZERO));
-        Self { layout, x, gamma, beta, y: Shared::new(y.as_mut_ptr()) }
+        Self { layout, x, gamma, beta, y: Shared::new(y.as_mut_ptr()), activation }
     }
 
     /// Normalises a part by statistics that are numbered from `first` on.
@@ -106,7 +115,7 @@ fn or_all<T: Float>(layout: &Layout, given: Option<&[T]>, v: T) -> Vec<T> {
     all
 }
 
-/// `y = (x - mean) / sqrt(variance + eps) * gamma + beta`, with the means and variances of `x`, which are returned.
+/// `y = activation((x - mean) / sqrt(variance + eps) * gamma + beta)`, with the means and variances of `x`, which are returned.
 pub fn normalize<T: Float>(
     layout: &Layout,
     eps: f64,
@@ -114,11 +123,12 @@ pub fn normalize<T: Float>(
     gamma: Option<&[T]>,
     beta: Option<&[T]>,
     y: &mut [T],
+    activation: Activation,
 ) -> (Vec<f64>, Vec<f64>) {
     let count = layout.count() as f64;
     let (mut mean, mut variance) = (vec![0.0; layout.n_stats], vec![0.0; layout.n_stats]);
     let (to_mean, to_variance) = (Shared::new(mean.as_mut_ptr()), Shared::new(variance.as_mut_ptr()));
-    let target = Target::new(layout, x, gamma, beta, y);
+    let target = Target::new(layout, x, gamma, beta, y, activation);
     layout.pairing.slabs(|part| {
         let (mean, variance) = if layout.in_rows() {
             T::in_registers(rows::Moments { part, x, count })
@@ -144,9 +154,10 @@ pub fn normalize_by<T: Float>(
     gamma: Option<&[T]>,
     beta: Option<&[T]>,
     y: &mut [T],
+    activation: Activation,
 ) {
     assert_eq!(stats.len(), layout.n_stats);
-    let target = Target::new(layout, x, gamma, beta, y);
+    let target = Target::new(layout, x, gamma, beta, y, activation);
     layout.pairing.slabs(|part| target.write(part, stats, 0));
 }
 

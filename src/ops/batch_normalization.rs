@@ -63,6 +63,8 @@ impl BatchNormalization {
 }
 
 impl Compute for BatchNormalization {
+    const TAKES_ACTIVATION: bool = true;
+
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let form = self.form(x.get(0))?;
         if let Some(n) = self.n_outputs.filter(|n| !matches!(n, 1 | 3)) {

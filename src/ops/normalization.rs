@@ -57,7 +57,8 @@ impl Form {
     /// Normalises by the statistics of the elements, which are returned.
     pub(super) fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> (Vec<f64>, Vec<f64>) {
         let (beta, gamma) = (run.has(1).then(|| run.x(1)), run.has(2).then(|| run.x(2)));
-        let (mean, variance) = normalize(&self.layout(), self.eps, run.x(0), gamma, beta, run.y(0));
+        let (mean, variance) =
+            normalize(&self.layout(), self.eps, run.x(0), gamma, beta, run.y(0), run.activation());
         if self.output_stat {
             run.y(1).iter_mut().zip(&mean).for_each(|(y, v)| *y = T::of(*v));
             run.y(2).iter_mut().zip(&variance).for_each(|(y, v)| *y = T::of(*v));
@@ -70,7 +71,7 @@ impl Form {
     pub(super) fn forward_by<T: Float>(&self, run: &mut Run<'_, T>, mean: &[f64], variance: &[f64]) {
         let stats = Stats::new(mean, variance, self.eps);
         let (beta, gamma) = (run.has(1).then(|| run.x(1)), run.has(2).then(|| run.x(2)));
-        normalize_by(&self.layout(), &stats, run.x(0), gamma, beta, run.y(0));
+        normalize_by(&self.layout(), &stats, run.x(0), gamma, beta, run.y(0), run.activation());
         *run.state() = stats;
     }
 
@@ -178,6 +179,8 @@ pub(super) fn info(spec: &Spec, values: Vec<Value>, x: &InputShapes<'_>) -> Vec<
 macro_rules! normalizes {
     ($($op:ty)+) => {$(
         impl $crate::ops::Compute for $op {
+            const TAKES_ACTIVATION: bool = true;
+
             fn shapes(&self, x: &$crate::ops::InputShapes<'_>) -> $crate::Result<$crate::ops::Shapes> {
                 self.form(x.get(0), x.find(2).or(x.find(1)))?.shapes(&<Self as $crate::ops::Declared>::SPEC, x)
             }

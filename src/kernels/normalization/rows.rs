@@ -108,6 +108,7 @@ impl<T: Float> Work<T> for Write<'_, T> {
         let Self { target, part, stats, first } = self;
         let (x, y) = (target.x.as_ptr(), target.y.get());
         let (n, by_params) = (part.width(), part.last_varies().1);
+        let activation = target.activation;
         part.walk(
             0..part.rows(),
             #[inline(always)]
@@ -123,7 +124,7 @@ impl<T: Float> Work<T> for Write<'_, T> {
                         #[inline(always)]
                         |at| {
                             let v = unit.centred(at.load(x)).mul(unit.scale);
-                            at.store(v.mul(at.load(gamma)).add(at.load(beta)), y);
+                            at.store(activation.on(v.mul(at.load(gamma)).add(at.load(beta))), y);
                         },
                     );
                 } else {
@@ -131,7 +132,7 @@ impl<T: Float> Work<T> for Write<'_, T> {
                     each::<V>(
                         n,
                         #[inline(always)]
-                        |at| at.store(unit.centred(at.load(x)).mul(scale).add(beta), y),
+                        |at| at.store(activation.on(unit.centred(at.load(x)).mul(scale).add(beta)), y),
                     );
                 }
             },
