@@ -141,6 +141,51 @@ impl PythonFunction {
         must_override(slf, "grad_depends_input_data(i, j)")
     }
 
+    /// Whether `gradient_impl` reads the values of input `j` for the gradient of input `i`, beside what `backward_impl`
+    /// reads.
+    fn auto_grad_depends_input_data(
+        &self,
+        #[pyo3(from_py_with = count)] i: usize,
+        #[pyo3(from_py_with = count)] j: usize,
+    ) -> bool {
+        let _ = (i, j);
+        false
+    }
+
+    /// Whether `gradient_impl` reads the values of output `o` for the gradient of input `i`, beside what `backward_impl`
+    /// reads.
+    fn auto_grad_depends_output_data(
+        &self,
+        #[pyo3(from_py_with = count)] i: usize,
+        #[pyo3(from_py_with = count)] o: usize,
+    ) -> bool {
+        let _ = (i, o);
+        false
+    }
+
+    /// Whether an output is to share the memory of input `i`: 0 no, 1 yes and its values stay, 2 yes and they change.
+    fn inplace_data(&self, #[pyo3(from_py_with = count)] i: usize) -> usize {
+        let _ = i;
+        0
+    }
+
+    /// The output that shares the memory of input `i`, where one does.
+    fn inplace_data_with(&self, #[pyo3(from_py_with = count)] i: usize) -> usize {
+        let _ = i;
+        0
+    }
+
+    /// Whether `forward_impl` writes into input `i`, as running statistics are.
+    fn overwrite_input_data_in_forward(&self, #[pyo3(from_py_with = count)] i: usize) -> bool {
+        let _ = i;
+        false
+    }
+
+    /// Whether runs may not clear the inputs.
+    fn prohibit_clear_input_buffers(&self) -> bool {
+        false
+    }
+
     #[pyo3(signature = (*inputs, n_outputs = -1, auto_forward = None, outputs = None))]
     fn __call__<'py>(
         slf: &Bound<'py, Self>,

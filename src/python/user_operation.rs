@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
+use super::arguments::shown;
 use super::error::foreign;
 use super::user::{FunctionVariable, PythonFunction};
 use super::variable::Variable;
@@ -57,6 +58,10 @@ pub(super) struct UserOp {
     name: String,
     n_outputs: usize,
     reads: Vec<Reads>,
+    symbol_reads: Vec<Reads>,
+    aliases: Vec<Option<Alias>>,
+    overwrites: Vec<bool>,
+    keeps_inputs: bool,
 }
 
 /// How many operations of users are alive.
@@ -78,6 +83,15 @@ pub(super) fn objects(user: &graph::User) -> impl Iterator<Item = &Py<PythonFunc
     user.0.object().downcast_ref().into_iter().flat_map(|object| [object, object])
 }
 
+/// What a method of a user's operation returned, if it is a number up to `most`.
+fn number(name: &str, method: &str, most: usize, returned: Bound<'_, PyAny>) -> PyResult<usize> {
+    let found = returned.extract().ok().filter(|n| *n <= most);
+    let refused = || {
+        Error::Value(format!("{name}: expected `{method}` to return 0 to {most}, got {}", shown(&returned)))
+    };
+    Ok(found.ok_or_else(refused)?)
+}
+
 impl UserOp {
     pub(super) fn bind(user: &Bound<'_, PythonFunction>, inputs: &Bound<'_, PyTuple>) -> PyResult<Self> {
         let name = user.getattr("name")?.str()?.to_string();
@@ -95,17 +109,32 @@ impl UserOp {
             }
             Ok(mask)
         };
-        let read = |i| -> PyResult<Reads> {
-            Ok(Reads {
-                inputs: ask("grad_depends_input_data", i, n)?,
-                outputs: ask("grad_depends_output_data", i, n_outputs)?,
-            })
+        let read = |of_inputs: &str, of_outputs: &str| -> PyResult<Vec<Reads>> {
+            let each =
+                |i| Ok(Reads { inputs: ask(of_inputs, i, n)?, outputs: ask(of_outputs, i, n_outputs)? });
+            (0..n).map(each).collect()
         };
-        let reads = (0..n).map(read).collect::<PyResult<_>>()?;
+        let reads = read("grad_depends_input_data", "grad_depends_output_data")?;
+        let more = read("auto_grad_depends_input_data", "auto_grad_depends_output_data")?;
+        let symbol_reads = reads.iter().zip(more).map(|(own, more)| own.or(more)).collect();
+        let alias = |i| -> PyResult<Option<Alias>> {
+            let level: usize = number(&name, "inplace_data", 2, user.call_method1("inplace_data", (i,))?)?;
+            if level == 0 {
+                return Ok(None);
+            }
+            let output = user.call_method1("inplace_data_with", (i,))?;
+            let output = number(&name, "inplace_data_with", n_outputs.max(1) - 1, output)?;
+            Ok(Some(Alias { output, modifies: level == 2 }))
+        };
+        let aliases = (0..n).map(alias).collect::<PyResult<_>>()?;
+        let overwrites = |i| user.call_method1("overwrite_input_data_in_forward", (i,))?.is_truthy();
+        let overwrites = (0..n).map(overwrites).collect::<PyResult<_>>()?;
+        let keeps_inputs = user.call_method0("prohibit_clear_input_buffers")?.is_truthy()?;
         let object = user.clone().unbind();
         let rule = Object(object.clone_ref(user.py()));
         ALIVE.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { user: graph::User(Box::new(rule)), object, name, n_outputs, reads })
+        let user = graph::User(Box::new(rule));
+        Ok(Self { user, object, name, n_outputs, reads, symbol_reads, aliases, overwrites, keeps_inputs })
     }
 
     fn wrap<'py>(py: Python<'py>, arrays: &[Array]) -> PyResult<Bound<'py, PyList>> {
@@ -156,7 +185,7 @@ impl Operation for UserOp {
         Kind::float
     }
     fn shapes(&self, x: &[&Shape]) -> Result<Shapes> {
-        Python::attach(|py| -> PyResult<Shapes> {
+        let y = Python::attach(|py| -> PyResult<Shapes> {
             let array = |shape: &Shape| Array {
                 shape: shape.clone(),
                 data: Storage::new(shape.size()),
@@ -168,7 +197,17 @@ impl Operation for UserOp {
             self.object.bind(py).call_method1("setup_impl", (x, &y))?;
             y.iter().map(|y| Ok(y.cast::<FunctionVariable>()?.get().array.lock().shape.clone())).collect()
         })
-        .map_err(foreign)
+        .map_err(foreign)?;
+        for (i, alias) in self.aliases.iter().enumerate() {
+            if let Some(Alias { output, .. }) = alias
+                && x[i].size() != y[*output].size()
+            {
+                let expected =
+                    format!("output {output} to have the size of input {i}, whose memory it shares");
+                return Err(Error::shape(&self.name, expected, [x[i], &y[*output]]));
+            }
+        }
+        Ok(y)
     }
     fn output(&self, _: usize) -> Option<DType> {
         None
@@ -189,19 +228,19 @@ impl Operation for UserOp {
         self.reads.get(gx).copied().unwrap_or(Reads::ALL)
     }
     fn symbol_reads(&self, gx: usize) -> Reads {
-        self.reads(gx)
+        self.symbol_reads.get(gx).copied().unwrap_or(Reads::ALL)
     }
-    fn alias(&self, _: usize) -> Option<Alias> {
-        None
+    fn alias(&self, i: usize) -> Option<Alias> {
+        self.aliases.get(i).copied().flatten()
     }
-    fn overwrites(&self, _: usize) -> bool {
-        false
+    fn overwrites(&self, i: usize) -> bool {
+        self.overwrites.get(i).copied().unwrap_or(false)
     }
     fn is_random(&self) -> bool {
         false
     }
     fn may_clear_inputs(&self) -> bool {
-        true
+        !self.keeps_inputs
     }
     fn on_arrays(&self) -> Option<&dyn OnArrays> {
         Some(self)
