@@ -117,6 +117,7 @@ TOLD = {
     "rewire_on: expected a variable that is not computed from this one": lambda: V.rewire_on(F.exp(V * 1)),
     "item: expected an array of one element": lambda: float(X),
     "array: expected numbers": lambda: X.apply(d=np.zeros((2, 3), np.complex64)),
+    "size_from_axis: expected an axis": lambda: X.size_from_axis(3),
     "shape: expected lengths": lambda: nn.NdArray((1.5,)),
     "from_dlpack: expected a capsule": lambda: from_dlpack(3),
     "Exp: expected one of 1 inputs, got input 9": lambda: F.exp(X).parent.inplace_data(9),

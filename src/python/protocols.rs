@@ -88,8 +88,14 @@ macro_rules! protocols {
             /// Args:
             ///     axis: The axis; -1 or 0 for the whole.
             #[pyo3(signature = (axis = -1), text_signature = "($self, axis=-1)")]
-            fn size_from_axis(&self, #[pyo3(from_py_with = whole)] axis: i64) -> usize {
-                self.array().shape.size_from(usize::try_from(axis).unwrap_or(0))
+            fn size_from_axis(&self, #[pyo3(from_py_with = whole)] axis: i64) -> PyResult<usize> {
+                let shape = self.array().shape;
+                if axis > shape.ndim() as i64 {
+                    return Err(
+                        Error::Axis { op: "size_from_axis".into(), got: axis, ndim: shape.ndim() }.into()
+                    );
+                }
+                Ok(shape.size_from(usize::try_from(axis).unwrap_or(0)))
             }
 
             #[pyo3(signature = (dtype = None, copy = None))]
