@@ -77,10 +77,9 @@ impl<T: Float> Work<T> for Part<'_, T> {
             if self.plan.sums || (self.plan.params && !by_params) {
                 if by_params { self.sums_by_column::<V>() } else { self.sums_by_row::<V>() }
             }
-            let pulls = self.pulls();
             match by_params {
-                true => self.write_by_column::<V>(&pulls),
-                false => self.write_by_row::<V>(&pulls),
+                true => self.write_by_column::<V>(),
+                false => self.write_by_row::<V>(),
             }
         }
     }
@@ -153,20 +152,20 @@ impl<T: Float> Part<'_, T> {
         );
     }
 
-    /// [`Gradients::pulls`] of all statistics of the part; none if nothing is pulled.
-    unsafe fn pulls(&self) -> Vec<[T; 2]> {
-        let first = self.part.first_a();
-        let n = if self.plan.gx.is_none() || self.g.given { 0 } else { self.part.span() };
+    /// [`Gradients::pulls`] of statistic `s`.
+    #[inline(always)]
+    unsafe fn pulls(&self, s: usize) -> [T; 2] {
         // SAFETY: as above.
-        let sums = |s: usize| self.stats.map(|sums| unsafe { *sums.add(s) });
-        (first..first + n).map(|s| self.g.pulls(s, sums(s))).collect()
+        self.g.pulls(s, self.stats.map(|sums| unsafe { *sums.add(s) }))
     }
 
     /// Writes the gradients of rows whose elements have the same parameters.
     #[inline(always)]
-    unsafe fn write_by_row<V: Vector<T = T>>(&self, pulls: &[[T; 2]]) {
+    unsafe fn write_by_row<V: Vector<T = T>>(&self) {
         let Some((gx, accumulate)) = self.plan.gx else { return };
         let (n, first, stats) = (self.part.width(), self.part.first_a(), self.g.stats);
+        // SAFETY: as above.
+        let pulls: Vec<_> = (first..first + self.part.span()).map(|s| unsafe { self.pulls(s) }).collect();
         self.part.walk(
             0..self.part.rows(),
             #[inline(always)]
@@ -198,11 +197,11 @@ impl<T: Float> Part<'_, T> {
 
     /// Writes the gradients of rows whose elements have parameters of their own, and adds up those of the parameters.
     #[inline(always)]
-    unsafe fn write_by_column<V: Vector<T = T>>(&self, pulls: &[[T; 2]]) {
+    unsafe fn write_by_column<V: Vector<T = T>>(&self) {
         if self.plan.gx.is_none() && !self.plan.params {
             return;
         }
-        let (n, first) = (self.part.width(), self.part.first_a());
+        let (n, plan_x) = (self.part.width(), self.plan.gx.is_some());
         let mut together = Together { rows: [Row::default(); TOGETHER], n: 0, p: 0 };
         // Columns are summed up in the precision of the elements as long as the part is: few rows.
         let mut room = Zeros::<T>::new(if self.plan.params { 2 * n } else { 0 });
@@ -219,7 +218,7 @@ impl<T: Float> Part<'_, T> {
                     (together.n, together.p) = (0, p);
                 }
                 let ((mean, rest), scale) = (self.g.stats.mean[s], self.g.stats.scale[s]);
-                let [even, far] = pulls.get(s - first).copied().unwrap_or_default();
+                let [even, far] = if plan_x { self.pulls(s) } else { [T::ZERO; 2] };
                 together.rows[together.n] = Row { i, mean, rest, scale, even, far };
                 together.n += 1;
             },
@@ -238,6 +237,8 @@ impl<T: Float> Part<'_, T> {
         unsafe {
             let (by_beta, by_gamma) = (room.as_mut_ptr(), room.as_mut_ptr().wrapping_add(n));
             let gamma = self.g.gamma.as_ptr().add(together.p);
+            // Held by value: what lies behind a reference would be loaded anew for each register.
+            let ((x, gy), given, plan) = (self.row(0), self.g.given, self.plan);
             each::<V>(
                 n,
                 #[inline(always)]
@@ -245,20 +246,22 @@ impl<T: Float> Part<'_, T> {
                     let gamma = at.load(gamma);
                     let mut sums = [V::zero(); 2];
                     for row in rows {
-                        let (x, gy) = self.row(row.i);
-                        let g = at.load(gy);
-                        let unit =
-                            at.load(x).sub(V::all(row.mean)).sub(V::all(row.rest)).mul(V::all(row.scale));
+                        let g = at.load(gy.add(row.i));
+                        let unit = at
+                            .load(x.add(row.i))
+                            .sub(V::all(row.mean))
+                            .sub(V::all(row.rest))
+                            .mul(V::all(row.scale));
                         sums = [sums[0].add(g), sums[1].add(g.mul(unit))];
-                        if let Some((gx, accumulate)) = self.plan.gx {
+                        if let Some((gx, accumulate)) = plan.gx {
                             let mut v = g.mul(gamma);
-                            if !self.g.given {
+                            if !given {
                                 v = v.sub(unit.mul(V::all(row.far)).add(V::all(row.even)));
                             }
                             at.put(v.mul(V::all(row.scale)), gx.get().add(row.i), accumulate);
                         }
                     }
-                    if self.plan.params {
+                    if plan.params {
                         at.put(sums[0], by_beta, true);
                         at.put(sums[1], by_gamma, true);
                     }
