@@ -169,7 +169,6 @@ fn on_arrays(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpt
             }
         });
     }
-    let guard = RunGuard::new();
     let (mut ready, held, clearing, mut keeper, budgeted) = arena::with(|a| -> Result<_> {
         let (ready, keeper) = Ready::get(a, &edges, inputs, &seeds, options.since, options.refuse_unused)?;
         a.begin_run(&ready.course.functions)?;
@@ -178,7 +177,7 @@ fn on_arrays(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpt
         let budgeted = keeper.is_some() || ready.course.functions.iter().any(|f| a.functions[*f].budgeted);
         Ok((ready, held, Clearing::new(a, policy), keeper, budgeted))
     })?;
-    let guard = (!budgeted).then_some(guard);
+    let guard = (!budgeted).then(RunGuard::new);
     let Ready { course, run, kept, .. } = &mut *ready;
     run.check(course)?;
     for (n, place) in course.roots.iter().enumerate() {

@@ -215,7 +215,6 @@ impl Variable {
             }
         }
         let clear_seed = matches!(options.seed, Seed::Fill(_) | Seed::Temporary(_));
-        let guard = RunGuard::new();
         let (mut plan, key, seen, outer, apart, clearing, mut keeper, optimise, budgeted) =
             arena::with(|a| -> Result<_> {
                 let budgeted = a.functions[a.variables[root].parent].budgeted;
@@ -244,7 +243,8 @@ impl Variable {
                 Ok((plan, key, seen, outer, apart, Clearing::new(a, policy), keeper, optimise, budgeted))
             })?;
         let at_once = keeper.is_some();
-        let guard = (!at_once && !budgeted).then_some(guard);
+        // Under a budget nobody is to wait for this run, nor for its way to the graph.
+        let guard = (!at_once && !budgeted).then(RunGuard::new);
         let hooked = options.pre_hook.is_some()
             || options.post_hook.is_some()
             || !options.callbacks.is_empty()
