@@ -94,8 +94,11 @@ impl Form {
         let gx = run.gx(0).map(|gx| (gx.data, gx.accumulate));
         let gradients = Gradients::new(&layout, (&stats, given), x, gamma, gy, outer);
         let [[beta, gamma], [mean, variance]] = gradients.find(Wanted { x: gx, params, stats: by_stats });
-        for (i, values) in [(1, beta), (2, gamma), (3, mean), (4, variance)] {
+        for (i, mut values) in [(1, beta), (2, gamma), (3, mean), (4, variance)] {
             if let Some(gx) = run.gx(i) {
+                if i > 2 && !given {
+                    values.fill(T::ZERO); // statistics of the elements do not depend on those that were given
+                }
                 gx.put_all(&values);
             }
         }
