@@ -128,7 +128,7 @@ def test_a_deep_graph_runs_and_is_freed_without_recursion() -> None:
 def test_an_interrupt_ends_a_run_and_leaves_the_graph_usable() -> None:
     x = leaf(np.full((512, 512), 0.5))
     y = x
-    for _ in range(3000):
+    for _ in range(600):
         y = F.tanh(y)
     y.forward()  # memory is there
     start = time.perf_counter()
