@@ -227,6 +227,17 @@ def test_slice_that_is_not_there(start, end):
         batches.slice(None, num_of_slices=2, slice_pos=2)
 
 
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_order_is_that_of_the_examples_of_an_epoch(shuffle):
+    source = SimpleDataSource(number, 6, shuffle=shuffle)
+    for _ in range(3):
+        order = source.order
+        assert [int(source.next()[0]) for _ in range(6)] == order.tolist()
+        source.reset()
+        source.apply_order()
+    assert Own(3).order.tolist() == [0, 1, 2]
+
+
 def test_orders_forget_what_is_long_past():
     orders = Orders(4, True, np.random.RandomState(0))
     first = orders[0]

@@ -163,6 +163,12 @@ class DataSource:
         return self._size
 
     @property
+    def order(self) -> NDArray[np.int64]:
+        """The numbers of the examples in the order of this epoch; 0, 1, 2, ... for a source that draws none."""
+        orders: Orders | None = getattr(self, "_orders", None)
+        return np.arange(self._size) if orders is None else orders[self._generation].copy()
+
+    @property
     def shuffle(self) -> bool:
         """Whether the examples come in random order."""
         return self._shuffle
