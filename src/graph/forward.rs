@@ -127,7 +127,7 @@ impl ForwardPlan {
                 && before.may_take_along()
                 && before.compute == step.compute
                 && Arc::ptr_eq(&before.y[0].storage, &step.x[0].storage)
-                && !passes.iter().any(|pass| pass.contains(&n));
+                && !fusion::holds(&passes, n);
             before.next = step.op.activation().filter(|_| follows);
         }
     }

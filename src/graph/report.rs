@@ -11,7 +11,7 @@ use super::clear::Policy;
 use super::forward::{ForwardPlan, set_up_outside};
 use super::order::Stop;
 use super::rehearsal::Rehearsal;
-use super::{Variable, clear, ends, mode};
+use super::{Variable, clear, ends, fusion, mode};
 use crate::array::Shape;
 use crate::{Error, Result};
 
@@ -90,7 +90,7 @@ pub struct Optimised {
 impl Optimised {
     fn new(passes: impl Iterator<Item = (Range<usize>, usize)>, over: impl Iterator<Item = bool>) -> Self {
         let (passes, saved): (Vec<Range<usize>>, Vec<usize>) = passes.unzip();
-        let alone = |n: usize| !passes.iter().any(|pass| pass.contains(&n));
+        let alone = |n: usize| !fusion::holds(&passes, n);
         let in_place = over.enumerate().filter(|(n, over)| *over && alone(*n)).map(|(n, _)| n).collect();
         Self { passes, in_place, saved: saved.iter().sum(), along: 0 }
     }

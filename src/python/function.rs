@@ -44,6 +44,12 @@ impl Function {
         let text = format!("{}: expected one of {n} {what}s, got {what} {i}", self.function.type_name());
         Err(Error::Index(text).into())
     }
+
+    /// As `has`, of an input and of another one or an output.
+    fn have(&self, i: usize, what: &str, n: usize) -> PyResult<()> {
+        self.has("input", i)?;
+        self.has(what, n)
+    }
 }
 
 fn refs<'a>(list: &'a [Bound<'_, Variable>]) -> Vec<&'a graph::Variable> {
@@ -160,8 +166,7 @@ impl Function {
         #[pyo3(from_py_with = count)] i: usize,
         #[pyo3(from_py_with = count)] j: usize,
     ) -> PyResult<bool> {
-        self.has("input", i)?;
-        self.has("input", j)?;
+        self.have(i, "input", j)?;
         Ok(self.function.op().reads(i).input(j))
     }
 
@@ -171,8 +176,7 @@ impl Function {
         #[pyo3(from_py_with = count)] i: usize,
         #[pyo3(from_py_with = count)] o: usize,
     ) -> PyResult<bool> {
-        self.has("input", i)?;
-        self.has("output", o)?;
+        self.have(i, "output", o)?;
         Ok(self.function.op().reads(i).output(o))
     }
 
@@ -182,8 +186,7 @@ impl Function {
         #[pyo3(from_py_with = count)] i: usize,
         #[pyo3(from_py_with = count)] j: usize,
     ) -> PyResult<bool> {
-        self.has("input", i)?;
-        self.has("input", j)?;
+        self.have(i, "input", j)?;
         Ok(self.function.op().symbol_reads(i).input(j))
     }
 
@@ -193,8 +196,7 @@ impl Function {
         #[pyo3(from_py_with = count)] i: usize,
         #[pyo3(from_py_with = count)] o: usize,
     ) -> PyResult<bool> {
-        self.has("input", i)?;
-        self.has("output", o)?;
+        self.have(i, "output", o)?;
         Ok(self.function.op().symbol_reads(i).output(o))
     }
 

@@ -241,6 +241,12 @@ impl Arrays {
     }
 }
 
+/// Whether one of these ranges, which are in order and apart, holds `n`.
+pub(super) fn holds(ranges: &[Range<usize>], n: usize) -> bool {
+    let at = ranges.partition_point(|range| range.end <= n);
+    ranges.get(at).is_some_and(|range| range.contains(&n))
+}
+
 /// The runs of two or more neighbours in `0..n`: of steps over as many elements as `fits` says, if they may be part of one,
 /// each joining those from the first on.
 fn runs(
