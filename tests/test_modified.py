@@ -283,3 +283,24 @@ def test_settings_of_the_engine_are_read_and_set():
         nn.config.execution_order = "wide"
     before = nn.config.execution_order
     nn.config.execution_order = before
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("clears", [False, True])
+def test_what_functions_without_inputs_make_is_not_told(dynamic, clears):
+    """Whichever place of the arena such a function has: so there are many at once."""
+    makers = [
+        lambda: F.constant(2.0, (3,)),
+        lambda: F.arange(0, 3),
+        lambda: F.linspace(0.0, 1.0, 3),
+        lambda: F.rand(shape=(3,)),
+        lambda: F.reshape(F.constant(2.0, (3, 1)), (3,)),
+    ]
+    with nn.auto_forward(dynamic):
+        all_of_them = [(leaf(1.0, 2.0, 3.0), make()) for make in makers for _ in range(20)]
+        losses = [(x, F.sum(F.tanh(x * c))) for x, c in all_of_them]
+    for x, loss in losses:
+        if not dynamic:
+            loss.forward(clear_no_need_grad=clears)
+        loss.backward(clear_buffer=clears)
+        assert np.isfinite(x.g).all()

@@ -13,6 +13,7 @@ import json
 import os
 import sys
 import time
+import warnings
 from contextlib import suppress
 from itertools import cycle
 from pathlib import Path
@@ -76,6 +77,8 @@ def main() -> None:
     workload = WORKLOADS[arguments.workload](arguments.small)
     started = time.perf_counter()
     if arguments.framework == "kinnor":
+        # Such as that of a value which changed before its gradient was taken: then the numbers are not to be believed.
+        warnings.simplefilter("error", UserWarning)
         from . import on_kinnor as framework
     elif arguments.framework == "torch":
         from . import on_torch as framework

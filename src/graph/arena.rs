@@ -153,7 +153,7 @@ impl Arena {
         let slot = &mut self.functions[ix];
         (slot.op, slot.born) = (Some(op), self.births);
         self.births += 1;
-        slot.memo.id = u64::from(slot.generation) << 32 | u64::from(ix);
+        slot.memo.tell_apart(slot.generation, ix);
         ix
     }
 

@@ -14,8 +14,8 @@ use crate::ops::State;
 pub(super) struct Memo {
     /// What the operation keeps: a mask, statistics.
     pub(super) state: State,
-    /// Tells this function from others.
-    pub(super) id: u64,
+    /// Tells this function from others; a name, which is that of what a function without inputs computes.
+    id: u64,
     /// The contents of its inputs, as [`Storage::saved`] names and counts them; zero for one that the run changed.
     seen: SmallVec<[u64; 3]>,
 }
@@ -28,6 +28,11 @@ fn join(a: u64, b: u64) -> u64 {
 }
 
 impl Memo {
+    /// Gives the function in a slot of the arena a name of its own.
+    pub(super) fn tell_apart(&mut self, generation: u32, slot: Ix) {
+        self.id = join(generation.into(), slot.into());
+    }
+
     /// Forgets everything; what the operation kept is the caller's to drop.
     pub(super) fn take_state(&mut self) -> State {
         self.seen.clear();
