@@ -7,7 +7,7 @@ use super::pack::{Columns, Rows};
 use super::tile::{After, Kernels, REGULAR, Tile};
 use crate::array::Workspace;
 use crate::kernels::Float;
-use crate::kernels::threads::{Shared, parallel};
+use crate::kernels::threads::{Shared, num_threads, parallel};
 
 /// Rows of the right matrix in a block: two registers of columns of it fill the first cache.
 const DEPTH: usize = 384;
@@ -24,12 +24,10 @@ const TOGETHER: usize = 4;
 pub(super) const SHALLOW: usize = 128;
 /// Tiles one above the other in a chunk: their part of the left matrix stays in the second cache.
 const CHUNK_ROWS: usize = 10;
-/// Tiles side by side in a chunk.
-const CHUNK_COLUMNS: usize = 8;
-/// Chunks are made smaller until there are as many, so that threads end together ...
-const CHUNKS: usize = 32;
-/// ... or until they take so many multiplications: about a microsecond.
-const CHUNK_WORK: usize = 100_000;
+/// Chunks for each thread, so that threads end together ...
+const CHUNKS: usize = 8;
+/// ... unless that makes them smaller than so many multiplications: a few microseconds.
+const CHUNK_WORK: usize = 300_000;
 /// Products of fewer multiplications are not worth packing.
 const SMALL: usize = 80 * 80 * 80;
 
@@ -93,43 +91,27 @@ impl Split {
     }
 }
 
-/// Tiles of a block, and how many chunks they make in each direction.
+/// Tiles of a block, and its chunks: each is of some rows of tiles, or of some columns of them. A chunk packs what nobody else
+/// reads: that stays in the cache of its core.
 struct Grid {
-    rows: usize,
-    columns: usize,
-    chunk_rows: usize,
-    chunk_columns: usize,
     /// Rows of the matrix in each row of tiles.
     heights: Split,
+    columns: usize,
+    by_columns: bool,
+    /// Rows or columns of tiles in each chunk.
+    chunks: Split,
 }
 
 impl Grid {
     fn new(m: usize, n: usize, k: usize, tile_rows: usize, tile_columns: usize) -> Self {
         let (rows, columns) = (m.div_ceil(tile_rows), n.div_ceil(tile_columns));
-        let (mut tall, mut wide) = (CHUNK_ROWS.min(rows), CHUNK_COLUMNS.min(columns));
-        let work = |tall: usize, wide: usize| tall * wide * tile_rows * tile_columns * k;
-        let count = |tall: usize, wide: usize| rows.div_ceil(tall) * columns.div_ceil(wide);
-        while count(tall, wide) < CHUNKS && work(tall, wide) >= 2 * CHUNK_WORK && (tall > 1 || wide > 1) {
-            if wide > 1 && wide * tile_columns >= tall {
-                wide = wide.div_ceil(2);
-            } else {
-                tall = tall.div_ceil(2);
-            }
-        }
-        let (chunk_rows, chunk_columns) = (rows.div_ceil(tall), columns.div_ceil(wide));
-        Self { rows, columns, chunk_rows, chunk_columns, heights: Split::new(m, rows) }
-    }
-
-    fn chunks(&self) -> usize {
-        self.chunk_rows * self.chunk_columns
-    }
-
-    /// The tiles of a chunk, by row and by column.
-    fn chunk(&self, i: usize) -> (Range<usize>, Range<usize>) {
-        let (row, column) = (i / self.chunk_columns, i % self.chunk_columns);
-        let (rows, columns) =
-            (Split::new(self.rows, self.chunk_rows), Split::new(self.columns, self.chunk_columns));
-        (rows.part(row), columns.part(column))
+        // All of the left matrix is read for each chunk of columns: so it should be the smaller one.
+        let by_columns = m <= n && rows <= 4 * CHUNK_ROWS && columns >= rows.min(8);
+        let (count, least) = if by_columns { (columns, 1) } else { (rows, rows.div_ceil(CHUNK_ROWS)) };
+        let threads = num_threads();
+        let chunks = (CHUNKS * threads).min(m * n * k / CHUNK_WORK).max(least);
+        let chunks = if chunks > threads { chunks.next_multiple_of(threads) } else { chunks }.min(count);
+        Self { heights: Split::new(m, rows), columns, by_columns, chunks: Split::new(count, chunks) }
     }
 }
 
@@ -214,28 +196,25 @@ impl<T: Float> Block<'_, T> {
     /// As [`Product::run`]; the packed matrices have room for the block.
     unsafe fn run(&self) {
         let grid = Grid::new(self.m, self.n, self.k, self.kernels.tallest(), 2 * self.kernels.width);
-        // Rows of tiles and columns of tiles, each packed as one piece.
+        // Columns of tiles that are packed as one piece.
         let together = if self.product.b.col == 1 { TOGETHER } else { 1 };
-        let columns = if self.b.is_some() { grid.columns.div_ceil(together) } else { 0 };
-        let rows = if self.a.is_some() { grid.rows } else { 0 };
-        let pack = |piece: usize| {
-            // SAFETY: each piece has its own place in the buffers.
-            unsafe {
-                if piece < columns {
-                    self.pack_columns(piece * together, together);
-                } else {
-                    self.pack_rows(&grid, piece - columns);
-                }
-            }
+        // Nobody is called for what one chunk can do.
+        let share = |count: usize, work: &(dyn Fn(usize) + Sync)| match grid.chunks.parts() {
+            1 => (0..count).for_each(work),
+            _ => parallel(count, work),
         };
-        // SAFETY: each chunk has its own tiles of the result.
-        let compute = |chunk: usize| unsafe { self.chunk(&grid, chunk) };
-        if grid.chunks() == 1 {
-            (0..columns + rows).for_each(pack);
-            compute(0);
-        } else {
-            parallel(columns + rows, pack);
-            parallel(grid.chunks(), compute);
+        // SAFETY: each piece has its own place in the buffers, each chunk its own tiles of the result; what a chunk reads
+        // is packed before.
+        unsafe {
+            if grid.by_columns {
+                let rows = if self.a.is_some() { grid.heights.parts() } else { 0 };
+                share(rows, &|row| self.pack_rows(&grid, row));
+                share(grid.chunks.parts(), &|chunk| self.chunk_of_columns(&grid, chunk, together));
+            } else {
+                let pieces = if self.b.is_some() { grid.columns.div_ceil(together) } else { 0 };
+                share(pieces, &|piece| self.pack_columns(piece * together, together));
+                share(grid.chunks.parts(), &|chunk| self.chunk_of_rows(&grid, chunk));
+            }
         }
     }
 
@@ -274,9 +253,33 @@ impl<T: Float> Block<'_, T> {
     }
 
     /// # Safety
-    /// As [`Product::run`]; what the block packs is packed.
-    unsafe fn chunk(&self, grid: &Grid, chunk: usize) {
-        let (rows, columns) = grid.chunk(chunk);
+    /// As [`Product::run`]; the left matrix is packed where it is to be.
+    unsafe fn chunk_of_columns(&self, grid: &Grid, chunk: usize, together: usize) {
+        let columns = grid.chunks.part(chunk);
+        for first in columns.clone().step_by(together) {
+            let some = first..columns.end.min(first + together);
+            // SAFETY: as the caller promises; these columns are of this chunk alone.
+            unsafe {
+                self.pack_columns(first, some.len());
+                self.tiles(grid, 0..grid.heights.parts(), some);
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`Product::run`]; the right matrix is packed where it is to be.
+    unsafe fn chunk_of_rows(&self, grid: &Grid, chunk: usize) {
+        let rows = grid.chunks.part(chunk);
+        // SAFETY: as the caller promises; these rows are of this chunk alone.
+        unsafe {
+            rows.clone().for_each(|row| self.pack_rows(grid, row));
+            self.tiles(grid, rows, 0..grid.columns);
+        }
+    }
+
+    /// # Safety
+    /// As [`Product::run`]; what the tiles read is packed where it is to be.
+    unsafe fn tiles(&self, grid: &Grid, rows: Range<usize>, columns: Range<usize>) {
         // SAFETY: as the caller promises.
         let tile = |row, column| unsafe { self.tile(grid.heights.part(row), column) };
         if self.k <= SHALLOW {
@@ -287,7 +290,7 @@ impl<T: Float> Block<'_, T> {
     }
 
     /// # Safety
-    /// As [`Block::chunk`].
+    /// As [`Block::tiles`].
     #[inline(always)]
     unsafe fn tile(&self, rows: Range<usize>, column: usize) {
         let (product, wide) = (self.product, 2 * self.kernels.width);

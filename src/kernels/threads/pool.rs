@@ -1,12 +1,14 @@
 //! Threads that wait for a loop: they spin for a moment, then sleep.
 //!
-//! There is one loop at a time. Its chunks are claimed one by one from a counter, by the caller too, so that nobody waits
-//! for a thread that has not come. All coordination goes through one word, the gate: a thread steps in by adding one, and
+//! There is one loop at a time. Each thread has its share of the chunks, the same part of every loop, so that what one
+//! kernel wrote is in the cache of the core that reads it in the next; once its own are done it helps with those of others.
+//! Chunks are claimed one by one from counters, by the caller too, so that nobody waits for a thread that has not come. All coordination goes through one word, the gate: a thread steps in by adding one, and
 //! may touch the loop only if the gate was open then; the caller shuts the gate and leaves when the last one has stepped
 //! out. Threads are made when first needed and never end. A forked child has none and makes its own.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
@@ -34,6 +36,14 @@ struct Work {
     helpers: usize,
 }
 
+impl Work {
+    /// The chunks of a thread; the caller is the first.
+    fn share(&self, of: usize) -> Range<usize> {
+        let threads = self.helpers + 1;
+        of * self.count / threads..(of + 1) * self.count / threads
+    }
+}
+
 struct Worker {
     thread: Thread,
     asleep: &'static AtomicBool,
@@ -41,7 +51,8 @@ struct Worker {
 
 pub(super) struct Pool {
     gate: Line<AtomicU64>,
-    next: Line<AtomicUsize>,
+    /// How many chunks of its share are claimed, for each thread of the widest loop so far.
+    claimed: UnsafeCell<Vec<Line<AtomicUsize>>>,
     work: UnsafeCell<Work>,
     taken: AtomicBool,
     workers: UnsafeCell<Vec<Worker>>,
@@ -50,8 +61,8 @@ pub(super) struct Pool {
     last_out: Condvar,
 }
 
-// SAFETY: `work` is written only by whoever has `taken` the pool, while the gate is shut and nobody is inside, and read
-// only by threads inside; `workers` is touched only by whoever has taken the pool.
+// SAFETY: `work` and the list `claimed` are written only by whoever has `taken` the pool, while the gate is shut and nobody
+// is inside, and read only by threads inside; `workers` is touched only by whoever has taken the pool.
 unsafe impl Sync for Pool {}
 
 static POOL: AtomicPtr<Pool> = AtomicPtr::new(std::ptr::null_mut());
@@ -113,7 +124,7 @@ impl Pool {
         FORKS.call_once(forget_pool_in_children);
         let pool = Box::into_raw(Box::new(Self {
             gate: Line(AtomicU64::new(0)),
-            next: Line(AtomicUsize::new(0)),
+            claimed: UnsafeCell::new(Vec::new()),
             work: UnsafeCell::new(Work { body: std::ptr::null(), call: |_, _| {}, count: 0, helpers: 0 }),
             taken: AtomicBool::new(false),
             workers: UnsafeCell::new(Vec::new()),
@@ -137,11 +148,12 @@ impl Pool {
     /// Opens the gate, works, shuts the gate, and waits for those inside. The caller has taken the pool.
     fn share(&'static self, work: Work) -> Option<Box<dyn Any + Send>> {
         // SAFETY: the pool is taken by this thread, the gate is shut, and nobody is inside.
-        let workers = unsafe {
+        let (workers, claimed) = unsafe {
             *self.work.get() = work;
-            &mut *self.workers.get()
+            (&mut *self.workers.get(), &mut *self.claimed.get())
         };
-        self.next.0.store(0, Ordering::Relaxed);
+        claimed.resize_with(claimed.len().max(work.helpers + 1), || Line(AtomicUsize::new(0)));
+        claimed.iter_mut().for_each(|claimed| *claimed.0.get_mut() = 0);
         self.gate.0.fetch_add(LOOP | OPEN, Ordering::SeqCst);
         while workers.len() < work.helpers {
             let Some(worker) = self.spawn(workers.len()) else { break };
@@ -152,26 +164,31 @@ impl Pool {
                 worker.thread.unpark();
             }
         }
-        self.claim(&work);
+        self.claim(&work, 0);
         self.gate.0.fetch_and(!OPEN, Ordering::AcqRel);
         self.wait();
         lock(&self.panic).take()
     }
 
-    /// Runs chunks until all are claimed. After a panic nobody claims another.
-    fn claim(&self, work: &Work) {
+    /// Runs chunks until all are claimed, those of thread `me` first. After a panic nobody claims another.
+    fn claim(&self, work: &Work, me: usize) {
+        // SAFETY: this thread is inside, so nobody writes the list.
+        let claimed = unsafe { &*self.claimed.get() };
         let chunks = AssertUnwindSafe(|| {
-            loop {
-                let i = self.next.0.fetch_add(1, Ordering::Relaxed);
-                if i >= work.count {
-                    break;
+            for of in (me..=work.helpers).chain(0..me) {
+                let share = work.share(of);
+                loop {
+                    let i = share.start + claimed[of].0.fetch_add(1, Ordering::Relaxed);
+                    if i >= share.end {
+                        break;
+                    }
+                    // SAFETY: this thread is inside, so the loop is not over.
+                    unsafe { (work.call)(work.body, i) };
                 }
-                // SAFETY: this thread is inside, so the loop is not over.
-                unsafe { (work.call)(work.body, i) };
             }
         });
         if let Err(panic) = catch_unwind(chunks) {
-            self.next.0.store(work.count, Ordering::Relaxed);
+            claimed.iter().for_each(|claimed| claimed.0.store(work.count, Ordering::Relaxed));
             lock(&self.panic).get_or_insert(panic);
         }
     }
@@ -220,7 +237,7 @@ impl Pool {
                 // SAFETY: this thread is inside an open gate: the caller wrote the loop before and waits for this thread.
                 let work = unsafe { *self.work.get() };
                 if index < work.helpers {
-                    self.claim(&work);
+                    self.claim(&work, index + 1);
                 }
             }
             let before = self.gate.0.fetch_sub(1, Ordering::AcqRel);
