@@ -98,8 +98,9 @@ struct Grid {
     heights: Split,
     columns: usize,
     by_columns: bool,
-    /// Rows or columns of tiles in each chunk.
-    chunks: Split,
+    /// Rows or columns of tiles, and how many chunks they make.
+    count: usize,
+    chunks: usize,
 }
 
 impl Grid {
@@ -111,7 +112,12 @@ impl Grid {
         let threads = num_threads();
         let chunks = (CHUNKS * threads).min(m * n * k / CHUNK_WORK).max(least);
         let chunks = if chunks > threads { chunks.next_multiple_of(threads) } else { chunks }.min(count);
-        Self { heights: Split::new(m, rows), columns, by_columns, chunks: Split::new(count, chunks) }
+        Self { heights: Split::new(m, rows), columns, by_columns, count, chunks }
+    }
+
+    /// What a chunk has, so that the first half of all chunks have half of the work.
+    fn chunk(&self, i: usize) -> Range<usize> {
+        i * self.count / self.chunks..(i + 1) * self.count / self.chunks
     }
 }
 
@@ -199,7 +205,7 @@ impl<T: Float> Block<'_, T> {
         // Columns of tiles that are packed as one piece.
         let together = if self.product.b.col == 1 { TOGETHER } else { 1 };
         // Nobody is called for what one chunk can do.
-        let share = |count: usize, work: &(dyn Fn(usize) + Sync)| match grid.chunks.parts() {
+        let share = |count: usize, work: &(dyn Fn(usize) + Sync)| match grid.chunks {
             1 => (0..count).for_each(work),
             _ => parallel(count, work),
         };
@@ -209,11 +215,11 @@ impl<T: Float> Block<'_, T> {
             if grid.by_columns {
                 let rows = if self.a.is_some() { grid.heights.parts() } else { 0 };
                 share(rows, &|row| self.pack_rows(&grid, row));
-                share(grid.chunks.parts(), &|chunk| self.chunk_of_columns(&grid, chunk, together));
+                share(grid.chunks, &|chunk| self.chunk_of_columns(&grid, chunk, together));
             } else {
                 let pieces = if self.b.is_some() { grid.columns.div_ceil(together) } else { 0 };
                 share(pieces, &|piece| self.pack_columns(piece * together, together));
-                share(grid.chunks.parts(), &|chunk| self.chunk_of_rows(&grid, chunk));
+                share(grid.chunks, &|chunk| self.chunk_of_rows(&grid, chunk));
             }
         }
     }
@@ -255,7 +261,7 @@ impl<T: Float> Block<'_, T> {
     /// # Safety
     /// As [`Product::run`]; the left matrix is packed where it is to be.
     unsafe fn chunk_of_columns(&self, grid: &Grid, chunk: usize, together: usize) {
-        let columns = grid.chunks.part(chunk);
+        let columns = grid.chunk(chunk);
         for first in columns.clone().step_by(together) {
             let some = first..columns.end.min(first + together);
             // SAFETY: as the caller promises; these columns are of this chunk alone.
@@ -269,7 +275,7 @@ impl<T: Float> Block<'_, T> {
     /// # Safety
     /// As [`Product::run`]; the right matrix is packed where it is to be.
     unsafe fn chunk_of_rows(&self, grid: &Grid, chunk: usize) {
-        let rows = grid.chunks.part(chunk);
+        let rows = grid.chunk(chunk);
         // SAFETY: as the caller promises; these rows are of this chunk alone.
         unsafe {
             rows.clone().for_each(|row| self.pack_rows(grid, row));
