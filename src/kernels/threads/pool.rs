@@ -15,8 +15,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// How long a thread waits awake: longer than most gaps between kernels, short enough to be kind to other programs.
-const SPIN: Duration = Duration::from_micros(30);
+/// How long a thread waits awake: longer than most gaps between kernels, those where Python runs in between too, and short
+/// enough to be kind to other programs.
+const SPIN: Duration = Duration::from_micros(100);
 
 /// The gate: number of threads inside below, these two flags, and the number of the loop above.
 const OPEN: u64 = 1 << 31;
@@ -153,7 +154,9 @@ impl Pool {
             (&mut *self.workers.get(), &mut *self.claimed.get())
         };
         claimed.resize_with(claimed.len().max(work.helpers + 1), || Line(AtomicUsize::new(0)));
-        claimed.iter_mut().for_each(|claimed| *claimed.0.get_mut() = 0);
+        for claimed in claimed {
+            *claimed.0.get_mut() = 0;
+        }
         self.gate.0.fetch_add(LOOP | OPEN, Ordering::SeqCst);
         while workers.len() < work.helpers {
             let Some(worker) = self.spawn(workers.len()) else { break };
@@ -188,7 +191,9 @@ impl Pool {
             }
         });
         if let Err(panic) = catch_unwind(chunks) {
-            claimed.iter().for_each(|claimed| claimed.0.store(work.count, Ordering::Relaxed));
+            for claimed in claimed {
+                claimed.0.store(work.count, Ordering::Relaxed);
+            }
             lock(&self.panic).get_or_insert(panic);
         }
     }
