@@ -14,6 +14,7 @@ pub mod pooling;
 pub mod random;
 pub mod reduce;
 pub mod regrid;
+pub mod resample;
 pub mod rows;
 pub mod scan;
 pub(crate) mod scratch;

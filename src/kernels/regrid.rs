@@ -146,6 +146,32 @@ impl Regrid {
 
     /// Adds each element of `gy` to the element of `gx` that it was made of.
     pub fn scatter_add<T: Float>(&self, gy: &[T], gx: &mut [T]) {
+        // An outermost axis that is as it was can be shared out: nothing else is added to what comes of it.
+        let first = self.axes.iter().position(|axis| axis.len() != 1).filter(|_| gy.len() > GRAIN);
+        let whole = first
+            .filter(|i| self.from.iter().take(*i).all(|n| *n == 1) && self.axes[*i].is_whole(self.from[*i]));
+        let Some(first) = whole else { return self.scatter_part(gy, gx) };
+        let n = self.from[first];
+        let (step, step_x) = (gy.len() / n, gx.len() / n);
+        let to = Shared::new(gx.as_mut_ptr());
+        threads::ranges(n, (GRAIN / step.max(1)).max(1), |range| {
+            // SAFETY: each part of `gx` comes once.
+            let gx = unsafe {
+                std::slice::from_raw_parts_mut(to.get().add(range.start * step_x), range.len() * step_x)
+            };
+            let mut part = self.clone();
+            part.from = self
+                .from
+                .iter()
+                .enumerate()
+                .map(|(i, n)| if i == first { range.len() } else { *n })
+                .collect();
+            part.axes[first] = Axis::whole(range.len());
+            part.scatter_part(&gy[range.start * step..range.end * step], gx);
+        });
+    }
+
+    fn scatter_part<T: Float>(&self, gy: &[T], gx: &mut [T]) {
         self.runs(|to, n, from| {
             let gy = &gy[to..to + n];
             match from {

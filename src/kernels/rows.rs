@@ -2,6 +2,8 @@
 //!
 //! What is written several times is written in the order of the rows, whatever the number of threads.
 
+use std::ops::Range;
+
 use super::Float;
 use super::map::GRAIN;
 use super::threads::{self, Shared};
@@ -25,15 +27,20 @@ impl<From: Fn(usize) -> usize + Sync, To: Fn(usize) -> usize + Sync> Rows<From, 
     /// Writes the rows, or adds them. No two have an element of `y` in common.
     pub fn put<T: Float>(&self, x: &[T], y: &mut [T], accumulate: bool) {
         let (len, y) = (y.len(), Shared::new(y.as_mut_ptr()));
-        threads::ranges(self.count, (GRAIN / self.n.max(1)).max(1), |range| {
-            for i in range {
-                let (from, to) = ((self.from)(i), (self.to)(i));
-                assert!(to + self.n <= len);
-                // SAFETY: the row lies within `y`, and no other has elements of it.
-                let y = unsafe { std::slice::from_raw_parts_mut(y.get().add(to), self.n) };
-                move_row(&x[from..from + self.n], y, accumulate);
-            }
-        });
+        let put = |i: usize, part: Range<usize>| {
+            let (from, to) = ((self.from)(i), (self.to)(i));
+            assert!(to + self.n <= len);
+            // SAFETY: the row lies within `y`, and no other has elements of it, nor does another part.
+            let y = unsafe { std::slice::from_raw_parts_mut(y.get().add(to + part.start), part.len()) };
+            move_row(&x[from + part.start..from + part.end], y, accumulate);
+        };
+        // Rows are shared out, and so are the parts of long ones.
+        if self.n < 2 * GRAIN {
+            let some = (GRAIN / self.n.max(1)).max(1);
+            threads::ranges(self.count, some, |range| range.for_each(|i| put(i, 0..self.n)));
+        } else {
+            (0..self.count).for_each(|i| threads::ranges(self.n, GRAIN, |part| put(i, part)));
+        }
     }
 
     /// Writes the rows, or adds them, one after the other: the last one stays where several meet.

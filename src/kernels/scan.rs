@@ -61,6 +61,9 @@ impl Scan {
     pub fn run<T: Float>(self, x: &[T], y: &mut [T], first: T, op: impl Fn(T, T) -> T + Sync) {
         assert!(x.len() == self.outer * self.n * self.inner && y.len() == x.len());
         let y = Shared::new(y.as_mut_ptr());
+        if self.inner == 1 {
+            return self.lines(x, y, first, op);
+        }
         self.rows(|row, before, columns| {
             // SAFETY: rows and columns are those of both, and no other run has them. So below.
             let at = |i: usize| unsafe { y.get().add(i).read() };
@@ -73,6 +76,31 @@ impl Scan {
                     columns.for_each(|j| put(row + j, op(at(before + j), x[before + j])));
                 }
                 (Some(before), false) => columns.for_each(|j| put(row + j, op(at(before + j), x[row + j]))),
+            }
+        });
+    }
+
+    /// As [`Scan::run`] where runs lie one after the other: several at a time, since each step waits for the one before.
+    #[inline(always)]
+    fn lines<T: Float>(self, x: &[T], y: Shared<T>, first: T, op: impl Fn(T, T) -> T + Sync) {
+        const TOGETHER: usize = 8;
+        let Self { outer, n, exclusive, reverse, .. } = self;
+        let grain = (GRAIN / n.max(1)).max(1).next_multiple_of(TOGETHER);
+        threads::ranges(outer, grain, |range| {
+            for line in range.clone().step_by(TOGETHER) {
+                // The last ones are run once more where there are fewer.
+                let lines: [usize; TOGETHER] = std::array::from_fn(|l| (line + l).min(range.end - 1) * n);
+                let mut last = [first; TOGETHER];
+                for step in 0..n {
+                    let i = if reverse { n - 1 - step } else { step };
+                    for (last, line) in last.iter_mut().zip(lines) {
+                        let v = x[line + i];
+                        let next = if step == 0 && !exclusive { v } else { op(*last, v) };
+                        // SAFETY: the line is one of `y`, of this range alone.
+                        unsafe { y.get().add(line + i).write(if exclusive { *last } else { next }) };
+                        *last = next;
+                    }
+                }
             }
         });
     }

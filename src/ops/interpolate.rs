@@ -4,6 +4,7 @@ use super::regrid::only_in_gradients;
 use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::array::Shape;
 use crate::kernels::Float;
+use crate::kernels::resample::{Resample, Tap};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -33,17 +34,6 @@ op! {
         half_pixel_for_nn: bool = false, channel_last: bool = false)
 }
 
-/// Where an element of a resized axis comes from: two positions, and the share of the second.
-type Tap = (usize, usize, f64);
-
-/// A resized axis: the product of the lengths before it, its old length, its taps, the product of those after it.
-struct Pass {
-    outer: usize,
-    from: usize,
-    taps: Vec<Tap>,
-    inner: usize,
-}
-
 impl Interpolate {
     /// The lengths of the axes that are resized, and the first of these axes.
     fn sizes(&self, x: &Shape) -> Result<(usize, Vec<usize>)> {
@@ -70,7 +60,7 @@ impl Interpolate {
         Ok((first, sizes.into_iter().map(|n| n as usize).collect()))
     }
 
-    fn taps(&self, from: usize, to: usize) -> Vec<Tap> {
+    fn taps<T: Float>(&self, from: usize, to: usize) -> Vec<Tap<T>> {
         let ratio = from as f64 / to as f64;
         let aligned = if to > 1 { (from - 1) as f64 / (to - 1) as f64 } else { 0.0 };
         let step = if self.align_corners { aligned } else { ratio };
@@ -84,18 +74,20 @@ impl Interpolate {
             };
             let at = at.clamp(0.0, (from - 1) as f64);
             let low = at as usize;
-            if nearest { (low, low, 0.0) } else { (low, (low + 1).min(from - 1), at - low as f64) }
+            let share = if nearest { 0.0 } else { at - low as f64 };
+            let high = if nearest { low } else { (low + 1).min(from - 1) };
+            (low, high, [1.0 - share, share].map(T::of))
         };
         (0..to).map(tap).collect()
     }
 
     /// One pass for each axis, from first to last.
-    fn passes(&self, x: &Shape) -> Result<Vec<Pass>> {
+    fn passes<T: Float>(&self, x: &Shape) -> Result<Vec<Resample<T>>> {
         let (first, sizes) = self.sizes(x)?;
         let pass = |(i, to): (usize, &usize)| {
             let axis = first + i;
             let before: usize = x.iter().take(first).product();
-            Pass {
+            Resample {
                 outer: before * sizes[..i].iter().product::<usize>(),
                 from: x[axis],
                 taps: self.taps(x[axis], *to),
@@ -105,42 +97,37 @@ impl Interpolate {
         Ok(sizes.iter().enumerate().map(pass).collect())
     }
 
-    fn resize<T: Float>(&self, x: &[T], shape: &Shape) -> Result<Vec<T>> {
-        let mut now = x.to_vec();
-        for Pass { outer, from, taps, inner } in self.passes(shape)? {
-            let mut next = Vec::with_capacity(outer * taps.len() * inner);
-            for o in 0..outer {
-                let block = &now[o * from * inner..][..from * inner];
-                for (low, high, share) in &taps {
-                    let (share, rest) = (T::of(*share), T::of(1.0 - share));
-                    let (low, high) = (&block[low * inner..][..inner], &block[high * inner..][..inner]);
-                    next.extend(low.iter().zip(high).map(|(low, high)| *low * rest + *high * share));
-                }
-            }
-            now = next;
-        }
-        Ok(now)
+    fn resize<T: Float>(&self, x: &[T], shape: &Shape, y: &mut [T]) -> Result<()> {
+        in_passes(x, y, self.passes(shape)?.iter(), Resample::resized, Resample::forward)
     }
 
     /// The transpose of [`Interpolate::resize`]: what `gy` gives back to an input of this shape.
-    fn gather<T: Float>(&self, gy: &[T], shape: &Shape) -> Result<Vec<T>> {
-        let mut now = gy.to_vec();
-        for Pass { outer, from, taps, inner } in self.passes(shape)?.into_iter().rev() {
-            let mut next = vec![T::ZERO; outer * from * inner];
-            for o in 0..outer {
-                let block = &mut next[o * from * inner..][..from * inner];
-                for (d, (low, high, share)) in taps.iter().enumerate() {
-                    let (share, rest) = (T::of(*share), T::of(1.0 - share));
-                    for (i, g) in now[(o * taps.len() + d) * inner..][..inner].iter().enumerate() {
-                        block[low * inner + i] = block[low * inner + i] + *g * rest;
-                        block[high * inner + i] = block[high * inner + i] + *g * share;
-                    }
-                }
-            }
-            now = next;
-        }
-        Ok(now)
+    fn gather<T: Float>(&self, gy: &[T], shape: &Shape, gx: &mut [T]) -> Result<()> {
+        in_passes(gy, gx, self.passes(shape)?.iter().rev(), Resample::original, Resample::backward)
     }
+}
+
+/// Takes `x` through passes, of which the last writes `y`.
+fn in_passes<'a, T: Float>(
+    x: &[T],
+    y: &mut [T],
+    passes: impl DoubleEndedIterator<Item = &'a Resample<T>>,
+    len: impl Fn(&Resample<T>) -> usize,
+    run: impl Fn(&Resample<T>, &[T], &mut [T]),
+) -> Result<()> {
+    let mut passes = passes;
+    let Some(last) = passes.next_back() else {
+        y.copy_from_slice(x);
+        return Ok(());
+    };
+    let mut now: Option<Vec<T>> = None;
+    for pass in passes {
+        let mut next = vec![T::ZERO; len(pass)];
+        run(pass, now.as_deref().unwrap_or(x), &mut next);
+        now = Some(next);
+    }
+    run(last, now.as_deref().unwrap_or(x), y);
+    Ok(())
 }
 
 /// The gradient of an [`Interpolate`] of an input of this shape.
@@ -153,11 +140,13 @@ only_in_gradients! {
     InterpolateBack = "interpolate_back", " Elements given back to where an interpolation took them from.";
 }
 
-/// Writes or adds.
-fn put<T: Float>(gx: Grad<'_, T>, values: &[T]) {
-    for (to, v) in gx.adding().iter_mut().zip(values) {
-        *to = *to + *v;
+/// Writes or adds what `f` writes.
+fn through<T: Float>(gx: Option<Grad<'_, T>>, f: impl FnOnce(&mut [T]) -> Result<()>) -> Result<()> {
+    let mut done = Ok(());
+    if let Some(gx) = gx {
+        gx.through(|gx| done = f(gx));
     }
+    done
 }
 
 impl Compute for Interpolate {
@@ -172,17 +161,12 @@ impl Compute for Interpolate {
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let values = self.resize(run.x(0), run.x_shape(0))?;
-        run.y(0).copy_from_slice(&values);
-        Ok(())
+        self.resize(run.x(0), run.x_shape(0), run.y(0))
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
-        let values = self.gather(run.gy(0), run.x_shape(0))?;
-        if let Some(gx) = run.gx(0) {
-            put(gx, &values);
-        }
-        Ok(())
+        let (gy, shape) = (run.gy(0), run.x_shape(0));
+        through(run.gx(0), |gx| self.gather(gy, shape, gx))
     }
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
@@ -200,17 +184,12 @@ impl Compute for InterpolateBack {
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let values = self.of.gather(run.x(0), &self.shape)?;
-        run.y(0).copy_from_slice(&values);
-        Ok(())
+        self.of.gather(run.x(0), &self.shape, run.y(0))
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
-        let values = self.of.resize(run.gy(0), &self.shape)?;
-        if let Some(gx) = run.gx(0) {
-            put(gx, &values);
-        }
-        Ok(())
+        let gy = run.gy(0);
+        through(run.gx(0), |gx| self.of.resize(gy, &self.shape, gx))
     }
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {

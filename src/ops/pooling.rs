@@ -5,7 +5,9 @@ use super::spatial::pools;
 use super::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, array, one, op};
 use crate::array::Shape;
 use crate::kernels::channels::sum as sum_of;
+use crate::kernels::map::GRAIN;
 use crate::kernels::pooling::{Divisor, add_sum_gradient, sum};
+use crate::kernels::threads::{Shared, ranges};
 use crate::kernels::{Float, reduce, strided};
 use crate::{Error, Result};
 
@@ -236,8 +238,12 @@ impl Compute for GlobalAveragePooling {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let n = run.x_shape(0).size_from(2);
-        let x = run.x(0).chunks_exact(n);
-        run.y(0).iter_mut().zip(x).for_each(|(y, x)| *y = sum_of(x) / T::of(n as f64));
+        let (x, y) = (run.x(0), Shared::new(run.y(0).as_mut_ptr()));
+        ranges(x.len() / n, (GRAIN / n).max(1), |range| {
+            let of = |i: usize| sum_of(&x[i * n..(i + 1) * n]) / T::of(n as f64);
+            // SAFETY: there is a result for each channel, and each comes once.
+            range.for_each(|i| unsafe { y.get().add(i).write(of(i)) });
+        });
         Ok(())
     }
 

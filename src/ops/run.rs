@@ -255,7 +255,7 @@ impl<'a, T: Float> Grad<'a, T> {
     /// The elements, ready to be added to.
     pub fn adding(self) -> &'a mut [T] {
         if !self.accumulate {
-            self.data.fill(T::ZERO);
+            map::put(self.data, false, |_| T::ZERO);
         }
         self.data
     }

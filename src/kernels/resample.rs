@@ -1,0 +1,75 @@
+//! An axis resized by interpolation, and the reverse. Knows slices and threads; knows no shapes.
+
+use super::Float;
+use super::map::GRAIN;
+use super::threads::{self, Shared};
+
+/// Where an element of a resized axis comes from: two positions, and the share of each.
+pub type Tap<T> = (usize, usize, [T; 2]);
+
+/// A resized axis: the product of the lengths before it, its old length, its elements, the product of those after it.
+pub struct Resample<T> {
+    /// Blocks.
+    pub outer: usize,
+    /// Rows of a block before.
+    pub from: usize,
+    /// Rows of a block after.
+    pub taps: Vec<Tap<T>>,
+    /// Elements of a row.
+    pub inner: usize,
+}
+
+impl<T: Float> Resample<T> {
+    /// Elements of the resized array.
+    pub fn resized(&self) -> usize {
+        self.outer * self.taps.len() * self.inner
+    }
+
+    /// Elements of the array before.
+    pub fn original(&self) -> usize {
+        self.outer * self.from * self.inner
+    }
+
+    /// Writes the resized array.
+    pub fn forward(&self, x: &[T], y: &mut [T]) {
+        assert!(x.len() == self.original() && y.len() == self.resized());
+        self.blocks(x, y, |x, y| {
+            for ((low, high, share), y) in self.taps.iter().zip(y.chunks_exact_mut(self.inner)) {
+                let (low, high) = (&x[low * self.inner..][..self.inner], &x[high * self.inner..]);
+                for ((y, low), high) in y.iter_mut().zip(low).zip(high) {
+                    *y = *low * share[0] + *high * share[1];
+                }
+            }
+        });
+    }
+
+    /// Writes what the resized array gives back to the one before.
+    pub fn backward(&self, gy: &[T], gx: &mut [T]) {
+        assert!(gx.len() == self.original() && gy.len() == self.resized());
+        self.blocks(gy, gx, |gy, gx| {
+            gx.fill(T::ZERO);
+            for ((low, high, share), gy) in self.taps.iter().zip(gy.chunks_exact(self.inner)) {
+                for (at, share) in [low, high].into_iter().zip(share) {
+                    let gx = &mut gx[at * self.inner..][..self.inner];
+                    gx.iter_mut().zip(gy).for_each(|(gx, gy)| *gx = *gx + *gy * *share);
+                }
+            }
+        });
+    }
+
+    /// Calls `f` with each block of `from` and that of `to`.
+    fn blocks(&self, from: &[T], to: &mut [T], f: impl Fn(&[T], &mut [T]) + Sync) {
+        let (n, len) = (from.len() / self.outer.max(1), to.len() / self.outer.max(1));
+        if n == 0 || len == 0 {
+            return;
+        }
+        let to = Shared::new(to.as_mut_ptr());
+        threads::ranges(self.outer, (GRAIN / len).max(1), |range| {
+            for i in range {
+                // SAFETY: the blocks of `to` lie one after the other, and each comes once.
+                let block = unsafe { std::slice::from_raw_parts_mut(to.get().add(i * len), len) };
+                f(&from[i * n..(i + 1) * n], block);
+            }
+        });
+    }
+}
