@@ -10,11 +10,13 @@ mod pixels;
 mod plane;
 mod pointwise;
 mod strip;
+mod tiles;
 mod transforms;
 mod unfold;
 mod weight;
 mod window;
 mod winograd;
+mod winograd_panels;
 mod winograd_weight;
 
 use smallvec::SmallVec;
@@ -69,7 +71,7 @@ pub fn algorithm() -> Algorithm {
 const WINOGRAD_CHANNELS: usize = 24;
 const WINOGRAD_CHANNELS_OF_WEIGHT: usize = 16;
 /// Tiles of all images from which on it is worth its transform of the weights.
-const WINOGRAD_TILES: usize = 32;
+const WINOGRAD_TILES: usize = 4;
 
 /// Whether Winograd's way is taken, which pays from so many channels on. In double precision, only on request: there it is
 /// exactness that is wanted.

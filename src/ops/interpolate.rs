@@ -5,6 +5,7 @@ use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym
 use crate::array::Shape;
 use crate::kernels::Float;
 use crate::kernels::resample::{Resample, Tap};
+use crate::kernels::scratch::Zeros;
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -98,12 +99,14 @@ impl Interpolate {
     }
 
     fn resize<T: Float>(&self, x: &[T], shape: &Shape, y: &mut [T]) -> Result<()> {
-        in_passes(x, y, self.passes(shape)?.iter(), Resample::resized, Resample::forward)
+        in_passes(x, y, self.passes(shape)?.iter(), Resample::resized, Resample::forward);
+        Ok(())
     }
 
     /// The transpose of [`Interpolate::resize`]: what `gy` gives back to an input of this shape.
     fn gather<T: Float>(&self, gy: &[T], shape: &Shape, gx: &mut [T]) -> Result<()> {
-        in_passes(gy, gx, self.passes(shape)?.iter().rev(), Resample::original, Resample::backward)
+        in_passes(gy, gx, self.passes(shape)?.iter().rev(), Resample::original, Resample::backward);
+        Ok(())
     }
 }
 
@@ -111,23 +114,18 @@ impl Interpolate {
 fn in_passes<'a, T: Float>(
     x: &[T],
     y: &mut [T],
-    passes: impl DoubleEndedIterator<Item = &'a Resample<T>>,
+    mut passes: impl DoubleEndedIterator<Item = &'a Resample<T>>,
     len: impl Fn(&Resample<T>) -> usize,
     run: impl Fn(&Resample<T>, &[T], &mut [T]),
-) -> Result<()> {
-    let mut passes = passes;
-    let Some(last) = passes.next_back() else {
-        y.copy_from_slice(x);
-        return Ok(());
-    };
-    let mut now: Option<Vec<T>> = None;
+) {
+    let Some(last) = passes.next_back() else { return y.copy_from_slice(x) };
+    let mut now: Option<Zeros<T>> = None;
     for pass in passes {
-        let mut next = vec![T::ZERO; len(pass)];
+        let mut next = Zeros::new(len(pass));
         run(pass, now.as_deref().unwrap_or(x), &mut next);
         now = Some(next);
     }
     run(last, now.as_deref().unwrap_or(x), y);
-    Ok(())
 }
 
 /// The gradient of an [`Interpolate`] of an input of this shape.

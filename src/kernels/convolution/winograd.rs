@@ -5,55 +5,23 @@ use std::ops::Range;
 
 use super::direct::Images;
 use super::strip::{SLACK, apart};
+use super::tiles::Tiles;
 use super::transforms::{Grid, IN, OUT, PRODUCTS, Step, ToPlanes, Transform, WeightTransform};
 use super::{Finish, Geometry};
 use crate::Result;
 use crate::array::Workspace;
-use crate::kernels::gemm::{After, Columns, ONCE, Operand, PanelProduct, Panels, Split, Table};
-use crate::kernels::threads::{Shared, parallel};
+use crate::kernels::gemm::{After, Columns, ONCE, Operand, PanelProduct, Panels, Table};
+use crate::kernels::threads::{Shared, num_threads, parallel};
 use crate::kernels::{Float, scratch};
 
-/// Tiles in a block: fewer where their factors and products would leave the second cache, but enough for the weights.
-const MOST: usize = 48;
-const LEAST: usize = 12;
-const BLOCK: usize = 512 << 10;
 /// Images of planes that are seen through a window shifted by `pad`.
 #[derive(Clone, Copy)]
 pub(super) struct Planes<T> {
     p: *const T,
-    array: Images,
+    pub(super) array: Images,
     height: usize,
     width: usize,
     pad: (isize, isize),
-}
-
-/// Tiles over the target, and the blocks that they are taken in.
-#[derive(Clone, Copy)]
-pub(super) struct Tiles {
-    pub(super) across: usize,
-    pub(super) images: Split,
-    pub(super) rows: Split,
-    /// In the largest block.
-    pub(super) most: usize,
-}
-
-impl Tiles {
-    pub(super) fn new(images: usize, (height, width): (usize, usize), channels: usize) -> Self {
-        let (down, across) = (height.div_ceil(OUT), width.div_ceil(OUT));
-        let wanted = (BLOCK / (PRODUCTS * channels)).clamp(LEAST, MOST);
-        let rows = Split::new(down, down.div_ceil((wanted / across).max(1)));
-        let together = if rows.parts() == 1 { (wanted / (down * across)).clamp(1, images) } else { 1 };
-        let images = Split::new(images, images.div_ceil(together));
-        Self { across, images, rows, most: images.part(0).len() * rows.part(0).len() * across }
-    }
-
-    pub(super) fn blocks(&self) -> usize {
-        self.images.parts() * self.rows.parts()
-    }
-
-    pub(super) fn block(&self, i: usize) -> (Range<usize>, Range<usize>) {
-        (self.images.part(i / self.rows.parts()), self.rows.part(i % self.rows.parts()))
-    }
 }
 
 /// Factors of the tiles of a block: the first one of the first tile, and the distance of factors and of tiles. Channels
@@ -134,12 +102,12 @@ pub(super) unsafe fn factors<T: Float>(
 
 /// A convolution with 3 x 3 taps that move by one, or the gradient of its input, which is another.
 pub(super) struct Winograd<'a, T> {
-    g: &'a Geometry,
-    source: Planes<T>,
+    pub(super) g: &'a Geometry,
+    pub(super) source: Planes<T>,
     target: *mut T,
-    targets: Images,
+    pub(super) targets: Images,
     /// Height and width of the target.
-    size: (usize, usize),
+    pub(super) size: (usize, usize),
     weight: *const T,
     forward: bool,
     finish: Finish<'a, T>,
@@ -208,6 +176,10 @@ impl<'a, T: Float> Winograd<'a, T> {
     /// # Safety
     /// The arrays are there, and nobody else uses the target meanwhile.
     pub(super) unsafe fn run(&self) -> Result<()> {
+        if self.is_of_few_tiles() {
+            // SAFETY: the caller's promise.
+            return unsafe { self.run_by_panels() };
+        }
         let (sources, targets) = (self.source.array.channels, self.targets.channels);
         let wide = T::kernels().panel();
         let panel = sources * wide;
@@ -218,9 +190,11 @@ impl<'a, T: Float> Winograd<'a, T> {
         parallel(self.g.group * sources, |i| {
             let (of, c) = (i / sources, i % sources);
             // SAFETY: each source has its own place in memory that has room for all.
-            unsafe { self.transform_weights(of, c, weights.get().add(of * group), factor, panel) };
+            unsafe {
+                self.transform_weights((of, c), 0..targets, weights.get().add(of * group), factor, panel);
+            };
         });
-        let tiles = Tiles::new(self.g.images, self.size, sources + targets);
+        let tiles = Tiles::new(self.g.images, self.size, sources + targets, num_threads());
         parallel(tiles.blocks() * self.g.group, |task| {
             let (block, of) = (task / self.g.group, task % self.g.group);
             let p = weights.get().wrapping_add(of * group);
@@ -230,19 +204,31 @@ impl<'a, T: Float> Winograd<'a, T> {
         Ok(())
     }
 
-    unsafe fn transform_weights(&self, group: usize, source: usize, to: *mut T, factor: usize, panel: usize) {
+    /// Transforms the weights of a source and of some targets, of which the first is the first of a panel.
+    ///
+    /// # Safety
+    /// There is room for the factors from `to` on.
+    pub(super) unsafe fn transform_weights(
+        &self,
+        (group, source): (usize, usize),
+        targets: Range<usize>,
+        to: *mut T,
+        factor: usize,
+        panel: usize,
+    ) {
         let (kernels, g) = (T::kernels(), self.g);
-        let (wide, targets) = (kernels.panel(), self.targets.channels);
+        let wide = kernels.panel();
         let (map, channel) = (g.channels / g.group * 9, 9);
         let (of_source, of_target) = if self.forward { (channel, map) } else { (map, channel) };
         let first = group * (g.maps / g.group) * map + source * of_source;
-        for target in (0..targets).step_by(wide / 2) {
+        for target in targets.clone().step_by(wide / 2) {
+            let at = target - targets.start;
             let transform = WeightTransform {
                 weights: self.weight.wrapping_add(first + target * of_target).cast_mut(),
                 apart: of_target,
-                targets: targets - target,
+                targets: targets.end - target,
                 flipped: !self.forward,
-                factors: to.wrapping_add(target / wide * panel + source * wide + target % wide),
+                factors: to.wrapping_add(at / wide * panel + source * wide + at % wide),
                 factor,
                 back: None,
             };
@@ -307,7 +293,7 @@ impl<'a, T: Float> Winograd<'a, T> {
     }
 
     /// From the products of some rows of tiles to a panel of channels of the target.
-    unsafe fn results(
+    pub(super) unsafe fn results(
         &self,
         tiles: &Tiles,
         tile: usize,

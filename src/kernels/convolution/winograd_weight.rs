@@ -3,8 +3,9 @@
 
 use super::Geometry;
 use super::strip::{SLACK, apart};
+use super::tiles::Tiles;
 use super::transforms::{IN, OUT, PRODUCTS, Step, WeightTransform};
-use super::winograd::{Factors, Tiles, factors, whole};
+use super::winograd::{Factors, factors, whole};
 use crate::Result;
 use crate::array::Workspace;
 use crate::kernels::gemm::{After, ONCE, Operand, PanelProduct, Panels, Split, Table};
@@ -42,7 +43,7 @@ pub(super) unsafe fn weight_gradient<T: Float>(
     let (channels, maps) = (g.channels / g.group, g.maps / g.group);
     let (of_channel, of_map) = (whole::<T>(channels), whole::<T>(maps));
     let sums = apart(channels * of_map);
-    let tiles = Tiles::new(g.images, g.output_size(), channels + maps);
+    let tiles = Tiles::new(g.images, g.output_size(), channels + maps, 1);
     let parts = Split::new(tiles.blocks(), parts.min(tiles.blocks()));
     let memory = Workspace::<T>::new(parts.parts() * g.group * PRODUCTS * sums)?;
     let partial = Shared::new(memory.ptr());

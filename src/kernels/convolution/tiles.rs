@@ -1,0 +1,61 @@
+//! The tiles of Winograd's way over images, and the blocks that they are taken in.
+
+use std::ops::Range;
+
+use super::transforms::{OUT, PRODUCTS};
+use crate::kernels::gemm::Split;
+
+/// Tiles in a block: fewer where their factors and products would leave the second cache, but enough for the weights.
+const MOST: usize = 48;
+const LEAST: usize = 12;
+const BLOCK: usize = 512 << 10;
+
+/// Tiles over the target, and the blocks that they are taken in.
+#[derive(Clone, Copy)]
+pub(super) struct Tiles {
+    pub(super) across: usize,
+    pub(super) images: Split,
+    pub(super) rows: Split,
+    /// In the largest block.
+    pub(super) most: usize,
+}
+
+impl Tiles {
+    /// Blocks that fit the cache, and of which each of so many `threads` has as many as the others.
+    pub(super) fn new(
+        images: usize,
+        (height, width): (usize, usize),
+        channels: usize,
+        threads: usize,
+    ) -> Self {
+        let (down, across) = (height.div_ceil(OUT), width.div_ceil(OUT));
+        let wanted = (BLOCK / (PRODUCTS * channels)).clamp(LEAST, MOST);
+        let rows = Split::new(down, down.div_ceil((wanted / across).max(1)));
+        let together = if rows.parts() == 1 { (wanted / (down * across)).clamp(1, images) } else { 1 };
+        let even = |parts: usize, most: usize| parts.next_multiple_of(threads).min(most.max(parts));
+        let parts = even(images.div_ceil(together), images);
+        // A single image is shared out by its rows.
+        let rows = if parts == 1 { Split::new(down, even(rows.parts(), down)) } else { rows };
+        let images = Split::new(images, parts);
+        Self { across, images, rows, most: images.part(0).len() * rows.part(0).len() * across }
+    }
+
+    /// All tiles in one block.
+    pub(super) fn all(images: usize, (height, width): (usize, usize)) -> Self {
+        let (down, across) = (height.div_ceil(OUT), width.div_ceil(OUT));
+        Self {
+            across,
+            images: Split::new(images, 1),
+            rows: Split::new(down, 1),
+            most: images * down * across,
+        }
+    }
+
+    pub(super) fn blocks(&self) -> usize {
+        self.images.parts() * self.rows.parts()
+    }
+
+    pub(super) fn block(&self, i: usize) -> (Range<usize>, Range<usize>) {
+        (self.images.part(i / self.rows.parts()), self.rows.part(i % self.rows.parts()))
+    }
+}

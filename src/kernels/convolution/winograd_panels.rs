@@ -1,0 +1,106 @@
+//! Winograd's way where there are few tiles: the transformed weights are far more than all else then, so that each thread
+//! makes those of some targets and uses them while they are in its cache. The sums are those of blocks of tiles.
+
+use super::strip::{SLACK, apart};
+use super::tiles::Tiles;
+use super::transforms::{IN, OUT, PRODUCTS, Step};
+use super::winograd::{Factors, Winograd, factors, whole};
+use crate::Result;
+use crate::array::Workspace;
+use crate::kernels::gemm::{After, ONCE, Operand, PanelProduct, Panels, Table};
+use crate::kernels::threads::{Shared, num_threads, parallel};
+use crate::kernels::{Float, scratch};
+
+/// Tiles of all images that are too few to be shared out themselves.
+const FEW: usize = 12;
+
+impl<T: Float> Winograd<'_, T> {
+    /// Whether this is the quicker way.
+    pub(super) fn is_of_few_tiles(&self) -> bool {
+        let tiles = self.size.0.div_ceil(OUT) * self.size.1.div_ceil(OUT) * self.g.images;
+        let panels = self.targets.channels.div_ceil(T::kernels().panel()) * self.g.group;
+        tiles <= FEW || 2 * tiles <= self.targets.channels && panels >= num_threads()
+    }
+
+    /// Computes the convolution.
+    ///
+    /// # Safety
+    /// The arrays are there, and nobody else uses the target meanwhile.
+    pub(super) unsafe fn run_by_panels(&self) -> Result<()> {
+        let tiles = Tiles::all(self.g.images, self.size);
+        let (images, rows) = tiles.block(0);
+        let (wide, sources, of_source) =
+            (T::kernels().panel(), self.source.array.channels, whole::<T>(self.source.array.channels));
+        let inputs = apart(tiles.most * of_source);
+        let strip =
+            ((OUT * (rows.len() - 1) + IN) * (OUT * (tiles.across - 1) + IN) * wide).next_multiple_of(SLACK);
+        let memory = Workspace::<T>::new(self.g.group * PRODUCTS * inputs)?;
+        let all = Shared::new(memory.ptr());
+        let of = |group: usize, image: usize| Factors {
+            p: all
+                .get()
+                .wrapping_add(group * PRODUCTS * inputs + image * rows.len() * tiles.across * of_source),
+            factor: inputs,
+            tile: of_source,
+            panel: wide,
+        };
+        parallel(self.g.group * images.len(), |task| {
+            let (group, image) = (task / images.len(), task % images.len());
+            scratch::with(strip + SLACK, |memory: &mut [T]| {
+                let side = (Step::Input, IN);
+                let some = (&(image..image + 1), &rows);
+                // SAFETY: there is room for the pixels of an image, and for its factors, which are its own.
+                unsafe {
+                    factors(
+                        &self.source,
+                        side,
+                        tiles.across,
+                        some,
+                        group,
+                        memory.as_mut_ptr(),
+                        of(group, image),
+                    );
+                }
+            });
+        });
+        let (factor, outputs) = (apart(sources * wide), apart(tiles.most * wide));
+        let panels = self.targets.channels.div_ceil(wide);
+        parallel(self.g.group * panels, |task| {
+            let (group, first) = (task / panels, task % panels * wide);
+            let targets = first..self.targets.channels.min(first + wide);
+            scratch::with(strip + PRODUCTS * (factor + outputs) + SLACK, |memory: &mut [T]| {
+                let strip_at = memory.as_mut_ptr();
+                let weights = strip_at.wrapping_add(strip);
+                let p = weights.wrapping_add(PRODUCTS * factor);
+                // Results are asked for by target, of which this memory has those of one panel.
+                let m = Factors { p, factor: outputs, tile: wide, panel: 0 };
+                // SAFETY: there is room for all, and each task has its own targets.
+                unsafe {
+                    for source in 0..sources {
+                        self.transform_weights((group, source), targets.clone(), weights, factor, 0);
+                    }
+                    for q in 0..PRODUCTS {
+                        PanelProduct {
+                            m: tiles.most,
+                            n: targets.len(),
+                            k: sources,
+                            a: Operand { p: of(group, 0).p.add(q * inputs), row: of_source as isize, col: 1 },
+                            b: Panels { p: weights.add(q * factor), row: wide, next: 0 },
+                            table: Table::None,
+                            batch: ONCE,
+                            c: p.add(q * outputs),
+                            c_row: wide,
+                            after: After::NOTHING,
+                        }
+                        .run();
+                    }
+                    for image in images.clone() {
+                        let tile = image * rows.len() * tiles.across;
+                        self.results(&tiles, tile, image, &rows, group, first, strip_at, m);
+                    }
+                }
+            });
+        });
+        Ok(())
+    }
+}
