@@ -62,10 +62,12 @@ def test_a_copy_is_the_same_variable_and_a_deep_copy_another():
     v = variable([1, 2], need_grad=True)
     v.g = 3
     v.name = "w"
+    v.persistent = v.recompute = True
     assert copy.copy(v) == v
     deep = copy.deepcopy({"w": v, "again": v})
     assert deep["w"] == deep["again"] != v
     assert (deep["w"].name, deep["w"].need_grad, deep["w"].g.tolist()) == ("w", True, [3, 3])
+    assert deep["w"].persistent and deep["w"].recompute
     deep["w"].d = [5, 6]
     assert v.d.tolist() == [1, 2]
     y = v * 2

@@ -372,6 +372,8 @@ impl Variable {
         }
         let copy = self.variable.create_deep_copy(&Context::default(), true)?;
         copy.set_name(self.variable.name());
+        copy.set_persistent(self.variable.persistent());
+        copy.set_recompute(self.variable.recompute());
         Self::wrap(py, copy)
     }
 }
