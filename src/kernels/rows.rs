@@ -34,13 +34,13 @@ impl<From: Fn(usize) -> usize + Sync, To: Fn(usize) -> usize + Sync> Rows<From, 
             let y = unsafe { std::slice::from_raw_parts_mut(y.get().add(to + part.start), part.len()) };
             move_row(&x[from + part.start..from + part.end], y, accumulate);
         };
-        // Rows are shared out, and so are the parts of long ones.
-        if self.n < 2 * GRAIN {
-            let some = (GRAIN / self.n.max(1)).max(1);
-            threads::ranges(self.count, some, |range| range.for_each(|i| put(i, 0..self.n)));
-        } else {
-            (0..self.count).for_each(|i| threads::ranges(self.n, GRAIN, |part| put(i, part)));
-        }
+        // Rows are shared out, or the parts of long ones.
+        let parts = (self.n / GRAIN).max(1);
+        let start = |part: usize| part * self.n / parts;
+        threads::ranges(self.count * parts, (GRAIN / self.n.max(1)).max(1), |range| match parts {
+            1 => range.for_each(|i| put(i, 0..self.n)),
+            _ => range.for_each(|i| put(i / parts, start(i % parts)..start(i % parts + 1))),
+        });
     }
 
     /// Writes the rows, or adds them, one after the other: the last one stays where several meet.
