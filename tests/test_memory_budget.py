@@ -192,7 +192,7 @@ def test_the_context_is_of_its_thread_and_nests():
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, "1"])
 def test_a_budget_is_a_number_of_bytes(wrong):
-    with pytest.raises((ValueError, TypeError)), nn.memory_budget(wrong):
+    with pytest.raises(nn.Error, match="memory_budget: expected `bytes` to be"), nn.memory_budget(wrong):
         pass
     with pytest.raises((ValueError, TypeError, OverflowError)):
         chain(1)[1].forward(memory_budget=wrong)

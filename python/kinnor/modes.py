@@ -147,6 +147,8 @@ def memory_budget(bytes: int | None) -> Iterator[None]:
         ...     loss.backward()
     """
     if bytes is not None:
+        if not hasattr(bytes, "__index__"):
+            raise _core.CallError(f"memory_budget: expected `bytes` to be a whole number or None, got {bytes!r}")
         bytes = operator.index(bytes)
         if bytes < 0:
             raise _core.ArgumentError(f"memory_budget: expected `bytes` to be 0 or more, got {bytes}")
