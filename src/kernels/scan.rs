@@ -84,25 +84,37 @@ impl Scan {
     #[inline(always)]
     fn lines<T: Float>(self, x: &[T], y: Shared<T>, first: T, op: impl Fn(T, T) -> T + Sync) {
         const TOGETHER: usize = 8;
-        let Self { outer, n, exclusive, reverse, .. } = self;
-        let grain = (GRAIN / n.max(1)).max(1).next_multiple_of(TOGETHER);
-        threads::ranges(outer, grain, |range| {
-            for line in range.clone().step_by(TOGETHER) {
-                // The last ones are run once more where there are fewer.
-                let lines: [usize; TOGETHER] = std::array::from_fn(|l| (line + l).min(range.end - 1) * n);
-                let mut last = [first; TOGETHER];
-                for step in 0..n {
-                    let i = if reverse { n - 1 - step } else { step };
-                    for (last, line) in last.iter_mut().zip(lines) {
-                        let v = x[line + i];
-                        let next = if step == 0 && !exclusive { v } else { op(*last, v) };
-                        // SAFETY: the line is one of `y`, of this range alone.
-                        unsafe { y.get().add(line + i).write(if exclusive { *last } else { next }) };
-                        *last = next;
-                    }
-                }
-            }
+        let grain = (GRAIN / self.n.max(1)).max(1).next_multiple_of(TOGETHER);
+        threads::ranges(self.outer, grain, |range| {
+            let rest = range.end - range.len() % TOGETHER;
+            (range.start..rest)
+                .step_by(TOGETHER)
+                .for_each(|line| self.some_lines::<T, TOGETHER>(line, x, y, first, &op));
+            (rest..range.end).for_each(|line| self.some_lines::<T, 1>(line, x, y, first, &op));
         });
+    }
+
+    #[inline(always)]
+    fn some_lines<T: Float, const N: usize>(
+        self,
+        line: usize,
+        x: &[T],
+        y: Shared<T>,
+        first: T,
+        op: impl Fn(T, T) -> T,
+    ) {
+        let Self { n, exclusive, reverse, .. } = self;
+        let mut last = [first; N];
+        for step in 0..n {
+            let i = if reverse { n - 1 - step } else { step };
+            for (l, last) in last.iter_mut().enumerate() {
+                let at = (line + l) * n + i;
+                let next = if step == 0 && !exclusive { x[at] } else { op(*last, x[at]) };
+                // SAFETY: `x` has as many elements as `y`, and no other call has these lines.
+                unsafe { y.get().add(at).write(if exclusive { *last } else { next }) };
+                *last = next;
+            }
+        }
     }
 
     /// The gradient `gx` of running products of `x`: exact also where an element is zero.

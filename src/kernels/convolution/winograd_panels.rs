@@ -17,7 +17,7 @@ const FEW: usize = 12;
 impl<T: Float> Winograd<'_, T> {
     /// Whether this is the quicker way.
     pub(super) fn is_of_few_tiles(&self) -> bool {
-        let tiles = self.size.0.div_ceil(OUT) * self.size.1.div_ceil(OUT) * self.g.images;
+        let tiles = Tiles::all(self.g.images, self.size).most;
         let panels = self.targets.channels.div_ceil(T::kernels().panel()) * self.g.group;
         tiles <= FEW || 2 * tiles <= self.targets.channels && panels >= num_threads()
     }
