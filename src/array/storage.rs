@@ -1,13 +1,14 @@
 //! The memory behind arrays: shared, versioned, and aware of having been cleared. How its elements come to be where and
 //! as what they are wanted is in `access`, how all of them change at once in `contents`.
 
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::contents::discard;
+use super::gone::WATCHED;
 use super::{Access, Buffer, DType};
 use crate::Result;
 
@@ -80,6 +81,8 @@ pub struct Storage {
     place: AtomicUsize,
     /// Whether someone was given the memory itself, as a view.
     pub(super) shown: AtomicBool,
+    /// Whether someone counts on the memory to stay given back, see [`super::Gone`].
+    pub(super) watched: AtomicU8,
     /// Low bits of the version of what a function last computed here.
     settled: AtomicU16,
     content: AtomicU64,
@@ -130,6 +133,7 @@ impl Storage {
             version: AtomicU64::new(0),
             place: AtomicUsize::new(NOWHERE),
             shown: AtomicBool::new(false),
+            watched: AtomicU8::new(0),
             settled: AtomicU16::new(0),
             content: AtomicU64::new(UNNAMED),
             users: AtomicU32::new(0),
@@ -227,6 +231,9 @@ impl Storage {
     pub fn touch(&self) {
         self.version.store(self.version() + 1, Ordering::Relaxed);
         self.content.store(UNNAMED, Ordering::Relaxed);
+        if self.watched.load(Ordering::Relaxed) & WATCHED != 0 {
+            self.disturb();
+        }
     }
 
     /// A name for the values: as long as it is the same, so are they. Writes through a view in Python are not seen.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
+use super::lease::Leases;
 use super::memo::Memo;
 pub(super) use super::slots::{
     Consumer, CoreSlot, Extra, FunctionSlot, Ix, Life, NONE, Output, Slab, VariableSlot, flag,
@@ -41,6 +42,7 @@ pub(super) struct Arena {
     marks: u32,
     pub(super) garbage: SmallVec<[Garbage; 2]>,
     pub(super) dying: Vec<Ix>,
+    pub(super) leases: Leases,
 }
 
 static ARENA: Mutex<Arena> = Mutex::new(Arena {
@@ -54,6 +56,7 @@ static ARENA: Mutex<Arena> = Mutex::new(Arena {
     marks: 0,
     garbage: SmallVec::new_const(),
     dying: Vec::new(),
+    leases: Leases::NONE,
 });
 
 /// Runs `f` on the arena under its lock, and drops what it threw away after unlocking.

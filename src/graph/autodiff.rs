@@ -274,6 +274,7 @@ impl Held {
         self.busy.set(false);
         let result = hook()?;
         arena::with(|a| {
+            a.settle();
             if self.functions.iter().any(|f| a.functions[*f].busy) {
                 let text =
                     "autodiff: expected the graph at rest after a hook, but another run of it is under way";
@@ -290,7 +291,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         arena::with(|a| match self.busy.get() {
             true => a.end_run(&self.functions, |_| ()),
-            false => self.functions.iter().for_each(|f| a.release_function(*f)),
+            false => a.release_run(&self.functions),
         });
     }
 }

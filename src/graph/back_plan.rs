@@ -10,6 +10,7 @@ use super::arena::{self, Arena, Ix, NONE, flag};
 use super::back_step::{BackStep, Side};
 use super::fusion::{self, FusedBackward};
 use super::hooked::Hooked;
+use super::lease::Holding;
 use super::{mode, order};
 use crate::Result;
 use crate::array::Storage;
@@ -75,7 +76,7 @@ impl Clear {
 
 /// A backward run made ready.
 pub(super) struct BackwardPlan {
-    pub(super) functions: Vec<Ix>,
+    pub(super) functions: Holding,
     pub(super) steps: Vec<BackStep>,
     /// Gradients that nobody contributes to, set to zero before a step reads them.
     pub(super) zeroed: Vec<(u32, u32)>,
@@ -129,9 +130,9 @@ impl BackwardPlan {
             hooked: Hooked::default(),
             work: 0,
             counted: false,
-            functions,
+            functions: functions.into(),
         };
-        for f in &plan.functions {
+        for f in &*plan.functions {
             a.functions[*f].planned = true;
             let inputs = a.functions[*f].inputs.clone();
             inputs.iter().for_each(|v| a.variables[*v].flags |= flag::PLANNED);
@@ -252,6 +253,7 @@ impl BackwardPlan {
             self.unfuse();
         }
         self.clears.iter_mut().for_each(|clear| clear.place.move_to_current(a));
+        self.passes.iter_mut().flatten().for_each(FusedBackward::look_again);
         for (_, v, storage) in &mut self.restored {
             *storage = Arc::clone(a.data(a.variables[*v].core));
         }
@@ -285,6 +287,7 @@ impl BackwardPlan {
 /// Whether a function outside of the run ran forward and still has to run backward.
 fn awaited(guards: &[(Ix, u32)]) -> bool {
     arena::with(|a| {
+        a.settle();
         guards.iter().any(|(f, generation)| {
             let slot = &a.functions[*f];
             slot.generation == *generation && slot.pending && slot.need_grad

@@ -136,7 +136,7 @@ impl BackwardPlan {
                 && pass.run()
             {
                 next = pass.steps.end;
-                pass.cleared.iter().try_for_each(|n| self.clears[*n].now())?;
+                pass.clear(&self.clears)?;
                 clears = self.clears[pass.clears.end..].iter().peekable();
                 pace.step()?;
                 continue;
@@ -228,9 +228,9 @@ impl Variable {
                     let partners = a.variables[root].extra.as_ref().map(|extra| extra.partners.clone());
                     BackwardPlan::make(a, root, key, &partners.unwrap_or_default())
                 });
-                if let Some(f) = a.begin_run(&plan.functions)? {
+                if let Some(f) = a.hold(&mut plan.functions)? {
                     let error = course::freed(a.op(f).name());
-                    a.end_run(&plan.functions, |_| ());
+                    a.let_go(&mut plan.functions, None, |_| ());
                     return Err(error);
                 }
                 let seen = Seen::now(a);
@@ -260,7 +260,7 @@ impl Variable {
             a.places = places; // as it was before: no plan need look again
             let apart = apart.swapped(a);
             let finished = done.is_ok();
-            a.end_run(&plan.functions, |f| f.pending &= !finished);
+            a.let_go(&mut plan.functions, finished.then_some(false), |f| f.pending &= !finished);
             if at_once {
                 // What has hold of values keeps them from being given up.
                 return (apart, Some(plan));

@@ -268,6 +268,8 @@ impl KernelRun {
 /// Gives back what a function needed to run backward, so that it cannot again.
 pub(super) fn let_go(course: &Course, f: Ix) -> Result<()> {
     let cleared = arena::with(|a| {
+        a.settle();
+        a.lives_change();
         let slot = &mut a.functions[f];
         (slot.life, slot.pending) = (Life::Freed, false);
         clear::after_differentiation(a, f, |core| course.is_root(core))

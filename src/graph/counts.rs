@@ -1,9 +1,8 @@
 //! Who holds a node, and what is set free with its last holder: handles, functions and runs count; the rest dies
 //! without a recursion.
 
-use super::arena::{Arena, FunctionSlot, Garbage, Ix, Life, NONE, flag};
+use super::arena::{Arena, Garbage, Ix, Life, NONE, flag};
 use crate::ops::Op;
-use crate::{Error, Result};
 
 impl Arena {
     /// Counts a new handle on a variable.
@@ -45,45 +44,6 @@ impl Arena {
         let mut dying = std::mem::take(&mut self.dying);
         dying.push(v);
         self.bury_all(dying);
-    }
-
-    /// Keeps the functions of a run alive and to itself until [`Arena::end_run`]. Says which one, if any, belongs to a graph
-    /// that was freed.
-    ///
-    /// # Errors
-    /// [`Error::Graph`] when one of them is running already; nothing is held then.
-    pub(super) fn begin_run(&mut self, functions: &[Ix]) -> Result<Option<Ix>> {
-        let mut freed = None;
-        for (n, f) in functions.iter().enumerate() {
-            let slot = &mut self.functions[*f];
-            if slot.busy {
-                let name = self.op(*f).name().to_string();
-                self.end_run(&functions[..n], |_| ());
-                return Err(Error::Graph(format!(
-                    "{name}: expected a graph that is at rest, but another run of it is under way"
-                )));
-            }
-            slot.busy = true;
-            slot.count += 1;
-            if slot.life == Life::Freed {
-                freed = freed.or(Some(*f));
-            }
-        }
-        Ok(freed)
-    }
-
-    /// Ends what [`Arena::begin_run`] began, `mark`ing each function.
-    pub(super) fn end_run(&mut self, functions: &[Ix], mark: impl Fn(&mut FunctionSlot)) {
-        for f in functions {
-            let slot = &mut self.functions[*f];
-            slot.busy = false;
-            mark(slot);
-            if slot.count > 1 {
-                slot.count -= 1;
-            } else {
-                self.release_function(*f);
-            }
-        }
     }
 
     /// Gives one count of a function back.
@@ -136,6 +96,10 @@ impl Arena {
     }
 
     fn release_function_to(&mut self, f: Ix, dying: &mut Vec<Ix>) {
+        let slot = &self.functions[f];
+        if slot.count == 1 && slot.planned {
+            self.settle(); // a run may have it
+        }
         let slot = &mut self.functions[f];
         slot.count -= 1;
         if slot.count > 0 {

@@ -9,6 +9,7 @@ use super::arena::{self, Arena, Ix, Life, NONE, flag};
 use super::clear::{self, Clearing, Policy};
 use super::execute::{self, Step};
 use super::fusion::{self, FusedForward};
+use super::lease::Holding;
 use super::order::{self, Stop};
 use super::plan::{Kept, Key, Pace, Seen};
 use super::{Function, NdArray, Variable, anomaly, back_plan::Place, budget, connect, ends, mode};
@@ -47,7 +48,7 @@ pub struct Closed(HashSet<(Ix, u32)>);
 
 /// A forward run made ready.
 pub(super) struct ForwardPlan {
-    pub(super) functions: Vec<Ix>,
+    pub(super) functions: Holding,
     pub(super) steps: Vec<Step>,
     /// Which input of which step is cleared after which step, in order.
     pub(super) clears: Vec<(u32, u32)>,
@@ -73,7 +74,7 @@ impl ForwardPlan {
         let clearing = Clearing::new(a, policy);
         let late = functions.iter().any(|f| a.op(*f).shaped_by().is_some());
         let mut plan = Self {
-            functions,
+            functions: functions.into(),
             steps: Vec::new(),
             clears: Vec::new(),
             fresh: Vec::new(),
@@ -321,14 +322,14 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
             ends::introduce(a, roots, policy, budget);
             let kept = if cacheable { Kept::take_forward(a, roots[0], &key) } else { None };
             optimise = kept.is_some() && budget.is_none();
-            let plan = match kept {
+            let mut plan = match kept {
                 Some(plan) => plan,
                 None => match budget {
                     Some(bytes) => budget::plan(a, roots, policy, bytes, enter)?,
                     None => ForwardPlan::make(a, roots, policy, enter)?,
                 },
             };
-            a.begin_run(&plan.functions)?;
+            a.hold(&mut plan.functions)?;
             Ok((plan, Seen::now(a)))
         });
         match made {
@@ -345,9 +346,13 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
     );
     arena::with(|a| {
         let life = done.is_ok().then_some(Life::Ready);
-        a.end_run(&plan.functions, |f| {
+        let is_usual = done.is_ok() && budget.is_none();
+        a.let_go(&mut plan.functions, is_usual.then_some(true), |f| {
             (f.pending, f.life, f.budgeted) = (true, life.unwrap_or(f.life), budget.is_some());
         });
+        if budget.is_some() {
+            a.lives_change();
+        }
         if let Some(closed) = &mut closed {
             closed.0.extend(plan.functions.iter().map(|f| (*f, a.functions[*f].generation)));
         } else {

@@ -8,7 +8,7 @@
 //! how to get it again (`recompute`), how to keep within a budget (`budget`, `rehearsal`, `stage` and `ends` for graphs that are there
 //! before they run; `ledger`, `worth` and `room` for functions that run as they are built), and what need not be decided anew each time (`plan`).
 //!
-//! Nodes live in an arena behind one lock (`arena`, `slots`, `counts`); [`Variable`] and [`Function`] are counted handles. No kernel, no
+//! Nodes live in an arena behind one lock (`arena`, `slots`, `counts`; `lease` says which run has which functions); [`Variable`] and [`Function`] are counted handles. No kernel, no
 //! user's code and no destructor of an operation runs under the lock. Nothing recurses: graphs may be a million deep.
 
 mod accumulate;
@@ -35,6 +35,7 @@ mod fusion;
 mod gradient;
 mod hooked;
 mod inplace;
+mod lease;
 mod ledger;
 mod memo;
 pub mod mode;

@@ -159,6 +159,7 @@ impl Rerun {
             a.functions[f].outputs.iter().any(|o| gone(o.core))
         };
         let functions = order::depth_first(a, wanted, dropped);
+        a.settle();
         let taken: Vec<Ix> = functions.iter().copied().filter(|f| !a.functions[*f].busy).collect();
         a.begin_run(&taken)?;
         for f in &functions {

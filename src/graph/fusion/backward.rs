@@ -8,7 +8,8 @@ use super::super::back_plan::Clear;
 use super::super::back_step::BackStep;
 use super::super::execute::Slot;
 use super::{Arrays, NOTHING, Place, Planner, Tile, runs};
-use crate::array::{Access, DType, Shape, Storage};
+use crate::Result;
+use crate::array::{Access, Calm, DType, Shape, Storage};
 use crate::ops::{Loops, Op, Part};
 
 /// What becomes of what a gradient's place holds.
@@ -42,7 +43,10 @@ pub(in crate::graph) struct FusedBackward {
     pub(in crate::graph) readers: Vec<usize>,
     /// Which entries of the list of what is cleared belong to these steps, and those of them that concern more than a room.
     pub(in crate::graph) clears: Range<usize>,
-    pub(in crate::graph) cleared: Vec<usize>,
+    cleared: Vec<usize>,
+    /// Those that were there to be cleared in the last run, and since when the others are gone.
+    there: Vec<usize>,
+    gone: Calm,
     arrays: Arrays,
     calls: Vec<FusedCall>,
 }
@@ -184,12 +188,39 @@ impl FusedBackward {
         let readers = range.clone().filter(reads).collect();
         let first = &steps[range.start];
         let arrays = Arrays::new(planner, first.compute.dtype(), first.gy[0].shape.size());
-        Some(Self { steps: range, readers, clears: from..to, cleared, arrays, calls })
+        Some(Self {
+            steps: range,
+            readers,
+            clears: from..to,
+            cleared,
+            there: Vec::new(),
+            gone: Calm::NEVER,
+            arrays,
+            calls,
+        })
     }
 
     /// Bytes of gradients that exist in rooms only.
     pub(in crate::graph) fn saved(&self) -> usize {
         self.arrays.saved()
+    }
+
+    /// Forgets which of what it clears was gone: it may be elsewhere.
+    pub(in crate::graph) fn look_again(&mut self) {
+        self.gone = Calm::NEVER;
+    }
+
+    /// Clears what is to be cleared after these steps.
+    ///
+    /// # Errors
+    /// When something cannot be cleared.
+    pub(in crate::graph) fn clear(&mut self, clears: &[Clear]) -> Result<()> {
+        if !self.gone.lasts() {
+            self.gone = Calm::now();
+            self.there.clear();
+            self.there.extend(self.cleared.iter().filter(|n| !clears[**n].place.storage.watch()));
+        }
+        self.there.iter().try_for_each(|n| clears[*n].now())
     }
 
     /// Runs the pass; false if the steps must run one by one, nothing having been done.

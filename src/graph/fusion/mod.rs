@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub(super) use backward::{FusedBackward, backward_len};
 pub(super) use forward::{FusedForward, forward_len};
 
-use crate::array::{Access, DType, Storage};
+use crate::array::{Access, DType, Gone, Storage};
 use crate::kernels::threads::{self, Shared};
 use crate::kernels::{map, scratch};
 
@@ -127,7 +127,7 @@ struct Arrays {
     len: usize,
     own: Vec<(Arc<Storage>, Access)>,
     /// Values that live in rooms.
-    gone: Vec<Arc<Storage>>,
+    gone: Gone,
     rooms: usize,
     /// Where the arrays with memory of their own are, and whether this run adds to what is there.
     at: Vec<Shared<u8>>,
@@ -162,18 +162,14 @@ impl Arrays {
     fn new(planner: Planner, dtype: DType, len: usize) -> Self {
         let Planner { own, gone, rooms, .. } = planner;
         let (at, adds) = (Vec::with_capacity(own.len()), vec![false; own.len()]);
-        Self { dtype, len, own, gone, rooms: rooms as usize, at, adds }
-    }
-
-    /// Whether everything that lives in a room was cleared before, as the run would leave it.
-    fn are_gone(&self) -> bool {
-        self.gone.iter().all(|storage| storage.is_given_back())
+        Self { dtype, len, own, gone: Gone::new(gone), rooms: rooms as usize, at, adds }
     }
 
     /// Makes ready for a run, and finds out where the arrays with memory of their own are; false, nothing having been done, if
     /// something is not as usual.
     fn resolve(&mut self) -> bool {
-        if !self.are_gone() {
+        // Everything that lives in a room was cleared before, as the run would leave it.
+        if !self.gone.are_gone() {
             return false;
         }
         let Self { dtype, own, at, adds, .. } = self;

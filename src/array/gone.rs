@@ -1,0 +1,115 @@
+//! Storages whose memory was given back and stays so: known of all of them without a look at each.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Storage;
+
+/// Raised when a storage is written that was watched.
+static DISTURBED: AtomicU64 = AtomicU64::new(1);
+
+/// Never the value of [`DISTURBED`].
+const NEVER: u64 = 0;
+
+/// A moment since which no watched storage may have been written.
+#[derive(Clone, Copy)]
+pub(crate) struct Calm(u64);
+
+impl Calm {
+    pub(crate) const NEVER: Self = Self(NEVER);
+
+    pub(crate) fn now() -> Self {
+        Self(DISTURBED.load(Ordering::Acquire))
+    }
+
+    /// Whether every storage that was watched then is as it was.
+    #[inline(always)]
+    pub(crate) fn lasts(self) -> bool {
+        self.0 == DISTURBED.load(Ordering::Acquire)
+    }
+}
+
+/// What [`Storage::watched`] counts up at each disturbance, above the mark that it is watched.
+pub(super) const WATCHED: u8 = 1;
+const DISTURBANCE: u8 = 2;
+/// One that was disturbed so often is written in each run, and not watched any more.
+const RESTLESS: u8 = 4 * DISTURBANCE;
+
+impl Storage {
+    /// Whether its memory was given back ([`Storage::is_given_back`]), and the next write will end the [`Calm`].
+    pub(crate) fn watch(&self) -> bool {
+        let before = self.watched.load(Ordering::Relaxed);
+        if before >= RESTLESS || !self.is_given_back() {
+            return false;
+        }
+        self.watched.store(before | WATCHED, Ordering::SeqCst);
+        self.is_given_back() // another thread may have written it meanwhile
+    }
+
+    #[cold]
+    pub(super) fn disturb(&self) {
+        self.watched
+            .store((self.watched.load(Ordering::Relaxed) & !WATCHED) + DISTURBANCE, Ordering::Relaxed);
+        DISTURBED.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// Storages, and whether all were given back when somebody last looked.
+pub(crate) struct Gone {
+    storages: Vec<Arc<Storage>>,
+    since: Calm,
+}
+
+impl Gone {
+    pub(crate) fn new(storages: Vec<Arc<Storage>>) -> Self {
+        Self { storages, since: Calm::NEVER }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.storages.len()
+    }
+
+    /// Whether the memory of each was given back, and nothing was written since.
+    pub(crate) fn are_gone(&mut self) -> bool {
+        if self.since.lasts() {
+            return true;
+        }
+        self.since = Calm::now();
+        for storage in &self.storages {
+            if !storage.watch() {
+                self.since = Calm::NEVER;
+                if !storage.is_given_back() {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Gone, Storage};
+    use crate::array::{Access, DType};
+
+    #[test]
+    fn a_write_is_noticed_however_often() {
+        for len in [3, 5000] {
+            let storages: Vec<_> = (0..3).map(|_| Storage::new(len)).collect();
+            let mut gone = Gone::new(storages.clone());
+            assert!(!gone.are_gone());
+            for turn in 0..8 {
+                for storage in &storages {
+                    storage.access(DType::F32, Access::Write).expect("is there");
+                    assert!(!gone.are_gone(), "turn {turn}");
+                    storage.clear(true).expect("is whole");
+                }
+                assert!(gone.are_gone() && gone.are_gone(), "turn {turn}");
+                storages[turn % 3].zero();
+                assert!(!gone.are_gone(), "turn {turn}");
+                storages[turn % 3].clear(true).expect("is whole");
+                assert!(gone.are_gone());
+            }
+        }
+    }
+}

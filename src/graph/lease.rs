@@ -1,0 +1,262 @@
+//! Which run has which functions to itself.
+//!
+//! A run keeps its functions alive, and no other run may take one of them meanwhile. To note that in each of them, and
+//! afterwards which of them wait for a backward run, would be a good part of what a step of a small network costs. So a plan
+//! whose functions have been as its last run left them takes all of them on a *lease*, one note for all, while no other run
+//! is under way; and what such runs leave is *owed* to the functions, again in one note. As soon as somebody looks at one of
+//! the functions, or gives the last other count of one back, all that is outstanding is settled: it is noted in each
+//! function as if there had been no lease.
+
+use std::sync::Arc;
+
+use super::arena::{Arena, FunctionSlot, Ix, Life};
+use crate::{Error, Result};
+
+/// What is outstanding.
+pub(super) struct Leases {
+    /// Runs that hold their functions one by one.
+    single: usize,
+    /// The functions of the one run that holds them together.
+    leased: Option<Arc<[Ix]>>,
+    /// Functions that a run left waiting for their backward run, or not waiting any more; the last word counts.
+    owed: Vec<(Arc<[Ix]>, bool)>,
+    /// Raised when a function of some plan is freed, or comes under a budget.
+    lives: u64,
+}
+
+/// Notes that wait at most: the runs of one step are a few.
+const MOST: usize = 6;
+
+impl Leases {
+    pub(super) const NONE: Self = Self { single: 0, leased: None, owed: Vec::new(), lives: 0 };
+}
+
+/// Functions of a plan, and how they may be held.
+pub(super) struct Holding {
+    pub(super) functions: Arc<[Ix]>,
+    /// The lives of the arena before the last run, if that left every function ready and without a budget.
+    since: Option<u64>,
+    lives: u64,
+}
+
+impl From<Vec<Ix>> for Holding {
+    fn from(functions: Vec<Ix>) -> Self {
+        Self { functions: functions.into(), since: None, lives: 0 }
+    }
+}
+
+impl std::ops::Deref for Holding {
+    type Target = [Ix];
+
+    fn deref(&self) -> &[Ix] {
+        &self.functions
+    }
+}
+
+impl Arena {
+    /// Keeps the functions of a plan alive and to its run until [`Arena::let_go`], together where that can be. Says which
+    /// one, if any, belongs to a graph that was freed.
+    ///
+    /// # Errors
+    /// As [`Arena::begin_run`].
+    pub(super) fn hold(&mut self, holding: &mut Holding) -> Result<Option<Ix>> {
+        let leases = &mut self.leases;
+        holding.lives = leases.lives;
+        if holding.since == Some(leases.lives) && leases.single == 0 && leases.leased.is_none() {
+            leases.leased = Some(Arc::clone(&holding.functions));
+            return Ok(None);
+        }
+        self.begin_run(&holding.functions)
+    }
+
+    /// Ends what [`Arena::hold`] began. `Some(pending)` says that the run succeeded, after which its functions wait for
+    /// their backward run or not; `each` does the same, and more, to one of them.
+    pub(super) fn let_go(
+        &mut self,
+        holding: &mut Holding,
+        pending: Option<bool>,
+        each: impl Fn(&mut FunctionSlot),
+    ) {
+        let leases = &mut self.leases;
+        let is_leased = leases.leased.as_ref().is_some_and(|leased| Arc::ptr_eq(leased, &holding.functions));
+        holding.since = pending.map(|_| holding.lives);
+        if !is_leased {
+            return self.end_run(&holding.functions, each);
+        }
+        let Some(pending) = pending else {
+            self.settle();
+            return self.end_run(&holding.functions, each);
+        };
+        leases.leased = None;
+        leases.owed.retain(|(functions, _)| !Arc::ptr_eq(functions, &holding.functions));
+        leases.owed.push((Arc::clone(&holding.functions), pending));
+        if leases.owed.len() > MOST {
+            self.settle();
+        }
+    }
+
+    /// Notes in each function what is outstanding: to be called before one of them is looked at, changed or let die.
+    #[inline(always)]
+    pub(super) fn settle(&mut self) {
+        if self.leases.leased.is_some() || !self.leases.owed.is_empty() {
+            self.settle_each();
+        }
+    }
+
+    #[cold]
+    fn settle_each(&mut self) {
+        for (functions, pending) in self.leases.owed.drain(..) {
+            functions.iter().for_each(|f| self.functions[*f].pending = pending);
+        }
+        if let Some(functions) = self.leases.leased.take() {
+            self.leases.single += 1;
+            for f in &*functions {
+                let slot = &mut self.functions[*f];
+                slot.busy = true;
+                slot.count += 1;
+            }
+        }
+    }
+
+    /// Says that a function that a plan may have was freed or came under a budget: its next run looks at each.
+    pub(super) fn lives_change(&mut self) {
+        self.leases.lives += 1;
+    }
+
+    /// Keeps the functions of a run alive and to itself until [`Arena::end_run`]. Says which one, if any, belongs to a graph
+    /// that was freed.
+    ///
+    /// # Errors
+    /// [`Error::Graph`] when one of them is running already; nothing is held then.
+    pub(super) fn begin_run(&mut self, functions: &[Ix]) -> Result<Option<Ix>> {
+        self.settle();
+        self.leases.single += 1;
+        let mut freed = None;
+        for (n, f) in functions.iter().enumerate() {
+            let slot = &mut self.functions[*f];
+            if slot.busy {
+                let name = self.op(*f).name().to_string();
+                self.end_run(&functions[..n], |_| ());
+                return Err(Error::Graph(format!(
+                    "{name}: expected a graph that is at rest, but another run of it is under way"
+                )));
+            }
+            slot.busy = true;
+            slot.count += 1;
+            if slot.life == Life::Freed {
+                freed = freed.or(Some(*f));
+            }
+        }
+        Ok(freed)
+    }
+
+    /// Ends what [`Arena::begin_run`] began, `mark`ing each function.
+    pub(super) fn end_run(&mut self, functions: &[Ix], mark: impl Fn(&mut FunctionSlot)) {
+        self.settle();
+        for f in functions {
+            let slot = &mut self.functions[*f];
+            slot.busy = false;
+            mark(slot);
+        }
+        self.release_run(functions);
+    }
+
+    /// As [`Arena::end_run`] of functions that others may run already.
+    pub(super) fn release_run(&mut self, functions: &[Ix]) {
+        self.leases.single -= 1;
+        functions.iter().for_each(|f| self.release_function(*f));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::super::{BackwardOptions, ForwardOptions, Function, Variable, apply, arena, forward_all};
+
+    fn one(name: &str, x: &[&Variable]) -> Variable {
+        apply(name, x, &[]).expect("builds").remove(0)
+    }
+
+    fn leaf() -> Variable {
+        Variable::from_values([3], &[0.1, 0.2, 0.3]).expect("fits").with_need_grad(true)
+    }
+
+    fn step(y: &Variable, clear: bool) {
+        y.forward(&ForwardOptions { clear_no_need_grad: clear, ..Default::default() }).expect("runs");
+        y.backward(&BackwardOptions { clear_buffer: clear, ..Default::default() }).expect("runs");
+    }
+
+    /// What must be so when nothing is under way, looked at behind the lease.
+    fn is_at_rest(y: &Variable, pending: bool) {
+        arena::with(|a| {
+            a.settle();
+            let slot = &a.functions[a.variables[y.ix()].parent];
+            assert_eq!((slot.busy, slot.count, slot.pending), (false, 1, pending));
+        });
+    }
+
+    #[test]
+    fn a_run_within_a_run_is_refused_cold_and_warm() {
+        let y = one("sin", &[&one("exp", &[&leaf()])]);
+        for _ in 0..4 {
+            step(&y, false);
+            let again = |_: &Function| y.forward(&ForwardOptions::default());
+            let hooked = ForwardOptions { post_hook: Some(&again), ..Default::default() };
+            let refused = y.forward(&hooked).expect_err("is running");
+            assert!(refused.to_string().contains("expected a graph that is at rest"), "{refused}");
+            is_at_rest(&y, true);
+            step(&y, false);
+            is_at_rest(&y, false);
+        }
+    }
+
+    #[test]
+    fn what_dies_or_runs_during_a_run_changes_nothing() {
+        let y = one("sin", &[&one("exp", &[&leaf()])]);
+        step(&y, false);
+        for _ in 0..3 {
+            let other = one("cos", &[&leaf()]);
+            step(&other, true);
+            step(&other, true);
+            let others = RefCell::new(vec![other]);
+            let hook = |_: &Function| {
+                others.borrow_mut().pop().map_or(Ok(()), |other| other.forward(&ForwardOptions::default()))
+            };
+            y.forward(&ForwardOptions { pre_hook: Some(&hook), ..Default::default() }).expect("runs");
+            is_at_rest(&y, true);
+            y.backward(&BackwardOptions::default()).expect("runs");
+            is_at_rest(&y, false);
+        }
+    }
+
+    #[test]
+    fn a_loss_that_waits_keeps_the_trunk() {
+        let x = leaf();
+        let trunk = one("exp", &[&x]);
+        let (a, b) = (one("sin", &[&trunk]), one("cos", &[&trunk]));
+        drop(trunk); // nobody looks
+        for n in 0..5 {
+            x.grad().storage.zero();
+            forward_all(&[&a, &b], &ForwardOptions::default()).expect("run");
+            let clearing = BackwardOptions { clear_buffer: true, ..Default::default() };
+            a.backward(&clearing).expect("runs");
+            is_at_rest(&b, true);
+            b.backward(&clearing).unwrap_or_else(|e| panic!("step {n}: {e}"));
+            let e: Vec<f64> = [0.1f64, 0.2, 0.3].iter().map(|x| x.exp()).collect();
+            for (g, e) in x.grad().to_vec().expect("is there").iter().zip(e) {
+                assert!((g - e * (e.cos() - e.sin())).abs() < 1e-5);
+            }
+        }
+    }
+
+    #[test]
+    fn a_function_dies_with_its_last_handle_after_warm_runs() {
+        let y = one("sin", &[&one("exp", &[&leaf()])]);
+        (0..3).for_each(|_| step(&y, true));
+        let f = arena::with(|a| a.variables[y.ix()].parent);
+        let generation = arena::with(|a| a.functions[f].generation);
+        drop(y);
+        assert_ne!(arena::with(|a| a.functions[f].generation), generation);
+    }
+}
