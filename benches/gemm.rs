@@ -1,4 +1,5 @@
-//! Products of matrices beside other crates, in GFLOP/s and as a share of what the machine's multipliers can do.
+//! Products of matrices beside other crates, in GFLOP/s and as a share of what the machine's multipliers can do: `gemm` and
+//! `matrixmultiply`, and with `--features faer` that one too.
 //!
 //! The peak is measured in the same run: chains of fused multiply-adds in registers, on one thread and on all.
 
@@ -89,7 +90,7 @@ fn gemm_crate(m: usize, n: usize, k: usize, a: &Matrix, b: &Matrix, c: &Matrix) 
             false,
             false,
             false,
-            gemm::Parallelism::None,
+            if num_threads() > 1 { gemm::Parallelism::Rayon(num_threads()) } else { gemm::Parallelism::None },
         );
     }
 }
@@ -116,7 +117,31 @@ fn matrixmultiply_crate(m: usize, n: usize, k: usize, a: &Matrix, b: &Matrix, c:
     }
 }
 
+#[cfg(feature = "faer")]
+fn faer_crate(m: usize, n: usize, k: usize, a: &Matrix, b: &Matrix, c: &Matrix) {
+    use faer::{Accum, MatMut, MatRef, Par};
+    // SAFETY: as above.
+    unsafe {
+        faer::linalg::matmul::matmul(
+            MatMut::from_raw_parts_mut(c.p(), m, n, c.row, c.col),
+            Accum::Replace,
+            MatRef::from_raw_parts(a.p().cast_const(), m, k, a.row, a.col),
+            MatRef::from_raw_parts(b.p().cast_const(), k, n, b.row, b.col),
+            1.0_f32,
+            if num_threads() > 1 { Par::rayon(num_threads()) } else { Par::Seq },
+        );
+    }
+}
+
 type Multiply = fn(usize, usize, usize, &Matrix, &Matrix, &Matrix);
+
+/// The crates beside ours; `matrixmultiply`, the last, on one thread alone.
+const CRATES: &[(&str, Multiply)] = &[
+    ("gemm", gemm_crate),
+    #[cfg(feature = "faer")]
+    ("faer", faer_crate),
+    ("matrixmultiply", matrixmultiply_crate),
+];
 
 /// One row a shape: GFLOP/s of each, ours as a share of the peak and of the best other.
 fn table(threads: usize, crates: &[(&str, Multiply)]) {
@@ -152,11 +177,10 @@ fn table(threads: usize, crates: &[(&str, Multiply)]) {
 }
 
 fn products(c: &mut Criterion) {
-    let crates: [(&str, Multiply); 2] = [("gemm", gemm_crate), ("matrixmultiply", matrixmultiply_crate)];
     let threads = num_threads();
-    table(1, &crates);
+    table(1, CRATES);
     if threads > 1 {
-        table(threads, &crates[..1]);
+        table(threads, &CRATES[..CRATES.len() - 1]);
     }
     set_num_threads(1);
     for (m, n, k, kind) in [SHAPES[0], SHAPES[2], SHAPES[4], SHAPES[9]] {
@@ -164,7 +188,7 @@ fn products(c: &mut Criterion) {
         let out = Matrix::new(m, n, false);
         let mut group = c.benchmark_group(format!("gemm {m}x{n}x{k} {kind}"));
         group.throughput(Throughput::Elements((2 * m * n * k) as u64));
-        for (name, f) in [("kinnor", ours as Multiply), crates[0], crates[1]] {
+        for (name, f) in [("kinnor", ours as Multiply)].iter().chain(CRATES) {
             group.bench_function(BenchmarkId::from_parameter(name), |bench| {
                 bench.iter(|| f(m, n, k, &a, &b, &out));
             });

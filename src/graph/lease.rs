@@ -253,7 +253,9 @@ mod tests {
     #[test]
     fn a_function_dies_with_its_last_handle_after_warm_runs() {
         let y = one("sin", &[&one("exp", &[&leaf()])]);
-        (0..3).for_each(|_| step(&y, true));
+        for _ in 0..3 {
+            step(&y, true);
+        }
         let f = arena::with(|a| a.variables[y.ix()].parent);
         let generation = arena::with(|a| a.functions[f].generation);
         drop(y);
