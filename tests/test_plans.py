@@ -80,7 +80,7 @@ class Random:
         return F.dropout(x, 0.3, seed=5)
 
     def layer(self, x: nn.Variable) -> nn.Variable:
-        """What `relu` may be done along with, and `relu` in most cases."""
+        """What others may be done along with, and one or some of them in most cases."""
 
         def weight(*shape: int) -> nn.Variable:
             values = self.rng.normal(size=shape).astype(np.float32) * 0.3
@@ -89,6 +89,8 @@ class Random:
 
         if x.ndim == 2:
             y = F.affine(x, weight(x.shape[1], x.shape[1]), weight(x.shape[1]))
+        elif self.rng.random() < 0.1:
+            y = F.deconvolution(x, weight(x.shape[1], x.shape[1], 3, 3), weight(x.shape[1]), pad=(1, 1))
         elif (dice := self.rng.random()) < 0.4:
             y = self.normalized(x, weight)
         elif dice < 0.5:
@@ -97,7 +99,20 @@ class Random:
             taps, group = int(self.rng.choice([1, 3])), int(self.rng.choice([1, 3]))
             w = weight(x.shape[1], x.shape[1] // group, taps, taps)
             y = F.convolution(x, w, weight(x.shape[1]), pad=(taps // 2, taps // 2), group=group)
-        return F.relu(y) if self.rng.random() < 0.8 else y
+        if self.rng.random() < 0.3:
+            y = self.by_running_statistics(y, weight)
+        if self.rng.random() < 0.2:
+            y = y + x
+        if self.rng.random() < 0.5:
+            y = F.relu(y)
+        return UNARY[self.rng.integers(len(UNARY))](y) if self.rng.random() < 0.4 else y
+
+    def by_running_statistics(self, x: nn.Variable, weight: Callable[..., nn.Variable]) -> nn.Variable:
+        axis = int(self.rng.choice([1, x.ndim - 1]))
+        shape = [x.shape[i] if i == axis else 1 for i in range(x.ndim)]
+        values = self.rng.normal(size=(2, *shape)).astype(np.float32)
+        mean, variance = map(nn.Variable.from_numpy_array, (values[0], np.abs(values[1]) + 0.5))
+        return F.batch_normalization(x, weight(*shape), weight(*shape), mean, variance, axes=[axis], batch_stat=False)
 
     def normalized(self, x: nn.Variable, weight: Callable[..., nn.Variable]) -> nn.Variable:
         channels = (1, x.shape[1], 1, 1)
@@ -210,16 +225,94 @@ def test_the_report_says_what_is_fused_and_what_is_in_place() -> None:
     with plan("plain"):
         assert "pass" not in nn.plan_report(chain(4096, 2)[1])
     x = nn.Variable.from_numpy_array(np.ones((64, 64), np.float32), need_grad=True)
-    assert "in place" in nn.plan_report(F.mean(F.relu(F.affine(x, x))))
+    assert "2 along with the function before" in nn.plan_report(F.mean(F.relu(F.affine(x, x))))
 
 
 def test_most_random_graphs_have_something_to_optimise() -> None:
     assert sum("pass" in nn.plan_report(Random(seed).loss) for seed in range(20)) > 10
 
 
-def test_relu_is_done_along_with_layers() -> None:
+def test_functions_are_done_along_with_layers() -> None:
     reports = [nn.plan_report(graph.loss) for graph in map(Random, range(60)) if graph.shape in LAYERED[1:]]
-    assert sum("with the function before" in report for report in reports) > 5
+    assert sum("along with the function before" in report for report in reports) > 5
+
+
+LAYERS: dict[str, tuple[tuple[int, ...], Callable[..., nn.Variable], tuple[int, ...]]] = {
+    "affine": ((64, 96), F.affine, (96, 160)),
+    "few rows": ((3, 96), F.affine, (96, 5000)),
+    "direct": ((2, 12, 31, 29), lambda x, w: F.convolution(x, w, pad=(1, 1), stride=(2, 2)), (9, 12, 3, 3)),
+    "winograd": ((2, 32, 29, 31), lambda x, w: F.convolution(x, w, pad=(1, 1)), (40, 32, 3, 3)),
+    "few tiles": ((2, 64, 7, 7), lambda x, w: F.convolution(x, w, pad=(1, 1)), (64, 64, 3, 3)),
+    "pointwise": ((2, 12, 31, 29), F.convolution, (9, 12, 1, 1)),
+    "channel last": (
+        (2, 31, 29, 12),
+        lambda x, w: F.convolution(x, w, base_axis=1, pad=(1, 1), channel_last=True),
+        (20, 3, 3, 12),
+    ),
+    "depthwise": ((2, 12, 31, 29), lambda x, w: F.depthwise_convolution(x, w, pad=(1, 1)), (12, 3, 3)),
+    "transposed": ((2, 12, 31, 29), lambda x, w: F.deconvolution(x, w, stride=(2, 2)), (12, 9, 3, 3)),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_take_normalization_residuals_and_activations_along(name: str) -> None:
+    """As a network predicts: all is one loop, and follows what is written into parameters."""
+    shape, layer, w_shape = LAYERS[name]
+    rng = np.random.default_rng(1)
+
+    def leaf(*shape: int) -> nn.Variable:
+        return nn.Variable.from_numpy_array(rng.normal(size=shape).astype(np.float32))
+
+    def results(how: str) -> list[bytes]:
+        with plan(how):
+            nn.set_num_threads(2)
+            found = []
+            h = layer(x, w)
+            y = F.tanh(F.relu(F.batch_normalization(h, *params, axes=[axis], batch_stat=False) + residual))
+            if how == "optimised":
+                assert "2-5 along with the function before" in nn.plan_report(y)
+            for scale in (1.0, 1.0, 2.0):
+                params[1].d *= scale
+                y.forward(clear_buffer=True)
+                found.append(y.d.tobytes())
+            params[1].d *= 0.5
+            return found
+
+    x, w = leaf(*shape), leaf(*w_shape)
+    y_shape = layer(x, w).shape
+    axis = len(y_shape) - 1 if name == "channel last" else 1
+    stats = [y_shape[i] if i == axis else 1 for i in range(len(y_shape))]
+    params = [leaf(*stats) for _ in range(4)]
+    params[3].d = np.abs(params[3].d) + 0.1
+    residual = leaf(*y_shape)
+    assert results("plain") == results("optimised")
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["added to", "alone"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_take_gradients_of_activations_along(name: str, first: bool) -> None:
+    shape, layer, w_shape = LAYERS[name]
+    rng = np.random.default_rng(1)
+    values = [rng.normal(size=shape).astype(np.float32) for shape in (shape, w_shape)]
+
+    def gradients(how: str) -> list[bytes]:
+        with plan(how):
+            nn.set_num_threads(2)
+            x, w = (nn.Variable.from_numpy_array(v, need_grad=True) for v in values)
+            h = F.relu(F.tanh(x * 1.5))
+            y = F.sin(layer(h, w))
+            loss = F.sum(y) if first else F.sum(h * 0.5) + F.sum(y)
+            if how == "optimised":
+                assert "2 functions along with the function before" in nn.plan_report(loss).partition("backward:")[2]
+            found = []
+            for _ in range(3):
+                x.grad.zero()
+                loss.forward(clear_no_need_grad=True)
+                loss.backward(clear_buffer=True)
+                found += [x.g.tobytes(), w.g.tobytes()]
+            return found
+
+    assert gradients("plain") == gradients("optimised")
 
 
 def test_a_relu_that_is_looked_at_before_is_done_alone() -> None:
@@ -228,7 +321,7 @@ def test_a_relu_that_is_looked_at_before_is_done_alone() -> None:
     h = F.affine(x, x)
     y = F.relu(h)
     loss = F.mean(y)
-    assert "1 of them with the function before" in nn.plan_report(loss)
+    assert "2 along with the function before" in nn.plan_report(loss)
     for _ in range(3):
         loss.forward()
         assert h.d.min() < 0 and (y.d == np.maximum(h.d, 0)).all()

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from . import _core
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ._core import Variable
+
+    Ranges = Sequence[tuple[int, int]]
 
 __all__ = ["plan_report"]
 
@@ -23,9 +25,9 @@ def plan_report(loss: Variable, memory_budget: int | None = None) -> str:
     and one backward. The bytes follow from shapes and types; what kernels need to work in comes on top.
 
     Then what runs in another way than function by function where a step is repeated and clears (without a budget):
-    elementwise functions over arrays of one shape that run as one pass, those that write where they read, and those
-    (`relu`) that the function before does on the way of its output to memory. Nothing but time and memory changes by
-    it; `kinnor.config.plan` says more.
+    elementwise functions over arrays of one shape that run as one pass, those that write where they read, and those that
+    are done along with the function before (a product, a convolution, a normalization), while its result is in the
+    cache. Nothing but time and memory changes by it; `kinnor.config.plan` says more.
 
     Of functions that ran as they were built, under a budget, it says how things are now: which values are there, which
     were evicted and come back when they are wanted, and the bytes of what there is.
@@ -77,25 +79,34 @@ def plan_report(loss: Variable, memory_budget: int | None = None) -> str:
         )
         return "\n".join(lines)
     forward, backward = facts["optimised"]
-    numbers = [f"{start + 1}-{end}" for start, end in forward[0]]
-    lines += optimised("forward", " and ".join(numbers), forward)
-    functions = sum(end - start for start, end in backward[0])
-    lines += optimised("backward", f"{functions} functions" if functions else "", backward)
+    lines += optimised("forward", numbers, forward)
+    lines += optimised("backward", count, backward)
     return "\n".join(lines)
 
 
-def optimised(run: str, fused: str, facts: tuple[Sequence[tuple[int, int]], Sequence[int], int, int]) -> list[str]:
+def numbers(ranges: Ranges) -> str:
+    """Which functions these are, in the order of the table."""
+    return " and ".join(f"{start + 1}-{end}" if end > start + 1 else str(end) for start, end in ranges)
+
+
+def count(ranges: Ranges) -> str:
+    """How many functions these are."""
+    n = sum(end - start for start, end in ranges)
+    return f"{n} function{'s' if n > 1 else ''}"
+
+
+def optimised(run: str, name: Callable[[Ranges], str], facts: tuple[Ranges, Sequence[int], int, Ranges]) -> list[str]:
     """A line on what is optimised in a run, if anything is."""
     passes, in_place, saved, along = facts
     parts = []
     if passes:
-        parts.append(f"{fused} in {'one pass' if len(passes) == 1 else f'{len(passes)} passes'}")
+        parts.append(f"{name(passes)} in {'one pass' if len(passes) == 1 else f'{len(passes)} passes'}")
+    if along:
+        parts.append(f"{name(along)} along with the function before")
     if saved:
         parts.append(f"{mib(saved)} MiB in the cache only")
     if in_place:
         parts.append(f"{len(in_place)} in place")
-    if along:
-        parts.append(f"{along} of them with the function before")
     return [f"{run}: {', '.join(parts)}"] if parts else []
 
 

@@ -12,7 +12,7 @@ use super::execute::{MemoPtr, Slot, Temporaries, read_as, store};
 use super::memo::Modified;
 use super::mode::{self, Compute};
 use crate::array::{Access, Buffer, DType, Holds, Shape, Storage};
-use crate::ops::{Activation, Array, Call, Kind, Memory, Op, Reads};
+use crate::ops::{Array, Call, Kind, Memory, Op, Reads, Then};
 use crate::{Error, Result};
 
 /// Where the gradient of one input goes.
@@ -192,6 +192,12 @@ impl BackStep {
 
     /// Runs the function backward.
     pub(super) fn backward(&mut self) -> Result<()> {
+        self.backward_along(None)
+    }
+
+    /// As [`BackStep::backward`]; the gradient of the first input goes through what follows, to another place, and is added to
+    /// what is there if so told.
+    pub(super) fn backward_along(&mut self, along: Option<(*mut u8, bool, Then<'_>)>) -> Result<()> {
         if self.op.keeps_gradients() {
             return Ok(());
         }
@@ -237,6 +243,10 @@ impl BackStep {
                 gxm.push(None);
                 continue;
             };
+            if let (0, Some((ptr, accumulate, _))) = (i, along) {
+                gxm.push(Some((Memory { ptr, shape: &slot.shape }, accumulate)));
+                continue;
+            }
             if *shared {
                 let buffer = Buffer::new(slot.shape.size() * slot.dtype.size())?;
                 gxm.push(Some((Memory { ptr: buffer.ptr(), shape: &slot.shape }, false)));
@@ -259,7 +269,7 @@ impl BackStep {
             state,
             double,
             recompute: false,
-            activation: Activation::Identity,
+            then: along.map_or(Then::NOTHING, |(.., then)| then),
         })?;
         drop(gxm);
         store(temporaries)?;

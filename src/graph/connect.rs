@@ -10,7 +10,7 @@ use super::mode::Compute;
 use super::room::{self, Room};
 use super::{Detach, NdArray, Variable, anomaly, inplace, mode, plan};
 use crate::array::{Access, RunGuard, Shape, Storage};
-use crate::ops::{self, Activation, Call, Memory, Op, Shapes, Value};
+use crate::ops::{self, Call, Memory, Op, Shapes, Then, Value};
 use crate::{Error, Result};
 
 /// Outputs of a function that was just built.
@@ -174,7 +174,7 @@ impl AtOnce {
         let slot = &mut a.functions[f];
         (slot.pending, slot.life, slot.at_once) = (true, Life::Ready, true);
         let noted = slot.memo.note(saved.into_iter(), false);
-        slot.memo.settle(noted, data.iter().map(|y| &**y));
+        slot.memo.settle(noted, 0, data.iter().map(|y| &**y));
         self.memo = Some(MemoPtr(&raw mut slot.memo));
         self.double = compute == Compute::Double;
         for (output, data) in outputs.iter().zip(data) {
@@ -200,7 +200,7 @@ impl AtOnce {
             state,
             double: self.double,
             recompute: false,
-            activation: Activation::Identity,
+            then: Then::NOTHING,
         })
     }
 }

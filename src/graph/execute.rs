@@ -9,7 +9,7 @@ use super::arena::{Ix, NONE};
 use super::memo::Memo;
 use super::mode::Compute;
 use crate::array::{Access, Buffer, DType, Holds, RunGuard, Shape, Storage, convert, hold};
-use crate::ops::{Activation, Array, Call, Kind, Memory, Op};
+use crate::ops::{Array, Call, Kind, Memory, Op, Then};
 use crate::{Error, Result};
 
 /// An array that a kernel works on.
@@ -117,10 +117,6 @@ pub(super) struct Step {
     pub(super) over: Option<usize>,
     /// Every output is an unmodified input under another shape: there is nothing to do.
     pub(super) idle: bool,
-    /// What the next step does to the output, which is all that it does.
-    pub(super) next: Option<Activation>,
-    /// Its input went through its activation already, on its way to memory.
-    pub(super) activated: bool,
     plain: bool,
 }
 
@@ -157,7 +153,7 @@ impl Step {
         let idle = !y.is_empty() && (0..x.len()).filter_map(shares).any(|same| same);
         let special = (0..x.len()).any(|i| op.alias(i).is_some() || op.overwrites(i));
         let plain = !special && compute.dtype() == compute.stored() && op.on_arrays().is_none();
-        Self { op, compute, x, y, memo, over: None, idle, next: None, activated: false, plain }
+        Self { op, compute, x, y, memo, over: None, idle, plain }
     }
 
     /// Has it count what it uses, so that it needs no [`RunGuard`], or not.
@@ -176,11 +172,16 @@ impl Step {
             return Ok(());
         }
         let _holds = self.y.first().is_some_and(|y| y.counted).then(Holds::new);
+        self.run(recompute, None).map(drop)
+    }
+
+    /// As [`Step::forward`]; the first output goes through what follows, to another place, if that is given. Returns the name
+    /// of what it computes.
+    pub(super) fn run(&mut self, recompute: bool, along: Option<(*mut u8, Then<'_>)>) -> Result<u64> {
         if !self.plain {
-            return self.forward_special(recompute);
+            return self.run_special(recompute, along);
         }
-        let activation = self.takes_along(recompute);
-        let Self { op, compute, x, y, memo, over, activated, .. } = self;
+        let Self { op, compute, x, y, memo, over, .. } = self;
         // SAFETY: see `MemoPtr`.
         let memo = unsafe { &mut *memo.0 };
         let noted = memo.note(x.iter().map(|x| x.storage.saved()), recompute);
@@ -189,40 +190,32 @@ impl Step {
             let ptr = slot.resolve(Access::Read)?;
             xm.push(Memory { ptr, shape: &slot.shape });
         }
-        let moved = match over {
+        if let (Some(i), false) = (*over, recompute) {
             // What the kernel reads stays where it is; only whose memory that is changes.
-            Some(i) if !recompute => x[*i].storage.hand_over(&y[0].storage, y[0].dtype),
-            _ => false,
-        };
+            x[i].storage.hand_over(&y[0].storage, y[0].dtype);
+        }
         let mut ym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
-        for slot in &*y {
-            let ptr = slot.resolve(Access::Write)?;
+        for (o, slot) in y.iter().enumerate() {
+            let ptr = match along {
+                Some((place, _)) if o == 0 => place,
+                _ => slot.resolve(Access::Write)?,
+            };
             ym.push(Memory { ptr, shape: &slot.shape });
         }
-        let activated = std::mem::take(activated);
-        if !(moved && activated) {
-            let double = *compute == Compute::Double;
-            let state = &mut memo.state;
-            op.forward(Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, activation })?;
-        }
-        memo.settle(noted, y.iter().map(|y| &*y.storage));
-        Ok(())
+        let (state, double) = (&mut memo.state, *compute == Compute::Double);
+        let then = along.map_or(Then::NOTHING, |(_, then)| then);
+        op.forward(Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, then })?;
+        memo.settle(noted, along.is_some().into(), y.iter().map(|y| &*y.storage));
+        Ok(memo.name(noted, 0))
     }
 
-    /// Whether the kernel can take its output through an activation, and writes it where it is kept.
+    /// Whether the kernel can take its first output through what follows, and writes it where it is kept.
     pub(super) fn may_take_along(&self) -> bool {
-        self.op.takes_activation() && self.compute.dtype() == self.compute.stored()
+        let keeps = |slot: &Slot| slot.dtype == slot.stored && slot.shape.size() > 0;
+        !self.idle && self.op.takes_along() && self.y.iter().all(keeps)
     }
 
-    /// The activation that the output goes through on its way to memory: that of the next step, where nobody can look at the
-    /// output before.
-    pub(super) fn takes_along(&self, recompute: bool) -> Activation {
-        let unseen = |y: &Storage| !recompute && y.is_given_back() && y.users() == 0;
-        self.next.filter(|_| unseen(&self.y[0].storage)).unwrap_or(Activation::Identity)
-    }
-
-    fn forward_special(&mut self, recompute: bool) -> Result<()> {
-        let activation = self.takes_along(recompute);
+    fn run_special(&mut self, recompute: bool, along: Option<(*mut u8, Then<'_>)>) -> Result<u64> {
         // SAFETY: see `MemoPtr`.
         let memo = unsafe { &mut *self.memo.0 };
         let saved = |(i, x): (usize, &Slot)| if self.op.overwrites(i) { 0 } else { x.storage.saved() };
@@ -234,8 +227,8 @@ impl Step {
             // The user's code may take hold of its outputs to write into them.
             y.iter().filter(|y| y.data.is_cleared()).for_each(|y| y.data.zero());
             if recompute { user.recompute(&x, &y) } else { user.forward(&x, &y) }?;
-            memo.settle(noted, self.y.iter().map(|y| &*y.storage));
-            return Ok(());
+            memo.settle(noted, 0, self.y.iter().map(|y| &*y.storage));
+            return Ok(memo.name(noted, 0));
         }
         let mut temporaries = Temporaries::new();
         let mut x: SmallVec<[*mut u8; 4]> = SmallVec::new();
@@ -244,9 +237,12 @@ impl Step {
             x.push(slot.resolve(if write { Access::ReadWrite } else { Access::Read })?);
         }
         let mut y: SmallVec<[*mut u8; 2]> = SmallVec::new();
-        for slot in &self.y {
+        for (o, slot) in self.y.iter().enumerate() {
             let shared = self.x.iter().any(|x| Arc::ptr_eq(&x.storage, &slot.storage));
-            y.push(slot.place(if shared { Access::ReadWrite } else { Access::Write }, &mut temporaries)?);
+            y.push(match along {
+                Some((place, _)) if o == 0 => place,
+                _ => slot.place(if shared { Access::ReadWrite } else { Access::Write }, &mut temporaries)?,
+            });
         }
         let memory = |(ptr, slot): (&*mut u8, &'_ Slot)| (*ptr, slot.shape.clone());
         let (xs, ys): (Vec<_>, Vec<_>) =
@@ -257,10 +253,11 @@ impl Step {
             ys.iter().map(|(ptr, shape)| Memory { ptr: *ptr, shape }).collect();
         let state = &mut memo.state;
         let double = self.compute == Compute::Double;
-        self.op.forward(Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, activation })?;
+        let then = along.map_or(Then::NOTHING, |(_, then)| then);
+        self.op.forward(Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, then })?;
         store(temporaries)?;
-        memo.settle(noted, self.y.iter().map(|y| &*y.storage));
-        Ok(())
+        memo.settle(noted, along.is_some().into(), self.y.iter().map(|y| &*y.storage));
+        Ok(memo.name(noted, 0))
     }
 
     /// An estimate of the work, as [`work`] makes it.

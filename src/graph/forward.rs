@@ -2,19 +2,16 @@
 //! changes.
 
 use std::collections::HashSet;
-use std::ops::Range;
-use std::sync::Arc;
 
 use super::arena::{self, Arena, Ix, Life, NONE, flag};
 use super::clear::{self, Clearing, Policy};
 use super::execute::{self, Step};
-use super::fusion::{self, FusedForward};
+use super::fusion::{self, Chain, FusedForward};
 use super::lease::Holding;
 use super::order::{self, Stop};
 use super::plan::{Kept, Key, Pace, Seen};
 use super::{Function, NdArray, Variable, anomaly, back_plan::Place, budget, connect, ends, mode};
 use crate::array::{RunGuard, Storage};
-use crate::ops::Activation;
 use crate::{Error, Result};
 
 /// A call of the user's before or after each function.
@@ -56,6 +53,8 @@ pub(super) struct ForwardPlan {
     pub(super) fresh: Vec<Place>,
     /// Which steps run as one pass: found when the plan is used again.
     pub(super) passes: Option<Vec<FusedForward>>,
+    /// Which steps are done along with the one before them.
+    pub(super) chains: Vec<Chain>,
     work: usize,
     /// Values decide shapes on the way: each step is made when its turn comes.
     late: bool,
@@ -79,6 +78,7 @@ impl ForwardPlan {
             clears: Vec::new(),
             fresh: Vec::new(),
             passes: None,
+            chains: Vec::new(),
             work: 0,
             late,
             counted: false,
@@ -108,35 +108,22 @@ impl ForwardPlan {
     /// Finds the steps that may run as one pass, and those that may write where they read.
     pub(super) fn fuse(&mut self) {
         if self.passes.is_none() && !self.late && !mode::plan_is_plain() {
-            self.passes = Some(FusedForward::all(&self.steps, &self.clears));
+            self.chains = Chain::all(&self.steps, &self.clears);
+            self.passes = Some(FusedForward::all(&self.steps, &self.clears, &self.chains));
             for (n, i) in &self.clears {
                 let (step, i) = (&mut self.steps[*n as usize], *i as usize);
                 if fusion::forward_len(step).is_some_and(|len| len > Storage::SMALL) {
                     step.over = Some(i);
                 }
             }
-            self.take_along();
-        }
-    }
-
-    /// Has activations done by the functions before them where these can, on the way of their output to memory.
-    fn take_along(&mut self) {
-        let passes: Vec<Range<usize>> = self.passes.iter().flatten().map(|pass| pass.steps.clone()).collect();
-        for n in 1..self.steps.len() {
-            let [before, step] = &mut self.steps[n - 1..=n] else { continue };
-            let follows = step.over == Some(0)
-                && before.may_take_along()
-                && before.compute == step.compute
-                && Arc::ptr_eq(&before.y[0].storage, &step.x[0].storage)
-                && !fusion::holds(&passes, n);
-            before.next = step.op.activation().filter(|_| follows);
         }
     }
 
     /// Has every step run alone and leave what it reads to whoever looks at it after the step.
     fn unfuse(&mut self) {
         if self.passes.take().is_some() {
-            self.steps.iter_mut().for_each(|step| (step.over, step.next) = (None, None));
+            self.chains.clear();
+            self.steps.iter_mut().for_each(|step| step.over = None);
         }
     }
 
@@ -165,6 +152,7 @@ impl ForwardPlan {
         let mut clears = self.clears.iter().peekable();
         let mut pace = Pace::new(guard);
         let mut passes = self.passes.iter_mut().flatten().peekable();
+        let mut chains = self.chains.iter().peekable();
         let mut next = 0;
         while let Some(f) = self.functions.get(next) {
             let n = next;
@@ -173,6 +161,14 @@ impl ForwardPlan {
             {
                 next = pass.steps.end;
                 clears = self.clears[pass.clears.end..].iter().peekable();
+                pace.step()?;
+                continue;
+            }
+            if let Some(chain) = chains.next_if(|chain| chain.steps.start == n)
+                && chain.run(&mut self.steps).map_err(|e| explain(e, *f, "forward"))?
+            {
+                next = chain.steps.end;
+                clears = self.clears[chain.clears.end..].iter().peekable();
                 pace.step()?;
                 continue;
             }
@@ -186,7 +182,6 @@ impl ForwardPlan {
                 self.steps[n].count(self.counted);
             }
             let step = &mut self.steps[n];
-            let goes_on = step.takes_along(false) != Activation::Identity;
             step.forward(false).map_err(|e| explain(e, *f, "forward"))?;
             if anomaly {
                 anomaly::after_forward(*f, step)?;
@@ -199,12 +194,6 @@ impl ForwardPlan {
             }
             if recording {
                 arena::with(|a| clear::record(a, *f));
-            }
-            if let Some(step) = self.steps.get_mut(next) {
-                step.activated = goes_on;
-            }
-            if goes_on {
-                continue; // Nobody may see what is half done.
             }
             pace.step()?;
         }

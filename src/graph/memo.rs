@@ -50,10 +50,10 @@ impl Memo {
         inputs.inspect(|saved| seen.push(*saved)).map(name_of).fold(self.id, join)
     }
 
-    /// Names what a run has made of what `note` named.
+    /// Names what a run has made of what `note` named, but for the first outputs, which went on to somewhere else.
     #[inline(always)]
-    pub(super) fn settle<'a>(&self, noted: u64, y: impl Iterator<Item = &'a Storage>) {
-        y.enumerate().for_each(|(o, y)| y.settle(self.name(noted, o)));
+    pub(super) fn settle<'a>(&self, noted: u64, gone: usize, y: impl Iterator<Item = &'a Storage>) {
+        y.enumerate().skip(gone).for_each(|(o, y)| y.settle(self.name(noted, o)));
     }
 
     /// The name of output `o` of a run on what `note` named.

@@ -83,16 +83,23 @@ pub struct Optimised {
     pub in_place: Vec<usize>,
     /// Bytes of values that live in the cache only.
     pub saved: usize,
-    /// Activations among `in_place` that the function before does on the way of its output to memory.
-    pub along: usize,
+    /// Functions that are done along with the one before them, on the way of its result to memory: numbers as in `passes`.
+    pub along: Vec<Range<usize>>,
 }
 
 impl Optimised {
-    fn new(passes: impl Iterator<Item = (Range<usize>, usize)>, over: impl Iterator<Item = bool>) -> Self {
+    /// Passes and chains come with the bytes that they save.
+    fn new(
+        passes: impl Iterator<Item = (Range<usize>, usize)>,
+        chains: impl Iterator<Item = (Range<usize>, usize)>,
+        over: impl Iterator<Item = bool>,
+    ) -> Self {
         let (passes, saved): (Vec<Range<usize>>, Vec<usize>) = passes.unzip();
-        let alone = |n: usize| !fusion::holds(&passes, n);
+        let (along, more): (Vec<Range<usize>>, Vec<usize>) =
+            chains.map(|(chain, saved)| (chain.start + 1..chain.end, saved)).unzip();
+        let alone = |n: usize| !fusion::holds(&passes, n) && !fusion::holds(&along, n);
         let in_place = over.enumerate().filter(|(n, over)| *over && alone(*n)).map(|(n, _)| n).collect();
-        Self { passes, in_place, saved: saved.iter().sum(), along: 0 }
+        Self { passes, in_place, saved: saved.iter().chain(&more).sum(), along }
     }
 }
 
@@ -102,15 +109,16 @@ fn optimised(a: &mut Arena, root: Ix) -> Result<[Optimised; 2], Stop> {
     let mut plan = ForwardPlan::make(a, &[root], policy, |_, _| true)?;
     plan.fuse();
     let passes = plan.passes.iter().flatten().map(|pass| (pass.steps.clone(), pass.saved()));
-    let mut forward = Optimised::new(passes, plan.steps.iter().map(|step| step.over.is_some()));
-    forward.along = plan.steps.iter().filter(|step| step.next.is_some()).count();
+    let chains = plan.chains.iter().map(|chain| (chain.steps.clone(), chain.saved(&plan.steps)));
+    let forward = Optimised::new(passes, chains, plan.steps.iter().map(|step| step.over.is_some()));
     if !a.functions[a.variables[root].parent].need_grad {
         return Ok([forward, Optimised::default()]);
     }
     let mut plan = BackwardPlan::make(a, root, back_plan::Key::CLEARING, &[]);
     plan.fuse();
     let passes = plan.passes.iter().flatten().map(|pass| (pass.steps.clone(), pass.saved()));
-    Ok([forward, Optimised::new(passes, plan.steps.iter().map(|step| step.over.is_some()))])
+    let chains = plan.chains.iter().map(|chain| (chain.steps.clone(), chain.saved(&plan.steps)));
+    Ok([forward, Optimised::new(passes, chains, plan.steps.iter().map(|step| step.over.is_some()))])
 }
 
 /// What a training step to `root` does with its memory, under a budget or (`None`) under [`mode::memory_budget`], which

@@ -22,7 +22,7 @@ mod winograd_weight;
 use smallvec::SmallVec;
 
 use super::Float;
-use super::gemm::{Activation, Epilogue};
+use super::gemm::{Epilogue, Then};
 use super::threads::{Shared, ranges};
 use crate::Result;
 pub(super) use depthwise::{Dots, Slide};
@@ -146,19 +146,19 @@ pub struct Finish<'a, T> {
     pub bias: Option<&'a [T]>,
     /// Adds what is there.
     pub accumulate: bool,
-    /// Goes through this function.
-    pub activation: Activation,
+    /// Goes through these functions.
+    pub then: Then<'a>,
 }
 
-impl<T> Finish<'_, T> {
+impl<'a, T> Finish<'a, T> {
     /// Overwrites what is there, or adds to it.
     pub fn plain(accumulate: bool) -> Self {
-        Self { bias: None, accumulate, activation: Activation::Identity }
+        Self { bias: None, accumulate, then: Then::NOTHING }
     }
 
     /// The rest, which a product of matrices does.
-    fn without_bias(&self) -> Epilogue<'static, T> {
-        Epilogue { accumulate: self.accumulate, activation: self.activation, ..Epilogue::NONE }
+    fn without_bias(&self) -> Epilogue<'a, T> {
+        Epilogue { accumulate: self.accumulate, then: self.then, ..Epilogue::NONE }
     }
 }
 
@@ -204,6 +204,22 @@ pub fn input_gradient<T: Float>(
     finish: Finish<'_, T>,
 ) -> Result<()> {
     g.check(gx.len(), w.len(), gy.len());
+    if g.stride.iter().any(|s| *s > 1) {
+        // What is written with gaps has no rows that could be finished before all is there.
+        spread_gradient(g, gy, w, gx, Finish { then: Then::NOTHING, ..finish })?;
+        finish.then.finish_all(gx);
+        return Ok(());
+    }
+    spread_gradient(g, gy, w, gx, finish)
+}
+
+fn spread_gradient<T: Float>(
+    g: &Geometry,
+    gy: &[T],
+    w: &[T],
+    gx: &mut [T],
+    finish: Finish<'_, T>,
+) -> Result<()> {
     if let Some(products) = Pointwise::new(g).filter(|p| finish.bias.is_none() || !p.is_strided()) {
         products.input_gradient(gy, w, gx, finish);
         return Ok(());

@@ -7,7 +7,9 @@ mod panels;
 mod product;
 mod tile;
 
-pub use activation::Activation;
+#[cfg(test)]
+pub(super) use activation::Twice;
+pub use activation::{Activation, Rows, Then};
 pub(super) use blocks::{Operand, Split};
 pub(super) use pack::Columns;
 pub(super) use panels::{ONCE, PanelProduct, Panels, Table};

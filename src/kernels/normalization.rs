@@ -8,13 +8,15 @@
 //! is in the cache.
 
 mod columns;
+mod in_place;
 mod row_gradients;
 mod rows;
 
 use super::Float;
-use super::gemm::Activation;
+use super::gemm::{Activation, Then};
 use super::pairing::Pairing;
 use super::threads::Shared;
+pub use in_place::InPlace;
 
 /// How an array meets its statistics and its scale.
 pub struct Layout {
@@ -81,7 +83,7 @@ struct Target<'a, T> {
     gamma: Vec<T>,
     beta: Vec<T>,
     y: Shared<T>,
-    activation: Activation,
+    then: Then<'a>,
 }
 
 impl<'a, T: Float> Target<'a, T> {
@@ -91,11 +93,11 @@ impl<'a, T: Float> Target<'a, T> {
         gamma: Option<&[T]>,
         beta: Option<&[T]>,
         y: &mut [T],
-        activation: Activation,
+        then: Then<'a>,
     ) -> Self {
         assert!(x.len() == layout.pairing.size() && y.len() == x.len());
         let (gamma, beta) = (or_all(layout, gamma, T::ONE), or_all(layout, beta, T::ZERO));
-        Self { layout, x, gamma, beta, y: Shared::new(y.as_mut_ptr()), activation }
+        Self { layout, x, gamma, beta, y: Shared::new(y.as_mut_ptr()), then }
     }
 
     /// Normalises a part by statistics that are numbered from `first` on.
@@ -115,7 +117,7 @@ fn or_all<T: Float>(layout: &Layout, given: Option<&[T]>, v: T) -> Vec<T> {
     all
 }
 
-/// `y = activation((x - mean) / sqrt(variance + eps) * gamma + beta)`, with the means and variances of `x`, which are returned.
+/// `y = then((x - mean) / sqrt(variance + eps) * gamma + beta)`, with the means and variances of `x`, which are returned.
 pub fn normalize<T: Float>(
     layout: &Layout,
     eps: f64,
@@ -123,12 +125,12 @@ pub fn normalize<T: Float>(
     gamma: Option<&[T]>,
     beta: Option<&[T]>,
     y: &mut [T],
-    activation: Activation,
+    then: Then<'_>,
 ) -> (Vec<f64>, Vec<f64>) {
     let count = layout.count() as f64;
     let (mut mean, mut variance) = (vec![0.0; layout.n_stats], vec![0.0; layout.n_stats]);
     let (to_mean, to_variance) = (Shared::new(mean.as_mut_ptr()), Shared::new(variance.as_mut_ptr()));
-    let target = Target::new(layout, x, gamma, beta, y, activation);
+    let target = Target::new(layout, x, gamma, beta, y, then);
     layout.pairing.slabs(|part| {
         let (mean, variance) = if layout.in_rows() {
             T::in_registers(rows::Moments { part, x, count })
@@ -143,6 +145,7 @@ pub fn normalize<T: Float>(
         }
         target.write(part, &Stats::new(&mean, &variance, eps), first);
     });
+    finish_columns(layout, y, then);
     (mean, variance)
 }
 
@@ -154,11 +157,19 @@ pub fn normalize_by<T: Float>(
     gamma: Option<&[T]>,
     beta: Option<&[T]>,
     y: &mut [T],
-    activation: Activation,
+    then: Then<'_>,
 ) {
     assert_eq!(stats.len(), layout.n_stats);
-    let target = Target::new(layout, x, gamma, beta, y, activation);
+    let target = Target::new(layout, x, gamma, beta, y, then);
     layout.pairing.slabs(|part| target.write(part, stats, 0));
+    finish_columns(layout, y, then);
+}
+
+/// Takes what was not written row by row through what follows.
+fn finish_columns<T: Float>(layout: &Layout, y: &mut [T], then: Then<'_>) {
+    if !layout.in_rows() {
+        Then { activation: Activation::Identity, ..then }.finish_all(y);
+    }
 }
 
 /// What gradients of a normalisation are made of.

@@ -44,7 +44,8 @@ impl Affine {
 }
 
 impl Compute for Affine {
-    const TAKES_ACTIVATION: bool = true;
+    const TAKES_ALONG: bool = true;
+    const TAKES_ALONG_BACK: bool = true;
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let (shape, w) = (x.get(0), x.get(1));
@@ -69,7 +70,7 @@ impl Compute for Affine {
         let (x, w) = (Matrix::of_rows(run.x(0), rows, inputs), Matrix::of_rows(run.x(1), inputs, outputs));
         let column_bias = run.has(2).then(|| run.x(2));
         let y = MatrixMut::of_rows(run.y(0), rows, outputs);
-        gemm_then(y, x, w, Epilogue { column_bias, activation: run.activation(), ..Epilogue::NONE });
+        gemm_then(y, x, w, Epilogue { column_bias, then: run.then(), ..Epilogue::NONE });
         Ok(())
     }
 
@@ -78,7 +79,8 @@ impl Compute for Affine {
         let gy = Matrix::of_rows(run.gy(0), rows, outputs);
         if let Some(Grad { data, accumulate }) = run.gx(0) {
             let w = Matrix::of_rows(run.x(1), inputs, outputs);
-            gemm(MatrixMut::of_rows(data, rows, inputs), accumulate, gy, w.t());
+            let epilogue = Epilogue { accumulate, then: run.then(), ..Epilogue::NONE };
+            gemm_then(MatrixMut::of_rows(data, rows, inputs), gy, w.t(), epilogue);
         }
         if let Some(Grad { data, accumulate }) = run.gx(1) {
             let x = Matrix::of_rows(run.x(0), rows, inputs);

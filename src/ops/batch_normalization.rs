@@ -1,7 +1,9 @@
 //! Normalizations over a batch.
 
 use super::normalization::{Form, info, normalizes, reads};
-use super::{Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, op};
+use super::{
+    Backward, Compute, Declared, Entry, InputShapes, Pieces, Reads, Run, Shapes, Sym, Symbols, Value, op,
+};
 use crate::array::Shape;
 use crate::kernels::Float;
 use crate::{Error, Result};
@@ -63,7 +65,7 @@ impl BatchNormalization {
 }
 
 impl Compute for BatchNormalization {
-    const TAKES_ACTIVATION: bool = true;
+    const TAKES_ALONG: bool = true;
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let form = self.form(x.get(0))?;
@@ -110,6 +112,16 @@ impl Compute for BatchNormalization {
             }
         }
         Ok(())
+    }
+
+    fn goes_along(&self, x: &InputShapes<'_>) -> bool {
+        !self.batch_stat && self.form(x.get(0)).is_ok_and(|form| form.layout().cycle().is_some())
+    }
+
+    fn pieces<T: Float>(&self, run: &mut Run<'_, T>) -> Option<Box<dyn Pieces>> {
+        let form = self.form(run.x_shape(0)).ok()?;
+        let real = |x: &[T]| -> Vec<f64> { x.iter().map(|v| v.real()).collect() };
+        form.pieces_by(run, &real(run.x(3)), &real(run.x(4)))
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
@@ -178,7 +190,7 @@ normalizes!(TensorNormalization);
 mod tests {
     use super::*;
     use crate::ops::testing::{Tensor, check_forward, check_gradient, forward};
-    use crate::ops::{Activation, Call, Memory, Op, State, find};
+    use crate::ops::{Call, Memory, Op, State, Then, find};
 
     fn batch(axes: &[i64], batch_stat: bool, output_stat: bool, present: u64) -> Op {
         let values = [
@@ -257,7 +269,7 @@ mod tests {
                 state: &mut state,
                 double: true,
                 recompute,
-                activation: Activation::Identity,
+                then: Then::NOTHING,
             };
             op.forward(call).expect("forward runs");
             for (got, expected) in x[3..].iter().zip(&expected) {

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::{
-    Activation, Alias, Backward, Call, Compute, InputShapes, Kind, Loops, Op, Operation, Reads, Run, Shapes,
-    Spec, Sym, Symbols, Value,
+    Activation, Alias, Backward, Call, Compute, InputShapes, Kind, Loops, Op, Operation, Pieces, Reads, Run,
+    Shapes, Spec, Sym, Symbols, Value,
 };
 use crate::array::{DType, Shape};
 use crate::{Error, Result};
@@ -101,18 +101,30 @@ impl<C: Compute> Operation for Bound<C> {
         }
     }
     fn backward(&self, call: Call<'_>) -> Result<()> {
-        let Call { x, y, gy, gx, state, double, .. } = call;
-        if double {
-            self.op.backward(&mut Backward::<f64>::new(x, y, gy, gx, self.present, state))
+        if call.double {
+            self.op.backward(&mut Backward::<f64>::new(call, self.present))
         } else {
-            self.op.backward(&mut Backward::<f32>::new(x, y, gy, gx, self.present, state))
+            self.op.backward(&mut Backward::<f32>::new(call, self.present))
         }
     }
-    fn takes_activation(&self) -> bool {
-        C::TAKES_ACTIVATION
+    fn takes_along(&self) -> bool {
+        C::TAKES_ALONG
+    }
+    fn takes_along_back(&self) -> bool {
+        C::TAKES_ALONG_BACK
     }
     fn activation(&self) -> Option<Activation> {
         C::ACTIVATION
+    }
+    fn goes_along(&self, x: &[&Shape]) -> bool {
+        self.op.goes_along(&InputShapes { x, present: self.present, values: None })
+    }
+    fn pieces(&self, call: Call<'_>) -> Option<Box<dyn Pieces>> {
+        if call.double {
+            self.op.pieces(&mut Run::<f64>::new(call, self.present))
+        } else {
+            self.op.pieces(&mut Run::<f32>::new(call, self.present))
+        }
     }
     fn has_backward(&self) -> bool {
         C::HAS_BACKWARD

@@ -1,6 +1,8 @@
 //! An operation as its author writes it: shapes, kernels, the formula of its gradient, and facts about all these.
 
-use super::{Activation, Arg, Backward, Declared, InputShapes, Loops, Run, Shapes, Sym, Symbols, Value};
+use super::{
+    Activation, Arg, Backward, Declared, InputShapes, Loops, Pieces, Run, Shapes, Sym, Symbols, Value,
+};
 use crate::array::{DType, Shape};
 use crate::kernels::Float;
 use crate::{Error, Result};
@@ -122,8 +124,23 @@ pub trait Compute: Declared {
         None
     }
 
-    /// Whether `forward` takes its output through [`Run::activation`] before it comes to memory.
-    const TAKES_ACTIVATION: bool = false;
+    /// Whether `forward` takes its first output through [`Run::then`].
+    const TAKES_ALONG: bool = false;
+
+    /// Whether `backward` takes the gradient of its first input through [`Backward::then`].
+    const TAKES_ALONG_BACK: bool = false;
+
+    /// Whether [`Compute::pieces`] does what `forward` does.
+    fn goes_along(&self, x: &InputShapes<'_>) -> bool {
+        let _ = x;
+        false
+    }
+
+    /// What `forward` does to its first input, piece by piece in place, made of the others; it keeps what a forward run keeps.
+    fn pieces<T: Float>(&self, run: &mut Run<'_, T>) -> Option<Box<dyn Pieces>> {
+        let _ = run;
+        None
+    }
 
     /// What `forward` is, if another operation can do it on the way of its own output to memory.
     const ACTIVATION: Option<Activation> = None;

@@ -58,6 +58,9 @@ impl Deconvolution {
 }
 
 impl Compute for Deconvolution {
+    const TAKES_ALONG: bool = true;
+    const TAKES_ALONG_BACK: bool = true;
+
     fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
         spatial::open(arg, self.base_axis, x.get(0))
     }
@@ -76,14 +79,14 @@ impl Compute for Deconvolution {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
         let bias = run.has(2).then(|| run.x(2));
-        input_gradient(&g, run.x(0), run.x(1), run.y(0), Finish { bias, ..Finish::plain(false) })
+        input_gradient(&g, run.x(0), run.x(1), run.y(0), Finish { bias, accumulate: false, then: run.then() })
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
         let gy = run.gy(0);
         if let Some(Grad { data, accumulate }) = run.gx(0) {
-            forward(&g, gy, run.x(1), data, Finish::plain(accumulate))?;
+            forward(&g, gy, run.x(1), data, Finish { then: run.then(), ..Finish::plain(accumulate) })?;
         }
         if let Some(Grad { data, accumulate }) = run.gx(1) {
             weight_gradient(&g, gy, run.x(0), data, accumulate)?;

@@ -82,7 +82,8 @@ impl DepthwiseConvolution {
 }
 
 impl Compute for DepthwiseConvolution {
-    const TAKES_ACTIVATION: bool = true;
+    const TAKES_ALONG: bool = true;
+    const TAKES_ALONG_BACK: bool = true;
 
     fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
         spatial::open(arg, self.base_axis, x.get(0))
@@ -102,20 +103,14 @@ impl Compute for DepthwiseConvolution {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
         let bias = run.has(2).then(|| run.x(2));
-        forward(
-            &g,
-            run.x(0),
-            run.x(1),
-            run.y(0),
-            Finish { bias, accumulate: false, activation: run.activation() },
-        )
+        forward(&g, run.x(0), run.x(1), run.y(0), Finish { bias, accumulate: false, then: run.then() })
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
         let gy = run.gy(0);
         if let Some(Grad { data, accumulate }) = run.gx(0) {
-            input_gradient(&g, gy, run.x(1), data, Finish::plain(accumulate))?;
+            input_gradient(&g, gy, run.x(1), data, Finish { then: run.then(), ..Finish::plain(accumulate) })?;
         }
         if let Some(Grad { data, accumulate }) = run.gx(1) {
             weight_gradient(&g, run.x(0), gy, data, accumulate)?;

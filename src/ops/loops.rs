@@ -22,6 +22,15 @@ pub struct Part {
     pub n: usize,
 }
 
+/// A function of one array whose elements depend on those in their place, and on where that is.
+pub trait Pieces: Sync {
+    /// Takes the `n` elements at `at`, the first of which is element `start` of the array, through the function in place.
+    ///
+    /// # Safety
+    /// They are elements of the array for which this was made, and nobody else uses them meanwhile.
+    unsafe fn run(&self, at: *mut u8, start: usize, n: usize);
+}
+
 /// A loop over parts of arrays; the first argument is the formula.
 type Loop = unsafe fn(*const (), &Part);
 
@@ -327,11 +336,7 @@ impl Whole {
     /// `n` elements from `start` on; null pointers stay null, and others that nothing follows may go astray.
     #[inline(always)]
     pub(super) fn part<T>(&self, start: usize, n: usize) -> Part {
-        let bytes = start * size_of::<T>();
-        let shift = |p: *mut u8| if p.is_null() { p } else { p.wrapping_add(bytes) };
-        let shift_const = |p: *const u8| shift(p.cast_mut()).cast_const();
-        let Part { x, y, gy, gx, adds, .. } = self.0;
-        Part { x: x.map(shift_const), y: shift(y), gy: shift_const(gy), gx: gx.map(shift), adds, n }
+        self.0.shifted(start * size_of::<T>(), n)
     }
 }
 
@@ -345,6 +350,15 @@ impl Part {
         adds: [false; 2],
         n: 0,
     };
+
+    /// `n` elements, `bytes` further on; null pointers stay null, and others that nothing follows may go astray.
+    #[inline(always)]
+    pub(crate) fn shifted(&self, bytes: usize, n: usize) -> Self {
+        let shift = |p: *mut u8| if p.is_null() { p } else { p.wrapping_add(bytes) };
+        let shift_const = |p: *const u8| shift(p.cast_mut()).cast_const();
+        let Self { x, y, gy, gx, adds, .. } = *self;
+        Self { x: x.map(shift_const), y: shift(y), gy: shift_const(gy), gx: gx.map(shift), adds, n }
+    }
 
     /// Runs a loop over all of it, on several threads where that pays.
     pub(super) fn each<T: Float>(self, work: impl Fn(&Self) + Sync) {

@@ -67,11 +67,11 @@ mod trigonometry;
 mod weight_normalization;
 mod whole;
 
-pub use crate::kernels::gemm::Activation;
+pub use crate::kernels::gemm::{Activation, Rows, Then};
 pub use bound::Entry;
 pub use compute::{Alias, Compute, Reads};
 pub use elementwise::{Binary, Unary};
-pub use loops::{Loops, Part};
+pub use loops::{Loops, Part, Pieces};
 pub use operation::{Array, Call, OnArrays, Op, Operation};
 pub use run::{Backward, Grad, Memory, Run, State};
 pub use shapes::{InputShapes, Shapes};

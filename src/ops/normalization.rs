@@ -1,8 +1,8 @@
 //! What normalizations by mean and variance have in common.
 
-use super::{Backward, InputShapes, Reads, Run, Shapes, Spec, Sym, Symbols, Value};
+use super::{Backward, InputShapes, Pieces, Reads, Run, Shapes, Spec, Sym, Symbols, Value};
 use crate::array::Shape;
-use crate::kernels::normalization::{Gradients, Layout, Stats, Wanted, normalize, normalize_by};
+use crate::kernels::normalization::{Gradients, InPlace, Layout, Stats, Wanted, normalize, normalize_by};
 use crate::kernels::{Float, Number};
 use crate::{Error, Result};
 
@@ -58,7 +58,7 @@ impl Form {
     pub(super) fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> (Vec<f64>, Vec<f64>) {
         let (beta, gamma) = (run.has(1).then(|| run.x(1)), run.has(2).then(|| run.x(2)));
         let (mean, variance) =
-            normalize(&self.layout(), self.eps, run.x(0), gamma, beta, run.y(0), run.activation());
+            normalize(&self.layout(), self.eps, run.x(0), gamma, beta, run.y(0), run.then());
         if self.output_stat {
             run.y(1).iter_mut().zip(&mean).for_each(|(y, v)| *y = T::of(*v));
             run.y(2).iter_mut().zip(&variance).for_each(|(y, v)| *y = T::of(*v));
@@ -71,8 +71,23 @@ impl Form {
     pub(super) fn forward_by<T: Float>(&self, run: &mut Run<'_, T>, mean: &[f64], variance: &[f64]) {
         let stats = Stats::new(mean, variance, self.eps);
         let (beta, gamma) = (run.has(1).then(|| run.x(1)), run.has(2).then(|| run.x(2)));
-        normalize_by(&self.layout(), &stats, run.x(0), gamma, beta, run.y(0), run.activation());
+        normalize_by(&self.layout(), &stats, run.x(0), gamma, beta, run.y(0), run.then());
         *run.state() = stats;
+    }
+
+    /// As [`Form::forward_by`], in place of elements that are not there yet; none where elements of a channel lie too
+    /// scattered.
+    pub(super) fn pieces_by<T: Float>(
+        &self,
+        run: &mut Run<'_, T>,
+        mean: &[f64],
+        variance: &[f64],
+    ) -> Option<Box<dyn Pieces>> {
+        let stats = Stats::new(mean, variance, self.eps);
+        let (beta, gamma) = (run.has(1).then(|| run.x(1)), run.has(2).then(|| run.x(2)));
+        let pieces = InPlace::new(&self.layout(), &stats, gamma, beta)?;
+        *run.state() = stats;
+        Some(Box::new(pieces))
     }
 
     /// The gradients of all inputs; `given` says that the statistics are inputs 3 and 4.
@@ -157,6 +172,13 @@ impl Form {
     }
 }
 
+impl<T: Float> Pieces for InPlace<T> {
+    unsafe fn run(&self, at: *mut u8, start: usize, n: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.normalize(at.cast(), start, n) };
+    }
+}
+
 /// What gradients read where the statistics are those of the elements.
 pub(super) fn reads(gx: usize) -> Reads {
     match gx {
@@ -182,7 +204,7 @@ pub(super) fn info(spec: &Spec, values: Vec<Value>, x: &InputShapes<'_>) -> Vec<
 macro_rules! normalizes {
     ($($op:ty)+) => {$(
         impl $crate::ops::Compute for $op {
-            const TAKES_ACTIVATION: bool = true;
+            const TAKES_ALONG: bool = true;
 
             fn shapes(&self, x: &$crate::ops::InputShapes<'_>) -> $crate::Result<$crate::ops::Shapes> {
                 self.form(x.get(0), x.find(2).or(x.find(1)))?.shapes(&<Self as $crate::ops::Declared>::SPEC, x)

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::bound::Bound;
-use super::{Activation, Alias, Compute, Kind, Loops, Memory, Reads, Shapes, State, Sym, Symbols, Value};
+use super::{
+    Activation, Alias, Compute, Kind, Loops, Memory, Pieces, Reads, Shapes, State, Sym, Symbols, Then, Value,
+};
 use crate::Result;
 use crate::array::{DType, Shape, Storage};
 
@@ -23,8 +25,9 @@ pub struct Call<'a> {
     pub double: bool,
     /// Values that were dropped are computed again.
     pub recompute: bool,
-    /// What the output goes through on its way to memory, if the operation `takes_activation` (forward only).
-    pub activation: Activation,
+    /// What the first output goes through on its way to memory, if the operation `takes_along`; backward the gradient of the
+    /// first input, if it `takes_along_back`.
+    pub then: Then<'a>,
 }
 
 /// An array as an operation on arrays sees it.
@@ -87,10 +90,21 @@ pub trait Operation: Send + Sync + 'static {
     fn output(&self, o: usize) -> Option<DType>;
     fn forward(&self, call: Call<'_>) -> Result<()>;
     fn backward(&self, call: Call<'_>) -> Result<()>;
-    fn takes_activation(&self) -> bool {
+    fn takes_along(&self) -> bool {
+        false
+    }
+    fn takes_along_back(&self) -> bool {
         false
     }
     fn activation(&self) -> Option<Activation> {
+        None
+    }
+    fn goes_along(&self, x: &[&Shape]) -> bool {
+        let _ = x;
+        false
+    }
+    fn pieces(&self, call: Call<'_>) -> Option<Box<dyn Pieces>> {
+        let _ = call;
         None
     }
     fn has_backward(&self) -> bool;

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::marker::PhantomData;
 
-use super::{Activation, Call, Part};
+use super::{Call, Part, Then};
 use crate::array::Shape;
 use crate::kernels::{Float, map, random};
 
@@ -96,7 +96,7 @@ pub struct Run<'a, T> {
     taken: u64,
     state: &'a mut State,
     recompute: bool,
-    activation: Activation,
+    then: Then<'a>,
     of: PhantomData<T>,
 }
 
@@ -111,13 +111,13 @@ pub(crate) fn position(present: u64, i: usize) -> Option<usize> {
 
 impl<'a, T: Float> Run<'a, T> {
     pub(crate) fn new(call: Call<'a>, present: u64) -> Self {
-        let Call { x, y, state, recompute, activation, .. } = call;
-        Self { x, y, present, taken: 0, state, recompute, activation, of: PhantomData }
+        let Call { x, y, state, recompute, then, .. } = call;
+        Self { x, y, present, taken: 0, state, recompute, then, of: PhantomData }
     }
 
-    /// What the output goes through on its way to memory: nothing unless [`super::Compute::TAKES_ACTIVATION`] is set.
-    pub fn activation(&self) -> Activation {
-        self.activation
+    /// What the first output goes through on its way to memory: nothing unless [`super::Compute::TAKES_ALONG`] is set.
+    pub fn then(&self) -> Then<'a> {
+        self.then
     }
 
     /// Number of inputs that were given.
@@ -269,19 +269,20 @@ pub struct Backward<'a, T> {
     gx: &'a [Option<(Memory<'a>, bool)>],
     present: u64,
     state: &'a mut State,
+    then: Then<'a>,
     of: PhantomData<T>,
 }
 
 impl<'a, T: Float> Backward<'a, T> {
-    pub(crate) fn new(
-        x: &'a [Memory<'a>],
-        y: &'a [Memory<'a>],
-        gy: &'a [Memory<'a>],
-        gx: &'a [Option<(Memory<'a>, bool)>],
-        present: u64,
-        state: &'a mut State,
-    ) -> Self {
-        Self { x, y, gy, gx, present, state, of: PhantomData }
+    pub(crate) fn new(call: Call<'a>, present: u64) -> Self {
+        let Call { x, y, gy, gx, state, then, .. } = call;
+        Self { x, y, gy, gx, present, state, then, of: PhantomData }
+    }
+
+    /// What the gradient of the first input goes through on its way to memory: nothing unless
+    /// [`super::Compute::TAKES_ALONG_BACK`] is set.
+    pub fn then(&self) -> Then<'a> {
+        self.then
     }
 
     /// Number of inputs that were given.

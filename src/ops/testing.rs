@@ -4,7 +4,7 @@
 use smallvec::SmallVec;
 
 use super::symbol::{Builder, build};
-use super::{Activation, Call, Kind, Memory, Op, Reads, State, Sym, Symbols};
+use super::{Call, Kind, Memory, Op, Reads, State, Sym, Symbols, Then};
 use crate::Result;
 use crate::array::{DType, Shape};
 
@@ -96,7 +96,7 @@ pub(crate) fn forward(op: &Op, x: &[Tensor], state: &mut State, recompute: bool)
         state,
         double: true,
         recompute,
-        activation: Activation::Identity,
+        then: Then::NOTHING,
     })?;
     Ok(shapes.iter().zip(yb).map(|(s, b)| Tensor { shape: s.clone(), data: b.real() }).collect())
 }
@@ -153,7 +153,7 @@ fn backward(
         state,
         double: true,
         recompute: false,
-        activation: Activation::Identity,
+        then: Then::NOTHING,
     })
     .expect("backward runs");
     gxb.into_iter().zip(wanted).map(|(g, w)| w.then_some(g)).collect()

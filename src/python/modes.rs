@@ -251,7 +251,8 @@ fn plan_facts<'py>(
     facts.set_item("at_once", report.at_once)?;
     let optimised = |o: &graph::Optimised| {
         let passes: Vec<(usize, usize)> = o.passes.iter().map(|pass| (pass.start, pass.end)).collect();
-        (passes, o.in_place.clone(), o.saved, o.along)
+        let along: Vec<(usize, usize)> = o.along.iter().map(|along| (along.start, along.end)).collect();
+        (passes, o.in_place.clone(), o.saved, along)
     };
     facts.set_item("optimised", report.optimised.iter().map(optimised).collect::<Vec<_>>())?;
     Ok(facts)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::super::execute::{MemoPtr, Step};
-use super::{Arrays, NOTHING, Place, Planner, Tile, runs};
+use super::{Arrays, Chain, NOTHING, Place, Planner, Tile, holds, runs};
 use crate::Result;
 use crate::array::{Access, DType, Storage};
 use crate::ops::{Loops, Op, Part};
@@ -52,10 +52,12 @@ pub(in crate::graph) fn forward_len(step: &Step) -> Option<usize> {
 }
 
 impl FusedForward {
-    /// All passes of a plan, in order. `clears` says which input of which step is cleared after it.
-    pub(in crate::graph) fn all(steps: &[Step], clears: &[(u32, u32)]) -> Vec<Self> {
+    /// All passes of a plan, in order, of steps that no chain has. `clears` says which input of which step is cleared after it.
+    pub(in crate::graph) fn all(steps: &[Step], clears: &[(u32, u32)], chains: &[Chain]) -> Vec<Self> {
         let joins = |a: usize, b: usize| steps[a].compute == steps[b].compute;
-        let found = runs(steps.len(), |n| forward_len(&steps[n]), joins);
+        let taken: Vec<Range<usize>> = chains.iter().map(|chain| chain.steps.clone()).collect();
+        let len = |n: usize| forward_len(&steps[n]).filter(|_| !holds(&taken, n));
+        let found = runs(steps.len(), len, joins);
         found.into_iter().filter_map(|range| Self::plan(steps, clears, range)).collect()
     }
 

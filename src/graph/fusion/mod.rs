@@ -13,13 +13,18 @@
 //! they always did. Hooks, recordings and the search for anomalies, which look at single functions, have them run one by
 //! one too.
 
+mod along;
+mod back_along;
 mod backward;
 mod forward;
+mod links;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+pub(super) use along::Chain;
+pub(super) use back_along::BackChain;
 pub(super) use backward::{FusedBackward, backward_len};
 pub(super) use forward::{FusedForward, forward_len};
 

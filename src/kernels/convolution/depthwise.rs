@@ -215,6 +215,7 @@ impl<T: Float> Correlation<'_, T> {
                                 let row =
                                     if w.axes.len() > 1 { w.axes[0].apart * w.axes[1].target } else { 0 };
                                 let at = w.targets[0] + positions.start * row;
+                                let to = self.target(image, group, target).add(at);
                                 (kernels.slide)(&Slide {
                                     from: strip.as_ptr(),
                                     row: plane.row(),
@@ -222,13 +223,16 @@ impl<T: Float> Correlation<'_, T> {
                                     weights: weights.as_ptr(),
                                     rows: positions.len(),
                                     width: plane.width(),
-                                    to: self.target(image, group, target).add(at),
+                                    to,
                                     to_row: row,
                                     apart: w.apart,
                                     bias: self.bias_of(group, target).filter(|_| source == last),
                                     accumulate: self.finish.accumulate || source > 0,
-                                    activation: self.finish.activation.only_if(source == last),
+                                    activation: self.finish.then.activation.only_if(source == last),
                                 });
+                                if source == last {
+                                    self.finish.then.finish(to, row, positions.len(), plane.width());
+                                }
                             }
                         }
                     }

@@ -201,10 +201,13 @@ impl<T: Float> Correlation<'_, T> {
                         to: self.target(image, 0, 0).wrapping_add(w.targets[row] * n),
                         bias: self.finish.bias.map(<[T]>::as_ptr),
                         accumulate: self.finish.accumulate,
-                        activation: self.finish.activation,
+                        activation: self.finish.then.activation,
                     };
                     // SAFETY: each row has its own targets; the rest is the caller's promise.
-                    unsafe { (T::kernels().pixels)(&pixels) };
+                    unsafe {
+                        (T::kernels().pixels)(&pixels);
+                        self.finish.then.finish(pixels.to, 0, 1, w.width * n);
+                    }
                 }
             });
         });

@@ -3,12 +3,14 @@
 
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 use super::strip::{Block, Layout, SLACK, Strips, apart};
 use super::window::Window;
 use super::{Finish, Geometry};
 use crate::Result;
 use crate::array::Workspace;
-use crate::kernels::gemm::{After, Columns, ONCE, Operand, PanelProduct, Panels, Split, Table};
+use crate::kernels::gemm::{After, Columns, ONCE, Operand, PanelProduct, Panels, Split, Table, Then};
 use crate::kernels::threads::{Shared, parallel, ranges};
 use crate::kernels::{Float, scratch};
 
@@ -290,7 +292,7 @@ impl<T: Float> Correlation<'_, T> {
                             accumulate: i > 0 || direct && self.finish.accumulate,
                             row_bias: self.bias(group, rows.start).filter(|_| direct && i + 1 == chunks),
                             column_bias: None,
-                            activation: self.finish.activation.only_if(direct && i + 1 == chunks),
+                            activation: self.finish.then.activation.only_if(direct && i + 1 == chunks),
                         },
                     };
                     // SAFETY: the table keeps within the planes; the rest is the caller's promise.
@@ -321,13 +323,34 @@ impl<T: Float> Correlation<'_, T> {
                     }
                 });
             }
+            if self.finish.then.rows.is_some() {
+                self.finish_rows(strips, block, group, rows);
+            }
         });
+    }
+
+    /// Takes results that were just written through what follows; positions that lie together are one row.
+    fn finish_rows(&self, strips: &Strips, block: &Block, group: usize, targets: Range<usize>) {
+        let (w, width) = (self.window, block.columns.len());
+        let mut together: SmallVec<[(usize, Range<usize>); 4]> = SmallVec::new();
+        strips.each_row(block, |image, position, column, _| {
+            let start = w.targets[position] + column;
+            match together.last_mut() {
+                Some((same, range)) if *same == image && range.end == start => range.end += width,
+                _ => together.push((image, start..start + width)),
+            }
+        });
+        for (image, range) in together {
+            let at = self.target(image, group, targets.start).wrapping_add(range.start);
+            // SAFETY: these are elements of the target that are of this task alone.
+            unsafe { self.finish.then.finish(at, self.targets.channel, targets.len(), range.len()) };
+        }
     }
 
     /// Writes or adds results and a bias to elements that lie `apart`, through the activation.
     #[inline(always)]
     pub(super) unsafe fn put(&self, from: &[T], bias: T, to: *mut T, apart: usize) {
-        let Finish { accumulate, activation, .. } = self.finish;
+        let Finish { accumulate, then: Then { activation, .. }, .. } = self.finish;
         // SAFETY: the caller's promise.
         unsafe {
             if apart == 1 {

@@ -75,13 +75,14 @@ impl<T: Float> Correlation<'_, T> {
                         accumulate: direct && self.finish.accumulate,
                         row_bias: None,
                         column_bias: self.bias(group, 0),
-                        activation: self.finish.activation.only_if(direct),
+                        activation: self.finish.then.activation.only_if(direct),
                     },
                 }
                 .run();
             }
             if direct {
-                return;
+                // SAFETY: these pixels were just written, and are of this task alone.
+                return unsafe { self.finish.then.finish(c, c_row, n, targets) };
             }
             for (i, o) in positions.enumerate() {
                 let target = window.targets[o / window.width] + o % window.width * window.apart;

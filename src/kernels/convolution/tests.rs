@@ -1,10 +1,13 @@
 //! The three sums against loops over every image, group, map, channel, position and tap.
 
+use std::marker::PhantomData;
+
 use super::{
-    Activation, Finish, Geometry, Spatial, WINOGRAD_CHANNELS, WINOGRAD_CHANNELS_OF_WEIGHT, forward,
-    input_gradient, weight_gradient, winograd,
+    Finish, Geometry, Spatial, WINOGRAD_CHANNELS, WINOGRAD_CHANNELS_OF_WEIGHT, forward, input_gradient,
+    weight_gradient, winograd,
 };
 use crate::kernels::Float;
+use crate::kernels::gemm::{Activation, Then, Twice};
 use crate::kernels::threads::{num_threads, set_num_threads};
 
 /// Images; channels, maps and groups; and for each axis the input, kernel, pad, stride and dilation.
@@ -217,9 +220,16 @@ fn an_activation_comes_last() {
             let plain = Finish { bias: Some(&bias), ..Finish::plain(accumulate) };
             let [mut expected, mut got] = [y.clone(), y];
             forward(&g, &x, &w, &mut expected, plain).expect("memory");
-            forward(&g, &x, &w, &mut got, Finish { activation: Activation::Relu, ..plain }).expect("memory");
-            let expected: Vec<f32> = expected.iter().map(|v| v.max(0.0)).collect();
+            let then = Then { activation: Activation::Relu, rows: Some(&Twice::<f32>(PhantomData)) };
+            forward(&g, &x, &w, &mut got, Finish { then, ..plain }).expect("memory");
+            let expected: Vec<f32> = expected.iter().map(|v| 2.0 * v.max(0.0)).collect();
             assert!(got == expected, "{g:?}");
+            let plain = Finish::plain(accumulate);
+            let [mut expected, mut back] = [x.clone(), x];
+            input_gradient(&g, &got, &w, &mut expected, plain).expect("memory");
+            input_gradient(&g, &got, &w, &mut back, Finish { then, ..plain }).expect("memory");
+            let expected: Vec<f32> = expected.iter().map(|v| 2.0 * v.max(0.0)).collect();
+            assert!(back == expected, "{g:?}");
         }
     }
 }

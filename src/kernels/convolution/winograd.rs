@@ -319,7 +319,7 @@ impl<'a, T: Float> Winograd<'a, T> {
                 plane: t.channel,
                 bias: self.finish.bias.map(|b| b[group * t.channels + first..].as_ptr()),
                 accumulate: self.finish.accumulate,
-                activation: self.finish.activation,
+                activation: self.finish.then.activation,
             };
             // SAFETY: the table was chosen for this machine; the pixels lie in the strip and in the target.
             unsafe { (kernels.to_planes)(&order) };
@@ -346,6 +346,13 @@ impl<'a, T: Float> Winograd<'a, T> {
             planes(start, (end - start) * width);
         } else {
             (start..end).for_each(|y| planes(y, width));
+        }
+        let t = &self.targets;
+        let at = image * t.image + group * t.group + first * t.channel + start * width;
+        // SAFETY: these rows of the target were just written, and are of this task alone.
+        unsafe {
+            let n = (end - start) * width;
+            self.finish.then.finish(self.target.add(at), t.channel, channels, n);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::activation::Activation;
+use super::activation::{Activation, Then};
 use super::pack::{Columns, Rows};
 use super::tile::{After, Kernels, REGULAR, Tile};
 use crate::array::Workspace;
@@ -50,7 +50,7 @@ impl<T> Operand<T> {
 }
 
 /// A product `c = after(a b)`: `a` has `m` rows, `b` has `n` columns, rows of `c` are contiguous and `c_row` apart.
-pub(super) struct Product<T> {
+pub(super) struct Product<'a, T> {
     pub(super) m: usize,
     pub(super) n: usize,
     pub(super) k: usize,
@@ -59,10 +59,11 @@ pub(super) struct Product<T> {
     pub(super) c: *mut T,
     pub(super) c_row: isize,
     pub(super) after: After<T>,
+    pub(super) then: Then<'a>,
 }
 
 // SAFETY: only addresses; those who use them promise that they may.
-unsafe impl<T> Sync for Product<T> {}
+unsafe impl<T> Sync for Product<'_, T> {}
 
 /// Things shared out in parts as even as can be.
 #[derive(Clone, Copy)]
@@ -121,7 +122,7 @@ impl Grid {
     }
 }
 
-impl<T: Float> Product<T> {
+impl<T: Float> Product<'_, T> {
     /// Computes the product. `false`, with nothing done: no memory for packing.
     ///
     /// # Safety
@@ -185,7 +186,7 @@ impl<T: Float> Product<T> {
 
 /// A block of a product, of `m` x `n` of the result and `k` of the sums, and its packed matrices.
 struct Block<'a, T: 'static> {
-    product: &'a Product<T>,
+    product: &'a Product<'a, T>,
     kernels: &'static Kernels<T>,
     i: usize,
     j: usize,
@@ -289,10 +290,28 @@ impl<T: Float> Block<'_, T> {
         // SAFETY: as the caller promises.
         let tile = |row, column| unsafe { self.tile(grid.heights.part(row), column) };
         if self.k <= SHALLOW {
-            rows.for_each(|row| columns.clone().for_each(|column| tile(row, column)));
+            for row in rows {
+                columns.clone().for_each(|column| tile(row, column));
+                self.finish(grid, row..row + 1, &columns);
+            }
         } else {
-            columns.for_each(|column| rows.clone().for_each(|row| tile(row, column)));
+            columns.clone().for_each(|column| rows.clone().for_each(|row| tile(row, column)));
+            self.finish(grid, rows, &columns);
         }
+    }
+
+    /// Takes tiles whose sums are complete through what follows.
+    fn finish(&self, grid: &Grid, rows: Range<usize>, columns: &Range<usize>) {
+        let (product, wide) = (self.product, 2 * self.kernels.width);
+        if self.p + self.k < product.k || product.then.rows.is_none() || rows.is_empty() {
+            return;
+        }
+        let (i, end) = (grid.heights.part(rows.start).start, grid.heights.part(rows.end - 1).end);
+        let j = columns.start * wide;
+        let c = product.c.wrapping_offset((self.i + i) as isize * product.c_row).wrapping_add(self.j + j);
+        let n = (columns.end * wide).min(self.n).saturating_sub(j);
+        // SAFETY: these tiles were just written, and are of one chunk alone; rows of the result follow each other.
+        unsafe { product.then.finish(c, product.c_row as usize, end - i, n) };
     }
 
     /// # Safety

@@ -2,7 +2,7 @@
 //!
 //! How a product is cut depends on its shape and layout alone, so the number of threads changes no bit of it.
 
-use super::activation::Activation;
+use super::activation::Then;
 use super::blocks::{Operand, Product};
 use super::tile::After;
 use crate::kernels::Float;
@@ -17,7 +17,7 @@ pub struct Strided<T> {
 }
 
 /// What is done to the product on its way to memory, in this order.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Epilogue<'a, T> {
     /// Adds what the result holds.
     pub accumulate: bool,
@@ -25,14 +25,13 @@ pub struct Epilogue<'a, T> {
     pub row_bias: Option<&'a [T]>,
     /// Adds a number to each column.
     pub column_bias: Option<&'a [T]>,
-    /// Goes through this function.
-    pub activation: Activation,
+    /// Goes through these functions.
+    pub then: Then<'a>,
 }
 
 impl<T> Epilogue<'_, T> {
     /// Nothing is done: the result is overwritten.
-    pub const NONE: Self =
-        Self { accumulate: false, row_bias: None, column_bias: None, activation: Activation::Identity };
+    pub const NONE: Self = Self { accumulate: false, row_bias: None, column_bias: None, then: Then::NOTHING };
 }
 
 /// `c = epilogue(a b)`, where `c` is `m` x `n` and the sums have `k` terms.
@@ -56,23 +55,23 @@ pub unsafe fn multiply<T: Float>(
         accumulate: epilogue.accumulate,
         row_bias: epilogue.row_bias.map(<[T]>::as_ptr),
         column_bias: epilogue.column_bias.map(<[T]>::as_ptr),
-        activation: epilogue.activation,
+        activation: epilogue.then.activation,
     };
-    let (a, b) = (operand(a), operand(b));
+    let (a, b, then) = (operand(a), operand(b), epilogue.then);
     // A result in columns is the transpose of one in rows, and a single column is both.
     let product = if c.col == 1 || n == 1 {
-        Product { m, n, k, a, b, c: c.p, c_row: c.row, after }
+        Product { m, n, k, a, b, c: c.p, c_row: c.row, after, then }
     } else if c.row == 1 || m == 1 {
         let after = After { row_bias: after.column_bias, column_bias: after.row_bias, ..after };
-        Product { m: n, n: m, k, a: b.transposed(), b: a.transposed(), c: c.p, c_row: c.col, after }
+        Product { m: n, n: m, k, a: b.transposed(), b: a.transposed(), c: c.p, c_row: c.col, after, then }
     } else {
         // SAFETY: the caller's promise.
-        return unsafe { one_by_one((m, n, k), a, b, c, after) };
+        return unsafe { one_by_one((m, n, k), a, b, c, after, then) };
     };
     // SAFETY: the caller's promise.
     unsafe {
         if !product.run() {
-            one_by_one((m, n, k), a, b, c, after);
+            one_by_one((m, n, k), a, b, c, after, then);
         }
     }
 }
@@ -84,6 +83,7 @@ unsafe fn one_by_one<T: Float>(
     b: Operand<T>,
     c: Strided<T>,
     after: After<T>,
+    then: Then<'_>,
 ) {
     for i in 0..m {
         for j in 0..n {
@@ -104,6 +104,7 @@ unsafe fn one_by_one<T: Float>(
                     sum = sum + *bias.add(j);
                 }
                 *c = after.activation.of(sum);
+                then.finish(c, 1, 1, 1);
             }
         }
     }

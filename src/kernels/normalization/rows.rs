@@ -2,6 +2,7 @@
 
 use super::{Stats, Target};
 use crate::kernels::Float;
+use crate::kernels::gemm::Then;
 use crate::kernels::pairing::Pairing;
 use crate::kernels::scratch::Zeros;
 use crate::kernels::simd::row::{each, sums};
@@ -108,7 +109,7 @@ impl<T: Float> Work<T> for Write<'_, T> {
         let Self { target, part, stats, first } = self;
         let (x, y) = (target.x.as_ptr(), target.y.get());
         let (n, by_params) = (part.width(), part.last_varies().1);
-        let activation = target.activation;
+        let Then { activation, .. } = target.then;
         part.walk(
             0..part.rows(),
             #[inline(always)]
@@ -135,6 +136,7 @@ impl<T: Float> Work<T> for Write<'_, T> {
                         |at| at.store(activation.on(unit.centred(at.load(x)).mul(scale).add(beta)), y),
                     );
                 }
+                target.then.finish(y, n, 1, n);
             },
         );
     }

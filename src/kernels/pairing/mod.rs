@@ -142,6 +142,20 @@ impl Pairing {
         self.outer.iter().chain([&self.last]).all(|axis| axis.a == axis.b)
     }
 
+    /// How many neighbours meet one element of `a`, where those of `a` come in order, again and again, and those of `b` with
+    /// them.
+    pub(super) fn cycle(&self) -> Option<usize> {
+        let together = if self.last.a == 0 { self.last.n } else { 1 };
+        let fits = match (&self.outer[..], self.last.a) {
+            ([], 0 | 1) => true,
+            ([one], 0) => one.a == 1,
+            ([one], 1) => one.a == 0,
+            ([many, one], 0) => many.a == 0 && one.a == 1,
+            _ => false,
+        };
+        (fits && self.is_same()).then_some(together)
+    }
+
     /// Number of runs along the last axis.
     pub(super) fn rows(&self) -> usize {
         self.outer.iter().map(|axis| axis.n).product()

@@ -1,6 +1,6 @@
 use super::{Epilogue, Strided, multiply};
 use crate::kernels::Float;
-use crate::kernels::gemm::Activation;
+use crate::kernels::gemm::{Activation, Rows, Then, Twice};
 use crate::kernels::threads::{num_threads, set_num_threads};
 
 /// A matrix of small whole numbers, or of numbers between -1 and 1, stored in one of three layouts.
@@ -49,11 +49,15 @@ fn check<T: Float>((m, n, k): (usize, usize, usize), layouts: [usize; 3], epilog
     let rows = Matrix::<T>::new(1, m, 0, 4, whole).data;
     let columns = Matrix::<T>::new(1, n, 0, 5, whole).data;
     let before = c.data.clone();
+    let twice = Twice::<T>(std::marker::PhantomData);
     let what = Epilogue {
         accumulate: epilogue & 1 != 0,
         row_bias: (epilogue & 2 != 0).then_some(&rows[..m]),
         column_bias: (epilogue & 4 != 0).then_some(&columns[..n]),
-        activation: if epilogue & 8 != 0 { Activation::Relu } else { Activation::Identity },
+        then: Then {
+            activation: if epilogue & 8 != 0 { Activation::Relu } else { Activation::Identity },
+            rows: (epilogue & 16 != 0).then_some(&twice as &dyn Rows),
+        },
     };
     let target = Strided { p: c.data.as_mut_ptr(), row: c.row as isize, col: c.col as isize };
     // SAFETY: three matrices of their own, with room for the shapes.
@@ -70,7 +74,8 @@ fn check<T: Float>((m, n, k): (usize, usize, usize), layouts: [usize; 3], epilog
                 what.column_bias.map_or(0.0, |bias| real(bias[j])),
             ];
             let (sum, size) = terms.chain(more).fold((0.0, 0.0), |(s, z), t| (s + t, z + t.abs()));
-            let expected = if what.activation == Activation::Relu { f64::max(sum, 0.0) } else { sum };
+            let expected = if epilogue & 8 != 0 { f64::max(sum, 0.0) } else { sum };
+            let expected = if epilogue & 16 != 0 { 2.0 * expected } else { expected };
             let error = (real(c.data[at]) - expected).abs();
             let case = format!("({i}, {j}) of {m} x {n} x {k}, {layouts:?}, epilogue {epilogue}");
             assert!(error <= slack * real(T::EPSILON) * size, "{case}: {} for {expected}", real(c.data[at]));
@@ -89,13 +94,13 @@ fn small_products_are_exact_in_every_layout() {
             for (case, k) in [0, 1, 3, 16, 19].into_iter().enumerate() {
                 for layout in 0..9 {
                     let layouts = [layout % 3, layout / 3, (m + n + case) % 2];
-                    check::<f32>((m, n, k), layouts, (m + n + layout) % 16, 0.0);
-                    check::<f64>((m, n, k), layouts, (m + n + layout) % 16, 0.0);
+                    check::<f32>((m, n, k), layouts, (m + n + layout) % 32, 0.0);
+                    check::<f64>((m, n, k), layouts, (m + n + layout) % 32, 0.0);
                 }
             }
         }
     }
-    for epilogue in 0..16 {
+    for epilogue in 0..32 {
         check::<f32>((7, 35, 9), [0, 0, 2], epilogue, 0.0);
         check::<f64>((27, 19, 300), [0, 1, 1], epilogue, 0.0);
     }
@@ -115,7 +120,7 @@ fn blocked_products_are_exact() {
         ((8, 300, 5000), [0, 0, 0]),
         ((70, 3, 5000), [1, 0, 0]),
     ] {
-        for epilogue in [0, 1, 6, 15] {
+        for epilogue in [0, 1, 22, 31] {
             check::<f32>(size, layouts, epilogue, 0.0);
             check::<f64>(size, layouts, epilogue, 0.0);
         }

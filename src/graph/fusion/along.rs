@@ -1,0 +1,165 @@
+//! Functions that are done along with the one before them in a forward run: with its output, while that is in the cache.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::super::execute::{Slot, Step};
+use super::forward_len;
+use super::links::{Link, Links};
+use crate::Result;
+use crate::array::{Access, Storage};
+use crate::ops::{Activation, Call, Memory, Part, Then};
+
+/// A step and those after it that are done along with it.
+pub(in crate::graph) struct Chain {
+    /// The steps, of which the first has the kernel.
+    pub(in crate::graph) steps: Range<usize>,
+    /// Which entries of the list of what is cleared belong to them.
+    pub(in crate::graph) clears: Range<usize>,
+    /// What these clear and has memory.
+    cleared: Vec<Arc<Storage>>,
+}
+
+/// Whether two slots are the same array.
+fn same(a: &Slot, b: &Slot) -> bool {
+    Arc::ptr_eq(&a.storage, &b.storage)
+}
+
+impl Chain {
+    /// All chains of a plan, in order. `clears` says which input of which step is cleared after it.
+    pub(in crate::graph) fn all(steps: &[Step], clears: &[(u32, u32)]) -> Vec<Self> {
+        let mut found = Vec::new();
+        let mut start = 0;
+        while start < steps.len() {
+            let mut end = start + 1;
+            if steps[start].may_take_along() {
+                while end < steps.len() && follows(&steps[start..=end], clears, end) {
+                    end += 1;
+                }
+                if end > start + 1 {
+                    found.push(Self::new(steps, clears, start..end));
+                }
+            }
+            start = end;
+        }
+        found
+    }
+
+    fn new(steps: &[Step], clears: &[(u32, u32)], range: Range<usize>) -> Self {
+        let at = |n: usize| clears.partition_point(|(step, _)| (*step as usize) < n);
+        let between = &steps[range.start..range.end - 1];
+        let cleared = clears[at(range.start)..at(range.end)]
+            .iter()
+            .map(|(n, i)| &steps[*n as usize].x[*i as usize])
+            .filter(|slot| !between.iter().any(|step| same(&step.y[0], slot)))
+            .map(|slot| Arc::clone(&slot.storage))
+            .collect();
+        Self { clears: at(range.start)..at(range.end), steps: range, cleared }
+    }
+
+    /// Bytes of values that are never anywhere else than on their way.
+    pub(in crate::graph) fn saved(&self, steps: &[Step]) -> usize {
+        let y = &steps[self.steps.start].y[0];
+        (self.steps.len() - 1) * y.shape.size() * y.dtype.size()
+    }
+
+    /// Runs the steps; false if they must run one by one, nothing having been done.
+    ///
+    /// # Errors
+    /// When the first of them fails, or something cannot be cleared.
+    pub(in crate::graph) fn run(&self, steps: &mut [Step]) -> Result<bool> {
+        let [first, rest @ ..] = &mut steps[self.steps.clone()] else { return Ok(false) };
+        let Some((links, activation)) = links(first, rest) else { return Ok(false) };
+        let len = first.y[0].shape.size();
+        let mut name = first.run(false, Some((links.at, Then { activation, rows: links.rows(len) })))?;
+        // SAFETY: all elements are there, and nobody else uses them.
+        unsafe { links.rest(len) };
+        let mut before = &first.y[0];
+        for step in &*rest {
+            // SAFETY: see `MemoPtr`.
+            let memo = unsafe { &mut *step.memo.0 };
+            let saved = |x: &Slot| if same(x, before) { name } else { x.storage.saved() };
+            let noted = memo.note(step.x.iter().map(saved), false);
+            name = memo.name(noted, 0);
+            before = &step.y[0];
+        }
+        before.storage.settle(name);
+        self.cleared.iter().try_for_each(|storage| storage.clear(true))?;
+        Ok(true)
+    }
+}
+
+/// Whether the last one of these steps, number `n` of a plan, can be done along with the first one as those between are.
+fn follows(steps: &[Step], clears: &[(u32, u32)], n: usize) -> bool {
+    let ([before @ .., step], Some(first)) = (steps, steps.first()) else { return false };
+    let Some(y) = before.last().map(|step| &step.y[0]) else { return false };
+    let fits = |slot: &Slot| slot.dtype == y.dtype && slot.stored == y.dtype;
+    let goes_along = || {
+        let shapes: SmallVec<[_; 5]> = step.x.iter().map(|x| &x.shape).collect();
+        step.is_plain() && step.op.goes_along(&shapes) && same(&step.x[0], y)
+    };
+    let takes = forward_len(step).is_some() || goes_along();
+    let at = clears.partition_point(|(step, _)| (*step as usize) < n);
+    let mut cleared = clears[at..].iter().take_while(|(step, _)| *step as usize == n);
+    let own = |slot: &&Slot| !same(slot, y);
+    let written = |slot: &Slot| {
+        before.iter().any(|step| step.y.iter().any(|y| same(y, slot)))
+            || (0..first.x.len()).any(|i| first.op.overwrites(i) && same(&first.x[i], slot))
+    };
+    let to = &step.y[0];
+    let read = |slot: &Slot| before.iter().chain([step]).any(|step| step.x.iter().any(|x| same(x, slot)));
+    takes
+        && step.compute == first.compute
+        && step.y.len() == 1
+        && to.shape == y.shape
+        && step.x.iter().chain([to]).all(fits)
+        && cleared.any(|(_, i)| same(&step.x[*i as usize], y))
+        && !step.x.iter().filter(own).any(written)
+        && !written(to)
+        && !read(to)
+}
+
+/// What the output of `first` goes through, in the memory of the last output; none where something is not as usual.
+fn links(first: &Step, rest: &[Step]) -> Option<(Links, Activation)> {
+    let last = &rest.last()?.y[0];
+    let mut between = [first].into_iter().chain(&rest[..rest.len() - 1]).map(|step| &step.y[0].storage);
+    if last.storage.is_narrowed() || !between.all(|storage| storage.is_given_back()) {
+        return None;
+    }
+    // The errors of the first step come before anything is written, those of the others after it has run.
+    first.x.iter().try_for_each(|x| x.resolve(Access::Read).map(drop)).ok()?;
+    let mut before = &first.y[0];
+    let mut places: SmallVec<[SmallVec<[*mut u8; 2]>; 2]> = SmallVec::new();
+    for step in rest {
+        let place = |x: &Slot| match same(x, before) {
+            true => Some(std::ptr::null_mut()), // where it ends up
+            false => x.resolve(Access::Read).ok(),
+        };
+        places.push(step.x.iter().map(place).collect::<Option<_>>()?);
+        before = &step.y[0];
+    }
+    let at = last.resolve(Access::Write).ok()?;
+    let double = last.dtype.size() == size_of::<f64>();
+    let mut links = Links { at, size: last.dtype.size(), links: SmallVec::new() };
+    let mut activation = Activation::Identity;
+    for (n, (step, places)) in rest.iter().zip(&mut places).enumerate() {
+        places.iter_mut().filter(|place| place.is_null()).for_each(|place| *place = at);
+        if let (0, Some(in_registers)) = (n, step.op.activation()) {
+            activation = in_registers;
+        } else if let Some(loops) = step.op.loops(double) {
+            let x = [places[0].cast_const(), places.last()?.cast_const()];
+            links.links.push(Link::Loops(loops, Part { x, y: at, ..Part::NOTHING }));
+        } else {
+            let x: SmallVec<[Memory<'_>; 5]> =
+                places.iter().zip(&step.x).map(|(ptr, x)| Memory { ptr: *ptr, shape: &x.shape }).collect();
+            // SAFETY: see `MemoPtr`.
+            let state = unsafe { &mut (*step.memo.0).state };
+            let then = Then::NOTHING;
+            let call = Call { x: &x, y: &[], gy: &[], gx: &[], state, double, recompute: false, then };
+            links.links.push(Link::Pieces(step.op.pieces(call)?));
+        }
+    }
+    Some((links, activation))
+}

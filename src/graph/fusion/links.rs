@@ -1,0 +1,75 @@
+//! What elements of an array go through, piece by piece, once a kernel has written them.
+
+use smallvec::SmallVec;
+
+use super::TILE;
+use crate::ops::{Loops, Part, Pieces, Rows};
+
+/// One function of a chain.
+pub(super) enum Link {
+    /// Elementwise; the part is that of whole arrays, of which that which is written is the chain's.
+    Loops(Loops, Part),
+    /// The same backward.
+    Back(Loops, Part),
+    /// By a rule of its own.
+    Pieces(Box<dyn Pieces>),
+}
+
+impl Link {
+    /// # Safety
+    /// The arrays hold `n` elements of `size` bytes from element `start` on, and nobody else uses those that are written.
+    #[inline(always)]
+    unsafe fn run(&self, at: *mut u8, start: usize, n: usize, size: usize) {
+        // SAFETY: the steps of the chain have the operations; the rest is the caller's promise.
+        unsafe {
+            match self {
+                Self::Loops(loops, part) => loops.forward(&part.shifted(start * size, n)),
+                Self::Back(loops, part) => loops.backward(&part.shifted(start * size, n)),
+                Self::Pieces(pieces) => pieces.run(at, start, n),
+            }
+        }
+    }
+}
+
+/// The functions of a chain, in order, on the elements of an array of which the first is at `at`.
+pub(super) struct Links {
+    pub(super) at: *mut u8,
+    /// Bytes of an element.
+    pub(super) size: usize,
+    pub(super) links: SmallVec<[Link; 2]>,
+}
+
+// SAFETY: only addresses and functions that threads may share; those who use them promise that they may.
+unsafe impl Sync for Links {}
+
+impl Rows for Links {
+    unsafe fn finish(&self, at: *mut u8, n: usize) {
+        let (first, tile) = ((at as usize - self.at as usize) / self.size, TILE / self.size);
+        for start in (0..n).step_by(tile) {
+            for link in &self.links {
+                let at = at.wrapping_add(start * self.size);
+                // SAFETY: the caller's promise.
+                unsafe { link.run(at, first + start, tile.min(n - start), self.size) };
+            }
+        }
+    }
+}
+
+impl Links {
+    /// What a kernel is to do with so many elements; few of them go through the functions when they are all there, by
+    /// [`Links::rest`].
+    pub(super) fn rows(&self, len: usize) -> Option<&dyn Rows> {
+        (!self.links.is_empty() && len * self.size > TILE).then_some(self)
+    }
+
+    /// What [`Links::rows`] has left.
+    ///
+    /// # Safety
+    /// As [`Rows::finish`], for `len` elements.
+    pub(super) unsafe fn rest(&self, len: usize) {
+        if self.rows(len).is_none() {
+            // SAFETY: the caller's promise.
+            unsafe { self.finish(self.at, len) };
+        }
+    }
+}

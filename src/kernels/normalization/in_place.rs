@@ -1,0 +1,95 @@
+//! Normalisation by given statistics, piece by piece in place, of what another kernel has just written.
+
+use super::{Layout, Stats, or_all};
+use crate::kernels::Float;
+use crate::kernels::simd::row::each;
+use crate::kernels::simd::{Vector, Work};
+
+/// What elements are normalised by; channels come in order, again and again.
+pub struct InPlace<T> {
+    /// Elements of a channel that lie together.
+    together: usize,
+    /// A mean and what rounding took off it, and what is left is multiplied by. Where neighbours are of one channel that is
+    /// the scale by gamma, else the scale, and gamma comes after it: as in the loops that normalise a whole array.
+    mean: Vec<T>,
+    rest: Vec<T>,
+    scale: Vec<T>,
+    gamma: Vec<T>,
+    beta: Vec<T>,
+}
+
+impl Layout {
+    /// How many elements of a channel lie together, if channels come in order, again and again.
+    pub fn cycle(&self) -> Option<usize> {
+        self.pairing.cycle()
+    }
+}
+
+impl<T: Float> InPlace<T> {
+    /// As [`super::normalize_by`]; none where elements of a channel lie in another order.
+    pub fn new(layout: &Layout, stats: &Stats<T>, gamma: Option<&[T]>, beta: Option<&[T]>) -> Option<Self> {
+        let (together, gamma) = (layout.cycle()?, or_all(layout, gamma, T::ONE));
+        let mut scale = stats.scale.clone();
+        if layout.in_rows() {
+            scale.iter_mut().zip(&gamma).for_each(|(scale, gamma)| *scale = *scale * *gamma);
+        }
+        let (mean, rest) = stats.mean.iter().copied().unzip();
+        Some(Self { together, mean, rest, scale, gamma, beta: or_all(layout, beta, T::ZERO) })
+    }
+
+    /// Normalises the `n` elements at `at`, the first of which is element `start` of the array.
+    ///
+    /// # Safety
+    /// They are there, and nobody else uses them meanwhile.
+    pub unsafe fn normalize(&self, mut at: *mut T, start: usize, n: usize) {
+        let (channels, mut i, end) = (self.scale.len(), start, start + n);
+        while i < end {
+            let (channel, n) = match self.together {
+                1 => (i % channels, (channels - i % channels).min(end - i)),
+                together => (i / together % channels, (together - i % together).min(end - i)),
+            };
+            T::in_registers(Piece { by: self, at, channel, n });
+            at = at.wrapping_add(n);
+            i += n;
+        }
+    }
+}
+
+/// Elements of one channel, or of several with one element each.
+struct Piece<'a, T> {
+    by: &'a InPlace<T>,
+    at: *mut T,
+    channel: usize,
+    n: usize,
+}
+
+impl<T: Float> Work<T> for Piece<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<V: Vector<T = T>>(self) {
+        let Self { by, at: x, channel: c, n } = self;
+        // SAFETY: the elements are there, and so are their channels and the instructions.
+        unsafe {
+            if by.together > 1 {
+                let (mean, rest) = (V::all(by.mean[c]), V::all(by.rest[c]));
+                let (scale, beta) = (V::all(by.scale[c]), V::all(by.beta[c]));
+                return each::<V>(
+                    n,
+                    #[inline(always)]
+                    |at| at.store(at.load(x).sub(mean).sub(rest).mul(scale).add(beta), x),
+                );
+            }
+            let [mean, rest, scale, gamma, beta] =
+                [&by.mean, &by.rest, &by.scale, &by.gamma, &by.beta].map(|of| of[c..].as_ptr());
+            each::<V>(
+                n,
+                #[inline(always)]
+                |at| {
+                    let unit = at.load(x).sub(at.load(mean)).sub(at.load(rest)).mul(at.load(scale));
+                    at.store(unit.mul(at.load(gamma)).add(at.load(beta)), x);
+                },
+            );
+        }
+    }
+}
