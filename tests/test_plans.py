@@ -70,6 +70,8 @@ class Random:
         kind = self.rng.random()
         if kind < 0.5:
             return UNARY[self.rng.integers(len(UNARY))](pick())
+        if kind < 0.6:
+            return self.with_repeated(pick())
         if kind < 0.85:
             return BINARY[self.rng.integers(len(BINARY))](pick(), pick())
         x = pick()
@@ -78,6 +80,17 @@ class Random:
         if kind < 0.95:
             return F.reshape(F.transpose(x, tuple(reversed(range(x.ndim)))), x.shape)
         return F.dropout(x, 0.3, seed=5)
+
+    def with_repeated(self, x: nn.Variable) -> nn.Variable:
+        """A function of an array and of one that is repeated over it: a number, a row, channels, or something else."""
+        axes = self.rng.integers(x.ndim + 1, size=2)
+        start, end = int(axes.min()), int(axes.max())
+        shape = [n if start <= i < end else 1 for i, n in enumerate(x.shape)]
+        values = self.rng.normal(size=shape[int(self.rng.integers(start + 1)) :]).astype(np.float32)
+        other = nn.Variable.from_numpy_array(values, need_grad=bool(self.rng.random() < 0.3))
+        self.leaves.append(other)
+        f = BINARY[self.rng.integers(len(BINARY))]
+        return f(x, other) if self.rng.random() < 0.6 else f(other, x)
 
     def layer(self, x: nn.Variable) -> nn.Variable:
         """What others may be done along with, and one or some of them in most cases."""
@@ -226,6 +239,20 @@ def test_the_report_says_what_is_fused_and_what_is_in_place() -> None:
         assert "pass" not in nn.plan_report(chain(4096, 2)[1])
     x = nn.Variable.from_numpy_array(np.ones((64, 64), np.float32), need_grad=True)
     assert "2 along with the function before" in nn.plan_report(F.mean(F.relu(F.affine(x, x))))
+
+
+def test_arrays_that_are_repeated_are_part_of_a_pass() -> None:
+    """Forward, and backward where nobody wants their gradients."""
+    x = nn.Variable((8, 16, 32, 32), need_grad=True)
+    for shape in [(), (1,), (32,), (16, 1, 1), (1, 16, 1, 1), (8, 1, 1, 1), (8, 16, 1, 1), (32, 32)]:
+        for need_grad in (False, True):
+            other = nn.Variable(shape, need_grad=need_grad)
+            y = F.mean(F.tanh(F.exp(x) * other))
+            report = nn.plan_report(y)
+            assert "forward: 1-3 in one pass" in report
+            assert f"backward: {2 if need_grad else 3} functions in one pass" in report or need_grad
+    y = F.mean(F.tanh(F.exp(x) * nn.Variable((8, 1, 32, 1))))
+    assert "forward: 1-3" not in nn.plan_report(y)
 
 
 def test_most_random_graphs_have_something_to_optimise() -> None:

@@ -25,9 +25,9 @@ def plan_report(loss: Variable, memory_budget: int | None = None) -> str:
     and one backward. The bytes follow from shapes and types; what kernels need to work in comes on top.
 
     Then what runs in another way than function by function where a step is repeated and clears (without a budget):
-    elementwise functions over arrays of one shape that run as one pass, those that write where they read, and those that
-    are done along with the function before (a product, a convolution, a normalization), while its result is in the
-    cache. Nothing but time and memory changes by it; `kinnor.config.plan` says more.
+    elementwise functions that run as one pass, those that write where they read, and those that are done along with the
+    function before (a product, a convolution, a normalization), while its result is in the cache. Nothing but time and
+    memory changes by it; `kinnor.config.plan` says more.
 
     Of functions that ran as they were built, under a budget, it says how things are now: which values are there, which
     were evicted and come back when they are wanted, and the bytes of what there is.

@@ -271,7 +271,8 @@ impl BackwardPlan {
             self.passes = Some(FusedBackward::all(&self.steps, &self.clears, &apart, &self.chains));
             for clear in self.clears.iter().filter(|clear| clear.place.is_grad && clear.step > 0) {
                 let step = &mut self.steps[clear.step as usize];
-                if fusion::backward_len(step).is_some_and(|len| len > Storage::SMALL) {
+                let as_large = |len: usize| step.x.iter().all(|(shape, _)| shape.size() == len);
+                if fusion::backward_len(step).is_some_and(|len| len > Storage::SMALL && as_large(len)) {
                     // The last one that is computed: none that follows reads what it overwrites.
                     let last = step.gx.iter().rposition(Option::is_some);
                     step.over = last.filter(|i| step.gx[*i].as_ref().is_some_and(|s| s.first && !s.again));

@@ -112,7 +112,8 @@ impl ForwardPlan {
             self.passes = Some(FusedForward::all(&self.steps, &self.clears, &self.chains));
             for (n, i) in &self.clears {
                 let (step, i) = (&mut self.steps[*n as usize], *i as usize);
-                if fusion::forward_len(step).is_some_and(|len| len > Storage::SMALL) {
+                let as_large = |len: usize| step.x.iter().all(|x| x.shape.size() == len);
+                if fusion::forward_len(step).is_some_and(|len| len > Storage::SMALL && as_large(len)) {
                     step.over = Some(i);
                 }
             }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::super::execute::{Slot, Step};
-use super::forward_len;
-use super::links::{Link, Links};
+use super::links::{Link, Links, Whole};
+use super::{Spread, forward_len};
 use crate::Result;
 use crate::array::{Access, Storage};
 use crate::ops::{Activation, Call, Memory, Part, Then};
@@ -150,7 +150,9 @@ fn links(first: &Step, rest: &[Step]) -> Option<(Links, Activation)> {
             activation = in_registers;
         } else if let Some(loops) = step.op.loops(double) {
             let x = [places[0].cast_const(), places.last()?.cast_const()];
-            links.links.push(Link::Loops(loops, Part { x, y: at, ..Part::NOTHING }));
+            let spread = [&step.x[0], step.x.last()?].map(|x| Spread::of(&x.shape, &last.shape));
+            let whole = Whole { part: Part { x, y: at, ..Part::NOTHING }, spread };
+            links.links.push(Link::Loops(loops, whole));
         } else {
             let x: SmallVec<[Memory<'_>; 5]> =
                 places.iter().zip(&step.x).map(|(ptr, x)| Memory { ptr: *ptr, shape: &x.shape }).collect();

@@ -10,8 +10,8 @@ use smallvec::SmallVec;
 use super::super::back_plan::Clear;
 use super::super::back_step::{BackStep, Sink};
 use super::super::execute::Slot;
-use super::backward_len;
-use super::links::{Link, Links};
+use super::links::{Link, Links, Whole};
+use super::{Spread, backward_len};
 use crate::Result;
 use crate::array::{Access, Shape, Storage};
 use crate::ops::{Activation, Part, Then};
@@ -175,7 +175,8 @@ fn links(first: &BackStep, rest: &[BackStep]) -> Option<(Links, bool)> {
         let mut gx = [std::ptr::null_mut(); 2];
         gx[i] = at;
         if !loops.passes[i] {
-            links.links.push(Link::Back(loops, Part { gy: at, gx, ..part }));
+            let spread = [&step.x[0].0, &step.x.last()?.0].map(|x| Spread::of(x, &to.slot.shape));
+            links.links.push(Link::Back(loops, Whole { part: Part { gy: at, gx, ..part }, spread }));
         }
     }
     Some((links, adds))

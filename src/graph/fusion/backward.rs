@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::super::back_plan::Clear;
 use super::super::back_step::BackStep;
 use super::super::execute::Slot;
-use super::{Arrays, BackChain, NOTHING, Place, Planner, Tile, holds, runs};
+use super::{Arrays, BackChain, NOTHING, Place, Planner, Spread, Tile, holds, runs};
 use crate::Result;
 use crate::array::{Access, Calm, DType, Shape, Storage};
 use crate::ops::{Loops, Op, Part};
@@ -82,7 +82,7 @@ pub(in crate::graph) fn backward_len(step: &BackStep) -> Option<usize> {
     let dtype = step.compute.dtype();
     let same = |slot: &Slot| slot.shape == gy.shape && slot.dtype == dtype && slot.stored == dtype;
     let read = |(shape, slot): &(Shape, Option<Slot>)| {
-        *shape == gy.shape && slot.as_ref().is_none_or(|slot| slot.dtype == dtype)
+        slot.as_ref().is_none_or(|slot| slot.dtype == dtype && Spread::fits(shape, &gy.shape))
     };
     let fits = step.op.has_backward()
         && step.arrays.is_none()
@@ -129,11 +129,13 @@ impl FusedBackward {
             let step = &steps[n];
             let data = |planner: &mut Planner, slot: &Option<Slot>| -> Option<Option<Place>> {
                 let Some(slot) = slot else { return Some(None) };
-                match planner.find(&slot.storage) {
-                    None => Some(Some(planner.own(&slot.storage, Access::Read))),
-                    Some(place) if planner.access(place) == Some(Access::Read) => Some(Some(place)),
-                    Some(_) => None,
+                if planner
+                    .find(&slot.storage)
+                    .is_some_and(|place| planner.access(place) != Some(Access::Read))
+                {
+                    return None;
                 }
+                planner.read(&slot.storage, &slot.shape, &step.gy[0].shape).map(Some)
             };
             let mut x = [None; 2];
             for ((_, slot), x) in step.x.iter().zip(&mut x) {

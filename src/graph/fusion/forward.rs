@@ -7,7 +7,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::super::execute::{MemoPtr, Step};
-use super::{Arrays, Chain, NOTHING, Place, Planner, Tile, holds, runs};
+use super::{Arrays, Chain, NOTHING, Place, Planner, Spread, Tile, holds, runs};
 use crate::Result;
 use crate::array::{Access, DType, Storage};
 use crate::ops::{Loops, Op, Part};
@@ -40,7 +40,8 @@ pub(in crate::graph) struct FusedForward {
 pub(in crate::graph) fn forward_len(step: &Step) -> Option<usize> {
     let len = step.y.first()?.shape.size();
     let same = |slot: &super::super::execute::Slot| {
-        slot.shape == step.y[0].shape && slot.dtype == step.compute.dtype() && slot.stored == slot.dtype
+        let fits = Spread::fits(&slot.shape, &step.y[0].shape);
+        fits && slot.dtype == step.compute.dtype() && slot.stored == slot.dtype
     };
     let fits = step.is_plain()
         && step.y.len() == 1
@@ -78,8 +79,7 @@ impl FusedForward {
             let step = &steps[n];
             let mut x = SmallVec::new();
             for slot in &step.x {
-                let known = planner.find(&slot.storage);
-                x.push(known.unwrap_or_else(|| planner.own(&slot.storage, Access::Read)));
+                x.push(planner.read(&slot.storage, &slot.shape, &step.y[0].shape)?);
             }
             let mut leaving: SmallVec<[&Arc<Storage>; 2]> = SmallVec::new();
             while let Some((_, storage)) = left.next_if(|(at, _)| *at == n) {
@@ -140,6 +140,9 @@ impl FusedForward {
         for (name, (storage, _)) in names.iter_mut().zip(&arrays.own).filter(|(_, own)| own.1 == Access::Read)
         {
             *name = storage.saved();
+        }
+        for repeated in &arrays.repeated {
+            names[arrays.own.len() + repeated.room as usize] = names[repeated.own as usize];
         }
         if arrays.is_one_tile() {
             // Names are made while the processor waits for numbers.

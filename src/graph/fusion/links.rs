@@ -1,16 +1,51 @@
 //! What elements of an array go through, piece by piece, once a kernel has written them.
 
+use std::mem::MaybeUninit;
+
 use smallvec::SmallVec;
 
-use super::TILE;
+use super::{Spread, TILE};
 use crate::ops::{Loops, Part, Pieces, Rows};
+
+/// The arrays of an elementwise function, of which that which is written is the chain's; inputs may be repeated over it.
+pub(super) struct Whole {
+    pub(super) part: Part,
+    pub(super) spread: [Option<Spread>; 2],
+}
+
+/// What an input is gathered in.
+type Room = [MaybeUninit<u64>; TILE / size_of::<u64>()];
+
+impl Whole {
+    /// Takes a part of them through a loop.
+    ///
+    /// # Safety
+    /// The arrays hold `n` elements of `size` bytes from element `start` on.
+    #[inline(always)]
+    unsafe fn part(&self, start: usize, n: usize, size: usize, work: impl FnOnce(&Part)) {
+        let mut part = self.part.shifted(start * size, n);
+        if self.spread == [None; 2] {
+            return work(&part);
+        }
+        let mut rooms: [Room; 2] = [const { [MaybeUninit::uninit(); _] }; 2];
+        for (i, room) in rooms.iter_mut().enumerate() {
+            if let Some(spread) = self.spread[i].filter(|_| !self.part.x[i].is_null()) {
+                let room = room.as_mut_ptr().cast();
+                // SAFETY: the array is there, and the room holds a tile.
+                unsafe { spread.gather(self.part.x[i], room, start, n, size) };
+                part.x[i] = room;
+            }
+        }
+        work(&part);
+    }
+}
 
 /// One function of a chain.
 pub(super) enum Link {
-    /// Elementwise; the part is that of whole arrays, of which that which is written is the chain's.
-    Loops(Loops, Part),
+    /// Elementwise.
+    Loops(Loops, Whole),
     /// The same backward.
-    Back(Loops, Part),
+    Back(Loops, Whole),
     /// By a rule of its own.
     Pieces(Box<dyn Pieces>),
 }
@@ -23,8 +58,8 @@ impl Link {
         // SAFETY: the steps of the chain have the operations; the rest is the caller's promise.
         unsafe {
             match self {
-                Self::Loops(loops, part) => loops.forward(&part.shifted(start * size, n)),
-                Self::Back(loops, part) => loops.backward(&part.shifted(start * size, n)),
+                Self::Loops(loops, whole) => whole.part(start, n, size, |part| loops.forward(part)),
+                Self::Back(loops, whole) => whole.part(start, n, size, |part| loops.backward(part)),
                 Self::Pieces(pieces) => pieces.run(at, start, n),
             }
         }

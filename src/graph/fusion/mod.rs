@@ -18,6 +18,7 @@ mod back_along;
 mod backward;
 mod forward;
 mod links;
+mod spread;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -28,9 +29,10 @@ pub(super) use back_along::BackChain;
 pub(super) use backward::{FusedBackward, backward_len};
 pub(super) use forward::{FusedForward, forward_len};
 
-use crate::array::{Access, DType, Gone, Storage};
+use crate::array::{Access, DType, Gone, Shape, Storage};
 use crate::kernels::threads::{self, Shared};
 use crate::kernels::{map, scratch};
+use spread::Spread;
 
 /// Bytes of a tile: those that a function reads and writes fit in the innermost cache together.
 const TILE: usize = 8 << 10;
@@ -50,6 +52,14 @@ enum Place {
     Room(u32),
 }
 
+/// An array that is repeated over the others: a tile of that is in a room of its own.
+struct Repeated {
+    /// Number of the array, which has memory of its own, and of the room.
+    own: u32,
+    room: u32,
+    spread: Spread,
+}
+
 /// The arrays of a fused pass while it is planned: which have memory of their own and which share rooms.
 #[derive(Default)]
 struct Planner {
@@ -59,6 +69,7 @@ struct Planner {
     places: HashMap<*const Storage, Place>,
     free: Vec<u32>,
     rooms: u32,
+    repeated: Vec<Repeated>,
 }
 
 impl Planner {
@@ -72,6 +83,23 @@ impl Planner {
         self.own.push((Arc::clone(storage), access));
         self.places.insert(Arc::as_ptr(storage), place);
         place
+    }
+
+    /// An array of shape `x` that is read, perhaps repeated over one of shape `y`; `None` if the pass writes it.
+    fn read(&mut self, storage: &Arc<Storage>, x: &Shape, y: &Shape) -> Option<Place> {
+        let spread = Spread::of(x, y);
+        let place = match self.find(storage) {
+            None => self.own(storage, Access::Read),
+            Some(place) if spread.is_none() || self.access(place) == Some(Access::Read) => place,
+            Some(_) => return None,
+        };
+        let (Some(spread), Place::Own(own)) = (spread, place) else { return Some(place) };
+        if let Some(known) = self.repeated.iter().find(|r| r.own == own && r.spread == spread) {
+            return Some(Place::Room(known.room));
+        }
+        self.rooms += 1;
+        self.repeated.push(Repeated { own, room: self.rooms - 1, spread });
+        Some(Place::Room(self.rooms - 1))
     }
 
     /// How the array with memory of its own is used, if it is one.
@@ -134,6 +162,7 @@ struct Arrays {
     /// Values that live in rooms.
     gone: Gone,
     rooms: usize,
+    repeated: Vec<Repeated>,
     /// Where the arrays with memory of their own are, and whether this run adds to what is there.
     at: Vec<Shared<u8>>,
     adds: Vec<bool>,
@@ -165,9 +194,9 @@ impl Tile<'_> {
 
 impl Arrays {
     fn new(planner: Planner, dtype: DType, len: usize) -> Self {
-        let Planner { own, gone, rooms, .. } = planner;
+        let Planner { own, gone, rooms, repeated, .. } = planner;
         let (at, adds) = (Vec::with_capacity(own.len()), vec![false; own.len()]);
-        Self { dtype, len, own, gone: Gone::new(gone), rooms: rooms as usize, at, adds }
+        Self { dtype, len, own, gone: Gone::new(gone), rooms: rooms as usize, repeated, at, adds }
     }
 
     /// Makes ready for a run, and finds out where the arrays with memory of their own are; false, nothing having been done, if
@@ -230,7 +259,15 @@ impl Arrays {
         scratch::with(self.rooms * room / size_of::<f32>(), |memory: &mut [f32]| {
             let rooms = memory.as_mut_ptr().cast::<u8>();
             for start in range.clone().step_by(tile) {
-                work(Tile { own: &self.at, offset: start * size, rooms, room }, tile.min(range.end - start));
+                let n = tile.min(range.end - start);
+                for Repeated { own, room: to, spread } in &self.repeated {
+                    if start == range.start || !spread.is_even(tile) {
+                        let (from, to) = (self.at[*own as usize].get(), *to as usize * room);
+                        // SAFETY: the array is there, and the room holds a tile.
+                        unsafe { spread.gather(from, rooms.add(to), start, n, size) };
+                    }
+                }
+                work(Tile { own: &self.at, offset: start * size, rooms, room }, n);
             }
         });
     }

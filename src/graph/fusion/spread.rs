@@ -1,0 +1,124 @@
+//! Arrays that are repeated over another: one number, a row, a number for each channel.
+
+use crate::array::Shape;
+
+/// How an array is repeated: element `i` of the whole meets element `i / together % period`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Spread {
+    period: usize,
+    together: usize,
+}
+
+/// Equal neighbours from which on writing them one run after the other is quick.
+const RUN: usize = 8;
+
+impl Spread {
+    /// How an array of shape `x` is repeated over one of shape `y`, with which it was found to go; `None` if it is as large, or
+    /// repeated in several directions or in short runs.
+    pub(super) fn of(x: &Shape, y: &Shape) -> Option<Self> {
+        if x.size() == y.size() {
+            return None;
+        }
+        let lead = y.ndim().checked_sub(x.ndim())?;
+        let (mut spread, mut ended) = (Self { period: 1, together: 1 }, false);
+        for (i, n) in y.iter().enumerate().rev().filter(|(_, n)| **n != 1) {
+            match i.checked_sub(lead).map_or(1, |i| x[i]) {
+                1 if spread.period == 1 => spread.together *= n,
+                1 => ended = true,
+                _ if ended => return None,
+                _ => spread.period *= n,
+            }
+        }
+        let is_quick = spread.period == 1 || spread.together == 1 || spread.together >= RUN;
+        is_quick.then_some(spread)
+    }
+
+    /// Whether an array of shape `x` goes with one of shape `y` element by element: as large as it, or repeated.
+    pub(super) fn fits(x: &Shape, y: &Shape) -> bool {
+        x.size() == y.size() || Self::of(x, y).is_some()
+    }
+
+    /// Whether all pieces of `n` elements that start at multiples of `n` are the same.
+    pub(super) fn is_even(self, n: usize) -> bool {
+        self.period == 1 || n.is_multiple_of(self.period * self.together)
+    }
+
+    /// Writes what `n` elements of `size` bytes, 4 or 8, meet from element `start` on.
+    ///
+    /// # Safety
+    /// The array at `from` is there, and room for the elements at `to`.
+    pub(super) unsafe fn gather(self, from: *const u8, to: *mut u8, start: usize, n: usize, size: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if size == size_of::<u64>() {
+                self.gather_as::<u64>(from.cast(), to.cast(), start, n);
+            } else {
+                self.gather_as::<u32>(from.cast(), to.cast(), start, n);
+            }
+        }
+    }
+
+    unsafe fn gather_as<T: Copy>(self, from: *const T, to: *mut T, start: usize, n: usize) {
+        let Self { period, together } = self;
+        // SAFETY: the caller's promise.
+        let (from, to) =
+            unsafe { (std::slice::from_raw_parts(from, period), std::slice::from_raw_parts_mut(to, n)) };
+        if period == 1 {
+            return to.fill(from[0]);
+        }
+        let cycle = n.min(period * together);
+        let mut done = 0;
+        while done < cycle {
+            let i = start + done;
+            let some = if together == 1 { period - i % period } else { together - i % together };
+            let some = &mut to[done..cycle.min(done + some)];
+            match together {
+                1 => some.copy_from_slice(&from[i % period..][..some.len()]),
+                _ => some.fill(from[i / together % period]),
+            }
+            done += some.len();
+        }
+        while done < n {
+            let some = done.min(n - done) / cycle * cycle;
+            let some = if some == 0 { n - done } else { some };
+            to.copy_within(..some, done);
+            done += some;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Spread;
+    use crate::array::Shape;
+
+    #[test]
+    fn pieces_are_what_the_whole_meets() {
+        let cases: [(&[usize], &[usize]); 8] = [
+            (&[], &[2, 3]),
+            (&[1], &[7]),
+            (&[5], &[3, 5]),
+            (&[1, 5, 1, 1], &[2, 5, 3, 4]),
+            (&[3, 1], &[3, 9]),
+            (&[4, 1, 7], &[3, 4, 1, 7]),
+            (&[3, 1, 1, 1], &[3, 2, 2, 2]),
+            (&[2, 1], &[5, 2, 11]),
+        ];
+        for (x, y) in cases {
+            let (x, y) = (Shape::from(x), Shape::from(y));
+            let spread = Spread::of(&x, &y).expect("is spread");
+            let from: Vec<u32> = (0..x.size() as u32).collect();
+            for start in 0..y.size() {
+                for n in 1..=y.size() - start {
+                    let mut to = vec![u32::MAX; n];
+                    // SAFETY: both are there.
+                    unsafe { spread.gather_as(from.as_ptr(), to.as_mut_ptr(), start, n) };
+                    let met = (start..start + n).map(|i| (i / spread.together % spread.period) as u32);
+                    assert!(to.into_iter().eq(met), "{n} of {y} from {start}");
+                }
+            }
+        }
+        assert!(Spread::of(&Shape::from([3, 1, 4]), &Shape::from([3, 9, 4])).is_none());
+        assert!(Spread::of(&Shape::from([3, 1]), &Shape::from([3, 2])).is_none());
+    }
+}
