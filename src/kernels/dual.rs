@@ -123,6 +123,14 @@ impl<N: Number> Number for Dual<N> {
         self.chain(self.v.cos(), -self.v.sin())
     }
     #[inline(always)]
+    fn sin_small(self) -> Self {
+        self.chain(self.v.sin_small(), self.v.cos_small())
+    }
+    #[inline(always)]
+    fn cos_small(self) -> Self {
+        self.chain(self.v.cos_small(), -self.v.sin_small())
+    }
+    #[inline(always)]
     fn tan(self) -> Self {
         let v = self.v.tan();
         self.chain(v, N::all(1.0) + v * v)

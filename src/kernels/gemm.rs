@@ -6,6 +6,7 @@ mod pack;
 mod panels;
 mod product;
 mod tile;
+mod vector;
 
 #[cfg(test)]
 pub(super) use activation::Twice;

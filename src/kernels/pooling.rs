@@ -77,6 +77,20 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
+    /// Calls `f` with where the lines of the window at `width` lie in the input: all at once where nothing is between them.
+    #[inline(always)]
+    fn lines(&self, w: &Windows, width: &Span, mut f: impl FnMut(Range<usize>)) {
+        let (width, [_, rows, columns]) = (&width.range, &w.axes);
+        for z in self.depth.range.clone() {
+            let line = |y: usize| self.plane + (z * rows.input + y) * columns.input;
+            if width.len() == columns.input {
+                f(line(self.height.range.start)..line(self.height.range.end));
+            } else {
+                self.height.range.clone().for_each(|y| f(line(y) + width.start..line(y) + width.end));
+            }
+        }
+    }
+
     /// What the sum of window `i` is divided by.
     fn divisor(&self, i: usize, divisor: Divisor) -> usize {
         let spans = [self.depth, self.height, &self.widths[i]];
@@ -114,6 +128,12 @@ impl Windows {
     /// Number of elements of the input.
     pub fn inputs(&self) -> usize {
         self.outer * self.input_plane()
+    }
+
+    /// Whether the elements of a window are taken one after the other, rather than all windows element by element.
+    fn along_windows(&self) -> bool {
+        let Axis { kernel, output, .. } = self.axes[2];
+        self.inner == 1 && (kernel >= WIDE || (kernel > 3 && output < kernel))
     }
 
     /// Elements in one row of outputs.
@@ -229,7 +249,7 @@ impl Windows {
     }
 }
 
-/// Rows of windows at least this wide are summed up along the window, shorter ones along the outputs.
+/// Rows of windows at least this wide are summed up along the window, shorter ones along the outputs, unless these are few.
 const WIDE: usize = 16;
 
 /// Writes the sum of each window, divided as told.
@@ -242,14 +262,9 @@ pub fn sum<T: Float>(w: &Windows, x: &[T], y: &mut [T], divisor: Divisor) {
             // SAFETY: each row of outputs comes once.
             let y = unsafe { std::slice::from_raw_parts_mut(to.get().add(row.to), w.row()) };
             y.fill(T::ZERO);
-            if w.inner == 1 && w.axes[2].kernel >= WIDE {
+            if w.along_windows() {
                 for (y, width) in y.iter_mut().zip(row.widths) {
-                    for (z, line) in
-                        row.depth.range.clone().flat_map(|z| row.height.range.clone().map(move |h| (z, h)))
-                    {
-                        let first = row.plane + (z * w.axes[1].input + line) * w.axes[2].input;
-                        *y = *y + channels::sum(&x[first + width.range.start..first + width.range.end]);
-                    }
+                    row.lines(w, width, |line| *y = *y + channels::sum(&x[line]));
                 }
             } else {
                 let (x, y) = (x[row.plane..].as_ptr(), y.as_mut_ptr());
@@ -283,6 +298,17 @@ pub fn add_sum_gradient<T: Float>(w: &Windows, gy: &[T], gx: &mut [T], divisor: 
                 for gy in gy {
                     shares.push(*gy / n);
                 }
+            }
+            if w.along_windows() {
+                for (share, width) in shares.iter().zip(row.widths) {
+                    row.lines(w, width, |line| {
+                        // SAFETY: the line is of this plane, all rows of which one thread has.
+                        let gx =
+                            unsafe { std::slice::from_raw_parts_mut(to.get().add(line.start), line.len()) };
+                        gx.iter_mut().for_each(|gx| *gx = *gx + *share);
+                    });
+                }
+                return;
             }
             let shares = shares.as_ptr();
             w.taps(

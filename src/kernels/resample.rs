@@ -33,7 +33,11 @@ impl<T: Float> Resample<T> {
     /// Writes the resized array.
     pub fn forward(&self, x: &[T], y: &mut [T]) {
         assert!(x.len() == self.original() && y.len() == self.resized());
+        let nearest = self.is_nearest();
         self.blocks(x, y, |x, y| {
+            if nearest || self.inner == 1 {
+                return self.block(nearest, x, y);
+            }
             for ((low, high, share), y) in self.taps.iter().zip(y.chunks_exact_mut(self.inner)) {
                 let (low, high) = (&x[low * self.inner..][..self.inner], &x[high * self.inner..]);
                 for ((y, low), high) in y.iter_mut().zip(low).zip(high) {
@@ -48,13 +52,44 @@ impl<T: Float> Resample<T> {
         assert!(gx.len() == self.original() && gy.len() == self.resized());
         self.blocks(gy, gx, |gy, gx| {
             gx.fill(T::ZERO);
+            if self.inner == 1 {
+                for ((low, high, share), gy) in self.taps.iter().zip(gy) {
+                    gx[*low] = gx[*low] + *gy * share[0];
+                    if low != high {
+                        gx[*high] = gx[*high] + *gy * share[1];
+                    }
+                }
+                return;
+            }
             for ((low, high, share), gy) in self.taps.iter().zip(gy.chunks_exact(self.inner)) {
-                for (at, share) in [low, high].into_iter().zip(share) {
+                let taps = if low == high { 1 } else { 2 };
+                for (at, share) in [low, high].into_iter().zip(share).take(taps) {
                     let gx = &mut gx[at * self.inner..][..self.inner];
                     gx.iter_mut().zip(gy).for_each(|(gx, gy)| *gx = *gx + *gy * *share);
                 }
             }
         });
+    }
+
+    /// Whether each element is one of those before.
+    fn is_nearest(&self) -> bool {
+        self.taps.iter().all(|(low, high, share)| low == high && share[0] == T::ONE)
+    }
+
+    /// Resizes a block of single elements, or of rows that stay what they are.
+    fn block(&self, nearest: bool, x: &[T], y: &mut [T]) {
+        match (nearest, self.inner) {
+            (true, 1) => self.taps.iter().zip(y).for_each(|((from, ..), y)| *y = x[*from]),
+            (true, n) => {
+                let rows = self.taps.iter().zip(y.chunks_exact_mut(n));
+                rows.for_each(|((from, ..), y)| y.copy_from_slice(&x[from * n..][..n]));
+            }
+            (false, _) => {
+                for ((low, high, share), y) in self.taps.iter().zip(y) {
+                    *y = x[*low] * share[0] + x[*high] * share[1];
+                }
+            }
+        }
     }
 
     /// Calls `f` with each block of `from` and that of `to`.

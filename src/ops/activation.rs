@@ -1,7 +1,7 @@
 //! Smooth activation functions.
 
 use super::{Entry, Reads, Unary, op};
-use crate::kernels::Number;
+use crate::kernels::{Dual, Number};
 
 /// The operations of this file.
 pub(super) const OPS: &[Entry] = &[
@@ -261,9 +261,10 @@ op! {
     Sinc = sinc(x)
 }
 
-impl Unary for Sinc {
+impl Sinc {
+    /// The quotient of `sin(x)`, which is what `sin` says, and `x`.
     #[inline(always)]
-    fn f<N: Number>(&self, x: N) -> N {
+    fn by<N: Number>(x: N, sin: impl Fn(N) -> N) -> N {
         // The derivatives of the quotient cancel near zero, those of the series do not.
         // Each side is kept from overflowing where the other one holds.
         let one = N::all(1.0);
@@ -271,11 +272,30 @@ impl Unary for Sinc {
         let close = N::select(near, x, N::all(0.0));
         let square = close * close;
         let mut series = one;
-        for k in (1..=10).rev() {
-            series = one - square * series / N::all(f64::from(2 * k * (2 * k + 1)));
-        }
+        let mut term = |k: i32| series = one - square * series * N::all(1.0 / f64::from(2 * k * (2 * k + 1)));
+        // One by one: so it becomes a line of vectors.
+        (term(10), term(9), term(8), term(7), term(6), term(5), term(4), term(3), term(2), term(1));
         let far = N::select(near, one, x);
-        N::select(near, series, far.sin() / far)
+        N::select(near, series, sin(far) / far)
+    }
+}
+
+impl Unary for Sinc {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        Self::by(x, N::sin)
+    }
+
+    const IS_OF_ANGLES: bool = true;
+
+    #[inline(always)]
+    fn f_small<N: Number>(&self, x: N) -> N {
+        Self::by(x, N::sin_small)
+    }
+
+    #[inline(always)]
+    fn df_small<N: Number>(&self, x: N, _: N) -> N {
+        self.f_small(Dual::variable(x)).d
     }
 }
 

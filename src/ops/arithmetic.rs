@@ -13,7 +13,6 @@ pub(super) const OPS: &[Entry] = &[
     Entry::binary::<Pow2>(),
     Entry::unary::<AddScalar>(),
     Entry::unary::<MulScalar>(),
-    Entry::unary::<PowScalar>(),
     Entry::unary::<RSubScalar>(),
     Entry::unary::<RDivScalar>(),
     Entry::unary::<RPowScalar>(),
@@ -243,31 +242,6 @@ impl Unary for MulScalar {
 }
 
 op! {
-    /// Power with a number, elementwise: `y = x ** val`.
-    ///
-    /// Args:
-    ///     x: Input of any shape.
-    ///     val: The number.
-    ///     inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
-    ///
-    /// Returns:
-    ///     Array of the shape of `x`.
-    PowScalar = pow_scalar(x; val: f64 = 1.0, inplace: bool = false)
-}
-
-impl Unary for PowScalar {
-    #[inline(always)]
-    fn f<N: Number>(&self, x: N) -> N {
-        power(x, self.val)
-    }
-
-    #[inline(always)]
-    fn df<N: Number>(&self, x: N, _: N) -> N {
-        if self.val == 0.0 { N::all(0.0) } else { N::all(self.val) * power(x, self.val - 1.0) }
-    }
-}
-
-op! {
     /// Difference from a number, elementwise: `y = val - x`.
     ///
     /// Args:
@@ -338,18 +312,5 @@ impl Unary for RPowScalar {
     #[inline(always)]
     fn df<N: Number>(&self, x: N, _: N) -> N {
         N::all(self.val).pow(x) * N::all(self.val.ln())
-    }
-}
-
-/// Powers that are cheap and exact go without `pow`.
-#[inline(always)]
-fn power<N: Number>(x: N, val: f64) -> N {
-    match val {
-        0.0 => N::all(1.0),
-        1.0 => x,
-        2.0 => x * x,
-        0.5 => x.sqrt(),
-        -1.0 => N::all(1.0) / x,
-        _ => x.pow(N::all(val)),
     }
 }

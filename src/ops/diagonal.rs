@@ -1,8 +1,12 @@
 //! Matrices by their diagonals: matrix_diag, matrix_diag_part, trilu, eye_like.
 
+use std::ops::Range;
+
 use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, one, op};
 use crate::array::Shape;
 use crate::kernels::Float;
+use crate::kernels::map::GRAIN;
+use crate::kernels::threads::{Shared, ranges};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -130,11 +134,31 @@ op! {
 }
 
 impl Trilu {
-    /// Whether element `i` of matrices of shape (`m`, `n`) is kept.
-    fn keeps(&self, i: usize, m: usize, n: usize) -> bool {
-        let (row, column) = ((i / n % m) as i64, (i % n) as i64);
-        let edge = row.saturating_add(self.k);
-        if self.upper { column >= edge } else { column <= edge }
+    /// The columns that are kept in a row of matrices with `n` of them.
+    fn kept(&self, row: usize, n: usize) -> Range<usize> {
+        let edge = (row as i64).saturating_add(self.k);
+        let column = |at: i64| at.clamp(0, n as i64) as usize;
+        if self.upper { column(edge)..n } else { 0..column(edge.saturating_add(1)) }
+    }
+
+    /// Writes or adds what is kept of matrices of shape (`m`, `n`), and zeros elsewhere.
+    fn put<T: Float>(&self, x: &[T], (m, n): (usize, usize), y: &mut [T], adds: bool) {
+        let to = Shared::new(y.as_mut_ptr());
+        ranges(if n == 0 { 0 } else { x.len() / n }, GRAIN / n.max(1), |rows| {
+            for row in rows {
+                let kept = self.kept(row % m, n);
+                // SAFETY: each row comes once.
+                let y = unsafe { std::slice::from_raw_parts_mut(to.get().add(row * n), n) };
+                let x = &x[row * n..][kept.clone()];
+                if adds {
+                    y[kept].iter_mut().zip(x).for_each(|(y, x)| *y = *y + *x);
+                } else {
+                    y[..kept.start].fill(T::ZERO);
+                    y[kept.end..].fill(T::ZERO);
+                    y[kept].copy_from_slice(x);
+                }
+            }
+        });
     }
 }
 
@@ -153,15 +177,14 @@ impl Compute for Trilu {
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let ((m, n), x, y) = (matrix("trilu", run.x_shape(0))?, run.x(0), run.y(0));
-        y.iter_mut().enumerate().for_each(|(i, y)| *y = if self.keeps(i, m, n) { x[i] } else { T::ZERO });
+        self.put(run.x(0), matrix("trilu", run.x_shape(0))?, run.y(0), false);
         Ok(())
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
-        let ((m, n), gy) = (matrix("trilu", run.x_shape(0))?, run.gy(0));
+        let (shape, gy) = (matrix("trilu", run.x_shape(0))?, run.gy(0));
         if let Some(gx) = run.gx(0) {
-            gx.put(|i| if self.keeps(i, m, n) { gy[i] } else { T::ZERO });
+            self.put(gy, shape, gx.data, gx.accumulate);
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! Activation functions that concatenate what they make of `x` and of `-x`.
 
+use std::ops::Range;
+
 use super::label::LabelMask;
 use super::rectifier::ELU;
 use super::{
@@ -7,6 +9,9 @@ use super::{
 };
 use crate::Result;
 use crate::array::Shape;
+use crate::kernels::map::GRAIN;
+use crate::kernels::simd::vectorised;
+use crate::kernels::threads::{self, Shared};
 use crate::kernels::{Float, Number};
 
 /// The operations of this file.
@@ -27,6 +32,19 @@ trait Doubled: Declared {
     }
 }
 
+/// Calls `work` with parts of `n` elements, none of them of two samples of `block` elements, and where the first half of what
+/// becomes of each begins; the second is `block` further on. On several threads where that pays.
+fn pieces(n: usize, block: usize, work: impl Fn(Range<usize>, usize) + Sync) {
+    threads::ranges(n, GRAIN, |range| {
+        let mut at = range.start;
+        while at < range.end {
+            let end = range.end.min(at + block - at % block);
+            work(at..end, at / block * 2 * block + at % block);
+            at = end;
+        }
+    });
+}
+
 macro_rules! doubled {
     ($($op:ty)+) => {$(
         impl Compute for $op {
@@ -39,25 +57,44 @@ macro_rules! doubled {
 
             fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
                 let block = self.block(run.x_shape(0))?.max(1);
-                for (x, y) in run.x(0).chunks(block).zip(run.y(0).chunks_mut(2 * block)) {
-                    let (first, second) = y.split_at_mut(block);
-                    for ((x, a), b) in x.iter().zip(first).zip(second) {
-                        (*a, *b) = self.f(*x);
-                    }
-                }
+                let (x, y) = (run.x(0), Shared::new(run.y(0).as_mut_ptr()));
+                pieces(x.len(), block, |from, to| {
+                    let x = &x[from];
+                    // SAFETY: both places of each element come once.
+                    let [first, second] = [to, to + block]
+                        .map(|to| unsafe { std::slice::from_raw_parts_mut(y.get().add(to), x.len()) });
+                    vectorised(
+                        #[inline(always)]
+                        move || {
+                            for ((x, a), b) in x.iter().zip(first).zip(second) {
+                                (*a, *b) = self.f(*x);
+                            }
+                        },
+                    );
+                });
                 Ok(())
             }
 
             fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
                 let block = self.block(run.x_shape(0))?.max(1);
                 let (x, gy) = (run.x(0), run.gy(0));
-                if let Some(gx) = run.gx(0) {
-                    gx.put(|i| {
-                        let at = i / block * 2 * block + i % block;
-                        let (a, b) = self.df(x[i]);
-                        gy[at] * a + gy[at + block] * b
-                    });
-                }
+                let Some(gx) = run.gx(0) else { return Ok(()) };
+                let (gx, adds) = (Shared::new(gx.data.as_mut_ptr()), gx.accumulate);
+                pieces(x.len(), block, |from, to| {
+                    // SAFETY: each element comes once.
+                    let gx = unsafe { std::slice::from_raw_parts_mut(gx.get().add(from.start), from.len()) };
+                    let (x, first, second) = (&x[from], &gy[to..], &gy[to + block..]);
+                    vectorised(
+                        #[inline(always)]
+                        move || {
+                            for (((gx, x), first), second) in gx.iter_mut().zip(x).zip(first).zip(second) {
+                                let (a, b) = self.df(*x);
+                                let g = *first * a + *second * b;
+                                *gx = if adds { *gx + g } else { g };
+                            }
+                        },
+                    );
+                });
                 Ok(())
             }
 

@@ -1,10 +1,11 @@
 //! Families of operations that act on each element alone: one formula, run on scalars, vectors, duals and symbols.
 
-use super::loops::{Loops, Part, Whole, backward1, forward1, forward2, gradient_of};
+use super::loops::{Loops, Part, Whole, forward2, gradient_of};
 use super::{
     Activation, Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value,
     like, one,
 };
+use crate::array::DType;
 use crate::kernels::{Dual, Float, Number, pairing::Pairing, reduce, scratch};
 use crate::{Error, Result};
 
@@ -28,6 +29,11 @@ pub trait Unary: Declared {
     fn df<N: Number>(&self, x: N, y: N) -> N {
         let _ = y;
         self.f(Dual::variable(x)).d
+    }
+
+    /// What runs over arrays: the loops of a simpler formula where these arguments have one.
+    fn loops(&self, double: bool) -> Loops {
+        Loops::unary(self, double)
     }
 
     /// Whether the following take fewer steps.
@@ -68,6 +74,10 @@ pub trait Binary: Declared {
     }
 }
 
+fn is_double<T: Float>() -> bool {
+    T::DTYPE == DType::F64
+}
+
 /// A [`Unary`] as what the engine computes.
 #[derive(Clone)]
 pub(super) struct Map<C>(C);
@@ -99,21 +109,21 @@ impl<C: Unary> Compute for Map<C> {
     }
 
     fn loops(&self, double: bool) -> Option<Loops> {
-        Some(Loops::unary(&self.0, double))
+        Some(self.0.loops(double))
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let (x, y) = (run.x_memory(0), run.y_memory(0));
+        let (x, y, loops) = (run.x_memory(0), run.y_memory(0), self.0.loops(is_double::<T>()));
         let all = Part { x: [x.ptr, x.ptr], y: y.ptr, n: x.shape.size(), ..Part::NOTHING };
         // SAFETY: both arrays have the shape of the input, as `shapes` says.
-        all.each::<T>(|part| unsafe { forward1::<C, T>((&raw const self.0).cast(), part) });
+        all.each::<T>(|part| unsafe { loops.forward(part) });
         Ok(())
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
-        let all = run.part();
+        let (all, loops) = (run.part(), self.0.loops(is_double::<T>()));
         // SAFETY: all arrays have the shape of the input, as `shapes` says.
-        all.each::<T>(|part| unsafe { backward1::<C, T>((&raw const self.0).cast(), part) });
+        all.each::<T>(|part| unsafe { loops.backward(part) });
         Ok(())
     }
 
@@ -257,6 +267,7 @@ mod tests {
     use crate::kernels::{Dual, Float};
     use crate::ops::{
         activation::*, arithmetic::*, array::Identity, choice::*, comparison::*, logical::*, math::*,
+        powers::*,
     };
     use crate::ops::{rectifier::*, trigonometry::*};
 

@@ -186,7 +186,7 @@ unsafe fn rest<T: Float>(formula: *const (), part: &Part, work: Loop, read: Read
     }
 }
 
-pub(super) unsafe fn forward1<C: Unary, T: Float>(formula: *const (), part: &Part) {
+unsafe fn forward1<C: Unary, T: Float>(formula: *const (), part: &Part) {
     // SAFETY: see `Loops::forward`.
     let op = unsafe { &*formula.cast::<C>() };
     let (x, y, n) = (part.x[0].cast::<T>(), part.y.cast::<T>(), part.n);
@@ -216,7 +216,7 @@ pub(super) unsafe fn forward1<C: Unary, T: Float>(formula: *const (), part: &Par
     }
 }
 
-pub(super) unsafe fn backward1<C: Unary, T: Float>(formula: *const (), part: &Part) {
+unsafe fn backward1<C: Unary, T: Float>(formula: *const (), part: &Part) {
     // SAFETY: see `Loops::forward`.
     let op = unsafe { &*formula.cast::<C>() };
     let gy = part.gy.cast::<T>();

@@ -1,5 +1,6 @@
 //! Losses of two arrays of real numbers.
 
+use super::reduction::spread_each;
 use super::{Backward, Binary, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::array::Shape;
 use crate::kernels::{Float, Number, softmax::Lines};
@@ -250,6 +251,12 @@ impl KLMultinomial {
         let axis = p.axis("kl_multinomial", self.base_axis)?;
         Ok(Lines { outer: p.size_to(axis), n: p.size_from(axis), inner: 1 })
     }
+
+    /// The shape with length one along the axes of a sample.
+    fn kept(&self, p: &Shape) -> Result<Shape> {
+        let axis = p.axis("kl_multinomial", self.base_axis)?;
+        Ok((0..p.ndim()).map(|i| if i < axis { p[i] } else { 1 }).collect())
+    }
 }
 
 impl Compute for KLMultinomial {
@@ -272,24 +279,35 @@ impl Compute for KLMultinomial {
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (p, q, gy, epsilon) = (run.x(0), run.x(1), run.gy(0), T::all(KL_EPSILON));
-        let n = self.lines(run.x_shape(0))?.n;
+        let shape = run.x_shape(0);
+        let kept = self.kept(shape)?;
         if let Some(gp) = run.gx(0) {
-            gp.put(|i| {
-                let safe = p[i] + epsilon;
-                gy[i / n] * (safe.ln() - (q[i] + epsilon).ln() + p[i] / safe)
-            });
+            spread_each(
+                gp,
+                &kept,
+                shape,
+                #[inline(always)]
+                move |i, line| {
+                    let safe = p[i] + epsilon;
+                    gy[line] * (safe.ln() - (q[i] + epsilon).ln() + p[i] / safe)
+                },
+            );
         }
         if let Some(gq) = run.gx(1) {
-            gq.put(|i| -gy[i / n] * p[i] / (q[i] + epsilon));
+            spread_each(
+                gq,
+                &kept,
+                shape,
+                #[inline(always)]
+                move |i, line| -gy[line] * p[i] / (q[i] + epsilon),
+            );
         }
         Ok(())
     }
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         let (p, q, epsilon) = (s.x(0), s.x(1), Sym::Const(KL_EPSILON));
-        let shape = p.shape();
-        let Ok(axis) = shape.axis("kl_multinomial", self.base_axis) else { return vec![None, None] };
-        let kept: Vec<_> = (0..shape.ndim()).map(|i| if i < axis { shape[i] } else { 1 }).collect();
+        let Ok(kept) = self.kept(&p.shape()) else { return vec![None, None] };
         let gy = s.gy(0).reshape(&kept);
         let gp = || gy * ((p + epsilon).ln() - (q + epsilon).ln() + p / (p + epsilon));
         let gq = || -gy * (p / (q + epsilon));

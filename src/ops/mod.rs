@@ -42,10 +42,12 @@ mod math;
 mod max_pooling;
 mod nary;
 mod nd;
+mod norm;
 mod normalization;
 mod operation;
 mod order;
 mod pooling;
+mod powers;
 mod random;
 mod rectifier;
 mod reduction;
@@ -88,6 +90,7 @@ pub fn registry() -> impl Iterator<Item = &'static Entry> {
         activation::OPS,
         affine::OPS,
         arithmetic::OPS,
+        powers::OPS,
         array::OPS,
         batch_matmul::OPS,
         batch_normalization::OPS,
@@ -100,6 +103,7 @@ pub fn registry() -> impl Iterator<Item = &'static Entry> {
         erase::OPS,
         doubled::OPS,
         group_normalization::OPS,
+        norm::OPS,
         cumulative::OPS,
         diagonal::OPS,
         extreme::OPS,

@@ -6,7 +6,7 @@ use super::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symb
 use crate::array::Shape;
 use crate::kernels::channels::sum as sum_of;
 use crate::kernels::map::GRAIN;
-use crate::kernels::pooling::{Divisor, add_sum_gradient, sum};
+use crate::kernels::pooling::{Axis, Divisor, Windows, add_sum_gradient, sum};
 use crate::kernels::threads::{Shared, ranges};
 use crate::kernels::{Float, reduce, strided};
 use crate::{Error, Result};
@@ -305,6 +305,17 @@ impl Unpooling {
         full.checked_size()?;
         Ok((with(&|_| 1), full))
     }
+
+    /// The windows that elements of `x` become, if they are along no more axes than a pooling has.
+    fn windows(&self, x: &Shape) -> Option<Windows> {
+        let first = x.ndim() - self.kernel.len() - usize::from(self.channel_last);
+        let axis = |(i, kernel): (usize, &i64)| {
+            let (output, kernel) = (x[first + i], *kernel as usize);
+            Axis { input: output * kernel, output, kernel, stride: kernel, pad: 0 }
+        };
+        let axes: Vec<Axis> = self.kernel.iter().enumerate().map(axis).collect();
+        (axes.len() <= 3).then(|| Windows::new(x.size_to(first), &axes, x.size_from(first + axes.len())))
+    }
 }
 
 impl Compute for Unpooling {
@@ -325,9 +336,11 @@ impl Compute for Unpooling {
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (split, full) = self.split(run.x_shape(0))?;
-        let gy = run.gy(0);
-        if let Some(gx) = run.gx(0) {
-            reduce::sum_to(gy, &full, &split, gx.data, gx.accumulate, T::of);
+        let (windows, gy) = (self.windows(run.x_shape(0)), run.gy(0));
+        match (run.gx(0), windows) {
+            (Some(gx), Some(windows)) => gx.through(|gx| sum(&windows, gy, gx, Divisor::One)),
+            (Some(gx), None) => reduce::sum_to(gy, &full, &split, gx.data, gx.accumulate, T::of),
+            (None, _) => {}
         }
         Ok(())
     }

@@ -3,17 +3,17 @@
 use smallvec::SmallVec;
 
 use super::cumulative::CumProd;
+
 use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
+use crate::Result;
 use crate::array::Shape;
 use crate::kernels::pairing::Pairing;
 use crate::kernels::reduce::{Fold, Product, Rows};
 use crate::kernels::threads::Shared;
-use crate::kernels::{Float, Number, reduce, strided};
-use crate::{Error, Result};
+use crate::kernels::{Float, reduce, strided};
 
 /// The operations of this file.
-pub(super) const OPS: &[Entry] =
-    &[Entry::of::<Sum>(), Entry::of::<Mean>(), Entry::of::<Prod>(), Entry::of::<Norm>()];
+pub(super) const OPS: &[Entry] = &[Entry::of::<Sum>(), Entry::of::<Mean>(), Entry::of::<Prod>()];
 
 /// The axes that `axis` names, ascending: the order in which elements along several axes are numbered.
 pub(super) fn ascending(op: &str, shape: &Shape, axis: Option<&[i64]>) -> Result<SmallVec<[usize; 4]>> {
@@ -70,8 +70,28 @@ pub(super) fn spread<T: Float>(
     }
 }
 
+/// Writes or adds `f(i, j)` for each element `i` that took part in result `j`. It must be `#[inline(always)]`.
+#[inline(always)]
+pub(super) fn spread_each<T: Float>(
+    gx: Grad<'_, T>,
+    kept: &Shape,
+    shape: &Shape,
+    f: impl Fn(usize, usize) -> T + Sync + Copy,
+) {
+    assert!(shape.size() == gx.data.len());
+    let (to, add) = (Shared::new(gx.data.as_mut_ptr()), gx.accumulate);
+    Pairing::new(shape, kept).each(
+        #[inline(always)]
+        // SAFETY: each element of the gradient is met once.
+        move |i, j, _| unsafe {
+            let (to, g) = (to.get().add(i), f(i, j));
+            to.write(if add { to.read() + g } else { g });
+        },
+    );
+}
+
 /// The gradient of a result for each element that took part in it.
-fn spread_symbol(op: &str, s: &Symbols, axis: Option<&[i64]>) -> Sym {
+pub(super) fn spread_symbol(op: &str, s: &Symbols, axis: Option<&[i64]>) -> Sym {
     let shape = s.x(0).shape();
     let kept = reduced(op, &shape, axis, true).unwrap_or_default();
     s.gy(0).reshape(&kept).broadcast(&shape)
@@ -266,114 +286,5 @@ impl Compute for Prod {
 
     fn reads(&self, _: usize) -> Reads {
         Reads::INPUTS
-    }
-}
-
-op! {
-    /// Norm along axes: `y = (sum |x|^p)^(1 / p)`. Its gradient where the norm is zero is zero.
-    ///
-    /// Args:
-    ///     x: Input of any shape.
-    ///     p: Order of the norm, 1 or more; 2 by default.
-    ///     axis: Axis or axes to take the norm over, all of them by default; negative ones count from the end.
-    ///     keepdims: Keep the axes, with length one.
-    ///
-    /// Returns:
-    ///     Array of the shape of `x` without `axis`.
-    ///
-    /// Raises:
-    ///     ArgumentError: If `p` is less than 1.
-    ///     AxisError: If `x` has no such axis.
-    Norm = norm(x; p: Option<f64> = None, axis as axes: Option<Vec<i64>> = None, keepdims as keep_dims: bool = false)
-}
-
-impl Norm {
-    fn p(&self) -> f64 {
-        self.p.unwrap_or(2.0)
-    }
-
-    /// The derivative of the norm `y` by its element `x`, `y` not being zero.
-    #[inline(always)]
-    fn df<N: Number>(&self, x: N, y: N) -> N {
-        let (zero, p) = (N::all(0.0), self.p());
-        if p == 2.0 {
-            return x / y;
-        }
-        let sign = N::select(x.lt(zero), N::all(-1.0), N::select(x.eq(zero), zero, N::all(1.0)));
-        if p == 1.0 { sign } else { sign * (x.abs() / y).pow(N::all(p - 1.0)) }
-    }
-}
-
-impl Compute for Norm {
-    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
-        if self.p() >= 1.0 {
-            return one(reduced("norm", x.get(0), self.axis.as_deref(), self.keepdims)?);
-        }
-        Err(Error::argument("norm", "p", "1 or more", self.p()))
-    }
-
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let axes = ascending("norm", run.x_shape(0), self.axis.as_deref())?;
-        let (y, p) = (run.y(0), self.p());
-        let (x, shape) = (run.x(0), run.x_shape(0));
-        let sums = match p {
-            2.0 => reduce::sums(
-                x,
-                shape,
-                &axes,
-                #[inline(always)]
-                |x| x * x,
-            ),
-            1.0 => reduce::sums(x, shape, &axes, T::abs),
-            _ => reduce::sums(
-                x,
-                shape,
-                &axes,
-                #[inline(always)]
-                |x| x.abs().pow(T::of(p)),
-            ),
-        };
-        y.iter_mut().zip(&*sums).for_each(|(y, sum)| {
-            *y = match p {
-                2.0 => T::of(sum.sqrt()),
-                1.0 => T::of(*sum),
-                _ => T::of(*sum).pow(T::of(1.0 / p)),
-            }
-        });
-        Ok(())
-    }
-
-    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
-        let (shape, x, y, gy) = (run.x_shape(0), run.x(0), run.y(0), run.gy(0));
-        let kept = reduced("norm", shape, self.axis.as_deref(), true)?;
-        let Some(gx) = run.gx(0) else { return Ok(()) };
-        let (to, add) = (Shared::new(gx.data.as_mut_ptr()), gx.accumulate);
-        let pairing = Pairing::new(shape, &kept);
-        assert!(pairing.size() == x.len() && gx.data.len() == x.len() && y.len() == gy.len());
-        pairing.each(
-            #[inline(always)]
-            // SAFETY: the indices are those of arrays of these shapes, and each element of the gradient is met once.
-            move |ix, iy, _| unsafe {
-                let (x, y, gy) = (*x.get_unchecked(ix), *y.get_unchecked(iy), *gy.get_unchecked(iy));
-                let g = if y == T::ZERO { T::ZERO } else { gy * self.df(x, y) };
-                let to = to.get().add(ix);
-                to.write(if add { to.read() + g } else { g });
-            },
-        );
-        Ok(())
-    }
-
-    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
-        let shape = s.x(0).shape();
-        let kept = reduced("norm", &shape, self.axis.as_deref(), true).unwrap_or_default();
-        let (zero, one) = (Sym::Const(0.0), Sym::Const(1.0));
-        // A norm of zero has elements of zero, whose derivative comes out as zero whatever they are divided by.
-        let y = Sym::select(s.y(0).eq(zero), one.broadcast(&s.y(0).shape()), s.y(0));
-        let y = y.reshape(&kept).broadcast(&shape);
-        vec![Some(spread_symbol("norm", s, self.axis.as_deref()) * self.df(s.x(0), y))]
-    }
-
-    fn reads(&self, _: usize) -> Reads {
-        Reads::ALL
     }
 }

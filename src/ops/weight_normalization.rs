@@ -1,6 +1,7 @@
 //! Normalizations by a norm.
 
 use super::normalization::only;
+use super::powers::power;
 use super::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, op};
 use crate::array::Shape;
 use crate::kernels::{Float, Number, pairing::Pairing, reduce};
@@ -13,19 +14,30 @@ pub(super) const OPS: &[Entry] = &[Entry::of::<WeightNormalization>(), Entry::of
 fn scaled<T: Float>(
     run: &mut Run<'_, T>,
     axes: &[usize],
-    term: impl Fn(T) -> T,
+    term: impl Fn(T) -> T + Sync + Copy,
     scale: impl Fn(T, usize) -> T,
 ) {
     let (x, shape) = (run.x(0), run.x_shape(0));
     let kept: Vec<bool> = (0..shape.ndim()).map(|i| !axes.contains(&i)).collect();
     let kept = only(shape, &kept);
-    let terms: Vec<T> = x.iter().map(|x| term(*x)).collect();
-    let mut scales = vec![T::ZERO; kept.size()];
-    reduce::sum(&terms, shape, axes, &mut scales);
-    scales.iter_mut().enumerate().for_each(|(i, s)| *s = scale(*s, i));
+    let sums = reduce::sums(x, shape, axes, term);
+    let scales: Vec<T> = sums.iter().enumerate().map(|(i, sum)| scale(T::of(*sum), i)).collect();
     let y = run.y(0).as_mut_ptr();
     // SAFETY: `x` and `y` have the shape `shape`, and the scales that of `kept`.
-    unsafe { Pairing::new(shape, &kept).map(x.as_ptr(), scales.as_ptr(), y, |x, s| x * s) };
+    unsafe {
+        Pairing::new(shape, &kept).map(
+            x.as_ptr(),
+            scales.as_ptr(),
+            y,
+            #[inline(always)]
+            |x, s| x * s,
+        );
+    }
+}
+
+#[inline(always)]
+fn square<T: Float>(x: T) -> T {
+    x * x
 }
 
 op! {
@@ -73,7 +85,7 @@ impl Compute for WeightNormalization {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (axes, _) = self.axes(run.x_shape(0))?;
         let (g, eps) = (run.x(1), T::all(self.eps));
-        scaled(run, &axes, |w| w * w, |square, i| g[i] / (square + eps).sqrt());
+        scaled(run, &axes, square, |square, i| g[i] / (square + eps).sqrt());
         Ok(())
     }
 
@@ -128,10 +140,19 @@ impl Compute for NormNormalization {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let axes = run.x_shape(0).axes("norm_normalization", self.axes.as_deref())?;
-        let (p, eps, root) = (T::all(self.p()), T::all(self.eps), T::all(-1.0 / self.p()));
-        let square = self.p() == 2.0;
-        let term = |x: T| if square { x * x } else { x.abs().pow(p) };
-        scaled(run, &axes, term, |sum, _| (sum + eps).pow(root));
+        let (p, eps, root) = (self.p(), T::all(self.eps), T::all(-1.0 / self.p()));
+        let scale = |sum: T, _| (sum + eps).pow(root);
+        if p == 2.0 {
+            scaled(run, &axes, square, scale);
+        } else {
+            scaled(
+                run,
+                &axes,
+                #[inline(always)]
+                move |x: T| power(x.abs(), p),
+                scale,
+            );
+        }
         Ok(())
     }
 

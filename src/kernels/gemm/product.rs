@@ -5,7 +5,9 @@
 use super::activation::Then;
 use super::blocks::{Operand, Product};
 use super::tile::After;
+use super::vector;
 use crate::kernels::Float;
+use crate::kernels::threads::Shared;
 
 /// Where a matrix lies: element (i, j) is at `i * row + j * col` from `p`.
 #[derive(Clone, Copy, Debug)]
@@ -58,11 +60,19 @@ pub unsafe fn multiply<T: Float>(
         activation: epilogue.then.activation,
     };
     let (a, b, then) = (operand(a), operand(b), epilogue.then);
+    if n == 1 && a.col == 1 && b.row == 1 {
+        // SAFETY: the caller's promise.
+        return unsafe { single_column((m, k), a, b.p, (c.p, c.row), after, then) };
+    }
+    if m == 1 && a.col == 1 && b.row == 1 {
+        // SAFETY: as above; it is the transpose of a single column.
+        return unsafe { single_column((n, k), b.transposed(), a.p, (c.p, c.col), after.transposed(), then) };
+    }
     // A result in columns is the transpose of one in rows, and a single column is both.
     let product = if c.col == 1 || n == 1 {
         Product { m, n, k, a, b, c: c.p, c_row: c.row, after, then }
     } else if c.row == 1 || m == 1 {
-        let after = After { row_bias: after.column_bias, column_bias: after.row_bias, ..after };
+        let after = after.transposed();
         Product { m: n, n: m, k, a: b.transposed(), b: a.transposed(), c: c.p, c_row: c.col, after, then }
     } else {
         // SAFETY: the caller's promise.
@@ -73,6 +83,50 @@ pub unsafe fn multiply<T: Float>(
         if !product.run() {
             one_by_one((m, n, k), a, b, c, after, then);
         }
+    }
+}
+
+impl<T: Float> After<T> {
+    /// For the transpose of the result.
+    fn transposed(self) -> Self {
+        Self { row_bias: self.column_bias, column_bias: self.row_bias, ..self }
+    }
+
+    /// What becomes of the sum for element (i, j), which held `before`.
+    ///
+    /// # Safety
+    /// A bias has as many elements.
+    unsafe fn of(&self, mut sum: T, before: T, i: usize, j: usize) -> T {
+        if self.accumulate {
+            sum = sum + before;
+        }
+        for (bias, at) in [(self.row_bias, i), (self.column_bias, j)] {
+            if let Some(bias) = bias {
+                // SAFETY: the caller's promise.
+                sum = sum + unsafe { *bias.add(at) };
+            }
+        }
+        self.activation.of(sum)
+    }
+}
+
+/// A result of one column, its `m` elements `step` apart.
+unsafe fn single_column<T: Float>(
+    size: (usize, usize),
+    a: Operand<T>,
+    b: *const T,
+    (c, step): (*mut T, isize),
+    after: After<T>,
+    then: Then<'_>,
+) {
+    let (c, after) = (Shared::new(c), Shared::read_only(&raw const after));
+    // SAFETY: the caller of `multiply` promises the matrices; a bias has as many elements, and each result comes once.
+    unsafe {
+        vector::by_rows(size, a, b, |i, sum| {
+            let (c, after) = (c.get().offset(i as isize * step), &*after.get());
+            *c = after.of(sum, *c, i, 0);
+        });
+        then.finish(c.get(), step as usize, size.0, 1);
     }
 }
 
@@ -94,16 +148,7 @@ unsafe fn one_by_one<T: Float>(
                     sum = *a.at(i, p) * *b.at(p, j) + sum;
                 }
                 let c = c.p.offset(i as isize * c.row + j as isize * c.col);
-                if after.accumulate {
-                    sum = sum + *c;
-                }
-                if let Some(bias) = after.row_bias {
-                    sum = sum + *bias.add(i);
-                }
-                if let Some(bias) = after.column_bias {
-                    sum = sum + *bias.add(j);
-                }
-                *c = after.activation.of(sum);
+                *c = after.of(sum, *c, i, j);
                 then.finish(c, 1, 1, 1);
             }
         }

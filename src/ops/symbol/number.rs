@@ -6,7 +6,7 @@ use super::Sym;
 use crate::kernels::Number;
 use crate::ops::activation::{Sigmoid, Tanh};
 use crate::ops::arithmetic::{
-    Add2, AddScalar, Div2, Mul2, MulScalar, Pow2, PowScalar, RDivScalar, RPowScalar, RSubScalar, Sub2,
+    Add2, AddScalar, Div2, Mul2, MulScalar, Pow2, RDivScalar, RPowScalar, RSubScalar, Sub2,
 };
 use crate::ops::choice::Where;
 use crate::ops::comparison::{
@@ -14,6 +14,7 @@ use crate::ops::comparison::{
 };
 use crate::ops::logical::{LogicalAnd, LogicalOr};
 use crate::ops::math::{Abs, Ceil, Erf, Exp, Floor, IsNaN, Log, Round};
+use crate::ops::powers::PowScalar;
 use crate::ops::trigonometry::{ACos, ACosh, ASin, ASinh, ATan, ATan2, ATanh, Cos, Cosh, Sin, Sinh, Tan};
 
 /// Applies the operation that fits: on two variables, or a variable and a constant on either side.
