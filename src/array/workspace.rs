@@ -17,6 +17,11 @@ use crate::{Error, Result};
 const DEPTH: usize = 6;
 /// Bytes of a block that a thread keeps.
 const KEEP: usize = 32 << 20;
+/// Bytes of what is small: short lists are kept apart, so that they do not take the places of large blocks, which would
+/// be many then. They have at least so many bytes, and there are so many of them.
+const SMALL: usize = 8 << 10;
+const LEAST: usize = 512;
+const SMALL_DEPTH: usize = 16;
 
 /// A block and its true size.
 type Block = (NonNull<u8>, usize);
@@ -58,6 +63,7 @@ impl Slot {
 struct Shelf {
     owned: AtomicBool,
     slots: [Slot; DEPTH],
+    small: [Slot; SMALL_DEPTH],
     next: AtomicPtr<Shelf>,
 }
 
@@ -88,6 +94,7 @@ impl Own {
         let shelf: &'static mut Shelf = Box::leak(Box::new(Shelf {
             owned: AtomicBool::new(true),
             slots: std::array::from_fn(|_| slot()),
+            small: std::array::from_fn(|_| slot()),
             next: AtomicPtr::new(std::ptr::null_mut()),
         }));
         let mut first = SHELVES.load(Ordering::Acquire);
@@ -111,7 +118,7 @@ impl Drop for Own {
 /// Frees what is not in use; whether there was anything.
 fn clear_shelf(shelf: &Shelf) -> bool {
     let mut any = false;
-    for slot in shelf.slots.iter().filter(|slot| slot.take()) {
+    for slot in shelf.slots.iter().chain(&shelf.small).filter(|slot| slot.take()) {
         // SAFETY: the slot was just taken.
         any |= unsafe { slot.clear() };
         slot.give_back();
@@ -133,7 +140,7 @@ pub(crate) struct Workspace<T> {
     elements: PhantomData<*mut T>,
 }
 
-impl<T: Copy> Workspace<T> {
+impl<T> Workspace<T> {
     /// Room for `n` elements.
     ///
     /// # Errors
@@ -141,7 +148,9 @@ impl<T: Copy> Workspace<T> {
     pub(crate) fn new(n: usize) -> Result<Self> {
         let error = Error::Memory { bytes: n.saturating_mul(size_of::<T>()) };
         let Some(bytes) = n.max(1).checked_mul(size_of::<T>()) else { return Err(error) };
-        let slot = OWN.try_with(|own| own.0.slots.iter().find(|slot| slot.take())).unwrap_or(None);
+        let bytes = bytes.max(LEAST);
+        let slots = |own: &Own| if bytes <= SMALL { &own.0.small[..] } else { &own.0.slots };
+        let slot = OWN.try_with(|own| slots(own).iter().find(|slot| slot.take())).unwrap_or(None);
         if let Some(slot) = slot {
             // SAFETY: the slot is taken by this thread.
             let kept = unsafe { &mut *slot.block.get() };

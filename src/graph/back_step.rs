@@ -214,7 +214,7 @@ impl BackStep {
         let mut temporaries = Temporaries::new();
         let mut again: SmallVec<[(usize, Buffer); 1]> = SmallVec::new();
         let Self { op, compute, x, y, gy, gx, memo, over, .. } = self;
-        let mut xm: SmallVec<[Memory<'_>; 4]> = SmallVec::new();
+        let mut xm: SmallVec<[Memory<'_>; 5]> = SmallVec::new();
         for (shape, slot) in x.iter_mut() {
             let ptr = slot.as_mut().map_or(Ok(nowhere()), |s| s.resolve(Access::Read))?;
             xm.push(Memory { ptr, shape });
@@ -236,7 +236,7 @@ impl BackStep {
         {
             passed = Some(i); // the numbers are there already
         }
-        let mut gxm: SmallVec<[Option<(Memory<'_>, bool)>; 4]> = SmallVec::new();
+        let mut gxm: SmallVec<[Option<(Memory<'_>, bool)>; 5]> = SmallVec::new();
         for (i, sink) in gx.iter_mut().enumerate() {
             let Some(Sink { slot, first, again: shared }) = sink.as_mut().filter(|_| passed != Some(i))
             else {

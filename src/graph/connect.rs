@@ -186,7 +186,7 @@ impl AtOnce {
     }
 
     fn forward(&mut self, op: &Op) -> Result<()> {
-        let (mut x, mut y): (SmallVec<[Memory<'_>; 4]>, SmallVec<[Memory<'_>; 2]>) = Default::default();
+        let (mut x, mut y): (SmallVec<[Memory<'_>; 5]>, SmallVec<[Memory<'_>; 2]>) = Default::default();
         self.x.iter().for_each(|(ptr, shape)| x.push(Memory { ptr: *ptr, shape }));
         self.y.iter().for_each(|(ptr, shape)| y.push(Memory { ptr: *ptr, shape }));
         let Some(memo) = self.memo else { return Ok(()) };

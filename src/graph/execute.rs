@@ -185,7 +185,7 @@ impl Step {
         // SAFETY: see `MemoPtr`.
         let memo = unsafe { &mut *memo.0 };
         let noted = memo.note(x.iter().map(|x| x.storage.saved()), recompute);
-        let mut xm: SmallVec<[Memory<'_>; 4]> = SmallVec::new();
+        let mut xm: SmallVec<[Memory<'_>; 5]> = SmallVec::new();
         for slot in &*x {
             let ptr = slot.resolve(Access::Read)?;
             xm.push(Memory { ptr, shape: &slot.shape });
@@ -231,7 +231,7 @@ impl Step {
             return Ok(memo.name(noted, 0));
         }
         let mut temporaries = Temporaries::new();
-        let mut x: SmallVec<[*mut u8; 4]> = SmallVec::new();
+        let mut x: SmallVec<[*mut u8; 5]> = SmallVec::new();
         for (i, slot) in self.x.iter().enumerate() {
             let write = self.op.overwrites(i) && !recompute;
             x.push(slot.resolve(if write { Access::ReadWrite } else { Access::Read })?);
@@ -244,13 +244,10 @@ impl Step {
                 _ => slot.place(if shared { Access::ReadWrite } else { Access::Write }, &mut temporaries)?,
             });
         }
-        let memory = |(ptr, slot): (&*mut u8, &'_ Slot)| (*ptr, slot.shape.clone());
-        let (xs, ys): (Vec<_>, Vec<_>) =
-            (x.iter().zip(&self.x).map(memory).collect(), y.iter().zip(&self.y).map(memory).collect());
-        let xm: SmallVec<[Memory<'_>; 4]> =
-            xs.iter().map(|(ptr, shape)| Memory { ptr: *ptr, shape }).collect();
+        let xm: SmallVec<[Memory<'_>; 5]> =
+            x.into_iter().zip(&self.x).map(|(ptr, slot)| Memory { ptr, shape: &slot.shape }).collect();
         let ym: SmallVec<[Memory<'_>; 2]> =
-            ys.iter().map(|(ptr, shape)| Memory { ptr: *ptr, shape }).collect();
+            y.into_iter().zip(&self.y).map(|(ptr, slot)| Memory { ptr, shape: &slot.shape }).collect();
         let state = &mut memo.state;
         let double = self.compute == Compute::Double;
         let then = along.map_or(Then::NOTHING, |(_, then)| then);

@@ -10,6 +10,7 @@ mod pixels;
 mod plane;
 mod pointwise;
 mod strip;
+mod tables;
 mod tiles;
 mod transforms;
 mod unfold;
@@ -32,6 +33,7 @@ pub(super) use plane::LayPlane;
 use pointwise::Pointwise;
 use std::sync::atomic::{AtomicU8, Ordering};
 pub(super) use strip::Layout;
+use tables::{Sum, Tables};
 pub(super) use transforms::{ToPlanes, Transform, WeightTransform};
 pub(super) use unfold::Unfold;
 use weight::WeightGradient;
@@ -96,7 +98,7 @@ fn winograd<T: Float>(g: &Geometry, least: usize) -> bool {
 pub type Spatial = SmallVec<[usize; 3]>;
 
 /// The sizes of a convolution. Each channel of the input has its own group of weights and outputs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Geometry {
     pub images: usize,
@@ -136,6 +138,11 @@ impl Geometry {
 
     fn is_depthwise(&self) -> bool {
         self.channels == self.group && self.group > 1
+    }
+
+    /// Whether each group has one channel and one map, and channels are last.
+    fn is_pixelwise(&self) -> bool {
+        self.is_depthwise() && self.channel_last && self.maps == self.group
     }
 }
 
@@ -177,9 +184,10 @@ pub fn forward<T: Float>(g: &Geometry, x: &[T], w: &[T], y: &mut [T], finish: Fi
         // SAFETY: the slices are as large as the geometry says, which was checked; `y` is borrowed alone.
         return unsafe { sum.run() };
     }
+    let all = g.tables(Sum::Output);
     let sum = Correlation {
         g,
-        window: &g.forward_window(),
+        tables: &all[0],
         source: x.as_ptr(),
         sources: g.inputs(),
         target: y.as_mut_ptr(),
@@ -229,21 +237,19 @@ fn spread_gradient<T: Float>(
         // SAFETY: as above.
         return unsafe { sum.run() };
     }
-    let (mut windows, to) = (g.backward_windows(), Shared::new(gx.as_mut_ptr()));
-    if finish.bias.is_none() && windows.iter().any(|w| w.taps.is_empty()) {
-        // Elements that no tap reaches.
-        if !finish.accumulate {
-            ranges(gx.len(), ZEROS, |some| {
-                // SAFETY: the ranges are parts of the gradient, each its own.
-                unsafe { to.get().add(some.start).write_bytes(0, some.len()) };
-            });
-        }
-        windows.retain(|w| !w.taps.is_empty());
+    let (all, to) = (g.tables(Sum::InputGradient), Shared::new(gx.as_mut_ptr()));
+    // Elements that no tap reaches.
+    let is_left_out = |tables: &&Tables| finish.bias.is_none() && tables.window.taps.is_empty();
+    if !finish.accumulate && all.iter().any(|tables| is_left_out(&tables)) {
+        ranges(gx.len(), ZEROS, |some| {
+            // SAFETY: the ranges are parts of the gradient, each its own.
+            unsafe { to.get().add(some.start).write_bytes(0, some.len()) };
+        });
     }
-    for window in windows {
+    for tables in all.iter().filter(|tables| !is_left_out(tables)) {
         let sum = Correlation {
             g,
-            window: &window,
+            tables,
             source: gy.as_ptr(),
             sources: g.outputs(),
             target: to.get(),

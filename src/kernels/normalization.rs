@@ -15,6 +15,7 @@ mod rows;
 use super::Float;
 use super::gemm::{Activation, Then};
 use super::pairing::Pairing;
+use super::scratch::{List, Zeros};
 use super::threads::Shared;
 pub use in_place::InPlace;
 
@@ -60,8 +61,21 @@ pub struct Stats<T> {
 impl<T: Float> Stats<T> {
     /// From means and variances.
     pub fn new(mean: &[f64], variance: &[f64], eps: f64) -> Self {
-        let scale = variance.iter().map(|v| T::of(1.0 / (v + eps).sqrt())).collect();
-        Self { mean: split(mean), scale }
+        let mut stats = Self::default();
+        stats.set(mean, variance, eps);
+        stats
+    }
+
+    /// As [`Stats::new`], where others were before.
+    pub fn set(&mut self, mean: &[f64], variance: &[f64], eps: f64) {
+        self.mean.clear();
+        self.mean.extend(split::<T>(mean));
+        self.scale.clear();
+        self.scale.extend(scales::<T>(variance, eps));
+    }
+
+    fn view(&self) -> View<'_, T> {
+        View { mean: &self.mean, scale: &self.scale }
     }
 
     /// Number of statistics.
@@ -71,17 +85,27 @@ impl<T: Float> Stats<T> {
     }
 }
 
-fn split<T: Float>(mean: &[f64]) -> Vec<(T, T)> {
-    let split = |m: &f64| (T::of(*m), T::of(*m - T::of(*m).real()));
-    mean.iter().map(split).collect()
+fn split<T: Float>(mean: &[f64]) -> impl Iterator<Item = (T, T)> {
+    mean.iter().map(|m| (T::of(*m), T::of(*m - T::of(*m).real())))
+}
+
+fn scales<T: Float>(variance: &[f64], eps: f64) -> impl Iterator<Item = T> {
+    variance.iter().map(move |v| T::of(1.0 / (v + eps).sqrt()))
+}
+
+/// [`Stats`], which loops hold by value: what lies behind a reference would be loaded anew for each element.
+#[derive(Clone, Copy)]
+struct View<'a, T> {
+    mean: &'a [(T, T)],
+    scale: &'a [T],
 }
 
 /// What an array is normalised to.
 struct Target<'a, T> {
     layout: &'a Layout,
     x: &'a [T],
-    gamma: Vec<T>,
-    beta: Vec<T>,
+    gamma: List<T>,
+    beta: List<T>,
     y: Shared<T>,
     then: Then<'a>,
 }
@@ -101,7 +125,7 @@ impl<'a, T: Float> Target<'a, T> {
     }
 
     /// Normalises a part by statistics that are numbered from `first` on.
-    fn write(&self, part: &Pairing, stats: &Stats<T>, first: usize) {
+    fn write(&self, part: &Pairing, stats: View<'_, T>, first: usize) {
         if self.layout.in_rows() {
             T::in_registers(rows::Write { target: self, part, stats, first });
         } else {
@@ -111,8 +135,11 @@ impl<'a, T: Float> Target<'a, T> {
 }
 
 /// What is given, or `v` for each parameter.
-fn or_all<T: Float>(layout: &Layout, given: Option<&[T]>, v: T) -> Vec<T> {
-    let all = given.map_or_else(|| vec![v; layout.n_params], <[T]>::to_vec);
+fn or_all<T: Float>(layout: &Layout, given: Option<&[T]>, v: T) -> List<T> {
+    let all: List<T> = match given {
+        Some(given) => given.iter().copied().collect(),
+        None => std::iter::repeat_n(v, layout.n_params).collect(),
+    };
     assert_eq!(all.len(), layout.n_params);
     all
 }
@@ -126,9 +153,9 @@ pub fn normalize<T: Float>(
     beta: Option<&[T]>,
     y: &mut [T],
     then: Then<'_>,
-) -> (Vec<f64>, Vec<f64>) {
+) -> (Zeros<f64>, Zeros<f64>) {
     let count = layout.count() as f64;
-    let (mut mean, mut variance) = (vec![0.0; layout.n_stats], vec![0.0; layout.n_stats]);
+    let (mut mean, mut variance) = (Zeros::<f64>::new(layout.n_stats), Zeros::<f64>::new(layout.n_stats));
     let (to_mean, to_variance) = (Shared::new(mean.as_mut_ptr()), Shared::new(variance.as_mut_ptr()));
     let target = Target::new(layout, x, gamma, beta, y, then);
     layout.pairing.slabs(|part| {
@@ -143,7 +170,8 @@ pub fn normalize<T: Float>(
             to_mean.get().add(first).copy_from_nonoverlapping(mean.as_ptr(), mean.len());
             to_variance.get().add(first).copy_from_nonoverlapping(variance.as_ptr(), variance.len());
         }
-        target.write(part, &Stats::new(&mean, &variance, eps), first);
+        let (mean, scale): (List<_>, List<_>) = (split(&mean).collect(), scales(&variance, eps).collect());
+        target.write(part, View { mean: &mean, scale: &scale }, first);
     });
     finish_columns(layout, y, then);
     (mean, variance)
@@ -161,7 +189,7 @@ pub fn normalize_by<T: Float>(
 ) {
     assert_eq!(stats.len(), layout.n_stats);
     let target = Target::new(layout, x, gamma, beta, y, then);
-    layout.pairing.slabs(|part| target.write(part, stats, 0));
+    layout.pairing.slabs(|part| target.write(part, stats.view(), 0));
     finish_columns(layout, y, then);
 }
 
@@ -177,7 +205,7 @@ pub struct Gradients<'a, T> {
     layout: &'a Layout,
     stats: &'a Stats<T>,
     x: &'a [T],
-    gamma: Vec<T>,
+    gamma: List<T>,
     gy: &'a [T],
     /// Whether the statistics are given, and not those of the elements.
     given: bool,
@@ -196,7 +224,7 @@ pub struct Wanted<'a, T> {
 }
 
 /// The gradients that are small: by beta and gamma, by mean and variance. They mean nothing where they were not wanted.
-pub type Found<T> = [[Vec<T>; 2]; 2];
+pub type Found<T> = [[List<T>; 2]; 2];
 
 /// [`Wanted`], as all threads see it.
 #[derive(Clone, Copy)]

@@ -4,9 +4,8 @@ mod maximum;
 
 use std::ops::Range;
 
-use smallvec::SmallVec;
-
 use super::map::GRAIN;
+use super::scratch::List;
 use super::simd::vectorised;
 use super::threads::{self, Shared};
 use super::{Float, channels};
@@ -36,7 +35,7 @@ impl Axis {
     /// An axis that is as if it were not there.
     const NONE: Self = Self { input: 1, output: 1, kernel: 1, stride: 1, pad: 0 };
 
-    fn spans(&self) -> Vec<Span> {
+    fn spans(&self) -> List<Span> {
         let span = |o: usize| {
             let (start, end) = (o * self.stride, o * self.stride + self.kernel);
             let on_input = |at: usize| at.saturating_sub(self.pad).min(self.input);
@@ -150,7 +149,7 @@ impl Windows {
         }
         let [depths, heights, widths] = self.axes.each_ref().map(Axis::spans);
         let (plane, row) = (self.output_plane(), self.row());
-        let (depths, heights, widths) = (&depths, &heights, &widths);
+        let (depths, heights, widths) = (&*depths, &*heights, &*widths);
         threads::ranges(self.outer, (GRAIN / self.input_plane()).max(1), |planes| {
             vectorised(
                 #[inline(always)]
@@ -292,7 +291,7 @@ pub fn add_sum_gradient<T: Float>(w: &Windows, gy: &[T], gx: &mut [T], divisor: 
     w.for_each(
         #[inline(always)]
         move |row| {
-            let mut shares = SmallVec::<[T; 128]>::with_capacity(w.row());
+            let mut shares = List::with_capacity(w.row());
             for (i, gy) in gy[row.to..row.to + w.row()].chunks_exact(w.inner).enumerate() {
                 let n = T::of(row.divisor(i, divisor) as f64);
                 for gy in gy {

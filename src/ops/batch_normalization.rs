@@ -1,11 +1,12 @@
 //! Normalizations over a batch.
 
-use super::normalization::{Form, info, normalizes, reads};
+use super::normalization::{Axes, Form, info, normalizes, reads};
 use super::{
     Backward, Compute, Declared, Entry, InputShapes, Pieces, Reads, Run, Shapes, Sym, Symbols, Value, op,
 };
 use crate::array::Shape;
 use crate::kernels::Float;
+use crate::kernels::scratch::List;
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -53,7 +54,7 @@ op! {
 impl BatchNormalization {
     fn form(&self, x: &Shape) -> Result<Form> {
         let axes = x.axes("batch_normalization", Some(&self.axes))?;
-        let kept: Vec<bool> = (0..x.ndim()).map(|i| axes.contains(&i)).collect();
+        let kept: Axes = (0..x.ndim()).map(|i| axes.contains(&i)).collect();
         // NNabla's operation always offers three outputs and its function asks for one or three of them.
         let output_stat = self.output_stat || self.n_outputs == Some(3);
         Ok(Form::new(x, kept.clone(), kept, self.eps, output_stat))
@@ -93,7 +94,7 @@ impl Compute for BatchNormalization {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let form = self.form(run.x_shape(0))?;
         if !self.batch_stat {
-            let real = |x: &[T]| -> Vec<f64> { x.iter().map(|v| v.real()).collect() };
+            let real = |x: &[T]| -> List<f64> { x.iter().map(|v| v.real()).collect() };
             form.forward_by(run, &real(run.x(3)), &real(run.x(4)));
             return Ok(());
         }
@@ -104,9 +105,9 @@ impl Compute for BatchNormalization {
         }
         // One element has no unbiased variance: its own, zero, stands in.
         let unbiased = count as f64 / (count - 1).max(1) as f64;
-        for (i, batch, factor) in [(3, mean, 1.0), (4, variance, unbiased)] {
+        for (i, batch, factor) in [(3, &mean, 1.0), (4, &variance, unbiased)] {
             if run.has(i) {
-                for (r, b) in run.overwrite(i).iter_mut().zip(batch) {
+                for (r, b) in run.overwrite(i).iter_mut().zip(&**batch) {
                     *r = T::of(self.decay_rate * r.real() + (1.0 - self.decay_rate) * b * factor);
                 }
             }
@@ -179,7 +180,7 @@ op! {
 impl TensorNormalization {
     fn form(&self, x: &Shape, _: Option<&Shape>) -> Result<Form> {
         let axes = x.axes("tensor_normalization", Some(&self.axes))?;
-        let kept: Vec<bool> = (0..x.ndim()).map(|i| axes.contains(&i)).collect();
+        let kept: Axes = (0..x.ndim()).map(|i| axes.contains(&i)).collect();
         Ok(Form::new(x, kept.clone(), kept, self.eps, self.output_stat))
     }
 }

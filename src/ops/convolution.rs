@@ -62,7 +62,7 @@ pub(super) fn bias_gradient(gy: Sym, channel_last: bool, spatial: usize) -> Sym 
     gy.sum(&axes, false)
 }
 
-impl Layout {
+impl Layout<'_> {
     /// The gradient by the input of a convolution with geometry `g`, from that of its output.
     pub(super) fn input_gradient(&self, g: &Geometry, gy: Sym, w: Sym) -> Sym {
         Sym::apply(Deconvolution::laid_out(self, Some(Self::output_padding(g))), &[gy, w])

@@ -48,7 +48,7 @@ fn grouped(w: &Shape) -> Shape {
 }
 
 impl DepthwiseConvolution {
-    fn layout(&self, x: &Shape, w: &Shape) -> Result<Layout> {
+    fn layout(&self, x: &Shape, w: &Shape) -> Result<Layout<'_>> {
         let op = "depthwise_convolution";
         let base = x.axis(op, self.base_axis)?;
         if w.ndim() != x.ndim() - base {
@@ -68,9 +68,9 @@ impl DepthwiseConvolution {
         Ok(Layout {
             op,
             base_axis: self.base_axis,
-            pad: self.pad.clone(),
-            stride: self.stride.clone(),
-            dilation: self.dilation.clone(),
+            pad: self.pad.as_deref(),
+            stride: self.stride.as_deref(),
+            dilation: self.dilation.as_deref(),
             group: x[base] as i64,
             channel_last: false,
         })

@@ -1,6 +1,6 @@
 //! Normalizations within each sample.
 
-use super::normalization::{Form, normalizes};
+use super::normalization::{Axes, Form, normalizes};
 use super::{Entry, op};
 use crate::array::Shape;
 use crate::{Error, Result};
@@ -14,7 +14,7 @@ pub(super) const OPS: &[Entry] = &[
 ];
 
 /// Which of `n` axes are among `axes`.
-fn among(n: usize, axes: &[usize]) -> Vec<bool> {
+fn among(n: usize, axes: &[usize]) -> Axes {
     (0..n).map(|i| axes.contains(&i)).collect()
 }
 
@@ -137,12 +137,12 @@ impl GroupNormalization {
             return Err(Error::argument("group_normalization", "num_groups", expected, self.num_groups));
         }
         // The axis of the channels is looked at as two: the groups, and the channels of each.
-        let split = |i: usize| if i == channel { vec![groups, x[i] / groups] } else { vec![x[i]] };
-        let view: Shape = (0..x.ndim()).flat_map(split).collect();
+        let groups_of = [groups, x[channel] / groups];
+        let view: Shape = x[..channel].iter().chain(&groups_of).chain(&x[channel + 1..]).copied().collect();
         let batch = |i: usize| {
             axes.contains(&if i > channel { i - 1 } else { i }) && i != channel && i != channel + 1
         };
-        let kept: Vec<bool> = (0..view.ndim()).map(|i| i == channel || batch(i)).collect();
+        let kept: Axes = (0..view.ndim()).map(|i| i == channel || batch(i)).collect();
         let scaled = (0..view.ndim()).map(|i| i == channel || i == channel + 1).collect();
         let params = super::normalization::only(x, &among(x.ndim(), &[channel]));
         let stats = super::normalization::only(&view, &kept);
@@ -176,7 +176,7 @@ op! {
 impl WeightStandardization {
     fn form(&self, w: &Shape, _: Option<&Shape>) -> Result<Form> {
         let kept = among(w.ndim(), &[w.axis("weight_standardization", self.channel_axis)?]);
-        Ok(Form::new(w, kept, vec![false; w.ndim()], self.eps, self.output_stat))
+        Ok(Form::new(w, kept, Axes::from_elem(false, w.ndim()), self.eps, self.output_stat))
     }
 }
 

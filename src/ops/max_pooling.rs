@@ -5,8 +5,8 @@ use super::{
     Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op,
 };
 use crate::array::Shape;
-use crate::kernels::Float;
 use crate::kernels::pooling::{Windows, max, put_taken, take};
+use crate::kernels::{Float, scratch};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -113,7 +113,7 @@ fn windows(pool: &Pool<'_>, x: &Shape) -> Result<(Windows, Shape)> {
 /// Where the largest element of each window of `x` lies.
 fn find<T: Float>(windows: &Windows, x: &[T], at: &mut Vec<u32>) {
     at.resize(windows.outputs(), 0);
-    max(windows, x, &mut vec![T::ZERO; at.len()], at);
+    scratch::with(at.len(), |y| max(windows, x, y, at));
 }
 
 impl Compute for MaxPooling {

@@ -1,19 +1,25 @@
 //! What normalizations by mean and variance have in common.
 
+use smallvec::SmallVec;
+
 use super::{Backward, InputShapes, Pieces, Reads, Run, Shapes, Spec, Sym, Symbols, Value};
 use crate::array::Shape;
 use crate::kernels::normalization::{Gradients, InPlace, Layout, Stats, Wanted, normalize, normalize_by};
+use crate::kernels::scratch::Zeros;
 use crate::kernels::{Float, Number};
 use crate::{Error, Result};
+
+/// Which axes of an array.
+pub(super) type Axes = SmallVec<[bool; 8]>;
 
 /// A normalisation of an array of a certain shape. Inputs 1 and 2, where there are such, are beta and gamma.
 pub(super) struct Form {
     /// Shape of the array as it is looked at.
     pub(super) view: Shape,
     /// Which axes of the view have their own statistics.
-    pub(super) kept: Vec<bool>,
+    pub(super) kept: Axes,
     /// Which axes of the view have their own scale and offset.
-    pub(super) scaled: Vec<bool>,
+    pub(super) scaled: Axes,
     /// Shape of beta and gamma.
     pub(super) params: Shape,
     /// Shape of means and variances.
@@ -31,7 +37,7 @@ pub(super) fn only(shape: &[usize], kept: &[bool]) -> Shape {
 
 impl Form {
     /// Statistics for each index of the axes that are `kept`, a scale for each of those that are `scaled`.
-    pub(super) fn new(x: &Shape, kept: Vec<bool>, scaled: Vec<bool>, eps: f64, output_stat: bool) -> Self {
+    pub(super) fn new(x: &Shape, kept: Axes, scaled: Axes, eps: f64, output_stat: bool) -> Self {
         let (params, stats) = (only(x, &scaled), only(x, &kept));
         Self { view: x.clone(), kept, scaled, params, stats, eps, output_stat }
     }
@@ -55,24 +61,25 @@ impl Form {
     }
 
     /// Normalises by the statistics of the elements, which are returned.
-    pub(super) fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> (Vec<f64>, Vec<f64>) {
+    pub(super) fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> (Zeros<f64>, Zeros<f64>) {
         let (beta, gamma) = (run.has(1).then(|| run.x(1)), run.has(2).then(|| run.x(2)));
         let (mean, variance) =
             normalize(&self.layout(), self.eps, run.x(0), gamma, beta, run.y(0), run.then());
         if self.output_stat {
-            run.y(1).iter_mut().zip(&mean).for_each(|(y, v)| *y = T::of(*v));
-            run.y(2).iter_mut().zip(&variance).for_each(|(y, v)| *y = T::of(*v));
+            run.y(1).iter_mut().zip(&*mean).for_each(|(y, v)| *y = T::of(*v));
+            run.y(2).iter_mut().zip(&*variance).for_each(|(y, v)| *y = T::of(*v));
         }
-        *run.state() = Stats::<T>::new(&mean, &variance, self.eps);
+        run.state::<Stats<T>>().set(&mean, &variance, self.eps);
         (mean, variance)
     }
 
     /// Normalises by the statistics that are given.
     pub(super) fn forward_by<T: Float>(&self, run: &mut Run<'_, T>, mean: &[f64], variance: &[f64]) {
-        let stats = Stats::new(mean, variance, self.eps);
+        let (x, y, then) = (run.x(0), run.y(0), run.then());
         let (beta, gamma) = (run.has(1).then(|| run.x(1)), run.has(2).then(|| run.x(2)));
-        normalize_by(&self.layout(), &stats, run.x(0), gamma, beta, run.y(0), run.then());
-        *run.state() = stats;
+        let stats: &mut Stats<T> = run.state();
+        stats.set(mean, variance, self.eps);
+        normalize_by(&self.layout(), stats, x, gamma, beta, y, then);
     }
 
     /// As [`Form::forward_by`], in place of elements that are not there yet; none where elements of a channel lie too
@@ -93,10 +100,10 @@ impl Form {
     /// The gradients of all inputs; `given` says that the statistics are inputs 3 and 4.
     pub(super) fn backward<T: Float>(&self, op: &str, run: &mut Backward<'_, T>, given: bool) -> Result<()> {
         let layout = self.layout();
-        let stats = run.state::<Stats<T>>().clone();
-        if stats.len() != layout.n_stats {
+        if run.state::<Stats<T>>().len() != layout.n_stats {
             return Err(Error::Graph(format!("{op}: expected a forward run before backward, got none")));
         }
+        let stats = std::mem::take(run.state::<Stats<T>>());
         // What is not read may be gone: the gradient of the output stands in for it.
         let by_stats = given && (run.wants(3) || run.wants(4));
         let reads_gamma = run.wants(0) || by_stats;
@@ -117,6 +124,7 @@ impl Form {
                 gx.put_all(&values);
             }
         }
+        *run.state() = stats;
         Ok(())
     }
 

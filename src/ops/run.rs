@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use super::{Call, Part, Then};
 use crate::array::Shape;
-use crate::kernels::{Float, map, random};
+use crate::kernels::{Float, map, random, scratch};
 
 /// A contiguous array in memory, its type being known to who looks at it.
 #[derive(Clone, Copy)]
@@ -244,9 +244,10 @@ impl<'a, T: Float> Grad<'a, T> {
     /// Writes or adds what `f` writes to every element of the array that it is given.
     pub fn through(self, f: impl FnOnce(&mut [T])) {
         if self.accumulate {
-            let mut g = vec![T::ZERO; self.data.len()];
-            f(&mut g);
-            self.put_all(&g);
+            scratch::with(self.data.len(), |g| {
+                f(g);
+                self.put_all(g);
+            });
         } else {
             f(self.data);
         }

@@ -1,5 +1,7 @@
 //! The arguments that operations on spatial axes share, and the sizes that follow from them.
 
+use smallvec::SmallVec;
+
 use super::Value;
 use crate::array::Shape;
 use crate::kernels::convolution::{Geometry, Spatial};
@@ -38,13 +40,13 @@ pub(super) fn open(arg: &str, base_axis: i64, x: &Shape) -> Value {
 }
 
 /// How a kernel moves over the spatial axes: what convolution and its relatives have in common.
-#[derive(Clone, Debug)]
-pub(super) struct Layout {
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout<'a> {
     pub(super) op: &'static str,
     pub(super) base_axis: i64,
-    pub(super) pad: Option<Vec<i64>>,
-    pub(super) stride: Option<Vec<i64>>,
-    pub(super) dilation: Option<Vec<i64>>,
+    pub(super) pad: Option<&'a [i64]>,
+    pub(super) stride: Option<&'a [i64]>,
+    pub(super) dilation: Option<&'a [i64]>,
     pub(super) group: i64,
     pub(super) channel_last: bool,
 }
@@ -53,21 +55,22 @@ pub(super) struct Layout {
 macro_rules! laid_out {
     ($ty:ident $(, $arg:ident: $arg_ty:ty)?) => {
         impl $ty {
-            fn layout(&self) -> $crate::ops::spatial::Layout {
+            fn layout(&self) -> $crate::ops::spatial::Layout<'_> {
                 $crate::ops::spatial::Layout {
                     op: <Self as $crate::ops::Declared>::SPEC.name,
                     base_axis: self.base_axis,
-                    pad: self.pad.clone(),
-                    stride: self.stride.clone(),
-                    dilation: self.dilation.clone(),
+                    pad: self.pad.as_deref(),
+                    stride: self.stride.as_deref(),
+                    dilation: self.dilation.as_deref(),
                     group: self.group,
                     channel_last: self.channel_last,
                 }
             }
 
-            pub(super) fn laid_out(layout: &$crate::ops::spatial::Layout $(, $arg: $arg_ty)?) -> Self {
+            pub(super) fn laid_out(layout: &$crate::ops::spatial::Layout<'_> $(, $arg: $arg_ty)?) -> Self {
                 let $crate::ops::spatial::Layout { base_axis, pad, stride, dilation, group, channel_last, .. } =
-                    layout.clone();
+                    *layout;
+                let [pad, stride, dilation] = [pad, stride, dilation].map(|v| v.map(<[i64]>::to_vec));
                 Self { base_axis, pad, stride, dilation, group, channel_last $(, $arg)? }
             }
         }
@@ -75,7 +78,7 @@ macro_rules! laid_out {
 }
 pub(super) use laid_out;
 
-impl Layout {
+impl Layout<'_> {
     /// The geometry of a convolution, its output open, from its weight and the side that is `given`.
     fn geometry(&self, given: &Shape, w: &Shape) -> Result<(Geometry, usize, Spatial)> {
         let op = self.op;
@@ -112,9 +115,9 @@ impl Layout {
             input: Spatial::new(),
             kernel,
             output: Spatial::new(),
-            pad: per_axis(op, "pad", self.pad.as_deref(), n, 0, 0)?,
-            stride: per_axis(op, "stride", self.stride.as_deref(), n, 1, 1)?,
-            dilation: per_axis(op, "dilation", self.dilation.as_deref(), n, 1, 1)?,
+            pad: per_axis(op, "pad", self.pad, n, 0, 0)?,
+            stride: per_axis(op, "stride", self.stride, n, 1, 1)?,
+            dilation: per_axis(op, "dilation", self.dilation, n, 1, 1)?,
             channel_last: self.channel_last,
         };
         Ok((geometry, given_channels, spatial))
@@ -279,7 +282,7 @@ impl Pool<'_> {
             let expected = format!("an input with the {n} axes of `kernel`{channels}");
             return Err(Error::shape(self.op, expected, [x]));
         };
-        let (mut y, mut axes) = (x.clone(), Vec::with_capacity(n));
+        let (mut y, mut axes) = (x.clone(), SmallVec::<[Axis; 3]>::new());
         for i in 0..n {
             let (input, kernel, stride, pad) = (x[first + i], kernel[i], stride[i], pad[i]);
             // Like the original's, the division goes toward zero: one window may be larger than a small input.

@@ -3,8 +3,8 @@
 
 use super::direct::Correlation;
 use super::plane::{LayPlane, Plane};
+use super::tables::Tables;
 use super::weight::WeightGradient;
-use super::window::Window;
 use crate::kernels::gemm::Activation;
 use crate::kernels::simd::Vector;
 use crate::kernels::threads::{Shared, ranges};
@@ -172,23 +172,20 @@ impl<T: Float> Correlation<'_, T> {
     /// # Safety
     /// As [`Correlation::run`].
     pub(super) unsafe fn run_depthwise(&self) -> bool {
-        let (g, plane) = (self.g, || Plane::new(self.window));
         // SAFETY: the caller's promise.
         unsafe {
-            match (g.is_depthwise(), g.channel_last) {
-                (true, false) => plane().inspect(|plane| self.slide(plane)).is_some(),
-                (true, true) if g.maps == g.group => {
-                    self.slide_pixels();
-                    true
-                }
-                _ => false,
+            match &self.tables.plane {
+                Some(plane) => self.slide(plane),
+                None if self.g.is_pixelwise() => self.slide_pixels(),
+                None => return false,
             }
         }
+        true
     }
 
     /// Channels first; the plane is that of the window.
     unsafe fn slide(&self, plane: &Plane) {
-        let (g, w, kernels) = (self.g, self.window, T::kernels());
+        let (g, w, kernels) = (self.g, self.window(), T::kernels());
         let (sources, targets) = (self.sources.channels, self.targets.channels);
         let (taps, of_group) = (g.taps(), g.maps / g.group * g.taps());
         let area = plane.room();
@@ -247,23 +244,20 @@ impl<T: Float> Correlation<'_, T> {
 }
 
 impl<T: Float> WeightGradient<'_, T> {
-    /// As for the sums; the window is that of the convolution.
+    /// As for the sums; the tables are those of the convolution.
     ///
     /// # Safety
     /// As [`WeightGradient::run`].
-    pub(super) unsafe fn run_depthwise(&self, window: &Window) -> bool {
-        let (g, plane) = (self.g, || Plane::new(window));
+    pub(super) unsafe fn run_depthwise(&self, tables: &Tables) -> bool {
         // SAFETY: the caller's promise.
         unsafe {
-            match (g.is_depthwise(), g.channel_last) {
-                (true, false) => plane().inspect(|plane| self.slide(plane)).is_some(),
-                (true, true) if g.maps == g.group => {
-                    self.slide_pixels(window);
-                    true
-                }
-                _ => false,
+            match &tables.plane {
+                Some(plane) => self.slide(plane),
+                None if self.g.is_pixelwise() => self.slide_pixels(&tables.window),
+                None => return false,
             }
         }
+        true
     }
 
     /// Channels first; the plane is that of the window.

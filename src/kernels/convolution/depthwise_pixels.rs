@@ -1,13 +1,12 @@
 //! Convolution of each channel with one kernel of its own, channels last: sums over the taps of a pixel, a register of
 //! channels at a time.
 
-use smallvec::SmallVec;
-
 use super::depthwise::LANES;
 use super::direct::Correlation;
 use super::weight::WeightGradient;
 use super::window::{OUTSIDE, Window};
 use crate::kernels::gemm::Activation;
+use crate::kernels::scratch::List;
 use crate::kernels::simd::Vector;
 use crate::kernels::threads::{Shared, parallel, ranges};
 use crate::kernels::{Float, scratch};
@@ -25,7 +24,7 @@ const ROWS: usize = 64;
 type Tap = (isize, usize);
 
 /// The taps of a row of positions on rows of the image, by column of the kernel first.
-fn taps_of_row(w: &Window, row: usize, pixel: usize, to: &mut SmallVec<[Tap; 32]>) {
+fn taps_of_row(w: &Window, row: usize, pixel: usize, to: &mut List<Tap>) {
     to.clear();
     for (i, column) in w.columns.iter().enumerate() {
         for (outer, base) in w.bases[row * w.outer..][..w.outer].iter().enumerate() {
@@ -70,7 +69,7 @@ impl<T: Float> Pixels<'_, T> {
         // SAFETY: the caller's promise; positions between `start` and `end` see all taps.
         unsafe {
             for o in (0..start).chain(whole..w.width) {
-                let mut taps: SmallVec<[Tap; 32]> = SmallVec::new();
+                let mut taps = List::with_capacity(self.taps.len());
                 for tap in self.taps {
                     let column = w.columns[tap.1 % w.columns.len()];
                     if o >= column.start && o < column.end {
@@ -177,7 +176,7 @@ impl<T: Float> Correlation<'_, T> {
     /// # Safety
     /// As [`Correlation::run`].
     pub(super) unsafe fn slide_pixels(&self) {
-        let (g, w, n) = (self.g, self.window, self.g.group);
+        let (g, w, n) = (self.g, self.window(), self.g.group);
         let rows = w.targets.len();
         scratch::with(w.taps.len() * n, |weights: &mut [T]| {
             for (weights, tap) in weights.chunks_exact_mut(n).zip(&w.taps) {
@@ -188,7 +187,7 @@ impl<T: Float> Correlation<'_, T> {
             }
             let weights = Shared::read_only(weights.as_ptr());
             ranges(g.images * rows, (GRAIN / (w.width * n)).max(1), |some| {
-                let mut taps = SmallVec::new();
+                let mut taps = List::with_capacity(w.taps.len());
                 for i in some {
                     let (image, row) = (i / rows, i % rows);
                     taps_of_row(w, row, n, &mut taps);
@@ -225,7 +224,7 @@ impl<T: Float> WeightGradient<'_, T> {
         parallel(n.div_ceil(wide), |register| {
             let first = register * wide;
             let lanes = wide.min(n - first);
-            let mut of_row = SmallVec::new();
+            let mut of_row = List::with_capacity(taps);
             scratch::with(2 * taps * LANES, |memory: &mut [T]| {
                 let (total, sums) = memory.split_at_mut(taps * LANES);
                 total.fill(T::ZERO);

@@ -6,6 +6,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::strip::{Block, Layout, SLACK, Strips, apart};
+use super::tables::Tables;
 use super::window::Window;
 use super::{Finish, Geometry};
 use crate::Result;
@@ -55,10 +56,17 @@ impl Geometry {
     }
 }
 
+/// How what a window sees of the sources is laid out.
+pub(super) fn strips(g: &Geometry, window: &Window, sources: Images, targets: Images) -> Strips {
+    // Weights that leave no room in the second cache are read for several images at once.
+    let together = targets.channels * sources.channels * window.taps.len() > LARGE;
+    Strips::new(&window.axes, g.images, sources.channels, usize::MAX, g.group, together)
+}
+
 /// `target[k, o] = sum over c, t of w[k, c, t] source[c, what o sees through t]`, for each image and group.
 pub(super) struct Correlation<'a, T> {
     pub(super) g: &'a Geometry,
-    pub(super) window: &'a Window,
+    pub(super) tables: &'a Tables,
     pub(super) source: *const T,
     pub(super) sources: Images,
     pub(super) target: *mut T,
@@ -89,8 +97,12 @@ fn tiles<T: Float>(n: usize) -> usize {
 }
 
 impl<T: Float> Correlation<'_, T> {
+    pub(super) fn window(&self) -> &Window {
+        &self.tables.window
+    }
+
     pub(super) fn depth(&self) -> usize {
-        self.sources.channels * self.window.taps.len()
+        self.sources.channels * self.window().taps.len()
     }
 
     /// Computes the sums.
@@ -98,7 +110,7 @@ impl<T: Float> Correlation<'_, T> {
     /// # Safety
     /// The arrays are there, and nobody else uses the target meanwhile.
     pub(super) unsafe fn run(&self) -> Result<()> {
-        if self.window.positions() == 0 || self.targets.channels == 0 || self.g.images == 0 {
+        if self.window().positions() == 0 || self.targets.channels == 0 || self.g.images == 0 {
             return Ok(());
         }
         // SAFETY: the caller's promise. So below.
@@ -107,12 +119,17 @@ impl<T: Float> Correlation<'_, T> {
         }
         let weights = self.weights()?;
         // SAFETY: as above.
-        unsafe { if self.g.channel_last { self.pixels(&weights) } else { self.planes(&weights) } }
+        unsafe {
+            match &self.tables.strips {
+                Some(strips) => self.planes(&weights, strips),
+                None => self.pixels(&weights),
+            }
+        }
         Ok(())
     }
 
     fn weights(&self) -> Result<Weights<T>> {
-        let (g, taps) = (self.g, &self.window.taps);
+        let (g, taps) = (self.g, &self.window().taps);
         let (map, channel, tap) = g.weight_strides();
         let (target, source) = if self.forward { (map, channel) } else { (channel, map) };
         let (targets, sources, depth) = (self.targets.channels, self.sources.channels, self.depth());
@@ -174,11 +191,8 @@ impl<T: Float> Correlation<'_, T> {
     }
 
     /// Channels first: a left matrix of weights, a right one with a column a position, read from strips.
-    unsafe fn planes(&self, weights: &Weights<T>) {
-        let (g, w) = (self.g, self.window);
-        // Weights that leave no room in the second cache are read for several images at once.
-        let together = self.targets.channels * self.depth() > LARGE;
-        let strips = Strips::new(&w.axes, g.images, self.sources.channels, usize::MAX, g.group, together);
+    unsafe fn planes(&self, weights: &Weights<T>, strips: &Strips) {
+        let g = self.g;
         // Where there are few positions, each task has a part of the targets
         // (few of them, as each lays out the positions anew).
         let many = self.targets.channels / (2 * T::kernels().panel());
@@ -190,7 +204,7 @@ impl<T: Float> Correlation<'_, T> {
             for task in some {
                 let (block, rest) = (strips.block(task / (g.group * parts)), task % (g.group * parts));
                 // SAFETY: each task has its own part of the target.
-                unsafe { self.block(weights, &strips, &block, rest / parts, targets.part(rest % parts)) };
+                unsafe { self.block(weights, strips, &block, rest / parts, targets.part(rest % parts)) };
             }
         });
     }
@@ -225,7 +239,7 @@ impl<T: Float> Correlation<'_, T> {
         group: usize,
         rows: Range<usize>,
     ) {
-        let w = self.window;
+        let w = self.window();
         let (taps, depth, sources) = (w.taps.len(), self.depth(), self.sources.channels);
         // Positions are taken row by row, or together with what lies between rows if that makes fewer tiles. Then results
         // have to be moved to where they belong.

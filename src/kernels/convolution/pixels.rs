@@ -17,7 +17,7 @@ const MOST: usize = 512;
 impl<T: Float> Correlation<'_, T> {
     /// Channels last: a left matrix with a row a position, a right one of weights.
     pub(super) unsafe fn pixels(&self, weights: &Weights<T>) {
-        let (g, w, depth) = (self.g, self.window, self.depth());
+        let (g, w, depth) = (self.g, self.window(), self.depth());
         let n = (BLOCK / depth.max(1)).clamp(LEAST, MOST).min(w.positions());
         let blocks = Split::new(w.positions(), w.positions().div_ceil(n));
         parallel(g.images * g.group * blocks.parts(), |task| {
@@ -35,7 +35,7 @@ impl<T: Float> Correlation<'_, T> {
         group: usize,
         positions: Range<usize>,
     ) {
-        let (window, depth, targets) = (self.window, self.depth(), self.targets.channels);
+        let (window, depth, targets) = (self.window(), self.depth(), self.targets.channels);
         let (n, row, wide, direct) = (positions.len(), apart(depth), T::kernels().panel(), window.whole);
         let results = if direct { 0 } else { n * targets };
         scratch::with(n * row + SLACK + results, |memory: &mut [T]| {

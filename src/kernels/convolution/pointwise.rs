@@ -1,6 +1,7 @@
 //! Convolution with kernels of one element and no padding: products of matrices, with nothing laid out but what a stride
 //! leaves of the input.
 
+use super::tables::{All, Sum};
 use super::window::Window;
 use super::{Finish, Geometry};
 use crate::Result;
@@ -21,7 +22,7 @@ pub(super) struct Pointwise<'a> {
     channels: usize,
     maps: usize,
     /// Where the stride is more than one.
-    window: Option<Window>,
+    tables: Option<All>,
 }
 
 impl<'a> Pointwise<'a> {
@@ -33,12 +34,16 @@ impl<'a> Pointwise<'a> {
             g,
             channels: g.channels / g.group,
             maps: g.maps / g.group,
-            window: strided.then(|| g.forward_window()),
+            tables: strided.then(|| g.tables(Sum::Output)),
         })
     }
 
+    fn window(&self) -> Option<&Window> {
+        self.tables.as_ref().map(|all| &all[0].window)
+    }
+
     pub(super) fn is_strided(&self) -> bool {
-        self.window.is_some()
+        self.tables.is_some()
     }
 
     fn weight<'w, T>(&self, w: &'w [T], group: usize) -> Matrix<'w, T> {
@@ -57,7 +62,7 @@ impl<'a> Pointwise<'a> {
     fn seen<T: Float>(&self, x: &[T], image: usize, group: usize, f: impl FnOnce(Matrix<'_, T>)) {
         let (area, n) = (self.g.area(), self.g.positions());
         let x = &x[(image * self.g.channels + group * self.channels) * area..][..self.channels * area];
-        let Some(w) = &self.window else { return f(Matrix::of_rows(x, self.channels, area)) };
+        let Some(w) = self.window() else { return f(Matrix::of_rows(x, self.channels, area)) };
         scratch::with(self.channels * n, |seen: &mut [T]| {
             for (x, seen) in x.chunks_exact(area).zip(seen.chunks_exact_mut(n)) {
                 for (base, seen) in w.bases.iter().zip(seen.chunks_exact_mut(w.width)) {
@@ -115,7 +120,7 @@ impl<'a> Pointwise<'a> {
             let w = self.weight(w, group).t();
             let gy = &gy[(image * g.maps + group * self.maps) * n..][..self.maps * n];
             let gy = Matrix::of_rows(gy, self.maps, n);
-            let Some(window) = &self.window else {
+            let Some(window) = self.window() else {
                 let epilogue = Epilogue { row_bias: bias(group), ..epilogue };
                 return gemm_then(MatrixMut::of_rows(gx, channels, n), w, gy, epilogue);
             };

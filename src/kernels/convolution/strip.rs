@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use super::window::Axis;
 use crate::kernels::Float;
 use crate::kernels::gemm::Split;
+use crate::kernels::scratch::List;
 use crate::kernels::simd::Vector;
 
 /// Elements that a copy may write beyond its end at most.
@@ -248,8 +249,8 @@ impl Strips {
     }
 
     /// Where the rows of a block start.
-    pub(super) fn starts(&self, block: &Block) -> SmallVec<[usize; 64]> {
-        let mut starts = SmallVec::new();
+    pub(super) fn starts(&self, block: &Block) -> List<usize> {
+        let mut starts = List::with_capacity(64);
         self.each_row(block, |_, _, _, at| starts.push(at));
         starts
     }

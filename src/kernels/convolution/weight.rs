@@ -5,11 +5,13 @@ use std::ops::Range;
 
 use super::Geometry;
 use super::strip::{Layout, SLACK, Strips, apart};
+use super::tables::Sum;
 use super::unfold::Unfold;
 use super::window::Window;
 use crate::Result;
 use crate::array::Workspace;
 use crate::kernels::gemm::{After, Columns, ONCE, Operand, PanelProduct, Panels, Split, Table};
+use crate::kernels::scratch::List;
 use crate::kernels::threads::{Shared, parallel};
 use crate::kernels::{Float, scratch};
 
@@ -22,6 +24,13 @@ const MOST: usize = 512;
 /// Tasks that are wanted, so that threads end together; and elements of partial sums that are worth it.
 const TASKS: usize = 16;
 const PARTIAL: usize = 1 << 20;
+
+/// How what the outputs see of the input is laid out.
+pub(super) fn strips(g: &Geometry, window: &Window) -> Strips {
+    let channels = g.channels / g.group;
+    let chunk = (DEPTH / g.taps()).clamp(1, channels.max(1));
+    Strips::new(&window.axes, g.images, channels, chunk, TASKS, true)
+}
 
 /// The gradient of the weight of each group from the input and the gradient of the output.
 pub(super) struct WeightGradient<'a, T> {
@@ -42,22 +51,20 @@ impl<T: Float> WeightGradient<'_, T> {
     /// The arrays are there, and nobody else uses the gradient meanwhile.
     pub(super) unsafe fn run(&self) -> Result<()> {
         let g = self.g;
-        let window = g.forward_window();
+        let all = g.tables(Sum::WeightGradient);
+        let tables = &all[0];
         // SAFETY: the caller's promise.
-        if unsafe { self.run_depthwise(&window) } {
+        if unsafe { self.run_depthwise(tables) } {
             return Ok(());
         }
         let (channels, maps, taps) = (g.channels / g.group, g.maps / g.group, g.taps());
         let sums = channels * taps * maps;
-        let chunk = if g.channel_last { channels } else { (DEPTH / taps).clamp(1, channels) };
-        let strips = Strips::new(&window.axes, g.images, channels, chunk, TASKS, true);
         // Blocks are summed up in a few parts.
         let n = (BLOCK / (channels * taps)).clamp(LEAST, MOST).min(g.positions());
         let steps = Split::new(g.positions(), g.positions().div_ceil(n));
-        let (chunks, blocks) = if g.channel_last {
-            (1, g.images * steps.parts())
-        } else {
-            (channels.div_ceil(strips.chunk), strips.blocks())
+        let (chunks, blocks) = match &tables.strips {
+            Some(strips) => (channels.div_ceil(strips.chunk), strips.blocks()),
+            None => (1, g.images * steps.parts()),
         };
         let wanted = TASKS.div_ceil(g.group * chunks).min(PARTIAL / (sums * g.group));
         let parts = Split::new(blocks, wanted.min(blocks));
@@ -69,11 +76,11 @@ impl<T: Float> WeightGradient<'_, T> {
             let to = partial.get().wrapping_add((part * g.group + group) * sums);
             // SAFETY: each task has its own part of the sums.
             unsafe {
-                if g.channel_last {
-                    self.pixels(&window, steps, parts.part(part), group, to);
-                } else {
+                if let Some(strips) = &tables.strips {
                     let channels = chunk * strips.chunk..((chunk + 1) * strips.chunk).min(channels);
-                    self.planes(&strips, parts.part(part), group, channels, to);
+                    self.planes(strips, parts.part(part), group, channels, to);
+                } else {
+                    self.pixels(&tables.window, steps, parts.part(part), group, to);
                 }
             }
         });
@@ -102,7 +109,7 @@ impl<T: Float> WeightGradient<'_, T> {
         let to = to.wrapping_add(channels.start * taps * maps);
         let largest = strips.positions();
         let panels = maps.div_ceil(wide);
-        let mut batch = Vec::new();
+        let mut batch = List::with_capacity(0);
         scratch::with(strips.room() + panels * wide * largest, |memory: &mut [T]| {
             let (planes, transposed) = memory.split_at_mut(strips.room());
             let transposed = Shared::new(transposed.as_mut_ptr());

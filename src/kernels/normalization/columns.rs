@@ -1,9 +1,9 @@
 //! Normalisation where neighbours have statistics of their own: sums over columns, in float64.
 
-use super::{Gradients, Plan, Stats, Target};
+use super::{Gradients, Plan, Target, View};
 use crate::kernels::Float;
 use crate::kernels::pairing::Pairing;
-use crate::kernels::scratch::Zeros;
+use crate::kernels::scratch::{List, Zeros};
 
 /// What is left of `x` without the mean.
 #[inline(always)]
@@ -11,18 +11,7 @@ fn centred<T: Float>(x: T, mean: (T, T)) -> T {
     (x - mean.0) - mean.1
 }
 
-/// Statistics, which loops hold by value: what lies behind a reference would be loaded anew for each element.
-#[derive(Clone, Copy)]
-struct View<'a, T> {
-    mean: &'a [(T, T)],
-    scale: &'a [T],
-}
-
-impl<'a, T: Float> View<'a, T> {
-    fn of(stats: &'a Stats<T>) -> Self {
-        Self { mean: &stats.mean, scale: &stats.scale }
-    }
-
+impl<T: Float> View<'_, T> {
     /// Element `x`, normalised by statistic `s`.
     ///
     /// # Safety
@@ -60,7 +49,7 @@ pub(super) fn moments<T: Float>(part: &Pairing, x: &[T], count: f64) -> (Zeros<f
     for sum in &mut *mean {
         *sum /= count;
     }
-    let (split, first) = (super::split(&mean), part.first_a());
+    let (split, first): (List<_>, _) = (super::split(&mean).collect(), part.first_a());
     let split = &split[..];
     let [mut variance] = part.sums(
         #[inline(always)]
@@ -77,8 +66,8 @@ pub(super) fn moments<T: Float>(part: &Pairing, x: &[T], count: f64) -> (Zeros<f
 }
 
 /// Normalises a part by statistics that are numbered from `first` on.
-pub(super) fn write<T: Float>(target: &Target<'_, T>, part: &Pairing, stats: &Stats<T>, first: usize) {
-    let (stats, x) = (View::of(stats), target.x);
+pub(super) fn write<T: Float>(target: &Target<'_, T>, part: &Pairing, stats: View<'_, T>, first: usize) {
+    let x = target.x;
     let (gamma, beta, activation) = (&target.gamma[..], &target.beta[..], target.then.activation);
     // SAFETY: the lengths are those of the layout; each element is written once.
     unsafe {
@@ -128,7 +117,7 @@ impl<T: Float> Terms<'_, T> {
 /// The sums behind the gradients of parameters and of statistics; writes those by `x`.
 pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: Plan<T>) -> [[Zeros<f64>; 2]; 2] {
     let (pairing, n_stats) = (&g.layout.pairing, g.layout.n_stats);
-    let terms = Terms { stats: View::of(g.stats), x: g.x, gamma: &g.gamma, gy: g.gy };
+    let terms = Terms { stats: g.stats.view(), x: g.x, gamma: &g.gamma, gy: g.gy };
     let none = || [(); 2].map(|()| Zeros::new(0));
     let of_params = || {
         pairing.clone().swapped().sums(
@@ -152,7 +141,7 @@ pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: Plan<T>) -> [[Zero
         let params = if plan.params || plan.sums { of_params() } else { none() };
         let by_gamma = |sums: &[f64]| {
             let mut all = Zeros::new(sums.len());
-            all.iter_mut().zip(sums).zip(&g.gamma).for_each(|((to, sum), gamma)| *to = sum * gamma.real());
+            all.iter_mut().zip(sums).zip(&*g.gamma).for_each(|((to, sum), gamma)| *to = sum * gamma.real());
             all
         };
         let sums = params.each_ref().map(|sums| by_gamma(sums));
@@ -196,8 +185,13 @@ fn write_x<T: Float>(
         };
     }
     let first = part.first_a();
-    let pulls = (0..sums[0].len()).map(|s| g.pulls(first + s, [sums[0][s], sums[1][s]]).into());
-    let (even, far): (Vec<T>, Vec<T>) = pulls.unzip();
+    let n = sums[0].len();
+    let (mut even, mut far) = (List::with_capacity(n), List::with_capacity(n));
+    for s in 0..n {
+        let pulls = g.pulls(first + s, [sums[0][s], sums[1][s]]);
+        even.push(pulls[0]);
+        far.push(pulls[1]);
+    }
     let (even, far) = (&even[..], &far[..]);
     // SAFETY: as above.
     unsafe {

@@ -28,13 +28,13 @@ impl Layout {
 impl<T: Float> InPlace<T> {
     /// As [`super::normalize_by`]; none where elements of a channel lie in another order.
     pub fn new(layout: &Layout, stats: &Stats<T>, gamma: Option<&[T]>, beta: Option<&[T]>) -> Option<Self> {
-        let (together, gamma) = (layout.cycle()?, or_all(layout, gamma, T::ONE));
+        let (together, gamma) = (layout.cycle()?, or_all(layout, gamma, T::ONE).to_vec());
         let mut scale = stats.scale.clone();
         if layout.in_rows() {
             scale.iter_mut().zip(&gamma).for_each(|(scale, gamma)| *scale = *scale * *gamma);
         }
         let (mean, rest) = stats.mean.iter().copied().unzip();
-        Some(Self { together, mean, rest, scale, gamma, beta: or_all(layout, beta, T::ZERO) })
+        Some(Self { together, mean, rest, scale, gamma, beta: or_all(layout, beta, T::ZERO).to_vec() })
     }
 
     /// Normalises the `n` elements at `at`, the first of which is element `start` of the array.

@@ -4,7 +4,7 @@ use super::rows::Unit;
 use super::{Gradients, Plan};
 use crate::kernels::Float;
 use crate::kernels::pairing::Pairing;
-use crate::kernels::scratch::Zeros;
+use crate::kernels::scratch::{List, Zeros};
 use crate::kernels::simd::row::{each, sums};
 use crate::kernels::simd::{Vector, Work};
 use crate::kernels::threads::Shared;
@@ -96,7 +96,7 @@ impl<T: Float> Part<'_, T> {
     /// Sums of rows whose elements have parameters of their own.
     #[inline(always)]
     unsafe fn sums_by_column<V: Vector<T = T>>(&self) {
-        let (n, stats) = (self.part.width(), self.g.stats);
+        let (n, stats) = (self.part.width(), self.g.stats.view());
         self.part.walk(
             0..self.part.rows(),
             #[inline(always)]
@@ -122,7 +122,7 @@ impl<T: Float> Part<'_, T> {
     /// Sums of rows whose elements have the same parameters.
     #[inline(always)]
     unsafe fn sums_by_row<V: Vector<T = T>>(&self) {
-        let (n, stats) = (self.part.width(), self.g.stats);
+        let (n, stats) = (self.part.width(), self.g.stats.view());
         self.part.walk(
             0..self.part.rows(),
             #[inline(always)]
@@ -163,9 +163,9 @@ impl<T: Float> Part<'_, T> {
     #[inline(always)]
     unsafe fn write_by_row<V: Vector<T = T>>(&self) {
         let Some((gx, accumulate)) = self.plan.gx else { return };
-        let (n, first, stats) = (self.part.width(), self.part.first_a(), self.g.stats);
+        let (n, first, stats) = (self.part.width(), self.part.first_a(), self.g.stats.view());
         // SAFETY: as above.
-        let pulls: Vec<_> = (first..first + self.part.span()).map(|s| unsafe { self.pulls(s) }).collect();
+        let pulls: List<_> = (first..first + self.part.span()).map(|s| unsafe { self.pulls(s) }).collect();
         self.part.walk(
             0..self.part.rows(),
             #[inline(always)]

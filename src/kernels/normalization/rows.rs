@@ -1,10 +1,10 @@
 //! Normalisation where neighbours along the last axis have the same statistics: a row at a time, in registers.
 
-use super::{Stats, Target};
+use super::{Target, View};
 use crate::kernels::Float;
 use crate::kernels::gemm::Then;
 use crate::kernels::pairing::Pairing;
-use crate::kernels::scratch::Zeros;
+use crate::kernels::scratch::{List, Zeros};
 use crate::kernels::simd::row::{each, sums};
 use crate::kernels::simd::{Vector, Work};
 
@@ -37,7 +37,7 @@ impl<T: Float> Work<T> for Moments<'_, T> {
             },
         );
         // What is near the mean already, and what is left from there.
-        let near: Vec<T> = mean.iter().map(|sum| T::of(sum / count)).collect();
+        let near: List<T> = mean.iter().map(|sum| T::of(sum / count)).collect();
         mean.fill(0.0);
         part.walk(
             0..rows,
@@ -57,7 +57,7 @@ impl<T: Float> Work<T> for Moments<'_, T> {
                 variance[s - first] += squares;
             },
         );
-        for ((mean, variance), near) in mean.iter_mut().zip(&mut *variance).zip(near) {
+        for ((mean, variance), near) in mean.iter_mut().zip(&mut *variance).zip(&*near) {
             let left = *mean / count;
             let all = *variance / count - left * left;
             *variance = if all < 0.0 { 0.0 } else { all };
@@ -79,7 +79,7 @@ impl<V: Vector> Unit<V> {
     /// # Safety
     /// The instructions must be there. So below.
     #[inline(always)]
-    pub(super) unsafe fn of(stats: &Stats<V::T>, s: usize) -> Self {
+    pub(super) unsafe fn of(stats: View<'_, V::T>, s: usize) -> Self {
         let (mean, rest) = stats.mean[s];
         // SAFETY: the caller's promise. So below.
         unsafe { Self { mean: V::all(mean), rest: V::all(rest), scale: V::all(stats.scale[s]) } }
@@ -97,7 +97,7 @@ impl<V: Vector> Unit<V> {
 pub(super) struct Write<'a, T> {
     pub target: &'a Target<'a, T>,
     pub part: &'a Pairing,
-    pub stats: &'a Stats<T>,
+    pub stats: View<'a, T>,
     pub first: usize,
 }
 

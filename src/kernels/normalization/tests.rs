@@ -88,7 +88,8 @@ fn results_do_not_depend_on_the_number_of_threads() {
         let bits = |threads| {
             set_num_threads(threads);
             let (y, gx, found) = everything::<f32>(&layout, n, 3.0, false);
-            let all = y.into_iter().chain(gx).chain(found[0].concat());
+            let found = found[0].iter().flat_map(|found| found.to_vec());
+            let all = y.into_iter().chain(gx).chain(found);
             all.map(f32::to_bits).collect::<Vec<_>>()
         };
         assert!(bits(1) == bits(3), "{of:?}");

@@ -253,7 +253,7 @@ fn many_positions_are_unfolded_in_blocks() {
         let laid = |t: &Tensor| if channel_last { moved(t, 1, 3) } else { t.clone() };
         let convolution = convolution(&c, channel_last);
         let layout = convolution.layout();
-        check_forward(&Op::new(convolution), &[laid(&x), laid(&w)], &[laid(&y)]);
+        check_forward(&Op::new(convolution.clone()), &[laid(&x), laid(&w)], &[laid(&y)]);
         check_forward(&Op::new(Deconvolution::laid_out(&layout, None)), &[laid(&gy), laid(&w)], &[laid(&gx)]);
         let shape = laid(&w).shape.iter().map(|d| *d as i64).collect();
         check_forward(

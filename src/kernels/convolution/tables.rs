@@ -1,0 +1,94 @@
+//! What a sum of a convolution knows before it starts, from the geometry alone: which elements meet, and how they are laid
+//! out. Each thread keeps that of the sums that it started last, as the same ones come again in each step of a training.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use super::Geometry;
+use super::plane::Plane;
+use super::strip::Strips;
+use super::window::Window;
+use super::{direct, weight};
+
+/// Sums whose tables a thread keeps, and numbers in all of them together.
+const MOST: usize = 128;
+const NUMBERS: usize = 1 << 18;
+
+/// Which of the three sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sum {
+    Output,
+    InputGradient,
+    WeightGradient,
+}
+
+/// A window, and how what it sees is laid out.
+pub(super) struct Tables {
+    pub(super) window: Window,
+    /// For channels that are first; none where there is nothing to sum up.
+    pub(super) strips: Option<Strips>,
+    /// For channels that are groups of their own, and first.
+    pub(super) plane: Option<Plane>,
+}
+
+/// Those of a sum: the gradient of an input has a window for each residue of the stride.
+pub(super) type All = Arc<[Tables]>;
+
+impl Tables {
+    fn new(g: &Geometry, of: Sum, window: Window) -> Self {
+        let is_plane = g.is_depthwise() && !g.channel_last;
+        let plane = if is_plane { Plane::new(&window) } else { None };
+        let is_strips = plane.is_none() && !g.channel_last && window.positions() > 0 && g.images > 0;
+        let strips = is_strips.then(|| match of {
+            Sum::Output => direct::strips(g, &window, g.inputs(), g.outputs()),
+            Sum::InputGradient => direct::strips(g, &window, g.outputs(), g.inputs()),
+            Sum::WeightGradient => weight::strips(g, &window),
+        });
+        Self { window, strips, plane }
+    }
+
+    /// The numbers in the lists that may be long.
+    fn numbers(&self) -> usize {
+        let of_strips = self.strips.as_ref().map_or(0, |s| s.table.len());
+        self.window.bases.len() + self.window.targets.len() + of_strips
+    }
+}
+
+/// What a thread keeps.
+struct Kept {
+    sums: Vec<(Geometry, Sum, All)>,
+    numbers: usize,
+}
+
+thread_local! {
+    static KEPT: RefCell<Kept> = const { RefCell::new(Kept { sums: Vec::new(), numbers: 0 }) };
+}
+
+impl Geometry {
+    /// The tables of a sum.
+    pub(super) fn tables(&self, of: Sum) -> All {
+        let is_it = |(g, sum, _): &&(Self, Sum, All)| *sum == of && g == self;
+        let kept = KEPT.try_with(|kept| kept.borrow().sums.iter().find(is_it).map(|(.., all)| all.clone()));
+        if let Ok(Some(all)) = kept {
+            return all;
+        }
+        let windows = match of {
+            Sum::InputGradient => self.backward_windows(),
+            Sum::Output | Sum::WeightGradient => vec![self.forward_window()],
+        };
+        let all: All = windows.into_iter().map(|window| Tables::new(self, of, window)).collect();
+        let numbers = all.iter().map(Tables::numbers).sum::<usize>();
+        if numbers <= NUMBERS {
+            // A thread that ends keeps nothing.
+            let _ = KEPT.try_with(|kept| {
+                let mut kept = kept.borrow_mut();
+                if kept.sums.len() == MOST || kept.numbers + numbers > NUMBERS {
+                    (kept.sums, kept.numbers) = (Vec::new(), 0);
+                }
+                kept.sums.push((self.clone(), of, all.clone()));
+                kept.numbers += numbers;
+            });
+        }
+        all
+    }
+}
