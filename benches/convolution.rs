@@ -90,8 +90,8 @@ impl Case {
     fn run(&mut self, sum: Sum) {
         let Self { g, x, w, y, .. } = self;
         match sum {
-            Sum::Output => forward(g, x, w, y, Finish::plain(false)),
-            Sum::Input => input_gradient(g, y, w, x, Finish::plain(false)),
+            Sum::Output => forward(g, x, &*w, y, Finish::plain(false)),
+            Sum::Input => input_gradient(g, y, &*w, x, Finish::plain(false)),
             Sum::Weight => weight_gradient(g, x, y, w, false),
         }
         .expect("memory");

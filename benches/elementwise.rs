@@ -97,6 +97,7 @@ fn run(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, case: &Case) {
                 double,
                 recompute,
                 then: Then::NOTHING,
+                name: 0,
             })
         });
     });
@@ -123,6 +124,7 @@ fn run(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, case: &Case) {
                 double,
                 recompute,
                 then: Then::NOTHING,
+                name: 0,
             })
         });
     });

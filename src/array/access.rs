@@ -156,7 +156,7 @@ impl Storage {
     /// # Errors
     /// As [`Storage::access`] for [`Access::ReadWrite`] or [`Access::Read`].
     pub fn buffer(&self, dtype: DType, access: Access) -> Result<(Buffer, *mut u8)> {
-        self.root().shown.store(true, Ordering::Relaxed);
+        self.root().shown.fetch_add(1, Ordering::Relaxed);
         self.hold(dtype, access)
     }
 

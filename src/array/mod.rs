@@ -7,6 +7,7 @@ mod buffer;
 mod contents;
 mod dtype;
 mod gone;
+mod kept;
 mod part;
 mod reclaim;
 mod shape;
@@ -21,6 +22,7 @@ pub use allocator::{MemoryStats, clear_memory_cache, memory_stats, reset_peak_me
 pub use buffer::Buffer;
 pub use dtype::{DType, Element, convert};
 pub(crate) use gone::{Calm, Gone};
+pub use kept::Kept;
 pub use reclaim::RunGuard;
 pub(crate) use reclaim::{Holds, hold};
 pub use shape::Shape;

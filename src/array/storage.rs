@@ -1,7 +1,7 @@
 //! The memory behind arrays: shared, versioned, and aware of having been cleared. How its elements come to be where and
 //! as what they are wanted is in `access`, how all of them change at once in `contents`.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -79,8 +79,8 @@ pub struct Storage {
     version: AtomicU64,
     /// Where the elements are, see [`Storage::at`].
     place: AtomicUsize,
-    /// Whether someone was given the memory itself, as a view.
-    pub(super) shown: AtomicBool,
+    /// How often someone was given the memory itself, as a view.
+    pub(super) shown: AtomicU32,
     /// Whether someone counts on the memory to stay given back, see [`super::Gone`].
     pub(super) watched: AtomicU8,
     /// Low bits of the version of what a function last computed here.
@@ -132,7 +132,7 @@ impl Storage {
             len,
             version: AtomicU64::new(0),
             place: AtomicUsize::new(NOWHERE),
-            shown: AtomicBool::new(false),
+            shown: AtomicU32::new(0),
             watched: AtomicU8::new(0),
             settled: AtomicU16::new(0),
             content: AtomicU64::new(UNNAMED),
@@ -191,7 +191,7 @@ impl Storage {
         if place & ASIDE != 0 {
             return true;
         }
-        if place & WRITABLE == 0 || self.len > Self::SMALL || self.shown.load(Ordering::Relaxed) {
+        if place & WRITABLE == 0 || self.len > Self::SMALL || self.shown.load(Ordering::Relaxed) > 0 {
             return false;
         }
         self.touch();
@@ -294,7 +294,7 @@ impl Storage {
 
     /// Whether someone was ever given the memory itself, as a view.
     pub fn is_shown(&self) -> bool {
-        self.root().shown.load(Ordering::Relaxed)
+        self.root().shown.load(Ordering::Relaxed) > 0
     }
 
     /// Number of Python variables that reach these elements.

@@ -78,15 +78,15 @@ fn shelves() -> impl Iterator<Item = &'static Shelf> {
     std::iter::successors(at(&SHELVES), move |shelf| at(&shelf.next))
 }
 
-/// The shelf of this thread.
-struct Own(&'static Shelf);
+/// A shelf of one's own: that of a thread, or of a function that keeps what is in it.
+pub(super) struct Own(&'static Shelf);
 
 thread_local! {
     static OWN: Own = Own::new();
 }
 
 impl Own {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         if let Some(shelf) = shelves().find(|shelf| !shelf.owned.swap(true, Ordering::Acquire)) {
             return Self(shelf);
         }
@@ -105,6 +105,28 @@ impl Own {
                 Err(now) => first = now,
             }
         }
+    }
+}
+
+impl Own {
+    /// Memory for `n` elements, and whether it is that of the last time, as it was left. None: there is none.
+    pub(super) fn lend<T>(&self, n: usize) -> Option<(Workspace<T>, bool)> {
+        let bytes = n.max(1).checked_mul(size_of::<T>())?;
+        let slot = self.0.slots.iter().find(|slot| slot.take())?;
+        let lend = |block| Workspace { block, slot: Some(slot), elements: PhantomData };
+        // SAFETY: the slot is taken by this thread. So below.
+        if let Some(block) = unsafe { *slot.block.get() }.filter(|(_, size)| *size >= bytes) {
+            return Some((lend(block), true));
+        }
+        // SAFETY: as above; nobody uses a block that was not lent.
+        unsafe { slot.clear() };
+        let Some(block) = allocator::allocate(bytes, 0) else {
+            slot.give_back();
+            return None;
+        };
+        // SAFETY: as above.
+        unsafe { *slot.block.get() = Some(block) };
+        Some((lend(block), false))
     }
 }
 

@@ -211,6 +211,9 @@ impl BackStep {
         if !self.op.has_backward() {
             return super::formula::backward_by_symbols(self);
         }
+        let kept = if self.x.len() > 1 { self.op.keeps_of() } else { None };
+        let kept = kept.and_then(|i| self.x[i].1.as_ref());
+        let name = kept.map_or(0, |slot| slot.storage.lasting_name());
         let mut temporaries = Temporaries::new();
         let mut again: SmallVec<[(usize, Buffer); 1]> = SmallVec::new();
         let Self { op, compute, x, y, gy, gx, memo, over, .. } = self;
@@ -270,6 +273,7 @@ impl BackStep {
             double,
             recompute: false,
             then: along.map_or(Then::NOTHING, |(.., then)| then),
+            name,
         })?;
         drop(gxm);
         store(temporaries)?;

@@ -201,6 +201,7 @@ impl AtOnce {
             double: self.double,
             recompute: false,
             then: Then::NOTHING,
+            name: 0,
         })
     }
 }

@@ -118,6 +118,8 @@ pub(super) struct Step {
     /// Every output is an unmodified input under another shape: there is nothing to do.
     pub(super) idle: bool,
     plain: bool,
+    /// The input of which the operation keeps something.
+    keeps_of: Option<usize>,
 }
 
 /// The type in which an operation reads input `i`.
@@ -153,7 +155,8 @@ impl Step {
         let idle = !y.is_empty() && (0..x.len()).filter_map(shares).any(|same| same);
         let special = (0..x.len()).any(|i| op.alias(i).is_some() || op.overwrites(i));
         let plain = !special && compute.dtype() == compute.stored() && op.on_arrays().is_none();
-        Self { op, compute, x, y, memo, over: None, idle, plain }
+        let keeps_of = op.keeps_of();
+        Self { op, compute, x, y, memo, over: None, idle, plain, keeps_of }
     }
 
     /// Has it count what it uses, so that it needs no [`RunGuard`], or not.
@@ -181,6 +184,7 @@ impl Step {
         if !self.plain {
             return self.run_special(recompute, along);
         }
+        let name = self.name(recompute);
         let Self { op, compute, x, y, memo, over, .. } = self;
         // SAFETY: see `MemoPtr`.
         let memo = unsafe { &mut *memo.0 };
@@ -204,9 +208,15 @@ impl Step {
         }
         let (state, double) = (&mut memo.state, *compute == Compute::Double);
         let then = along.map_or(Then::NOTHING, |(_, then)| then);
-        op.forward(Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, then })?;
+        op.forward(Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, then, name })?;
         memo.settle(noted, along.is_some().into(), y.iter().map(|y| &*y.storage));
         Ok(memo.name(noted, 0))
+    }
+
+    /// A name for the values of the input of which the operation keeps something. What is computed again is soon forgotten:
+    /// keeping is for runs that follow.
+    fn name(&self, recompute: bool) -> u64 {
+        self.keeps_of.filter(|_| !recompute).map_or(0, |i| self.x[i].storage.lasting_name())
     }
 
     /// Whether the kernel can take its first output through what follows, and writes it where it is kept.
@@ -216,6 +226,7 @@ impl Step {
     }
 
     fn run_special(&mut self, recompute: bool, along: Option<(*mut u8, Then<'_>)>) -> Result<u64> {
+        let name = self.name(recompute);
         // SAFETY: see `MemoPtr`.
         let memo = unsafe { &mut *self.memo.0 };
         let saved = |(i, x): (usize, &Slot)| if self.op.overwrites(i) { 0 } else { x.storage.saved() };
@@ -251,7 +262,7 @@ impl Step {
         let state = &mut memo.state;
         let double = self.compute == Compute::Double;
         let then = along.map_or(Then::NOTHING, |(_, then)| then);
-        self.op.forward(Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, then })?;
+        self.op.forward(Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, then, name })?;
         store(temporaries)?;
         memo.settle(noted, along.is_some().into(), self.y.iter().map(|y| &*y.storage));
         Ok(memo.name(noted, 0))

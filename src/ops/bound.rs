@@ -90,6 +90,9 @@ impl<C: Compute> Operation for Bound<C> {
     fn keeps_gradients(&self) -> bool {
         self.op.keeps_gradients()
     }
+    fn keeps_of(&self) -> Option<usize> {
+        C::KEEPS_OF
+    }
     fn output(&self, o: usize) -> Option<DType> {
         self.op.output(o)
     }

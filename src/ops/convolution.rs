@@ -8,7 +8,9 @@ use super::{
 use crate::array::Shape;
 use crate::kernels::Float;
 use crate::kernels::channels::add_sums;
-use crate::kernels::convolution::{Finish, Geometry, forward, input_gradient, weight_gradient};
+use crate::kernels::convolution::{
+    Finish, Geometry, Kept, KeptWeight, Weight, forward, input_gradient, keeps_weight, weight_gradient,
+};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -54,6 +56,16 @@ pub(super) fn inner(channel_last: bool, spatial: &[usize]) -> usize {
     if channel_last { 1 } else { spatial.iter().product() }
 }
 
+/// A weight whose values are called `name`, with where the function keeps what is made of it if that pays.
+pub(super) fn weight<'a, T: Float>(
+    g: &Geometry,
+    w: &'a [T],
+    name: u64,
+    kept: impl FnOnce() -> &'a mut Kept,
+) -> Weight<'a, T> {
+    if name != 0 && keeps_weight::<T>(g) { Weight::known(w, name, kept()) } else { w.into() }
+}
+
 /// The gradient of a bias: `gy` summed over all but its channels, of which `spatial` axes follow unless they are last.
 pub(super) fn bias_gradient(gy: Sym, channel_last: bool, spatial: usize) -> Sym {
     let n = gy.shape().ndim();
@@ -83,6 +95,7 @@ impl Layout<'_> {
 impl Compute for Convolution {
     const TAKES_ALONG: bool = true;
     const TAKES_ALONG_BACK: bool = true;
+    const KEEPS_OF: Option<usize> = Some(1);
 
     fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
         spatial::open(arg, self.base_axis, x.get(0))
@@ -102,14 +115,18 @@ impl Compute for Convolution {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (g, _) = self.layout().convolution(run.x_shape(0), run.x_shape(1))?;
         let bias = run.has(2).then(|| run.x(2));
-        forward(&g, run.x(0), run.x(1), run.y(0), Finish { bias, accumulate: false, then: run.then() })
+        let finish = Finish { bias, accumulate: false, then: run.then() };
+        let (x, w, y, name) = (run.x(0), run.x(1), run.y(0), run.name());
+        forward(&g, x, weight(&g, w, name, || &mut run.state::<KeptWeight>().forward), y, finish)
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (g, _) = self.layout().convolution(run.x_shape(0), run.x_shape(1))?;
         let gy = run.gy(0);
         if let Some(Grad { data, accumulate }) = run.gx(0) {
-            input_gradient(&g, gy, run.x(1), data, Finish { then: run.then(), ..Finish::plain(accumulate) })?;
+            let (w, name, then) = (run.x(1), run.name(), run.then());
+            let w = weight(&g, w, name, || &mut run.state::<KeptWeight>().backward);
+            input_gradient(&g, gy, w, data, Finish { then, ..Finish::plain(accumulate) })?;
         }
         if let Some(Grad { data, accumulate }) = run.gx(1) {
             weight_gradient(&g, run.x(0), gy, data, accumulate)?;

@@ -1,13 +1,13 @@
 //! Deconvolution: convolution the other way round, from its output to its input.
 
-use super::convolution::{bias_gradient, inner};
+use super::convolution::{bias_gradient, inner, weight};
 use super::spatial::{self, laid_out};
 use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op};
 use crate::Result;
 use crate::array::Shape;
 use crate::kernels::Float;
 use crate::kernels::channels::add_sums;
-use crate::kernels::convolution::{Finish, Geometry, forward, input_gradient, weight_gradient};
+use crate::kernels::convolution::{Finish, Geometry, KeptWeight, forward, input_gradient, weight_gradient};
 
 /// The operations of this file.
 pub(super) const OPS: &[Entry] = &[Entry::of::<Deconvolution>()];
@@ -60,6 +60,7 @@ impl Deconvolution {
 impl Compute for Deconvolution {
     const TAKES_ALONG: bool = true;
     const TAKES_ALONG_BACK: bool = true;
+    const KEEPS_OF: Option<usize> = Some(1);
 
     fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
         spatial::open(arg, self.base_axis, x.get(0))
@@ -79,14 +80,18 @@ impl Compute for Deconvolution {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
         let bias = run.has(2).then(|| run.x(2));
-        input_gradient(&g, run.x(0), run.x(1), run.y(0), Finish { bias, accumulate: false, then: run.then() })
+        let finish = Finish { bias, accumulate: false, then: run.then() };
+        let (x, w, y, name) = (run.x(0), run.x(1), run.y(0), run.name());
+        input_gradient(&g, x, weight(&g, w, name, || &mut run.state::<KeptWeight>().forward), y, finish)
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
         let gy = run.gy(0);
         if let Some(Grad { data, accumulate }) = run.gx(0) {
-            forward(&g, gy, run.x(1), data, Finish { then: run.then(), ..Finish::plain(accumulate) })?;
+            let (w, name, then) = (run.x(1), run.name(), run.then());
+            let w = weight(&g, w, name, || &mut run.state::<KeptWeight>().backward);
+            forward(&g, gy, w, data, Finish { then, ..Finish::plain(accumulate) })?;
         }
         if let Some(Grad { data, accumulate }) = run.gx(1) {
             weight_gradient(&g, gy, run.x(0), data, accumulate)?;

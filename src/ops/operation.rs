@@ -28,6 +28,8 @@ pub struct Call<'a> {
     /// What the first output goes through on its way to memory, if the operation `takes_along`; backward the gradient of the
     /// first input, if it `takes_along_back`.
     pub then: Then<'a>,
+    /// A name for the values of the input of `keeps_of`, under which may be kept what is made of them; 0: none may.
+    pub name: u64,
 }
 
 /// An array as an operation on arrays sees it.
@@ -86,6 +88,10 @@ pub trait Operation: Send + Sync + 'static {
     }
     fn keeps_gradients(&self) -> bool {
         false
+    }
+    /// The input of which it keeps something from run to run.
+    fn keeps_of(&self) -> Option<usize> {
+        None
     }
     fn output(&self, o: usize) -> Option<DType>;
     fn forward(&self, call: Call<'_>) -> Result<()>;

@@ -97,6 +97,7 @@ pub struct Run<'a, T> {
     state: &'a mut State,
     recompute: bool,
     then: Then<'a>,
+    name: u64,
     of: PhantomData<T>,
 }
 
@@ -111,13 +112,19 @@ pub(crate) fn position(present: u64, i: usize) -> Option<usize> {
 
 impl<'a, T: Float> Run<'a, T> {
     pub(crate) fn new(call: Call<'a>, present: u64) -> Self {
-        let Call { x, y, state, recompute, then, .. } = call;
-        Self { x, y, present, taken: 0, state, recompute, then, of: PhantomData }
+        let Call { x, y, state, recompute, then, name, .. } = call;
+        Self { x, y, present, taken: 0, state, recompute, then, name, of: PhantomData }
     }
 
     /// What the first output goes through on its way to memory: nothing unless [`super::Compute::TAKES_ALONG`] is set.
     pub fn then(&self) -> Then<'a> {
         self.then
+    }
+
+    /// A name for the values of the input of [`super::Compute::KEEPS_OF`]: as long as it is the same, so are they. Zero where
+    /// nothing is to be kept of them.
+    pub fn name(&self) -> u64 {
+        self.name
     }
 
     /// Number of inputs that were given.
@@ -271,19 +278,25 @@ pub struct Backward<'a, T> {
     present: u64,
     state: &'a mut State,
     then: Then<'a>,
+    name: u64,
     of: PhantomData<T>,
 }
 
 impl<'a, T: Float> Backward<'a, T> {
     pub(crate) fn new(call: Call<'a>, present: u64) -> Self {
-        let Call { x, y, gy, gx, state, then, .. } = call;
-        Self { x, y, gy, gx, present, state, then, of: PhantomData }
+        let Call { x, y, gy, gx, state, then, name, .. } = call;
+        Self { x, y, gy, gx, present, state, then, name, of: PhantomData }
     }
 
     /// What the gradient of the first input goes through on its way to memory: nothing unless
     /// [`super::Compute::TAKES_ALONG_BACK`] is set.
     pub fn then(&self) -> Then<'a> {
         self.then
+    }
+
+    /// As [`Run::name`].
+    pub fn name(&self) -> u64 {
+        self.name
     }
 
     /// Number of inputs that were given.

@@ -155,7 +155,9 @@ impl NdArray {
     ) -> PyResult<usize> {
         let _ = ctx;
         let access = if write_only { Access::Write } else { Access::ReadWrite };
-        Ok(self.array.storage.access(numpy::dtype_from(py, dtype)?, access)? as usize)
+        let address = self.array.storage.access(numpy::dtype_from(py, dtype)?, access)? as usize;
+        self.array.storage.set_addressed();
+        Ok(address)
     }
 
     /// Makes `dtype` the type of the array and returns its elements as a NumPy array that shares them.

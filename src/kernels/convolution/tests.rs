@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 
 use super::{
-    Finish, Geometry, Spatial, WINOGRAD_CHANNELS, WINOGRAD_CHANNELS_OF_WEIGHT, forward, input_gradient,
-    weight_gradient, winograd,
+    Finish, Geometry, Kept, Spatial, WINOGRAD_CHANNELS, WINOGRAD_CHANNELS_OF_WEIGHT, Weight, forward,
+    input_gradient, keeps_weight, weight_gradient, winograd,
 };
 use crate::kernels::Float;
 use crate::kernels::gemm::{Activation, Then, Twice};
@@ -259,4 +259,27 @@ fn the_number_of_threads_changes_no_bit() {
         }
     }
     set_num_threads(threads);
+}
+
+#[test]
+fn what_is_kept_of_a_weight_changes_no_bit() {
+    fn bits(v: &[f32]) -> Vec<u32> {
+        v.iter().map(|v| v.to_bits()).collect()
+    }
+    for g in geometries().iter().filter(|g| keeps_weight::<f32>(g)) {
+        let Arrays { x, w, y } = Arrays::<f32>::new(g, noise);
+        let others = noise::<f32>(w.len(), 9);
+        let (mut of_y, mut of_x) = (Kept::default(), Kept::default());
+        // A name is asked for once, again, and once more; then there is another.
+        for (w, name) in [(&w, 1), (&w, 1), (&w, 1), (&others, 2), (&others, 2), (&others, 2), (&w, 1)] {
+            let [mut plain_y, mut plain_x] = [y.clone(), x.clone()];
+            let [mut got_y, mut got_x] = [y.clone(), x.clone()];
+            let finish = Finish::plain(false);
+            forward(g, &x, w, &mut plain_y, finish).expect("memory");
+            input_gradient(g, &y, w, &mut plain_x, finish).expect("memory");
+            forward(g, &x, Weight::known(w, name, &mut of_y), &mut got_y, finish).expect("memory");
+            input_gradient(g, &y, Weight::known(w, name, &mut of_x), &mut got_x, finish).expect("memory");
+            assert!(bits(&got_y) == bits(&plain_y) && bits(&got_x) == bits(&plain_x), "{g:?}");
+        }
+    }
 }

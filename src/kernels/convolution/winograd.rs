@@ -7,7 +7,7 @@ use super::direct::Images;
 use super::strip::{SLACK, apart};
 use super::tiles::Tiles;
 use super::transforms::{Grid, IN, OUT, PRODUCTS, Step, ToPlanes, Transform, WeightTransform};
-use super::{Finish, Geometry};
+use super::{Finish, Geometry, Known};
 use crate::Result;
 use crate::array::Workspace;
 use crate::kernels::gemm::{After, Columns, ONCE, Operand, PanelProduct, Panels, Table};
@@ -32,6 +32,13 @@ pub(super) struct Factors<T> {
     pub(super) factor: usize,
     pub(super) tile: usize,
     pub(super) panel: usize,
+}
+
+/// The distance of factors of transformed weights, of panels of targets, and of groups.
+pub(super) struct Transforms {
+    pub(super) factor: usize,
+    pub(super) panel: usize,
+    pub(super) group: usize,
 }
 
 /// Channels rounded up to whole registers.
@@ -175,25 +182,34 @@ impl<'a, T: Float> Winograd<'a, T> {
     ///
     /// # Safety
     /// The arrays are there, and nobody else uses the target meanwhile.
-    pub(super) unsafe fn run(&self) -> Result<()> {
+    pub(super) unsafe fn run(&self, known: Known<'_>) -> Result<()> {
+        let of = self.transforms();
+        let Transforms { factor, panel, group } = of;
+        let way = [size_of::<T>(), self.g.channels, self.g.group];
+        let kept = known.and_then(|(name, kept)| Some((kept.lend(name, way, self.g.group * group)?, kept)));
         if self.is_of_few_tiles() {
             // SAFETY: the caller's promise.
-            return unsafe { self.run_by_panels() };
+            return unsafe { self.run_by_panels(kept) };
         }
         let (sources, targets) = (self.source.array.channels, self.targets.channels);
         let wide = T::kernels().panel();
-        let panel = sources * wide;
-        let factor = apart(targets.div_ceil(wide) * panel);
-        let group = PRODUCTS * factor;
-        let memory = Workspace::<T>::new(self.g.group * group)?;
+        let ((memory, made), kept) = match kept {
+            Some((lent, kept)) => (lent, Some(kept)),
+            None => ((Workspace::<T>::new(self.g.group * group)?, false), None),
+        };
         let weights = Shared::new(memory.ptr());
-        parallel(self.g.group * sources, |i| {
-            let (of, c) = (i / sources, i % sources);
-            // SAFETY: each source has its own place in memory that has room for all.
-            unsafe {
-                self.transform_weights((of, c), 0..targets, weights.get().add(of * group), factor, panel);
-            };
-        });
+        if !made {
+            parallel(self.g.group * sources, |i| {
+                let (of, c) = (i / sources, i % sources);
+                // SAFETY: each source has its own place in memory that has room for all.
+                unsafe {
+                    self.transform_weights((of, c), 0..targets, weights.get().add(of * group), factor, panel);
+                };
+            });
+            if let Some(kept) = kept {
+                kept.made();
+            }
+        }
         let tiles = Tiles::new(self.g.images, self.size, sources + targets, num_threads());
         parallel(tiles.blocks() * self.g.group, |task| {
             let (block, of) = (task / self.g.group, task % self.g.group);
@@ -202,6 +218,14 @@ impl<'a, T: Float> Winograd<'a, T> {
             unsafe { self.block(&tiles, tiles.block(block), of, Factors { p, factor, tile: wide, panel }) };
         });
         Ok(())
+    }
+
+    /// How transformed weights lie in memory that has room for all.
+    pub(super) fn transforms(&self) -> Transforms {
+        let wide = T::kernels().panel();
+        let panel = self.source.array.channels * wide;
+        let factor = apart(self.targets.channels.div_ceil(wide) * panel);
+        Transforms { factor, panel, group: PRODUCTS * factor }
     }
 
     /// Transforms the weights of a source and of some targets, of which the first is the first of a panel.

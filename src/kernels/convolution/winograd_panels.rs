@@ -6,7 +6,7 @@ use super::tiles::Tiles;
 use super::transforms::{IN, OUT, PRODUCTS, Step};
 use super::winograd::{Factors, Winograd, factors, whole};
 use crate::Result;
-use crate::array::Workspace;
+use crate::array::{Kept, Workspace};
 use crate::kernels::gemm::{After, ONCE, Operand, PanelProduct, Panels, Table};
 use crate::kernels::threads::{Shared, num_threads, parallel};
 use crate::kernels::{Float, scratch};
@@ -26,7 +26,7 @@ impl<T: Float> Winograd<'_, T> {
     ///
     /// # Safety
     /// The arrays are there, and nobody else uses the target meanwhile.
-    pub(super) unsafe fn run_by_panels(&self) -> Result<()> {
+    pub(super) unsafe fn run_by_panels(&self, kept: Option<((Workspace<T>, bool), &mut Kept)>) -> Result<()> {
         let tiles = Tiles::all(self.g.images, self.size);
         let (images, rows) = tiles.block(0);
         let (wide, sources, of_source) =
@@ -63,20 +63,28 @@ impl<T: Float> Winograd<'_, T> {
                 }
             });
         });
-        let (factor, outputs) = (apart(sources * wide), apart(tiles.most * wide));
+        // Weights that are kept lie in memory for all.
+        let (lent, kept) = kept.unzip();
+        let made = lent.as_ref().is_some_and(|(_, made)| *made);
+        let lent = lent.as_ref().map(|(memory, _)| (Shared::new(memory.ptr()), self.transforms()));
+        let factor = lent.as_ref().map_or(apart(sources * wide), |(_, of)| of.factor);
+        let (own, outputs) = (if lent.is_some() { 0 } else { PRODUCTS * factor }, apart(tiles.most * wide));
         let panels = self.targets.channels.div_ceil(wide);
         parallel(self.g.group * panels, |task| {
             let (group, first) = (task / panels, task % panels * wide);
             let targets = first..self.targets.channels.min(first + wide);
-            scratch::with(strip + PRODUCTS * (factor + outputs) + SLACK, |memory: &mut [T]| {
+            scratch::with(strip + own + PRODUCTS * outputs + SLACK, |memory: &mut [T]| {
                 let strip_at = memory.as_mut_ptr();
-                let weights = strip_at.wrapping_add(strip);
-                let p = weights.wrapping_add(PRODUCTS * factor);
+                let p = strip_at.wrapping_add(strip);
+                let weights = lent.as_ref().map_or(p, |(memory, of)| {
+                    memory.get().wrapping_add(group * of.group + first / wide * of.panel)
+                });
+                let p = p.wrapping_add(own);
                 // Results are asked for by target, of which this memory has those of one panel.
                 let m = Factors { p, factor: outputs, tile: wide, panel: 0 };
                 // SAFETY: there is room for all, and each task has its own targets.
                 unsafe {
-                    for source in 0..sources {
+                    for source in if made { 0..0 } else { 0..sources } {
                         self.transform_weights((group, source), targets.clone(), weights, factor, 0);
                     }
                     for q in 0..PRODUCTS {
@@ -101,6 +109,9 @@ impl<T: Float> Winograd<'_, T> {
                 }
             });
         });
+        if let Some(kept) = kept {
+            kept.made();
+        }
         Ok(())
     }
 }

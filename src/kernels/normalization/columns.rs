@@ -185,10 +185,9 @@ fn write_x<T: Float>(
         };
     }
     let first = part.first_a();
-    let n = sums[0].len();
-    let (mut even, mut far) = (List::with_capacity(n), List::with_capacity(n));
-    for s in 0..n {
-        let pulls = g.pulls(first + s, [sums[0][s], sums[1][s]]);
+    let (mut even, mut far) = (List::with_capacity(sums[0].len()), List::with_capacity(sums[0].len()));
+    for (s, (of_even, of_far)) in sums[0].iter().zip(&*sums[1]).enumerate() {
+        let pulls = g.pulls(first + s, [*of_even, *of_far]);
         even.push(pulls[0]);
         far.push(pulls[1]);
     }
