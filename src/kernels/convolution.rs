@@ -242,7 +242,7 @@ pub fn forward<'w, T: Float>(
     let all = g.tables(Sum::Output);
     let sum = Correlation {
         g,
-        tables: &all[0],
+        tables: &all.each[0],
         source: x.as_ptr(),
         sources: g.inputs(),
         target: y.as_mut_ptr(),
@@ -252,7 +252,7 @@ pub fn forward<'w, T: Float>(
         finish,
     };
     // SAFETY: as above.
-    unsafe { sum.run() }
+    unsafe { sum.run(&all) }
 }
 
 /// Computes the gradient of the input, or the output of a deconvolution, which is the same sum.
@@ -266,8 +266,8 @@ pub fn input_gradient<'w, T: Float>(
     gx: &mut [T],
     finish: Finish<'_, T>,
 ) -> Result<()> {
-    let Weight { values: w, known } = w.into();
-    g.check(gx.len(), w.len(), gy.len());
+    let w = w.into();
+    g.check(gx.len(), w.values.len(), gy.len());
     if g.stride.iter().any(|s| *s > 1) {
         // What is written with gaps has no rows that could be finished before all is there.
         spread_gradient(g, gy, w, gx, Finish { then: Then::NOTHING, ..finish })?;
@@ -280,7 +280,7 @@ pub fn input_gradient<'w, T: Float>(
 fn spread_gradient<T: Float>(
     g: &Geometry,
     gy: &[T],
-    w: &[T],
+    Weight { values: w, known }: Weight<'_, T>,
     gx: &mut [T],
     finish: Finish<'_, T>,
 ) -> Result<()> {
@@ -296,13 +296,13 @@ fn spread_gradient<T: Float>(
     let (all, to) = (g.tables(Sum::InputGradient), Shared::new(gx.as_mut_ptr()));
     // Elements that no tap reaches.
     let is_left_out = |tables: &&Tables| finish.bias.is_none() && tables.window.taps.is_empty();
-    if !finish.accumulate && all.iter().any(|tables| is_left_out(&tables)) {
+    if !finish.accumulate && all.each.iter().any(|tables| is_left_out(&tables)) {
         ranges(gx.len(), ZEROS, |some| {
             // SAFETY: the ranges are parts of the gradient, each its own.
             unsafe { to.get().add(some.start).write_bytes(0, some.len()) };
         });
     }
-    for tables in all.iter().filter(|tables| !is_left_out(tables)) {
+    for tables in all.each.iter().filter(|tables| !is_left_out(tables)) {
         let sum = Correlation {
             g,
             tables,
@@ -315,7 +315,10 @@ fn spread_gradient<T: Float>(
             finish,
         };
         // SAFETY: as above.
-        unsafe { sum.run()? };
+        unsafe { sum.run(&all)? };
+        if all.plane.is_some() {
+            break; // which has all windows
+        }
     }
     Ok(())
 }

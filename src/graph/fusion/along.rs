@@ -159,7 +159,8 @@ fn links(first: &Step, rest: &[Step]) -> Option<(Links, Activation)> {
             // SAFETY: see `MemoPtr`.
             let state = unsafe { &mut (*step.memo.0).state };
             let then = Then::NOTHING;
-            let call = Call { x: &x, y: &[], gy: &[], gx: &[], state, double, recompute: false, then };
+            let call =
+                Call { x: &x, y: &[], gy: &[], gx: &[], state, double, recompute: false, then, name: 0 };
             links.links.push(Link::Pieces(step.op.pieces(call)?));
         }
     }

@@ -3,7 +3,7 @@
 
 use super::direct::Correlation;
 use super::plane::{LayPlane, Plane};
-use super::tables::Tables;
+use super::tables::{All, Tables};
 use super::weight::WeightGradient;
 use crate::kernels::gemm::Activation;
 use crate::kernels::simd::Vector;
@@ -171,11 +171,11 @@ impl<T: Float> Correlation<'_, T> {
     ///
     /// # Safety
     /// As [`Correlation::run`].
-    pub(super) unsafe fn run_depthwise(&self) -> bool {
+    pub(super) unsafe fn run_depthwise(&self, all: &All) -> bool {
         // SAFETY: the caller's promise.
         unsafe {
-            match &self.tables.plane {
-                Some(plane) => self.slide(plane),
+            match &all.plane {
+                Some(plane) => self.slide(plane, &all.each),
                 None if self.g.is_pixelwise() => self.slide_pixels(),
                 None => return false,
             }
@@ -183,15 +183,15 @@ impl<T: Float> Correlation<'_, T> {
         true
     }
 
-    /// Channels first; the plane is that of the window.
-    unsafe fn slide(&self, plane: &Plane) {
-        let (g, w, kernels) = (self.g, self.window(), T::kernels());
+    /// Channels first, all windows.
+    unsafe fn slide(&self, plane: &Plane, all: &[Tables]) {
+        let (g, kernels) = (self.g, T::kernels());
         let (sources, targets) = (self.sources.channels, self.targets.channels);
         let (taps, of_group) = (g.taps(), g.maps / g.group * g.taps());
         let area = plane.room();
         let grain = (GRAIN / (area * sources.max(targets))).max(1);
         ranges(g.images * g.group, grain, |some| {
-            scratch::with(area + w.taps.len(), |memory: &mut [T]| {
+            scratch::with(area + taps, |memory: &mut [T]| {
                 let (strip, weights) = memory.split_at_mut(area);
                 for i in some {
                     let (image, group) = (i / g.group, i % g.group);
@@ -200,11 +200,23 @@ impl<T: Float> Correlation<'_, T> {
                         (0..rows.parts()).flat_map(|block| (0..sources).map(move |source| (block, source)))
                     {
                         let from = self.source(image, group, source);
-                        let positions = rows.part(block);
                         // SAFETY: there is room for the plane; each task has its own targets.
                         unsafe {
                             (kernels.lay_plane)(&LayPlane { plane, block, from, to: strip.as_mut_ptr() });
-                            for target in 0..targets {
+                            // Elements that no tap reaches are what they are, but for a bias.
+                            let seeing = |t: &&Tables| !t.taps.is_empty() || self.finish.bias.is_some();
+                            for (tables, target) in all
+                                .iter()
+                                .filter(seeing)
+                                .flat_map(|tables| (0..targets).map(move |target| (tables, target)))
+                            {
+                                let w = &tables.window;
+                                let height = w.targets.len();
+                                let positions = rows.part(block);
+                                let positions = positions.start..positions.end.min(height);
+                                if positions.is_empty() {
+                                    continue;
+                                }
                                 let first = group * of_group + (source + target) * taps;
                                 for (to, tap) in weights.iter_mut().zip(&w.taps) {
                                     *to = *self.weight.add(first + tap);
@@ -216,10 +228,10 @@ impl<T: Float> Correlation<'_, T> {
                                 (kernels.slide)(&Slide {
                                     from: strip.as_ptr(),
                                     row: plane.row(),
-                                    taps: &plane.taps,
+                                    taps: &tables.taps,
                                     weights: weights.as_ptr(),
                                     rows: positions.len(),
-                                    width: plane.width(),
+                                    width: w.width,
                                     to,
                                     to_row: row,
                                     apart: w.apart,
@@ -228,7 +240,7 @@ impl<T: Float> Correlation<'_, T> {
                                     activation: self.finish.then.activation.only_if(source == last),
                                 });
                                 if source == last {
-                                    self.finish.then.finish(to, row, positions.len(), plane.width());
+                                    self.finish.then.finish(to, row, positions.len(), w.width);
                                 }
                             }
                         }
@@ -244,24 +256,24 @@ impl<T: Float> Correlation<'_, T> {
 }
 
 impl<T: Float> WeightGradient<'_, T> {
-    /// As for the sums; the tables are those of the convolution.
+    /// As for the sums; there is one window.
     ///
     /// # Safety
     /// As [`WeightGradient::run`].
-    pub(super) unsafe fn run_depthwise(&self, tables: &Tables) -> bool {
+    pub(super) unsafe fn run_depthwise(&self, all: &All) -> bool {
         // SAFETY: the caller's promise.
         unsafe {
-            match &tables.plane {
-                Some(plane) => self.slide(plane),
-                None if self.g.is_pixelwise() => self.slide_pixels(&tables.window),
+            match &all.plane {
+                Some(plane) => self.slide(plane, &all.each[0].taps),
+                None if self.g.is_pixelwise() => self.slide_pixels(&all.each[0].window),
                 None => return false,
             }
         }
         true
     }
 
-    /// Channels first; the plane is that of the window.
-    unsafe fn slide(&self, plane: &Plane) {
+    /// Channels first; `seen` is where the first position sees each tap.
+    unsafe fn slide(&self, plane: &Plane, seen: &[isize]) {
         let (g, kernels, gw) = (self.g, T::kernels(), Shared::new(self.gw));
         let (maps, taps, area) = (g.maps / g.group, g.taps(), plane.room());
         let lanes = T::kernels().panel() / 2;
@@ -288,7 +300,7 @@ impl<T: Float> WeightGradient<'_, T> {
                                     gy_row: plane.width(),
                                     rows: rows.len(),
                                     width: plane.width(),
-                                    taps: &plane.taps,
+                                    taps: seen,
                                     sums: sums.as_mut_ptr().add(map * taps * LANES),
                                 });
                             }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::strip::{Block, Layout, SLACK, Strips, apart};
-use super::tables::Tables;
+use super::tables::{All, Tables};
 use super::window::Window;
 use super::{Finish, Geometry};
 use crate::Result;
@@ -105,16 +105,16 @@ impl<T: Float> Correlation<'_, T> {
         self.sources.channels * self.window().taps.len()
     }
 
-    /// Computes the sums.
+    /// Computes the sums of a window; of channels that are groups of their own, and first, those of all windows.
     ///
     /// # Safety
     /// The arrays are there, and nobody else uses the target meanwhile.
-    pub(super) unsafe fn run(&self) -> Result<()> {
+    pub(super) unsafe fn run(&self, all: &All) -> Result<()> {
         if self.window().positions() == 0 || self.targets.channels == 0 || self.g.images == 0 {
             return Ok(());
         }
         // SAFETY: the caller's promise. So below.
-        if unsafe { self.run_depthwise() } {
+        if unsafe { self.run_depthwise(all) } {
             return Ok(());
         }
         let weights = self.weights()?;
@@ -345,7 +345,7 @@ impl<T: Float> Correlation<'_, T> {
 
     /// Takes results that were just written through what follows; positions that lie together are one row.
     fn finish_rows(&self, strips: &Strips, block: &Block, group: usize, targets: Range<usize>) {
-        let (w, width) = (self.window, block.columns.len());
+        let (w, width) = (self.window(), block.columns.len());
         let mut together: SmallVec<[(usize, Range<usize>); 4]> = SmallVec::new();
         strips.each_row(block, |image, position, column, _| {
             let start = w.targets[position] + column;

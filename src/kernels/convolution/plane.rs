@@ -23,34 +23,46 @@ struct Phase {
     end: usize,
 }
 
+/// Where the first position sees each tap.
+pub(super) type Taps = SmallVec<[isize; 16]>;
+
+/// Rows and columns.
+fn axes(window: &Window) -> Option<(Axis, Axis)> {
+    match &window.axes[..] {
+        [columns] => Some((Axis::of_one(), columns.clone())),
+        [rows, columns] => Some((rows.clone(), columns.clone())),
+        _ => None,
+    }
+}
+
 /// How blocks of rows of a plane are laid out.
 pub(super) struct Plane {
     rows: Axis,
     columns: Axis,
-    /// The row of the image that the first row of positions sees first.
+    residues: SmallVec<[isize; 4]>,
+    /// The row of the image that the first row of positions sees first, and the first column of any residue.
     top: isize,
+    left: isize,
     phases: SmallVec<[Phase; 4]>,
     /// Elements of a row of one residue, and of all.
     phase: usize,
     pitch: usize,
-    /// Where the first position sees each tap.
-    pub(super) taps: SmallVec<[isize; 16]>,
     /// Rows of positions, and of the plane beyond those that they move along.
     pub(super) blocks: Split,
     more: usize,
 }
 
 impl Plane {
-    /// `None`: the window has more than two axes, or no taps.
-    pub(super) fn new(window: &Window) -> Option<Self> {
-        if window.taps.is_empty() {
-            return None;
+    /// What several windows see, which differ in their taps and first elements alone. `None`: they have more than two
+    /// axes, or no taps.
+    pub(super) fn new(windows: &[Window]) -> Option<Self> {
+        let (mut rows, mut columns) = axes(windows.iter().find(|w| !w.taps.is_empty())?)?;
+        for (more_rows, more_columns) in windows.iter().filter_map(axes) {
+            for (axis, more) in [(&mut rows, more_rows), (&mut columns, more_columns)] {
+                axis.positions = axis.positions.max(more.positions);
+                axis.offsets.extend(more.offsets);
+            }
         }
-        let (rows, columns) = match &window.axes[..] {
-            [columns] => (Axis::of_one(), columns.clone()),
-            [rows, columns] => (rows.clone(), columns.clone()),
-            _ => return None,
-        };
         let bounds = |v: &mut dyn Iterator<Item = isize>| {
             v.fold((isize::MAX, isize::MIN), |(low, high), v| (low.min(v), high.max(v)))
         };
@@ -71,16 +83,21 @@ impl Plane {
             })
             .collect();
         let pitch = phase * phases.len();
-        let tap = |y: isize, x: isize| {
-            let at = residues.iter().position(|r| *r == x.rem_euclid(step)).unwrap_or(0);
-            (y - top) * pitch as isize + (at * phase) as isize + x.div_euclid(step) - left
-        };
-        let taps =
-            rows.offsets.iter().flat_map(|y| columns.offsets.iter().map(move |x| tap(*y, *x))).collect();
         let more = (bottom - top) as usize + 1 - rows.step.min((bottom - top) as usize + 1);
         let each = (BLOCK / (pitch * rows.step).max(1)).clamp(1, rows.positions.max(1));
         let blocks = Split::new(rows.positions, rows.positions.div_ceil(each));
-        Some(Self { rows, columns, top, phases, phase, pitch, taps, blocks, more })
+        Some(Self { rows, columns, residues, top, left, phases, phase, pitch, blocks, more })
+    }
+
+    /// Where the first position of one of the windows sees each tap.
+    pub(super) fn taps(&self, window: &Window) -> Taps {
+        let step = self.columns.step as isize;
+        let tap = |y: isize, x: isize| {
+            let at = self.residues.iter().position(|r| *r == x.rem_euclid(step)).unwrap_or(0);
+            (y - self.top) * self.pitch as isize + (at * self.phase) as isize + x.div_euclid(step) - self.left
+        };
+        let (rows, columns) = axes(window).unwrap_or_else(|| (Axis::of_one(), Axis::of_one()));
+        rows.offsets.iter().flat_map(|y| columns.offsets.iter().map(move |x| tap(*y, *x))).collect()
     }
 
     /// Elements of memory for the largest block, and for what is read beyond it.

@@ -9,6 +9,7 @@ use crate::array::Workspace;
 use crate::kernels::gemm::{Epilogue, Matrix, MatrixMut, Split, gemm, gemm_then};
 use crate::kernels::threads::{Shared, parallel, ranges};
 use crate::kernels::{Float, scratch};
+use std::sync::Arc;
 
 /// Products that are wanted before each is one task; fewer are shared out one by one.
 const TASKS: usize = 16;
@@ -22,7 +23,7 @@ pub(super) struct Pointwise<'a> {
     channels: usize,
     maps: usize,
     /// Where the stride is more than one.
-    tables: Option<All>,
+    tables: Option<Arc<All>>,
 }
 
 impl<'a> Pointwise<'a> {
@@ -39,7 +40,7 @@ impl<'a> Pointwise<'a> {
     }
 
     fn window(&self) -> Option<&Window> {
-        self.tables.as_ref().map(|all| &all[0].window)
+        self.tables.as_ref().map(|all| &all.each[0].window)
     }
 
     pub(super) fn is_strided(&self) -> bool {

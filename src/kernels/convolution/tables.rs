@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use super::Geometry;
-use super::plane::Plane;
+use super::plane::{Plane, Taps};
 use super::strip::Strips;
 use super::window::Window;
 use super::{direct, weight};
@@ -27,24 +27,36 @@ pub(super) struct Tables {
     pub(super) window: Window,
     /// For channels that are first; none where there is nothing to sum up.
     pub(super) strips: Option<Strips>,
-    /// For channels that are groups of their own, and first.
-    pub(super) plane: Option<Plane>,
+    /// Where the first position sees each tap of a plane.
+    pub(super) taps: Taps,
 }
 
 /// Those of a sum: the gradient of an input has a window for each residue of the stride.
-pub(super) type All = Arc<[Tables]>;
+pub(super) struct All {
+    pub(super) each: Vec<Tables>,
+    /// For channels that are groups of their own, and first: what all windows see.
+    pub(super) plane: Option<Plane>,
+}
+
+impl All {
+    fn new(g: &Geometry, of: Sum, windows: Vec<Window>) -> Self {
+        let is_plane = g.is_depthwise() && !g.channel_last;
+        let plane = if is_plane { Plane::new(&windows) } else { None };
+        let tables = |window| Tables::new(g, of, window, plane.as_ref());
+        Self { each: windows.into_iter().map(tables).collect(), plane }
+    }
+}
 
 impl Tables {
-    fn new(g: &Geometry, of: Sum, window: Window) -> Self {
-        let is_plane = g.is_depthwise() && !g.channel_last;
-        let plane = if is_plane { Plane::new(&window) } else { None };
+    fn new(g: &Geometry, of: Sum, window: Window, plane: Option<&Plane>) -> Self {
+        let taps = plane.map_or_else(Taps::new, |plane| plane.taps(&window));
         let is_strips = plane.is_none() && !g.channel_last && window.positions() > 0 && g.images > 0;
         let strips = is_strips.then(|| match of {
             Sum::Output => direct::strips(g, &window, g.inputs(), g.outputs()),
             Sum::InputGradient => direct::strips(g, &window, g.outputs(), g.inputs()),
             Sum::WeightGradient => weight::strips(g, &window),
         });
-        Self { window, strips, plane }
+        Self { window, strips, taps }
     }
 
     /// The numbers in the lists that may be long.
@@ -56,7 +68,7 @@ impl Tables {
 
 /// What a thread keeps.
 struct Kept {
-    sums: Vec<(Geometry, Sum, All)>,
+    sums: Vec<(Geometry, Sum, Arc<All>)>,
     numbers: usize,
 }
 
@@ -66,8 +78,8 @@ thread_local! {
 
 impl Geometry {
     /// The tables of a sum.
-    pub(super) fn tables(&self, of: Sum) -> All {
-        let is_it = |(g, sum, _): &&(Self, Sum, All)| *sum == of && g == self;
+    pub(super) fn tables(&self, of: Sum) -> Arc<All> {
+        let is_it = |(g, sum, _): &&(Self, Sum, Arc<All>)| *sum == of && g == self;
         let kept = KEPT.try_with(|kept| kept.borrow().sums.iter().find(is_it).map(|(.., all)| all.clone()));
         if let Ok(Some(all)) = kept {
             return all;
@@ -76,8 +88,8 @@ impl Geometry {
             Sum::InputGradient => self.backward_windows(),
             Sum::Output | Sum::WeightGradient => vec![self.forward_window()],
         };
-        let all: All = windows.into_iter().map(|window| Tables::new(self, of, window)).collect();
-        let numbers = all.iter().map(Tables::numbers).sum::<usize>();
+        let all = Arc::new(All::new(self, of, windows));
+        let numbers = all.each.iter().map(Tables::numbers).sum::<usize>();
         if numbers <= NUMBERS {
             // A thread that ends keeps nothing.
             let _ = KEPT.try_with(|kept| {

@@ -52,9 +52,9 @@ impl<T: Float> WeightGradient<'_, T> {
     pub(super) unsafe fn run(&self) -> Result<()> {
         let g = self.g;
         let all = g.tables(Sum::WeightGradient);
-        let tables = &all[0];
+        let tables = &all.each[0];
         // SAFETY: the caller's promise.
-        if unsafe { self.run_depthwise(tables) } {
+        if unsafe { self.run_depthwise(&all) } {
             return Ok(());
         }
         let (channels, maps, taps) = (g.channels / g.group, g.maps / g.group, g.taps());
