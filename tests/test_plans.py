@@ -315,33 +315,6 @@ def test_layers_take_normalization_residuals_and_activations_along(name: str) ->
     assert results("plain") == results("optimised")
 
 
-@pytest.mark.parametrize("first", [False, True], ids=["added to", "alone"])
-@pytest.mark.parametrize("name", LAYERS)
-def test_layers_take_gradients_of_activations_along(name: str, first: bool) -> None:
-    shape, layer, w_shape = LAYERS[name]
-    rng = np.random.default_rng(1)
-    values = [rng.normal(size=shape).astype(np.float32) for shape in (shape, w_shape)]
-
-    def gradients(how: str) -> list[bytes]:
-        with plan(how):
-            nn.set_num_threads(2)
-            x, w = (nn.Variable.from_numpy_array(v, need_grad=True) for v in values)
-            h = F.relu(F.tanh(x * 1.5))
-            y = F.sin(layer(h, w))
-            loss = F.sum(y) if first else F.sum(h * 0.5) + F.sum(y)
-            if how == "optimised":
-                assert "2 functions along with the function before" in nn.plan_report(loss).partition("backward:")[2]
-            found = []
-            for _ in range(3):
-                x.grad.zero()
-                loss.forward(clear_no_need_grad=True)
-                loss.backward(clear_buffer=True)
-                found += [x.g.tobytes(), w.g.tobytes()]
-            return found
-
-    assert gradients("plain") == gradients("optimised")
-
-
 def test_a_relu_that_is_looked_at_before_is_done_alone() -> None:
     """What `relu` is done along with is seen by nobody, or left as it is."""
     x = nn.Variable.from_numpy_array(np.linspace(-1, 1, 4096, dtype=np.float32).reshape(64, 64), need_grad=True)

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::arena::{self, Arena, Ix, NONE, flag};
 use super::back_step::{BackStep, Side};
-use super::fusion::{self, BackChain, FusedBackward};
+use super::fusion::{self, FusedBackward};
 use super::hooked::Hooked;
 use super::lease::Holding;
 use super::{mode, order};
@@ -85,8 +85,6 @@ pub(super) struct BackwardPlan {
     pub(super) restored: Vec<(u32, Ix, Arc<Storage>)>,
     /// Which steps run as one pass: found when the plan is used again.
     pub(super) passes: Option<Vec<FusedBackward>>,
-    /// Which steps are done along with the one before them.
-    pub(super) chains: Vec<BackChain>,
     /// Where a number to start from is spread out, and the version and number that it had then.
     pub(super) seed: Arc<Storage>,
     pub(super) seeded: Option<(f64, u64)>,
@@ -127,7 +125,6 @@ impl BackwardPlan {
             clears: Vec::new(),
             restored: Vec::new(),
             passes: None,
-            chains: Vec::new(),
             seed: Storage::new(a.cores[a.variables[root].core].shape.size()),
             seeded: None,
             hooked: Hooked::default(),
@@ -267,8 +264,7 @@ impl BackwardPlan {
         if self.passes.is_none() && !mode::plan_is_plain() {
             let zeroed = self.zeroed.iter().map(|(step, _)| *step);
             let apart = zeroed.chain(self.restored.iter().map(|(step, ..)| *step)).collect();
-            self.chains = BackChain::all(&self.steps, &self.clears, &apart);
-            self.passes = Some(FusedBackward::all(&self.steps, &self.clears, &apart, &self.chains));
+            self.passes = Some(FusedBackward::all(&self.steps, &self.clears, &apart));
             for clear in self.clears.iter().filter(|clear| clear.place.is_grad && clear.step > 0) {
                 let step = &mut self.steps[clear.step as usize];
                 let as_large = |len: usize| step.x.iter().all(|(shape, _)| shape.size() == len);
@@ -284,7 +280,6 @@ impl BackwardPlan {
     /// Has every step run alone and leave what it reads to whoever looks at it after the step.
     pub(super) fn unfuse(&mut self) {
         if self.passes.take().is_some() {
-            self.chains.clear();
             self.steps.iter_mut().for_each(|step| step.over = None);
         }
     }

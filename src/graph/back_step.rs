@@ -192,12 +192,6 @@ impl BackStep {
 
     /// Runs the function backward.
     pub(super) fn backward(&mut self) -> Result<()> {
-        self.backward_along(None)
-    }
-
-    /// As [`BackStep::backward`]; the gradient of the first input goes through what follows, to another place, and is added to
-    /// what is there if so told.
-    pub(super) fn backward_along(&mut self, along: Option<(*mut u8, bool, Then<'_>)>) -> Result<()> {
         if self.op.keeps_gradients() {
             return Ok(());
         }
@@ -246,10 +240,6 @@ impl BackStep {
                 gxm.push(None);
                 continue;
             };
-            if let (0, Some((ptr, accumulate, _))) = (i, along) {
-                gxm.push(Some((Memory { ptr, shape: &slot.shape }, accumulate)));
-                continue;
-            }
             if *shared {
                 let buffer = Buffer::new(slot.shape.size() * slot.dtype.size())?;
                 gxm.push(Some((Memory { ptr: buffer.ptr(), shape: &slot.shape }, false)));
@@ -272,7 +262,7 @@ impl BackStep {
             state,
             double,
             recompute: false,
-            then: along.map_or(Then::NOTHING, |(.., then)| then),
+            then: Then::NOTHING,
             name,
         })?;
         drop(gxm);

@@ -113,7 +113,6 @@ impl BackwardPlan {
         let mut pace = Pace::new(guard);
         let mut modified = options.modified;
         let mut passes = self.passes.iter_mut().flatten().peekable();
-        let mut chains = self.chains.iter().peekable();
         let mut next = 0;
         while let Some(f) = self.functions.get(next) {
             let n = next;
@@ -139,17 +138,6 @@ impl BackwardPlan {
                 next = pass.steps.end;
                 pass.clear(&self.clears)?;
                 clears = self.clears[pass.clears.end..].iter().peekable();
-                pace.step()?;
-                continue;
-            }
-            if let Some(chain) = chains.next_if(|chain| chain.steps.start == n)
-                && !(modified.is_some()
-                    && self.steps[chain.steps.clone()].iter().any(|s| s.modified().is_some()))
-                && chain.run(&mut self.steps).map_err(|e| explain(e, *f, "backward"))?
-            {
-                next = chain.steps.end;
-                chain.cleared.iter().try_for_each(|n| self.clears[*n].now())?;
-                clears = self.clears[chain.clears.end..].iter().peekable();
                 pace.step()?;
                 continue;
             }

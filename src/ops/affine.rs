@@ -45,7 +45,6 @@ impl Affine {
 
 impl Compute for Affine {
     const TAKES_ALONG: bool = true;
-    const TAKES_ALONG_BACK: bool = true;
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let (shape, w) = (x.get(0), x.get(1));
@@ -79,8 +78,7 @@ impl Compute for Affine {
         let gy = Matrix::of_rows(run.gy(0), rows, outputs);
         if let Some(Grad { data, accumulate }) = run.gx(0) {
             let w = Matrix::of_rows(run.x(1), inputs, outputs);
-            let epilogue = Epilogue { accumulate, then: run.then(), ..Epilogue::NONE };
-            gemm_then(MatrixMut::of_rows(data, rows, inputs), gy, w.t(), epilogue);
+            gemm(MatrixMut::of_rows(data, rows, inputs), accumulate, gy, w.t());
         }
         if let Some(Grad { data, accumulate }) = run.gx(1) {
             let x = Matrix::of_rows(run.x(0), rows, inputs);

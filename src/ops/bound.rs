@@ -113,9 +113,6 @@ impl<C: Compute> Operation for Bound<C> {
     fn takes_along(&self) -> bool {
         C::TAKES_ALONG
     }
-    fn takes_along_back(&self) -> bool {
-        C::TAKES_ALONG_BACK
-    }
     fn activation(&self) -> Option<Activation> {
         C::ACTIVATION
     }

@@ -127,9 +127,6 @@ pub trait Compute: Declared {
     /// Whether `forward` takes its first output through [`Run::then`].
     const TAKES_ALONG: bool = false;
 
-    /// Whether `backward` takes the gradient of its first input through [`Backward::then`].
-    const TAKES_ALONG_BACK: bool = false;
-
     /// Whether [`Compute::pieces`] does what `forward` does.
     fn goes_along(&self, x: &InputShapes<'_>) -> bool {
         let _ = x;

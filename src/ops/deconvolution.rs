@@ -59,7 +59,6 @@ impl Deconvolution {
 
 impl Compute for Deconvolution {
     const TAKES_ALONG: bool = true;
-    const TAKES_ALONG_BACK: bool = true;
     const KEEPS_OF: Option<usize> = Some(1);
 
     fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
@@ -89,9 +88,9 @@ impl Compute for Deconvolution {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
         let gy = run.gy(0);
         if let Some(Grad { data, accumulate }) = run.gx(0) {
-            let (w, name, then) = (run.x(1), run.name(), run.then());
+            let (w, name) = (run.x(1), run.name());
             let w = weight(&g, w, name, || &mut run.state::<KeptWeight>().backward);
-            forward(&g, gy, w, data, Finish { then, ..Finish::plain(accumulate) })?;
+            forward(&g, gy, w, data, Finish::plain(accumulate))?;
         }
         if let Some(Grad { data, accumulate }) = run.gx(1) {
             weight_gradient(&g, gy, run.x(0), data, accumulate)?;

@@ -83,7 +83,6 @@ impl DepthwiseConvolution {
 
 impl Compute for DepthwiseConvolution {
     const TAKES_ALONG: bool = true;
-    const TAKES_ALONG_BACK: bool = true;
 
     fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
         spatial::open(arg, self.base_axis, x.get(0))
@@ -110,7 +109,7 @@ impl Compute for DepthwiseConvolution {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
         let gy = run.gy(0);
         if let Some(Grad { data, accumulate }) = run.gx(0) {
-            input_gradient(&g, gy, run.x(1), data, Finish { then: run.then(), ..Finish::plain(accumulate) })?;
+            input_gradient(&g, gy, run.x(1), data, Finish::plain(accumulate))?;
         }
         if let Some(Grad { data, accumulate }) = run.gx(1) {
             weight_gradient(&g, run.x(0), gy, data, accumulate)?;

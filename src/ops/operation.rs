@@ -25,8 +25,7 @@ pub struct Call<'a> {
     pub double: bool,
     /// Values that were dropped are computed again.
     pub recompute: bool,
-    /// What the first output goes through on its way to memory, if the operation `takes_along`; backward the gradient of the
-    /// first input, if it `takes_along_back`.
+    /// What the first output goes through on its way to memory, if the operation `takes_along` (forward only).
     pub then: Then<'a>,
     /// A name for the values of the input of `keeps_of`, under which may be kept what is made of them; 0: none may.
     pub name: u64,
@@ -97,9 +96,6 @@ pub trait Operation: Send + Sync + 'static {
     fn forward(&self, call: Call<'_>) -> Result<()>;
     fn backward(&self, call: Call<'_>) -> Result<()>;
     fn takes_along(&self) -> bool {
-        false
-    }
-    fn takes_along_back(&self) -> bool {
         false
     }
     fn activation(&self) -> Option<Activation> {

@@ -277,21 +277,14 @@ pub struct Backward<'a, T> {
     gx: &'a [Option<(Memory<'a>, bool)>],
     present: u64,
     state: &'a mut State,
-    then: Then<'a>,
     name: u64,
     of: PhantomData<T>,
 }
 
 impl<'a, T: Float> Backward<'a, T> {
     pub(crate) fn new(call: Call<'a>, present: u64) -> Self {
-        let Call { x, y, gy, gx, state, then, name, .. } = call;
-        Self { x, y, gy, gx, present, state, then, name, of: PhantomData }
-    }
-
-    /// What the gradient of the first input goes through on its way to memory: nothing unless
-    /// [`super::Compute::TAKES_ALONG_BACK`] is set.
-    pub fn then(&self) -> Then<'a> {
-        self.then
+        let Call { x, y, gy, gx, state, name, .. } = call;
+        Self { x, y, gy, gx, present, state, name, of: PhantomData }
     }
 
     /// As [`Run::name`].

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::super::back_plan::Clear;
 use super::super::back_step::BackStep;
 use super::super::execute::Slot;
-use super::{Arrays, BackChain, NOTHING, Place, Planner, Spread, Tile, holds, runs};
+use super::{Arrays, NOTHING, Place, Planner, Spread, Tile, runs};
 use crate::Result;
 use crate::array::{Access, Calm, DType, Shape, Storage};
 use crate::ops::{Loops, Op, Part};
@@ -97,21 +97,14 @@ pub(in crate::graph) fn backward_len(step: &BackStep) -> Option<usize> {
 }
 
 impl FusedBackward {
-    /// All passes of a plan, in order, of steps that no chain has. No step but the first of a pass is one that `apart` names: something happens before
+    /// All passes of a plan, in order. No step but the first of a pass is one that `apart` names: something happens before
     /// it.
-    pub(in crate::graph) fn all(
-        steps: &[BackStep],
-        clears: &[Clear],
-        apart: &HashSet<u32>,
-        chains: &[BackChain],
-    ) -> Vec<Self> {
-        let taken: Vec<Range<usize>> = chains.iter().map(|chain| chain.steps.clone()).collect();
+    pub(in crate::graph) fn all(steps: &[BackStep], clears: &[Clear], apart: &HashSet<u32>) -> Vec<Self> {
         let joins = |a: usize, b: usize| {
             steps[a].compute == steps[b].compute && (a + 1..=b).all(|n| !apart.contains(&(n as u32)))
         };
         // The gradient that the first step reads is another in each run.
-        let len = |n: usize| backward_len(&steps[n]).filter(|_| n > 0 && !holds(&taken, n));
-        let found = runs(steps.len(), len, joins);
+        let found = runs(steps.len(), |n| if n > 0 { backward_len(&steps[n]) } else { None }, joins);
         found.into_iter().filter_map(|range| Self::plan(steps, clears, range)).collect()
     }
 

@@ -44,8 +44,6 @@ impl Whole {
 pub(super) enum Link {
     /// Elementwise.
     Loops(Loops, Whole),
-    /// The same backward.
-    Back(Loops, Whole),
     /// By a rule of its own.
     Pieces(Box<dyn Pieces>),
 }
@@ -59,7 +57,6 @@ impl Link {
         unsafe {
             match self {
                 Self::Loops(loops, whole) => whole.part(start, n, size, |part| loops.forward(part)),
-                Self::Back(loops, whole) => whole.part(start, n, size, |part| loops.backward(part)),
                 Self::Pieces(pieces) => pieces.run(at, start, n),
             }
         }

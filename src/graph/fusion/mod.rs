@@ -14,7 +14,6 @@
 //! one too.
 
 mod along;
-mod back_along;
 mod backward;
 mod forward;
 mod links;
@@ -25,7 +24,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub(super) use along::Chain;
-pub(super) use back_along::BackChain;
 pub(super) use backward::{FusedBackward, backward_len};
 pub(super) use forward::{FusedForward, forward_len};
 
