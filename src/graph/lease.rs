@@ -164,7 +164,9 @@ impl Arena {
     /// As [`Arena::end_run`] of functions that others may run already.
     pub(super) fn release_run(&mut self, functions: &[Ix]) {
         self.leases.single -= 1;
-        functions.iter().for_each(|f| self.release_function(*f));
+        for f in functions {
+            self.release_function(*f);
+        }
     }
 }
 

@@ -304,7 +304,9 @@ pub fn add_sum_gradient<T: Float>(w: &Windows, gy: &[T], gx: &mut [T], divisor: 
                         // SAFETY: the line is of this plane, all rows of which one thread has.
                         let gx =
                             unsafe { std::slice::from_raw_parts_mut(to.get().add(line.start), line.len()) };
-                        gx.iter_mut().for_each(|gx| *gx = *gx + *share);
+                        for gx in gx {
+                            *gx = *gx + *share;
+                        }
                     });
                 }
                 return;

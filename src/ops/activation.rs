@@ -272,9 +272,13 @@ impl Sinc {
         let close = N::select(near, x, N::all(0.0));
         let square = close * close;
         let mut series = one;
-        let mut term = |k: i32| series = one - square * series * N::all(1.0 / f64::from(2 * k * (2 * k + 1)));
-        // One by one: so it becomes a line of vectors.
-        (term(10), term(9), term(8), term(7), term(6), term(5), term(4), term(3), term(2), term(1));
+        // Without a loop: so it becomes a line of vectors.
+        macro_rules! terms {
+            ($($k:literal)+) => {$(
+                series = one - square * series * N::all(1.0 / f64::from(2 * $k * (2 * $k + 1)));
+            )+};
+        }
+        terms!(10 9 8 7 6 5 4 3 2 1);
         let far = N::select(near, one, x);
         N::select(near, series, sin(far) / far)
     }

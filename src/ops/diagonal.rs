@@ -144,7 +144,7 @@ impl Trilu {
     /// Writes or adds what is kept of matrices of shape (`m`, `n`), and zeros elsewhere.
     fn put<T: Float>(&self, x: &[T], (m, n): (usize, usize), y: &mut [T], adds: bool) {
         let to = Shared::new(y.as_mut_ptr());
-        ranges(if n == 0 { 0 } else { x.len() / n }, GRAIN / n.max(1), |rows| {
+        ranges(x.len() / n.max(1), GRAIN / n.max(1), |rows| {
             for row in rows {
                 let kept = self.kept(row % m, n);
                 // SAFETY: each row comes once.

@@ -60,9 +60,11 @@ macro_rules! doubled {
                 let (x, y) = (run.x(0), Shared::new(run.y(0).as_mut_ptr()));
                 pieces(x.len(), block, |from, to| {
                     let x = &x[from];
-                    // SAFETY: both places of each element come once.
-                    let [first, second] = [to, to + block]
-                        .map(|to| unsafe { std::slice::from_raw_parts_mut(y.get().add(to), x.len()) });
+                    let half = |to: usize| {
+                        // SAFETY: both places of each element come once.
+                        unsafe { std::slice::from_raw_parts_mut(y.get().add(to), x.len()) }
+                    };
+                    let (first, second) = (half(to), half(to + block));
                     vectorised(
                         #[inline(always)]
                         move || {

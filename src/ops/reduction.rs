@@ -78,8 +78,9 @@ pub(super) fn spread_each<T: Float>(
     shape: &Shape,
     f: impl Fn(usize, usize) -> T + Sync + Copy,
 ) {
-    assert!(shape.size() == gx.data.len());
-    let (to, add) = (Shared::new(gx.data.as_mut_ptr()), gx.accumulate);
+    let Grad { data, accumulate: add } = gx;
+    assert!(shape.size() == data.len());
+    let to = Shared::new(data.as_mut_ptr());
     Pairing::new(shape, kept).each(
         #[inline(always)]
         // SAFETY: each element of the gradient is met once.
