@@ -192,6 +192,22 @@ def test_cleared_values_are_refused_by_name() -> None:
         y.backward()
 
 
+def test_what_a_failed_function_may_have_written_half_is_not_there() -> None:
+    scores, labels = nn.Variable((4, 5), need_grad=True), nn.Variable((4, 1))
+    scores.d, labels.d = 1, [[0], [1], [2], [3]]
+    loss = F.softmax_cross_entropy(scores, labels)
+    loss.forward()
+    good = loss.d.copy()
+    labels.d = [[0], [1], [2], [77]]
+    with pytest.raises(nn.IndexRangeError, match="below 5, got 77"):
+        loss.forward()
+    with pytest.raises(nn.ClearedError, match="run forward"):
+        _ = loss.d
+    labels.d = [[0], [1], [2], [3]]
+    loss.forward()
+    np.testing.assert_array_equal(loss.d, good)
+
+
 def test_two_losses_over_one_trunk_may_clear() -> None:
     x = leaf([0.3])
     h = F.tanh(x)

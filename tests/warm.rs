@@ -1,4 +1,4 @@
-//! A static training step that has run before allocates nothing: neither on the heap nor for buffers.
+//! A static step or prediction that has run before allocates nothing: neither on the heap nor for buffers.
 #![cfg(not(feature = "python"))] // which brings an allocator of its own
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -70,6 +70,8 @@ fn mlp() -> Net {
 struct Layers {
     h: Variable,
     parameters: Vec<Variable>,
+    /// Normalization is by the statistics of the batch, not by running ones.
+    batch_stat: bool,
 }
 
 impl Layers {
@@ -101,13 +103,20 @@ impl Layers {
         self.then(name, &[&w, &b], &arguments).then("relu", &[], &[]);
         let shape = [1, maps, 1, 1];
         let (beta, gamma) = (self.parameter(&shape), self.parameter(&shape));
-        let (mean, variance) = (leaf(&shape, false), leaf(&shape, false));
-        self.then("batch_normalization", &[&beta, &gamma, &mean, &variance], &[])
+        let mean = leaf(&shape, false);
+        let variance = Variable::from_values(shape, &vec![1.0; maps]).expect("fits");
+        let arguments =
+            [Value::Ints(vec![1]), Value::Float(0.9), Value::Float(1e-5), Value::Bool(self.batch_stat)];
+        self.then("batch_normalization", &[&beta, &gamma, &mean, &variance], &arguments)
     }
 }
 
 fn convolutions() -> Net {
-    let mut net = Layers { h: leaf(&[4, 3, 80, 80], false), parameters: Vec::new() };
+    convolutions_by(true)
+}
+
+fn convolutions_by(batch_stat: bool) -> Net {
+    let mut net = Layers { h: leaf(&[4, 3, 80, 80], false), parameters: Vec::new(), batch_stat };
     let two = || Value::Ints(vec![2; 2]);
     net.convolution("convolution", &[16, 3, 11, 11], 16, [5, 2, 1]) // a large kernel
         .convolution("convolution", &[32, 16, 3, 3], 32, [1, 1, 1]) // directly
@@ -154,5 +163,17 @@ fn a_warm_step_allocates_nothing() {
         if !clear {
             assert_eq!(buffers, 0, "{n} threads: bytes of buffers");
         }
+    }
+    // Predictions, with functions done along with those before them: in the same test, since all threads are counted.
+    for n in [1, 2] {
+        threads::set_num_threads(n);
+        let (loss, _) = convolutions_by(false);
+        let step = || {
+            loss.forward(&ForwardOptions { clear_buffer: true, ..Default::default() }).expect("runs");
+        };
+        for _ in 0..3 {
+            step();
+        }
+        assert_eq!(allocations(step).0, 0, "{n} threads, a prediction: heap allocations");
     }
 }

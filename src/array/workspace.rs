@@ -106,9 +106,7 @@ impl Own {
             }
         }
     }
-}
 
-impl Own {
     /// Memory for `n` elements, and whether it is that of the last time, as it was left. None: there is none.
     pub(super) fn lend<T>(&self, n: usize) -> Option<(Workspace<T>, bool)> {
         let bytes = n.max(1).checked_mul(size_of::<T>())?;

@@ -288,7 +288,7 @@ impl BackwardPlan {
 /// Whether a function outside of the run ran forward and still has to run backward.
 fn awaited(guards: &[(Ix, u32)]) -> bool {
     arena::with(|a| {
-        a.settle();
+        a.settle_owed();
         guards.iter().any(|(f, generation)| {
             let slot = &a.functions[*f];
             slot.generation == *generation && slot.pending && slot.need_grad

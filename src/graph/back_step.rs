@@ -36,6 +36,8 @@ pub(super) struct BackStep {
     pub(super) memo: MemoPtr,
     /// The input whose gradient may have the memory of the output's, since the plan clears that after the step.
     pub(super) over: Option<usize>,
+    /// The input of which the operation keeps something, where there are several.
+    keeps_of: Option<usize>,
     /// Both sides in full, for operations on arrays.
     pub(super) arrays: Option<(Vec<Array>, Vec<Array>)>,
     /// The pairs that these belong to.
@@ -112,7 +114,8 @@ impl BackStep {
             Some(_) => x_cores.iter().chain(&y_cores).copied().collect(),
             None => Vec::new(),
         };
-        Self { op, compute, x, y, gy, gx, memo, over: None, arrays, cores }
+        let keeps_of = op.keeps_of().filter(|_| x_cores.len() > 1);
+        Self { op, compute, x, y, gy, gx, memo, over: None, keeps_of, arrays, cores }
     }
 
     /// A step on arrays of the caller's choice: inputs with whether they need a gradient, outputs, and whether to add.
@@ -143,6 +146,7 @@ impl BackStep {
             y: y.iter().enumerate().map(|(o, y)| data(y, op.output(o).unwrap_or(dtype))).collect(),
             gy: y.iter().map(|y| slot(&y.shape, &y.grad, dtype, stored)).collect(),
             gx,
+            keeps_of: op.keeps_of().filter(|_| x.len() > 1),
             op,
             compute,
             memo,
@@ -205,8 +209,7 @@ impl BackStep {
         if !self.op.has_backward() {
             return super::formula::backward_by_symbols(self);
         }
-        let kept = if self.x.len() > 1 { self.op.keeps_of() } else { None };
-        let kept = kept.and_then(|i| self.x[i].1.as_ref());
+        let kept = self.keeps_of.and_then(|i| self.x[i].1.as_ref());
         let name = kept.map_or(0, |slot| slot.storage.lasting_name());
         let mut temporaries = Temporaries::new();
         let mut again: SmallVec<[(usize, Buffer); 1]> = SmallVec::new();

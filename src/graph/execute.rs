@@ -198,17 +198,20 @@ impl Step {
             // What the kernel reads stays where it is; only whose memory that is changes.
             x[i].storage.hand_over(&y[0].storage, y[0].dtype);
         }
-        let mut ym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
-        for (o, slot) in y.iter().enumerate() {
-            let ptr = match along {
-                Some((place, _)) if o == 0 => place,
-                _ => slot.resolve(Access::Write)?,
-            };
-            ym.push(Memory { ptr, shape: &slot.shape });
-        }
         let (state, double) = (&mut memo.state, *compute == Compute::Double);
-        let then = along.map_or(Then::NOTHING, |(_, then)| then);
-        op.forward(Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, then, name })?;
+        let mut run = || {
+            let mut ym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
+            for (o, slot) in y.iter().enumerate() {
+                let ptr = match along {
+                    Some((place, _)) if o == 0 => place,
+                    _ => slot.resolve(Access::Write)?,
+                };
+                ym.push(Memory { ptr, shape: &slot.shape });
+            }
+            let then = along.map_or(Then::NOTHING, |(_, then)| then);
+            op.forward(Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, then, name })
+        };
+        run().inspect_err(|_| forget(y, x))?;
         memo.settle(noted, along.is_some().into(), y.iter().map(|y| &*y.storage));
         Ok(memo.name(noted, 0))
     }
@@ -247,23 +250,26 @@ impl Step {
             let write = self.op.overwrites(i) && !recompute;
             x.push(slot.resolve(if write { Access::ReadWrite } else { Access::Read })?);
         }
-        let mut y: SmallVec<[*mut u8; 2]> = SmallVec::new();
-        for (o, slot) in self.y.iter().enumerate() {
-            let shared = self.x.iter().any(|x| Arc::ptr_eq(&x.storage, &slot.storage));
-            y.push(match along {
-                Some((place, _)) if o == 0 => place,
-                _ => slot.place(if shared { Access::ReadWrite } else { Access::Write }, &mut temporaries)?,
-            });
-        }
         let xm: SmallVec<[Memory<'_>; 5]> =
             x.into_iter().zip(&self.x).map(|(ptr, slot)| Memory { ptr, shape: &slot.shape }).collect();
-        let ym: SmallVec<[Memory<'_>; 2]> =
-            y.into_iter().zip(&self.y).map(|(ptr, slot)| Memory { ptr, shape: &slot.shape }).collect();
-        let state = &mut memo.state;
-        let double = self.compute == Compute::Double;
-        let then = along.map_or(Then::NOTHING, |(_, then)| then);
-        self.op.forward(Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, then, name })?;
-        store(temporaries)?;
+        let (state, double) = (&mut memo.state, self.compute == Compute::Double);
+        let run = || {
+            let mut ym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
+            for (o, slot) in self.y.iter().enumerate() {
+                let shared = self.x.iter().any(|x| Arc::ptr_eq(&x.storage, &slot.storage));
+                let access = if shared { Access::ReadWrite } else { Access::Write };
+                let ptr = match along {
+                    Some((place, _)) if o == 0 => place,
+                    _ => slot.place(access, &mut temporaries)?,
+                };
+                ym.push(Memory { ptr, shape: &slot.shape });
+            }
+            let then = along.map_or(Then::NOTHING, |(_, then)| then);
+            let call = Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, then, name };
+            self.op.forward(call)?;
+            store(temporaries)
+        };
+        run().inspect_err(|_| forget(&self.y, &self.x))?;
         memo.settle(noted, along.is_some().into(), self.y.iter().map(|y| &*y.storage));
         Ok(memo.name(noted, 0))
     }
@@ -272,6 +278,13 @@ impl Step {
     pub(super) fn work(&self) -> usize {
         work(&self.op, self.x.iter().chain(&self.y).map(|s| s.shape.size()).sum())
     }
+}
+
+/// Clears what a kernel that failed was to write, and may have written half; what was an input too stays as it is.
+#[cold]
+fn forget(y: &[Slot], x: &[Slot]) {
+    let own = |y: &&Slot| !x.iter().any(|x| Arc::ptr_eq(&x.storage, &y.storage));
+    y.iter().filter(own).for_each(|y| drop(y.storage.clear(true)));
 }
 
 /// An estimate of the work of an operation that touches so many elements.

@@ -103,11 +103,16 @@ impl Arena {
         }
     }
 
-    #[cold]
-    fn settle_each(&mut self) {
+    /// Notes what runs that are over left: for who looks only at which functions wait for their backward run.
+    pub(super) fn settle_owed(&mut self) {
         for (functions, pending) in self.leases.owed.drain(..) {
             functions.iter().for_each(|f| self.functions[*f].pending = pending);
         }
+    }
+
+    #[cold]
+    fn settle_each(&mut self) {
+        self.settle_owed();
         if let Some(functions) = self.leases.leased.take() {
             self.leases.single += 1;
             for f in &*functions {

@@ -4,12 +4,14 @@
 //! (`order`, `forward`); a backward run visits the same functions the other way round and hands each one the gradient of
 //! its outputs, from which it makes the gradients of its inputs; where a variable feeds several functions their
 //! contributions add up (`backward` as NNabla has it; `autodiff` as PyTorch has it, by the way that `course` finds, with
-//! `by_kernels` or, to differentiate again, with `gradient`). Everything else here is about memory: what may be given back and when (`clear`),
-//! how to get it again (`recompute`), how to keep within a budget (`budget`, `rehearsal`, `stage` and `ends` for graphs that are there
-//! before they run; `ledger`, `worth` and `room` for functions that run as they are built), and what need not be decided anew each time (`plan`).
+//! `by_kernels` or, to differentiate again, with `gradient`). Everything else here is about memory: what may be given back
+//! and when (`clear`), how to get it again (`recompute`), how to keep within a budget (`budget`, `rehearsal`, `stage` and
+//! `ends` for graphs that are there before they run; `ledger`, `worth` and `room` for functions that run as they are
+//! built), and what need not be decided anew each time (`plan`).
 //!
-//! Nodes live in an arena behind one lock (`arena`, `slots`, `counts`; `lease` says which run has which functions); [`Variable`] and [`Function`] are counted handles. No kernel, no
-//! user's code and no destructor of an operation runs under the lock. Nothing recurses: graphs may be a million deep.
+//! Nodes live in an arena behind one lock (`arena`, `slots`, `counts`; `lease` says which run has which functions);
+//! [`Variable`] and [`Function`] are counted handles. No kernel, no user's code and no destructor of an operation runs
+//! under the lock. Nothing recurses: graphs may be a million deep.
 
 mod accumulate;
 mod anomaly;

@@ -119,10 +119,11 @@ impl Compute for BatchNormalization {
         !self.batch_stat && self.form(x.get(0)).is_ok_and(|form| form.layout().cycle().is_some())
     }
 
-    fn pieces<T: Float>(&self, run: &mut Run<'_, T>) -> Option<Box<dyn Pieces>> {
+    fn pieces<'a, T: Float>(&self, run: Run<'a, T>) -> Option<&'a (dyn Pieces + 'static)> {
         let form = self.form(run.x_shape(0)).ok()?;
-        let real = |x: &[T]| -> Vec<f64> { x.iter().map(|v| v.real()).collect() };
-        form.pieces_by(run, &real(run.x(3)), &real(run.x(4)))
+        let real = |x: &[T]| -> List<f64> { x.iter().map(|v| v.real()).collect() };
+        let (mean, variance) = (real(run.x(3)), real(run.x(4)));
+        form.pieces_by(run, &mean, &variance)
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {

@@ -119,11 +119,11 @@ impl<C: Compute> Operation for Bound<C> {
     fn goes_along(&self, x: &[&Shape]) -> bool {
         self.op.goes_along(&InputShapes { x, present: self.present, values: None })
     }
-    fn pieces(&self, call: Call<'_>) -> Option<Box<dyn Pieces>> {
+    fn pieces<'a>(&self, call: Call<'a>) -> Option<&'a (dyn Pieces + 'static)> {
         if call.double {
-            self.op.pieces(&mut Run::<f64>::new(call, self.present))
+            self.op.pieces(Run::<f64>::new(call, self.present))
         } else {
-            self.op.pieces(&mut Run::<f32>::new(call, self.present))
+            self.op.pieces(Run::<f32>::new(call, self.present))
         }
     }
     fn has_backward(&self) -> bool {

@@ -134,7 +134,7 @@ pub trait Compute: Declared {
     }
 
     /// What `forward` does to its first input, piece by piece in place, made of the others; it keeps what a forward run keeps.
-    fn pieces<T: Float>(&self, run: &mut Run<'_, T>) -> Option<Box<dyn Pieces>> {
+    fn pieces<'a, T: Float>(&self, run: Run<'a, T>) -> Option<&'a (dyn Pieces + 'static)> {
         let _ = run;
         None
     }

@@ -69,7 +69,7 @@ impl Form {
             run.y(1).iter_mut().zip(&*mean).for_each(|(y, v)| *y = T::of(*v));
             run.y(2).iter_mut().zip(&*variance).for_each(|(y, v)| *y = T::of(*v));
         }
-        run.state::<Stats<T>>().set(&mean, &variance, self.eps);
+        run.state::<Kept<T>>().stats.set(&mean, &variance, self.eps);
         (mean, variance)
     }
 
@@ -77,33 +77,32 @@ impl Form {
     pub(super) fn forward_by<T: Float>(&self, run: &mut Run<'_, T>, mean: &[f64], variance: &[f64]) {
         let (x, y, then) = (run.x(0), run.y(0), run.then());
         let (beta, gamma) = (run.has(1).then(|| run.x(1)), run.has(2).then(|| run.x(2)));
-        let stats: &mut Stats<T> = run.state();
+        let stats = &mut run.state::<Kept<T>>().stats;
         stats.set(mean, variance, self.eps);
         normalize_by(&self.layout(), stats, x, gamma, beta, y, then);
     }
 
     /// As [`Form::forward_by`], in place of elements that are not there yet; none where elements of a channel lie too
     /// scattered.
-    pub(super) fn pieces_by<T: Float>(
+    pub(super) fn pieces_by<'a, T: Float>(
         &self,
-        run: &mut Run<'_, T>,
+        run: Run<'a, T>,
         mean: &[f64],
         variance: &[f64],
-    ) -> Option<Box<dyn Pieces>> {
-        let stats = Stats::new(mean, variance, self.eps);
+    ) -> Option<&'a (dyn Pieces + 'static)> {
         let (beta, gamma) = (run.has(1).then(|| run.x(1)), run.has(2).then(|| run.x(2)));
-        let pieces = InPlace::new(&self.layout(), &stats, gamma, beta)?;
-        *run.state() = stats;
-        Some(Box::new(pieces))
+        let Kept { stats, in_place } = run.into_state::<Kept<T>>();
+        stats.set(mean, variance, self.eps);
+        in_place.set(&self.layout(), stats, gamma, beta).then_some(in_place)
     }
 
     /// The gradients of all inputs; `given` says that the statistics are inputs 3 and 4.
     pub(super) fn backward<T: Float>(&self, op: &str, run: &mut Backward<'_, T>, given: bool) -> Result<()> {
         let layout = self.layout();
-        if run.state::<Stats<T>>().len() != layout.n_stats {
+        if run.state::<Kept<T>>().stats.len() != layout.n_stats {
             return Err(Error::Graph(format!("{op}: expected a forward run before backward, got none")));
         }
-        let stats = std::mem::take(run.state::<Stats<T>>());
+        let stats = std::mem::take(&mut run.state::<Kept<T>>().stats);
         // What is not read may be gone: the gradient of the output stands in for it.
         let by_stats = given && (run.wants(3) || run.wants(4));
         let reads_gamma = run.wants(0) || by_stats;
@@ -124,7 +123,7 @@ impl Form {
                 gx.put_all(&values);
             }
         }
-        *run.state() = stats;
+        run.state::<Kept<T>>().stats = stats;
         Ok(())
     }
 
@@ -185,6 +184,13 @@ impl<T: Float> Pieces for InPlace<T> {
         // SAFETY: the caller's promise.
         unsafe { self.normalize(at.cast(), start, n) };
     }
+}
+
+/// What a run leaves: the statistics for the gradients, and what takes elements through in place.
+#[derive(Default)]
+struct Kept<T> {
+    stats: Stats<T>,
+    in_place: InPlace<T>,
 }
 
 /// What gradients read where the statistics are those of the elements.

@@ -105,7 +105,7 @@ pub trait Operation: Send + Sync + 'static {
         let _ = x;
         false
     }
-    fn pieces(&self, call: Call<'_>) -> Option<Box<dyn Pieces>> {
+    fn pieces<'a>(&self, call: Call<'a>) -> Option<&'a (dyn Pieces + 'static)> {
         let _ = call;
         None
     }

@@ -212,6 +212,11 @@ impl<'a, T: Float> Run<'a, T> {
         self.state.get()
     }
 
+    /// [`Run::state`], for as long as the function itself is there to be run.
+    pub fn into_state<S: Default + Send + 'static>(self) -> &'a mut S {
+        self.state.get()
+    }
+
     /// The key of `count` random numbers: new ones in a forward run, the same ones again in a recomputation.
     pub fn random(&mut self, seed: i64, count: usize) -> random::Key {
         self.state.key(seed, count as u64, self.recompute)

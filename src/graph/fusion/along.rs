@@ -6,6 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::super::execute::{Slot, Step};
+use super::super::mode::Compute;
 use super::links::{Link, Links, Whole};
 use super::{Spread, forward_len};
 use crate::Result;
@@ -68,12 +69,15 @@ impl Chain {
     /// Runs the steps; false if they must run one by one, nothing having been done.
     ///
     /// # Errors
-    /// When the first of them fails, or something cannot be cleared.
+    /// When the first of them fails, after which the last output has nothing, or something cannot be cleared.
     pub(in crate::graph) fn run(&self, steps: &mut [Step]) -> Result<bool> {
         let [first, rest @ ..] = &mut steps[self.steps.clone()] else { return Ok(false) };
         let Some((links, activation)) = links(first, rest) else { return Ok(false) };
         let len = first.y[0].shape.size();
-        let mut name = first.run(false, Some((links.at, Then { activation, rows: links.rows(len) })))?;
+        let along = Then { activation, rows: links.rows(len) };
+        let ran = first.run(false, Some((links.at, along)));
+        let to = rest.last().map(|step| &step.y[0].storage);
+        let mut name = ran.inspect_err(|_| to.into_iter().for_each(|to| drop(to.clear(true))))?;
         // SAFETY: all elements are there, and nobody else uses them.
         unsafe { links.rest(len) };
         let mut before = &first.y[0];
@@ -131,21 +135,23 @@ fn links(first: &Step, rest: &[Step]) -> Option<(Links, Activation)> {
     // The errors of the first step come before anything is written, those of the others after it has run.
     first.x.iter().try_for_each(|x| x.resolve(Access::Read).map(drop)).ok()?;
     let mut before = &first.y[0];
-    let mut places: SmallVec<[SmallVec<[*mut u8; 2]>; 2]> = SmallVec::new();
+    let mut places: SmallVec<[*mut u8; 16]> = SmallVec::new();
     for step in rest {
-        let place = |x: &Slot| match same(x, before) {
-            true => Some(std::ptr::null_mut()), // where it ends up
-            false => x.resolve(Access::Read).ok(),
-        };
-        places.push(step.x.iter().map(place).collect::<Option<_>>()?);
+        for x in &step.x {
+            let is_before = same(x, before); // and is where it ends up
+            places.push(if is_before { std::ptr::null_mut() } else { x.resolve(Access::Read).ok()? });
+        }
         before = &step.y[0];
     }
     let at = last.resolve(Access::Write).ok()?;
-    let double = last.dtype.size() == size_of::<f64>();
+    let double = first.compute == Compute::Double;
     let mut links = Links { at, size: last.dtype.size(), links: SmallVec::new() };
     let mut activation = Activation::Identity;
-    for (n, (step, places)) in rest.iter().zip(&mut places).enumerate() {
-        places.iter_mut().filter(|place| place.is_null()).for_each(|place| *place = at);
+    places.iter_mut().filter(|place| place.is_null()).for_each(|place| *place = at);
+    let mut rest_of_places = &places[..];
+    for (n, step) in rest.iter().enumerate() {
+        let (places, others) = rest_of_places.split_at(step.x.len());
+        rest_of_places = others;
         if let (0, Some(in_registers)) = (n, step.op.activation()) {
             activation = in_registers;
         } else if let Some(loops) = step.op.loops(double) {

@@ -44,8 +44,8 @@ impl Whole {
 pub(super) enum Link {
     /// Elementwise.
     Loops(Loops, Whole),
-    /// By a rule of its own.
-    Pieces(Box<dyn Pieces>),
+    /// By a rule of its own, which lies in the state of the step.
+    Pieces(*const dyn Pieces),
 }
 
 impl Link {
@@ -57,7 +57,7 @@ impl Link {
         unsafe {
             match self {
                 Self::Loops(loops, whole) => whole.part(start, n, size, |part| loops.forward(part)),
-                Self::Pieces(pieces) => pieces.run(at, start, n),
+                Self::Pieces(pieces) => (**pieces).run(at, start, n),
             }
         }
     }
@@ -68,7 +68,7 @@ pub(super) struct Links {
     pub(super) at: *mut u8,
     /// Bytes of an element.
     pub(super) size: usize,
-    pub(super) links: SmallVec<[Link; 2]>,
+    pub(super) links: SmallVec<[Link; 4]>,
 }
 
 // SAFETY: only addresses and functions that threads may share; those who use them promise that they may.

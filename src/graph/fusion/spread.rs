@@ -1,13 +1,11 @@
 //! Arrays that are repeated over another: one number, a row, a number for each channel.
 
 use crate::array::Shape;
+use crate::kernels::pairing::Cycle;
 
-/// How an array is repeated: element `i` of the whole meets element `i / together % period`.
+/// How an array is repeated.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Spread {
-    period: usize,
-    together: usize,
-}
+pub(super) struct Spread(Cycle);
 
 /// Equal neighbours from which on writing them one run after the other is quick.
 const RUN: usize = 8;
@@ -20,17 +18,17 @@ impl Spread {
             return None;
         }
         let lead = y.ndim().checked_sub(x.ndim())?;
-        let (mut spread, mut ended) = (Self { period: 1, together: 1 }, false);
+        let (mut cycle, mut ended) = (Cycle { period: 1, together: 1 }, false);
         for (i, n) in y.iter().enumerate().rev().filter(|(_, n)| **n != 1) {
             match i.checked_sub(lead).map_or(1, |i| x[i]) {
-                1 if spread.period == 1 => spread.together *= n,
+                1 if cycle.period == 1 => cycle.together *= n,
                 1 => ended = true,
                 _ if ended => return None,
-                _ => spread.period *= n,
+                _ => cycle.period *= n,
             }
         }
-        let is_quick = spread.period == 1 || spread.together == 1 || spread.together >= RUN;
-        is_quick.then_some(spread)
+        let is_quick = cycle.period == 1 || cycle.together == 1 || cycle.together >= RUN;
+        is_quick.then_some(Self(cycle))
     }
 
     /// Whether an array of shape `x` goes with one of shape `y` element by element: as large as it, or repeated.
@@ -40,7 +38,7 @@ impl Spread {
 
     /// Whether all pieces of `n` elements that start at multiples of `n` are the same.
     pub(super) fn is_even(self, n: usize) -> bool {
-        self.period == 1 || n.is_multiple_of(self.period * self.together)
+        self.0.period == 1 || n.is_multiple_of(self.0.period * self.0.together)
     }
 
     /// Writes what `n` elements of `size` bytes, 4 or 8, meet from element `start` on.
@@ -59,7 +57,7 @@ impl Spread {
     }
 
     unsafe fn gather_as<T: Copy>(self, from: *const T, to: *mut T, start: usize, n: usize) {
-        let Self { period, together } = self;
+        let Cycle { period, together } = self.0;
         // SAFETY: the caller's promise.
         let (from, to) =
             unsafe { (std::slice::from_raw_parts(from, period), std::slice::from_raw_parts_mut(to, n)) };
@@ -68,15 +66,13 @@ impl Spread {
         }
         let cycle = n.min(period * together);
         let mut done = 0;
-        while done < cycle {
-            let i = start + done;
-            let some = if together == 1 { period - i % period } else { together - i % together };
-            let some = &mut to[done..cycle.min(done + some)];
+        for (met, n) in self.0.pieces(start, cycle) {
+            let some = &mut to[done..done + n];
             match together {
-                1 => some.copy_from_slice(&from[i % period..][..some.len()]),
-                _ => some.fill(from[i / together % period]),
+                1 => some.copy_from_slice(&from[met..met + n]),
+                _ => some.fill(from[met]),
             }
-            done += some.len();
+            done += n;
         }
         while done < n {
             let some = done.min(n - done) / cycle * cycle;
@@ -113,7 +109,7 @@ mod tests {
                     let mut to = vec![u32::MAX; n];
                     // SAFETY: both are there.
                     unsafe { spread.gather_as(from.as_ptr(), to.as_mut_ptr(), start, n) };
-                    let met = (start..start + n).map(|i| (i / spread.together % spread.period) as u32);
+                    let met = (start..start + n).map(|i| (i / spread.0.together % spread.0.period) as u32);
                     assert!(to.into_iter().eq(met), "{n} of {y} from {start}");
                 }
             }

@@ -2,10 +2,12 @@
 
 use super::{Layout, Stats, or_all};
 use crate::kernels::Float;
+use crate::kernels::pairing::Cycle;
 use crate::kernels::simd::row::each;
 use crate::kernels::simd::{Vector, Work};
 
 /// What elements are normalised by; channels come in order, again and again.
+#[derive(Default)]
 pub struct InPlace<T> {
     /// Elements of a channel that lie together.
     together: usize,
@@ -18,6 +20,11 @@ pub struct InPlace<T> {
     beta: Vec<T>,
 }
 
+fn renew<T>(old: &mut Vec<T>, new: impl Iterator<Item = T>) {
+    old.clear();
+    old.extend(new);
+}
+
 impl Layout {
     /// How many elements of a channel lie together, if channels come in order, again and again.
     pub fn cycle(&self) -> Option<usize> {
@@ -26,15 +33,26 @@ impl Layout {
 }
 
 impl<T: Float> InPlace<T> {
-    /// As [`super::normalize_by`]; none where elements of a channel lie in another order.
-    pub fn new(layout: &Layout, stats: &Stats<T>, gamma: Option<&[T]>, beta: Option<&[T]>) -> Option<Self> {
-        let (together, gamma) = (layout.cycle()?, or_all(layout, gamma, T::ONE).to_vec());
-        let mut scale = stats.scale.clone();
+    /// Takes the place of what it was before, to normalise as [`super::normalize_by`]; false where elements of a channel lie in
+    /// another order.
+    pub fn set(
+        &mut self,
+        layout: &Layout,
+        stats: &Stats<T>,
+        gamma: Option<&[T]>,
+        beta: Option<&[T]>,
+    ) -> bool {
+        let Some(together) = layout.cycle() else { return false };
+        self.together = together;
+        renew(&mut self.mean, stats.mean.iter().map(|(mean, _)| *mean));
+        renew(&mut self.rest, stats.mean.iter().map(|(_, rest)| *rest));
+        renew(&mut self.gamma, or_all(layout, gamma, T::ONE).iter().copied());
+        renew(&mut self.beta, or_all(layout, beta, T::ZERO).iter().copied());
+        renew(&mut self.scale, stats.scale.iter().copied());
         if layout.in_rows() {
-            scale.iter_mut().zip(&gamma).for_each(|(scale, gamma)| *scale = *scale * *gamma);
+            self.scale.iter_mut().zip(&self.gamma).for_each(|(scale, gamma)| *scale = *scale * *gamma);
         }
-        let (mean, rest) = stats.mean.iter().copied().unzip();
-        Some(Self { together, mean, rest, scale, gamma, beta: or_all(layout, beta, T::ZERO).to_vec() })
+        true
     }
 
     /// Normalises the `n` elements at `at`, the first of which is element `start` of the array.
@@ -42,15 +60,10 @@ impl<T: Float> InPlace<T> {
     /// # Safety
     /// They are there, and nobody else uses them meanwhile.
     pub unsafe fn normalize(&self, mut at: *mut T, start: usize, n: usize) {
-        let (channels, mut i, end) = (self.scale.len(), start, start + n);
-        while i < end {
-            let (channel, n) = match self.together {
-                1 => (i % channels, (channels - i % channels).min(end - i)),
-                together => (i / together % channels, (together - i % together).min(end - i)),
-            };
+        let cycle = Cycle { period: self.scale.len(), together: self.together };
+        for (channel, n) in cycle.pieces(start, n) {
             T::in_registers(Piece { by: self, at, channel, n });
             at = at.wrapping_add(n);
-            i += n;
         }
     }
 }

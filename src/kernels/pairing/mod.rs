@@ -33,6 +33,33 @@ struct Axis {
     y: usize,
 }
 
+/// Elements that are met in order, again and again: element `i` of the whole meets element `i / together % period`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cycle {
+    /// How many are met.
+    pub period: usize,
+    /// Neighbours that meet the same one.
+    pub together: usize,
+}
+
+impl Cycle {
+    /// `n` elements from `start` on as pieces, each with the first element that it meets and its length: all of a piece meet
+    /// that one, or where nothing is together that one and those after it.
+    #[inline]
+    pub fn pieces(self, start: usize, n: usize) -> impl Iterator<Item = (usize, usize)> {
+        let (mut i, end) = (start, start + n);
+        std::iter::from_fn(move || {
+            let (met, most) = match self.together {
+                1 => (i % self.period, self.period - i % self.period),
+                together => (i / together % self.period, together - i % together),
+            };
+            let n = most.min(end - i);
+            i += n;
+            (n > 0).then_some((met, n))
+        })
+    }
+}
+
 /// How the elements of two arrays `a` and `b` meet in an array `y`: axes that run together are merged, and along an axis
 /// that one of them lacks it is repeated. Along the last axis each is contiguous or repeated, and `y` is contiguous.
 #[derive(Clone, Debug)]
@@ -142,8 +169,7 @@ impl Pairing {
         self.outer.iter().chain([&self.last]).all(|axis| axis.a == axis.b)
     }
 
-    /// How many neighbours meet one element of `a`, where those of `a` come in order, again and again, and those of `b` with
-    /// them.
+    /// How many neighbours meet one element of `a`, where those of `a` are met in a [`Cycle`], and those of `b` with them.
     pub(super) fn cycle(&self) -> Option<usize> {
         let together = if self.last.a == 0 { self.last.n } else { 1 };
         let fits = match (&self.outer[..], self.last.a) {
