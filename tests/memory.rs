@@ -106,7 +106,8 @@ fn a_limit_holds_until_memory_is_freed() {
     let stats = memory_stats();
     set_memory_limit(Some(stats.live + stats.cached + 32 * MB));
     let first = buffer(20 * MB);
-    assert!(matches!(Buffer::new(20 * MB), Err(Error::Memory { .. })));
+    // Well above what is left: what the thread of the last test kept may come back only now.
+    assert!(matches!(Buffer::new(40 * MB), Err(Error::Memory { .. })));
     let many: Vec<_> = std::iter::from_fn(|| Buffer::new(1000).ok()).take(1_000_000).collect();
     assert!(many.len() > 1000 && many.len() < 1_000_000);
     drop(first);
