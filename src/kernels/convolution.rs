@@ -6,9 +6,11 @@
 mod depthwise;
 mod depthwise_pixels;
 mod direct;
+mod dots;
 mod pixels;
 mod plane;
 mod pointwise;
+mod slide;
 mod strip;
 mod tables;
 mod tiles;
@@ -27,11 +29,11 @@ use super::gemm::{Epilogue, Then};
 use super::threads::{Shared, ranges};
 use crate::Result;
 pub use crate::array::Kept;
-pub(super) use depthwise::{Dots, Slide};
 pub(super) use depthwise_pixels::{PixelDots, Pixels};
 use direct::Correlation;
-pub(super) use plane::LayPlane;
+pub(super) use dots::Dots;
 use pointwise::Pointwise;
+pub(super) use slide::{Slide, Spread};
 use std::sync::atomic::{AtomicU8, Ordering};
 pub(super) use strip::Layout;
 use tables::{Sum, Tables};
@@ -316,7 +318,7 @@ fn spread_gradient<T: Float>(
         };
         // SAFETY: as above.
         unsafe { sum.run(&all)? };
-        if all.plane.is_some() {
+        if all.is_planar() {
             break; // which has all windows
         }
     }

@@ -1,165 +1,142 @@
-//! One plane of an image laid out so that every tap of a kernel sees rows of neighbours: padded, and with the columns of
-//! each residue of the stride side by side. What depthwise convolution reads; the planes of many channels are strips.
+//! One plane of an image and what positions see of it through the taps of a kernel, read where it lies: lanes that see
+//! padding are masked, and rows of padding are left out. What depthwise convolution is made of.
 
 use smallvec::SmallVec;
 
-use super::strip::{SLACK, clear, copy};
-use super::window::{Axis, Window};
+use super::depthwise::LANES;
+use super::window::{Axis, Column, Window};
 use crate::kernels::Float;
-use crate::kernels::gemm::Split;
 use crate::kernels::simd::Vector;
 
-/// Elements of a plane that are laid out at a time: they stay in the second cache.
-const BLOCK: usize = 32 << 10;
-
-/// Elements of an image that are fetched before they are needed.
-const AHEAD: usize = 1 << 10;
-
-/// Columns of one residue: the first lies at `from` of a row of the image, and those from `start` to `end` are on it.
-#[derive(Clone, Copy)]
-struct Phase {
-    from: isize,
-    start: usize,
-    end: usize,
-}
-
-/// Where the first position sees each tap.
-pub(super) type Taps = SmallVec<[isize; 16]>;
-
-/// Rows and columns.
-fn axes(window: &Window) -> Option<(Axis, Axis)> {
-    match &window.axes[..] {
-        [columns] => Some((Axis::of_one(), columns.clone())),
-        [rows, columns] => Some((rows.clone(), columns.clone())),
-        _ => None,
+/// Rows and columns of taps that are taken together: of so many, for as many registers.
+fn together(n: usize, most: usize) -> usize {
+    match n {
+        0..=3 => n,
+        5.. if most >= 5 => 5,
+        _ => 3,
     }
+    .min(most)
+}
+/// A step along rows that is none of those that registers know.
+pub(super) const ANY: usize = 0;
+
+/// Taps that are taken together: their rows see, from the same position, rows of the source that follow each other.
+pub(super) struct Block {
+    /// The row of the source that the first row of positions sees first.
+    pub(super) offset: isize,
+    pub(super) rows: usize,
+    /// The first column of the window, and how many there are.
+    pub(super) column: usize,
+    pub(super) columns: usize,
+    /// The element of the kernel that is the first tap.
+    pub(super) element: isize,
 }
 
-/// How blocks of rows of a plane are laid out.
+/// What the rows of positions of a window see.
 pub(super) struct Plane {
-    rows: Axis,
-    columns: Axis,
-    residues: SmallVec<[isize; 4]>,
-    /// The row of the image that the first row of positions sees first, and the first column of any residue.
-    top: isize,
-    left: isize,
-    phases: SmallVec<[Phase; 4]>,
-    /// Elements of a row of one residue, and of all.
-    phase: usize,
-    pitch: usize,
-    /// Rows of positions, and of the plane beyond those that they move along.
-    pub(super) blocks: Split,
-    more: usize,
+    /// Rows of the source, and the step from one row of positions to the next.
+    pub(super) rows: usize,
+    pub(super) step: usize,
+    pub(super) blocks: SmallVec<[Block; 4]>,
+    /// From an element of the kernel to that which sees the next row of the source, and to the next tap of a row.
+    pub(super) next_row: isize,
+    pub(super) next_column: isize,
 }
 
 impl Plane {
-    /// What several windows see, which differ in their taps and first elements alone. `None`: they have more than two
-    /// axes, or no taps.
-    pub(super) fn new(windows: &[Window]) -> Option<Self> {
-        let (mut rows, mut columns) = axes(windows.iter().find(|w| !w.taps.is_empty())?)?;
-        for (more_rows, more_columns) in windows.iter().filter_map(axes) {
-            for (axis, more) in [(&mut rows, more_rows), (&mut columns, more_columns)] {
-                axis.positions = axis.positions.max(more.positions);
-                axis.offsets.extend(more.offsets);
+    /// Blocks of up to `most` rows and columns of taps. `None` for windows of more than two axes.
+    pub(super) fn new(window: &Window, most: usize) -> Option<Self> {
+        let (rows, columns) = match &window.axes[..] {
+            [columns] => (Axis::of_one(), columns),
+            [rows, columns] => (rows.clone(), columns),
+            _ => return None,
+        };
+        let n = columns.offsets.len();
+        let element =
+            |row: usize, column: usize| window.taps.get(row * n + column).map_or(0, |t| *t as isize);
+        let mut order: SmallVec<[usize; 8]> = (0..rows.offsets.len()).collect();
+        order.sort_by_key(|row| rows.offsets[*row]);
+        // Kernels know how far rows of positions are apart where it is as far as columns are.
+        let is_regular = rows.step == columns.step;
+        let wide = if columns.step <= 2 { most } else { 1 };
+        let tall = if is_regular { wide } else { 1 };
+        let follows = |pair: &[usize]| rows.offsets[pair[0]] + 1 == rows.offsets[pair[1]];
+        let mut blocks: SmallVec<[Block; 4]> = SmallVec::new();
+        let mut column = 0;
+        while column < n {
+            let columns = together(n - column, wide);
+            let mut rest = &order[..];
+            while let Some(row) = rest.first() {
+                let run = 1 + rest.windows(2).take_while(|pair| follows(pair)).count();
+                let n_rows = together(run, tall);
+                let (offset, element) = (rows.offsets[*row], element(*row, column));
+                blocks.push(Block { offset, rows: n_rows, column, columns, element });
+                rest = &rest[n_rows..];
             }
+            column += columns;
         }
-        let bounds = |v: &mut dyn Iterator<Item = isize>| {
-            v.fold((isize::MAX, isize::MIN), |(low, high), v| (low.min(v), high.max(v)))
-        };
-        let step = columns.step as isize;
-        let (top, bottom) = bounds(&mut rows.offsets.iter().copied());
-        let (left, right) = bounds(&mut columns.offsets.iter().map(|o| o.div_euclid(step)));
-        let mut residues: SmallVec<[isize; 4]> = columns.offsets.iter().map(|o| o.rem_euclid(step)).collect();
-        residues.sort_unstable();
-        residues.dedup();
-        let phase = columns.positions + (right - left) as usize;
-        let limit = |v: isize| (v.max(0) as usize).div_ceil(columns.step).min(phase);
-        let phases: SmallVec<[Phase; 4]> = residues
-            .iter()
-            .map(|residue| {
-                let from = left * step + residue;
-                let start = limit(-from);
-                Phase { from, start, end: limit(columns.len as isize - from).max(start) }
-            })
-            .collect();
-        let pitch = phase * phases.len();
-        let more = (bottom - top) as usize + 1 - rows.step.min((bottom - top) as usize + 1);
-        let each = (BLOCK / (pitch * rows.step).max(1)).clamp(1, rows.positions.max(1));
-        let blocks = Split::new(rows.positions, rows.positions.div_ceil(each));
-        Some(Self { rows, columns, residues, top, left, phases, phase, pitch, blocks, more })
-    }
-
-    /// Where the first position of one of the windows sees each tap.
-    pub(super) fn taps(&self, window: &Window) -> Taps {
-        let step = self.columns.step as isize;
-        let tap = |y: isize, x: isize| {
-            let at = self.residues.iter().position(|r| *r == x.rem_euclid(step)).unwrap_or(0);
-            (y - self.top) * self.pitch as isize + (at * self.phase) as isize + x.div_euclid(step) - self.left
-        };
-        let (rows, columns) = axes(window).unwrap_or_else(|| (Axis::of_one(), Axis::of_one()));
-        rows.offsets.iter().flat_map(|y| columns.offsets.iter().map(move |x| tap(*y, *x))).collect()
-    }
-
-    /// Elements of memory for the largest block, and for what is read beyond it.
-    pub(super) fn room(&self) -> usize {
-        self.height(self.blocks.part(0).len()) * self.pitch + 4 * SLACK
-    }
-
-    /// Rows of the plane that so many rows of positions see.
-    fn height(&self, rows: usize) -> usize {
-        rows * self.rows.step + self.more
-    }
-
-    /// From one row of positions to the next.
-    pub(super) fn row(&self) -> usize {
-        self.rows.step * self.pitch
-    }
-
-    pub(super) fn width(&self) -> usize {
-        self.columns.positions
+        let next_row = order.get(1).map_or(0, |row| element(*row, 0) - element(order[0], 0));
+        let next_column = if n > 1 { element(0, 1) - element(0, 0) } else { 0 };
+        Some(Self { rows: rows.len, step: rows.step, blocks, next_row, next_column })
     }
 }
 
-/// An order to lay out what a block of positions sees of a plane.
-pub(in crate::kernels) struct LayPlane<'a, T> {
-    pub(super) plane: &'a Plane,
-    pub(super) block: usize,
-    pub(super) from: *const T,
-    pub(super) to: *mut T,
+/// What a register of positions sees through a tap of a row, `STEP` elements apart.
+#[derive(Clone, Copy)]
+pub(super) struct Lanes<V: Vector, const STEP: usize> {
+    /// The element that the first lane sees, and the lanes that do see one.
+    at: isize,
+    start: usize,
+    end: usize,
+    step: usize,
+    /// Elements in the first register of them, and in the second where they are twice as many.
+    masks: [V::Mask; 2],
+    /// Whether all lanes see an element, and the registers that are read lie on the row.
+    pub(super) whole: bool,
 }
 
-impl<T: Float> LayPlane<'_, T> {
-    /// Lays out the rows.
+impl<V: Vector, const STEP: usize> Lanes<V, STEP> {
+    /// Those from position `j` on.
     ///
     /// # Safety
-    /// The instructions of `V` are there, and so is the memory: [`Plane::room`].
+    /// The instructions of `V` are there. So below.
     #[inline(always)]
-    pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) {
-        let plane = self.plane;
-        let rows = plane.blocks.part(self.block);
-        let first = (rows.start * plane.rows.step) as isize + plane.top;
-        for i in 0..plane.height(rows.len()) {
-            let (row, to) = (first + i as isize, self.to.wrapping_add(i * plane.pitch));
-            // SAFETY: the caller's promise; what is read lies on the image. What is written beyond a row is overwritten by
-            // the next one.
-            unsafe {
-                if row < 0 || row >= plane.rows.len as isize {
-                    clear::<V>(to, plane.pitch);
-                    continue;
-                }
-                let from = self.from.wrapping_add(row as usize * plane.columns.len);
-                for j in (0..plane.columns.len).step_by(V::WIDTH) {
-                    V::prefetch(from.wrapping_add(AHEAD + j));
-                }
-                for (p, phase) in plane.phases.iter().enumerate() {
-                    let Phase { from: at, start, end } = *phase;
-                    let (step, to) = (plane.columns.step, to.wrapping_add(p * plane.phase));
-                    clear::<V>(to, start);
-                    let from = from.wrapping_offset(at + (start * step) as isize);
-                    copy::<V>(from, step, end - start, to.wrapping_add(start));
-                    // Behind the last element a copy leaves zeros until its register ends.
-                    let zeros = start + (end - start).next_multiple_of(if step > 2 { 1 } else { V::WIDTH });
-                    clear::<V>(to.wrapping_add(zeros), plane.phase.saturating_sub(zeros));
+    pub(super) unsafe fn new(window: &Window, column: Column, j: usize) -> Self {
+        let lane = |position: usize| position.saturating_sub(j).min(V::WIDTH);
+        let (start, end) = (lane(column.start), lane(column.end));
+        let at = (j * window.step) as isize + column.offset;
+        let (first, last) = if STEP == 2 { (2 * start, (2 * end).saturating_sub(1)) } else { (start, end) };
+        let whole = end - start == V::WIDTH && at + (STEP * V::WIDTH) as isize <= window.length as isize;
+        // SAFETY: the caller's promise.
+        let masks = unsafe {
+            let beyond = |element: usize| element.saturating_sub(V::WIDTH);
+            [V::between(first, last), V::between(beyond(first), beyond(last))]
+        };
+        Self { at, start, end, step: window.step, masks, whole }
+    }
+
+    /// What is seen in a row of the source, zeros where that is nothing; all lanes see something if `WHOLE` is set.
+    ///
+    /// # Safety
+    /// The row is there.
+    #[inline(always)]
+    pub(super) unsafe fn load<const WHOLE: bool>(&self, row: *const V::T) -> V {
+        let from = row.wrapping_offset(self.at);
+        // SAFETY: the caller's promise; masks keep within the row.
+        unsafe {
+            let load = |i: usize| {
+                let from = from.wrapping_add(i * V::WIDTH);
+                if WHOLE { V::load(from) } else { V::load_masked(from, self.masks[i]) }
+            };
+            match STEP {
+                1 => load(0),
+                2 => V::evens(load(0), load(1)),
+                _ => {
+                    let mut lanes = [V::T::ZERO; LANES];
+                    for (i, lane) in lanes.iter_mut().enumerate().take(self.end).skip(self.start) {
+                        *lane = *from.wrapping_add(i * self.step);
+                    }
+                    V::load(lanes.as_ptr())
                 }
             }
         }

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use super::Geometry;
-use super::plane::{Plane, Taps};
+use super::plane::Plane;
 use super::strip::Strips;
 use super::window::Window;
 use super::{direct, weight};
@@ -27,36 +27,38 @@ pub(super) struct Tables {
     pub(super) window: Window,
     /// For channels that are first; none where there is nothing to sum up.
     pub(super) strips: Option<Strips>,
-    /// Where the first position sees each tap of a plane.
-    pub(super) taps: Taps,
+    /// For channels that are groups of their own, and first, of one or two axes: what is seen of each.
+    pub(super) plane: Option<Plane>,
 }
 
 /// Those of a sum: the gradient of an input has a window for each residue of the stride.
 pub(super) struct All {
     pub(super) each: Vec<Tables>,
-    /// For channels that are groups of their own, and first: what all windows see.
-    pub(super) plane: Option<Plane>,
 }
 
 impl All {
     fn new(g: &Geometry, of: Sum, windows: Vec<Window>) -> Self {
-        let is_plane = g.is_depthwise() && !g.channel_last;
-        let plane = if is_plane { Plane::new(&windows) } else { None };
-        let tables = |window| Tables::new(g, of, window, plane.as_ref());
-        Self { each: windows.into_iter().map(tables).collect(), plane }
+        Self { each: windows.into_iter().map(|window| Tables::new(g, of, window)).collect() }
+    }
+
+    /// Whether planes are read where they lie.
+    pub(super) fn is_planar(&self) -> bool {
+        self.each.iter().all(|tables| tables.plane.is_some())
     }
 }
 
 impl Tables {
-    fn new(g: &Geometry, of: Sum, window: Window, plane: Option<&Plane>) -> Self {
-        let taps = plane.map_or_else(Taps::new, |plane| plane.taps(&window));
+    fn new(g: &Geometry, of: Sum, window: Window) -> Self {
+        // Sums that stay in registers are few where each tap has its own.
+        let most = if of == Sum::WeightGradient { 3 } else { 5 };
+        let plane = if g.is_depthwise() && !g.channel_last { Plane::new(&window, most) } else { None };
         let is_strips = plane.is_none() && !g.channel_last && window.positions() > 0 && g.images > 0;
         let strips = is_strips.then(|| match of {
             Sum::Output => direct::strips(g, &window, g.inputs(), g.outputs()),
             Sum::InputGradient => direct::strips(g, &window, g.outputs(), g.inputs()),
             Sum::WeightGradient => weight::strips(g, &window),
         });
-        Self { window, strips, taps }
+        Self { window, strips, plane }
     }
 
     /// The numbers in the lists that may be long.

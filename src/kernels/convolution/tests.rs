@@ -65,6 +65,35 @@ fn geometries() -> Vec<Geometry> {
     ]
 }
 
+/// Kernels for each channel at random: planes of one element, kernels larger than what is not padding, padding larger than
+/// kernels, steps beyond them, and several maps for each channel.
+fn depthwise_geometries() -> Vec<Geometry> {
+    let mut numbers = noise::<f64>(10_000, 6).into_iter().map(|v| (v.abs() * f64::from(1 << 20)) as usize);
+    let mut below = |n: usize| numbers.next().map_or(0, |v| v % n);
+    let mut one = || {
+        let channels = 2 + below(3);
+        let maps = channels * (1 + below(5) / 3 + below(5) / 4);
+        let n_axes = [1, 2, 2, 2, 2, 2, 2, 3][below(8)];
+        let axes: Vec<[usize; 5]> = (0..n_axes)
+            .map(|i| {
+                let longest = if n_axes == 3 { 6 } else { [18, 40][i % 2] };
+                let (kernel, dilation) =
+                    (1 + [below(3), below(8)][below(2)], 1 + below(6) / 4 + below(6) / 5);
+                let (pad, stride) = (below(kernel + 3), [1, 1, 2, 2, 3, 4, 9][below(7)]);
+                let least = (dilation * (kernel - 1) + 1).saturating_sub(2 * pad).max(1);
+                let input = if below(6) == 0 { least } else { least.max(1 + below(longest)) };
+                [input, kernel, pad, stride, dilation]
+            })
+            .collect();
+        geometry(1 + below(3), [channels, maps, channels], &axes)
+    };
+    (0..150).map(|_| one()).collect()
+}
+
+fn all_geometries() -> Vec<Geometry> {
+    [geometries(), depthwise_geometries()].concat()
+}
+
 /// Whether any of the sums may be taken in Winograd's way.
 fn rounds<T: Float>(g: &Geometry) -> bool {
     winograd::<T>(g, WINOGRAD_CHANNELS.min(WINOGRAD_CHANNELS_OF_WEIGHT))
@@ -172,7 +201,7 @@ fn check<T: Float>(g: &Geometry, accumulate: bool) {
 
 #[test]
 fn sums_are_exact_for_whole_numbers() {
-    for mut g in geometries() {
+    for mut g in all_geometries() {
         for (channel_last, accumulate) in [(false, false), (false, true), (true, false), (true, true)] {
             g.channel_last = channel_last;
             check::<f32>(&g, accumulate);
@@ -186,7 +215,7 @@ fn a_bias_is_added_to_each_channel() {
     fn with(bias: &[f32]) -> Finish<'_, f32> {
         Finish { bias: Some(bias), ..Finish::plain(true) }
     }
-    for mut g in geometries() {
+    for mut g in all_geometries() {
         for channel_last in [false, true] {
             g.channel_last = channel_last;
             let Arrays { x, w, y } = Arrays::<f32>::new(&g, values);
@@ -213,7 +242,7 @@ fn a_bias_is_added_to_each_channel() {
 
 #[test]
 fn an_activation_comes_last() {
-    for mut g in geometries() {
+    for mut g in all_geometries() {
         for (channel_last, accumulate) in [(false, false), (false, true), (true, false), (true, true)] {
             g.channel_last = channel_last;
             let Arrays { x, w, y } = Arrays::<f32>::new(&g, noise);
@@ -248,7 +277,7 @@ pub(super) fn noise<T: Float>(n: usize, seed: usize) -> Vec<T> {
 #[test]
 fn the_number_of_threads_changes_no_bit() {
     let threads = num_threads();
-    for mut g in geometries() {
+    for mut g in all_geometries() {
         for channel_last in [false, true] {
             g.channel_last = channel_last;
             let arrays = Arrays::<f32>::new(&g, noise);

@@ -44,6 +44,8 @@ pub(super) struct Window {
     /// Rows of positions for each position of the first axis.
     pub(super) inner: usize,
     pub(super) step: usize,
+    /// Elements of a row of the source.
+    pub(super) length: usize,
     pub(super) columns: SmallVec<[Column; 8]>,
     /// For each row of positions and each tap of the outer axes: the first element of the row of the source, in elements
     /// of a plane, or [`OUTSIDE`].
@@ -160,6 +162,7 @@ impl Window {
             inner: axes[1..].iter().rev().skip(1).map(|a| a.positions).product(),
             width: last.positions,
             step: last.step,
+            length: last.len,
             columns: last.offsets.iter().map(column).collect(),
             bases: rows.iter().flat_map(|r| outer_taps.iter().map(move |t| base(r, t))).collect(),
             outer: outer_taps.len(),

@@ -4,7 +4,7 @@
 use super::activation::Activation;
 use super::pack;
 use crate::kernels::convolution::{
-    Dots, LayPlane, Layout, PixelDots, Pixels, Slide, ToPlanes, Transform, Unfold, WeightTransform,
+    Dots, Layout, PixelDots, Pixels, Slide, Spread, ToPlanes, Transform, Unfold, WeightTransform,
 };
 use crate::kernels::simd::{Isa, Vector, isa, portable::Four};
 
@@ -62,12 +62,12 @@ pub struct Kernels<T: 'static> {
     pub(in crate::kernels) pack_columns: unsafe fn(&pack::Columns<T>),
     /// Lays out an image: see [`Layout`].
     pub(in crate::kernels) lay_out: unsafe fn(&Layout<'_, T>),
-    /// Lays out a plane: see [`LayPlane`].
-    pub(in crate::kernels) lay_plane: unsafe fn(&LayPlane<'_, T>),
     /// Sums over the taps of a plane: see [`Slide`].
     pub(in crate::kernels) slide: unsafe fn(&Slide<'_, T>),
+    /// Writes such sums with gaps: see [`Spread`].
+    pub(in crate::kernels) spread: unsafe fn(&Spread<'_, T>),
     /// Products of planes: see [`Dots`].
-    pub(in crate::kernels) dots: unsafe fn(&mut Dots<'_, T>),
+    pub(in crate::kernels) dots: unsafe fn(&Dots<'_, T>),
     /// Sums over the taps of pixels: see [`Pixels`].
     pub(in crate::kernels) pixels: unsafe fn(&Pixels<'_, T>),
     /// Products of pixels: see [`PixelDots`].
@@ -242,17 +242,17 @@ macro_rules! kernels {
                 unsafe { layout.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
-            unsafe fn lay_plane(layout: &LayPlane<'_, $t>) {
-                // SAFETY: as above.
-                unsafe { layout.run::<$vector>() }
-            }
-            $(#[target_feature(enable = $feature)])?
             unsafe fn slide(slide: &Slide<'_, $t>) {
                 // SAFETY: as above.
                 unsafe { slide.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
-            unsafe fn dots(dots: &mut Dots<'_, $t>) {
+            unsafe fn spread(spread: &Spread<'_, $t>) {
+                // SAFETY: as above.
+                unsafe { spread.run::<$vector>() }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn dots(dots: &Dots<'_, $t>) {
                 // SAFETY: as above.
                 unsafe { dots.run::<$vector>() }
             }
@@ -300,8 +300,8 @@ macro_rules! kernels {
                 ],
                 pack_columns,
                 lay_out,
-                lay_plane,
                 slide,
+                spread,
                 dots,
                 pixels,
                 pixel_dots,

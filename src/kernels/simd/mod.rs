@@ -158,6 +158,8 @@ pub unsafe trait Vector: Copy {
     unsafe fn store(self, p: *mut Self::T);
     /// The first `n` of `WIDTH`; all if `n` is larger.
     unsafe fn first(n: usize) -> Self::Mask;
+    /// Those from `start` until `end`, none if that comes first.
+    unsafe fn between(start: usize, end: usize) -> Self::Mask;
     /// Zeros where the mask does not hold; nothing is read there.
     unsafe fn load_masked(p: *const Self::T, mask: Self::Mask) -> Self;
     /// Nothing is written where the mask does not hold.
@@ -181,6 +183,8 @@ pub unsafe trait Vector: Copy {
     unsafe fn prefetch(p: *const Self::T);
     /// Every other number of `a`, then of `b`, from the first on.
     unsafe fn evens(a: Self, b: Self) -> Self;
+    /// Numbers of `a` and `b` in turn: two registers of them.
+    unsafe fn weave(a: Self, b: Self) -> (Self, Self);
     /// Swaps the blocks of `D` x `D` off the diagonal of two rows of a matrix that are `D` apart: one step of a transpose.
     unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self);
 
@@ -207,5 +211,52 @@ unsafe fn exchange_all<V: Vector, const D: usize>(v: &mut [V; 16]) {
             // SAFETY: the caller has the instructions.
             (v[i], v[i + D]) = unsafe { V::exchange::<D>(v[i], v[i + D]) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Vector, Work, in_registers_f32, in_registers_f64};
+    use crate::kernels::Float;
+
+    struct Lanes;
+
+    impl<T: Float> Work<T> for Lanes {
+        type Output = ();
+
+        #[inline(always)]
+        unsafe fn run<V: Vector<T = T>>(self) {
+            let numbers: Vec<T> = (0..2 * V::WIDTH).map(|i| T::of(i as f64 + 1.0)).collect();
+            let (p, n) = (numbers.as_ptr(), V::WIDTH);
+            // SAFETY: the caller has the instructions; all that is read and written is there.
+            unsafe {
+                let lanes = |v: V| {
+                    let mut lanes = vec![T::ZERO; n];
+                    v.store(lanes.as_mut_ptr());
+                    lanes
+                };
+                for (start, end) in (0..n + 3).flat_map(|start| (0..n + 3).map(move |end| (start, end))) {
+                    let kept = |i: usize| if i >= start && i < end { numbers[i] } else { T::ZERO };
+                    let expected: Vec<T> = (0..n).map(kept).collect();
+                    let mask = V::between(start, end);
+                    assert_eq!(lanes(V::load_masked(p, mask)), expected, "loads {start}..{end}");
+                    assert_eq!(lanes(V::load(p).keep(mask)), expected, "keeps {start}..{end}");
+                    let mut stored = vec![T::ZERO; n];
+                    V::load(p).store_masked(stored.as_mut_ptr(), mask);
+                    assert_eq!(stored, expected, "stores {start}..{end}");
+                }
+                let (a, b) = (V::load(p), V::load(p.add(n)));
+                let (low, high) = V::weave(a, b);
+                let woven: Vec<T> = (0..2 * n).map(|i| numbers[i / 2 + i % 2 * n]).collect();
+                assert_eq!([lanes(low), lanes(high)].concat(), woven, "weaves");
+                assert_eq!(lanes(V::evens(low, high)), numbers[..n], "takes apart what it wove");
+            }
+        }
+    }
+
+    #[test]
+    fn masks_name_lanes_and_registers_weave() {
+        in_registers_f32(Lanes);
+        in_registers_f64(Lanes);
     }
 }

@@ -7,14 +7,15 @@ use super::Vector;
 
 macro_rules! neon {
     ($name:ident, $t:ident, $reg:ident, $width:expr, $set:ident, $load:ident, $store:ident, $add:ident, $sub:ident,
-     $mul:ident, $fma:ident, $max:ident, $greater:ident, $choose:ident, $evens:ident, $exchange:item) => {
+     $mul:ident, $fma:ident, $max:ident, $greater:ident, $choose:ident, $evens:ident, $low:ident, $high:ident, $exchange:item) => {
         #[derive(Clone, Copy)]
         pub(crate) struct $name($reg);
 
         // SAFETY: the functions do what the trait says.
         unsafe impl Vector for $name {
             type T = $t;
-            type Mask = usize;
+            /// From one lane until another.
+            type Mask = (usize, usize);
             const WIDTH: usize = $width;
 
             #[inline(always)]
@@ -38,25 +39,32 @@ macro_rules! neon {
                 unsafe { $store(p, self.0) }
             }
             #[inline(always)]
-            unsafe fn first(n: usize) -> usize {
-                n.min($width)
+            unsafe fn first(n: usize) -> (usize, usize) {
+                (0, n.min($width))
             }
             #[inline(always)]
-            unsafe fn load_masked(p: *const $t, mask: usize) -> Self {
+            unsafe fn between(start: usize, end: usize) -> (usize, usize) {
+                let end = end.min($width);
+                (start.min(end), end)
+            }
+            #[inline(always)]
+            unsafe fn load_masked(p: *const $t, (start, end): (usize, usize)) -> Self {
                 let mut v = [0.0; $width];
-                // SAFETY: only the first `mask` are read.
+                let to = v[start..end].as_mut_ptr();
+                // SAFETY: only those from `start` until `end` are read.
                 unsafe {
-                    std::ptr::copy_nonoverlapping(p, v.as_mut_ptr(), mask);
+                    std::ptr::copy_nonoverlapping(p.wrapping_add(start), to, end - start);
                     Self::load(v.as_ptr())
                 }
             }
             #[inline(always)]
-            unsafe fn store_masked(self, p: *mut $t, mask: usize) {
+            unsafe fn store_masked(self, p: *mut $t, (start, end): (usize, usize)) {
                 let mut v = [0.0; $width];
-                // SAFETY: only the first `mask` are written.
+                // SAFETY: only those from `start` until `end` are written.
                 unsafe {
                     self.store(v.as_mut_ptr());
-                    std::ptr::copy_nonoverlapping(v.as_ptr(), p, mask);
+                    let from = v[start..end].as_ptr();
+                    std::ptr::copy_nonoverlapping(from, p.wrapping_add(start), end - start);
                 }
             }
             #[inline(always)]
@@ -100,12 +108,13 @@ macro_rules! neon {
                 bits
             }
             #[inline(always)]
-            unsafe fn keep(self, mask: usize) -> Self {
+            unsafe fn keep(self, (start, end): (usize, usize)) -> Self {
                 let mut v = [0.0; $width];
                 // SAFETY: as above; there is room for a register.
                 unsafe {
                     self.store(v.as_mut_ptr());
-                    v[mask..].fill(0.0);
+                    v[..start].fill(0.0);
+                    v[end..].fill(0.0);
                     Self::load(v.as_ptr())
                 }
             }
@@ -125,6 +134,11 @@ macro_rules! neon {
             unsafe fn evens(a: Self, b: Self) -> Self {
                 // SAFETY: as above.
                 Self(unsafe { $evens(a.0, b.0) })
+            }
+            #[inline(always)]
+            unsafe fn weave(a: Self, b: Self) -> (Self, Self) {
+                // SAFETY: as above.
+                unsafe { (Self($low(a.0, b.0)), Self($high(a.0, b.0))) }
             }
             #[inline(always)]
             $exchange
@@ -148,6 +162,8 @@ neon!(
     vcgtq_f32,
     vbslq_f32,
     vuzp1q_f32,
+    vzip1q_f32,
+    vzip2q_f32,
     unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
         // SAFETY: as above.
         unsafe {
@@ -175,6 +191,8 @@ neon!(
     vcgtq_f64,
     vbslq_f64,
     vuzp1q_f64,
+    vzip1q_f64,
+    vzip2q_f64,
     unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
         // SAFETY: as above.
         unsafe { (Self(vtrn1q_f64(a.0, b.0)), Self(vtrn2q_f64(a.0, b.0))) }

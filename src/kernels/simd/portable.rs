@@ -17,7 +17,8 @@ impl<T: Float> Four<T> {
 // SAFETY: plain Rust; the pointers are the caller's promise.
 unsafe impl<T: Float> Vector for Four<T> {
     type T = T;
-    type Mask = usize;
+    /// From one lane until another.
+    type Mask = (usize, usize);
     const WIDTH: usize = 4;
 
     #[inline(always)]
@@ -39,19 +40,24 @@ unsafe impl<T: Float> Vector for Four<T> {
         unsafe { p.cast::<[T; 4]>().write(self.0) };
     }
     #[inline(always)]
-    unsafe fn first(n: usize) -> usize {
-        n
+    unsafe fn first(n: usize) -> (usize, usize) {
+        (0, n)
     }
     #[inline(always)]
-    unsafe fn load_masked(p: *const T, mask: usize) -> Self {
-        // SAFETY: only the first `mask` are read.
-        Self(std::array::from_fn(|i| if i < mask { unsafe { p.add(i).read() } } else { T::ZERO }))
+    unsafe fn between(start: usize, end: usize) -> (usize, usize) {
+        (start, end)
     }
     #[inline(always)]
-    unsafe fn store_masked(self, p: *mut T, mask: usize) {
-        for (i, v) in self.0.into_iter().enumerate().take(mask) {
-            // SAFETY: only the first `mask` are written.
-            unsafe { p.add(i).write(v) };
+    unsafe fn load_masked(p: *const T, (start, end): (usize, usize)) -> Self {
+        // SAFETY: only those from `start` until `end` are read.
+        let lane = |i| if i >= start && i < end { unsafe { p.wrapping_add(i).read() } } else { T::ZERO };
+        Self(std::array::from_fn(lane))
+    }
+    #[inline(always)]
+    unsafe fn store_masked(self, p: *mut T, (start, end): (usize, usize)) {
+        for (i, v) in self.0.into_iter().enumerate().take(end).skip(start) {
+            // SAFETY: only those from `start` until `end` are written.
+            unsafe { p.wrapping_add(i).write(v) };
         }
     }
     #[inline(always)]
@@ -83,8 +89,8 @@ unsafe impl<T: Float> Vector for Four<T> {
         bits
     }
     #[inline(always)]
-    unsafe fn keep(self, mask: usize) -> Self {
-        Self(std::array::from_fn(|i| if i < mask { self.0[i] } else { T::ZERO }))
+    unsafe fn keep(self, (start, end): (usize, usize)) -> Self {
+        Self(std::array::from_fn(|i| if i >= start && i < end { self.0[i] } else { T::ZERO }))
     }
     #[inline(always)]
     unsafe fn mul_add(self, a: Self, b: Self) -> Self {
@@ -100,6 +106,10 @@ unsafe impl<T: Float> Vector for Four<T> {
     #[inline(always)]
     unsafe fn evens(a: Self, b: Self) -> Self {
         Self([a.0[0], a.0[2], b.0[0], b.0[2]])
+    }
+    #[inline(always)]
+    unsafe fn weave(a: Self, b: Self) -> (Self, Self) {
+        (Self([a.0[0], b.0[0], a.0[1], b.0[1]]), Self([a.0[2], b.0[2], a.0[3], b.0[3]]))
     }
     #[inline(always)]
     unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {

@@ -87,6 +87,11 @@ macro_rules! avx512 {
                 if n >= $width { $mask::MAX } else { (1 << n) - 1 }
             }
             #[inline(always)]
+            unsafe fn between(start: usize, end: usize) -> $mask {
+                // SAFETY: as above.
+                unsafe { Self::first(end) & !Self::first(start) }
+            }
+            #[inline(always)]
             unsafe fn load_masked(p: *const $t, mask: $mask) -> Self {
                 // SAFETY: as above; masked elements are not touched.
                 Self(unsafe { $loadm(mask, p) })
@@ -116,6 +121,17 @@ macro_rules! avx512 {
                 let evens: [$int; $width] = std::array::from_fn(|i| 2 * i as $int);
                 // SAFETY: as above; the indices are a whole register.
                 unsafe { Self($permute(a.0, $index(evens.as_ptr().cast()), b.0)) }
+            }
+            #[inline(always)]
+            unsafe fn weave(a: Self, b: Self) -> (Self, Self) {
+                let low: [$int; $width] = std::array::from_fn(|i| (i / 2 + i % 2 * $width) as $int);
+                let high: [$int; $width] =
+                    std::array::from_fn(|i| (i / 2 + i % 2 * $width + $width / 2) as $int);
+                // SAFETY: as above; the indices are a whole register.
+                unsafe {
+                    let (low, high) = ($index(low.as_ptr().cast()), $index(high.as_ptr().cast()));
+                    (Self($permute(a.0, low, b.0)), Self($permute(a.0, high, b.0)))
+                }
             }
             #[inline(always)]
             unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
@@ -186,7 +202,7 @@ avx512!(
 macro_rules! avx2 {
     ($name:ident, $t:ident, $reg:ident, $width:expr, $zero:ident, $set:ident, $load:ident, $store:ident,
      $add:ident, $sub:ident, $mul:ident, $fma:ident, $max:ident, $and:ident, $cast:ident, $compare:ident, $blend:ident, $signs:ident, $loadm:ident, $storem:ident,
-     $int:ident, $evens:item, $exchange:item) => {
+     $int:ident, $low:ident, $high:ident, $halves:ident, $evens:item, $exchange:item) => {
         #[derive(Clone, Copy)]
         pub(crate) struct $name($reg);
 
@@ -208,6 +224,11 @@ macro_rules! avx2 {
                 };
                 // SAFETY: a window of one register within two.
                 unsafe { _mm256_loadu_si256(SIGNS.as_ptr().add($width - n.min($width)).cast()) }
+            }
+            #[inline(always)]
+            unsafe fn between(start: usize, end: usize) -> __m256i {
+                // SAFETY: as above.
+                unsafe { _mm256_andnot_si256(Self::first(start), Self::first(end)) }
             }
             #[inline(always)]
             unsafe fn load_masked(p: *const $t, mask: __m256i) -> Self {
@@ -233,6 +254,15 @@ macro_rules! avx2 {
             unsafe fn keep(self, mask: __m256i) -> Self {
                 // SAFETY: as above.
                 Self(unsafe { $and(self.0, $cast(mask)) })
+            }
+            #[inline(always)]
+            unsafe fn weave(a: Self, b: Self) -> (Self, Self) {
+                // SAFETY: as above.
+                unsafe {
+                    // In turn within the halves of registers.
+                    let (low, high) = ($low(a.0, b.0), $high(a.0, b.0));
+                    (Self($halves::<0x20>(low, high)), Self($halves::<0x31>(low, high)))
+                }
             }
             #[inline(always)]
             $evens
@@ -264,6 +294,9 @@ avx2!(
     _mm256_maskload_ps,
     _mm256_maskstore_ps,
     i32,
+    _mm256_unpacklo_ps,
+    _mm256_unpackhi_ps,
+    _mm256_permute2f128_ps,
     unsafe fn evens(a: Self, b: Self) -> Self {
         // SAFETY: as above.
         unsafe {
@@ -313,6 +346,9 @@ avx2!(
     _mm256_maskload_pd,
     _mm256_maskstore_pd,
     i64,
+    _mm256_unpacklo_pd,
+    _mm256_unpackhi_pd,
+    _mm256_permute2f128_pd,
     unsafe fn evens(a: Self, b: Self) -> Self {
         // SAFETY: as above.
         unsafe { Self(_mm256_permute4x64_pd::<0b11_01_10_00>(_mm256_unpacklo_pd(a.0, b.0))) }

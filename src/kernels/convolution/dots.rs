@@ -1,0 +1,173 @@
+//! Products of a plane with what the taps of a kernel see of another: the gradient of a kernel that has a plane to itself.
+
+use std::ops::Range;
+
+use super::depthwise::LANES;
+use super::plane::{ANY, Block, Lanes, Plane};
+use super::window::Window;
+use crate::kernels::Float;
+use crate::kernels::simd::Vector;
+
+/// Rows of positions whose products are summed up together.
+const TALL: usize = 4;
+/// Rows whose columns are seen one register after the other while they stay in the first cache.
+const TOGETHER: usize = 32;
+
+/// An order to add to register `t` of `sums` the products of rows of `gy` with what tap `t` sees of `x`, in some images.
+pub(in crate::kernels) struct Dots<'a, T> {
+    pub(super) sees: (&'a Plane, &'a Window),
+    pub(super) images: usize,
+    /// How far the planes of images are apart.
+    pub(super) x_image: usize,
+    pub(super) gy_image: usize,
+    pub(super) x: *const T,
+    pub(super) gy: *const T,
+    pub(super) sums: *mut T,
+}
+
+impl<T: Float> Dots<'_, T> {
+    /// Adds the products.
+    ///
+    /// # Safety
+    /// The instructions of `V` are there, and so is the memory.
+    #[inline(always)]
+    pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) {
+        // SAFETY: the caller's promise. So below.
+        unsafe {
+            for block in &self.sees.0.blocks {
+                match self.sees.1.step {
+                    1 => self.block::<V, 1>(block),
+                    2 => self.block::<V, 2>(block),
+                    _ => self.taps::<V, ANY, 1, 1>(block),
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn block<V: Vector<T = T>, const STEP: usize>(&self, block: &Block) {
+        // SAFETY: as above.
+        unsafe {
+            match block.rows {
+                1 => self.columns::<V, STEP, 1>(block),
+                2 => self.columns::<V, STEP, 2>(block),
+                _ => self.columns::<V, STEP, 3>(block),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn columns<V: Vector<T = T>, const STEP: usize, const R: usize>(&self, block: &Block) {
+        // SAFETY: as above.
+        unsafe {
+            match block.columns {
+                1 => self.taps::<V, STEP, R, 1>(block),
+                2 => self.taps::<V, STEP, R, 2>(block),
+                _ => self.taps::<V, STEP, R, 3>(block),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn taps<V: Vector<T = T>, const STEP: usize, const R: usize, const C: usize>(
+        &self,
+        block: &Block,
+    ) {
+        let (plane, w) = self.sees;
+        // SAFETY: as above; there is a register for each tap.
+        unsafe {
+            let mut parts = [[V::zero(); C]; R];
+            for start in (0..w.targets.len()).step_by(TOGETHER) {
+                let rows = start..(start + TOGETHER).min(w.targets.len());
+                for j in (0..w.width).step_by(V::WIDTH) {
+                    let lanes: [Lanes<V, STEP>; C] =
+                        std::array::from_fn(|c| Lanes::new(w, w.columns[block.column + c], j));
+                    let whole = lanes.iter().all(|lanes| lanes.whole);
+                    for i in 0..self.images {
+                        let at = (i, block.offset, j);
+                        if whole {
+                            self.rows::<V, STEP, R, C, true>(rows.clone(), at, &lanes, &mut parts);
+                        } else {
+                            self.rows::<V, STEP, R, C, false>(rows.clone(), at, &lanes, &mut parts);
+                        }
+                    }
+                }
+            }
+            for (r, parts) in parts.into_iter().enumerate() {
+                for (c, part) in parts.into_iter().enumerate() {
+                    let t = block.element + r as isize * plane.next_row + c as isize * plane.next_column;
+                    let to = self.sums.offset(t * LANES as isize);
+                    part.add(V::load(to)).store(to);
+                }
+            }
+        }
+    }
+
+    /// Adds the products of a register of positions in some rows.
+    #[inline(always)]
+    unsafe fn rows<V: Vector<T = T>, const STEP: usize, const R: usize, const C: usize, const WHOLE: bool>(
+        &self,
+        rows: Range<usize>,
+        at: (usize, isize, usize),
+        lanes: &[Lanes<V, STEP>; C],
+        parts: &mut [[V; C]; R],
+    ) {
+        let (mut sums, mut row) = (*parts, rows.start);
+        // SAFETY: as above.
+        unsafe {
+            while row + TALL <= rows.end {
+                self.band::<V, STEP, R, C, TALL, WHOLE>(row, at, lanes, &mut sums);
+                row += TALL;
+            }
+            while row < rows.end {
+                self.band::<V, STEP, R, C, 1, WHOLE>(row, at, lanes, &mut sums);
+                row += 1;
+            }
+        }
+        *parts = sums;
+    }
+
+    #[inline(always)]
+    unsafe fn band<
+        V: Vector<T = T>,
+        const STEP: usize,
+        const R: usize,
+        const C: usize,
+        const M: usize,
+        const WHOLE: bool,
+    >(
+        &self,
+        row: usize,
+        (image, offset, j): (usize, isize, usize),
+        lanes: &[Lanes<V, STEP>; C],
+        sums: &mut [[V; C]; R],
+    ) {
+        let (plane, w) = self.sees;
+        // As for the sums: one row of taps sees rows that are as far apart as may be, several all in between, too.
+        let (n, step, apart) = if R == 1 { (M, 1, plane.step) } else { ((M - 1) * STEP + R, STEP, 1) };
+        let first = (row * plane.step) as isize + offset;
+        let mut x_row = self.x.wrapping_offset((image * self.x_image) as isize + first * w.length as isize);
+        // SAFETY: as above; masks keep within the rows of `gy`, and what is behind them counts for nothing.
+        unsafe {
+            let mask = V::first(w.width - j);
+            let gy: [V; M] = std::array::from_fn(|i| {
+                let gy = self.gy.add(image * self.gy_image + (row + i) * w.width + j);
+                if WHOLE { V::load(gy) } else { V::load_masked(gy, mask) }
+            });
+            for y in 0..n {
+                if ((first + (y * apart) as isize) as usize) < plane.rows {
+                    for (c, lanes) in lanes.iter().enumerate() {
+                        let x = lanes.load::<WHOLE>(x_row);
+                        for (i, gy) in gy.iter().enumerate() {
+                            if y >= i * step && y - i * step < R {
+                                let sum = &mut sums[y - i * step][c];
+                                *sum = x.mul_add(*gy, *sum);
+                            }
+                        }
+                    }
+                }
+                x_row = x_row.wrapping_add(apart * w.length);
+            }
+        }
+    }
+}

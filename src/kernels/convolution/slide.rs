@@ -1,0 +1,254 @@
+//! Sums over the taps of a plane, a register of columns in a few rows at a time.
+
+use std::ops::Range;
+
+use super::plane::{ANY, Block, Lanes, Plane};
+use super::tables::Tables;
+use super::window::Window;
+use crate::kernels::Float;
+use crate::kernels::gemm::Activation;
+use crate::kernels::simd::Vector;
+
+/// Rows of positions that are summed up together.
+pub(super) const TALL: usize = 4;
+
+/// What is done to sums on their way to memory, in this order.
+#[derive(Clone, Copy)]
+pub(super) struct End<T> {
+    /// A bias for each plane.
+    pub(super) bias: Option<*const T>,
+    pub(super) accumulate: bool,
+    pub(super) activation: Activation,
+}
+
+impl<T: Float> End<T> {
+    pub(super) const PLAIN: Self = Self { bias: None, accumulate: false, activation: Activation::Identity };
+
+    /// That of a later plane.
+    fn of(self, plane: usize) -> Self {
+        Self { bias: self.bias.map(|bias| bias.wrapping_add(plane)), ..self }
+    }
+
+    /// Writes the first `n` numbers of a register, or all.
+    ///
+    /// # Safety
+    /// The instructions of `V` are there, and so is the memory.
+    #[inline(always)]
+    unsafe fn put<V: Vector<T = T>>(self, v: V, to: *mut T, n: usize) {
+        // SAFETY: the caller's promise; the mask keeps within the targets.
+        unsafe {
+            let (mut v, mask) = (v, V::first(n));
+            if let Some(bias) = self.bias {
+                v = v.add(V::all(*bias));
+            }
+            if self.accumulate {
+                v = v.add(V::load_masked(to, mask));
+            }
+            self.activation.on(v).store_masked(to, mask);
+        }
+    }
+}
+
+/// Planes that follow each other: how many, and how far those of sources, of targets and kernels are apart.
+#[derive(Clone, Copy)]
+pub(super) struct Planes {
+    pub(super) n: usize,
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) taps: usize,
+}
+
+/// An order to sum up a block of taps in rows of positions of some planes.
+pub(in crate::kernels) struct Slide<'a, T> {
+    pub(super) sees: (&'a Plane, &'a Window),
+    pub(super) block: &'a Block,
+    pub(super) rows: Range<usize>,
+    pub(super) planes: Planes,
+    /// The kernel and the source.
+    pub(super) weights: *const T,
+    pub(super) from: *const T,
+    /// Where the first of the rows goes, and the distance of the next.
+    pub(super) to: *mut T,
+    pub(super) to_row: usize,
+    pub(super) end: End<T>,
+}
+
+impl<T: Float> Slide<'_, T> {
+    /// Computes the sums.
+    ///
+    /// # Safety
+    /// The instructions of `V` are there, and so is the memory.
+    #[inline(always)]
+    pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) {
+        // SAFETY: the caller's promise. So below.
+        unsafe {
+            match self.sees.1.step {
+                1 => self.block::<V, 1>(),
+                2 => self.block::<V, 2>(),
+                _ => self.tiles::<V, ANY, 1, 1>(),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn block<V: Vector<T = T>, const STEP: usize>(&self) {
+        // SAFETY: as above.
+        unsafe {
+            match self.block.rows {
+                1 => self.columns::<V, STEP, 1>(),
+                2 => self.columns::<V, STEP, 2>(),
+                3 => self.columns::<V, STEP, 3>(),
+                _ => self.columns::<V, STEP, 5>(),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn columns<V: Vector<T = T>, const STEP: usize, const R: usize>(&self) {
+        // SAFETY: as above.
+        unsafe {
+            match self.block.columns {
+                1 => self.tiles::<V, STEP, R, 1>(),
+                2 => self.tiles::<V, STEP, R, 2>(),
+                3 => self.tiles::<V, STEP, R, 3>(),
+                _ => self.tiles::<V, STEP, R, 5>(),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn tiles<V: Vector<T = T>, const STEP: usize, const R: usize, const C: usize>(&self) {
+        let (plane, w) = self.sees;
+        // SAFETY: as above; these taps and columns are there.
+        unsafe {
+            for j in (0..w.width).step_by(V::WIDTH) {
+                let lanes: [Lanes<V, STEP>; C] =
+                    std::array::from_fn(|c| Lanes::new(w, w.columns[self.block.column + c], j));
+                let whole = lanes.iter().all(|lanes| lanes.whole);
+                for p in 0..self.planes.n {
+                    let kernel =
+                        self.weights.wrapping_offset((p * self.planes.taps) as isize + self.block.element);
+                    let weight = |r: usize, c: usize| {
+                        let (rows, columns) = (r as isize * plane.next_row, c as isize * plane.next_column);
+                        V::all(*kernel.wrapping_offset(rows + columns))
+                    };
+                    let weights: [[V; C]; R] = std::array::from_fn(|r| std::array::from_fn(|c| weight(r, c)));
+                    if whole {
+                        self.rows::<V, STEP, R, C, true>(weights, lanes, j, p);
+                    } else {
+                        self.rows::<V, STEP, R, C, false>(weights, lanes, j, p);
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop)] // counts from the compiler, so that sums stay in registers
+    unsafe fn rows<V: Vector<T = T>, const STEP: usize, const R: usize, const C: usize, const WHOLE: bool>(
+        &self,
+        weights: [[V; C]; R],
+        lanes: [Lanes<V, STEP>; C],
+        j: usize,
+        p: usize,
+    ) {
+        let (plane, w, end) = (self.sees.0, self.sees.1, self.end.of(p));
+        let (source, to) = (p * self.planes.from, self.to.wrapping_add(p * self.planes.to + j));
+        // One row of taps sees rows that are as far apart as may be; several see all in between, too.
+        let (n, step, apart) = if R == 1 { (TALL, 1, plane.step) } else { ((TALL - 1) * STEP + R, STEP, 1) };
+        for row in self.rows.clone().step_by(TALL) {
+            let first = (row * plane.step) as isize + self.block.offset;
+            let mut from = self.from.wrapping_offset(source as isize + first * w.length as isize);
+            // SAFETY: as above; only rows of the source are read.
+            unsafe {
+                let mut sums = [V::zero(); TALL];
+                for y in 0..n {
+                    if ((first + (y * apart) as isize) as usize) < plane.rows {
+                        for c in 0..C {
+                            let x = lanes[c].load::<WHOLE>(from);
+                            for i in 0..TALL {
+                                if y >= i * step && y - i * step < R {
+                                    sums[i] = x.mul_add(weights[y - i * step][c], sums[i]);
+                                }
+                            }
+                        }
+                    }
+                    from = from.wrapping_add(apart * w.length);
+                }
+                let to = to.add((row - self.rows.start) * self.to_row);
+                for i in 0..TALL {
+                    if row + i < self.rows.end {
+                        end.put(sums[i], to.add(i * self.to_row), w.width - j);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// An order to write sums of several windows, whose targets take turns along rows of planes.
+pub(in crate::kernels) struct Spread<'a, T> {
+    pub(super) tables: &'a [Tables],
+    pub(super) rows: Range<usize>,
+    /// How many planes, and how far those of targets are apart; sums of a plane follow those of another.
+    pub(super) planes: Planes,
+    /// The sums of these rows of the first window, and how far on those of the next are.
+    pub(super) from: *const T,
+    pub(super) apart: usize,
+    pub(super) to: *mut T,
+    pub(super) end: End<T>,
+}
+
+impl<T: Float> Spread<'_, T> {
+    /// Writes the sums.
+    ///
+    /// # Safety
+    /// The instructions of `V` are there, and so is the memory.
+    #[inline(always)]
+    pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) {
+        let places = (0..self.planes.n).flat_map(|p| self.rows.clone().map(move |row| (p, row)));
+        for (i, (p, row)) in places.enumerate() {
+            let (to, end) = (self.to.wrapping_add(p * self.planes.to), self.end.of(p));
+            // SAFETY: the caller's promise.
+            unsafe {
+                if let [a, b] = self.tables {
+                    self.weave::<V>([&a.window, &b.window], i, to.add(a.window.targets[row]), end);
+                    continue;
+                }
+                for (k, w) in self.tables.iter().map(|tables| &tables.window).enumerate() {
+                    let from = self.from.add(k * self.apart + i * w.width);
+                    scatter(w, from, to.add(w.targets[row]), end);
+                }
+            }
+        }
+    }
+
+    /// Writes row `i` of two windows.
+    #[inline(always)]
+    unsafe fn weave<V: Vector<T = T>>(&self, [a, b]: [&Window; 2], i: usize, to: *mut T, end: End<T>) {
+        // SAFETY: as above.
+        unsafe {
+            let (from, others) = (self.from.add(i * a.width), self.from.add(self.apart + i * b.width));
+            for j in (0..a.width).step_by(V::WIDTH) {
+                let x = V::load_masked(from.add(j), V::first(a.width - j));
+                let y = V::load_masked(others.wrapping_add(j), V::first(b.width.saturating_sub(j)));
+                let (n, (low, high)) = (a.width + b.width - 2 * j, V::weave(x, y));
+                end.put(low, to.add(2 * j), n);
+                end.put(high, to.wrapping_add(2 * j + V::WIDTH), n.saturating_sub(V::WIDTH));
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn scatter<T: Float>(w: &Window, from: *const T, to: *mut T, end: End<T>) {
+    let End { bias, accumulate, activation } = end;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let bias = bias.map_or(T::ZERO, |bias| *bias);
+        for j in 0..w.width {
+            let (v, to) = (*from.add(j) + bias, to.add(j * w.apart));
+            *to = activation.of(if accumulate { v + *to } else { v });
+        }
+    }
+}
