@@ -11,7 +11,10 @@ use super::window::Window;
 use super::{Finish, Geometry};
 use crate::Result;
 use crate::array::Workspace;
-use crate::kernels::gemm::{After, Columns, ONCE, Operand, PanelProduct, Panels, Split, Table, Then};
+use crate::kernels::gemm::{
+    Activation, After, Columns, ONCE, Operand, PanelProduct, Panels, Split, Table, Then,
+};
+use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{Shared, parallel, ranges};
 use crate::kernels::{Float, scratch};
 
@@ -241,6 +244,7 @@ impl<T: Float> Correlation<'_, T> {
     ) {
         let w = self.window();
         let (taps, depth, sources) = (w.taps.len(), self.depth(), self.sources.channels);
+        let targets = self.targets.channels;
         // Positions are taken row by row, or together with what lies between rows if that makes fewer tiles. Then results
         // have to be moved to where they belong.
         let width = block.columns.len();
@@ -326,15 +330,20 @@ impl<T: Float> Correlation<'_, T> {
                 strips.each_row(block, |image, position, column, at| {
                     let at = if close { closed.next().unwrap_or(at) } else { at };
                     let target = w.targets[position] + column * w.apart;
-                    for (i, r) in rows.clone().enumerate() {
-                        let to = self.target(image, group, r).wrapping_add(target);
-                        let bias = self.finish.bias.map_or(T::ZERO, |b| b[group * self.targets.channels + r]);
-                        // SAFETY: these are results; the target has this element for each position.
-                        unsafe {
-                            let from = std::slice::from_raw_parts(results.get().add(i * row + at), width);
-                            self.put(from, bias, to, w.apart);
-                        }
-                    }
+                    vectorised(
+                        #[inline(always)]
+                        || {
+                            for (i, r) in rows.clone().enumerate() {
+                                let to = self.target(image, group, r).wrapping_add(target);
+                                let bias = self.finish.bias.map_or(T::ZERO, |b| b[group * targets + r]);
+                                // SAFETY: these are results; the target has this element for each position.
+                                unsafe {
+                                    let from = results.get().add(i * row + at);
+                                    self.put(std::slice::from_raw_parts(from, width), bias, to, w.apart);
+                                }
+                            }
+                        },
+                    );
                 });
             }
             if self.finish.then.rows.is_some() {
@@ -376,10 +385,23 @@ impl<T: Float> Correlation<'_, T> {
                 }
                 return;
             }
-            for (i, v) in from.iter().enumerate() {
-                let to = to.add(i * apart);
-                *to = activation.of(if accumulate { *to + (*v + bias) } else { *v + bias });
+            match (accumulate, activation) {
+                (true, _) => each_apart(from, to, apart, |to, v| *to = activation.of(*to + (v + bias))),
+                (_, Activation::Identity) => each_apart(from, to, apart, |to, v| *to = v + bias),
+                _ => each_apart(from, to, apart, |to, v| *to = activation.of(v + bias)),
             }
         }
+    }
+}
+
+/// Hands elements that lie `apart`, and as many numbers, to `put` one by one.
+#[inline(always)]
+unsafe fn each_apart<T: Float>(from: &[T], to: *mut T, apart: usize, put: impl Fn(&mut T, T)) {
+    // The usual distance is known to the compiler.
+    let (of_two, of_any) = from.split_at(if apart == 2 { from.len() } else { 0 });
+    // SAFETY: the caller's promise.
+    unsafe {
+        of_two.iter().enumerate().for_each(|(i, v)| put(&mut *to.add(i * 2), *v));
+        of_any.iter().enumerate().for_each(|(i, v)| put(&mut *to.add(i * apart), *v));
     }
 }

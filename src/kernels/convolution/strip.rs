@@ -10,7 +10,7 @@ use super::window::Axis;
 use crate::kernels::Float;
 use crate::kernels::gemm::Split;
 use crate::kernels::scratch::List;
-use crate::kernels::simd::Vector;
+use crate::kernels::simd::{Vector, vectorised};
 
 /// Elements that a copy may write beyond its end at most.
 pub(super) const SLACK: usize = 16;
@@ -269,16 +269,21 @@ impl Strips {
         to: *mut T,
         apart: usize,
     ) {
-        for (i, at) in self.table[..k].iter().enumerate() {
-            for (row, start) in starts.iter().enumerate() {
-                // SAFETY: the caller's promise; what is copied too much is overwritten by the next row.
-                unsafe {
-                    let from = planes.offset(*at).add(*start).cast::<[T; SLACK]>();
-                    let to = to.add(i * apart + row * width).cast::<[T; SLACK]>();
-                    to.write_unaligned(from.read_unaligned());
+        vectorised(
+            #[inline(always)]
+            || {
+                for (i, at) in self.table[..k].iter().enumerate() {
+                    for (row, start) in starts.iter().enumerate() {
+                        // SAFETY: the caller's promise; what is copied too much is overwritten by the next row.
+                        unsafe {
+                            let from = planes.offset(*at).add(*start).cast::<[T; SLACK]>();
+                            let to = to.add(i * apart + row * width).cast::<[T; SLACK]>();
+                            to.write_unaligned(from.read_unaligned());
+                        }
+                    }
                 }
-            }
-        }
+            },
+        );
     }
 
     /// Where the first position of a block lies in an image that is read in place.
