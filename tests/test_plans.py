@@ -10,6 +10,7 @@ import pytest
 
 import kinnor as nn
 import kinnor.functions as F
+import kinnor.parametric_functions as PF
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -239,6 +240,22 @@ def test_the_report_says_what_is_fused_and_what_is_in_place() -> None:
         assert "pass" not in nn.plan_report(chain(4096, 2)[1])
     x = nn.Variable.from_numpy_array(np.ones((64, 64), np.float32), need_grad=True)
     assert "2 along with the function before" in nn.plan_report(F.mean(F.relu(F.affine(x, x))))
+
+
+def test_the_report_foresees_a_prediction() -> None:
+    before = nn.memory_stats()["live"]
+    h = nn.Variable((64, 512))
+    for n in range(3):
+        h = PF.affine(h, 512, name=f"{n}")
+        h = F.relu(PF.batch_normalization(h, batch_stat=False, name=f"{n}"))
+    *_, most, optimised = nn.plan_report(h, clear_buffer=True).splitlines()
+    assert optimised.startswith("forward: 2-3 and 5-6 and 8-9 along with the function before")
+    with plan("plain"):
+        h.forward(clear_buffer=True)
+        nn.reset_peak_memory()
+        h.forward(clear_buffer=True)
+    taken = nn.memory_stats()["peak"] - before
+    assert most == f"{taken / 2**20:.2f} MiB at most with forward(clear_buffer=True)"
 
 
 def test_arrays_that_are_repeated_are_part_of_a_pass() -> None:

@@ -1,4 +1,4 @@
-"""What a training step does with its memory, for people to read."""
+"""What a training step or a prediction does with its memory, for people to read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["plan_report"]
 
 
-def plan_report(loss: Variable, memory_budget: int | None = None) -> str:
+def plan_report(loss: Variable, memory_budget: int | None = None, *, clear_buffer: bool = False) -> str:
     """What a training step does with its memory: function by function, and at its worst moment. Nothing is run.
 
     For each function of the forward run: what it is, the shapes that it takes and gives, the bytes of what it gives,
@@ -33,8 +33,9 @@ def plan_report(loss: Variable, memory_budget: int | None = None) -> str:
     were evicted and come back when they are wanted, and the bytes of what there is.
 
     Args:
-        loss: The variable from which the backward run starts.
+        loss: The variable from which the backward run starts, or that is predicted.
         memory_budget: The budget in bytes; by default that of `kinnor.memory_budget`, if there is one.
+        clear_buffer: Whether to say what a prediction by `forward(clear_buffer=True)` does, which no backward run follows.
 
     Returns:
         A table as text, to be printed.
@@ -56,19 +57,28 @@ def plan_report(loss: Variable, memory_budget: int | None = None) -> str:
         6.00 MiB with forward(clear_no_need_grad=True) and backward(clear_buffer=True)
         forward: 1-2 in one pass
         backward: 2 functions in one pass, 1.00 MiB in the cache only
+
+        >>> w = nn.Variable((1024, 1024), need_grad=True)
+        >>> print(*nn.plan_report(F.relu(F.affine(x, w)), clear_buffer=True).splitlines()[-2:], sep="\n")
+        7.00 MiB at most with forward(clear_buffer=True)
+        forward: 2 along with the function before, 1.00 MiB in the cache only
     """
-    facts = _core.plan_facts(loss, memory_budget)
+    facts = _core.plan_facts(loss, memory_budget, clear_buffer)
     rows = [("#", "function", "takes", "gives", "MiB", "value", "all MiB")]
     for n, (name, inputs, outputs, live) in enumerate(facts["steps"], 1):
         first, *rest = outputs or [((), 0, "")]
         rows.append((str(n), name, shapes(inputs), *describe(first), mib(live)))
         rows += [("", "", "", *describe(output), "") for output in rest]
     lines = table(rows, right=(0, 4, 6))
-    lines += [
-        "",
-        f"{mib(facts['peak_keeping'])} MiB at most with forward() and backward()",
-        f"{mib(facts['peak_clearing'])} MiB with forward(clear_no_need_grad=True) and backward(clear_buffer=True)",
-    ]
+    keeping, clearing = mib(facts["peak_keeping"]), mib(facts["peak_clearing"])
+    if clear_buffer:
+        lines += ["", f"{clearing} MiB at most with forward(clear_buffer=True)"]
+    else:
+        lines += [
+            "",
+            f"{keeping} MiB at most with forward() and backward()",
+            f"{clearing} MiB with forward(clear_no_need_grad=True) and backward(clear_buffer=True)",
+        ]
     if facts["at_once"]:
         lines.append(f"{mib(facts['peak'])} MiB now, under the budget of {mib(facts['budget'])} MiB")
         return "\n".join(lines)

@@ -1,4 +1,4 @@
-//! What a training step would do with its memory, for people to read.
+//! What a training step or a prediction would do with its memory, for people to read.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -59,7 +59,7 @@ pub struct Report {
     pub steps: Vec<ReportStep>,
     /// Bytes at the worst moment of `forward()` and `backward()`.
     pub peak_keeping: usize,
-    /// The same of `forward(clear_no_need_grad)` and `backward(clear_buffer)`.
+    /// The same of `forward(clear_no_need_grad)` and `backward(clear_buffer)`, or of a prediction by `forward(clear_buffer)`.
     pub peak_clearing: usize,
     /// The same under the budget, if there is one.
     pub peak: Option<usize>,
@@ -103,15 +103,14 @@ impl Optimised {
     }
 }
 
-/// What is optimised in a step that clears.
-fn optimised(a: &mut Arena, root: Ix) -> Result<[Optimised; 2], Stop> {
-    let policy = Policy { clear_no_need_grad: true, ..Policy::default() };
+/// What is optimised in a step that clears by `policy`.
+fn optimised(a: &mut Arena, root: Ix, policy: Policy) -> Result<[Optimised; 2], Stop> {
     let mut plan = ForwardPlan::make(a, &[root], policy, |_, _| true)?;
     plan.fuse();
     let passes = plan.passes.iter().flatten().map(|pass| (pass.steps.clone(), pass.saved()));
     let chains = plan.chains.iter().map(|chain| (chain.steps.clone(), chain.saved(&plan.steps)));
     let forward = Optimised::new(passes, chains, plan.steps.iter().map(|step| step.over.is_some()));
-    if !a.functions[a.variables[root].parent].need_grad {
+    if policy.clear_buffer || !a.functions[a.variables[root].parent].need_grad {
         return Ok([forward, Optimised::default()]);
     }
     let mut plan = BackwardPlan::make(a, root, back_plan::Key::CLEARING, &[]);
@@ -121,13 +120,14 @@ fn optimised(a: &mut Arena, root: Ix) -> Result<[Optimised; 2], Stop> {
     Ok([forward, Optimised::new(passes, chains, plan.steps.iter().map(|step| step.over.is_some()))])
 }
 
-/// What a training step to `root` does with its memory, under a budget or (`None`) under [`mode::memory_budget`], which
-/// may be none. Nothing is run.
+/// What a training step to `root`, or with `clear_buffer` a prediction that clears all that it can, does with its memory,
+/// under a budget or (`None`) under [`mode::memory_budget`], which may be none. Nothing is run.
 ///
 /// # Errors
 /// [`Error::Graph`] when no function computes `root`, [`Error::Budget`] when the budget cannot be kept to, and what an
 /// operation fails with that refuses its inputs.
-pub fn report(root: &Variable, budget: Option<usize>) -> Result<Report> {
+pub fn report(root: &Variable, budget: Option<usize>, clear_buffer: bool) -> Result<Report> {
+    let policy = Policy { clear_buffer, clear_no_need_grad: !clear_buffer, ..Policy::default() };
     let budget = budget.or_else(mode::memory_budget);
     let v = root.ix();
     if arena::with(|a| a.variables[v].parent == NONE) {
@@ -137,21 +137,22 @@ pub fn report(root: &Variable, budget: Option<usize>) -> Result<Report> {
     loop {
         let made = arena::with(|a| -> Result<_, Stop> {
             let plan = ForwardPlan::make(a, &[v], Policy::default(), |_, _| true)?;
-            let clearing = ends::rehearsal(a, &plan, &[v], Policy::default());
+            let clearing = ends::rehearsal(a, &plan, &[v], policy);
             let differentiable = a.functions[a.variables[v].parent].need_grad;
             let keeping = differentiable.then(|| BackwardPlan::make(a, v, back_plan::Key::KEEPING, &[]));
             let keeping = Rehearsal::new(a, &plan, keeping.as_slice());
-            Ok((plan, clearing, keeping, optimised(a, v)?))
+            Ok((plan, clearing, keeping, optimised(a, v, policy)?))
         });
         match made {
             Ok((plan, clearing, keeping, optimised)) => {
                 let ledger = arena::with(|a| a.functions[a.variables[v].parent].ledger.clone());
+                let planned = |budget| describe(&plan, [&clearing, &keeping], budget, policy, optimised);
                 return match ledger {
                     Some(ledger) => {
-                        let planned = describe(&plan, &clearing, &keeping, None, optimised)?;
+                        let planned = planned(None)?;
                         Ok(arena::with(|a| as_it_is(a, &plan, planned, ledger.book().limit)))
                     }
-                    None => describe(&plan, &clearing, &keeping, budget, optimised),
+                    None => planned(budget),
                 };
             }
             Err(Stop::Error(error)) => return Err(error),
@@ -186,9 +187,9 @@ fn as_it_is(a: &Arena, plan: &ForwardPlan, mut report: Report, budget: usize) ->
 
 fn describe(
     plan: &ForwardPlan,
-    clearing: &Rehearsal,
-    keeping: &Rehearsal,
+    [clearing, keeping]: [&Rehearsal; 2],
     budget: Option<usize>,
+    policy: Policy,
     optimised: [Optimised; 2],
 ) -> Result<Report> {
     let peak_clearing = clearing.play(&clearing.modest()).peak;
@@ -198,7 +199,11 @@ fn describe(
             let choice = Search::new(clearing).within(bytes)?;
             (clearing, choice.drop, choice.outcome)
         }
-        None => (clearing, clearing.flagged(), clearing.play(&clearing.flagged())),
+        None => {
+            let drop = if policy.clear_buffer { clearing.modest() } else { clearing.flagged() };
+            let outcome = clearing.play(&drop);
+            (clearing, drop, outcome)
+        }
     };
     let mut steps = Vec::with_capacity(plan.steps.len());
     for (n, (act, step)) in rehearsal.forward.iter().zip(&plan.steps).enumerate() {

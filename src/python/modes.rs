@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::arguments::{bytes, object, text, whole};
+use super::arguments::{bytes, flag, object, text, whole};
 use crate::array::memory_stats as stats;
 use crate::graph;
 use crate::graph::mode::{self, CheckSaved, Compute, Context};
@@ -222,14 +222,16 @@ fn memory_stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(dict)
 }
 
-/// What a training step to `variable` would do with its memory: a dictionary that `kinnor.plan_report` shows.
+/// What a training step to `variable`, or a prediction, would do with its memory: a dictionary that `kinnor.plan_report` shows.
 #[pyfunction]
+#[pyo3(signature = (variable, memory_budget, clear_buffer = false))]
 fn plan_facts<'py>(
     py: Python<'py>,
     #[pyo3(from_py_with = object)] variable: Bound<'py, super::variable::Variable>,
     #[pyo3(from_py_with = bytes)] memory_budget: Option<usize>,
+    #[pyo3(from_py_with = flag)] clear_buffer: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let report = graph::report(&variable.get().variable, memory_budget)?;
+    let report = graph::report(&variable.get().variable, memory_budget, clear_buffer)?;
     let fate = |fate| match fate {
         graph::Fate::Kept => "kept",
         graph::Fate::Dropped => "dropped",
