@@ -35,7 +35,7 @@ def plan_report(loss: Variable, memory_budget: int | None = None, *, clear_buffe
     Args:
         loss: The variable from which the backward run starts, or that is predicted.
         memory_budget: The budget in bytes; by default that of `kinnor.memory_budget`, if there is one.
-        clear_buffer: Whether to say what a prediction by `forward(clear_buffer=True)` does, which no backward run follows.
+        clear_buffer: Whether to say what a prediction by `forward(clear_buffer=True)` does, without a backward run.
 
     Returns:
         A table as text, to be printed.
@@ -59,7 +59,7 @@ def plan_report(loss: Variable, memory_budget: int | None = None, *, clear_buffe
         backward: 2 functions in one pass, 1.00 MiB in the cache only
 
         >>> w = nn.Variable((1024, 1024), need_grad=True)
-        >>> print(*nn.plan_report(F.relu(F.affine(x, w)), clear_buffer=True).splitlines()[-2:], sep="\n")
+        >>> print(*nn.plan_report(F.relu(F.affine(x, w)), clear_buffer=True).splitlines()[-2:], sep=chr(10))
         7.00 MiB at most with forward(clear_buffer=True)
         forward: 2 along with the function before, 1.00 MiB in the cache only
     """

@@ -274,14 +274,14 @@ mod tests {
     }
 
     fn least(y: &Variable) -> usize {
-        match report(y, Some(0)) {
+        match report(y, Some(0), false) {
             Err(Error::Budget { least, .. }) => least,
             other => panic!("expected a budget of nothing to be refused, got {other:?}"),
         }
     }
 
     fn within(y: &Variable, bytes: usize) -> Report {
-        report(y, Some(bytes)).expect("within reach")
+        report(y, Some(bytes), false).expect("within reach")
     }
 
     #[test]
@@ -298,7 +298,7 @@ mod tests {
             let y = chain(&vec!["sin"; n]);
             let least = least(&y);
             assert_eq!(within(&y, least).peak, Some(least));
-            assert!(report(&y, Some(least - 1)).is_err());
+            assert!(report(&y, Some(least - 1), false).is_err());
         }
     }
 
@@ -315,7 +315,7 @@ mod tests {
     fn what_no_gradient_reads_is_dropped_first() {
         // The gradient of `sin` reads its input only, that of `identity` reads nothing.
         let y = chain(&["sin", "identity", "identity", "sin"]);
-        let report = within(&y, least(&y).max(report(&y, None).expect("runs").peak_clearing));
+        let report = within(&y, least(&y).max(report(&y, None, false).expect("runs").peak_clearing));
         let fates: Vec<_> = report.steps.iter().map(|s| s.outputs[0].fate).collect();
         assert_eq!(fates, [Dropped, Dropped, Kept, Kept]);
         assert_eq!(report.extra, 0.0);

@@ -10,6 +10,7 @@ mod dots;
 mod pixels;
 mod plane;
 mod pointwise;
+mod results;
 mod slide;
 mod strip;
 mod tables;

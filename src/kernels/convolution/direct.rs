@@ -3,18 +3,13 @@
 
 use std::ops::Range;
 
-use smallvec::SmallVec;
-
 use super::strip::{Block, Layout, SLACK, Strips, apart};
 use super::tables::{All, Tables};
 use super::window::Window;
 use super::{Finish, Geometry};
 use crate::Result;
 use crate::array::Workspace;
-use crate::kernels::gemm::{
-    Activation, After, Columns, ONCE, Operand, PanelProduct, Panels, Split, Table, Then,
-};
-use crate::kernels::simd::vectorised;
+use crate::kernels::gemm::{After, Columns, ONCE, Operand, PanelProduct, Panels, Split, Table};
 use crate::kernels::threads::{Shared, parallel, ranges};
 use crate::kernels::{Float, scratch};
 
@@ -244,7 +239,6 @@ impl<T: Float> Correlation<'_, T> {
     ) {
         let w = self.window();
         let (taps, depth, sources) = (w.taps.len(), self.depth(), self.sources.channels);
-        let targets = self.targets.channels;
         // Positions are taken row by row, or together with what lies between rows if that makes fewer tiles. Then results
         // have to be moved to where they belong.
         let width = block.columns.len();
@@ -326,82 +320,13 @@ impl<T: Float> Correlation<'_, T> {
                 }
             }
             if !direct {
-                let mut closed = (0..).step_by(width);
-                strips.each_row(block, |image, position, column, at| {
-                    let at = if close { closed.next().unwrap_or(at) } else { at };
-                    let target = w.targets[position] + column * w.apart;
-                    vectorised(
-                        #[inline(always)]
-                        || {
-                            for (i, r) in rows.clone().enumerate() {
-                                let to = self.target(image, group, r).wrapping_add(target);
-                                let bias = self.finish.bias.map_or(T::ZERO, |b| b[group * targets + r]);
-                                // SAFETY: these are results; the target has this element for each position.
-                                unsafe {
-                                    let from = results.get().add(i * row + at);
-                                    self.put(std::slice::from_raw_parts(from, width), bias, to, w.apart);
-                                }
-                            }
-                        },
-                    );
-                });
+                let results = results.get().cast_const();
+                // SAFETY: these are results of all rows and positions; the target has an element for each.
+                unsafe { self.move_results(strips, block, group, rows.clone(), results, (row, close)) };
             }
             if self.finish.then.rows.is_some() {
                 self.finish_rows(strips, block, group, rows);
             }
         });
-    }
-
-    /// Takes results that were just written through what follows; positions that lie together are one row.
-    fn finish_rows(&self, strips: &Strips, block: &Block, group: usize, targets: Range<usize>) {
-        let (w, width) = (self.window(), block.columns.len());
-        let mut together: SmallVec<[(usize, Range<usize>); 4]> = SmallVec::new();
-        strips.each_row(block, |image, position, column, _| {
-            let start = w.targets[position] + column;
-            match together.last_mut() {
-                Some((same, range)) if *same == image && range.end == start => range.end += width,
-                _ => together.push((image, start..start + width)),
-            }
-        });
-        for (image, range) in together {
-            let at = self.target(image, group, targets.start).wrapping_add(range.start);
-            // SAFETY: these are elements of the target that are of this task alone.
-            unsafe { self.finish.then.finish(at, self.targets.channel, targets.len(), range.len()) };
-        }
-    }
-
-    /// Writes or adds results and a bias to elements that lie `apart`, through the activation.
-    #[inline(always)]
-    pub(super) unsafe fn put(&self, from: &[T], bias: T, to: *mut T, apart: usize) {
-        let Finish { accumulate, then: Then { activation, .. }, .. } = self.finish;
-        // SAFETY: the caller's promise.
-        unsafe {
-            if apart == 1 {
-                let to = std::slice::from_raw_parts_mut(to, from.len());
-                if accumulate {
-                    to.iter_mut().zip(from).for_each(|(t, v)| *t = activation.of(*t + (*v + bias)));
-                } else {
-                    to.iter_mut().zip(from).for_each(|(t, v)| *t = activation.of(*v + bias));
-                }
-                return;
-            }
-            match (accumulate, activation) {
-                (true, _) => each_apart(from, to, apart, |to, v| *to = activation.of(*to + (v + bias))),
-                (_, Activation::Identity) => each_apart(from, to, apart, |to, v| *to = v + bias),
-                _ => each_apart(from, to, apart, |to, v| *to = activation.of(v + bias)),
-            }
-        }
-    }
-}
-
-/// Hands elements that lie `apart`, and as many numbers, to `put` one by one.
-#[inline(always)]
-unsafe fn each_apart<T: Float>(from: &[T], to: *mut T, apart: usize, put: impl Fn(&mut T, T)) {
-    // The usual distance is known to the compiler.
-    let (of_two, of_any) = from.split_at(if apart == 2 { from.len() } else { 0 });
-    // SAFETY: the caller's promise.
-    unsafe {
-        of_two.iter().enumerate().for_each(|(i, v)| put(&mut *to.add(i * 2), *v));
-        of_any.iter().enumerate().for_each(|(i, v)| put(&mut *to.add(i * apart), *v));
     }
 }

@@ -1,0 +1,100 @@
+//! Where sums over channels and taps go: results that lie apart from each other or in other rows than those computed.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::Finish;
+use super::direct::Correlation;
+use super::strip::{Block, Strips};
+use crate::kernels::Float;
+use crate::kernels::gemm::{Activation, Then};
+use crate::kernels::simd::vectorised;
+
+impl<T: Float> Correlation<'_, T> {
+    /// Moves results to where they belong. Those of neighbouring targets are `row` apart, and positions lie as in strips or,
+    /// `close`, without gaps.
+    pub(super) unsafe fn move_results(
+        &self,
+        strips: &Strips,
+        block: &Block,
+        group: usize,
+        targets: Range<usize>,
+        results: *const T,
+        (row, close): (usize, bool),
+    ) {
+        let (w, width, of_group) = (self.window(), block.columns.len(), group * self.targets.channels);
+        let mut closed = (0..).step_by(width);
+        strips.each_row(block, |image, position, column, at| {
+            let at = if close { closed.next().unwrap_or(at) } else { at };
+            let first = w.targets[position] + column * w.apart;
+            vectorised(
+                #[inline(always)]
+                || {
+                    for (i, target) in targets.clone().enumerate() {
+                        let to = self.target(image, group, target).wrapping_add(first);
+                        let bias = self.finish.bias.map_or(T::ZERO, |b| b[of_group + target]);
+                        // SAFETY: the caller's promise.
+                        unsafe {
+                            let from = std::slice::from_raw_parts(results.add(i * row + at), width);
+                            self.put(from, bias, to, w.apart);
+                        }
+                    }
+                },
+            );
+        });
+    }
+
+    /// Takes results that were just written through what follows; positions that lie together are one row.
+    pub(super) fn finish_rows(&self, strips: &Strips, block: &Block, group: usize, targets: Range<usize>) {
+        let (w, width) = (self.window(), block.columns.len());
+        let mut together: SmallVec<[(usize, Range<usize>); 4]> = SmallVec::new();
+        strips.each_row(block, |image, position, column, _| {
+            let start = w.targets[position] + column;
+            match together.last_mut() {
+                Some((same, range)) if *same == image && range.end == start => range.end += width,
+                _ => together.push((image, start..start + width)),
+            }
+        });
+        for (image, range) in together {
+            let at = self.target(image, group, targets.start).wrapping_add(range.start);
+            // SAFETY: these are elements of the target that are of this task alone.
+            unsafe { self.finish.then.finish(at, self.targets.channel, targets.len(), range.len()) };
+        }
+    }
+
+    /// Writes or adds results and a bias to elements that lie `apart`, through the activation.
+    #[inline(always)]
+    pub(super) unsafe fn put(&self, from: &[T], bias: T, to: *mut T, apart: usize) {
+        let Finish { accumulate, then: Then { activation, .. }, .. } = self.finish;
+        // SAFETY: the caller's promise.
+        unsafe {
+            if apart == 1 {
+                let to = std::slice::from_raw_parts_mut(to, from.len());
+                if accumulate {
+                    to.iter_mut().zip(from).for_each(|(t, v)| *t = activation.of(*t + (*v + bias)));
+                } else {
+                    to.iter_mut().zip(from).for_each(|(t, v)| *t = activation.of(*v + bias));
+                }
+                return;
+            }
+            match (accumulate, activation) {
+                (true, _) => each_apart(from, to, apart, |to, v| *to = activation.of(*to + (v + bias))),
+                (_, Activation::Identity) => each_apart(from, to, apart, |to, v| *to = v + bias),
+                _ => each_apart(from, to, apart, |to, v| *to = activation.of(v + bias)),
+            }
+        }
+    }
+}
+
+/// Hands elements that lie `apart`, and as many numbers, to `put` one by one.
+#[inline(always)]
+unsafe fn each_apart<T: Float>(from: &[T], to: *mut T, apart: usize, put: impl Fn(&mut T, T)) {
+    // The usual distance is known to the compiler.
+    let (of_two, of_any) = from.split_at(if apart == 2 { from.len() } else { 0 });
+    // SAFETY: the caller's promise.
+    unsafe {
+        of_two.iter().enumerate().for_each(|(i, v)| put(&mut *to.add(i * 2), *v));
+        of_any.iter().enumerate().for_each(|(i, v)| put(&mut *to.add(i * apart), *v));
+    }
+}
