@@ -97,7 +97,7 @@ fn run(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, case: &Case) {
                 double,
                 recompute,
                 then: Then::NOTHING,
-                name: 0,
+                lasting: None,
             })
         });
     });
@@ -124,7 +124,7 @@ fn run(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, case: &Case) {
                 double,
                 recompute,
                 then: Then::NOTHING,
-                name: 0,
+                lasting: None,
             })
         });
     });

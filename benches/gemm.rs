@@ -65,7 +65,7 @@ impl Matrix {
 
 fn ours(m: usize, n: usize, k: usize, a: &Matrix, b: &Matrix, c: &Matrix) {
     // SAFETY: the matrices have these shapes.
-    unsafe { multiply((m, n, k), a.strided(), b.strided(), c.strided(), Epilogue::NONE) };
+    unsafe { multiply((m, n, k), a.strided(), b.strided(), None, c.strided(), Epilogue::NONE) };
 }
 
 fn gemm_crate(m: usize, n: usize, k: usize, a: &Matrix, b: &Matrix, c: &Matrix) {

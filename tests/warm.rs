@@ -137,10 +137,22 @@ fn convolutions_by(batch_stat: bool) -> Net {
     (net.h, net.parameters)
 }
 
+/// One weight in several products, which stays packed between them.
+fn recurrent() -> Net {
+    let (w, b) = (leaf(&[200, 200], true), leaf(&[200], true));
+    let mut h = leaf(&[32, 200], false);
+    for _ in 0..4 {
+        h = one("tanh", &[&one("affine", &[&h, &w, &b], &[])], &[]);
+    }
+    (one("mean", &[&h], &[]), vec![w, b])
+}
+
 #[test]
 fn a_warm_step_allocates_nothing() {
     for (n, net, clear) in [1, 2].into_iter().flat_map(|n| {
-        [mlp as fn() -> Net, convolutions].into_iter().flat_map(move |net| [false, true].map(|c| (n, net, c)))
+        [mlp as fn() -> Net, convolutions, recurrent]
+            .into_iter()
+            .flat_map(move |net| [false, true].map(|c| (n, net, c)))
     }) {
         threads::set_num_threads(n);
         let (loss, parameters) = net();

@@ -22,7 +22,8 @@ pub use allocator::{MemoryStats, clear_memory_cache, memory_stats, reset_peak_me
 pub use buffer::Buffer;
 pub use dtype::{DType, Element, convert};
 pub(crate) use gone::{Calm, Gone};
-pub use kept::Kept;
+pub(crate) use kept::Lent;
+pub use kept::{Kept, Lasting};
 pub use reclaim::RunGuard;
 pub(crate) use reclaim::{Holds, hold};
 pub use shape::Shape;

@@ -2,13 +2,14 @@
 //! as what they are wanted is in `access`, how all of them change at once in `contents`.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::contents::discard;
 use super::gone::WATCHED;
+use super::kept::Forms;
 use super::{Access, Buffer, DType};
 use crate::Result;
 
@@ -88,6 +89,8 @@ pub struct Storage {
     content: AtomicU64,
     users: AtomicU32,
     pub(super) parent: Option<(Arc<Storage>, usize)>,
+    /// What is kept of it, once someone asked for that.
+    pub(super) forms: OnceLock<Box<Forms>>,
     pub(super) state: Mutex<State>,
 }
 
@@ -138,6 +141,7 @@ impl Storage {
             content: AtomicU64::new(UNNAMED),
             users: AtomicU32::new(0),
             parent,
+            forms: OnceLock::new(),
             state: Mutex::new(state),
         }
     }
@@ -387,10 +391,5 @@ impl Storage {
     /// writes to itself since the whole was filled.
     pub fn modification_count(&self) -> u64 {
         self.lock().modifications
-    }
-
-    /// Whether a view in Python shares the memory, so that values may change unseen.
-    pub fn is_exported(&self) -> bool {
-        matches!(&self.root().lock().head, Head::Ready(b) if b.is_shared())
     }
 }

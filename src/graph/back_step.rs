@@ -11,7 +11,7 @@ use super::connect::{cores, data_array};
 use super::execute::{MemoPtr, Slot, Temporaries, read_as, store};
 use super::memo::Modified;
 use super::mode::{self, Compute};
-use crate::array::{Access, Buffer, DType, Holds, Shape, Storage};
+use crate::array::{Access, Buffer, DType, Holds, Lasting, Shape, Storage};
 use crate::ops::{Array, Call, Kind, Memory, Op, Reads, Then};
 use crate::{Error, Result};
 
@@ -209,8 +209,7 @@ impl BackStep {
         if !self.op.has_backward() {
             return super::formula::backward_by_symbols(self);
         }
-        let kept = self.keeps_of.and_then(|i| self.x[i].1.as_ref());
-        let name = kept.map_or(0, |slot| slot.storage.lasting_name());
+        let kept = self.keeps_of.and_then(|i| self.x[i].1.as_ref()).map(|slot| slot.storage.clone());
         let mut temporaries = Temporaries::new();
         let mut again: SmallVec<[(usize, Buffer); 1]> = SmallVec::new();
         let Self { op, compute, x, y, gy, gx, memo, over, .. } = self;
@@ -266,7 +265,7 @@ impl BackStep {
             double,
             recompute: false,
             then: Then::NOTHING,
-            name,
+            lasting: kept.as_deref().map(Lasting::from),
         })?;
         drop(gxm);
         store(temporaries)?;

@@ -9,7 +9,7 @@ use super::execute::{self, MemoPtr, Slot, Step, evaluate_into};
 use super::mode::Compute;
 use super::room::{self, Room};
 use super::{Detach, NdArray, Variable, anomaly, inplace, mode, plan};
-use crate::array::{Access, RunGuard, Shape, Storage};
+use crate::array::{Access, Lasting, RunGuard, Shape, Storage};
 use crate::ops::{self, Call, Memory, Op, Shapes, Then, Value};
 use crate::{Error, Result};
 
@@ -131,6 +131,8 @@ struct AtOnce {
     x: SmallVec<[(*mut u8, Shape); 3]>,
     y: SmallVec<[(*mut u8, Shape); 1]>,
     memo: Option<MemoPtr>,
+    /// The input of which the operation keeps something.
+    keeps: Option<Arc<Storage>>,
     double: bool,
     /// Elements that it reads and writes.
     touched: usize,
@@ -147,13 +149,16 @@ impl AtOnce {
         if dtype != compute.stored() {
             return Ok(Outputs::new());
         }
-        let mut saved: SmallVec<[u64; 3]> = SmallVec::new();
+        let (keeps_of, mut saved): (_, SmallVec<[u64; 3]>) = (op.keeps_of(), SmallVec::new());
         let mut given: SmallVec<[&Shape; 4]> = SmallVec::new();
-        for v in inputs {
+        for (i, v) in inputs.iter().enumerate() {
             let core = &a.cores[a.variables[v.ix()].core];
             let Some(data) = &core.data else { return Ok(Outputs::new()) };
             let Some(ptr) = data.at(dtype, Access::Read) else { return Ok(Outputs::new()) };
             self.touched += data.len();
+            if keeps_of == Some(i) {
+                self.keeps = Some(data.clone());
+            }
             self.x.push((ptr, core.shape.clone()));
             saved.push(data.saved());
             given.push(&core.shape);
@@ -201,7 +206,7 @@ impl AtOnce {
             double: self.double,
             recompute: false,
             then: Then::NOTHING,
-            name: 0,
+            lasting: self.keeps.as_deref().map(Lasting::from),
         })
     }
 }

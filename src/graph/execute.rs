@@ -8,7 +8,7 @@ use super::NdArray;
 use super::arena::{Ix, NONE};
 use super::memo::Memo;
 use super::mode::Compute;
-use crate::array::{Access, Buffer, DType, Holds, RunGuard, Shape, Storage, convert, hold};
+use crate::array::{Access, Buffer, DType, Holds, Lasting, RunGuard, Shape, Storage, convert, hold};
 use crate::ops::{Array, Call, Kind, Memory, Op, Then};
 use crate::{Error, Result};
 
@@ -127,6 +127,11 @@ pub(super) fn read_as(op: &Op, i: usize, compute: Compute) -> DType {
     if op.kind(i) == Kind::index { DType::I64 } else { compute.dtype() }
 }
 
+/// The input of which the operation keeps something. What is computed again is soon forgotten: keeping is for runs that follow.
+fn lasting(keeps_of: Option<usize>, x: &[Slot], recompute: bool) -> Option<Lasting<'_>> {
+    keeps_of.filter(|_| !recompute).map(|i| Lasting::from(&*x[i].storage))
+}
+
 impl Step {
     /// A step on arrays that belong to no graph.
     pub(super) fn on_arrays(
@@ -184,8 +189,7 @@ impl Step {
         if !self.plain {
             return self.run_special(recompute, along);
         }
-        let name = self.name(recompute);
-        let Self { op, compute, x, y, memo, over, .. } = self;
+        let Self { op, compute, x, y, memo, over, keeps_of, .. } = self;
         // SAFETY: see `MemoPtr`.
         let memo = unsafe { &mut *memo.0 };
         let noted = memo.note(x.iter().map(|x| x.storage.saved()), recompute);
@@ -209,17 +213,12 @@ impl Step {
                 ym.push(Memory { ptr, shape: &slot.shape });
             }
             let then = along.map_or(Then::NOTHING, |(_, then)| then);
-            op.forward(Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, then, name })
+            let lasting = lasting(*keeps_of, x, recompute);
+            op.forward(Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, then, lasting })
         };
         run().inspect_err(|_| forget(y, x))?;
         memo.settle(noted, along.is_some().into(), y.iter().map(|y| &*y.storage));
         Ok(memo.name(noted, 0))
-    }
-
-    /// A name for the values of the input of which the operation keeps something. What is computed again is soon forgotten:
-    /// keeping is for runs that follow.
-    fn name(&self, recompute: bool) -> u64 {
-        self.keeps_of.filter(|_| !recompute).map_or(0, |i| self.x[i].storage.lasting_name())
     }
 
     /// Whether the kernel can take its first output through what follows, and writes it where it is kept.
@@ -229,7 +228,6 @@ impl Step {
     }
 
     fn run_special(&mut self, recompute: bool, along: Option<(*mut u8, Then<'_>)>) -> Result<u64> {
-        let name = self.name(recompute);
         // SAFETY: see `MemoPtr`.
         let memo = unsafe { &mut *self.memo.0 };
         let saved = |(i, x): (usize, &Slot)| if self.op.overwrites(i) { 0 } else { x.storage.saved() };
@@ -265,7 +263,8 @@ impl Step {
                 ym.push(Memory { ptr, shape: &slot.shape });
             }
             let then = along.map_or(Then::NOTHING, |(_, then)| then);
-            let call = Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, then, name };
+            let lasting = lasting(self.keeps_of, &self.x, recompute);
+            let call = Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, then, lasting };
             self.op.forward(call)?;
             store(temporaries)
         };

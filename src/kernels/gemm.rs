@@ -2,6 +2,7 @@
 
 mod activation;
 mod blocks;
+mod kept;
 mod pack;
 mod panels;
 mod product;
@@ -20,12 +21,14 @@ pub(super) use tile::{After, kernels_f32, kernels_f64};
 
 use super::Float;
 use super::threads::{Shared, ranges};
+use crate::array::{Lasting, Lent};
 
 /// A matrix in memory: element (r, c) lies `r * row_stride + c * col_stride` after the first.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<'a, T> {
     data: &'a [T],
     layout: Layout,
+    lasting: Option<Lasting<'a>>,
 }
 
 /// A [`Matrix`] that is written.
@@ -54,12 +57,16 @@ impl Layout {
         );
         Self { rows, cols, row_stride, col_stride }
     }
+
+    fn strided<T>(&self, p: *mut T) -> Strided<T> {
+        Strided { p, row: self.row_stride as isize, col: self.col_stride as isize }
+    }
 }
 
 impl<'a, T> Matrix<'a, T> {
     /// The matrix of `rows` x `cols` that starts with the first element of `data`.
     pub fn new(data: &'a [T], rows: usize, cols: usize, row_stride: usize, col_stride: usize) -> Self {
-        Self { data, layout: Layout::new(data.len(), rows, cols, row_stride, col_stride) }
+        Self { data, layout: Layout::new(data.len(), rows, cols, row_stride, col_stride), lasting: None }
     }
 
     /// The matrix whose rows lie one after the other.
@@ -67,11 +74,31 @@ impl<'a, T> Matrix<'a, T> {
         Self::new(data, rows, cols, cols, 1)
     }
 
+    /// The same matrix, which is all of an array: where it is the right one of a product of few rows, it may be kept packed
+    /// with the array.
+    pub fn of(self, lasting: Option<Lasting<'a>>) -> Self {
+        Self { lasting, ..self }
+    }
+
     /// Its transpose, without moving anything.
     pub fn t(self) -> Self {
         let Layout { rows, cols, row_stride, col_stride } = self.layout;
         let layout = Layout { rows: cols, cols: rows, row_stride: col_stride, col_stride: row_stride };
         Self { layout, ..self }
+    }
+}
+
+impl<'a, T: Float> Matrix<'a, T> {
+    fn strided(&self) -> Strided<T> {
+        self.layout.strided(self.data.as_ptr().cast_mut())
+    }
+
+    /// It packed, as the right matrix of products of `m` rows, if it is kept so.
+    fn packed(&self, m: usize) -> Option<Lent<'a, T>> {
+        let Layout { rows, cols, row_stride, col_stride } = self.layout;
+        let b = Operand { p: self.data.as_ptr(), row: row_stride as isize, col: col_stride as isize };
+        // SAFETY: `Layout::new` saw that every element lies in the slice.
+        unsafe { kept::packed((m, cols, rows), b, self.lasting?) }
     }
 }
 
@@ -101,19 +128,29 @@ pub fn gemm_then<T: Float>(
     b: Matrix<'_, T>,
     epilogue: Epilogue<'_, T>,
 ) {
+    let lent = if c.layout.col_stride == 1 { b.packed(c.layout.rows) } else { None };
+    product(c, a, b, lent.as_ref().map(place), epilogue);
+}
+
+fn place<T>(packed: &Lent<'_, T>) -> Shared<T> {
+    Shared::new(packed.ptr())
+}
+
+/// As [`gemm_then`]; the right matrix may be there packed, too.
+fn product<T: Float>(
+    c: MatrixMut<'_, T>,
+    a: Matrix<'_, T>,
+    b: Matrix<'_, T>,
+    packed: Option<Shared<T>>,
+    epilogue: Epilogue<'_, T>,
+) {
     let MatrixMut { data, layout } = c;
     let (m, n, k) = (layout.rows, layout.cols, a.layout.cols);
     assert!(a.layout.rows == m && b.layout.cols == n && b.layout.rows == k, "matrices that do not fit");
-    let strided = |p: *mut T, layout: &Layout| Strided {
-        p,
-        row: layout.row_stride as isize,
-        col: layout.col_stride as isize,
-    };
-    let (a, b) =
-        (strided(a.data.as_ptr().cast_mut(), &a.layout), strided(b.data.as_ptr().cast_mut(), &b.layout));
-    let c = strided(data.as_mut_ptr(), &layout);
+    let c = layout.strided(data.as_mut_ptr());
+    let packed = packed.map(|packed| packed.get().cast_const());
     // SAFETY: `Layout::new` saw that every element of the three matrices lies in its slice, and `c` is borrowed alone.
-    unsafe { multiply((m, n, k), a, b, c, epilogue) };
+    unsafe { multiply((m, n, k), a.strided(), b.strided(), packed, c, epilogue) };
 }
 
 /// Products of fewer multiplications are shared out whole among threads, if there are several.
@@ -135,17 +172,22 @@ pub fn gemm_each<'a, T: Float>(
     }
     let (row_stride, col_stride) = if transposed { (1, rows) } else { (cols, 1) };
     let results = Shared::new(c.as_mut_ptr());
-    let product = |i: usize| {
+    // A right matrix that is all of an array is that of all products.
+    let first = factors(0);
+    let lent = if transposed { None } else { first.1.packed(rows) };
+    let packed = lent.as_ref().map(place);
+    let each = |i: usize| {
         // SAFETY: each product has its own part of the results.
         let c = unsafe { std::slice::from_raw_parts_mut(results.get().add(i * size), size) };
         let (a, b) = factors(i);
-        gemm(MatrixMut::new(c, rows, cols, row_stride, col_stride), accumulate, a, b);
+        let c = MatrixMut::new(c, rows, cols, row_stride, col_stride);
+        product(c, a, b, packed, Epilogue { accumulate, ..Epilogue::NONE });
     };
-    let work = size * factors(0).0.layout.cols;
+    let work = size * first.0.layout.cols;
     if work < WHOLE && count > 1 {
-        ranges(count, (GRAIN / work.max(1)).max(1), |some| some.for_each(product));
+        ranges(count, (GRAIN / work.max(1)).max(1), |some| some.for_each(each));
     } else {
-        (0..count).for_each(product);
+        (0..count).for_each(each);
     }
 }
 

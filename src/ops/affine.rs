@@ -45,6 +45,7 @@ impl Affine {
 
 impl Compute for Affine {
     const TAKES_ALONG: bool = true;
+    const KEEPS_OF: Option<usize> = Some(1);
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let (shape, w) = (x.get(0), x.get(1));
@@ -66,7 +67,8 @@ impl Compute for Affine {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let Sizes { rows, inputs, outputs } = self.sizes(run.x_shape(0), run.x_shape(1))?;
-        let (x, w) = (Matrix::of_rows(run.x(0), rows, inputs), Matrix::of_rows(run.x(1), inputs, outputs));
+        let x = Matrix::of_rows(run.x(0), rows, inputs);
+        let w = Matrix::of_rows(run.x(1), inputs, outputs).of(run.lasting());
         let column_bias = run.has(2).then(|| run.x(2));
         let y = MatrixMut::of_rows(run.y(0), rows, outputs);
         gemm_then(y, x, w, Epilogue { column_bias, then: run.then(), ..Epilogue::NONE });
@@ -77,7 +79,7 @@ impl Compute for Affine {
         let Sizes { rows, inputs, outputs } = self.sizes(run.x_shape(0), run.x_shape(1))?;
         let gy = Matrix::of_rows(run.gy(0), rows, outputs);
         if let Some(Grad { data, accumulate }) = run.gx(0) {
-            let w = Matrix::of_rows(run.x(1), inputs, outputs);
+            let w = Matrix::of_rows(run.x(1), inputs, outputs).of(run.lasting());
             gemm(MatrixMut::of_rows(data, rows, inputs), accumulate, gy, w.t());
         }
         if let Some(Grad { data, accumulate }) = run.gx(1) {

@@ -1,7 +1,7 @@
 //! Products of matrices, many at a time.
 
 use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
-use crate::array::Shape;
+use crate::array::{Lasting, Shape};
 use crate::kernels::gemm::{Matrix, MatrixMut, gemm, gemm_each};
 use crate::kernels::{Float, pairing::Pairing};
 use crate::{Error, Result};
@@ -58,6 +58,11 @@ impl Products {
         side.strides().iter().zip(side.iter()).map(|(s, d)| if *d == 1 { 0 } else { *s }).collect()
     }
 
+    /// The right side, if it is a single matrix.
+    fn lasting<'a>(&self, b: Option<Lasting<'a>>) -> Option<Lasting<'a>> {
+        b.filter(|_| self.b.size() == 1)
+    }
+
     fn left<'a, T>(&self, op: &BatchMatmul, a: &'a [T], i: usize) -> Matrix<'a, T> {
         matrix(a, i, self.m, self.k, op.transpose_a)
     }
@@ -101,6 +106,8 @@ impl BatchMatmul {
 }
 
 impl Compute for BatchMatmul {
+    const KEEPS_OF: Option<usize> = Some(1);
+
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let p = self.products(x.get(0), x.get(1))?;
         let batch = Pairing::shape(&p.a, &p.b).unwrap_or_default();
@@ -113,11 +120,11 @@ impl Compute for BatchMatmul {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let p = self.products(run.x_shape(0), run.x_shape(1))?;
-        let (a, b, y) = (run.x(0), run.x(1), run.y(0));
+        let (a, b, y, lasting) = (run.x(0), run.x(1), run.y(0), p.lasting(run.lasting()));
         let sides = p.sides();
         gemm_each(y, sides.len(), (p.m, p.n, false), false, |i| {
             let (ia, ib) = sides[i];
-            (p.left(self, a, ia), p.right(self, b, ib))
+            (p.left(self, a, ia), p.right(self, b, ib).of(lasting))
         });
         Ok(())
     }
@@ -128,8 +135,8 @@ impl Compute for BatchMatmul {
         let gy = |i| matrix(gy, i, p.m, p.n, false);
         let sides = p.sides();
         if let Some(Grad { data: ga, accumulate }) = run.gx(0) {
-            let b = run.x(1);
-            let factors = |i: usize| (gy(i), p.right(self, b, sides[i].1).t());
+            let (b, lasting) = (run.x(1), p.lasting(run.lasting()));
+            let factors = |i: usize| (gy(i), p.right(self, b, sides[i].1).t().of(lasting));
             if sides.iter().enumerate().all(|(i, s)| s.0 == i) && !sides.is_empty() {
                 gemm_each(ga, sides.len(), (p.m, p.k, self.transpose_a), accumulate, factors);
             } else {

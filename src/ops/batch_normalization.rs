@@ -272,7 +272,7 @@ mod tests {
                 double: true,
                 recompute,
                 then: Then::NOTHING,
-                name: 0,
+                lasting: None,
             };
             op.forward(call).expect("forward runs");
             for (got, expected) in x[3..].iter().zip(&expected) {

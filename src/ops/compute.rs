@@ -148,7 +148,8 @@ pub trait Compute: Declared {
     /// The input whose values decide on the shapes of the outputs, if one does.
     const SHAPED_BY: Option<usize> = None;
 
-    /// The input, given always, of which something is kept from run to run under the name of its values: see [`Run::name`].
+    /// The input, given always, of which something is kept from run to run under the name of its values: see [`Run::name`] and
+    /// [`Run::lasting`].
     const KEEPS_OF: Option<usize> = None;
 
     /// Whether the gradients of the inputs stay what the user made them: no backward kernel is run.

@@ -7,7 +7,7 @@ use super::{
     Activation, Alias, Compute, Kind, Loops, Memory, Pieces, Reads, Shapes, State, Sym, Symbols, Then, Value,
 };
 use crate::Result;
-use crate::array::{DType, Shape, Storage};
+use crate::array::{DType, Lasting, Shape, Storage};
 
 /// A call of the kernel of an operation: raw memory, its type told.
 pub struct Call<'a> {
@@ -27,8 +27,8 @@ pub struct Call<'a> {
     pub recompute: bool,
     /// What the first output goes through on its way to memory, if the operation `takes_along` (forward only).
     pub then: Then<'a>,
-    /// A name for the values of the input of `keeps_of`, under which may be kept what is made of them; 0: none may.
-    pub name: u64,
+    /// The input of `keeps_of`, if what is made of its values may be kept.
+    pub lasting: Option<Lasting<'a>>,
 }
 
 /// An array as an operation on arrays sees it.

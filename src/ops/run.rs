@@ -4,7 +4,7 @@ use std::any::Any;
 use std::marker::PhantomData;
 
 use super::{Call, Part, Then};
-use crate::array::Shape;
+use crate::array::{Lasting, Shape};
 use crate::kernels::{Float, map, random, scratch};
 
 /// A contiguous array in memory, its type being known to who looks at it.
@@ -97,7 +97,7 @@ pub struct Run<'a, T> {
     state: &'a mut State,
     recompute: bool,
     then: Then<'a>,
-    name: u64,
+    lasting: Option<Lasting<'a>>,
     of: PhantomData<T>,
 }
 
@@ -112,8 +112,8 @@ pub(crate) fn position(present: u64, i: usize) -> Option<usize> {
 
 impl<'a, T: Float> Run<'a, T> {
     pub(crate) fn new(call: Call<'a>, present: u64) -> Self {
-        let Call { x, y, state, recompute, then, name, .. } = call;
-        Self { x, y, present, taken: 0, state, recompute, then, name, of: PhantomData }
+        let Call { x, y, state, recompute, then, lasting, .. } = call;
+        Self { x, y, present, taken: 0, state, recompute, then, lasting, of: PhantomData }
     }
 
     /// What the first output goes through on its way to memory: nothing unless [`super::Compute::TAKES_ALONG`] is set.
@@ -124,7 +124,12 @@ impl<'a, T: Float> Run<'a, T> {
     /// A name for the values of the input of [`super::Compute::KEEPS_OF`]: as long as it is the same, so are they. Zero where
     /// nothing is to be kept of them.
     pub fn name(&self) -> u64 {
-        self.name
+        self.lasting.map_or(0, Lasting::name)
+    }
+
+    /// The input of [`super::Compute::KEEPS_OF`], if what is made of its values may be kept.
+    pub fn lasting(&self) -> Option<Lasting<'a>> {
+        self.lasting
     }
 
     /// Number of inputs that were given.
@@ -282,19 +287,24 @@ pub struct Backward<'a, T> {
     gx: &'a [Option<(Memory<'a>, bool)>],
     present: u64,
     state: &'a mut State,
-    name: u64,
+    lasting: Option<Lasting<'a>>,
     of: PhantomData<T>,
 }
 
 impl<'a, T: Float> Backward<'a, T> {
     pub(crate) fn new(call: Call<'a>, present: u64) -> Self {
-        let Call { x, y, gy, gx, state, name, .. } = call;
-        Self { x, y, gy, gx, present, state, name, of: PhantomData }
+        let Call { x, y, gy, gx, state, lasting, .. } = call;
+        Self { x, y, gy, gx, present, state, lasting, of: PhantomData }
     }
 
     /// As [`Run::name`].
     pub fn name(&self) -> u64 {
-        self.name
+        self.lasting.map_or(0, Lasting::name)
+    }
+
+    /// The input of [`super::Compute::KEEPS_OF`], if what is made of its values may be kept.
+    pub fn lasting(&self) -> Option<Lasting<'a>> {
+        self.lasting
     }
 
     /// Number of inputs that were given.

@@ -97,7 +97,7 @@ pub(crate) fn forward(op: &Op, x: &[Tensor], state: &mut State, recompute: bool)
         double: true,
         recompute,
         then: Then::NOTHING,
-        name: 0,
+        lasting: None,
     })?;
     Ok(shapes.iter().zip(yb).map(|(s, b)| Tensor { shape: s.clone(), data: b.real() }).collect())
 }
@@ -155,7 +155,7 @@ fn backward(
         double: true,
         recompute: false,
         then: Then::NOTHING,
-        name: 0,
+        lasting: None,
     })
     .expect("backward runs");
     gxb.into_iter().zip(wanted).map(|(g, w)| w.then_some(g)).collect()

@@ -165,8 +165,17 @@ fn links(first: &Step, rest: &[Step]) -> Option<(Links, Activation)> {
             // SAFETY: see `MemoPtr`.
             let state = unsafe { &mut (*step.memo.0).state };
             let then = Then::NOTHING;
-            let call =
-                Call { x: &x, y: &[], gy: &[], gx: &[], state, double, recompute: false, then, name: 0 };
+            let call = Call {
+                x: &x,
+                y: &[],
+                gy: &[],
+                gx: &[],
+                state,
+                double,
+                recompute: false,
+                then,
+                lasting: None,
+            };
             links.links.push(Link::Pieces(step.op.pieces(call)?));
         }
     }

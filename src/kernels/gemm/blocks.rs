@@ -17,9 +17,9 @@ pub(super) const AHEAD: isize = 8;
 const LONG: usize = 4096;
 /// Rows of the left matrix and columns of the right in a packed block.
 const ROWS: usize = 4096;
-const COLUMNS: usize = 4096;
+pub(super) const COLUMNS: usize = 4096;
 /// Columns of tiles that are packed together where they lie side by side.
-const TOGETHER: usize = 4;
+pub(super) const TOGETHER: usize = 4;
 /// Sums so short that most of the time goes into the result: it is visited row by row.
 pub(super) const SHALLOW: usize = 128;
 /// Tiles one above the other in a chunk: their part of the left matrix stays in the second cache.
@@ -56,6 +56,8 @@ pub(super) struct Product<'a, T> {
     pub(super) k: usize,
     pub(super) a: Operand<T>,
     pub(super) b: Operand<T>,
+    /// The right matrix as [`super::kept`] packs it, if it was packed before.
+    pub(super) packed: Option<*const T>,
     pub(super) c: *mut T,
     pub(super) c_row: isize,
     pub(super) after: After<T>,
@@ -129,11 +131,9 @@ impl<T: Float> Product<'_, T> {
     /// The matrices are there, and nobody else uses `c` meanwhile.
     pub(super) unsafe fn run(&self) -> bool {
         let kernels = T::kernels();
-        let tile_rows = kernels.tallest();
-        let tile_columns = 2 * kernels.width;
+        let tile_columns = kernels.panel();
         let small = self.m * self.n * self.k <= SMALL;
-        let pack_b = (self.b.col != 1 && self.n > 1 && self.k > 0)
-            || (!small && self.m > 2 * tile_rows && self.n > tile_columns);
+        let pack_b = packs_right(kernels, (self.m, self.n, self.k), self.b.col);
         // Rows whose elements lie together are read where they are, unless they compete for the same places of a cache.
         let apart = self.a.col == 1 && (self.a.row * size_of::<T>() as isize).rem_euclid(4096) != 0;
         let pack_a = !apart && pack_b && !small && self.n > 2 * tile_columns && self.m > 1;
@@ -142,15 +142,19 @@ impl<T: Float> Product<'_, T> {
             unsafe { self.plain(kernels) };
             return true;
         }
-        let depth = self.k.div_ceil(self.k.div_ceil(DEPTH));
+        let depth = depth(self.k);
         // Both matrices in one piece, each from the start of a cache line on.
-        let of_b = (depth * self.n.min(COLUMNS).next_multiple_of(tile_columns)).next_multiple_of(16);
+        let columns = self.n.min(COLUMNS).next_multiple_of(tile_columns);
+        let of_b = if self.packed.is_some() { 0 } else { (depth * columns).next_multiple_of(16) };
         let of_a = if pack_a { depth * self.m.min(ROWS) } else { 0 };
         let Ok(packed) = Workspace::<T>::new(of_a + of_b) else { return false };
         let (packed_b, packed_a) = (packed.ptr(), pack_a.then(|| packed.ptr().wrapping_add(of_b)));
         for j in (0..self.n).step_by(COLUMNS) {
             for i in (0..self.m).step_by(ROWS) {
                 for p in (0..self.k).step_by(depth) {
+                    // What is kept has all blocks, one below the other.
+                    let packed_b =
+                        self.packed.map_or(packed_b, |all| all.cast_mut().wrapping_add(p * columns));
                     let block = Block {
                         product: self,
                         kernels,
@@ -182,6 +186,16 @@ impl<T: Float> Product<'_, T> {
             unsafe { block.run() };
         }
     }
+}
+
+/// Whether the right matrix of a product is packed.
+pub(super) fn packs_right<T>(kernels: &Kernels<T>, (m, n, k): (usize, usize, usize), b_col: isize) -> bool {
+    (b_col != 1 && n > 1 && k > 0) || (m * n * k > SMALL && m > 2 * kernels.tallest() && n > kernels.panel())
+}
+
+/// Rows of the right matrix in a packed block, where it has `k`.
+pub(super) fn depth(k: usize) -> usize {
+    k.div_ceil(k.div_ceil(DEPTH))
 }
 
 /// A block of a product, of `m` x `n` of the result and `k` of the sums, and its packed matrices.
@@ -218,15 +232,20 @@ impl<T: Float> Block<'_, T> {
                 share(rows, &|row| self.pack_rows(&grid, row));
                 share(grid.chunks, &|chunk| self.chunk_of_columns(&grid, chunk, together));
             } else {
-                let pieces = if self.b.is_some() { grid.columns.div_ceil(together) } else { 0 };
+                let pieces = if self.packs() { grid.columns.div_ceil(together) } else { 0 };
                 share(pieces, &|piece| self.pack_columns(piece * together, together));
                 share(grid.chunks, &|chunk| self.chunk_of_rows(&grid, chunk));
             }
         }
     }
 
+    /// Whether the right matrix is still to be packed.
+    fn packs(&self) -> bool {
+        self.b.is_some() && self.product.packed.is_none()
+    }
+
     unsafe fn pack_columns(&self, column: usize, together: usize) {
-        let (Some(to), b) = (self.b, self.product.b) else { return };
+        let (Some(to), b) = (self.b.filter(|_| self.packs()), self.product.b) else { return };
         let wide = 2 * self.kernels.width;
         let first = column * wide;
         let columns = Columns {

@@ -36,14 +36,16 @@ impl<T> Epilogue<'_, T> {
     pub const NONE: Self = Self { accumulate: false, row_bias: None, column_bias: None, then: Then::NOTHING };
 }
 
-/// `c = epilogue(a b)`, where `c` is `m` x `n` and the sums have `k` terms.
+/// `c = epilogue(a b)`, where `c` is `m` x `n` and the sums have `k` terms; `b` may be there as [`super::kept`] packs it, too.
 ///
 /// # Safety
 /// Every element of the matrices is readable, those of `c` are writable, lie apart, and are nobody else's meanwhile.
+/// What is packed is `b`.
 pub unsafe fn multiply<T: Float>(
     (m, n, k): (usize, usize, usize),
     a: Strided<T>,
     b: Strided<T>,
+    packed: Option<*const T>,
     c: Strided<T>,
     epilogue: Epilogue<'_, T>,
 ) {
@@ -70,10 +72,21 @@ pub unsafe fn multiply<T: Float>(
     }
     // A result in columns is the transpose of one in rows, and a single column is both.
     let product = if c.col == 1 || n == 1 {
-        Product { m, n, k, a, b, c: c.p, c_row: c.row, after, then }
+        Product { m, n, k, a, b, packed, c: c.p, c_row: c.row, after, then }
     } else if c.row == 1 || m == 1 {
         let after = after.transposed();
-        Product { m: n, n: m, k, a: b.transposed(), b: a.transposed(), c: c.p, c_row: c.col, after, then }
+        Product {
+            m: n,
+            n: m,
+            k,
+            a: b.transposed(),
+            b: a.transposed(),
+            packed: None,
+            c: c.p,
+            c_row: c.col,
+            after,
+            then,
+        }
     } else {
         // SAFETY: the caller's promise.
         return unsafe { one_by_one((m, n, k), a, b, c, after, then) };

@@ -61,7 +61,7 @@ fn check<T: Float>((m, n, k): (usize, usize, usize), layouts: [usize; 3], epilog
     };
     let target = Strided { p: c.data.as_mut_ptr(), row: c.row as isize, col: c.col as isize };
     // SAFETY: three matrices of their own, with room for the shapes.
-    unsafe { multiply((m, n, k), a.strided(), b.strided(), target, what) };
+    unsafe { multiply((m, n, k), a.strided(), b.strided(), None, target, what) };
     let mut touched = vec![false; before.len()];
     for i in 0..m {
         for j in 0..n {
@@ -147,7 +147,7 @@ fn the_number_of_threads_changes_no_bit() {
                 let mut c = vec![0.0_f32; m * n];
                 let target = Strided { p: c.as_mut_ptr(), row: n as isize, col: 1 };
                 // SAFETY: three matrices of their own, with room for the shapes.
-                unsafe { multiply((m, n, k), a.strided(), b.strided(), target, Epilogue::NONE) };
+                unsafe { multiply((m, n, k), a.strided(), b.strided(), None, target, Epilogue::NONE) };
                 c.into_iter().map(f32::to_bits).collect::<Vec<_>>()
             });
             assert!(results[0] == results[1] && results[0] == results[2], "{m} x {n} x {k}");

@@ -1,0 +1,113 @@
+//! Right matrices that stay packed from product to product, kept with arrays whose values last.
+
+use super::blocks::{COLUMNS, Operand, TOGETHER, depth, packs_right};
+use super::pack::Columns;
+use crate::array::{Lasting, Lent};
+use crate::kernels::Float;
+use crate::kernels::threads::{Shared, parallel};
+
+/// Rows of the left matrix beyond which packing is a small part of the work.
+const MANY: usize = 256;
+/// Bytes of a packed matrix that is kept.
+const LARGEST: usize = 16 << 20;
+
+/// The right matrix `b`, all of a lasting array, as a product of `m` x `n` with sums of `k` terms packs it, block below block:
+/// from its second use on, and where that pays.
+///
+/// # Safety
+/// The matrix is there.
+pub(super) unsafe fn packed<T: Float>(
+    (m, n, k): (usize, usize, usize),
+    b: Operand<T>,
+    lasting: Lasting<'_>,
+) -> Option<Lent<'_, T>> {
+    let Operand { p, row, col } = b;
+    let (kernels, wide) = (T::kernels(), T::kernels().panel());
+    let columns = n.next_multiple_of(wide);
+    let fits = n <= COLUMNS && columns * k <= LARGEST / size_of::<T>();
+    if m == 1 || m > MANY || !fits || !packs_right(kernels, (m, n, k), col) {
+        return None;
+    }
+    // What comes out and the gradient of what goes in take it the one and the other way.
+    let mut lent = lasting.lend::<T>(usize::from(col == 1), [size_of::<T>(), n, k], columns * k)?;
+    if !lent.is_made() {
+        let (depth, from, to) = (depth(k), Shared::read_only(p), Shared::new(lent.ptr()));
+        let together = wide * if col == 1 { TOGETHER } else { 1 };
+        let pieces = n.div_ceil(together);
+        parallel(k.div_ceil(depth) * pieces, |i| {
+            let (p, first) = (i / pieces * depth, i % pieces * together);
+            let k = depth.min(k - p);
+            // SAFETY: the caller's promise; there is room for all columns of all blocks, and each piece is another.
+            unsafe {
+                (kernels.pack_columns)(&Columns {
+                    from: Operand { p: from.get().cast_const(), row, col }.at(p, first),
+                    row,
+                    col,
+                    k,
+                    n: together.min(n - first),
+                    to: to.get().add(p * columns + first * k),
+                });
+            }
+        });
+        lent.made();
+    }
+    Some(lent)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::array::{Access, DType, Lasting, Storage};
+    use crate::kernels::Float;
+    use crate::kernels::gemm::{Matrix, MatrixMut, gemm};
+
+    fn values<T: Float>(n: usize, seed: usize) -> Vec<T> {
+        (0..n).map(|i| T::of(((i * 7919 + seed * 31) % 1009) as f64 / 1009.0 - 0.5)).collect()
+    }
+
+    fn check<T: Float>(dtype: DType, (m, n, k): (usize, usize, usize), transposed: bool) -> bool {
+        let (storage, _) = Storage::to_write(n * k, dtype).expect("memory");
+        let a = values::<T>(m * k, 1);
+        let mut is_kept = false;
+        for seed in 2..5 {
+            let place = storage.access(dtype, Access::Write).expect("memory").cast::<T>();
+            // SAFETY: the storage has so many elements of this type, and nobody else knows of it.
+            let b = unsafe { std::slice::from_raw_parts_mut(place, n * k) };
+            b.copy_from_slice(&values(n * k, seed));
+            let b = if transposed { Matrix::of_rows(b, n, k).t() } else { Matrix::of_rows(b, k, n) };
+            let product = |b| {
+                let mut c = vec![T::ZERO; m * n];
+                gemm(MatrixMut::of_rows(&mut c, m, n), false, Matrix::of_rows(&a, m, k), b);
+                c.iter().map(|v| v.real()).collect::<Vec<_>>()
+            };
+            let expected = product(b);
+            let lasting = b.of(Some(Lasting::from(&*storage)));
+            for _ in 0..3 {
+                assert!(product(lasting) == expected, "{m} x {n} x {k}, transposed: {transposed}");
+            }
+            is_kept = lasting.packed(m).is_some_and(|packed| packed.is_made());
+        }
+        is_kept
+    }
+
+    #[test]
+    fn what_is_kept_changes_no_bit_and_follows_its_array() {
+        let sizes =
+            [(32, 512, 192), (33, 130, 1000), (200, 70, 400), (5, 70, 400), (1, 70, 400), (300, 70, 400)];
+        for (size, kept) in
+            sizes.into_iter().zip([[true; 2], [true; 2], [true; 2], [false, true], [false; 2], [false; 2]])
+        {
+            for transposed in [false, true] {
+                assert_eq!(
+                    check::<f32>(DType::F32, size, transposed),
+                    kept[usize::from(transposed)],
+                    "{size:?}"
+                );
+                assert_eq!(
+                    check::<f64>(DType::F64, size, transposed),
+                    kept[usize::from(transposed)],
+                    "{size:?}"
+                );
+            }
+        }
+    }
+}
