@@ -17,7 +17,7 @@ __all__ = ["plan_report"]
 
 
 def plan_report(loss: Variable, memory_budget: int | None = None, *, clear_buffer: bool = False) -> str:
-    """What a training step does with its memory: function by function, and at its worst moment. Nothing is run.
+    r"""What a training step does with its memory: function by function, and at its worst moment. Nothing is run.
 
     For each function of the forward run: what it is, the shapes that it takes and gives, the bytes of what it gives,
     whether that is kept for the backward run, dropped after its last reader, or dropped and recomputed, and the bytes
@@ -59,7 +59,7 @@ def plan_report(loss: Variable, memory_budget: int | None = None, *, clear_buffe
         backward: 2 functions in one pass, 1.00 MiB in the cache only
 
         >>> w = nn.Variable((1024, 1024), need_grad=True)
-        >>> print(*nn.plan_report(F.relu(F.affine(x, w)), clear_buffer=True).splitlines()[-2:], sep=chr(10))
+        >>> print(*nn.plan_report(F.relu(F.affine(x, w)), clear_buffer=True).splitlines()[-2:], sep="\n")
         7.00 MiB at most with forward(clear_buffer=True)
         forward: 2 along with the function before, 1.00 MiB in the cache only
     """
