@@ -245,9 +245,10 @@ def test_the_report_says_what_is_fused_and_what_is_in_place() -> None:
 def test_the_report_foresees_a_prediction() -> None:
     before = nn.memory_stats()["live"]
     h = nn.Variable((64, 512))
-    for n in range(3):
-        h = PF.affine(h, 512, name=f"{n}")
-        h = F.relu(PF.batch_normalization(h, batch_stat=False, name=f"{n}"))
+    with nn.parameter_scope("foreseen", {}):
+        for n in range(3):
+            h = PF.affine(h, 512, name=f"{n}")
+            h = F.relu(PF.batch_normalization(h, batch_stat=False, name=f"{n}"))
     *_, most, optimised = nn.plan_report(h, clear_buffer=True).splitlines()
     assert optimised.startswith("forward: 2-3 and 5-6 and 8-9 along with the function before")
     with plan("plain"):
