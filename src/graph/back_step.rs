@@ -36,7 +36,7 @@ pub(super) struct BackStep {
     pub(super) memo: MemoPtr,
     /// The input whose gradient may have the memory of the output's, since the plan clears that after the step.
     pub(super) over: Option<usize>,
-    /// The input of which the operation keeps something, where there are several.
+    /// The input of which the operation keeps something.
     keeps_of: Option<usize>,
     /// Both sides in full, for operations on arrays.
     pub(super) arrays: Option<(Vec<Array>, Vec<Array>)>,
@@ -114,7 +114,7 @@ impl BackStep {
             Some(_) => x_cores.iter().chain(&y_cores).copied().collect(),
             None => Vec::new(),
         };
-        let keeps_of = op.keeps_of().filter(|_| x_cores.len() > 1);
+        let keeps_of = op.keeps_of();
         Self { op, compute, x, y, gy, gx, memo, over: None, keeps_of, arrays, cores }
     }
 
@@ -146,7 +146,7 @@ impl BackStep {
             y: y.iter().enumerate().map(|(o, y)| data(y, op.output(o).unwrap_or(dtype))).collect(),
             gy: y.iter().map(|y| slot(&y.shape, &y.grad, dtype, stored)).collect(),
             gx,
-            keeps_of: op.keeps_of().filter(|_| x.len() > 1),
+            keeps_of: op.keeps_of(),
             op,
             compute,
             memo,
@@ -209,18 +209,17 @@ impl BackStep {
         if !self.op.has_backward() {
             return super::formula::backward_by_symbols(self);
         }
-        let kept = self.keeps_of.and_then(|i| self.x[i].1.as_ref()).map(|slot| slot.storage.clone());
         let mut temporaries = Temporaries::new();
         let mut again: SmallVec<[(usize, Buffer); 1]> = SmallVec::new();
-        let Self { op, compute, x, y, gy, gx, memo, over, .. } = self;
+        let Self { op, compute, x, y, gy, gx, memo, over, keeps_of, .. } = self;
         let mut xm: SmallVec<[Memory<'_>; 5]> = SmallVec::new();
-        for (shape, slot) in x.iter_mut() {
-            let ptr = slot.as_mut().map_or(Ok(nowhere()), |s| s.resolve(Access::Read))?;
+        for (shape, slot) in &*x {
+            let ptr = slot.as_ref().map_or(Ok(nowhere()), |s| s.resolve(Access::Read))?;
             xm.push(Memory { ptr, shape });
         }
         let mut ym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
-        for (shape, slot) in y.iter_mut() {
-            let ptr = slot.as_mut().map_or(Ok(nowhere()), |s| s.resolve(Access::Read))?;
+        for (shape, slot) in &*y {
+            let ptr = slot.as_ref().map_or(Ok(nowhere()), |s| s.resolve(Access::Read))?;
             ym.push(Memory { ptr, shape });
         }
         let mut gym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
@@ -256,6 +255,7 @@ impl BackStep {
         // SAFETY: see `MemoPtr`.
         let state = unsafe { &mut (*memo.0).state };
         let double = *compute == Compute::Double;
+        let kept = keeps_of.and_then(|i| x.get(i)?.1.as_ref());
         op.backward(Call {
             x: &xm,
             y: &ym,
@@ -265,7 +265,7 @@ impl BackStep {
             double,
             recompute: false,
             then: Then::NOTHING,
-            lasting: kept.as_deref().map(Lasting::from),
+            lasting: kept.map(|slot| Lasting::from(&*slot.storage)),
         })?;
         drop(gxm);
         store(temporaries)?;

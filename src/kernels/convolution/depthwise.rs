@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use super::Finish;
 use super::direct::Correlation;
 use super::dots::Dots;
-use super::plane::Plane;
-use super::slide::{End, Planes, Slide, Spread, TALL};
+use super::plane::{Plane, TALL};
+use super::results::End;
+use super::slide::{Planes, Slide, Spread};
 use super::tables::{All, Tables};
 use super::weight::WeightGradient;
 use super::window::Window;
@@ -77,8 +77,7 @@ impl<T: Float> Correlation<'_, T> {
         let (height, to) = (w.targets.len(), self.target(image, group, target));
         let each = (BLOCK / w.length.max(w.width * tables.len())).max(1).next_multiple_of(TALL);
         let to_row = if height > 1 { w.targets[1] - w.targets[0] } else { w.width };
-        let Finish { accumulate, then, .. } = self.finish;
-        let end = End { bias: self.bias(group, target), accumulate, activation: then.activation };
+        let (end, then) = (self.end(group, target), self.finish.then);
         let planes = Planes { n, from: self.sources.group, to: self.targets.group, taps: self.g.taps() };
         for start in (0..height).step_by(each) {
             let rows = start..(start + each).min(height);

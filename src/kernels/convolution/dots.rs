@@ -3,13 +3,11 @@
 use std::ops::Range;
 
 use super::depthwise::LANES;
-use super::plane::{ANY, Block, Lanes, Plane};
+use super::plane::{ANY, Block, Lanes, Plane, TALL};
 use super::window::Window;
 use crate::kernels::Float;
 use crate::kernels::simd::Vector;
 
-/// Rows of positions whose products are summed up together.
-const TALL: usize = 4;
 /// Rows whose columns are seen one register after the other while they stay in the first cache.
 const TOGETHER: usize = 32;
 
@@ -80,9 +78,7 @@ impl<T: Float> Dots<'_, T> {
             for start in (0..w.targets.len()).step_by(TOGETHER) {
                 let rows = start..(start + TOGETHER).min(w.targets.len());
                 for j in (0..w.width).step_by(V::WIDTH) {
-                    let lanes: [Lanes<V, STEP>; C] =
-                        std::array::from_fn(|c| Lanes::new(w, w.columns[block.column + c], j));
-                    let whole = lanes.iter().all(|lanes| lanes.whole);
+                    let (lanes, whole) = Lanes::of(w, block, j);
                     for i in 0..self.images {
                         let at = (i, block.offset, j);
                         if whole {
@@ -95,8 +91,7 @@ impl<T: Float> Dots<'_, T> {
             }
             for (r, parts) in parts.into_iter().enumerate() {
                 for (c, part) in parts.into_iter().enumerate() {
-                    let t = block.element + r as isize * plane.next_row + c as isize * plane.next_column;
-                    let to = self.sums.offset(t * LANES as isize);
+                    let to = self.sums.offset((block.element + plane.tap(r, c)) * LANES as isize);
                     part.add(V::load(to)).store(to);
                 }
             }
@@ -143,8 +138,7 @@ impl<T: Float> Dots<'_, T> {
         sums: &mut [[V; C]; R],
     ) {
         let (plane, w) = self.sees;
-        // As for the sums: one row of taps sees rows that are as far apart as may be, several all in between, too.
-        let (n, step, apart) = if R == 1 { (M, 1, plane.step) } else { ((M - 1) * STEP + R, STEP, 1) };
+        let [n, step, apart] = plane.seen::<STEP, R>(M);
         let first = (row * plane.step) as isize + offset;
         let mut x_row = self.x.wrapping_offset((image * self.x_image) as isize + first * w.length as isize);
         // SAFETY: as above; masks keep within the rows of `gy`, and what is behind them counts for nothing.

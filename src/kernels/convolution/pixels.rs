@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::direct::{Correlation, Weights};
+use super::results::End;
 use super::strip::{SLACK, apart};
 use super::unfold::Unfold;
 use crate::kernels::gemm::{After, ONCE, Operand, PanelProduct, Panels, Split, Table};
@@ -84,11 +85,12 @@ impl<T: Float> Correlation<'_, T> {
                 // SAFETY: these pixels were just written, and are of this task alone.
                 return unsafe { self.finish.then.finish(c, c_row, n, targets) };
             }
+            let end = End { bias: None, ..self.end(group, 0) }; // the product has added it
             for (i, o) in positions.enumerate() {
                 let target = window.targets[o / window.width] + o % window.width * window.apart;
                 let to = self.target(image, group, 0).wrapping_add(target * self.targets.pixel);
                 // SAFETY: the target has these channels at each position.
-                unsafe { self.put(&results[i * targets..][..targets], T::ZERO, to, 1) };
+                unsafe { end.put_each(&results[i * targets..][..targets], to, 1) };
             }
         });
     }

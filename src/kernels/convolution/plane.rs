@@ -17,6 +17,9 @@ fn together(n: usize, most: usize) -> usize {
     }
     .min(most)
 }
+
+/// Rows of positions that are taken together.
+pub(super) const TALL: usize = 4;
 /// A step along rows that is none of those that registers know.
 pub(super) const ANY: usize = 0;
 
@@ -79,6 +82,20 @@ impl Plane {
         let next_column = if n > 1 { element(0, 1) - element(0, 0) } else { 0 };
         Some(Self { rows: rows.len, step: rows.step, blocks, next_row, next_column })
     }
+
+    /// From the first tap of a block, in elements of the kernel, to that of a row and a column.
+    #[inline(always)]
+    pub(super) fn tap(&self, row: usize, column: usize) -> isize {
+        row as isize * self.next_row + column as isize * self.next_column
+    }
+
+    /// How many rows of the source `m` rows of positions see through `R` rows of taps, how many of them a row of positions is
+    /// on from the one before, and how far they are apart: those of one row of taps as far as may be; several rows of taps
+    /// see all in between, too.
+    #[inline(always)]
+    pub(super) fn seen<const STEP: usize, const R: usize>(&self, m: usize) -> [usize; 3] {
+        if R == 1 { [m, 1, self.step] } else { [(m - 1) * STEP + R, STEP, 1] }
+    }
 }
 
 /// What a register of positions sees through a tap of a row, `STEP` elements apart.
@@ -92,16 +109,25 @@ pub(super) struct Lanes<V: Vector, const STEP: usize> {
     /// Elements in the first register of them, and in the second where they are twice as many.
     masks: [V::Mask; 2],
     /// Whether all lanes see an element, and the registers that are read lie on the row.
-    pub(super) whole: bool,
+    whole: bool,
 }
 
 impl<V: Vector, const STEP: usize> Lanes<V, STEP> {
-    /// Those from position `j` on.
+    /// Those of all columns of a block from position `j` on, and whether all of them are whole.
     ///
     /// # Safety
-    /// The instructions of `V` are there. So below.
+    /// The instructions of `V` are there, and so are the columns. So below.
     #[inline(always)]
-    pub(super) unsafe fn new(window: &Window, column: Column, j: usize) -> Self {
+    pub(super) unsafe fn of<const C: usize>(window: &Window, block: &Block, j: usize) -> ([Self; C], bool) {
+        // SAFETY: the caller's promise.
+        let lanes =
+            std::array::from_fn(|c| unsafe { Self::new(window, window.columns[block.column + c], j) });
+        let whole = lanes.iter().all(|lanes: &Self| lanes.whole);
+        (lanes, whole)
+    }
+
+    #[inline(always)]
+    unsafe fn new(window: &Window, column: Column, j: usize) -> Self {
         let lane = |position: usize| position.saturating_sub(j).min(V::WIDTH);
         let (start, end) = (lane(column.start), lane(column.end));
         let at = (j * window.step) as isize + column.offset;

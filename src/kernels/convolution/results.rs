@@ -8,10 +8,80 @@ use super::Finish;
 use super::direct::Correlation;
 use super::strip::{Block, Strips};
 use crate::kernels::Float;
-use crate::kernels::gemm::{Activation, Then};
-use crate::kernels::simd::vectorised;
+use crate::kernels::gemm::Activation;
+use crate::kernels::simd::{Vector, vectorised};
+
+/// What is done to sums on their way to memory, in this order.
+#[derive(Clone, Copy)]
+pub(super) struct End<T> {
+    /// A bias for each plane.
+    pub(super) bias: Option<*const T>,
+    pub(super) accumulate: bool,
+    pub(super) activation: Activation,
+}
+
+impl<T: Float> End<T> {
+    pub(super) const PLAIN: Self = Self { bias: None, accumulate: false, activation: Activation::Identity };
+
+    /// That of a later plane.
+    pub(super) fn of(self, plane: usize) -> Self {
+        Self { bias: self.bias.map(|bias| bias.wrapping_add(plane)), ..self }
+    }
+
+    /// Writes the first `n` numbers of a register, or all.
+    ///
+    /// # Safety
+    /// The instructions of `V` are there, and so is the memory.
+    #[inline(always)]
+    pub(super) unsafe fn put<V: Vector<T = T>>(self, v: V, to: *mut T, n: usize) {
+        // SAFETY: the caller's promise; the mask keeps within the targets.
+        unsafe {
+            let (mut v, mask) = (v, V::first(n));
+            if let Some(bias) = self.bias {
+                v = v.add(V::all(*bias));
+            }
+            if self.accumulate {
+                v = v.add(V::load_masked(to, mask));
+            }
+            self.activation.on(v).store_masked(to, mask);
+        }
+    }
+
+    /// Writes numbers to elements that lie `apart`.
+    ///
+    /// # Safety
+    /// The memory is there.
+    #[inline(always)]
+    pub(super) unsafe fn put_each(self, from: &[T], to: *mut T, apart: usize) {
+        let Self { bias, accumulate, activation } = self;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let bias = bias.map_or(T::ZERO, |bias| *bias);
+            if apart == 1 {
+                let to = std::slice::from_raw_parts_mut(to, from.len());
+                if accumulate {
+                    to.iter_mut().zip(from).for_each(|(t, v)| *t = activation.of(*t + (*v + bias)));
+                } else {
+                    to.iter_mut().zip(from).for_each(|(t, v)| *t = activation.of(*v + bias));
+                }
+                return;
+            }
+            match (accumulate, activation) {
+                (true, _) => each_apart(from, to, apart, |to, v| *to = activation.of(*to + (v + bias))),
+                (_, Activation::Identity) => each_apart(from, to, apart, |to, v| *to = v + bias),
+                _ => each_apart(from, to, apart, |to, v| *to = activation.of(v + bias)),
+            }
+        }
+    }
+}
 
 impl<T: Float> Correlation<'_, T> {
+    /// What is done to the sums of a target of a group.
+    pub(super) fn end(&self, group: usize, target: usize) -> End<T> {
+        let Finish { accumulate, then, .. } = self.finish;
+        End { bias: self.bias(group, target), accumulate, activation: then.activation }
+    }
+
     /// Moves results to where they belong. Those of neighbouring targets are `row` apart, and positions lie as in strips or,
     /// `close`, without gaps.
     pub(super) unsafe fn move_results(
@@ -23,7 +93,7 @@ impl<T: Float> Correlation<'_, T> {
         results: *const T,
         (row, close): (usize, bool),
     ) {
-        let (w, width, of_group) = (self.window(), block.columns.len(), group * self.targets.channels);
+        let (w, width) = (self.window(), block.columns.len());
         let mut closed = (0..).step_by(width);
         strips.each_row(block, |image, position, column, at| {
             let at = if close { closed.next().unwrap_or(at) } else { at };
@@ -33,11 +103,10 @@ impl<T: Float> Correlation<'_, T> {
                 || {
                     for (i, target) in targets.clone().enumerate() {
                         let to = self.target(image, group, target).wrapping_add(first);
-                        let bias = self.finish.bias.map_or(T::ZERO, |b| b[of_group + target]);
                         // SAFETY: the caller's promise.
                         unsafe {
                             let from = std::slice::from_raw_parts(results.add(i * row + at), width);
-                            self.put(from, bias, to, w.apart);
+                            self.end(group, target).put_each(from, to, w.apart);
                         }
                     }
                 },
@@ -60,29 +129,6 @@ impl<T: Float> Correlation<'_, T> {
             let at = self.target(image, group, targets.start).wrapping_add(range.start);
             // SAFETY: these are elements of the target that are of this task alone.
             unsafe { self.finish.then.finish(at, self.targets.channel, targets.len(), range.len()) };
-        }
-    }
-
-    /// Writes or adds results and a bias to elements that lie `apart`, through the activation.
-    #[inline(always)]
-    pub(super) unsafe fn put(&self, from: &[T], bias: T, to: *mut T, apart: usize) {
-        let Finish { accumulate, then: Then { activation, .. }, .. } = self.finish;
-        // SAFETY: the caller's promise.
-        unsafe {
-            if apart == 1 {
-                let to = std::slice::from_raw_parts_mut(to, from.len());
-                if accumulate {
-                    to.iter_mut().zip(from).for_each(|(t, v)| *t = activation.of(*t + (*v + bias)));
-                } else {
-                    to.iter_mut().zip(from).for_each(|(t, v)| *t = activation.of(*v + bias));
-                }
-                return;
-            }
-            match (accumulate, activation) {
-                (true, _) => each_apart(from, to, apart, |to, v| *to = activation.of(*to + (v + bias))),
-                (_, Activation::Identity) => each_apart(from, to, apart, |to, v| *to = v + bias),
-                _ => each_apart(from, to, apart, |to, v| *to = activation.of(v + bias)),
-            }
         }
     }
 }

@@ -2,52 +2,12 @@
 
 use std::ops::Range;
 
-use super::plane::{ANY, Block, Lanes, Plane};
+use super::plane::{ANY, Block, Lanes, Plane, TALL};
+use super::results::End;
 use super::tables::Tables;
 use super::window::Window;
 use crate::kernels::Float;
-use crate::kernels::gemm::Activation;
 use crate::kernels::simd::Vector;
-
-/// Rows of positions that are summed up together.
-pub(super) const TALL: usize = 4;
-
-/// What is done to sums on their way to memory, in this order.
-#[derive(Clone, Copy)]
-pub(super) struct End<T> {
-    /// A bias for each plane.
-    pub(super) bias: Option<*const T>,
-    pub(super) accumulate: bool,
-    pub(super) activation: Activation,
-}
-
-impl<T: Float> End<T> {
-    pub(super) const PLAIN: Self = Self { bias: None, accumulate: false, activation: Activation::Identity };
-
-    /// That of a later plane.
-    fn of(self, plane: usize) -> Self {
-        Self { bias: self.bias.map(|bias| bias.wrapping_add(plane)), ..self }
-    }
-
-    /// Writes the first `n` numbers of a register, or all.
-    ///
-    /// # Safety
-    /// The instructions of `V` are there, and so is the memory.
-    #[inline(always)]
-    unsafe fn put<V: Vector<T = T>>(self, v: V, to: *mut T, n: usize) {
-        // SAFETY: the caller's promise; the mask keeps within the targets.
-        unsafe {
-            let (mut v, mask) = (v, V::first(n));
-            if let Some(bias) = self.bias {
-                v = v.add(V::all(*bias));
-            }
-            if self.accumulate {
-                v = v.add(V::load_masked(to, mask));
-            }
-            self.activation.on(v).store_masked(to, mask);
-        }
-    }
-}
 
 /// Planes that follow each other: how many, and how far those of sources, of targets and kernels are apart.
 #[derive(Clone, Copy)]
@@ -122,16 +82,11 @@ impl<T: Float> Slide<'_, T> {
         // SAFETY: as above; these taps and columns are there.
         unsafe {
             for j in (0..w.width).step_by(V::WIDTH) {
-                let lanes: [Lanes<V, STEP>; C] =
-                    std::array::from_fn(|c| Lanes::new(w, w.columns[self.block.column + c], j));
-                let whole = lanes.iter().all(|lanes| lanes.whole);
+                let (lanes, whole) = Lanes::of(w, self.block, j);
                 for p in 0..self.planes.n {
                     let kernel =
                         self.weights.wrapping_offset((p * self.planes.taps) as isize + self.block.element);
-                    let weight = |r: usize, c: usize| {
-                        let (rows, columns) = (r as isize * plane.next_row, c as isize * plane.next_column);
-                        V::all(*kernel.wrapping_offset(rows + columns))
-                    };
+                    let weight = |r: usize, c: usize| V::all(*kernel.wrapping_offset(plane.tap(r, c)));
                     let weights: [[V; C]; R] = std::array::from_fn(|r| std::array::from_fn(|c| weight(r, c)));
                     if whole {
                         self.rows::<V, STEP, R, C, true>(weights, lanes, j, p);
@@ -154,8 +109,7 @@ impl<T: Float> Slide<'_, T> {
     ) {
         let (plane, w, end) = (self.sees.0, self.sees.1, self.end.of(p));
         let (source, to) = (p * self.planes.from, self.to.wrapping_add(p * self.planes.to + j));
-        // One row of taps sees rows that are as far apart as may be; several see all in between, too.
-        let (n, step, apart) = if R == 1 { (TALL, 1, plane.step) } else { ((TALL - 1) * STEP + R, STEP, 1) };
+        let [n, step, apart] = plane.seen::<STEP, R>(TALL);
         for row in self.rows.clone().step_by(TALL) {
             let first = (row * plane.step) as isize + self.block.offset;
             let mut from = self.from.wrapping_offset(source as isize + first * w.length as isize);
@@ -217,7 +171,7 @@ impl<T: Float> Spread<'_, T> {
                 }
                 for (k, w) in self.tables.iter().map(|tables| &tables.window).enumerate() {
                     let from = self.from.add(k * self.apart + i * w.width);
-                    scatter(w, from, to.add(w.targets[row]), end);
+                    end.put_each(std::slice::from_raw_parts(from, w.width), to.add(w.targets[row]), w.apart);
                 }
             }
         }
@@ -236,19 +190,6 @@ impl<T: Float> Spread<'_, T> {
                 end.put(low, to.add(2 * j), n);
                 end.put(high, to.wrapping_add(2 * j + V::WIDTH), n.saturating_sub(V::WIDTH));
             }
-        }
-    }
-}
-
-#[inline(always)]
-unsafe fn scatter<T: Float>(w: &Window, from: *const T, to: *mut T, end: End<T>) {
-    let End { bias, accumulate, activation } = end;
-    // SAFETY: the caller's promise.
-    unsafe {
-        let bias = bias.map_or(T::ZERO, |bias| *bias);
-        for j in 0..w.width {
-            let (v, to) = (*from.add(j) + bias, to.add(j * w.apart));
-            *to = activation.of(if accumulate { v + *to } else { v });
         }
     }
 }
