@@ -2,6 +2,7 @@
 
 mod activation;
 mod blocks;
+mod chunk;
 mod kept;
 mod pack;
 mod panels;

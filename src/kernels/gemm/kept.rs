@@ -1,14 +1,16 @@
 //! Right matrices that stay packed from product to product, kept with arrays whose values last.
 
-use super::blocks::{COLUMNS, Operand, TOGETHER, depth, packs_right};
+use super::blocks::{COLUMNS, Operand, depth, packs_right};
 use super::pack::Columns;
 use crate::array::{Lasting, Lent};
 use crate::kernels::Float;
 use crate::kernels::threads::{Shared, parallel};
 
+/// Columns of tiles that are packed together where they lie side by side.
+const TOGETHER: usize = 4;
 /// Rows of the left matrix beyond which packing is a small part of the work.
 const MANY: usize = 256;
-/// Bytes of a packed matrix that is kept.
+/// Bytes of a matrix that is packed as a whole.
 const LARGEST: usize = 16 << 20;
 
 /// The right matrix `b`, all of a lasting array, as a product of `m` x `n` with sums of `k` terms packs it, block below block:
@@ -21,37 +23,50 @@ pub(super) unsafe fn packed<T: Float>(
     b: Operand<T>,
     lasting: Lasting<'_>,
 ) -> Option<Lent<'_, T>> {
-    let Operand { p, row, col } = b;
-    let (kernels, wide) = (T::kernels(), T::kernels().panel());
-    let columns = n.next_multiple_of(wide);
-    let fits = n <= COLUMNS && columns * k <= LARGEST / size_of::<T>();
-    if m == 1 || m > MANY || !fits || !packs_right(kernels, (m, n, k), col) {
+    if m == 1 || m > MANY || n > COLUMNS || !packs_right(T::kernels(), (m, n, k), b.col) {
         return None;
     }
+    let room = room::<T>(n, k)?;
     // What comes out and the gradient of what goes in take it the one and the other way.
-    let mut lent = lasting.lend::<T>(usize::from(col == 1), [size_of::<T>(), n, k], columns * k)?;
+    let mut lent = lasting.lend::<T>(usize::from(b.col == 1), [size_of::<T>(), n, k], room)?;
     if !lent.is_made() {
-        let (depth, from, to) = (depth(k), Shared::read_only(p), Shared::new(lent.ptr()));
-        let together = wide * if col == 1 { TOGETHER } else { 1 };
-        let pieces = n.div_ceil(together);
-        parallel(k.div_ceil(depth) * pieces, |i| {
-            let (p, first) = (i / pieces * depth, i % pieces * together);
-            let k = depth.min(k - p);
-            // SAFETY: the caller's promise; there is room for all columns of all blocks, and each piece is another.
-            unsafe {
-                (kernels.pack_columns)(&Columns {
-                    from: Operand { p: from.get().cast_const(), row, col }.at(p, first),
-                    row,
-                    col,
-                    k,
-                    n: together.min(n - first),
-                    to: to.get().add(p * columns + first * k),
-                });
-            }
-        });
+        // SAFETY: the caller's promise; there is room for all columns of all blocks.
+        unsafe { pack((n, k), b, lent.ptr()) };
         lent.made();
     }
     Some(lent)
+}
+
+/// Elements of a packed matrix of `k` rows, unless it is too large.
+pub(super) fn room<T: Float>(n: usize, k: usize) -> Option<usize> {
+    Some(n.next_multiple_of(T::kernels().panel()) * k).filter(|room| room * size_of::<T>() <= LARGEST)
+}
+
+/// Packs all of a right matrix, block below block.
+///
+/// # Safety
+/// The matrix is there, and so is [`room`] for it.
+pub(super) unsafe fn pack<T: Float>((n, k): (usize, usize), b: Operand<T>, to: *mut T) {
+    let Operand { p, row, col } = b;
+    let (kernels, wide) = (T::kernels(), T::kernels().panel());
+    let (depth, from, to) = (depth(k), Shared::read_only(p), Shared::new(to));
+    let together = wide * if col == 1 { TOGETHER } else { 1 };
+    let (columns, pieces) = (n.next_multiple_of(wide), n.div_ceil(together));
+    parallel(k.div_ceil(depth) * pieces, |i| {
+        let (p, first) = (i / pieces * depth, i % pieces * together);
+        let k = depth.min(k - p);
+        // SAFETY: the caller's promise; each piece is another.
+        unsafe {
+            (kernels.pack_columns)(&Columns {
+                from: Operand { p: from.get().cast_const(), row, col }.at(p, first),
+                row,
+                col,
+                k,
+                n: together.min(n - first),
+                to: to.get().add(p * columns + first * k),
+            });
+        }
+    });
 }
 
 #[cfg(test)]

@@ -107,51 +107,36 @@ pub(super) struct Rows<T> {
     pub(super) to: *mut T,
 }
 
-impl<T: Float> Rows<T> {
+impl<T> Rows<T> {
     /// Whether rows are packed one after the other, or element p of all of them together, as they lie in memory.
     pub(super) fn one_by_one(row: isize) -> bool {
         row != 1
     }
-
-    /// Packs rows.
-    ///
-    /// # Safety
-    /// The memory is there.
-    pub(super) unsafe fn pack(&self) {
-        // SAFETY: as the caller promises.
-        unsafe {
-            if !Self::one_by_one(self.row) {
-                for p in 0..self.k {
-                    let from = self.from.offset(p as isize * self.col);
-                    short_copy(from, self.to.add(p * self.n), self.n);
-                }
-                return;
-            }
-            for i in 0..self.n {
-                let from = self.from.offset(i as isize * self.row);
-                let to = self.to.add(i * self.k);
-                if self.col == 1 {
-                    std::ptr::copy_nonoverlapping(from, to, self.k);
-                } else {
-                    (0..self.k).for_each(|p| *to.add(p) = *from.offset(p as isize * self.col));
-                }
-            }
-        }
-    }
 }
 
-/// Copies a few elements, without a call.
+/// Packs rows.
+///
+/// # Safety
+/// The instructions of `V` are there, and so is the memory.
 #[inline(always)]
-unsafe fn short_copy<T: Copy>(from: *const T, to: *mut T, n: usize) {
-    // SAFETY: the memory is there.
+pub(super) unsafe fn rows<V: Vector>(r: &Rows<V::T>) {
+    let &Rows { from, row, col, k, n, to } = r;
+    // SAFETY: as the caller promises; masks keep within the rows.
     unsafe {
-        if n < 4 {
-            (0..n).for_each(|i| *to.add(i) = *from.add(i));
+        if !Rows::<V::T>::one_by_one(row) {
+            for p in 0..k {
+                let from = from.wrapping_offset(p as isize * col);
+                V::prefetch(from.wrapping_offset(8 * col));
+                for i in (0..n).step_by(V::WIDTH) {
+                    let mask = V::first(n - i);
+                    V::load_masked(from.add(i), mask).store_masked(to.add(p * n + i), mask);
+                }
+            }
             return;
         }
-        // Fours from the start, and the last four, which may have been copied already.
-        for i in (0..n - 3).step_by(4).chain([n - 4]) {
-            to.add(i).cast::<[T; 4]>().write_unaligned(from.add(i).cast::<[T; 4]>().read_unaligned());
+        for i in 0..n {
+            let (from, to) = (from.offset(i as isize * row), to.add(i * k));
+            (0..k).for_each(|p| *to.add(p) = *from.offset(p as isize * col));
         }
     }
 }

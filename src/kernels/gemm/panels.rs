@@ -3,7 +3,8 @@
 use std::ptr;
 
 use super::activation::Activation;
-use super::blocks::{AHEAD, Operand, SHALLOW, Split};
+use super::blocks::{Operand, Split};
+use super::chunk::{AHEAD, SHALLOW};
 use super::tile::{After, Kernels, REGULAR, SCATTERED_A, SCATTERED_B, Tile};
 use crate::kernels::Float;
 
@@ -120,6 +121,7 @@ impl<T: Float> PanelProduct<'_, T> {
             b,
             b_row: row,
             table,
+            packed: ptr::null_mut(),
             c: self.c.wrapping_add(i * self.c_row + j),
             c_row: self.c_row as isize,
             after,

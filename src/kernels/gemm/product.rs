@@ -92,14 +92,16 @@ pub unsafe fn multiply<T: Float>(
         return unsafe { one_by_one((m, n, k), a, b, c, after, then) };
     };
     // SAFETY: the caller's promise.
-    unsafe {
-        if !product.run() {
-            one_by_one((m, n, k), a, b, c, after, then);
-        }
-    }
+    unsafe { product.run() };
 }
 
 impl<T: Float> After<T> {
+    /// For the result from an element on.
+    pub(super) fn part(self, i: usize, j: usize) -> Self {
+        let from = |bias: Option<*const T>, at: usize| bias.map(|bias| bias.wrapping_add(at));
+        Self { row_bias: from(self.row_bias, i), column_bias: from(self.column_bias, j), ..self }
+    }
+
     /// For the transpose of the result.
     fn transposed(self) -> Self {
         Self { row_bias: self.column_bias, column_bias: self.row_bias, ..self }
@@ -144,7 +146,10 @@ unsafe fn single_column<T: Float>(
 }
 
 /// Element by element, where nothing better can be had: results with gaps both ways, or no memory for packing.
-unsafe fn one_by_one<T: Float>(
+///
+/// # Safety
+/// As [`multiply`].
+pub(super) unsafe fn one_by_one<T: Float>(
     (m, n, k): (usize, usize, usize),
     a: Operand<T>,
     b: Operand<T>,

@@ -23,6 +23,8 @@ pub(super) struct Tile<'a, T> {
     pub(super) b_row: isize,
     /// For [`SCATTERED_B`], where each row of `b` lies; for [`SCATTERED_A`], where each row of `a` does.
     pub(super) table: *const isize,
+    /// For [`PACKING`], where the rows of `b` are written, one after the other.
+    pub(super) packed: *mut T,
     pub(super) c: *mut T,
     pub(super) c_row: isize,
     pub(super) after: After<T>,
@@ -42,10 +44,11 @@ pub(in crate::kernels) struct After<T> {
 }
 
 /// Kinds of kernels: both matrices have regular strides; rows of `b` lie where a table says, in the order of columns of
-/// `a`; rows of `a` lie where a table says, their elements one after the other.
+/// `a`; rows of `a` lie where a table says, their elements one after the other; rows of `b` are packed on the way.
 pub(super) const REGULAR: usize = 0;
 pub(super) const SCATTERED_B: usize = 1;
 pub(super) const SCATTERED_A: usize = 2;
+pub(super) const PACKING: usize = 3;
 
 /// The kernel for one number of rows. It needs the instructions of its table, and the memory that the tile names.
 pub(super) type Kernel<T> = unsafe fn(&Tile<'_, T>);
@@ -55,11 +58,13 @@ pub struct Kernels<T: 'static> {
     /// Numbers in a register. A tile is up to two registers wide, but for those of few rows.
     pub(super) width: usize,
     /// By kind, then by number of registers less one, then by number of rows less one.
-    pub(super) tiles: [[&'static [Kernel<T>]; 2]; 3],
+    pub(super) tiles: [[&'static [Kernel<T>]; 2]; 4],
     /// Tiles of four registers for up to three rows, of the kind [`SCATTERED_B`]: by number of rows less one.
     pub(super) low: [Kernel<T>; 3],
     /// Packs columns: see [`pack::columns`].
     pub(in crate::kernels) pack_columns: unsafe fn(&pack::Columns<T>),
+    /// Packs rows: see [`pack::rows`].
+    pub(super) pack_rows: unsafe fn(&pack::Rows<T>),
     /// Lays out an image: see [`Layout`].
     pub(in crate::kernels) lay_out: unsafe fn(&Layout<'_, T>),
     /// Sums over the taps of a plane: see [`Slide`].
@@ -102,7 +107,7 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
     // SAFETY: the caller has the instructions, and the tile names memory that is there.
     unsafe {
         let mut sums = [[V::zero(); N]; M];
-        if KIND == REGULAR {
+        if KIND == REGULAR || KIND == PACKING {
             // The result comes from far away; it is there when the sums are done.
             for i in 0..M {
                 for j in 0..N {
@@ -110,7 +115,7 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
                 }
             }
         }
-        let mut ahead = t.ahead;
+        let (mut ahead, mut packed) = (t.ahead, t.packed);
         for &(a_offset, b_offset) in t.batch {
             let a = t.a.offset(a_offset);
             let mut b = t.b.offset(b_offset);
@@ -129,7 +134,10 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
                 for j in 0..N {
                     let p = b.add(j * V::WIDTH);
                     row[j] = if MASKED { V::load_masked(p, masks[j]) } else { V::load(p) };
-                    if KIND == REGULAR {
+                    if KIND == PACKING {
+                        row[j].store(packed.add(j * V::WIDTH));
+                    }
+                    if KIND == REGULAR || KIND == PACKING {
                         V::prefetch(ahead.wrapping_add(j * V::WIDTH));
                     }
                 }
@@ -151,6 +159,9 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
                 }
                 if KIND != SCATTERED_B {
                     b = b.wrapping_offset(t.b_row);
+                }
+                if KIND == PACKING {
+                    packed = packed.add(N * V::WIDTH);
                 }
                 ahead = ahead.wrapping_offset(t.ahead_step);
             }
@@ -237,6 +248,11 @@ macro_rules! kernels {
                 unsafe { pack::columns::<$vector>(columns) }
             }
             $(#[target_feature(enable = $feature)])?
+            unsafe fn pack_rows(rows: &pack::Rows<$t>) {
+                // SAFETY: as above.
+                unsafe { pack::rows::<$vector>(rows) }
+            }
+            $(#[target_feature(enable = $feature)])?
             unsafe fn lay_out(layout: &Layout<'_, $t>) {
                 // SAFETY: as above.
                 unsafe { layout.run::<$vector>() }
@@ -292,6 +308,7 @@ macro_rules! kernels {
                     [&[$(kernel::<REGULAR, $m, 1>),+], &[$(kernel::<REGULAR, $m, 2>),+]],
                     [&[$(kernel::<SCATTERED_B, $m, 1>),+], &[$(kernel::<SCATTERED_B, $m, 2>),+]],
                     [&[$(kernel::<SCATTERED_A, $m, 1>),+], &[$(kernel::<SCATTERED_A, $m, 2>),+]],
+                    [&[], &[$(kernel::<PACKING, $m, 2>),+]],
                 ],
                 low: [
                     kernel::<SCATTERED_B, 1, 4>,
@@ -299,6 +316,7 @@ macro_rules! kernels {
                     kernel::<SCATTERED_B, 3, 4>,
                 ],
                 pack_columns,
+                pack_rows,
                 lay_out,
                 slide,
                 spread,

@@ -138,7 +138,7 @@ fn sums_of_reals_are_accurate() {
 #[test]
 fn the_number_of_threads_changes_no_bit() {
     let threads = num_threads();
-    for (m, n, k) in [(64, 64, 64), (200, 130, 300), (8, 1000, 500), (500, 10, 90)] {
+    for (m, n, k) in [(64, 64, 64), (200, 130, 300), (8, 1000, 500), (500, 10, 90), (1000, 70, 300)] {
         for layout in 0..4 {
             let a = Matrix::<f32>::new(m, k, layout % 2, 1, false);
             let b = Matrix::<f32>::new(k, n, layout / 2, 2, false);

@@ -1,0 +1,247 @@
+//! A chunk of a product: block by block, each block tile by tile.
+
+use std::ops::Range;
+
+use super::activation::Activation;
+use super::blocks::{Product, Right, Split, TALL};
+use super::pack::{Columns, Rows};
+use super::product::one_by_one;
+use super::tile::{Kernels, PACKING, REGULAR, Tile};
+use crate::array::Workspace;
+use crate::kernels::Float;
+
+/// Rows of a plain right matrix that are fetched ahead.
+pub(super) const AHEAD: isize = 8;
+/// Sums so short that most of the time goes into the result: it is visited row by row.
+pub(super) const SHALLOW: usize = 128;
+/// Columns of the right matrix in a packed block.
+const COLUMNS: usize = 1024;
+
+/// Some rows and columns of tiles of a product.
+pub(super) struct Chunk<'a, T: 'static> {
+    pub(super) product: &'a Product<'a, T>,
+    pub(super) kernels: &'static Kernels<T>,
+    /// Rows of the matrix in each row of tiles.
+    pub(super) heights: Split,
+    pub(super) rows: Range<usize>,
+    pub(super) columns: Range<usize>,
+    pub(super) right: Right<T>,
+    pub(super) packs_left: bool,
+    /// Terms of the sums in a block.
+    pub(super) depth: usize,
+}
+
+/// Some columns of tiles and some terms of a chunk, and where its two matrices are packed.
+struct Block<'a, T: 'static> {
+    chunk: &'a Chunk<'a, T>,
+    columns: Range<usize>,
+    p: usize,
+    k: usize,
+    a: *mut T,
+    b: *mut T,
+}
+
+impl<T: Float> Chunk<'_, T> {
+    /// Computes this part of the product.
+    ///
+    /// # Safety
+    /// As [`Product::run`]; the chunk lies within the product.
+    pub(super) unsafe fn run(&self) {
+        let (product, depth, panel) = (self.product, self.depth, self.kernels.panel());
+        let wide = self.columns.len().min(COLUMNS / panel);
+        let of_b = match self.right {
+            Right::Plain | Right::Kept(_) => 0,
+            Right::InRows | Right::InColumns => depth * wide * panel,
+        };
+        let of_a =
+            if self.packs_left { depth * TALL.min(self.rows.len()) * self.kernels.tallest() } else { 0 };
+        let packed = match of_a + of_b {
+            0 => None,
+            n => match Workspace::<T>::new(n) {
+                Ok(packed) => Some(packed),
+                // SAFETY: as the caller promises.
+                Err(_) => return unsafe { self.unpacked() },
+            },
+        };
+        // Packed columns are whole registers, so that what is behind them starts with a cache line, too.
+        let b = packed.as_ref().map_or(std::ptr::null_mut(), Workspace::ptr);
+        let a = b.wrapping_add(of_b);
+        let parts = Split::new(self.rows.len(), self.rows.len().div_ceil(TALL));
+        for first in self.columns.clone().step_by(wide.max(1)) {
+            let columns = first..self.columns.end.min(first + wide);
+            for p in (0..product.k.max(1)).step_by(depth) {
+                let k = depth.min(product.k - p);
+                let block = Block { chunk: self, columns: columns.clone(), p, k, a, b };
+                // SAFETY: as the caller promises; there is room for the largest block.
+                unsafe {
+                    for part in 0..parts.parts() {
+                        let some = parts.part(part);
+                        block.tiles(self.rows.start + some.start..self.rows.start + some.end);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The same with no memory for packing.
+    unsafe fn unpacked(&self) {
+        let (product, panel) = (self.product, self.kernels.panel());
+        let (i, end) = (self.row(self.rows.start), self.row(self.rows.end));
+        let j = self.columns.start * panel;
+        let n = (self.columns.end * panel).min(product.n) - j;
+        let (a, b) = (product.a.part(i, 0), product.b.part(0, j));
+        // SAFETY: as the caller promises.
+        unsafe {
+            one_by_one(
+                (end - i, n, product.k),
+                a,
+                b,
+                product.result(i, j),
+                product.after.part(i, j),
+                product.then,
+            )
+        };
+    }
+
+    /// The first row of the matrix in a row of tiles.
+    fn row(&self, tile: usize) -> usize {
+        self.heights.part(tile).start
+    }
+}
+
+impl<T: Float> Block<'_, T> {
+    /// Where a column of tiles is packed.
+    fn packed(&self, column: usize) -> *mut T {
+        self.b.wrapping_add((column - self.columns.start) * self.chunk.kernels.panel() * self.k)
+    }
+
+    unsafe fn pack_column(&self, column: usize) {
+        let Chunk { product, kernels, .. } = self.chunk;
+        let j = column * kernels.panel();
+        let b = product.b.part(self.p, j);
+        let n = kernels.panel().min(product.n - j);
+        let to = self.packed(column);
+        // SAFETY: the table was chosen for this machine; the memory is there.
+        unsafe { (kernels.pack_columns)(&Columns { from: b.p, row: b.row, col: b.col, k: self.k, n, to }) };
+    }
+
+    /// Where the rows of the matrix from `i` on are packed, if those of the block start with row `first` of tiles.
+    fn packed_rows(&self, first: usize, i: usize) -> *mut T {
+        self.a.wrapping_add((i - self.chunk.row(first)) * self.k)
+    }
+
+    unsafe fn pack_rows(&self, rows: Range<usize>) {
+        let a = self.chunk.product.a;
+        for row in rows.clone() {
+            let i = self.chunk.heights.part(row);
+            let from = a.part(i.start, self.p);
+            let to = self.packed_rows(rows.start, i.start);
+            let rows = Rows { from: from.p, row: a.row, col: a.col, k: self.k, n: i.len(), to };
+            // SAFETY: the matrix is there, and so is room for as many rows as are taken together.
+            unsafe { (self.chunk.kernels.pack_rows)(&rows) };
+        }
+    }
+
+    /// # Safety
+    /// As [`Chunk::run`]; the right matrix is packed unless tiles do that.
+    unsafe fn tiles(&self, rows: Range<usize>) {
+        let (first, columns) = (rows.start, self.columns.clone());
+        // SAFETY: as the caller promises; what the tiles read is packed first.
+        unsafe {
+            if self.chunk.packs_left {
+                self.pack_rows(rows.clone());
+            }
+            if self.k <= SHALLOW {
+                for row in rows {
+                    columns.clone().for_each(|column| self.tile(first, row, column));
+                    self.finish(row..row + 1);
+                }
+            } else {
+                columns.for_each(|column| rows.clone().for_each(|row| self.tile(first, row, column)));
+                self.finish(rows);
+            }
+        }
+    }
+
+    /// Takes tiles whose sums are complete through what follows.
+    fn finish(&self, rows: Range<usize>) {
+        let Chunk { product, kernels, .. } = self.chunk;
+        if self.p + self.k < product.k || product.then.rows.is_none() || rows.is_empty() {
+            return;
+        }
+        let (i, end) = (self.chunk.row(rows.start), self.chunk.row(rows.end));
+        let j = self.columns.start * kernels.panel();
+        let n = (self.columns.end * kernels.panel()).min(product.n) - j;
+        let c = product.result(i, j);
+        // SAFETY: these tiles were just written, and are of one chunk alone; rows of the result follow each other.
+        unsafe { product.then.finish(c.p, c.row as usize, end - i, n) };
+    }
+
+    /// The tile of a row and a column, `first` being the row whose left matrix was packed first.
+    ///
+    /// # Safety
+    /// As [`Block::tiles`].
+    #[inline(always)]
+    unsafe fn tile(&self, first: usize, row: usize, column: usize) {
+        let Chunk { product, kernels, heights, ref rows, right, packs_left, .. } = *self.chunk;
+        let (i, count) = (heights.part(row).start, heights.part(row).len());
+        let j = column * kernels.panel();
+        let n = kernels.panel().min(product.n - j);
+        // The first tile of a column packs what the others read.
+        let packs = right == Right::InRows && row == rows.start;
+        if right == Right::InColumns && row == rows.start {
+            // SAFETY: as the caller promises.
+            unsafe { self.pack_column(column) };
+        }
+        let (b, b_row) = match right {
+            Right::Plain => (product.b.at(self.p, j), product.b.row),
+            Right::InRows if packs => (product.b.at(self.p, j), product.b.row),
+            Right::InRows | Right::InColumns => (self.packed(column).cast_const(), kernels.panel() as isize),
+            // All blocks, one below the other.
+            Right::Kept(all) => {
+                let columns = product.n.next_multiple_of(kernels.panel());
+                (all.wrapping_add(self.p * columns + j * self.k), kernels.panel() as isize)
+            }
+        };
+        let (a, a_row, a_col) = if packs_left {
+            let (row, col) = if Rows::<T>::one_by_one(product.a.row) { (self.k, 1) } else { (1, count) };
+            (self.packed_rows(first, i).cast_const(), row as isize, col as isize)
+        } else {
+            (product.a.at(i, self.p), product.a.row, product.a.col)
+        };
+        let last = self.p + self.k == product.k;
+        let mut after = product.after.part(i, j);
+        after.accumulate |= self.p > 0;
+        if !last {
+            (after.row_bias, after.column_bias, after.activation) = (None, None, Activation::Identity);
+        }
+        // Packed tiles of the left matrix come from the second cache, rows of a plain right matrix from anywhere.
+        let (ahead, ahead_step) = if packs_left && !packs {
+            (a.wrapping_add(count * self.k), count as isize)
+        } else {
+            (b.wrapping_offset(AHEAD * b_row), b_row)
+        };
+        let c = product.result(i, j);
+        let tile = Tile {
+            k: self.k,
+            n,
+            batch: &[(0, 0)],
+            a,
+            a_row,
+            a_col,
+            b,
+            b_row,
+            table: std::ptr::null(),
+            packed: if packs { self.packed(column) } else { std::ptr::null_mut() },
+            c: c.p,
+            c_row: c.row,
+            after,
+            ahead,
+            ahead_step,
+        };
+        let registers = if packs || n > kernels.width { 2 } else { 1 };
+        let kind = if packs { PACKING } else { REGULAR };
+        // SAFETY: the table was chosen for this machine; the tile lies within the matrices.
+        unsafe { kernels.tiles[kind][registers - 1][count - 1](&tile) };
+    }
+}
