@@ -90,17 +90,9 @@ impl<T: Float> Chunk<'_, T> {
         let j = self.columns.start * panel;
         let n = (self.columns.end * panel).min(product.n) - j;
         let (a, b) = (product.a.part(i, 0), product.b.part(0, j));
+        let (c, after) = (product.result(i, j), product.after.part(i, j));
         // SAFETY: as the caller promises.
-        unsafe {
-            one_by_one(
-                (end - i, n, product.k),
-                a,
-                b,
-                product.result(i, j),
-                product.after.part(i, j),
-                product.then,
-            )
-        };
+        unsafe { one_by_one((end - i, n, product.k), a, b, c, after, product.then) };
     }
 
     /// The first row of the matrix in a row of tiles.
