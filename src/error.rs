@@ -1,4 +1,8 @@
-//! The one error type of the crate; `python/error.rs` maps it to exceptions, and is the only place that does.
+//! The one error type of the crate; `python/error.rs` maps it to exceptions, and is the only place that does. What
+//! becomes of a panic is said here too.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::array::Shape;
 
@@ -118,9 +122,24 @@ pub enum Error {
     /// An error of code that the graph called: a hook, a user's own function, an interrupt. It passes through as it is.
     #[error("{0}")]
     Foreign(Box<dyn std::error::Error + Send + Sync>),
+    /// A panic of ours, whoever called.
+    #[error("internal error, a defect of Kinnor, please report it: {0}")]
+    Internal(String),
 }
 
 impl Error {
+    /// What a panic said.
+    pub(crate) fn of_panic(panic: &(dyn Any + Send)) -> Self {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+        Self::Internal(text.unwrap_or_else(|| "a panic without a message".into()))
+    }
+
+    /// Whether it was a panic.
+    pub(crate) fn is_panic(&self) -> bool {
+        matches!(self, Self::Internal(_))
+    }
+
     /// A [`Error::Shape`] from anything that holds shapes.
     pub fn shape<'a>(
         op: impl Into<String>,
@@ -139,6 +158,12 @@ impl Error {
     ) -> Self {
         Self::Argument { op: op.into(), arg: arg.into(), expected: expected.into(), got: got.to_string() }
     }
+}
+
+/// Runs `f`; a panic in it, or in a thread that works for it, becomes an [`Error::Internal`].
+pub(crate) fn caught<R>(f: impl FnOnce() -> Result<R>) -> Result<R> {
+    // Whatever `f` leaves half done is for the caller to put right or to throw away.
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| Err(Error::of_panic(&*panic)))
 }
 
 fn no_such_axis(op: &str, got: i64, ndim: usize) -> String {

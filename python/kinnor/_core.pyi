@@ -38,6 +38,7 @@ class BudgetError(Error, MemoryError):
     least: int
 
 class UnsupportedError(Error, NotImplementedError): ...
+class InternalError(RuntimeError, Error): ...
 
 @disjoint_base
 class NdArray:

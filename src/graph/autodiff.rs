@@ -18,6 +18,7 @@ use super::ready::Ready;
 use super::watch::{self, GradientHook, When};
 use super::{Edge, NdArray, Variable, accumulate, connect, copied, gradient, plan};
 use crate::array::{RunGuard, Storage};
+use crate::error::caught;
 use crate::{Error, Result};
 
 /// Where a differentiation starts.
@@ -193,7 +194,7 @@ fn on_arrays(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpt
     let hooked = options.pre_hook.is_some() || options.post_hook.is_some() || hooks.any();
     let runs_again = kept.is_some();
     plan::detached(options.detach, run.work, hooked, || {
-        run.run(course, &mut hooks, options, &clearing, keeper.take(), runs_again, guard.as_ref())
+        caught(|| run.run(course, &mut hooks, options, &clearing, keeper.take(), runs_again, guard.as_ref()))
     })?;
     drop(hooks);
     drop(held);

@@ -13,6 +13,7 @@ use super::plan::{Kept, Pace, Seen, detached};
 use super::room::Keeper;
 use super::{Function, NdArray, Variable, anomaly, back_plan, course, ledger, mode, recompute};
 use crate::array::{RunGuard, Storage};
+use crate::error::caught;
 use crate::{Error, Result};
 
 /// The gradient that a backward run starts from.
@@ -250,8 +251,9 @@ impl Variable {
             || !options.callbacks.is_empty()
             || !plan.hooked.is_empty();
         let done = detached(options.detach, plan.work, hooked, || {
-            plan.run(options, &clearing, keeper.take(), optimise, guard.as_ref())
+            caught(|| plan.run(options, &clearing, keeper.take(), optimise, guard.as_ref()))
         });
+        let whole = !done.as_ref().is_err_and(Error::is_panic);
         let (apart, plan) = arena::with(|a| {
             let places = a.places;
             for (core, grad) in outer {
@@ -261,7 +263,7 @@ impl Variable {
             let apart = apart.swapped(a);
             let finished = done.is_ok();
             a.let_go(&mut plan.functions, finished.then_some(false), |f| f.pending &= !finished);
-            if at_once {
+            if at_once || !whole {
                 // What has hold of values keeps them from being given up.
                 return (apart, Some(plan));
             }

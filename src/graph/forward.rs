@@ -12,6 +12,7 @@ use super::order::{self, Stop};
 use super::plan::{Kept, Key, Pace, Seen};
 use super::{Function, NdArray, Variable, anomaly, back_plan::Place, budget, connect, ends, mode};
 use crate::array::{RunGuard, Storage};
+use crate::error::caught;
 use crate::{Error, Result};
 
 /// A call of the user's before or after each function.
@@ -277,20 +278,35 @@ pub fn forward_all(variables: &[&Variable], options: &ForwardOptions<'_>) -> Res
     if roots.is_empty() {
         return Ok(());
     }
-    let free: Vec<&Variable> = variables.iter().copied().filter(|v| !v.persistent()).collect();
-    // Not through `set_persistent`: this holds for one call and must not spoil the plan.
-    let set = |on: bool| {
+    let _persistent = Persistent::new(variables);
+    run(&roots, options, None)
+}
+
+/// Variables that are persistent while it lives, as they were not before.
+struct Persistent<'a>(Vec<&'a Variable>);
+
+impl<'a> Persistent<'a> {
+    fn new(variables: &[&'a Variable]) -> Self {
+        let own = Self(variables.iter().copied().filter(|v| !v.persistent()).collect());
+        own.set(true);
+        own
+    }
+
+    /// Not through `set_persistent`: this holds for one call and must not spoil the plan.
+    fn set(&self, on: bool) {
         arena::with(|a| {
-            for v in &free {
+            for v in &self.0 {
                 let flags = &mut a.variables[v.ix()].flags;
                 *flags = if on { *flags | flag::PERSISTENT } else { *flags & !flag::PERSISTENT };
             }
         });
-    };
-    set(true);
-    let done = run(&roots, options, None);
-    set(false);
-    done
+    }
+}
+
+impl Drop for Persistent<'_> {
+    fn drop(&mut self) {
+        self.set(false);
+    }
 }
 
 fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Closed>) -> Result<()> {
@@ -332,9 +348,10 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
         options.detach,
         plan.work,
         options.pre_hook.or(options.post_hook).is_some(),
-        || plan.run(options, optimise, guard.as_ref()),
+        || caught(|| plan.run(options, optimise, guard.as_ref())),
     );
-    arena::with(|a| {
+    let whole = !done.as_ref().is_err_and(Error::is_panic);
+    let rest = arena::with(|a| {
         let life = done.is_ok().then_some(Life::Ready);
         let is_usual = done.is_ok() && budget.is_none();
         a.let_go(&mut plan.functions, is_usual.then_some(true), |f| {
@@ -345,10 +362,13 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
         }
         if let Some(closed) = &mut closed {
             closed.0.extend(plan.functions.iter().map(|f| (*f, a.functions[*f].generation)));
-        } else {
+        } else if whole {
             Kept::put_forward(a, roots[0], key, seen, plan);
+            return None;
         }
+        Some(plan)
     });
+    drop(rest);
     drop(guard);
     done
 }

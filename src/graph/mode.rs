@@ -93,6 +93,13 @@ impl Scope {
         Self(before)
     }
 
+    /// Values are computed again.
+    pub(super) fn recomputing(on: bool) -> Self {
+        let before = SCOPED.get();
+        SCOPED.set(Scoped { recomputing: on, ..before });
+        Self(before)
+    }
+
     /// Functions are built in this context.
     pub(super) fn context(number: u16) -> Self {
         let before = SCOPED.get();

@@ -26,9 +26,9 @@ pub(super) fn restore(v: Ix, clearing: &Clearing) -> Result<()> {
         let ready = |f: Ix| (f, connect::step(a, f), clearing.after(a, f));
         functions.into_iter().map(ready).collect::<Vec<_>>()
     });
-    let before = mode::set_recomputing(true);
+    let _recomputing = mode::Scope::recomputing(true);
     let recording = clear::is_recording();
-    let done = steps.into_iter().try_for_each(|(f, mut step, cleared)| {
+    steps.into_iter().try_for_each(|(f, mut step, cleared)| {
         step.count(true); // this run may be one that has nobody wait
         step.forward(true)?;
         cleared.into_iter().try_for_each(|i| step.x[i].storage.clear(true))?;
@@ -36,7 +36,5 @@ pub(super) fn restore(v: Ix, clearing: &Clearing) -> Result<()> {
             arena::with(|a| clear::record(a, f));
         }
         Ok(())
-    });
-    mode::set_recomputing(before);
-    done
+    })
 }

@@ -172,6 +172,12 @@ impl Rerun {
     }
 }
 
+impl Drop for Rerun {
+    fn drop(&mut self) {
+        arena::with(|a| a.end_run(&self.taken, |_| ()));
+    }
+}
+
 /// Computes the data of `wanted` again, as far as it is gone, for a function that was born at `now`. What is pinned stays.
 ///
 /// # Errors
@@ -181,11 +187,8 @@ fn restore(ledger: &Arc<Ledger>, wanted: &[Ix], pins: &mut Pins, now: u64) -> Re
         return Ok(());
     }
     let rerun = arena::with(|a| Rerun::make(a, wanted, pins))?;
-    let before = mode::set_recomputing(true);
-    let done = rerun.functions.iter().try_for_each(|f| run_again(ledger, *f, pins, now));
-    mode::set_recomputing(before);
-    arena::with(|a| a.end_run(&rerun.taken, |_| ()));
-    done
+    let _recomputing = mode::Scope::recomputing(true);
+    rerun.functions.iter().try_for_each(|f| run_again(ledger, *f, pins, now))
 }
 
 fn run_again(ledger: &Arc<Ledger>, f: Ix, pins: &mut Pins, now: u64) -> Result<()> {

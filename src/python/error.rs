@@ -7,8 +7,11 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::Error;
 
+/// The class of what a panic becomes.
+const INTERNAL: &str = "InternalError";
+
 /// Name, base classes and docstring of each class, bases before those that derive from them.
-const CLASSES: [(&str, &[&str], &str); 16] = [
+const CLASSES: [(&str, &[&str], &str); 17] = [
     ("Error", &["Exception"], "Base class of all errors of this library."),
     ("ShapeError", &["Error", "ValueError", "RuntimeError"], "Shapes that do not fit."),
     ("DTypeError", &["Error", "TypeError", "RuntimeError"], "A type of element that does not fit."),
@@ -37,6 +40,7 @@ const CLASSES: [(&str, &[&str], &str); 16] = [
         "A memory budget that a graph cannot keep to: `least` bytes would do.",
     ),
     ("UnsupportedError", &["Error", "NotImplementedError"], "What exists in NNabla and not here."),
+    (INTERNAL, &["RuntimeError", "Error"], "A defect of Kinnor: please report it."),
 ];
 
 static TYPES: PyOnceLock<Vec<Py<PyType>>> = PyOnceLock::new();
@@ -50,6 +54,12 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     for (name, bases, doc) in CLASSES {
         let base = |b: &&str| if m.hasattr(*b)? { m.getattr(*b) } else { builtins.getattr(*b) };
         let bases = bases.iter().map(base).collect::<PyResult<Vec<_>>>()?;
+        if name == INTERNAL {
+            let class = of_panics(py, &PyTuple::new(py, bases)?, doc)?;
+            m.add(name, &class)?;
+            types.push(class.unbind());
+            continue;
+        }
         let dict = PyDict::new(py);
         dict.set_item("__doc__", doc)?;
         dict.set_item("__module__", "kinnor")?;
@@ -61,7 +71,23 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         m.add(name, &class)?;
         types.push(class.unbind());
     }
-    TYPES.set(py, types).map_err(|_| PyMemoryError::new_err("the module is initialised twice"))
+    TYPES.set(py, types).map_err(|_| PyImportError::new_err("kinnor: expected to be imported once at a time"))
+}
+
+/// Makes one of our exceptions of the class that pyo3 raises for a panic, wherever in our methods it happens. (That class
+/// derives from `BaseException`, which `except Exception` does not catch.)
+fn of_panics<'py>(py: Python<'py>, bases: &Bound<'py, PyTuple>, doc: &str) -> PyResult<Bound<'py, PyType>> {
+    let class = py.get_type::<PanicException>();
+    class.setattr("__bases__", bases)?;
+    class.setattr("__name__", INTERNAL)?;
+    class.setattr("__qualname__", INTERNAL)?;
+    class.setattr("__module__", "kinnor")?;
+    class.setattr("__doc__", doc)?;
+    let text = Error::Internal(String::new()).to_string();
+    // One that passed through a user's code says it already.
+    let code = c"lambda said: lambda e: (lambda t: t if t.startswith(said) else said + t)(', '.join(map(str, e.args)))";
+    class.setattr("__str__", py.eval(code, None, None)?.call1((text,))?)?;
+    Ok(class)
 }
 
 fn raise(py: Python<'_>, name: &str, text: String) -> PyErr {
@@ -96,6 +122,7 @@ impl From<Error> for PyErr {
             Error::Key(_) => "ParameterError",
             Error::NotImplemented(_) => "UnsupportedError",
             Error::Budget { .. } | Error::BudgetFor { .. } => "BudgetError",
+            Error::Internal(_) => INTERNAL,
             Error::Memory { .. } => return PyMemoryError::new_err(text),
             Error::Io(e) => return PyOSError::new_err((e.raw_os_error(), e.to_string())),
             Error::Foreign(inner) => match inner.downcast::<PyErr>() {

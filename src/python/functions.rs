@@ -249,10 +249,7 @@ unsafe extern "C" fn trampoline(
                 std::ptr::null_mut()
             }
             Err(panic) => {
-                let text = panic.downcast_ref::<String>().cloned();
-                let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
-                let text = format!("internal error, please report it: {}", text.unwrap_or_default());
-                pyo3::exceptions::PyRuntimeError::new_err(text).restore(py);
+                PyErr::from(Error::of_panic(&*panic)).restore(py);
                 std::ptr::null_mut()
             }
         }

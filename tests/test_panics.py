@@ -1,0 +1,246 @@
+"""A panic in the engine is an error like others: an exception that programs catch, after which the graph is as it was.
+
+A user's function that raises the class that panics become has the engine panic on purpose, in the middle of a run."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import kinnor as nn
+import kinnor.functions as F
+from kinnor import autodiff
+from kinnor.function import PythonFunction
+
+SAID = "a defect of Kinnor"
+
+
+class Breaking(PythonFunction):
+    """Twice its input; panics where `when` says."""
+
+    when = None
+
+    @property
+    def name(self):
+        return "Breaking"
+
+    def min_outputs(self):
+        return 1
+
+    def breaks(self, when):
+        if self.when == when:
+            raise nn.InternalError(f"on purpose in {when}")
+
+    def setup_impl(self, inputs, outputs):
+        self.breaks("setup")
+        outputs[0].reset_shape(inputs[0].shape, True)
+
+    def forward_impl(self, inputs, outputs):
+        self.breaks("forward")
+        outputs[0].d = 2 * inputs[0].d
+
+    def backward_impl(self, inputs, outputs, propagate_down, accum):
+        self.breaks("backward")
+        inputs[0].g = 2 * outputs[0].g + (inputs[0].g if accum[0] else 0)
+
+    def gradient_impl(self, x, y, gy, wanted):
+        self.breaks("gradient")
+        return [gy[0] * 2]
+
+    def grad_depends_input_data(self, i, j):
+        return False
+
+    def grad_depends_output_data(self, i, o):
+        return False
+
+
+class Network:
+    """A graph with a function that breaks, run once."""
+
+    def __init__(self, **forward):
+        values = np.random.RandomState(3).randn(4, 5).astype(np.float32)
+        self.x = nn.Variable.from_numpy_array(values, need_grad=True)
+        self.breaking = Breaking()
+        self.h = F.tanh(F.exp(self.x))
+        self.y = F.sum(F.sin(self.breaking(self.h)), axis=1)
+        self.y.g = 7.0
+        self.run(**forward)
+
+    def run(self, **forward):
+        """Values and gradients of a training step, in bytes."""
+        self.breaking.when = None
+        self.x.grad.zero()
+        self.y.forward(**forward)
+        self.y.backward()
+        return self.y.d.tobytes(), self.x.g.tobytes()
+
+
+@pytest.fixture(autouse=True)
+def quiet(capfd):
+    """What the engine prints of a panic is for its report."""
+    yield
+    capfd.readouterr()
+
+
+def test_the_class():
+    assert issubclass(nn.InternalError, nn.Error)
+    assert issubclass(nn.InternalError, RuntimeError)
+    error = nn.InternalError("index 3")
+    assert SAID in str(error)
+    assert str(error).endswith("index 3")
+    assert str(nn.InternalError(str(error))) == str(error)
+    assert repr(error) == "InternalError('index 3')"
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+@pytest.mark.parametrize("when", ["forward", "backward"])
+@pytest.mark.parametrize("forward", [{}, {"clear_no_need_grad": True}, {"memory_budget": 1 << 20}])
+def test_a_graph_runs_again_to_the_same_bits(when, forward, runs):
+    net = Network(**forward)
+    for _ in range(runs):
+        expected = net.run(**forward)
+    net.x.grad.zero()
+    net.breaking.when = when
+    with pytest.raises(nn.Error, match=f"on purpose in {when}") as caught:
+        net.y.forward(**forward)
+        net.y.backward()
+    assert type(caught.value) is nn.InternalError
+    assert SAID in str(caught.value)
+    assert (net.y.g == 7).all()
+    assert net.run(**forward) == expected
+    assert net.run(**forward) == expected
+
+
+def test_hooks_that_panic():
+    def panics(_):
+        raise nn.InternalError("in a hook")
+
+    net = Network()
+    expected = net.run()
+    for hook in ("function_pre_hook", "function_post_hook"):
+        with pytest.raises(nn.InternalError, match="in a hook"):
+            net.y.forward(**{hook: panics})
+        with pytest.raises(nn.InternalError, match="in a hook"):
+            net.y.backward(**{hook: panics})
+        assert (net.y.g == 7).all()
+        assert net.run() == expected
+    for v in (net.x, net.h):
+        handle = v.register_hook(panics)
+        net.x.g = 5.0
+        with pytest.raises(nn.InternalError, match="in a hook"):
+            net.y.backward()
+        assert (net.y.g == 7).all()
+        assert (net.x.g == 5).all() or v is net.x
+        handle.remove()
+        assert net.run() == expected
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_autodiff(create_graph):
+    net = Network()
+    loss = F.sum(net.y)
+    loss.forward()
+    (expected,) = autodiff.grad(loss, net.x, retain_graph=True)
+    net.x.g = 5.0
+    net.breaking.when = "gradient" if create_graph else "backward"
+    with pytest.raises(nn.InternalError):
+        autodiff.backward(loss, create_graph=create_graph, retain_graph=True)
+    assert (net.x.g == 5).all()
+    assert not nn.get_auto_forward()
+    net.breaking.when = None
+    (again,) = autodiff.grad(loss, net.x)
+    assert again.d.tobytes() == expected.d.tobytes()
+
+
+def test_values_that_are_computed_again():
+    x = nn.Variable.from_numpy_array(np.linspace(0, 1, 6, dtype=np.float32), need_grad=True)
+    breaking = Breaking()
+    with nn.recompute():
+        h = breaking(F.exp(x))
+    y = F.sum(F.sin(h))
+
+    def step():
+        x.grad.zero()
+        y.forward()
+        y.backward()
+        return x.g.tobytes()
+
+    expected = step()
+    y.forward()
+    breaking.when = "forward"
+    with pytest.raises(nn.InternalError):
+        y.backward()
+    assert not nn.config.in_recomputing
+    breaking.when = None
+    assert step() == expected
+
+
+def test_several_variables_are_not_kept_for_good():
+    net = Network()
+    net.breaking.when = "forward"
+    with pytest.raises(nn.InternalError):
+        nn.forward_all([net.y, net.h])
+    assert not net.y.persistent
+    assert not net.h.persistent
+
+
+def test_a_set_up_that_panics():
+    net = Network()
+    expected = net.run()
+    net.breaking.when = "setup"
+    with pytest.raises(nn.InternalError):
+        net.breaking(net.x)
+    net.x.reset_shape((5, 4))
+    with pytest.raises(nn.InternalError):
+        net.y.forward()
+    net.x.reset_shape((4, 5))
+    assert net.run() == expected
+
+
+def test_a_method_that_panics_is_caught_by_its_class():
+    class Items:
+        def __iter__(self):
+            raise nn.InternalError("in an iterator")
+
+    for call in (
+        lambda: nn.Variable((2,)).reset_shape(Items()),
+        lambda: nn.NdArray(2).view(Items()),
+        lambda: F.reshape(nn.Variable((2,)), Items()),
+        lambda: nn.forward_all(Items()),
+    ):
+        with pytest.raises(nn.InternalError, match=SAID):
+            call()
+
+
+@pytest.mark.parametrize("alias", [0, 1])
+def test_outputs_that_a_set_up_takes_away(alias):
+    class Shortens(Breaking):
+        def inplace_data(self, i):
+            return alias
+
+        def setup_impl(self, inputs, outputs):
+            outputs.pop()
+
+    with pytest.raises(nn.RangeError, match="expected `setup_impl` to leave 1 outputs in the list, got 0"):
+        Shortens()(nn.Variable((2,)))
+
+
+def test_more_outputs_than_there_can_be():
+    class Many(Breaking):
+        def min_outputs(self):
+            return 10**9
+
+    with pytest.raises(nn.CallError, match="expected `min_outputs` to return a count up to"):
+        Many()(nn.Variable((2,)))
+
+
+def test_a_gradient_without_end():
+    class Endless(Breaking):
+        def gradient_impl(self, x, y, gy, wanted):
+            return itertools.repeat(None)
+
+    x = nn.Variable((2,), need_grad=True)
+    y = Endless()(x)
+    y.forward()
+    with pytest.raises(nn.CallError, match="at most"):
+        nn.grad([y], [x])
