@@ -137,8 +137,8 @@ fn lock() -> MutexGuard<'static, Store> {
     static SETUP: Once = Once::new();
     SETUP.call_once(|| {
         guard_forks();
-        let limit = std::env::var("KINNOR_MEMORY_LIMIT").ok().and_then(|v| v.trim().parse().ok());
-        if let Some(bytes) = limit {
+        super::reclaim::guard_forks();
+        if let Ok(Some(bytes)) = limit_of_environment() {
             STORE.lock().unwrap_or_else(PoisonError::into_inner).set_limit(bytes);
         }
     });

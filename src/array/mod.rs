@@ -6,6 +6,7 @@ mod allocator;
 mod buffer;
 mod contents;
 mod dtype;
+pub(crate) mod fork;
 mod gone;
 mod kept;
 mod part;

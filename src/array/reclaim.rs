@@ -10,9 +10,9 @@ use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst, fence};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
-use super::Buffer;
+use super::{Buffer, fork};
 
 static EPOCH: AtomicU64 = AtomicU64::new(0);
 /// Runs under way of even and of odd epochs.
@@ -22,8 +22,8 @@ static FREED: Mutex<[Vec<Buffer>; 2]> = Mutex::new([Vec::new(), Vec::new()]);
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// Runs under way on this thread.
-    static OWN: Cell<usize> = const { Cell::new(0) };
+    /// Runs under way on this thread, of even and of odd epochs.
+    static OWN: Cell<[usize; 2]> = const { Cell::new([0; 2]) };
     /// What the runs on this thread use that count it.
     static HELD: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
 }
@@ -63,14 +63,13 @@ pub struct RunGuard {
 impl RunGuard {
     /// Says that a run begins.
     pub fn new() -> Self {
-        OWN.set(OWN.get() + 1);
         Self { side: Cell::new(enter()), thread: PhantomData }
     }
 
     /// Says that the run is between two steps and follows no pointer: what others have freed need not wait for its end.
     pub(crate) fn renew(&self) {
         if WAITING.load(SeqCst) > 0 {
-            RUNS[self.side.replace(enter())].fetch_sub(1, SeqCst);
+            leave(self.side.replace(enter()));
             advance();
         }
     }
@@ -83,10 +82,21 @@ fn enter() -> usize {
         let side = (epoch & 1) as usize;
         RUNS[side].fetch_add(1, SeqCst);
         if EPOCH.load(SeqCst) == epoch {
+            let mut own = OWN.get();
+            own[side] += 1;
+            OWN.set(own);
             return side;
         }
         RUNS[side].fetch_sub(1, SeqCst);
     }
+}
+
+/// Says that a run that was counted on that side is counted there no more.
+fn leave(side: usize) {
+    let mut own = OWN.get();
+    own[side] -= 1;
+    OWN.set(own);
+    RUNS[side].fetch_sub(1, SeqCst);
 }
 
 impl Default for RunGuard {
@@ -97,8 +107,7 @@ impl Default for RunGuard {
 
 impl Drop for RunGuard {
     fn drop(&mut self) {
-        OWN.set(OWN.get() - 1);
-        RUNS[self.side.get()].fetch_sub(1, SeqCst);
+        leave(self.side.get());
         if WAITING.load(SeqCst) > 0 {
             advance();
         }
@@ -129,7 +138,7 @@ pub(crate) fn release_between_steps(buffer: Buffer) {
     fence(SeqCst); // what says that the buffer is not there any more is seen before runs are counted
     let runs: usize = RUNS.iter().map(|runs| runs.load(SeqCst)).sum();
     // A run that begins after the count cannot find the buffer.
-    if runs > OWN.try_with(Cell::get).unwrap_or(0) {
+    if runs > OWN.try_with(Cell::get).unwrap_or([0; 2]).iter().sum::<usize>() {
         release(buffer);
     }
 }
@@ -144,4 +153,25 @@ pub(crate) fn release(mut buffer: Buffer) {
     buffer.write_off();
     freed[side].push(buffer);
     WAITING.fetch_add(1, SeqCst);
+}
+
+/// Has a child count the runs of its own thread alone: those of the others are not there to end. What waits for them goes with
+/// the end of the next run, when it is safe to call back.
+pub(super) fn guard_forks() {
+    thread_local! {
+        static LOCKED: Cell<Option<MutexGuard<'static, [Vec<Buffer>; 2]>>> = const { Cell::new(None) };
+    }
+    extern "C" fn before() {
+        let guard = FREED.lock();
+        let _ = LOCKED.try_with(|locked| locked.set(Some(guard)));
+    }
+    extern "C" fn parent() {
+        let _ = LOCKED.try_with(Cell::take);
+    }
+    extern "C" fn child() {
+        let own = OWN.try_with(Cell::get).unwrap_or([0; 2]);
+        RUNS.iter().zip(own).for_each(|(runs, own)| runs.store(own, SeqCst));
+        parent();
+    }
+    fork::around(before, parent, child);
 }

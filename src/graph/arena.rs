@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::lease::Leases;
@@ -58,6 +58,11 @@ static ARENA: Mutex<Arena> = Mutex::new(Arena {
     dying: Vec::new(),
     leases: Leases::NONE,
 });
+
+/// The arena, under its lock.
+pub(super) fn lock() -> MutexGuard<'static, Arena> {
+    ARENA.lock()
+}
 
 /// Runs `f` on the arena under its lock, and drops what it threw away after unlocking.
 #[inline(always)]
@@ -145,7 +150,7 @@ impl Arena {
             budgeted: false,
             ledger: None,
             planned: false,
-            busy: false,
+            busy: None,
             need_setup: false,
             context: 0,
             mark: 0,

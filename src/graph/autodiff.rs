@@ -13,6 +13,7 @@ use super::by_kernels::{add_into, let_go};
 use super::clear::{Clearing, Policy};
 use super::course::{Course, PlaceIx};
 use super::forward::{Detach, Hook};
+use super::lease::Thread;
 use super::mode::Scope;
 use super::ready::Ready;
 use super::watch::{self, GradientHook, When};
@@ -281,7 +282,8 @@ impl Held {
                     "autodiff: expected the graph at rest after a hook, but another run of it is under way";
                 return Err(Error::Graph(text.into()));
             }
-            self.functions.iter().for_each(|f| a.functions[*f].busy = true);
+            let own = Some(Thread::current());
+            self.functions.iter().for_each(|f| a.functions[*f].busy = own);
             self.busy.set(true);
             Ok(result)
         })

@@ -106,7 +106,7 @@ impl Arena {
             return;
         }
         slot.generation = slot.generation.wrapping_add(1);
-        (slot.pending, slot.budgeted, slot.busy, slot.need_setup) = (false, false, false, false);
+        (slot.pending, slot.budgeted, slot.busy, slot.need_setup) = (false, false, None, false);
         (slot.life, slot.at_once, slot.ledger) = (Life::New, false, None);
         let planned = std::mem::take(&mut slot.planned);
         slot.tags = Vec::new();

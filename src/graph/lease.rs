@@ -7,17 +7,43 @@
 //! the functions, or gives the last other count of one back, all that is outstanding is settled: it is noted in each
 //! function as if there had been no lease.
 
+use std::cell::Cell;
+use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use smallvec::SmallVec;
 
 use super::arena::{Arena, FunctionSlot, Ix, Life};
+use super::forked;
 use crate::{Error, Result};
+
+/// A number that a thread has to itself. (Where there were more threads than numbers, two have one; nothing but what a forked
+/// child takes for its own depends on it.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Thread(NonZeroU32);
+
+impl Thread {
+    /// That of this thread.
+    pub(super) fn current() -> Self {
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        thread_local! {
+            static OWN: Cell<Option<NonZeroU32>> = const { Cell::new(None) };
+        }
+        Self(OWN.get().unwrap_or_else(|| {
+            let new = NonZeroU32::MIN.saturating_add(LAST.fetch_add(1, Ordering::Relaxed));
+            OWN.set(Some(new));
+            new
+        }))
+    }
+}
 
 /// What is outstanding.
 pub(super) struct Leases {
-    /// Runs that hold their functions one by one.
-    single: usize,
-    /// The functions of the one run that holds them together.
-    leased: Option<Arc<[Ix]>>,
+    /// The threads of the runs that hold their functions one by one.
+    pub(super) single: SmallVec<[Thread; 4]>,
+    /// The functions of the one run that holds them together, and its thread.
+    pub(super) leased: Option<(Arc<[Ix]>, Thread)>,
     /// Functions that a run left waiting for their backward run, or not waiting any more; the last word counts.
     owed: Vec<(Arc<[Ix]>, bool)>,
     /// Raised when a function of some plan is freed, or comes under a budget.
@@ -28,7 +54,8 @@ pub(super) struct Leases {
 const MOST: usize = 6;
 
 impl Leases {
-    pub(super) const NONE: Self = Self { single: 0, leased: None, owed: Vec::new(), lives: 0 };
+    pub(super) const NONE: Self =
+        Self { single: SmallVec::new_const(), leased: None, owed: Vec::new(), lives: 0 };
 }
 
 /// Functions of a plan, and how they may be held.
@@ -62,8 +89,8 @@ impl Arena {
     pub(super) fn hold(&mut self, holding: &mut Holding) -> Result<Option<Ix>> {
         let leases = &mut self.leases;
         holding.lives = leases.lives;
-        if holding.since == Some(leases.lives) && leases.single == 0 && leases.leased.is_none() {
-            leases.leased = Some(Arc::clone(&holding.functions));
+        if holding.since == Some(leases.lives) && leases.single.is_empty() && leases.leased.is_none() {
+            leases.leased = Some((Arc::clone(&holding.functions), Thread::current()));
             return Ok(None);
         }
         self.begin_run(&holding.functions)
@@ -78,7 +105,8 @@ impl Arena {
         each: impl Fn(&mut FunctionSlot),
     ) {
         let leases = &mut self.leases;
-        let is_leased = leases.leased.as_ref().is_some_and(|leased| Arc::ptr_eq(leased, &holding.functions));
+        let is_leased =
+            leases.leased.as_ref().is_some_and(|(leased, _)| Arc::ptr_eq(leased, &holding.functions));
         holding.since = pending.map(|_| holding.lives);
         if !is_leased {
             return self.end_run(&holding.functions, each);
@@ -113,11 +141,11 @@ impl Arena {
     #[cold]
     fn settle_each(&mut self) {
         self.settle_owed();
-        if let Some(functions) = self.leases.leased.take() {
-            self.leases.single += 1;
+        if let Some((functions, thread)) = self.leases.leased.take() {
+            self.leases.single.push(thread);
             for f in &*functions {
                 let slot = &mut self.functions[*f];
-                slot.busy = true;
+                slot.busy = Some(thread);
                 slot.count += 1;
             }
         }
@@ -135,18 +163,20 @@ impl Arena {
     /// [`Error::Graph`] when one of them is running already; nothing is held then.
     pub(super) fn begin_run(&mut self, functions: &[Ix]) -> Result<Option<Ix>> {
         self.settle();
-        self.leases.single += 1;
+        forked::guard();
+        let thread = Thread::current();
+        self.leases.single.push(thread);
         let mut freed = None;
         for (n, f) in functions.iter().enumerate() {
             let slot = &mut self.functions[*f];
-            if slot.busy {
+            if slot.busy.is_some() {
                 let name = self.op(*f).name().to_string();
                 self.end_run(&functions[..n], |_| ());
                 return Err(Error::Graph(format!(
                     "{name}: expected a graph that is at rest, but another run of it is under way"
                 )));
             }
-            slot.busy = true;
+            slot.busy = Some(thread);
             slot.count += 1;
             if slot.life == Life::Freed {
                 freed = freed.or(Some(*f));
@@ -160,7 +190,7 @@ impl Arena {
         self.settle();
         for f in functions {
             let slot = &mut self.functions[*f];
-            slot.busy = false;
+            slot.busy = None;
             mark(slot);
         }
         self.release_run(functions);
@@ -168,7 +198,10 @@ impl Arena {
 
     /// As [`Arena::end_run`] of functions that others may run already.
     pub(super) fn release_run(&mut self, functions: &[Ix]) {
-        self.leases.single -= 1;
+        let thread = Thread::current();
+        if let Some(at) = self.leases.single.iter().rposition(|of| *of == thread) {
+            self.leases.single.swap_remove(at);
+        }
         for f in functions {
             self.release_function(*f);
         }
@@ -180,6 +213,7 @@ mod tests {
     use std::cell::RefCell;
 
     use super::super::{BackwardOptions, ForwardOptions, Function, Variable, apply, arena, forward_all};
+    use crate::Error;
 
     fn one(name: &str, x: &[&Variable]) -> Variable {
         apply(name, x, &[]).expect("builds").remove(0)
@@ -199,7 +233,7 @@ mod tests {
         arena::with(|a| {
             a.settle();
             let slot = &a.functions[a.variables[y.ix()].parent];
-            assert_eq!((slot.busy, slot.count, slot.pending), (false, 1, pending));
+            assert_eq!((slot.busy, slot.count, slot.pending), (None, 1, pending));
         });
     }
 
@@ -216,6 +250,39 @@ mod tests {
             step(&y, false);
             is_at_rest(&y, false);
         }
+    }
+
+    #[test]
+    fn a_panic_is_an_error_and_leaves_the_graph_at_rest() {
+        let (x, n) = (leaf(), std::cell::Cell::new(0));
+        let y = one("sin", &[&one("exp", &[&x])]);
+        y.grad().storage.fill(5.0);
+        let panics = |_: &Function| match n.get() {
+            0 => panic!("on purpose"),
+            left => {
+                n.set(left - 1);
+                Ok(())
+            }
+        };
+        for at in [0, 1, 0, 1] {
+            step(&y, false);
+            n.set(at);
+            let hooked = ForwardOptions { post_hook: Some(&panics), ..Default::default() };
+            let error = y.forward(&hooked).expect_err("panics");
+            assert!(matches!(&error, Error::Internal(text) if text == "on purpose"), "{error}");
+            step(&y, false);
+            is_at_rest(&y, false);
+            n.set(at);
+            y.forward(&ForwardOptions::default()).expect("runs");
+            let hooked = BackwardOptions { pre_hook: Some(&panics), ..Default::default() };
+            let error = y.backward(&hooked).expect_err("panics");
+            assert!(error.is_panic(), "{error}");
+            is_at_rest(&y, true);
+            assert_eq!(y.grad().to_vec().expect("is there"), [5.0; 3]);
+        }
+        // No run of this thread is thought to be under way for ever: plans are leased again.
+        let own = super::Thread::current();
+        assert!(arena::with(|a| !a.leases.single.contains(&own)));
     }
 
     #[test]

@@ -39,6 +39,12 @@ impl Memo {
         std::mem::take(&mut self.state)
     }
 
+    /// Forgets everything that somebody was in the middle of changing: it is not looked at, and not dropped.
+    pub(super) fn abandon(&mut self) {
+        std::mem::forget(std::mem::take(&mut self.seen));
+        std::mem::forget(std::mem::take(&mut self.state));
+    }
+
     /// Notes what a run reads, before it does, and names it all together. A run that computes again only names it.
     #[inline(always)]
     pub(super) fn note(&mut self, inputs: impl Iterator<Item = u64>, recompute: bool) -> u64 {

@@ -30,6 +30,7 @@ mod edit;
 mod ends;
 mod execute;
 mod flags;
+mod forked;
 mod formula;
 mod forward;
 mod function;

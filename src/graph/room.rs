@@ -160,7 +160,7 @@ impl Rerun {
         };
         let functions = order::depth_first(a, wanted, dropped);
         a.settle();
-        let taken: Vec<Ix> = functions.iter().copied().filter(|f| !a.functions[*f].busy).collect();
+        let taken: Vec<Ix> = functions.iter().copied().filter(|f| a.functions[*f].busy.is_none()).collect();
         a.begin_run(&taken)?;
         for f in &functions {
             for i in 0..a.functions[*f].inputs.len() {

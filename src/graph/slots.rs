@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::lease::Thread;
 use super::memo::Memo;
 use crate::array::{Shape, Storage};
 use crate::ops::Op;
@@ -138,8 +139,8 @@ pub(super) struct FunctionSlot {
     /// Counts what it computed, where it ran under a budget when it was built.
     pub(super) ledger: Option<std::sync::Arc<super::ledger::Ledger>>,
     pub(super) planned: bool,
-    /// A run is under way.
-    pub(super) busy: bool,
+    /// The thread whose run has it, if one is under way.
+    pub(super) busy: Option<Thread>,
     /// Something that it takes has another shape or another origin since it was set up.
     pub(super) need_setup: bool,
     /// Number of its context.
@@ -176,6 +177,11 @@ impl<T> Slab<T> {
         }
         self.len += 1;
         self.len - 1
+    }
+
+    /// All slots, those without a tenant too.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.chunks.iter_mut().flat_map(|chunk| chunk.iter_mut())
     }
 
     /// Slots that have a tenant.

@@ -1,0 +1,70 @@
+//! Graphs in a forked child, which has one thread: the runs of the others are over, wherever they were.
+
+use std::cell::Cell;
+use std::sync::Once;
+
+use parking_lot::MutexGuard;
+
+use super::arena::{self, Arena, FunctionSlot};
+use super::lease::Thread;
+use crate::array::{fork, memory_stats};
+
+thread_local! {
+    static LOCKED: Cell<Option<MutexGuard<'static, Arena>>> = const { Cell::new(None) };
+}
+
+/// Has the arena whole in each child from now on, and its runs those of the thread that is there. Called under the lock of
+/// the arena.
+pub(super) fn guard() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        memory_stats(); // memory has set its handlers then: whoever has the arena may want memory, not the other way round
+        fork::around(before, parent, child);
+    });
+}
+
+extern "C" fn before() {
+    let arena = arena::lock();
+    let _ = LOCKED.try_with(|locked| locked.set(Some(arena)));
+}
+
+extern "C" fn parent() {
+    let _ = LOCKED.try_with(Cell::take);
+}
+
+extern "C" fn child() {
+    if let Ok(Some(mut arena)) = LOCKED.try_with(Cell::take) {
+        arena.end_runs_of_others();
+    }
+}
+
+impl Arena {
+    /// What the runs had in hand may be half done: what their functions remember is lost, and they are set up before they
+    /// run again.
+    fn end_runs_of_others(&mut self) {
+        let own = Thread::current();
+        let leases = &mut self.leases;
+        let leased = leases.leased.take_if(|(_, thread)| *thread != own);
+        let all = leases.single.len();
+        leases.single.retain(|thread| *thread == own);
+        if leased.is_none() && leases.single.len() == all {
+            return;
+        }
+        self.structure += 1;
+        for f in leased.iter().flat_map(|(functions, _)| functions.iter()) {
+            self.functions[*f].abandon();
+        }
+        for slot in self.functions.iter_mut().filter(|slot| slot.busy.is_some_and(|thread| thread != own)) {
+            slot.busy = None;
+            slot.count = (slot.count - 1).max(1); // nobody is there to bury it
+            slot.abandon();
+        }
+    }
+}
+
+impl FunctionSlot {
+    fn abandon(&mut self) {
+        self.memo.abandon();
+        self.need_setup = true;
+    }
+}

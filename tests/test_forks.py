@@ -1,0 +1,117 @@
+"""A forked child has one thread: what runs of the others had in hand is not in its way."""
+
+import subprocess
+import sys
+import textwrap
+
+SETTING = """
+import os, threading, time
+import numpy as np
+import kinnor as nn
+import kinnor.functions as F
+
+def leaf(*shape):
+    return nn.Variable.from_numpy_array(np.random.RandomState(0).rand(*shape).astype(np.float32), need_grad=True)
+
+x = leaf(256, 256)
+y = F.sum(F.tanh(F.affine(x, x)) + F.sort(x))
+
+def step():
+    x.grad.zero()
+    y.forward(clear_no_need_grad=True)
+    y.backward(clear_buffer=True)
+    return y.d.tobytes() + x.g.tobytes()
+
+expected = step()
+going = True
+
+def run():
+    while going:
+        y.forward(clear_no_need_grad=True)
+        y.backward(clear_buffer=True)
+
+def forked(child):
+    # What `child` returns, in a child: 0 for true.
+    pid = os.fork()
+    if pid == 0:
+        code = 3
+        try:
+            code = 0 if child() else 1
+        except BaseException as e:
+            print(type(e).__name__, e, flush=True)
+        finally:
+            os._exit(code)
+    end = time.time() + 30
+    while time.time() < end:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.002)
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    return "hangs"
+"""
+
+
+def run(program):
+    command = [sys.executable, "-W", "ignore", "-c", SETTING + textwrap.dedent(program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    return done.stdout
+
+
+def test_a_graph_that_another_thread_was_running():
+    program = """
+    threading.Thread(target=run, daemon=True).start()
+    time.sleep(0.1)
+    print({forked(lambda: step() == expected and step() == expected) for _ in range(12)})
+    going = False
+    """
+    assert run(program) == "{0}\n"
+
+
+def test_memory_is_freed_in_the_child():
+    program = """
+    def child():
+        a = leaf(256, 256)
+        with nn.auto_forward():
+            for _ in range(5):
+                F.tanh(F.exp(a))
+            before = nn.memory_stats()["live"]
+            for _ in range(50):
+                F.tanh(F.exp(a))
+        return nn.memory_stats()["live"] - before < 2 * a.size * 4
+
+    threading.Thread(target=run, daemon=True).start()
+    time.sleep(0.1)
+    print({forked(child) for _ in range(12)})
+    going = False
+    """
+    assert run(program) == "{0}\n"
+
+
+def test_a_fork_within_a_run_keeps_the_run_of_its_own_thread():
+    program = """
+    def refused():
+        try:
+            y.forward()
+        except nn.GraphError:
+            return True
+
+    found = []
+    hook = lambda f: found.append(forked(refused))
+    y.forward(function_post_hook=hook)
+    y.backward(function_pre_hook=hook)
+    print(set(found), forked(lambda: step() == expected))
+
+    # The run goes on in the child to its end.
+    pid = None
+    def fork(f):
+        global pid
+        pid = os.fork() if pid is None else pid
+    y.forward(function_post_hook=fork)
+    if pid == 0:
+        os._exit(0 if step() == expected else 1)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), step() == expected)
+    """
+    assert run(program) == "{0} 0\n0 True\n"
