@@ -1,6 +1,7 @@
 //! Kinnor: a deep-learning engine for the machine at hand.
 
 pub mod array;
+mod environment;
 pub mod error;
 pub mod graph;
 pub mod kernels;
@@ -15,4 +16,5 @@ mod python;
 #[global_allocator]
 static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+pub use environment::check_environment;
 pub use error::{Error, Result};

@@ -80,7 +80,8 @@ fn check(&(name, arguments, x, n): &Case<'_>) {
 }
 
 fn in_double(f: impl FnOnce()) {
-    scope_context(Some(intern(&Context { compute: Compute::Double, ..Context::default() })));
+    let double = Context { compute: Compute::Double, ..Context::default() };
+    scope_context(Some(intern(&double).expect("there are few")));
     f();
     scope_context(None);
 }

@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use super::store::{CLASSES, Stack, Store, class, class_size};
 use super::workspace;
+use crate::{Result, environment};
 
 /// Bytes in use, kept for reuse, and the most ever in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -143,6 +144,12 @@ fn lock() -> MutexGuard<'static, Store> {
         }
     });
     STORE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The most that buffers may take, if the environment says so.
+pub(crate) fn limit_of_environment() -> Result<Option<usize>> {
+    let expected = "a number of bytes, such as 1073741824, 1024M or 1G";
+    environment::setting("KINNOR_MEMORY_LIMIT", expected, environment::bytes)
 }
 
 /// A child must not inherit a store that another thread was in the middle of changing.

@@ -19,6 +19,7 @@ mod workspace;
 
 pub use access::Access;
 pub(crate) use account::{Account, Paying, pay_from};
+pub(crate) use allocator::limit_of_environment;
 pub use allocator::{MemoryStats, clear_memory_cache, memory_stats, reset_peak_memory, set_memory_limit};
 pub use buffer::Buffer;
 pub use dtype::{DType, Element, convert};

@@ -2,11 +2,14 @@
 //! context functions compute. A setter changes the default of the process; a scope changes its thread.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, Ordering};
 
 use parking_lot::RwLock;
 
 use crate::array::DType;
+use crate::{Error, Result, environment};
 
 #[derive(Clone, Copy)]
 struct Scoped {
@@ -38,7 +41,7 @@ static RECOMPUTE: AtomicBool = AtomicBool::new(false);
 static CONTEXT: AtomicU16 = AtomicU16::new(0);
 static DEPTH_FIRST: AtomicBool = AtomicBool::new(false);
 static LEAVES_IN_PLACE: AtomicBool = AtomicBool::new(false);
-static CONTEXTS: RwLock<Vec<Context>> = RwLock::new(Vec::new());
+static CONTEXTS: RwLock<Contexts> = RwLock::new(Contexts { all: Vec::new(), numbers: BTreeMap::new() });
 
 /// Changes one field of the modes of this thread and returns its old value.
 fn swap<T>(field: impl FnOnce(&mut Scoped) -> &mut T, value: T) -> T {
@@ -235,12 +238,22 @@ const OPTIMISED: u8 = 2;
 pub fn plan_is_plain() -> bool {
     match PLAN.load(Ordering::Relaxed) {
         UNKNOWN => {
-            let plain = std::env::var("KINNOR_PLAN").is_ok_and(|plan| plan.trim() == "plain");
+            let plain = plan_of_environment().is_ok_and(|plan| plan == Some(PLAIN));
             set_plan_is_plain(plain);
             plain
         }
         known => known == PLAIN,
     }
+}
+
+/// How plans run, if the environment says so.
+pub(crate) fn plan_of_environment() -> Result<Option<u8>> {
+    let known = |plan: &str| match plan {
+        "plain" => Some(PLAIN),
+        "optimised" => Some(OPTIMISED),
+        _ => None,
+    };
+    environment::setting("KINNOR_PLAN", "plain or optimised", known)
 }
 
 /// Whether plans that are made from now on run function by function, for the process.
@@ -249,7 +262,7 @@ pub fn set_plan_is_plain(on: bool) {
 }
 
 /// In which type a function computes and stores.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Compute {
     /// `f32` throughout.
     #[default]
@@ -280,7 +293,7 @@ impl Compute {
 }
 
 /// Where and how functions compute: NNabla's context.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Context {
     /// `"<engine>:<type>"`, the first one that exists being taken.
     pub backend: Vec<String>,
@@ -303,22 +316,39 @@ impl Default for Context {
     }
 }
 
+/// The contexts that there were: a function has the number of one.
+struct Contexts {
+    all: Vec<Arc<Context>>,
+    numbers: BTreeMap<Arc<Context>, u16>,
+}
+
 /// The number of a context; equal ones get the same.
-pub fn intern(context: &Context) -> u16 {
-    let mut all = CONTEXTS.write();
-    if all.is_empty() {
-        all.push(Context::default());
+///
+/// # Errors
+/// [`Error::Value`] when there are too many of them already.
+pub fn intern(context: &Context) -> Result<u16> {
+    if *context == Context::default() {
+        return Ok(0);
     }
-    let found = all.iter().position(|c| c == context);
-    found.unwrap_or_else(|| {
-        all.push(context.clone());
-        all.len() - 1
-    }) as u16
+    if let Some(number) = CONTEXTS.read().numbers.get(context) {
+        return Ok(*number);
+    }
+    let Contexts { all, numbers } = &mut *CONTEXTS.write();
+    if all.is_empty() {
+        all.push(Arc::default());
+    }
+    let new = u16::try_from(all.len()).map_err(|_| {
+        let most = usize::from(u16::MAX) + 1;
+        Error::Value(format!("context: expected at most {most} different ones in a process, got another"))
+    })?;
+    let context = Arc::new(context.clone());
+    all.push(Arc::clone(&context));
+    Ok(*numbers.entry(context).or_insert(new))
 }
 
 /// The context with this number.
 pub fn context(number: u16) -> Context {
-    CONTEXTS.read().get(number as usize).cloned().unwrap_or_default()
+    CONTEXTS.read().all.get(number as usize).map_or_else(Context::default, |context| (**context).clone())
 }
 
 /// The number of the context in which functions are built now.
@@ -338,5 +368,6 @@ pub fn scope_context(number: Option<u16>) -> Option<u16> {
 
 /// How functions of a context compute.
 pub(super) fn compute(number: u16) -> Compute {
-    if number == 0 { Compute::Float } else { context(number).compute }
+    let of = |contexts: &Contexts| contexts.all.get(number as usize).map(|context| context.compute);
+    if number == 0 { Compute::Float } else { of(&CONTEXTS.read()).unwrap_or_default() }
 }

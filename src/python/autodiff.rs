@@ -10,7 +10,7 @@ use pyo3::types::PyTuple;
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
 use super::arguments::{flag, some_flag};
-use super::error::foreign;
+use super::calls;
 use super::function::Function;
 use super::hooks::with_hooks;
 use super::user_operation;
@@ -85,7 +85,7 @@ struct Call {
 
 impl GradientHook for Call {
     fn call(&self, g: &graph::Variable) -> crate::Result<Option<graph::Variable>> {
-        Python::attach(|py| {
+        calls::call(|py| {
             let Some(call) = self.call.lock().as_ref().map(|c| c.clone_ref(py)) else { return Ok(None) };
             let result = call.bind(py).call1((Variable::wrap(py, g.clone())?,))?;
             if result.is_none() || self.when == When::Accumulated {
@@ -101,7 +101,6 @@ impl GradientHook for Call {
                 }
             }
         })
-        .map_err(foreign)
     }
 
     fn object(&self) -> &(dyn Any + Send + Sync) {
@@ -185,11 +184,11 @@ pub(super) fn collected(v: &Bound<'_, Variable>, on: bool) {
 
 /// The line of the user's program that is running.
 fn source_line() -> Option<String> {
-    Python::attach(|py| {
+    Python::try_attach(|py| {
         let line = py.import("kinnor.autodiff.anomaly")?.getattr("source_line")?.call0()?;
         line.extract::<Option<String>>()
     })
-    .ok()
+    .and_then(Result::ok)
     .flatten()
 }
 

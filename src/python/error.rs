@@ -1,6 +1,7 @@
 //! Maps the crate's error to Python exceptions: the only place that does.
 
-use pyo3::exceptions::{PyMemoryError, PyOSError};
+use pyo3::exceptions::{PyImportError, PyMemoryError, PyOSError};
+use pyo3::panic::PanicException;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
@@ -48,6 +49,11 @@ static TYPES: PyOnceLock<Vec<Py<PyType>>> = PyOnceLock::new();
 /// Makes the exceptions, which have several base classes each, and adds them to the module.
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = m.py();
+    if TYPES.get(py).is_some() {
+        let text = "kinnor: expected to be imported once in a process, in one interpreter; subinterpreters are not \
+                    supported, use processes";
+        return Err(PyImportError::new_err(text));
+    }
     let builtins = py.import("builtins")?;
     let make = builtins.getattr("type")?;
     let mut types = Vec::new();

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
 use super::arguments::flag;
-use super::error::foreign;
+use super::calls;
 use super::function::Function;
 use super::variable::Variable;
 use crate::Error;
@@ -65,23 +65,23 @@ impl Callbacks {
 
 impl CommunicatorCallback for One {
     fn on_finish_function_backward(&self, f: &graph::Function) -> crate::Result<()> {
-        Python::attach(|py| {
+        calls::call(|py| {
             let f = Function::wrap(f.clone());
-            self.0.call_method1(py, "on_finish_function_backward", (f,)).map(drop).map_err(foreign)
+            self.0.call_method1(py, "on_finish_function_backward", (f,)).map(drop)
         })
     }
 
     fn on_finish_backward(&self) -> crate::Result<()> {
-        Python::attach(|py| self.0.call_method0(py, "on_finish_backward").map(drop).map_err(foreign))
+        calls::call(|py| self.0.call_method0(py, "on_finish_backward").map(drop))
     }
 }
 
 /// Warns in Python, where a filter may make an error of it.
 pub(super) fn warn(text: String) -> crate::Result<()> {
-    Python::attach(|py| {
+    calls::call(|py| {
         let category = py.get_type::<PyUserWarning>();
         let text = std::ffi::CString::new(text).unwrap_or_default();
-        PyErr::warn(py, &category, &text, 1).map_err(foreign)
+        PyErr::warn(py, &category, &text, 1)
     })
 }
 
@@ -141,9 +141,9 @@ pub(super) fn with_hooks(
     let mut after: Vec<Py<PyAny>> = post.map(|h| h.clone().unbind()).into_iter().collect();
     after.extend(global(py, 1));
     let call = |hooks: &[Py<PyAny>], f: &graph::Function| {
-        hooks
-            .iter()
-            .try_for_each(|hook| hook.call1(py, (Function::wrap(f.clone()),)).map(drop).map_err(foreign))
+        calls::call(|py| {
+            hooks.iter().try_for_each(|hook| hook.call1(py, (Function::wrap(f.clone()),)).map(drop))
+        })
     };
     let (before_each, after_each) =
         (|f: &graph::Function| call(&before, f), |f: &graph::Function| call(&after, f));

@@ -4,6 +4,7 @@
 
 mod arguments;
 mod autodiff;
+mod calls;
 mod error;
 mod function;
 mod functions;
@@ -23,10 +24,12 @@ mod user_operation;
 mod values;
 mod variable;
 
+use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 
 #[pymodule(gil_used = true)]
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    crate::check_environment().map_err(|e| PyImportError::new_err(e.to_string()))?;
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     error::register(m)?;
     m.add_class::<ndarray::NdArray>()?;
@@ -43,6 +46,8 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     functions::register(m)?;
     safetensors::register(m)?;
     solver::register(m)?;
-    crate::graph::interrupt_check(|| Python::attach(|py| py.check_signals().map_err(error::foreign)));
+    // An interpreter that is ending has nobody to interrupt.
+    let check = || Python::try_attach(|py| py.check_signals().map_err(error::foreign)).unwrap_or(Ok(()));
+    crate::graph::interrupt_check(check);
     Ok(())
 }

@@ -96,7 +96,7 @@ fn intern_context(
             return Err(crate::Error::argument("context", "type_config", expected, other).into());
         }
     };
-    Ok(mode::intern(&Context { backend, array_class, device_id, compute }))
+    Ok(mode::intern(&Context { backend, array_class, device_id, compute })?)
 }
 
 /// What was drawn since the last `record_random`: where each sequence starts.
@@ -129,7 +129,7 @@ fn context_parts(number: u16) -> (Vec<String>, String, String) {
 #[pyfunction]
 fn set_num_threads(#[pyo3(from_py_with = whole)] n: i64) -> PyResult<()> {
     match usize::try_from(n) {
-        Ok(n @ 1..=1024) => {
+        Ok(n @ 1..=threads::MOST_THREADS) => {
             threads::set_num_threads(n);
             Ok(())
         }

@@ -5,7 +5,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::arguments::{flag, number, texts};
-use super::error::foreign;
+use super::calls;
 use super::ndarray::NdArray;
 use super::values::{to_python, value, wrong};
 use super::variable::Variable;
@@ -52,9 +52,8 @@ fn hooked<T: Send>(
     let mut post: Vec<_> = own_post.into_iter().collect();
     post.extend(after.bind(py).values().iter().map(Bound::unbind));
 
-    let call = |hooks: &[Py<PyAny>]| {
-        Python::attach(|py| hooks.iter().try_for_each(|hook| hook.call0(py).map(drop))).map_err(foreign)
-    };
+    let call =
+        |hooks: &[Py<PyAny>]| calls::call(|py| hooks.iter().try_for_each(|hook| hook.call0(py).map(drop)));
     let done = py.detach(|| {
         let (mut before, mut after) = (|| call(&pre), || call(&post));
         let mut hooks = Hooks::none();

@@ -10,6 +10,7 @@ pub(crate) mod x86;
 use std::sync::OnceLock;
 
 use super::Float;
+use crate::{Result, environment};
 
 /// A set of instructions that kernels are written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,12 +39,19 @@ pub fn isa() -> Isa {
     static ISA: OnceLock<Isa> = OnceLock::new();
     *ISA.get_or_init(|| {
         let best = detect();
-        match std::env::var("KINNOR_ISA").as_deref().map(str::trim) {
-            Ok("portable") => Isa::Portable,
-            Ok("avx2") if best == Isa::Avx512 => Isa::Avx2,
+        match isa_of_environment() {
+            Ok(Some(Isa::Portable)) => Isa::Portable,
+            Ok(Some(Isa::Avx2)) if best == Isa::Avx512 => Isa::Avx2,
             _ => best,
         }
     })
+}
+
+/// The highest set that the environment allows, if it says so.
+pub(crate) fn isa_of_environment() -> Result<Option<Isa>> {
+    let all = [Isa::Portable, Isa::Neon, Isa::Avx2, Isa::Avx512];
+    let known = |name: &str| all.into_iter().find(|isa| isa.name() == name);
+    environment::setting("KINNOR_ISA", "portable, neon, avx2 or avx512", known)
 }
 
 fn detect() -> Isa {

@@ -9,6 +9,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pool::Pool;
 
+use crate::{Result, environment};
+
+/// More than this are not asked for.
+pub const MOST_THREADS: usize = 1024;
+
 /// Zero until it is set or asked for.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
@@ -32,10 +37,18 @@ pub fn set_num_threads(n: usize) {
     THREADS.store(n.max(1), Ordering::Relaxed);
 }
 
+/// How many threads there are to be, if the environment says so.
+pub(crate) fn threads_of_environment() -> Result<Option<usize>> {
+    let number = |text: &str| text.parse().ok().filter(|n| (1..=MOST_THREADS).contains(n));
+    environment::setting("KINNOR_NUM_THREADS", &format!("a number from 1 to {MOST_THREADS}"), number)
+}
+
 fn default_threads() -> usize {
-    let variable = |name| std::env::var(name).ok()?.trim().parse().ok().filter(|&n| n > 0);
-    variable("KINNOR_NUM_THREADS")
-        .or_else(|| variable("RAYON_NUM_THREADS"))
+    let of_others = || std::env::var("RAYON_NUM_THREADS").ok()?.trim().parse().ok().filter(|&n| n > 0);
+    threads_of_environment()
+        .ok()
+        .flatten()
+        .or_else(of_others)
         .or_else(|| std::thread::available_parallelism().ok().map(Into::into))
         .unwrap_or(1)
 }

@@ -1,0 +1,60 @@
+//! Settings that the environment gives. Each is read where it belongs; how, and what is said of a wrong one, is here.
+
+use crate::{Error, Result};
+
+/// The value of the variable `name` as `read` understands it; none if it is not set, or is empty.
+///
+/// # Errors
+/// [`Error::Value`] when it is none of what is `expected`.
+pub(crate) fn setting<T>(
+    name: &str,
+    expected: &str,
+    read: impl FnOnce(&str) -> Option<T>,
+) -> Result<Option<T>> {
+    let Some(given) = std::env::var_os(name) else { return Ok(None) };
+    let given = given.to_string_lossy();
+    let given = given.trim();
+    if given.is_empty() {
+        return Ok(None);
+    }
+    let refused = || Error::Value(format!("environment: expected {name} to be {expected}, got {given:?}"));
+    read(given).map(Some).ok_or_else(refused)
+}
+
+/// Looks at all settings. (Whoever does not ask gets the default in the place of a wrong one.)
+///
+/// # Errors
+/// [`Error::Value`] when one of them is wrong.
+pub fn check_environment() -> Result<()> {
+    crate::array::limit_of_environment()?;
+    crate::kernels::simd::isa_of_environment()?;
+    crate::kernels::threads::threads_of_environment()?;
+    crate::graph::mode::plan_of_environment().map(drop)
+}
+
+/// A number of bytes: digits, perhaps with K, M, G or T for a power of 1024 after them.
+pub(crate) fn bytes(text: &str) -> Option<usize> {
+    let (digits, shift) = match text.char_indices().next_back()? {
+        (at, 'k' | 'K') => (&text[..at], 10),
+        (at, 'm' | 'M') => (&text[..at], 20),
+        (at, 'g' | 'G') => (&text[..at], 30),
+        (at, 't' | 'T') => (&text[..at], 40),
+        _ => (text, 0),
+    };
+    let is_plain = digits.bytes().all(|b| b.is_ascii_digit());
+    digits.parse::<usize>().ok().filter(|_| is_plain)?.checked_mul(1 << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes;
+
+    #[test]
+    fn sizes() {
+        let good =
+            [("0", 0), ("17", 17), ("10K", 10 << 10), ("3m", 3 << 20), ("2G", 2 << 30), ("1T", 1 << 40)];
+        assert!(good.iter().all(|(text, size)| bytes(text) == Some(*size)));
+        let bad = ["", "M", "abc", "-1", "+1", "1.5G", "10MB", "1 M", "99999999999T", "\u{664}"];
+        assert!(bad.iter().all(|text| bytes(text).is_none()));
+    }
+}

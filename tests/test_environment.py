@@ -1,0 +1,119 @@
+"""Settings that the environment gives, and interpreters that are none to be in."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+IMPORT = "import kinnor as nn; print(nn.get_num_threads(), nn.config.plan)"
+
+
+def run(program, **variables):
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | variables, capture_output=True, text=True, timeout=60
+    )
+    return done.returncode, done.stdout.strip(), done.stderr.strip().splitlines()[-1:]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("KINNOR_MEMORY_LIMIT", "abc", "a number of bytes, such as 1073741824, 1024M or 1G"),
+        ("KINNOR_MEMORY_LIMIT", "-1", "a number of bytes, such as 1073741824, 1024M or 1G"),
+        ("KINNOR_ISA", "sse", "portable, neon, avx2 or avx512"),
+        ("KINNOR_PLAN", "bogus", "plain or optimised"),
+        ("KINNOR_NUM_THREADS", "0", "a number from 1 to 1024"),
+        ("KINNOR_NUM_THREADS", "two", "a number from 1 to 1024"),
+    ],
+)
+def test_a_wrong_value_is_refused(name, value, expected):
+    code, _, last = run(IMPORT, **{name: value})
+    assert code == 1
+    assert last == [f'ImportError: environment: expected {name} to be {expected}, got "{value}"']
+
+
+def test_values_that_are_taken():
+    given = {"KINNOR_NUM_THREADS": " 3 ", "KINNOR_PLAN": "plain", "KINNOR_ISA": "portable", "KINNOR_MEMORY_LIMIT": ""}
+    assert run(IMPORT, **given) == (0, "3 plain", [])
+
+
+def test_a_limit_with_a_unit_is_kept_to():
+    program = """
+import kinnor as nn, numpy as np
+try:
+    nn.NdArray(3 << 20).data
+except MemoryError as e:
+    print(e)
+nn.NdArray(1 << 20).data
+"""
+    assert run(program, KINNOR_MEMORY_LIMIT="8M") == (0, "cannot allocate 12582912 bytes", [])
+
+
+def test_a_second_interpreter_is_refused():
+    program = """
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+import kinnor
+second = interpreters.create()
+interpreters.run_string(second, "try: import kinnor._core\\nexcept Exception as e: print(repr(e), flush=True)")
+interpreters.destroy(second)
+"""
+    code, out, last = run(program)
+    assert (code, last) == (0, [])
+    assert out.startswith("ImportError('kinnor: expected to be imported once in a process, in one interpreter")
+
+
+def test_an_object_that_dies_with_the_interpreter_may_run_its_graph():
+    program = """
+import os
+import numpy as np
+import kinnor as nn, kinnor.functions as F
+
+class Last:
+    def __init__(self):
+        self.x = nn.Variable.from_numpy_array(np.full((64, 64), 0.5, np.float32), need_grad=True)
+        h = self.x
+        for _ in range(70):
+            h = F.tanh(F.affine(h, self.x) * 0.01)
+        self.y = F.sum(h)
+
+    def __del__(self, write=os.write):
+        self.y.forward()
+        self.y.backward()
+        write(1, b"ran")
+
+last = Last()
+"""
+    assert run(program) == (0, "ran", [])
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "y.forward(function_post_hook=lambda f: None)",
+        "y.backward(function_pre_hook=lambda f: None)",
+    ],
+)
+def test_a_thread_that_is_in_a_hook_when_the_interpreter_ends(way):
+    program = f"""
+import threading, time
+import numpy as np
+import kinnor as nn, kinnor.functions as F
+
+x = nn.Variable.from_numpy_array(np.ones((100, 100), np.float32), need_grad=True)
+y = F.sum(F.exp(x))
+y.forward()
+
+def run():
+    while True:
+        {way}
+
+threading.Thread(target=run, daemon=True).start()
+time.sleep(0.05)
+print("ends")
+"""
+    for _ in range(3):
+        assert run(program) == (0, "ends", [])
