@@ -5,7 +5,7 @@
 //! two sinks: [`backward`] adds to the gradients of leaves, [`grad`] returns.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::arena::{self, Ix};
@@ -250,7 +250,7 @@ fn on_graph(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpti
 
 /// Gives each place a variable of its own that can be differentiated: not the seed, and not that of another place.
 fn own_each(found: &mut [Option<Variable>]) -> Result<()> {
-    let mut seen: Vec<Variable> = Vec::new();
+    let mut seen: HashSet<Variable> = HashSet::new();
     for g in found.iter_mut().flatten() {
         if g.parent().is_none() || seen.contains(g) {
             *g = connect::apply("identity", &[&*g], &[])?.remove(0);
@@ -258,7 +258,7 @@ fn own_each(found: &mut [Option<Variable>]) -> Result<()> {
         if !g.need_grad() {
             g.set_need_grad(true);
         }
-        seen.push(g.clone());
+        seen.insert(g.clone());
     }
     Ok(())
 }
@@ -272,12 +272,12 @@ struct Held {
 impl Held {
     /// Calls a hook, which may run the graph.
     fn at_rest<R>(&self, hook: impl FnOnce() -> Result<R>) -> Result<R> {
-        arena::with(|a| self.functions.iter().for_each(|f| a.functions[*f].busy = false));
+        arena::with(|a| self.functions.iter().for_each(|f| a.functions[*f].busy = None));
         self.busy.set(false);
         let result = hook()?;
         arena::with(|a| {
             a.settle();
-            if self.functions.iter().any(|f| a.functions[*f].busy) {
+            if self.functions.iter().any(|f| a.functions[*f].busy.is_some()) {
                 let text =
                     "autodiff: expected the graph at rest after a hook, but another run of it is under way";
                 return Err(Error::Graph(text.into()));

@@ -1,6 +1,7 @@
 //! Running one function backward: from the gradients of its outputs to those of its inputs. A run takes no lock of the
 //! arena.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -14,6 +15,9 @@ use super::mode::{self, Compute};
 use crate::array::{Access, Buffer, DType, Holds, Lasting, Shape, Storage};
 use crate::ops::{Array, Call, Kind, Memory, Op, Reads, Then};
 use crate::{Error, Result};
+
+/// With more inputs than this it is looked up which gradients there were.
+const MANY: usize = 16;
 
 /// Where the gradient of one input goes.
 pub(super) struct Sink {
@@ -88,12 +92,15 @@ impl BackStep {
             let (storage, _) = gradient(a, *core, Side::Output(o));
             gy.push(slot(a, *core, storage));
         }
-        let mut gx: SmallVec<[Option<Sink>; 3]> = SmallVec::new();
+        let (mut gx, mut met): (SmallVec<[Option<Sink>; 3]>, BTreeSet<*const Storage>) = Default::default();
         for (i, core) in x_cores.iter().enumerate() {
             let sink = wanted[i].then(|| {
                 let (storage, first) = gradient(a, *core, Side::Input(i));
                 let slot = slot(a, *core, storage);
-                let again = gx.iter().flatten().any(|s| Arc::ptr_eq(&s.slot.storage, &slot.storage));
+                let again = match wanted.len() > MANY {
+                    true => !met.insert(Arc::as_ptr(&slot.storage)),
+                    false => gx.iter().flatten().any(|s| Arc::ptr_eq(&s.slot.storage, &slot.storage)),
+                };
                 Sink { slot, first, again }
             });
             gx.push(sink);

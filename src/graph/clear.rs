@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use super::arena::{Arena, Ix, NONE, flag};
 use super::worth;
 use crate::array::Storage;
+use crate::ops::Reads;
 use crate::{Error, Result};
 
 /// What a forward run clears.
@@ -51,19 +52,16 @@ impl Clearing {
         let n = a.functions[f].inputs.len();
         let need_grad = a.functions[f].need_grad;
         let mut cleared = Vec::new();
-        if need_grad {
-            for o in 0..a.functions[f].outputs.len() {
-                if let Some(v) = a.live_output(f, o)
-                    && (0..n).any(|i| a.op(f).backward_reads(i).output(o))
-                {
-                    self.scratch(a, v, flag::SCRATCH_NEED);
-                }
+        let reads = if need_grad { reads(a, f) } else { Reads::NOTHING };
+        for o in 0..a.functions[f].outputs.len() {
+            if let Some(v) = a.live_output(f, o).filter(|_| reads.output(o)) {
+                self.scratch(a, v, flag::SCRATCH_NEED);
             }
         }
         for i in 0..n {
             let v = a.functions[f].inputs[i];
             let mut bits = 0;
-            if need_grad && (0..n).any(|j| a.op(f).backward_reads(j).input(i)) {
+            if reads.input(i) {
                 bits |= flag::SCRATCH_NEED;
             }
             if need_grad && a.op(f).overwrites(i) {
@@ -101,6 +99,12 @@ impl Clearing {
     }
 }
 
+/// What the gradients of `f` read, all together.
+fn reads(a: &Arena, f: Ix) -> Reads {
+    let op = a.op(f);
+    (0..a.functions[f].inputs.len()).fold(Reads::NOTHING, |all, i| all.or(op.backward_reads(i)))
+}
+
 /// Why the data of `v` must stay, as scratch bits: a gradient reads it, or it is the memory of another variable too.
 fn needs(a: &Arena, v: Ix) -> u16 {
     let mut bits = 0;
@@ -108,8 +112,9 @@ fn needs(a: &Arena, v: Ix) -> u16 {
     let inputs = |f: Ix| 0..a.functions[f].inputs.len();
     for c in a.consumers(v) {
         let (f, op) = (c.function, a.op(c.function));
+        let reads = reads(a, f);
         for i in inputs(f).filter(|i| a.functions[f].inputs[*i] == v) {
-            let read = op.overwrites(i) || inputs(f).any(|j| op.backward_reads(j).input(i));
+            let read = op.overwrites(i) || reads.input(i);
             add(read && a.functions[f].need_grad, flag::SCRATCH_NEED);
             add(op.alias(i).is_some(), flag::SCRATCH_INPLACE);
         }
