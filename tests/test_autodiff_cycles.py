@@ -117,3 +117,21 @@ def test_gradients_with_a_graph_go_with_the_gradient():
     x.grad = None
     del x, y
     assert _core.live_variables() == before
+
+
+def test_a_variable_whose_info_knows_it():
+    class Info:
+        pass
+
+    for make in (lambda: leaf(1, 2), lambda: leaf(1, 2) * 3, nn.Variable):
+        x, info = make(), Info()
+        x.info = info
+        info.variable = x
+        gone = weakref.ref(info)
+        del x
+        gc.collect()
+        assert gone() is info
+        assert info.variable.info is info
+        del info
+        gc.collect()
+        assert gone() is None

@@ -365,3 +365,66 @@ def test_deep_copies_share_nothing():
     assert y.create_deep_copy().parent is None
     with pytest.raises(RuntimeError, match="expected one of the backends"):
         v.create_deep_copy(nn.Context(["cuda:float"]))
+
+
+def test_a_parent_that_is_put_back():
+    x = nn.Variable.from_numpy_array(np.array([1.0, 2.0], np.float32), need_grad=True)
+    h = F.sin(x)
+    y = F.sum(F.exp(h))
+    y.forward()
+    expected, f = y.d.copy(), h.parent
+    h.parent = f  # it is there already
+    h.parent = None
+    h.d = 0
+    y.forward()
+    assert y.d == 2
+    h.parent = f
+    assert h.parent == f
+    assert h.need_grad
+    y.forward()
+    y.backward()
+    assert y.d == expected
+    np.testing.assert_allclose(x.g, np.cos(x.d) * np.exp(np.sin(x.d)), rtol=1e-5)
+
+    other = h.get_unlinked_variable()
+    with pytest.raises(nn.GraphError, match="another variable on that data"):
+        other.parent = f
+    h.parent = None
+    other.parent = f
+    other.forward()
+    np.testing.assert_allclose(other.d, np.sin([1, 2]), rtol=1e-6)
+
+
+def test_a_parent_that_cannot_be():
+    x = nn.Variable((2,), need_grad=True)
+    h = F.sin(x)
+    f, g = h.parent, F.exp(h).parent
+    for v, parent, said in [
+        (nn.Variable((2,)), f, "computes other data"),
+        (nn.Variable((3,)), f, "computes other data"),
+        (x, f, "computes other data"),
+        (x.get_unlinked_variable(), g, "computes other data"),
+    ]:
+        with pytest.raises(nn.GraphError, match=f"parent: expected a function .*{said}"):
+            v.parent = parent
+        assert v.parent is None
+    with pytest.raises(nn.CallError, match="parent: expected a Function or None, got 3"):
+        x.parent = 3
+
+
+def test_a_function_of_many_inputs_takes_time_in_proportion():
+    def seconds(n):
+        xs = [nn.Variable((1,), need_grad=True) for _ in range(n)]
+        for x in xs:
+            x.data.fill(1.0)
+        y = F.add_n(*xs)
+        start = time.process_time()
+        y.forward(clear_no_need_grad=True)
+        y.backward(clear_buffer=True)
+        taken = time.process_time() - start
+        assert y.d == n
+        assert xs[-1].g == 1
+        return taken
+
+    few = min(seconds(3000) for _ in range(3))
+    assert seconds(60000) < 100 * few  # 20 times as many; each with each would be 400

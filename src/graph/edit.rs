@@ -56,6 +56,71 @@ impl Variable {
         self.functions().iter().try_for_each(&mut f)
     }
 
+    /// Puts this variable where it was cut off, or where another that is gone was: it is computed by `f` again, as the output
+    /// of `f` that is on its data and gradient.
+    ///
+    /// ```
+    /// use kinnor::graph::{ForwardOptions, Variable, apply};
+    ///
+    /// let x = Variable::from_values([1], &[0.0])?;
+    /// let y = apply("exp", &[&x], &[])?.remove(0);
+    /// let f = y.parent().ok_or(kinnor::Error::Graph("it has one".into()))?;
+    /// y.clear_parent();
+    /// y.set_parent(&f)?;
+    /// y.forward(&ForwardOptions::default())?;
+    /// assert_eq!(y.data().to_vec()?, [1.0]);
+    /// # Ok::<(), kinnor::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Graph`] when none of the outputs of `f` is on its data, when another variable is that output, or when `f` is
+    /// computed from this variable.
+    pub fn set_parent(&self, f: &Function) -> Result<()> {
+        arena::with(|a| {
+            let (v, f) = (self.ix(), f.ix());
+            if a.variables[v].parent == f {
+                return Ok(());
+            }
+            let own = super::variable::describe(a, v);
+            let refused = |a: &Arena, but: &str| {
+                let name = a.op(f).name();
+                Err(Error::Graph(format!(
+                    "parent: expected a function that may compute {own}, got {name}, {but}"
+                )))
+            };
+            let core = a.variables[v].core;
+            let Some(o) = a.functions[f].outputs.iter().position(|output| output.core == core) else {
+                return refused(a, "which computes other data: see rewire_on");
+            };
+            if a.live_output(f, o).is_some_and(|other| other != v && a.variables[other].parent == f) {
+                return refused(
+                    a,
+                    "which computes another variable on that data: set the parent of that one to None first",
+                );
+            }
+            let above = order::up_to(a, &[f], |_, _| true);
+            if above.iter().any(|f| a.functions[*f].inputs.contains(&v)) {
+                return refused(a, "which is computed from it");
+            }
+            a.structure += 1;
+            let generation = a.variables[v].generation;
+            let output = &mut a.functions[f].outputs[o];
+            (output.variable, output.generation) = (v, generation);
+            a.functions[f].count += 1;
+            let (rank, need_grad) = (a.functions[f].rank, a.functions[f].need_grad);
+            let slot = &mut a.variables[v];
+            let old = std::mem::replace(&mut slot.parent, f);
+            slot.rank = rank + 1;
+            slot.flags &= !flag::NEED_GRAD_STATE;
+            slot.flags |= if need_grad { flag::NEED_GRAD_STATE } else { 0 };
+            a.mark_need_setup(v);
+            if old != NONE {
+                a.release_function(old);
+            }
+            Ok(())
+        })
+    }
+
     /// Takes the place of `other` in the graph: this variable is computed by its parent from now on, `other` by nobody.
     /// What takes this variable sets itself up again.
     ///

@@ -3,7 +3,7 @@
 
 use pyo3::prelude::*;
 
-use super::arguments::{callable, flag, object, some_flag};
+use super::arguments::{callable, flag, object, shown, some_flag};
 use super::error::foreign;
 use super::function::Function;
 use super::variable::Variable;
@@ -26,7 +26,8 @@ pub(super) fn use_parameter<'py>(
 
 #[pymethods]
 impl Variable {
-    /// The function that computes it, or None. (Assigning None cuts it off.)
+    /// The function that computes it, or None. Assigning None cuts it off; assigning a function puts it back as the output of
+    /// that function which is on its data.
     #[getter]
     fn parent(&self) -> Option<Function> {
         self.variable.parent().map(Function::wrap)
@@ -34,16 +35,16 @@ impl Variable {
 
     #[setter]
     fn set_parent(&self, parent: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        match parent {
-            None => {
-                self.variable.clear_parent();
-                Ok(())
-            }
-            Some(_) => {
-                let text = "parent: expected None, which cuts the variable off; see rewire_on";
-                Err(Error::Type(text.into()).into())
-            }
-        }
+        let Some(parent) = parent else {
+            self.variable.clear_parent();
+            return Ok(());
+        };
+        let Ok(f) = parent.cast::<Function>() else {
+            return Err(
+                Error::Type(format!("parent: expected a Function or None, got {}", shown(parent))).into()
+            );
+        };
+        Ok(self.variable.set_parent(&f.get().graph_function())?)
     }
 
     fn _clear_parent(&self) {

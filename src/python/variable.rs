@@ -204,8 +204,11 @@ impl Variable {
     }
 
     #[setter]
-    fn set_info(&self, info: Option<Py<PyAny>>) {
-        let old = std::mem::replace(&mut *self.info.lock(), info);
+    fn set_info(slf: &Bound<'_, Self>, info: Option<Py<PyAny>>) {
+        if info.is_some() {
+            autodiff::collected(slf, true);
+        }
+        let old = std::mem::replace(&mut *slf.get().info.lock(), info);
         drop(old);
     }
 
@@ -300,10 +303,15 @@ impl Variable {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if let Some(info) = self.info.try_lock() {
+            visit.call(&*info)?;
+        }
         autodiff::traverse(&self.variable, &visit)
     }
 
     fn __clear__(&self) {
+        let info = self.info.lock().take();
+        drop(info);
         self.variable.drop_own_hooks();
     }
 
