@@ -1,5 +1,6 @@
 """Whatever is thrown at the package, it answers with an exception that a caller expects, and changes nothing."""
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +13,17 @@ import kinnor.functions as F
 import kinnor.initializer as I
 import kinnor.parametric_functions as PF
 import kinnor.solvers as S
+from kinnor import autodiff
 from kinnor.monitor import Monitor, MonitorSeries
 from kinnor.utils.data_iterator import data_iterator, data_iterator_simple
 from kinnor.utils.dlpack import from_dlpack
+from kinnor.utils.learning_rate_scheduler import (
+    CosineScheduler,
+    ExponentialScheduler,
+    LinearWarmupScheduler,
+    PolynomialScheduler,
+    StepScheduler,
+)
 
 THROWING = Path(__file__).with_name("throwing.py")
 
@@ -28,6 +37,49 @@ def test_wrong_arguments(kind, count, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     last = note.read_bytes().rstrip().decode(errors="replace")
     assert done.returncode == 0, f"ended with {done.returncode} at {last}\n{done.stderr[-4000:]}"
+
+
+def test_iterables_without_end():
+    x = nn.Variable((2, 3))
+    calls = {
+        "axis": lambda endless: F.sum(x, axis=endless),
+        "shape of an operation": lambda endless: F.reshape(x, endless),
+        "number": lambda endless: F.mul_scalar(x, endless),
+        "shape": lambda endless: nn.Variable(endless),
+        "new shape": lambda endless: x.reset_shape(endless, True),
+        "unlinked shape": lambda endless: x.reshape(endless, unlink=True),
+        "shape of an array": lambda endless: nn.NdArray(endless),
+        "view": lambda endless: nn.NdArray(6).view(endless),
+        "outputs": lambda endless: F.sin(x, outputs=endless),
+        "variables": lambda endless: nn.forward_all(endless),
+        "inputs by hand": lambda endless: F.sin(x).parent.forward(endless, [x]),
+        "flags": lambda endless: F.sin(x).parent.backward([x], [x], endless),
+        "keys": lambda endless: S.Sgd().remove_parameters(endless),
+        "seeds": lambda endless: autodiff.backward(F.sum(x), endless),
+        "leaves": lambda endless: autodiff.backward(F.sum(x), inputs=endless),
+        "grad": lambda endless: nn.grad(endless, [x]),
+        "context": lambda endless: nn.Context(endless),
+        "steps": lambda endless: StepScheduler(0.1, 0.5, endless),
+    }
+    x.need_grad = True
+    for name, call in calls.items():
+        items = [itertools.count, lambda: range(10**9), lambda: itertools.repeat(None), lambda: itertools.repeat(x)]
+        for endless in (make() for make in items):
+            try:
+                call(endless)
+            except (nn.Error, TypeError):
+                continue
+            pytest.fail(f"{name} takes {endless!r}")
+    with pytest.raises(nn.ArgumentError, match=r"aaa\.\.\.") as caught:
+        F.pad(x, "a" * 10**7)
+    assert len(str(caught.value)) < 1000
+
+
+def test_long_lists_are_taken():
+    many = 70_000
+    assert nn.forward_all([nn.Variable(())] * many) is None
+    with pytest.raises(nn.Error):
+        F.sum(nn.Variable((2,)), axis=[0] * many)
 
 
 def test_shapes_beyond_all_counting():
@@ -221,3 +273,67 @@ def test_a_variable_cannot_be_computed_from_itself():
         h.rewire_on(y)
     y.forward()
     assert y.d.tolist() == np.sin(np.exp(np.zeros(2, np.float32))).tolist()
+
+
+def test_schedules():
+    polynomial = PolynomialScheduler(0.1, 10, 0.5)
+    assert [polynomial.get_learning_rate(i) for i in (0, 10, 11, 1000)] == [0.1, 0.0, 0.0, 0.0]
+    for refused in (
+        lambda: PolynomialScheduler("0.1", 10, 1),
+        lambda: PolynomialScheduler(0.1, "10", 1),
+        lambda: PolynomialScheduler(0.1, 0, 1),
+        lambda: PolynomialScheduler(0.1, 10, -1),
+        lambda: CosineScheduler(0.1, "10"),
+        lambda: CosineScheduler(0.1, 0),
+        lambda: ExponentialScheduler("a", 2),
+        lambda: ExponentialScheduler(1, 2, 0),
+        lambda: StepScheduler(0.1, "a", [1]),
+        lambda: StepScheduler(0.1, 0.5, "12"),
+        lambda: LinearWarmupScheduler("a", 3),
+        lambda: LinearWarmupScheduler(polynomial, "3"),
+    ):
+        with pytest.raises(nn.Error, match="Scheduler: expected"):
+            refused()
+
+
+def test_modes_that_are_none():
+    for refused in (-1, 0, "yes", False):
+        with pytest.raises(nn.CallError, match="enable_grad"):
+            autodiff.enable_grad(refused)
+
+
+def test_starting_gradients_that_are_none():
+    x = nn.Variable.from_numpy_array(np.ones(4, np.float32), need_grad=True)
+    with nn.auto_forward():
+        y = x * x
+    for seed in ("grad", b"grad", {"a": 1}, {y: np.ones(4)}):
+        with pytest.raises(TypeError):
+            autodiff.backward(y, seed)
+        with pytest.raises(TypeError):
+            autodiff.grad(y, x, seed)
+    for several in ("y", {y: 1}):
+        with pytest.raises(TypeError):
+            autodiff.grad(several, x, np.ones(4))
+        with pytest.raises(TypeError):
+            autodiff.grad(y, several, np.ones(4))
+
+
+def test_bfloat16_starts_a_gradient():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    x = nn.Variable.from_numpy_array(np.full(2, 3.0, np.float32), need_grad=True)
+    seed = np.array([1.0, 10.0], ml_dtypes.bfloat16)
+    with nn.auto_forward():
+        (g,) = autodiff.grad(x * x, x, seed)
+    assert g.d.astype(np.float32).tolist() == [6.0, 60.0]
+
+
+def test_contexts():
+    before = nn.get_current_context()
+    for n in range(3000):
+        with nn.context_scope(nn.Context(["cpu:double"], device_id=n)):
+            pass
+    with nn.context_scope(nn.Context(["cpu:double"], device_id=2999)):
+        y = F.sin(nn.Variable((2,)))
+    y.forward()
+    assert y.d.dtype == np.float64
+    assert nn.get_current_context() is before

@@ -66,30 +66,6 @@ interpreters.destroy(second)
     assert out.startswith("ImportError('kinnor: expected to be imported once in a process, in one interpreter")
 
 
-def test_an_object_that_dies_with_the_interpreter_may_run_its_graph():
-    program = """
-import os
-import numpy as np
-import kinnor as nn, kinnor.functions as F
-
-class Last:
-    def __init__(self):
-        self.x = nn.Variable.from_numpy_array(np.full((64, 64), 0.5, np.float32), need_grad=True)
-        h = self.x
-        for _ in range(70):
-            h = F.tanh(F.affine(h, self.x) * 0.01)
-        self.y = F.sum(h)
-
-    def __del__(self, write=os.write):
-        self.y.forward()
-        self.y.backward()
-        write(1, b"ran")
-
-last = Last()
-"""
-    assert run(program) == (0, "ran", [])
-
-
 @pytest.mark.parametrize(
     "way",
     [

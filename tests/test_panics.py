@@ -212,28 +212,6 @@ def test_a_method_that_panics_is_caught_by_its_class():
             call()
 
 
-@pytest.mark.parametrize("alias", [0, 1])
-def test_outputs_that_a_set_up_takes_away(alias):
-    class Shortens(Breaking):
-        def inplace_data(self, i):
-            return alias
-
-        def setup_impl(self, inputs, outputs):
-            outputs.pop()
-
-    with pytest.raises(nn.RangeError, match="expected `setup_impl` to leave 1 outputs in the list, got 0"):
-        Shortens()(nn.Variable((2,)))
-
-
-def test_more_outputs_than_there_can_be():
-    class Many(Breaking):
-        def min_outputs(self):
-            return 10**9
-
-    with pytest.raises(nn.CallError, match="expected `min_outputs` to return a count up to"):
-        Many()(nn.Variable((2,)))
-
-
 def test_a_gradient_without_end():
     class Endless(Breaking):
         def gradient_impl(self, x, y, gy, wanted):

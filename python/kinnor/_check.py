@@ -1,5 +1,7 @@
 """Refusals of plain arguments, in one voice."""
 
+from collections.abc import Iterable
+from itertools import islice
 from operator import index
 from typing import Any
 
@@ -43,3 +45,17 @@ def text(op: str, name: str, value: Any) -> str:
     if isinstance(value, str):
         return value
     raise CallError(f"{op}: expected `{name}` to be a string, got {value!r}")
+
+
+MOST_ITEMS = 1 << 16
+"""What is no list or tuple may have this many items: there may be no end to them."""
+
+
+def items(op: str, name: str, value: Iterable[Any]) -> list[Any]:
+    """The items of an argument as a list; refuse what may have no end to them."""
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    found = list(islice(value, MOST_ITEMS + 1))
+    if len(found) > MOST_ITEMS:
+        raise CallError(f"{op}: expected at most {MOST_ITEMS} items as `{name}`, got more")
+    return found

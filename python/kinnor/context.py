@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from . import _core
+from ._check import items
 from ._core import CallError, GraphError, RangeError
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def _names(backend: Any) -> list[str]:
     """The names as a list of their own; a single name is taken for a list of one."""
     names = [backend] if isinstance(backend, str) else backend
     try:
-        names = list(names)
+        names = items("Context", "backend", names)
     except TypeError:
         names = None
     if not names or not all(isinstance(name, str) for name in names):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _core
+from . import _check, _core
 from ._core import NdArray, RangeError, ShapeError, Variable
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def variables(what: str, given: Any) -> list[Variable]:
         return [given]
     if not isinstance(given, Iterable):
         raise RangeError(f"grad: expected {what} to be a Variable or several, got {given!r}")
-    many = list(given)
+    many = _check.items("grad", what, given)
     for one in many:
         if not isinstance(one, Variable):
             raise RangeError(f"grad: expected {what} to be Variables, got {type(one).__name__}")
@@ -86,7 +86,7 @@ def starting_gradients(outputs: list[Variable], given: Any) -> list[Variable]:
     if given is None or isinstance(given, (int, float, np.ndarray, np.generic, NdArray, Variable)):
         each = [given] * len(outputs)
     else:
-        each = list(given)
+        each = _check.items("grad", "grad_outputs", given)
         if len(each) != len(outputs):
             raise RangeError(f"grad: expected {len(outputs)} grad_outputs, got {len(each)}")
     return [starting_gradient(y, g) for y, g in zip(outputs, each, strict=True)]

@@ -2,7 +2,7 @@
 
 use pyo3::PyClass;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use crate::Error;
 
@@ -10,9 +10,37 @@ pub(super) fn refused(expected: &str, got: &Bound<'_, PyAny>) -> PyErr {
     Error::Type(format!("expected {expected}, got {}", shown(got))).into()
 }
 
-/// What Python shows of an object.
+/// What Python shows of an object, not all of it where that is long.
 pub(super) fn shown(object: &Bound<'_, PyAny>) -> String {
-    object.repr().map_or_else(|_| "something else".into(), |repr| repr.to_string())
+    /// Letters.
+    const MOST: usize = 400;
+    let text = object.repr().map_or_else(|_| "something else".into(), |repr| repr.to_string());
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
+    }
+}
+
+/// Items of an argument that is no list or tuple, at most: there may be no end to them.
+pub(super) const MOST: usize = 1 << 16;
+
+/// What `each` makes of the items of a list, a tuple, or another iterable of no more than [`MOST`] items.
+pub(super) fn items<'py, T>(
+    v: &Bound<'py, PyAny>,
+    mut each: impl FnMut(Bound<'py, PyAny>) -> PyResult<T>,
+) -> PyResult<Vec<T>> {
+    let is_list = v.is_instance_of::<PyList>() || v.is_instance_of::<PyTuple>();
+    let most = if is_list { usize::MAX } else { MOST };
+    let mut found = Vec::new();
+    for item in v.try_iter()? {
+        if found.len() == most {
+            return Err(refused(&format!("an iterable of at most {MOST} items"), v));
+        }
+        let bytes = (found.len() + 1) * size_of::<T>();
+        found.try_reserve(1).map_err(|_| Error::Memory { bytes })?;
+        found.push(each(item?)?);
+    }
+    Ok(found)
 }
 
 /// True or False, those of NumPy, 1 or 0.
@@ -28,8 +56,10 @@ pub(super) fn some_flag(v: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
 
 /// A list of `flag`s or None.
 pub(super) fn some_flags(v: &Bound<'_, PyAny>) -> PyResult<Option<Vec<bool>>> {
-    let flags = |v: &Bound<'_, PyAny>| v.try_iter()?.map(|one| flag(&one?)).collect::<PyResult<Vec<_>>>();
-    (!v.is_none()).then(|| flags(v)).transpose().map_err(|_| refused("a list of True and False, or None", v))
+    (!v.is_none())
+        .then(|| items(v, |one| flag(&one)))
+        .transpose()
+        .map_err(|_| refused("a list of True and False, or None", v))
 }
 
 /// A dict.
@@ -65,8 +95,7 @@ pub(super) fn text(v: &Bound<'_, PyAny>) -> PyResult<String> {
 
 /// Several strings; one alone is not several of one letter.
 pub(super) fn texts(v: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
-    let all = || v.try_iter()?.map(|one| one?.extract()).collect::<PyResult<_>>();
-    if v.is_instance_of::<PyString>() { None } else { all().ok() }
+    if v.is_instance_of::<PyString>() { None } else { items(v, |one| one.extract()).ok() }
         .ok_or_else(|| refused("a list of strings", v))
 }
 

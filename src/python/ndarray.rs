@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::arguments::{flag, number, object, shown, whole};
+use super::arguments::{MOST, flag, items, number, object, shown, whole};
 use super::operands::current_compute;
 use super::protocols::Elements;
 use super::{functions, numpy, operators};
@@ -28,15 +28,13 @@ pub(super) fn shape_from(object: &Bound<'_, PyAny>) -> PyResult<Shape> {
         return Ok([one].into());
     }
     let refuse = || {
-        PyErr::from(Error::Value(format!("shape: expected lengths of zero or more, got {}", shown(object))))
+        PyErr::from(Error::Value(format!(
+            "shape: expected lengths of zero or more, {MOST} at most, got {}",
+            shown(object)
+        )))
     };
-    let dims: Vec<usize> = object
-        .try_iter()
-        .map_err(|_| refuse())?
-        .map(|d| d?.extract())
-        .collect::<PyResult<_>>()
-        .map_err(|_| refuse())?;
-    Ok(dims.into())
+    let dims = items(object, |d| d.extract::<usize>());
+    Ok(dims.map_err(|_| refuse())?.into())
 }
 
 impl NdArray {

@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use smallvec::SmallVec;
 
-use super::arguments::refused;
+use super::arguments::{items, refused};
 use super::ndarray::NdArray;
 use super::variable::Variable;
 use crate::Error;
@@ -40,12 +40,8 @@ pub(super) fn variables<'py>(op: &str, list: &Bound<'py, PyAny>) -> PyResult<Vec
     if list.is_instance_of::<Variable>() {
         return Err(refused(list));
     }
-    let all = list.try_iter().map_err(|_| refused(list))?;
-    all.map(|v| {
-        let v = v?;
-        v.cast::<Variable>().cloned().map_err(|_| refused(&v))
-    })
-    .collect()
+    list.try_iter().map_err(|_| refused(list))?;
+    items(list, |v| v.cast::<Variable>().cloned().map_err(|_| refused(&v)))
 }
 
 /// In which type functions compute now.
@@ -134,8 +130,7 @@ pub(super) fn into_arrays(outputs: &Bound<'_, PyAny>) -> PyResult<Vec<Option<gra
     if outputs.is_none() {
         return Ok(Vec::new());
     }
-    let array = |o: PyResult<Bound<'_, PyAny>>| -> PyResult<Option<graph::NdArray>> {
-        let o = o?;
+    let array = |o: Bound<'_, PyAny>| -> PyResult<Option<graph::NdArray>> {
         if o.is_none() {
             return Ok(None);
         }
@@ -147,5 +142,6 @@ pub(super) fn into_arrays(outputs: &Bound<'_, PyAny>) -> PyResult<Vec<Option<gra
             }
         }
     };
-    outputs.try_iter().map_err(|_| refused("a list of NdArrays for `outputs`", outputs))?.map(array).collect()
+    outputs.try_iter().map_err(|_| refused("a list of NdArrays for `outputs`", outputs))?;
+    items(outputs, array)
 }

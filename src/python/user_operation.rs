@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-use super::arguments::shown;
-use super::error::foreign;
+use super::arguments::{items, shown};
+use super::calls;
 use super::user::{FunctionVariable, PythonFunction};
 use super::variable::Variable;
 use crate::array::{DType, Shape, Storage};
@@ -34,16 +34,15 @@ impl graph::OnVariables for Object {
             };
             let args = (list(x)?, list(y)?, list(gy)?, wanted.to_vec());
             let found = self.0.bind(py).call_method1("gradient_impl", args)?;
-            let one = |g: PyResult<Bound<'_, PyAny>>| -> PyResult<Option<graph::Variable>> {
-                let g = g?;
+            let one = |g: Bound<'_, PyAny>| -> PyResult<Option<graph::Variable>> {
                 if g.is_none() {
                     return Ok(None);
                 }
                 Ok(Some(g.cast::<Variable>()?.get().variable.clone()))
             };
-            found.try_iter()?.map(one).collect()
+            items(&found, one)
         };
-        Python::attach(asked).map_err(foreign)
+        calls::call(asked)
     }
 
     fn object(&self) -> &(dyn std::any::Any + Send + Sync) {
@@ -144,11 +143,10 @@ impl UserOp {
     }
 
     fn call(&self, method: &str, x: &[Array], y: &[Array]) -> Result<()> {
-        Python::attach(|py| {
+        calls::call(|py| {
             let lists = (Self::wrap(py, x)?, Self::wrap(py, y)?);
             self.object.bind(py).call_method1(method, lists).map(drop)
         })
-        .map_err(foreign)
     }
 }
 
@@ -162,12 +160,11 @@ impl OnArrays for UserOp {
     }
 
     fn backward(&self, x: &[Array], y: &[Array], wanted: &[bool], accumulate: &[bool]) -> Result<()> {
-        Python::attach(|py| {
+        calls::call(|py| {
             let (x, y) = (Self::wrap(py, x)?, Self::wrap(py, y)?);
             let args = (x, y, wanted.to_vec(), accumulate.to_vec());
             self.object.bind(py).call_method1("backward_impl", args).map(drop)
         })
-        .map_err(foreign)
     }
 }
 
@@ -185,7 +182,7 @@ impl Operation for UserOp {
         Kind::float
     }
     fn shapes(&self, x: &[&Shape]) -> Result<Shapes> {
-        let y = Python::attach(|py| -> PyResult<Shapes> {
+        let y = calls::call(|py| -> PyResult<Shapes> {
             let array = |shape: &Shape| Array {
                 shape: shape.clone(),
                 data: Storage::new(shape.size()),
@@ -196,8 +193,7 @@ impl Operation for UserOp {
             let (x, y) = (Self::wrap(py, &inputs)?, Self::wrap(py, &outputs)?);
             self.object.bind(py).call_method1("setup_impl", (x, &y))?;
             y.iter().map(|y| Ok(y.cast::<FunctionVariable>()?.get().array.lock().shape.clone())).collect()
-        })
-        .map_err(foreign)?;
+        })?;
         for (i, alias) in self.aliases.iter().enumerate() {
             if let Some(Alias { output, .. }) = alias
                 && x[i].size() != y[*output].size()

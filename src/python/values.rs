@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
 
-use super::arguments::shown;
+use super::arguments::{MOST, items, refused, shown};
 use super::ndarray::NdArray;
 use super::variable::Variable;
 use crate::Error;
@@ -25,7 +25,8 @@ pub(super) fn value(v: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
         return Ok(whole.or_else(|_| v.extract::<f64>().map(Value::Float)).ok());
     }
     if let Ok(v) = v.cast::<PyString>() {
-        return Ok(Some(Value::Str(v.to_str()?.to_string())));
+        let text = v.to_str()?;
+        return Ok((text.len() <= MOST).then(|| Value::Str(text.to_string())));
     }
     if v.is_instance_of::<Variable>() || v.is_instance_of::<NdArray>() {
         // What it holds now would be taken for ever.
@@ -49,22 +50,28 @@ fn sequence(v: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
         let plain = v.call_method0("tolist")?;
         return if plain.hasattr("tolist")? { Ok(None) } else { value(&plain) };
     }
-    let (mut whole, mut real) = (Vec::new(), Vec::new());
-    for item in v.try_iter()? {
-        match value(&item?)? {
-            Some(Value::Int(i)) => {
-                whole.push(i);
-                real.push(i as f64);
-            }
-            Some(Value::Bool(b)) => {
-                whole.push(i64::from(b));
-                real.push(f64::from(u8::from(b)));
-            }
-            Some(Value::Float(f)) => real.push(f),
-            _ => return Ok(None),
+    let mut numbers = true;
+    let mut whole = true;
+    let found = items(v, |item| match value(&item)? {
+        Some(Value::Int(i)) => Ok((i, i as f64)),
+        Some(Value::Bool(b)) => Ok((i64::from(b), f64::from(u8::from(b)))),
+        Some(Value::Float(f)) => {
+            whole = false;
+            Ok((0, f))
         }
+        _ => {
+            numbers = false;
+            Err(refused("numbers", v))
+        }
+    });
+    if !numbers {
+        return Ok(None);
     }
-    Ok(Some(if whole.len() == real.len() { Value::Ints(whole) } else { Value::Floats(real) }))
+    let found = found?.into_iter();
+    Ok(Some(match whole {
+        true => Value::Ints(found.map(|(i, _)| i).collect()),
+        false => Value::Floats(found.map(|(_, f)| f).collect()),
+    }))
 }
 
 pub(super) fn wrong(op: &str, arg: &ops::Arg, got: &Bound<'_, PyAny>) -> PyErr {

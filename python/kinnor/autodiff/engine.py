@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -161,7 +161,7 @@ def one_by_one(
     from .. import functions as F
     from ..modes import auto_forward
 
-    batches = [np.asarray(g.d if isinstance(g, Variable) else g) for g in several(given)]
+    batches = [np.asarray(g.d if isinstance(g, Variable) else g) for g in several("grad", given)]
     sizes = {batch.shape[0] if batch.ndim else None for batch in batches}
     if len(batches) != len(ys) or len(sizes) != 1 or None in sizes:
         raise GraphError(f"grad: expected a batch of gradients for each of {len(ys)} outputs, all of one length")
@@ -188,17 +188,26 @@ def zeros(x: Edge, need_grad: bool) -> Variable:
     return Variable.from_numpy_array(np.zeros(x.shape, np.float32), need_grad=need_grad)
 
 
-def several(given: Any) -> list[Any]:
+def several(call: str, given: Any) -> list[Any]:
     """A list of what may be one or several gradients."""
     one = (Variable, NdArray, np.ndarray, np.generic, int, float)
-    return [given] if given is None or isinstance(given, one) else list(given)
+    if given is None or isinstance(given, one):
+        return [given]
+    if not is_list(given):
+        raise TypeError(f"{call}: expected a Variable, an array or a number as gradient 0, got {type(given).__name__}")
+    return _check.items(call, "gradients", given)
+
+
+def is_list(given: Any) -> bool:
+    """Whether something has items; texts and dicts are not lists of anything here."""
+    return isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping))
 
 
 def edges(call: str, what: str, given: Any) -> list[Edge]:
     """A list of variables and edges from one or several."""
     if isinstance(given, (Variable, GradientEdge)):
         return [given]
-    many = list(given) if isinstance(given, Iterable) else [given]
+    many = _check.items(call, what, given) if is_list(given) else [given]
     for one in many:
         if not isinstance(one, (Variable, GradientEdge)):
             raise TypeError(f"{call}: expected {what} to be Variables, got {type(one).__name__}")
@@ -240,7 +249,7 @@ def starting_gradients(call: str, ys: list[Edge], given: Any) -> list[Variable |
         raise GraphError(
             f"{call}: expected a variable that requires grad, but all of the {len(ys)} do not require grad"
         )
-    each: Sequence[Any] = [None] * len(ys) if given is None else several(given)
+    each: Sequence[Any] = [None] * len(ys) if given is None else several(call, given)
     if len(each) != len(ys):
         raise GraphError(f"{call}: got {len(ys)} variables and {len(each)} gradients")
     return [starting_gradient(call, i, y, g) for i, (y, g) in enumerate(zip(ys, each, strict=True))]
@@ -262,11 +271,12 @@ def starting_gradient(call: str, i: int, y: Edge, given: Any) -> Variable | None
         seed.data = given
     elif isinstance(given, (np.ndarray, np.generic, int, float, list, tuple)):
         array = np.asarray(given)
-        if array.dtype.kind not in "biuf":
+        if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
             raise TypeError(f"{call}: expected numbers as gradient {i}, got dtype {array.dtype}")
         if not isinstance(given, np.ndarray) and array.ndim == 0 and shape is not None:
             array = np.full(shape, array)
-        seed = Variable.from_numpy_array(array.astype(np.float32) if array.dtype.kind != "f" else array)
+        whole = array.dtype.kind in "biu"
+        seed = Variable.from_numpy_array(array.astype(np.float32) if whole else array)
     else:
         raise TypeError(
             f"{call}: expected a Variable, an array or a number as gradient {i}, got {type(given).__name__}"

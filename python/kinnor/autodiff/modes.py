@@ -7,6 +7,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import _check, _core
+from .._core import CallError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -135,6 +136,8 @@ class enable_grad(GradMode):
         return super().__new__(cls)
 
     def __init__(self, function: None = None) -> None:
+        if function is not None:
+            raise CallError(f"enable_grad: expected a function to decorate or nothing, got {function!r}")
         super().__init__(True)
 
 
