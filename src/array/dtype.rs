@@ -87,7 +87,7 @@ impl fmt::Display for DType {
 pub trait Element: Copy + Send + Sync + 'static {
     /// What it is called.
     const DTYPE: DType;
-    /// Nearest value to `v`: saturating for integers, `v != 0` for bool.
+    /// Nearest value to `v`: saturating for integers, `v != 0` for truth.
     fn of(v: f64) -> Self;
     /// Its value as a real number (integers beyond 2^53 round).
     fn real(self) -> f64;
@@ -121,8 +121,25 @@ macro_rules! elements {
     };
 }
 
+/// An element of [`DType::Bool`]: true unless it is zero. Other programs write other bytes than 0 and 1, which are no `bool`.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct Truth(u8);
+
+impl Truth {
+    fn is(self) -> bool {
+        self.0 != 0
+    }
+}
+
+impl From<bool> for Truth {
+    fn from(v: bool) -> Self {
+        Self(v.into())
+    }
+}
+
 elements! {
-    bool = Bool, |v| v != 0.0, |v| f64::from(u8::from(v)), i64::from, |v| v != 0;
+    Truth = Bool, |v| (v != 0.0).into(), |v: Truth| f64::from(u8::from(v.is())), |v: Truth| v.is().into(), |v| (v != 0).into();
     i8 = I8, |v| v as Self, f64::from, i64::from, |v| v as Self;
     u8 = U8, |v| v as Self, f64::from, i64::from, |v| v as Self;
     i16 = I16, |v| v as Self, f64::from, i64::from, |v| v as Self;
@@ -142,7 +159,7 @@ macro_rules! with_element {
     ($dtype:expr, $T:ident => $body:expr) => {
         match $dtype {
             $crate::array::DType::Bool => {
-                type $T = bool;
+                type $T = $crate::array::dtype::Truth;
                 $body
             }
             $crate::array::DType::I8 => {
