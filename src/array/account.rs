@@ -6,11 +6,11 @@
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicIsize, AtomicU8, Ordering::SeqCst};
 
 use parking_lot::Mutex;
 
-use super::allocator;
+use super::{allocator, shortage};
 
 /// Bytes of live buffers that a thread pays for.
 #[derive(Default)]
@@ -26,7 +26,12 @@ pub(super) enum Payer {
 
 /// What everybody pays for, counted from the first account on.
 static SHARED: AtomicIsize = AtomicIsize::new(0);
-static IN_USE: AtomicBool = AtomicBool::new(false);
+/// What an allocation has to look at, all at once: nothing, as a rule.
+static LOOK: AtomicU8 = AtomicU8::new(0);
+/// There are accounts.
+const ACCOUNTS: u8 = 1;
+/// Some allocations are to fail, see [`shortage`].
+const SHORTAGE: u8 = 2;
 /// Accounts of threads that have ended: what is left of them is everybody's.
 static CLOSED: Mutex<Vec<Arc<Account>>> = Mutex::new(Vec::new());
 
@@ -35,24 +40,44 @@ thread_local! {
 }
 
 impl Payer {
-    /// Who pays for what this thread allocates.
+    /// Who pays for what this thread allocates; none where that is to fail.
     #[inline]
-    pub(super) fn current() -> Self {
-        if !IN_USE.load(SeqCst) {
-            return Self::Everybody;
+    pub(super) fn current() -> Option<Self> {
+        match LOOK.load(SeqCst) {
+            0 => Some(Self::Everybody),
+            look => Self::look(look),
+        }
+    }
+
+    fn look(look: u8) -> Option<Self> {
+        if look & SHORTAGE != 0 && shortage::strikes() {
+            return None;
+        }
+        if look & ACCOUNTS == 0 {
+            return Some(Self::Everybody);
         }
         let account = PAYS.try_with(|pays| pays.borrow().clone()).unwrap_or(None);
-        account.map_or(Self::Everybody, Self::One)
+        Some(account.map_or(Self::Everybody, Self::One))
     }
 
     #[inline]
     pub(super) fn add(&self, bytes: isize) {
         match self {
-            Self::Everybody if IN_USE.load(SeqCst) => SHARED.fetch_add(bytes, SeqCst),
+            Self::Everybody if LOOK.load(SeqCst) & ACCOUNTS != 0 => SHARED.fetch_add(bytes, SeqCst),
             Self::One(account) => account.0.fetch_add(bytes, SeqCst),
             _ => 0,
         };
     }
+}
+
+/// Has allocations look whether they are to fail, or not.
+pub(super) fn look_for_shortage(on: bool) {
+    let _ = if on { LOOK.fetch_or(SHORTAGE, SeqCst) } else { LOOK.fetch_and(!SHORTAGE, SeqCst) };
+}
+
+/// Whether an allocation that nobody pays for is to fail.
+pub(super) fn is_short() -> bool {
+    LOOK.load(SeqCst) & SHORTAGE != 0 && shortage::strikes()
 }
 
 /// Has this thread pay from an account from now on, or from none; returns what it paid from before.
@@ -75,7 +100,7 @@ impl Drop for Paying {
 impl Account {
     /// A new one, which holds until it is [closed](Account::close).
     pub(crate) fn open() -> Arc<Self> {
-        if !IN_USE.swap(true, SeqCst) {
+        if LOOK.fetch_or(ACCOUNTS, SeqCst) & ACCOUNTS == 0 {
             SHARED.fetch_add(allocator::live(), SeqCst);
         }
         Arc::default()

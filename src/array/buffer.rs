@@ -41,7 +41,7 @@ impl Buffer {
     pub fn new(bytes: usize) -> Result<Self> {
         let error = Error::Memory { bytes };
         let Some(size) = bytes.checked_add(size_of::<Header>()) else { return Err(error) };
-        let payer = Payer::current();
+        let Some(payer) = Payer::current() else { return Err(error) };
         payer.add(bytes as isize);
         let Some((block, size)) = allocator::allocate(size, bytes) else {
             payer.add(-(bytes as isize));

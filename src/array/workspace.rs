@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use super::allocator;
+use super::{account, allocator};
 use crate::{Error, Result};
 
 /// Blocks that a thread keeps: as many calls deep.
@@ -22,6 +22,11 @@ const KEEP: usize = 32 << 20;
 const SMALL: usize = 8 << 10;
 const LEAST: usize = 512;
 const SMALL_DEPTH: usize = 16;
+
+/// A block of its own. What is kept for reuse does not count as live.
+fn allocate(bytes: usize) -> Option<Block> {
+    if account::is_short() { None } else { allocator::allocate(bytes, 0) }
+}
 
 /// A block and its true size.
 type Block = (NonNull<u8>, usize);
@@ -118,7 +123,7 @@ impl Own {
         }
         // SAFETY: as above; nobody uses a block that was not lent.
         unsafe { slot.clear() };
-        let Some(block) = allocator::allocate(bytes, 0) else {
+        let Some(block) = allocate(bytes) else {
             slot.give_back();
             return None;
         };
@@ -180,8 +185,7 @@ impl<T> Workspace<T> {
             // SAFETY: as above; nobody uses a block that was not lent.
             unsafe { slot.clear() };
         }
-        // What is kept for reuse does not count as live.
-        let Some(block) = allocator::allocate(bytes, 0) else {
+        let Some(block) = allocate(bytes) else {
             slot.inspect(|slot| slot.give_back());
             return Err(error);
         };

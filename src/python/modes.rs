@@ -260,6 +260,14 @@ fn plan_facts<'py>(
     Ok(facts)
 }
 
+/// Has `count` allocations from number `first` on fail, of all that are made from now on; none by default. Returns how many
+/// there were since the last call, if some were to fail. For tests.
+#[pyfunction]
+#[pyo3(signature = (first = 0, count = 0))]
+fn fail_allocations(first: usize, count: usize) -> usize {
+    crate::array::fail_allocations(first..first.saturating_add(count))
+}
+
 /// Starts the count of the most bytes ever live anew.
 #[pyfunction]
 fn reset_peak_memory() {
@@ -301,6 +309,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(recorded_random, m)?)?;
     m.add_function(wrap_pyfunction!(replay_random, m)?)?;
     m.add_function(wrap_pyfunction!(memory_stats, m)?)?;
+    m.add_function(wrap_pyfunction!(fail_allocations, m)?)?;
     m.add_function(wrap_pyfunction!(reset_peak_memory, m)?)?;
     m.add_function(wrap_pyfunction!(plan_facts, m)?)?;
     m.add_function(wrap_pyfunction!(set_num_threads, m)?)?;
