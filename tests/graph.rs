@@ -43,7 +43,7 @@ fn gradients_of_leaves_add_up_and_those_between_do_not() {
     assert_eq!(grads(&x), [4.0, 32.0]);
     back(&y);
     assert_eq!((grads(&x), grads(&h)), (vec![8.0, 64.0], vec![2.0, 8.0]));
-    x.grad().storage.zero();
+    x.grad().storage.zero().expect("is whole");
     run(&y);
     back(&y);
     assert_eq!(grads(&x), [4.0, 32.0]);
@@ -277,7 +277,7 @@ fn memory_freed_during_a_run_waits_for_its_end() {
         s.spawn(|| {
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                 middle.data().storage.clear(false).expect("is its own");
-                middle.data().storage.zero();
+                middle.data().storage.zero().expect("is whole");
             }
         });
         for _ in 0..50 {

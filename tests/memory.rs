@@ -4,7 +4,10 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 
 use kinnor::Error;
-use kinnor::array::{Buffer, clear_memory_cache, memory_stats, reset_peak_memory, set_memory_limit};
+use kinnor::array::{
+    Access, Buffer, DType, Storage, clear_memory_cache, fail_allocations, memory_stats, reset_peak_memory,
+    set_memory_limit,
+};
 
 const MB: usize = 1 << 20;
 
@@ -174,4 +177,47 @@ fn forked_children_allocate() {
             thread.join().expect("no panic");
         }
     });
+}
+
+#[test]
+fn a_write_that_finds_no_memory_changes_nothing() {
+    let _alone = alone();
+    let make = |lazily: bool| {
+        let storage = Storage::new(5000);
+        let ptr = storage.access(DType::F32, Access::Write).expect("memory");
+        // SAFETY: there are so many elements of this type, and nobody else knows of them.
+        unsafe { std::slice::from_raw_parts_mut(ptr.cast::<f32>(), 5000) }.fill(3.0);
+        storage.wrote();
+        if lazily {
+            storage.fill(3.0).expect("is whole");
+        }
+        storage
+    };
+    let is_as_it_was = |storage: &Storage| {
+        let ptr = storage.access(DType::F32, Access::Read).expect("is there");
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts(ptr.cast::<f32>(), 5000) }.iter().all(|v| *v == 3.0)
+    };
+    for dtype in [DType::F64, DType::F16, DType::I64, DType::Bool] {
+        for access in [Access::Read, Access::ReadWrite, Access::Write, Access::Show] {
+            for lazily in [false, true] {
+                let storage = make(lazily);
+                fail_allocations(0..usize::MAX);
+                let done = storage.access(dtype, access);
+                let tried = fail_allocations(0..0);
+                // What is at hand may do.
+                let fits = lazily && dtype.size() <= 4 && access != Access::Read;
+                assert_eq!(done.is_ok(), fits, "{dtype} {access:?} {lazily}");
+                if done.is_ok() {
+                    continue;
+                }
+                assert!(tried == 1 && matches!(done, Err(Error::Memory { .. })));
+                let other = make(false); // it does not get the same memory
+                assert!(is_as_it_was(&storage) && is_as_it_was(&other));
+                assert_eq!(storage.dtype(), Some(DType::F32));
+                assert_eq!(storage.modification_count(), 1);
+                assert!(storage.access(dtype, access).is_ok());
+            }
+        }
+    }
 }

@@ -29,6 +29,34 @@ def test_copy_from_takes_the_type_of_the_context_or_of_the_source():
         a.copy_from(nn.NdArray((3,)))
 
 
+def test_copy_from_itself_in_another_type_reads_what_was_there():
+    n = 1 << 16
+    a = array(np.arange(n), np.int64)
+    a.copy_from(a)
+    assert a.dtype == np.float32 and np.array_equal(a.data, np.arange(n, dtype=np.float32))
+    a.copy_from(a.view((n // 2, 2)).view((n,)), use_current_context=False)
+    assert np.array_equal(a.data, np.arange(n))
+
+
+def test_any_byte_but_zero_is_true():
+    given = np.array([2, 3, 255, 0, 1], np.uint8).view(bool)
+    x = nn.NdArray.from_numpy_array(given)
+    assert F.sum(x).data == 4
+    assert x.cast(np.int64).tolist() == [1, 1, 1, 0, 1]
+    assert nn.NdArray.from_numpy_array(given).get_data("r", np.float16).tolist() == [1, 1, 1, 0, 1]
+    w = nn.NdArray.from_numpy_array(np.arange(6, dtype=np.float32).reshape(2, 3))
+    assert F.embed(nn.NdArray.from_numpy_array(given[1:2]), w).data.tolist() == [[3, 4, 5]]
+
+
+def test_memory_that_is_only_to_be_read_is_copied():
+    immutable = bytes(32)
+    x = nn.NdArray((8,))
+    x._borrow(np.frombuffer(immutable, np.float32))
+    x.data[:] = 1.5
+    x += x
+    assert immutable == bytes(32) and x.data.tolist() == [3] * 8
+
+
 def test_view_shares_elements_under_another_shape():
     a = array(np.arange(6))
     b = a.view((2, 3))

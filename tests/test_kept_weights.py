@@ -1,5 +1,7 @@
 """What functions made of a weight is kept as long as that stays the same; nobody can tell from the numbers."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -327,3 +329,32 @@ def test_a_weight_that_threads_share():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_is_kept_while_another_thread_trains_is_not_kept_for_good(dtype):
+    """Whoever reads a weight while it is written may compute with a part of it; once both are at rest, nobody does."""
+    x = rng.standard_normal((32, 1024)).astype(np.float32)
+    w = nn.Variable.from_numpy_array(rng.standard_normal((1024, 512)).astype(dtype), need_grad=True)
+    w.g = rng.standard_normal(w.shape)
+    y = F.affine(nn.Variable.from_numpy_array(x), w)
+    solver = S.Sgd(0.001)
+    solver.set_parameters({"w": w})
+
+    def predict(done):
+        while not done.is_set():
+            y.forward()
+
+    for _ in range(25):
+        done = threading.Event()
+        thread = threading.Thread(target=predict, args=(done,))
+        thread.start()
+        for _ in range(10):
+            solver.update()
+        done.set()
+        thread.join()
+        y.forward()
+        found = y.d.copy()
+        fresh = F.affine(nn.Variable.from_numpy_array(x), nn.Variable.from_numpy_array(w.data.get_data("r").copy()))
+        fresh.forward()
+        assert np.array_equal(found, fresh.d)

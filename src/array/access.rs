@@ -4,7 +4,7 @@ use std::sync::Weak;
 use std::sync::atomic::Ordering;
 
 use super::contents::{discard, fill};
-use super::storage::{Head, State, Storage};
+use super::storage::{Cast, Head, STALE, State, Storage};
 use super::{Buffer, DType, convert, reclaim};
 use crate::{Error, Result};
 
@@ -17,6 +17,16 @@ pub enum Access {
     ReadWrite,
     /// Write every one of them: contents before are lost.
     Write,
+    /// Show them to someone who may write them, unseen: as `ReadWrite`, but no write yet.
+    Show,
+}
+
+impl Access {
+    /// Whether it is a write.
+    #[inline(always)]
+    pub(super) fn writes(self) -> bool {
+        matches!(self, Self::ReadWrite | Self::Write)
+    }
 }
 
 impl Storage {
@@ -44,42 +54,38 @@ impl Storage {
         let mut state = self.lock();
         let ptr = match access {
             Access::Read => self.read(&mut state, dtype)?,
-            Access::ReadWrite => {
+            Access::ReadWrite | Access::Show => {
                 self.make_head(&mut state, dtype)?;
-                self.written(&mut state)
+                self.written(&mut state, access)
             }
             Access::Write => {
                 let reusable = matches!(state.head, Head::Ready(_)) && state.dtype == Some(dtype);
                 if !reusable {
-                    let spare = match std::mem::replace(&mut state.head, Head::Empty) {
-                        Head::Fill(_, Some(spare)) if spare.bytes() >= self.len * dtype.size() => Some(spare),
-                        old => {
-                            discard(old);
-                            None
-                        }
-                    };
-                    let buffer = match spare {
+                    // What fails changes nothing: new memory comes before the old goes.
+                    let buffer = match state.head.spare(self.len * dtype.size()) {
                         Some(spare) => spare,
                         None => Buffer::new(self.len * dtype.size())?,
                     };
                     self.set_head(&mut state, buffer, dtype);
                 }
-                self.written(&mut state)
+                self.written(&mut state, access)
             }
         };
         self.publish(&state);
         let children = if access == Access::Read { Vec::new() } else { state.children.clone() };
         drop(state);
         for child in children.iter().filter_map(Weak::upgrade) {
-            child.mark_written();
+            child.mark_written(access);
         }
         Ok(ptr)
     }
 
-    pub(super) fn written(&self, state: &mut State) -> *mut u8 {
+    pub(super) fn written(&self, state: &mut State, access: Access) -> *mut u8 {
         state.zeroing = false;
         state.modifications = 1;
-        self.touch();
+        if access.writes() {
+            self.touch();
+        }
         state.take_casts().for_each(reclaim::release);
         match &state.head {
             Head::Ready(buffer) => buffer.ptr(),
@@ -97,45 +103,48 @@ impl Storage {
         if own == dtype {
             return Ok(buffer.ptr());
         }
-        let (source, exported) = (buffer.ptr(), buffer.is_shared());
-        if let Some((_, cast)) = state.casts.iter().find(|(d, _)| *d == dtype) {
-            if exported {
+        // Where writes are not seen, nobody knows how long a copy lasts: it is made anew until they are, and once more then.
+        let of = if buffer.is_shared() || self.is_addressed() { STALE } else { self.saved() };
+        let source = buffer.ptr();
+        if let Some(cast) = state.casts.iter_mut().find(|cast| cast.dtype == dtype) {
+            if of == STALE || of != cast.of {
                 // SAFETY: both hold `len` elements of their types and are different blocks.
-                unsafe { convert(source, own, cast.ptr(), dtype, self.len) };
+                unsafe { convert(source, own, cast.buffer.ptr(), dtype, self.len) };
+                cast.of = of;
             }
-            return Ok(cast.ptr());
+            return Ok(cast.buffer.ptr());
         }
-        let cast = Buffer::new(self.len * dtype.size())?;
-        let ptr = cast.ptr();
+        let buffer = Buffer::new(self.len * dtype.size())?;
+        let ptr = buffer.ptr();
         // SAFETY: both hold `len` elements of their types and are different blocks.
         unsafe { convert(source, own, ptr, dtype, self.len) };
-        state.casts.push((dtype, cast));
+        state.casts.push(Cast { dtype, buffer, of });
         self.publish(state); // whoever writes in place must look again, and drop this copy
         Ok(ptr)
     }
 
     /// Makes `dtype` the type of the head, keeping its values.
     pub(super) fn make_head(&self, state: &mut State, dtype: DType) -> Result<()> {
-        let bytes = self.len * dtype.size();
         match &mut state.head {
             Head::Cleared { by_engine: true } => return Err(nothing_to_read()),
             Head::Ready(_) if state.dtype == Some(dtype) => return Ok(()),
-            Head::Ready(old) => {
-                let buffer = Buffer::new(bytes)?;
-                let from = old.ptr();
-                // SAFETY: both hold `len` elements of their types and are different blocks.
-                unsafe { convert(from, state.dtype.unwrap_or(dtype), buffer.ptr(), dtype, self.len) };
-                self.set_head(state, buffer, dtype);
+            Head::Ready(_) => {
+                // The copy that a reader would get becomes the elements.
+                self.read(state, dtype)?;
+                if let Some(at) = state.casts.iter().position(|cast| cast.dtype == dtype) {
+                    let cast = state.casts.remove(at);
+                    self.set_head(state, cast.buffer, dtype);
+                }
             }
             lazy => {
-                let (value, spare) = match lazy {
-                    Head::Fill(v, spare) => (*v, spare.take().filter(|s| s.bytes() >= bytes)),
-                    Head::Cleared { .. } if dtype.is_float() => (f64::NAN, None),
-                    _ => (0.0, None),
+                let value = match lazy {
+                    Head::Fill(v, _) => *v,
+                    Head::Cleared { .. } if dtype.is_float() => f64::NAN,
+                    _ => 0.0,
                 };
-                let buffer = match spare {
+                let buffer = match lazy.spare(self.len * dtype.size()) {
                     Some(spare) => spare,
-                    None => Buffer::new(bytes)?,
+                    None => Buffer::new(self.len * dtype.size())?,
                 };
                 // SAFETY: the buffer holds `len` elements of this type, and nobody else has it yet.
                 unsafe { fill(buffer.ptr(), dtype, self.len, value) };
@@ -146,18 +155,45 @@ impl Storage {
     }
 
     pub(super) fn set_head(&self, state: &mut State, buffer: Buffer, dtype: DType) {
-        discard(std::mem::replace(&mut state.head, Head::Ready(buffer)));
+        let old = std::mem::replace(&mut state.head, Head::Ready(buffer));
         state.dtype = Some(dtype);
-        self.publish(state);
+        self.publish(state); // before the old memory is free
+        discard(old);
+    }
+
+    /// Does what may fail of [`Storage::access`] for [`Access::ReadWrite`], and changes nothing that can be seen: after it,
+    /// that one allocates nothing.
+    ///
+    /// # Errors
+    /// As [`Storage::access`].
+    #[inline(always)]
+    pub(crate) fn prepare(&self, dtype: DType) -> Result<()> {
+        match self.at(dtype, Access::Read) {
+            Some(_) => Ok(()),
+            None => self.prepare_slowly(dtype),
+        }
+    }
+
+    #[cold]
+    fn prepare_slowly(&self, dtype: DType) -> Result<()> {
+        if self.parent.is_some() {
+            self.check_type_of_part(dtype)?;
+        }
+        self.access(dtype, Access::Read).map(drop)
     }
 
     /// The memory itself, for a view: shared with the storage until it is filled or cleared.
     ///
     /// # Errors
-    /// As [`Storage::access`] for [`Access::ReadWrite`] or [`Access::Read`].
+    /// As [`Storage::access`].
     pub fn buffer(&self, dtype: DType, access: Access) -> Result<(Buffer, *mut u8)> {
-        self.root().shown.fetch_add(1, Ordering::Relaxed);
-        self.hold(dtype, access)
+        self.find(dtype, access, |root, state| {
+            // Whoever looked after the access and before now does not know of the view.
+            root.shown.fetch_add(1, Ordering::Relaxed);
+            if access != Access::Read {
+                state.casts.iter_mut().for_each(|cast| cast.of = STALE);
+            }
+        })
     }
 
     /// As [`Storage::access`], with a handle on the memory that the pointer leads to: it stays as long as that lives.
@@ -165,13 +201,25 @@ impl Storage {
     /// # Errors
     /// As [`Storage::access`].
     pub(crate) fn hold(&self, dtype: DType, access: Access) -> Result<(Buffer, *mut u8)> {
+        self.find(dtype, access, |_, _| {})
+    }
+
+    /// As [`Storage::hold`]; calls `found` before anyone else sees that the memory is shared.
+    fn find(
+        &self,
+        dtype: DType,
+        access: Access,
+        found: impl Fn(&Self, &mut State),
+    ) -> Result<(Buffer, *mut u8)> {
         loop {
             let ptr = self.access(dtype, access)?;
-            let state = self.root().lock();
+            let root = self.root();
+            let mut state = root.lock();
             let own = if let Head::Ready(own) = &state.head { Some(own) } else { None };
-            let casts = state.casts.iter().map(|(_, cast)| cast);
-            if let Some(buffer) = own.into_iter().chain(casts).find(|buffer| buffer.contains(ptr)) {
-                return Ok((buffer.clone(), ptr));
+            let casts = state.casts.iter().map(|cast| &cast.buffer);
+            if let Some(buffer) = own.into_iter().chain(casts).find(|buffer| buffer.contains(ptr)).cloned() {
+                found(root, &mut state);
+                return Ok((buffer, ptr));
             }
             // Another thread has put other memory there meanwhile.
         }

@@ -5,45 +5,51 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::storage::{Head, Storage};
-use super::{Access, Buffer, DType, Element, dtype::with_element, reclaim};
+use super::{Access, Buffer, DType, Element, RunGuard, dtype::with_element, reclaim};
 use crate::{Error, Result};
 
 impl Storage {
     /// Makes every element zero without touching memory, and says so ([`Storage::is_zeroing`]).
-    pub fn zero(&self) {
-        self.fill_with(0.0, true);
+    ///
+    /// # Errors
+    /// As [`Storage::access`], for part of a larger storage; never for one of its own.
+    pub fn zero(&self) -> Result<()> {
+        self.fill_with(0.0, true)
     }
 
     /// Makes every element `v` without touching memory.
-    pub fn fill(&self, v: f64) {
-        self.fill_with(v, false);
+    ///
+    /// # Errors
+    /// As [`Storage::zero`].
+    pub fn fill(&self, v: f64) -> Result<()> {
+        self.fill_with(v, false)
     }
 
-    fn fill_with(&self, v: f64, zeroing: bool) {
+    fn fill_with(&self, v: f64, zeroing: bool) -> Result<()> {
         if self.parent.is_some() {
             let dtype = self.dtype().unwrap_or(DType::F32);
-            if let Ok(ptr) = self.access(dtype, Access::ReadWrite) {
-                // SAFETY: this part of the parent holds `len` elements of the type.
-                unsafe { fill(ptr, dtype, self.len, v) };
-            }
+            let _run = RunGuard::new();
+            let ptr = self.access(dtype, Access::ReadWrite)?;
+            // SAFETY: this part of the parent holds `len` elements of the type, and the guard keeps them.
+            unsafe { fill(ptr, dtype, self.len, v) };
+            self.wrote();
             self.set_zeroing(zeroing);
-            return;
+            return Ok(());
         }
         let mut state = self.lock();
         // A view in Python keeps what it shows: only memory that nobody else sees is used again.
-        let spare = match std::mem::replace(&mut state.head, Head::Empty) {
-            Head::Ready(b) | Head::Fill(_, Some(b)) if !b.is_shared() => Some(b),
-            old => {
-                discard(old);
-                None
-            }
+        let (spare, old) = match std::mem::replace(&mut state.head, Head::Empty) {
+            Head::Ready(b) | Head::Fill(_, Some(b)) if !b.is_shared() => (Some(b), None),
+            old => (None, Some(old)),
         };
-        self.written(&mut state);
         state.head = Head::Fill(v, spare);
-        self.publish(&state);
+        self.written(&mut state, Access::Write);
+        self.publish(&state); // before the old memory is free
+        old.into_iter().for_each(discard);
         drop(state);
         self.mark_children_written();
         self.set_zeroing(zeroing);
+        Ok(())
     }
 
     /// Gives the memory back. Views in Python keep what they show. Reading what the engine cleared is an error; what
@@ -85,7 +91,7 @@ impl Storage {
     pub fn adopt(&self, buffer: Buffer, dtype: DType) {
         let mut state = self.lock();
         self.set_head(&mut state, buffer, dtype);
-        self.written(&mut state);
+        self.written(&mut state, Access::Write);
         self.publish(&state);
     }
 
@@ -106,7 +112,7 @@ impl Storage {
         }
         let is_cleared = matches!(left, Head::Cleared { .. });
         let (head, dtype) = (std::mem::replace(&mut state.head, left), state.dtype);
-        self.written(&mut state);
+        self.written(&mut state, Access::Write);
         state.modifications = u64::from(!is_cleared);
         self.publish(&state);
         drop(state);

@@ -105,7 +105,7 @@ mod tests {
                     storage.clear(true).expect("is whole");
                 }
                 assert!(gone.are_gone() && gone.are_gone(), "turn {turn}");
-                storages[turn % 3].zero();
+                storages[turn % 3].zero().expect("is whole");
                 assert!(!gone.are_gone(), "turn {turn}");
                 storages[turn % 3].clear(true).expect("is whole");
                 assert!(gone.are_gone());

@@ -50,51 +50,78 @@ impl Storage {
             // SAFETY: the part lies within the parent.
             return Ok(unsafe { start.add(offset * dtype.size()) });
         }
-        if let Some(whole) = self.dtype()
-            && whole != dtype
-        {
-            return Err(Error::Graph(format!(
-                "narrow: expected writing as {whole}, the type of the whole array, got {dtype}; cast the whole instead"
-            )));
-        }
-        let start = parent.access_for_part(dtype)?;
+        self.check_type_of_part(dtype)?;
+        let start = parent.access_for_part(dtype, access)?;
         self.lock().modifications += 1;
-        self.mark_written();
+        self.mark_written(access);
         // SAFETY: the part lies within the parent.
         Ok(unsafe { start.add(offset * dtype.size()) })
     }
 
+    /// Refuses to write a part as another type than that of the whole.
+    pub(super) fn check_type_of_part(&self, dtype: DType) -> Result<()> {
+        match self.dtype().filter(|whole| *whole != dtype) {
+            None => Ok(()),
+            Some(whole) => Err(Error::Graph(format!(
+                "narrow: expected writing as {whole}, the type of the whole array, got {dtype}; cast the whole instead"
+            ))),
+        }
+    }
+
     /// As `ReadWrite` on behalf of a part: marks this and what is above, but not the other parts, as written.
-    fn access_for_part(&self, dtype: DType) -> Result<*mut u8> {
+    fn access_for_part(&self, dtype: DType, access: Access) -> Result<*mut u8> {
         if let Some((parent, offset)) = &self.parent {
-            let start = parent.access_for_part(dtype)?;
+            let start = parent.access_for_part(dtype, access)?;
             let mut state = self.lock();
             state.zeroing = false;
-            self.touch();
+            if access.writes() {
+                self.touch();
+            }
             // SAFETY: the part lies within the parent.
             return Ok(unsafe { start.add(offset * dtype.size()) });
         }
         let mut state = self.lock();
         self.make_head(&mut state, dtype)?;
-        Ok(self.written(&mut state))
+        let start = self.written(&mut state, access);
+        self.publish(&state);
+        Ok(start)
     }
 
-    pub(super) fn mark_written(&self) {
+    pub(super) fn mark_written(&self, access: Access) {
         let children = {
             let mut state = self.lock();
             state.zeroing = false;
-            self.touch();
+            if access.writes() {
+                self.touch();
+            }
             state.children.clone()
         };
         for child in children.iter().filter_map(Weak::upgrade) {
-            child.mark_written();
+            child.mark_written(access);
         }
     }
 
     pub(super) fn mark_children_written(&self) {
         let children = self.lock().children.clone();
         for child in children.iter().filter_map(Weak::upgrade) {
-            child.mark_written();
+            child.mark_written(Access::Write);
+        }
+    }
+
+    /// As [`Storage::wrote`], for what it is part of and for its own parts.
+    #[cold]
+    pub(super) fn wrote_together(&self) {
+        let mut above = self.parent.as_ref();
+        while let Some((parent, _)) = above {
+            parent.unname();
+            above = parent.parent.as_ref();
+        }
+        let mut below = self.lock().children.clone();
+        while let Some(part) = below.pop() {
+            if let Some(part) = part.upgrade() {
+                part.unname();
+                below.extend_from_slice(&part.lock().children);
+            }
         }
     }
 

@@ -145,6 +145,7 @@ pub(crate) fn release_between_steps(buffer: Buffer) {
 
 /// Frees a buffer once no run that could have seen it is under way.
 pub(crate) fn release(mut buffer: Buffer) {
+    fence(SeqCst); // as above
     if RUNS.iter().all(|runs| runs.load(SeqCst) == 0) {
         return;
     }

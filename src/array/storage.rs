@@ -1,5 +1,13 @@
 //! The memory behind arrays: shared, versioned, and aware of having been cleared. How its elements come to be where and
 //! as what they are wanted is in `access`, how all of them change at once in `contents`.
+//!
+//! What is made of values (a copy in another type, a packed weight) is used as long as their name stays the same. Threads
+//! may write them meanwhile, so that a name holds by this protocol: a write takes the name away before its first element
+//! ([`Storage::touch`]) and again after its last ([`Storage::wrote`], or [`Storage::settle`] with a name of its own); a
+//! reader takes the name before it looks where the values are, and reads them after that. A name that was given while a
+//! write was under way is gone when that is over, and what was made of values half written is never found again. Memory
+//! is replaced, and its place published, under the lock. A view in Python writes unseen: there is no name while one
+//! lives, and each changes the name ([`Storage::lasting_name`]).
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -53,14 +61,35 @@ impl Head {
             _ => None,
         }
     }
+
+    /// Takes the buffer that is at hand, if it is large enough.
+    pub(super) fn spare(&mut self, bytes: usize) -> Option<Buffer> {
+        match self {
+            Self::Fill(_, spare) if spare.as_ref().is_some_and(|spare| spare.bytes() >= bytes) => {
+                spare.take()
+            }
+            _ => None,
+        }
+    }
 }
+
+/// The elements as another type.
+pub(super) struct Cast {
+    pub(super) dtype: DType,
+    pub(super) buffer: Buffer,
+    /// What [`Storage::saved`] was before they were converted; [`STALE`] where they may differ by now.
+    pub(super) of: u64,
+}
+
+/// Never what [`Storage::saved`] returns.
+pub(super) const STALE: u64 = 0;
 
 pub(super) struct State {
     pub(super) head: Head,
     /// Type of the head, or of the last one there was.
     pub(super) dtype: Option<DType>,
     /// The same elements as other types, for readers that asked.
-    pub(super) casts: SmallVec<[(DType, Buffer); 1]>,
+    pub(super) casts: SmallVec<[Cast; 1]>,
     pub(super) zeroing: bool,
     pub(super) modifications: u64,
     pub(super) children: Vec<Weak<Storage>>,
@@ -68,7 +97,7 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn take_casts(&mut self) -> impl Iterator<Item = Buffer> {
-        self.casts.drain(..).map(|(_, cast)| cast)
+        self.casts.drain(..).map(|cast| cast.buffer)
     }
 }
 
@@ -166,10 +195,10 @@ impl Storage {
         let wanted = dtype as usize + 1;
         let here = match access {
             Access::Read => place & (OF_TYPE | ASIDE) == wanted,
-            Access::ReadWrite => place & MARKS == wanted | WRITABLE,
+            Access::ReadWrite | Access::Show => place & MARKS == wanted | WRITABLE,
             Access::Write => place & (OF_TYPE | WRITABLE) == wanted | WRITABLE && self.take_back(place),
         };
-        if here && access != Access::Read {
+        if here && access.writes() {
             self.touch();
         }
         here.then(|| std::ptr::with_exposed_provenance_mut(place & !MARKS))
@@ -230,7 +259,7 @@ impl Storage {
         self.place.store(place, Ordering::Release);
     }
 
-    /// Says that a kernel wrote the elements in place.
+    /// Says that the elements are about to be written in place.
     #[inline(always)]
     pub fn touch(&self) {
         self.version.store(self.version() + 1, Ordering::Relaxed);
@@ -240,10 +269,24 @@ impl Storage {
         }
     }
 
+    /// Says that what was to be written in place is there: whoever named the values meanwhile has read them half written.
+    #[inline(always)]
+    pub fn wrote(&self) {
+        self.unname();
+        if self.place.load(Ordering::Relaxed) & WRITABLE == 0 {
+            self.wrote_together();
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn unname(&self) {
+        self.content.store(UNNAMED, Ordering::Release);
+    }
+
     /// A name for the values: as long as it is the same, so are they. Writes through a view in Python are not seen.
     #[inline(always)]
     pub fn content(&self) -> u64 {
-        match self.content.load(Ordering::Relaxed) {
+        match self.content.load(Ordering::Acquire) {
             UNNAMED => self.name_content(),
             name => name,
         }
@@ -254,7 +297,7 @@ impl Storage {
         static NAMES: AtomicU64 = AtomicU64::new(COUNT + 1);
         let name = NAMES.fetch_add(COUNT + 1, Ordering::Relaxed);
         // Another thread may have named it meanwhile.
-        match self.content.compare_exchange(UNNAMED, name, Ordering::Relaxed, Ordering::Relaxed) {
+        match self.content.compare_exchange(UNNAMED, name, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => name,
             Err(named) => named,
         }
@@ -264,14 +307,20 @@ impl Storage {
     /// same finds the same name.
     #[inline(always)]
     pub fn settle(&self, content: u64) {
-        self.content.store(content, Ordering::Relaxed);
         self.settled.store(self.version() as u16, Ordering::Relaxed);
+        self.content.store(content, Ordering::Release);
     }
 
     /// [`Storage::content`] and, in its low bits, how often the elements were written: for one that saves them.
     #[inline(always)]
     pub fn saved(&self) -> u64 {
         self.content() | self.version() & COUNT
+    }
+
+    /// What [`Storage::saved`] will be once the elements, which are being written, are settled under a name.
+    #[inline(always)]
+    pub(crate) fn saved_as(&self, name: u64) -> u64 {
+        name | self.version() & COUNT
     }
 
     /// The low bits of the version of what a function last computed here.
@@ -285,15 +334,6 @@ impl Storage {
         let now = self.version();
         let since = now.wrapping_sub(saved) & COUNT;
         (since > 0 && since <= now).then(|| (now - since, now))
-    }
-
-    /// Runs `look`, which may make the elements ready to be written but does not write them.
-    pub fn only_look<R>(&self, look: impl FnOnce() -> R) -> R {
-        let (content, version) = (self.content(), self.version());
-        let seen = look();
-        self.content.store(content, Ordering::Relaxed);
-        self.version.store(version, Ordering::Relaxed);
-        seen
     }
 
     /// Whether someone was ever given the memory itself, as a view.
@@ -351,7 +391,7 @@ impl Storage {
             Head::Ready(buffer) | Head::Fill(_, Some(buffer)) => buffer.bytes(),
             _ => 0,
         };
-        own + state.casts.iter().map(|(_, cast)| cast.bytes()).sum::<usize>()
+        own + state.casts.iter().map(|cast| cast.buffer.bytes()).sum::<usize>()
     }
 
     /// Whether memory was given back and nothing was written since.

@@ -166,7 +166,7 @@ fn on_arrays(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpt
             Some(seed) => seed.data().storage,
             None => {
                 let ones = Storage::new(root.edge.shape().size());
-                ones.fill(1.0);
+                ones.fill(1.0)?;
                 ones
             }
         });
@@ -219,7 +219,7 @@ fn on_graph(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpti
             Some(seed) => seed.clone(),
             None => {
                 let ones = Variable::new(root.edge.shape())?.with_need_grad(false);
-                ones.data().storage.fill(1.0);
+                ones.data().storage.fill(1.0)?;
                 ones
             }
         });

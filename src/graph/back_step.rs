@@ -262,7 +262,7 @@ impl BackStep {
         // SAFETY: see `MemoPtr`.
         let state = unsafe { &mut (*memo.0).state };
         let double = *compute == Compute::Double;
-        let kept = keeps_of.and_then(|i| x.get(i)?.1.as_ref());
+        let kept = keeps_of.and_then(|i| Some((x.get(i)?.1.as_ref()?, xm[i].ptr)));
         op.backward(Call {
             x: &xm,
             y: &ym,
@@ -272,9 +272,10 @@ impl BackStep {
             double,
             recompute: false,
             then: Then::NOTHING,
-            lasting: kept.map(|slot| Lasting::from(&*slot.storage)),
+            lasting: kept.map(|(slot, at)| Lasting::new(&slot.storage, at)),
         })?;
         drop(gxm);
+        gx.iter().flatten().for_each(|sink| sink.slot.storage.wrote());
         store(temporaries)?;
         for (i, buffer) in again {
             if let Some(sink) = &mut gx[i] {
@@ -295,7 +296,7 @@ impl BackStep {
             .collect();
         for (sink, accumulate) in self.gx.iter().zip(&accumulate) {
             if let (Some(sink), false) = (sink, accumulate) {
-                sink.slot.storage.zero();
+                sink.slot.storage.zero()?;
             }
         }
         user.backward(x, y, &wanted, &accumulate)
@@ -315,6 +316,7 @@ pub(super) fn add_to(slot: &mut Slot, from: *const u8) -> Result<()> {
             add::<f32>(to.cast(), from.cast(), n);
         }
     }
+    slot.storage.wrote();
     store(temporaries)
 }
 

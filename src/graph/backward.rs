@@ -77,7 +77,7 @@ impl BackwardPlan {
             Seed::Shared(array) | Seed::Temporary(array) => Some(Arc::clone(&array.storage)),
             Seed::Fill(value) => {
                 if self.seeded != Some((*value, self.seed.version())) || self.seed.is_shown() {
-                    self.seed.fill(*value);
+                    drop(self.seed.fill(*value)); // which is whole: it cannot fail
                     self.seeded = Some((*value, self.seed.version()));
                 }
                 Some(Arc::clone(&self.seed))
@@ -119,7 +119,7 @@ impl BackwardPlan {
             let n = next;
             let at = n as u32;
             while let Some((_, o)) = zeroed.next_if(|(step, _)| *step == at) {
-                self.steps[n].gy[*o as usize].storage.zero();
+                self.steps[n].gy[*o as usize].storage.zero()?;
             }
             while let Some(output) = told.next_if(|output| output.step == at) {
                 output.tell(&mut self.steps[n])?;

@@ -132,7 +132,7 @@ struct AtOnce {
     y: SmallVec<[(*mut u8, Shape); 1]>,
     memo: Option<MemoPtr>,
     /// The input of which the operation keeps something.
-    keeps: Option<Arc<Storage>>,
+    keeps: Option<(usize, Arc<Storage>)>,
     double: bool,
     /// Elements that it reads and writes.
     touched: usize,
@@ -157,7 +157,7 @@ impl AtOnce {
             let Some(ptr) = data.at(dtype, Access::Read) else { return Ok(Outputs::new()) };
             self.touched += data.len();
             if keeps_of == Some(i) {
-                self.keeps = Some(data.clone());
+                self.keeps = Some((i, data.clone()));
             }
             self.x.push((ptr, core.shape.clone()));
             saved.push(data.saved());
@@ -206,7 +206,7 @@ impl AtOnce {
             double: self.double,
             recompute: false,
             then: Then::NOTHING,
-            lasting: self.keeps.as_deref().map(Lasting::from),
+            lasting: self.keeps.as_ref().map(|(i, x)| Lasting::new(x, self.x[*i].0)),
         })
     }
 }

@@ -4,7 +4,7 @@ use super::arena::{self, Arena, Ix, NONE, flag};
 use super::mode::Context;
 use super::variable::new_flags;
 use super::{Function, NdArray, Variable, order};
-use crate::array::{Access, DType, Storage, convert};
+use crate::array::{Access, DType, RunGuard, Storage, convert};
 use crate::{Error, Result};
 
 impl Variable {
@@ -275,6 +275,7 @@ pub fn copied(array: &NdArray) -> Result<NdArray> {
     let n = array.shape.size();
     let storage = Storage::new(n);
     let dtype = array.storage.dtype().unwrap_or(DType::F32);
+    let _run = RunGuard::new(); // the address of one may be gone before the other is there
     let (from, to) = (array.storage.access(dtype, Access::Read)?, storage.access(dtype, Access::Write)?);
     // SAFETY: both hold `n` elements of the type, and the target is new.
     unsafe { convert(from, dtype, to, dtype, n) };

@@ -95,6 +95,7 @@ pub(super) fn store(temporaries: Temporaries) -> Result<()> {
         let (_held, to) = storage.hold(stored, Access::Write)?;
         // SAFETY: both hold that many elements of their types and are different blocks.
         unsafe { convert(buffer.ptr(), dtype, to, stored, storage.len()) };
+        storage.wrote();
     }
     Ok(())
 }
@@ -128,8 +129,13 @@ pub(super) fn read_as(op: &Op, i: usize, compute: Compute) -> DType {
 }
 
 /// The input of which the operation keeps something. What is computed again is soon forgotten: keeping is for runs that follow.
-fn lasting(keeps_of: Option<usize>, x: &[Slot], recompute: bool) -> Option<Lasting<'_>> {
-    keeps_of.filter(|_| !recompute).map(|i| Lasting::from(&*x[i].storage))
+fn lasting<'a>(
+    keeps_of: Option<usize>,
+    x: &'a [Slot],
+    at: &[Memory<'_>],
+    recompute: bool,
+) -> Option<Lasting<'a>> {
+    keeps_of.filter(|_| !recompute).map(|i| Lasting::new(&x[i].storage, at[i].ptr))
 }
 
 impl Step {
@@ -213,7 +219,7 @@ impl Step {
                 ym.push(Memory { ptr, shape: &slot.shape });
             }
             let then = along.map_or(Then::NOTHING, |(_, then)| then);
-            let lasting = lasting(*keeps_of, x, recompute);
+            let lasting = lasting(*keeps_of, x, &xm, recompute);
             op.forward(Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, then, lasting })
         };
         run().inspect_err(|_| forget(y, x))?;
@@ -234,10 +240,10 @@ impl Step {
         let noted = memo.note(self.x.iter().enumerate().map(saved), recompute);
         if let Some(user) = self.op.on_arrays() {
             // It may write an output element by element.
-            self.y.iter().filter(|y| y.storage.is_cleared()).for_each(|y| y.storage.zero());
+            self.y.iter().filter(|y| y.storage.is_cleared()).try_for_each(|y| y.storage.zero())?;
             let (x, y) = (arrays(&self.x), arrays(&self.y));
             // The user's code may take hold of its outputs to write into them.
-            y.iter().filter(|y| y.data.is_cleared()).for_each(|y| y.data.zero());
+            y.iter().filter(|y| y.data.is_cleared()).try_for_each(|y| y.data.zero())?;
             if recompute { user.recompute(&x, &y) } else { user.forward(&x, &y) }?;
             memo.settle(noted, 0, self.y.iter().map(|y| &*y.storage));
             return Ok(memo.name(noted, 0));
@@ -263,12 +269,15 @@ impl Step {
                 ym.push(Memory { ptr, shape: &slot.shape });
             }
             let then = along.map_or(Then::NOTHING, |(_, then)| then);
-            let lasting = lasting(self.keeps_of, &self.x, recompute);
+            let lasting = lasting(self.keeps_of, &self.x, &xm, recompute);
             let call = Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, then, lasting };
             self.op.forward(call)?;
             store(temporaries)
         };
-        run().inspect_err(|_| forget(&self.y, &self.x))?;
+        let ran = run();
+        let changed = self.x.iter().enumerate().filter(|(i, _)| self.op.overwrites(*i) && !recompute);
+        changed.for_each(|(_, x)| x.storage.wrote());
+        ran.inspect_err(|_| forget(&self.y, &self.x))?;
         memo.settle(noted, along.is_some().into(), self.y.iter().map(|y| &*y.storage));
         Ok(memo.name(noted, 0))
     }

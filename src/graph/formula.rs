@@ -55,7 +55,7 @@ pub(super) fn backward_by_symbols(step: &mut BackStep) -> Result<()> {
     for (sink, g) in step.gx.iter_mut().zip(found) {
         let (Some(sink), g) = (sink, g) else { continue };
         if sink.first && !sink.again {
-            sink.slot.storage.zero();
+            sink.slot.storage.zero()?;
         }
         if let Some(g) = g {
             let from = eager.arrays[g as usize].storage.access(step.compute.dtype(), Access::Read)?;

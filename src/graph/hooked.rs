@@ -120,7 +120,7 @@ impl Apart {
         for (leaf, shape, more) in &found {
             let storage = arena::with(|a| Arc::clone(a.grad(leaf.core)));
             if leaf.overwritten {
-                storage.zero();
+                storage.zero()?;
             }
             let to = NdArray { shape: shape.clone(), storage };
             sums.push(Sum { to, more, is_ours: Arc::strong_count(more) == 1 });
@@ -147,6 +147,7 @@ impl Output {
             let (_held_too, to) = array.storage.hold(slot.stored, Access::Write)?;
             // SAFETY: both hold that many elements of the type and are different blocks.
             unsafe { convert(from, slot.stored, to, slot.stored, array.shape.size()) };
+            array.storage.wrote();
         }
         Ok(())
     }

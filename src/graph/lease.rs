@@ -311,7 +311,7 @@ mod tests {
         let (a, b) = (one("sin", &[&trunk]), one("cos", &[&trunk]));
         drop(trunk); // nobody looks
         for n in 0..5 {
-            x.grad().storage.zero();
+            x.grad().storage.zero().expect("is whole");
             forward_all(&[&a, &b], &ForwardOptions::default()).expect("run");
             let clearing = BackwardOptions { clear_buffer: true, ..Default::default() };
             a.backward(&clearing).expect("runs");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::array::{Access, DType, Shape, Storage};
+use crate::array::{Access, DType, RunGuard, Shape, Storage};
 use crate::{Error, Result};
 
 /// An array by reference: a shape over elements that others may share.
@@ -29,6 +29,7 @@ impl NdArray {
     /// # Errors
     /// [`Error::Cleared`] when the engine cleared them.
     pub fn to_vec(&self) -> Result<Vec<f64>> {
+        let _run = RunGuard::new();
         let ptr = self.storage.access(DType::F64, Access::Read)?;
         // SAFETY: `access` made that many elements of this type readable here.
         Ok(unsafe { std::slice::from_raw_parts(ptr.cast::<f64>(), self.shape.size()) }.to_vec())
@@ -44,9 +45,11 @@ impl NdArray {
             return Err(Error::shape("copy_from_slice", expected, [&Shape::from([values.len()])]));
         }
         let dtype = self.storage.dtype().unwrap_or(DType::F32);
+        let _run = RunGuard::new();
         let to = self.storage.access(dtype, Access::Write)?;
         // SAFETY: both hold that many elements of their types.
         unsafe { crate::array::convert(values.as_ptr().cast(), DType::F64, to, dtype, values.len()) };
+        self.storage.wrote();
         Ok(())
     }
 }

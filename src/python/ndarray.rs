@@ -7,7 +7,7 @@ use super::arguments::{MOST, flag, items, number, object, shown, whole};
 use super::operands::current_compute;
 use super::protocols::Elements;
 use super::{functions, numpy, operators};
-use crate::array::{Access, DType, Shape, Storage};
+use crate::array::{Access, DType, RunGuard, Shape, Storage};
 use crate::{Error, graph};
 
 /// An array of numbers that others may share, outside of any graph. Functions on it are computed at once.
@@ -207,13 +207,13 @@ impl NdArray {
     }
 
     /// Makes every element zero without touching memory.
-    fn zero(&self) {
-        self.array.storage.zero();
+    fn zero(&self) -> PyResult<()> {
+        Ok(self.array.storage.zero()?)
     }
 
     /// Makes every element `value` without touching memory.
-    fn fill(&self, #[pyo3(from_py_with = number)] value: f64) {
-        self.array.storage.fill(value);
+    fn fill(&self, #[pyo3(from_py_with = number)] value: f64) -> PyResult<()> {
+        Ok(self.array.storage.fill(value)?)
     }
 
     /// Gives the memory back. NumPy arrays that share it keep what they show; the array itself reads as NaN (zero for
@@ -246,10 +246,12 @@ impl NdArray {
             true => current_compute().stored(),
             false => arr.get().array.storage.dtype().unwrap_or(DType::F32),
         };
+        let _run = RunGuard::new(); // both may be one, which has its elements elsewhere once it is to be written
         let from = arr.get().array.storage.access(dtype, Access::Read)?;
         let to = own.storage.access(dtype, Access::Write)?;
         // SAFETY: both hold that many elements of the type; `copy` allows them to be the same memory.
         unsafe { std::ptr::copy(from, to, own.shape.size() * dtype.size()) };
+        own.storage.wrote();
         Ok(slf)
     }
 
@@ -315,9 +317,13 @@ impl NdArray {
         Self::bool_fill(slf, mask, value)
     }
 
-    /// Takes the memory of a NumPy array as its own, or a copy where it has another layout than ours.
-    fn _borrow(&self, nparr: &Bound<'_, PyAny>) -> PyResult<()> {
-        numpy::borrow(&self.array, &numpy::as_numpy(nparr)?)
+    /// Takes the memory of a NumPy array as its own, or a copy where it has another layout than ours or must not be written,
+    /// unless the caller knows that it may be.
+    #[pyo3(signature = (nparr, writable = false))]
+    fn _borrow(&self, nparr: &Bound<'_, PyAny>, #[pyo3(from_py_with = flag)] writable: bool) -> PyResult<()> {
+        let from = numpy::as_numpy(nparr)?;
+        let is_ours = writable || numpy::is_writable(&from);
+        numpy::borrow(&self.array, &if is_ours { from } else { from.call_method0("copy")?.cast_into()? })
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {

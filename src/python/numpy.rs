@@ -13,7 +13,7 @@ use pyo3::types::{PyBool, PyFloat, PyInt};
 
 use super::arguments::refused;
 use crate::Error;
-use crate::array::{Access, Buffer, DType, Shape, Storage};
+use crate::array::{Access, Buffer, DType, RunGuard, Shape, Storage};
 use crate::graph::NdArray;
 
 /// Keeps the memory of a view alive, whatever happens to the variable.
@@ -117,7 +117,7 @@ pub(super) fn view<'py>(
 /// The view that `.d` and `.data` of an array give: of the type that it has, `float32` at first.
 pub(super) fn live_view<'py>(py: Python<'py>, array: &NdArray) -> PyResult<Bound<'py, PyAny>> {
     let dtype = array.storage.dtype().unwrap_or(DType::F32);
-    array.storage.only_look(|| view(py, array, dtype, Access::ReadWrite))
+    view(py, array, dtype, Access::Show)
 }
 
 /// A view to read from, which does not count as a write.
@@ -163,11 +163,8 @@ pub(super) fn scalar(value: &Bound<'_, PyAny>) -> Option<f64> {
 /// along missing axes as NumPy repeats.
 pub(super) fn assign(array: &NdArray, value: &Bound<'_, PyAny>) -> PyResult<()> {
     if let Some(v) = scalar(value) {
-        match v {
-            0.0 => array.storage.zero(),
-            v => array.storage.fill(v),
-        }
-        return Ok(());
+        let filled = if v == 0.0 { array.storage.zero() } else { array.storage.fill(v) };
+        return Ok(filled?);
     }
     let from = as_numpy(value)?;
     let dtype = dtype_of(&from.dtype())?;
@@ -182,12 +179,14 @@ pub(super) fn copy_in(array: &NdArray, from: &Bound<'_, PyUntypedArray>, dtype: 
         && from.shape() == &array.shape[..]
         && dtype_of(&from.dtype())? == dtype;
     if plain {
+        let _run = RunGuard::new();
         let to = array.storage.access(dtype, Access::Write)?;
         // SAFETY: both hold that many elements of the type; `copy` allows them to be the same memory.
         unsafe {
             let source = (*from.as_array_ptr()).fields.data.cast::<u8>();
             crate::kernels::map::copy(source, to, array.shape.size() * dtype.size());
         }
+        array.storage.wrote();
         return Ok(());
     }
     // Refuse what does not fit before the old values are lost.
@@ -222,6 +221,12 @@ extern "C" fn give_back(_: *mut c_void) -> c_int {
         drop(returned);
     });
     0
+}
+
+/// Whether NumPy would write to an array.
+pub(super) fn is_writable(array: &Bound<'_, PyUntypedArray>) -> bool {
+    // SAFETY: a live NumPy array has its fields.
+    unsafe { (*array.as_array_ptr()).fields.flags & NPY_ARRAY_WRITEABLE != 0 }
 }
 
 /// Makes the memory of a NumPy array that of an array, until that is filled, cleared or written as another type. The

@@ -67,7 +67,7 @@ def from_dlpack(dlp: Any, arr: NdArray | None = None) -> NdArray:
     except ValueError as error:
         raise RangeError(f"from_dlpack: expected a capsule `dltensor` that was not used yet, got {dlp!r}") from error
     made = NdArray(values.shape) if arr is None else arr
-    made._borrow(values)
+    made._borrow(values, writable=True)  # what is not had no such capsule
     return made
 
 

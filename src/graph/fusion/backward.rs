@@ -232,6 +232,8 @@ impl FusedBackward {
         }
         let (calls, adds) = (&self.calls, &self.arrays.adds);
         self.arrays.pass(calls.len(), |tile, n| calls.iter().for_each(|call| call.run(tile, adds, n)));
+        let written = self.arrays.own.iter().filter(|own| own.1 != Access::Read);
+        written.for_each(|(storage, _)| storage.wrote());
         true
     }
 }

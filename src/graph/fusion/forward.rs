@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::super::execute::{MemoPtr, Step};
 use super::{Arrays, Chain, NOTHING, Place, Planner, Spread, Tile, holds, runs};
 use crate::Result;
-use crate::array::{Access, DType, Storage};
+use crate::array::{Access, DType, Storage, name_of};
 use crate::ops::{Loops, Op, Part};
 
 /// One function of a pass; arrays are numbers of places.
@@ -159,6 +159,11 @@ impl FusedForward {
             }
             arrays.pass(calls.len(), |tile, n| calls.iter().for_each(|call| call.run(tile, n)));
         }
+        for (saved, (storage, access)) in names.iter().zip(&arrays.own) {
+            if *access != Access::Read {
+                storage.settle(name_of(*saved));
+            }
+        }
         self.cleared.iter().try_for_each(|storage| storage.clear(true))?;
         Ok(true)
     }
@@ -177,10 +182,7 @@ impl FusedCall {
         let noted = memo.note(given.map(|x| names[*x as usize]), false);
         let name = memo.name(noted, 0);
         names[self.y as usize] = match own.get(self.y as usize) {
-            Some((storage, _)) => {
-                storage.settle(name);
-                storage.saved()
-            }
+            Some((storage, _)) => storage.saved_as(name),
             None => name,
         };
     }

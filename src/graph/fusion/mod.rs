@@ -223,11 +223,11 @@ impl Arrays {
                 continue;
             }
             let Ok(place) = storage.access(*dtype, Access::Write) else {
-                // What was to be found zero by the steps is zero again; they write the rest anew.
+                // What was to be found zero by the steps is zero again, which has memory by now; they write the rest anew.
                 let before = own[..n].iter().zip(&*adds);
                 before
                     .filter(|((_, a), adds)| *a == Access::ReadWrite && !**adds)
-                    .for_each(|((s, _), _)| s.zero());
+                    .for_each(|((s, _), _)| drop(s.zero()));
                 return false;
             };
             at[n] = Shared::new(place);

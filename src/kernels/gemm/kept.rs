@@ -95,7 +95,7 @@ mod tests {
                 c.iter().map(|v| v.real()).collect::<Vec<_>>()
             };
             let expected = product(b);
-            let lasting = b.of(Some(Lasting::from(&*storage)));
+            let lasting = b.of(Some(Lasting::new(&storage, place.cast())));
             for _ in 0..3 {
                 assert!(product(lasting) == expected, "{m} x {n} x {k}, transposed: {transposed}");
             }
