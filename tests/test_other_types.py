@@ -1,4 +1,4 @@
-"""Arrays of another type than the one that functions compute in: every write is seen by the next run, however it was made."""
+"""Arrays of another type than the one that functions compute in: the next run sees every write, however it was made."""
 
 import ctypes
 

@@ -162,7 +162,7 @@ fn a_warm_step_allocates_nothing() {
         let step = || {
             let forward = ForwardOptions { clear_no_need_grad: clear, ..Default::default() };
             loss.forward(&forward).expect("runs");
-            solver.zero_grad();
+            solver.zero_grad().expect("are whole");
             let backward = BackwardOptions { clear_buffer: clear, ..Default::default() };
             loss.backward(&backward).expect("runs");
             solver.update(Hooks::none()).expect("runs");

@@ -281,7 +281,8 @@ pub(super) fn let_go(course: &Course, f: Ix) -> Result<()> {
 pub(super) fn add_into(sum: &NdArray, more: &Arc<Storage>) -> Result<()> {
     let stored = type_of_sum(&sum.storage, more);
     let dtype = if stored == DType::F64 { DType::F64 } else { DType::F32 };
-    let (_held, from) = more.hold(dtype, Access::Read)?;
+    let _run = RunGuard::new(); // for both
+    let from = more.access(dtype, Access::Read)?;
     add_to(&mut Slot::new(NONE, sum.clone(), dtype, stored), from)
 }
 

@@ -234,8 +234,8 @@ impl Solver {
     }
 
     /// Makes all gradients zero, without touching memory. A parameter whose gradient nobody writes is passed over until then.
-    fn zero_grad(&self) {
-        self.solver.zero_grad();
+    fn zero_grad(&self) -> PyResult<()> {
+        Ok(self.solver.zero_grad()?)
     }
 
     /// Whether weight decay is part of an update rather than added to gradients.

@@ -1,17 +1,22 @@
 //! What a solver does to the gradients of its parameters besides updating: decay, clipping, scaling, looking for trouble.
 
 use super::check;
-use super::solver::{Hooks, Solver, Source, cells};
-use crate::array::{Access, DType};
+use super::solver::{Hooks, Parameter, Solver, Source, cells, real};
+use crate::array::{Access, DType, Storage};
 use crate::kernels::update::{self, Cells};
 use crate::{Error, Result};
 
 impl<P: Source> Solver<P> {
     pub(super) fn add_to_gradients(&self, rate: f64, hooks: Hooks<'_>) -> Result<()> {
-        self.each("weight_decay", hooks, |_, _, data, grad| {
+        let prepare = |_: &_, data: &Storage, grad: &Storage| {
+            data.prepare(real(data))?;
+            grad.prepare(real(grad))
+        };
+        self.each("weight_decay", hooks, prepare, |_, _, data, grad| {
             let (w, g) = (cells(data, Access::Read)?, cells(grad, Access::ReadWrite)?);
             // SAFETY: both have as many elements (`each` looked), and the run guard keeps them where they are.
             unsafe { add_scaled(data.len(), w, g, rate) };
+            grad.wrote();
             Ok(true)
         })
     }
@@ -24,9 +29,10 @@ impl<P: Source> Solver<P> {
         if !scale.is_finite() {
             return Err(Error::argument(self.op("scale_grad"), "scale", "a finite number", scale));
         }
-        self.each("scale_grad", hooks, |_, _, _, grad| {
+        self.each("scale_grad", hooks, with_gradient, |_, _, _, grad| {
             // SAFETY: the storage says how many elements it has; the run guard keeps them where they are.
             unsafe { scale_all(grad.len(), cells(grad, Access::ReadWrite)?, scale) };
+            grad.wrote();
             Ok(true)
         })
     }
@@ -40,12 +46,13 @@ impl<P: Source> Solver<P> {
         if clip_norm == 0.0 {
             return Ok(());
         }
-        self.each("clip_grad_by_norm", hooks, |_, _, _, grad| {
+        self.each("clip_grad_by_norm", hooks, with_gradient, |_, _, _, grad| {
             // SAFETY: as in `scale_grad`.
             unsafe {
                 let norm = squares(grad.len(), cells(grad, Access::Read)?).sqrt();
                 if norm > clip_norm {
                     scale_all(grad.len(), cells(grad, Access::ReadWrite)?, clip_norm / norm);
+                    grad.wrote();
                 }
             }
             Ok(true)
@@ -65,7 +72,7 @@ impl<P: Source> Solver<P> {
             return Err(Error::argument(self.op(METHOD), "max_norm", expected, max_norm));
         }
         let mut sum = 0.0;
-        self.each(METHOD, Hooks::none(), |_, _, _, grad| {
+        self.each(METHOD, Hooks::none(), with_gradient, |_, _, _, grad| {
             // SAFETY: as in `scale_grad`.
             sum += unsafe { squares(grad.len(), cells(grad, Access::Read)?) };
             Ok(true)
@@ -103,13 +110,18 @@ impl<P: Source> Solver<P> {
 
     fn any(&self, method: &str, trouble: Trouble, hooks: Hooks<'_>) -> Result<bool> {
         let mut found = false;
-        self.each(method, hooks, |_, _, _, grad| {
+        self.each(method, hooks, with_gradient, |_, _, _, grad| {
             // SAFETY: as in `scale_grad`.
             found = unsafe { troubled(grad.len(), cells(grad, Access::Read)?, trouble) };
             Ok(!found)
         })?;
         Ok(found)
     }
+}
+
+/// Prepares what reads and writes the gradient alone.
+fn with_gradient<P>(_: &Parameter<P>, _: &Storage, grad: &Storage) -> Result<()> {
+    grad.prepare(real(grad))
 }
 
 #[derive(Clone, Copy)]

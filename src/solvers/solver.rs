@@ -243,13 +243,15 @@ impl<P: Source> Solver<P> {
     }
 
     /// Makes all gradients zero, without touching memory. Until a backward run writes it, such a parameter is passed over.
-    pub fn zero_grad(&self) {
+    ///
+    /// # Errors
+    /// As [`Storage::zero`].
+    pub fn zero_grad(&self) -> Result<()> {
         let mut held = self.lock();
         let pairs = held.take_pairs();
-        for (_, grad) in &pairs {
-            grad.zero();
-        }
+        let done = pairs.iter().try_for_each(|(_, grad)| grad.zero());
         held.put_back(pairs);
+        done
     }
 
     /// Whether weight decay is part of an update rather than added to gradients.
@@ -260,10 +262,15 @@ impl<P: Source> Solver<P> {
     /// Moves each parameter by one step, in one pass over its values, gradient and states.
     ///
     /// # Errors
-    /// [`Error::Shape`] or [`Error::Cleared`] when values, gradients and states do not fit or are not there: unless a
-    /// hook brings this about, nothing is changed then. Also what hooks raise, and [`Error::Memory`].
+    /// [`Error::Shape`] or [`Error::Cleared`] when values, gradients and states do not fit or are not there, and
+    /// [`Error::Memory`]: unless a hook brings this about, nothing is changed then. Also what hooks raise.
     pub fn update(&self, hooks: Hooks<'_>) -> Result<()> {
-        self.each("update", hooks, |held, at, data, grad| {
+        let prepare = |p: &Parameter<P>, data: &Storage, grad: &Storage| {
+            data.prepare(real(data))?;
+            grad.prepare(real(grad))?;
+            p.states.iter().try_for_each(|state| state.prepare(precision(real(data))))
+        };
+        self.each("update", hooks, prepare, |held, at, data, grad| {
             let decay = held.decay.or(self.rule.decay()).unwrap_or(0.0);
             let rate = held.rate;
             let p = &mut held.parameters[at];
@@ -271,15 +278,15 @@ impl<P: Source> Solver<P> {
             let schedule = if self.initial_rate == 0.0 { 1.0 } else { rate / self.initial_rate };
             let step = Step { rate, schedule, t: f64::from(t), decay, norms: [0.0; 2] };
             let (w, g) = (cells(data, Access::ReadWrite)?, cells(grad, Access::Read)?);
-            let double = w.dtype == DType::F64;
-            let dtype = if double { DType::F64 } else { DType::F32 };
+            let dtype = precision(w.dtype);
             let mut states: SmallVec<[*mut u8; 3]> = SmallVec::new();
             for state in &p.states {
                 states.push(state.access(dtype, Access::ReadWrite)?);
             }
-            let memory = Memory { n: data.len(), g, w, states: &states, double };
+            let memory = Memory { n: data.len(), g, w, states: &states, double: dtype == DType::F64 };
             // SAFETY: all have `n` elements (`each` looked), and the run guard keeps them where they are.
             unsafe { self.rule.step(step, &memory) };
+            p.states.iter().map(|state| &**state).chain([data]).for_each(Storage::wrote);
             p.t = t;
             Ok(true)
         })?;
@@ -322,11 +329,12 @@ impl<P: Source> Solver<P> {
     }
 
     /// Runs `act` on each parameter with a gradient, its values and its gradient, with hooks around it, until it returns
-    /// false. Says what is wrong with a parameter before any is touched.
+    /// false. Says what is wrong with a parameter before any is touched, and has `prepare` do all that may fail.
     pub(super) fn each(
         &self,
         method: &str,
         mut hooks: Hooks<'_>,
+        prepare: impl Fn(&Parameter<P>, &Storage, &Storage) -> Result<()>,
         mut act: impl FnMut(&mut Held<P>, usize, &Storage, &Storage) -> Result<bool>,
     ) -> Result<()> {
         let _run = RunGuard::new();
@@ -334,7 +342,10 @@ impl<P: Source> Solver<P> {
         let pairs = held.take_pairs();
         let with_gradients = || pairs.iter().enumerate().filter(|(_, (_, grad))| !grad.is_zeroing());
         let mut done = with_gradients()
-            .try_for_each(|(at, pair)| self.check_parameter(method, &held.parameters[at], pair));
+            .try_for_each(|(at, pair)| self.check_parameter(method, &held.parameters[at], pair))
+            .and_then(|()| {
+                with_gradients().try_for_each(|(at, (data, grad))| prepare(&held.parameters[at], data, grad))
+            });
         let hooked = hooks.pre.is_some() || hooks.post.is_some();
         if !hooked {
             done = done.and_then(|()| {
@@ -378,8 +389,18 @@ impl<P: Source> Solver<P> {
     }
 }
 
-/// Where the elements are: of their own type if that is a real one, as `f32` otherwise.
+/// The type of the elements if that is a real one, `f32` otherwise.
+pub(super) fn real(storage: &Storage) -> DType {
+    storage.dtype().filter(|d| d.is_float()).unwrap_or(DType::F32)
+}
+
+/// The type in which to compute with elements of another.
+fn precision(dtype: DType) -> DType {
+    if dtype == DType::F64 { DType::F64 } else { DType::F32 }
+}
+
+/// Where the elements are, as their [`real`] type.
 pub(super) fn cells(storage: &Storage, access: Access) -> Result<Cells> {
-    let dtype = storage.dtype().filter(|d| d.is_float()).unwrap_or(DType::F32);
+    let dtype = real(storage);
     Ok(Cells { ptr: storage.access(dtype, access)?, dtype })
 }

@@ -39,7 +39,7 @@ fn declarations_are_complete() {
 fn zeroed_gradients_are_passed_over() {
     let (a, b) = (leaf(&[1.0, 2.0], &[1.0, 1.0]), leaf(&[3.0], &[1.0]));
     let s = solver("Momentum", &[], &[("a", &a), ("b", &b)]);
-    s.zero_grad();
+    s.zero_grad().expect("are whole");
     write(&a.grad, DType::F32, &[1.0, 1.0]);
     s.weight_decay(0.5, Hooks::none()).expect("runs");
     assert_eq!(read(&a.grad), [1.5, 2.0]);
@@ -76,7 +76,7 @@ fn values_that_are_put_in_place_of_others_are_seen() {
     let p = leaf(&[1.0], &[1.0]);
     let s = solver("Sgd", &[Value::Float(1.0)], &[("w", &p)]);
     let other = Storage::new(1);
-    other.fill(5.0);
+    other.fill(5.0).expect("is whole");
     *p.data.lock() = other;
     s.update(Hooks::none()).expect("runs");
     assert_eq!(p.values(), [4.0]);
@@ -246,7 +246,7 @@ fn trouble_in_gradients_is_found() {
 fn hooks_run_around_each_parameter() {
     let [a, b, c] = [1.0, 2.0, 3.0].map(|w| leaf(&[w], &[1.0]));
     let s = solver("Sgd", &[Value::Float(1.0)], &[("a", &a), ("b", &b), ("c", &c)]);
-    b.grad.zero();
+    b.grad.zero().expect("is whole");
     let seen = RefCell::new(Vec::new());
     let mut pre = || {
         s.set_learning_rate(1.0)?;
