@@ -368,3 +368,23 @@ def test_hooks_see_every_function_and_what_it_read(size: int) -> None:
     loss.forward(clear_no_need_grad=True)
     loss.backward(clear_buffer=True)
     assert x.g.any()
+
+
+@pytest.mark.parametrize("in_place", [F.unlink, lambda x: F.reshape(x, (3, 2)), lambda x: F.reshape(F.unlink(x), (6,))])
+@pytest.mark.parametrize("times", [0, 1, 3])
+def test_functions_in_place_show_the_array_that_a_leaf_has_now(in_place: Any, times: int) -> None:
+    """A kept plan finds the memory of outputs that are the memory of their inputs as it finds that of leaves."""
+    x = nn.Variable.from_numpy_array(np.ones((2, 3), np.float32), need_grad=True)
+    h = in_place(x)
+    y, z = h * 2.0, F.sum(h)
+    for _ in range(times):
+        y.forward(clear_no_need_grad=True)
+        z.forward()
+    x.data = nn.NdArray.from_numpy_array(np.full((2, 3), 5, np.float32))
+    for _ in range(2):
+        y.forward(clear_no_need_grad=True)
+        z.forward()
+        assert (y.d == 10).all() and (h.d == 5).all() and z.d == 30
+    x.d = 7
+    y.forward()
+    assert (y.d == 14).all()

@@ -10,7 +10,7 @@ use super::fusion::{self, Chain, FusedForward};
 use super::lease::Holding;
 use super::order::{self, Stop};
 use super::plan::{Kept, Key, Pace, Seen};
-use super::{Function, NdArray, Variable, anomaly, back_plan::Place, budget, connect, ends, mode};
+use super::{Function, NdArray, Variable, anomaly, back_plan::Place, budget, connect, ends, inplace, mode};
 use crate::array::{RunGuard, Storage};
 use crate::error::caught;
 use crate::{Error, Result};
@@ -56,6 +56,8 @@ pub(super) struct ForwardPlan {
     pub(super) passes: Option<Vec<FusedForward>>,
     /// Which steps are done along with the one before them.
     pub(super) chains: Vec<Chain>,
+    /// Functions whose outputs are the memory of their inputs.
+    in_place: Vec<Ix>,
     work: usize,
     /// Values decide shapes on the way: each step is made when its turn comes.
     late: bool,
@@ -80,6 +82,7 @@ impl ForwardPlan {
             fresh: Vec::new(),
             passes: None,
             chains: Vec::new(),
+            in_place: Vec::new(),
             work: 0,
             late,
             counted: false,
@@ -88,14 +91,18 @@ impl ForwardPlan {
         for (n, f) in plan.functions.iter().enumerate() {
             let step = connect::step(a, *f);
             plan.work += step.work();
+            if (0..step.x.len()).any(|i| a.op(*f).alias(i).is_some()) {
+                plan.in_place.push(*f);
+            }
             plan.steps.push(step);
             plan.clears.extend(clearing.after(a, *f).into_iter().map(|i| (n as u32, i as u32)));
         }
         Ok(plan)
     }
 
-    /// Looks at the storages that the pairs have now.
+    /// Looks at the storages that the pairs have now, and has outputs in place share those of their inputs.
     pub(super) fn relocate(&mut self, a: &mut Arena) {
+        self.in_place.iter().for_each(|f| inplace::share_memory(a, *f));
         let mut moved = false;
         for slot in self.steps.iter_mut().flat_map(|s| s.x.iter_mut().chain(&mut s.y)) {
             moved |= slot.move_to(a.data(slot.core));
