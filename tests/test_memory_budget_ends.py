@@ -124,3 +124,14 @@ def test_autodiff_goes_through_several_ends():
     x.grad = None
     autodiff.backward(losses)
     np.testing.assert_allclose(x.g, plain, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("need_grad", [True, False])
+@pytest.mark.parametrize("in_place", [F.unlink, lambda x: F.reshape(x, (3, 2))])
+def test_a_leaf_stays_that_the_end_is_another_name_of(in_place, need_grad):
+    x = nn.Variable.from_numpy_array(np.full((2, 3), 4, np.float32), need_grad=need_grad)
+    y = in_place(x)
+    for _ in range(2):
+        y.forward(memory_budget=1 << 30)
+        y.backward()
+        assert (x.d == 4).all() and (y.d == 4).all()

@@ -237,7 +237,8 @@ impl Rehearsal {
             value.fixed |= execute::sets_up_outside(op);
             value.fixed |= (0..n).any(|i| op.alias(i).is_some_and(|alias| alias.output == o));
             act.outputs.push(v);
-            let (touch, temporary) = self.touch(numbers, slot, false, true);
+            // What only gives memory another name writes nothing: the memory may be that of a leaf.
+            let (touch, temporary) = self.touch(numbers, slot, false, !step.idle);
             act.touches.push(touch);
             act.temporary += temporary;
         }
