@@ -330,3 +330,29 @@ def test_half_precision():
         autodiff.backward(y, retain_graph=True)
         autodiff.backward(y)
     assert x.g.dtype == np.float16 and x.g.tolist() == [2, 4]
+
+
+def test_a_result_learns_in_its_forward_run_that_an_input_needs_a_gradient():
+    """As the function does: it is the result that `autodiff` asks."""
+    x = nn.Variable.from_numpy_array(np.ones((2, 3), np.float32), need_grad=False)
+    y = F.sum(F.sin(x))
+    y.forward()
+    x.need_grad = True
+    y.forward()
+    assert y.need_grad
+    autodiff.backward(y)
+    np.testing.assert_allclose(x.g, np.cos(x.d), rtol=1e-6)
+    x.need_grad = False
+    y.forward()
+    assert not y.need_grad
+
+
+def test_a_variable_that_takes_the_place_of_a_result_needs_a_gradient_as_that_did():
+    x = nn.Variable.from_numpy_array(np.ones((2, 3), np.float32), need_grad=True)
+    a = nn.Variable((2, 3), need_grad=False)
+    a.rewire_on(F.sin(x))
+    y = F.sum(a)
+    y.forward()
+    assert a.need_grad and y.need_grad
+    (g,) = autodiff.grad(y, [x])
+    np.testing.assert_allclose(g.d, np.cos(x.d), rtol=1e-6)

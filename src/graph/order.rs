@@ -139,7 +139,9 @@ pub(super) fn refresh(a: &mut Arena, f: Ix) -> Result<(), Stop> {
     (slot.rank, slot.need_grad, slot.planned) = (rank + 1, need_grad && !slot.no_grad, true);
     for o in 0..a.functions[f].outputs.len() {
         if let Some(v) = a.live_output(f, o) {
-            a.variables[v].flags |= flag::PLANNED;
+            let state = if a.functions[f].need_grad { flag::NEED_GRAD_STATE } else { 0 };
+            let flags = &mut a.variables[v].flags;
+            *flags = *flags & !flag::NEED_GRAD_STATE | state | flag::PLANNED;
         }
     }
     if a.functions[f].need_setup {
