@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from .._core import GraphError, Variable
-
-if TYPE_CHECKING:
-    from .._core import Function
+from .._core import CallError, Function, GraphError, Variable
 
 __all__ = ["AccumulateGrad", "GradientEdge", "Node", "get_gradient_edge"]
 
@@ -20,6 +17,8 @@ class Node:
     """
 
     def __init__(self, function: Function) -> None:
+        if not isinstance(function, Function):
+            raise CallError(f"Node: expected a Function, got {type(function).__name__}")
         self.function = function
 
     def name(self) -> str:
@@ -52,6 +51,8 @@ class AccumulateGrad:
     next_functions: tuple[()] = ()
 
     def __init__(self, variable: Variable) -> None:
+        if not isinstance(variable, Variable):
+            raise CallError(f"AccumulateGrad: expected a Variable, got {type(variable).__name__}")
         self.variable = variable
 
     def name(self) -> str:
