@@ -12,7 +12,7 @@ pub mod solvers;
 mod python;
 
 /// Handles and nodes are small and come and go with each line of dynamic code.
-#[cfg(feature = "python")]
+#[cfg(all(feature = "python", not(feature = "system-allocator")))]
 #[global_allocator]
 static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

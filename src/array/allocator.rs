@@ -23,6 +23,8 @@ pub struct MemoryStats {
 
 /// Longer blocks go straight to the store.
 const LARGEST_KEPT: usize = 32 << 10;
+/// Where each block is an allocation of its own, so that a tool sees its ends, threads keep none.
+const IS_KEPT: bool = !cfg!(feature = "system-allocator");
 /// Classes that threads keep.
 const KEPT: usize = class(LARGEST_KEPT) + 1;
 const _: () = assert!(KEPT < CLASSES);
@@ -175,7 +177,7 @@ fn guard_forks() {}
 /// A block of at least `size` bytes and its true size, of which `bytes` count as live. `None`: no more memory.
 #[inline]
 pub(super) fn allocate(size: usize, bytes: usize) -> Option<(NonNull<u8>, usize)> {
-    if size <= LARGEST_KEPT {
+    if IS_KEPT && size <= LARGEST_KEPT {
         let class = class(size);
         let kept = CACHE.try_with(|cache| {
             let block = cache.take(class)?;
@@ -194,8 +196,11 @@ pub(super) fn allocate(size: usize, bytes: usize) -> Option<(NonNull<u8>, usize)
 #[cold]
 fn allocate_from_store(size: usize, bytes: usize) -> Option<(NonNull<u8>, usize)> {
     let mut store = lock();
-    let taken = store.take(size, PEAK.load(Ordering::Relaxed))?;
-    if taken.1 <= LARGEST_KEPT {
+    let taken = match IS_KEPT {
+        true => store.take(size, PEAK.load(Ordering::Relaxed))?,
+        false => (store.take_alone(size)?, size),
+    };
+    if IS_KEPT && taken.1 <= LARGEST_KEPT {
         let class = class(taken.1);
         let _ = CACHE.try_with(|cache| cache.balance(class, &mut store));
     }
@@ -214,7 +219,7 @@ fn allocate_from_store(size: usize, bytes: usize) -> Option<(NonNull<u8>, usize)
 /// It came from [`allocate`] with this true size and this count, and nobody uses it any more.
 #[inline]
 pub(super) unsafe fn free(block: NonNull<u8>, size: usize, bytes: usize) {
-    if size <= LARGEST_KEPT {
+    if IS_KEPT && size <= LARGEST_KEPT {
         let class = class(size);
         let kept = CACHE.try_with(|cache| {
             // SAFETY: the caller gives the block away.
@@ -236,9 +241,14 @@ pub(super) unsafe fn free(block: NonNull<u8>, size: usize, bytes: usize) {
 unsafe fn free_to_store(block: NonNull<u8>, size: usize, bytes: usize) {
     {
         let mut store = lock();
-        // SAFETY: the caller's promise.
-        unsafe { store.give(block, size) };
-        if size <= LARGEST_KEPT {
+        if IS_KEPT {
+            // SAFETY: the caller's promise.
+            unsafe { store.give(block, size) };
+        } else {
+            // SAFETY: as above; there are no blocks of another kind then.
+            unsafe { store.give_alone(block, size) };
+        }
+        if IS_KEPT && size <= LARGEST_KEPT {
             let class = class(size);
             let _ = CACHE.try_with(|cache| cache.balance(class, &mut store));
         }

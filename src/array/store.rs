@@ -1,5 +1,6 @@
 //! Free blocks of memory by size, shared by all threads. Knows sizes and addresses; knows no buffers and no threads.
 
+use std::alloc::Layout;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 
@@ -67,6 +68,11 @@ struct Chunk {
     start: NonNull<u8>,
     used: usize,
     free: usize,
+}
+
+/// What the system's allocator is asked for.
+fn alone(size: usize) -> Option<Layout> {
+    Layout::from_size_align(size, ALIGN).ok()
 }
 
 /// Free blocks, and the mappings that they are parts of.
@@ -139,6 +145,28 @@ impl Store {
         };
         // SAFETY: the caller gives the block away.
         unsafe { stack.push(block) };
+    }
+
+    /// A block of exactly so many bytes from the system's allocator.
+    pub(super) fn take_alone(&mut self, size: usize) -> Option<NonNull<u8>> {
+        if size > self.limit.saturating_sub(self.mapped) {
+            return None;
+        }
+        // SAFETY: every block has a header, so none is empty.
+        let block = NonNull::new(unsafe { std::alloc::alloc(alone(size)?) })?;
+        self.mapped += size;
+        Some(block)
+    }
+
+    /// Takes such a block back.
+    ///
+    /// # Safety
+    /// The block came from [`Store::take_alone`] with this size, and nobody uses it any more.
+    pub(super) unsafe fn give_alone(&mut self, block: NonNull<u8>, size: usize) {
+        let Some(layout) = alone(size) else { return };
+        // SAFETY: the caller's promise.
+        unsafe { std::alloc::dealloc(block.as_ptr(), layout) };
+        self.mapped -= size;
     }
 
     /// Gives the system what it can have: large blocks, and chunks of which nothing is in use.
@@ -252,6 +280,18 @@ mod tests {
             assert_eq!(class(got), class(size));
         }
         assert_eq!(class_size(CLASSES - 1), LARGEST_CUT);
+    }
+
+    #[test]
+    fn blocks_alone_are_counted_and_limited() {
+        let mut store = Store::new();
+        store.set_limit(1000);
+        let block = store.take_alone(999).expect("memory");
+        assert!(block.as_ptr().align_offset(ALIGN) == 0 && store.mapped() == 999);
+        assert_eq!((store.take_alone(2), store.take_alone(usize::MAX)), (None, None));
+        // SAFETY: given back once.
+        unsafe { store.give_alone(block, 999) };
+        assert_eq!(store.mapped(), 0);
     }
 
     #[test]
