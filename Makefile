@@ -5,7 +5,7 @@ export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
 EXTRAS := bfloat16,h5,lint,plot,progress,test
 RUST := $(shell find src -type f) Cargo.toml Cargo.lock
 
-.PHONY: demo test lint build stubs peers peers-install docs clean
+.PHONY: demo test lint build stubs peers peers-install docs fuzz sanitize clean
 
 demo: build
 	@$(PYTHON) examples/demo.py
@@ -25,6 +25,15 @@ lint: build
 # What follows from the declarations of the operations.
 stubs: build
 	$(PYTHON) tools/make-stubs
+
+# Random programs, garbage calls and interruptions for so many minutes; what fails is in target/fuzz.
+MINUTES := 10
+fuzz: build
+	$(PYTHON) tools/fuzz --minutes $(MINUTES) $(ARGS)
+
+# Tests under AddressSanitizer, with a build of its own in target/sanitize.
+sanitize: .venv/made
+	@tools/sanitize $(TESTS)
 
 # Training steps beside those of other frameworks; `PEERS=torch,jax make peers` installs these first.
 peers: build $(if $(PEERS),peers-install)

@@ -6,17 +6,22 @@ Each is written to PATH before it is made, so that the last one is known after a
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import inspect
+import logging
 import mmap
 import operator
 import random
 import resource
+import signal
 import sys
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import public_names
 from cases import all_rows
 from odd_arguments import DTYPES, FILLS, HUGE, NUMBERS, SEQUENCES, anything, filled, numpy_array, variable
 
@@ -41,9 +46,12 @@ EXPECTED = (
     NotImplementedError,
     OverflowError,
     OSError,
+    ImportError,
     DeprecationWarning,
 )
 MEMORY = 2 << 30
+SECONDS = 20
+"""For one call; the process is ended then, and the note says by which."""
 ROWS: dict[str, list[Any]] = {}
 for _row in all_rows():
     ROWS.setdefault(_row.name, []).append(_row)
@@ -69,6 +77,7 @@ class Throw:
         )
         self.note[:] = text.encode()[:8192].ljust(8192)
         before = [(a, state(a)) for a in (*args, *kwargs.values()) if isinstance(a, (nn.Variable, nn.NdArray))]
+        signal.alarm(SECONDS)
         try:
             return f(*args, **kwargs)
         except BaseException as e:
@@ -80,6 +89,8 @@ class Throw:
                 if old is not None and not np.array_equal(old, state(a), equal_nan=True):
                     raise Offence(f"{text}: changed {a!r}, being refused: {e}") from e
             return None
+        finally:
+            signal.alarm(0)
 
 
 def state(x: Any) -> np.ndarray | None:
@@ -285,13 +296,42 @@ def constructors(throw: Throw, choose: Choose) -> None:
     follow(throw, "constructors", y)
 
 
-TARGETS = {"functions": functions, "members": members, "solvers": solvers, "constructors": constructors}
+NAMES = public_names.names()
+TAKEN = ("hooks.set", "nn.set_function", "nn.set_solver", "nn.unset", "hooks.unset")
+
+
+def names(throw: Throw, choose: Choose) -> None:
+    """Any public name, with any arguments, and what comes out of it."""
+    name = choose(sorted(NAMES))
+    f = NAMES[name]
+    given = [public_names.argument(choose) for _ in range(choose([0, 1, 1, 2, 2, 3, 4]))]
+    if name.startswith(TAKEN) and given:
+        given[0] = "x"  # a key that can be taken back
+    by_name = {}
+    with contextlib.suppress(ValueError, TypeError):
+        keys = [k for k in inspect.signature(f).parameters if k not in ("args", "kwargs")]
+        for key in keys[len(given) :]:
+            if choose([True, False, False]):
+                by_name[key] = public_names.argument(choose)
+    y = throw(name, f, *given, **by_name)
+    public_names.use(throw, choose, name, y)
+    public_names.restore()
+
+
+TARGETS = {
+    "functions": functions,
+    "members": members,
+    "solvers": solvers,
+    "constructors": constructors,
+    "names": names,
+}
 
 
 def main(kind: str, start: int, count: int, path: str) -> None:
     """Throws, and raises at the first offence."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     warnings.simplefilter("ignore")
+    logging.disable()
     throw = Throw(Path(path))
     for number in range(start, start + count):
         throw.number = number

@@ -1,0 +1,213 @@
+"""Runs that are broken off: by a hook or a function of the user's that throws at each place, by Ctrl-C at any moment.
+
+Afterwards a graph has to do what one does that was built on the same values, to the bit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import kinnor as nn
+import kinnor.functions as F
+import kinnor.parametric_functions as PF
+import kinnor.solvers as S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+R = np.random.RandomState(0)
+IMAGES = R.randn(4, 2, 8, 8).astype(np.float32)
+ROWS = R.randn(6, 5).astype(np.float32)
+
+
+class Stop(Exception):
+    """What is thrown."""
+
+
+class Doubled(F.PythonFunction):
+    """A function of the user's that throws in the method that `where` names."""
+
+    where = ""
+
+    def min_outputs(self) -> int:
+        return 1
+
+    def grad_depends_output_data(self, i: int, o: int) -> bool:
+        return False
+
+    def grad_depends_input_data(self, i: int, j: int) -> bool:
+        return False
+
+    def meet(self, method: str) -> None:
+        if Doubled.where == method:
+            raise Stop(method)
+
+    def setup_impl(self, inputs: Any, outputs: Any) -> None:
+        self.meet("setup")
+        outputs[0].reset_shape(inputs[0].shape, True)
+
+    def forward_impl(self, inputs: Any, outputs: Any) -> None:
+        outputs[0].d = inputs[0].d * 2
+        self.meet("forward")
+
+    def backward_impl(self, inputs: Any, outputs: Any, propagate_down: Any, accum: Any) -> None:
+        self.meet("backward")
+        g = outputs[0].g * 2
+        inputs[0].g = inputs[0].g + g if accum[0] else g
+
+
+def layers() -> nn.Variable:
+    x = nn.Variable.from_numpy_array(ROWS)
+    h = F.tanh(PF.affine(x, 7, name="a"))
+    h = F.layer_normalization(h, *ones(7)) + F.sigmoid(PF.affine(h, 7, name="b"))
+    return F.mean(F.softmax(Doubled()(h)) * h)
+
+
+def ones(n: int) -> tuple[nn.Variable, nn.Variable]:
+    beta, gamma = nn.Variable((1, n)), nn.Variable((1, n))
+    beta.d, gamma.d = 0.1, 1.0
+    return beta, gamma
+
+
+def images() -> nn.Variable:
+    h = PF.convolution(nn.Variable.from_numpy_array(IMAGES), 4, (3, 3), pad=(1, 1), name="c")
+    h = F.max_pooling(F.relu(PF.batch_normalization(h, name="n")), (2, 2))
+    return F.mean(F.forget(lambda v: F.exp(F.tanh(v)), h) + F.reshape(h, h.shape))
+
+
+def branches() -> nn.Variable:
+    x = PF.affine(nn.Variable.from_numpy_array(ROWS), 4, name="d")
+    with nn.recompute():
+        h = F.concatenate(*(F.sin(F.split(x, axis=1)[i] * (i + 1.0)) for i in range(4)), axis=0)
+    h[0] = 0.5
+    return F.sum(F.sort(h, axis=0) * F.cumsum(h, axis=0))
+
+
+NETWORKS: dict[str, Callable[[], nn.Variable]] = {"layers": layers, "images": images, "branches": branches}
+
+
+@contextlib.contextmanager
+def network(name: str) -> Iterator[nn.Variable]:
+    """A network with parameters of its own, always the same."""
+    nn.clear_parameters()
+    nn.random.set_parameter_seed(7)
+    try:
+        yield NETWORKS[name]()
+    finally:
+        nn.clear_parameters()
+
+
+def values() -> dict[str, np.ndarray]:
+    return {n: v.d.copy() for n, v in nn.get_parameters(grad_only=False).items()}
+
+
+def put(saved: dict[str, np.ndarray]) -> None:
+    for n, v in nn.get_parameters(grad_only=False).items():
+        v.d = saved[n]
+        v.grad.zero()
+
+
+def step(loss: nn.Variable, **hooks: Any) -> None:
+    loss.forward(clear_no_need_grad=True, **hooks)
+    loss.backward(clear_buffer=True, **hooks)
+
+
+def outcome(loss: nn.Variable, saved: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """What two steps give from given values on."""
+    put(saved)
+    found = []
+    for _ in range(2):
+        step(loss)
+        found += [loss.d.copy(), *(v.g.copy() for v in nn.get_parameters().values()), *values().values()]
+    return found
+
+
+def same(got: list[np.ndarray], expected: list[np.ndarray], what: str) -> None:
+    assert len(got) == len(expected), what
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(a, b, err_msg=what)
+
+
+def thrown(name: str) -> int:
+    """Throws at every function before and after it, forward and backward; how often it was."""
+    with network(name) as fresh:
+        saved = values()
+        expected = outcome(fresh, saved)
+    count = 0
+    with network(name) as loss:
+        for when in ("pre", "post"):
+            for at in range(1000):
+                left = [at]
+
+                def hook(f: Any, left: list[int] = left) -> None:
+                    left[0] -= 1
+                    if left[0] < 0:
+                        raise Stop(f.info.type_name)
+
+                try:
+                    step(loss, **{f"function_{when}_hook": hook})
+                    break
+                except Stop:
+                    count += 1
+                same(outcome(loss, saved), expected, f"{name}, thrown {when} function {at}")
+    return count
+
+
+def thrown_by_users() -> None:
+    """A function of the user's throws in each of its methods."""
+    with network("layers") as fresh:
+        saved = values()
+        expected = outcome(fresh, saved)
+    with network("layers") as loss:
+        for where in ("forward", "backward", "setup"):
+            Doubled.where = where
+            try:
+                if where == "setup":
+                    h = nn.Variable((2, 2))
+                    Doubled()(h)
+                else:
+                    step(loss)
+            except Stop:
+                pass
+            else:
+                raise AssertionError(where)
+            finally:
+                Doubled.where = ""
+            same(outcome(loss, saved), expected, where)
+
+
+def interrupted(name: str, seed: int, times: int) -> int:
+    """Ctrl-C while a network is trained; how often it came in time."""
+    choose = random.Random(seed)
+    with network(name) as fresh:
+        first = values()
+        outcome(fresh, first)
+    count = 0
+    old = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        for _ in range(times):
+            with network(name) as loss:
+                solver = S.Adam(1e-3)
+                solver.set_parameters(nn.get_parameters())
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, choose.random() * 0.01 + 1e-6)
+                    for _ in range(500):
+                        solver.zero_grad()
+                        step(loss)
+                        solver.update()
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                except KeyboardInterrupt:
+                    count += 1
+                reached = values()
+                got = outcome(loss, reached)
+            with network(name) as fresh:
+                same(got, outcome(fresh, reached), f"{name} after an interruption")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    return count

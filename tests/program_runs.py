@@ -1,0 +1,273 @@
+"""Steps that run graphs: forward and backward in every way, differentiation, solvers, hooks, budgets, threads."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from programs import ANY, CLEARS, FLAG, SEEDS, Thrown, numbers, step
+from tape import SHARED, tangled
+
+import kinnor as nn
+import kinnor.functions as F
+import kinnor.solvers as S
+from kinnor import autodiff
+
+if TYPE_CHECKING:
+    from programs import Program
+    from tape import Node
+
+
+@step(a=ANY, how=CLEARS, mode=["eyes", "kernel"])
+def forward(p: Program, a: int, how: dict[str, bool], mode: str) -> None:
+    r = p.computed(a)
+    if p.can_run(r):
+        p.run(r, **how)
+        p.look(r.variable.data, r.pair.data, mode, "the result")
+
+
+@step(a=ANY, b=ANY, how=CLEARS)
+def forward_all(p: Program, a: int, b: int, how: dict[str, bool]) -> None:
+    r, s = p.computed(a), p.computed(b)
+    if p.can_run(r, s) and not tangled([r, s]):
+        nn.forward_all([r.variable, s.variable], **how)
+        p.ran([r, s], **how)
+
+
+@step(a=ANY, clear_buffer=FLAG, seed=SEEDS, start=["one", "array", "own"], zero=FLAG)
+def backward(p: Program, a: int, clear_buffer: bool, seed: int, start: str, zero: bool) -> None:
+    """From where things are: exact where it has to be, and either exact or refused where values may be gone."""
+    r = p.computed(a)
+    if r is None or not p.can_run(r):
+        return
+    shape = r.pair.data.value.shape
+    if start == "own" and not (r.pair.grad.known and r.pair.grad.sure):
+        start = "array"
+    g = {"one": np.ones(shape), "array": numbers(seed, shape), "own": r.pair.grad.value.copy()}[start]
+    if g.shape != shape:
+        return
+    if zero:
+        for x in r.leaves():
+            if x.variable is not None:
+                x.variable.grad.zero()
+                x.pair.grad.write(0)
+    given = {"one": 1, "array": nn.NdArray.from_numpy_array(g), "own": None}[start]
+    ready, fresh = r.is_ready(), r.is_fresh()
+    with warnings.catch_warnings():
+        if not ready:
+            warnings.simplefilter("ignore")
+        try:
+            r.variable.backward(given, clear_buffer=clear_buffer)
+        except (nn.ClearedError, nn.GraphError, nn.ShapeError):
+            assert not ready
+            p.unknown_gradients(r)
+            p.spent(r, True)
+            return
+    if fresh:
+        p.went_back(r, g, clear_buffer or not ready)
+    else:
+        p.unknown_gradients(r)
+        p.spent(r, True)
+        for n in r.functions():
+            n.pair.data.forget() if n.recompute and n.op not in SHARED else None
+
+
+@step(a=ANY, how=CLEARS[:3], clear_buffer=FLAG, times=[1, 2, 3])
+def train(p: Program, a: int, how: dict[str, bool], clear_buffer: bool, times: int) -> None:
+    """Steps as a training makes them."""
+    r = p.computed(a)
+    for _ in range(times):
+        if p.can_run(r):
+            p.run(r, **how)
+            assert r.is_ready()
+            shape = r.pair.data.value.shape
+            r.variable.backward(clear_buffer=clear_buffer)
+            p.went_back(r, np.ones(shape), clear_buffer)
+
+
+@step(a=ANY)
+def zero_gradient(p: Program, a: int) -> None:
+    x = p.leaf(a, True)
+    if x is not None:
+        x.variable.grad.zero()
+        x.pair.grad.write(0)
+
+
+@step(a=ANY, lr=[0.1, 0.5], over=[0, 1, 2, 3])
+def update(p: Program, a: int, lr: float, over: int) -> None:
+    chosen: dict[Any, Node] = {}
+    for i in range(over + 1):
+        x = p.leaf(a + i, True)
+        if x is not None and x.pair.data.known and x.pair.data.sure and x.pair.grad.known and x.pair.grad.sure:
+            chosen[x.pair] = x
+    solver = S.Sgd(lr=lr)
+    solver.set_parameters({str(i): x.variable for i, x in enumerate(chosen.values())})
+    solver.update()
+    for x in chosen.values():
+        m = x.pair.data
+        m.root.version += 1
+        if np.any(x.pair.grad.value):
+            m.write(m.value - lr * x.pair.grad.value)
+
+
+@step(a=ANY, retain=FLAG, forward_first=[True, True, False])
+def autodiff_backward(p: Program, a: int, retain: bool, forward_first: bool) -> None:
+    r = p.computed(a)
+    if not p.can_run(r) or not r.wanted()[r]:
+        return
+    if forward_first:
+        p.settle(r)
+    ready, fresh = r.is_ready(), r.is_fresh()
+    start = np.ones(r.pair.data.value.shape)
+    try:
+        autodiff.backward(r.variable, nn.NdArray.from_numpy_array(start), retain_graph=retain)
+    except (nn.ClearedError, nn.GraphError, nn.ShapeError, autodiff.ModifiedError, autodiff.GraphFreedError):
+        assert not ready
+        p.spent(r, True)
+        return
+    wanted = r.wanted()
+    found = r.gradients(start)
+    for n in r.above():
+        if n.op is not None:
+            if not any(wanted[x] for x in n.inputs):
+                n.pair.grad.forget()
+        elif n in found and n.pair.grad.known:
+            n.pair.grad.write(n.pair.grad.value + found[n]) if fresh else n.pair.grad.forget()
+    p.spent(r, not retain)
+
+
+@step(a=ANY, b=ANY, create_graph=FLAG)
+def autodiff_grad(p: Program, a: int, b: int, create_graph: bool) -> None:
+    r = p.computed(a)
+    if not p.can_run(r) or not r.wanted()[r] or (create_graph and any(n.op == "users" for n in r.above())):
+        return
+    wanted = r.wanted()
+    above = [n for n in r.above() if n.variable is not None and wanted[n] and n is not r and not n.is_weight]
+    if not above:
+        return
+    p.settle(r)
+    x = above[b % len(above)]
+    if sum(n.pair is x.pair for n in r.above()) > 1:
+        return
+    start = np.ones(r.pair.data.value.shape)
+    (g,) = autodiff.grad(
+        r.variable,
+        [x.variable],
+        [nn.NdArray.from_numpy_array(start)],
+        create_graph=create_graph,
+        retain_graph=True,
+        allow_unused=True,
+    )
+    expected = r.gradients(start).get(x, np.zeros_like(x.pair.data.value))
+    p.spent(r, False)
+    if g is None:
+        assert not expected.any()
+    else:
+        p.agrees(g.d, expected, "gradient by autodiff")
+
+
+@step(a=ANY, b=ANY, how=CLEARS, seed=SEEDS)
+def graph_grad(p: Program, a: int, b: int, how: dict[str, bool], seed: int) -> None:
+    """A gradient as a graph, before and after a leaf has changed."""
+    r = p.computed(a)
+    if not p.can_run(r):
+        return
+    wanted = r.wanted()
+    above = [n for n in r.above() if n.variable is not None and wanted[n] and n is not r and not n.is_weight]
+    if not above or not wanted[r] or any(n.op in ("unlink", "users") for n in r.above()):
+        return
+    x = above[b % len(above)]
+    if sum(n.pair is x.pair for n in r.above()) > 1:
+        return
+    p.run(r)
+    found = nn.grad([r.variable], [x.variable])
+    r.persistent = True
+    for _ in range(2):
+        expected = r.gradients(np.ones(r.pair.data.value.shape)).get(x, np.zeros_like(x.pair.data.value))
+        nn.forward_all(found, **how)
+        p.agrees(found[0].d, expected, "gradient as a graph")
+        p.unsure(r.functions(), frozenset(), True)
+        leaf = next(r.leaves())
+        if leaf.variable is not None and leaf.pair.data.root is leaf.pair.data:
+            value = numbers(seed, leaf.pair.data.value.shape)
+            leaf.variable.d = value
+            leaf.pair.data.root.epoch = leaf.pair.data.epoch = leaf.pair.data.epoch + 1
+            leaf.pair.data.write(value)
+        for n in r.functions():
+            n.compute()
+            n.pair.data.sure = False
+    del found
+    p.run(r)
+
+
+@step(a=ANY, at=list(range(16)), run=["forward", "backward", "both"], when=["pre", "post"])
+def throw(p: Program, a: int, at: int, run: str, when: str) -> None:
+    """A hook that throws at some function, or only counts where there are fewer."""
+    r = p.computed(a)
+    if not p.can_run(r):
+        return
+    left = [at]
+
+    def hook(_: Any) -> None:
+        if left[0] == 0:
+            raise Thrown
+        left[0] -= 1
+
+    if run != "backward":
+        try:
+            r.variable.forward(**{f"function_{when}_hook": hook})
+            p.ran([r])
+        except Thrown:
+            p.stopped([r])
+            p.run(r)
+    if run != "forward":
+        p.settle(r)
+        try:
+            r.variable.backward(**{f"function_{when}_hook": hook})
+            p.went_back(r, np.ones(r.pair.data.value.shape), False)
+        except Thrown:
+            p.unknown_gradients(r)
+            for n in r.functions():
+                n.kept = frozenset()
+            p.run(r)
+
+
+@step(a=ANY, budget=["least", "ample", "none"])
+def budgeted(p: Program, a: int, budget: str) -> None:
+    r = p.computed(a)
+    if not p.can_run(r):
+        return
+    amount = {"none": None, "ample": 1 << 30, "least": 1}[budget]
+    try:
+        r.variable.forward(memory_budget=amount)
+    except nn.BudgetError as error:
+        r.variable.forward(memory_budget=error.least)
+    p.ran([r], clear_no_need_grad=budget != "none")
+    r.variable.backward()
+    p.went_back(r, np.ones(r.pair.data.value.shape), budget != "none")
+
+
+@step(seed=SEEDS, a=ANY)
+def beside(p: Program, seed: int, a: int) -> None:
+    """Another thread runs a graph of its own meanwhile."""
+    r = p.computed(a)
+    value = numbers(seed, (50, 3))
+    found: list[Any] = []
+
+    def other() -> None:
+        x = nn.Variable.from_numpy_array(value, need_grad=True)
+        y = F.sum(F.tanh(x) ** 2)
+        for _ in range(3):
+            x.grad.zero()
+            y.forward(clear_no_need_grad=True)
+            y.backward(clear_buffer=True)
+        found.append(x.g.copy())
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    if p.can_run(r):
+        p.run(r)
+    thread.join()
+    np.testing.assert_allclose(found[0], 2 * np.tanh(value) * (1 - np.tanh(value) ** 2), 1e-4, 1e-5)

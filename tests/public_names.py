@@ -1,0 +1,108 @@
+"""Every public name of the package that can be called, and what to do with what it returns."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from odd_arguments import anything, variable
+
+import kinnor as nn
+import kinnor.functions as F
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from odd_arguments import Choose
+
+MODULES = (
+    "autodiff", "autodiff.graph", "context", "cpu", "datasets", "ext_utils", "functions", "hooks", "initializer",
+    "modes", "monitor", "parameter", "parametric_functions", "random", "report", "solvers", "symbolic", "system",
+    "testing", "utils.data_iterator", "utils.data_source", "utils.data_source_implements", "utils.dlpack",
+    "utils.learning_rate_scheduler",
+)  # fmt: skip
+
+
+def names() -> dict[str, Any]:
+    """What can be called, by its name."""
+    found = {f"nn.{name}": getattr(nn, name) for name in nn.__all__}
+    for module in MODULES:
+        loaded = importlib.import_module(f"kinnor.{module}")
+        found |= {f"{module}.{name}": getattr(loaded, name) for name in loaded.__all__}
+    return {name: f for name, f in found.items() if callable(f) and not is_exception(f)}
+
+
+def is_exception(f: Any) -> bool:
+    return isinstance(f, type) and issubclass(f, BaseException)
+
+
+def square(x: Any, *rest: Any) -> Any:
+    """A function to give to what takes one."""
+    return F.sum(x * x) if isinstance(x, (nn.Variable, nn.NdArray)) else x
+
+
+def example(i: int) -> tuple[np.ndarray, ...]:
+    """What a data source is made of."""
+    return np.full(3, i, np.float32), np.array([i])
+
+
+def fails(*args: Any, **kwargs: Any) -> Any:
+    """A function that throws, whatever it is given."""
+    raise RuntimeError("as it should")
+
+
+def argument(choose: Choose) -> Any:
+    """What may stand for an argument of any of them."""
+    kind = choose(["any", "any", "any", "variable", "variables", "computed", "f", "context", "rng", "parameters"])
+    if kind == "variable":
+        return variable(choose)
+    if kind == "variables":
+        return [variable(choose) for _ in range(choose([0, 1, 2, 3]))]
+    if kind == "computed":
+        x = nn.Variable.from_numpy_array(np.ones((2, 3), np.float32), need_grad=True)
+        return F.sum(F.tanh(x * 2.0))
+    if kind == "f":
+        return choose([square, example, fails, F.tanh, print, nn.Variable, None])
+    if kind == "context":
+        return choose([nn.Context(), nn.Context(["cpu:double"]), nn.Context([":"])])
+    if kind == "rng":
+        return choose([np.random.RandomState(0), np.random.default_rng(0)])
+    if kind == "parameters":
+        return choose([nn.get_parameters(), {"a": variable(choose)}, {"": variable(choose)}])
+    return anything(choose)
+
+
+def use(throw: Callable[..., Any], choose: Choose, what: str, y: Any) -> None:
+    """What one does with a result: enter it, ask it for the next, call it."""
+    if isinstance(y, (int, float, str, bytes, list, tuple, dict, type(None), np.ndarray)):
+        return
+    if hasattr(y, "__enter__"):
+        with contextlib.suppress(Exception), y:
+            throw(f"within {what}", F.tanh, nn.Variable((2,)))
+    if hasattr(y, "__next__"):
+        throw(f"next of {what}", next, y, None)
+    if callable(y) and not isinstance(y, type):
+        throw(f"call of {what}", y, *(argument(choose) for _ in range(choose([0, 1, 1, 2]))))
+    if type(y).__module__.startswith("kinnor") and not isinstance(y, (nn.Variable, nn.NdArray)):
+        members = [n for n in dir(y) if not n.startswith("_")]
+        for _ in range(min(len(members), 3)):
+            name = choose(members)
+            member = throw(f"{what}.{name}", getattr, y, name)
+            if callable(member):
+                throw(f"{what}.{name}", member, *(argument(choose) for _ in range(choose([0, 1, 1, 2, 3]))))
+
+
+def restore() -> None:
+    """Takes back what a call may have set for the whole process."""
+    for unset in (nn.unset_function_pre_hook, nn.unset_function_post_hook):
+        unset("x")
+    for unset in (nn.unset_solver_pre_hook, nn.unset_solver_post_hook):
+        unset("x")
+    nn.set_auto_forward(False)
+    nn.set_global_recompute(False)
+    nn.set_default_context(nn.Context())
+    nn.autodiff.set_grad_enabled(True)
+    nn.set_num_threads(1)
+    nn.clear_parameters()
