@@ -8,8 +8,8 @@ use super::course::{Course, PlaceIx};
 use super::mode::{self, Scope};
 use super::ready::Ready;
 use super::{NdArray, Variable, connect, copied};
-use crate::Result;
 use crate::array::{Access, DType, Storage};
+use crate::{Error, Result};
 
 /// Adds gradients in memory to those of their pairs. What can fail comes first: all of them are added, or none.
 pub(super) fn arrays(ready: &Ready, sinks: &[PlaceIx]) -> Result<()> {
@@ -48,6 +48,16 @@ pub(super) struct Sum<'a> {
 
 /// Adds each up. What can fail comes first.
 pub(super) fn all(sums: &[Sum<'_>]) -> Result<()> {
+    for Sum { to, more, .. } in sums {
+        if more.len() != to.shape.size() || to.storage.len() != more.len() {
+            return Err(Error::Graph(format!(
+                "backward: expected variables that keep their shapes during the run, but one is of shape {} now and its \
+                 gradient has {} elements; run forward() again",
+                to.shape,
+                more.len()
+            )));
+        }
+    }
     let moves = |sum: &Sum<'_>| sum.is_ours && sum.to.storage.is_zero() && !sum.to.storage.is_narrowed();
     for sum in sums.iter().filter(|sum| !moves(sum)) {
         let dtype = type_of_sum(&sum.to.storage, sum.more);
@@ -80,6 +90,10 @@ pub(super) fn variables(course: &Course, sinks: &[PlaceIx], found: &[Option<Vari
             }
             None => g.clone(),
         };
+        let own = arena::with(|a| a.cores[core].shape.clone());
+        if sum.shape() != own {
+            return Err(Error::shape("backward", format!("a gradient of shape {own}"), [&sum.shape()]));
+        }
         sums.push((core, sum));
     }
     let old = arena::with(|a| {

@@ -35,6 +35,8 @@ pub(super) struct Arena {
     pub(super) structure: u64,
     /// Raised when a pair gets other memory.
     pub(super) places: u64,
+    /// Raised when a pair gets another shape.
+    pub(super) reshapes: u64,
     /// Whether a hook on a gradient was ever registered.
     pub(super) hooked: bool,
     /// Functions that were ever made.
@@ -51,6 +53,7 @@ static ARENA: Mutex<Arena> = Mutex::new(Arena {
     functions: Slab::new(),
     structure: 0,
     places: 0,
+    reshapes: 0,
     hooked: false,
     births: 0,
     marks: 0,
@@ -96,6 +99,7 @@ impl Arena {
             count: 0,
             handles: 0,
             shape: Shape::default(),
+            reshaped: 0,
             data: None,
             grad: None,
             mark: 0,
@@ -152,6 +156,7 @@ impl Arena {
             planned: false,
             busy: None,
             need_setup: false,
+            set_up: 0,
             context: 0,
             mark: 0,
             at: 0,
@@ -159,7 +164,7 @@ impl Arena {
             tags: Vec::new(),
         });
         let slot = &mut self.functions[ix];
-        (slot.op, slot.born) = (Some(op), self.births);
+        (slot.op, slot.born, slot.set_up) = (Some(op), self.births, self.reshapes);
         self.births += 1;
         slot.memo.tell_apart(slot.generation, ix);
         ix
@@ -211,6 +216,38 @@ impl Arena {
             let f = &mut functions[c.function];
             f.need_setup |= f.generation == c.generation;
         }
+    }
+
+    /// Gives a pair another shape, and other memory where it has another size. Functions on it, through whatever variable,
+    /// find that out when they are made ready to run.
+    pub(super) fn reshape(&mut self, core: Ix, shape: Shape) {
+        let resized = self.cores[core].shape.size() != shape.size();
+        self.structure += 1;
+        self.reshapes += 1;
+        let slot = &mut self.cores[core];
+        (slot.shape, slot.reshaped) = (shape, self.reshapes);
+        if resized {
+            let data = Storage::new(self.cores[core].shape.size());
+            self.set_data(core, data);
+            self.set_grad(core, None);
+        }
+    }
+
+    /// Whether a pair got another shape since `f` was set up.
+    pub(super) fn is_reshaped(&self, f: Ix, core: Ix) -> bool {
+        self.cores[core].reshaped > self.functions[f].set_up
+    }
+
+    /// Whether an input or an output of `f` got another shape since it was set up.
+    pub(super) fn has_other_shapes(&self, f: Ix) -> bool {
+        let slot = &self.functions[f];
+        slot.inputs.iter().any(|v| self.is_reshaped(f, self.variables[*v].core))
+            || slot.outputs.iter().any(|o| self.is_reshaped(f, o.core))
+    }
+
+    /// Whether `f` must be set up before it runs forward.
+    pub(super) fn needs_setup(&self, f: Ix) -> bool {
+        self.functions[f].need_setup || self.has_other_shapes(f)
     }
 
     /// The variable of output `o` of `f`, counted for the caller: the one in the graph, or a bare one around the same
@@ -283,6 +320,7 @@ impl Arena {
     pub(super) fn set_data(&mut self, core: Ix, data: Arc<Storage>) {
         self.places += 1;
         let slot = &mut self.cores[core];
+        debug_assert_eq!(data.len(), slot.shape.size(), "a pair has memory for its shape");
         data.add_users(i64::from(slot.handles));
         if let Some(old) = slot.data.replace(data) {
             old.add_users(-i64::from(slot.handles));
@@ -290,11 +328,14 @@ impl Arena {
         }
     }
 
-    /// Gives a pair another gradient.
+    /// Gives a pair another gradient. One that was laid aside while the pair got another size is none any more.
     pub(super) fn set_grad(&mut self, core: Ix, grad: Option<Arc<Storage>>) {
         self.places += 1;
-        let old = std::mem::replace(&mut self.cores[core].grad, grad);
-        self.garbage.extend(old.map(Garbage::Storage));
+        let slot = &mut self.cores[core];
+        let fits = grad.as_ref().is_none_or(|grad| grad.len() == slot.shape.size());
+        let (new, unfit) = if fits { (grad, None) } else { (None, grad) };
+        let old = std::mem::replace(&mut slot.grad, new);
+        self.garbage.extend(old.into_iter().chain(unfit).map(Garbage::Storage));
     }
 
     /// Variables that are alive, in graphs or in hands.

@@ -109,7 +109,10 @@ struct Awaited {
 
 impl BackwardPlan {
     /// The run from `root`; backward runs from `partners` are to come, and find what is not computed again.
-    pub(super) fn make(a: &mut Arena, root: Ix, key: Key, partners: &[(Ix, u32)]) -> Self {
+    ///
+    /// # Errors
+    /// [`crate::Error::Graph`] where shapes are not those of the forward run.
+    pub(super) fn make(a: &mut Arena, root: Ix, key: Key, partners: &[(Ix, u32)]) -> Result<Self> {
         let alive = partners.iter().filter(|(v, generation)| a.variables[*v].generation == *generation);
         let alive: Vec<Ix> = alive.map(|(v, _)| *v).filter(|v| a.variables[*v].parent != NONE).collect();
         let awaited = alive.into_iter().map(|v| {
@@ -119,6 +122,7 @@ impl BackwardPlan {
         });
         let awaited: Vec<Awaited> = awaited.collect();
         let functions = descending(a, root);
+        functions.iter().try_for_each(|f| order::check_shapes(a, *f, "backward"))?;
         let mut plan = Self {
             steps: Vec::with_capacity(functions.len()),
             zeroed: Vec::new(),
@@ -144,7 +148,7 @@ impl BackwardPlan {
             plan.add_step(a, n, seen, run, key, &awaited);
         }
         plan.hooked = Hooked::of(a, root, &plan.functions, &plan.zeroed);
-        plan
+        Ok(plan)
     }
 
     /// Adds step `n`, following NNabla's rules of who is seen first, what accumulates and what may be cleared.

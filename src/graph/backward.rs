@@ -11,7 +11,7 @@ use super::clear::{self, Clearing, Policy};
 use super::forward::{Detach, Hook, explain};
 use super::plan::{Kept, Pace, Seen, detached};
 use super::room::Keeper;
-use super::{Function, NdArray, Variable, anomaly, back_plan, course, ledger, mode, recompute};
+use super::{Function, NdArray, Variable, anomaly, back_plan, course, ledger, mode, order, recompute};
 use crate::array::{RunGuard, Storage};
 use crate::error::caught;
 use crate::{Error, Result};
@@ -225,10 +225,12 @@ impl Variable {
                 let key = Key { clear_data, clear_grad: clear_data || keeper.is_some(), clear_seed };
                 let kept = Kept::take_backward(a, root, key);
                 let optimise = kept.is_some() && !budgeted && keeper.is_none();
-                let mut plan = kept.unwrap_or_else(|| {
+                let mut plan = if let Some(plan) = kept {
+                    plan
+                } else {
                     let partners = a.variables[root].extra.as_ref().map(|extra| extra.partners.clone());
-                    BackwardPlan::make(a, root, key, &partners.unwrap_or_default())
-                });
+                    BackwardPlan::make(a, root, key, &partners.unwrap_or_default())?
+                };
                 if let Some(f) = a.hold(&mut plan.functions)? {
                     let error = course::freed(a.op(f).name());
                     a.let_go(&mut plan.functions, None, |_| ());
@@ -254,7 +256,10 @@ impl Variable {
             caught(|| plan.run(options, &clearing, keeper.take(), optimise, guard.as_ref()))
         });
         let whole = !done.as_ref().is_err_and(Error::is_panic);
-        let (apart, plan) = arena::with(|a| {
+        let (apart, plan, done) = arena::with(|a| {
+            let kept_shapes =
+                || plan.functions.iter().try_for_each(|f| order::check_shapes(a, *f, "backward"));
+            let done = done.and_then(|()| if a.structure == seen.structure { Ok(()) } else { kept_shapes() });
             let places = a.places;
             for (core, grad) in outer {
                 a.set_grad(core, grad);
@@ -265,10 +270,10 @@ impl Variable {
             a.let_go(&mut plan.functions, finished.then_some(false), |f| f.pending &= !finished);
             if at_once || !whole {
                 // What has hold of values keeps them from being given up.
-                return (apart, Some(plan));
+                return (apart, Some(plan), done);
             }
             Kept::put_backward(a, root, key, seen, plan);
-            (apart, None)
+            (apart, None, done)
         });
         drop(plan);
         drop(guard);

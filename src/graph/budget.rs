@@ -38,7 +38,7 @@ pub(super) fn plan(
     enter: impl Fn(&Arena, Ix) -> bool,
 ) -> Result<ForwardPlan, Stop> {
     let mut plan = ForwardPlan::make(a, roots, Policy::default(), enter)?;
-    let rehearsal = rehearsal(a, &plan, roots, policy);
+    let rehearsal = rehearsal(a, &plan, roots, policy)?;
     let choice = Search::new(&rehearsal).within(bytes)?;
     for (n, ends) in rehearsal.ends.iter().enumerate() {
         for v in ends.iter().filter(|v| choice.drop[**v as usize]) {

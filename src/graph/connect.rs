@@ -352,8 +352,9 @@ pub(super) fn cores(a: &Arena, f: Ix) -> (SmallVec<[Ix; 4]>, SmallVec<[Ix; 2]>) 
     )
 }
 
-/// A function made ready to run forward.
+/// A function made ready to run forward. Its shapes are those with which it was set up: see [`super::order::check_shapes`].
 pub(super) fn step(a: &mut Arena, f: Ix) -> Step {
+    debug_assert!(!a.has_other_shapes(f), "a function runs on the shapes that it was set up with");
     let memo = MemoPtr(&raw mut a.functions[f].memo);
     let (op, compute) = (a.op(f).clone(), mode::compute(a.functions[f].context));
     let (mut x, mut y) = (SmallVec::new(), SmallVec::new());

@@ -281,8 +281,9 @@ impl Course {
                 let of = output.map_or_else(String::new, |v| format!(", which computes {}", describe(a, v)));
                 format!("{}{of}", a.op(*f).name())
             };
-            if slot.life == Life::New || slot.need_setup {
-                let since = if slot.need_setup { " since its inputs changed" } else { "" };
+            let changed = a.needs_setup(*f);
+            if slot.life == Life::New || changed {
+                let since = if changed { " since its inputs changed" } else { "" };
                 return Err(Error::Graph(format!(
                     "autodiff: expected a graph that has run, but {} has not{since}; call forward() first",
                     by()

@@ -7,6 +7,7 @@ use super::clear::Policy;
 use super::forward::ForwardPlan;
 use super::rehearsal::Rehearsal;
 use super::slots::Partners;
+use crate::Result;
 
 /// The ends of a forward run from which a backward run may follow, with their generations.
 fn ends(a: &Arena, roots: &[Ix], policy: Policy) -> Partners {
@@ -39,12 +40,20 @@ pub(super) fn introduce(a: &mut Arena, roots: &[Ix], policy: Policy, budget: Opt
 }
 
 /// The step that begins with this forward run: backward runs from its ends follow, in whatever order.
-pub(super) fn rehearsal(a: &mut Arena, plan: &ForwardPlan, roots: &[Ix], policy: Policy) -> Rehearsal {
+///
+/// # Errors
+/// [`crate::Error::Graph`] where shapes are not those of the forward run.
+pub(super) fn rehearsal(
+    a: &mut Arena,
+    plan: &ForwardPlan,
+    roots: &[Ix],
+    policy: Policy,
+) -> Result<Rehearsal> {
     let ends = ends(a, roots, policy);
     let backward = ends.iter().map(|(end, _)| {
         let others: Partners = ends.iter().copied().filter(|(v, _)| v != end).collect();
         BackwardPlan::make(a, *end, back_plan::Key::CLEARING, &others)
     });
-    let backward: Vec<BackwardPlan> = backward.collect();
-    Rehearsal::new(a, plan, &backward)
+    let backward = backward.collect::<Result<Vec<BackwardPlan>>>()?;
+    Ok(Rehearsal::new(a, plan, &backward))
 }

@@ -12,7 +12,8 @@ use crate::array::{Access, Buffer, DType, Holds, Lasting, RunGuard, Shape, Stora
 use crate::ops::{Array, Call, Kind, Memory, Op, Then};
 use crate::{Error, Result};
 
-/// An array that a kernel works on.
+/// An array that a kernel works on. Its storage is large enough for its shape, whatever the graph believes: kernels count on
+/// that.
 pub(super) struct Slot {
     /// The pair in the arena that it belongs to, if any.
     pub(super) core: Ix,
@@ -29,6 +30,7 @@ pub(super) struct Slot {
 impl Slot {
     pub(super) fn new(core: Ix, array: NdArray, dtype: DType, stored: DType) -> Self {
         let NdArray { shape, storage } = array;
+        assert!(storage.len() >= shape.size(), "an array has memory for its shape");
         Self { core, storage, shape, dtype, stored, counted: false }
     }
 
@@ -48,6 +50,7 @@ impl Slot {
     pub(super) fn move_to(&mut self, storage: &Arc<Storage>) -> bool {
         let moves = !Arc::ptr_eq(&self.storage, storage);
         if moves {
+            assert!(storage.len() >= self.shape.size(), "an array has memory for its shape");
             self.storage = Arc::clone(storage);
         }
         moves

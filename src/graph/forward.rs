@@ -89,6 +89,7 @@ impl ForwardPlan {
         };
         plan.steps.reserve_exact(plan.functions.len());
         for (n, f) in plan.functions.iter().enumerate() {
+            order::check_shapes(a, *f, "forward")?;
             let step = connect::step(a, *f);
             plan.work += step.work();
             if (0..step.x.len()).any(|i| a.op(*f).alias(i).is_some()) {
@@ -358,7 +359,9 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
         || caught(|| plan.run(options, optimise, guard.as_ref())),
     );
     let whole = !done.as_ref().is_err_and(Error::is_panic);
-    let rest = arena::with(|a| {
+    let (rest, done) = arena::with(|a| {
+        let kept_shapes = || plan.functions.iter().try_for_each(|f| order::check_outputs(a, *f));
+        let done = done.and_then(|()| if a.structure == seen.structure { Ok(()) } else { kept_shapes() });
         let life = done.is_ok().then_some(Life::Ready);
         let is_usual = done.is_ok() && budget.is_none();
         a.let_go(&mut plan.functions, is_usual.then_some(true), |f| {
@@ -371,9 +374,9 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
             closed.0.extend(plan.functions.iter().map(|f| (*f, a.functions[*f].generation)));
         } else if whole {
             Kept::put_forward(a, roots[0], key, seen, plan);
-            return None;
+            return (None, done);
         }
-        Some(plan)
+        (Some(plan), done)
     });
     drop(rest);
     drop(guard);
@@ -382,13 +385,15 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
 
 /// Sets a function up again whose shapes user's code or values decide: that must not happen under the lock.
 pub(super) fn set_up_outside(f: Ix) -> Result<()> {
-    let (op, x) = arena::with(|a| {
+    let (held, op, x, asked) = arena::with(|a| {
         let (inputs, _) = connect::cores(a, f);
         let x: Vec<NdArray> = inputs.into_iter().map(|core| connect::data_array(a, core)).collect();
-        (a.op(f).clone(), x)
+        (Function::counted(a, f), a.op(f).clone(), x, a.reshapes)
     });
     let shapes = execute::shapes_of(&op, &x)?;
-    arena::with(|a| order::set_up(a, f, shapes))
+    let done = arena::with(|a| order::set_up(a, f, shapes, asked));
+    drop(held); // the user's code may have let go of the graph
+    done
 }
 
 /// Makes a function ready when its turn comes: shapes above it are known only now.
@@ -397,7 +402,11 @@ fn late_step(f: Ix) -> Result<Step> {
         set_up_outside(f)?;
     }
     loop {
-        match arena::with(|a| order::refresh(a, f).map(|()| connect::step(a, f))) {
+        match arena::with(|a| {
+            order::refresh(a, f)?;
+            order::check_shapes(a, f, "forward")?;
+            Ok(connect::step(a, f))
+        }) {
             Ok(step) => return Ok(step),
             Err(Stop::Error(error)) => return Err(error),
             Err(Stop::SetUp(f)) => set_up_outside(f)?,

@@ -7,8 +7,9 @@ use std::collections::BinaryHeap;
 use smallvec::SmallVec;
 
 use super::arena::{Arena, Ix, NONE, flag};
+use super::variable::describe;
 use super::{execute, inplace, mode};
-use crate::array::{Shape, Storage};
+use crate::array::Shape;
 use crate::ops::Shapes;
 use crate::{Error, Result};
 
@@ -113,6 +114,12 @@ pub(super) fn forward(
     for f in &order {
         refresh(a, *f)?;
     }
+    // What is taken through an unlinked copy may have got its shape after who takes it was looked at.
+    if order.iter().any(|f| a.needs_setup(*f)) {
+        for f in &order {
+            refresh(a, *f)?;
+        }
+    }
     if !mode::depth_first() {
         order.sort_by_key(|f| a.functions[*f].rank);
     }
@@ -144,7 +151,7 @@ pub(super) fn refresh(a: &mut Arena, f: Ix) -> Result<(), Stop> {
             *flags = *flags & !flag::NEED_GRAD_STATE | state | flag::PLANNED;
         }
     }
-    if a.functions[f].need_setup {
+    if a.needs_setup(f) {
         if execute::sets_up_outside(a.op(f)) {
             return Err(Stop::SetUp(f));
         }
@@ -152,7 +159,7 @@ pub(super) fn refresh(a: &mut Arena, f: Ix) -> Result<(), Stop> {
         let x: SmallVec<[&Shape; 4]> = inputs.iter().map(|v| &a.cores[a.variables[*v].core].shape).collect();
         let shapes = a.op(f).shapes(&x)?;
         drop(x);
-        set_up(a, f, shapes)?;
+        set_up(a, f, shapes, a.reshapes)?;
     }
     if (0..a.functions[f].inputs.len()).any(|i| a.op(f).alias(i).is_some()) {
         inplace::share_memory(a, f);
@@ -161,8 +168,8 @@ pub(super) fn refresh(a: &mut Arena, f: Ix) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Gives the outputs of a function the shapes that it says they have now.
-pub(super) fn set_up(a: &mut Arena, f: Ix, shapes: Shapes) -> Result<()> {
+/// Gives the outputs of a function the shapes that it says they have now: it was asked when [`Arena::reshapes`] was `asked`.
+pub(super) fn set_up(a: &mut Arena, f: Ix, shapes: Shapes, asked: u64) -> Result<()> {
     if shapes.len() != a.functions[f].outputs.len() {
         return Err(Error::Graph(format!(
             "{}: expected {} outputs as before, got {}",
@@ -171,17 +178,55 @@ pub(super) fn set_up(a: &mut Arena, f: Ix, shapes: Shapes) -> Result<()> {
             shapes.len()
         )));
     }
+    shapes.iter().try_for_each(|shape| shape.checked_size().map(drop))?;
+    let since = |v: &&Ix| a.cores[a.variables[**v].core].reshaped > asked;
+    if let Some(v) = a.functions[f].inputs.iter().find(since) {
+        return Err(Error::Graph(format!(
+            "{}: expected inputs that keep their shapes while it is set up, but {} got that shape meanwhile",
+            a.op(f).name(),
+            describe(a, *v)
+        )));
+    }
     for (o, shape) in shapes.into_iter().enumerate() {
         let core = a.functions[f].outputs[o].core;
-        if a.cores[core].shape.size() != shape.checked_size()? {
-            a.set_data(core, Storage::new(shape.size()));
-            a.set_grad(core, None);
-        }
-        a.cores[core].shape = shape;
-        if let Some(v) = a.live_output(f, o) {
-            a.mark_need_setup(v);
+        if a.cores[core].shape != shape {
+            a.reshape(core, shape);
+            if let Some(v) = a.live_output(f, o) {
+                a.mark_need_setup(v);
+            }
         }
     }
-    a.functions[f].need_setup = false;
+    let reshapes = a.reshapes;
+    let slot = &mut a.functions[f];
+    (slot.need_setup, slot.set_up) = (false, reshapes);
     Ok(())
+}
+
+/// Refuses a function that ran while one of its outputs got another shape: what it computed is nowhere.
+pub(super) fn check_outputs(a: &Arena, f: Ix) -> Result<()> {
+    match a.functions[f].outputs.iter().any(|o| a.is_reshaped(f, o.core)) {
+        true => check_shapes(a, f, "forward"),
+        false => Ok(()),
+    }
+}
+
+/// Refuses a function whose inputs or outputs have other shapes than in its forward run: a kernel believes the shapes.
+pub(super) fn check_shapes(a: &Arena, f: Ix, what: &str) -> Result<()> {
+    if !a.has_other_shapes(f) {
+        return Ok(());
+    }
+    let slot = &a.functions[f];
+    let reshaped = |core: Ix| a.is_reshaped(f, core);
+    let input = slot.inputs.iter().position(|v| reshaped(a.variables[*v].core));
+    let output = || slot.outputs.iter().position(|o| reshaped(o.core)).unwrap_or(0);
+    let changed = match input {
+        Some(i) => format!("input {i} is {} now", describe(a, slot.inputs[i])),
+        None => format!("output {} is of shape {} now", output(), a.cores[slot.outputs[output()].core].shape),
+    };
+    let made: Vec<String> = slot.outputs.iter().map(|o| a.cores[o.core].shape.to_string()).collect();
+    let of = if input.is_some() { format!(", which made {}", made.join(", ")) } else { String::new() };
+    Err(Error::Graph(format!(
+        "{what} of {}: expected the shapes of its forward run{of}, but {changed}; run forward() again",
+        a.op(f).name()
+    )))
 }

@@ -23,9 +23,12 @@ pub(super) fn restore(v: Ix, clearing: &Clearing) -> Result<()> {
     }
     let steps = arena::with(|a| {
         let functions = to_restore(a, v);
-        let ready = |f: Ix| (f, connect::step(a, f), clearing.after(a, f));
-        functions.into_iter().map(ready).collect::<Vec<_>>()
-    });
+        let ready = |f: Ix| {
+            order::check_shapes(a, f, "recomputation")?;
+            Ok((f, connect::step(a, f), clearing.after(a, f)))
+        };
+        functions.into_iter().map(ready).collect::<Result<Vec<_>>>()
+    })?;
     let _recomputing = mode::Scope::recomputing(true);
     let recording = clear::is_recording();
     steps.into_iter().try_for_each(|(f, mut step, cleared)| {

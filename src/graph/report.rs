@@ -113,7 +113,7 @@ fn optimised(a: &mut Arena, root: Ix, policy: Policy) -> Result<[Optimised; 2], 
     if policy.clear_buffer || !a.functions[a.variables[root].parent].need_grad {
         return Ok([forward, Optimised::default()]);
     }
-    let mut plan = BackwardPlan::make(a, root, back_plan::Key::CLEARING, &[]);
+    let mut plan = BackwardPlan::make(a, root, back_plan::Key::CLEARING, &[])?;
     plan.fuse();
     let passes = plan.passes.iter().flatten().map(|pass| (pass.steps.clone(), pass.saved()));
     let chains = std::iter::empty();
@@ -137,9 +137,10 @@ pub fn report(root: &Variable, budget: Option<usize>, clear_buffer: bool) -> Res
     loop {
         let made = arena::with(|a| -> Result<_, Stop> {
             let plan = ForwardPlan::make(a, &[v], Policy::default(), |_, _| true)?;
-            let clearing = ends::rehearsal(a, &plan, &[v], policy);
+            let clearing = ends::rehearsal(a, &plan, &[v], policy)?;
             let differentiable = a.functions[a.variables[v].parent].need_grad;
             let keeping = differentiable.then(|| BackwardPlan::make(a, v, back_plan::Key::KEEPING, &[]));
+            let keeping = keeping.transpose()?;
             let keeping = Rehearsal::new(a, &plan, keeping.as_slice());
             Ok((plan, clearing, keeping, optimised(a, v, policy)?))
         });

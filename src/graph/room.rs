@@ -193,6 +193,7 @@ fn restore(ledger: &Arc<Ledger>, wanted: &[Ix], pins: &mut Pins, now: u64) -> Re
 
 fn run_again(ledger: &Arc<Ledger>, f: Ix, pins: &mut Pins, now: u64) -> Result<()> {
     let mut step = arena::with(|a| -> Result<Step> {
+        order::check_shapes(a, f, "recomputation")?;
         let step = connect::step(a, f);
         step.y.iter().for_each(|y| pins.add(&y.storage));
         let need = step.x.iter().map(|x| cast_bytes(&x.storage, x.dtype)).sum::<usize>();

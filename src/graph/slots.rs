@@ -87,6 +87,8 @@ pub(super) struct CoreSlot {
     pub(super) count: u32,
     pub(super) handles: u32,
     pub(super) shape: Shape,
+    /// What [`super::arena::Arena::reshapes`] was when it got this shape after it was made.
+    pub(super) reshaped: u64,
     pub(super) data: Option<Arc<Storage>>,
     pub(super) grad: Option<Arc<Storage>>,
     pub(super) mark: u32,
@@ -143,6 +145,9 @@ pub(super) struct FunctionSlot {
     pub(super) busy: Option<Thread>,
     /// Something that it takes has another shape or another origin since it was set up.
     pub(super) need_setup: bool,
+    /// What [`super::arena::Arena::reshapes`] was when it was set up: pairs that got another shape later are not those that
+    /// it knows.
+    pub(super) set_up: u64,
     /// Number of its context.
     pub(super) context: u16,
     pub(super) mark: u32,

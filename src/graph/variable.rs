@@ -111,7 +111,7 @@ impl Variable {
 
     fn fits(&self, what: &str, array: &NdArray) -> Result<()> {
         let own = self.shape();
-        if own == array.shape {
+        if own == array.shape && array.storage.len() == own.size() {
             return Ok(());
         }
         Err(Error::shape(format!("{what} of {}", self.describe()), format!("shape {own}"), [&array.shape]))
@@ -142,42 +142,50 @@ impl Variable {
         Ok(())
     }
 
-    /// Gives the variable another shape. What takes it sets itself up again in the next forward run.
+    /// Gives the variable another shape, and all that share its data. What takes it sets itself up again in the next
+    /// forward run; what computes it gives it its shape again; a backward run before that is refused.
+    ///
+    /// ```
+    /// use kinnor::graph::{BackwardOptions, ForwardOptions, Variable, apply};
+    ///
+    /// let x = Variable::new([2])?.with_need_grad(true);
+    /// let y = apply("sin", &[&x], &[])?.remove(0);
+    /// y.forward(&ForwardOptions::default())?;
+    /// x.unlinked(None).reset_shape([3], true)?;
+    /// assert!(y.backward(&BackwardOptions::default()).is_err());
+    /// y.forward(&ForwardOptions::default())?;
+    /// y.backward(&BackwardOptions::default())?;
+    /// assert_eq!(x.grad().to_vec()?, [1.0; 3]);
+    /// # Ok::<(), kinnor::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Shape`] when the number of elements differs and `force` is not set.
     pub fn reset_shape(&self, shape: impl Into<Shape>, force: bool) -> Result<()> {
         let shape = shape.into();
         let size = shape.checked_size()?;
-        let own = self.shape();
-        if own == shape {
-            return Ok(());
-        }
-        if own.size() != size {
-            if !force {
-                let expected = format!("{} elements as before; pass force=True to drop the data", own.size());
+        let old = arena::with(|a| {
+            let core = a.variables[self.0].core;
+            let slot = &a.cores[core];
+            let own = slot.shape.size();
+            if slot.shape == shape {
+                return Ok(None);
+            }
+            if own != size && !force {
+                let expected = format!("{own} elements as before; pass force=True to drop the data");
                 return Err(Error::shape("reset_shape", expected, [&shape]));
             }
-            let narrowed = arena::with(|a| {
-                let slot = &a.cores[a.variables[self.0].core];
-                [&slot.data, &slot.grad].into_iter().flatten().any(|s| s.is_narrowed())
-            });
-            if narrowed {
+            if own != size && [&slot.data, &slot.grad].into_iter().flatten().any(|s| s.is_narrowed()) {
                 return Err(Error::Graph(
                     "reset_shape: expected an array of its own, got one that shares memory by narrow".into(),
                 ));
             }
-        }
-        arena::with(|a| {
-            let core = a.variables[self.0].core;
-            if own.size() != size {
-                a.set_data(core, Storage::new(size));
-                a.set_grad(core, None);
-            }
-            a.cores[core].shape = shape;
-            a.structure += 1;
+            a.reshape(core, shape);
             a.mark_need_setup(self.0);
-        });
+            // A gradient with a graph has the shape of before.
+            Ok(a.set_gradient_variable(core, None))
+        })?;
+        drop(old);
         Ok(())
     }
 

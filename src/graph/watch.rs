@@ -318,7 +318,13 @@ pub(super) fn call_each(hooks: &[Arc<dyn GradientHook>], g: &Variable) -> Result
         }
         changed = Some(new);
     }
-    Ok(changed)
+    match changed.as_ref().map(Variable::shape) {
+        // A later hook has been given it.
+        Some(got) if got != shape => {
+            Err(Error::shape("hook", format!("a gradient of shape {shape}"), [&got]))
+        }
+        _ => Ok(changed),
+    }
 }
 
 /// Tells the hooks on a leaf that its gradient was added to.

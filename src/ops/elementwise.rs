@@ -115,6 +115,7 @@ impl<C: Unary> Compute for Map<C> {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (x, y, loops) = (run.x_memory(0), run.y_memory(0), self.0.loops(is_double::<T>()));
         let all = Part { x: [x.ptr, x.ptr], y: y.ptr, n: x.shape.size(), ..Part::NOTHING };
+        assert_eq!(y.shape.size(), all.n, "{}: the output has the shape of the input", C::SPEC.name);
         // SAFETY: both arrays have the shape of the input, as `shapes` says.
         all.each::<T>(|part| unsafe { loops.forward(part) });
         Ok(())
@@ -122,6 +123,7 @@ impl<C: Unary> Compute for Map<C> {
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (all, loops) = (run.part(), self.0.loops(is_double::<T>()));
+        assert_eq!(run.x_shape(0).size(), all.n, "{}: the output has the shape of the input", C::SPEC.name);
         // SAFETY: all arrays have the shape of the input, as `shapes` says.
         all.each::<T>(|part| unsafe { loops.backward(part) });
         Ok(())
@@ -157,6 +159,7 @@ impl<C: Binary> Map2<C> {
         };
         let put = |gx: *mut T, adds: bool| {
             let (pairing, [a, b]) = pairing();
+            assert_eq!(all.n, pairing.size(), "{}: the output has the shape of the pairing", C::SPEC.name);
             let (mut gxs, mut add) = ([std::ptr::null_mut(); 2], [false; 2]);
             (gxs[I], add[I]) = (gx.cast::<u8>(), adds);
             let whole = Whole(Part { gx: gxs, adds: add, ..all });
@@ -208,8 +211,15 @@ impl<C: Binary> Compute for Map2<C> {
             // SAFETY: the tile lies within the output, and the inputs hold as many elements.
             unsafe { forward2::<C, T>((&raw const self.0).cast(), &part) };
         };
-        // SAFETY: the arrays have the shapes of the pairing, as `shapes` says.
-        unsafe { Pairing::new(a.shape, b.shape).tiles(a.ptr.cast(), b.ptr.cast(), &tile) };
+        let pairing = Pairing::new(a.shape, b.shape);
+        assert_eq!(
+            y.shape.size(),
+            pairing.size(),
+            "{}: the output has the shape of the pairing",
+            C::SPEC.name
+        );
+        // SAFETY: the arrays have the shapes of the pairing.
+        unsafe { pairing.tiles(a.ptr.cast(), b.ptr.cast(), &tile) };
         Ok(())
     }
 

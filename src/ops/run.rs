@@ -368,8 +368,9 @@ impl<'a, T: Float> Backward<'a, T> {
 
     /// All arrays of an elementwise function of one or two inputs, as its loops take them.
     pub(super) fn part(&self) -> Part {
-        let mut part =
-            Part { n: self.y[0].shape.size(), y: self.y[0].ptr, gy: self.gy[0].ptr, ..Part::NOTHING };
+        let n = self.y[0].shape.size();
+        assert_eq!(self.gy[0].shape.size(), n, "an output and its gradient have one shape");
+        let mut part = Part { n, y: self.y[0].ptr, gy: self.gy[0].ptr, ..Part::NOTHING };
         for (i, (x, gx)) in self.x.iter().zip(self.gx).take(2).enumerate() {
             part.x[i] = x.ptr;
             if let Some((memory, adds)) = gx {
