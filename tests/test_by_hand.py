@@ -1,5 +1,7 @@
 """Function handles called by hand: what does not fit is refused before a kernel sees it."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -82,3 +84,161 @@ def test_a_gradient_is_added_where_accum_says_nothing():
 def test_a_shape_beyond_all_memory_is_refused(shape):
     with pytest.raises((nn.ShapeError, MemoryError)):
         F.reshape(leaf(2), shape)
+
+
+def sample(*shape):
+    return nn.Variable.from_numpy_array(np.random.RandomState(3).rand(*shape).astype(np.float32), need_grad=True)
+
+
+STATEFUL = {
+    "sort": (F.sort, (4, 8), (8, 40)),
+    "max": (lambda x: F.max(x, axis=1), (4, 8), (40, 40)),
+    "max_pooling": (lambda x: F.max_pooling(x, (2, 2)), (1, 1, 8, 8), (1, 4, 4, 4)),
+    "max_pooling of more": (lambda x: F.max_pooling(x, (2, 2)), (1, 4, 4, 4), (1, 1, 8, 8)),
+    "dropout": (lambda x: F.dropout(x, seed=7), (4, 8), (80, 80)),
+    "layer_normalization": (lambda x: F.layer_normalization(x, None, None), (4, 8), (4, 80)),
+}
+
+
+@pytest.mark.parametrize("name", STATEFUL)
+def test_a_run_by_hand_leaves_the_gradient_of_the_graph_alone(name):
+    make, shape, other = STATEFUL[name]
+    x = sample(*shape)
+    expected = None
+    for by_hand in (False, True):
+        y = make(x)
+        loss = F.sum(y * y)
+        loss.forward()
+        if by_hand:
+            for f in y.parent, loss.parent.inputs[0].parent.inputs[0].parent:
+                others = [sample(*other), *(sample(*v.shape) for v in f.inputs[1:])]
+                if len(others) == 1:
+                    f.forward(others, [nn.Variable() for _ in f.outputs])
+        x.grad.zero()
+        loss.backward()
+        if expected is None:
+            expected = x.g.copy()
+    np.testing.assert_array_equal(x.g, expected)
+
+
+def test_a_gradient_by_hand_is_that_of_the_forward_run_by_hand():
+    x, a = sample(2, 3), sample(3, 5)
+    y, b = F.max(x, axis=1), nn.Variable()
+    y.forward()
+    f = y.parent
+    f.forward([a], [b])
+    b.g, y.g, x.g, a.g = 1, 1, 0, 0
+    f.backward([a], [b])
+    f.backward([x], [y])
+    for v in x, a:
+        np.testing.assert_array_equal(v.g, v.d == v.d.max(axis=1, keepdims=True))
+    z = nn.Variable((4,))
+    with pytest.raises(nn.GraphError, match="call forward"):
+        f.backward([sample(4, 9)], [z])
+
+
+def test_a_recomputation_by_hand_draws_the_numbers_of_the_graph():
+    x = sample(5, 5)
+    y, z = F.dropout(x), nn.Variable()
+    y.forward()
+    y.parent.recompute([x], [z])
+    np.testing.assert_array_equal(y.d, z.d)
+
+
+def test_a_graph_run_by_hand_is_one_that_ran():
+    x = sample(4, 6)
+    y = F.sum(F.max(x, axis=1))
+    for shape in ((4, 6), (3, 2)):
+        x.reset_shape(shape, True)
+        x.d = np.random.RandomState(0).rand(*shape)
+        y.visit(lambda f: f.forward(f.inputs, f.outputs))
+        x.grad.zero()
+        y.backward()
+        np.testing.assert_array_equal(x.g, x.d == x.d.max(axis=1, keepdims=True))
+
+
+def test_no_run_by_hand_within_a_run():
+    x = sample(4, 8)
+    y = F.sum(F.sort(x))
+    f = y.parent.inputs[0].parent
+    refused = []
+
+    def hook(_):
+        for run in (
+            lambda: f.setup([x], [nn.Variable()]),
+            lambda: f.forward([sample(8, 40)], [nn.Variable()]),
+            lambda: f.recompute([sample(8, 40)], [nn.Variable()]),
+            lambda: f.backward([sample(2)], [sample(2)]),
+        ):
+            with pytest.raises(nn.GraphError, match="another run of it is under way"):
+                run()
+            refused.append(run)
+
+    y.forward(function_pre_hook=hook)
+    y.backward(function_pre_hook=hook)
+    assert len(refused) == 16
+    assert (x.g == 1).all()
+    f.forward([x], [nn.Variable()])
+
+
+def test_no_run_by_hand_beside_a_run():
+    x = sample(300, 300)
+    y = F.sort(x)
+    y.forward()
+    loss = F.sum(y)
+    outputs = [(sample(2, 3), nn.Variable()), (sample(400, 40), nn.Variable())]
+    done = threading.Event()
+    failures = []
+
+    def run():
+        try:
+            for _ in range(60):
+                try:
+                    loss.forward()
+                    loss.backward()
+                except nn.GraphError as error:
+                    failures.append(str(error))
+        finally:
+            done.set()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    while not done.is_set():
+        for a, b in outputs:
+            try:
+                y.parent.forward([a], [b])
+            except nn.GraphError as error:
+                failures.append(str(error))
+            else:
+                np.testing.assert_array_equal(b.d, np.sort(a.d, axis=-1))
+    thread.join()
+    assert all("another run of it is under way" in text for text in failures)
+    loss.forward()
+    x.grad.zero()
+    loss.backward()
+    assert (x.g == 1).all()
+
+
+def test_an_output_that_is_an_input():
+    for make, shape in (
+        (lambda x: F.sum(x, axis=1), (10, 10)),
+        (lambda x: F.broadcast(x, (100, 100)), (1, 1)),
+        (lambda x: F.transpose(x, (1, 0)), (3, 5)),
+        (lambda x: F.pad(x, (100, 100)), (5,)),
+        (lambda x: F.tile(x, (100,)), (5,)),
+        (lambda x: F.slice(x, start=(1,)), (5,)),
+    ):
+        x = sample(*shape)
+        before = x.d.copy()
+        with pytest.raises(nn.ShapeError, match="which is not input 0"):
+            make(x).parent.forward([x], [x])
+        with pytest.raises(nn.ShapeError, match="which is not input 0"):
+            make(x).parent.forward([x], [x.get_unlinked_variable()])
+        np.testing.assert_array_equal(x.d, before)
+    x = sample(5)
+    expected = np.sin(x.d)
+    F.sin(x).parent.forward([x], [x])
+    np.testing.assert_array_equal(x.d, expected)
+    z = nn.Variable()
+    with pytest.raises(nn.GraphError, match="expected different outputs"):
+        F.max(sample(2, 3), axis=1, with_index=True)[0].parent.forward([sample(2, 3)], [z, z])

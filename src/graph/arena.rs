@@ -7,7 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::lease::Leases;
-use super::memo::Memo;
+use super::memo::{ByHand, Memo};
 pub(super) use super::slots::{
     Consumer, CoreSlot, Extra, FunctionSlot, Ix, Life, NONE, Output, Slab, VariableSlot, flag,
 };
@@ -20,6 +20,7 @@ pub(super) enum Garbage {
     Storage(Arc<Storage>),
     Op(Op),
     State(State),
+    ByHand(Box<ByHand>),
     Extra(Box<Extra>),
     Plan(Box<super::plan::Kept>),
     Ready(Box<super::ready::Ready>),
@@ -161,6 +162,7 @@ impl Arena {
             mark: 0,
             at: 0,
             memo: Memo::default(),
+            by_hand: None,
             tags: Vec::new(),
         });
         let slot = &mut self.functions[ix];

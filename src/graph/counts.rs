@@ -110,7 +110,7 @@ impl Arena {
         (slot.life, slot.at_once, slot.ledger) = (Life::New, false, None);
         let planned = std::mem::take(&mut slot.planned);
         slot.tags = Vec::new();
-        let (op, state) = (slot.op.take(), slot.memo.take_state());
+        let (op, state, by_hand) = (slot.op.take(), slot.memo.take_state(), slot.by_hand.take());
         let (inputs, outputs) = (std::mem::take(&mut slot.inputs), std::mem::take(&mut slot.outputs));
         self.functions.free.push(f);
         self.structure += u64::from(planned);
@@ -121,6 +121,7 @@ impl Arena {
         if !state.is_empty() {
             self.garbage.push(Garbage::State(state));
         }
+        self.garbage.extend(by_hand.map(Garbage::ByHand));
         for output in outputs {
             self.release_core(output.core);
         }

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::arena::{self, Ix};
 use super::back_step::Side;
 use super::variable::describe;
-use crate::array::{Storage, name_of};
+use crate::array::{Shape, Storage, name_of};
 use crate::ops::State;
 
 /// What a function remembers of its last forward run.
@@ -18,6 +18,14 @@ pub(super) struct Memo {
     id: u64,
     /// The contents of its inputs, as [`Storage::saved`] names and counts them; zero for one that the run changed.
     seen: SmallVec<[u64; 3]>,
+}
+
+/// What the runs by hand of a function remember, on arrays that are not those of its graph.
+#[derive(Default)]
+pub(super) struct ByHand {
+    pub(super) memo: Memo,
+    /// Shapes of the inputs of the last forward run, if that succeeded.
+    pub(super) x: Option<SmallVec<[Shape; 3]>>,
 }
 
 /// Joins two names to one that no other pair has, but by a chance of one in 2^47.

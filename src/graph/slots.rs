@@ -6,7 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::lease::Thread;
-use super::memo::Memo;
+use super::memo::{ByHand, Memo};
 use crate::array::{Shape, Storage};
 use crate::ops::Op;
 
@@ -154,6 +154,8 @@ pub(super) struct FunctionSlot {
     /// Scratch number of one walk.
     pub(super) at: u32,
     pub(super) memo: Memo,
+    /// As `memo`, of runs by hand on other arrays.
+    pub(super) by_hand: Option<Box<ByHand>>,
     pub(super) tags: Vec<(String, String)>,
 }
 

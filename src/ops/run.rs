@@ -65,6 +65,12 @@ impl State {
         })
     }
 
+    /// One that draws the random numbers of the last run again, and keeps nothing else of it.
+    pub(crate) fn same_numbers(&self) -> Self {
+        let numbers = |kept: &Kept| Box::new(Kept { value: None, key: kept.key, drawn: kept.drawn });
+        Self(self.0.as_deref().map(numbers))
+    }
+
     /// Whether anything is kept.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
