@@ -1,5 +1,6 @@
 //! A user's operation as the engine sees it: asked of Python when it is called, set up, run and differentiated.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pyo3::prelude::*;
@@ -63,6 +64,9 @@ pub(super) struct UserOp {
     keeps_inputs: bool,
 }
 
+/// Outputs that an operation of a user has at most.
+const MOST_OUTPUTS: usize = 1 << 16;
+
 /// How many operations of users are alive.
 static ALIVE: AtomicUsize = AtomicUsize::new(0);
 
@@ -91,6 +95,22 @@ fn number(name: &str, method: &str, most: usize, returned: Bound<'_, PyAny>) -> 
     Ok(found.ok_or_else(refused)?)
 }
 
+/// Arrays as the user's methods get them.
+struct Wrapped<'py> {
+    all: Vec<Bound<'py, FunctionVariable>>,
+    list: Bound<'py, PyList>,
+}
+
+impl<'py> Wrapped<'py> {
+    fn new(py: Python<'py>, arrays: &[Array]) -> PyResult<Self> {
+        let wrapped =
+            |a: &Array| Bound::new(py, FunctionVariable { array: parking_lot::Mutex::new(a.clone()) });
+        let all = arrays.iter().map(wrapped).collect::<PyResult<Vec<_>>>()?;
+        let list = PyList::new(py, &all)?;
+        Ok(Self { all, list })
+    }
+}
+
 impl UserOp {
     pub(super) fn bind(user: &Bound<'_, PythonFunction>, inputs: &Bound<'_, PyTuple>) -> PyResult<Self> {
         let name = user.getattr("name")?.str()?.to_string();
@@ -98,6 +118,11 @@ impl UserOp {
         let n_outputs: usize = n_outputs.extract().map_err(|_| {
             Error::Type(format!("{name}: expected `min_outputs` to return a count, got {n_outputs}"))
         })?;
+        if n_outputs > MOST_OUTPUTS {
+            let text =
+                format!("{name}: expected `min_outputs` to return at most {MOST_OUTPUTS}, got {n_outputs}");
+            return Err(Error::Value(text).into());
+        }
         let n = inputs.len();
         let ask = |method: &str, i: usize, count: usize| -> PyResult<u64> {
             let mut mask = 0;
@@ -118,7 +143,7 @@ impl UserOp {
         let symbol_reads = reads.iter().zip(more).map(|(own, more)| own.or(more)).collect();
         let alias = |i| -> PyResult<Option<Alias>> {
             let level: usize = number(&name, "inplace_data", 2, user.call_method1("inplace_data", (i,))?)?;
-            if level == 0 {
+            if level == 0 || n_outputs == 0 {
                 return Ok(None);
             }
             let output = user.call_method1("inplace_data_with", (i,))?;
@@ -136,17 +161,35 @@ impl UserOp {
         Ok(Self { user, object, name, n_outputs, reads, symbol_reads, aliases, overwrites, keeps_inputs })
     }
 
-    fn wrap<'py>(py: Python<'py>, arrays: &[Array]) -> PyResult<Bound<'py, PyList>> {
-        let wrapped =
-            |a: &Array| Bound::new(py, FunctionVariable { array: parking_lot::Mutex::new(a.clone()) });
-        PyList::new(py, arrays.iter().map(wrapped).collect::<PyResult<Vec<_>>>()?)
-    }
-
     fn call(&self, method: &str, x: &[Array], y: &[Array]) -> Result<()> {
         calls::call(|py| {
-            let lists = (Self::wrap(py, x)?, Self::wrap(py, y)?);
-            self.object.bind(py).call_method1(method, lists).map(drop)
+            let (x, outputs) = (Wrapped::new(py, x)?, Wrapped::new(py, y)?);
+            self.object.bind(py).call_method1(method, (&x.list, &outputs.list))?;
+            let moved = |now: &Array, then: &Array| !Arc::ptr_eq(&now.data, &then.data);
+            Ok(self.check_kept(method, "output", &outputs, y, moved)?)
         })
+    }
+
+    /// Refuses arrays that a method gave another shape, which `setup_impl` alone may: what it wrote there is nowhere.
+    fn check_kept(
+        &self,
+        method: &str,
+        what: &str,
+        wrapped: &Wrapped<'_>,
+        given: &[Array],
+        moved: impl Fn(&Array, &Array) -> bool,
+    ) -> Result<()> {
+        for (n, (now, given)) in wrapped.all.iter().zip(given).enumerate() {
+            let now = now.get().array.lock();
+            if now.shape != given.shape || moved(&now, given) {
+                let shape = &given.shape;
+                let expected = format!(
+                    "`{method}` to leave {what} {n} with shape {shape}, as `setup_impl` did (reset_shape belongs there)"
+                );
+                return Err(Error::shape(&self.name, expected, [&now.shape]));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -161,9 +204,11 @@ impl OnArrays for UserOp {
 
     fn backward(&self, x: &[Array], y: &[Array], wanted: &[bool], accumulate: &[bool]) -> Result<()> {
         calls::call(|py| {
-            let (x, y) = (Self::wrap(py, x)?, Self::wrap(py, y)?);
-            let args = (x, y, wanted.to_vec(), accumulate.to_vec());
-            self.object.bind(py).call_method1("backward_impl", args).map(drop)
+            let (inputs, y) = (Wrapped::new(py, x)?, Wrapped::new(py, y)?);
+            let args = (&inputs.list, y.list, wanted.to_vec(), accumulate.to_vec());
+            self.object.bind(py).call_method1("backward_impl", args)?;
+            let moved = |now: &Array, then: &Array| !Arc::ptr_eq(&now.grad, &then.grad);
+            Ok(self.check_kept("backward_impl", "input", &inputs, x, moved)?)
         })
     }
 }
@@ -190,9 +235,16 @@ impl Operation for UserOp {
             };
             let inputs: Vec<Array> = x.iter().map(|s| array(s)).collect();
             let outputs: Vec<Array> = (0..self.n_outputs).map(|_| array(&Shape::default())).collect();
-            let (x, y) = (Self::wrap(py, &inputs)?, Self::wrap(py, &outputs)?);
-            self.object.bind(py).call_method1("setup_impl", (x, &y))?;
-            y.iter().map(|y| Ok(y.cast::<FunctionVariable>()?.get().array.lock().shape.clone())).collect()
+            let (x, y) = (Wrapped::new(py, &inputs)?, Wrapped::new(py, &outputs)?);
+            self.object.bind(py).call_method1("setup_impl", (x.list, &y.list))?;
+            if y.list.len() != y.all.len() || y.list.iter().zip(&y.all).any(|(now, own)| !now.is(own)) {
+                return Err(Error::Value(format!(
+                    "{}: expected `setup_impl` to leave its {} outputs in their list, got other ones",
+                    self.name, self.n_outputs
+                ))
+                .into());
+            }
+            Ok(y.all.iter().map(|y| y.get().array.lock().shape.clone()).collect())
         })?;
         for (i, alias) in self.aliases.iter().enumerate() {
             if let Some(Alias { output, .. }) = alias

@@ -1,0 +1,109 @@
+"""Shapes that a user's operation gives: in `setup_impl`, for the outputs that it has, and nowhere else."""
+
+import numpy as np
+import pytest
+
+import kinnor as nn
+import kinnor.functions as F
+from kinnor.function import PythonFunction
+
+
+def leaf(*shape):
+    return nn.Variable.from_numpy_array(np.ones(shape, np.float32), need_grad=True)
+
+
+class Kept(PythonFunction):
+    """Twice its input; what the methods do beside that is up to the test."""
+
+    def min_outputs(self):
+        return 1
+
+    def setup_impl(self, inputs, outputs):
+        outputs[0].reset_shape(inputs[0].shape, True)
+
+    def forward_impl(self, inputs, outputs):
+        outputs[0].d = inputs[0].d * 2
+
+    def backward_impl(self, inputs, outputs, propagate_down, accum):
+        inputs[0].g = outputs[0].g * 2 + (inputs[0].g if accum[0] else 0)
+
+    def grad_depends_output_data(self, i, o):
+        return False
+
+    def grad_depends_input_data(self, i, j):
+        return False
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (4, 3), (3, 2)])
+def test_a_user_gives_shapes_in_setup_alone(shape, mode):
+    class Forward(Kept):
+        def forward_impl(self, inputs, outputs):
+            outputs[0].reset_shape(shape, True)
+            outputs[0].d = 7
+
+    class Backward(Kept):
+        def backward_impl(self, inputs, outputs, propagate_down, accum):
+            inputs[0].reset_shape(shape, True)
+            inputs[0].g = 7
+
+    x = leaf(2, 3)
+    text = r"expected `forward_impl` to leave output 0 with shape \(2, 3\), as `setup_impl` did .*, got shape"
+    with pytest.raises(nn.ShapeError, match=text):
+        Forward()(x).forward()
+    y = F.sum(Backward()(x))
+    y.forward()
+    with pytest.raises(nn.ShapeError, match=r"expected `backward_impl` to leave input 0 with shape \(2, 3\)"):
+        y.backward()
+
+
+def test_a_user_leaves_the_list_of_outputs_alone(mode):
+    def popped(outputs):
+        outputs.pop()
+
+    def added(outputs):
+        outputs.append(outputs[0])
+
+    def replaced(outputs):
+        outputs[0] = None
+
+    for change in popped, added, replaced:
+        for level in 0, 1:
+
+            class Changed(Kept):
+                def setup_impl(self, inputs, outputs, change=change):
+                    super().setup_impl(inputs, outputs)
+                    change(outputs)
+
+                def inplace_data(self, i, level=level):
+                    return level
+
+            with pytest.raises(ValueError, match="expected `setup_impl` to leave its 1 outputs in their list"):
+                Changed()(leaf(2))
+
+
+def test_a_user_has_no_billion_outputs():
+    class Many(Kept):
+        def min_outputs(self):
+            return 10**9
+
+    with pytest.raises(ValueError, match="expected `min_outputs` to return at most 65536, got 1000000000"):
+        Many()(leaf(2))
+
+
+def test_a_user_that_changes_what_it_is_set_up_with():
+    class Restless(Kept):
+        def setup_impl(self, inputs, outputs):
+            super().setup_impl(inputs, outputs)
+            if self.of is not None:
+                self.of.reset_shape((self.of.size + 1,), True)
+
+    x, user = leaf(2), Restless()
+    user.of = None
+    y = user(x)
+    user.of = x
+    x.reset_shape((3,), True)
+    with pytest.raises(nn.GraphError, match="expected inputs that keep their shapes while it is set up"):
+        y.forward()
+    user.of = None
+    y.forward()
+    assert y.shape == (4,)
