@@ -86,6 +86,16 @@ def test_a_shape_beyond_all_memory_is_refused(shape):
         F.reshape(leaf(2), shape)
 
 
+def test_sizes_that_wrap_around_are_refused():
+    one, empty = nn.NdArray((1, 1)), nn.NdArray((0,))
+    with pytest.raises(MemoryError):
+        F.broadcast(one, (2**32, 2**32), outputs=[empty])
+    assert empty.shape == (0,)
+    with pytest.raises(nn.ShapeError, match=r"shape: expected axes of less than 2\^60 elements together"):
+        nn.Variable((0, 2**60))
+    assert nn.Variable((0, 2**40)).d.shape == (0, 2**40)
+
+
 def sample(*shape):
     return nn.Variable.from_numpy_array(np.random.RandomState(3).rand(*shape).astype(np.float32), need_grad=True)
 

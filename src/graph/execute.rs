@@ -347,6 +347,7 @@ pub fn evaluate_into(
 ) -> Result<SmallVec<[NdArray; 1]>> {
     let mut y: SmallVec<[NdArray; 1]> = SmallVec::new();
     for (o, shape) in shapes_of(op, x)?.into_iter().enumerate() {
+        shape.checked_size()?;
         let given = into.get(o).cloned().flatten();
         let aliased = (0..x.len()).find(|i| op.alias(*i).is_some_and(|alias| alias.output == o));
         let storage = match (given, aliased) {
@@ -356,7 +357,7 @@ pub fn evaluate_into(
                 return Err(Error::shape(op.name(), expected, [&given.shape]));
             }
             (None, Some(i)) => Arc::clone(&x[i].storage),
-            (None, None) => Storage::new(shape.checked_size()?),
+            (None, None) => Storage::new(shape.size()),
         };
         y.push(NdArray { shape, storage });
     }
