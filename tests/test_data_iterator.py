@@ -1,5 +1,6 @@
 """Batches: what comes in which order, epochs, slices, the thread, and what goes wrong in it."""
 
+import re
 import threading
 import time
 
@@ -144,6 +145,127 @@ def test_reads_one_batch_ahead_in_one_other_thread():
         time.sleep(0.02)
         assert [i for i, _ in seen] == [0, 0, 1, 2, 3]
     assert len({name for _, name in seen[1:]} - {threading.current_thread().name}) == 1
+
+
+def in_threads(n_threads, work):
+    failures = []
+
+    def guarded():
+        try:
+            work()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=guarded) for _ in range(n_threads)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+@both
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_threads_that_share_an_iterator_get_each_example_once_an_epoch(use_thread, shuffle):
+    batches_left, got, epochs = iter(range(100)), [], []
+    with data_iterator_simple(
+        lambda i: (time.sleep(0), i)[1:], 20, 8, shuffle, use_thread=use_thread, epoch_end_callbacks=[epochs.append]
+    ) as batches:
+
+        def work():
+            for _ in batches_left:
+                got.extend(batches.next()[0].tolist())
+
+        in_threads(8, work)
+        assert batches.epoch == 40
+    assert np.bincount(got).tolist() == [40] * 20
+    assert epochs == list(range(40))
+
+
+def test_threads_that_stop_together_share_one_epoch():
+    with data_iterator_simple(number, 50, 2, stop_exhausted=True) as batches:
+        got = []
+        in_threads(4, lambda: got.extend(int(i) for (x,) in batches for i in x))
+    assert sorted(got) == list(range(50))
+
+
+def test_an_iterator_that_another_thread_closes():
+    for _ in range(20):
+        batches = data_iterator_simple(number, 10, 2)
+        opened = threading.Event()
+
+        def work(batches=batches, opened=opened):
+            with pytest.raises(DataError, match="expected an open iterator, got a closed one"):
+                while True:
+                    batches.next()
+                    opened.set()
+
+        def close(batches=batches, opened=opened):
+            opened.wait()
+            batches.close()
+
+        closer = threading.Thread(target=close)
+        closer.start()
+        in_threads(3, work)
+        closer.join()
+        assert batches._data_source._closed
+
+
+def test_slices_that_threads_make_begin_together():
+    with data_iterator_simple(number, 12, 3, shuffle=True, with_memory_cache=True) as batches:
+        examples(batches, 2)
+        parts, places = [], iter(range(4))
+        in_threads(4, lambda: parts.append(batches.slice(None, 4, next(places))))
+        for _ in range(3):
+            assert sorted(i for part in parts for i in examples(part, 1)) == list(range(12))
+        for part in parts:
+            part.close()
+
+
+def test_slices_in_threads_load_each_example_of_a_cache_once():
+    source = Own(40)
+    with data_iterator(source, 5) as batches:
+        places = iter(range(4))
+
+        def work():
+            with batches.slice(None, 4, next(places)) as part:
+                examples(part, 20)
+
+        in_threads(4, work)
+        examples(batches, 8)
+    assert source.n_loaded == 40 + 1
+
+
+@both
+@pytest.mark.parametrize("act", ["next", "close", "slice"])
+def test_a_source_that_calls_its_iterator_is_refused(use_thread, act):
+    arguments = (None, 2, 0) if act == "slice" else ()
+    made = []
+
+    def load(i):
+        if made and i == 4:
+            getattr(made[0], act)(*arguments)
+        return number(i)
+
+    batches = data_iterator_simple(load, 6, 2, use_thread=use_thread)
+    examples(batches, 1)
+    made.append(batches)
+    with pytest.raises(DataError, match=f"DataIterator.{act}: expected a call from outside of the source"):
+        examples(batches, 3)
+    batches.close()
+
+
+@both
+def test_examples_with_changing_numbers_of_arrays_are_refused(use_thread):
+    counts = {3: 1, 5: 3}
+    with data_iterator_simple(lambda i: (i,) * counts.get(i, 2), 6, 2, use_thread=use_thread) as batches:
+        assert [x.tolist() for x in batches.next()] == [[0, 1], [0, 1]]
+        for got in ("[1, 2]", "[2, 3]"):
+            with pytest.raises(DataError, match=re.escape(f"expected 2 arrays in each example, got {got}")):
+                batches.next()
+        # The batch that did not fit is gone, the epoch that ended with it is not.
+        assert [x.tolist() for x in batches.next()] == [[0, 1], [0, 1]]
+        assert (batches.epoch, batches.position) == (1, 2)
 
 
 def test_close_ends_the_thread_and_closes_the_source():

@@ -5,7 +5,9 @@ Knows batches, epochs and the thread; where examples come from is the sources' b
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,7 +18,7 @@ from .data_source import DataError, DataSource, DataSourceWithMemoryCache, Slice
 from .data_source_implements import ConcatDataSource, SimpleDataSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
 
     from numpy.random import RandomState
@@ -37,7 +39,8 @@ class DataIterator:
 
     Each epoch gives each example once; where the batch size does not divide the number of examples, the batch at the
     end of an epoch is filled up from the next one. One batch is read ahead in a thread; what fails there is raised by
-    `next()`, which then goes on where it stopped. Close the iterator, or use it in a `with` block.
+    `next()`, which then goes on where it stopped. Several threads may share an iterator: each batch goes to one of
+    them, and callbacks run in the one whose batch ends the epoch. Close the iterator, or use it in a `with` block.
 
     Args:
         data_source: The source. The iterator closes it.
@@ -77,6 +80,8 @@ class DataIterator:
         self._epoch_end_callbacks = list(epoch_end_callbacks)
         self._epoch = 0
         self._closed = False
+        self._lock = threading.RLock()
+        self._reader: int | None = None  # the thread in which the source is being read
         self._rows: list[Sequence[Any]] = []  # of the batch that is being read
         self._wraps = 0
         data_source.reset()
@@ -101,12 +106,21 @@ class DataIterator:
 
     def close(self) -> None:
         """Wait for the thread to end and close the source. It may be called more than once."""
-        if self._closed:
-            return
-        self._closed = True
-        if self._thread is not None:
-            self._thread.shutdown(wait=True, cancel_futures=True)
-        self._data_source.close()
+        with self._alone("close"):
+            if self._closed:
+                return
+            self._closed = True
+            if self._thread is not None:
+                self._thread.shutdown(wait=True, cancel_futures=True)
+            self._data_source.close()
+
+    @contextmanager
+    def _alone(self, op: str) -> Iterator[None]:
+        """Keep other threads out; the source itself, which they may wait for, must not call back."""
+        if self._reader == threading.get_ident():
+            raise DataError(f"DataIterator.{op}: expected a call from outside of the source, got one while it is read")
+        with self._lock:
+            yield
 
     @property
     def epoch(self) -> int:
@@ -143,6 +157,10 @@ class DataIterator:
             StopIteration: If `stop_exhausted` is set and no full batch is left.
             DataError: If the iterator is closed, or if the examples' shapes differ.
         """
+        with self._alone("next"):
+            return self._next()
+
+    def _next(self) -> tuple[NDArray[Any], ...]:
         if self._closed:
             raise DataError("DataIterator.next: expected an open iterator, got a closed one")
         ahead, self._ahead = self._ahead, None
@@ -169,6 +187,13 @@ class DataIterator:
             self._ahead = self._thread.submit(self._read)
 
     def _read(self) -> _Batch | None:
+        self._reader = threading.get_ident()
+        try:
+            return self._read_batch()
+        finally:
+            self._reader = None
+
+    def _read_batch(self) -> _Batch | None:
         source = self._data_source
         if self._stop_exhausted and source.position - len(self._rows) + self._batch_size > source.size:
             return None
@@ -178,8 +203,12 @@ class DataIterator:
                 source.reset()
                 source.apply_order()
                 self._wraps += 1
-        (rows, self._rows), (wraps, self._wraps) = (self._rows, []), (self._wraps, 0)
-        data = tuple(_stack(name, [row[i] for row in rows]) for i, name in enumerate(source.variables))
+        try:
+            data = _stack(source.variables, self._rows)
+        except DataError:
+            self._rows = []  # They will never fit together.
+            raise
+        self._rows, wraps, self._wraps = [], self._wraps, 0
         return _Batch(data, wraps, source.position)
 
     def slice(
@@ -225,11 +254,12 @@ class DataIterator:
         _refuse_file_cache("DataIterator.slice", cache_dir is not None)
         if num_of_slices is not None and slice_pos is not None:
             slice_start, slice_end = _part(self.size, num_of_slices, slice_pos, drop_last)
-        if self._ahead is not None:
-            wait([self._ahead])  # Which may end an epoch: slices made one after the other begin in the same one.
-        source: DataSource = SlicedDataSource(
-            self._data_source, self._data_source.shuffle, slice_start=slice_start, slice_end=slice_end
-        )
+        with self._alone("slice"):
+            if self._ahead is not None:
+                wait([self._ahead])  # Which may end an epoch: slices made one after the other begin in the same one.
+            source: DataSource = SlicedDataSource(
+                self._data_source, self._data_source.shuffle, slice_start=slice_start, slice_end=slice_end
+            )
         if use_cache:
             source = DataSourceWithMemoryCache(source, self._data_source.shuffle, rng)
         return DataIterator(source, self._batch_size)
@@ -243,12 +273,21 @@ class DataIterator:
         self._epoch_begin_callbacks.append(callback)
 
 
-def _stack(name: str, values: list[Any]) -> NDArray[Any]:
-    arrays = [np.asarray(value) for value in values]
-    shapes = {array.shape for array in arrays}
-    if len(shapes) > 1:
-        raise DataError(f"data iterator: expected all examples of {name} to have one shape, got {sorted(shapes)}")
-    return np.stack(arrays)
+def _stack(names: Sequence[str], rows: list[Sequence[Any]]) -> tuple[NDArray[Any], ...]:
+    """One array for each variable of several examples."""
+    counts = {len(row) if hasattr(row, "__len__") else 0 for row in rows}
+    if counts != {len(names)}:
+        raise DataError(
+            f"data iterator: expected {len(names)} arrays in each example, got {sorted(counts)} of them in a batch"
+        )
+    data = []
+    for i, name in enumerate(names):
+        arrays = [np.asarray(row[i]) for row in rows]
+        shapes = {array.shape for array in arrays}
+        if len(shapes) > 1:
+            raise DataError(f"data iterator: expected all examples of {name} to have one shape, got {sorted(shapes)}")
+        data.append(np.stack(arrays))
+    return tuple(data)
 
 
 def _part(size: int, n_parts: int, part: int, drop_last: bool) -> tuple[int, int]:

@@ -212,6 +212,7 @@ class DataSourceWithMemoryCache(DataSource):
         n_bytes = sum(np.asarray(value).nbytes for value in data_source._get_data(0)) * self._size
         limit = int(nnabla_config.get("DATA_ITERATOR", "data_source_buffer_max_size"))
         self._cache: dict[int, Sequence[Any]] | None = {} if n_bytes < limit else None
+        self._loading = threading.RLock()  # Slices read the same source, each in its own thread.
         self._generation = self._cached_generation = data_source._generation
         self._orders = Orders(self._size, shuffle, self._rng, first_is_plain=data_source.shuffle)
 
@@ -219,12 +220,15 @@ class DataSourceWithMemoryCache(DataSource):
         return self._get_data_of_generation(position, self._generation)
 
     def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
-        if self._cache is None:
+        cache = self._cache
+        if cache is None:
             return self._data_source._get_data_of_generation(position, generation)
         index = int(self._orders[generation][position])
-        if index not in self._cache:
-            self._cache[index] = self._data_source._get_data_of_generation(index, self._cached_generation)
-        return self._cache[index]
+        if index not in cache:
+            with self._loading:
+                if index not in cache:
+                    cache[index] = self._data_source._get_data_of_generation(index, self._cached_generation)
+        return cache[index]
 
     def close(self) -> None:
         """Let go of the cache and close the source that was read."""
