@@ -78,6 +78,54 @@ def test_broken_protobuf_is_refused(tmp_path):
             assert "load_states: expected" in str(error)  # noqa: PT017 - some changes go unseen
 
 
+def test_hostile_h5_files_are_refused(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    path, secret = tmp_path / "states.h5", tmp_path / "secret.h5"
+    with h5py.File(secret, "w") as file:
+        file["a"] = np.ones(4, np.float32)
+
+    def external(group):
+        group.create_dataset("var", (4,), "f4", external=[(str(secret), 0, 16)])
+
+    def link(group):
+        group["var"] = h5py.ExternalLink(secret, "/a")
+
+    def soft(group):
+        group["var"] = h5py.SoftLink("/w/mean")
+
+    def virtual(group):
+        layout = h5py.VirtualLayout((4,), "f4")
+        layout[:] = h5py.VirtualSource(secret, "a", (4,))
+        group.create_virtual_dataset("var", layout)
+
+    def huge(group):
+        group.create_dataset("unknown", (3 << 28,), "f4", chunks=(1 << 20,))
+
+    def name(group):
+        group.file.create_group(b"\xff")["t"] = np.int64(1)
+
+    def index(group):
+        group["mean"].attrs["index"] = "first"
+
+    for make in (external, link, soft, virtual, huge, name, index):
+        with h5py.File(path, "w") as file:
+            group = file.create_group("w")
+            group["t"] = np.int64(1)
+            group["mean"] = np.zeros(4, np.float32)
+            make(group)
+        with pytest.raises(ParameterError, match="load_states: expected"):
+            solver_file.load(path)
+
+
+@pytest.mark.parametrize("extension", FORMATS)
+@pytest.mark.parametrize("names", [[""], ["a//b"], ["a\0b"], ["\ud800"], ["a", "a/mean"], [".."], ["a/" * 200 + "a"]])
+def test_names_that_would_not_come_back_are_refused(tmp_path, extension, names):
+    array = np.ones(1, np.float32)
+    with pytest.raises(ParameterError, match="save_states: expected"):
+        solver_file.save(tmp_path / f"s{extension}", {name: State(1, {"mean": array}) for name in names})
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_unknown_formats_are_refused(tmp_path):
     for act in (solver_file.load, lambda path: solver_file.save(path, {})):
         with pytest.raises(ParameterError, match=r"\.safetensors or \.h5 or \.protobuf"):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager, suppress
+from hashlib import blake2b
 from itertools import count
 from pathlib import Path
 from stat import S_IMODE
@@ -19,6 +20,9 @@ __all__ = ["replacing"]
 
 _numbers = count()
 _open: set[Path] = set()
+
+_LONGEST = 200
+"""Bytes of a name that leave room for what temporary names add; file systems allow 255."""
 
 
 @contextmanager
@@ -59,7 +63,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def _prefix(target: Path) -> str:
-    return f".{target.name}."
+    name = target.name
+    if len(os.fsencode(name)) > _LONGEST:
+        name = blake2b(os.fsencode(name), digest_size=16).hexdigest()
+    return f".{name}."
 
 
 def _sync(path: Path) -> None:

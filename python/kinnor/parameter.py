@@ -231,7 +231,8 @@ def save_parameters(path: PathOrFile, params: dict[str, Variable] | None = None,
         extension: `.safetensors`, `.h5` or `.protobuf`, where `path` is a file or does not say it.
 
     Raises:
-        ParameterError: If the format is unknown or cannot hold a parameter.
+        ParameterError: If the format is unknown or cannot hold a parameter, or if a name would not come back: one with
+            empty parts, `.` or `..`, one that leads through another, one of more than 128 levels or 4,096 characters.
         NotImplementedError: If the format is one of NNabla's that is not supported yet.
         OSError: If the file cannot be written.
     """
@@ -251,7 +252,8 @@ def load_parameters(
 ) -> None:
     """Load parameters into the current scope: into those that exist with the same path, or as new ones.
 
-    Graphs that use an existing parameter see the loaded values. A file that does not fit changes nothing.
+    Graphs that use an existing parameter see the loaded values. A file that does not fit changes nothing, nor does one
+    that memory does not suffice for.
 
     Args:
         path: Path that ends in `.safetensors`, `.h5` or `.protobuf`, or a file open for reading bytes.
@@ -260,9 +262,11 @@ def load_parameters(
         extension: `.safetensors`, `.h5` or `.protobuf`, where `path` is a file or does not say it.
 
     Raises:
-        ParameterError: If the format is unknown, if the file is malformed, or if a shape differs.
+        ParameterError: If the format is unknown, if the file is malformed or declares more than it holds, if a name has
+            more than 128 levels or 4,096 characters, or if a shape differs.
         NotImplementedError: If the format is one of NNabla's that is not supported yet.
         OSError: If the file cannot be read.
+        MemoryError: If the values do not fit into memory.
     """
     from . import parameter_file
 
@@ -272,20 +276,20 @@ def load_parameters(
     entries = parameter_file.load(path, extension)
     tree.check_paths(op, [entry.name for entry in entries])
     with tree.lock:
-        found = [tree.variable(op, entry.name) for entry in entries]
-        for entry, variable in zip(entries, found, strict=True):
+        found = [(tree.variable(op, entry.name), entry) for entry in entries]
+        for variable, entry in found:
             if variable is not None and variable.shape != entry.values.shape:
                 raise ParameterError(
                     f"{op}: expected shape {variable.shape} for the existing parameter {entry.name!r}, "
                     f"got {entry.values.shape}; clear_parameters() forgets all parameters"
                 )
-        for entry, variable in zip(entries, found, strict=True):
-            if variable is None:
-                variable = Variable.from_numpy_array(entry.values)
+        # All that can fail comes first: variables that are new, then memory for the values of the others.
+        made = [Variable.from_numpy_array(entry.values) if variable is None else variable for variable, entry in found]
+        _core.assign_together([(variable.data, entry.values) for variable, entry in found if variable is not None])
+        for (known, entry), variable in zip(found, made, strict=True):
+            if known is None:
                 variable.info = ParameterInfo(None)
                 tree.register(op, entry.name, variable)
-            else:
-                variable.d = entry.values
             variable.need_grad = entry.need_grad
 
 

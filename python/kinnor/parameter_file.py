@@ -8,31 +8,42 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import tempfile
 from contextlib import contextmanager
-from importlib import import_module
 from math import prod
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from . import _core, parameter_protobuf
+from . import _core, hdf5, parameter_protobuf
 from ._core import ParameterError
 from .atomic import replacing
+from .parameter_tree import check_paths, split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-__all__ = ["Entry", "PathOrFile", "load", "save"]
+__all__ = [
+    "Entry",
+    "PathOrFile",
+    "check_names",
+    "check_shape",
+    "load",
+    "read_safetensors",
+    "regular",
+    "save",
+    "write_safetensors",
+]
 
 PathOrFile: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
 
 _LATER = (".nnp", ".nntxt", ".npz", ".onnx", ".prototxt")
-_DEFLATE_LIMIT = 1032
-"""No deflated file is smaller than its content by more."""
+_LONGEST_HEADER = 100_000_000
+"""Bytes of the longest header that readers of safetensors accept."""
 
 
 class Entry(NamedTuple):
@@ -52,10 +63,11 @@ def save(path: PathOrFile, entries: list[Entry], extension: str | None = None) -
         extension: Format, if the path does not say it: `.safetensors`, `.h5` or `.protobuf`.
 
     Raises:
-        ParameterError: If the format is unknown or cannot hold the values.
+        ParameterError: If the format is unknown or cannot hold the values, or if a name would not come back.
         OSError: If the file cannot be written.
     """
     write, _ = _format("save_parameters", path, extension)
+    check_names("save_parameters", [entry.name for entry in entries])
     if isinstance(path, (str, os.PathLike)):
         with replacing(path) as temporary:
             write(temporary, entries)
@@ -82,12 +94,67 @@ def load(path: PathOrFile, extension: str | None = None) -> list[Entry]:
     """
     _, read = _format("load_parameters", path, extension)
     if isinstance(path, (str, os.PathLike)):
-        with Path(path).open("rb"):  # For the usual error where there is no such file.
-            return read(Path(path))
-    with _scratch_file() as temporary:
-        with temporary.open("wb") as file:
-            shutil.copyfileobj(path, file)
-        return read(temporary)
+        entries = read(regular(path))
+    else:
+        with _scratch_file() as temporary:
+            with temporary.open("wb") as file:
+                shutil.copyfileobj(path, file)
+            entries = read(temporary)
+    for entry in entries:
+        check_shape("load_parameters", entry.name, entry.values)
+    return entries
+
+
+def check_names(op: str, names: list[str]) -> None:
+    """Refuse names that a file would not give back as they are.
+
+    Args:
+        op: What writes the file, for errors.
+        names: All names of the file.
+
+    Raises:
+        ParameterError: If one is empty, too long or too deep, leads through another, or has a part that is empty, `.`
+            or `..`, or a character that no file can hold.
+    """
+    check_paths(op, names)
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise ParameterError(f"{op}: expected a name that is text, got {name!r}") from error
+        if name != "/".join(split(op, name)):
+            raise ParameterError(f"{op}: expected a name without empty parts, got {name!r}")
+
+
+def check_shape(op: str, name: str, values: NDArray[Any]) -> None:
+    """Refuse an array without elements of which no other axis could be that long.
+
+    Args:
+        op: What reads the file, for errors.
+        name: The name of the array.
+        values: The array.
+
+    Raises:
+        ParameterError: If the lengths other than zero are those of no array.
+    """
+    if prod(length or 1 for length in values.shape) > sys.maxsize // 8:
+        raise ParameterError(f"{op}: expected a shape that memory can hold, got {values.shape} of {name!r}")
+
+
+def regular(path: str | os.PathLike[str]) -> Path:
+    """A path to read from, if there is a file that can be opened.
+
+    Args:
+        path: The path.
+
+    Raises:
+        OSError: If there is none, or if it is a pipe or a device.
+    """
+    found = Path(path)
+    if found.exists() and not found.is_file():
+        raise OSError(f"expected a path of a regular file, got {os.fspath(path)}")
+    with found.open("rb"):  # For the usual error where there is no such file.
+        return found
 
 
 @contextmanager
@@ -117,17 +184,49 @@ def _known() -> str:
 # --- safetensors: order and need_grad are a JSON object in the header's metadata.
 
 
-def _write_safetensors(path: Path, entries: list[Entry]) -> None:
+_CODES = {
+    "bool": "BOOL",
+    "int8": "I8",
+    "uint8": "U8",
+    "int16": "I16",
+    "uint16": "U16",
+    "int32": "I32",
+    "uint32": "U32",
+    "int64": "I64",
+    "uint64": "U64",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "float32": "F32",
+    "float64": "F64",
+}
+
+
+def write_safetensors(path: Path, entries: list[Entry]) -> None:
+    """Write a file in place, for those who replace it whole."""
     need_grad = {entry.name: entry.need_grad for entry in entries}
     if "__metadata__" in need_grad:
         raise ParameterError("save_parameters: expected a name for .safetensors, got '__metadata__'")
-    tensors = [
-        (name, v.dtype.name, v.shape, np.ascontiguousarray(v).reshape(-1).view(np.uint8)) for name, v, _ in entries
-    ]
-    _core.save_safetensors(path, tensors, {"format": "kinnor", "need_grad": json.dumps(need_grad)})
+    header: dict[str, Any] = {"__metadata__": {"format": "kinnor", "need_grad": json.dumps(need_grad)}}
+    end = 0
+    # Long elements first, so that all of them are aligned.
+    ordered = sorted(entries, key=lambda entry: (-entry.values.itemsize, entry.name))
+    for name, values, _ in ordered:
+        start, end = end, end + values.nbytes
+        header[name] = {"dtype": _CODES[values.dtype.name], "shape": values.shape, "data_offsets": (start, end)}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    if len(text) > _LONGEST_HEADER:
+        raise ParameterError(
+            f"save_parameters: expected names and shapes in at most {_LONGEST_HEADER} bytes, got {len(text)}"
+        )
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for entry in ordered:
+            file.write(np.ascontiguousarray(entry.values).reshape(-1).view(np.uint8).data)
 
 
-def _read_safetensors(path: Path) -> list[Entry]:
+def read_safetensors(path: Path) -> list[Entry]:
+    """Read a file that is believed nothing."""
     content = path.read_bytes()
     try:
         found, metadata = _core.read_safetensors(content)
@@ -150,7 +249,7 @@ def _read_safetensors(path: Path) -> list[Entry]:
 def _array(content: bytes, dtype: str, shape: Sequence[int], start: int) -> NDArray[Any]:
     """The values at a place of the file, without a copy where they are aligned."""
     if dtype == "bfloat16":
-        _needed("load_parameters", "ml_dtypes", "values in bfloat16")  # NumPy knows the name afterwards.
+        hdf5.needed("load_parameters", "ml_dtypes", "values in bfloat16")  # NumPy knows the name afterwards.
     values = np.frombuffer(content, dtype, prod(shape), start).reshape(shape)
     return np.require(values, requirements="A")
 
@@ -162,63 +261,42 @@ def _is_float(values: NDArray[Any]) -> bool:
 
 # --- HDF5: a dataset for each parameter, with attributes `index` and `need_grad`.
 
+_H5_AXES = 32
+"""How many axes a dataset has at most."""
+
 
 def _write_h5(path: Path, entries: list[Entry]) -> None:
-    with _needed("save_parameters", "h5py", ".h5 files").File(path, "w") as file:
+    for entry in entries:
+        if entry.values.dtype.kind not in "biuf":
+            raise ParameterError(
+                f"save_parameters: expected a dtype that .h5 can hold, got {entry.values.dtype} of {entry.name}; "
+                "save as .safetensors"
+            )
+        if entry.values.ndim > _H5_AXES:
+            raise ParameterError(
+                f"save_parameters: expected at most {_H5_AXES} axes for .h5, got {entry.values.ndim} of {entry.name}; "
+                "save as .safetensors"
+            )
+    with hdf5.writing("save_parameters", path) as file:
         for index, entry in enumerate(entries):
-            if entry.values.dtype.kind not in "biuf":
-                raise ParameterError(
-                    f"save_parameters: expected a dtype that .h5 can hold, got {entry.values.dtype} of {entry.name}; "
-                    "save as .safetensors"
-                )
-            try:
-                dataset = file.create_dataset(entry.name, data=entry.values)
-            except (TypeError, ValueError) as error:
-                raise ParameterError(
-                    f"save_parameters: expected a name for .h5, got {entry.name!r}: {error}"
-                ) from error
+            dataset = file.create_dataset(entry.name, data=entry.values)
             dataset.attrs["index"] = index
             dataset.attrs["need_grad"] = bool(entry.need_grad)
 
 
 def _read_h5(path: Path) -> list[Entry]:
-    h5py = _needed("load_parameters", "h5py", ".h5 files")
+    op = "load_parameters"
     found: list[tuple[int, Entry]] = []
-
-    def visit(name: str | bytes, node: Any) -> None:
-        if isinstance(node, h5py.Dataset):
-            found.append(_read_dataset(path, name, node))
-
-    try:
-        with h5py.File(path, "r") as file:
-            file.visititems(visit)
-    except ParameterError:
-        raise
-    except Exception as error:  # h5py has a different error for each way in which a file can be broken.
-        raise ParameterError(f"load_parameters: expected an HDF5 file, got {path}: {error}") from error
+    with hdf5.reading(op, path) as nodes:
+        for node in nodes:
+            if not node.is_dataset:
+                continue
+            index, need_grad = node.number("index"), node.number("need_grad")
+            if index is None or need_grad is None:
+                raise ParameterError(f"{op}: expected attributes `index` and `need_grad`, got none in {node.shown}")
+            found.append((index, Entry(node.name, node.values(), bool(need_grad))))
     found.sort(key=lambda item: item[0])
     return [entry for _, entry in found]
-
-
-def _read_dataset(path: Path, name: str | bytes, dataset: Any) -> tuple[int, Entry]:
-    shown = f"dataset {name!r} of {path}"
-    if not isinstance(name, str):  # Bytes, where they are no UTF-8.
-        raise ParameterError(f"load_parameters: expected a name, got {shown}")
-    if dataset.external or dataset.is_virtual:
-        raise ParameterError(f"load_parameters: expected values inside the file, got a reference to another in {shown}")
-    if dataset.shape is None or dataset.dtype.kind not in "biuf":
-        raise ParameterError(f"load_parameters: expected numbers, got dtype {dataset.dtype} in {shown}")
-    if dataset.nbytes > _DEFLATE_LIMIT * path.stat().st_size:
-        raise ParameterError(
-            f"load_parameters: expected values inside the file, got only a shape {dataset.shape} in {shown}"
-        )
-    try:
-        index, need_grad = int(dataset.attrs["index"]), bool(dataset.attrs["need_grad"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise ParameterError(
-            f"load_parameters: expected attributes `index` and `need_grad`, got none in {shown}"
-        ) from error
-    return index, Entry(name, dataset[...], need_grad)
 
 
 # --- protobuf: NNabla's, in single precision.
@@ -231,7 +309,8 @@ def _write_protobuf(path: Path, entries: list[Entry]) -> None:
                 f"save_parameters: expected real numbers for .protobuf, got {entry.values.dtype} of {entry.name}; "
                 "save as .safetensors"
             )
-    path.write_bytes(parameter_protobuf.encode(entries))
+    with path.open("wb") as file:
+        file.writelines(parameter_protobuf.pieces(entries))
 
 
 def _read_protobuf(path: Path) -> list[Entry]:
@@ -241,17 +320,10 @@ def _read_protobuf(path: Path) -> list[Entry]:
         raise ParameterError(f"load_parameters: expected a protobuf file of NNabla, got {path}: {error}") from error
 
 
-def _needed(op: str, package: str, purpose: str) -> Any:
-    try:
-        return import_module(package)
-    except ImportError as error:
-        raise ImportError(f"{op}: expected the package {package} to be installed, for {purpose}") from error
-
-
 _Format: TypeAlias = "tuple[Callable[[Path, list[Entry]], None], Callable[[Path], list[Entry]]]"
 
 _FORMATS: dict[str | None, _Format] = {
-    ".safetensors": (_write_safetensors, _read_safetensors),
+    ".safetensors": (write_safetensors, read_safetensors),
     ".h5": (_write_h5, _read_h5),
     ".protobuf": (_write_protobuf, _read_protobuf),
 }

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from . import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
     Parameter = tuple[str, NDArray[Any], bool]
 
-__all__ = ["decode", "encode"]
+__all__ = ["decode", "encode", "pieces"]
 
 # Fields of NNablaProtoBuf and Parameter.
 _PARAMETER = 200
@@ -32,11 +32,15 @@ def encode(parameters: Iterable[Parameter]) -> bytes:
     Returns:
         The bytes of the message; values are in single precision.
     """
-    message = b""
+    return b"".join(pieces(parameters))
+
+
+def pieces(parameters: Iterable[Parameter]) -> Iterator[bytes | memoryview]:
+    """What `encode` puts together, without copies of values that are in single precision already."""
     for name, values, need_grad in parameters:
-        content = wire.field(_NAME, name.encode()) + wire.array_fields(values)
-        message += wire.field(_PARAMETER, content + (wire.whole(_NEED_GRAD, 1) if need_grad else b""))
-    return message
+        flag = [wire.whole(_NEED_GRAD, 1)] if need_grad else []
+        content = [*wire.field(_NAME, [name.encode()]), *wire.array_fields(values), *flag]
+        yield from wire.field(_PARAMETER, content)
 
 
 def decode(message: bytes) -> list[Parameter]:
@@ -53,7 +57,7 @@ def decode(message: bytes) -> list[Parameter]:
     """
     found = []
     for parameter in wire.messages(message, _PARAMETER):
-        name = b"".join(wire.messages(parameter, _NAME)).decode()
+        name = wire.text(wire.messages(parameter, _NAME))
         need_grad = [value for number, value in wire.fields(parameter) if number == _NEED_GRAD]
         if not name:
             raise ValueError("expected a parameter with a name, got one without")

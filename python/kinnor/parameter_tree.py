@@ -7,6 +7,7 @@ lock are called under it.
 from __future__ import annotations
 
 import threading
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ._core import CallError, ParameterError
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from ._core import Variable
 
 __all__ = [
+    "LEVELS",
+    "LONGEST",
     "Entered",
     "Scope",
     "at",
@@ -34,6 +37,10 @@ __all__ = [
 ]
 
 Scope: TypeAlias = "dict[str, Variable | Scope]"
+
+LEVELS = 128
+LONGEST = 4096
+"""How many levels and characters the names in files have at most."""
 
 lock = threading.RLock()
 _root: Scope = {}
@@ -174,28 +181,41 @@ def register(op: str, path: str, parameter: Variable) -> None:
 
 
 def check_paths(op: str, paths: list[str]) -> None:
-    """Refuse paths that cannot be in one tree: the same twice, or one that leads through another."""
-    seen: set[tuple[str, ...]] = set()
+    """Refuse paths that cannot be in one tree, as the same twice, and names that no file may have."""
+    ends = []
     for path in paths:
-        names = tuple(split(op, path))
-        if names in seen:
-            raise ParameterError(f"{op}: expected different names, got {path!r} twice")
-        seen.add(names)
-    for names in seen:
-        if any(names[:length] in seen for length in range(1, len(names))):
+        names = split(op, path)
+        if len(path) > LONGEST or len(names) > LEVELS:
             raise ParameterError(
-                f"{op}: expected the name of a parameter, got {'/'.join(names)!r}, which leads through one"
+                f"{op}: expected names of at most {LONGEST} characters and {LEVELS} levels, got {len(path)} and "
+                f"{len(names)} in {path[:40]!r}..."
+            )
+        if not names or "\0" in path or not {".", ".."}.isdisjoint(names):
+            raise ParameterError(f"{op}: expected the name of a parameter, got {path!r}")
+        ends.append("/".join((*names, "")))
+    # What leads through a path stands right behind it.
+    for first, second in pairwise(sorted(ends)):
+        if first == second:
+            raise ParameterError(f"{op}: expected different names, got {first[:-1]!r} twice")
+        if second.startswith(first):
+            raise ParameterError(
+                f"{op}: expected the name of a parameter, got {second[:-1]!r}, which leads through one"
             )
 
 
 def full_path(scope: Scope, name: str) -> str:
     """The path from the root to a name in a scope, or the name alone where the scope is in no tree."""
-    levels: list[tuple[str, Scope]] = [("", _root)]
+    # Each level with the one that it is in, so that only one path is put together.
+    levels: list[tuple[Any, str, Scope]] = [(None, "", _root)]
     while levels:
-        path, inner = levels.pop()
-        if inner is scope:
-            return f"{path}{name}"
-        levels += [(f"{path}{key}/", value) for key, value in inner.items() if isinstance(value, dict)]
+        level = levels.pop()
+        if level[2] is scope:
+            names = [name]
+            while level[0] is not None:
+                names.append(level[1])
+                level = level[0]
+            return "/".join(reversed(names))
+        levels += [(level, key, value) for key, value in level[2].items() if isinstance(value, dict)]
     return name
 
 

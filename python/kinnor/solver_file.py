@@ -6,13 +6,12 @@ Knows formats; knows no solvers. A file comes from anywhere and is believed noth
 from __future__ import annotations
 
 import os
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from . import parameter_file, solver_protobuf
+from . import hdf5, parameter_file, solver_protobuf
 from ._core import ParameterError
 from .atomic import replacing
 
@@ -39,10 +38,12 @@ def save(path: str | os.PathLike[str], states: dict[str, State]) -> None:
         states: What to write, by the names of parameters.
 
     Raises:
-        ParameterError: If the format is unknown or cannot hold the states.
+        ParameterError: If the format is unknown or cannot hold the states, or if a name would not come back.
         OSError: If the file cannot be written.
     """
     write, _ = _format("save_states", path)
+    names = [f"{key}/{name}" for key, state in states.items() for name in (*state.arrays, "t")]
+    parameter_file.check_names("save_states", names)
     with replacing(path) as temporary:
         write(temporary, states)
 
@@ -61,8 +62,11 @@ def load(path: str | os.PathLike[str]) -> dict[str, State]:
         OSError: If the file cannot be read.
     """
     _, read = _format("load_states", path)
-    with Path(path).open("rb"):  # For the usual error where there is no such file.
-        return read(Path(path))
+    states = read(parameter_file.regular(path))
+    for key, state in states.items():
+        for name, values in state.arrays.items():
+            parameter_file.check_shape("load_states", f"{key}/{name}", values)
+    return states
 
 
 def _format(op: str, path: str | os.PathLike[str]) -> _Format:
@@ -87,12 +91,12 @@ def _write_safetensors(path: Path, states: dict[str, State]) -> None:
     for key, state in states.items():
         arrays = {**state.arrays, "t": np.asarray(state.t, np.int64)}
         entries += [parameter_file.Entry(f"{key}/{name}", array, False) for name, array in arrays.items()]
-    parameter_file.save(path, entries, ".safetensors")
+    parameter_file.write_safetensors(path, entries)
 
 
 def _read_safetensors(path: Path) -> dict[str, State]:
     arrays: dict[str, dict[str, NDArray[Any]]] = {}
-    for entry in parameter_file.load(path, ".safetensors"):
+    for entry in parameter_file.read_safetensors(path):
         key, _, name = entry.name.rpartition("/")
         arrays.setdefault(key, {})[name] = entry.values
     return {key: _state(path, key, found) for key, found in arrays.items()}
@@ -113,47 +117,28 @@ def _state(path: Path, key: str, arrays: dict[str, NDArray[Any]]) -> State:
 
 
 def _write_h5(path: Path, states: dict[str, State]) -> None:
-    with _h5py("save_states").File(path, "w") as file:
+    with hdf5.writing("save_states", path) as file:
         for index, (key, state) in enumerate(states.items()):
-            try:
-                group = file.create_group(key)
-            except (TypeError, ValueError) as error:
-                raise ParameterError(f"save_states: expected a name for .h5, got {key!r}: {error}") from error
+            group = file.create_group(key)
             group.attrs["index"] = index
             group["t"] = np.asarray(state.t, np.int64)
             for place, (name, array) in enumerate(state.arrays.items()):
                 group.create_dataset(name, data=array).attrs["index"] = place
 
 
-def _h5py(op: str) -> Any:
-    try:
-        return import_module("h5py")
-    except ImportError as error:
-        raise ImportError(
-            f"{op}: expected the package h5py for .h5 files, got none; install it or use .safetensors"
-        ) from error
-
-
 def _read_h5(path: Path) -> dict[str, State]:
-    h5py = _h5py("load_states")
-    found: list[tuple[int, str, State]] = []
-
-    def visit(name: str, node: Any) -> None:
-        if isinstance(node, h5py.Group) and "t" in node:
-            members = {member: dataset for member, dataset in node.items() if isinstance(dataset, h5py.Dataset)}
-            arrays = {
-                member: np.asarray(members[member][()])
-                for member in sorted(members, key=lambda m: int(members[m].attrs.get("index", 0)))
-            }
-            found.append((int(node.attrs.get("index", 0)), name, _state(path, name, arrays)))
-
-    try:
-        with h5py.File(path, "r") as file:
-            file.visititems(visit)
-    except ParameterError:
-        raise
-    except Exception as error:  # h5py has a different error for each way in which a file can be broken.
-        raise ParameterError(f"load_states: expected an HDF5 file of states, got {path}: {error}") from error
+    with hdf5.reading("load_states", path) as nodes:
+        members: dict[str, list[hdf5.Node]] = {node.name: [] for node in nodes if not node.is_dataset}
+        for node in nodes:
+            group = node.name.rpartition("/")[0]
+            if node.is_dataset and group:
+                members[group].append(node)
+        found = []
+        for node in nodes:
+            arrays = sorted(members.get(node.name, ()), key=lambda member: member.number("index") or 0)
+            if any(member.name == f"{node.name}/t" for member in arrays):
+                values = {member.name.rpartition("/")[2]: member.values() for member in arrays}
+                found.append((node.number("index") or 0, node.name, _state(path, node.name, values)))
     return {name: state for _, name, state in sorted(found, key=lambda item: item[0])}
 
 
@@ -161,7 +146,8 @@ def _read_h5(path: Path) -> dict[str, State]:
 
 
 def _write_protobuf(path: Path, states: dict[str, State]) -> None:
-    path.write_bytes(solver_protobuf.encode((key, *state) for key, state in states.items()))
+    with path.open("wb") as file:
+        file.writelines(solver_protobuf.pieces((key, *state) for key, state in states.items()))
 
 
 def _read_protobuf(path: Path) -> dict[str, State]:

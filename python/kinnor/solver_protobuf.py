@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     State = tuple[str, int, dict[str, NDArray[Any]]]
 
-__all__ = ["decode", "encode"]
+__all__ = ["decode", "encode", "pieces"]
 
 # Fields of Optimizer, Solver and SolverState.
 _SOLVER = 30
@@ -33,13 +33,18 @@ def encode(states: Iterable[State]) -> bytes:
     Returns:
         The bytes of the message; arrays are in single precision.
     """
-    entries = []
+    return b"".join(pieces(states))
+
+
+def pieces(states: Iterable[State]) -> list[bytes | memoryview]:
+    """What `encode` puts together, without copies of values that are in single precision already."""
+    entries: list[bytes | memoryview] = []
     for key, t, arrays in states:
-        state = wire.whole(_T, t)
+        state: list[bytes | memoryview] = [wire.whole(_T, t)]
         for name, array in arrays.items():
             state += wire.field(_ARRAYS, wire.entry(name, wire.array_fields(array)))
-        entries.append(wire.field(_STATES, wire.entry(key, state)))
-    return wire.field(_SOLVER, b"".join(entries))
+        entries += wire.field(_STATES, wire.entry(key, state))
+    return wire.field(_SOLVER, entries)
 
 
 def decode(message: bytes) -> list[State]:

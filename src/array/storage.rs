@@ -361,6 +361,11 @@ impl Storage {
         at
     }
 
+    /// Whether these elements are part of a larger storage.
+    pub fn is_part(&self) -> bool {
+        self.parent.is_some()
+    }
+
     /// Whether these elements are part of a larger storage, or part of them is a storage of its own.
     pub fn is_narrowed(&self) -> bool {
         self.parent.is_some() || self.lock().children.iter().any(|c| c.strong_count() > 0)

@@ -19,6 +19,7 @@ mod protocols;
 mod runs;
 mod safetensors;
 mod solver;
+mod together;
 mod user;
 mod user_operation;
 mod values;
@@ -46,6 +47,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     functions::register(m)?;
     safetensors::register(m)?;
     solver::register(m)?;
+    together::register(m)?;
     // An interpreter that is ending has nobody to interrupt.
     let check = || Python::try_attach(|py| py.check_signals().map_err(error::foreign)).unwrap_or(Ok(()));
     crate::graph::interrupt_check(check);

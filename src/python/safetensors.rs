@@ -1,14 +1,12 @@
-//! Files of tensors in the safetensors format, for `kinnor.parameter_file`.
+//! What files in the safetensors format hold, for `kinnor.parameter_file`, which writes them.
 //!
-//! Knows the format; knows no variables. Values cross as bytes, so that every type of element is treated alike.
+//! Knows the format; knows no variables and no values.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 
-use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, TensorView};
+use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors};
 
 /// NumPy's names of the types of elements that both know.
 const DTYPES: [(&str, Dtype); 13] = [
@@ -27,47 +25,11 @@ const DTYPES: [(&str, Dtype); 13] = [
     ("float64", Dtype::F64),
 ];
 
-/// Name, dtype, shape and values of a tensor.
-type Tensor<'py> = (String, String, Vec<usize>, PyReadonlyArray1<'py, u8>);
-
 /// Name, dtype, shape and place in the file of a tensor.
 type Entry = (String, &'static str, Vec<usize>, usize);
 
 fn refuse(error: SafeTensorError) -> PyErr {
-    match error {
-        SafeTensorError::IoError(error) => error.into(),
-        other => PyValueError::new_err(other.to_string()),
-    }
-}
-
-/// Write a file.
-///
-/// Args:
-///     path: The file; what it holds is lost.
-///     tensors: A tuple (name, dtype, shape, values as bytes) for each tensor.
-///     metadata: Texts by name.
-///
-/// Raises:
-///     ValueError: If a dtype does not exist in the format, or if values do not fit dtype and shape.
-///     OSError: If the file cannot be written.
-#[pyfunction]
-#[allow(clippy::needless_pass_by_value)] // arguments are extracted by value
-fn save_safetensors(
-    path: PathBuf,
-    tensors: Vec<Tensor<'_>>,
-    metadata: HashMap<String, String>,
-) -> PyResult<()> {
-    let views = tensors.iter().map(|(name, dtype, shape, values)| {
-        let known = DTYPES.iter().find(|(known, _)| known == dtype);
-        let (_, dtype) = known.ok_or_else(|| {
-            PyValueError::new_err(format!(
-                "save_safetensors: expected a dtype of safetensors, got {dtype} of {name:?}"
-            ))
-        })?;
-        Ok((name, TensorView::new(*dtype, shape.clone(), values.as_slice()?).map_err(refuse)?))
-    });
-    let views = views.collect::<PyResult<Vec<_>>>()?;
-    safetensors::serialize_to_file(views, Some(metadata), &path).map_err(refuse)
+    PyValueError::new_err(error.to_string())
 }
 
 /// What the bytes of a file hold, all of it checked against their number.
@@ -98,6 +60,5 @@ fn read_safetensors(content: &[u8]) -> PyResult<(Vec<Entry>, HashMap<String, Str
 
 /// Adds the functions to the module.
 pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(save_safetensors, module)?)?;
     module.add_function(wrap_pyfunction!(read_safetensors, module)?)
 }

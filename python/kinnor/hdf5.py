@@ -1,0 +1,279 @@
+"""HDF5 files that come from anywhere: what they declare is checked against what they hold before any of it is read.
+
+Knows links, datasets, attributes and sizes; knows no parameters and no solvers.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from importlib import import_module
+from math import prod
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from ._core import ParameterError
+from .parameter_tree import LEVELS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+__all__ = ["Node", "needed", "reading", "writing"]
+
+_LEAST_LINK = 16
+"""Bytes that a link takes in a file at least."""
+
+
+class Node:
+    """A group or a dataset of a file, of which nothing was read yet.
+
+    Args:
+        op: What reads the file, for errors.
+        name: Path in the file.
+        place: The file, for errors.
+        found: h5py's identifier of the object.
+    """
+
+    def __init__(self, op: str, name: str, place: _Place, found: Any) -> None:
+        self.op = op
+        self.name = name
+        self.place = place
+        self.found = found
+
+    @property
+    def shown(self) -> str:
+        """How errors name it."""
+        return f"{self.name!r} of {self.place.path}"
+
+    @property
+    def is_dataset(self) -> bool:
+        """Whether it is a dataset and no group."""
+        return isinstance(self.found, _h5py(self.op).h5d.DatasetID)
+
+    def number(self, attribute: str) -> int | None:
+        """A whole number among its attributes.
+
+        Args:
+            attribute: Its name.
+
+        Returns:
+            The number, or None if there is no such attribute.
+
+        Raises:
+            ParameterError: If it is something else.
+        """
+        h5a = _h5py(self.op).h5a
+        key = attribute.encode()
+        if not h5a.exists(self.found, key):
+            return None
+        held = h5a.open(self.found, key)
+        if held.shape != () or held.dtype.kind not in "biu":
+            raise ParameterError(f"{self.op}: expected a whole number as `{attribute}`, got another of {self.shown}")
+        value = np.empty((), held.dtype)
+        held.read(value)
+        return int(value)
+
+    def values(self) -> NDArray[Any]:
+        """The elements of a dataset, in the byte order of this machine.
+
+        Raises:
+            ParameterError: If they are no numbers, or if they are not all inside the file as they are.
+        """
+        shape, dtype = self.found.shape, self.found.dtype
+        if shape is None or dtype.kind not in "biuf":
+            raise ParameterError(f"{self.op}: expected numbers, got dtype {dtype} in {self.shown}")
+        self._check_place(shape, dtype)
+        values = np.empty(shape, dtype)
+        h5s = _h5py(self.op).h5s
+        if values.size:
+            self.found.read(h5s.ALL, h5s.ALL, values)
+        return values.astype(dtype.newbyteorder("="), copy=False)
+
+    def _check_place(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        """Refuse a dataset that has fewer bytes in the file than it says."""
+        h5d = _h5py(self.op).h5d
+        made = self.found.get_create_plist()
+        if made.get_layout() == h5d.VIRTUAL or made.get_external_count():
+            raise ParameterError(
+                f"{self.op}: expected values inside the file, got a reference to another in {self.shown}"
+            )
+        if made.get_nfilters():
+            raise ParameterError(f"{self.op}: expected values as they are, got compressed ones in {self.shown}")
+        n_bytes = prod(shape) * dtype.itemsize
+        held = self.found.get_storage_size() if n_bytes else 0
+        self.place.left -= held
+        if n_bytes > held or self.place.left < 0:
+            raise ParameterError(
+                f"{self.op}: expected values inside the file, got only a shape {shape} in {self.shown}"
+            )
+
+
+class _Place:
+    """A file, and how many of its bytes no dataset has laid claim to yet."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.left = path.stat().st_size
+
+
+@contextmanager
+def reading(op: str, path: Path) -> Iterator[list[Node]]:
+    """Open a file for a `with` block.
+
+    Args:
+        op: What reads it, for errors.
+        path: The file.
+
+    Returns:
+        The context manager; it gives the groups and datasets, groups before what is in them.
+
+    Raises:
+        ParameterError: If it is no HDF5 file, if it is broken, or if it has links to elsewhere, names that are no
+            UTF-8, objects with two names, or more levels than a name may have.
+    """
+    h5py = _h5py(op)
+    try:
+        with h5py.File(path, "r") as file:
+            yield _nodes(op, _Place(path), file.id)
+    except (ParameterError, MemoryError):
+        raise
+    except Exception as error:  # h5py has a different error for each way in which a file can be broken.
+        raise ParameterError(f"{op}: expected an HDF5 file, got {path}: {error}") from error
+
+
+def _nodes(op: str, place: _Place, root: Any) -> list[Node]:
+    h5py = _h5py(op)
+    found: list[Node] = []
+    known: set[int] = set()
+    groups = [("", 0, root)]
+    while groups:
+        path, level, group = groups.pop()
+        for key in _keys(op, place, group):
+            shown = f"{key!r} in {path!r} of {place.path}"
+            try:
+                name = path + key.decode()
+            except UnicodeDecodeError as error:
+                raise ParameterError(f"{op}: expected a name in UTF-8, got {shown}") from error
+            link = group.links.get_info(key)
+            if link.type != h5py.h5l.TYPE_HARD:
+                raise ParameterError(f"{op}: expected values inside the file, got the link {shown}")
+            if level >= LEVELS:
+                raise ParameterError(f"{op}: expected names of at most {LEVELS} levels, got {shown}")
+            node = Node(op, name, place, h5py.h5o.open(group, key))
+            if link.u in known:  # Its place in the file.
+                raise ParameterError(f"{op}: expected one name for each object, got another, {shown}")
+            known.add(link.u)
+            if isinstance(node.found, h5py.h5g.GroupID):
+                groups.append((f"{name}/", level + 1, node.found))
+                found.append(node)
+            elif node.is_dataset:
+                found.append(node)
+    return found
+
+
+def _keys(op: str, place: _Place, group: Any) -> list[bytes]:
+    """The names in a group; a broken one may have no end of them."""
+    keys: list[bytes] = []
+    most = place.left // _LEAST_LINK
+
+    def take(key: bytes) -> bool | None:
+        keys.append(key)
+        return True if len(keys) > most else None
+
+    group.links.iterate(take)
+    if len(keys) > most:
+        raise ParameterError(f"{op}: expected at most {most} links in {place.path}, got more")
+    return keys
+
+
+@contextmanager
+def writing(op: str, path: Path) -> Iterator[Any]:
+    """Make a file in a `with` block.
+
+    Args:
+        op: What writes it, for errors.
+        path: The file.
+
+    Returns:
+        The context manager; it gives an open `h5py.File`.
+
+    Raises:
+        OSError: If the file cannot be written, for example because the disk is full.
+    """
+    h5py = _h5py(op)
+    with path.open("w+b", buffering=0) as raw:
+        file = _Patient(raw)
+        try:
+            with h5py.File(os.fspath(path), "w", driver="fileobj", fileobj=file) as made:
+                yield made
+        except Exception:
+            if file.error is None:
+                raise
+        if file.error is not None:
+            raise file.error
+
+
+class _Patient:
+    """A file that keeps the first error to itself, for HDF5 cannot close one that it failed to write."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file = file
+        self.error: OSError | None = None
+
+    def write(self, content: Any) -> int:
+        rest = memoryview(content).cast("B")
+        n_bytes = len(rest)
+        try:
+            while self.error is None and len(rest):
+                rest = rest[self.file.write(rest) :]
+        except OSError as error:
+            self.error = error
+        return n_bytes
+
+    def readinto(self, target: Any) -> int:
+        view = memoryview(target).cast("B")
+        at = 0
+        while n := self.file.readinto(view[at:]):  # type: ignore[attr-defined]
+            at += n
+        return at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return self.file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self.file.tell()
+
+    def truncate(self, size: int | None = None) -> int:
+        try:
+            return self.file.truncate(size)
+        except OSError as error:
+            self.error = self.error or error
+            return size or 0
+
+    def flush(self) -> None:
+        """Nothing waits to be written."""
+
+
+def needed(op: str, package: str, purpose: str) -> Any:
+    """A package that not everybody has.
+
+    Args:
+        op: What needs it, for errors.
+        package: Its name.
+        purpose: What for.
+
+    Raises:
+        ImportError: If it is not installed.
+    """
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise ImportError(f"{op}: expected the package {package} to be installed, for {purpose}") from error
+
+
+def _h5py(op: str) -> Any:
+    return needed(op, "h5py", ".h5 files")
