@@ -1,0 +1,359 @@
+"""Broken and hostile files for each reader: what may come of them is a typed error, soon, and nothing else.
+
+`python tests/fuzz_files.py [--count N] [--seed N] [reader ...]` reads N files with each reader; the tests read a few. A
+file is made from the seed and its number alone, so that one that was found comes again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import random
+import resource
+import struct
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+import kinnor as nn
+import kinnor.solvers as S
+from kinnor import parameter_file, solver_file, wire
+from kinnor.datasets import read_idx
+from kinnor.parameter import set_parameter
+from kinnor.solver_file import State
+
+SECONDS = 1.0
+N_BYTES = 256 << 20
+SECRET = 1234.5
+"""What lies in a file beside the one that is read; whoever sees it was led there."""
+
+SHAPES = {"conv/W": (2, 3), "conv/b": (3,), "none": (2, 0), "scale": ()}
+SIZES = [0, 1, 127, 255, 2**16, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**60, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
+NAMES = [
+    "",
+    "/",
+    ".",
+    "..",
+    "../../evil",
+    "/etc/passwd",
+    "a//b",
+    "conv",
+    "conv/W/x",
+    "a\0b",
+    "\ud800",
+    "a/" * 5000,
+    "é",
+]
+
+_watching = False
+
+
+def _watch(event, arguments):
+    if not _watching:
+        return
+    if event.startswith("pickle."):
+        raise AssertionError("a pickle was loaded")
+    if event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+        raise AssertionError(f"{arguments[0]} was opened to be written")
+
+
+# --- Whole files, and hostile ones that a writer of bytes alone would not find
+
+
+def whole(reader, path):
+    """Write a file as we do."""
+    kind, _, extension = reader.partition(".")
+    if kind == "parameters":
+        entries = [parameter_file.Entry(k, np.full(s, 0.5, np.float32), k != "scale") for k, s in SHAPES.items()]
+        parameter_file.save(path, entries)
+    elif kind == "states":
+        names = ("mean", "var")
+        arrays = {k: {name: np.full(s, 0.5, np.float32) for name in names} for k, s in SHAPES.items()}
+        solver_file.save(path, {k: State(3, found) for k, found in arrays.items()})
+    else:
+        content = struct.pack(">HBBIII", 0, 8, 3, 4, 2, 3) + bytes(range(24))
+        path.write_bytes(gzip.compress(content, mtime=0) if extension == "gz" else content)
+
+
+def hostile(reader, path, rng):
+    """Write a file that is well formed and lies."""
+    kind, _, extension = reader.partition(".")
+    if extension == "safetensors":
+        path.write_bytes(_hostile_safetensors(rng))
+    elif extension == "protobuf":
+        path.write_bytes(_hostile_protobuf(kind, rng))
+    elif extension == "h5":
+        with h5py.File(path, "w") as file:
+            _add_hostile(file, kind, path.with_name("secret.h5"), rng)
+    else:
+        sizes = [rng.choice(SIZES) & 0xFFFFFFFF for _ in range(rng.choice([0, 1, 3, 33, 255]))]
+        content = bytes([0, 0, rng.choice([8, 13, 14, 99]), len(sizes)])
+        content += b"".join(struct.pack(">I", n) for n in sizes) + bytes(rng.choice([0, 8, 1 << 20]))
+        path.write_bytes(gzip.compress(content, mtime=0) if extension == "gz" else content)
+
+
+def _hostile_safetensors(rng):
+    header, end = {}, 0
+    for name in rng.sample([*NAMES, *SHAPES], 3):
+        shape = [rng.choice([*SIZES, 2, 3]) for _ in range(rng.choice([0, 1, 2, 70]))]
+        start, end = end, end + rng.choice([0, 4, 8, rng.choice(SIZES)])
+        header[name] = {"dtype": rng.choice(["F32", "I64", "BOOL", "F8_E4M3", "x"]), "shape": shape}
+        header[name]["data_offsets"] = [start, end]
+    header["__metadata__"] = {"need_grad": rng.choice(["{}", "[" * 9999, json.dumps(dict.fromkeys(header, 1)), "1e9"])}
+    text = json.dumps(header).encode()
+    length = rng.choice([len(text), len(text), len(text), *SIZES])
+    return (length & (2**64 - 1)).to_bytes(8, "little") + text + bytes(min(end, 64))
+
+
+def _hostile_protobuf(kind, rng):
+    def join(pieces):
+        return b"".join(pieces)
+
+    def array():
+        dims = b"".join(wire.varint(rng.choice([*SIZES, 2, 3])) for _ in range(rng.choice([0, 1, 2, 70, 5000])))
+        shape = join(wire.field(20, wire.field(1, [dims])))
+        return shape + join(wire.field(100, [bytes(rng.choice([0, 3, 4, 24]))]))
+
+    name = rng.choice([*NAMES, *SHAPES]).encode("utf-8", "surrogatepass")
+    if kind == "parameters":
+        return join(wire.field(200, [join(wire.field(1, [name])), array(), wire.whole(101, rng.choice(SIZES))]))
+    arrays = join(wire.field(2, wire.entry(rng.choice(["mean", "var", "x"]), [array()])))
+    state = wire.whole(1, rng.choice(SIZES)) + arrays
+    entry = join(wire.field(1, [name])) + join(wire.field(2, [state]))
+    return join(wire.field(30, wire.field(40, [entry])))
+
+
+def _add_hostile(file, kind, secret, rng):
+    base = file if kind == "parameters" else file.require_group(rng.choice(list(SHAPES)))
+    if kind == "states" and "t" not in base:
+        base["t"] = np.int64(rng.choice([1, -1, 2**62]))
+    name = rng.choice(["mean", "var", "a/b", b"\xff\xfe", "g" + "/g" * rng.choice([1, 200])])
+    what = rng.randrange(10)
+    made = None
+    if what == 0:
+        made = base.create_dataset(name, (4,), "f4", external=[(os.fspath(secret), 0, 16)])
+    elif what == 1:
+        base[name] = h5py.ExternalLink(os.fspath(secret), "/a")
+    elif what == 2:
+        base[name] = h5py.SoftLink(rng.choice(["/", "/conv/W", "nowhere"]))
+    elif what == 3:
+        layout = h5py.VirtualLayout((4,), "f4")
+        layout[:] = h5py.VirtualSource(os.fspath(secret), "a", (4,))
+        made = base.create_virtual_dataset(name, layout)
+    elif what == 4:
+        base[name] = base
+    elif what == 5:
+        made = base.create_dataset(name, (rng.choice([2**20, 2**28, 2**58]),), "f4", chunks=(1024,))
+    elif what == 6:
+        made = base.create_dataset(name, (2**20,), "f4", chunks=(2**18,), compression="gzip", fillvalue=0)
+    elif what == 7:
+        made = base.create_dataset(name, data=rng.choice(["text", np.arange(3), 1j, np.float32(2), h5py.Empty("f")]))
+    elif what == 8:
+        made = base.create_dataset(name, (0, rng.choice([2**20, 2**61])), "f4", chunks=(1, 1), maxshape=(None, None))
+    else:
+        base.create_group(name)
+    if made is not None:
+        made.attrs["index"] = rng.choice([0, np.nan, "x", np.zeros(3), 2**62])
+        made.attrs["need_grad"] = rng.choice([True, False, "no"])
+
+
+def damaged(content, others, rng):
+    """A file with some of its bytes changed."""
+    content = bytearray(content)
+    for _ in range(rng.choice([1, 1, 1, 2, 4, 16])):
+        at = rng.randrange(len(content) + 1)
+        what = rng.randrange(8)
+        if what == 0:
+            del content[at:]
+        elif what == 1:
+            del content[at : at + rng.randint(1, 64)]
+        elif what == 2:
+            content[at:at] = rng.randbytes(rng.randint(1, 64))
+        elif what == 3:
+            order = rng.choice(["little", "big"])
+            width = rng.choice([1, 2, 4, 8])
+            content[at : at + width] = (rng.choice(SIZES) & (256**width - 1)).to_bytes(width, order)
+        elif what == 4:
+            other = rng.choice(others)
+            start = rng.randrange(len(other) + 1)
+            content[at : at + 64] = other[start : start + 64]
+        elif what == 5:
+            content[at:at] = content[at : at + 32] * rng.choice([1, 2, 100])
+        else:
+            content[at : at + 1] = bytes([rng.randrange(256)])
+    return bytes(content)
+
+
+# --- What reads them, and what must be as it was
+
+
+class Parameters:
+    """Parameters that exist, and one that does not."""
+
+    def __init__(self):
+        nn.clear_parameters()
+        self.made = {k: nn.Variable.from_numpy_array(np.full(s, 7, np.float32)) for k, s in SHAPES.items()}
+        self.made.pop("scale")
+        for key, variable in self.made.items():
+            set_parameter(key, variable)
+
+    def read(self, path):
+        nn.load_parameters(path)
+
+    def is_untouched(self):
+        now = nn.get_parameters(grad_only=False)
+        return list(now) == list(self.made) and all((v.d == 7).all() and v.data.dtype == "f4" for v in now.values())
+
+    def arrays(self):
+        return [v.d for v in nn.get_parameters(grad_only=False).values()]
+
+
+class States:
+    """A solver that has been through two updates."""
+
+    def __init__(self):
+        self.made = {k: nn.Variable.from_numpy_array(np.ones(s, np.float32), need_grad=True) for k, s in SHAPES.items()}
+        self.solver = S.Adam()
+        self.solver.set_parameters(self.made)
+        for _ in range(2):
+            for variable in self.made.values():
+                variable.g = 1
+            self.solver.update()
+        self.before = self._bytes()
+
+    def _bytes(self):
+        states = self.solver.get_states()
+        return {k: (s.t, {n: v.d.tobytes() for n, v in s.pstate.items()}) for k, s in states.items()}
+
+    def read(self, path):
+        self.solver.load_states(path)
+
+    def is_untouched(self):
+        return self._bytes() == self.before
+
+    def arrays(self):
+        return [v.d for s in self.solver.get_states().values() for v in s.pstate.values()]
+
+
+class Idx:
+    """A reader that keeps nothing."""
+
+    def __init__(self):
+        self.found = np.zeros(1)
+
+    def read(self, path):
+        self.found = read_idx(path)
+
+    def is_untouched(self):
+        return True
+
+    def arrays(self):
+        return [self.found]
+
+
+READERS = {
+    "parameters.safetensors": Parameters,
+    "parameters.h5": Parameters,
+    "parameters.protobuf": Parameters,
+    "states.safetensors": States,
+    "states.h5": States,
+    "states.protobuf": States,
+    "idx.plain": Idx,
+    "idx.gz": Idx,
+}
+
+
+def fuzz(reader, count, seed, folder):
+    """Read `count` broken files.
+
+    Args:
+        reader: One of `READERS`.
+        count: How many.
+        seed: What they are made from.
+        folder: An empty folder; the file that was read last stays there.
+
+    Returns:
+        How many were refused, and how many were read because what changed in them was not seen or does not matter.
+    """
+    global _watching
+    path = Path(folder, reader)
+    secret = Path(folder, "secret.h5")
+    with h5py.File(secret, "w") as file:
+        file["a"] = np.full(4, SECRET, np.float32)
+    whole(reader, path)
+    content = path.read_bytes()
+    files = {path.name: None, secret.name: secret.read_bytes()}
+    state, outcomes = READERS[reader](), [0, 0]
+    state.read(path)
+    state = READERS[reader]()
+    for number in range(count):
+        rng = random.Random(f"{reader} {seed} {number}")
+        if rng.random() < 0.3:
+            hostile(reader, path, rng)
+            if rng.random() < 0.3:
+                path.write_bytes(damaged(path.read_bytes(), [content], rng))
+        else:
+            path.write_bytes(damaged(content, [content, path.read_bytes()], rng))
+        where = f"file {number} of seed {seed} for {reader}"
+        top, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+        _watching = True
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                state.read(path)
+            is_read = True
+        except (nn.Error, OSError):
+            is_read = False
+        except BaseException as error:
+            raise AssertionError(f"{where}: expected a typed error, got {type(error).__name__}: {error}") from error
+        finally:
+            _watching = False
+        seconds = time.process_time() - start
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - top << 10
+        assert seconds < SECONDS, f"{where}: took {seconds:.1f} s"
+        assert grown < N_BYTES, f"{where}: took {grown >> 20} MiB"
+        assert {p.name for p in Path(folder).iterdir()} == set(files), f"{where}: other files are there"
+        outcomes[is_read] += 1
+        if is_read:
+            assert not any((np.asarray(a) == SECRET).any() for a in state.arrays()), f"{where}: another file was read"
+            state = READERS[reader]()
+        else:
+            assert state.is_untouched(), f"{where}: was refused and changed something"
+    assert secret.read_bytes() == files[secret.name]
+    nn.clear_parameters()
+    return outcomes
+
+
+sys.addaudithook(_watch)
+
+
+def main():
+    """Read many files with the readers that are named, or with all."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("readers", nargs="*", default=list(READERS), metavar="reader")
+    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    for reader in given.readers:
+        start = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                refused, read = fuzz(reader, given.count, given.seed, folder)
+            except AssertionError:
+                found = Path(folder, reader)
+                kept = Path(tempfile.gettempdir(), f"found-{os.getpid()}-{reader}")
+                kept.write_bytes(found.read_bytes())
+                print(f"{reader}: the file is kept as {kept}", file=sys.stderr)
+                raise
+        print(f"{reader}: {refused} refused, {read} read, {time.monotonic() - start:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
