@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import sys
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -74,6 +75,8 @@ def _read(file: BinaryIO, path: str | os.PathLike[str]) -> NDArray[Any]:
     if len(sizes) < 4 * ndim:
         raise IdxError(f"read_idx: expected {path} to have {ndim} sizes of 4 bytes, got {len(sizes)} bytes")
     shape = tuple(int(size) for size in np.frombuffer(sizes, ">u4"))
+    if math.prod(size or 1 for size in shape) > sys.maxsize // 8:
+        raise IdxError(f"read_idx: expected {path} to have a shape that memory can hold, got {shape}")
     expected = math.prod(shape) * dtype.itemsize
     data = _read_up_to(file, expected + 1)
     if len(data) != expected:
