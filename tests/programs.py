@@ -142,7 +142,7 @@ class Program:
     def spent(self, root: Node, clearing: bool) -> None:
         """What a backward run may have given back. Values on the way to those that are computed again go as well."""
         above = list(root.functions())
-        if clearing or any(n.recompute for n in above):
+        if clearing or any(n.recompute or n.op == "forgotten" for n in above):  # what `F.forget` builds is marked
             self.unsure([n for n in above if n is not root], frozenset() if clearing else root.kept, True)
         if clearing:
             root.kept = frozenset()
