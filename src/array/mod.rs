@@ -16,6 +16,7 @@ mod shortage;
 mod storage;
 mod store;
 mod system;
+mod whole;
 mod workspace;
 
 pub use access::Access;

@@ -220,8 +220,8 @@ impl BackStep {
         let mut again: SmallVec<[(usize, Buffer); 1]> = SmallVec::new();
         let Self { op, compute, x, y, gy, gx, memo, over, keeps_of, .. } = self;
         let mut xm: SmallVec<[Memory<'_>; 5]> = SmallVec::new();
-        for (shape, slot) in &*x {
-            let ptr = slot.as_ref().map_or(Ok(nowhere()), |s| s.resolve(Access::Read))?;
+        for (i, (shape, slot)) in x.iter().enumerate() {
+            let ptr = slot.as_ref().map_or(Ok(nowhere()), |s| s.read(op, i))?;
             xm.push(Memory { ptr, shape });
         }
         let mut ym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();

@@ -65,6 +65,26 @@ impl Slot {
         self.storage.access(self.dtype, access)
     }
 
+    /// As [`Slot::resolve`] for reading input `i` of an operation; indices have to be whole numbers.
+    #[inline(always)]
+    pub(super) fn read(&self, op: &Op, i: usize) -> Result<*mut u8> {
+        let ptr = self.resolve(Access::Read)?;
+        if self.dtype == DType::I64 {
+            self.check_whole(op, i)?;
+        }
+        Ok(ptr)
+    }
+
+    /// Refuses indices that are kept as real numbers and are not whole.
+    #[cold]
+    fn check_whole(&self, op: &Op, i: usize) -> Result<()> {
+        let Some((at, value)) = self.storage.first_fraction()? else { return Ok(()) };
+        let strides = self.shape.strides();
+        let place: Shape = strides.iter().zip(&*self.shape).map(|(step, n)| at / step % n).collect();
+        let (name, input) = (op.name(), op.input_name(i));
+        Err(Error::Index(format!("{name}: expected whole numbers in {input}, got {value} at {place}")))
+    }
+
     /// As [`Slot::resolve`] for writing; values that are kept as another type get a temporary place.
     pub(super) fn place(&self, access: Access, temporary: &mut Temporaries) -> Result<*mut u8> {
         if self.stored == self.dtype {
@@ -203,8 +223,8 @@ impl Step {
         let memo = unsafe { &mut *memo.0 };
         let noted = memo.note(x.iter().map(|x| x.storage.saved()), recompute);
         let mut xm: SmallVec<[Memory<'_>; 5]> = SmallVec::new();
-        for slot in &*x {
-            let ptr = slot.resolve(Access::Read)?;
+        for (i, slot) in x.iter().enumerate() {
+            let ptr = slot.read(op, i)?;
             xm.push(Memory { ptr, shape: &slot.shape });
         }
         if let (Some(i), false) = (*over, recompute) {
@@ -255,7 +275,7 @@ impl Step {
         let mut x: SmallVec<[*mut u8; 5]> = SmallVec::new();
         for (i, slot) in self.x.iter().enumerate() {
             let write = self.op.overwrites(i) && !recompute;
-            x.push(slot.resolve(if write { Access::ReadWrite } else { Access::Read })?);
+            x.push(if write { slot.resolve(Access::ReadWrite)? } else { slot.read(&self.op, i)? });
         }
         let xm: SmallVec<[Memory<'_>; 5]> =
             x.into_iter().zip(&self.x).map(|(ptr, slot)| Memory { ptr, shape: &slot.shape }).collect();

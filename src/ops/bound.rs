@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::{
-    Activation, Alias, Backward, Call, Compute, InputShapes, Kind, Loops, Op, Operation, Pieces, Reads, Run,
-    Shapes, Spec, Sym, Symbols, Value,
+    Activation, Alias, Backward, Call, Compute, Input, InputShapes, Kind, Loops, Op, Operation, Pieces,
+    Reads, Run, Shapes, Spec, Sym, Symbols, Value,
 };
 use crate::array::{DType, Shape};
 use crate::{Error, Result};
@@ -34,6 +34,12 @@ impl<C: Compute> Bound<C> {
             }
         }
         i
+    }
+
+    /// The declaration of the `i`-th input that was given.
+    fn input(&self, i: usize) -> Option<&'static Input> {
+        let inputs = C::SPEC.inputs;
+        inputs.get(self.declared(i)).or(inputs.last())
     }
 
     /// Refuses a number of inputs that does not go with the declaration.
@@ -73,8 +79,10 @@ impl<C: Compute> Operation for Bound<C> {
         self.op.info(&InputShapes { x, present: self.present, values: None })
     }
     fn kind(&self, i: usize) -> Kind {
-        let at = self.declared(i);
-        C::SPEC.inputs.get(at).or(C::SPEC.inputs.last()).map_or(Kind::float, |input| input.kind)
+        self.input(i).map_or(Kind::float, |input| input.kind)
+    }
+    fn input_name(&self, i: usize) -> &'static str {
+        self.input(i).map_or("x", |input| input.name)
     }
     fn shapes(&self, x: &[&Shape]) -> Result<Shapes> {
         self.check_count(x.len())?;

@@ -21,7 +21,7 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If `w` has no axis.
-    ///     IndexError: If an index is negative or not less than the number of rows.
+    ///     IndexError: If an index is not a whole number, negative or not less than the number of rows.
     Embed = embed(x0: index, w)
 }
 
@@ -102,7 +102,7 @@ op! {
     ///     Array of shape `shape`.
     ///
     /// Raises:
-    ///     IndexError: If an index is negative or not less than the number of rows.
+    ///     IndexError: If an index is not a whole number, negative or not less than the number of rows.
     EmbedFilterGrad = embed_filter_grad(gy, x0: index; shape: Vec<i64>)
 }
 

@@ -38,7 +38,7 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the last axis of `x` is not as long as `shape`.
-    ///     IndexError: If an index is out of range.
+    ///     IndexError: If an index is out of range or not a whole number.
     OneHot = one_hot(x: index; shape: Vec<i64>)
 }
 
@@ -185,7 +185,7 @@ op! {
     /// Raises:
     ///     AxisError: If `x` has no such axis.
     ///     ShapeError: If the shared axes differ.
-    ///     IndexError: If an index is out of range.
+    ///     IndexError: If an index is out of range or not a whole number.
     Gather = gather(x, Indices: index; axis: Option<i64> = None, batch_dims: Option<i64> = None)
 }
 

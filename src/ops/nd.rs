@@ -52,7 +52,7 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If `indices` asks for more axes than `data` has.
-    ///     IndexError: If an index is out of range.
+    ///     IndexError: If an index is out of range or not a whole number.
     GatherNd = gather_nd(data, indices: index)
 }
 
@@ -116,7 +116,7 @@ op! {
     /// Raises:
     ///     ArgumentError: If there is neither `shape` nor `out`, or they differ.
     ///     ShapeError: If `data` or `indices` do not fit.
-    ///     IndexError: If an index is out of range.
+    ///     IndexError: If an index is out of range or not a whole number.
     ScatterNd = scatter_nd(data, indices: index, out: optional; shape: Option<Vec<i64>> = None, add: bool = false)
 }
 

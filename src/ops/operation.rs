@@ -72,6 +72,10 @@ pub trait Operation: Send + Sync + 'static {
     fn name(&self) -> &str;
     fn info(&self, x: &[&Shape]) -> Vec<(&'static str, Value)>;
     fn kind(&self, i: usize) -> Kind;
+    /// What input `i` is called in the declaration.
+    fn input_name(&self, _: usize) -> &'static str {
+        "x"
+    }
     fn shapes(&self, x: &[&Shape]) -> Result<Shapes>;
     /// The input whose values `shapes_by` takes: shapes of outputs follow from them.
     fn shaped_by(&self) -> Option<usize> {

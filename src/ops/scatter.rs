@@ -30,7 +30,7 @@ op! {
     /// Raises:
     ///     AxisError: If `x0` has no such axis.
     ///     ShapeError: If the shapes do not fit.
-    ///     IndexError: If an index is out of range.
+    ///     IndexError: If an index is out of range or not a whole number.
     ScatterAdd = scatter_add(x0, indices: index, x1; axis: Option<i64> = None)
 }
 

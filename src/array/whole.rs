@@ -1,0 +1,62 @@
+//! Elements that have to be whole numbers: where there is one that is none.
+
+use super::dtype::with_element;
+use super::{Access, Element, Storage};
+use crate::Result;
+
+/// Elements that are looked at together.
+const GROUP: usize = 1 << 10;
+
+/// Whether `v` is whole and of ordinary size, without a branch.
+#[inline(always)]
+fn is_small_and_whole(v: f64) -> bool {
+    /// Adding this leaves a number rounded to a whole one.
+    const ROUND: f64 = 6_755_399_441_055_744.0;
+    /// Numbers below this are rounded by it.
+    const SMALL: f64 = 2_251_799_813_685_248.0;
+    ((v + ROUND) - ROUND == v) & (v.abs() < SMALL)
+}
+
+/// The first of the numbers that is not whole: a fraction, infinity or NaN.
+fn first_fraction<T: Element>(x: &[T]) -> Option<(usize, f64)> {
+    let whole = |x: &[T]| x.iter().fold(true, |all, v| all & is_small_and_whole(v.real()));
+    let odd = |v: f64| !v.is_finite() || v.trunc() != v;
+    x.chunks(GROUP).enumerate().filter(|(_, group)| !whole(group)).find_map(|(i, group)| {
+        let at = group.iter().position(|v| odd(v.real()))?;
+        Some((i * GROUP + at, group[at].real()))
+    })
+}
+
+impl Storage {
+    /// Place and value of the first element that is not a whole number: a fraction, infinity or NaN.
+    ///
+    /// # Errors
+    /// As [`Storage::access`].
+    pub(crate) fn first_fraction(&self) -> Result<Option<(usize, f64)>> {
+        let Some(dtype) = self.dtype().filter(|dtype| dtype.is_float()) else { return Ok(None) };
+        let (_held, at) = self.hold(dtype, Access::Read)?;
+        // SAFETY: there are that many elements of the type, and they stay while they are held.
+        Ok(
+            with_element!(dtype, T => first_fraction(unsafe { std::slice::from_raw_parts(at.cast::<T>(), self.len) })),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_fraction;
+
+    #[test]
+    fn fractions_are_found_wherever_they_are() {
+        let mut x: Vec<f32> = (0..5000).map(|i| (i - 2500) as f32).collect();
+        assert_eq!(first_fraction(&x), None);
+        x[4999] = 0.5;
+        assert_eq!(first_fraction(&x), Some((4999, 0.5)));
+        x[1024] = f32::INFINITY;
+        assert_eq!(first_fraction(&x), Some((1024, f64::INFINITY)));
+        x[3] = f32::NAN;
+        assert!(first_fraction(&x).is_some_and(|(at, v)| at == 3 && v.is_nan()));
+        assert_eq!(first_fraction(&[1e30, -1e300, -0.0, 4_503_599_627_370_497.0]), None);
+        assert_eq!(first_fraction(&[1e15, 1e15 + 0.5]), Some((1, 1e15 + 0.5)));
+    }
+}
