@@ -6,7 +6,7 @@ macro_rules! angles {
     ($f:ident, $u:ident, $name:ident; round $round:expr, sign $sign:expr, limit $limit:expr, quarter $middle:expr, $low:expr,
      sin [$($sin:expr),+], cos [$($cos:expr),+], tan [$($tan:expr),+],
      atan [$($atan:expr),+], asin [$($asin:expr),+]) => {
-        use std::$f::consts::{FRAC_2_PI, FRAC_PI_2, FRAC_PI_4, PI};
+        use std::$f::consts::{FRAC_2_PI, FRAC_PI_2, PI};
 
         use super::super::exponential::$name::quotient;
         use super::series;
@@ -146,9 +146,10 @@ macro_rules! angles {
         pub(in crate::kernels) fn asin(x: $f) -> $f {
             let a = x.abs();
             let (v, rest) = asin_parts(a);
-            // Half of the quarter of a turn is added last: what comes before is smaller.
-            let far = (-2.0 as $f).mul_add(rest - 0.5 * MIDDLE, (-2.0 as $f).mul_add(v, FRAC_PI_4));
-            (if a > 0.5 { FRAC_PI_4 + far } else { v + rest }).copysign(x)
+            // What rounding takes off the difference is added with the rest.
+            let far = (-2.0 as $f).mul_add(v, FRAC_PI_2);
+            let lost = (-2.0 as $f).mul_add(v, FRAC_PI_2 - far) + (-2.0 as $f).mul_add(rest, MIDDLE);
+            (if a > 0.5 { far + lost } else { v + rest }).copysign(x)
         }
 
         /// `acos(x)`.

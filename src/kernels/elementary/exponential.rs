@@ -95,9 +95,12 @@ macro_rules! exponentials {
         /// `a / (b + c)`, without the rounding of the sum where `c` is the smaller.
         #[inline(always)]
         pub(in crate::kernels::elementary) fn quotient(a: $f, b: $f, c: $f) -> $f {
-            let inverse = inverse(b + c);
+            let sum = b + c;
+            // What rounding took off the sum: less is lost of it than of the products with each of the two.
+            let low = (b - sum) + c;
+            let inverse = inverse(sum);
             let q = a * inverse;
-            (-c).mul_add(q, (-b).mul_add(q, a)).mul_add(inverse, q)
+            (-low).mul_add(q, (-sum).mul_add(q, a)).mul_add(inverse, q)
         }
 
         /// `tanh(x)`.
