@@ -183,12 +183,16 @@ impl Key {
     /// Numbers from `low` up to but not including `high`, all equally likely.
     pub fn uniform<T: Float>(self, low: f64, high: f64, y: &mut [T]) {
         let (low, high) = (T::of(low), T::of(high));
+        // Half of a range is a number where the whole may be none.
+        let (range, half) = (high - low, T::of(0.5) * high - T::of(0.5) * low);
+        let wide = range == T::INFINITY;
         let to = Shared::new(y.as_mut_ptr());
         self.for_each(
             y.len(),
             #[inline(always)]
             move |i, word| {
-                let v = low + (high - low) * T::of(unit(word));
+                let unit = T::of(unit(word));
+                let v = if wide { low + half * unit + half * unit } else { low + range * unit };
                 // The sum may be rounded up to the end that is excluded.
                 // SAFETY: each index comes once.
                 unsafe { to.get().add(i).write(if v < high { v } else { low }) };

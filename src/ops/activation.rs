@@ -2,6 +2,7 @@
 
 use super::{Entry, Reads, Unary, op};
 use crate::kernels::{Dual, Number};
+use crate::{Error, Result};
 
 /// The operations of this file.
 pub(super) const OPS: &[Entry] = &[
@@ -157,14 +158,26 @@ op! {
     ///
     /// Args:
     ///     x: Input of any shape.
-    ///     beta: Sharpness: the larger, the closer to `relu`.
+    ///     beta: Sharpness, not zero: the larger, the closer to `relu`.
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Raises:
+    ///     ArgumentError: If `beta` is zero or NaN.
     SoftPlus = softplus(x; beta: f64 = 1.0)
 }
 
 impl Unary for SoftPlus {
+    fn check(&self) -> Result<()> {
+        let fits = self.beta != 0.0 && !self.beta.is_nan();
+        if fits {
+            Ok(())
+        } else {
+            Err(Error::argument("softplus", "beta", "a number that is not zero", self.beta))
+        }
+    }
+
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
         let beta = N::all(self.beta);

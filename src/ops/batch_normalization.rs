@@ -27,8 +27,8 @@ op! {
     ///     mean: Running mean, of the same shape; overwritten with `batch_stat`, where it may be left out.
     ///     variance: Running variance, of the same shape; overwritten with `batch_stat`, where it may be left out.
     ///     axes: Axes that have their own statistics.
-    ///     decay_rate: Share of the running statistics that stays in each run.
-    ///     eps: Added to the variance.
+    ///     decay_rate: Share of the running statistics that stays in each run, from 0 to 1.
+    ///     eps: Added to the variance, zero or more.
     ///     batch_stat: Use the statistics of `x`, else the running ones.
     ///     output_stat: Return the statistics of `x` too.
     ///     n_outputs: Number of outputs, 1 or 3: 3 is the same as `output_stat`.
@@ -38,6 +38,7 @@ op! {
     ///     axes. They can be differentiated.
     ///
     /// Raises:
+    ///     ArgumentError: If `decay_rate` or `eps` is out of range.
     ///     AxisError: If `x` has no such axis.
     ///     ShapeError: If another input has the wrong shape.
     ///     ValueError: If running statistics are needed and not there, or `output_stat` is set without `batch_stat`.
@@ -72,6 +73,9 @@ impl Compute for BatchNormalization {
         let form = self.form(x.get(0))?;
         if let Some(n) = self.n_outputs.filter(|n| !matches!(n, 1 | 3)) {
             return Err(Self::refuse("n_outputs", "1 or 3", n));
+        }
+        if !(0.0..=1.0).contains(&self.decay_rate) {
+            return Err(Self::refuse("decay_rate", "from 0 to 1", self.decay_rate));
         }
         if form.output_stat && !self.batch_stat {
             return Err(Self::refuse("output_stat", "False where batch_stat is False", "True"));
@@ -163,7 +167,7 @@ op! {
     ///     beta: Offset, of the shape of `x` with length one along all other axes; none if left out.
     ///     gamma: Scale, of the same shape; none if left out.
     ///     axes: Axes that have their own statistics.
-    ///     eps: Added to the variance.
+    ///     eps: Added to the variance, zero or more.
     ///     output_stat: Return the statistics too.
     ///
     /// Returns:
@@ -171,6 +175,7 @@ op! {
     ///     axes.
     ///
     /// Raises:
+    ///     ArgumentError: If `eps` is negative or NaN.
     ///     AxisError: If `x` has no such axis.
     ///     ShapeError: If beta or gamma has the wrong shape.
     TensorNormalization = tensor_normalization(

@@ -19,7 +19,8 @@ pub(super) const OPS: &[Entry] = &[
 ];
 
 op! {
-    /// The larger one, elementwise: `y = max(x0, x1)`. The gradient goes to the larger input, to `x0` where both are equal.
+    /// The larger one, elementwise: `y = max(x0, x1)`, NaN where either is. The gradient goes to the larger input, to `x0` where
+    /// both are equal.
     ///
     /// Args:
     ///     x0: Input of any shape.
@@ -36,12 +37,19 @@ op! {
 impl Binary for Maximum2 {
     #[inline(always)]
     fn f<N: Number>(&self, a: N, b: N) -> N {
-        N::select(a.ge(b), a, b)
+        N::select(N::or(a.ge(b), a.is_nan()), a, b)
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, a: N, b: N, _: N) -> (N, N) {
+        let (second, zero, one) = (a.lt(b), N::all(0.0), N::all(1.0));
+        (N::select(second, zero, one), N::select(second, one, zero))
     }
 }
 
 op! {
-    /// The smaller one, elementwise: `y = min(x0, x1)`. The gradient goes to the smaller input, to `x0` where both are equal.
+    /// The smaller one, elementwise: `y = min(x0, x1)`, NaN where either is. The gradient goes to the smaller input, to `x0` where
+    /// both are equal.
     ///
     /// Args:
     ///     x0: Input of any shape.
@@ -58,7 +66,13 @@ op! {
 impl Binary for Minimum2 {
     #[inline(always)]
     fn f<N: Number>(&self, a: N, b: N) -> N {
-        N::select(a.le(b), a, b)
+        N::select(N::or(a.le(b), a.is_nan()), a, b)
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, a: N, b: N, _: N) -> (N, N) {
+        let (second, zero, one) = (a.gt(b), N::all(0.0), N::all(1.0));
+        (N::select(second, zero, one), N::select(second, one, zero))
     }
 }
 
@@ -77,7 +91,13 @@ op! {
 impl Unary for MaximumScalar {
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
-        N::select(x.lt(N::all(self.val)), N::all(self.val), x)
+        let val = N::all(self.val);
+        N::select(N::or(x.lt(val), val.is_nan()), val, x)
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N, _: N) -> N {
+        N::select(x.lt(N::all(self.val)), N::all(0.0), N::all(1.0))
     }
 }
 
@@ -96,7 +116,13 @@ op! {
 impl Unary for MinimumScalar {
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
-        N::select(x.gt(N::all(self.val)), N::all(self.val), x)
+        let val = N::all(self.val);
+        N::select(N::or(x.gt(val), val.is_nan()), val, x)
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N, _: N) -> N {
+        N::select(x.gt(N::all(self.val)), N::all(0.0), N::all(1.0))
     }
 }
 

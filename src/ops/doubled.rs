@@ -147,14 +147,14 @@ impl Doubled for CReLU {
 
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> (N, N) {
-        let (positive, zero) = (x.gt(N::all(0.0)), N::all(0.0));
-        (N::select(positive, x, zero), N::select(positive, zero, -x))
+        let zero = N::all(0.0);
+        (N::select(x.le(zero), zero, x), N::select(x.gt(zero), zero, -x))
     }
 
     #[inline(always)]
     fn df<N: Number>(&self, x: N) -> (N, N) {
-        let (positive, zero) = (x.gt(N::all(0.0)), N::all(0.0));
-        (N::select(positive, N::all(1.0), zero), N::select(positive, zero, N::all(-1.0)))
+        let zero = N::all(0.0);
+        (N::select(x.le(zero), zero, N::all(1.0)), N::select(x.gt(zero), zero, N::all(-1.0)))
     }
 }
 

@@ -20,6 +20,14 @@ pub trait Unary: Declared {
     /// Whether a derivative other than zero exists anywhere.
     const IS_DIFFERENTIABLE: bool = true;
 
+    /// Refuses arguments out of their range.
+    ///
+    /// # Errors
+    /// [`Error::Argument`].
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// The function.
     fn f<N: Number>(&self, x: N) -> N;
 
@@ -63,6 +71,14 @@ pub trait Binary: Declared {
     /// Whether both inputs must have the same number of axes, as losses insist: (n, 1) against (n,) is a silent error.
     const SAME_NDIM: bool = false;
 
+    /// Refuses arguments out of their range.
+    ///
+    /// # Errors
+    /// [`Error::Argument`].
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// The function.
     fn f<N: Number>(&self, a: N, b: N) -> N;
 
@@ -105,6 +121,7 @@ impl<C: Unary> Compute for Map<C> {
     const ACTIVATION: Option<Activation> = C::ACTIVATION;
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        self.0.check()?;
         like(x)
     }
 
@@ -191,6 +208,7 @@ impl<C: Binary> Map2<C> {
 
 impl<C: Binary> Compute for Map2<C> {
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        self.0.check()?;
         let (a, b) = (x.get(0), x.get(1));
         if C::SAME_NDIM && a.ndim() != b.ndim() {
             return Err(Error::shape(C::SPEC.name, "inputs with the same number of axes", [a, b]));

@@ -16,7 +16,7 @@ op! {
     ///
     /// Args:
     ///     x: Images, shape (n, channels, height, width), or (n, height, width, channels) if `channel_last`.
-    ///     prob: Probability of each patch.
+    ///     prob: Probability of each patch, from 0 to 1.
     ///     area_ratios: Least and greatest share of the image that a patch covers.
     ///     aspect_ratios: Least and greatest height of a patch relative to its width.
     ///     replacements: Range that the values of patches are drawn from.
@@ -33,7 +33,7 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If `x` has not three axes from `base_axis` on.
-    ///     ArgumentError: If a range is no pair, a ratio is out of range or `n` is negative or above 65536.
+    ///     ArgumentError: If a range is no pair, a ratio or `prob` is out of range, or `n` is negative or above 65536.
     ///
     /// Source:
     ///     Zhong et al., "Random erasing data augmentation", 2017.
@@ -135,6 +135,9 @@ impl Compute for Erasing {
         pair("area_ratios", &self.of.area_ratios, 0.0)?;
         pair("aspect_ratios", &self.of.aspect_ratios, f64::MIN_POSITIVE)?;
         pair("replacements", &self.of.replacements, f64::MIN)?;
+        if !(0.0..=1.0).contains(&self.of.prob) {
+            return Err(Error::argument("random_erase", "prob", "from 0 to 1", self.of.prob));
+        }
         if !(0..=MOST_PATCHES).contains(&self.of.n) {
             let expected = format!("from 0 to {MOST_PATCHES}");
             return Err(Error::argument("random_erase", "n", expected, self.of.n));

@@ -27,7 +27,7 @@ op! {
     ///     beta: Offset, of the shape of `x` with length one along `batch_axis`; none if left out.
     ///     gamma: Scale, of the same shape; none if left out.
     ///     batch_axis: Axis or axes of the samples.
-    ///     eps: Added to the variance.
+    ///     eps: Added to the variance, zero or more.
     ///     output_stat: Return the statistics too.
     ///
     /// Returns:
@@ -35,6 +35,7 @@ op! {
     ///     but `batch_axis`.
     ///
     /// Raises:
+    ///     ArgumentError: If `eps` is negative or NaN.
     ///     AxisError: If `x` has no such axis.
     ///     ShapeError: If beta or gamma has the wrong shape.
     ///
@@ -64,7 +65,7 @@ op! {
     ///     gamma: Scale, of the same shape; none if left out.
     ///     channel_axis: Axis of the channels.
     ///     batch_axis: Axis or axes of the samples.
-    ///     eps: Added to the variance.
+    ///     eps: Added to the variance, zero or more.
     ///     output_stat: Return the statistics too.
     ///
     /// Returns:
@@ -72,6 +73,7 @@ op! {
     ///     but `batch_axis` and `channel_axis`.
     ///
     /// Raises:
+    ///     ArgumentError: If `eps` is negative or NaN.
     ///     AxisError: If `x` has no such axis.
     ///     ShapeError: If beta or gamma has the wrong shape.
     ///
@@ -106,7 +108,7 @@ op! {
     ///     num_groups: Number of groups, which divides the number of channels.
     ///     channel_axis: Axis of the channels.
     ///     batch_axis: Axis or axes of the samples.
-    ///     eps: Added to the variance.
+    ///     eps: Added to the variance, zero or more.
     ///     output_stat: Return the statistics too.
     ///
     /// Returns:
@@ -114,6 +116,7 @@ op! {
     ///     two, of length `num_groups` and one, and all axes but `batch_axis` have length one.
     ///
     /// Raises:
+    ///     ArgumentError: If `eps` is negative or NaN.
     ///     AxisError: If `x` has no such axis.
     ///     ShapeError: If beta or gamma has the wrong shape.
     ///     ValueError: If the channels do not fall into that many groups.
@@ -156,7 +159,7 @@ op! {
     /// Args:
     ///     w: Weight of any shape.
     ///     channel_axis: Axis of the output maps: 0 for a convolution, 1 for an affine layer.
-    ///     eps: Added to the variance.
+    ///     eps: Added to the variance, zero or more.
     ///     output_stat: Return the statistics too.
     ///
     /// Returns:
@@ -164,6 +167,7 @@ op! {
     ///     but `channel_axis`.
     ///
     /// Raises:
+    ///     ArgumentError: If `eps` is negative or NaN.
     ///     AxisError: If `w` has no such axis.
     ///
     /// Source:

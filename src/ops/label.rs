@@ -105,7 +105,7 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shape of `target` does not fit that of `x`.
-    ///     IndexError: If there is no class of a label.
+    ///     IndexError: If a label is not a whole number, or there is no class of it.
     SoftmaxCrossEntropy = softmax_cross_entropy(x, target: index; axis: Option<i64> = None)
 }
 
@@ -194,7 +194,7 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shape of `target` does not fit that of `x`.
-    ///     IndexError: If there is no class of a label.
+    ///     IndexError: If a label is not a whole number, or there is no class of it.
     CategoricalCrossEntropy = categorical_cross_entropy(x, target: index; axis: Option<i64> = None)
 }
 
@@ -256,7 +256,7 @@ op! {
     /// Raises:
     ///     ShapeError: If the shape of `target` does not fit that of `x`.
     ///     ArgumentError: If `n` is less than one.
-    ///     IndexError: If there is no class of a label.
+    ///     IndexError: If a label is not a whole number, or there is no class of it.
     TopNError = top_n_error(x, target: index; axis: Option<i64> = None, n: i64 = 1)
 }
 
@@ -296,7 +296,7 @@ impl Compute for TopNError {
 }
 
 op! {
-    /// Whether a probability is on the other side of one half than its target: 1 if so, else 0.
+    /// Whether a probability is on the other side of one half than its target: 1 if so or if one is NaN, else 0.
     ///
     /// Args:
     ///     x: Probabilities of any shape.
@@ -319,7 +319,8 @@ impl Binary for BinaryError {
     fn f<N: Number>(&self, x: N, target: N) -> N {
         let (half, one, zero) = (N::all(0.5), N::all(1.0), N::all(0.0));
         let side = |v: N| N::select(v.ge(half), one, zero);
-        N::select(side(x).eq(side(target)), zero, one)
+        let wrong = N::select(side(x).eq(side(target)), zero, one);
+        N::select(N::or(x.is_nan(), target.is_nan()), one, wrong)
     }
 }
 

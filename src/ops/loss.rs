@@ -1,7 +1,9 @@
 //! Losses of two arrays of real numbers.
 
 use super::reduction::spread_each;
-use super::{Backward, Binary, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
+use super::{
+    Backward, Binary, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, not_negative, one, op,
+};
 use crate::array::Shape;
 use crate::kernels::{Float, Number, softmax::Lines};
 use crate::{Error, Result};
@@ -160,12 +162,13 @@ op! {
     /// Args:
     ///     x0: Input of any shape.
     ///     x1: Input with as many axes as `x0`.
-    ///     delta: Difference from which on the loss grows linearly.
+    ///     delta: Difference from which on the loss grows linearly, zero or more.
     ///
     /// Returns:
     ///     Loss of each element.
     ///
     /// Raises:
+    ///     ArgumentError: If `delta` is negative or NaN.
     ///     ShapeError: If the inputs differ in their number of axes, or do not broadcast together.
     ///
     /// Source:
@@ -175,6 +178,10 @@ op! {
 
 impl Binary for HuberLoss {
     const SAME_NDIM: bool = true;
+
+    fn check(&self) -> Result<()> {
+        not_negative("huber_loss", "delta", self.delta)
+    }
 
     #[inline(always)]
     fn f<N: Number>(&self, a: N, b: N) -> N {
@@ -196,18 +203,23 @@ op! {
     /// Args:
     ///     x0: Input of any shape.
     ///     x1: Input with as many axes as `x0`.
-    ///     epsilon: Difference that costs nothing.
+    ///     epsilon: Difference that costs nothing, zero or more.
     ///
     /// Returns:
     ///     Loss of each element.
     ///
     /// Raises:
+    ///     ArgumentError: If `epsilon` is negative or NaN.
     ///     ShapeError: If the inputs differ in their number of axes, or do not broadcast together.
     EpsilonInsensitiveLoss = epsilon_insensitive_loss(x0, x1; epsilon: f64)
 }
 
 impl Binary for EpsilonInsensitiveLoss {
     const SAME_NDIM: bool = true;
+
+    fn check(&self) -> Result<()> {
+        not_negative("epsilon_insensitive_loss", "epsilon", self.epsilon)
+    }
 
     #[inline(always)]
     fn f<N: Number>(&self, a: N, b: N) -> N {

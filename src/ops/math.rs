@@ -43,7 +43,8 @@ impl Unary for Abs {
 }
 
 op! {
-    /// Sign, elementwise: 1 where `x > 0`, -1 where `x < 0`, `alpha` where `x = 0`. Its gradient passes straight through.
+    /// Sign, elementwise: 1 where `x > 0`, -1 where `x < 0`, `alpha` where `x = 0`, NaN where `x` is. Its gradient passes
+    /// straight through.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -59,11 +60,9 @@ impl Unary for Sign {
 
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
-        N::select(
-            x.gt(N::all(0.0)),
-            N::all(1.0),
-            N::select(x.lt(N::all(0.0)), N::all(-1.0), N::all(self.alpha)),
-        )
+        let zero = N::all(0.0);
+        let other = N::select(x.eq(zero), N::all(self.alpha), x);
+        N::select(x.gt(zero), N::all(1.0), N::select(x.lt(zero), N::all(-1.0), other))
     }
 
     #[inline(always)]

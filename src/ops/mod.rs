@@ -80,8 +80,8 @@ pub use shapes::{InputShapes, Shapes};
 pub use spec::{Arg, ArgType, Declared, Input, Kind, Spec, Value};
 pub use symbol::{Sym, Symbols};
 
-use crate::Result;
 use crate::array::Shape;
+use crate::{Error, Result};
 use spec::op;
 
 /// Every operation, family by family: the single source for Python, stubs, docs and tests.
@@ -154,6 +154,11 @@ pub(crate) fn one(shape: impl Into<Shape>) -> Result<Shapes> {
     let mut shapes = Shapes::new();
     shapes.push(shape.into());
     Ok(shapes)
+}
+
+/// That an argument is zero or more.
+pub(crate) fn not_negative(op: &str, arg: &str, value: f64) -> Result<()> {
+    if value >= 0.0 { Ok(()) } else { Err(Error::argument(op, arg, "zero or more", value)) }
 }
 
 #[cfg(test)]

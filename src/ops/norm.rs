@@ -14,7 +14,7 @@ op! {
     ///
     /// Args:
     ///     x: Input of any shape.
-    ///     p: Order of the norm, 1 or more; 2 by default.
+    ///     p: Order of the norm, a finite number of 1 or more; 2 by default.
     ///     axis: Axis or axes to take the norm over, all of them by default; negative ones count from the end.
     ///     keepdims: Keep the axes, with length one.
     ///
@@ -22,7 +22,7 @@ op! {
     ///     Array of the shape of `x` without `axis`.
     ///
     /// Raises:
-    ///     ArgumentError: If `p` is less than 1.
+    ///     ArgumentError: If `p` is less than 1 or not finite: the norm of infinite order is `max(abs(x))`.
     ///     AxisError: If `x` has no such axis.
     Norm = norm(x; p: Option<f64> = None, axis as axes: Option<Vec<i64>> = None, keepdims as keep_dims: bool = false)
 }
@@ -46,10 +46,10 @@ fn slope<N: Number>(x: N, y: N, p: f64) -> N {
 
 impl Compute for Norm {
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
-        if self.p() >= 1.0 {
+        if self.p() >= 1.0 && self.p().is_finite() {
             return one(reduced("norm", x.get(0), self.axis.as_deref(), self.keepdims)?);
         }
-        Err(Error::argument("norm", "p", "1 or more", self.p()))
+        Err(Error::argument("norm", "p", "a finite number of 1 or more", self.p()))
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {

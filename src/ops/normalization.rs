@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Backward, InputShapes, Pieces, Reads, Run, Shapes, Spec, Sym, Symbols, Value};
+use super::{Backward, InputShapes, Pieces, Reads, Run, Shapes, Spec, Sym, Symbols, Value, not_negative};
 use crate::array::Shape;
 use crate::kernels::normalization::{Gradients, InPlace, Layout, Stats, Wanted, normalize, normalize_by};
 use crate::kernels::scratch::Zeros;
@@ -48,6 +48,7 @@ impl Form {
 
     /// Shapes of the outputs.
     pub(super) fn shapes(&self, spec: &Spec, x: &InputShapes<'_>) -> Result<Shapes> {
+        not_negative(spec.name, "eps", self.eps)?;
         let misfits = |i: &usize| x.find(*i).is_some_and(|p| *p != self.params);
         if let Some(i) = (1..spec.inputs.len().min(3)).find(misfits) {
             let expected = format!("{} of shape {}", spec.inputs[i].name, self.params);

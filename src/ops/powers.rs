@@ -24,7 +24,8 @@ op! {
 impl Unary for PowScalar {
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
-        power(x, self.val)
+        let roots = (2.0 * self.val).fract() == 0.0 && self.val.fract() != 0.0;
+        power(if roots { rooted(x) } else { x }, self.val)
     }
 
     #[inline(always)]
@@ -66,7 +67,7 @@ impl<const HALVES: i32> Declared for Halves<HALVES> {
 impl<const HALVES: i32> Unary for Halves<HALVES> {
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
-        halves(x, HALVES)
+        halves(if HALVES % 2 == 0 { x } else { rooted(x) }, HALVES)
     }
 
     #[inline(always)]
@@ -83,6 +84,13 @@ const MOST: f64 = 8.0;
 pub(super) fn power<N: Number>(x: N, val: f64) -> N {
     let twice = 2.0 * val;
     if twice.fract() == 0.0 && twice.abs() <= MOST { halves(x, twice as i32) } else { x.pow(N::all(val)) }
+}
+
+/// What stands in for `x` under the square root of a power as C has it: infinity for its negative, and 0 for -0.
+#[inline(always)]
+fn rooted<N: Number>(x: N) -> N {
+    let infinity = N::all(f64::INFINITY);
+    N::select(x.eq(-infinity), infinity, x + N::all(0.0))
 }
 
 /// `x` to the power of `n / 2`.

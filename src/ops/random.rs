@@ -180,7 +180,7 @@ op! {
     ///
     /// Args:
     ///     mu: Mean.
-    ///     sigma: Standard deviation.
+    ///     sigma: Standard deviation, zero or more.
     ///     shape: Shape of the array.
     ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
     ///
@@ -188,7 +188,7 @@ op! {
     ///     Array of shape `shape`.
     ///
     /// Raises:
-    ///     ArgumentError: If `sigma` is negative.
+    ///     ArgumentError: If `sigma` is negative or not finite.
     Randn = randn(; mu: f64 = 0.0, sigma: f64 = 1.0, shape: Vec<i64> = Vec::new(), seed: i64 = -1)
 }
 
@@ -313,7 +313,8 @@ draws! {
     Rand = "rand", None, |op| check_range("rand", op.low, op.high),
         |op, key, run| key.uniform(op.low, op.high, run.y(0));
     Randn = "randn", None, |op| {
-            if op.sigma >= 0.0 { Ok(()) } else { Err(Error::argument("randn", "sigma", "zero or more", op.sigma)) }
+            let fits = op.sigma >= 0.0 && op.sigma.is_finite();
+            if fits { Ok(()) } else { Err(Error::argument("randn", "sigma", "a finite number, zero or more", op.sigma)) }
         },
         |op, key, run| key.normal(op.mu, op.sigma, run.y(0));
     Randint = "randint", Some(DType::I64), |op| check_range("randint", op.low, op.high),

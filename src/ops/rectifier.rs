@@ -26,7 +26,7 @@ fn negative<N: Number>(x: N) -> N {
 }
 
 op! {
-    /// Rectified linear unit, elementwise: `y = max(x, 0)`. The derivative at zero is zero.
+    /// Rectified linear unit, elementwise: `y = max(x, 0)`, NaN where `x` is. The derivative at zero is zero.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -43,12 +43,12 @@ impl Unary for ReLU {
 
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
-        N::select(x.gt(N::all(0.0)), x, N::all(0.0))
+        N::select(x.lt(N::all(0.0)), N::all(0.0), x)
     }
 
     #[inline(always)]
     fn df<N: Number>(&self, _: N, y: N) -> N {
-        N::select(y.gt(N::all(0.0)), N::all(1.0), N::all(0.0))
+        N::select(y.le(N::all(0.0)), N::all(0.0), N::all(1.0))
     }
 }
 

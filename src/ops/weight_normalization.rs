@@ -2,7 +2,7 @@
 
 use super::normalization::only;
 use super::powers::power;
-use super::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, op};
+use super::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, not_negative, op};
 use crate::array::Shape;
 use crate::kernels::{Float, Number, pairing::Pairing, reduce};
 use crate::{Error, Result};
@@ -53,6 +53,7 @@ op! {
     ///     Array of the shape of `w`.
     ///
     /// Raises:
+    ///     ArgumentError: If `eps` is negative or NaN.
     ///     AxisError: If `w` has no such axis.
     ///     ShapeError: If `g` has the wrong shape.
     ///
@@ -74,6 +75,7 @@ impl Compute for WeightNormalization {
     const HAS_BACKWARD: bool = false;
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        not_negative("weight_normalization", "eps", self.eps)?;
         let n = self.axes(x.get(0))?.1.size();
         if x.get(1)[..] != [n] {
             let expected = format!("g of shape ({n},)");
@@ -110,14 +112,15 @@ op! {
     ///
     /// Args:
     ///     x: Input of any shape.
-    ///     p: Order of the norm, 2 by default.
+    ///     p: Order of the norm, a finite number above zero; 2 by default.
     ///     axes: Axis or axes to sum over, all of them by default; negative ones count from the end.
-    ///     eps: Added to the sum.
+    ///     eps: Added to the sum, zero or more.
     ///
     /// Returns:
     ///     Array of the shape of `x`.
     ///
     /// Raises:
+    ///     ArgumentError: If `p` or `eps` is out of range.
     ///     AxisError: If `x` has no such axis.
     NormNormalization = norm_normalization(
         x; p: Option<f64> = None, axes: Option<Vec<i64>> = None, eps: f64 = 1e-12
@@ -135,7 +138,11 @@ impl Compute for NormNormalization {
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         x.get(0).axes("norm_normalization", self.axes.as_deref())?;
-        like(x)
+        not_negative("norm_normalization", "eps", self.eps)?;
+        if self.p() > 0.0 && self.p().is_finite() {
+            return like(x);
+        }
+        Err(Error::argument("norm_normalization", "p", "a finite number above zero", self.p()))
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {

@@ -12,7 +12,7 @@ const ALL: usize = 1 << 14;
 pub enum Activation {
     /// Nothing.
     Identity,
-    /// What is not above zero becomes zero, NaN too: as `relu` does.
+    /// What is below zero becomes zero, as `relu` does: zeros keep their sign, and NaN stays.
     Relu,
 }
 
@@ -26,9 +26,8 @@ impl Activation {
     #[inline(always)]
     pub(in crate::kernels) fn of<T: Float>(self, v: T) -> T {
         match self {
-            Self::Relu if v > T::ZERO => v,
-            Self::Relu => T::ZERO,
-            Self::Identity => v,
+            Self::Relu if v < T::ZERO => T::ZERO,
+            Self::Relu | Self::Identity => v,
         }
     }
 

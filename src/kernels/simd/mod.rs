@@ -185,7 +185,7 @@ pub unsafe trait Vector: Copy {
     unsafe fn keep(self, mask: Self::Mask) -> Self;
     /// `self * a + b`.
     unsafe fn mul_add(self, a: Self, b: Self) -> Self;
-    /// The number where it is above zero, else zero, for NaN too.
+    /// Zero where the number is below it, else the number: zeros keep their sign, and NaN stays.
     unsafe fn relu(self) -> Self;
     /// Asks for the memory that will soon be read.
     unsafe fn prefetch(p: *const Self::T);

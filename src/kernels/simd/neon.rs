@@ -125,8 +125,9 @@ macro_rules! neon {
             }
             #[inline(always)]
             unsafe fn relu(self) -> Self {
+                // The instruction for the larger one gives zero its sign.
                 // SAFETY: as above.
-                Self(unsafe { $max(self.0, $set(0.0)) })
+                unsafe { Self::zero().where_larger(self, Self::zero(), self) }
             }
             #[inline(always)]
             unsafe fn prefetch(_: *const $t) {}

@@ -99,7 +99,7 @@ unsafe impl<T: Float> Vector for Four<T> {
     }
     #[inline(always)]
     unsafe fn relu(self) -> Self {
-        Self(self.0.map(|v| if v > T::ZERO { v } else { T::ZERO }))
+        Self(self.0.map(|v| if v < T::ZERO { T::ZERO } else { v }))
     }
     #[inline(always)]
     unsafe fn prefetch(_: *const T) {}

@@ -58,9 +58,9 @@ macro_rules! common {
         }
         #[inline(always)]
         unsafe fn relu(self) -> Self {
-            // The second operand is what comes out if one is NaN.
+            // The second operand is what comes out if one is NaN, or both are zero.
             // SAFETY: as above.
-            Self(unsafe { $max(self.0, $zero()) })
+            Self(unsafe { $max($zero(), self.0) })
         }
         #[inline(always)]
         unsafe fn prefetch(p: *const $t) {

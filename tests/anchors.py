@@ -1,0 +1,72 @@
+"""Prints as JSON where an elementary function is not what it has to be at numbers where everybody knows it.
+
+A program, which runs once for each set of instructions. Where the true value is a number, or some eighths of a turn,
+the nearest number has to come out, with its sign; elsewhere one of the two next to it may.
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+from scipy import special
+
+import kinnor as nn
+import kinnor.functions as F
+
+AT = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 1e10, -1e10, 3e38, -3e38, np.inf, -np.inf, np.nan])
+
+FUNCTIONS = {
+    "exp": np.exp,
+    "log": np.log,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "tanh": np.tanh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "erf": special.erf,
+    "sigmoid": special.expit,
+    "relu": lambda x: np.where(x < 0, 0.0, x),
+    "sign": lambda x: np.where(x == 0, 1.0, np.sign(x)),
+    "abs": np.abs,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "softsign": lambda x: x / (1 + np.abs(x)),
+    "swish": lambda x: np.where(x == -np.inf, np.nan, x * special.expit(x)),
+}
+
+
+def is_exact(x: float, y: float) -> bool:
+    """Whether the nearest number is asked for."""
+    eighths = 4 * y / np.pi
+    return x == 0 or not np.isfinite(y) or float(np.float16(y)) == y or abs(eighths - np.round(eighths)) < 1e-15
+
+
+def main() -> None:
+    wrong = []
+    for dtype, context in ((np.float32, "float"), (np.float64, "double")):
+        x = AT.astype(dtype)
+        for name, reference in FUNCTIONS.items():
+            with nn.context_scope(nn.Context([f"cpu:{context}"])), np.errstate(all="ignore"):
+                y = getattr(F, name)(nn.Variable.from_numpy_array(x))
+                y.forward()
+                exact = reference(x.astype(np.float64))
+                nearest = exact.astype(dtype)
+                for at, got, value, true in zip(x, y.d, nearest, exact, strict=True):
+                    same = got == value and np.signbit(got) == np.signbit(value)
+                    same |= np.isnan(got) and np.isnan(value)
+                    near = not is_exact(at, true) and np.abs(got - value) <= np.spacing(np.abs(value))
+                    if not (same or near):
+                        wrong.append([name, dtype.__name__, *map(float, (at, got, value))])
+    print(json.dumps(wrong))
+
+
+if __name__ == "__main__":
+    main()
