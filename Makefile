@@ -5,7 +5,7 @@ export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
 EXTRAS := bfloat16,h5,lint,plot,progress,test
 RUST := $(shell find src -type f) Cargo.toml Cargo.lock
 
-.PHONY: demo test lint build stubs peers peers-install docs fuzz sanitize clean
+.PHONY: demo test lint build stubs accuracy peers peers-install docs fuzz sanitize clean
 
 demo: build
 	@$(PYTHON) examples/demo.py
@@ -25,6 +25,10 @@ lint: build
 # What follows from the declarations of the operations.
 stubs: build
 	$(PYTHON) tools/make-stubs
+
+# How far results in float32 are from those in float64: docs/accuracy.md.
+accuracy: build
+	$(PYTHON) tools/make-accuracy
 
 # Random programs, garbage calls and interruptions for so many minutes; what fails is in target/fuzz.
 MINUTES := 10

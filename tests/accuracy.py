@@ -1,0 +1,130 @@
+"""How far float32 is from float64, in units of the last place: for `tools/make-accuracy`, and the test of its page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from bed import TABLE, call, certain
+from cases import arithmetic, elementwise
+from scipy import special
+
+import kinnor as nn
+import kinnor.functions as F
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cases import Row
+
+STEP = 1009
+"""Of the patterns of 32 bits one in so many is tried."""
+
+EXTREMES = np.array(
+    [0.0, 1e-45, 1e-40, 1.1754944e-38, 1e-20, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 3.4028235e38, np.inf, np.nan], np.float32
+)
+"""Numbers that are tried with either sign, too."""
+
+FOLDS = {"crelu", "celu", "add_n", "mul_n", "clip_by_norm"}
+"""Operations of the same families that are not such functions."""
+
+
+def tanh_shrink(x: np.ndarray) -> np.ndarray:
+    near = np.where(np.abs(x) < 0.01, x, 0.0)
+    return np.where(np.abs(x) < 0.01, near**3 * (1 / 3 - near**2 * (2 / 15 - near**2 * 17 / 315)), x - np.tanh(x))
+
+
+BETTER = {
+    "gelu": lambda x: x * special.expit(2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)),
+    "tanh_shrink": tanh_shrink,
+    "sinc": lambda x: np.where(x == 0, 1.0, np.sin(x) / np.where(x == 0, 1.0, x)),
+    "sign": lambda x: np.where(x == 0, 1.0, np.sign(x)),
+    "round": lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x),
+    "relu": lambda x: np.where(x < 0, 0.0, x),
+    "elu": lambda x: np.where(x >= 0, x, np.expm1(x)),
+}
+"""References that hold everywhere, where those of the table are for the numbers there."""
+
+
+def sample(step: int) -> np.ndarray:
+    """Numbers of all sizes, both signs, and those at the ends."""
+    bits = np.arange(0, 1 << 32, step, dtype=np.uint64).astype(np.uint32)
+    return np.concatenate([bits.view(np.float32), EXTREMES, -EXTREMES])
+
+
+def units(got: np.ndarray, exact: np.ndarray, of: np.ndarray) -> np.ndarray:
+    """The error in units of the last place of `of`; infinite where only one of the two is a number."""
+    nearest = exact.astype(np.float32)
+    same = (got == nearest) & ~np.isfinite(nearest) | np.isnan(got) & np.isnan(exact)
+    error = np.abs(got.astype(np.float64) - exact) / np.spacing(np.abs(of.astype(np.float32))).astype(np.float64)
+    beyond = ~np.isfinite(got) | ~np.isfinite(nearest)
+    return np.where(same, 0.0, np.where(beyond, np.inf, error))
+
+
+def of_each() -> Iterator[tuple[str, dict[str, object], Callable[[np.ndarray], np.ndarray]]]:
+    """Functions of each element of one array: name, arguments, reference."""
+    seen = set()
+    for row in (*elementwise.ROWS, *arithmetic.ROWS):
+        about = (row.name, str(row.args))
+        if about in seen or row.shares or len(row.inputs) != 1 or row.name in FOLDS:
+            continue
+        with np.errstate(all="ignore"):
+            if np.shape(row.reference(np.ones(7), **row.args)) != (7,):
+                continue
+        seen.add(about)
+        reference = row.reference if row.args else BETTER.get(row.name, row.reference)
+        # Arguments that float32 holds: what it rounds is no error of the function.
+        args = {key: float(np.float32(v)) if isinstance(v, float) else v for key, v in row.args.items()}
+        yield row.name, args, lambda x, f=reference, args=args: f(x, **args)
+
+
+def largest(name: str, args: dict[str, object], reference: Callable[..., np.ndarray], step: int) -> tuple[float, float]:
+    """The largest error of a function of each element, and where it is."""
+    x = sample(step)
+    y = getattr(F, name)(nn.Variable.from_numpy_array(x), **args)
+    y.forward()
+    with np.errstate(all="ignore"):
+        exact = np.asarray(reference(x.astype(np.float64)), np.float64)
+        error = units(y.d, exact, exact)
+    at = int(np.argmax(error))
+    return float(error[at]), float(x[at])
+
+
+def of_row(row: Row) -> float:
+    """The largest error of the outputs of a row in units of the last place of the largest element of each."""
+    real = [x is not None and x.dtype.kind == "f" for x in row.inputs]
+    single = [x.astype(np.float32) if r else x for x, r in zip(row.inputs, real, strict=True)]
+    ys = call(row, [x if x is None else nn.Variable.from_numpy_array(x) for x in single])
+    for y in ys:
+        y.forward()
+    exact = row.reference(*(x.astype(np.float64) if r else x for x, r in zip(single, real, strict=True)), **row.args)
+    worst = 0.0
+    for y, e in zip(ys, map(np.asarray, exact if isinstance(exact, tuple) else (exact,)), strict=True):
+        finite = np.abs(e[np.isfinite(e)])
+        if e.dtype.kind == "f" and finite.size:
+            worst = max(worst, float(units(y.d, e, np.full(e.shape, finite.max())).max()))
+        else:
+            assert np.array_equal(y.d, e, equal_nan=e.dtype.kind == "f"), row
+    return worst
+
+
+def of_rows() -> dict[str, float]:
+    """The largest error of each of the other operations of the table over its rows."""
+    each = {name for name, _, _ in of_each()}
+    rows = {name: list(filter(certain, rows)) for name, rows in TABLE.items() if name not in each}
+    return {name: max(map(of_row, some)) for name, some in rows.items() if some}
+
+
+def of_sums(n: int) -> dict[str, float]:
+    """Errors of folds of `n` numbers between 0 and 1."""
+    x = np.random.default_rng(5).random(n, np.float32)
+    exact = x.astype(np.float64)
+    found = {}
+    for name, value in (("sum", exact.sum()), ("mean", exact.mean()), ("norm", np.sqrt((exact * exact).sum()))):
+        y = getattr(F, name)(nn.Variable.from_numpy_array(x))
+        y.forward()
+        found[name] = float(units(y.d, np.asarray(value), np.asarray(value)))
+    return found
+
+
+__all__ = ["STEP", "largest", "of_each", "of_row", "of_rows", "of_sums"]
