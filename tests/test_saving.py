@@ -1,0 +1,186 @@
+"""Saves that end in the middle, on a full disk or by a kill: the old file or the new one is there, and nothing else.
+
+`python tests/test_saving.py [--count N]` kills N writers, over all formats.
+"""
+
+import argparse
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kinnor as nn
+import kinnor.solvers as S
+from kinnor import parameter_file, solver_file
+from kinnor.solver_file import State
+
+KINDS = [
+    f"{what}{extension}" for what in ("parameters", "states") for extension in (".safetensors", ".h5", ".protobuf")
+]
+
+
+def save(path, value, n=4):
+    """Write a file of `n` arrays of 10,000 elements that are `value`."""
+    arrays = {f"a{i}": np.full(10_000, value, np.float32) for i in range(n)}
+    if path.name.startswith("states"):
+        solver_file.save(path, {name: State(value, {"mean": array}) for name, array in arrays.items()})
+    else:
+        parameter_file.save(path, [parameter_file.Entry(name, array, True) for name, array in arrays.items()])
+
+
+def load(path, n=4):
+    """The value of all elements of a file that `save` wrote."""
+    if path.name.startswith("states"):
+        arrays = [state.arrays["mean"] for state in solver_file.load(path).values()]
+    else:
+        arrays = [entry.values for entry in parameter_file.load(path)]
+    values = {float(value) for array in arrays for value in np.unique(array)}
+    assert (len(arrays), len(values)) == (n, 1), (len(arrays), values)
+    return values.pop()
+
+
+def listing(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+# --- Full disks
+
+FULL = """
+import resource, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from test_saving import KINDS, listing, load, save
+
+folder = Path(sys.argv[2])
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+for kind in KINDS:
+    path = folder / kind
+    save(path, 1)
+    size = path.stat().st_size
+    limits = [0, 1, 8, 100, 600, 1000, 2048, 4096, *range(5000, size, size // 12), size - 1]
+    for limit in limits:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+        try:
+            save(path, 2)
+            print(kind, "was written in spite of the limit", limit)
+        except OSError as error:
+            if error.errno != 27:
+                print(kind, limit, repr(error))
+        except Exception as error:
+            print(kind, limit, repr(error))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        if load(path) != 1 or listing(folder) != [kind]:
+            print(kind, limit, load(path), listing(folder))
+    save(path, 3)
+    if load(path) != 3:
+        print(kind, "cannot be written any more")
+    path.unlink()
+print("end")
+"""
+
+
+def test_a_full_disk_is_an_oserror_and_keeps_the_old_file(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, Path(__file__).parent, tmp_path], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("end\n", "", 0)
+
+
+# --- Kills
+
+WRITER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from test_saving import save
+
+path = Path(sys.argv[2])
+value = int(sys.argv[3])
+while True:
+    value += 1
+    save(path, value)
+    print(value, flush=True)
+"""
+
+
+def kill(path, value, rng, n_saves):
+    """Start a writer, kill it within some saves, and look at what it leaves; give the value that the file has then."""
+    arguments = [sys.executable, "-c", WRITER, Path(__file__).parent, path, str(value)]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE) as writer:
+        writer.stdout.readline()
+        start = time.monotonic()
+        writer.stdout.readline()
+        time.sleep(rng.random() * (time.monotonic() - start) * n_saves)
+        writer.send_signal(signal.SIGKILL)
+        done = int((writer.stdout.read().split() or [value + 2])[-1])
+    found = load(path)
+    assert found in (done, done + 1), f"{path.name}: expected {done} or the next, got {found}"
+    return int(found)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_killed_save_leaves_a_whole_file_and_no_litter(tmp_path, kind):
+    path, rng, value = tmp_path / kind, random.Random(kind), 0
+    for _ in range(3):
+        value = kill(path, value, rng, 3)
+    save(path, value)
+    assert listing(tmp_path) == [kind]
+
+
+# --- Names
+
+
+@pytest.mark.parametrize("extension", [".safetensors", ".h5", ".protobuf"])
+@pytest.mark.parametrize("length", [200, 201, 245, 255])
+@pytest.mark.parametrize("letter", ["n", "ü"])
+def test_names_as_long_as_there_are(tmp_path, extension, length, letter):
+    stem = letter * ((length - len(extension)) // len(letter.encode()))
+    path = tmp_path / f"{stem}{extension}"
+    save(path, 1)
+    save(path, 2)
+    assert load(path) == 2
+    solver = S.Adam()
+    solver.set_parameters({"w": nn.Variable((2,), need_grad=True)})
+    solver.save_states(path)
+    solver.load_states(path)
+    assert listing(tmp_path) == [path.name]
+
+
+def test_litter_beside_a_long_name_goes(tmp_path):
+    path = tmp_path / f"{'n' * 240}.protobuf"
+    rng = random.Random(0)
+    kill(path, 0, rng, 2)
+    save(path, 9)
+    assert (load(path), listing(tmp_path)) == (9, [path.name])
+
+
+def main():
+    """Kill many writers."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    rng, in_a_save = random.Random(given.seed), 0
+    values = dict.fromkeys(KINDS, 0)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {kind: Path(folder, kind, kind) for kind in KINDS}
+        for path in paths.values():
+            path.parent.mkdir()
+        for i in range(given.count):
+            kind = KINDS[i % len(KINDS)]
+            values[kind] = kill(paths[kind], values[kind], rng, 6)
+            in_a_save += len(listing(paths[kind].parent)) > 1
+        for kind, path in paths.items():
+            save(path, 1)
+            assert listing(path.parent) == [kind], listing(path.parent)
+    print(f"{given.count} kills, {in_a_save} of them in a save: each file whole, nothing left beside them")
+
+
+if __name__ == "__main__":
+    main()
