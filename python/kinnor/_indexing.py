@@ -37,7 +37,10 @@ def getitem(x: Any, key: Any) -> Any:
 
 
 def setitem(x: Any, key: Any, value: Any) -> None:
-    """Puts `value` at the part of `x` that `key` names; in a graph `x` denotes the new array from then on."""
+    """Puts `value` at the part of `x` that `key` names; in a graph `x` denotes the new array from then on.
+
+    What took `x` before goes on taking the old array. Where something did, the new one has memory of its own.
+    """
     keys = expand(x, key)
     if any(isinstance(k, Arrays) for k in keys):
         index, shape = advanced(x, keys)
@@ -54,23 +57,23 @@ def setitem(x: Any, key: Any, value: Any) -> None:
             value = f.identity(value)
         f.scatter_nd(value, index, out=x)
         return
-    kept = x.parent is None and x.need_grad and _core.grad_mode() and not _core.leaves_in_place()
-    if not kept and (x == value or x._feeds(value) or x._feeds(index)):
-        # What these are computed from goes on taking the old array, so the new one needs memory of its own.
+    at_once = _core.auto_forward_mode() and not _core.grad_mode()
+    is_kept = x.parent is None and x.need_grad and _core.grad_mode() and not _core.leaves_in_place()
+    if at_once or is_kept:
+        # Without a graph it is the memory that changes. A leaf that requires grad is refused.
+        f.scatter_nd(value, index, out=x)
+    elif x == value or not x._may_be_overwritten():
         result = f.scatter_nd(value, index, out=f.identity(x))
-        if result.parent is not None:
-            x._split_off(result)
-            x.rewire_on(result)
-            return
-    old = x._split_off()
-    result = old
-    try:
-        result = f.scatter_nd(value, index, out=old)
-    finally:
-        # One that was refused, or that is in no graph, leaves `x` where it was.
-        new = result if result.parent is not None else old
-        if new.parent is not None:
-            x.rewire_on(new)
+        x._split_off()
+        x.rewire_on(result)
+    else:
+        old = result = x._split_off()
+        try:
+            result = f.scatter_nd(value, index, out=old)
+        finally:
+            # One that was refused leaves `x` where it was.
+            if result.parent is not None:
+                x.rewire_on(result)
 
 
 def expand(x: Any, key: Any) -> list[Any]:

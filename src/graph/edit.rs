@@ -3,7 +3,7 @@
 use super::arena::{self, Arena, Ix, NONE, flag};
 use super::mode::Context;
 use super::variable::new_flags;
-use super::{Function, NdArray, Variable, order};
+use super::{Function, NdArray, Variable, inplace, order};
 use crate::array::{Access, DType, RunGuard, Storage, convert};
 use crate::{Error, Result};
 
@@ -174,17 +174,23 @@ impl Variable {
         })
     }
 
-    /// Whether `other` is computed from this variable.
-    pub fn feeds(&self, other: &Self) -> bool {
-        arena::with(|a| !readers(a, self.ix(), other.ix()).is_empty())
+    /// Whether an assignment to a part may write into the memory of this variable: no function reads its values, nor does
+    /// the gradient of its parent, and the memory is not that of an input of its parent.
+    pub fn may_be_overwritten(&self) -> bool {
+        arena::with(|a| {
+            let v = self.ix();
+            let parent = a.variables[v].parent;
+            let shares = |i| a.op(parent).alias(i).is_some_and(|alias| !alias.modifies);
+            let is_view = parent != NONE && (0..a.functions[parent].inputs.len()).any(shares);
+            !is_view && a.consumers(v).next().is_none() && inplace::may_modify(a, v)
+        })
     }
 
-    /// Splits this variable: the result stands where it stood, on the same data and gradient, and this one has no
-    /// parent any more. What `end` is computed from, if it is given, goes on taking the result. (The first half of an
-    /// assignment by index; [`Variable::rewire_on`] is the second.)
-    pub fn split_off(&self, end: Option<&Self>) -> Self {
+    /// Splits this variable: the result stands where it stood, on the same data and gradient, and what took it goes on
+    /// taking the result; this one has no parent any more and nothing takes it. (The first half of an assignment by
+    /// index; [`Variable::rewire_on`] is the second.)
+    pub fn split_off(&self) -> Self {
         arena::with(|a| {
-            let readers = end.map_or_else(Vec::new, |end| readers(a, self.ix(), end.ix()));
             let v = self.ix();
             let slot = &a.variables[v];
             let (core, parent, rank, flags) = (slot.core, slot.parent, slot.rank, slot.flags);
@@ -203,9 +209,7 @@ impl Variable {
             }
             a.variables[v].parent = NONE;
             a.variables[v].rank = 0;
-            for f in readers {
-                hand_over(a, f, v, copy);
-            }
+            hand_over(a, v, copy);
             Self::adopt(a, copy)
         })
     }
@@ -291,17 +295,20 @@ fn readers(a: &mut Arena, v: Ix, end: Ix) -> Vec<Ix> {
     above.into_iter().filter(|f| a.functions[*f].inputs.contains(&v)).collect()
 }
 
-/// Lets `f` take `to` wherever it took `from`, which somebody else holds too.
-fn hand_over(a: &mut Arena, f: Ix, from: Ix, to: Ix) {
-    for i in 0..a.functions[f].inputs.len() {
-        if a.functions[f].inputs[i] == from {
-            a.functions[f].inputs[i] = to;
-            a.variables[to].count += 1;
-            a.variables[from].count -= 1;
-            a.add_consumer(to, f);
+/// Lets all that takes `from`, which somebody else holds too, take `to`, which nothing takes.
+fn hand_over(a: &mut Arena, from: Ix, to: Ix) {
+    let mut consumers = std::mem::take(&mut a.variables[from].consumers);
+    consumers.retain(|c| a.functions[c.function].generation == c.generation);
+    for c in &consumers {
+        for input in a.functions[c.function].inputs.iter_mut().filter(|input| **input == from) {
+            *input = to;
         }
     }
-    a.variables[from].consumers.retain(|c| c.function != f);
+    // One for each time that a function takes it.
+    let uses = consumers.len() as u32;
+    a.variables[from].count -= uses;
+    a.variables[to].count += uses;
+    a.variables[to].consumers = consumers;
 }
 
 fn cut(a: &mut Arena, v: Ix) {

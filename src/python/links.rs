@@ -51,16 +51,15 @@ impl Variable {
         self.variable.clear_parent();
     }
 
-    /// Whether another variable is computed from this one.
-    fn _feeds(&self, other: PyRef<'_, Self>) -> bool {
-        self.variable.feeds(&other.variable)
+    /// Whether an assignment by index may write into its memory, since nothing else reads that.
+    fn _may_be_overwritten(&self) -> bool {
+        self.variable.may_be_overwritten()
     }
 
-    /// What stands in the place of this variable, also for what `end` is computed from, once it is split off: the first
-    /// half of an assignment by index.
-    #[pyo3(signature = (end = None))]
-    fn _split_off<'py>(&self, py: Python<'py>, end: Option<PyRef<'_, Self>>) -> PyResult<Bound<'py, Self>> {
-        Self::wrap(py, self.variable.split_off(end.as_ref().map(|end| &end.variable)))
+    /// What stands in the place of this variable, also for all that took it, once it is split off: the first half of an
+    /// assignment by index.
+    fn _split_off<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Self>> {
+        Self::wrap(py, self.variable.split_off())
     }
 
     /// The live functions that take it, each once.
