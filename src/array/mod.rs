@@ -29,7 +29,7 @@ pub(crate) use gone::{Calm, Gone};
 pub(crate) use kept::Lent;
 pub use kept::{Kept, Lasting};
 pub use reclaim::RunGuard;
-pub(crate) use reclaim::{Holds, hold};
+pub(crate) use reclaim::{Holds, amid_kernel, hold};
 pub use shape::Shape;
 pub use shortage::fail_allocations;
 pub use storage::{Storage, name_of};

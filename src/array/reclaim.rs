@@ -24,6 +24,8 @@ static WAITING: AtomicUsize = AtomicUsize::new(0);
 thread_local! {
     /// Runs under way on this thread, of even and of odd epochs.
     static OWN: Cell<[usize; 2]> = const { Cell::new([0; 2]) };
+    /// Whether this thread is in the middle of a kernel, which asks whether to go on.
+    static AMID_KERNEL: Cell<bool> = const { Cell::new(false) };
     /// What the runs on this thread use that count it.
     static HELD: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
 }
@@ -73,6 +75,18 @@ impl RunGuard {
             advance();
         }
     }
+}
+
+/// Calls `f` in the middle of a kernel: until it returns, the runs of this thread follow pointers as those of others may.
+pub(crate) fn amid_kernel<R>(f: impl FnOnce() -> R) -> R {
+    struct Back(bool);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            AMID_KERNEL.set(self.0);
+        }
+    }
+    let _back = Back(AMID_KERNEL.replace(true));
+    f()
 }
 
 /// Counts a run of the epoch that it is, and says of which side that is.
@@ -138,7 +152,11 @@ pub(crate) fn release_between_steps(buffer: Buffer) {
     fence(SeqCst); // what says that the buffer is not there any more is seen before runs are counted
     let runs: usize = RUNS.iter().map(|runs| runs.load(SeqCst)).sum();
     // A run that begins after the count cannot find the buffer.
-    if runs > OWN.try_with(Cell::get).unwrap_or([0; 2]).iter().sum::<usize>() {
+    let own = match AMID_KERNEL.try_with(Cell::get) {
+        Ok(false) => OWN.try_with(Cell::get).unwrap_or([0; 2]),
+        _ => [0; 2],
+    };
+    if runs > own.iter().sum::<usize>() {
         release(buffer);
     }
 }

@@ -13,6 +13,8 @@ use super::execute::{MemoPtr, Slot, Temporaries, read_as, store};
 use super::memo::Modified;
 use super::mode::{self, Compute};
 use crate::array::{Access, Buffer, DType, Holds, Lasting, Shape, Storage};
+use crate::kernels::threads::{self, Shared};
+use crate::kernels::{Float, map, stop};
 use crate::ops::{Array, Call, Kind, Memory, Op, Reads, Then};
 use crate::{Error, Result};
 
@@ -263,7 +265,7 @@ impl BackStep {
         let state = unsafe { &mut (*memo.0).state };
         let double = *compute == Compute::Double;
         let kept = keeps_of.and_then(|i| Some((x.get(i)?.1.as_ref()?, xm[i].ptr)));
-        op.backward(Call {
+        let call = Call {
             x: &xm,
             y: &ym,
             gy: &gym,
@@ -273,16 +275,20 @@ impl BackStep {
             recompute: false,
             then: Then::NOTHING,
             lasting: kept.map(|(slot, at)| Lasting::new(&slot.storage, at)),
-        })?;
+        };
+        let done = stop::guarded(|| op.backward(call));
         drop(gxm);
         gx.iter().flatten().for_each(|sink| sink.slot.storage.wrote());
-        store(temporaries)?;
-        for (i, buffer) in again {
-            if let Some(sink) = &mut gx[i] {
-                add_to(&mut sink.slot, buffer.ptr())?;
+        let done = done.and_then(|()| {
+            store(temporaries)?;
+            for (i, buffer) in again {
+                if let Some(sink) = &mut gx[i] {
+                    stop::guarded(|| add_to(&mut sink.slot, buffer.ptr()))?;
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        });
+        done.inspect_err(|_| forget(gx))
     }
 
     fn backward_on_arrays(&self, x: &[Array], y: &[Array]) -> Result<()> {
@@ -301,6 +307,12 @@ impl BackStep {
         }
         user.backward(x, y, &wanted, &accumulate)
     }
+}
+
+/// Clears the gradients that a kernel which failed was to write or add to, and may have left half done.
+#[cold]
+fn forget(gx: &[Option<Sink>]) {
+    gx.iter().flatten().for_each(|sink| drop(sink.slot.storage.clear(true)));
 }
 
 /// Adds elements of the kernel's type at `from` to an array.
@@ -322,9 +334,12 @@ pub(super) fn add_to(slot: &mut Slot, from: *const u8) -> Result<()> {
 
 /// # Safety
 /// Both must hold `n` elements.
-unsafe fn add<T: crate::kernels::Float>(to: *mut T, from: *const T, n: usize) {
-    for i in 0..n {
-        // SAFETY: `i < n`.
-        unsafe { to.add(i).write(*to.add(i) + *from.add(i)) };
-    }
+unsafe fn add<T: Float>(to: *mut T, from: *const T, n: usize) {
+    let (to, from) = (Shared::new(to), Shared::read_only(from));
+    threads::ranges(n, map::GRAIN, |range| {
+        for i in range {
+            // SAFETY: `i < n`, and comes once.
+            unsafe { to.get().add(i).write(*to.get().add(i) + *from.get().add(i)) };
+        }
+    });
 }

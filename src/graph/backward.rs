@@ -134,7 +134,7 @@ impl BackwardPlan {
             }
             if let Some(pass) = passes.next_if(|pass| pass.steps.start == n)
                 && !(modified.is_some() && pass.readers.iter().any(|n| self.steps[*n].modified().is_some()))
-                && pass.run()
+                && pass.run()?
             {
                 next = pass.steps.end;
                 pass.clear(&self.clears)?;

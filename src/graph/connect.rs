@@ -10,6 +10,7 @@ use super::mode::Compute;
 use super::room::{self, Room};
 use super::{Detach, NdArray, Variable, anomaly, inplace, mode, plan};
 use crate::array::{Access, Lasting, RunGuard, Shape, Storage};
+use crate::kernels::stop;
 use crate::ops::{self, Call, Memory, Op, Shapes, Then, Value};
 use crate::{Error, Result};
 
@@ -197,7 +198,7 @@ impl AtOnce {
         let Some(memo) = self.memo else { return Ok(()) };
         // SAFETY: see `MemoPtr`.
         let state = unsafe { &mut (*memo.0).state };
-        op.forward(Call {
+        let call = Call {
             x: &x,
             y: &y,
             gy: &[],
@@ -207,7 +208,8 @@ impl AtOnce {
             recompute: false,
             then: Then::NOTHING,
             lasting: self.keeps.as_ref().map(|(i, x)| Lasting::new(x, self.x[*i].0)),
-        })
+        };
+        stop::guarded(|| op.forward(call))
     }
 }
 

@@ -9,6 +9,7 @@ use super::arena::{Ix, NONE};
 use super::memo::Memo;
 use super::mode::Compute;
 use crate::array::{Access, Buffer, DType, Holds, Lasting, RunGuard, Shape, Storage, convert, hold};
+use crate::kernels::stop;
 use crate::ops::{Array, Call, Kind, Memory, Op, Then};
 use crate::{Error, Result};
 
@@ -232,7 +233,7 @@ impl Step {
             x[i].storage.hand_over(&y[0].storage, y[0].dtype);
         }
         let (state, double) = (&mut memo.state, *compute == Compute::Double);
-        let mut run = || {
+        let run = || {
             let mut ym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
             for (o, slot) in y.iter().enumerate() {
                 let ptr = match along {
@@ -245,7 +246,7 @@ impl Step {
             let lasting = lasting(*keeps_of, x, &xm, recompute);
             op.forward(Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, then, lasting })
         };
-        run().inspect_err(|_| forget(y, x))?;
+        stop::guarded(run).inspect_err(|_| forget(y, x))?;
         memo.settle(noted, along.is_some().into(), y.iter().map(|y| &*y.storage));
         Ok(memo.name(noted, 0))
     }
@@ -297,7 +298,7 @@ impl Step {
             self.op.forward(call)?;
             store(temporaries)
         };
-        let ran = run();
+        let ran = stop::guarded(run);
         let changed = self.x.iter().enumerate().filter(|(i, _)| self.op.overwrites(*i) && !recompute);
         changed.for_each(|(_, x)| x.storage.wrote());
         ran.inspect_err(|_| forget(&self.y, &self.x))?;
@@ -342,7 +343,11 @@ pub(super) fn sets_up_outside(op: &Op) -> bool {
 pub(super) fn shapes_of(op: &Op, x: &[NdArray]) -> Result<crate::ops::Shapes> {
     let shapes: SmallVec<[&Shape; 4]> = x.iter().map(|x| &x.shape).collect();
     match op.shaped_by().and_then(|by| x.get(by)) {
-        Some(decisive) => op.shapes_by(&shapes, &decisive.to_vec()?),
+        Some(decisive) => {
+            let (_held, values) = decisive.storage.hold(DType::F64, Access::Read)?;
+            // SAFETY: so many elements of this type are held here.
+            op.shapes_by(&shapes, unsafe { std::slice::from_raw_parts(values.cast(), decisive.shape.size()) })
+        }
         None => op.shapes(&shapes),
     }
 }

@@ -57,6 +57,8 @@ mod variable;
 mod watch;
 mod worth;
 
+#[doc(hidden)]
+pub use crate::kernels::stop::set_check as interrupt_check;
 pub use anomaly::set_source_line;
 pub use backward::{BackwardOptions, CommunicatorCallback, Seed};
 pub use clear::{ClearFlags, ClearRecord, check_errors_at_drop, record_clear_flags, recorded_clear_flags};
@@ -68,7 +70,6 @@ pub use forward::{Closed, Detach, ForwardOptions, Hook, forward_all};
 pub use function::Function;
 pub use gradient::{OnVariables, User, grad};
 pub use ndarray::NdArray;
-pub use plan::interrupt_check;
 pub use report::{Fate, Optimised, Report, ReportStep, ReportValue, report};
 pub use segment::{births, is_born_since, taken_from_outside};
 pub use variable::Variable;

@@ -29,10 +29,14 @@ impl NdArray {
     /// # Errors
     /// [`Error::Cleared`] when the engine cleared them.
     pub fn to_vec(&self) -> Result<Vec<f64>> {
-        let _run = RunGuard::new();
-        let ptr = self.storage.access(DType::F64, Access::Read)?;
-        // SAFETY: `access` made that many elements of this type readable here.
-        Ok(unsafe { std::slice::from_raw_parts(ptr.cast::<f64>(), self.shape.size()) }.to_vec())
+        let (n, mut copies) = (self.shape.size(), Vec::new());
+        copies
+            .try_reserve_exact(n)
+            .map_err(|_| Error::Memory { bytes: n.saturating_mul(size_of::<f64>()) })?;
+        let (_held, ptr) = self.storage.hold(DType::F64, Access::Read)?;
+        // SAFETY: so many elements of this type are held here.
+        copies.extend_from_slice(unsafe { std::slice::from_raw_parts(ptr.cast::<f64>(), n) });
+        Ok(copies)
     }
 
     /// Overwrites its elements, in the type that they have (`f32` at first).

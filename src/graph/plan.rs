@@ -10,6 +10,7 @@ use super::clear::Policy;
 use super::forward::{Detach, ForwardPlan};
 use crate::Result;
 use crate::array::RunGuard;
+use crate::kernels::stop;
 use crate::ops::{Op, Operation};
 
 /// What tells the plans of one destination apart.
@@ -153,15 +154,6 @@ pub(super) fn detached(
     done
 }
 
-type Check = fn() -> Result<()>;
-
-static INTERRUPT: parking_lot::RwLock<Option<Check>> = parking_lot::RwLock::new(None);
-
-/// Sets what long runs call now and then, so that a user can interrupt them: an error ends the run.
-pub fn interrupt_check(check: Check) {
-    *INTERRUPT.write() = Some(check);
-}
-
 /// Counts functions, has no other thread wait longer than one of them takes, and asks now and then whether to go on.
 pub(super) struct Pace<'a> {
     steps: u32,
@@ -180,12 +172,6 @@ impl<'a> Pace<'a> {
         if !self.steps.is_multiple_of(64) {
             return Ok(());
         }
-        Self::check()
-    }
-
-    #[cold]
-    fn check() -> Result<()> {
-        let check = *INTERRUPT.read();
-        check.map_or(Ok(()), |check| check())
+        stop::ask()
     }
 }

@@ -73,6 +73,28 @@ pub fn put<T: Float>(y: &mut [T], accumulate: bool, f: impl Fn(usize) -> T + Syn
     });
 }
 
+/// Writes `f(i)` at each `i`, whatever it is.
+#[inline(always)]
+pub fn fill<V: Copy + Send + Sync>(y: &mut [V], f: impl Fn(usize) -> V + Sync) {
+    let (n, y) = (y.len(), Shared::new(y.as_mut_ptr()));
+    threads::ranges(n, GRAIN, |range| {
+        // SAFETY: the range lies within `y`.
+        range.for_each(|i| unsafe { y.get().add(i).write(f(i)) });
+    });
+}
+
+/// Makes `f(y, x)` of each element of `y` and that of `x`.
+#[inline(always)]
+pub fn update<T: Float>(y: &mut [T], x: &[T], f: impl Fn(T, T) -> T + Sync) {
+    assert_eq!(y.len(), x.len());
+    let y = Shared::new(y.as_mut_ptr());
+    threads::ranges(x.len(), GRAIN, |range| {
+        // SAFETY: the range lies within both, and comes once.
+        let y = unsafe { std::slice::from_raw_parts_mut(y.get().add(range.start), range.len()) };
+        y.iter_mut().zip(&x[range]).for_each(|(y, x)| *y = f(*y, *x));
+    });
+}
+
 /// Has `write` fill a range of `y`, or of memory that is then added to it.
 ///
 /// # Safety

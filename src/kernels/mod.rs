@@ -20,6 +20,7 @@ pub mod scan;
 pub(crate) mod scratch;
 pub mod simd;
 pub mod softmax;
+pub mod stop;
 pub mod strided;
 pub mod threads;
 pub mod update;

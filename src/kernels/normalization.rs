@@ -15,7 +15,7 @@ mod rows;
 use super::Float;
 use super::gemm::{Activation, Then};
 use super::pairing::Pairing;
-use super::scratch::{List, Zeros};
+use super::scratch::{List, Saved, Zeros};
 use super::threads::Shared;
 pub use in_place::InPlace;
 
@@ -50,12 +50,17 @@ impl Layout {
 }
 
 /// Means and variances as elements are normalised by them.
-#[derive(Clone, Debug, Default)]
 pub struct Stats<T> {
     /// Mean, and what rounding took off it: a large mean costs no digits of what is around it.
-    mean: Vec<(T, T)>,
+    mean: Saved<(T, T)>,
     /// `1 / sqrt(variance + eps)`.
-    scale: Vec<T>,
+    scale: Saved<T>,
+}
+
+impl<T> Default for Stats<T> {
+    fn default() -> Self {
+        Self { mean: Saved::default(), scale: Saved::default() }
+    }
 }
 
 impl<T: Float> Stats<T> {
@@ -68,10 +73,8 @@ impl<T: Float> Stats<T> {
 
     /// As [`Stats::new`], where others were before.
     pub fn set(&mut self, mean: &[f64], variance: &[f64], eps: f64) {
-        self.mean.clear();
-        self.mean.extend(split::<T>(mean));
-        self.scale.clear();
-        self.scale.extend(scales::<T>(variance, eps));
+        self.mean.set(split::<T>(mean));
+        self.scale.set(scales::<T>(variance, eps));
     }
 
     fn view(&self) -> View<'_, T> {
@@ -85,11 +88,11 @@ impl<T: Float> Stats<T> {
     }
 }
 
-fn split<T: Float>(mean: &[f64]) -> impl Iterator<Item = (T, T)> {
+fn split<T: Float>(mean: &[f64]) -> impl ExactSizeIterator<Item = (T, T)> {
     mean.iter().map(|m| (T::of(*m), T::of(*m - T::of(*m).real())))
 }
 
-fn scales<T: Float>(variance: &[f64], eps: f64) -> impl Iterator<Item = T> {
+fn scales<T: Float>(variance: &[f64], eps: f64) -> impl ExactSizeIterator<Item = T> {
     variance.iter().map(move |v| T::of(1.0 / (v + eps).sqrt()))
 }
 
@@ -271,7 +274,7 @@ impl<'a, T: Float> Gradients<'a, T> {
         } else {
             columns::gradients(self, plan)
         };
-        let scale = &self.stats.scale;
+        let scale = &*self.stats.scale;
         let of_mean = sums[0].iter().zip(scale).map(|(sum, scale)| -T::of(*sum) * *scale).collect();
         let half = T::all(-0.5);
         let of_variance =

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::Float;
 use super::map::{GRAIN, TILE};
 use super::simd::vectorised;
+use super::stop;
 use super::threads::{self, Shared};
 use super::variates::{few, gamma, many};
 
@@ -142,6 +143,9 @@ impl Key {
             let words = self.counters((self.offset + start as u64) / WORDS as u64, 0);
             for i in start..n.min(start + LANES * WORDS) {
                 f(i, words[i % WORDS][(i - start) / WORDS]);
+            }
+            if start % GRAIN == 0 {
+                stop::poll();
             }
         }
     }

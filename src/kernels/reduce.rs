@@ -2,14 +2,13 @@
 
 mod extremes;
 
-use std::borrow::Cow;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 use smallvec::SmallVec;
 
 use super::map::GRAIN;
 use super::pairing::Pairing;
-use super::scratch::Zeros;
+use super::scratch::{List, Zeros};
 use super::simd::vectorised;
 use super::threads::{self, Shared};
 use super::{Float, strided};
@@ -36,10 +35,26 @@ pub trait Fold<T> {
 
 /// An array seen as `outer` blocks of `n` rows of `inner` elements, of which the rows are folded.
 pub struct Rows<'a, T: Float> {
-    x: Cow<'a, [T]>,
+    x: Elements<'a, T>,
     outer: usize,
     n: usize,
     inner: usize,
+}
+
+/// Elements where they lie, or in another order.
+enum Elements<'a, T: Float> {
+    There(&'a [T]),
+    Copied(Zeros<T>),
+}
+
+impl<T: Float> Deref for Elements<'_, T> {
+    type Target = [T];
+    fn deref(&self) -> &[T] {
+        match self {
+            Self::There(x) => x,
+            Self::Copied(x) => x,
+        }
+    }
 }
 
 impl<'a, T: Float> Rows<'a, T> {
@@ -51,24 +66,24 @@ impl<'a, T: Float> Rows<'a, T> {
         let first = long().find(|i| is_folded(*i));
         let last = long().rfind(|i| is_folded(*i));
         let (Some(first), Some(last)) = (first, last) else {
-            return Self { x: Cow::Borrowed(x), outer: shape.size(), n: 1, inner: 1 };
+            return Self { x: Elements::There(x), outer: shape.size(), n: 1, inner: 1 };
         };
         if long().filter(|i| (first..=last).contains(i)).all(is_folded) {
             let (outer, inner) = (shape.size_to(first), shape.size_from(last + 1));
-            return Self { x: Cow::Borrowed(x), outer, n, inner };
+            return Self { x: Elements::There(x), outer, n, inner };
         }
         let kept = (0..shape.ndim()).filter(|i| !is_folded(*i));
         let outer = kept.clone().map(|i| shape[i]).product();
         let order: SmallVec<[usize; 4]> = kept.chain((0..shape.ndim()).filter(|i| is_folded(*i))).collect();
-        let mut copy = vec![T::ZERO; x.len()];
+        let mut copy = Zeros::new(x.len());
         strided::transpose(x, shape, &order, &mut copy);
-        Self { x: Cow::Owned(copy), outer, n, inner: 1 }
+        Self { x: Elements::Copied(copy), outer, n, inner: 1 }
     }
 
     /// Calls `put(i, part)` with all of the elements that result `i` is made of.
     pub fn fold<F: Fold<T> + Sync>(&self, f: &F, mut put: impl FnMut(usize, F::Part)) {
         let (n, inner) = (self.n, self.inner);
-        let mut parts = vec![f.none(); self.outer * inner];
+        let mut parts = List::repeat(f.none(), self.outer * inner);
         let to = Shared::new(parts.as_mut_ptr());
         if inner == 1 {
             threads::ranges(self.outer, (GRAIN / n.max(1)).max(1), |range| {
@@ -97,7 +112,7 @@ impl<'a, T: Float> Rows<'a, T> {
                 );
             });
         }
-        parts.into_iter().enumerate().for_each(|(i, part)| put(i, part));
+        parts.iter().enumerate().for_each(|(i, part)| put(i, *part));
     }
 
     /// Calls `work(outer, columns)` for blocks of columns that are folded together, in parallel.
@@ -238,7 +253,7 @@ mod tests {
     fn scattered_axes_are_folded_in_order() {
         let x: Vec<f64> = (0..24).map(|v| f64::from((v * 7) % 24)).collect();
         let shape = Shape::from([2, 3, 4]);
-        for (i, (value, at)) in Rows::new(&x, &shape, &[0, 2]).extremes(false).into_iter().enumerate() {
+        for (i, (value, at)) in Rows::new(&x, &shape, &[0, 2]).extremes(false).iter().copied().enumerate() {
             let all: Vec<f64> = (0..8).map(|k| x[k / 4 * 12 + i * 4 + k % 4]).collect();
             assert_eq!(value, all.iter().copied().fold(0.0, f64::max));
             assert_eq!(all[at], value);
@@ -255,7 +270,7 @@ mod tests {
             for _ in 0..2 {
                 for smallest in [false, true] {
                     for (i, (value, at)) in
-                        Rows::new(&x, &shape, &[axis]).extremes(smallest).into_iter().enumerate()
+                        Rows::new(&x, &shape, &[axis]).extremes(smallest).iter().copied().enumerate()
                     {
                         let line: Vec<f32> = (0..n).map(|k| x[first(i) + k * step]).collect();
                         let nan = line.iter().position(|v| v.is_nan());

@@ -2,6 +2,7 @@
 
 use super::Float;
 use super::map::GRAIN;
+use super::scratch::List;
 use super::threads::{self, Shared};
 
 /// Where an element of a resized axis comes from: two positions, and the share of each.
@@ -14,7 +15,7 @@ pub struct Resample<T> {
     /// Rows of a block before.
     pub from: usize,
     /// Rows of a block after.
-    pub taps: Vec<Tap<T>>,
+    pub taps: List<Tap<T>>,
     /// Elements of a row.
     pub inner: usize,
 }
@@ -53,13 +54,14 @@ impl<T: Float> Resample<T> {
         self.blocks(gy, gx, |gy, gx| {
             gx.fill(T::ZERO);
             if self.inner == 1 {
-                for ((low, high, share), gy) in self.taps.iter().zip(gy) {
-                    gx[*low] = gx[*low] + *gy * share[0];
-                    if low != high {
-                        gx[*high] = gx[*high] + *gy * share[1];
+                return threads::in_turn(self.taps.len(), GRAIN, |part| {
+                    for ((low, high, share), gy) in self.taps[part.clone()].iter().zip(&gy[part]) {
+                        gx[*low] = gx[*low] + *gy * share[0];
+                        if low != high {
+                            gx[*high] = gx[*high] + *gy * share[1];
+                        }
                     }
-                }
-                return;
+                });
             }
             for ((low, high, share), gy) in self.taps.iter().zip(gy.chunks_exact(self.inner)) {
                 let taps = if low == high { 1 } else { 2 };
@@ -79,16 +81,19 @@ impl<T: Float> Resample<T> {
     /// Resizes a block of single elements, or of rows that stay what they are.
     fn block(&self, nearest: bool, x: &[T], y: &mut [T]) {
         match (nearest, self.inner) {
-            (true, 1) => self.taps.iter().zip(y).for_each(|((from, ..), y)| *y = x[*from]),
+            (true, 1) => threads::in_turn(y.len(), GRAIN, |part| {
+                let places = self.taps[part.clone()].iter().zip(&mut y[part]);
+                places.for_each(|((from, ..), y)| *y = x[*from]);
+            }),
             (true, n) => {
                 let rows = self.taps.iter().zip(y.chunks_exact_mut(n));
                 rows.for_each(|((from, ..), y)| y.copy_from_slice(&x[from * n..][..n]));
             }
-            (false, _) => {
-                for ((low, high, share), y) in self.taps.iter().zip(y) {
+            (false, _) => threads::in_turn(y.len(), GRAIN, |part| {
+                for ((low, high, share), y) in self.taps[part.clone()].iter().zip(&mut y[part]) {
                     *y = x[*low] * share[0] + x[*high] * share[1];
                 }
-            }
+            }),
         }
     }
 

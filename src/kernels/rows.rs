@@ -48,14 +48,17 @@ impl<From: Fn(usize) -> usize + Sync, To: Fn(usize) -> usize + Sync> Rows<From, 
         let (len, y) = (y.len(), Shared::new(y.as_mut_ptr()));
         let grain = (GRAIN / self.count.max(1)).max(COLUMNS);
         threads::ranges(self.n, grain, |columns| {
-            for i in 0..self.count {
-                let (from, to) = ((self.from)(i), (self.to)(i));
-                assert!(to + self.n <= len);
-                // SAFETY: the row lies within `y`, and no other thread has these columns.
-                let y =
-                    unsafe { std::slice::from_raw_parts_mut(y.get().add(to + columns.start), columns.len()) };
-                move_row(&x[from + columns.start..from + columns.end], y, accumulate);
-            }
+            threads::in_turn(self.count, GRAIN / columns.len(), |rows| {
+                for i in rows {
+                    let (from, to) = ((self.from)(i), (self.to)(i));
+                    assert!(to + self.n <= len);
+                    // SAFETY: the row lies within `y`, and no other thread has these columns.
+                    let y = unsafe {
+                        std::slice::from_raw_parts_mut(y.get().add(to + columns.start), columns.len())
+                    };
+                    move_row(&x[from + columns.start..from + columns.end], y, accumulate);
+                }
+            });
         });
     }
 }

@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::Float;
-use super::map::GRAIN;
+use super::map::{self, GRAIN};
+use super::scratch::Zeros;
 use super::threads::{self, Shared};
 use crate::array::Shape;
 
@@ -49,9 +50,11 @@ impl Scan {
             for i in range {
                 let (block, start) = (i / parts * n * inner, i % parts * width);
                 let row = |step: usize| block + inner * if reverse { n - 1 - step } else { step };
-                for step in 0..n {
-                    f(row(step), step.checked_sub(1).map(row), start..inner.min(start + width));
-                }
+                threads::in_turn(n, GRAIN / width.min(inner).max(1), |steps| {
+                    for step in steps {
+                        f(row(step), step.checked_sub(1).map(row), start..inner.min(start + width));
+                    }
+                });
             }
         });
     }
@@ -105,16 +108,18 @@ impl Scan {
     ) {
         let Self { n, exclusive, reverse, .. } = self;
         let mut last = [first; N];
-        for step in 0..n {
-            let i = if reverse { n - 1 - step } else { step };
-            for (l, last) in last.iter_mut().enumerate() {
-                let at = (line + l) * n + i;
-                let next = if step == 0 && !exclusive { x[at] } else { op(*last, x[at]) };
-                // SAFETY: `x` has as many elements as `y`, and no other call has these lines.
-                unsafe { y.get().add(at).write(if exclusive { *last } else { next }) };
-                *last = next;
+        threads::in_turn(n, GRAIN, |steps| {
+            for step in steps {
+                let i = if reverse { n - 1 - step } else { step };
+                for (l, last) in last.iter_mut().enumerate() {
+                    let at = (line + l) * n + i;
+                    let next = if step == 0 && !exclusive { x[at] } else { op(*last, x[at]) };
+                    // SAFETY: `x` has as many elements as `y`, and no other call has these lines.
+                    unsafe { y.get().add(at).write(if exclusive { *last } else { next }) };
+                    *last = next;
+                }
             }
-        }
+        });
     }
 
     /// The gradient `gx` of running products of `x`: exact also where an element is zero.
@@ -122,7 +127,7 @@ impl Scan {
     /// The products before an element are multiplied by the sum of what its later products come to without it, which
     /// is itself run from the other end: `s[i] = gy[i] + x[i + 1] s[i + 1]`.
     pub fn product_gradient<T: Float>(self, x: &[T], gy: &[T], gx: &mut [T]) {
-        let mut later = vec![T::ZERO; x.len()];
+        let mut later = Zeros::<T>::new(x.len());
         let to = Shared::new(later.as_mut_ptr());
         assert!(x.len() == self.outer * self.n * self.inner && gy.len() == x.len());
         self.reverse(!self.reverse).rows(|row, after, columns| {
@@ -140,6 +145,6 @@ impl Scan {
             }
         });
         self.exclusive(true).run(x, gx, T::ONE, |a, b| a * b);
-        gx.iter_mut().zip(later).for_each(|(g, later)| *g = *g * later);
+        map::update(gx, &later, |g, later| g * later);
     }
 }

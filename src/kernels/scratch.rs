@@ -1,46 +1,31 @@
-//! Memory that kernels borrow for the time of a call.
+//! Memory that kernels borrow for the time of a call, and that they keep from a forward to a backward run. All of it counts as
+//! that of arrays does, and where there is none the kernel ends: see [`stop`](super::stop).
 
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-use super::Float;
-use crate::array::Workspace;
+use super::{Float, stop};
+use crate::array::{Buffer, Workspace};
 
 /// Numbers that are zero at first and live until this is dropped, in memory that the thread keeps for the next call. The
 /// first is at the start of a cache line.
 pub struct Zeros<T> {
-    memory: Memory<T>,
+    memory: Workspace<T>,
     n: usize,
 }
 
-enum Memory<T> {
-    Kept(Workspace<T>),
-    /// A limit was set on what buffers may take; a kernel in the middle of its work has no way to say so.
-    Own(Vec<Line>),
+/// Room for `n` elements.
+fn room<T>(n: usize) -> Workspace<T> {
+    Workspace::new(n).unwrap_or_else(|error| stop::raise(error))
 }
 
-/// A cache line.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-struct Line(#[allow(dead_code)] [f64; 8]);
-
-impl<T> Memory<T> {
-    fn new(n: usize) -> Self {
-        let lines = || (n * size_of::<T>()).div_ceil(size_of::<Line>());
-        Workspace::new(n).map_or_else(|_| Self::Own(vec![Line([0.0; 8]); lines()]), Self::Kept)
-    }
-
-    fn ptr(&self) -> *mut T {
-        match self {
-            Self::Kept(workspace) => workspace.ptr(),
-            Self::Own(lines) => lines.as_ptr().cast_mut().cast(),
-        }
-    }
-}
+// SAFETY: others only read, while the numbers' own thread keeps them.
+unsafe impl<T: Sync> Sync for Zeros<T> {}
 
 impl<T: Float> Zeros<T> {
     /// `n` of them.
     pub fn new(n: usize) -> Self {
-        let memory = Memory::<T>::new(n);
+        let memory = room::<T>(n);
         // SAFETY: there is room for so many.
         unsafe { memory.ptr().write_bytes(0, n) };
         Self { memory, n }
@@ -64,7 +49,7 @@ impl<T> DerefMut for Zeros<T> {
 
 /// A list of plain values, in memory that the thread keeps for the next call.
 pub struct List<T> {
-    memory: Memory<T>,
+    memory: Workspace<T>,
     n: usize,
     room: usize,
 }
@@ -76,7 +61,28 @@ impl<T> List<T> {
     /// An empty list with room for `n`.
     pub fn with_capacity(n: usize) -> Self {
         const { assert!(!std::mem::needs_drop::<T>()) };
-        Self { memory: Memory::new(n), n: 0, room: n }
+        Self { memory: room(n), n: 0, room: n }
+    }
+
+    /// The same value `n` times.
+    pub fn repeat(v: T, n: usize) -> Self
+    where
+        T: Copy,
+    {
+        let mut list = Self::with_capacity(n);
+        // SAFETY: there is room for `n` of them.
+        (0..n).for_each(|i| unsafe { list.memory.ptr().add(i).write(v) });
+        list.n = n;
+        list
+    }
+
+    /// The values, unless one of them is an error.
+    pub fn of<E>(values: impl ExactSizeIterator<Item = Result<T, E>>) -> Result<Self, E> {
+        let mut list = Self::with_capacity(values.len());
+        for v in values {
+            list.push(v?);
+        }
+        Ok(list)
     }
 
     /// Appends a value.
@@ -93,7 +99,7 @@ impl<T> List<T> {
     #[cold]
     fn grow(&mut self) {
         let room = (2 * self.room).max(16);
-        let memory = Memory::<T>::new(room);
+        let memory = self::room::<T>(room);
         // SAFETY: both hold as many, and those of the old one are not looked at again.
         unsafe { memory.ptr().copy_from_nonoverlapping(self.memory.ptr(), self.n) };
         (self.memory, self.room) = (memory, room);
@@ -129,10 +135,81 @@ impl<T> DerefMut for List<T> {
     }
 }
 
+/// A list of plain values that a function keeps for its next run: in memory of its own, which grows and never shrinks.
+pub struct Saved<T> {
+    buffer: Option<Buffer>,
+    n: usize,
+    of: PhantomData<T>,
+}
+
+impl<T> Default for Saved<T> {
+    fn default() -> Self {
+        const { assert!(!std::mem::needs_drop::<T>() && size_of::<T>() > 0 && align_of::<T>() <= 64) };
+        Self { buffer: None, n: 0, of: PhantomData }
+    }
+}
+
+impl<T: Copy> Saved<T> {
+    fn ptr(&self) -> *mut T {
+        self.buffer.as_ref().map_or(std::ptr::dangling_mut(), |buffer| buffer.ptr().cast())
+    }
+
+    /// Has room for `n` values; the old ones stay.
+    fn reserve(&mut self, n: usize) {
+        if n <= self.buffer.as_ref().map_or(0, |buffer| buffer.bytes() / size_of::<T>()) {
+            return;
+        }
+        let buffer = Buffer::new(n.saturating_mul(size_of::<T>())).unwrap_or_else(|error| stop::raise(error));
+        // SAFETY: both hold as many, and are different blocks.
+        unsafe { buffer.ptr().cast::<T>().copy_from_nonoverlapping(self.ptr(), self.n) };
+        self.buffer = Some(buffer);
+    }
+
+    /// Makes it `n` values long, new ones being `v`.
+    pub fn resize(&mut self, n: usize, v: T) {
+        self.reserve(n);
+        // SAFETY: there is room for them.
+        (self.n..n).for_each(|i| unsafe { self.ptr().add(i).write(v) });
+        self.n = n;
+    }
+
+    /// Drops all values.
+    pub fn clear(&mut self) {
+        self.n = 0;
+    }
+
+    /// Takes these values in place of the old ones.
+    pub fn set(&mut self, values: impl ExactSizeIterator<Item = T>) {
+        let n = values.len();
+        self.n = 0;
+        self.reserve(n);
+        for (i, v) in values.take(n).enumerate() {
+            // SAFETY: there is room for `n` of them.
+            unsafe { self.ptr().add(i).write(v) };
+            self.n = i + 1;
+        }
+    }
+}
+
+impl<T: Copy> Deref for Saved<T> {
+    type Target = [T];
+    fn deref(&self) -> &[T] {
+        // SAFETY: so many were written.
+        unsafe { std::slice::from_raw_parts(self.ptr(), self.n) }
+    }
+}
+
+impl<T: Copy> DerefMut for Saved<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as above, and it is borrowed alone: nobody else has the buffer.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr(), self.n) }
+    }
+}
+
 /// Calls `f` with memory for `n` elements, their values undefined and the first at the start of a cache line. A call
 /// within a call gets memory of its own.
 pub fn with<T: Float, R>(n: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
-    let memory = Memory::<T>::new(n);
+    let memory = room::<T>(n);
     // SAFETY: the memory holds at least `n` elements, is aligned, and any bits are a `f32` or `f64`.
     f(unsafe { std::slice::from_raw_parts_mut(memory.ptr(), n) })
 }
@@ -148,6 +225,20 @@ mod tests {
         assert_eq!(*few, [(0, 2.0), (1, 2.0), (2, 2.0)]);
         few.clear();
         assert!(few.is_empty());
+    }
+
+    #[test]
+    fn what_is_saved_grows_and_stays() {
+        let mut saved = super::Saved::default();
+        saved.resize(2, 1_u32);
+        saved.resize(1000, 2);
+        assert!(saved.iter().copied().eq([1, 1].into_iter().chain([2; 998])));
+        saved.set((0..5).map(|i| i * i));
+        assert_eq!(*saved, [0, 1, 4, 9, 16]);
+        saved.resize(3, 0);
+        assert_eq!(*saved, [0, 1, 4]);
+        saved.clear();
+        assert!(saved.is_empty());
     }
 
     #[test]

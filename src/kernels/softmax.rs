@@ -12,6 +12,7 @@ use lines::WIDTH;
 
 use super::map::{Room, TILE};
 use super::pairing::sum_of;
+use super::scratch::Saved;
 use super::threads::Shared;
 use super::{Float, Number};
 
@@ -106,9 +107,8 @@ unsafe fn log_sums_of<T: Float>(block: Block, x: *const T) -> (Each<T>, Each<T>)
 }
 
 /// The largest element of each line, and the logarithm of the sum of `exp(x - max)`: what is left in `all`.
-pub fn log_sums<T: Float>(lines: Lines, x: &[T], all: &mut Vec<(T, T)>) {
+pub fn log_sums<T: Float>(lines: Lines, x: &[T], all: &mut Saved<(T, T)>) {
     assert_eq!(x.len(), lines.count() * lines.n);
-    all.clear();
     all.resize(lines.count(), (T::ZERO, T::ZERO));
     let (x, to) = (Shared::read_only(x.as_ptr()), Shared::new(all.as_mut_ptr()));
     lines.blocks(

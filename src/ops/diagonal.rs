@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, one, op};
 use crate::array::Shape;
 use crate::kernels::Float;
-use crate::kernels::map::GRAIN;
+use crate::kernels::map::{self, GRAIN};
 use crate::kernels::threads::{Shared, ranges};
 use crate::{Error, Result};
 
@@ -96,7 +96,7 @@ impl Compute for MatrixDiagPart {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (x, y, n) = (run.x(0), run.y(0), run.x_shape(0).last().copied().unwrap_or(1));
-        y.iter_mut().enumerate().for_each(|(i, y)| *y = x[on_diagonal(i, n)]);
+        map::fill(y, |i| x[on_diagonal(i, n)]);
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use super::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symb
 use crate::array::Shape;
 use crate::kernels::Float;
 use crate::kernels::rows::Rows;
+use crate::kernels::scratch::List;
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -26,7 +27,7 @@ op! {
 }
 
 /// The rows that the indices name, or an error that tells which one does not exist.
-fn rows(index: &[i64], shape: &Shape, table: &Shape) -> Result<Vec<usize>> {
+fn rows(index: &[i64], shape: &Shape, table: &Shape) -> Result<List<usize>> {
     let row = |(at, i): (usize, &i64)| match usize::try_from(*i) {
         Ok(row) if row < table[0] => Ok(row),
         _ => {
@@ -42,7 +43,7 @@ fn rows(index: &[i64], shape: &Shape, table: &Shape) -> Result<Vec<usize>> {
             )))
         }
     };
-    index.iter().enumerate().map(row).collect()
+    List::of(index.iter().enumerate().map(row))
 }
 
 /// Adds row `i` of `gy` to row `rows[i]` of `gw`.

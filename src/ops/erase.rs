@@ -6,6 +6,7 @@ use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym
 use crate::array::Shape;
 use crate::kernels::Float;
 use crate::kernels::random::{BLOCK, Key};
+use crate::kernels::scratch::{List, Zeros};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -97,13 +98,13 @@ impl Erasing {
     }
 
     /// Whether each element lies under a patch.
-    fn erased(&self, key: Key, images: &Images) -> Result<Vec<bool>> {
+    fn erased(&self, key: Key, images: &Images) -> Result<List<bool>> {
         let Images { count, channels, height, width } = *images;
         let area = pair("area_ratios", &self.of.area_ratios, 0.0)?;
         let aspect = pair("aspect_ratios", &self.of.aspect_ratios, f64::MIN_POSITIVE)?;
-        let mut drawn = vec![0.0_f64; self.placing(images)];
+        let mut drawn = Zeros::<f64>::new(self.placing(images));
         key.uniform(0.0, 1.0, &mut drawn);
-        let mut erased = vec![false; count * channels * height * width];
+        let mut erased = List::repeat(false, count * channels * height * width);
         let groups = if self.of.share { 1 } else { channels };
         for (p, draw) in drawn.chunks_exact(DRAWS).enumerate().filter(|(_, draw)| draw[0] < self.of.prob) {
             let group = p / self.of.n as usize;
@@ -152,8 +153,8 @@ impl Compute for Erasing {
         let key = self.draw(run, self.of.seed, placing + x.len());
         let (low, high) = pair("replacements", &self.of.replacements, f64::MIN)?;
         Key { offset: key.offset + placing as u64, ..key }.uniform(low, high, y);
-        for ((y, x), erased) in y.iter_mut().zip(x).zip(self.erased(key, &images)?) {
-            *y = if erased { *y } else { *x };
+        for ((y, x), erased) in y.iter_mut().zip(x).zip(&*self.erased(key, &images)?) {
+            *y = if *erased { *y } else { *x };
         }
         Ok(())
     }
@@ -163,11 +164,11 @@ impl Compute for Erasing {
         let gy = run.gy(0);
         let erased = match self.of.ste_fine_grained {
             true => self.erased(key, &self.images(run.x_shape(0))?)?,
-            false => vec![false; gy.len()],
+            false => List::repeat(false, gy.len()),
         };
         if let Some(Grad { data, accumulate }) = run.gx(0) {
-            for ((to, g), erased) in data.iter_mut().zip(gy).zip(erased) {
-                let g = if erased { T::ZERO } else { *g };
+            for ((to, g), erased) in data.iter_mut().zip(gy).zip(&*erased) {
+                let g = if *erased { T::ZERO } else { *g };
                 *to = if accumulate { *to + g } else { g };
             }
         }
@@ -199,8 +200,8 @@ impl Compute for EraseMask {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let erased = self.0.erased(self.0.last()?, &self.0.images(run.x_shape(0))?)?;
-        for (y, erased) in run.y(0).iter_mut().zip(erased) {
-            *y = if erased { T::ZERO } else { T::of(1.0) };
+        for (y, erased) in run.y(0).iter_mut().zip(&*erased) {
+            *y = if *erased { T::ZERO } else { T::of(1.0) };
         }
         Ok(())
     }

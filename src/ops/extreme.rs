@@ -4,8 +4,9 @@ use super::indexing::OneHot;
 use super::reduction::{ascending, from_rows, reduced, to_rows};
 use super::{Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, op};
 use crate::array::{DType, Shape};
-use crate::kernels::Float;
 use crate::kernels::reduce::Rows;
+use crate::kernels::scratch::Saved;
+use crate::kernels::{Float, map, threads};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -134,16 +135,16 @@ impl<C: Ends> Compute for Extremes<C> {
         let found = rows.extremes(C::SMALLEST);
         if self.0.only_index() {
             let y = run.y_index(0);
-            y.iter_mut().zip(found).for_each(|(y, (_, at))| *y = at as i64);
+            y.iter_mut().zip(&*found).for_each(|(y, (_, at))| *y = *at as i64);
             return Ok(());
         }
         let y = run.y(0);
         let index = if self.0.with_index() { Some(run.y_index(1)) } else { None };
-        let kept = run.state::<Vec<usize>>();
-        kept.resize(y.len(), 0);
-        found.into_iter().enumerate().for_each(|(i, (value, at))| (y[i], kept[i]) = (value, at));
+        let kept = run.state::<Saved<usize>>();
+        kept.set(found.iter().map(|(_, at)| *at));
+        y.iter_mut().zip(&*found).for_each(|(y, (value, _))| *y = *value);
         if let Some(index) = index {
-            index.iter_mut().zip(kept).for_each(|(index, at)| *index = *at as i64);
+            index.iter_mut().zip(&**kept).for_each(|(index, at)| *index = *at as i64);
         }
         Ok(())
     }
@@ -153,10 +154,13 @@ impl<C: Ends> Compute for Extremes<C> {
         let axes = ascending(C::SPEC.name, shape, self.0.axis())?;
         let Some(gx) = run.gx(0).map(super::Grad::adding) else { return Ok(()) };
         if !self.0.only_index() {
-            for (i, k) in run.state::<Vec<usize>>().iter().enumerate() {
-                let at = place(shape, &axes, i, *k);
-                gx[at] = gx[at] + gy[i];
-            }
+            let kept = &**run.state::<Saved<usize>>();
+            threads::in_turn(kept.len(), map::GRAIN, |range| {
+                for i in range {
+                    let at = place(shape, &axes, i, kept[i]);
+                    gx[at] = gx[at] + gy[i];
+                }
+            });
         }
         Ok(())
     }

@@ -3,10 +3,11 @@
 use super::array::lengths;
 use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op};
 use crate::array::Shape;
-use crate::kernels::Float;
-use crate::kernels::map::GRAIN;
+use crate::kernels::map::{self, GRAIN};
 use crate::kernels::rows::Rows;
+use crate::kernels::scratch::List;
 use crate::kernels::threads::{self, Shared};
+use crate::kernels::{Float, stop};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -22,8 +23,8 @@ pub(super) fn position(op: &str, index: i64, axis: usize, n: usize) -> Result<us
 }
 
 /// The positions that `index` names along one axis.
-pub(super) fn positions(op: &str, index: &[i64], axis: usize, n: usize) -> Result<Vec<usize>> {
-    index.iter().map(|i| position(op, *i, axis, n)).collect()
+pub(super) fn positions(op: &str, index: &[i64], axis: usize, n: usize) -> Result<List<usize>> {
+    List::of(index.iter().map(|i| position(op, *i, axis, n)))
 }
 
 op! {
@@ -57,12 +58,15 @@ impl Compute for OneHot {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (x, y, shape) = (run.index(0), run.y(0), lengths("one_hot", &self.shape)?);
-        y.fill(T::ZERO);
+        map::fill(y, |_| T::ZERO);
         if shape.is_empty() {
             y.fill(T::ONE);
             return Ok(());
         }
         for (i, index) in x.chunks(shape.ndim()).enumerate() {
+            if i % GRAIN == 0 {
+                stop::poll();
+            }
             let mut at = i;
             for (axis, (index, n)) in index.iter().zip(shape.iter()).enumerate() {
                 at = at * n + position("one_hot", *index, axis, *n)?;
@@ -118,7 +122,7 @@ impl Lines {
     }
 
     /// Where in its line each row is that is taken, for one matrix after the other.
-    pub(super) fn positions(&self, op: &str, index: &[i64]) -> Result<Vec<usize>> {
+    pub(super) fn positions(&self, op: &str, index: &[i64]) -> Result<List<usize>> {
         positions(op, &index[..self.batch * self.each], self.axis, self.n)
     }
 

@@ -3,9 +3,10 @@
 use super::regrid::only_in_gradients;
 use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::array::Shape;
-use crate::kernels::Float;
+use crate::kernels::map::GRAIN;
 use crate::kernels::resample::{Resample, Tap};
-use crate::kernels::scratch::Zeros;
+use crate::kernels::scratch::{List, Zeros};
+use crate::kernels::{Float, threads};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -61,7 +62,7 @@ impl Interpolate {
         Ok((first, sizes.into_iter().map(|n| n as usize).collect()))
     }
 
-    fn taps<T: Float>(&self, from: usize, to: usize) -> Vec<Tap<T>> {
+    fn taps<T: Float>(&self, from: usize, to: usize) -> List<Tap<T>> {
         let ratio = from as f64 / to as f64;
         let aligned = if to > 1 { (from - 1) as f64 / (to - 1) as f64 } else { 0.0 };
         let step = if self.align_corners { aligned } else { ratio };
@@ -79,7 +80,9 @@ impl Interpolate {
             let high = if nearest { low } else { (low + 1).min(from - 1) };
             (low, high, [1.0 - share, share].map(T::of))
         };
-        (0..to).map(tap).collect()
+        let mut taps = List::with_capacity(to);
+        threads::in_turn(to, GRAIN, |places| places.for_each(|d| taps.push(tap(d))));
+        taps
     }
 
     /// One pass for each axis, from first to last.

@@ -4,7 +4,7 @@ use super::loss::TINY;
 use super::softmax::{Normalised, Softmax, along};
 use super::{Backward, Binary, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::array::Shape;
-use crate::kernels::scratch::Zeros;
+use crate::kernels::scratch::{Saved, Zeros};
 use crate::kernels::{Float, Number, softmax as kernels};
 use crate::{Error, Result};
 
@@ -110,7 +110,7 @@ op! {
 }
 
 /// What [`SoftmaxCrossEntropy`] keeps: of each line its largest element and the logarithm of its sum.
-type LogSums<T> = Vec<(T, T)>;
+type LogSums<T> = Saved<(T, T)>;
 
 impl Compute for SoftmaxCrossEntropy {
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {

@@ -2,8 +2,9 @@
 
 use super::{Alias, Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::array::{DType, Shape};
-use crate::kernels::Float;
+use crate::kernels::map::GRAIN;
 use crate::kernels::pairing::Pairing;
+use crate::kernels::{Float, stop};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -77,7 +78,13 @@ fn check_mask(op: &str, x: &Shape, mask: &Shape) -> Result<()> {
 
 /// Places that a mask chooses.
 fn chosen<T: Float>(mask: &[T]) -> impl Iterator<Item = usize> {
-    mask.iter().enumerate().filter(|(_, m)| **m != T::ZERO).map(|(i, _)| i)
+    let chooses = |(i, m): &(usize, &T)| {
+        if i.is_multiple_of(GRAIN) {
+            stop::poll();
+        }
+        **m != T::ZERO
+    };
+    mask.iter().enumerate().filter(chooses).map(|(i, _)| i)
 }
 
 /// An error if a mask chooses another number of places than when the shapes were made.

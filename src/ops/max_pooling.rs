@@ -5,8 +5,9 @@ use super::{
     Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op,
 };
 use crate::array::Shape;
+use crate::kernels::Float;
 use crate::kernels::pooling::{Windows, max, put_taken, take};
-use crate::kernels::{Float, scratch};
+use crate::kernels::scratch::{self, Saved};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -111,7 +112,7 @@ fn windows(pool: &Pool<'_>, x: &Shape) -> Result<(Windows, Shape)> {
 }
 
 /// Where the largest element of each window of `x` lies.
-fn find<T: Float>(windows: &Windows, x: &[T], at: &mut Vec<u32>) {
+fn find<T: Float>(windows: &Windows, x: &[T], at: &mut Saved<u32>) {
     at.resize(windows.outputs(), 0);
     scratch::with(at.len(), |y| max(windows, x, y, at));
 }
@@ -124,7 +125,7 @@ impl Compute for MaxPooling {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (windows, _) = windows(&self.pool(), run.x_shape(0))?;
         let (x, y) = (run.x(0), run.y(0));
-        let at: &mut Vec<u32> = run.state();
+        let at: &mut Saved<u32> = run.state();
         at.resize(windows.outputs(), 0);
         max(&windows, x, y, at);
         Ok(())
@@ -133,7 +134,7 @@ impl Compute for MaxPooling {
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (windows, _) = windows(&self.pool(), run.x_shape(0))?;
         let (gx, gy) = (run.gx(0), run.gy(0));
-        let at: &mut Vec<u32> = run.state();
+        let at: &mut Saved<u32> = run.state();
         if at.len() != gy.len() {
             return Err(Error::Graph("max_pooling: expected a forward run before the backward run".into()));
         }
@@ -173,7 +174,7 @@ impl Compute for MaxPoolingBackward {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (windows, _) = windows(&self.pool(), run.x_shape(1))?;
         let (dy, x, gx) = (run.x(0), run.x(1), run.y(0));
-        let at: &mut Vec<u32> = run.state();
+        let at: &mut Saved<u32> = run.state();
         find(&windows, x, at);
         put_taken(&windows, at, dy, gx, false);
         Ok(())
@@ -207,7 +208,7 @@ impl Compute for MaxPoolingTake {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (windows, _) = windows(&self.pool(), run.x_shape(1))?;
         let (v, x, y) = (run.x(0), run.x(1), run.y(0));
-        let at: &mut Vec<u32> = run.state();
+        let at: &mut Saved<u32> = run.state();
         find(&windows, x, at);
         take(&windows, at, v, y);
         Ok(())

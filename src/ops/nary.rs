@@ -3,7 +3,7 @@
 use super::join::first;
 use super::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::array::Shape;
-use crate::kernels::Float;
+use crate::kernels::{Float, map, scratch};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -19,11 +19,11 @@ fn same<'a>(op: &str, x: &InputShapes<'a>) -> Result<&'a Shape> {
 }
 
 /// `y` is the first input, and then each of the others combined with it.
-fn combine<T: Float>(run: &mut Run<'_, T>, f: impl Fn(T, T) -> T) {
+fn combine<T: Float>(run: &mut Run<'_, T>, f: impl Fn(T, T) -> T + Sync) {
     let y = run.y(0);
     y.copy_from_slice(run.x(0));
     for i in 1..run.n_inputs() {
-        y.iter_mut().zip(run.x(i)).for_each(|(y, x)| *y = f(*y, *x));
+        map::update(y, run.x(i), &f);
     }
 }
 
@@ -94,11 +94,12 @@ impl Compute for MulN {
         let gy = run.gy(0);
         for i in 0..run.n_inputs() {
             let Some(gx) = run.gx(i) else { continue };
-            let mut g = gy.to_vec();
-            for other in (0..run.n_inputs()).filter(|other| *other != i) {
-                g.iter_mut().zip(run.x(other)).for_each(|(g, x)| *g = *g * *x);
-            }
-            gx.put_all(&g);
+            let others = || (0..run.n_inputs()).filter(|other| *other != i);
+            scratch::with(gy.len(), |g| {
+                g.copy_from_slice(gy);
+                others().for_each(|other| map::update(g, run.x(other), |g, x| g * x));
+                gx.put_all(g);
+            });
         }
         Ok(())
     }

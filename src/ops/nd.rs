@@ -7,6 +7,7 @@ use super::{Alias, Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shap
 use crate::array::Shape;
 use crate::kernels::Float;
 use crate::kernels::rows::Rows;
+use crate::kernels::scratch::List;
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -29,14 +30,14 @@ impl Places {
     }
 
     /// The first element that each index names.
-    fn offsets(&self, op: &str, x: &Shape, index: &[i64]) -> Result<Vec<usize>> {
+    fn offsets(&self, op: &str, x: &Shape, index: &[i64]) -> Result<List<usize>> {
         let axes = index.len().checked_div(self.n).unwrap_or(0);
         let one = |j: usize| -> Result<usize> {
             (0..axes).try_fold(0, |at, axis| {
                 Ok(at * x[axis] + position(op, index[axis * self.n + j], axis, x[axis])?)
             })
         };
-        (0..self.n).map(|j| Ok(one(j)? * self.inner)).collect()
+        List::of((0..self.n).map(|j| Ok(one(j)? * self.inner)))
     }
 }
 
@@ -160,12 +161,13 @@ impl Compute for ScatterNd {
             rows.put(gy, gx.data, gx.accumulate);
         }
         if let Some(gx) = run.gx(2) {
-            let mut kept = vec![true; gy.len()];
+            let mut kept = List::repeat(true, gy.len());
             if !self.add {
-                for at in &offsets {
+                for at in &*offsets {
                     kept[*at..at + n].fill(false);
                 }
             }
+            let kept = &*kept;
             gx.put(|i| if kept[i] { gy[i] } else { T::ZERO });
         }
         Ok(())

@@ -3,7 +3,8 @@
 use super::scatter::ScatterAdd;
 use super::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::array::{DType, Shape};
-use crate::kernels::{Float, order};
+use crate::kernels::scratch::Saved;
+use crate::kernels::{Float, map, order, threads};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -45,15 +46,15 @@ impl Compute for Sort {
             (false, true) => Some(run.y_index(1)),
             (false, false) => None,
         };
-        let from = run.state::<Vec<usize>>();
-        from.clear();
+        let from = run.state::<Saved<usize>>();
         from.resize(x.len(), 0);
         order::sorted(x, n, inner, self.reverse, from);
+        let from = &**from;
         if let Some(y) = y {
-            y.iter_mut().zip(&*from).for_each(|(y, from)| *y = x[*from]);
+            map::fill(y, |i| x[from[i]]);
         }
         if let Some(index) = index {
-            index.iter_mut().zip(from).for_each(|(i, from)| *i = (*from / inner % n) as i64);
+            map::fill(index, |i| (from[i] / inner % n) as i64);
         }
         Ok(())
     }
@@ -62,7 +63,10 @@ impl Compute for Sort {
         let gy = run.gy(0);
         let Some(gx) = run.gx(0).map(Grad::adding) else { return Ok(()) };
         if !self.only_index {
-            run.state::<Vec<usize>>().iter().zip(gy).for_each(|(from, gy)| gx[*from] = gx[*from] + *gy);
+            let from = &**run.state::<Saved<usize>>();
+            threads::in_turn(from.len(), map::GRAIN, |range| {
+                from[range.clone()].iter().zip(&gy[range]).for_each(|(from, gy)| gx[*from] = gx[*from] + *gy);
+            });
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use crate::Result;
 use crate::array::Shape;
 use crate::kernels::pairing::Pairing;
 use crate::kernels::reduce::{Fold, Product, Rows};
+use crate::kernels::scratch::Zeros;
 use crate::kernels::threads::Shared;
 use crate::kernels::{Float, reduce, strided};
 
@@ -252,7 +253,7 @@ impl Compute for Prod {
         let kept = reduced("prod", shape, self.axis.as_deref(), true)?;
         let Some(gx) = run.gx(0) else { return Ok(()) };
         // What an element that is not zero is divided from, and what one that is gets, as the only zero of its product.
-        let (mut whole, mut others) = (vec![T::ZERO; gy.len()], vec![T::ZERO; gy.len()]);
+        let (mut whole, mut others) = (Zeros::new(gy.len()), Zeros::new(gy.len()));
         Rows::new(x, shape, &axes).fold(&ZerosApart, |i, (product, zeros)| match zeros {
             0 => whole[i] = gy[i] * product,
             1 => others[i] = gy[i] * product,

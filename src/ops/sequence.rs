@@ -2,7 +2,7 @@
 
 use super::{Compute, Entry, InputShapes, Run, Shapes, Sym, Symbols, one, op};
 use crate::array::Shape;
-use crate::kernels::Float;
+use crate::kernels::{Float, map};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -38,7 +38,7 @@ impl Compute for Arange {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let number = |i: usize| T::of(self.start + i as f64 * self.step);
-        run.y(0).iter_mut().enumerate().for_each(|(i, y)| *y = number(i));
+        map::fill(run.y(0), number);
         Ok(())
     }
 
@@ -79,7 +79,7 @@ impl Compute for Linspace {
             let t = i as f64 / last;
             T::of(self.start * (1.0 - t) + self.stop * t)
         };
-        run.y(0).iter_mut().enumerate().for_each(|(i, y)| *y = number(i));
+        map::fill(run.y(0), number);
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use super::normalization::only;
 use super::powers::power;
 use super::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, not_negative, op};
 use crate::array::Shape;
+use crate::kernels::scratch::List;
 use crate::kernels::{Float, Number, pairing::Pairing, reduce};
 use crate::{Error, Result};
 
@@ -21,7 +22,7 @@ fn scaled<T: Float>(
     let kept: Vec<bool> = (0..shape.ndim()).map(|i| !axes.contains(&i)).collect();
     let kept = only(shape, &kept);
     let sums = reduce::sums(x, shape, axes, term);
-    let scales: Vec<T> = sums.iter().enumerate().map(|(i, sum)| scale(T::of(*sum), i)).collect();
+    let scales: List<T> = sums.iter().enumerate().map(|(i, sum)| scale(T::of(*sum), i)).collect();
     let y = run.y(0).as_mut_ptr();
     // SAFETY: `x` and `y` have the shape `shape`, and the scales that of `kept`.
     unsafe {

@@ -25,8 +25,36 @@ mod user_operation;
 mod values;
 mod variable;
 
+use std::cell::Cell;
+
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
+
+/// Whether the user wants to interrupt what is under way. Python runs handlers of signals on its main thread alone: others need
+/// not wait for its lock.
+fn interrupted() -> crate::Result<()> {
+    thread_local! {
+        /// In this process, which a fork changes.
+        static IS_MAIN: Cell<(u32, bool)> = const { Cell::new((0, true)) };
+    }
+    let (process, is_main) = IS_MAIN.get();
+    if !is_main && process == std::process::id() {
+        return Ok(());
+    }
+    // An interpreter that is ending has nobody to interrupt.
+    let asked = Python::try_attach(|py| {
+        if process != std::process::id() {
+            let is_main = || -> PyResult<bool> {
+                let threading = py.import("threading")?;
+                let main = threading.call_method0("main_thread")?.getattr("ident")?;
+                threading.call_method0("get_ident")?.eq(main)
+            };
+            IS_MAIN.set((std::process::id(), is_main().unwrap_or(true)));
+        }
+        py.check_signals().map_err(error::foreign)
+    });
+    asked.unwrap_or(Ok(()))
+}
 
 #[pymodule(gil_used = true)]
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -48,8 +76,6 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     safetensors::register(m)?;
     solver::register(m)?;
     together::register(m)?;
-    // An interpreter that is ending has nobody to interrupt.
-    let check = || Python::try_attach(|py| py.check_signals().map_err(error::foreign)).unwrap_or(Ok(()));
-    crate::graph::interrupt_check(check);
+    crate::graph::interrupt_check(interrupted);
     Ok(())
 }

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use super::{Memory, Step, Stepper, check};
 use crate::array::{Access, DType, RunGuard, Shape, Storage};
+use crate::kernels::stop;
 use crate::kernels::update::Cells;
 use crate::ops::{Spec, Value};
 use crate::{Error, Result};
@@ -350,7 +351,7 @@ impl<P: Source> Solver<P> {
         if !hooked {
             done = done.and_then(|()| {
                 for (at, (data, grad)) in with_gradients() {
-                    if !act(&mut held, at, data, grad)? {
+                    if !stop::unasked(|| act(&mut held, at, data, grad))? {
                         break;
                     }
                 }
@@ -376,7 +377,7 @@ impl<P: Source> Solver<P> {
             let Some(p) = held.parameters.get(at) else { break };
             let pair = (p.source.data(), p.source.grad());
             self.check_parameter(method, p, &pair)?;
-            let go_on = act(&mut held, at, &pair.0, &pair.1)?;
+            let go_on = stop::unasked(|| act(&mut held, at, &pair.0, &pair.1))?;
             drop(held);
             if let Some(post) = &mut hooks.post {
                 post()?;

@@ -11,6 +11,7 @@ use super::links::{Link, Links, Whole};
 use super::{Spread, forward_len};
 use crate::Result;
 use crate::array::{Access, Storage};
+use crate::kernels::stop;
 use crate::ops::{Activation, Call, Memory, Part, Then};
 
 /// A step and those after it that are done along with it.
@@ -72,14 +73,22 @@ impl Chain {
     /// When the first of them fails, after which the last output has nothing, or something cannot be cleared.
     pub(in crate::graph) fn run(&self, steps: &mut [Step]) -> Result<bool> {
         let [first, rest @ ..] = &mut steps[self.steps.clone()] else { return Ok(false) };
-        let Some((links, activation)) = links(first, rest) else { return Ok(false) };
+        // What is made ready may take memory: without it they run one by one.
+        let Ok(Some((links, activation))) = stop::unasked(|| Ok(links(first, rest))) else {
+            return Ok(false);
+        };
         let len = first.y[0].shape.size();
         let along = Then { activation, rows: links.rows(len) };
         let ran = first.run(false, Some((links.at, along)));
         let to = rest.last().map(|step| &step.y[0].storage);
-        let mut name = ran.inspect_err(|_| to.into_iter().for_each(|to| drop(to.clear(true))))?;
-        // SAFETY: all elements are there, and nobody else uses them.
-        unsafe { links.rest(len) };
+        let forget = || to.into_iter().for_each(|to| drop(to.clear(true)));
+        let mut name = ran.inspect_err(|_| forget())?;
+        let done = stop::guarded(|| {
+            // SAFETY: all elements are there, and nobody else uses them.
+            unsafe { links.rest(len) };
+            Ok(())
+        });
+        done.inspect_err(|_| forget())?;
         let mut before = &first.y[0];
         for step in &*rest {
             // SAFETY: see `MemoPtr`.

@@ -10,6 +10,7 @@ use super::super::execute::Slot;
 use super::{Arrays, NOTHING, Place, Planner, Spread, Tile, runs};
 use crate::Result;
 use crate::array::{Access, Calm, DType, Shape, Storage};
+use crate::kernels::stop;
 use crate::ops::{Loops, Op, Part};
 
 /// What becomes of what a gradient's place holds.
@@ -226,15 +227,21 @@ impl FusedBackward {
     }
 
     /// Runs the pass; false if the steps must run one by one, nothing having been done.
-    pub(in crate::graph) fn run(&mut self) -> bool {
+    ///
+    /// # Errors
+    /// When the user ends it.
+    pub(in crate::graph) fn run(&mut self) -> Result<bool> {
         if !self.arrays.resolve() {
-            return false;
+            return Ok(false);
         }
         let (calls, adds) = (&self.calls, &self.arrays.adds);
-        self.arrays.pass(calls.len(), |tile, n| calls.iter().for_each(|call| call.run(tile, adds, n)));
+        let done = stop::guarded(|| {
+            self.arrays.pass(calls.len(), |tile, n| calls.iter().for_each(|call| call.run(tile, adds, n)));
+            Ok(true)
+        });
         let written = self.arrays.own.iter().filter(|own| own.1 != Access::Read);
         written.for_each(|(storage, _)| storage.wrote());
-        true
+        done.inspect_err(|_| self.arrays.forget())
     }
 }
 

@@ -10,6 +10,7 @@ use super::super::execute::{MemoPtr, Step};
 use super::{Arrays, Chain, NOTHING, Place, Planner, Spread, Tile, holds, runs};
 use crate::Result;
 use crate::array::{Access, DType, Storage, name_of};
+use crate::kernels::stop;
 use crate::ops::{Loops, Op, Part};
 
 /// One function of a pass; arrays are numbers of places.
@@ -131,7 +132,7 @@ impl FusedForward {
     /// Runs the pass; false if the steps must run one by one, nothing having been done.
     ///
     /// # Errors
-    /// When something cannot be cleared.
+    /// When the user ends it, or something cannot be cleared.
     pub(in crate::graph) fn run(&mut self) -> Result<bool> {
         let Self { arrays, calls, names, .. } = self;
         if !arrays.resolve() {
@@ -144,6 +145,21 @@ impl FusedForward {
         for repeated in &arrays.repeated {
             names[arrays.own.len() + repeated.room as usize] = names[repeated.own as usize];
         }
+        let done = stop::guarded(|| {
+            Self::pass(arrays, calls, names);
+            Ok(())
+        });
+        done.inspect_err(|_| arrays.forget())?;
+        for (saved, (storage, access)) in names.iter().zip(&arrays.own) {
+            if *access != Access::Read {
+                storage.settle(name_of(*saved));
+            }
+        }
+        self.cleared.iter().try_for_each(|storage| storage.clear(true))?;
+        Ok(true)
+    }
+
+    fn pass(arrays: &Arrays, calls: &[FusedCall], names: &mut [u64]) {
         if arrays.is_one_tile() {
             // Names are made while the processor waits for numbers.
             let own = &arrays.own;
@@ -159,13 +175,6 @@ impl FusedForward {
             }
             arrays.pass(calls.len(), |tile, n| calls.iter().for_each(|call| call.run(tile, n)));
         }
-        for (saved, (storage, access)) in names.iter().zip(&arrays.own) {
-            if *access != Access::Read {
-                storage.settle(name_of(*saved));
-            }
-        }
-        self.cleared.iter().try_for_each(|storage| storage.clear(true))?;
-        Ok(true)
     }
 }
 

@@ -35,7 +35,7 @@ use spread::Spread;
 /// Bytes of a tile: those that a function reads and writes fit in the innermost cache together.
 const TILE: usize = 8 << 10;
 
-/// Elements that a pass computes at most, all functions together: an interrupt waits for the end of a pass.
+/// Elements that a pass computes at most, all functions together.
 const WORK: usize = 1 << 25;
 
 /// An array that nothing reads.
@@ -233,6 +233,13 @@ impl Arrays {
             at[n] = Shared::new(place);
         }
         true
+    }
+
+    /// Clears what a pass that failed was to write or add to, and may have left half done.
+    #[cold]
+    fn forget(&self) {
+        let written = self.own.iter().filter(|(_, access)| *access != Access::Read);
+        written.for_each(|(storage, _)| drop(storage.clear(true)));
     }
 
     /// Bytes of memory that the rooms save.

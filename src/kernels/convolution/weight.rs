@@ -13,7 +13,7 @@ use crate::array::Workspace;
 use crate::kernels::gemm::{After, Columns, ONCE, Operand, PanelProduct, Panels, Split, Table};
 use crate::kernels::scratch::List;
 use crate::kernels::threads::{Shared, parallel};
-use crate::kernels::{Float, scratch};
+use crate::kernels::{Float, scratch, stop};
 
 /// Rows of a product, but for a single channel: their part of the sums stays in the cache.
 const DEPTH: usize = 320;
@@ -115,6 +115,7 @@ impl<T: Float> WeightGradient<'_, T> {
             let transposed = Shared::new(transposed.as_mut_ptr());
             let first = blocks.start;
             for i in blocks {
+                stop::poll();
                 let block = &strips.block(i);
                 let width = block.columns.len();
                 let mut n = 0;
@@ -191,6 +192,7 @@ impl<T: Float> WeightGradient<'_, T> {
         scratch::with(steps.part(0).len() * row + SLACK, |matrix: &mut [T]| {
             let first = blocks.start;
             for i in blocks {
+                stop::poll();
                 let (image, positions) = (i / steps.parts(), steps.part(i % steps.parts()));
                 // SAFETY: as for planes.
                 unsafe {

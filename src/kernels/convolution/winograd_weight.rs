@@ -10,7 +10,7 @@ use crate::Result;
 use crate::array::Workspace;
 use crate::kernels::gemm::{After, ONCE, Operand, PanelProduct, Panels, Split, Table};
 use crate::kernels::threads::{Shared, parallel};
-use crate::kernels::{Float, scratch};
+use crate::kernels::{Float, scratch, stop};
 
 /// Elements of partial sums of a gradient of the weight, and how many there should be.
 const PARTIAL: usize = 2 << 20;
@@ -67,6 +67,7 @@ pub(super) unsafe fn weight_gradient<T: Float>(
             );
             let blocks = parts.part(part);
             for i in blocks.clone() {
+                stop::poll();
                 let (images, rows) = tiles.block(i);
                 let block = (&images, &rows);
                 // SAFETY: there is room for all, and each task has its own sums; the rest is the caller's promise.

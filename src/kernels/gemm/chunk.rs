@@ -8,7 +8,7 @@ use super::pack::{Columns, Rows};
 use super::product::one_by_one;
 use super::tile::{Kernels, PACKING, REGULAR, Tile};
 use crate::array::Workspace;
-use crate::kernels::Float;
+use crate::kernels::{Float, stop};
 
 /// Rows of a plain right matrix that are fetched ahead.
 pub(super) const AHEAD: isize = 8;
@@ -76,6 +76,10 @@ impl<T: Float> Chunk<'_, T> {
                 unsafe {
                     for part in 0..parts.parts() {
                         let some = parts.part(part);
+                        // Small products have nothing but the first.
+                        if part > 0 || p > 0 {
+                            stop::poll();
+                        }
                         block.tiles(self.rows.start + some.start..self.rows.start + some.end);
                     }
                 }

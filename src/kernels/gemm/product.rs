@@ -6,8 +6,8 @@ use super::activation::Then;
 use super::blocks::{Operand, Product};
 use super::tile::After;
 use super::vector;
-use crate::kernels::Float;
 use crate::kernels::threads::Shared;
+use crate::kernels::{Float, stop};
 
 /// Where a matrix lies: element (i, j) is at `i * row + j * col` from `p`.
 #[derive(Clone, Copy, Debug)]
@@ -158,6 +158,7 @@ pub(super) unsafe fn one_by_one<T: Float>(
     then: Then<'_>,
 ) {
     for i in 0..m {
+        stop::poll();
         for j in 0..n {
             // SAFETY: the caller's promise; a bias has as many elements.
             unsafe {

@@ -3,6 +3,7 @@
 use super::{Layout, Stats, or_all};
 use crate::kernels::Float;
 use crate::kernels::pairing::Cycle;
+use crate::kernels::scratch::Saved;
 use crate::kernels::simd::row::each;
 use crate::kernels::simd::{Vector, Work};
 
@@ -13,16 +14,11 @@ pub struct InPlace<T> {
     together: usize,
     /// A mean and what rounding took off it, and what is left is multiplied by. Where neighbours are of one channel that is
     /// the scale by gamma, else the scale, and gamma comes after it: as in the loops that normalise a whole array.
-    mean: Vec<T>,
-    rest: Vec<T>,
-    scale: Vec<T>,
-    gamma: Vec<T>,
-    beta: Vec<T>,
-}
-
-fn renew<T>(old: &mut Vec<T>, new: impl Iterator<Item = T>) {
-    old.clear();
-    old.extend(new);
+    mean: Saved<T>,
+    rest: Saved<T>,
+    scale: Saved<T>,
+    gamma: Saved<T>,
+    beta: Saved<T>,
 }
 
 impl Layout {
@@ -44,13 +40,13 @@ impl<T: Float> InPlace<T> {
     ) -> bool {
         let Some(together) = layout.cycle() else { return false };
         self.together = together;
-        renew(&mut self.mean, stats.mean.iter().map(|(mean, _)| *mean));
-        renew(&mut self.rest, stats.mean.iter().map(|(_, rest)| *rest));
-        renew(&mut self.gamma, or_all(layout, gamma, T::ONE).iter().copied());
-        renew(&mut self.beta, or_all(layout, beta, T::ZERO).iter().copied());
-        renew(&mut self.scale, stats.scale.iter().copied());
+        self.mean.set(stats.mean.iter().map(|(mean, _)| *mean));
+        self.rest.set(stats.mean.iter().map(|(_, rest)| *rest));
+        self.gamma.set(or_all(layout, gamma, T::ONE).iter().copied());
+        self.beta.set(or_all(layout, beta, T::ZERO).iter().copied());
+        self.scale.set(stats.scale.iter().copied());
         if layout.in_rows() {
-            self.scale.iter_mut().zip(&self.gamma).for_each(|(scale, gamma)| *scale = *scale * *gamma);
+            self.scale.iter_mut().zip(&*self.gamma).for_each(|(scale, gamma)| *scale = *scale * *gamma);
         }
         true
     }

@@ -8,6 +8,7 @@ use std::ops::Range;
 use super::Rows;
 use crate::kernels::Float;
 use crate::kernels::map::GRAIN;
+use crate::kernels::scratch::List;
 use crate::kernels::simd::row::WIDEST;
 use crate::kernels::simd::{Vector, Work};
 use crate::kernels::threads::{self, Shared};
@@ -22,15 +23,15 @@ const COUNTED: usize = 1 << 20;
 impl<T: Float> Rows<'_, T> {
     /// The largest element that each result is made of, or the smallest, and the number of the first that is as large
     /// along the folded axes, of which there are fewer than 2^32. A NaN wins.
-    pub fn extremes(&self, smallest: bool) -> Vec<(T, usize)> {
+    pub fn extremes(&self, smallest: bool) -> List<(T, usize)> {
         if self.inner == 1 { self.of_rows(smallest) } else { self.of_columns(smallest) }
     }
 
-    fn of_rows(&self, smallest: bool) -> Vec<(T, usize)> {
+    fn of_rows(&self, smallest: bool) -> List<(T, usize)> {
         let n = self.n;
         // Long rows are cut, and what comes out is joined in order.
         let cuts = if n >= 2 * GRAIN { n.div_ceil(GRAIN) } else { 1 };
-        let mut parts = vec![(T::ZERO, 0); self.outer * cuts];
+        let mut parts = List::repeat((T::ZERO, 0), self.outer * cuts);
         let to = Shared::new(parts.as_mut_ptr());
         threads::ranges(parts.len(), (GRAIN / n.max(1)).max(1), |range| {
             T::in_registers(Along { x: &self.x, n, cuts, range, smallest, to });
@@ -51,9 +52,9 @@ impl<T: Float> Rows<'_, T> {
         parts.chunks(cuts).enumerate().filter_map(of_row).collect()
     }
 
-    fn of_columns(&self, smallest: bool) -> Vec<(T, usize)> {
+    fn of_columns(&self, smallest: bool) -> List<(T, usize)> {
         let (n, inner) = (self.n, self.inner);
-        let mut all = vec![(T::ZERO, 0); self.outer * inner];
+        let mut all = List::repeat((T::ZERO, 0), self.outer * inner);
         let to = Shared::new(all.as_mut_ptr());
         self.blocks(|row, columns| {
             let x = &self.x[row * n * inner..][..n * inner];

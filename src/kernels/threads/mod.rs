@@ -7,7 +7,9 @@ mod pool;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::stop;
 use pool::Pool;
+pub(super) use pool::is_ended;
 
 use crate::{Result, environment};
 
@@ -56,14 +58,18 @@ fn default_threads() -> usize {
 /// Runs `chunk(i)` once for each `i` below `count`, on several threads and in no particular order.
 ///
 /// A loop inside a chunk, or beside another loop, runs on its own thread alone. Handing work over costs about a
-/// microsecond: smaller work should be one chunk. A panic in a chunk is raised again here once all threads are out.
+/// microsecond: smaller work should be one chunk. A panic in a chunk is raised again here once all threads are out. Between
+/// chunks the loop may end, see [`stop`]: those that take long [poll](stop::poll) on their own.
 #[inline]
 pub fn parallel(count: usize, chunk: impl Fn(usize) + Sync) {
     let threads = num_threads().min(count);
     if threads > 1 && Pool::run(threads, count, &chunk) {
         return;
     }
-    (0..count).for_each(chunk);
+    for i in 0..count {
+        chunk(i);
+        stop::poll();
+    }
 }
 
 /// Runs `work` on ranges that together are `0..len`, each of `grain` elements but the last.
@@ -77,6 +83,15 @@ pub fn ranges(len: usize, grain: usize, work: impl Fn(Range<usize>) + Sync) {
         return;
     }
     parallel(len.div_ceil(grain), |i| work(i * grain..len.min((i + 1) * grain)));
+}
+
+/// Runs `work` on ranges that together are `0..len`, one after the other: the loop may end in between, see [`stop`].
+#[inline]
+pub fn in_turn(len: usize, grain: usize, mut work: impl FnMut(Range<usize>)) {
+    for start in (0..len).step_by(grain.max(1)) {
+        work(start..len.min(start.saturating_add(grain.max(1))));
+        stop::poll();
+    }
 }
 
 /// A pointer that the chunks of a loop share. That no two of them write the same element is up to the loop.

@@ -15,6 +15,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
+use crate::kernels::stop;
+
 /// How long a thread waits awake: longer than most gaps between kernels, those where Python runs in between too, and short
 /// enough to be kind to other programs.
 const SPIN: Duration = Duration::from_micros(100);
@@ -67,6 +69,13 @@ pub(super) struct Pool {
 unsafe impl Sync for Pool {}
 
 static POOL: AtomicPtr<Pool> = AtomicPtr::new(std::ptr::null_mut());
+/// Whether the loop under way was ended by a panic.
+static ENDED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the loop under way was ended: those who help with it need not finish their chunks.
+pub(in crate::kernels) fn is_ended() -> bool {
+    ENDED.load(Ordering::Relaxed)
+}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -157,6 +166,7 @@ impl Pool {
         for claimed in claimed {
             *claimed.0.get_mut() = 0;
         }
+        ENDED.store(false, Ordering::Relaxed);
         self.gate.0.fetch_add(LOOP | OPEN, Ordering::SeqCst);
         while workers.len() < work.helpers {
             let Some(worker) = self.spawn(workers.len()) else { break };
@@ -169,7 +179,7 @@ impl Pool {
         }
         self.claim(&work, 0);
         self.gate.0.fetch_and(!OPEN, Ordering::AcqRel);
-        self.wait();
+        self.wait(&work);
         lock(&self.panic).take()
     }
 
@@ -177,7 +187,7 @@ impl Pool {
     fn claim(&self, work: &Work, me: usize) {
         // SAFETY: this thread is inside, so nobody writes the list.
         let claimed = unsafe { &*self.claimed.get() };
-        let chunks = AssertUnwindSafe(|| {
+        let chunks = || {
             for of in (me..=work.helpers).chain(0..me) {
                 let share = work.share(of);
                 loop {
@@ -187,26 +197,40 @@ impl Pool {
                     }
                     // SAFETY: this thread is inside, so the loop is not over.
                     unsafe { (work.call)(work.body, i) };
+                    stop::poll();
                 }
             }
-        });
-        if let Err(panic) = catch_unwind(chunks) {
-            for claimed in claimed {
+        };
+        self.run_or_end(work, chunks);
+    }
+
+    /// Runs a part of the loop, of which a panic is the end.
+    fn run_or_end(&self, work: &Work, part: impl FnOnce()) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(part)) {
+            lock(&self.panic).get_or_insert(panic);
+            ENDED.store(true, Ordering::Relaxed);
+            // SAFETY: this thread is inside or made the loop, so nobody writes the list.
+            for claimed in unsafe { &*self.claimed.get() } {
                 claimed.0.store(work.count, Ordering::Relaxed);
             }
-            lock(&self.panic).get_or_insert(panic);
         }
     }
 
-    /// Waits until nobody is inside: awake at first, as most chunks are short.
-    fn wait(&self) {
+    /// Waits until nobody is inside: awake at first, as most chunks are short. Meanwhile the loop may end.
+    fn wait(&self, work: &Work) {
         let empty = || self.gate.0.load(Ordering::Acquire) & INSIDE == 0;
         if spin(empty) {
             return;
         }
         let mut guard = lock(&self.sleep);
         while self.gate.0.fetch_or(CALLER_SLEEPS, Ordering::AcqRel) & INSIDE != 0 {
-            guard = self.last_out.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            if !stop::asks() || is_ended() {
+                guard = self.last_out.wait(guard).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            drop(self.last_out.wait_timeout(guard, stop::EVERY).unwrap_or_else(PoisonError::into_inner));
+            self.run_or_end(work, stop::poll);
+            guard = lock(&self.sleep);
         }
         self.gate.0.fetch_and(!CALLER_SLEEPS, Ordering::AcqRel);
     }
@@ -222,6 +246,7 @@ impl Pool {
 
     fn serve(&self, index: usize, asleep: &AtomicBool) {
         let mut seen = 0;
+        stop::help();
         loop {
             let waiting = |order| {
                 let gate = self.gate.0.load(order);

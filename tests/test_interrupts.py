@@ -1,0 +1,141 @@
+"""Ctrl-C is answered in the middle of a kernel, and what the kernel was about to write is not there to be read."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import kinnor as nn
+import kinnor.functions as F
+import kinnor.solvers as S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+rng = np.random.RandomState(0)
+
+
+def real(*shape: int) -> nn.Variable:
+    values = np.resize(rng.standard_normal(100_003).astype(np.float32), shape)
+    return nn.Variable.from_numpy_array(values, need_grad=True)
+
+
+KERNELS: dict[str, Callable[[int], nn.Variable]] = {
+    "sort of one line": lambda n: F.sort(real(n << 19), axis=0),
+    "sort of lines": lambda n: F.sort(real(n << 9, 1 << 10), axis=1),
+    "gamma": lambda n: F.rand_gamma(2.0, 1.0, (n << 17,)),
+    "product": lambda n: F.affine(real(n << 9, 1 << 10), real(1 << 10, 1 << 10)),
+    "convolution": lambda n: F.convolution(real(n, 32, 64, 64), real(32, 32, 5, 5), pad=(2, 2)),
+}
+LEAST = 0.25
+"""Seconds that a kernel takes at least."""
+
+
+@pytest.fixture(autouse=True)
+def _interrupts() -> Iterator[None]:
+    # A shell lets programs in its background ignore interrupts, and Python leaves it at that.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupted(run: Callable[[], None], after: float) -> float:
+    """Runs, is interrupted, and says how long the answer took."""
+    sent = [0.0]
+
+    def send() -> None:
+        sent[0] = time.perf_counter()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(after, send)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        run()
+        timer.join()
+        time.sleep(1)  # the answer comes when the kernel is over
+    took = time.perf_counter() - sent[0]
+    timer.join()
+    return took
+
+
+def long(make: Callable[[int], nn.Variable]) -> tuple[nn.Variable, float]:
+    """A function that takes some time, and how long."""
+    n = 1
+    while True:
+        y = make(n)
+        y.forward()
+        start = time.perf_counter()
+        y.forward()
+        took = time.perf_counter() - start
+        if took > LEAST:
+            return y, took
+        n *= max(2, min(8, int(1.5 * LEAST / took)))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_kernel_ends_when_it_is_interrupted(kernel: str) -> None:
+    y, whole = long(KERNELS[kernel])
+    assert interrupted(y.forward, whole / 10) < whole / 2
+    with pytest.raises(nn.ClearedError):
+        _ = y.d
+    y.forward()
+    assert np.isfinite(y.d).all()
+
+
+def test_a_gradient_that_was_being_written_is_not_there() -> None:
+    y, _ = long(KERNELS["convolution"])
+    w = y.parent.inputs[1]
+    y.backward(1.0)
+    w.grad.zero()
+    start = time.perf_counter()
+    y.backward(1.0)
+    whole = time.perf_counter() - start
+    expected = w.g.copy()
+    w.grad.zero()
+    took = interrupted(lambda: y.backward(1.0), whole / 2)
+    assert took < whole
+    with pytest.raises(nn.ClearedError):
+        _ = w.g
+    for v in y.parent.inputs:
+        v.grad.zero()
+    y.backward(1.0)
+    np.testing.assert_array_equal(w.g, expected)
+
+
+def test_a_handler_that_returns_changes_nothing() -> None:
+    y, whole = long(KERNELS["product"])
+    expected = y.d.copy()
+    inner = nn.NdArray.from_numpy_array(np.ones((64, 64), np.float32))
+    seen: list[float] = []
+    signal.signal(signal.SIGINT, lambda *_: seen.append(F.sum(F.affine(inner, inner)).data.item()))
+    timers = [threading.Timer(whole * part, os.kill, (os.getpid(), signal.SIGINT)) for part in (0.2, 0.6)]
+    for timer in timers:
+        timer.start()
+    y.forward()
+    for timer in timers:
+        timer.join()
+    assert seen == [64.0**3] * 2
+    np.testing.assert_array_equal(y.d, expected)
+
+
+def test_an_update_moves_all_parameters_or_none() -> None:
+    parameters = {str(i): real(1 << 20) for i in range(8)}
+    solver = S.Sgd(lr=1.0)
+    solver.set_parameters(parameters)
+    for p in parameters.values():
+        p.d = 0.0
+        p.g = 1.0
+
+    def updates() -> None:
+        while True:
+            solver.update()
+
+    for tries in range(5):
+        interrupted(updates, 0.01 + 0.007 * tries)
+        assert len({p.d[0] for p in parameters.values()}) == 1
