@@ -4,6 +4,8 @@ pub mod array;
 mod environment;
 pub mod error;
 pub mod graph;
+/// For the benches and tests of this crate alone: it is the engine that checks what kernels are called with.
+#[doc(hidden)]
 pub mod kernels;
 pub mod ops;
 pub mod solvers;

@@ -43,7 +43,7 @@ fn gradients_of_leaves_add_up_and_those_between_do_not() {
     assert_eq!(grads(&x), [4.0, 32.0]);
     back(&y);
     assert_eq!((grads(&x), grads(&h)), (vec![8.0, 64.0], vec![2.0, 8.0]));
-    x.grad().storage.zero().expect("is whole");
+    x.grad().zero().expect("is whole");
     run(&y);
     back(&y);
     assert_eq!(grads(&x), [4.0, 32.0]);
@@ -68,11 +68,11 @@ fn clearing_spares_what_a_gradient_reads() {
     let t = unary("tanh", &h);
     let y = unary("identity", &t);
     y.forward(&ForwardOptions { clear_no_need_grad: true, ..Default::default() }).expect("runs");
-    assert!(h.data().storage.is_cleared() && !t.data().storage.is_cleared());
+    assert!(h.data().is_cleared() && !t.data().is_cleared());
     y.backward(&BackwardOptions { clear_buffer: true, ..Default::default() }).expect("runs");
     let slope = 1.0 - 0.5_f64.tanh().powi(2);
     assert!((grads(&x)[0] - slope).abs() < 1e-6);
-    assert!(t.data().storage.is_cleared());
+    assert!(t.data().is_cleared());
     assert!(matches!(t.data().to_vec(), Err(Error::Cleared(_))));
     assert!(matches!(y.backward(&BackwardOptions::default()), Err(Error::Cleared(_))));
     run(&y);
@@ -100,7 +100,7 @@ fn recompute_gives_the_same_gradients() -> Result<()> {
             v.set_recompute(recompute);
         }
         run(&y);
-        assert_eq!(a.data().storage.is_cleared(), recompute);
+        assert_eq!(a.data().is_cleared(), recompute);
         back(&y);
         Ok(grads(&x))
     };
@@ -203,7 +203,7 @@ fn dynamic_mode_computes_at_once_and_gives_memory_back() {
     let mut h = unary("identity", &x);
     let kept = h.data();
     h = unary("tanh", &unary("identity", &h));
-    assert!(kept.storage.is_cleared(), "nobody needs the first identity");
+    assert!(kept.is_cleared(), "nobody needs the first identity");
     assert!((values(&h)[0] - 1.0_f64.tanh()).abs() < 1e-6);
     back(&h);
     assert!((grads(&x)[0] - (1.0 - 1.0_f64.tanh().powi(2))).abs() < 1e-6);
@@ -276,8 +276,8 @@ fn memory_freed_during_a_run_waits_for_its_end() {
     std::thread::scope(|s| {
         s.spawn(|| {
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                middle.data().storage.clear(false).expect("is its own");
-                middle.data().storage.zero().expect("is whole");
+                middle.data().clear().expect("is its own");
+                middle.data().zero().expect("is whole");
             }
         });
         for _ in 0..50 {
@@ -294,7 +294,7 @@ fn indices_that_no_gradient_reads_may_be_cleared() {
     let sorted = apply("sort", &[&unary("identity", &x)], &values).expect("builds");
     let y = binary("add2", &unary("identity", &sorted[0]), &unary("identity", &sorted[1]));
     y.forward(&ForwardOptions { clear_no_need_grad: true, ..Default::default() }).expect("runs");
-    assert!(sorted[1].data().storage.is_cleared());
+    assert!(sorted[1].data().is_cleared());
     back(&y);
     assert_eq!(grads(&x), [1.0; 3]);
 }

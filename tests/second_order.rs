@@ -1,6 +1,6 @@
 //! Second derivatives of activations, losses and normalizations through the graph.
 
-use kinnor::array::{Access, DType};
+use kinnor::array::DType;
 use kinnor::graph::mode::{Compute, Context, intern, scope_context};
 use kinnor::graph::{ForwardOptions, Variable, apply, grad};
 use kinnor::ops::Value;
@@ -10,7 +10,7 @@ type Case<'a> = (&'a str, &'a [Value], &'a [Variable], usize);
 
 fn leaf(shape: &[usize], values: &[f64]) -> Variable {
     let v = Variable::new(shape.to_vec()).expect("fits").with_need_grad(true);
-    v.data().storage.access(DType::F64, Access::Write).expect("is there");
+    v.data().cast(DType::F64).expect("is there");
     v.data().copy_from_slice(values).expect("fits");
     v
 }

@@ -39,6 +39,7 @@ impl Storage {
     /// [`Error::Cleared`] when there is nothing to read, [`Error::Memory`], and [`Error::Graph`] when part of
     /// a larger storage would have to change its type.
     #[inline(always)]
+    #[doc(hidden)] // what it makes ready to be written may hold anything until it is
     pub fn access(&self, dtype: DType, access: Access) -> Result<*mut u8> {
         match self.at(dtype, access) {
             Some(ptr) => Ok(ptr),
@@ -186,7 +187,8 @@ impl Storage {
     ///
     /// # Errors
     /// As [`Storage::access`].
-    pub fn buffer(&self, dtype: DType, access: Access) -> Result<(Buffer, *mut u8)> {
+    #[cfg_attr(not(feature = "python"), allow(dead_code))] // Python asks for it
+    pub(crate) fn buffer(&self, dtype: DType, access: Access) -> Result<(Buffer, *mut u8)> {
         self.find(dtype, access, |root, state| {
             // Whoever looked after the access and before now does not know of the view.
             root.shown.fetch_add(1, Ordering::Relaxed);

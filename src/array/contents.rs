@@ -79,7 +79,7 @@ impl Storage {
     /// Gives the memory to `to`, which has none, as [`Storage::clear`] for the engine would give it back: what `to` holds
     /// then are the old elements, to be overwritten. False, nothing having been done, where one of them is part of another,
     /// where someone else may look at the elements (a variable that Python holds, a view), or where they are not as many.
-    pub fn hand_over(&self, to: &Self, dtype: DType) -> bool {
+    pub(crate) fn hand_over(&self, to: &Self, dtype: DType) -> bool {
         let unseen = self.users() == 0 && to.users() == 0;
         if std::ptr::eq(self, to) || !unseen || to.holds_memory() || self.dtype() != Some(dtype) {
             return false;
@@ -88,7 +88,8 @@ impl Storage {
     }
 
     /// Takes a block that already holds `len` elements of `dtype` as its memory; not for parts of a larger storage.
-    pub fn adopt(&self, buffer: Buffer, dtype: DType) {
+    pub(crate) fn adopt(&self, buffer: Buffer, dtype: DType) {
+        assert!(self.len.saturating_mul(dtype.size()) <= buffer.bytes(), "a buffer that is too short");
         let mut state = self.lock();
         self.set_head(&mut state, buffer, dtype);
         self.written(&mut state, Access::Write);
@@ -97,7 +98,7 @@ impl Storage {
 
     /// Gives its memory to another storage of as many elements, unless someone else sees it or part of either is a
     /// storage of its own. Says whether it did; this one reads as zeros then.
-    pub fn give_to(&self, to: &Self) -> bool {
+    pub(crate) fn give_to(&self, to: &Self) -> bool {
         self.give(to, Head::Empty)
     }
 
@@ -123,7 +124,7 @@ impl Storage {
     }
 
     /// A new storage that reads as zeros, with the buffer that this one, reading as zeros too, has at hand.
-    pub fn zeros_with_spare(&self) -> Arc<Self> {
+    pub(crate) fn zeros_with_spare(&self) -> Arc<Self> {
         let mut state = self.lock();
         match &mut state.head {
             Head::Fill(0.0, spare) => {

@@ -44,7 +44,8 @@ impl Storage {
     }
 
     /// Says that someone was given the address of the memory: what is written there is never seen.
-    pub fn set_addressed(&self) {
+    #[cfg_attr(not(feature = "python"), allow(dead_code))] // Python asks for it
+    pub(crate) fn set_addressed(&self) {
         self.root().shown.fetch_or(ADDRESSED, Ordering::Relaxed);
     }
 

@@ -23,11 +23,16 @@ pub use access::Access;
 pub(crate) use account::{Account, Paying, pay_from};
 pub(crate) use allocator::limit_of_environment;
 pub use allocator::{MemoryStats, clear_memory_cache, memory_stats, reset_peak_memory, set_memory_limit};
+#[doc(hidden)]
 pub use buffer::Buffer;
-pub use dtype::{DType, Element, convert};
+#[doc(hidden)]
+pub use dtype::convert;
+pub use dtype::{DType, Element};
 pub(crate) use gone::{Calm, Gone};
 pub(crate) use kept::Lent;
+#[doc(hidden)]
 pub use kept::{Kept, Lasting};
+#[doc(hidden)]
 pub use reclaim::RunGuard;
 pub(crate) use reclaim::{Holds, amid_kernel, hold};
 pub use shape::Shape;

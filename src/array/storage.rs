@@ -136,7 +136,7 @@ impl Storage {
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory) when there is none.
-    pub fn to_write(len: usize, dtype: DType) -> Result<(Arc<Self>, *mut u8)> {
+    pub(crate) fn to_write(len: usize, dtype: DType) -> Result<(Arc<Self>, *mut u8)> {
         let buffer = Buffer::new(len * dtype.size())?;
         let ptr = buffer.ptr();
         let mut storage = Self::with(len, Head::Ready(buffer), Some(dtype), None);
@@ -190,7 +190,7 @@ impl Storage {
     ///
     /// The pointer is valid as that of [`Storage::access`] is.
     #[inline(always)]
-    pub fn at(&self, dtype: DType, access: Access) -> Option<*mut u8> {
+    pub(crate) fn at(&self, dtype: DType, access: Access) -> Option<*mut u8> {
         let place = self.place.load(Ordering::Acquire);
         let wanted = dtype as usize + 1;
         let here = match access {
@@ -261,7 +261,7 @@ impl Storage {
 
     /// Says that the elements are about to be written in place.
     #[inline(always)]
-    pub fn touch(&self) {
+    pub(crate) fn touch(&self) {
         self.version.store(self.version() + 1, Ordering::Relaxed);
         self.content.store(UNNAMED, Ordering::Relaxed);
         if self.watched.load(Ordering::Relaxed) & WATCHED != 0 {
@@ -271,6 +271,7 @@ impl Storage {
 
     /// Says that what was to be written in place is there: whoever named the values meanwhile has read them half written.
     #[inline(always)]
+    #[doc(hidden)]
     pub fn wrote(&self) {
         self.unname();
         if self.place.load(Ordering::Relaxed) & WRITABLE == 0 {
@@ -306,7 +307,7 @@ impl Storage {
     /// Names the values that were just written after what they were computed from: whoever computes them again from the
     /// same finds the same name.
     #[inline(always)]
-    pub fn settle(&self, content: u64) {
+    pub(crate) fn settle(&self, content: u64) {
         self.settled.store(self.version() as u16, Ordering::Relaxed);
         self.content.store(content, Ordering::Release);
     }

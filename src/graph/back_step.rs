@@ -276,7 +276,8 @@ impl BackStep {
             then: Then::NOTHING,
             lasting: kept.map(|(slot, at)| Lasting::new(&slot.storage, at)),
         };
-        let done = stop::guarded(|| op.backward(call));
+        // SAFETY: the arrays were made for this operation, of the shapes that it names.
+        let done = stop::guarded(|| unsafe { op.backward(call) });
         drop(gxm);
         gx.iter().flatten().for_each(|sink| sink.slot.storage.wrote());
         let done = done.and_then(|()| {

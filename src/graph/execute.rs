@@ -244,7 +244,9 @@ impl Step {
             }
             let then = along.map_or(Then::NOTHING, |(_, then)| then);
             let lasting = lasting(*keeps_of, x, &xm, recompute);
-            op.forward(Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, then, lasting })
+            let call = Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, then, lasting };
+            // SAFETY: the arrays were made for this operation, of the shapes that it names.
+            unsafe { op.forward(call) }
         };
         stop::guarded(run).inspect_err(|_| forget(y, x))?;
         memo.settle(noted, along.is_some().into(), y.iter().map(|y| &*y.storage));
@@ -295,7 +297,8 @@ impl Step {
             let then = along.map_or(Then::NOTHING, |(_, then)| then);
             let lasting = lasting(self.keeps_of, &self.x, &xm, recompute);
             let call = Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, then, lasting };
-            self.op.forward(call)?;
+            // SAFETY: the arrays were made for this operation, of the shapes that it names.
+            unsafe { self.op.forward(call) }?;
             store(temporaries)
         };
         let ran = stop::guarded(run);

@@ -78,7 +78,7 @@ impl Variable {
     /// let y = apply("mul2", &[&h, &h], &[])?.remove(0);
     /// h.set_recompute(true);
     /// y.forward(&ForwardOptions::default())?;
-    /// assert!(h.data().storage.is_cleared());
+    /// assert!(h.data().is_cleared());
     /// assert_eq!(y.functions_to_recompute().len(), 2);
     /// y.backward(&BackwardOptions::default())?;
     /// assert_eq!(x.grad().to_vec()?, [32.0]);
@@ -109,7 +109,7 @@ impl Variable {
     /// let y = apply("exp", &[&b], &[])?.remove(0);
     /// b.set_persistent(true);
     /// y.forward(&ForwardOptions { clear_buffer: true, ..Default::default() })?;
-    /// assert!(a.data().storage.is_cleared());
+    /// assert!(a.data().is_cleared());
     /// assert_eq!(b.data().to_vec()?, [16.0]);
     /// # Ok::<(), kinnor::Error>(())
     /// ```

@@ -59,6 +59,7 @@ mod worth;
 
 #[doc(hidden)]
 pub use crate::kernels::stop::set_check as interrupt_check;
+#[doc(hidden)]
 pub use anomaly::set_source_line;
 pub use backward::{BackwardOptions, CommunicatorCallback, Seed};
 pub use clear::{ClearFlags, ClearRecord, check_errors_at_drop, record_clear_flags, recorded_clear_flags};

@@ -2,16 +2,24 @@
 
 use std::sync::Arc;
 
-use crate::array::{Access, DType, RunGuard, Shape, Storage};
+use crate::array::{Access, DType, Shape, Storage};
 use crate::{Error, Result};
 
 /// An array by reference: a shape over elements that others may share.
+///
+/// Its elements are as many as its shape says: nobody can make one that is not so.
+///
+/// ```compile_fail
+/// use kinnor::array::{Shape, Storage};
+/// use kinnor::graph::NdArray;
+/// let array = NdArray { shape: Shape::from([1 << 20]), storage: Storage::new(1) };
+/// ```
 #[derive(Clone)]
 pub struct NdArray {
     /// Its shape.
-    pub shape: Shape,
+    pub(crate) shape: Shape,
     /// Its elements.
-    pub storage: Arc<Storage>,
+    pub(crate) storage: Arc<Storage>,
 }
 
 impl NdArray {
@@ -22,6 +30,45 @@ impl NdArray {
     pub fn new(shape: Shape) -> Result<Self> {
         let storage = Storage::new(shape.checked_size()?);
         Ok(Self { shape, storage })
+    }
+
+    /// Its shape.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// The type of its elements, once they have one.
+    pub fn dtype(&self) -> Option<DType> {
+        self.storage.dtype()
+    }
+
+    /// Makes its elements those of another type, each rounded to that.
+    ///
+    /// # Errors
+    /// [`Error::Cleared`] when the engine cleared them, [`Error::Memory`].
+    pub fn cast(&self, dtype: DType) -> Result<()> {
+        self.storage.access(dtype, Access::ReadWrite).map(drop)
+    }
+
+    /// Makes all elements zero, when they are looked at.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] when it is a part of an array that has no memory yet, and there is none.
+    pub fn zero(&self) -> Result<()> {
+        self.storage.zero()
+    }
+
+    /// Gives its memory back: there is nothing to read until it is written.
+    ///
+    /// # Errors
+    /// [`Error::Graph`] when it is a part of another array.
+    pub fn clear(&self) -> Result<()> {
+        self.storage.clear(false)
+    }
+
+    /// Whether its memory was given back and nothing was written since.
+    pub fn is_cleared(&self) -> bool {
+        self.storage.is_cleared()
     }
 
     /// Copies of its elements as `f64`.
@@ -49,8 +96,7 @@ impl NdArray {
             return Err(Error::shape("copy_from_slice", expected, [&Shape::from([values.len()])]));
         }
         let dtype = self.storage.dtype().unwrap_or(DType::F32);
-        let _run = RunGuard::new();
-        let to = self.storage.access(dtype, Access::Write)?;
+        let (_held, to) = self.storage.hold(dtype, Access::Write)?;
         // SAFETY: both hold that many elements of their types.
         unsafe { crate::array::convert(values.as_ptr().cast(), DType::F64, to, dtype, values.len()) };
         self.storage.wrote();

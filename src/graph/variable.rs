@@ -307,7 +307,7 @@ impl Variable {
     /// for v in [&x, &h, &y] {
     ///     v.clear_during_auto_forward()?;
     /// }
-    /// let cleared = [&x, &h, &y].map(|v| v.data().storage.is_cleared());
+    /// let cleared = [&x, &h, &y].map(|v| v.data().is_cleared());
     /// assert_eq!(cleared, [false, false, true]);
     /// # Ok::<(), kinnor::Error>(())
     /// ```

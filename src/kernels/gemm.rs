@@ -50,8 +50,9 @@ struct Layout {
 impl Layout {
     /// Refuses what would leave memory of `len` elements: every later access stands on this.
     fn new(len: usize, rows: usize, cols: usize, row_stride: usize, col_stride: usize) -> Self {
-        let last = |n: usize, stride: usize| n.saturating_sub(1) * stride;
-        let fits = rows == 0 || cols == 0 || last(rows, row_stride) + last(cols, col_stride) < len;
+        let last = |n: usize, stride: usize| n.saturating_sub(1).saturating_mul(stride);
+        let fits =
+            rows == 0 || cols == 0 || last(rows, row_stride).saturating_add(last(cols, col_stride)) < len;
         assert!(
             fits,
             "a matrix of {rows} x {cols}, strides {row_stride} and {col_stride}, in {len} elements"

@@ -68,7 +68,9 @@ impl<C: Compute> Bound<C> {
     }
 }
 
-impl<C: Compute> Operation for Bound<C> {
+// SAFETY: operations of this crate take their arrays as slices of the types and lengths that they declare; tests over all of
+// them hold them to it.
+unsafe impl<C: Compute> Operation for Bound<C> {
     fn type_name(&self) -> &str {
         C::SPEC.type_name
     }
@@ -104,14 +106,14 @@ impl<C: Compute> Operation for Bound<C> {
     fn output(&self, o: usize) -> Option<DType> {
         self.op.output(o)
     }
-    fn forward(&self, call: Call<'_>) -> Result<()> {
+    unsafe fn forward(&self, call: Call<'_>) -> Result<()> {
         if call.double {
             self.op.forward(&mut Run::<f64>::new(call, self.present))
         } else {
             self.op.forward(&mut Run::<f32>::new(call, self.present))
         }
     }
-    fn backward(&self, call: Call<'_>) -> Result<()> {
+    unsafe fn backward(&self, call: Call<'_>) -> Result<()> {
         if call.double {
             self.op.backward(&mut Backward::<f64>::new(call, self.present))
         } else {
@@ -127,7 +129,7 @@ impl<C: Compute> Operation for Bound<C> {
     fn goes_along(&self, x: &[&Shape]) -> bool {
         self.op.goes_along(&InputShapes { x, present: self.present, values: None })
     }
-    fn pieces<'a>(&self, call: Call<'a>) -> Option<&'a (dyn Pieces + 'static)> {
+    unsafe fn pieces<'a>(&self, call: Call<'a>) -> Option<&'a (dyn Pieces + 'static)> {
         if call.double {
             self.op.pieces(Run::<f64>::new(call, self.present))
         } else {

@@ -74,7 +74,10 @@ pub use bound::Entry;
 pub use compute::{Alias, Compute, Reads};
 pub use elementwise::{Binary, Unary};
 pub use loops::{Loops, Part, Pieces};
-pub use operation::{Array, Call, OnArrays, Op, Operation};
+#[doc(hidden)]
+pub use operation::Call;
+pub use operation::{Array, OnArrays, Op, Operation};
+#[doc(hidden)]
 pub use run::{Backward, Grad, Memory, Run, State};
 pub use shapes::{InputShapes, Shapes};
 pub use spec::{Arg, ArgType, Declared, Input, Kind, Spec, Value};

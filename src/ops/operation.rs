@@ -35,11 +35,11 @@ pub struct Call<'a> {
 #[derive(Clone)]
 pub struct Array {
     /// Its shape.
-    pub shape: Shape,
+    pub(crate) shape: Shape,
     /// Its values.
-    pub data: Arc<Storage>,
+    pub(crate) data: Arc<Storage>,
     /// Its gradient.
-    pub grad: Arc<Storage>,
+    pub(crate) grad: Arc<Storage>,
 }
 
 /// An operation that is not made of kernels and wants the arrays themselves: a user's own function in Python.
@@ -64,8 +64,12 @@ pub trait OnArrays: Send + Sync {
 }
 
 /// What a node of the graph holds: an operation with its constant arguments bound.
+///
+/// # Safety
+/// The engine believes it: kernels read and write no more than the arrays of a [`Call`] hold, of the types that `kind` and
+/// `output` name, and only inputs that it `overwrites`; outputs that have the memory of an input by `alias` are as large.
 #[allow(missing_docs, clippy::missing_errors_doc)] // each is the method of `Compute` of the same name, with inputs numbered as given
-pub trait Operation: Send + Sync + 'static {
+pub unsafe trait Operation: Send + Sync + 'static {
     /// `LeakyReLU`
     fn type_name(&self) -> &str;
     /// `leaky_relu`
@@ -97,8 +101,12 @@ pub trait Operation: Send + Sync + 'static {
         None
     }
     fn output(&self, o: usize) -> Option<DType>;
-    fn forward(&self, call: Call<'_>) -> Result<()>;
-    fn backward(&self, call: Call<'_>) -> Result<()>;
+    /// # Safety
+    /// The arrays of the call are there, of the shapes and types that the operation says, and nobody else writes them.
+    unsafe fn forward(&self, call: Call<'_>) -> Result<()>;
+    /// # Safety
+    /// As for `forward`, where the gradient reads or writes them.
+    unsafe fn backward(&self, call: Call<'_>) -> Result<()>;
     fn takes_along(&self) -> bool {
         false
     }
@@ -109,7 +117,9 @@ pub trait Operation: Send + Sync + 'static {
         let _ = x;
         false
     }
-    fn pieces<'a>(&self, call: Call<'a>) -> Option<&'a (dyn Pieces + 'static)> {
+    /// # Safety
+    /// As for `forward`, of all inputs but the first.
+    unsafe fn pieces<'a>(&self, call: Call<'a>) -> Option<&'a (dyn Pieces + 'static)> {
         let _ = call;
         None
     }
@@ -158,12 +168,12 @@ pub enum Op {
 
 impl Op {
     /// A node's operation from what its author wrote, all inputs being given.
-    pub fn new<C: Compute>(op: C) -> Self {
+    pub(crate) fn new<C: Compute>(op: C) -> Self {
         Self::with_inputs(op, u64::MAX)
     }
 
     /// As [`Op::new`] where only the inputs in the mask are given.
-    pub fn with_inputs<C: Compute>(op: C, present: u64) -> Self {
+    pub(crate) fn with_inputs<C: Compute>(op: C, present: u64) -> Self {
         Self::Shared(Arc::new(Bound { op, present }))
     }
 }

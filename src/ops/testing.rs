@@ -88,7 +88,7 @@ pub(crate) fn forward(op: &Op, x: &[Tensor], state: &mut State, recompute: bool)
     let mut yb: Vec<_> = shapes.iter().enumerate().map(|(o, s)| output(op, o, s.size())).collect();
     let xm: Vec<_> = xb.iter_mut().zip(x).map(|(b, x)| Memory { ptr: b.ptr(), shape: &x.shape }).collect();
     let ym: Vec<_> = yb.iter_mut().zip(&shapes).map(|(b, s)| Memory { ptr: b.ptr(), shape: s }).collect();
-    op.forward(Call {
+    let call = Call {
         x: &xm,
         y: &ym,
         gy: &[],
@@ -98,7 +98,9 @@ pub(crate) fn forward(op: &Op, x: &[Tensor], state: &mut State, recompute: bool)
         recompute,
         then: Then::NOTHING,
         lasting: None,
-    })?;
+    };
+    // SAFETY: the arrays were made for this operation, of the shapes that it names.
+    unsafe { op.forward(call) }?;
     Ok(shapes.iter().zip(yb).map(|(s, b)| Tensor { shape: s.clone(), data: b.real() }).collect())
 }
 
@@ -146,7 +148,7 @@ fn backward(
             w.then(|| (Memory { ptr: b.as_mut_ptr().cast(), shape: &x.shape }, base.is_some()))
         })
         .collect();
-    op.backward(Call {
+    let call = Call {
         x: &xm,
         y: &ym,
         gy: &gym,
@@ -156,8 +158,9 @@ fn backward(
         recompute: false,
         then: Then::NOTHING,
         lasting: None,
-    })
-    .expect("backward runs");
+    };
+    // SAFETY: the arrays were made for this operation, of the shapes that it names.
+    unsafe { op.backward(call) }.expect("backward runs");
     gxb.into_iter().zip(wanted).map(|(g, w)| w.then_some(g)).collect()
 }
 
