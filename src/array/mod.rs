@@ -38,4 +38,4 @@ pub(crate) use reclaim::{Holds, amid_kernel, hold};
 pub use shape::Shape;
 pub use shortage::fail_allocations;
 pub use storage::{Storage, name_of};
-pub(crate) use workspace::Workspace;
+pub(crate) use workspace::{Room, Workspace};

@@ -220,6 +220,44 @@ impl<T> Drop for Workspace<T> {
     }
 }
 
+/// Memory that belongs to nobody's shelf, for what outlives a call: like a workspace it counts for the limit, and is not live.
+pub(crate) struct Room {
+    block: Block,
+}
+
+// SAFETY: a block belongs to no thread.
+unsafe impl Send for Room {}
+// SAFETY: it only says where the block is.
+unsafe impl Sync for Room {}
+
+impl Room {
+    /// Room for so many bytes, the first at the start of a cache line.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] when the system has no more.
+    pub(crate) fn new(bytes: usize) -> Result<Self> {
+        let block = allocator::allocate(bytes.max(1), 0).ok_or(Error::Memory { bytes })?;
+        Ok(Self { block })
+    }
+
+    /// The first byte.
+    pub(crate) fn ptr(&self) -> *mut u8 {
+        self.block.0.as_ptr()
+    }
+
+    /// How many bytes there are.
+    pub(crate) fn bytes(&self) -> usize {
+        self.block.1
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        // SAFETY: the block came from the allocator with this size and this count, and nobody else has it.
+        unsafe { allocator::free(self.block.0, self.block.1, 0) };
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{KEEP, Workspace};

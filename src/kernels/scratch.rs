@@ -1,11 +1,11 @@
-//! Memory that kernels borrow for the time of a call, and that they keep from a forward to a backward run. All of it counts as
-//! that of arrays does, and where there is none the kernel ends: see [`stop`](super::stop).
+//! Memory that kernels borrow for the time of a call, and that functions keep from a forward to a backward run. All of it counts
+//! for the limit on memory, and where there is none the kernel ends: see [`stop`](super::stop).
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 use super::{Float, stop};
-use crate::array::{Buffer, Workspace};
+use crate::array::{Room, Workspace};
 
 /// Numbers that are zero at first and live until this is dropped, in memory that the thread keeps for the next call. The
 /// first is at the start of a cache line.
@@ -137,7 +137,7 @@ impl<T> DerefMut for List<T> {
 
 /// A list of plain values that a function keeps for its next run: in memory of its own, which grows and never shrinks.
 pub struct Saved<T> {
-    buffer: Option<Buffer>,
+    room: Option<Room>,
     n: usize,
     of: PhantomData<T>,
 }
@@ -145,24 +145,24 @@ pub struct Saved<T> {
 impl<T> Default for Saved<T> {
     fn default() -> Self {
         const { assert!(!std::mem::needs_drop::<T>() && size_of::<T>() > 0 && align_of::<T>() <= 64) };
-        Self { buffer: None, n: 0, of: PhantomData }
+        Self { room: None, n: 0, of: PhantomData }
     }
 }
 
 impl<T: Copy> Saved<T> {
     fn ptr(&self) -> *mut T {
-        self.buffer.as_ref().map_or(std::ptr::dangling_mut(), |buffer| buffer.ptr().cast())
+        self.room.as_ref().map_or(std::ptr::dangling_mut(), |room| room.ptr().cast())
     }
 
     /// Has room for `n` values; the old ones stay.
     fn reserve(&mut self, n: usize) {
-        if n <= self.buffer.as_ref().map_or(0, |buffer| buffer.bytes() / size_of::<T>()) {
+        if n <= self.room.as_ref().map_or(0, |room| room.bytes() / size_of::<T>()) {
             return;
         }
-        let buffer = Buffer::new(n.saturating_mul(size_of::<T>())).unwrap_or_else(|error| stop::raise(error));
+        let room = Room::new(n.saturating_mul(size_of::<T>())).unwrap_or_else(|error| stop::raise(error));
         // SAFETY: both hold as many, and are different blocks.
-        unsafe { buffer.ptr().cast::<T>().copy_from_nonoverlapping(self.ptr(), self.n) };
-        self.buffer = Some(buffer);
+        unsafe { room.ptr().cast::<T>().copy_from_nonoverlapping(self.ptr(), self.n) };
+        self.room = Some(room);
     }
 
     /// Makes it `n` values long, new ones being `v`.
@@ -201,7 +201,7 @@ impl<T: Copy> Deref for Saved<T> {
 
 impl<T: Copy> DerefMut for Saved<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above, and it is borrowed alone: nobody else has the buffer.
+        // SAFETY: as above, and it is borrowed alone.
         unsafe { std::slice::from_raw_parts_mut(self.ptr(), self.n) }
     }
 }
