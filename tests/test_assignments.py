@@ -193,7 +193,7 @@ def test_assignments_that_nobody_watches_are_in_place():
     v = nn.Variable.from_numpy_array(np.zeros(4, np.float32)) * 1
     for i in range(4):
         v[i] = i
-        assert v.parent.inplace_data(2)
+        assert v.parent.inplace_data(0)
     v.forward()
     assert v.d.tolist() == [0, 1, 2, 3]
 

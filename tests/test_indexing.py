@@ -300,3 +300,143 @@ def test_slices_that_are_none_are_refused_in_our_words():
         nn.Variable((3,))[::0]
     with pytest.raises(nn.CallError, match="expected a slice of whole numbers, got slice"):
         nn.Variable((3,))["a":]
+
+
+OPEN = {
+    "part of another axis": np.s_[:, 1:3],
+    "from one on": np.s_[1:],
+    "up to the last": np.s_[:-1],
+    "backward": np.s_[::-1],
+    "backward from one on": np.s_[2::-1, ::-2],
+    "every second": np.s_[::2],
+    "last": np.s_[-1],
+    "last two": np.s_[-2:],
+    "an axis dropped": np.s_[:, 0],
+    "an axis dropped between": np.s_[:, -1, :],
+    "a new axis": np.s_[:, None, :2],
+    "ellipsis": np.s_[..., 1:],
+    "all": np.s_[:],
+    "beyond the end": np.s_[1:99],
+    "nothing": np.s_[3:1],
+    "integers": np.s_[1, -1],
+    "array and new axis": np.s_[[2, 0], None],
+}
+OPEN_KEYS = pytest.mark.parametrize("key", OPEN.values(), ids=OPEN)
+LENGTHS = (4, 7, 3, 5)
+
+
+def rows(n, width=3):
+    return np.arange(n * width * 2, dtype=np.float32).reshape(n, width, 2) + 1
+
+
+@OPEN_KEYS
+def test_what_is_open_follows_the_shape(key):
+    """Built for 4 rows; what it gives and its gradient, for more and fewer, and for another width."""
+    x = nn.Variable((4, 3, 2), need_grad=True)
+    y = x[key]
+    for n, width in [(n, 3) for n in LENGTHS] + [(6, 5)]:
+        x.reset_shape((n, width, 2), True)
+        x.d = rows(n, width)
+        y.forward()
+        np.testing.assert_array_equal(y.d, rows(n, width)[key], strict=True)
+        gy = 1 + np.arange(y.size, dtype=np.float32).reshape(y.shape)
+        x.grad.zero()
+        y.backward(gy)
+        expected = np.zeros_like(x.d)
+        np.add.at(expected, key, gy)
+        np.testing.assert_array_equal(x.g, expected)
+
+
+@OPEN_KEYS
+@pytest.mark.parametrize("taken", [False, True])
+def test_what_is_open_follows_the_shape_in_assignments(key, taken):
+    x = nn.Variable((4, 3, 2), need_grad=True)
+    value = nn.Variable.from_numpy_array(np.float32(-2), need_grad=True)
+    h = x * 1
+    before = F.sin(h) if taken else None
+    h[key] = value
+    y = h * 3
+    for n in LENGTHS:
+        width = 3
+        x.reset_shape((n, width, 2), True)
+        x.d = rows(n, width)
+        nn.forward_all([y] if before is None else [y, before])
+        expected = rows(n, width)
+        expected[key] = -2
+        np.testing.assert_array_equal(y.d, 3 * expected, strict=True)
+        for v in (x, value):
+            v.grad.zero()
+        y.backward(1)
+        np.testing.assert_array_equal(x.g, np.where(expected == -2, 0, 3))
+        assert value.g == 3 * (expected == -2).sum()
+
+
+@pytest.mark.parametrize("values", [2.0, np.float32([5, 6]), np.float32([[5], [6], [7]]), np.ones((1, 1, 3, 2))])
+def test_values_are_repeated_over_what_is_open(values):
+    x = nn.Variable((4, 3, 2), need_grad=True)
+    h = x * 1
+    h[1:] = values
+    for n in LENGTHS:
+        x.reset_shape((n, 3, 2), True)
+        x.d = rows(n)
+        h.forward()
+        expected = rows(n)
+        expected[1:] = values
+        np.testing.assert_array_equal(h.d, expected)
+
+
+def test_slices_with_none_stay_open():
+    x = nn.Variable((4, 6))
+    parts = [
+        (np.s_[:, 1:3], F.slice(x, (None, 1), (None, 3), (None, None))),
+        (np.s_[::-1], F.slice(x, step=(-1, None))),
+        (np.s_[1:, ::-2], F.slice(x, start=(1, None), step=(1, -2))),
+        (np.s_[:, -2:], F.slice(x, (0, -2))),
+    ]
+    args = parts[2][1].parent.info.args
+    assert args == {"start": [1, -1], "stop": [4, -7], "step": [1, -2]}
+    for n in LENGTHS:
+        x.reset_shape((n, 6), True)
+        x.d = np.arange(n * 6).reshape(n, 6)
+        for key, y in parts:
+            y.forward()
+            np.testing.assert_array_equal(y.d, x.d[key], strict=True)
+
+
+def test_an_index_that_is_beyond_the_new_shape_is_refused():
+    x = nn.Variable((4, 2))
+    h, y = x * 1, x[3]
+    h[3] = 1
+    x.reset_shape((3, 2), True)
+    for v in (h, y):
+        with pytest.raises(nn.IndexRangeError, match="expected an index from -3 to 2 on axis 0, got 3"):
+            v.forward()
+
+
+def test_gradients_as_graphs_of_parts():
+    for key in (np.s_[1:3, 0], np.s_[:, None, ::-1], np.s_[-1], np.s_[::2, 1, 0]):
+        with nn.context_scope(nn.Context(["cpu:double"])):
+            x = nn.Variable.from_numpy_array(rows(4), need_grad=True)
+            value = nn.Variable.from_numpy_array(np.float64([[3.0]]) if rows(4)[key].ndim > 1 else 3.0, need_grad=True)
+            h = x * x
+            h[key] = value * value
+            loss = F.sum((h * h)[key] * 2) + F.sum(h * h * h)
+            g = nn.grad([loss], [x, value])
+            gg = nn.grad([F.sum(g[0] * g[0]) + F.sum(g[1] * g[1])], [x, value])
+            nn.forward_all([*g, *gg])
+        inside = np.zeros((4, 3, 2))
+        inside[key] = 1
+        n, v, r = inside.sum(), 3.0, rows(4).astype(float)
+        # loss = n (2 v^4 + v^6) + sum of x^6 outside.
+        np.testing.assert_allclose(g[0].d, np.where(inside, 0, 6 * r**5))
+        np.testing.assert_allclose(g[1].d.sum(), n * (8 * v**3 + 6 * v**5))
+        np.testing.assert_allclose(gg[0].d, np.where(inside, 0, 2 * 6 * r**5 * 30 * r**4))
+        slope = n * (8 * v**3 + 6 * v**5)
+        np.testing.assert_allclose(gg[1].d.sum(), 2 * slope * n * (24 * v**2 + 30 * v**4))
+
+
+def test_an_assignment_from_itself_without_a_graph():
+    x = nn.Variable.from_numpy_array(np.array([1.0, 2.0, 3.0], np.float32))
+    with nn.auto_forward(), nn.no_grad():
+        x[::-1] = x
+        assert x.d.tolist() == [3.0, 2.0, 1.0]

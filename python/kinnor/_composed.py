@@ -85,7 +85,8 @@ def slice(
     """A part of the array: of each axis, the elements from `start` up to but not including `stop`, every `step`-th.
 
     As in Python, negative positions count from the end, positions beyond the ends mean the ends, and a negative step
-    runs backward. `x[...]` says the same more shortly.
+    runs backward. What is None stays open: when `x` gets another shape, it is the end of that. `x[...]` says the same
+    more shortly.
 
     Args:
         x: Input of any shape.
@@ -104,19 +105,15 @@ def slice(
     """
     if not isinstance(x, (Variable, NdArray)):
         raise CallError(f"slice: expected `x` to be a Variable or an NdArray, got {type(x).__name__}")
-    steps = [1 if step is None else step for step in entries("step", step, x.ndim)]
-    backward = [step < 0 for step in steps] + [False] * x.ndim
-    starts = [(-1 if backward[i] else 0) if at is None else at for i, at in enumerate(entries("start", start, x.ndim))]
-    ends = [-n - 1 if backward[i] else n for i, n in enumerate(x.shape)]
-    stops = [ends[i] if at is None and i < x.ndim else at for i, at in enumerate(entries("stop", stop, x.ndim))]
-    result: T = f.slice(x, starts, stops, steps, outputs=outputs)
+    given = [entries(name, each) for name, each in (("start", start), ("stop", stop), ("step", step))]
+    result: T = f.slice(x, *given, outputs=outputs)
     return result
 
 
-def entries(name: str, given: int | Iterable[int | None] | None, ndim: int) -> list[int | None]:
-    """One entry for each axis."""
+def entries(name: str, given: int | Iterable[int | None] | None) -> list[int | None] | None:
+    """What is given for each axis."""
     if given is None:
-        return [None] * ndim
+        return None
     found: list[int | None] = list(given) if isinstance(given, Iterable) else [given]
     if all(entry is None or isinstance(entry, (int, np.integer)) for entry in found):
         return found

@@ -1,8 +1,7 @@
-"""Indexing: `x[key]` and `x[key] = value` in terms of slice, gather_nd and scatter_nd."""
+"""Indexing: `x[key]` and `x[key] = value` in terms of parts, gather_nd and scatter_nd."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,26 +13,14 @@ f = _core.functions
 Arrays = (np.ndarray, NdArray, Variable, list)
 
 
-@dataclass
-class Basic:
-    """A key of integers and slices: what to cut out, and the shape of what is left."""
-
-    start: list[int]
-    stop: list[int]
-    step: list[int]
-    shape: list[int]
-
-
 def getitem(x: Any, key: Any) -> Any:
     """The part of `x` that `key` names."""
     keys = expand(x, key)
-    if any(isinstance(k, Arrays) for k in keys):
-        index, shape = advanced(x, keys)
-        part = f.gather_nd(x, index)
-    else:
-        cut = basic(x, keys)
-        part, shape = f.slice(x, cut.start, cut.stop, cut.step), tuple(cut.shape)
-    return part if part.shape == shape else f.reshape(part, shape)
+    if not any(isinstance(k, Arrays) for k in keys):
+        return _core.part(x, keys)
+    index, laid_out = advanced(x, keys)
+    part = f.gather_nd(x, index)
+    return _core.part(part, laid_out) if None in laid_out else part
 
 
 def setitem(x: Any, key: Any, value: Any) -> None:
@@ -42,34 +29,34 @@ def setitem(x: Any, key: Any, value: Any) -> None:
     What took `x` before goes on taking the old array. Where something did, the new one has memory of its own.
     """
     keys = expand(x, key)
+    value = as_value(x, value)
     if any(isinstance(k, Arrays) for k in keys):
-        index, shape = advanced(x, keys)
+        index, laid_out = advanced(x, keys)
+        value = repeated(value, index, x.shape[index.shape[0] :], laid_out)
+
+        def put(out: Any, in_place: bool) -> Any:
+            return f.scatter_nd(value, index, out=out if in_place else f.identity(out))
     else:
-        cut = basic(x, keys)
-        index, shape = positions(x, cut), tuple(cut.shape)
-    value = as_value(x, value, shape)
-    inner = index.shape[1:] + x.shape[index.shape[0] :]
-    if value.shape != inner:
-        value = f.reshape(value, inner)
+
+        def put(out: Any, in_place: bool) -> Any:
+            return _core.put(out, value, keys, in_place)
+
     if isinstance(x, NdArray):
-        source = value if isinstance(value, NdArray) else value.data
-        if np.may_share_memory(x.get_data("r"), source.get_data("r")):
-            value = f.identity(value)
-        f.scatter_nd(value, index, out=x)
+        put(x, True)
         return
     at_once = _core.auto_forward_mode() and not _core.grad_mode()
     is_kept = x.parent is None and x.need_grad and _core.grad_mode() and not _core.leaves_in_place()
     if at_once or is_kept:
         # Without a graph it is the memory that changes. A leaf that requires grad is refused.
-        f.scatter_nd(value, index, out=x)
+        put(x, True)
     elif x == value or not x._may_be_overwritten():
-        result = f.scatter_nd(value, index, out=f.identity(x))
+        result = put(x, False)
         x._split_off()
         x.rewire_on(result)
     else:
         old = result = x._split_off()
         try:
-            result = f.scatter_nd(value, index, out=old)
+            result = put(old, True)
         finally:
             # One that was refused leaves `x` where it was.
             if result.parent is not None:
@@ -117,56 +104,10 @@ def is_mask(k: Any) -> bool:
     return isinstance(k, (list, np.ndarray)) and np.asarray(k).dtype == np.bool_
 
 
-def basic(x: Any, keys: list[Any]) -> Basic:
-    """A key of integers, slices and None."""
-    cut = Basic([], [], [], [])
-    axis = 0
-    for k in keys:
-        if k is None:
-            cut.shape.append(1)
-            continue
-        n = x.shape[axis]
-        axis += 1
-        if isinstance(k, (int, np.integer)):
-            i = int(k)
-            if not -n <= i < n:
-                raise _core.IndexRangeError(
-                    f"index: expected an index from {-n} to {n - 1} on axis {axis - 1}, got {i}"
-                )
-            i %= n
-            start, stop, step = i, i + 1, 1
-        else:
-            try:
-                start, stop, step = k.indices(n)
-            except TypeError:
-                raise _core.CallError(f"index: expected a slice of whole numbers, got {k!r}") from None
-            except ValueError:
-                raise _core.RangeError(f"index: expected a slice with another step than zero, got {k!r}") from None
-            length = len(range(start, stop, step))
-            if stop < 0:
-                stop = -(n + 1)  # before the first element, not counted from the end
-            if length == 0:
-                start, stop, step = 0, 0, 1
-            cut.shape.append(length)
-        cut.start.append(start)
-        cut.stop.append(stop)
-        cut.step.append(step)
-    return cut
+def advanced(x: Any, keys: list[Any]) -> tuple[Any, list[Any]]:
+    """A key with arrays: the indices, one row for each axis that they or integers name, and how the result is laid out.
 
-
-def positions(x: Any, cut: Basic) -> Variable:
-    """The indices that a cut names: one row for each axis of `x` up to the last that is not taken whole."""
-    whole = [(0, n, 1) for n in x.shape]
-    axes = list(zip(cut.start, cut.stop, cut.step, strict=True))
-    while axes and axes[-1] == whole[len(axes) - 1]:
-        axes.pop()
-    ranges = [np.arange(n)[slice(a, None if b < 0 else b, s)] for n, (a, b, s) in zip(x.shape, axes, strict=False)]
-    grid = np.stack(np.meshgrid(*ranges, indexing="ij")) if ranges else np.zeros((0,), np.int64)
-    return Variable.from_numpy_array(grid)
-
-
-def advanced(x: Any, keys: list[Any]) -> tuple[Any, tuple[int, ...]]:
-    """A key with arrays: the indices, one row for each axis that arrays and integers name, and the shape of the result.
+    That is None for each axis of length one that is put between, and a slice for each other axis.
 
     Indices that are arrays of this library stay inputs of the function, so that they may change from run to run; masks
     are looked at now, for the shape of the result follows from them.
@@ -177,13 +118,12 @@ def advanced(x: Any, keys: list[Any]) -> tuple[Any, tuple[int, ...]]:
     own = [keys[i] for i in chosen]
     live = all(isinstance(k, (NdArray, Variable)) and not is_mask(k) and k.shape == own[0].shape for k in own)
     index = f.stack(*[leaf(x, k) for k in own]) if live else Variable.from_numpy_array(known(x, own))
-    picked, rest = index.shape[1:], iter(x.shape[index.shape[0] :])
-    before = [1] * chosen[0]  # only None can stand there
-    behind = [k for k in keys[chosen[0] :] if k is None or isinstance(k, slice)]
-    after = [1 if k is None else next(rest) for k in behind]
+    picked = [slice(None)] * (index.ndim - 1)
+    before = [None] * chosen[0]  # only None can stand there
+    after = [k for k in keys[chosen[0] :] if k is None or isinstance(k, slice)]
     # As in NumPy, what indices choose comes first where they do not stand side by side.
     apart = any(k is None for k in keys[chosen[0] : chosen[-1]])
-    return index, (*picked, *before, *after) if apart else (*before, *picked, *after)
+    return index, [*picked, *before, *after] if apart else [*before, *picked, *after]
 
 
 def known(x: Any, keys: list[Any]) -> Any:
@@ -232,21 +172,27 @@ def leaf(x: Any, given: Any) -> Any:
     return variable
 
 
-def as_value(x: Any, value: Any, shape: tuple[int, ...]) -> Any:
-    """What is assigned, repeated to a shape."""
-    if not isinstance(value, (NdArray, Variable)):
-        plain = np.asarray(value)
-        try:
-            plain = np.broadcast_to(plain, shape)
-        except ValueError as error:
-            raise _core.ShapeError(f"index: expected a value that broadcasts to {shape}, got {plain.shape}") from error
-        kind = NdArray if isinstance(x, NdArray) else Variable
-        return kind.from_numpy_array(np.ascontiguousarray(plain))
-    value = leaf(x, value)
-    if value.shape == shape:
-        return value
+def as_value(x: Any, value: Any) -> Any:
+    """What is assigned, as an array beside `x`."""
+    if isinstance(x, NdArray) and isinstance(value, Variable):
+        return value.data
+    if isinstance(value, (NdArray, Variable)):
+        return leaf(x, value)
+    kind = NdArray if isinstance(x, NdArray) else Variable
+    return kind.from_numpy_array(np.ascontiguousarray(value) if np.ndim(value) else np.asarray(value))
+
+
+def repeated(value: Any, index: Any, rest: tuple[int, ...], laid_out: list[Any]) -> Any:
+    """What is assigned, repeated to what indices choose of arrays of shape `rest`."""
+    inner = index.shape[1:] + rest
+    lengths = iter(inner)
+    shape = tuple(1 if k is None else next(lengths) for k in laid_out)
     own = list(value.shape)
     while len(own) > len(shape) and own[0] == 1:
         own.pop(0)
     own = [1] * (len(shape) - len(own)) + own
-    return f.broadcast(f.reshape(value, own), shape)
+    if len(own) != len(shape) or any(n not in (1, length) for n, length in zip(own, shape, strict=True)):
+        raise _core.ShapeError(f"index: expected a value that broadcasts to {shape}, got {value.shape}")
+    if value.shape != shape:
+        value = f.broadcast(f.reshape(value, own), shape)
+    return value if shape == inner else f.reshape(value, inner)

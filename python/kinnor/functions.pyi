@@ -2981,7 +2981,8 @@ def slice(
     """A part of the array: of each axis, the elements from `start` up to but not including `stop`, every `step`-th.
 
     As in Python, negative positions count from the end, positions beyond the ends mean the ends, and a negative step
-    runs backward. `x[...]` says the same more shortly.
+    runs backward. What is None stays open: when `x` gets another shape, it is the end of that. `x[...]` says the same
+    more shortly.
 
     Args:
         x: Input of any shape.

@@ -94,6 +94,11 @@ impl Buffer {
         std::mem::replace(payer, Payer::Nobody).add(-(self.bytes() as isize));
     }
 
+    /// Whether the bytes are someone else's.
+    pub(super) fn is_borrowed(&self) -> bool {
+        self.header().owner.is_some()
+    }
+
     /// Whether someone else holds this block too: a view in Python, say.
     pub fn is_shared(&self) -> bool {
         let header = self.header();

@@ -1,6 +1,7 @@
 //! All elements of a storage at once: zeroed and filled without touching memory, cleared, adopted, given away.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 
@@ -90,6 +91,7 @@ impl Storage {
     /// Takes a block that already holds `len` elements of `dtype` as its memory; not for parts of a larger storage.
     pub(crate) fn adopt(&self, buffer: Buffer, dtype: DType) {
         assert!(self.len.saturating_mul(dtype.size()) <= buffer.bytes(), "a buffer that is too short");
+        self.borrowed.fetch_or(buffer.is_borrowed(), Ordering::Relaxed);
         let mut state = self.lock();
         self.set_head(&mut state, buffer, dtype);
         self.written(&mut state, Access::Write);

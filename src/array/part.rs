@@ -1,5 +1,6 @@
 //! Storages that are part of a larger one: who has to know of a write to the whole or to a part.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use super::storage::{Head, Storage};
@@ -36,6 +37,20 @@ impl Storage {
         state.children.push(Arc::downgrade(&part));
         self.publish(&state);
         Ok(part)
+    }
+
+    /// Whether elements of this may be elements of another: both are, or are parts of, the same storage, or have memory
+    /// that comes from someone else.
+    pub fn may_meet(&self, other: &Self) -> bool {
+        let (a, b) = (self.root(), other.root());
+        let is_borrowed = |s: &Self| s.borrowed.load(Ordering::Relaxed);
+        let is_known = |s: &Self| is_borrowed(s) || s.shown.load(Ordering::Relaxed) > 0;
+        std::ptr::eq(a, b) || (is_borrowed(a) && is_known(b)) || (is_borrowed(b) && is_known(a))
+    }
+
+    /// Whether arrays that are other storages may have some of its elements, so that it meets them.
+    pub fn may_be_met(&self) -> bool {
+        self.parent.is_some() || self.borrowed.load(Ordering::Relaxed)
     }
 
     pub(super) fn access_part(

@@ -9,7 +9,7 @@
 //! is replaced, and its place published, under the lock. A view in Python writes unseen: there is no name while one
 //! lives, and each changes the name ([`Storage::lasting_name`]).
 
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -111,6 +111,8 @@ pub struct Storage {
     place: AtomicUsize,
     /// How often someone was given the memory itself, as a view.
     pub(super) shown: AtomicU32,
+    /// Whether it was ever given memory of someone else, which may be that of other arrays too.
+    pub(super) borrowed: AtomicBool,
     /// Whether someone counts on the memory to stay given back, see [`super::Gone`].
     pub(super) watched: AtomicU8,
     /// Low bits of the version of what a function last computed here.
@@ -165,6 +167,7 @@ impl Storage {
             version: AtomicU64::new(0),
             place: AtomicUsize::new(NOWHERE),
             shown: AtomicU32::new(0),
+            borrowed: AtomicBool::new(false),
             watched: AtomicU8::new(0),
             settled: AtomicU16::new(0),
             content: AtomicU64::new(UNNAMED),

@@ -235,8 +235,9 @@ impl BackwardPlan {
 
     /// Looks at the storages that the pairs have now.
     pub(super) fn relocate(&mut self, a: &mut Arena) {
-        let mut moved = false;
+        let mut any = false;
         for (n, step) in self.steps.iter_mut().enumerate() {
+            let mut moved = false;
             for slot in step.x.iter_mut().chain(&mut step.y).filter_map(|(_, slot)| slot.as_mut()) {
                 moved |= slot.move_to(a.data(slot.core));
             }
@@ -246,6 +247,10 @@ impl BackwardPlan {
             for slot in &mut step.gy {
                 moved |= slot.move_to(a.grad(slot.core)) && n > 0; // the first one is another in each run
             }
+            if moved {
+                step.look();
+            }
+            any |= moved;
             if let Some((x, y)) = &mut step.arrays {
                 let slots = step.cores.iter();
                 for (array, core) in x.iter_mut().chain(y).zip(slots) {
@@ -253,7 +258,7 @@ impl BackwardPlan {
                 }
             }
         }
-        if moved {
+        if any {
             self.unfuse();
         }
         self.clears.iter_mut().for_each(|clear| clear.place.move_to_current(a));

@@ -2,6 +2,7 @@
 //! arena.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -9,7 +10,7 @@ use smallvec::SmallVec;
 use super::NdArray;
 use super::arena::{Arena, Ix, NONE};
 use super::connect::{cores, data_array};
-use super::execute::{MemoPtr, Slot, Temporaries, read_as, store};
+use super::execute::{MemoPtr, Slot, Temporaries, overlap, read_as, store};
 use super::memo::Modified;
 use super::mode::{self, Compute};
 use crate::array::{Access, Buffer, DType, Holds, Lasting, Shape, Storage};
@@ -48,6 +49,8 @@ pub(super) struct BackStep {
     pub(super) arrays: Option<(Vec<Array>, Vec<Array>)>,
     /// The pairs that these belong to.
     pub(super) cores: Vec<Ix>,
+    /// A gradient that is written may have elements of an array that is read, or of another such gradient.
+    meets: bool,
 }
 
 /// Stands for data that nothing reads.
@@ -124,7 +127,10 @@ impl BackStep {
             None => Vec::new(),
         };
         let keeps_of = op.keeps_of();
-        Self { op, compute, x, y, gy, gx, memo, over: None, keeps_of, arrays, cores }
+        let mut step =
+            Self { op, compute, x, y, gy, gx, memo, over: None, keeps_of, arrays, cores, meets: false };
+        step.look();
+        step
     }
 
     /// A step on arrays of the caller's choice: inputs with whether they need a gradient, outputs, and whether to add.
@@ -150,7 +156,7 @@ impl BackStep {
         }
         let arrays =
             op.on_arrays().is_some().then(|| (x.iter().map(|(x, _)| x.clone()).collect(), y.to_vec()));
-        Self {
+        let mut step = Self {
             x: x.iter().enumerate().map(|(i, (x, _))| data(x, read_as(&op, i, compute))).collect(),
             y: y.iter().enumerate().map(|(o, y)| data(y, op.output(o).unwrap_or(dtype))).collect(),
             gy: y.iter().map(|y| slot(&y.shape, &y.grad, dtype, stored)).collect(),
@@ -162,12 +168,28 @@ impl BackStep {
             over: None,
             arrays,
             cores: Vec::new(),
-        }
+            meets: false,
+        };
+        step.look();
+        step
+    }
+
+    /// Finds out what follows from whose memory its arrays have.
+    pub(super) fn look(&mut self) {
+        let read = self.x.iter().chain(&self.y).filter_map(|(_, slot)| slot.as_ref()).chain(&self.gy);
+        let written = || self.gx.iter().flatten().map(|sink| &sink.slot.storage);
+        let is_met = |n: usize, gx: &Arc<Storage>| {
+            read.clone().any(|slot| slot.storage.may_meet(gx))
+                || written().take(n).any(|other| !Arc::ptr_eq(other, gx) && other.may_meet(gx))
+        };
+        self.meets = written().enumerate().any(|(n, gx)| is_met(n, gx));
     }
 
     /// Takes the gradient of output `o` from another storage.
     pub(super) fn start_from(&mut self, o: usize, grad: &Arc<Storage>) {
-        self.gy[o].move_to(grad);
+        if self.gy[o].move_to(grad) {
+            self.look();
+        }
         if let Some((_, y)) = &mut self.arrays {
             y[o].grad = Arc::clone(grad);
         }
@@ -220,7 +242,7 @@ impl BackStep {
         }
         let mut temporaries = Temporaries::new();
         let mut again: SmallVec<[(usize, Buffer); 1]> = SmallVec::new();
-        let Self { op, compute, x, y, gy, gx, memo, over, keeps_of, .. } = self;
+        let Self { op, compute, x, y, gy, gx, memo, over, keeps_of, meets, .. } = self;
         let mut xm: SmallVec<[Memory<'_>; 5]> = SmallVec::new();
         for (i, (shape, slot)) in x.iter().enumerate() {
             let ptr = slot.as_ref().map_or(Ok(nowhere()), |s| s.read(op, i))?;
@@ -235,6 +257,13 @@ impl BackStep {
         for slot in gy.iter() {
             let ptr = slot.resolve(Access::Read)?;
             gym.push(Memory { ptr, shape: &slot.shape });
+        }
+        // Where the kernel reads and writes, if a gradient may be written in the same place.
+        let mut used: SmallVec<[Range<usize>; 4]> = SmallVec::new();
+        if *meets {
+            let data = x.iter().chain(&*y).map(|(_, slot)| slot.as_ref()).zip(xm.iter().chain(&ym));
+            let read = data.chain(gy.iter().map(Some).zip(&gym));
+            used.extend(read.filter_map(|(slot, memory)| Some(slot?.span(memory.ptr))));
         }
         let mut passed = None;
         if let Some((i, sink)) = over.and_then(|i| Some((i, gx[i].as_ref()?)))
@@ -258,7 +287,19 @@ impl BackStep {
             }
             let accumulate = !*first && (slot.storage.is_ready() || !slot.storage.is_zero());
             let access = if accumulate { Access::ReadWrite } else { Access::Write };
-            let ptr = slot.place(access, &mut temporaries)?;
+            let mut ptr = slot.place(access, &mut temporaries)?;
+            if *meets && used.iter().any(|other| overlap(other, &slot.span(ptr))) {
+                if accumulate {
+                    let buffer = Buffer::new(slot.shape.size() * slot.dtype.size())?;
+                    gxm.push(Some((Memory { ptr: buffer.ptr(), shape: &slot.shape }, false)));
+                    again.push((i, buffer));
+                    continue;
+                }
+                ptr = slot.beside(Access::Write, &mut temporaries)?;
+            }
+            if *meets {
+                used.push(slot.span(ptr));
+            }
             gxm.push(Some((Memory { ptr, shape: &slot.shape }, accumulate)));
         }
         // SAFETY: see `MemoPtr`.

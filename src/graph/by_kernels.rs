@@ -117,8 +117,12 @@ impl KernelRun {
     /// Looks at the values where they are now.
     pub(super) fn relocate(&mut self, a: &mut Arena) {
         for step in &mut self.steps {
+            let mut moved = false;
             for slot in step.x.iter_mut().chain(&mut step.y).filter_map(|(_, slot)| slot.as_mut()) {
-                slot.move_to(a.data(slot.core));
+                moved |= slot.move_to(a.data(slot.core));
+            }
+            if moved {
+                step.look();
             }
         }
     }

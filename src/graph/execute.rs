@@ -1,5 +1,6 @@
 //! Running one function: from storages to kernels. Nothing here takes the lock of the arena.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -91,6 +92,28 @@ impl Slot {
         if self.stored == self.dtype {
             return self.resolve(access);
         }
+        self.beside(access, temporary)
+    }
+
+    /// Takes over the values of another storage.
+    #[cold]
+    fn take(&self, from: &Storage) -> Result<()> {
+        let own = self.storage.dtype().filter(|_| self.storage.is_narrowed());
+        let dtype = own.or_else(|| from.dtype()).unwrap_or(self.stored);
+        let ((_from, source), (_to, to)) =
+            (from.hold(dtype, Access::Read)?, self.storage.hold(dtype, Access::Write)?);
+        // SAFETY: both hold that many elements of the type and are different blocks.
+        unsafe { convert(source, dtype, to, dtype, self.shape.size()) };
+        Ok(())
+    }
+
+    /// The addresses of its bytes, the first of which is at `start`.
+    pub(super) fn span(&self, start: *const u8) -> Range<usize> {
+        start.addr()..start.addr() + self.shape.size() * self.dtype.size()
+    }
+
+    /// A place for values on their way to the elements.
+    pub(super) fn beside(&self, access: Access, temporary: &mut Temporaries) -> Result<*mut u8> {
         let buffer = Buffer::new(self.shape.size() * self.dtype.size())?;
         let ptr = buffer.ptr();
         if access == Access::ReadWrite {
@@ -109,6 +132,11 @@ fn hold_at(storage: &Storage, dtype: DType, access: Access) -> Result<*mut u8> {
     let (buffer, ptr) = storage.hold(dtype, access)?;
     hold(buffer);
     Ok(ptr)
+}
+
+/// Whether two arrays, by the addresses of their bytes, have some in common.
+pub(super) fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
+    a.start < b.end && b.start < a.end
 }
 
 /// Values on their way to a storage that keeps them as another type.
@@ -143,6 +171,8 @@ pub(super) struct Step {
     /// Every output is an unmodified input under another shape: there is nothing to do.
     pub(super) idle: bool,
     plain: bool,
+    /// An output may have elements of an input that it is not said to have.
+    meets: bool,
     /// The input of which the operation keeps something.
     keeps_of: Option<usize>,
 }
@@ -183,15 +213,42 @@ impl Step {
         y: SmallVec<[Slot; 1]>,
         memo: MemoPtr,
     ) -> Self {
+        let keeps_of = op.keeps_of();
+        let (idle, plain, meets) = (false, false, false);
+        let mut step = Self { op, compute, x, y, memo, over: None, idle, plain, meets, keeps_of };
+        step.look();
+        step
+    }
+
+    /// Finds out what follows from whose memory its arrays have.
+    pub(super) fn look(&mut self) {
+        let Self { op, compute, x, y, .. } = self;
         let shares = |i: usize| {
             let alias = op.alias(i).filter(|alias| !alias.modifies)?;
             Some(Arc::ptr_eq(&x[i].storage, &y[alias.output].storage))
         };
-        let idle = !y.is_empty() && (0..x.len()).filter_map(shares).any(|same| same);
-        let special = (0..x.len()).any(|i| op.alias(i).is_some() || op.overwrites(i));
-        let plain = !special && compute.dtype() == compute.stored() && op.on_arrays().is_none();
-        let keeps_of = op.keeps_of();
-        Self { op, compute, x, y, memo, over: None, idle, plain, keeps_of }
+        self.idle = !y.is_empty() && (0..x.len()).filter_map(shares).any(|same| same);
+        let meets = |o: usize, y: &Slot| {
+            let given = |i: usize| op.alias(i).is_some_and(|alias| alias.output == o);
+            let own = |(i, x): (usize, &Slot)| given(i) && Arc::ptr_eq(&x.storage, &y.storage);
+            x.iter().enumerate().any(|(i, x)| x.storage.may_meet(&y.storage) && !own((i, x)))
+        };
+        self.meets = y.iter().enumerate().any(|(o, y)| meets(o, y));
+        let special = self.meets || (0..x.len()).any(|i| op.alias(i).is_some() || op.overwrites(i));
+        self.plain = !special && compute.dtype() == compute.stored() && op.on_arrays().is_none();
+    }
+
+    /// Whether output `o`, its elements being at `at`, needs another place for the time of the kernel, which reads those of
+    /// inputs at `x`: they have elements in common, and it may not write an element where it has read that one.
+    fn collides(&self, o: usize, at: *mut u8, x: &[*mut u8]) -> bool {
+        let (y, in_place) = (&self.y[o], self.op.in_place());
+        let meets = |i: usize| {
+            let slot = &self.x[i];
+            let may_be_same = in_place || self.op.alias(i).is_some_and(|alias| alias.output == o);
+            let same = x[i] == at && slot.shape.size() == y.shape.size() && slot.dtype == y.dtype;
+            overlap(&slot.span(x[i]), &y.span(at)) && !(same && may_be_same)
+        };
+        self.meets && (0..x.len()).any(meets)
     }
 
     /// Has it count what it uses, so that it needs no [`RunGuard`], or not.
@@ -267,10 +324,14 @@ impl Step {
         if let Some(user) = self.op.on_arrays() {
             // It may write an output element by element.
             self.y.iter().filter(|y| y.storage.is_cleared()).try_for_each(|y| y.storage.zero())?;
-            let (x, y) = (arrays(&self.x), arrays(&self.y));
+            let (x, mut y) = (arrays(&self.x), arrays(&self.y));
             // The user's code may take hold of its outputs to write into them.
             y.iter().filter(|y| y.data.is_cleared()).try_for_each(|y| y.data.zero())?;
+            if self.meets {
+                y.iter_mut().for_each(|y| y.data = Storage::new(y.data.len()));
+            }
             if recompute { user.recompute(&x, &y) } else { user.forward(&x, &y) }?;
+            self.y.iter().zip(&y).filter(|_| self.meets).try_for_each(|(slot, y)| slot.take(&y.data))?;
             memo.settle(noted, 0, self.y.iter().map(|y| &*y.storage));
             return Ok(memo.name(noted, 0));
         }
@@ -281,7 +342,7 @@ impl Step {
             x.push(if write { slot.resolve(Access::ReadWrite)? } else { slot.read(&self.op, i)? });
         }
         let xm: SmallVec<[Memory<'_>; 5]> =
-            x.into_iter().zip(&self.x).map(|(ptr, slot)| Memory { ptr, shape: &slot.shape }).collect();
+            x.iter().copied().zip(&self.x).map(|(ptr, slot)| Memory { ptr, shape: &slot.shape }).collect();
         let (state, double) = (&mut memo.state, self.compute == Compute::Double);
         let run = || {
             let mut ym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
@@ -290,7 +351,10 @@ impl Step {
                 let access = if shared { Access::ReadWrite } else { Access::Write };
                 let ptr = match along {
                     Some((place, _)) if o == 0 => place,
-                    _ => slot.place(access, &mut temporaries)?,
+                    _ => match slot.place(access, &mut temporaries)? {
+                        at if self.collides(o, at, &x) => slot.beside(access, &mut temporaries)?,
+                        at => at,
+                    },
                 };
                 ym.push(Memory { ptr, shape: &slot.shape });
             }

@@ -104,11 +104,18 @@ impl ForwardPlan {
     /// Looks at the storages that the pairs have now, and has outputs in place share those of their inputs.
     pub(super) fn relocate(&mut self, a: &mut Arena) {
         self.in_place.iter().for_each(|f| inplace::share_memory(a, *f));
-        let mut moved = false;
-        for slot in self.steps.iter_mut().flat_map(|s| s.x.iter_mut().chain(&mut s.y)) {
-            moved |= slot.move_to(a.data(slot.core));
+        let mut any = false;
+        for step in &mut self.steps {
+            let mut moved = false;
+            for slot in step.x.iter_mut().chain(&mut step.y) {
+                moved |= slot.move_to(a.data(slot.core));
+            }
+            if moved {
+                step.look();
+            }
+            any |= moved;
         }
-        if moved {
+        if any {
             self.unfuse();
         }
         self.fresh.iter_mut().for_each(|place| place.move_to_current(a));

@@ -71,6 +71,7 @@ pub use forward::{Closed, Detach, ForwardOptions, Hook, forward_all};
 pub use function::Function;
 pub use gradient::{OnVariables, User, grad};
 pub use ndarray::NdArray;
+pub use plan::memory_changed;
 pub use report::{Fate, Optimised, Report, ReportStep, ReportValue, report};
 pub use segment::{births, is_born_since, taken_from_outside};
 pub use variable::Variable;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::arena::{Arena, Ix};
+use super::arena::{self, Arena, Ix};
 use super::back_plan::BackwardPlan;
 use super::clear::Policy;
 use super::forward::{Detach, ForwardPlan};
@@ -123,6 +123,11 @@ impl Kept {
             a.discard(super::arena::Garbage::Plan(Box::new(oldest)));
         }
     }
+}
+
+/// Has every plan made anew: an array that one of them knows was given memory that may be that of others too.
+pub fn memory_changed() {
+    arena::with(|a| a.structure += 1);
 }
 
 /// Elements of work from which it pays to release a lock of the caller's: some microseconds.

@@ -185,6 +185,15 @@ impl Regrid {
         });
     }
 
+    /// Puts `y(i)` where element `i` of the new array would be taken from.
+    pub fn put<T: Element>(&self, x: &mut [T], y: impl Fn(usize) -> T) {
+        self.runs(|to, n, from| {
+            if let Some((from, step)) = from {
+                (0..n).for_each(|i| x[(from as isize + i as isize * step) as usize] = y(to + i));
+            }
+        });
+    }
+
     /// Calls `f(to, n, from)` for stretches of the new array that together make it up.
     fn runs(&self, mut f: impl FnMut(usize, usize, Option<(usize, isize)>)) {
         let whole = self.axes.iter().zip(self.from.iter()).rev().take_while(|(axis, n)| axis.is_whole(**n));

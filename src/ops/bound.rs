@@ -171,6 +171,9 @@ unsafe impl<C: Compute> Operation for Bound<C> {
     fn loops(&self, double: bool) -> Option<Loops> {
         self.op.loops(double)
     }
+    fn in_place(&self) -> bool {
+        C::IN_PLACE || self.op.loops(false).is_some()
+    }
     fn may_clear_inputs(&self) -> bool {
         C::MAY_CLEAR_INPUTS
     }

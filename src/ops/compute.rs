@@ -124,6 +124,10 @@ pub trait Compute: Declared {
         None
     }
 
+    /// Whether `forward` may have its output in the memory of an input of that size, of which it reads no element after it
+    /// has written that one. (What has `loops` may.)
+    const IN_PLACE: bool = false;
+
     /// Whether `forward` takes its first output through [`Run::then`].
     const TAKES_ALONG: bool = false;
 
@@ -182,6 +186,13 @@ pub trait Compute: Declared {
     fn info(&self, x: &InputShapes<'_>) -> Vec<(&'static str, Value)> {
         let shown = |(arg, value): (&Arg, Value)| match value {
             Value::None => (arg.info, self.open(arg.info, x)),
+            Value::Bounds(given) => match self.open(arg.info, x) {
+                Value::Ints(open) if open.len() == given.len() => (
+                    arg.info,
+                    Value::Ints(given.iter().zip(open).map(|(v, open)| v.unwrap_or(open)).collect()),
+                ),
+                _ => (arg.info, Value::Bounds(given)),
+            },
             given => (arg.info, given),
         };
         Self::SPEC.args.iter().zip(self.values()).map(shown).collect()

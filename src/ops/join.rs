@@ -92,11 +92,10 @@ impl Compute for Concatenate {
         let axis = whole.axis("concatenate", self.axis).unwrap_or_default();
         let mut at = 0;
         let part = |i: usize| {
-            let (mut start, mut stop) =
-                (vec![0; whole.ndim()], whole.iter().map(|n| *n as i64).collect::<Vec<_>>());
-            start[axis] = at;
+            let (mut start, mut stop) = (vec![None; whole.ndim()], vec![None; whole.ndim()]);
+            start[axis] = Some(at);
             at += s.x(i).shape()[axis] as i64;
-            stop[axis] = at;
+            stop[axis] = Some(at);
             Some(Sym::rearrange(Slice { start: Some(start), stop: Some(stop), step: None }, s.gy(0)))
         };
         (0..s.n_inputs()).map(part).collect()

@@ -28,6 +28,8 @@ op! {
 }
 
 impl Compute for BoolFill {
+    const IN_PLACE: bool = true;
+
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let (data, mask) = (x.get(0), x.get(1));
         if Pairing::shape(data, mask).as_ref() == Some(data) {

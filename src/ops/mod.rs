@@ -46,6 +46,7 @@ mod norm;
 mod normalization;
 mod operation;
 mod order;
+mod parts;
 mod pooling;
 mod powers;
 mod random;
@@ -77,6 +78,7 @@ pub use loops::{Loops, Part, Pieces};
 #[doc(hidden)]
 pub use operation::Call;
 pub use operation::{Array, OnArrays, Op, Operation};
+pub use parts::{Cut, Indexed, Put};
 #[doc(hidden)]
 pub use run::{Backward, Grad, Memory, Run, State};
 pub use shapes::{InputShapes, Shapes};

@@ -143,6 +143,9 @@ pub unsafe trait Operation: Send + Sync + 'static {
         let _ = double;
         None
     }
+    fn in_place(&self) -> bool {
+        self.loops(false).is_some()
+    }
     fn may_clear_inputs(&self) -> bool;
     fn products(&self, x: &[&Shape], y: &Shape) -> usize {
         let _ = (x, y);

@@ -114,6 +114,8 @@ impl PReLU {
 }
 
 impl Compute for PReLU {
+    const IN_PLACE: bool = true;
+
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         self.slopes(x.get(0), x.get(1))?;
         like(x)

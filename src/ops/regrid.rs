@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::{
     Backward, Compute, Declared, Entry, Grad, InputShapes, Reads, Run, Shapes, Spec, Sym, Symbols, Value, one,
 };
-use crate::Result;
 use crate::array::Shape;
 use crate::kernels::Float;
 use crate::kernels::regrid::{Axis, Regrid};
+use crate::{Error, Result};
 
 /// An operation whose output is its input with each axis rearranged.
 pub(super) trait Rearrange: Declared {
@@ -92,10 +92,10 @@ struct TakeOut {
 
 /// Adds up at each place the elements that were taken from it: what gradients of [`TakeOut`] are made of.
 #[derive(Clone)]
-struct PutBack {
-    grid: Arc<Regrid>,
+pub(super) struct PutBack {
+    pub(super) grid: Arc<Regrid>,
     /// Shape of what elements are put back into.
-    shape: Shape,
+    pub(super) shape: Shape,
 }
 
 /// Declares operations of one input that nobody calls by name.
@@ -125,8 +125,18 @@ only_in_gradients! {
     PutBack = "put_back", " Sums of elements at places along each axis.";
 }
 
+/// Refuses an array of another size than the gradient was made for.
+fn check(op: &str, x: &Shape, expected: &Shape) -> Result<()> {
+    if x.size() == expected.size() {
+        return Ok(());
+    }
+    let expected = format!("an array of shape {expected}, as when the gradient was made");
+    Err(Error::shape(op, expected, [x]))
+}
+
 impl Compute for TakeOut {
-    fn shapes(&self, _: &InputShapes<'_>) -> Result<Shapes> {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        check("take_out", x.get(0), &self.shape)?;
         one(self.grid.shape())
     }
 
@@ -153,7 +163,8 @@ impl Compute for TakeOut {
 }
 
 impl Compute for PutBack {
-    fn shapes(&self, _: &InputShapes<'_>) -> Result<Shapes> {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        check("put_back", x.get(0), &self.grid.shape())?;
         one(self.shape.clone())
     }
 

@@ -18,7 +18,7 @@ op! {
     /// A part of the array: of each axis, the elements from `start` up to but not including `stop`, every `step`-th.
     ///
     /// As in Python, negative positions count from the end, positions beyond the ends mean the ends, and a negative
-    /// step runs backward.
+    /// step runs backward. What is None stays open: when `x` gets another shape, it is the end of that.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -31,11 +31,16 @@ op! {
     ///
     /// Raises:
     ///     ArgumentError: If a step is zero, or if there is not one number for each axis.
-    Slice = slice(x; start: Option<Vec<i64>> = None, stop: Option<Vec<i64>> = None, step: Option<Vec<i64>> = None)
+    Slice = slice(
+        x;
+        start: Option<Vec<Option<i64>>> = None,
+        stop: Option<Vec<Option<i64>>> = None,
+        step: Option<Vec<Option<i64>>> = None,
+    )
 }
 
 /// The axis of length `n` from `start` to `stop` by `step`, which is not zero.
-fn cut(n: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> Axis {
+pub(super) fn cut(n: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> Axis {
     let len = n as i64;
     let (low, high) = if step > 0 { (0, len) } else { (-1, len - 1) };
     let bound = |at: i64| (if at < 0 { at.saturating_add(len) } else { at }).clamp(low, high);
@@ -51,10 +56,10 @@ impl Rearrange for Slice {
         for (name, given) in [("start", &self.start), ("stop", &self.stop), ("step", &self.step)] {
             if let Some(given) = given.as_ref().filter(|given| given.len() != x.ndim()) {
                 let expected = format!("{} numbers, one for each axis", x.ndim());
-                return Err(Error::argument("slice", name, expected, format!("{given:?}")));
+                return Err(Error::argument("slice", name, expected, Value::Bounds(given.clone())));
             }
         }
-        let at = |given: &Option<Vec<i64>>, axis: usize| given.as_ref().map(|given| given[axis]);
+        let at = |given: &Option<Vec<Option<i64>>>, axis: usize| given.as_ref().and_then(|given| given[axis]);
         let axis = |axis: usize| match at(&self.step, axis).unwrap_or(1) {
             0 => Err(Error::argument("slice", "step", "other than zero", 0)),
             step => Ok(cut(x[axis], at(&self.start, axis), at(&self.stop, axis), step)),
@@ -63,7 +68,8 @@ impl Rearrange for Slice {
     }
 
     fn open(&self, arg: &str, x: &Shape) -> Value {
-        let backward = |axis: usize| self.step.as_ref().is_some_and(|step| step[axis] < 0);
+        let backward =
+            |axis: usize| self.step.as_ref().is_some_and(|step| step[axis].is_some_and(|step| step < 0));
         let of = |axis: usize| match (arg, backward(axis)) {
             ("step", _) => 1,
             ("start", backward) => -i64::from(backward),

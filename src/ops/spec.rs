@@ -74,6 +74,8 @@ pub enum Value {
     Float(f64),
     /// Whole numbers: a shape, axes.
     Ints(Vec<i64>),
+    /// Whole numbers of which some are left open.
+    Bounds(Vec<Option<i64>>),
     /// Real numbers.
     Floats(Vec<f64>),
     /// A word.
@@ -95,6 +97,11 @@ impl fmt::Display for Value {
             Self::Int(v) => write!(f, "{v}"),
             Self::Float(v) => write!(f, "{v:?}"),
             Self::Ints(v) => tuple(f, v),
+            Self::Bounds(v) => {
+                let shown = v.iter().map(|v| v.map_or("None".into(), |v| v.to_string()));
+                let comma = if v.len() == 1 { "," } else { "" };
+                write!(f, "({}{comma})", shown.collect::<Vec<_>>().join(", "))
+            }
             Self::Floats(v) => tuple(f, v),
             Self::Str(v) => write!(f, "'{v}'"),
         }
@@ -139,6 +146,9 @@ arg_type!(Vec<i64>, "int | Sequence[int]", "an integer or several", Ints, Value:
 arg_type!(Vec<f64>, "float | Sequence[float]", "a number or several", Floats, Value::Floats(v) => v.clone(),
     Value::Float(v) => vec![*v], Value::Int(v) => vec![*v as f64],
     Value::Ints(v) => v.iter().map(|v| *v as f64).collect());
+arg_type!(Vec<Option<i64>>, "int | Sequence[int | None]", "an integer, or several or None", Bounds,
+    Value::Bounds(v) => v.clone(), Value::Ints(v) => v.iter().copied().map(Some).collect(),
+    Value::Int(v) => vec![Some(*v)]);
 arg_type!(String, "str", "a string", Str, Value::Str(v) => v.clone());
 
 macro_rules! optional {
@@ -163,6 +173,7 @@ optional! {
     i64, "int | None", "an integer or None";
     f64, "float | None", "a number or None";
     Vec<i64>, "int | Sequence[int] | None", "an integer, several or None";
+    Vec<Option<i64>>, "int | Sequence[int | None] | None", "integers or None for each axis, or None";
     Vec<f64>, "float | Sequence[float] | None", "a number, several or None";
 }
 

@@ -15,6 +15,7 @@ mod ndarray;
 mod numpy;
 mod operands;
 mod operators;
+mod parts;
 mod protocols;
 mod runs;
 mod safetensors;
@@ -71,6 +72,8 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     autodiff::register(m)?;
     hooks::register(m)?;
     m.add_function(wrap_pyfunction!(links::use_parameter, m)?)?;
+    m.add_function(wrap_pyfunction!(parts::part, m)?)?;
+    m.add_function(wrap_pyfunction!(parts::put, m)?)?;
     modes::register(m)?;
     functions::register(m)?;
     safetensors::register(m)?;

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use ::numpy::npyffi::{self, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE, PY_ARRAY_API, PyArray_Descr};
 use ::numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
@@ -14,7 +15,7 @@ use pyo3::types::{PyBool, PyFloat, PyInt};
 use super::arguments::refused;
 use crate::Error;
 use crate::array::{Access, Buffer, DType, RunGuard, Shape, Storage};
-use crate::graph::NdArray;
+use crate::graph::{self, NdArray};
 
 /// Keeps the memory of a view alive, whatever happens to the variable.
 #[pyclass(frozen, module = "kinnor._core")]
@@ -246,6 +247,9 @@ pub(super) fn borrow(array: &NdArray, from: &Bound<'_, PyUntypedArray>) -> PyRes
             // SAFETY: the NumPy array has that many elements in a row and lives as long as the owner.
             let buffer = unsafe { Buffer::borrowed(start, got.size() * dtype.size(), owner) };
             array.storage.adopt(buffer, dtype);
+            if Arc::strong_count(&array.storage) > 1 {
+                graph::memory_changed();
+            }
             Ok(())
         }
         _ => copy_in(array, from, dtype),

@@ -50,14 +50,17 @@ fn sequence(v: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
         let plain = v.call_method0("tolist")?;
         return if plain.hasattr("tolist")? { Ok(None) } else { value(&plain) };
     }
-    let mut numbers = true;
-    let mut whole = true;
+    let (mut numbers, mut whole, mut open) = (true, true, false);
     let found = items(v, |item| match value(&item)? {
-        Some(Value::Int(i)) => Ok((i, i as f64)),
-        Some(Value::Bool(b)) => Ok((i64::from(b), f64::from(u8::from(b)))),
+        Some(Value::Int(i)) => Ok((Some(i), i as f64)),
+        Some(Value::Bool(b)) => Ok((Some(i64::from(b)), f64::from(u8::from(b)))),
         Some(Value::Float(f)) => {
             whole = false;
-            Ok((0, f))
+            Ok((None, f))
+        }
+        Some(Value::None) => {
+            open = true;
+            Ok((None, 0.0))
         }
         _ => {
             numbers = false;
@@ -68,10 +71,12 @@ fn sequence(v: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
         return Ok(None);
     }
     let found = found?.into_iter();
-    Ok(Some(match whole {
-        true => Value::Ints(found.map(|(i, _)| i).collect()),
-        false => Value::Floats(found.map(|(_, f)| f).collect()),
-    }))
+    Ok(match (whole, open) {
+        (true, false) => Some(Value::Ints(found.filter_map(|(i, _)| i).collect())),
+        (true, true) => Some(Value::Bounds(found.map(|(i, _)| i).collect())),
+        (false, false) => Some(Value::Floats(found.map(|(_, f)| f).collect())),
+        (false, true) => None,
+    })
 }
 
 pub(super) fn wrong(op: &str, arg: &ops::Arg, got: &Bound<'_, PyAny>) -> PyErr {
@@ -92,6 +97,7 @@ pub(super) fn to_python<'py>(py: Python<'py>, v: &Value) -> PyResult<Bound<'py, 
         Value::Int(v) => v.into_pyobject(py)?.into_any(),
         Value::Float(v) => v.into_pyobject(py)?.into_any(),
         Value::Ints(v) => PyList::new(py, v)?.into_any(),
+        Value::Bounds(v) => PyList::new(py, v)?.into_any(),
         Value::Floats(v) => PyList::new(py, v)?.into_any(),
         Value::Str(v) => v.into_pyobject(py)?.into_any(),
     })

@@ -127,6 +127,7 @@ fn follows(steps: &[Step], clears: &[(u32, u32)], n: usize) -> bool {
         && step.compute == first.compute
         && step.y.len() == 1
         && to.shape == y.shape
+        && !to.storage.may_be_met()
         && step.x.iter().chain([to]).all(fits)
         && cleared.any(|(_, i)| same(&step.x[*i as usize], y))
         && !step.x.iter().filter(own).any(written)

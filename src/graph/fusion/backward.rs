@@ -92,6 +92,7 @@ pub(in crate::graph) fn backward_len(step: &BackStep) -> Option<usize> {
         && (1..=2).contains(&step.x.len())
         && step.op.loops(false).is_some()
         && len > 0
+        && !step.gx.iter().flatten().any(|sink| sink.slot.storage.may_be_met())
         && step.gx.iter().flatten().map(|sink| &sink.slot).chain([gy]).all(same)
         && step.x.iter().chain(&step.y).all(read);
     fits.then_some(len)

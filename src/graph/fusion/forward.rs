@@ -49,6 +49,7 @@ pub(in crate::graph) fn forward_len(step: &Step) -> Option<usize> {
         && (1..=2).contains(&step.x.len())
         && step.op.loops(false).is_some()
         && len > 0
+        && !step.y[0].storage.may_be_met()
         && step.x.iter().chain(&step.y).all(same);
     fits.then_some(len)
 }
