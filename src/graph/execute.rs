@@ -328,7 +328,9 @@ impl Step {
             // The user's code may take hold of its outputs to write into them.
             y.iter().filter(|y| y.data.is_cleared()).try_for_each(|y| y.data.zero())?;
             if self.meets {
-                y.iter_mut().for_each(|y| y.data = Storage::new(y.data.len()));
+                for y in &mut y {
+                    y.data = Storage::new(y.data.len());
+                }
             }
             if recompute { user.recompute(&x, &y) } else { user.forward(&x, &y) }?;
             self.y.iter().zip(&y).filter(|_| self.meets).try_for_each(|(slot, y)| slot.take(&y.data))?;
