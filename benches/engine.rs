@@ -36,9 +36,9 @@ fn engine(c: &mut Criterion) {
     y.forward(&ForwardOptions::default()).expect("runs");
     group.bench_function("backward", |b| b.iter(|| y.backward(&BackwardOptions::default())));
     group.bench_function("dynamic", |b| {
-        let before = mode::scope_auto_forward(Some(true));
+        let before = settings::scope_auto_forward(Some(true));
         b.iter(|| black_box(chain(&x, &op)));
-        mode::scope_auto_forward(before);
+        settings::scope_auto_forward(before);
     });
     group.finish();
 }

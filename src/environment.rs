@@ -29,7 +29,7 @@ pub fn check_environment() -> Result<()> {
     crate::array::limit_of_environment()?;
     crate::kernels::simd::isa_of_environment()?;
     crate::kernels::threads::threads_of_environment()?;
-    crate::graph::mode::plan_of_environment().map(drop)
+    crate::graph::settings::plan_of_environment().map(drop)
 }
 
 /// A number of bytes: digits, perhaps with K, M, G or T for a power of 1024 after them.

@@ -198,7 +198,7 @@ fn gradients_are_graphs_that_differentiate_again() {
 
 #[test]
 fn dynamic_mode_computes_at_once_and_gives_memory_back() {
-    let old = graph::mode::scope_auto_forward(Some(true));
+    let old = graph::settings::scope_auto_forward(Some(true));
     let x = leaf(&[1.0]);
     let mut h = unary("identity", &x);
     let kept = h.data();
@@ -207,7 +207,7 @@ fn dynamic_mode_computes_at_once_and_gives_memory_back() {
     assert!((values(&h)[0] - 1.0_f64.tanh()).abs() < 1e-6);
     back(&h);
     assert!((grads(&x)[0] - (1.0 - 1.0_f64.tanh().powi(2))).abs() < 1e-6);
-    graph::mode::scope_auto_forward(old);
+    graph::settings::scope_auto_forward(old);
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn a_scatter_writes_into_the_array_that_it_is_given() {
 fn deep_copies_share_nothing() {
     let x = Variable::from_values([2], &[1.0, 2.0]).expect("fits").with_need_grad(true);
     x.grad().copy_from_slice(&[3.0, 4.0]).expect("fits");
-    let context = kinnor::graph::mode::Context::default();
+    let context = kinnor::graph::settings::Context::default();
     let copy = x.create_deep_copy(&context, true).expect("has values");
     assert!(copy != x && copy.need_grad() && copy.parent().is_none());
     assert_eq!(

@@ -1,7 +1,7 @@
 //! Second derivatives of activations, losses and normalizations through the graph.
 
 use kinnor::array::DType;
-use kinnor::graph::mode::{Compute, Context, intern, scope_context};
+use kinnor::graph::settings::{Context, Precision, intern, scope_context};
 use kinnor::graph::{ForwardOptions, Variable, apply, grad};
 use kinnor::ops::Value;
 

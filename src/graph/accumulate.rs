@@ -1,18 +1,28 @@
 //! Where a differentiation ends: its gradients are added to those of the variables, all of them or none.
 
+use crate::Error;
+use crate::Result;
+use crate::array::Access;
+use crate::array::DType;
+use crate::array::Storage;
+use crate::graph::arena;
+use crate::graph::by_kernels::add_into;
+use crate::graph::by_kernels::type_of_sum;
+use crate::graph::connect;
+use crate::graph::course::GradientRoute;
+use crate::graph::course::GradientSlotIx;
+use crate::graph::edit::copied;
+use crate::graph::ndarray::NdArray;
+use crate::graph::ready::PreparedBackward;
+use crate::graph::settings::modes;
+use crate::graph::settings::modes::Scope;
+use crate::graph::slots::Ix;
+use crate::graph::slots::NONE;
+use crate::graph::variable::Variable;
 use std::sync::Arc;
 
-use super::arena::{self, Ix, NONE};
-use super::by_kernels::{add_into, type_of_sum};
-use super::course::{Course, PlaceIx};
-use super::mode::{self, Scope};
-use super::ready::Ready;
-use super::{NdArray, Variable, connect, copied};
-use crate::array::{Access, DType, Storage};
-use crate::{Error, Result};
-
 /// Adds gradients in memory to those of their pairs. What can fail comes first: all of them are added, or none.
-pub(super) fn arrays(ready: &Ready, sinks: &[PlaceIx]) -> Result<()> {
+pub(crate) fn arrays(ready: &PreparedBackward, sinks: &[GradientSlotIx]) -> Result<()> {
     let course = &ready.course;
     for place in sinks {
         // What is part of a graph stays as it is there.
@@ -27,7 +37,7 @@ pub(super) fn arrays(ready: &Ready, sinks: &[PlaceIx]) -> Result<()> {
         }
     }
     let sums: Vec<Sum<'_>> = arena::with(|a| {
-        let sum = |p: &PlaceIx| {
+        let sum = |p: &GradientSlotIx| {
             let core = course.places[*p as usize].core;
             let more = ready.run.gradients[*p as usize].as_ref()?;
             let to = NdArray { shape: a.cores[core].shape.clone(), storage: Arc::clone(a.grad(core)) };
@@ -39,15 +49,15 @@ pub(super) fn arrays(ready: &Ready, sinks: &[PlaceIx]) -> Result<()> {
 }
 
 /// A gradient, and what is added to it.
-pub(super) struct Sum<'a> {
-    pub(super) to: NdArray,
-    pub(super) more: &'a Arc<Storage>,
+pub(crate) struct Sum<'a> {
+    pub(crate) to: NdArray,
+    pub(crate) more: &'a Arc<Storage>,
     /// Nobody else sees what is added: its memory may be taken.
-    pub(super) is_ours: bool,
+    pub(crate) is_ours: bool,
 }
 
 /// Adds each up. What can fail comes first.
-pub(super) fn all(sums: &[Sum<'_>]) -> Result<()> {
+pub(crate) fn all(sums: &[Sum<'_>]) -> Result<()> {
     for Sum { to, more, .. } in sums {
         if more.len() != to.shape.size() || to.storage.len() != more.len() {
             return Err(Error::Graph(format!(
@@ -73,7 +83,11 @@ pub(super) fn all(sums: &[Sum<'_>]) -> Result<()> {
 }
 
 /// Adds gradients with graphs to those of their pairs, which get new memory: what they were may be part of a graph.
-pub(super) fn variables(course: &Course, sinks: &[PlaceIx], found: &[Option<Variable>]) -> Result<()> {
+pub(crate) fn variables(
+    course: &GradientRoute,
+    sinks: &[GradientSlotIx],
+    found: &[Option<Variable>],
+) -> Result<()> {
     let mut sums = Vec::new();
     for place in sinks {
         let core = course.places[*place as usize].core;
@@ -82,7 +96,7 @@ pub(super) fn variables(course: &Course, sinks: &[PlaceIx], found: &[Option<Vari
         let sum = match before {
             Some(before) => {
                 let context = arena::with(|a| match a.variables[g.ix()].parent {
-                    NONE => mode::current_context(),
+                    NONE => modes::current_context(),
                     f => a.functions[f].context,
                 });
                 let _scopes = (Scope::at_once(true), Scope::context(context));

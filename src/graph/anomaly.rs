@@ -1,20 +1,26 @@
 //! Looking for the first function whose numbers are not finite: [`super::mode::set_detect_anomaly`].
 
+use crate::Error;
+use crate::Result;
+use crate::array::Access;
+use crate::array::DType;
+use crate::array::Storage;
+use crate::graph::arena;
+use crate::graph::arena::Arena;
+use crate::graph::back_step::BackwardStep;
+use crate::graph::connect;
+use crate::graph::execute::ForwardStep;
+use crate::graph::execute::Operand;
+use crate::graph::ndarray::NdArray;
+use crate::graph::slots::Ix;
 use parking_lot::RwLock;
 
-use super::arena::{self, Arena, Ix};
-use super::back_step::BackStep;
-use super::execute::{Slot, Step};
-use super::{NdArray, connect};
-use crate::array::{Access, DType, Storage};
-use crate::{Error, Result};
+type SourceLine = fn() -> Option<String>;
 
-type Source = fn() -> Option<String>;
-
-static SOURCE: RwLock<Option<Source>> = RwLock::new(None);
+static SOURCE: RwLock<Option<SourceLine>> = RwLock::new(None);
 
 /// The key of the tag that holds where a function was built.
-pub(super) const BUILT_AT: &str = "built at";
+pub(crate) const BUILT_AT: &str = "built at";
 
 /// Sets what says which line of the user's program is building a function.
 pub fn set_source_line(source: fn() -> Option<String>) {
@@ -22,7 +28,7 @@ pub fn set_source_line(source: fn() -> Option<String>) {
 }
 
 /// The line of the user's program that is building a function, if that can be said.
-pub(super) fn source_line() -> Option<String> {
+pub(crate) fn source_line() -> Option<String> {
     let source = *SOURCE.read();
     source.and_then(|source| source())
 }
@@ -47,19 +53,19 @@ fn unusual(storage: &Storage) -> Option<&'static str> {
     if nan { Some("NaN") } else { infinite.then_some("Inf") }
 }
 
-fn first(slots: &[Slot]) -> Option<(usize, &'static str)> {
+fn first(slots: &[Operand]) -> Option<(usize, &'static str)> {
     slots.iter().enumerate().find_map(|(i, slot)| Some((i, unusual(&slot.storage)?)))
 }
 
 /// Refuses outputs that are not finite.
-pub(super) fn after_forward(f: Ix, step: &Step) -> Result<()> {
+pub(crate) fn after_forward(f: Ix, step: &ForwardStep) -> Result<()> {
     let Some((o, what)) = first(&step.y) else { return Ok(()) };
     let input = first(&step.x).map(|(i, what)| format!("; its input {i} held {what} already"));
     Err(found(f, &format!("forward: expected finite numbers, got {what} in output {o} of"), input))
 }
 
 /// Refuses gradients of inputs that are not finite.
-pub(super) fn after_backward(f: Ix, step: &BackStep) -> Result<()> {
+pub(crate) fn after_backward(f: Ix, step: &BackwardStep) -> Result<()> {
     let mut sinks = step.gx.iter().enumerate();
     let gradient = sinks.find_map(|(i, sink)| Some((i, unusual(&sink.as_ref()?.slot.storage)?)));
     let Some((i, what)) = gradient else { return Ok(()) };
@@ -73,7 +79,7 @@ pub(super) fn after_backward(f: Ix, step: &BackStep) -> Result<()> {
 }
 
 /// As [`after_forward`], where no function is kept.
-pub(super) fn after_evaluation(name: &str, y: &[NdArray]) -> Result<()> {
+pub(crate) fn after_evaluation(name: &str, y: &[NdArray]) -> Result<()> {
     let Some((o, what)) = y.iter().enumerate().find_map(|(o, y)| Some((o, unusual(&y.storage)?))) else {
         return Ok(());
     };
@@ -82,7 +88,7 @@ pub(super) fn after_evaluation(name: &str, y: &[NdArray]) -> Result<()> {
 }
 
 /// Adds to an error of a function that is part of a gradient, of which function that gradient is.
-pub(super) fn in_gradient_of(f: Ix, error: Error) -> Error {
+pub(crate) fn in_gradient_of(f: Ix, error: Error) -> Error {
     let Error::Graph(text) = error else { return error };
     let (name, line) = arena::with(|a| (a.op(f).name().to_string(), line(a, f)));
     let line = line.map_or_else(String::new, |line| format!(", built at {line}"));

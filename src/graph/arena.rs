@@ -1,51 +1,65 @@
 //! Where the nodes live: slabs of slots behind one lock, and what one may ask of a node. What a slot holds is in `slots`,
 //! when it dies in `counts`.
 
-use std::sync::Arc;
-
-use parking_lot::{Mutex, MutexGuard};
+use crate::array::Shape;
+use crate::array::Storage;
+use crate::graph::lease::RunLocks;
+use crate::graph::memo::ByHand;
+use crate::graph::memo::Provenance;
+use crate::graph::plan::CachedPlan;
+use crate::graph::ready::PreparedBackward;
+use crate::graph::settings::modes;
+use crate::graph::slots::Consumer;
+use crate::graph::slots::Extra;
+use crate::graph::slots::FunctionSlot;
+use crate::graph::slots::Ix;
+use crate::graph::slots::NONE;
+use crate::graph::slots::Output;
+use crate::graph::slots::Saved;
+use crate::graph::slots::Slab;
+use crate::graph::slots::TensorSlot;
+use crate::graph::slots::VariableSlot;
+use crate::graph::slots::flag;
+use crate::graph::watch::GradientState;
+use crate::ops::Op;
+use crate::ops::State;
+use parking_lot::Mutex;
+use parking_lot::MutexGuard;
 use smallvec::SmallVec;
-
-use super::lease::Leases;
-use super::memo::{ByHand, Memo};
-pub(super) use super::slots::{
-    Consumer, CoreSlot, Extra, FunctionSlot, Ix, Life, NONE, Output, Slab, VariableSlot, flag,
-};
-use crate::array::{Shape, Storage};
-use crate::ops::{Op, State};
+use std::sync::Arc;
 
 /// What must be dropped after the lock is released: destructors may lock memory or call into Python.
 #[allow(dead_code)] // held only to be dropped
-pub(super) enum Garbage {
+pub(crate) enum Garbage {
     Storage(Arc<Storage>),
     Op(Op),
     State(State),
     ByHand(Box<ByHand>),
     Extra(Box<Extra>),
-    Plan(Box<super::plan::Kept>),
-    Ready(Box<super::ready::Ready>),
-    Watch(Box<super::watch::Watch>),
+    Plan(Box<CachedPlan>),
+    Ready(Box<PreparedBackward>),
+    Watch(Box<GradientState>),
 }
 
 /// Every node of every graph.
-pub(super) struct Arena {
-    pub(super) variables: Slab<VariableSlot>,
-    pub(super) cores: Slab<CoreSlot>,
-    pub(super) functions: Slab<FunctionSlot>,
+pub(crate) struct Arena {
+    pub(crate) variables: Slab<VariableSlot>,
+    pub(crate) cores: Slab<TensorSlot>,
+    pub(crate) functions: Slab<FunctionSlot>,
     /// Raised when a node that a plan depends on changes.
-    pub(super) structure: u64,
+    pub(crate) structure: u64,
     /// Raised when a pair gets other memory.
-    pub(super) places: u64,
+    pub(crate) places: u64,
     /// Raised when a pair gets another shape.
-    pub(super) reshapes: u64,
+    pub(crate) reshapes: u64,
     /// Whether a hook on a gradient was ever registered.
-    pub(super) hooked: bool,
+    pub(crate) hooked: bool,
     /// Functions that were ever made.
-    pub(super) births: u64,
+    pub(crate) births: u64,
     marks: u32,
-    pub(super) garbage: SmallVec<[Garbage; 2]>,
-    pub(super) dying: Vec<Ix>,
-    pub(super) leases: Leases,
+    pub(crate) garbage: SmallVec<[Garbage; 2]>,
+    pub(crate) dying: Vec<Ix>,
+    pub(crate) leases: RunLocks,
 }
 
 static ARENA: Mutex<Arena> = Mutex::new(Arena {
@@ -60,17 +74,17 @@ static ARENA: Mutex<Arena> = Mutex::new(Arena {
     marks: 0,
     garbage: SmallVec::new_const(),
     dying: Vec::new(),
-    leases: Leases::NONE,
+    leases: RunLocks::NONE,
 });
 
 /// The arena, under its lock.
-pub(super) fn lock() -> MutexGuard<'static, Arena> {
+pub(crate) fn lock() -> MutexGuard<'static, Arena> {
     ARENA.lock()
 }
 
 /// Runs `f` on the arena under its lock, and drops what it threw away after unlocking.
 #[inline(always)]
-pub(super) fn with<R>(f: impl FnOnce(&mut Arena) -> R) -> R {
+pub(crate) fn with<R>(f: impl FnOnce(&mut Arena) -> R) -> R {
     let mut arena = ARENA.lock();
     let result = f(&mut arena);
     if arena.garbage.is_empty() {
@@ -84,19 +98,19 @@ pub(super) fn with<R>(f: impl FnOnce(&mut Arena) -> R) -> R {
 
 impl Arena {
     /// A new mark that no slot carries.
-    pub(super) fn new_mark(&mut self) -> u32 {
+    pub(crate) fn new_mark(&mut self) -> u32 {
         self.marks += 1;
         self.marks
     }
 
     /// Throws something away.
-    pub(super) fn discard(&mut self, garbage: Garbage) {
+    pub(crate) fn discard(&mut self, garbage: Garbage) {
         self.garbage.push(garbage);
     }
 
     /// A new pair, counted once.
-    pub(super) fn new_core(&mut self, shape: &Shape) -> Ix {
-        let ix = self.cores.take(|| CoreSlot {
+    pub(crate) fn new_core(&mut self, shape: &Shape) -> Ix {
+        let ix = self.cores.take(|| TensorSlot {
             count: 0,
             handles: 0,
             shape: Shape::default(),
@@ -114,7 +128,7 @@ impl Arena {
     }
 
     /// A new variable around a pair whose count it takes over; counted once for the caller.
-    pub(super) fn new_variable(&mut self, core: Ix, flags: u16, parent: Ix, rank: u32) -> Ix {
+    pub(crate) fn new_variable(&mut self, core: Ix, flags: u16, parent: Ix, rank: u32) -> Ix {
         let ix = self.variables.take(|| VariableSlot {
             generation: 0,
             count: 0,
@@ -138,7 +152,7 @@ impl Arena {
     }
 
     /// A new function, counted by nobody yet.
-    pub(super) fn new_function(&mut self, op: Op) -> Ix {
+    pub(crate) fn new_function(&mut self, op: Op) -> Ix {
         let ix = self.functions.take(|| FunctionSlot {
             generation: 0,
             born: 0,
@@ -150,7 +164,7 @@ impl Arena {
             need_grad: false,
             no_grad: false,
             pending: false,
-            life: Life::New,
+            life: Saved::New,
             at_once: false,
             budgeted: false,
             ledger: None,
@@ -161,7 +175,7 @@ impl Arena {
             context: 0,
             mark: 0,
             at: 0,
-            memo: Memo::default(),
+            memo: Provenance::default(),
             by_hand: None,
             tags: Vec::new(),
         });
@@ -173,12 +187,12 @@ impl Arena {
     }
 
     /// The operation of a live function.
-    pub(super) fn op(&self, f: Ix) -> &Op {
+    pub(crate) fn op(&self, f: Ix) -> &Op {
         self.functions[f].op.as_ref().unwrap_or_else(|| unreachable!("a live function has an operation"))
     }
 
     /// Plans count on the consumers of intermediate variables: the last one may clear them.
-    pub(super) fn consumers_changed(&mut self, v: Ix) {
+    pub(crate) fn consumers_changed(&mut self, v: Ix) {
         let slot = &self.variables[v];
         if slot.flags & flag::PLANNED != 0 && slot.parent != NONE {
             self.structure += 1;
@@ -186,7 +200,7 @@ impl Arena {
     }
 
     /// Notes that `function` uses `v`.
-    pub(super) fn add_consumer(&mut self, v: Ix, function: Ix) {
+    pub(crate) fn add_consumer(&mut self, v: Ix, function: Ix) {
         self.consumers_changed(v);
         let generation = self.functions[function].generation;
         let Self { variables, functions, .. } = self;
@@ -198,20 +212,20 @@ impl Arena {
     }
 
     /// The live uses of a variable, one for each time that a function takes it.
-    pub(super) fn consumers(&self, v: Ix) -> impl Iterator<Item = &Consumer> {
+    pub(crate) fn consumers(&self, v: Ix) -> impl Iterator<Item = &Consumer> {
         let live = |c: &&Consumer| self.functions[c.function].generation == c.generation;
         self.variables[v].consumers.iter().filter(live)
     }
 
     /// Says that a plan that visited `v` is out of date.
-    pub(super) fn changed(&mut self, v: Ix) {
+    pub(crate) fn changed(&mut self, v: Ix) {
         if self.variables[v].flags & flag::PLANNED != 0 {
             self.structure += 1;
         }
     }
 
     /// Says that every function that takes `v` must set itself up again.
-    pub(super) fn mark_need_setup(&mut self, v: Ix) {
+    pub(crate) fn mark_need_setup(&mut self, v: Ix) {
         self.changed(v);
         let Self { variables, functions, .. } = self;
         for c in &variables[v].consumers {
@@ -222,7 +236,7 @@ impl Arena {
 
     /// Gives a pair another shape, and other memory where it has another size. Functions on it, through whatever variable,
     /// find that out when they are made ready to run.
-    pub(super) fn reshape(&mut self, core: Ix, shape: Shape) {
+    pub(crate) fn reshape(&mut self, core: Ix, shape: Shape) {
         let resized = self.cores[core].shape.size() != shape.size();
         self.structure += 1;
         self.reshapes += 1;
@@ -236,37 +250,37 @@ impl Arena {
     }
 
     /// Whether a pair got another shape since `f` was set up.
-    pub(super) fn is_reshaped(&self, f: Ix, core: Ix) -> bool {
+    pub(crate) fn is_reshaped(&self, f: Ix, core: Ix) -> bool {
         self.cores[core].reshaped > self.functions[f].set_up
     }
 
     /// Whether an input or an output of `f` got another shape since it was set up.
-    pub(super) fn has_other_shapes(&self, f: Ix) -> bool {
+    pub(crate) fn has_other_shapes(&self, f: Ix) -> bool {
         let slot = &self.functions[f];
         slot.inputs.iter().any(|v| self.is_reshaped(f, self.variables[*v].core))
             || slot.outputs.iter().any(|o| self.is_reshaped(f, o.core))
     }
 
     /// Whether `f` must be set up before it runs forward.
-    pub(super) fn needs_setup(&self, f: Ix) -> bool {
+    pub(crate) fn needs_setup(&self, f: Ix) -> bool {
         self.functions[f].need_setup || self.has_other_shapes(f)
     }
 
     /// The variable of output `o` of `f`, counted for the caller: the one in the graph, or a bare one around the same
     /// pair where that has died.
-    pub(super) fn output(&mut self, f: Ix, o: usize) -> Ix {
+    pub(crate) fn output(&mut self, f: Ix, o: usize) -> Ix {
         if let Some(v) = self.live_output(f, o) {
             self.variables[v].count += 1;
             return v;
         }
         let core = self.functions[f].outputs[o].core;
         self.cores[core].count += 1;
-        let flags = if super::mode::recompute() { flag::RECOMPUTE } else { 0 };
+        let flags = if modes::recompute() { flag::RECOMPUTE } else { 0 };
         self.new_variable(core, flags, NONE, 0)
     }
 
     /// As [`Arena::output`]; where the variable has died, another takes its place in the graph.
-    pub(super) fn revived(&mut self, f: Ix, o: usize) -> Ix {
+    pub(crate) fn revived(&mut self, f: Ix, o: usize) -> Ix {
         let v = self.output(f, o);
         if self.live_output(f, o).is_none() {
             let (rank, need_grad) = (self.functions[f].rank, self.functions[f].need_grad);
@@ -282,26 +296,26 @@ impl Arena {
     }
 
     /// The live variable of output `o` of `f`, uncounted.
-    pub(super) fn live_output(&self, f: Ix, o: usize) -> Option<Ix> {
+    pub(crate) fn live_output(&self, f: Ix, o: usize) -> Option<Ix> {
         let Output { variable, generation, .. } = self.functions[f].outputs[o];
         (self.variables[variable].generation == generation).then_some(variable)
     }
 
     /// Whether gradients flow to `v`: what the user said, else what follows from its parent.
-    pub(super) fn need_grad(&self, v: Ix) -> bool {
+    pub(crate) fn need_grad(&self, v: Ix) -> bool {
         let flags = self.variables[v].flags;
         let bit = if flags & flag::NEED_GRAD_SET != 0 { flag::NEED_GRAD } else { flag::NEED_GRAD_STATE };
         flags & bit != 0
     }
 
     /// Whether no gradient flows on from `v`: no function computes it, or one that no gradients flow through.
-    pub(super) fn is_end(&self, v: Ix) -> bool {
+    pub(crate) fn is_end(&self, v: Ix) -> bool {
         let parent = self.variables[v].parent;
         parent == NONE || !self.functions[parent].need_grad
     }
 
     /// The data of a pair, made if it was never touched.
-    pub(super) fn data(&mut self, core: Ix) -> &Arc<Storage> {
+    pub(crate) fn data(&mut self, core: Ix) -> &Arc<Storage> {
         let slot = &mut self.cores[core];
         let (handles, len) = (slot.handles, slot.shape.size());
         slot.data.get_or_insert_with(|| {
@@ -312,14 +326,14 @@ impl Arena {
     }
 
     /// The gradient of a pair, made if it was never touched.
-    pub(super) fn grad(&mut self, core: Ix) -> &Arc<Storage> {
+    pub(crate) fn grad(&mut self, core: Ix) -> &Arc<Storage> {
         let slot = &mut self.cores[core];
         let len = slot.shape.size();
         slot.grad.get_or_insert_with(|| Storage::new(len))
     }
 
     /// Gives a pair other data.
-    pub(super) fn set_data(&mut self, core: Ix, data: Arc<Storage>) {
+    pub(crate) fn set_data(&mut self, core: Ix, data: Arc<Storage>) {
         self.places += 1;
         let slot = &mut self.cores[core];
         debug_assert_eq!(data.len(), slot.shape.size(), "a pair has memory for its shape");
@@ -331,7 +345,7 @@ impl Arena {
     }
 
     /// Gives a pair another gradient. One that was laid aside while the pair got another size is none any more.
-    pub(super) fn set_grad(&mut self, core: Ix, grad: Option<Arc<Storage>>) {
+    pub(crate) fn set_grad(&mut self, core: Ix, grad: Option<Arc<Storage>>) {
         self.places += 1;
         let slot = &mut self.cores[core];
         let fits = grad.as_ref().is_none_or(|grad| grad.len() == slot.shape.size());
@@ -341,12 +355,12 @@ impl Arena {
     }
 
     /// Variables that are alive, in graphs or in hands.
-    pub(super) fn live_variables(&self) -> usize {
+    pub(crate) fn live_variables(&self) -> usize {
         self.variables.in_use()
     }
 
     /// What few variables have, made on first use.
-    pub(super) fn extra(&mut self, v: Ix) -> &mut Extra {
+    pub(crate) fn extra(&mut self, v: Ix) -> &mut Extra {
         self.variables[v].extra.get_or_insert_default()
     }
 }

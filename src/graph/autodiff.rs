@@ -4,23 +4,40 @@
 //! Both ways to differentiate, by kernels and by rules that build a graph, follow the same `Course` and end in the same
 //! two sinks: [`backward`] adds to the gradients of leaves, [`grad`] returns.
 
-use std::cell::Cell;
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
-
-use super::arena::{self, Ix};
-use super::by_kernels::{add_into, let_go};
-use super::clear::{Clearing, Policy};
-use super::course::{Course, PlaceIx};
-use super::forward::{Detach, Hook};
-use super::lease::Thread;
-use super::mode::Scope;
-use super::ready::Ready;
-use super::watch::{self, GradientHook, When};
-use super::{Edge, NdArray, Variable, accumulate, connect, copied, gradient, plan};
-use crate::array::{RunGuard, Storage};
+use crate::Error;
+use crate::Result;
+use crate::array::RunGuard;
+use crate::array::Storage;
 use crate::error::caught;
-use crate::{Error, Result};
+use crate::graph::accumulate;
+use crate::graph::arena;
+use crate::graph::by_kernels::add_into;
+use crate::graph::by_kernels::let_go;
+use crate::graph::clear::Clearing;
+use crate::graph::clear::Policy;
+use crate::graph::connect;
+use crate::graph::course::Edge;
+use crate::graph::course::GradientRoute;
+use crate::graph::course::GradientSlot;
+use crate::graph::course::GradientSlotIx;
+use crate::graph::edit::copied;
+use crate::graph::forward::Detach;
+use crate::graph::forward::FunctionHook;
+use crate::graph::gradient;
+use crate::graph::lease::Thread;
+use crate::graph::ndarray::NdArray;
+use crate::graph::plan;
+use crate::graph::ready::PreparedBackward;
+use crate::graph::settings::modes::Scope;
+use crate::graph::slots::Ix;
+use crate::graph::variable::Variable;
+use crate::graph::watch;
+use crate::graph::watch::GradientHook;
+use crate::graph::watch::When;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::collections::HashSet;
+use std::sync::Arc;
 
 /// Where a differentiation starts.
 #[derive(Clone)]
@@ -43,9 +60,9 @@ pub struct DifferentiateOptions<'a> {
     /// Refuse inputs that no root depends on.
     pub refuse_unused: bool,
     /// Called before each function.
-    pub pre_hook: Option<Hook<'a>>,
+    pub pre_hook: Option<FunctionHook<'a>>,
     /// Called after each function.
-    pub post_hook: Option<Hook<'a>>,
+    pub post_hook: Option<FunctionHook<'a>>,
     /// Wraps the run where it is worth releasing a lock for.
     pub detach: Option<Detach<'a>>,
 }
@@ -59,9 +76,9 @@ pub struct DifferentiateOptions<'a> {
 pub fn backward(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOptions<'_>) -> Result<()> {
     let found = differentiate(roots, inputs, options)?;
     let course = found.course();
-    let wanted = |place: &PlaceIx| inputs.is_none() || *place < course.n_targets;
-    let sinks: Vec<PlaceIx> = arena::with(|a| {
-        let all = 0..course.places.len() as PlaceIx;
+    let wanted = |place: &GradientSlotIx| inputs.is_none() || *place < course.n_targets;
+    let sinks: Vec<GradientSlotIx> = arena::with(|a| {
+        let all = 0..course.places.len() as GradientSlotIx;
         all.filter(|p| {
             let place = course.places[*p as usize];
             if place.leaf { wanted(p) } else { a.is_retained(place.core) }
@@ -88,7 +105,7 @@ pub fn grad(
     options: &DifferentiateOptions<'_>,
 ) -> Result<Vec<Option<Variable>>> {
     let found = differentiate(roots, Some(inputs), options)?;
-    let mut made: HashMap<PlaceIx, Variable> = HashMap::new();
+    let mut made: HashMap<GradientSlotIx, Variable> = HashMap::new();
     let mut results = Vec::with_capacity(inputs.len());
     for (place, input) in found.course().targets.iter().zip(inputs) {
         if let Some(v) = made.get(place) {
@@ -113,12 +130,12 @@ pub fn grad(
 
 /// What a differentiation found, by place.
 enum Found {
-    Arrays(Box<Ready>),
-    Variables(Course, Vec<Option<Variable>>),
+    Arrays(Box<PreparedBackward>),
+    Variables(GradientRoute, Vec<Option<Variable>>),
 }
 
 impl Found {
-    fn course(&self) -> &Course {
+    fn course(&self) -> &GradientRoute {
         match self {
             Self::Arrays(ready) => &ready.course,
             Self::Variables(course, _) => course,
@@ -172,15 +189,16 @@ fn on_arrays(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpt
         });
     }
     let (mut ready, held, clearing, mut keeper, budgeted) = arena::with(|a| -> Result<_> {
-        let (ready, keeper) = Ready::get(a, &edges, inputs, &seeds, options.since, options.refuse_unused)?;
+        let (ready, keeper) =
+            PreparedBackward::get(a, &edges, inputs, &seeds, options.since, options.refuse_unused)?;
         a.begin_run(&ready.course.functions)?;
-        let held = Held { functions: ready.course.functions.clone(), busy: Cell::new(true) };
+        let held = Suspended { functions: ready.course.functions.clone(), busy: Cell::new(true) };
         let policy = Policy { clear_buffer: false, clear_no_need_grad: true, recomputation: true };
         let budgeted = keeper.is_some() || ready.course.functions.iter().any(|f| a.functions[*f].budgeted);
         Ok((ready, held, Clearing::new(a, policy), keeper, budgeted))
     })?;
     let guard = (!budgeted).then(RunGuard::new);
-    let Ready { course, run, kept, .. } = &mut *ready;
+    let PreparedBackward { course, run, kept, .. } = &mut *ready;
     run.check(course)?;
     for (n, place) in course.roots.iter().enumerate() {
         if let Some(first) = course.roots[..n].iter().position(|p| p == place) {
@@ -188,7 +206,7 @@ fn on_arrays(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpt
             add_into(&sum, &seeds[n])?;
         }
     }
-    let mut hooks = Hooks::of(course, Some(&held));
+    let mut hooks = RunHooks::of(course, Some(&held));
     if hooks.any() {
         *kept = None; // users may keep what they are shown
     }
@@ -206,7 +224,7 @@ fn on_arrays(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpt
 fn on_graph(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOptions<'_>) -> Result<Found> {
     let edges: Vec<Edge> = roots.iter().map(|root| root.edge.clone()).collect();
     let (course, nodes, clearing) = arena::with(|a| -> Result<_> {
-        let course = Course::make(a, &edges, inputs, options.since);
+        let course = GradientRoute::make(a, &edges, inputs, options.since);
         course.check(a)?;
         course.check_used(options.refuse_unused)?;
         let nodes = gradient::nodes(a, &course);
@@ -224,7 +242,7 @@ fn on_graph(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpti
             }
         });
     }
-    let mut hooks = Hooks::of(&course, None);
+    let mut hooks = RunHooks::of(&course, None);
     let scope = Scope::at_once(true);
     let found = gradient::on_graph(&course, &nodes, &seeds, Some((&mut hooks, options, &clearing)));
     let found = found.and_then(|mut found| {
@@ -264,12 +282,12 @@ fn own_each(found: &mut [Option<Variable>]) -> Result<()> {
 }
 
 /// The functions of a run, which are the run's own until it is dropped.
-struct Held {
+struct Suspended {
     functions: Vec<Ix>,
     busy: Cell<bool>,
 }
 
-impl Held {
+impl Suspended {
     /// Calls a hook, which may run the graph.
     fn at_rest<R>(&self, hook: impl FnOnce() -> Result<R>) -> Result<R> {
         arena::with(|a| self.functions.iter().for_each(|f| a.functions[*f].busy = None));
@@ -290,7 +308,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for Suspended {
     fn drop(&mut self) {
         arena::with(|a| match self.busy.get() {
             true => a.end_run(&self.functions, |_| ()),
@@ -300,47 +318,47 @@ impl Drop for Held {
 }
 
 /// What users want to be told of gradients on a course, each once.
-pub(super) struct Hooks<'a> {
-    by_place: HashMap<PlaceIx, Vec<Arc<dyn GradientHook>>>,
-    course: &'a Course,
-    held: Option<&'a Held>,
+pub(crate) struct RunHooks<'a> {
+    by_place: HashMap<GradientSlotIx, Vec<Arc<dyn GradientHook>>>,
+    course: &'a GradientRoute,
+    held: Option<&'a Suspended>,
 }
 
-impl<'a> Hooks<'a> {
-    fn of(course: &'a Course, held: Option<&'a Held>) -> Self {
+impl<'a> RunHooks<'a> {
+    fn of(course: &'a GradientRoute, held: Option<&'a Suspended>) -> Self {
         let by_place = arena::with(|a| {
-            let hooks = |(n, place): (usize, &super::course::Place)| {
+            let hooks = |(n, place): (usize, &GradientSlot)| {
                 // What a part of a graph contributes to a variable outside is not its gradient yet.
                 if course.ends_outside(n) {
                     return None;
                 }
                 let hooks = a.gradient_hooks(place.core, place.leaf, When::Gradient);
-                (!hooks.is_empty()).then_some((n as PlaceIx, hooks))
+                (!hooks.is_empty()).then_some((n as GradientSlotIx, hooks))
             };
             course.places.iter().enumerate().filter_map(hooks).collect()
         });
         Self { by_place, course, held }
     }
 
-    pub(super) fn any(&self) -> bool {
+    pub(crate) fn any(&self) -> bool {
         !self.by_place.is_empty()
     }
 
     /// Whether there are hooks on a place that were not called yet.
-    pub(super) fn has(&self, place: PlaceIx) -> bool {
+    pub(crate) fn has(&self, place: GradientSlotIx) -> bool {
         self.by_place.contains_key(&place)
     }
 
     /// Calls the hooks on a place whose gradient is complete, and returns what takes its place, if anything does.
-    pub(super) fn on_variable(&mut self, place: PlaceIx, g: &Variable) -> Result<Option<Variable>> {
+    pub(crate) fn on_variable(&mut self, place: GradientSlotIx, g: &Variable) -> Result<Option<Variable>> {
         let Some(hooks) = self.by_place.remove(&place) else { return Ok(None) };
         watch::call_each(&hooks, g)
     }
 
     /// As [`Hooks::on_variable`] for a gradient in memory, which is replaced there too.
-    pub(super) fn on_array(
+    pub(crate) fn on_array(
         &mut self,
-        place: PlaceIx,
+        place: GradientSlotIx,
         gradients: &mut [Option<Arc<Storage>>],
     ) -> Result<Option<Arc<Storage>>> {
         if !self.has(place) {

@@ -1,70 +1,75 @@
 //! The plan of a backward run: which functions run in which order, who writes a gradient first and who adds to it, and what
 //! is cleared after which step.
 
+use crate::Result;
+use crate::array::Storage;
+use crate::graph::arena;
+use crate::graph::arena::Arena;
+use crate::graph::back_step::BackwardStep;
+use crate::graph::back_step::Side;
+use crate::graph::fusion;
+use crate::graph::fusion::backward::FusedBackward;
+use crate::graph::hooked::LeafHooks;
+use crate::graph::lease::PlanLock;
+use crate::graph::order;
+use crate::graph::settings::modes;
+use crate::graph::slots::Ix;
+use crate::graph::slots::NONE;
+use crate::graph::slots::flag;
+use crate::ops::Kind;
+use smallvec::SmallVec;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
-use super::arena::{self, Arena, Ix, NONE, flag};
-use super::back_step::{BackStep, Side};
-use super::fusion::{self, FusedBackward};
-use super::hooked::Hooked;
-use super::lease::Holding;
-use super::{mode, order};
-use crate::Result;
-use crate::array::Storage;
-use crate::ops::Kind;
-
 /// What tells the backward plans of one variable apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Key {
-    pub(super) clear_data: bool,
-    pub(super) clear_grad: bool,
-    pub(super) clear_seed: bool,
+pub(crate) struct BackwardKey {
+    pub(crate) clear_data: bool,
+    pub(crate) clear_grad: bool,
+    pub(crate) clear_seed: bool,
 }
 
-impl Key {
+impl BackwardKey {
     /// Of a run that gives back all it can, as one under a memory budget does.
-    pub(super) const CLEARING: Self = Self { clear_data: true, clear_grad: true, clear_seed: true };
+    pub(crate) const CLEARING: Self = Self { clear_data: true, clear_grad: true, clear_seed: true };
     /// Of a run that gives nothing back but what it starts from.
-    pub(super) const KEEPING: Self = Self { clear_data: false, clear_grad: false, clear_seed: true };
+    pub(crate) const KEEPING: Self = Self { clear_data: false, clear_grad: false, clear_seed: true };
 }
 
 /// A storage of the arena that is cleared.
-pub(super) struct Place {
-    pub(super) core: Ix,
-    pub(super) is_grad: bool,
-    pub(super) storage: Arc<Storage>,
+pub(crate) struct ReleasedStorage {
+    pub(crate) core: Ix,
+    pub(crate) is_grad: bool,
+    pub(crate) storage: Arc<Storage>,
 }
 
-impl Place {
+impl ReleasedStorage {
     /// Where the gradient or the data of a pair is.
-    pub(super) fn new(a: &mut Arena, core: Ix, is_grad: bool) -> Self {
+    pub(crate) fn new(a: &mut Arena, core: Ix, is_grad: bool) -> Self {
         Self { core, is_grad, storage: Arc::clone(if is_grad { a.grad(core) } else { a.data(core) }) }
     }
 
     /// Looks at the storage that the pair has now.
-    pub(super) fn move_to_current(&mut self, a: &mut Arena) {
+    pub(crate) fn move_to_current(&mut self, a: &mut Arena) {
         *self = Self::new(a, self.core, self.is_grad);
     }
 }
 
 /// What is cleared after a step.
-pub(super) struct Clear {
-    pub(super) step: u32,
-    pub(super) place: Place,
+pub(crate) struct Release {
+    pub(crate) step: u32,
+    pub(crate) place: ReleasedStorage,
     /// Functions outside of the run that may still have to run backward, and would read it.
-    pub(super) guards: Vec<(Ix, u32)>,
+    pub(crate) guards: Vec<(Ix, u32)>,
     /// Where other backward runs that are to come begin, if they lead through here.
-    pub(super) partners: Vec<(Ix, u32)>,
+    pub(crate) partners: Vec<(Ix, u32)>,
     /// It can be computed again: those other runs do not wait for it.
-    pub(super) restored: bool,
+    pub(crate) restored: bool,
 }
 
-impl Clear {
+impl Release {
     /// Clears it, unless a function waits for it.
-    pub(super) fn now(&self) -> Result<()> {
+    pub(crate) fn now(&self) -> Result<()> {
         let storage = &self.place.storage;
         let waits = |guards: &[(Ix, u32)]| !guards.is_empty() && awaited(guards);
         if storage.is_given_back() || waits(&self.guards) || (!self.restored && waits(&self.partners)) {
@@ -75,34 +80,34 @@ impl Clear {
 }
 
 /// A backward run made ready.
-pub(super) struct BackwardPlan {
-    pub(super) functions: Holding,
-    pub(super) steps: Vec<BackStep>,
+pub(crate) struct BackwardPlan {
+    pub(crate) functions: PlanLock,
+    pub(crate) steps: Vec<BackwardStep>,
     /// Gradients that nobody contributes to, set to zero before a step reads them.
-    pub(super) zeroed: Vec<(u32, u32)>,
-    pub(super) clears: Vec<Clear>,
+    pub(crate) zeroed: Vec<(u32, u32)>,
+    pub(crate) clears: Vec<Release>,
     /// Data that may have been dropped, and is computed again before a step reads it.
-    pub(super) restored: Vec<(u32, Ix, Arc<Storage>)>,
+    pub(crate) restored: Vec<(u32, Ix, Arc<Storage>)>,
     /// Which steps run as one pass: found when the plan is used again.
-    pub(super) passes: Option<Vec<FusedBackward>>,
+    pub(crate) passes: Option<Vec<FusedBackward>>,
     /// Where a number to start from is spread out, and the version and number that it had then.
-    pub(super) seed: Arc<Storage>,
-    pub(super) seeded: Option<(f64, u64)>,
-    pub(super) hooked: Hooked,
-    pub(super) work: usize,
+    pub(crate) seed: Arc<Storage>,
+    pub(crate) seeded: Option<(f64, u64)>,
+    pub(crate) hooked: LeafHooks,
+    pub(crate) work: usize,
     /// Steps count what they use and let nobody wait: there is a budget.
-    pub(super) counted: bool,
+    pub(crate) counted: bool,
 }
 
 /// In which order functions run backward from `root`: higher ranks first, earlier found ones first among equals.
-pub(super) fn descending(a: &mut Arena, root: Ix) -> Vec<Ix> {
+pub(crate) fn backward_order(a: &mut Arena, root: Ix) -> Vec<Ix> {
     let above = order::depth_first(a, &[root], |_, _| true);
     order::rank(a, &above);
     order::descending(a, &[a.variables[root].parent], |a, f| a.functions[f].need_grad)
 }
 
 /// A function that waits for its backward run, and all that will run backward with it.
-struct Awaited {
+struct AwaitedRun {
     function: (Ix, u32),
     all: HashSet<Ix>,
 }
@@ -112,16 +117,16 @@ impl BackwardPlan {
     ///
     /// # Errors
     /// [`crate::Error::Graph`] where shapes are not those of the forward run.
-    pub(super) fn make(a: &mut Arena, root: Ix, key: Key, partners: &[(Ix, u32)]) -> Result<Self> {
+    pub(crate) fn make(a: &mut Arena, root: Ix, key: BackwardKey, partners: &[(Ix, u32)]) -> Result<Self> {
         let alive = partners.iter().filter(|(v, generation)| a.variables[*v].generation == *generation);
         let alive: Vec<Ix> = alive.map(|(v, _)| *v).filter(|v| a.variables[*v].parent != NONE).collect();
         let awaited = alive.into_iter().map(|v| {
             let f = a.variables[v].parent;
             let function = (f, a.functions[f].generation);
-            Awaited { function, all: descending(a, v).into_iter().collect() }
+            AwaitedRun { function, all: backward_order(a, v).into_iter().collect() }
         });
-        let awaited: Vec<Awaited> = awaited.collect();
-        let functions = descending(a, root);
+        let awaited: Vec<AwaitedRun> = awaited.collect();
+        let functions = backward_order(a, root);
         functions.iter().try_for_each(|f| order::check_shapes(a, *f, "backward"))?;
         let mut plan = Self {
             steps: Vec::with_capacity(functions.len()),
@@ -131,7 +136,7 @@ impl BackwardPlan {
             passes: None,
             seed: Storage::new(a.cores[a.variables[root].core].shape.size()),
             seeded: None,
-            hooked: Hooked::default(),
+            hooked: LeafHooks::default(),
             work: 0,
             counted: false,
             functions: functions.into(),
@@ -147,12 +152,20 @@ impl BackwardPlan {
         for n in 0..plan.functions.len() {
             plan.add_step(a, n, seen, run, key, &awaited);
         }
-        plan.hooked = Hooked::of(a, root, &plan.functions, &plan.zeroed);
+        plan.hooked = LeafHooks::of(a, root, &plan.functions, &plan.zeroed);
         Ok(plan)
     }
 
     /// Adds step `n`, following NNabla's rules of who is seen first, what accumulates and what may be cleared.
-    fn add_step(&mut self, a: &mut Arena, n: usize, seen: u32, run: u32, key: Key, awaited: &[Awaited]) {
+    fn add_step(
+        &mut self,
+        a: &mut Arena,
+        n: usize,
+        seen: u32,
+        run: u32,
+        key: BackwardKey,
+        awaited: &[AwaitedRun],
+    ) {
         /// Scratch bits of a variable that was seen: its data or its gradient must stay.
         const KEEP_DATA: u16 = flag::SCRATCH_NEED;
         const KEEP_GRAD: u16 = flag::SCRATCH_OVERWRITE;
@@ -206,12 +219,12 @@ impl BackwardPlan {
             let restored = live.is_some_and(|v| a.variables[v].flags & flag::RESTORED != 0);
             for (wanted, is_grad) in [(data, false), (grad, true)] {
                 if wanted {
-                    let place = Place::new(a, core, is_grad);
+                    let place = ReleasedStorage::new(a, core, is_grad);
                     let (guards, partners) = match is_grad {
                         true => (Vec::new(), Vec::new()),
                         false => (guards.clone(), partners.clone()),
                     };
-                    self.clears.push(Clear { step: at, place, guards, partners, restored });
+                    self.clears.push(Release { step: at, place, guards, partners, restored });
                 }
             }
         }
@@ -234,7 +247,7 @@ impl BackwardPlan {
     }
 
     /// Looks at the storages that the pairs have now.
-    pub(super) fn relocate(&mut self, a: &mut Arena) {
+    pub(crate) fn relocate(&mut self, a: &mut Arena) {
         let mut any = false;
         for (n, step) in self.steps.iter_mut().enumerate() {
             let mut moved = false;
@@ -269,15 +282,17 @@ impl BackwardPlan {
     }
 
     /// Finds the steps that may run as one pass, and those that may write where they read.
-    pub(super) fn fuse(&mut self) {
-        if self.passes.is_none() && !mode::plan_is_plain() {
+    pub(crate) fn fuse(&mut self) {
+        if self.passes.is_none() && !modes::plan_is_plain() {
             let zeroed = self.zeroed.iter().map(|(step, _)| *step);
             let apart = zeroed.chain(self.restored.iter().map(|(step, ..)| *step)).collect();
             self.passes = Some(FusedBackward::all(&self.steps, &self.clears, &apart));
             for clear in self.clears.iter().filter(|clear| clear.place.is_grad && clear.step > 0) {
                 let step = &mut self.steps[clear.step as usize];
                 let as_large = |len: usize| step.x.iter().all(|(shape, _)| shape.size() == len);
-                if fusion::backward_len(step).is_some_and(|len| len > Storage::SMALL && as_large(len)) {
+                if fusion::backward::backward_len(step)
+                    .is_some_and(|len| len > Storage::SMALL && as_large(len))
+                {
                     // The last one that is computed: none that follows reads what it overwrites.
                     let last = step.gx.iter().rposition(Option::is_some);
                     step.over = last.filter(|i| step.gx[*i].as_ref().is_some_and(|s| s.first && !s.again));
@@ -287,7 +302,7 @@ impl BackwardPlan {
     }
 
     /// Has every step run alone and leave what it reads to whoever looks at it after the step.
-    pub(super) fn unfuse(&mut self) {
+    pub(crate) fn unfuse(&mut self) {
         if self.passes.take().is_some() {
             self.steps.iter_mut().for_each(|step| step.over = None);
         }
@@ -306,11 +321,11 @@ fn awaited(guards: &[(Ix, u32)]) -> bool {
 }
 
 /// A function made ready to run backward; `first` says which inputs get their first contribution.
-fn back_step(a: &mut Arena, f: Ix, first: &[bool]) -> BackStep {
+fn back_step(a: &mut Arena, f: Ix, first: &[bool]) -> BackwardStep {
     let inputs: SmallVec<[Ix; 4]> = a.functions[f].inputs.iter().copied().collect();
     let is_wanted = |a: &Arena, i: usize| a.need_grad(inputs[i]) && a.op(f).kind(i) != Kind::index;
     let wanted: SmallVec<[bool; 4]> = (0..inputs.len()).map(|i| is_wanted(a, i)).collect();
-    BackStep::of(a, f, &wanted, |a, core, side| {
+    BackwardStep::of(a, f, &wanted, |a, core, side| {
         let storage = Arc::clone(a.grad(core));
         let first = matches!(side, Side::Input(i) if first[i] && a.variables[inputs[i]].parent != NONE);
         (storage, first)

@@ -1,54 +1,78 @@
 //! Running one function backward: from the gradients of its outputs to those of its inputs. A run takes no lock of the
 //! arena.
 
+use crate::Error;
+use crate::Result;
+use crate::array::Access;
+use crate::array::Buffer;
+use crate::array::DType;
+use crate::array::Holds;
+use crate::array::Lasting;
+use crate::array::Shape;
+use crate::array::Storage;
+use crate::graph::arena::Arena;
+use crate::graph::connect::cores;
+use crate::graph::connect::data_array;
+use crate::graph::execute::MemoPtr;
+use crate::graph::execute::Operand;
+use crate::graph::execute::Temporaries;
+use crate::graph::execute::overlap;
+use crate::graph::execute::read_as;
+use crate::graph::execute::store;
+use crate::graph::formula;
+use crate::graph::memo::Modified;
+use crate::graph::ndarray::NdArray;
+use crate::graph::settings::context;
+use crate::graph::settings::context::Precision;
+use crate::graph::slots::Ix;
+use crate::graph::slots::NONE;
+use crate::kernels::Float;
+use crate::kernels::map;
+use crate::kernels::stop;
+use crate::kernels::threads;
+use crate::kernels::threads::Shared;
+use crate::ops::Array;
+use crate::ops::Call;
+use crate::ops::Kind;
+use crate::ops::Memory;
+use crate::ops::Op;
+use crate::ops::Reads;
+use crate::ops::Then;
+use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
-
-use smallvec::SmallVec;
-
-use super::NdArray;
-use super::arena::{Arena, Ix, NONE};
-use super::connect::{cores, data_array};
-use super::execute::{MemoPtr, Slot, Temporaries, overlap, read_as, store};
-use super::memo::Modified;
-use super::mode::{self, Compute};
-use crate::array::{Access, Buffer, DType, Holds, Lasting, Shape, Storage};
-use crate::kernels::threads::{self, Shared};
-use crate::kernels::{Float, map, stop};
-use crate::ops::{Array, Call, Kind, Memory, Op, Reads, Then};
-use crate::{Error, Result};
 
 /// With more inputs than this it is looked up which gradients there were.
 const MANY: usize = 16;
 
 /// Where the gradient of one input goes.
-pub(super) struct Sink {
-    pub(super) slot: Slot,
+pub(crate) struct Sink {
+    pub(crate) slot: Operand,
     /// Overwrite it in any case: this is the first contribution to an intermediate variable.
-    pub(super) first: bool,
+    pub(crate) first: bool,
     /// Another wanted input of the same function has the same gradient: add to it after the kernel.
-    pub(super) again: bool,
+    pub(crate) again: bool,
 }
 
 /// One function made ready to run backward.
-pub(super) struct BackStep {
-    pub(super) op: Op,
-    pub(super) compute: Compute,
+pub(crate) struct BackwardStep {
+    pub(crate) op: Op,
+    pub(crate) compute: Precision,
     /// Data of the inputs; `None` where no gradient reads it.
-    pub(super) x: SmallVec<[(Shape, Option<Slot>); 3]>,
-    pub(super) y: SmallVec<[(Shape, Option<Slot>); 1]>,
-    pub(super) gy: SmallVec<[Slot; 1]>,
-    pub(super) gx: SmallVec<[Option<Sink>; 3]>,
-    pub(super) memo: MemoPtr,
+    pub(crate) x: SmallVec<[(Shape, Option<Operand>); 3]>,
+    pub(crate) y: SmallVec<[(Shape, Option<Operand>); 1]>,
+    pub(crate) gy: SmallVec<[Operand; 1]>,
+    pub(crate) gx: SmallVec<[Option<Sink>; 3]>,
+    pub(crate) memo: MemoPtr,
     /// The input whose gradient may have the memory of the output's, since the plan clears that after the step.
-    pub(super) over: Option<usize>,
+    pub(crate) over: Option<usize>,
     /// The input of which the operation keeps something.
     keeps_of: Option<usize>,
     /// Both sides in full, for operations on arrays.
-    pub(super) arrays: Option<(Vec<Array>, Vec<Array>)>,
+    pub(crate) arrays: Option<(Vec<Array>, Vec<Array>)>,
     /// The pairs that these belong to.
-    pub(super) cores: Vec<Ix>,
+    pub(crate) cores: Vec<Ix>,
     /// A gradient that is written may have elements of an array that is read, or of another such gradient.
     meets: bool,
 }
@@ -60,28 +84,28 @@ fn nowhere() -> *mut u8 {
 
 /// Which array of a function is spoken of.
 #[derive(Clone, Copy)]
-pub(super) enum Side {
+pub(crate) enum Side {
     Input(usize),
     Output(usize),
 }
 
-impl BackStep {
+impl BackwardStep {
     /// A function made ready to run backward for the inputs that are wanted. `gradient` says where the gradient of a pair
     /// is, and for an input whether this is the first contribution.
-    pub(super) fn of(
+    pub(crate) fn of(
         a: &mut Arena,
         f: Ix,
         wanted: &[bool],
         mut gradient: impl FnMut(&mut Arena, Ix, Side) -> (Arc<Storage>, bool),
     ) -> Self {
-        let (op, compute) = (a.op(f).clone(), mode::compute(a.functions[f].context));
+        let (op, compute) = (a.op(f).clone(), context::precision(a.functions[f].context));
         let (x_cores, y_cores) = cores(a, f);
         let reads = (0..wanted.len())
             .filter(|i| wanted[*i])
             .fold(Reads::NOTHING, |all, i| all.or(op.backward_reads(i)));
         let (dtype, stored) = (compute.dtype(), compute.stored());
-        let data = |a: &mut Arena, core: Ix, as_type, read: bool| -> (Shape, Option<Slot>) {
-            let slot = read.then(|| Slot::new(core, data_array(a, core), as_type, as_type));
+        let data = |a: &mut Arena, core: Ix, as_type, read: bool| -> (Shape, Option<Operand>) {
+            let slot = read.then(|| Operand::new(core, data_array(a, core), as_type, as_type));
             (a.cores[core].shape.clone(), slot)
         };
         let x = x_cores.iter().enumerate();
@@ -90,9 +114,9 @@ impl BackStep {
         let y = y.map(|(o, core)| data(a, *core, op.output(o).unwrap_or(dtype), reads.output(o))).collect();
         let slot = |a: &Arena, core: Ix, storage| {
             let array = NdArray { storage, shape: a.cores[core].shape.clone() };
-            Slot::new(core, array, dtype, stored)
+            Operand::new(core, array, dtype, stored)
         };
-        let mut gy: SmallVec<[Slot; 1]> = SmallVec::new();
+        let mut gy: SmallVec<[Operand; 1]> = SmallVec::new();
         for (o, core) in y_cores.iter().enumerate() {
             let (storage, _) = gradient(a, *core, Side::Output(o));
             gy.push(slot(a, *core, storage));
@@ -111,7 +135,7 @@ impl BackStep {
             gx.push(sink);
         }
         let arrays = op.on_arrays().is_some().then(|| {
-            let mut array = |core: Ix, grad: Option<&Slot>| Array {
+            let mut array = |core: Ix, grad: Option<&Operand>| Array {
                 shape: a.cores[core].shape.clone(),
                 data: Arc::clone(a.data(core)),
                 grad: Arc::clone(grad.map_or_else(|| a.grad(core), |slot| &slot.storage)),
@@ -134,9 +158,9 @@ impl BackStep {
     }
 
     /// A step on arrays of the caller's choice: inputs with whether they need a gradient, outputs, and whether to add.
-    pub(super) fn by_hand(
+    pub(crate) fn by_hand(
         op: Op,
-        compute: Compute,
+        compute: Precision,
         x: &[(Array, bool)],
         y: &[Array],
         accumulate: &[bool],
@@ -144,7 +168,12 @@ impl BackStep {
     ) -> Self {
         let (dtype, stored) = (compute.dtype(), compute.stored());
         let slot = |shape: &Shape, storage: &Arc<Storage>, as_type, stored| {
-            Slot::new(NONE, NdArray { shape: shape.clone(), storage: Arc::clone(storage) }, as_type, stored)
+            Operand::new(
+                NONE,
+                NdArray { shape: shape.clone(), storage: Arc::clone(storage) },
+                as_type,
+                stored,
+            )
         };
         let data = |a: &Array, as_type| (a.shape.clone(), Some(slot(&a.shape, &a.data, as_type, as_type)));
         let mut gx: SmallVec<[Option<Sink>; 3]> = SmallVec::new();
@@ -175,7 +204,7 @@ impl BackStep {
     }
 
     /// Finds out what follows from whose memory its arrays have.
-    pub(super) fn look(&mut self) {
+    pub(crate) fn look(&mut self) {
         let read = self.x.iter().chain(&self.y).filter_map(|(_, slot)| slot.as_ref()).chain(&self.gy);
         let written = || self.gx.iter().flatten().map(|sink| &sink.slot.storage);
         let is_met = |n: usize, gx: &Arc<Storage>| {
@@ -186,7 +215,7 @@ impl BackStep {
     }
 
     /// Takes the gradient of output `o` from another storage.
-    pub(super) fn start_from(&mut self, o: usize, grad: &Arc<Storage>) {
+    pub(crate) fn start_from(&mut self, o: usize, grad: &Arc<Storage>) {
         if self.gy[o].move_to(grad) {
             self.look();
         }
@@ -196,14 +225,14 @@ impl BackStep {
     }
 
     /// Has it count what it uses, so that it needs no [`RunGuard`](crate::array::RunGuard), or not.
-    pub(super) fn count(&mut self, on: bool) {
+    pub(crate) fn count(&mut self, on: bool) {
         let data = self.x.iter_mut().chain(&mut self.y).filter_map(|(_, slot)| slot.as_mut());
         let sinks = self.gx.iter_mut().flatten().map(|sink| &mut sink.slot);
         data.chain(&mut self.gy).chain(sinks).for_each(|slot| slot.counted = on);
     }
 
     /// Lets go of all arrays: it does not run again.
-    pub(super) fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         self.x.clear();
         self.y.clear();
         self.gy.clear();
@@ -212,13 +241,13 @@ impl BackStep {
     }
 
     /// Which value that the gradient reads is not what the forward run saw or made.
-    pub(super) fn modified(&self) -> Option<Modified> {
+    pub(crate) fn modified(&self) -> Option<Modified> {
         self.changed(|storage| !storage.is_cleared())
     }
 
     /// As [`BackStep::modified`], of the values that `counts`: those that were cleared have changed too.
-    pub(super) fn changed(&self, counts: impl Fn(&Storage) -> bool) -> Option<Modified> {
-        fn storage(read: &(Shape, Option<Slot>)) -> Option<&Storage> {
+    pub(crate) fn changed(&self, counts: impl Fn(&Storage) -> bool) -> Option<Modified> {
+        fn storage(read: &(Shape, Option<Operand>)) -> Option<&Storage> {
             read.1.as_ref().map(|slot| &*slot.storage)
         }
         // SAFETY: see `MemoPtr`.
@@ -226,7 +255,7 @@ impl BackStep {
     }
 
     /// Runs the function backward.
-    pub(super) fn backward(&mut self) -> Result<()> {
+    pub(crate) fn backward(&mut self) -> Result<()> {
         if self.op.keeps_gradients() {
             return Ok(());
         }
@@ -238,7 +267,7 @@ impl BackStep {
         }
         let _holds = self.gy.first().is_some_and(|gy| gy.counted).then(Holds::new);
         if !self.op.has_backward() {
-            return super::formula::backward_by_symbols(self);
+            return formula::backward_by_symbols(self);
         }
         let mut temporaries = Temporaries::new();
         let mut again: SmallVec<[(usize, Buffer); 1]> = SmallVec::new();
@@ -268,7 +297,7 @@ impl BackStep {
         let mut passed = None;
         if let Some((i, sink)) = over.and_then(|i| Some((i, gx[i].as_ref()?)))
             && gy[0].storage.hand_over(&sink.slot.storage, sink.slot.dtype)
-            && op.loops(*compute == Compute::Double).is_some_and(|loops| loops.passes[i])
+            && op.loops(*compute == Precision::Double).is_some_and(|loops| loops.passes[i])
         {
             passed = Some(i); // the numbers are there already
         }
@@ -304,7 +333,7 @@ impl BackStep {
         }
         // SAFETY: see `MemoPtr`.
         let state = unsafe { &mut (*memo.0).state };
-        let double = *compute == Compute::Double;
+        let double = *compute == Precision::Double;
         let kept = keeps_of.and_then(|i| Some((x.get(i)?.1.as_ref()?, xm[i].ptr)));
         let call = Call {
             x: &xm,
@@ -358,7 +387,7 @@ fn forget(gx: &[Option<Sink>]) {
 }
 
 /// Adds elements of the kernel's type at `from` to an array.
-pub(super) fn add_to(slot: &mut Slot, from: *const u8) -> Result<()> {
+pub(crate) fn add_to(slot: &mut Operand, from: *const u8) -> Result<()> {
     let mut temporaries = Temporaries::new();
     let n = slot.shape.size();
     let to = slot.place(Access::ReadWrite, &mut temporaries)?;

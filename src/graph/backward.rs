@@ -1,20 +1,40 @@
 //! The backward run: functions by descending rank, each handed the gradient of its outputs. Gradients of leaves add up
 //! over runs; those of intermediate variables are overwritten by their first contribution and kept.
 
-use std::sync::Arc;
-
-use smallvec::SmallVec;
-
-use super::arena::{self, Arena, Ix, NONE};
-use super::back_plan::{BackwardPlan, Key};
-use super::clear::{self, Clearing, Policy};
-use super::forward::{Detach, Hook, explain};
-use super::plan::{Kept, Pace, Seen, detached};
-use super::room::Keeper;
-use super::{Function, NdArray, Variable, anomaly, back_plan, course, ledger, mode, order, recompute};
-use crate::array::{RunGuard, Storage};
+use crate::Error;
+use crate::Result;
+use crate::array::RunGuard;
+use crate::array::Storage;
 use crate::error::caught;
-use crate::{Error, Result};
+use crate::graph::anomaly;
+use crate::graph::arena;
+use crate::graph::arena::Arena;
+use crate::graph::back_plan;
+use crate::graph::back_plan::BackwardKey;
+use crate::graph::back_plan::BackwardPlan;
+use crate::graph::clear;
+use crate::graph::clear::Clearing;
+use crate::graph::clear::Policy;
+use crate::graph::course;
+use crate::graph::forward::Detach;
+use crate::graph::forward::FunctionHook;
+use crate::graph::forward::explain;
+use crate::graph::function::Function;
+use crate::graph::ledger;
+use crate::graph::ndarray::NdArray;
+use crate::graph::order;
+use crate::graph::plan::CachedPlan;
+use crate::graph::plan::EpochStamp;
+use crate::graph::plan::Pace;
+use crate::graph::plan::detached;
+use crate::graph::recompute;
+use crate::graph::room::BudgetedBackward;
+use crate::graph::settings::modes;
+use crate::graph::slots::Ix;
+use crate::graph::slots::NONE;
+use crate::graph::variable::Variable;
+use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// The gradient that a backward run starts from.
 #[derive(Clone)]
@@ -53,9 +73,9 @@ pub struct BackwardOptions<'a> {
     /// Told of the progress.
     pub callbacks: Vec<&'a dyn CommunicatorCallback>,
     /// Called before each function.
-    pub pre_hook: Option<Hook<'a>>,
+    pub pre_hook: Option<FunctionHook<'a>>,
     /// Called after each function.
-    pub post_hook: Option<Hook<'a>>,
+    pub post_hook: Option<FunctionHook<'a>>,
     /// Told, once a run, of a value that a gradient reads and that changed since the forward run. An error ends the run;
     /// otherwise the new value is used. Nothing is looked at where this is absent.
     pub modified: Option<&'a (dyn Fn(String) -> Result<()> + Sync)>,
@@ -90,7 +110,7 @@ impl BackwardPlan {
         &mut self,
         options: &BackwardOptions<'_>,
         clearing: &Clearing,
-        mut keeper: Option<Keeper>,
+        mut keeper: Option<BudgetedBackward>,
         optimise: bool,
         guard: Option<&RunGuard>,
     ) -> Result<()> {
@@ -99,7 +119,7 @@ impl BackwardPlan {
             self.steps.iter_mut().for_each(|step| step.count(guard.is_none()));
         }
         let recording = clear::is_recording();
-        let anomaly = mode::detect_anomaly();
+        let anomaly = modes::detect_anomaly();
         let hooked =
             options.pre_hook.is_some() || options.post_hook.is_some() || !options.callbacks.is_empty();
         if optimise && !(hooked || recording || anomaly) && self.hooked.is_empty() {
@@ -220,10 +240,10 @@ impl Variable {
             arena::with(|a| -> Result<_> {
                 let budgeted = a.functions[a.variables[root].parent].budgeted;
                 let clear_data = options.clear_buffer || budgeted;
-                let above = if ledger::in_use() { back_plan::descending(a, root) } else { Vec::new() };
-                let keeper = Keeper::begin(a, &above);
-                let key = Key { clear_data, clear_grad: clear_data || keeper.is_some(), clear_seed };
-                let kept = Kept::take_backward(a, root, key);
+                let above = if ledger::in_use() { back_plan::backward_order(a, root) } else { Vec::new() };
+                let keeper = BudgetedBackward::begin(a, &above);
+                let key = BackwardKey { clear_data, clear_grad: clear_data || keeper.is_some(), clear_seed };
+                let kept = CachedPlan::take_backward(a, root, key);
                 let optimise = kept.is_some() && !budgeted && keeper.is_none();
                 let mut plan = if let Some(plan) = kept {
                     plan
@@ -232,11 +252,11 @@ impl Variable {
                     BackwardPlan::make(a, root, key, &partners.unwrap_or_default())?
                 };
                 if let Some(f) = a.hold(&mut plan.functions)? {
-                    let error = course::freed(a.op(f).name());
+                    let error = course::freed_graph(a.op(f).name());
                     a.let_go(&mut plan.functions, None, |_| ());
                     return Err(error);
                 }
-                let seen = Seen::now(a);
+                let seen = EpochStamp::now(a);
                 let apart = plan.hooked.set_apart(a);
                 if !apart.is_empty() {
                     plan.relocate(a);
@@ -272,7 +292,7 @@ impl Variable {
                 // What has hold of values keeps them from being given up.
                 return (apart, Some(plan), done);
             }
-            Kept::put_backward(a, root, key, seen, plan);
+            CachedPlan::put_backward(a, root, key, seen, plan);
             (apart, None, done)
         });
         drop(plan);

@@ -7,30 +7,35 @@
 //! size may be kept, and memory to spare at the end is given to those that save most. Every choice is judged by a
 //! rehearsal of the whole step, so that the promise does not rest on the rules by which choices are found.
 
-use super::arena::{Arena, Ix, NONE, flag};
-use super::clear::Policy;
-use super::ends::rehearsal;
-use super::forward::ForwardPlan;
-use super::order::Stop;
-use super::rehearsal::Rehearsal;
-use super::stage::Outcome;
-use crate::{Error, Result};
+use crate::Error;
+use crate::Result;
+use crate::graph::arena::Arena;
+use crate::graph::clear::Policy;
+use crate::graph::ends::rehearsal;
+use crate::graph::forward::ForwardPlan;
+use crate::graph::order::Stop;
+use crate::graph::rehearsal::StepModel;
+use crate::graph::slots::Ix;
+use crate::graph::slots::NONE;
+use crate::graph::slots::flag;
+use crate::graph::stage::StepCost;
 
 /// Steps of functions that are rehearsed while a choice is made, at most if a graph is not huge: about half a second.
 const MOST_STEPS: usize = 2_000_000;
+
 /// Lengths of segments that are tried, each shorter than the one before by this factor.
 const SHORTER: f64 = 0.84;
 
 /// What to drop, and what comes of it.
 #[derive(Clone)]
-pub(super) struct Choice {
+pub(crate) struct DropChoice {
     /// By value of the rehearsal.
-    pub(super) drop: Vec<bool>,
-    pub(super) outcome: Outcome,
+    pub(crate) drop: Vec<bool>,
+    pub(crate) outcome: StepCost,
 }
 
 /// A plan of a forward run to `roots` that keeps it and the backward run after it within `bytes`.
-pub(super) fn plan(
+pub(crate) fn plan(
     a: &mut Arena,
     roots: &[Ix],
     policy: Policy,
@@ -39,7 +44,7 @@ pub(super) fn plan(
 ) -> Result<ForwardPlan, Stop> {
     let mut plan = ForwardPlan::make(a, roots, Policy::default(), enter)?;
     let rehearsal = rehearsal(a, &plan, roots, policy)?;
-    let choice = Search::new(&rehearsal).within(bytes)?;
+    let choice = CheckpointSearch::new(&rehearsal).within(bytes)?;
     for (n, ends) in rehearsal.ends.iter().enumerate() {
         for v in ends.iter().filter(|v| choice.drop[**v as usize]) {
             let inputs = &rehearsal.forward[n].inputs;
@@ -59,7 +64,7 @@ pub(super) fn plan(
 }
 
 /// Has what an earlier plan dropped and this one keeps stay for all backward runs.
-fn forget_drops(a: &mut Arena, rehearsal: &Rehearsal, drop: &[bool]) {
+fn forget_drops(a: &mut Arena, rehearsal: &StepModel, drop: &[bool]) {
     for (value, drop) in rehearsal.values.iter().zip(drop) {
         let v = value.variable;
         if *drop || v == NONE || a.variables[v].parent == NONE {
@@ -74,8 +79,8 @@ fn forget_drops(a: &mut Arena, rehearsal: &Rehearsal, drop: &[bool]) {
 }
 
 /// Values by number, in the order in which they are computed, that are in question.
-pub(super) struct Search<'a> {
-    rehearsal: &'a Rehearsal,
+pub(crate) struct CheckpointSearch<'a> {
+    rehearsal: &'a StepModel,
     /// What is dropped in any case: what costs nothing, and what the user says.
     modest: Vec<bool>,
     /// Values that are worth a thought: read by a gradient, or by functions that may run again.
@@ -85,8 +90,8 @@ pub(super) struct Search<'a> {
     tries: usize,
 }
 
-impl<'a> Search<'a> {
-    pub(super) fn new(rehearsal: &'a Rehearsal) -> Self {
+impl<'a> CheckpointSearch<'a> {
+    pub(crate) fn new(rehearsal: &'a StepModel) -> Self {
         let n = rehearsal.forward.len();
         let mut open: Vec<u32> = (0..rehearsal.values.len() as u32).collect();
         open.retain(|v| rehearsal.values[*v as usize].may_drop());
@@ -112,16 +117,16 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn judge(&self, drop: Vec<bool>) -> Choice {
-        Choice { outcome: self.rehearsal.play(&drop), drop }
+    fn judge(&self, drop: Vec<bool>) -> DropChoice {
+        DropChoice { outcome: self.rehearsal.play(&drop), drop }
     }
 
     /// The choice that keeps within `bytes` at the least cost.
     ///
     /// # Errors
     /// [`Error::Budget`] with the least memory that a choice was found for.
-    pub(super) fn within(&self, bytes: usize) -> Result<Choice> {
-        let fits = |c: &Choice| c.outcome.peak <= bytes;
+    pub(crate) fn within(&self, bytes: usize) -> Result<DropChoice> {
+        let fits = |c: &DropChoice| c.outcome.peak <= bytes;
         let mut best = self.judge(self.modest.clone());
         if fits(&best) {
             return Ok(best);
@@ -136,7 +141,7 @@ impl<'a> Search<'a> {
         if !fits(&best) {
             return Err(Error::Budget { least: best.outcome.peak, got: bytes });
         }
-        let saves = |new: &Outcome, old: &Outcome| new.peak <= bytes && new.extra < old.extra;
+        let saves = |new: &StepCost, old: &StepCost| new.peak <= bytes && new.extra < old.extra;
         Ok(self.descend(best, &mut tries, saves))
     }
 
@@ -218,10 +223,10 @@ impl<'a> Search<'a> {
     /// Changes one value after the other, the dearest first, as long as that is `better`.
     fn descend(
         &self,
-        mut best: Choice,
+        mut best: DropChoice,
         tries: &mut usize,
-        better: impl Fn(&Outcome, &Outcome) -> bool,
-    ) -> Choice {
+        better: impl Fn(&StepCost, &StepCost) -> bool,
+    ) -> DropChoice {
         let mut order = self.open.clone();
         order.retain(|v| !self.rehearsal.values[*v as usize].flagged);
         order.sort_by(|v, w| self.price(*w).total_cmp(&self.price(*v)));
@@ -247,8 +252,8 @@ impl<'a> Search<'a> {
 }
 
 /// The better of two: one that keeps within `bytes`, then the one that costs less, then the smaller one.
-fn better(a: Choice, b: Choice, bytes: usize) -> Choice {
-    let rank = |c: &Choice| match c.outcome.peak <= bytes {
+fn better(a: DropChoice, b: DropChoice, bytes: usize) -> DropChoice {
+    let rank = |c: &DropChoice| match c.outcome.peak <= bytes {
         true => (0, c.outcome.extra, c.outcome.peak),
         false => (1, c.outcome.peak as u64, 0),
     };

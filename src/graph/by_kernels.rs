@@ -4,34 +4,49 @@
 //! The gradient of an intermediate variable lives from the first function that contributes to it to the one that
 //! computes the variable; its memory then serves the next one of the same size. A long chain needs two.
 
+use crate::Error;
+use crate::Result;
+use crate::array::Access;
+use crate::array::DType;
+use crate::array::RunGuard;
+use crate::array::Storage;
+use crate::graph::anomaly;
+use crate::graph::arena;
+use crate::graph::arena::Arena;
+use crate::graph::autodiff::DifferentiateOptions;
+use crate::graph::autodiff::RunHooks;
+use crate::graph::back_step::BackwardStep;
+use crate::graph::back_step::Side;
+use crate::graph::back_step::add_to;
+use crate::graph::clear;
+use crate::graph::clear::Clearing;
+use crate::graph::course::GradientRoute;
+use crate::graph::course::GradientSlotIx;
+use crate::graph::execute::Operand;
+use crate::graph::forward::explain;
+use crate::graph::function::Function;
+use crate::graph::ndarray::NdArray;
+use crate::graph::plan::Pace;
+use crate::graph::recompute;
+use crate::graph::room::BudgetedBackward;
+use crate::graph::settings::modes;
+use crate::graph::slots::Ix;
+use crate::graph::slots::NONE;
+use crate::graph::slots::Saved;
+use crate::graph::slots::flag;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
-use super::NdArray;
-use super::arena::{self, Arena, Ix, Life, NONE, flag};
-use super::autodiff::{DifferentiateOptions, Hooks};
-use super::back_step::{BackStep, Side, add_to};
-use super::clear::{self, Clearing};
-use super::course::{Course, PlaceIx};
-use super::execute::Slot;
-use super::forward::explain;
-use super::plan::Pace;
-use super::room::Keeper;
-use super::{Function, anomaly, mode, recompute};
-use crate::array::{Access, DType, RunGuard, Storage};
-use crate::{Error, Result};
-
 /// A differentiation made ready.
-pub(super) struct KernelRun {
-    steps: Vec<BackStep>,
+pub(crate) struct KernelRun {
+    steps: Vec<BackwardStep>,
     /// By place: the gradient, if there is any.
-    pub(super) gradients: Vec<Option<Arc<Storage>>>,
+    pub(crate) gradients: Vec<Option<Arc<Storage>>>,
     /// Data that may have been dropped, and is computed again before a step reads it.
     restored: Vec<(u32, Ix, Arc<Storage>)>,
     /// After which step a gradient is of no use any more.
     spent: Vec<(u32, Arc<Storage>)>,
-    pub(super) work: usize,
+    pub(crate) work: usize,
     /// Steps count what they use and let nobody wait: there is a budget.
     counted: bool,
 }
@@ -51,7 +66,7 @@ impl Spares {
 impl KernelRun {
     /// Prepares every function, starting from one seed for each root. Roots that share a place are added up by
     /// [`KernelRun::run`].
-    pub(super) fn make(a: &mut Arena, course: &Course, seeds: &[Arc<Storage>]) -> Self {
+    pub(crate) fn make(a: &mut Arena, course: &GradientRoute, seeds: &[Arc<Storage>]) -> Self {
         let mut gradients: Vec<Option<Arc<Storage>>> = vec![None; course.places.len()];
         for (place, seed) in course.roots.iter().zip(seeds) {
             gradients[*place as usize].get_or_insert_with(|| Arc::clone(seed));
@@ -83,12 +98,12 @@ impl KernelRun {
     }
 
     /// Whether it can run again, from other seeds: no user's code may keep its arrays, and all values are where they were.
-    pub(super) fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         self.restored.is_empty() && self.steps.iter().all(|step| step.arrays.is_none())
     }
 
     /// Makes one that has run ready to run from other seeds. Leaves get new gradients, in their own memory.
-    pub(super) fn start_from(&mut self, a: &mut Arena, course: &Course, seeds: &[Arc<Storage>]) {
+    pub(crate) fn start_from(&mut self, a: &mut Arena, course: &GradientRoute, seeds: &[Arc<Storage>]) {
         let mut new: Vec<Option<Arc<Storage>>> = vec![None; course.places.len()];
         for (place, found) in course.places.iter().zip(&mut new).filter(|(place, _)| place.leaf) {
             *found = a.cores[place.core].grad.as_ref().map(|own| own.zeros_with_spare());
@@ -115,7 +130,7 @@ impl KernelRun {
     }
 
     /// Looks at the values where they are now.
-    pub(super) fn relocate(&mut self, a: &mut Arena) {
+    pub(crate) fn relocate(&mut self, a: &mut Arena) {
         for step in &mut self.steps {
             let mut moved = false;
             for slot in step.x.iter_mut().chain(&mut step.y).filter_map(|(_, slot)| slot.as_mut()) {
@@ -128,17 +143,17 @@ impl KernelRun {
     }
 
     /// Gives the memory back of what it found and nobody took.
-    pub(super) fn give_back(&self, course: &Course) -> Result<()> {
+    pub(crate) fn give_back(&self, course: &GradientRoute) -> Result<()> {
         let own = (0..).zip(&self.gradients).filter(|(place, _)| !course.roots.contains(place));
         own.filter_map(|(_, found)| found.as_ref()).try_for_each(|storage| storage.clear(true))
     }
 
-    fn add_step(&mut self, a: &mut Arena, course: &Course, n: usize, spares: &mut Spares) {
+    fn add_step(&mut self, a: &mut Arena, course: &GradientRoute, n: usize, spares: &mut Spares) {
         let f = course.functions[n];
         let (outputs, inputs) = (course.outputs(n), course.inputs(n));
         let wanted: SmallVec<[bool; 4]> = inputs.iter().map(|p| *p != NONE).collect();
         let gradients = &mut self.gradients;
-        let step = BackStep::of(a, f, &wanted, |a, core, side| {
+        let step = BackwardStep::of(a, f, &wanted, |a, core, side| {
             let len = a.cores[core].shape.size();
             let place = match side {
                 // One that nobody contributed to reads as zeros.
@@ -175,7 +190,7 @@ impl KernelRun {
     }
 
     /// Refuses values that are not those of the forward run, before anything has been given back.
-    pub(super) fn check(&self, course: &Course) -> Result<()> {
+    pub(crate) fn check(&self, course: &GradientRoute) -> Result<()> {
         for (f, step) in course.functions.iter().zip(&self.steps) {
             if step.changed(|_| true).is_none() {
                 continue;
@@ -195,13 +210,13 @@ impl KernelRun {
     }
 
     /// Runs every function; the gradients of the places that are kept are there then. What `runs_again` keeps its steps.
-    pub(super) fn run(
+    pub(crate) fn run(
         &mut self,
-        course: &Course,
-        hooks: &mut Hooks<'_>,
+        course: &GradientRoute,
+        hooks: &mut RunHooks<'_>,
         options: &DifferentiateOptions<'_>,
         clearing: &Clearing,
-        mut keeper: Option<Keeper>,
+        mut keeper: Option<BudgetedBackward>,
         runs_again: bool,
         guard: Option<&RunGuard>,
     ) -> Result<()> {
@@ -217,7 +232,7 @@ impl KernelRun {
         }
         let mut spent = spent.iter().peekable();
         let mut pace = Pace::new(guard);
-        let anomaly = mode::detect_anomaly();
+        let anomaly = modes::detect_anomaly();
         let hooked = options.pre_hook.is_some() || options.post_hook.is_some();
         for (n, step) in steps.iter_mut().enumerate() {
             let f = course.functions[n];
@@ -262,7 +277,7 @@ impl KernelRun {
             }
             pace.step()?;
         }
-        for place in 0..course.places.len() as PlaceIx {
+        for place in 0..course.places.len() as GradientSlotIx {
             hooks.on_array(place, gradients)?;
         }
         Ok(())
@@ -270,28 +285,28 @@ impl KernelRun {
 }
 
 /// Gives back what a function needed to run backward, so that it cannot again.
-pub(super) fn let_go(course: &Course, f: Ix) -> Result<()> {
+pub(crate) fn let_go(course: &GradientRoute, f: Ix) -> Result<()> {
     let cleared = arena::with(|a| {
         a.settle();
         a.lives_change();
         let slot = &mut a.functions[f];
-        (slot.life, slot.pending) = (Life::Freed, false);
+        (slot.life, slot.pending) = (Saved::Freed, false);
         clear::after_differentiation(a, f, |core| course.is_root(core))
     });
     cleared.into_iter().try_for_each(|storage| storage.clear(true))
 }
 
 /// Adds a gradient to an array, in the type of that array.
-pub(super) fn add_into(sum: &NdArray, more: &Arc<Storage>) -> Result<()> {
+pub(crate) fn add_into(sum: &NdArray, more: &Arc<Storage>) -> Result<()> {
     let stored = type_of_sum(&sum.storage, more);
     let dtype = if stored == DType::F64 { DType::F64 } else { DType::F32 };
     let _run = RunGuard::new(); // for both
     let from = more.access(dtype, Access::Read)?;
-    add_to(&mut Slot::new(NONE, sum.clone(), dtype, stored), from)
+    add_to(&mut Operand::new(NONE, sum.clone(), dtype, stored), from)
 }
 
 /// The type in which a gradient is added to another.
-pub(super) fn type_of_sum(sum: &Storage, more: &Storage) -> DType {
+pub(crate) fn type_of_sum(sum: &Storage, more: &Storage) -> DType {
     let float = |s: &Storage| s.dtype().filter(|dtype| dtype.is_float());
     float(sum).or_else(|| float(more)).unwrap_or(DType::F32)
 }

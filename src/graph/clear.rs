@@ -4,36 +4,39 @@
 //! for a backward run. A backward run may clear what it has differentiated through. Dynamic mode clears what its last
 //! handle let go of. Leaves, persistent variables and memory shared in place are never cleared.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
+use crate::Error;
+use crate::Result;
+use crate::array::Storage;
+use crate::graph::arena::Arena;
+use crate::graph::slots::Ix;
+use crate::graph::slots::NONE;
+use crate::graph::slots::flag;
+use crate::graph::worth;
+use crate::ops::Reads;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-
-use super::arena::{Arena, Ix, NONE, flag};
-use super::worth;
-use crate::array::Storage;
-use crate::ops::Reads;
-use crate::{Error, Result};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
 
 /// What a forward run clears.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Policy {
-    pub(super) clear_buffer: bool,
-    pub(super) clear_no_need_grad: bool,
-    pub(super) recomputation: bool,
+pub(crate) struct Policy {
+    pub(crate) clear_buffer: bool,
+    pub(crate) clear_no_need_grad: bool,
+    pub(crate) recomputation: bool,
 }
 
 /// Decides, function by function in the order of a run, which inputs are cleared after it.
 ///
 /// It remembers what it has seen: one run, one instance.
-pub(super) struct Clearing {
+pub(crate) struct Clearing {
     policy: Policy,
     mark: u32,
 }
 
 impl Clearing {
-    pub(super) fn new(a: &mut Arena, policy: Policy) -> Self {
+    pub(crate) fn new(a: &mut Arena, policy: Policy) -> Self {
         Self { policy, mark: a.new_mark() }
     }
 
@@ -47,7 +50,7 @@ impl Clearing {
     }
 
     /// The inputs of `f`, by index, to be cleared once it has run.
-    pub(super) fn after(&self, a: &mut Arena, f: Ix) -> Vec<usize> {
+    pub(crate) fn after(&self, a: &mut Arena, f: Ix) -> Vec<usize> {
         let Policy { clear_buffer, clear_no_need_grad, recomputation } = self.policy;
         let n = a.functions[f].inputs.len();
         let need_grad = a.functions[f].need_grad;
@@ -133,12 +136,12 @@ fn needs(a: &Arena, v: Ix) -> u16 {
 }
 
 /// Whether a gradient reads the data of `v`, or that is the memory of another variable too.
-pub(super) fn is_read_backward(a: &Arena, v: Ix) -> bool {
+pub(crate) fn is_read_backward(a: &Arena, v: Ix) -> bool {
     needs(a, v) != 0
 }
 
 /// The data of `v`, if dynamic mode may give it back with this handle: nobody else can see it, and no gradient reads it.
-pub(super) fn unneeded(a: &Arena, v: Ix, users_below: u32) -> Option<Arc<Storage>> {
+pub(crate) fn unneeded(a: &Arena, v: Ix, users_below: u32) -> Option<Arc<Storage>> {
     let slot = &a.variables[v];
     if slot.parent == NONE || slot.flags & flag::PERSISTENT != 0 {
         return None;
@@ -178,7 +181,7 @@ pub(super) fn unneeded(a: &Arena, v: Ix, users_below: u32) -> Option<Arc<Storage
 ///
 /// Of a static graph, as `clear_buffer` has it; in dynamic mode what no handle can see. What a function that still waits
 /// for its backward run may read stays, and so do the pairs that `keep` names.
-pub(super) fn after_differentiation(
+pub(crate) fn after_differentiation(
     a: &Arena,
     f: Ix,
     keep: impl Fn(Ix) -> bool,
@@ -213,7 +216,7 @@ pub(super) fn after_differentiation(
 static ERRORS_AT_DROP: Mutex<Vec<Error>> = Mutex::new(Vec::new());
 
 /// Keeps an error that a destructor cannot return.
-pub(super) fn note_error_at_drop(error: Error) {
+pub(crate) fn note_error_at_drop(error: Error) {
     ERRORS_AT_DROP.lock().push(error);
 }
 
@@ -241,6 +244,7 @@ pub struct ClearRecord {
 }
 
 static RECORDING: AtomicBool = AtomicBool::new(false);
+
 static RECORDS: Mutex<Vec<ClearRecord>> = Mutex::new(Vec::new());
 
 /// Starts (with an empty record) or stops noting what is cleared after each function.
@@ -255,12 +259,12 @@ pub fn recorded_clear_flags() -> Vec<ClearRecord> {
 }
 
 /// Whether [`record`] has to be called.
-pub(super) fn is_recording() -> bool {
+pub(crate) fn is_recording() -> bool {
     RECORDING.load(Ordering::Relaxed)
 }
 
 /// Notes the state of the arrays of a function that has just run.
-pub(super) fn record(a: &Arena, f: Ix) {
+pub(crate) fn record(a: &Arena, f: Ix) {
     let flags = |core: Ix| {
         let core = &a.cores[core];
         let cleared = |s: &Option<Arc<Storage>>| s.as_ref().is_some_and(|s| s.is_cleared());

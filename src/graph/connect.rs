@@ -1,18 +1,46 @@
 //! Building: a function is connected to its inputs, checked, and in dynamic mode run at once.
 
-use std::sync::Arc;
-
-use smallvec::SmallVec;
-
-use super::arena::{self, Arena, Ix, Life, flag};
-use super::execute::{self, MemoPtr, Slot, Step, evaluate_into};
-use super::mode::Compute;
-use super::room::{self, Room};
-use super::{Detach, NdArray, Variable, anomaly, inplace, mode, plan};
-use crate::array::{Access, Lasting, RunGuard, Shape, Storage};
+use crate::Error;
+use crate::Result;
+use crate::array::Access;
+use crate::array::Lasting;
+use crate::array::RunGuard;
+use crate::array::Shape;
+use crate::array::Storage;
+use crate::graph::anomaly;
+use crate::graph::anomaly::BUILT_AT;
+use crate::graph::arena;
+use crate::graph::arena::Arena;
+use crate::graph::execute;
+use crate::graph::execute::ForwardStep;
+use crate::graph::execute::MemoPtr;
+use crate::graph::execute::Operand;
+use crate::graph::execute::evaluate_into;
+use crate::graph::forward::Detach;
+use crate::graph::inplace;
+use crate::graph::ndarray::NdArray;
+use crate::graph::plan;
+use crate::graph::room;
+use crate::graph::room::Reservation;
+use crate::graph::settings::context;
+use crate::graph::settings::context::Precision;
+use crate::graph::settings::modes;
+use crate::graph::settings::modes::Modes;
+use crate::graph::slots::Ix;
+use crate::graph::slots::Output;
+use crate::graph::slots::Saved;
+use crate::graph::slots::flag;
+use crate::graph::variable::Variable;
 use crate::kernels::stop;
-use crate::ops::{self, Call, Memory, Op, Shapes, Then, Value};
-use crate::{Error, Result};
+use crate::ops;
+use crate::ops::Call;
+use crate::ops::Memory;
+use crate::ops::Op;
+use crate::ops::Shapes;
+use crate::ops::Then;
+use crate::ops::Value;
+use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// Outputs of a function that was just built.
 pub type Outputs = SmallVec<[Variable; 1]>;
@@ -54,14 +82,14 @@ pub fn connect_detached(
     into: &[Option<NdArray>],
     detach: Option<Detach<'_>>,
 ) -> Result<Outputs> {
-    let modes = mode::now();
+    let modes = modes::now();
     if !modes.grad && modes.auto_forward {
         return connect_without_graph(&op, inputs, into, modes.anomaly);
     }
     // Neither a user's function nor a look at values may run under the lock.
     let shapes = match execute::sets_up_outside(&op) {
         true => {
-            room::bring_in(inputs)?;
+            room::rematerialize_inputs(inputs)?;
             let x: SmallVec<[NdArray; 4]> = inputs.iter().map(|v| v.data()).collect();
             Some(execute::shapes_of(&op, &x)?)
         }
@@ -77,23 +105,25 @@ pub fn connect_detached(
     }
     if into.is_empty() && op.is_plain() && !modes.anomaly && modes.memory_budget.is_none() {
         let _guard = RunGuard::new();
-        let mut run = AtOnce::default();
+        let mut run = EagerRun::default();
         let outputs = arena::with(|a| run.build(a, modes, &op, inputs))?;
         if !outputs.is_empty() {
             plan::detached(detach, execute::work(&op, run.touched), false, || run.forward(&op))?;
             return Ok(outputs);
         }
     }
-    room::bring_in(inputs)?;
-    let room =
-        modes.memory_budget.map(|bytes| Room::make(bytes, &op, inputs, into, shapes.as_ref())).transpose()?;
+    room::rematerialize_inputs(inputs)?;
+    let room = modes
+        .memory_budget
+        .map(|bytes| Reservation::make(bytes, &op, inputs, into, shapes.as_ref()))
+        .transpose()?;
     let (outputs, mut step) = arena::with(|a| -> Result<_> {
         let outputs = build(a, modes, op, inputs, into, shapes)?;
         note_line(a, &outputs, line);
         let step = outputs.first().map(|first| {
             let f = a.variables[first.ix()].parent;
             let slot = &mut a.functions[f];
-            (slot.pending, slot.life, slot.at_once) = (true, Life::Ready, true);
+            (slot.pending, slot.life, slot.at_once) = (true, Saved::Ready, true);
             step(a, f)
         });
         Ok((outputs, step))
@@ -104,7 +134,7 @@ pub fn connect_detached(
             step.count(room.is_some());
             // Not longer: to get the caller's lock back takes its time, and what others free would wait for it.
             let _guard = room.is_none().then(RunGuard::new);
-            step.forward(mode::in_recomputing())
+            step.forward(modes::in_recomputing())
         })?;
         if modes.anomaly {
             let f = arena::with(|a| a.variables[outputs[0].ix()].parent);
@@ -121,14 +151,14 @@ pub fn connect_detached(
 fn note_line(a: &mut Arena, outputs: &[Variable], line: Option<String>) {
     if let (Some(first), Some(line)) = (outputs.first(), line) {
         let f = a.variables[first.ix()].parent;
-        a.functions[f].tags.push((anomaly::BUILT_AT.into(), line));
+        a.functions[f].tags.push((BUILT_AT.into(), line));
     }
 }
 
 /// A function of dynamic code with all that its kernel needs, where that is only to compute outputs from inputs whose
 /// elements are in memory as it reads them. (Everything else becomes a [`Step`].)
 #[derive(Default)]
-struct AtOnce {
+struct EagerRun {
     x: SmallVec<[(*mut u8, Shape); 3]>,
     y: SmallVec<[(*mut u8, Shape); 1]>,
     memo: Option<MemoPtr>,
@@ -140,12 +170,12 @@ struct AtOnce {
 }
 
 // SAFETY: the run guard keeps the elements, and the handles on the outputs the function, until it has run.
-unsafe impl Send for AtOnce {}
+unsafe impl Send for EagerRun {}
 
-impl AtOnce {
+impl EagerRun {
     /// Builds the function with memory for its outputs; none, and nothing built, where it has to become a [`Step`].
-    fn build(&mut self, a: &mut Arena, modes: mode::Modes, op: &Op, inputs: &[&Variable]) -> Result<Outputs> {
-        let compute = mode::compute(modes.context);
+    fn build(&mut self, a: &mut Arena, modes: Modes, op: &Op, inputs: &[&Variable]) -> Result<Outputs> {
+        let compute = context::precision(modes.context);
         let dtype = compute.dtype();
         if dtype != compute.stored() {
             return Ok(Outputs::new());
@@ -178,11 +208,11 @@ impl AtOnce {
         let Some(first) = outputs.first() else { return Ok(outputs) };
         let f = a.variables[first.ix()].parent;
         let slot = &mut a.functions[f];
-        (slot.pending, slot.life, slot.at_once) = (true, Life::Ready, true);
+        (slot.pending, slot.life, slot.at_once) = (true, Saved::Ready, true);
         let noted = slot.memo.note(saved.into_iter(), false);
         slot.memo.settle(noted, 0, data.iter().map(|y| &**y));
         self.memo = Some(MemoPtr(&raw mut slot.memo));
-        self.double = compute == Compute::Double;
+        self.double = compute == Precision::Double;
         for (output, data) in outputs.iter().zip(data) {
             let core = &mut a.cores[a.variables[output.ix()].core];
             data.add_users(i64::from(core.handles));
@@ -223,9 +253,9 @@ fn connect_without_graph(
 ) -> Result<Outputs> {
     let x: SmallVec<[NdArray; 4]> = inputs.iter().map(|v| v.data()).collect();
     if x.iter().any(|x| x.storage.is_cleared()) {
-        room::bring_in(inputs)?;
+        room::rematerialize_inputs(inputs)?;
     }
-    let y = evaluate_into(op, &x, mode::compute(mode::current_context()), into)?;
+    let y = evaluate_into(op, &x, context::precision(modes::current_context()), into)?;
     if anomaly {
         anomaly::after_evaluation(op.name(), &y)?;
     }
@@ -240,7 +270,7 @@ fn connect_without_graph(
 
 fn build(
     a: &mut Arena,
-    modes: mode::Modes,
+    modes: Modes,
     op: Op,
     inputs: &[&Variable],
     into: &[Option<NdArray>],
@@ -262,7 +292,7 @@ fn build(
 #[inline(always)]
 fn build_shaped(
     a: &mut Arena,
-    modes: mode::Modes,
+    modes: Modes,
     op: Op,
     inputs: &[&Variable],
     into: &[Option<NdArray>],
@@ -288,7 +318,7 @@ fn build_shaped(
         rooted |= slot.rank == 0 || slot.flags & (flag::PERSISTENT | flag::PROHIBIT_CLEAR) != 0;
         let Some(alias) = op.alias(i) else { continue };
         inplace = true;
-        if alias.modifies && grad && a.need_grad(v) && a.is_end(v) && !mode::leaves_in_place() {
+        if alias.modifies && grad && a.need_grad(v) && a.is_end(v) && !modes::leaves_in_place() {
             return Err(Error::Graph(format!(
                 "{}: expected to change input {i} in place, got a leaf that requires grad; use no_grad()",
                 op.name()
@@ -322,7 +352,7 @@ fn build_shaped(
         let v = a.new_variable(core, flags, f, rank + 1);
         a.functions[f].count += 1;
         let generation = a.variables[v].generation;
-        a.functions[f].outputs.push(arena::Output { variable: v, generation, core });
+        a.functions[f].outputs.push(Output { variable: v, generation, core });
         outputs.push(Variable::adopt(a, v));
         if let Some(Some(given)) = into.get(o) {
             a.set_data(core, Arc::clone(&given.storage));
@@ -342,12 +372,12 @@ fn build_shaped(
 }
 
 /// An array of the arena, and where it comes from.
-pub(super) fn data_array(a: &mut Arena, core: Ix) -> NdArray {
+pub(crate) fn data_array(a: &mut Arena, core: Ix) -> NdArray {
     NdArray { storage: Arc::clone(a.data(core)), shape: a.cores[core].shape.clone() }
 }
 
 /// The pairs of the inputs and of the outputs of a function.
-pub(super) fn cores(a: &Arena, f: Ix) -> (SmallVec<[Ix; 4]>, SmallVec<[Ix; 2]>) {
+pub(crate) fn cores(a: &Arena, f: Ix) -> (SmallVec<[Ix; 4]>, SmallVec<[Ix; 2]>) {
     let slot = &a.functions[f];
     (
         slot.inputs.iter().map(|v| a.variables[*v].core).collect(),
@@ -356,18 +386,18 @@ pub(super) fn cores(a: &Arena, f: Ix) -> (SmallVec<[Ix; 4]>, SmallVec<[Ix; 2]>) 
 }
 
 /// A function made ready to run forward. Its shapes are those with which it was set up: see [`super::order::check_shapes`].
-pub(super) fn step(a: &mut Arena, f: Ix) -> Step {
+pub(crate) fn step(a: &mut Arena, f: Ix) -> ForwardStep {
     debug_assert!(!a.has_other_shapes(f), "a function runs on the shapes that it was set up with");
     let memo = MemoPtr(&raw mut a.functions[f].memo);
-    let (op, compute) = (a.op(f).clone(), mode::compute(a.functions[f].context));
+    let (op, compute) = (a.op(f).clone(), context::precision(a.functions[f].context));
     let (mut x, mut y) = (SmallVec::new(), SmallVec::new());
     for i in 0..a.functions[f].inputs.len() {
         let core = a.variables[a.functions[f].inputs[i]].core;
-        x.push(Slot::input(&op, i, compute, core, data_array(a, core)));
+        x.push(Operand::input(&op, i, compute, core, data_array(a, core)));
     }
     for o in 0..a.functions[f].outputs.len() {
         let core = a.functions[f].outputs[o].core;
-        y.push(Slot::output(&op, o, compute, core, data_array(a, core)));
+        y.push(Operand::output(&op, o, compute, core, data_array(a, core)));
     }
-    Step::new(op, compute, x, y, memo)
+    ForwardStep::new(op, compute, x, y, memo)
 }

@@ -1,18 +1,23 @@
 //! Who holds a node, and what is set free with its last holder: handles, functions and runs count; the rest dies
 //! without a recursion.
 
-use super::arena::{Arena, Garbage, Ix, Life, NONE, flag};
+use crate::graph::arena::Arena;
+use crate::graph::arena::Garbage;
+use crate::graph::slots::Ix;
+use crate::graph::slots::NONE;
+use crate::graph::slots::Saved;
+use crate::graph::slots::flag;
 use crate::ops::Op;
 
 impl Arena {
     /// Counts a new handle on a variable.
-    pub(super) fn add_handle(&mut self, v: Ix) {
+    pub(crate) fn add_handle(&mut self, v: Ix) {
         self.variables[v].count += 1;
         self.count_handle(v);
     }
 
     /// Says that one of the counts of a variable is a handle.
-    pub(super) fn count_handle(&mut self, v: Ix) {
+    pub(crate) fn count_handle(&mut self, v: Ix) {
         let slot = &mut self.variables[v];
         slot.handles += 1;
         let core = &mut self.cores[slot.core];
@@ -23,7 +28,7 @@ impl Arena {
     }
 
     /// Gives a handle back; the variable dies with its last holder.
-    pub(super) fn drop_handle(&mut self, v: Ix) {
+    pub(crate) fn drop_handle(&mut self, v: Ix) {
         let slot = &mut self.variables[v];
         slot.handles -= 1;
         let core = &mut self.cores[slot.core];
@@ -35,7 +40,7 @@ impl Arena {
     }
 
     /// Gives one count of a variable back, and of all that this sets free. (A list, not a recursion.)
-    pub(super) fn release(&mut self, v: Ix) {
+    pub(crate) fn release(&mut self, v: Ix) {
         let slot = &mut self.variables[v];
         slot.count -= 1;
         if slot.count > 0 {
@@ -47,7 +52,7 @@ impl Arena {
     }
 
     /// Gives one count of a function back.
-    pub(super) fn release_function(&mut self, f: Ix) {
+    pub(crate) fn release_function(&mut self, f: Ix) {
         if self.functions[f].count > 1 {
             self.functions[f].count -= 1;
             return;
@@ -78,7 +83,7 @@ impl Arena {
     }
 
     /// Gives one count of a pair back.
-    pub(super) fn release_core(&mut self, core: Ix) {
+    pub(crate) fn release_core(&mut self, core: Ix) {
         let slot = &mut self.cores[core];
         slot.count -= 1;
         if slot.count > 0 {
@@ -107,7 +112,7 @@ impl Arena {
         }
         slot.generation = slot.generation.wrapping_add(1);
         (slot.pending, slot.budgeted, slot.busy, slot.need_setup) = (false, false, None, false);
-        (slot.life, slot.at_once, slot.ledger) = (Life::New, false, None);
+        (slot.life, slot.at_once, slot.ledger) = (Saved::New, false, None);
         let planned = std::mem::take(&mut slot.planned);
         slot.tags = Vec::new();
         let (op, state, by_hand) = (slot.op.take(), slot.memo.take_state(), slot.by_hand.take());

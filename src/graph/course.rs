@@ -4,12 +4,18 @@
 //! output of the function that computes it. (An unlinked copy is a leaf on the pair of an output: what reaches the copy
 //! must not flow on into that function.)
 
-use super::arena::{Arena, Ix, Life, NONE};
-use super::order;
-use super::variable::describe;
-use super::{Function, Variable};
+use crate::Error;
+use crate::Result;
+use crate::graph::arena;
+use crate::graph::arena::Arena;
+use crate::graph::function::Function;
+use crate::graph::order;
+use crate::graph::slots::Ix;
+use crate::graph::slots::NONE;
+use crate::graph::slots::Saved;
+use crate::graph::variable::Variable;
+use crate::graph::variable::describe;
 use crate::ops::Kind;
-use crate::{Error, Result};
 
 /// What to differentiate, or by what.
 #[derive(Clone)]
@@ -21,36 +27,36 @@ pub enum Edge {
 }
 
 /// Number of a place.
-pub(super) type PlaceIx = u32;
+pub(crate) type GradientSlotIx = u32;
 
 /// Where gradients add up.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
-    pub(super) core: Ix,
-    pub(super) leaf: bool,
+pub(crate) struct GradientSlot {
+    pub(crate) core: Ix,
+    pub(crate) leaf: bool,
 }
 
 /// A function on the course, with where the places of its outputs and inputs begin in the lists.
 #[derive(Clone, Copy)]
-struct Node {
+struct RouteNode {
     outputs: u32,
     inputs: u32,
 }
 
-pub(super) struct Course {
+pub(crate) struct GradientRoute {
     /// By descending rank.
-    pub(super) functions: Vec<Ix>,
-    pub(super) places: Vec<Place>,
-    nodes: Vec<Node>,
-    outputs: Vec<PlaceIx>,
+    pub(crate) functions: Vec<Ix>,
+    pub(crate) places: Vec<GradientSlot>,
+    nodes: Vec<RouteNode>,
+    outputs: Vec<GradientSlotIx>,
     /// `NONE` for inputs whose gradient is not wanted.
-    inputs: Vec<PlaceIx>,
+    inputs: Vec<GradientSlotIx>,
     /// Places of the roots.
-    pub(super) roots: Vec<PlaceIx>,
+    pub(crate) roots: Vec<GradientSlotIx>,
     /// Places of what to differentiate by, where that was said.
-    pub(super) targets: Vec<PlaceIx>,
+    pub(crate) targets: Vec<GradientSlotIx>,
     /// Places up to here are those of targets.
-    pub(super) n_targets: u32,
+    pub(crate) n_targets: u32,
     /// Functions that were made before this one are not entered.
     since: u64,
     mark: u32,
@@ -58,7 +64,7 @@ pub(super) struct Course {
 
 impl Edge {
     /// The function that computes it, its pair, and whether gradients end there.
-    pub(super) fn resolve(&self, a: &Arena) -> (Ix, Ix, bool) {
+    pub(crate) fn resolve(&self, a: &Arena) -> (Ix, Ix, bool) {
         match self {
             Self::Variable(v) => (a.variables[v.ix()].parent, a.variables[v.ix()].core, a.is_end(v.ix())),
             Self::Output(f, o) => (f.ix(), a.functions[f.ix()].outputs[*o].core, false),
@@ -67,12 +73,12 @@ impl Edge {
 
     /// The shape.
     pub fn shape(&self) -> crate::array::Shape {
-        super::arena::with(|a| a.cores[self.resolve(a).1].shape.clone())
+        arena::with(|a| a.cores[self.resolve(a).1].shape.clone())
     }
 
     /// Whether gradients flow to it.
     pub fn need_grad(&self) -> bool {
-        super::arena::with(|a| match self {
+        arena::with(|a| match self {
             Self::Variable(v) => a.need_grad(v.ix()),
             Self::Output(f, o) => {
                 let output = a.live_output(f.ix(), *o);
@@ -82,9 +88,9 @@ impl Edge {
     }
 }
 
-impl Course {
+impl GradientRoute {
     /// The course from `roots` back to `targets`, or to every leaf, through functions born at `since` or later.
-    pub(super) fn make(a: &mut Arena, roots: &[Edge], targets: Option<&[Edge]>, since: u64) -> Self {
+    pub(crate) fn make(a: &mut Arena, roots: &[Edge], targets: Option<&[Edge]>, since: u64) -> Self {
         let mark = a.new_mark();
         let mut course = Self {
             functions: Vec::new(),
@@ -123,7 +129,7 @@ impl Course {
     }
 
     /// The place of a pair, as a leaf or as an output.
-    fn place(&mut self, a: &mut Arena, core: Ix, leaf: bool) -> PlaceIx {
+    fn place(&mut self, a: &mut Arena, core: Ix, leaf: bool) -> GradientSlotIx {
         let found = self.find(a, core, leaf);
         if found != NONE {
             return found;
@@ -132,12 +138,12 @@ impl Course {
         if slot.mark != self.mark {
             (slot.mark, slot.places) = (self.mark, [NONE; 2]);
         }
-        slot.places[usize::from(leaf)] = self.places.len() as PlaceIx;
-        self.places.push(Place { core, leaf });
+        slot.places[usize::from(leaf)] = self.places.len() as GradientSlotIx;
+        self.places.push(GradientSlot { core, leaf });
         slot.places[usize::from(leaf)]
     }
 
-    fn find(&self, a: &Arena, core: Ix, leaf: bool) -> PlaceIx {
+    fn find(&self, a: &Arena, core: Ix, leaf: bool) -> GradientSlotIx {
         let slot = &a.cores[core];
         if slot.mark == self.mark { slot.places[usize::from(leaf)] } else { NONE }
     }
@@ -204,7 +210,8 @@ impl Course {
     fn list_places(&mut self, a: &mut Arena, pruned: bool) {
         for n in 0..self.functions.len() {
             let f = self.functions[n];
-            self.nodes.push(Node { outputs: self.outputs.len() as u32, inputs: self.inputs.len() as u32 });
+            self.nodes
+                .push(RouteNode { outputs: self.outputs.len() as u32, inputs: self.inputs.len() as u32 });
             for o in 0..a.functions[f].outputs.len() {
                 let place = self.place(a, a.functions[f].outputs[o].core, false);
                 self.outputs.push(place);
@@ -219,39 +226,39 @@ impl Course {
         }
     }
 
-    fn ends_of(&self, n: usize) -> Node {
-        let end = Node { outputs: self.outputs.len() as u32, inputs: self.inputs.len() as u32 };
+    fn ends_of(&self, n: usize) -> RouteNode {
+        let end = RouteNode { outputs: self.outputs.len() as u32, inputs: self.inputs.len() as u32 };
         self.nodes.get(n + 1).copied().unwrap_or(end)
     }
 
     /// The places of the outputs of function number `n`.
-    pub(super) fn outputs(&self, n: usize) -> &[PlaceIx] {
+    pub(crate) fn outputs(&self, n: usize) -> &[GradientSlotIx] {
         &self.outputs[self.nodes[n].outputs as usize..self.ends_of(n).outputs as usize]
     }
 
     /// The places of its inputs; `NONE` where the gradient is not wanted.
-    pub(super) fn inputs(&self, n: usize) -> &[PlaceIx] {
+    pub(crate) fn inputs(&self, n: usize) -> &[GradientSlotIx] {
         &self.inputs[self.nodes[n].inputs as usize..self.ends_of(n).inputs as usize]
     }
 
     /// Whether a run has to keep the gradient of a place to its end, or to show it to the user.
-    pub(super) fn keeps(&self, a: &Arena, place: PlaceIx) -> bool {
-        let Place { core, leaf } = self.places[place as usize];
+    pub(crate) fn keeps(&self, a: &Arena, place: GradientSlotIx) -> bool {
+        let GradientSlot { core, leaf } = self.places[place as usize];
         leaf || place < self.n_targets || self.roots.contains(&place) || a.is_watched(core)
     }
 
     /// Whether a place is that of a target of a differentiation of a part of a graph.
-    pub(super) fn ends_outside(&self, place: usize) -> bool {
+    pub(crate) fn ends_outside(&self, place: usize) -> bool {
         self.since > 0 && place < self.n_targets as usize
     }
 
     /// Whether this is the pair of a root.
-    pub(super) fn is_root(&self, core: Ix) -> bool {
+    pub(crate) fn is_root(&self, core: Ix) -> bool {
         self.roots.iter().any(|place| self.places[*place as usize].core == core)
     }
 
     /// Whether each target is on the course.
-    pub(super) fn used(&self) -> Vec<bool> {
+    pub(crate) fn used(&self) -> Vec<bool> {
         let mut used = vec![false; self.places.len()];
         for place in self.inputs.iter().chain(&self.roots).filter(|place| **place != NONE) {
             used[*place as usize] = true;
@@ -260,7 +267,7 @@ impl Course {
     }
 
     /// Refuses targets that are not on the course, if that is wanted.
-    pub(super) fn check_used(&self, refuse: bool) -> Result<()> {
+    pub(crate) fn check_used(&self, refuse: bool) -> Result<()> {
         if !refuse {
             return Ok(());
         }
@@ -273,7 +280,7 @@ impl Course {
     }
 
     /// Refuses a course through functions whose values are not those of a forward run.
-    pub(super) fn check(&self, a: &Arena) -> Result<()> {
+    pub(crate) fn check(&self, a: &Arena) -> Result<()> {
         for f in &self.functions {
             let slot = &a.functions[*f];
             let by = || {
@@ -282,15 +289,15 @@ impl Course {
                 format!("{}{of}", a.op(*f).name())
             };
             let changed = a.needs_setup(*f);
-            if slot.life == Life::New || changed {
+            if slot.life == Saved::New || changed {
                 let since = if changed { " since its inputs changed" } else { "" };
                 return Err(Error::Graph(format!(
                     "autodiff: expected a graph that has run, but {} has not{since}; call forward() first",
                     by()
                 )));
             }
-            if slot.life == Life::Freed {
-                return Err(freed(&by()));
+            if slot.life == Saved::Freed {
+                return Err(freed_graph(&by()));
             }
         }
         Ok(())
@@ -298,7 +305,7 @@ impl Course {
 }
 
 /// What to say of a function that gave its values back.
-pub(super) fn freed(by: &str) -> Error {
+pub(crate) fn freed_graph(by: &str) -> Error {
     Error::Freed(format!(
         "autodiff: expected a graph that has its values, but this is the second time that it goes through {by}, and the \
          first gave them back; pass retain_graph=True the first time, or call forward() again"

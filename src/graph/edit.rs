@@ -1,11 +1,27 @@
 //! Looking at a graph and changing it: visiting, rewiring, cutting, copying.
 
-use super::arena::{self, Arena, Ix, NONE, flag};
-use super::mode::Context;
-use super::variable::new_flags;
-use super::{Function, NdArray, Variable, inplace, order};
-use crate::array::{Access, DType, RunGuard, Storage, convert};
-use crate::{Error, Result};
+use crate::Error;
+use crate::Result;
+use crate::array::Access;
+use crate::array::DType;
+use crate::array::RunGuard;
+use crate::array::Storage;
+use crate::array::convert;
+use crate::graph::arena;
+use crate::graph::arena::Arena;
+use crate::graph::back_plan;
+use crate::graph::function::Function;
+use crate::graph::inplace;
+use crate::graph::ndarray::NdArray;
+use crate::graph::order;
+use crate::graph::recompute;
+use crate::graph::settings::context::Context;
+use crate::graph::slots::Ix;
+use crate::graph::slots::NONE;
+use crate::graph::slots::flag;
+use crate::graph::variable;
+use crate::graph::variable::Variable;
+use crate::graph::variable::new_flags;
 
 impl Variable {
     /// The functions above this variable, each after those that feed it.
@@ -34,7 +50,7 @@ impl Variable {
             if a.variables[self.ix()].parent == NONE {
                 return Vec::new();
             }
-            let order = super::back_plan::descending(a, self.ix());
+            let order = back_plan::backward_order(a, self.ix());
             order.into_iter().map(|f| Function::counted(a, f)).collect()
         })
     }
@@ -43,7 +59,7 @@ impl Variable {
     /// those above whose outputs were cleared.
     pub fn functions_to_recompute(&self) -> Vec<Function> {
         arena::with(|a| {
-            let order = super::recompute::to_restore(a, self.ix());
+            let order = recompute::to_restore(a, self.ix());
             order.into_iter().map(|f| Function::counted(a, f)).collect()
         })
     }
@@ -81,7 +97,7 @@ impl Variable {
             if a.variables[v].parent == f {
                 return Ok(());
             }
-            let own = super::variable::describe(a, v);
+            let own = variable::describe(a, v);
             let refused = |a: &Arena, but: &str| {
                 let name = a.op(f).name();
                 Err(Error::Graph(format!(
@@ -141,14 +157,14 @@ impl Variable {
             if f == NONE {
                 return Err(Error::Graph(format!(
                     "rewire_on: expected a variable that a function computes, got {}, which has no parent",
-                    super::variable::describe(a, from)
+                    variable::describe(a, from)
                 )));
             }
             if !readers(a, to, from).is_empty() {
                 return Err(Error::Graph(format!(
                     "rewire_on: expected a variable that is not computed from this one, got {}, which would be \
                      computed from itself",
-                    super::variable::describe(a, from)
+                    variable::describe(a, from)
                 )));
             }
             a.structure += 1;

@@ -1,13 +1,16 @@
 //! The ends of a forward run under a budget, from which several backward runs may follow: what the first one leaves for
 //! the others.
 
-use super::arena::{Arena, Ix, NONE};
-use super::back_plan::{self, BackwardPlan};
-use super::clear::Policy;
-use super::forward::ForwardPlan;
-use super::rehearsal::Rehearsal;
-use super::slots::Partners;
 use crate::Result;
+use crate::graph::arena::Arena;
+use crate::graph::back_plan::BackwardKey;
+use crate::graph::back_plan::BackwardPlan;
+use crate::graph::clear::Policy;
+use crate::graph::forward::ForwardPlan;
+use crate::graph::rehearsal::StepModel;
+use crate::graph::slots::Ix;
+use crate::graph::slots::NONE;
+use crate::graph::slots::Partners;
 
 /// The ends of a forward run from which a backward run may follow, with their generations.
 fn ends(a: &Arena, roots: &[Ix], policy: Policy) -> Partners {
@@ -27,7 +30,7 @@ fn ends(a: &Arena, roots: &[Ix], policy: Policy) -> Partners {
 
 /// Tells the ends of a forward run under a budget of each other, so that the backward run of one leaves the others what
 /// they want; those of a run without a budget forget what they knew.
-pub(super) fn introduce(a: &mut Arena, roots: &[Ix], policy: Policy, budget: Option<usize>) {
+pub(crate) fn introduce(a: &mut Arena, roots: &[Ix], policy: Policy, budget: Option<usize>) {
     let all = if budget.is_some() { ends(a, roots, policy) } else { Partners::new() };
     for root in roots {
         let others: Partners = all.iter().copied().filter(|(v, _)| v != root).collect();
@@ -43,17 +46,17 @@ pub(super) fn introduce(a: &mut Arena, roots: &[Ix], policy: Policy, budget: Opt
 ///
 /// # Errors
 /// [`crate::Error::Graph`] where shapes are not those of the forward run.
-pub(super) fn rehearsal(
+pub(crate) fn rehearsal(
     a: &mut Arena,
     plan: &ForwardPlan,
     roots: &[Ix],
     policy: Policy,
-) -> Result<Rehearsal> {
+) -> Result<StepModel> {
     let ends = ends(a, roots, policy);
     let backward = ends.iter().map(|(end, _)| {
         let others: Partners = ends.iter().copied().filter(|(v, _)| v != end).collect();
-        BackwardPlan::make(a, *end, back_plan::Key::CLEARING, &others)
+        BackwardPlan::make(a, *end, BackwardKey::CLEARING, &others)
     });
     let backward = backward.collect::<Result<Vec<BackwardPlan>>>()?;
-    Ok(Rehearsal::new(a, plan, &backward))
+    Ok(StepModel::new(a, plan, &backward))
 }

@@ -1,55 +1,70 @@
 //! Running one function: from storages to kernels. Nothing here takes the lock of the arena.
 
+use crate::Error;
+use crate::Result;
+use crate::array::Access;
+use crate::array::Buffer;
+use crate::array::DType;
+use crate::array::Holds;
+use crate::array::Lasting;
+use crate::array::RunGuard;
+use crate::array::Shape;
+use crate::array::Storage;
+use crate::array::convert;
+use crate::array::hold;
+use crate::graph::memo::Provenance;
+use crate::graph::ndarray::NdArray;
+use crate::graph::settings::context::Precision;
+use crate::graph::settings::modes;
+use crate::graph::slots::Ix;
+use crate::graph::slots::NONE;
+use crate::kernels::stop;
+use crate::ops::Array;
+use crate::ops::Call;
+use crate::ops::Kind;
+use crate::ops::Memory;
+use crate::ops::Op;
+use crate::ops::Then;
+use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
-use super::NdArray;
-use super::arena::{Ix, NONE};
-use super::memo::Memo;
-use super::mode::Compute;
-use crate::array::{Access, Buffer, DType, Holds, Lasting, RunGuard, Shape, Storage, convert, hold};
-use crate::kernels::stop;
-use crate::ops::{Array, Call, Kind, Memory, Op, Then};
-use crate::{Error, Result};
-
 /// An array that a kernel works on. Its storage is large enough for its shape, whatever the graph believes: kernels count on
 /// that.
-pub(super) struct Slot {
+pub(crate) struct Operand {
     /// The pair in the arena that it belongs to, if any.
-    pub(super) core: Ix,
-    pub(super) storage: Arc<Storage>,
-    pub(super) shape: Shape,
+    pub(crate) core: Ix,
+    pub(crate) storage: Arc<Storage>,
+    pub(crate) shape: Shape,
     /// Type that the kernel works on.
-    pub(super) dtype: DType,
+    pub(crate) dtype: DType,
     /// Type that is kept.
-    pub(super) stored: DType,
+    pub(crate) stored: DType,
     /// The run counts what it uses, rather than have others wait to free it.
-    pub(super) counted: bool,
+    pub(crate) counted: bool,
 }
 
-impl Slot {
-    pub(super) fn new(core: Ix, array: NdArray, dtype: DType, stored: DType) -> Self {
+impl Operand {
+    pub(crate) fn new(core: Ix, array: NdArray, dtype: DType, stored: DType) -> Self {
         let NdArray { shape, storage } = array;
         assert!(storage.len() >= shape.size(), "an array has memory for its shape");
         Self { core, storage, shape, dtype, stored, counted: false }
     }
 
     /// Input `i` of an operation.
-    pub(super) fn input(op: &Op, i: usize, compute: Compute, core: Ix, array: NdArray) -> Self {
+    pub(crate) fn input(op: &Op, i: usize, compute: Precision, core: Ix, array: NdArray) -> Self {
         let dtype = read_as(op, i, compute);
         Self::new(core, array, dtype, dtype)
     }
 
     /// Output `o` of an operation.
-    pub(super) fn output(op: &Op, o: usize, compute: Compute, core: Ix, array: NdArray) -> Self {
+    pub(crate) fn output(op: &Op, o: usize, compute: Precision, core: Ix, array: NdArray) -> Self {
         let own = op.output(o);
         Self::new(core, array, own.unwrap_or(compute.dtype()), own.unwrap_or(compute.stored()))
     }
 
     /// Looks at another storage from now on; false if it is the same one.
-    pub(super) fn move_to(&mut self, storage: &Arc<Storage>) -> bool {
+    pub(crate) fn move_to(&mut self, storage: &Arc<Storage>) -> bool {
         let moves = !Arc::ptr_eq(&self.storage, storage);
         if moves {
             assert!(storage.len() >= self.shape.size(), "an array has memory for its shape");
@@ -60,7 +75,7 @@ impl Slot {
 
     /// Where the elements are, for `access` as the kernel's type.
     #[inline(always)]
-    pub(super) fn resolve(&self, access: Access) -> Result<*mut u8> {
+    pub(crate) fn resolve(&self, access: Access) -> Result<*mut u8> {
         if self.counted {
             return hold_at(&self.storage, self.dtype, access);
         }
@@ -69,7 +84,7 @@ impl Slot {
 
     /// As [`Slot::resolve`] for reading input `i` of an operation; indices have to be whole numbers.
     #[inline(always)]
-    pub(super) fn read(&self, op: &Op, i: usize) -> Result<*mut u8> {
+    pub(crate) fn read(&self, op: &Op, i: usize) -> Result<*mut u8> {
         let ptr = self.resolve(Access::Read)?;
         if self.dtype == DType::I64 {
             self.check_whole(op, i)?;
@@ -88,7 +103,7 @@ impl Slot {
     }
 
     /// As [`Slot::resolve`] for writing; values that are kept as another type get a temporary place.
-    pub(super) fn place(&self, access: Access, temporary: &mut Temporaries) -> Result<*mut u8> {
+    pub(crate) fn place(&self, access: Access, temporary: &mut Temporaries) -> Result<*mut u8> {
         if self.stored == self.dtype {
             return self.resolve(access);
         }
@@ -108,12 +123,12 @@ impl Slot {
     }
 
     /// The addresses of its bytes, the first of which is at `start`.
-    pub(super) fn span(&self, start: *const u8) -> Range<usize> {
+    pub(crate) fn span(&self, start: *const u8) -> Range<usize> {
         start.addr()..start.addr() + self.shape.size() * self.dtype.size()
     }
 
     /// A place for values on their way to the elements.
-    pub(super) fn beside(&self, access: Access, temporary: &mut Temporaries) -> Result<*mut u8> {
+    pub(crate) fn beside(&self, access: Access, temporary: &mut Temporaries) -> Result<*mut u8> {
         let buffer = Buffer::new(self.shape.size() * self.dtype.size())?;
         let ptr = buffer.ptr();
         if access == Access::ReadWrite {
@@ -135,14 +150,14 @@ fn hold_at(storage: &Storage, dtype: DType, access: Access) -> Result<*mut u8> {
 }
 
 /// Whether two arrays, by the addresses of their bytes, have some in common.
-pub(super) fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
+pub(crate) fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
 /// Values on their way to a storage that keeps them as another type.
-pub(super) type Temporaries = SmallVec<[(Arc<Storage>, DType, DType, Buffer); 1]>;
+pub(crate) type Temporaries = SmallVec<[(Arc<Storage>, DType, DType, Buffer); 1]>;
 
-pub(super) fn store(temporaries: Temporaries) -> Result<()> {
+pub(crate) fn store(temporaries: Temporaries) -> Result<()> {
     for (storage, stored, dtype, buffer) in temporaries {
         let (_held, to) = storage.hold(stored, Access::Write)?;
         // SAFETY: both hold that many elements of their types and are different blocks.
@@ -154,22 +169,22 @@ pub(super) fn store(temporaries: Temporaries) -> Result<()> {
 
 /// Where a function's [`Memo`] is: in its slot, which the run keeps alive.
 #[derive(Clone, Copy)]
-pub(super) struct MemoPtr(pub(super) *mut Memo);
+pub(crate) struct MemoPtr(pub(crate) *mut Provenance);
 
 // SAFETY: a run that follows the pointer has the function to itself (two runs of one graph at once are refused).
 unsafe impl Send for MemoPtr {}
 
 /// One function made ready to run forward.
-pub(super) struct Step {
-    pub(super) op: Op,
-    pub(super) compute: Compute,
-    pub(super) x: SmallVec<[Slot; 3]>,
-    pub(super) y: SmallVec<[Slot; 1]>,
-    pub(super) memo: MemoPtr,
+pub(crate) struct ForwardStep {
+    pub(crate) op: Op,
+    pub(crate) compute: Precision,
+    pub(crate) x: SmallVec<[Operand; 3]>,
+    pub(crate) y: SmallVec<[Operand; 1]>,
+    pub(crate) memo: MemoPtr,
     /// The input whose memory the output may have, since the plan clears that input after the step.
-    pub(super) over: Option<usize>,
+    pub(crate) over: Option<usize>,
     /// Every output is an unmodified input under another shape: there is nothing to do.
-    pub(super) idle: bool,
+    pub(crate) idle: bool,
     plain: bool,
     /// An output may have elements of an input that it is not said to have.
     meets: bool,
@@ -178,39 +193,39 @@ pub(super) struct Step {
 }
 
 /// The type in which an operation reads input `i`.
-pub(super) fn read_as(op: &Op, i: usize, compute: Compute) -> DType {
+pub(crate) fn read_as(op: &Op, i: usize, compute: Precision) -> DType {
     if op.kind(i) == Kind::index { DType::I64 } else { compute.dtype() }
 }
 
 /// The input of which the operation keeps something. What is computed again is soon forgotten: keeping is for runs that follow.
 fn lasting<'a>(
     keeps_of: Option<usize>,
-    x: &'a [Slot],
+    x: &'a [Operand],
     at: &[Memory<'_>],
     recompute: bool,
 ) -> Option<Lasting<'a>> {
     keeps_of.filter(|_| !recompute).map(|i| Lasting::new(&x[i].storage, at[i].ptr))
 }
 
-impl Step {
+impl ForwardStep {
     /// A step on arrays that belong to no graph.
-    pub(super) fn on_arrays(
+    pub(crate) fn on_arrays(
         op: Op,
-        compute: Compute,
+        compute: Precision,
         x: impl IntoIterator<Item = NdArray>,
         y: impl IntoIterator<Item = NdArray>,
         memo: MemoPtr,
     ) -> Self {
-        let x = x.into_iter().enumerate().map(|(i, x)| Slot::input(&op, i, compute, NONE, x)).collect();
-        let y = y.into_iter().enumerate().map(|(o, y)| Slot::output(&op, o, compute, NONE, y)).collect();
+        let x = x.into_iter().enumerate().map(|(i, x)| Operand::input(&op, i, compute, NONE, x)).collect();
+        let y = y.into_iter().enumerate().map(|(o, y)| Operand::output(&op, o, compute, NONE, y)).collect();
         Self::new(op, compute, x, y, memo)
     }
 
-    pub(super) fn new(
+    pub(crate) fn new(
         op: Op,
-        compute: Compute,
-        x: SmallVec<[Slot; 3]>,
-        y: SmallVec<[Slot; 1]>,
+        compute: Precision,
+        x: SmallVec<[Operand; 3]>,
+        y: SmallVec<[Operand; 1]>,
         memo: MemoPtr,
     ) -> Self {
         let keeps_of = op.keeps_of();
@@ -221,16 +236,16 @@ impl Step {
     }
 
     /// Finds out what follows from whose memory its arrays have.
-    pub(super) fn look(&mut self) {
+    pub(crate) fn look(&mut self) {
         let Self { op, compute, x, y, .. } = self;
         let shares = |i: usize| {
             let alias = op.alias(i).filter(|alias| !alias.modifies)?;
             Some(Arc::ptr_eq(&x[i].storage, &y[alias.output].storage))
         };
         self.idle = !y.is_empty() && (0..x.len()).filter_map(shares).any(|same| same);
-        let meets = |o: usize, y: &Slot| {
+        let meets = |o: usize, y: &Operand| {
             let given = |i: usize| op.alias(i).is_some_and(|alias| alias.output == o);
-            let own = |(i, x): (usize, &Slot)| given(i) && Arc::ptr_eq(&x.storage, &y.storage);
+            let own = |(i, x): (usize, &Operand)| given(i) && Arc::ptr_eq(&x.storage, &y.storage);
             x.iter().enumerate().any(|(i, x)| x.storage.may_meet(&y.storage) && !own((i, x)))
         };
         self.meets = y.iter().enumerate().any(|(o, y)| meets(o, y));
@@ -252,17 +267,17 @@ impl Step {
     }
 
     /// Has it count what it uses, so that it needs no [`RunGuard`], or not.
-    pub(super) fn count(&mut self, on: bool) {
+    pub(crate) fn count(&mut self, on: bool) {
         self.x.iter_mut().chain(&mut self.y).for_each(|slot| slot.counted = on);
     }
 
     /// Whether it is no more than a kernel on arrays that are kept in the kernel's type.
-    pub(super) fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         self.plain && !self.idle
     }
 
     /// Runs the function. Values of `recompute` runs are those of the last run, and side effects are not repeated.
-    pub(super) fn forward(&mut self, recompute: bool) -> Result<()> {
+    pub(crate) fn forward(&mut self, recompute: bool) -> Result<()> {
         if self.idle {
             return Ok(());
         }
@@ -272,7 +287,7 @@ impl Step {
 
     /// As [`Step::forward`]; the first output goes through what follows, to another place, if that is given. Returns the name
     /// of what it computes.
-    pub(super) fn run(&mut self, recompute: bool, along: Option<(*mut u8, Then<'_>)>) -> Result<u64> {
+    pub(crate) fn run(&mut self, recompute: bool, along: Option<(*mut u8, Then<'_>)>) -> Result<u64> {
         if !self.plain {
             return self.run_special(recompute, along);
         }
@@ -289,7 +304,7 @@ impl Step {
             // What the kernel reads stays where it is; only whose memory that is changes.
             x[i].storage.hand_over(&y[0].storage, y[0].dtype);
         }
-        let (state, double) = (&mut memo.state, *compute == Compute::Double);
+        let (state, double) = (&mut memo.state, *compute == Precision::Double);
         let run = || {
             let mut ym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
             for (o, slot) in y.iter().enumerate() {
@@ -311,15 +326,15 @@ impl Step {
     }
 
     /// Whether the kernel can take its first output through what follows, and writes it where it is kept.
-    pub(super) fn may_take_along(&self) -> bool {
-        let keeps = |slot: &Slot| slot.dtype == slot.stored && slot.shape.size() > 0;
+    pub(crate) fn may_take_along(&self) -> bool {
+        let keeps = |slot: &Operand| slot.dtype == slot.stored && slot.shape.size() > 0;
         !self.idle && self.op.takes_along() && self.y.iter().all(keeps)
     }
 
     fn run_special(&mut self, recompute: bool, along: Option<(*mut u8, Then<'_>)>) -> Result<u64> {
         // SAFETY: see `MemoPtr`.
         let memo = unsafe { &mut *self.memo.0 };
-        let saved = |(i, x): (usize, &Slot)| if self.op.overwrites(i) { 0 } else { x.storage.saved() };
+        let saved = |(i, x): (usize, &Operand)| if self.op.overwrites(i) { 0 } else { x.storage.saved() };
         let noted = memo.note(self.x.iter().enumerate().map(saved), recompute);
         if let Some(user) = self.op.on_arrays() {
             // It may write an output element by element.
@@ -345,7 +360,7 @@ impl Step {
         }
         let xm: SmallVec<[Memory<'_>; 5]> =
             x.iter().copied().zip(&self.x).map(|(ptr, slot)| Memory { ptr, shape: &slot.shape }).collect();
-        let (state, double) = (&mut memo.state, self.compute == Compute::Double);
+        let (state, double) = (&mut memo.state, self.compute == Precision::Double);
         let run = || {
             let mut ym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
             for (o, slot) in self.y.iter().enumerate() {
@@ -376,26 +391,26 @@ impl Step {
     }
 
     /// An estimate of the work, as [`work`] makes it.
-    pub(super) fn work(&self) -> usize {
+    pub(crate) fn work(&self) -> usize {
         work(&self.op, self.x.iter().chain(&self.y).map(|s| s.shape.size()).sum())
     }
 }
 
 /// Clears what a kernel that failed was to write, and may have written half; what was an input too stays as it is.
 #[cold]
-fn forget(y: &[Slot], x: &[Slot]) {
-    let own = |y: &&Slot| !x.iter().any(|x| Arc::ptr_eq(&x.storage, &y.storage));
+fn forget(y: &[Operand], x: &[Operand]) {
+    let own = |y: &&Operand| !x.iter().any(|x| Arc::ptr_eq(&x.storage, &y.storage));
     y.iter().filter(own).for_each(|y| drop(y.storage.clear(true)));
 }
 
 /// An estimate of the work of an operation that touches so many elements.
-pub(super) fn work(op: &Op, touched: usize) -> usize {
+pub(crate) fn work(op: &Op, touched: usize) -> usize {
     // Products of matrices touch each element often.
     if touched > 1 << 8 && op.reads(0).inputs > 1 { touched * 8 } else { touched }
 }
 
-fn arrays<'a>(slots: impl IntoIterator<Item = &'a Slot>) -> Vec<Array> {
-    let array = |s: &Slot| Array {
+fn arrays<'a>(slots: impl IntoIterator<Item = &'a Operand>) -> Vec<Array> {
+    let array = |s: &Operand| Array {
         shape: s.shape.clone(),
         data: Arc::clone(&s.storage),
         grad: Storage::new(s.shape.size()),
@@ -404,12 +419,12 @@ fn arrays<'a>(slots: impl IntoIterator<Item = &'a Slot>) -> Vec<Array> {
 }
 
 /// Whether the shapes of an operation's outputs cannot be told under the lock: user's code or values decide.
-pub(super) fn sets_up_outside(op: &Op) -> bool {
+pub(crate) fn sets_up_outside(op: &Op) -> bool {
     op.on_arrays().is_some() || op.shaped_by().is_some()
 }
 
 /// Shapes of the outputs of an operation on these arrays.
-pub(super) fn shapes_of(op: &Op, x: &[NdArray]) -> Result<crate::ops::Shapes> {
+pub(crate) fn shapes_of(op: &Op, x: &[NdArray]) -> Result<crate::ops::Shapes> {
     let shapes: SmallVec<[&Shape; 4]> = x.iter().map(|x| &x.shape).collect();
     match op.shaped_by().and_then(|by| x.get(by)) {
         Some(decisive) => {
@@ -425,7 +440,7 @@ pub(super) fn shapes_of(op: &Op, x: &[NdArray]) -> Result<crate::ops::Shapes> {
 ///
 /// # Errors
 /// When the operation refuses its inputs or fails.
-pub fn evaluate(op: &Op, x: &[NdArray], compute: Compute) -> Result<SmallVec<[NdArray; 1]>> {
+pub fn evaluate(op: &Op, x: &[NdArray], compute: Precision) -> Result<SmallVec<[NdArray; 1]>> {
     evaluate_into(op, x, compute, &[])
 }
 
@@ -436,7 +451,7 @@ pub fn evaluate(op: &Op, x: &[NdArray], compute: Compute) -> Result<SmallVec<[Nd
 pub fn evaluate_into(
     op: &Op,
     x: &[NdArray],
-    compute: Compute,
+    compute: Precision,
     into: &[Option<NdArray>],
 ) -> Result<SmallVec<[NdArray; 1]>> {
     let mut y: SmallVec<[NdArray; 1]> = SmallVec::new();
@@ -455,12 +470,17 @@ pub fn evaluate_into(
         };
         y.push(NdArray { shape, storage });
     }
-    let mut memo = Memo::default();
-    let mut step =
-        Step::on_arrays(op.clone(), compute, x.iter().cloned(), y.iter().cloned(), MemoPtr(&raw mut memo));
-    let counts = super::mode::memory_budget().is_some();
+    let mut memo = Provenance::default();
+    let mut step = ForwardStep::on_arrays(
+        op.clone(),
+        compute,
+        x.iter().cloned(),
+        y.iter().cloned(),
+        MemoPtr(&raw mut memo),
+    );
+    let counts = modes::memory_budget().is_some();
     step.count(counts);
     let _guard = (!counts).then(RunGuard::new);
-    step.forward(super::mode::in_recomputing())?;
+    step.forward(modes::in_recomputing())?;
     Ok(y)
 }

@@ -1,7 +1,9 @@
 //! What a user may say of a variable: that gradients flow to it, and what may become of its memory.
 
-use super::arena::{self, flag};
-use super::{Variable, inplace};
+use crate::graph::arena;
+use crate::graph::inplace;
+use crate::graph::slots::flag;
+use crate::graph::variable::Variable;
 
 impl Variable {
     fn has(&self, bit: u16) -> bool {
@@ -89,7 +91,7 @@ impl Variable {
     }
 
     /// Whether its data may be missing when a gradient reads it, and is computed again then.
-    pub(super) fn may_be_dropped(&self) -> bool {
+    pub(crate) fn may_be_dropped(&self) -> bool {
         self.has(flag::RESTORED)
     }
 

@@ -1,13 +1,14 @@
 //! Graphs in a forked child, which has one thread: the runs of the others are over, wherever they were.
 
+use crate::array::fork;
+use crate::array::memory_stats;
+use crate::graph::arena;
+use crate::graph::arena::Arena;
+use crate::graph::lease::Thread;
+use crate::graph::slots::FunctionSlot;
+use parking_lot::MutexGuard;
 use std::cell::Cell;
 use std::sync::Once;
-
-use parking_lot::MutexGuard;
-
-use super::arena::{self, Arena, FunctionSlot};
-use super::lease::Thread;
-use crate::array::{fork, memory_stats};
 
 thread_local! {
     static LOCKED: Cell<Option<MutexGuard<'static, Arena>>> = const { Cell::new(None) };
@@ -15,7 +16,7 @@ thread_local! {
 
 /// Has the arena whole in each child from now on, and its runs those of the thread that is there. Called under the lock of
 /// the arena.
-pub(super) fn guard() {
+pub(crate) fn guard() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         memory_stats(); // memory has set its handlers then: whoever has the arena may want memory, not the other way round

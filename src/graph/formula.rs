@@ -1,23 +1,29 @@
 //! Gradients by formulas on symbols, for operations without a backward kernel: run on arrays, or only measured.
 
+use crate::Result;
+use crate::array::Access;
+use crate::array::Shape;
+use crate::array::Storage;
+use crate::graph::back_step;
+use crate::graph::back_step::BackwardStep;
+use crate::graph::execute::Operand;
+use crate::graph::execute::evaluate;
+use crate::graph::ndarray::NdArray;
+use crate::graph::settings::context::Precision;
+use crate::ops::Op;
+use crate::ops::Sym;
+use crate::ops::Symbols;
+use crate::ops::symbol::Builder;
+use crate::ops::symbol::build;
 use smallvec::SmallVec;
 
-use super::NdArray;
-use super::back_step::{self, BackStep};
-use super::execute::{self, evaluate};
-use super::mode::Compute;
-use crate::Result;
-use crate::array::{Access, Shape, Storage};
-use crate::ops::symbol::{Builder, build};
-use crate::ops::{Op, Sym, Symbols};
-
 /// Runs every function at once, on arrays.
-struct Eager {
+struct EagerBuilder {
     arrays: Vec<NdArray>,
-    compute: Compute,
+    compute: Precision,
 }
 
-impl Builder for Eager {
+impl Builder for EagerBuilder {
     fn apply(&mut self, op: Op, x: &[u32]) -> Result<SmallVec<[u32; 1]>> {
         let x: SmallVec<[NdArray; 4]> = x.iter().map(|x| self.arrays[*x as usize].clone()).collect();
         let first = self.arrays.len() as u32;
@@ -30,13 +36,13 @@ impl Builder for Eager {
 }
 
 /// Runs a function backward by its rule on symbols.
-pub(super) fn backward_by_symbols(step: &mut BackStep) -> Result<()> {
-    let mut eager = Eager { arrays: Vec::new(), compute: step.compute };
+pub(crate) fn backward_by_symbols(step: &mut BackwardStep) -> Result<()> {
+    let mut eager = EagerBuilder { arrays: Vec::new(), compute: step.compute };
     let mut add = |array: NdArray| {
         eager.arrays.push(array);
         Sym::Node(eager.arrays.len() as u32 - 1)
     };
-    let mut symbol = |(shape, slot): &(Shape, Option<execute::Slot>)| {
+    let mut symbol = |(shape, slot): &(Shape, Option<Operand>)| {
         // What the rule does not read is there by its shape alone.
         let storage = slot.as_ref().map_or_else(|| Storage::new(shape.size()), |s| s.storage.clone());
         add(NdArray { shape: shape.clone(), storage })
@@ -66,13 +72,13 @@ pub(super) fn backward_by_symbols(step: &mut BackStep) -> Result<()> {
 }
 
 /// Runs nothing, and counts what running every function at once would take.
-struct Measured {
+struct MeasuringBuilder {
     shapes: Vec<Shape>,
-    compute: Compute,
+    compute: Precision,
     bytes: usize,
 }
 
-impl Builder for Measured {
+impl Builder for MeasuringBuilder {
     fn apply(&mut self, op: Op, x: &[u32]) -> Result<SmallVec<[u32; 1]>> {
         let shapes = {
             let x: SmallVec<[&Shape; 4]> = x.iter().map(|x| &self.shapes[*x as usize]).collect();
@@ -94,11 +100,11 @@ impl Builder for Measured {
 
 /// Bytes of the arrays that come and go within the backward run of a function without a backward kernel; none where only
 /// the run itself can tell.
-pub(super) fn temporary_bytes(step: &BackStep) -> usize {
+pub(crate) fn temporary_bytes(step: &BackwardStep) -> usize {
     if step.op.has_backward() || step.op.on_arrays().is_some() || step.gx.iter().all(Option::is_none) {
         return 0;
     }
-    let mut measured = Measured { shapes: Vec::new(), compute: step.compute, bytes: 0 };
+    let mut measured = MeasuringBuilder { shapes: Vec::new(), compute: step.compute, bytes: 0 };
     let mut symbol = |shape: &Shape| {
         measured.shapes.push(shape.clone());
         Sym::Node(measured.shapes.len() as u32 - 1)

@@ -1,22 +1,48 @@
 //! The forward run: an order is made once, kept as a plan with its destination, and used until something it depends on
 //! changes.
 
+use crate::Error;
+use crate::Result;
+use crate::array::RunGuard;
+use crate::array::Storage;
+use crate::error::caught;
+use crate::graph::anomaly;
+use crate::graph::arena;
+use crate::graph::arena::Arena;
+use crate::graph::back_plan::ReleasedStorage;
+use crate::graph::budget;
+use crate::graph::clear;
+use crate::graph::clear::Clearing;
+use crate::graph::clear::Policy;
+use crate::graph::connect;
+use crate::graph::ends;
+use crate::graph::execute;
+use crate::graph::execute::ForwardStep;
+use crate::graph::function::Function;
+use crate::graph::fusion;
+use crate::graph::fusion::along::EpilogueChain;
+use crate::graph::fusion::forward::FusedForward;
+use crate::graph::inplace;
+use crate::graph::lease::PlanLock;
+use crate::graph::ndarray::NdArray;
+use crate::graph::order;
+use crate::graph::order::Stop;
+use crate::graph::plan;
+use crate::graph::plan::CachedPlan;
+use crate::graph::plan::EpochStamp;
+use crate::graph::plan::ForwardKey;
+use crate::graph::plan::Pace;
+use crate::graph::settings::modes;
+use crate::graph::slots::Ix;
+use crate::graph::slots::NONE;
+use crate::graph::slots::Saved;
+use crate::graph::slots::flag;
+use crate::graph::variable;
+use crate::graph::variable::Variable;
 use std::collections::HashSet;
 
-use super::arena::{self, Arena, Ix, Life, NONE, flag};
-use super::clear::{self, Clearing, Policy};
-use super::execute::{self, Step};
-use super::fusion::{self, Chain, FusedForward};
-use super::lease::Holding;
-use super::order::{self, Stop};
-use super::plan::{Kept, Key, Pace, Seen};
-use super::{Function, NdArray, Variable, anomaly, back_plan::Place, budget, connect, ends, inplace, mode};
-use crate::array::{RunGuard, Storage};
-use crate::error::caught;
-use crate::{Error, Result};
-
 /// A call of the user's before or after each function.
-pub type Hook<'a> = &'a dyn Fn(&Function) -> Result<()>;
+pub type FunctionHook<'a> = &'a dyn Fn(&Function) -> Result<()>;
 
 /// Runs what it is given, perhaps with a lock of the caller's released meanwhile.
 pub type Detach<'a> = &'a dyn Fn(&mut (dyn FnMut() + Send));
@@ -33,9 +59,9 @@ pub struct ForwardOptions<'a> {
     /// is chosen here. By default [`super::mode::memory_budget`].
     pub memory_budget: Option<usize>,
     /// Called before each function.
-    pub pre_hook: Option<Hook<'a>>,
+    pub pre_hook: Option<FunctionHook<'a>>,
     /// Called after each function.
-    pub post_hook: Option<Hook<'a>>,
+    pub post_hook: Option<FunctionHook<'a>>,
     /// Wraps the run where it is worth releasing a lock for.
     pub detach: Option<Detach<'a>>,
 }
@@ -45,17 +71,17 @@ pub struct ForwardOptions<'a> {
 pub struct Closed(HashSet<(Ix, u32)>);
 
 /// A forward run made ready.
-pub(super) struct ForwardPlan {
-    pub(super) functions: Holding,
-    pub(super) steps: Vec<Step>,
+pub(crate) struct ForwardPlan {
+    pub(crate) functions: PlanLock,
+    pub(crate) steps: Vec<ForwardStep>,
     /// Which input of which step is cleared after which step, in order.
-    pub(super) clears: Vec<(u32, u32)>,
+    pub(crate) clears: Vec<(u32, u32)>,
     /// Under a memory budget: what is given back before the first step, if it is there.
-    pub(super) fresh: Vec<Place>,
+    pub(crate) fresh: Vec<ReleasedStorage>,
     /// Which steps run as one pass: found when the plan is used again.
-    pub(super) passes: Option<Vec<FusedForward>>,
+    pub(crate) passes: Option<Vec<FusedForward>>,
     /// Which steps are done along with the one before them.
-    pub(super) chains: Vec<Chain>,
+    pub(crate) chains: Vec<EpilogueChain>,
     /// Functions whose outputs are the memory of their inputs.
     in_place: Vec<Ix>,
     work: usize,
@@ -66,7 +92,7 @@ pub(super) struct ForwardPlan {
 }
 
 impl ForwardPlan {
-    pub(super) fn make(
+    pub(crate) fn make(
         a: &mut Arena,
         roots: &[Ix],
         policy: Policy,
@@ -102,7 +128,7 @@ impl ForwardPlan {
     }
 
     /// Looks at the storages that the pairs have now, and has outputs in place share those of their inputs.
-    pub(super) fn relocate(&mut self, a: &mut Arena) {
+    pub(crate) fn relocate(&mut self, a: &mut Arena) {
         self.in_place.iter().for_each(|f| inplace::share_memory(a, *f));
         let mut any = false;
         for step in &mut self.steps {
@@ -122,14 +148,15 @@ impl ForwardPlan {
     }
 
     /// Finds the steps that may run as one pass, and those that may write where they read.
-    pub(super) fn fuse(&mut self) {
-        if self.passes.is_none() && !self.late && !mode::plan_is_plain() {
-            self.chains = Chain::all(&self.steps, &self.clears);
+    pub(crate) fn fuse(&mut self) {
+        if self.passes.is_none() && !self.late && !modes::plan_is_plain() {
+            self.chains = EpilogueChain::all(&self.steps, &self.clears);
             self.passes = Some(FusedForward::all(&self.steps, &self.clears, &self.chains));
             for (n, i) in &self.clears {
                 let (step, i) = (&mut self.steps[*n as usize], *i as usize);
                 let as_large = |len: usize| step.x.iter().all(|x| x.shape.size() == len);
-                if fusion::forward_len(step).is_some_and(|len| len > Storage::SMALL && as_large(len)) {
+                if fusion::forward::forward_len(step).is_some_and(|len| len > Storage::SMALL && as_large(len))
+                {
                     step.over = Some(i);
                 }
             }
@@ -158,7 +185,7 @@ impl ForwardPlan {
             self.steps.iter_mut().for_each(|step| step.count(guard.is_none()));
         }
         let recording = clear::is_recording();
-        let anomaly = mode::detect_anomaly();
+        let anomaly = modes::detect_anomaly();
         let hooked = options.pre_hook.is_some() || options.post_hook.is_some();
         if optimise && !(hooked || recording || anomaly) {
             self.fuse();
@@ -219,7 +246,7 @@ impl ForwardPlan {
 }
 
 /// Says which function met a cleared value, and which value it was.
-pub(super) fn explain(error: Error, f: Ix, what: &str) -> Error {
+pub(crate) fn explain(error: Error, f: Ix, what: &str) -> Error {
     let Error::Cleared(_) = error else { return error };
     arena::with(|a| {
         let name = a.op(f).name().to_string();
@@ -228,7 +255,7 @@ pub(super) fn explain(error: Error, f: Ix, what: &str) -> Error {
         let found = inputs
             .iter()
             .position(|c| cleared(*c))
-            .map(|i| format!("its input {i}, {}", super::variable::describe(a, a.functions[f].inputs[i])));
+            .map(|i| format!("its input {i}, {}", variable::describe(a, a.functions[f].inputs[i])));
         let found =
             found.or_else(|| outputs.iter().position(|c| cleared(*c)).map(|o| format!("its output {o}")));
         let found = found.unwrap_or_else(|| "a value".into());
@@ -330,8 +357,8 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
         clear_no_need_grad: options.clear_no_need_grad,
         recomputation: false,
     };
-    let budget = options.memory_budget.or_else(mode::memory_budget);
-    let key = Key::forward(roots, policy, budget);
+    let budget = options.memory_budget.or_else(modes::memory_budget);
+    let key = ForwardKey::forward(roots, policy, budget);
     let cacheable = closed.is_none();
     let enter = |a: &Arena, f: Ix| {
         closed.as_ref().is_none_or(|closed| !closed.0.contains(&(f, a.functions[f].generation)))
@@ -339,9 +366,9 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
     let guard = budget.is_none().then(RunGuard::new);
     let mut optimise = false;
     let (mut plan, seen) = loop {
-        let made = arena::with(|a| -> Result<(ForwardPlan, Seen), Stop> {
+        let made = arena::with(|a| -> Result<(ForwardPlan, EpochStamp), Stop> {
             ends::introduce(a, roots, policy, budget);
-            let kept = if cacheable { Kept::take_forward(a, roots[0], &key) } else { None };
+            let kept = if cacheable { CachedPlan::take_forward(a, roots[0], &key) } else { None };
             optimise = kept.is_some() && budget.is_none();
             let mut plan = match kept {
                 Some(plan) => plan,
@@ -351,7 +378,7 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
                 },
             };
             a.hold(&mut plan.functions)?;
-            Ok((plan, Seen::now(a)))
+            Ok((plan, EpochStamp::now(a)))
         });
         match made {
             Ok(ready) => break ready,
@@ -359,17 +386,15 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
             Err(Stop::SetUp(f)) => set_up_outside(f)?,
         }
     };
-    let done = super::plan::detached(
-        options.detach,
-        plan.work,
-        options.pre_hook.or(options.post_hook).is_some(),
-        || caught(|| plan.run(options, optimise, guard.as_ref())),
-    );
+    let done =
+        plan::detached(options.detach, plan.work, options.pre_hook.or(options.post_hook).is_some(), || {
+            caught(|| plan.run(options, optimise, guard.as_ref()))
+        });
     let whole = !done.as_ref().is_err_and(Error::is_panic);
     let (rest, done) = arena::with(|a| {
         let kept_shapes = || plan.functions.iter().try_for_each(|f| order::check_outputs(a, *f));
         let done = done.and_then(|()| if a.structure == seen.structure { Ok(()) } else { kept_shapes() });
-        let life = done.is_ok().then_some(Life::Ready);
+        let life = done.is_ok().then_some(Saved::Ready);
         let is_usual = done.is_ok() && budget.is_none();
         a.let_go(&mut plan.functions, is_usual.then_some(true), |f| {
             (f.pending, f.life, f.budgeted) = (true, life.unwrap_or(f.life), budget.is_some());
@@ -380,7 +405,7 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
         if let Some(closed) = &mut closed {
             closed.0.extend(plan.functions.iter().map(|f| (*f, a.functions[*f].generation)));
         } else if whole {
-            Kept::put_forward(a, roots[0], key, seen, plan);
+            CachedPlan::put_forward(a, roots[0], key, seen, plan);
             return (None, done);
         }
         (Some(plan), done)
@@ -391,7 +416,7 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
 }
 
 /// Sets a function up again whose shapes user's code or values decide: that must not happen under the lock.
-pub(super) fn set_up_outside(f: Ix) -> Result<()> {
+pub(crate) fn set_up_outside(f: Ix) -> Result<()> {
     let (held, op, x, asked) = arena::with(|a| {
         let (inputs, _) = connect::cores(a, f);
         let x: Vec<NdArray> = inputs.into_iter().map(|core| connect::data_array(a, core)).collect();
@@ -404,7 +429,7 @@ pub(super) fn set_up_outside(f: Ix) -> Result<()> {
 }
 
 /// Makes a function ready when its turn comes: shapes above it are known only now.
-fn late_step(f: Ix) -> Result<Step> {
+fn late_step(f: Ix) -> Result<ForwardStep> {
     if arena::with(|a| a.op(f).shaped_by().is_some()) {
         set_up_outside(f)?;
     }

@@ -1,29 +1,41 @@
 //! Handles on functions: what `nbla::CgFunction` is in NNabla's C++.
 
-use std::hash::{Hash, Hasher};
-
+use crate::Error;
+use crate::Result;
+use crate::array::RunGuard;
+use crate::array::Shape;
+use crate::graph::arena;
+use crate::graph::arena::Arena;
+use crate::graph::back_step::BackwardStep;
+use crate::graph::connect::cores;
+use crate::graph::execute;
+use crate::graph::execute::ForwardStep;
+use crate::graph::execute::MemoPtr;
+use crate::graph::ndarray::NdArray;
+use crate::graph::order;
+use crate::graph::settings::context;
+use crate::graph::settings::context::Context;
+use crate::graph::settings::modes::Scope;
+use crate::graph::slots::Ix;
+use crate::graph::variable::Variable;
+use crate::ops::Alias;
+use crate::ops::Op;
+use crate::ops::Value;
 use smallvec::SmallVec;
-
-use super::arena::{self, Arena, Ix};
-use super::back_step::BackStep;
-use super::connect::cores;
-use super::execute::{self, MemoPtr, Step};
-use super::{NdArray, Variable, mode, order};
-use crate::array::{RunGuard, Shape};
-use crate::ops::{Alias, Op, Value};
-use crate::{Error, Result};
+use std::hash::Hash;
+use std::hash::Hasher;
 
 /// A handle on a function of a graph: an operation with its inputs and outputs. Handles on one function are equal.
 pub struct Function(Ix);
 
 impl Function {
     /// A handle that counts anew.
-    pub(super) fn counted(a: &mut Arena, f: Ix) -> Self {
+    pub(crate) fn counted(a: &mut Arena, f: Ix) -> Self {
         a.functions[f].count += 1;
         Self(f)
     }
 
-    pub(super) fn ix(&self) -> Ix {
+    pub(crate) fn ix(&self) -> Ix {
         self.0
     }
 
@@ -78,8 +90,8 @@ impl Function {
     }
 
     /// The context in which it computes.
-    pub fn context(&self) -> mode::Context {
-        mode::context(arena::with(|a| a.functions[self.0].context))
+    pub fn context(&self) -> Context {
+        context::context(arena::with(|a| a.functions[self.0].context))
     }
 
     /// Marks of the user's, by key.
@@ -283,11 +295,11 @@ impl Function {
                 op.name()
             )));
         }
-        let compute = arena::with(|a| mode::compute(a.functions[self.0].context));
+        let compute = arena::with(|a| context::precision(a.functions[self.0].context));
         let _guard = RunGuard::new();
-        let _recomputing = mode::Scope::recomputing(recompute);
+        let _recomputing = Scope::recomputing(recompute);
         let mut step =
-            Step::on_arrays(op, compute, x.iter().map(|v| v.data()), y.iter().map(|v| v.data()), memo);
+            ForwardStep::on_arrays(op, compute, x.iter().map(|v| v.data()), y.iter().map(|v| v.data()), memo);
         step.forward(recompute)?;
         self.note_shapes(x, y);
         Ok(())
@@ -319,10 +331,10 @@ impl Function {
             }
         }
         let memo = self.memo_of_backward(x, y)?;
-        let compute = arena::with(|a| mode::compute(a.functions[self.0].context));
+        let compute = arena::with(|a| context::precision(a.functions[self.0].context));
         let _guard = RunGuard::new();
         let xs: Vec<_> = x.iter().map(|v| (v.array(), v.need_grad())).collect();
         let ys: Vec<_> = y.iter().map(|v| v.array()).collect();
-        BackStep::by_hand(op, compute, &xs, &ys, accumulate, memo).backward()
+        BackwardStep::by_hand(op, compute, &xs, &ys, accumulate, memo).backward()
     }
 }

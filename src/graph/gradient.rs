@@ -1,27 +1,40 @@
 //! Gradients as graphs: the rules of the operations, written on symbols, become functions that can be differentiated
 //! again. One table serves `grad` to any order and every operation that has no backward kernel of its own.
 
-use std::any::Any;
-
-use smallvec::SmallVec;
-
-use super::arena::{self, Arena, Ix, NONE};
-use super::autodiff::{DifferentiateOptions, Hooks};
-use super::clear::Clearing;
-use super::connect::{self, connect};
-use super::course::{Course, Edge};
-use super::mode;
-use super::{Function, Variable, anomaly, recompute};
+use crate::Error;
+use crate::Result;
 use crate::array::Shape;
-use crate::ops::symbol::{Builder, build};
-use crate::ops::{Op, Reads, Sym, Symbols};
-use crate::{Error, Result};
+use crate::graph::anomaly;
+use crate::graph::arena;
+use crate::graph::arena::Arena;
+use crate::graph::autodiff::DifferentiateOptions;
+use crate::graph::autodiff::RunHooks;
+use crate::graph::clear::Clearing;
+use crate::graph::connect as connecting;
+use crate::graph::connect::connect;
+use crate::graph::course::Edge;
+use crate::graph::course::GradientRoute;
+use crate::graph::function::Function;
+use crate::graph::recompute;
+use crate::graph::settings::modes;
+use crate::graph::settings::modes::Scope;
+use crate::graph::slots::Ix;
+use crate::graph::slots::NONE;
+use crate::graph::variable::Variable;
+use crate::ops::Op;
+use crate::ops::Reads;
+use crate::ops::Sym;
+use crate::ops::Symbols;
+use crate::ops::symbol::Builder;
+use crate::ops::symbol::build;
+use smallvec::SmallVec;
+use std::any::Any;
 
 /// Builds on the graph of variables.
 #[derive(Default)]
-struct OnGraph(Vec<Variable>);
+struct GraphBuilder(Vec<Variable>);
 
-impl OnGraph {
+impl GraphBuilder {
     fn add(&mut self, v: Variable) -> Sym {
         self.0.push(v);
         Sym::Node(self.0.len() as u32 - 1)
@@ -30,7 +43,7 @@ impl OnGraph {
     /// Adds the gradients of the inputs of a function, which follow by its rule from those of its outputs, to `total`.
     fn apply_rule(
         &mut self,
-        node: &Node,
+        node: &RuleNode,
         outputs: &[u32],
         inputs: &[u32],
         total: &mut [Option<Sym>],
@@ -62,7 +75,7 @@ impl OnGraph {
     fn of_user(
         &mut self,
         user: &User,
-        node: &Node,
+        node: &RuleNode,
         gy: &[Sym],
         shapes: &[Shape],
         wanted: &[bool],
@@ -88,7 +101,7 @@ impl OnGraph {
     }
 }
 
-impl Builder for OnGraph {
+impl Builder for GraphBuilder {
     fn apply(&mut self, op: Op, x: &[u32]) -> Result<SmallVec<[u32; 1]>> {
         let x: SmallVec<[&Variable; 4]> = x.iter().map(|x| &self.0[*x as usize]).collect();
         let y = connect(op, &x, &[])?;
@@ -103,7 +116,7 @@ impl Builder for OnGraph {
 }
 
 /// A rule of a user's operation for its gradient, made of variables rather than symbols.
-pub trait OnVariables: Send + Sync {
+pub trait UserRule: Send + Sync {
     /// The gradients of the inputs that are `wanted`, built from inputs, outputs and the gradients of the outputs.
     ///
     /// # Errors
@@ -120,17 +133,17 @@ pub trait OnVariables: Send + Sync {
 }
 
 /// What [`crate::ops::Operation::user`] returns for an operation of a user.
-pub struct User(pub Box<dyn OnVariables>);
+pub struct User(pub Box<dyn UserRule>);
 
 /// A function on the way of a gradient: what it is made of.
-pub(super) struct Node {
+pub(crate) struct RuleNode {
     op: Op,
     context: u16,
     inputs: Vec<Variable>,
     outputs: Vec<Variable>,
 }
 
-impl Node {
+impl RuleNode {
     /// What its rule reads for the inputs whose gradient is wanted.
     fn reads(&self, places: &[u32]) -> Reads {
         let wanted = (0..places.len()).filter(|i| places[*i] != NONE);
@@ -139,7 +152,7 @@ impl Node {
 }
 
 /// The functions of a course, held.
-pub(super) fn nodes(a: &mut Arena, course: &Course) -> Vec<Node> {
+pub(crate) fn nodes(a: &mut Arena, course: &GradientRoute) -> Vec<RuleNode> {
     let node = |f: &Ix| {
         let inputs = a.functions[*f].inputs.clone();
         let handle = |v: Ix| {
@@ -153,13 +166,13 @@ pub(super) fn nodes(a: &mut Arena, course: &Course) -> Vec<Node> {
             Variable::adopt(a, v)
         });
         let outputs = outputs.collect();
-        Node { op: a.op(*f).clone(), context: a.functions[*f].context, inputs, outputs }
+        RuleNode { op: a.op(*f).clone(), context: a.functions[*f].context, inputs, outputs }
     };
     course.functions.iter().map(node).collect()
 }
 
 /// What accompanies a differentiation of values that are there: hooks, and how to get values again that were dropped.
-pub(super) type Company<'a, 'b> = (&'a mut Hooks<'b>, &'a DifferentiateOptions<'a>, &'a Clearing);
+pub(crate) type RuleContext<'a, 'b> = (&'a mut RunHooks<'b>, &'a DifferentiateOptions<'a>, &'a Clearing);
 
 /// Gradients of `outputs` by `inputs` as variables of the graph, which can be differentiated again. `grad_outputs` are
 /// the gradients to start from. `None` is returned for an input that no output depends on.
@@ -184,7 +197,7 @@ pub fn grad(
     let edges = |list: &[&Variable]| list.iter().map(|v| Edge::Variable((*v).clone())).collect::<Vec<_>>();
     let (roots, targets) = (edges(outputs), edges(inputs));
     let (course, nodes) = arena::with(|a| {
-        let course = Course::make(a, &roots, Some(&targets), 0);
+        let course = GradientRoute::make(a, &roots, Some(&targets), 0);
         let nodes = nodes(a, &course);
         (course, nodes)
     });
@@ -194,14 +207,14 @@ pub fn grad(
 
 /// Differentiates by the rules on symbols, from one seed for each root. Returns the gradients by place, of those places
 /// that somebody asks for.
-pub(super) fn on_graph(
-    course: &Course,
-    nodes: &[Node],
+pub(crate) fn on_graph(
+    course: &GradientRoute,
+    nodes: &[RuleNode],
     seeds: &[Variable],
-    mut company: Option<Company<'_, '_>>,
+    mut company: Option<RuleContext<'_, '_>>,
 ) -> Result<Vec<Option<Variable>>> {
-    let mut graph = OnGraph::default();
-    let anomaly = mode::detect_anomaly();
+    let mut graph = GraphBuilder::default();
+    let anomaly = modes::detect_anomaly();
     let mut total: Vec<Option<Sym>> = vec![None; course.places.len()];
     let seeds: Vec<Sym> = seeds.iter().map(|g| graph.add(g.clone())).collect();
     build(&mut graph, || {
@@ -218,7 +231,7 @@ pub(super) fn on_graph(
             continue;
         }
         let f = course.functions[n];
-        let _context = mode::Scope::context(node.context);
+        let _context = Scope::context(node.context);
         if let Some((hooks, options, clearing)) = &mut company {
             for (place, y) in outputs.iter().zip(&node.outputs) {
                 show(hooks, *place, &y.shape(), &mut graph, &mut total)?;
@@ -255,17 +268,17 @@ fn add_up(total: &mut Option<Sym>, g: Sym) {
     *total = Some(total.map_or(g, |sum| sum + g));
 }
 
-fn as_variable(g: Option<Sym>, shape: &Shape, graph: &mut OnGraph) -> Result<Option<Variable>> {
+fn as_variable(g: Option<Sym>, shape: &Shape, graph: &mut GraphBuilder) -> Result<Option<Variable>> {
     let node = build(graph, || g.map(|g| g.node(shape)))?;
     Ok(node.map(|node| graph.0[node as usize].clone()))
 }
 
 /// Shows a gradient to the hooks on it.
 fn show(
-    hooks: &mut Hooks<'_>,
+    hooks: &mut RunHooks<'_>,
     place: u32,
     shape: &Shape,
-    graph: &mut OnGraph,
+    graph: &mut GraphBuilder,
     total: &mut [Option<Sym>],
 ) -> Result<()> {
     if !hooks.has(place) {
@@ -280,7 +293,7 @@ fn show(
 }
 
 /// Computes values again that a rule reads and that were dropped on purpose.
-fn restore(node: &Node, reads: Reads, clearing: &Clearing) -> Result<()> {
+fn restore(node: &RuleNode, reads: Reads, clearing: &Clearing) -> Result<()> {
     let read_inputs = node.inputs.iter().enumerate().filter(|(i, _)| reads.input(*i));
     let read_outputs = node.outputs.iter().enumerate().filter(|(o, _)| reads.output(*o));
     for (_, v) in read_inputs.chain(read_outputs) {
@@ -294,7 +307,7 @@ fn restore(node: &Node, reads: Reads, clearing: &Clearing) -> Result<()> {
 /// Refuses values that a rule reads and that are not those of the forward run.
 fn check(f: Ix, reads: Reads) -> Result<()> {
     let changed = arena::with(|a| {
-        let (x, y) = connect::cores(a, f);
+        let (x, y) = connecting::cores(a, f);
         let data = |core: &Ix, read: bool| a.cores[*core].data.as_deref().filter(|_| read);
         let x = x.iter().enumerate().map(|(i, core)| data(core, reads.input(i)));
         let y = y.iter().enumerate().map(|(o, core)| data(core, reads.output(o)));

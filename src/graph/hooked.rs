@@ -4,27 +4,34 @@
 //! and what they return is written over it. Gradients of leaves add up over runs, so a leaf with hooks gets a gradient of
 //! its own for the time of the run; when the run is over, it is shown to the hooks and added to what was there before.
 
+use crate::Result;
+use crate::array::Access;
+use crate::array::Storage;
+use crate::array::convert;
+use crate::graph::accumulate;
+use crate::graph::accumulate::Sum;
+use crate::graph::arena;
+use crate::graph::arena::Arena;
+use crate::graph::back_step::BackwardStep;
+use crate::graph::ndarray::NdArray;
+use crate::graph::settings::modes::Scope;
+use crate::graph::slots::Ix;
+use crate::graph::slots::NONE;
+use crate::graph::variable::Variable;
+use crate::graph::watch;
+use crate::graph::watch::When;
 use std::sync::Arc;
 
-use super::accumulate::{self, Sum};
-use super::arena::{self, Arena, Ix, NONE};
-use super::back_step::BackStep;
-use super::mode::Scope;
-use super::watch::{self, When};
-use super::{NdArray, Variable};
-use crate::Result;
-use crate::array::{Access, Storage, convert};
-
 /// An output of a step whose gradient somebody wants to be told.
-pub(super) struct Output {
-    pub(super) step: u32,
+pub(crate) struct HookedOutput {
+    pub(crate) step: u32,
     number: u32,
     core: Ix,
 }
 
 /// A leaf with hooks.
 #[derive(Clone, Copy)]
-struct Leaf {
+struct HookedLeaf {
     core: Ix,
     /// Not all of its hooks only want to be told when it is over.
     shown: bool,
@@ -34,17 +41,17 @@ struct Leaf {
 
 /// What of a plan has hooks.
 #[derive(Default)]
-pub(super) struct Hooked {
-    pub(super) outputs: Vec<Output>,
-    leaves: Vec<Leaf>,
+pub(crate) struct LeafHooks {
+    pub(crate) outputs: Vec<HookedOutput>,
+    leaves: Vec<HookedLeaf>,
 }
 
 /// Leaves with hooks, and the gradients that they do not have for the moment.
-pub(super) struct Apart(Vec<(Leaf, Option<Arc<Storage>>)>);
+pub(crate) struct DetachedLeafGrads(Vec<(HookedLeaf, Option<Arc<Storage>>)>);
 
-impl Hooked {
+impl LeafHooks {
     /// Looks through the functions of a plan; `zeroed` are its outputs, by step and number, that get no gradient.
-    pub(super) fn of(a: &Arena, root: Ix, functions: &[Ix], zeroed: &[(u32, u32)]) -> Self {
+    pub(crate) fn of(a: &Arena, root: Ix, functions: &[Ix], zeroed: &[(u32, u32)]) -> Self {
         let mut found = Self::default();
         if !a.hooked {
             return found;
@@ -58,7 +65,7 @@ impl Hooked {
                     _ => zeroed.binary_search(&(step, number)).is_err(),
                 };
                 if reached && has(core, false, When::Gradient) {
-                    found.outputs.push(Output { step, number, core });
+                    found.outputs.push(HookedOutput { step, number, core });
                 }
             }
             for v in a.functions[*f].inputs.iter().filter(|v| a.is_end(**v) && a.need_grad(**v)) {
@@ -66,36 +73,40 @@ impl Hooked {
                 let shown = has(core, true, When::Gradient);
                 let hooked = shown || has(core, true, When::Accumulated);
                 if hooked && found.leaves.iter().all(|leaf| leaf.core != core) {
-                    found.leaves.push(Leaf { core, shown, overwritten: a.variables[*v].parent != NONE });
+                    found.leaves.push(HookedLeaf {
+                        core,
+                        shown,
+                        overwritten: a.variables[*v].parent != NONE,
+                    });
                 }
             }
         }
         found
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.outputs.is_empty() && self.leaves.is_empty()
     }
 
     /// Gives leaves whose gradients are to be shown new ones.
-    pub(super) fn set_apart(&self, a: &mut Arena) -> Apart {
-        let new = |leaf: &Leaf| {
+    pub(crate) fn set_apart(&self, a: &mut Arena) -> DetachedLeafGrads {
+        let new = |leaf: &HookedLeaf| {
             let own = leaf.shown.then(|| Storage::new(a.cores[leaf.core].shape.size()));
             (*leaf, own)
         };
         let new = self.leaves.iter().map(new).collect();
-        Apart(new).swapped(a)
+        DetachedLeafGrads(new).swapped(a)
     }
 }
 
-impl Apart {
+impl DetachedLeafGrads {
     /// Whether no gradient was set apart.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.iter().all(|(leaf, _)| !leaf.shown)
     }
 
     /// Gives leaves the gradients that they do not have, and takes those that they have.
-    pub(super) fn swapped(mut self, a: &mut Arena) -> Self {
+    pub(crate) fn swapped(mut self, a: &mut Arena) -> Self {
         for (leaf, grad) in self.0.iter_mut().filter(|(leaf, _)| leaf.shown) {
             let old = a.cores[leaf.core].grad.clone();
             a.set_grad(leaf.core, std::mem::replace(grad, old));
@@ -104,7 +115,7 @@ impl Apart {
     }
 
     /// Shows the gradients of a run to hooks, adds them to those of the leaves, and tells who waits for that.
-    pub(super) fn finish(self) -> Result<()> {
+    pub(crate) fn finish(self) -> Result<()> {
         let mut found = Vec::with_capacity(self.0.len());
         for (leaf, own) in &self.0 {
             let Some(storage) = own.clone().filter(|_| leaf.shown) else { continue };
@@ -130,9 +141,9 @@ impl Apart {
     }
 }
 
-impl Output {
+impl HookedOutput {
     /// Calls the hooks with the gradient that a step is about to read.
-    pub(super) fn tell(&self, step: &mut BackStep) -> Result<()> {
+    pub(crate) fn tell(&self, step: &mut BackwardStep) -> Result<()> {
         let hooks = arena::with(|a| a.gradient_hooks(self.core, false, When::Gradient));
         let slot = &step.gy[self.number as usize];
         let array = NdArray { shape: slot.shape.clone(), storage: Arc::clone(&slot.storage) };

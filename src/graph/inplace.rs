@@ -1,13 +1,15 @@
 //! Functions whose outputs are the memory of their inputs, and which of them are refused.
 
+use crate::Error;
+use crate::Result;
+use crate::graph::arena::Arena;
+use crate::graph::slots::Ix;
+use crate::graph::slots::NONE;
+use crate::graph::variable::describe;
 use std::sync::Arc;
 
-use super::arena::{Arena, Ix, NONE};
-use super::variable::describe;
-use crate::{Error, Result};
-
 /// Lets outputs of in-place functions share the memory of the inputs.
-pub(super) fn share_memory(a: &mut Arena, f: Ix) {
+pub(crate) fn share_memory(a: &mut Arena, f: Ix) {
     for i in 0..a.functions[f].inputs.len() {
         let Some(alias) = a.op(f).alias(i) else { continue };
         let (input, output) = (a.functions[f].inputs[i], a.functions[f].outputs[alias.output].core);
@@ -19,7 +21,7 @@ pub(super) fn share_memory(a: &mut Arena, f: Ix) {
 }
 
 /// Refuses a function that would change in place what someone else needs.
-pub(super) fn verify(a: &Arena, f: Ix) -> Result<()> {
+pub(crate) fn verify(a: &Arena, f: Ix) -> Result<()> {
     for (i, v) in a.functions[f].inputs.iter().copied().enumerate() {
         if !a.op(f).alias(i).is_some_and(|alias| alias.modifies) {
             continue;
@@ -45,7 +47,7 @@ pub(super) fn verify(a: &Arena, f: Ix) -> Result<()> {
 
 /// Whether an in-place function may change the data of `v`: no gradient of its parent reads it, and it is not the memory
 /// of a variable that branches or needs a gradient itself.
-pub(super) fn may_modify(a: &Arena, v: Ix) -> bool {
+pub(crate) fn may_modify(a: &Arena, v: Ix) -> bool {
     let f = a.variables[v].parent;
     if f == NONE {
         return true;

@@ -7,25 +7,28 @@
 //! the functions, or gives the last other count of one back, all that is outstanding is settled: it is noted in each
 //! function as if there had been no lease.
 
+use crate::Error;
+use crate::Result;
+use crate::graph::arena::Arena;
+use crate::graph::forked;
+use crate::graph::slots::FunctionSlot;
+use crate::graph::slots::Ix;
+use crate::graph::slots::Saved;
+use smallvec::SmallVec;
 use std::cell::Cell;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-
-use smallvec::SmallVec;
-
-use super::arena::{Arena, FunctionSlot, Ix, Life};
-use super::forked;
-use crate::{Error, Result};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering;
 
 /// A number that a thread has to itself. (Where there were more threads than numbers, two have one; nothing but what a forked
 /// child takes for its own depends on it.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Thread(NonZeroU32);
+pub(crate) struct Thread(NonZeroU32);
 
 impl Thread {
     /// That of this thread.
-    pub(super) fn current() -> Self {
+    pub(crate) fn current() -> Self {
         static LAST: AtomicU32 = AtomicU32::new(0);
         thread_local! {
             static OWN: Cell<Option<NonZeroU32>> = const { Cell::new(None) };
@@ -39,11 +42,11 @@ impl Thread {
 }
 
 /// What is outstanding.
-pub(super) struct Leases {
+pub(crate) struct RunLocks {
     /// The threads of the runs that hold their functions one by one.
-    pub(super) single: SmallVec<[Thread; 4]>,
+    pub(crate) single: SmallVec<[Thread; 4]>,
     /// The functions of the one run that holds them together, and its thread.
-    pub(super) leased: Option<(Arc<[Ix]>, Thread)>,
+    pub(crate) leased: Option<(Arc<[Ix]>, Thread)>,
     /// Functions that a run left waiting for their backward run, or not waiting any more; the last word counts.
     owed: Vec<(Arc<[Ix]>, bool)>,
     /// Raised when a function of some plan is freed, or comes under a budget.
@@ -51,28 +54,28 @@ pub(super) struct Leases {
 }
 
 /// Notes that wait at most: the runs of one step are a few.
-const MOST: usize = 6;
+const DEFERRED_RUNS: usize = 6;
 
-impl Leases {
-    pub(super) const NONE: Self =
+impl RunLocks {
+    pub(crate) const NONE: Self =
         Self { single: SmallVec::new_const(), leased: None, owed: Vec::new(), lives: 0 };
 }
 
 /// Functions of a plan, and how they may be held.
-pub(super) struct Holding {
-    pub(super) functions: Arc<[Ix]>,
+pub(crate) struct PlanLock {
+    pub(crate) functions: Arc<[Ix]>,
     /// The lives of the arena before the last run, if that left every function ready and without a budget.
     since: Option<u64>,
     lives: u64,
 }
 
-impl From<Vec<Ix>> for Holding {
+impl From<Vec<Ix>> for PlanLock {
     fn from(functions: Vec<Ix>) -> Self {
         Self { functions: functions.into(), since: None, lives: 0 }
     }
 }
 
-impl std::ops::Deref for Holding {
+impl std::ops::Deref for PlanLock {
     type Target = [Ix];
 
     fn deref(&self) -> &[Ix] {
@@ -86,7 +89,7 @@ impl Arena {
     ///
     /// # Errors
     /// As [`Arena::begin_run`].
-    pub(super) fn hold(&mut self, holding: &mut Holding) -> Result<Option<Ix>> {
+    pub(crate) fn hold(&mut self, holding: &mut PlanLock) -> Result<Option<Ix>> {
         let leases = &mut self.leases;
         holding.lives = leases.lives;
         if holding.since == Some(leases.lives) && leases.single.is_empty() && leases.leased.is_none() {
@@ -98,9 +101,9 @@ impl Arena {
 
     /// Ends what [`Arena::hold`] began. `Some(pending)` says that the run succeeded, after which its functions wait for
     /// their backward run or not; `each` does the same, and more, to one of them.
-    pub(super) fn let_go(
+    pub(crate) fn let_go(
         &mut self,
-        holding: &mut Holding,
+        holding: &mut PlanLock,
         pending: Option<bool>,
         each: impl Fn(&mut FunctionSlot),
     ) {
@@ -118,21 +121,21 @@ impl Arena {
         leases.leased = None;
         leases.owed.retain(|(functions, _)| !Arc::ptr_eq(functions, &holding.functions));
         leases.owed.push((Arc::clone(&holding.functions), pending));
-        if leases.owed.len() > MOST {
+        if leases.owed.len() > DEFERRED_RUNS {
             self.settle();
         }
     }
 
     /// Notes in each function what is outstanding: to be called before one of them is looked at, changed or let die.
     #[inline(always)]
-    pub(super) fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         if self.leases.leased.is_some() || !self.leases.owed.is_empty() {
             self.settle_each();
         }
     }
 
     /// Notes what runs that are over left: for who looks only at which functions wait for their backward run.
-    pub(super) fn settle_owed(&mut self) {
+    pub(crate) fn settle_owed(&mut self) {
         for (functions, pending) in self.leases.owed.drain(..) {
             functions.iter().for_each(|f| self.functions[*f].pending = pending);
         }
@@ -152,7 +155,7 @@ impl Arena {
     }
 
     /// Says that a function that a plan may have was freed or came under a budget: its next run looks at each.
-    pub(super) fn lives_change(&mut self) {
+    pub(crate) fn lives_change(&mut self) {
         self.leases.lives += 1;
     }
 
@@ -161,7 +164,7 @@ impl Arena {
     ///
     /// # Errors
     /// [`Error::Graph`] when one of them is running already; nothing is held then.
-    pub(super) fn begin_run(&mut self, functions: &[Ix]) -> Result<Option<Ix>> {
+    pub(crate) fn begin_run(&mut self, functions: &[Ix]) -> Result<Option<Ix>> {
         self.settle();
         forked::guard();
         let thread = Thread::current();
@@ -178,7 +181,7 @@ impl Arena {
             }
             slot.busy = Some(thread);
             slot.count += 1;
-            if slot.life == Life::Freed {
+            if slot.life == Saved::Freed {
                 freed = freed.or(Some(*f));
             }
         }
@@ -186,7 +189,7 @@ impl Arena {
     }
 
     /// Ends what [`Arena::begin_run`] began, `mark`ing each function.
-    pub(super) fn end_run(&mut self, functions: &[Ix], mark: impl Fn(&mut FunctionSlot)) {
+    pub(crate) fn end_run(&mut self, functions: &[Ix], mark: impl Fn(&mut FunctionSlot)) {
         self.settle();
         for f in functions {
             let slot = &mut self.functions[*f];
@@ -197,7 +200,7 @@ impl Arena {
     }
 
     /// As [`Arena::end_run`] of functions that others may run already.
-    pub(super) fn release_run(&mut self, functions: &[Ix]) {
+    pub(crate) fn release_run(&mut self, functions: &[Ix]) {
         let thread = Thread::current();
         if let Some(at) = self.leases.single.iter().rposition(|of| *of == thread) {
             self.leases.single.swap_remove(at);

@@ -9,56 +9,72 @@
 //! Rematerialization, ICLR 2021; here the distance takes the place of the time since the last use, since the way back is
 //! known.) What a value costs counts what is gone above it, so that what stays lies spaced out.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use crate::array::Account;
+use crate::array::DType;
+use crate::array::Paying;
+use crate::array::Storage;
+use crate::array::pay_from;
+use crate::graph::arena::Arena;
+use crate::graph::clear;
+use crate::graph::settings::modes;
+use crate::graph::slots::Ix;
+use crate::graph::slots::NONE;
+use crate::graph::slots::flag;
+use crate::graph::worth::EvictionCandidate;
+use crate::graph::worth::ValueId;
+use crate::graph::worth::is_cleared;
+use crate::graph::worth::is_repeatable;
+use crate::graph::worth::sharers;
+use crate::graph::worth::work;
+use parking_lot::Mutex;
+use parking_lot::MutexGuard;
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use parking_lot::{Mutex, MutexGuard};
-
-use super::arena::{Arena, Ix, NONE, flag};
-use super::worth::{Key, Value, is_gone, is_repeatable, sharers, work};
-use super::{clear, mode};
-use crate::array::{Account, DType, Paying, Storage, pay_from};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
 
 /// Values of up to so many elements stay: their memory is not worth giving back.
 const SMALL: usize = 1024;
 
 /// The memory of the graphs that one thread builds under a budget.
-pub(super) struct Ledger {
-    book: Mutex<Book>,
+pub(crate) struct EvictionPool {
+    book: Mutex<PoolState>,
     account: Arc<Account>,
 }
 
 thread_local! {
-    static OWN: Arc<Ledger> = Arc::default();
+    static OWN: Arc<EvictionPool> = Arc::default();
 }
 
 static IN_USE: AtomicBool = AtomicBool::new(false);
 
 /// Has this thread pay for what it allocates from its own account, or from none.
-pub(super) fn pay(on: bool) {
+pub(crate) fn pay(on: bool) {
     pay_from(on.then(|| OWN.with(|own| Arc::clone(&own.account))));
 }
 
 /// Whether any function was ever built under a budget.
-pub(super) fn in_use() -> bool {
+pub(crate) fn in_use() -> bool {
     IN_USE.load(Ordering::Relaxed)
 }
 
 /// Storages that must stay for the moment, with how many need each.
 #[derive(Default)]
-pub(super) struct Pins(HashMap<*const Storage, u32>);
+pub(crate) struct Pins(HashMap<*const Storage, u32>);
 
 // SAFETY: the pointers are compared, never followed.
 unsafe impl Send for Pins {}
 
 impl Pins {
-    pub(super) fn add(&mut self, storage: &Arc<Storage>) {
+    pub(crate) fn add(&mut self, storage: &Arc<Storage>) {
         *self.0.entry(Arc::as_ptr(storage)).or_default() += 1;
     }
 
     /// Takes one pin back; says whether it was the last one.
-    pub(super) fn take(&mut self, storage: &Arc<Storage>) -> bool {
+    pub(crate) fn take(&mut self, storage: &Arc<Storage>) -> bool {
         let Some(n) = self.0.get_mut(&Arc::as_ptr(storage)) else { return true };
         *n -= 1;
         let last = *n == 0;
@@ -68,7 +84,7 @@ impl Pins {
         last
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 
@@ -77,22 +93,22 @@ impl Pins {
     }
 }
 
-pub(super) struct Book {
-    pub(super) limit: usize,
+pub(crate) struct PoolState {
+    pub(crate) limit: usize,
     account: Arc<Account>,
-    values: BTreeMap<Key, Value>,
+    values: BTreeMap<ValueId, EvictionCandidate>,
     /// With so many values it looks which are not in memory any more.
     many: usize,
     /// Variables that no function computes, with their generations.
     leaves: BTreeSet<(Ix, u32)>,
     /// Backward runs under way: they have hold of all values.
-    pub(super) runs: u32,
+    pub(crate) runs: u32,
 }
 
-impl Default for Ledger {
+impl Default for EvictionPool {
     fn default() -> Self {
         let account = Account::open();
-        let book = Book {
+        let book = PoolState {
             limit: 0,
             account: Arc::clone(&account),
             values: BTreeMap::new(),
@@ -104,15 +120,15 @@ impl Default for Ledger {
     }
 }
 
-impl Drop for Ledger {
+impl Drop for EvictionPool {
     fn drop(&mut self) {
         self.account.close();
     }
 }
 
-impl Ledger {
+impl EvictionPool {
     /// That of this thread, with the budget that holds now.
-    pub(super) fn of_thread(limit: usize) -> Arc<Self> {
+    pub(crate) fn of_thread(limit: usize) -> Arc<Self> {
         IN_USE.store(true, Ordering::Relaxed);
         let own = OWN.with(Arc::clone);
         own.book.lock().limit = limit;
@@ -120,19 +136,19 @@ impl Ledger {
     }
 
     /// To be locked after the arena.
-    pub(super) fn book(&self) -> MutexGuard<'_, Book> {
+    pub(crate) fn book(&self) -> MutexGuard<'_, PoolState> {
         self.book.lock()
     }
 
     /// Has this thread pay for what it allocates from the account of this one.
-    pub(super) fn pay(&self) -> Paying {
+    pub(crate) fn pay(&self) -> Paying {
         self.account.pay()
     }
 }
 
-impl Book {
+impl PoolState {
     /// Notes what `f` has just computed, and what it took from outside.
-    pub(super) fn add(&mut self, a: &mut Arena, f: Ix) {
+    pub(crate) fn add(&mut self, a: &mut Arena, f: Ix) {
         for i in 0..a.functions[f].inputs.len() {
             let v = a.functions[f].inputs[i];
             if a.variables[v].parent == NONE && a.cores[a.variables[v].core].shape.size() > SMALL {
@@ -158,14 +174,21 @@ impl Book {
             };
             let storage = Arc::downgrade(data);
             let (function, generation) = (f, slot.generation);
-            let value =
-                Value { storage, function, generation, cost, needed: !repeatable, held: false, done: false };
+            let value = EvictionCandidate {
+                storage,
+                function,
+                generation,
+                cost,
+                needed: !repeatable,
+                held: false,
+                done: false,
+            };
             self.values.insert((slot.born, o as u32), value);
         }
     }
 
     /// Notes whose memory somebody else has hold of, which cannot be told once a run has.
-    pub(super) fn note_holders(&mut self, a: &Arena) {
+    pub(crate) fn note_holders(&mut self, a: &Arena) {
         let Self { values, .. } = self;
         for ((_, o), value) in values {
             let v = value.variable(a, *o);
@@ -179,12 +202,12 @@ impl Book {
     }
 
     /// From now on the budget is that of the thread which asks, if it has one.
-    pub(super) fn renew_limit(&mut self) {
-        self.limit = mode::memory_budget().unwrap_or(self.limit);
+    pub(crate) fn renew_limit(&mut self) {
+        self.limit = modes::memory_budget().unwrap_or(self.limit);
     }
 
     /// Says that the run under way has no more use for what `f` computed.
-    pub(super) fn finish(&mut self, a: &Arena, f: Ix) {
+    pub(crate) fn finish(&mut self, a: &Arena, f: Ix) {
         let born = a.functions[f].born;
         self.values.range_mut((born, 0)..=(born, u32::MAX)).for_each(|(_, value)| value.done = true);
     }
@@ -216,7 +239,7 @@ impl Book {
     /// Bytes that a backward run takes at least: leaves and their gradients are there, of which those that are missing
     /// have the type `grad`, and at the function that is about to be built it takes `beside` bytes. (The gradients of
     /// leaves that only functions above it read come after that.)
-    pub(super) fn backward_least(&mut self, a: &Arena, inputs: &[Ix], grad: DType, beside: usize) -> usize {
+    pub(crate) fn backward_least(&mut self, a: &Arena, inputs: &[Ix], grad: DType, beside: usize) -> usize {
         self.forget_leaves(a);
         let mut cores: BTreeMap<Ix, (bool, bool)> = BTreeMap::new();
         let own = inputs.iter().copied().filter(|v| a.variables[*v].parent == NONE);
@@ -243,7 +266,7 @@ impl Book {
     ///
     /// # Errors
     /// Bytes that would do.
-    pub(super) fn make_room(&mut self, a: &Arena, need: usize, pins: &Pins, now: u64) -> Result<(), usize> {
+    pub(crate) fn make_room(&mut self, a: &Arena, need: usize, pins: &Pins, now: u64) -> Result<(), usize> {
         let mut live = self.account.seen();
         if live.saturating_add(need) <= self.limit {
             return Ok(());
@@ -266,7 +289,7 @@ impl Book {
             return Err(least);
         }
         while live.saturating_add(need) > self.limit {
-            let score = |(key, bytes): &(Key, usize)| {
+            let score = |(key, bytes): &(ValueId, usize)| {
                 self.values.get(key).map_or(0.0, |v| v.score(key.0, *bytes, now))
             };
             let scores: Vec<f64> = candidates.iter().map(score).collect();
@@ -280,7 +303,7 @@ impl Book {
     }
 
     /// Clears what output `o` of `f` holds, if nobody sees it and no gradient reads it.
-    pub(super) fn drop_idle(&mut self, a: &Arena, f: Ix, o: usize) {
+    pub(crate) fn drop_idle(&mut self, a: &Arena, f: Ix, o: usize) {
         let key = (a.functions[f].born, o as u32);
         let Some(value) = self.values.get(&key) else { return };
         let Some(storage) = value.storage.upgrade() else { return };
@@ -291,7 +314,7 @@ impl Book {
         }
     }
 
-    fn give_up(&mut self, a: &Arena, key: Key) -> bool {
+    fn give_up(&mut self, a: &Arena, key: ValueId) -> bool {
         let Some(value) = self.values.remove(&key) else { return false };
         let cleared = value.storage.upgrade().is_some_and(|s| s.clear(true).is_ok());
         self.spread(a, value.function, key.1, value.cost);
@@ -306,7 +329,7 @@ impl Book {
             for c in a.consumers(v).filter(|c| seen.insert(c.function)) {
                 let slot = &a.functions[c.function];
                 for (o, output) in slot.outputs.iter().enumerate() {
-                    if is_gone(a, output.core) {
+                    if is_cleared(a, output.core) {
                         gone.extend(a.live_output(c.function, o));
                     } else if let Some(below) = self.values.get_mut(&(slot.born, o as u32)) {
                         below.cost = below.cost.saturating_add(cost);

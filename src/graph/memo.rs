@@ -1,19 +1,21 @@
 //! What a function remembers of its last forward run: what its operation keeps, and which values it read and made, so that
 //! one that changes before a gradient reads it is noticed.
 
-use smallvec::SmallVec;
-
-use super::arena::{self, Ix};
-use super::back_step::Side;
-use super::variable::describe;
-use crate::array::{Shape, Storage, name_of};
+use crate::array::Shape;
+use crate::array::Storage;
+use crate::array::name_of;
+use crate::graph::arena;
+use crate::graph::back_step::Side;
+use crate::graph::slots::Ix;
+use crate::graph::variable::describe;
 use crate::ops::State;
+use smallvec::SmallVec;
 
 /// What a function remembers of its last forward run.
 #[derive(Default)]
-pub(super) struct Memo {
+pub(crate) struct Provenance {
     /// What the operation keeps: a mask, statistics.
-    pub(super) state: State,
+    pub(crate) state: State,
     /// Tells this function from others; a name, which is that of what a function without inputs computes.
     id: u64,
     /// The contents of its inputs, as [`Storage::saved`] names and counts them; zero for one that the run changed.
@@ -22,10 +24,10 @@ pub(super) struct Memo {
 
 /// What the runs by hand of a function remember, on arrays that are not those of its graph.
 #[derive(Default)]
-pub(super) struct ByHand {
-    pub(super) memo: Memo,
+pub(crate) struct ByHand {
+    pub(crate) memo: Provenance,
     /// Shapes of the inputs of the last forward run, if that succeeded.
-    pub(super) x: Option<SmallVec<[Shape; 3]>>,
+    pub(crate) x: Option<SmallVec<[Shape; 3]>>,
 }
 
 /// Joins two names to one that no other pair has, but by a chance of one in 2^47.
@@ -35,27 +37,27 @@ fn join(a: u64, b: u64) -> u64 {
     name_of((x ^ (x >> 29)).wrapping_add(b).wrapping_mul(0xBF58_476D_1CE4_E5B9) | 1 << 63)
 }
 
-impl Memo {
+impl Provenance {
     /// Gives the function in a slot of the arena a name of its own.
-    pub(super) fn tell_apart(&mut self, generation: u32, slot: Ix) {
+    pub(crate) fn tell_apart(&mut self, generation: u32, slot: Ix) {
         self.id = join(generation.into(), slot.into());
     }
 
     /// Forgets everything; what the operation kept is the caller's to drop.
-    pub(super) fn take_state(&mut self) -> State {
+    pub(crate) fn take_state(&mut self) -> State {
         self.seen.clear();
         std::mem::take(&mut self.state)
     }
 
     /// Forgets everything that somebody was in the middle of changing: it is not looked at, and not dropped.
-    pub(super) fn abandon(&mut self) {
+    pub(crate) fn abandon(&mut self) {
         std::mem::forget(std::mem::take(&mut self.seen));
         std::mem::forget(std::mem::take(&mut self.state));
     }
 
     /// Notes what a run reads, before it does, and names it all together. A run that computes again only names it.
     #[inline(always)]
-    pub(super) fn note(&mut self, inputs: impl Iterator<Item = u64>, recompute: bool) -> u64 {
+    pub(crate) fn note(&mut self, inputs: impl Iterator<Item = u64>, recompute: bool) -> u64 {
         if recompute {
             return inputs.map(name_of).fold(self.id, join);
         }
@@ -66,13 +68,13 @@ impl Memo {
 
     /// Names what a run has made of what `note` named, but for the first outputs, which went on to somewhere else.
     #[inline(always)]
-    pub(super) fn settle<'a>(&self, noted: u64, gone: usize, y: impl Iterator<Item = &'a Storage>) {
+    pub(crate) fn settle<'a>(&self, noted: u64, gone: usize, y: impl Iterator<Item = &'a Storage>) {
         y.enumerate().skip(gone).for_each(|(o, y)| y.settle(self.name(noted, o)));
     }
 
     /// The name of output `o` of a run on what `note` named.
     #[inline(always)]
-    pub(super) fn name(&self, noted: u64, o: usize) -> u64 {
+    pub(crate) fn name(&self, noted: u64, o: usize) -> u64 {
         let named = match self.state.drawn() {
             0 => noted,
             drawn => join(noted, drawn),
@@ -81,7 +83,7 @@ impl Memo {
     }
 
     /// Which value that a gradient reads is not what the forward run saw or made: an input or an output.
-    pub(super) fn modified<'a>(
+    pub(crate) fn modified<'a>(
         &self,
         x: impl Iterator<Item = Option<&'a Storage>>,
         y: impl Iterator<Item = Option<&'a Storage>>,
@@ -90,7 +92,7 @@ impl Memo {
     }
 
     /// As [`Memo::modified`], of values that are not what they were and that `counts`.
-    pub(super) fn changed<'a>(
+    pub(crate) fn changed<'a>(
         &self,
         x: impl Iterator<Item = Option<&'a Storage>>,
         y: impl Iterator<Item = Option<&'a Storage>>,
@@ -116,7 +118,7 @@ impl Memo {
 }
 
 /// A value that changed since the function ran that saved it.
-pub(super) struct Modified {
+pub(crate) struct Modified {
     value: Side,
     /// How often its memory was written when it was saved, and by now; none where it is in other memory.
     versions: Option<(u64, u64)>,
@@ -124,7 +126,7 @@ pub(super) struct Modified {
 
 impl Modified {
     /// Says what happened to which value of the function `f`.
-    pub(super) fn describe(&self, f: Ix) -> String {
+    pub(crate) fn describe(&self, f: Ix) -> String {
         arena::with(|a| {
             let name = a.op(f).name();
             let value = match self.value {

@@ -1,9 +1,12 @@
 //! Arrays outside of a graph, by reference.
 
+use crate::Error;
+use crate::Result;
+use crate::array::Access;
+use crate::array::DType;
+use crate::array::Shape;
+use crate::array::Storage;
 use std::sync::Arc;
-
-use crate::array::{Access, DType, Shape, Storage};
-use crate::{Error, Result};
 
 /// An array by reference: a shape over elements that others may share.
 ///

@@ -1,20 +1,24 @@
 //! Orders of functions: of a forward run, each after those that feed it, by ascending rank; of a backward run, by
 //! descending rank.
 
+use crate::Error;
+use crate::Result;
+use crate::array::Shape;
+use crate::graph::arena::Arena;
+use crate::graph::execute;
+use crate::graph::inplace;
+use crate::graph::settings::modes;
+use crate::graph::slots::Ix;
+use crate::graph::slots::NONE;
+use crate::graph::slots::flag;
+use crate::graph::variable::describe;
+use crate::ops::Shapes;
+use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use smallvec::SmallVec;
-
-use super::arena::{Arena, Ix, NONE, flag};
-use super::variable::describe;
-use super::{execute, inplace, mode};
-use crate::array::Shape;
-use crate::ops::Shapes;
-use crate::{Error, Result};
-
 /// Why an order could not be made.
-pub(super) enum Stop {
+pub(crate) enum Stop {
     /// The call is at fault.
     Error(Error),
     /// A function must set itself up first, without the lock.
@@ -30,13 +34,13 @@ impl From<Error> for Stop {
 /// The functions above `roots`, each after those that feed it, depth first with inputs from left to right.
 ///
 /// Only functions that `enter` admits are visited. A list on the heap stands in for recursion.
-pub(super) fn depth_first(a: &mut Arena, roots: &[Ix], enter: impl Fn(&Arena, Ix) -> bool) -> Vec<Ix> {
+pub(crate) fn depth_first(a: &mut Arena, roots: &[Ix], enter: impl Fn(&Arena, Ix) -> bool) -> Vec<Ix> {
     let ends: SmallVec<[Ix; 2]> = roots.iter().map(|root| a.variables[*root].parent).collect();
     up_to(a, &ends, enter)
 }
 
 /// The functions above `ends` and these themselves, as [`depth_first`]. (`NONE` ends nothing.)
-pub(super) fn up_to(a: &mut Arena, ends: &[Ix], enter: impl Fn(&Arena, Ix) -> bool) -> Vec<Ix> {
+pub(crate) fn up_to(a: &mut Arena, ends: &[Ix], enter: impl Fn(&Arena, Ix) -> bool) -> Vec<Ix> {
     let mark = a.new_mark();
     let mut order = Vec::new();
     let mut path: Vec<(Ix, u32)> = Vec::new();
@@ -64,7 +68,7 @@ pub(super) fn up_to(a: &mut Arena, ends: &[Ix], enter: impl Fn(&Arena, Ix) -> bo
 
 /// Counts the ranks of functions anew into their scratch numbers (stored ones may be stale after an edit). Each must come
 /// after those that feed it.
-pub(super) fn rank(a: &mut Arena, functions: &[Ix]) {
+pub(crate) fn rank(a: &mut Arena, functions: &[Ix]) {
     for f in functions {
         let inputs = &a.functions[*f].inputs;
         let rank = |v: &Ix| match a.variables[*v].parent {
@@ -77,7 +81,7 @@ pub(super) fn rank(a: &mut Arena, functions: &[Ix]) {
 
 /// In which order functions run backward from `ends`: those with higher scratch numbers first, earlier found ones first
 /// among equals. Only functions that `enter` admits are visited, and only through variables that need a gradient.
-pub(super) fn descending(a: &mut Arena, ends: &[Ix], enter: impl Fn(&Arena, Ix) -> bool) -> Vec<Ix> {
+pub(crate) fn descending(a: &mut Arena, ends: &[Ix], enter: impl Fn(&Arena, Ix) -> bool) -> Vec<Ix> {
     let mark = a.new_mark();
     let mut heap = BinaryHeap::new();
     let mut order = Vec::new();
@@ -105,7 +109,7 @@ pub(super) fn descending(a: &mut Arena, ends: &[Ix], enter: impl Fn(&Arena, Ix) 
 
 /// The order of a forward run to `roots`. On the way every function learns its rank and whether gradients flow through
 /// it, and those that must are set up again.
-pub(super) fn forward(
+pub(crate) fn forward(
     a: &mut Arena,
     roots: &[Ix],
     enter: impl Fn(&Arena, Ix) -> bool,
@@ -120,13 +124,13 @@ pub(super) fn forward(
             refresh(a, *f)?;
         }
     }
-    if !mode::depth_first() {
+    if !modes::depth_first() {
         order.sort_by_key(|f| a.functions[*f].rank);
     }
     Ok(order)
 }
 
-pub(super) fn refresh(a: &mut Arena, f: Ix) -> Result<(), Stop> {
+pub(crate) fn refresh(a: &mut Arena, f: Ix) -> Result<(), Stop> {
     let (mut rank, mut need_grad) = (0, false);
     for i in 0..a.functions[f].inputs.len() {
         let v = a.functions[f].inputs[i];
@@ -169,7 +173,7 @@ pub(super) fn refresh(a: &mut Arena, f: Ix) -> Result<(), Stop> {
 }
 
 /// Gives the outputs of a function the shapes that it says they have now: it was asked when [`Arena::reshapes`] was `asked`.
-pub(super) fn set_up(a: &mut Arena, f: Ix, shapes: Shapes, asked: u64) -> Result<()> {
+pub(crate) fn set_up(a: &mut Arena, f: Ix, shapes: Shapes, asked: u64) -> Result<()> {
     if shapes.len() != a.functions[f].outputs.len() {
         return Err(Error::Graph(format!(
             "{}: expected {} outputs as before, got {}",
@@ -203,7 +207,7 @@ pub(super) fn set_up(a: &mut Arena, f: Ix, shapes: Shapes, asked: u64) -> Result
 }
 
 /// Refuses a function that ran while one of its outputs got another shape: what it computed is nowhere.
-pub(super) fn check_outputs(a: &Arena, f: Ix) -> Result<()> {
+pub(crate) fn check_outputs(a: &Arena, f: Ix) -> Result<()> {
     match a.functions[f].outputs.iter().any(|o| a.is_reshaped(f, o.core)) {
         true => check_shapes(a, f, "forward"),
         false => Ok(()),
@@ -211,7 +215,7 @@ pub(super) fn check_outputs(a: &Arena, f: Ix) -> Result<()> {
 }
 
 /// Refuses a function whose inputs or outputs have other shapes than in its forward run: a kernel believes the shapes.
-pub(super) fn check_shapes(a: &Arena, f: Ix, what: &str) -> Result<()> {
+pub(crate) fn check_shapes(a: &Arena, f: Ix, what: &str) -> Result<()> {
     if !a.has_other_shapes(f) {
         return Ok(());
     }

@@ -1,64 +1,69 @@
 //! Plans that are kept: where, under which key, and how long they hold.
 
-use std::sync::Arc;
-
-use smallvec::SmallVec;
-
-use super::arena::{self, Arena, Ix};
-use super::back_plan::BackwardPlan;
-use super::clear::Policy;
-use super::forward::{Detach, ForwardPlan};
 use crate::Result;
 use crate::array::RunGuard;
+use crate::graph::arena;
+use crate::graph::arena::Arena;
+use crate::graph::arena::Garbage;
+use crate::graph::back_plan::BackwardKey;
+use crate::graph::back_plan::BackwardPlan;
+use crate::graph::clear::Policy;
+use crate::graph::forward::Detach;
+use crate::graph::forward::ForwardPlan;
+use crate::graph::settings::modes;
+use crate::graph::slots::Ix;
 use crate::kernels::stop;
-use crate::ops::{Op, Operation};
+use crate::ops::Op;
+use crate::ops::Operation;
+use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// What tells the plans of one destination apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Key {
+pub(crate) struct ForwardKey {
     roots: SmallVec<[Ix; 2]>,
     policy: Policy,
     budget: Option<usize>,
     depth_first: bool,
 }
 
-impl Key {
-    pub(super) fn forward(roots: &[Ix], policy: Policy, budget: Option<usize>) -> Self {
-        let depth_first = super::mode::depth_first();
+impl ForwardKey {
+    pub(crate) fn forward(roots: &[Ix], policy: Policy, budget: Option<usize>) -> Self {
+        let depth_first = modes::depth_first();
         Self { roots: SmallVec::from_slice(roots), policy, budget, depth_first }
     }
 }
 
 /// A plan at rest, and the state of the arena for which it was made.
-pub(super) struct Kept {
-    seen: Seen,
+pub(crate) struct CachedPlan {
+    seen: EpochStamp,
     plan: Plan,
 }
 
 /// The state of the arena that a run found.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Seen {
-    pub(super) structure: u64,
-    pub(super) places: u64,
+pub(crate) struct EpochStamp {
+    pub(crate) structure: u64,
+    pub(crate) places: u64,
 }
 
-impl Seen {
-    pub(super) fn now(a: &Arena) -> Self {
+impl EpochStamp {
+    pub(crate) fn now(a: &Arena) -> Self {
         Self { structure: a.structure, places: a.places }
     }
 }
 
 enum Plan {
-    Forward(Key, ForwardPlan),
-    Backward(super::back_plan::Key, BackwardPlan),
+    Forward(ForwardKey, ForwardPlan),
+    Backward(BackwardKey, BackwardPlan),
 }
 
 /// Plans that one destination keeps: to train, to evaluate, with and without clearing.
-const MOST: usize = 6;
+const PLANS_PER_VARIABLE: usize = 6;
 
-impl Kept {
+impl CachedPlan {
     /// Takes the forward plan of `root` with this key out, if there is one that still holds.
-    pub(super) fn take_forward(a: &mut Arena, root: Ix, key: &Key) -> Option<ForwardPlan> {
+    pub(crate) fn take_forward(a: &mut Arena, root: Ix, key: &ForwardKey) -> Option<ForwardPlan> {
         let kept = Self::take(a, root, |p| matches!(p, Plan::Forward(k, _) if k == key))?;
         let Plan::Forward(_, mut plan) = kept.plan else { return None };
         if kept.seen.places != a.places {
@@ -68,7 +73,7 @@ impl Kept {
     }
 
     /// Takes the backward plan of `root` with this key out, if there is one that still holds.
-    pub(super) fn take_backward(a: &mut Arena, root: Ix, key: super::back_plan::Key) -> Option<BackwardPlan> {
+    pub(crate) fn take_backward(a: &mut Arena, root: Ix, key: BackwardKey) -> Option<BackwardPlan> {
         let kept = Self::take(a, root, |p| matches!(p, Plan::Backward(k, _) if *k == key))?;
         let Plan::Backward(_, mut plan) = kept.plan else { return None };
         if kept.seen.places != a.places {
@@ -85,28 +90,28 @@ impl Kept {
         if kept.seen.structure == structure {
             return Some(kept);
         }
-        a.discard(super::arena::Garbage::Plan(Box::new(kept)));
+        a.discard(Garbage::Plan(Box::new(kept)));
         None
     }
 
     /// Keeps a forward plan for the next run.
-    pub(super) fn put_forward(a: &mut Arena, root: Ix, key: Key, seen: Seen, plan: ForwardPlan) {
+    pub(crate) fn put_forward(a: &mut Arena, root: Ix, key: ForwardKey, seen: EpochStamp, plan: ForwardPlan) {
         Self::put(a, root, seen, Plan::Forward(key, plan));
     }
 
     /// Keeps a backward plan for the next run.
-    pub(super) fn put_backward(
+    pub(crate) fn put_backward(
         a: &mut Arena,
         root: Ix,
-        key: super::back_plan::Key,
-        seen: Seen,
+        key: BackwardKey,
+        seen: EpochStamp,
         plan: BackwardPlan,
     ) {
         Self::put(a, root, seen, Plan::Backward(key, plan));
     }
 
     /// How often it has hold of an operation.
-    pub(super) fn uses(&self, op: &Arc<dyn Operation>) -> usize {
+    pub(crate) fn uses(&self, op: &Arc<dyn Operation>) -> usize {
         let is = |other: &Op| matches!(other, Op::Shared(other) if Arc::ptr_eq(op, other));
         match &self.plan {
             Plan::Forward(_, plan) => plan.steps.iter().filter(|step| is(&step.op)).count(),
@@ -114,13 +119,13 @@ impl Kept {
         }
     }
 
-    fn put(a: &mut Arena, root: Ix, seen: Seen, plan: Plan) {
+    fn put(a: &mut Arena, root: Ix, seen: EpochStamp, plan: Plan) {
         let kept = Self { seen, plan };
         let plans = &mut a.extra(root).plans;
-        let oldest = (plans.len() >= MOST).then(|| plans.remove(0));
+        let oldest = (plans.len() >= PLANS_PER_VARIABLE).then(|| plans.remove(0));
         plans.push(kept);
         if let Some(oldest) = oldest {
-            a.discard(super::arena::Garbage::Plan(Box::new(oldest)));
+            a.discard(Garbage::Plan(Box::new(oldest)));
         }
     }
 }
@@ -146,7 +151,7 @@ impl<F: FnMut() -> Result<()>> Carry<F> {
 }
 
 /// Runs `f`, with the caller's lock released where that pays and nobody's code is called.
-pub(super) fn detached(
+pub(crate) fn detached(
     detach: Option<Detach<'_>>,
     work: usize,
     hooked: bool,
@@ -160,18 +165,18 @@ pub(super) fn detached(
 }
 
 /// Counts functions, has no other thread wait longer than one of them takes, and asks now and then whether to go on.
-pub(super) struct Pace<'a> {
+pub(crate) struct Pace<'a> {
     steps: u32,
     guard: Option<&'a RunGuard>,
 }
 
 impl<'a> Pace<'a> {
-    pub(super) fn new(guard: Option<&'a RunGuard>) -> Self {
+    pub(crate) fn new(guard: Option<&'a RunGuard>) -> Self {
         Self { steps: 0, guard }
     }
 
     #[inline(always)]
-    pub(super) fn step(&mut self) -> Result<()> {
+    pub(crate) fn step(&mut self) -> Result<()> {
         self.guard.inspect(|guard| guard.renew());
         self.steps += 1;
         if !self.steps.is_multiple_of(64) {

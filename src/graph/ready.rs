@@ -1,49 +1,57 @@
 //! A differentiation by kernels made ready: its course and its steps. Those of static graphs are kept for the next time.
 
-use std::sync::Arc;
-
-use super::arena::{self, Arena, Garbage, Ix, NONE, flag};
-use super::by_kernels::KernelRun;
-use super::course::{Course, Edge, PlaceIx};
-use super::plan::Seen;
-use super::room::Keeper;
-use super::{NdArray, copied};
 use crate::Result;
-use crate::array::{Shape, Storage};
+use crate::array::Shape;
+use crate::array::Storage;
+use crate::graph::arena;
+use crate::graph::arena::Arena;
+use crate::graph::arena::Garbage;
+use crate::graph::by_kernels::KernelRun;
+use crate::graph::course::Edge;
+use crate::graph::course::GradientRoute;
+use crate::graph::course::GradientSlotIx;
+use crate::graph::edit::copied;
+use crate::graph::ndarray::NdArray;
+use crate::graph::plan::EpochStamp;
+use crate::graph::room::BudgetedBackward;
+use crate::graph::slots::Ix;
+use crate::graph::slots::NONE;
+use crate::graph::slots::flag;
+use std::sync::Arc;
 
 /// What tells differentiations apart that start from the same variable: where edges begin and end.
 #[derive(Clone, PartialEq, Eq)]
-struct Key {
+struct RouteKey {
     roots: Vec<(Ix, Ix, bool)>,
     targets: Option<Vec<(Ix, Ix, bool)>>,
 }
 
 /// A differentiation made ready.
-pub(super) struct Ready {
-    pub(super) course: Course,
-    pub(super) run: KernelRun,
+pub(crate) struct PreparedBackward {
+    pub(crate) course: GradientRoute,
+    pub(crate) run: KernelRun,
     /// Whether it is worth to be kept, and where: the variable that is the first root.
-    pub(super) kept: Option<Ix>,
-    key: Key,
-    seen: Seen,
+    pub(crate) kept: Option<Ix>,
+    key: RouteKey,
+    seen: EpochStamp,
 }
 
 /// As many are kept for one variable.
-const MOST: usize = 4;
+const PREPARED_PER_VARIABLE: usize = 4;
 
-impl Ready {
+impl PreparedBackward {
     /// One that was kept, or a new one. It has been checked, but for the values that it reads. With it comes
     /// what keeps the run to a budget, if its functions ran under one as they were built.
-    pub(super) fn get(
+    pub(crate) fn get(
         a: &mut Arena,
         roots: &[Edge],
         targets: Option<&[Edge]>,
         seeds: &[Arc<Storage>],
         since: u64,
         refuse_unused: bool,
-    ) -> Result<(Box<Self>, Option<Keeper>)> {
+    ) -> Result<(Box<Self>, Option<BudgetedBackward>)> {
         let resolved = |edges: &[Edge]| edges.iter().map(|edge| edge.resolve(a)).collect::<Vec<_>>();
-        let key = Key { roots: resolved(roots), targets: targets.map(resolved) };
+        let key = RouteKey { roots: resolved(roots), targets: targets.map(resolved) };
         let first = match roots {
             [Edge::Variable(v), ..] if since == 0 => Some(v.ix()),
             _ => None,
@@ -54,17 +62,17 @@ impl Ready {
             ready.run.start_from(a, &ready.course, seeds);
             return Ok((ready, None));
         }
-        let course = Course::make(a, roots, targets, since);
+        let course = GradientRoute::make(a, roots, targets, since);
         course.check(a)?;
         course.check_used(refuse_unused)?;
-        let keeper = Keeper::begin(a, &course.functions);
+        let keeper = BudgetedBackward::begin(a, &course.functions);
         let run = KernelRun::make(a, &course, seeds);
         let kept =
             first.filter(|_| run.is_plain() && course.functions.iter().all(|f| !a.functions[*f].at_once));
-        Ok((Box::new(Self { course, run, kept, key, seen: Seen::now(a) }), keeper))
+        Ok((Box::new(Self { course, run, kept, key, seen: EpochStamp::now(a) }), keeper))
     }
 
-    fn take(a: &mut Arena, first: Ix, key: &Key) -> Option<Box<Self>> {
+    fn take(a: &mut Arena, first: Ix, key: &RouteKey) -> Option<Box<Self>> {
         let kept = &mut a.variables[first].extra.as_mut()?.ready;
         let at = kept.iter().position(|ready| ready.key == *key)?;
         let mut ready = kept.swap_remove(at);
@@ -76,19 +84,19 @@ impl Ready {
         if ready.seen.places != a.places {
             ready.run.relocate(a);
         }
-        ready.seen = Seen::now(a);
+        ready.seen = EpochStamp::now(a);
         Some(ready)
     }
 
     /// Whether nobody else sees what was found at a place.
-    pub(super) fn is_ours(&self, place: PlaceIx) -> bool {
+    pub(crate) fn is_ours(&self, place: GradientSlotIx) -> bool {
         let found = self.run.gradients[place as usize].as_ref();
         let alone = found.is_some_and(|found| Arc::strong_count(found) == 1);
         alone || (self.kept.is_some() && !self.course.roots.contains(&place))
     }
 
     /// What was found at a place, for the caller to keep.
-    pub(super) fn take_out(&self, place: PlaceIx) -> Result<Option<Arc<Storage>>> {
+    pub(crate) fn take_out(&self, place: GradientSlotIx) -> Result<Option<Arc<Storage>>> {
         let Some(found) = &self.run.gradients[place as usize] else { return Ok(None) };
         if self.kept.is_none() {
             return Ok(Some(Arc::clone(found)));
@@ -102,7 +110,7 @@ impl Ready {
     }
 
     /// Keeps it for the next time, if it is worth that. What it found must have been taken out.
-    pub(super) fn keep(self: Box<Self>) -> Result<()> {
+    pub(crate) fn keep(self: Box<Self>) -> Result<()> {
         let Some(first) = self.kept else { return Ok(()) };
         self.run.give_back(&self.course)?;
         arena::with(|a| {
@@ -113,7 +121,7 @@ impl Ready {
                 }
             }
             let kept = &mut a.extra(first).ready;
-            let oldest = (kept.len() >= MOST).then(|| kept.remove(0));
+            let oldest = (kept.len() >= PREPARED_PER_VARIABLE).then(|| kept.remove(0));
             kept.push(self);
             if let Some(oldest) = oldest {
                 a.discard(Garbage::Ready(oldest));

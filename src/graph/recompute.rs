@@ -1,12 +1,18 @@
 //! Computing values again that were dropped after the forward run, just before a gradient reads them.
 
-use super::arena::{self, Arena, Ix};
-use super::clear::{self, Clearing};
-use super::{connect, mode, order, room};
 use crate::Result;
+use crate::graph::arena;
+use crate::graph::arena::Arena;
+use crate::graph::clear;
+use crate::graph::clear::Clearing;
+use crate::graph::connect;
+use crate::graph::order;
+use crate::graph::room;
+use crate::graph::settings::modes::Scope;
+use crate::graph::slots::Ix;
 
 /// The functions to run again for the data of `v`, each after those that feed it: on from where data is still there.
-pub(super) fn to_restore(a: &mut Arena, v: Ix) -> Vec<Ix> {
+pub(crate) fn to_restore(a: &mut Arena, v: Ix) -> Vec<Ix> {
     let first = a.variables[v].parent;
     order::depth_first(a, &[v], |a, f| {
         let dropped = |core: Ix| a.cores[core].data.as_ref().is_some_and(|s| s.is_cleared());
@@ -16,7 +22,7 @@ pub(super) fn to_restore(a: &mut Arena, v: Ix) -> Vec<Ix> {
 
 /// Computes the data of `v` again, and of all that it needs and that was cleared too. What no gradient reads is cleared
 /// again at once.
-pub(super) fn restore(v: Ix, clearing: &Clearing) -> Result<()> {
+pub(crate) fn restore(v: Ix, clearing: &Clearing) -> Result<()> {
     let ledger = arena::with(|a| a.functions[a.variables[v].parent].ledger.clone());
     if let Some(ledger) = ledger {
         return room::restore_one(&ledger, v);
@@ -29,7 +35,7 @@ pub(super) fn restore(v: Ix, clearing: &Clearing) -> Result<()> {
         };
         functions.into_iter().map(ready).collect::<Result<Vec<_>>>()
     })?;
-    let _recomputing = mode::Scope::recomputing(true);
+    let _recomputing = Scope::recomputing(true);
     let recording = clear::is_recording();
     steps.into_iter().try_for_each(|(f, mut step, cleared)| {
         step.count(true); // this run may be one that has nobody wait

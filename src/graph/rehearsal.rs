@@ -3,104 +3,110 @@
 //! It is made from the plans of both runs and knows nothing of the arena afterwards, so that it can be played through
 //! (`stage`) for hundreds of choices of what to drop in the time of one real step.
 
+use crate::array::DType;
+use crate::array::Shape;
+use crate::array::Storage;
+use crate::graph::arena::Arena;
+use crate::graph::back_plan::BackwardPlan;
+use crate::graph::back_plan::ReleasedStorage;
+use crate::graph::execute;
+use crate::graph::execute::ForwardStep;
+use crate::graph::execute::Operand;
+use crate::graph::formula;
+use crate::graph::forward::ForwardPlan;
+use crate::graph::slots::Ix;
+use crate::graph::slots::NONE;
+use crate::graph::slots::flag;
+use crate::ops::Op;
+use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::Arc;
-
-use smallvec::SmallVec;
-
-use super::arena::{Arena, Ix, NONE, flag};
-use super::back_plan::{BackwardPlan, Place};
-use super::execute::{self, Slot, Step};
-use super::formula;
-use super::forward::ForwardPlan;
-use crate::array::{DType, Shape, Storage};
-use crate::ops::Op;
 
 /// Work that one element costs which is read or written, in multiplications: about what memory is slower than a core.
 const ELEMENT: u64 = 16;
 
 /// Elements of one storage.
-pub(super) struct Block {
-    pub(super) storage: Arc<Storage>,
+pub(crate) struct Block {
+    pub(crate) storage: Arc<Storage>,
     /// The pair that it is the data or the gradient of.
     core: Ix,
     is_grad: bool,
     written: bool,
     /// Type of the elements that are there before the step and stay after it.
-    pub(super) lasting: Option<DType>,
+    pub(crate) lasting: Option<DType>,
 }
 
 /// The use of a block by a step.
 #[derive(Clone, Copy)]
-pub(super) struct Touch {
-    pub(super) block: u32,
-    pub(super) dtype: DType,
-    pub(super) write: bool,
+pub(crate) struct Touch {
+    pub(crate) block: u32,
+    pub(crate) dtype: DType,
+    pub(crate) write: bool,
 }
 
 /// A value between two functions.
-pub(super) struct Value {
+pub(crate) struct ModelValue {
     /// The variable, `NONE` if it has died.
-    pub(super) variable: Ix,
-    pub(super) block: u32,
+    pub(crate) variable: Ix,
+    pub(crate) block: u32,
     /// The function of the forward run that computes it.
-    pub(super) producer: Option<u32>,
+    pub(crate) producer: Option<u32>,
     /// Its last reader in the forward run.
-    pub(super) last: Option<u32>,
+    pub(crate) last: Option<u32>,
     /// Uses by functions in this run, and uses at all.
     reads: u32,
-    pub(super) uses: u32,
-    pub(super) bytes: usize,
+    pub(crate) uses: u32,
+    pub(crate) bytes: usize,
     /// A leaf, persistent, in place, or of a function that must not run twice.
-    pub(super) fixed: bool,
+    pub(crate) fixed: bool,
     /// Some gradient reads it.
-    pub(super) needed: bool,
+    pub(crate) needed: bool,
     /// The user says that it is recomputed.
-    pub(super) flagged: bool,
+    pub(crate) flagged: bool,
 }
 
-impl Value {
+impl ModelValue {
     /// Whether a forward run may drop it.
-    pub(super) fn may_drop(&self) -> bool {
+    pub(crate) fn may_drop(&self) -> bool {
         !self.fixed && self.last.is_some() && (self.uses < 2 || self.reads >= self.uses)
     }
 }
 
 /// A function of the forward run.
-pub(super) struct Act {
-    pub(super) inputs: SmallVec<[u32; 3]>,
-    pub(super) outputs: SmallVec<[u32; 1]>,
-    pub(super) work: u64,
-    pub(super) touches: SmallVec<[Touch; 4]>,
+pub(crate) struct ModelForward {
+    pub(crate) inputs: SmallVec<[u32; 3]>,
+    pub(crate) outputs: SmallVec<[u32; 1]>,
+    pub(crate) work: u64,
+    pub(crate) touches: SmallVec<[Touch; 4]>,
     /// Bytes that it takes for the time that it runs.
-    pub(super) temporary: usize,
+    pub(crate) temporary: usize,
 }
 
 /// A function of the backward run.
 #[derive(Default)]
-pub(super) struct BackAct {
+pub(crate) struct ModelBackward {
     /// Values that must be there.
-    pub(super) reads: SmallVec<[u32; 4]>,
-    pub(super) touches: SmallVec<[Touch; 6]>,
-    pub(super) temporary: usize,
-    pub(super) clears: SmallVec<[Cleared; 2]>,
+    pub(crate) reads: SmallVec<[u32; 4]>,
+    pub(crate) touches: SmallVec<[Touch; 6]>,
+    pub(crate) temporary: usize,
+    pub(crate) clears: SmallVec<[ModelRelease; 2]>,
 }
 
 /// A block that is cleared after a function of the backward run, once certain other runs have been.
-pub(super) struct Cleared {
-    pub(super) block: u32,
-    pub(super) after: After,
+pub(crate) struct ModelRelease {
+    pub(crate) block: u32,
+    pub(crate) after: After,
     /// The same, of runs that do not wait for a value that is dropped.
-    pub(super) unless_dropped: After,
-    pub(super) value: Option<u32>,
+    pub(crate) unless_dropped: After,
+    pub(crate) value: Option<u32>,
 }
 
 /// Sets of backward runs, a bit each, of which one each must have been.
 type After = SmallVec<[u64; 1]>;
 
-impl Cleared {
+impl ModelRelease {
     /// Whether it is cleared now that these runs have been.
-    pub(super) fn may_go(&self, done: u64, drop: &[bool]) -> bool {
+    pub(crate) fn may_go(&self, done: u64, drop: &[bool]) -> bool {
         let been = |after: &After| after.iter().all(|runs| runs & done != 0);
         been(&self.after) && (self.value.is_some_and(|v| drop[v as usize]) || been(&self.unless_dropped))
     }
@@ -111,16 +117,16 @@ const MOST_RUNS: usize = 64;
 
 /// The forward and the backward run of one step.
 #[derive(Default)]
-pub(super) struct Rehearsal {
-    pub(super) blocks: Vec<Block>,
-    pub(super) values: Vec<Value>,
-    pub(super) forward: Vec<Act>,
+pub(crate) struct StepModel {
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) values: Vec<ModelValue>,
+    pub(crate) forward: Vec<ModelForward>,
     /// From each end.
-    pub(super) backward: Vec<Vec<BackAct>>,
+    pub(crate) backward: Vec<Vec<ModelBackward>>,
     /// In which orders the backward runs may come.
-    pub(super) orders: Vec<Vec<usize>>,
+    pub(crate) orders: Vec<Vec<usize>>,
     /// By function of the forward run: values of which it is the last reader.
-    pub(super) ends: Vec<SmallVec<[u32; 2]>>,
+    pub(crate) ends: Vec<SmallVec<[u32; 2]>>,
 }
 
 /// Finds the numbers of blocks and values while a rehearsal is made.
@@ -130,9 +136,9 @@ struct Numbers {
     values: HashMap<Ix, u32>,
 }
 
-impl Rehearsal {
+impl StepModel {
     /// The step that these plans make; no backward run is one that ends with the forward run.
-    pub(super) fn new(a: &Arena, forward: &ForwardPlan, backward: &[BackwardPlan]) -> Self {
+    pub(crate) fn new(a: &Arena, forward: &ForwardPlan, backward: &[BackwardPlan]) -> Self {
         let (mut all, mut numbers) = (Self::default(), Numbers::default());
         for (f, step) in forward.functions.iter().zip(&forward.steps) {
             all.add_forward(a, &mut numbers, *f, step);
@@ -164,7 +170,7 @@ impl Rehearsal {
     }
 
     /// Notes the use of an array, and returns what it takes besides for that time.
-    fn touch(&mut self, numbers: &mut Numbers, slot: &Slot, is_grad: bool, write: bool) -> (Touch, usize) {
+    fn touch(&mut self, numbers: &mut Numbers, slot: &Operand, is_grad: bool, write: bool) -> (Touch, usize) {
         let block = self.block(numbers, &slot.storage, slot.core, is_grad);
         self.blocks[block as usize].written |= write;
         let (dtype, temporary) = match write && slot.stored != slot.dtype {
@@ -174,7 +180,7 @@ impl Rehearsal {
         (Touch { block, dtype, write }, temporary)
     }
 
-    fn value(&mut self, a: &Arena, numbers: &mut Numbers, v: Ix, slot: &Slot) -> u32 {
+    fn value(&mut self, a: &Arena, numbers: &mut Numbers, v: Ix, slot: &Operand) -> u32 {
         let known = (v != NONE).then(|| numbers.values.get(&v).copied()).flatten();
         known.unwrap_or_else(|| {
             let block = self.block(numbers, &slot.storage, slot.core, false);
@@ -187,7 +193,7 @@ impl Rehearsal {
                     (fixed, slot.flags & flag::RECOMPUTE != 0, a.consumers(v).count() as u32)
                 }
             };
-            self.values.push(Value {
+            self.values.push(ModelValue {
                 variable: v,
                 block,
                 producer: None,
@@ -205,11 +211,11 @@ impl Rehearsal {
         })
     }
 
-    fn add_forward(&mut self, a: &Arena, numbers: &mut Numbers, f: Ix, step: &Step) {
+    fn add_forward(&mut self, a: &Arena, numbers: &mut Numbers, f: Ix, step: &ForwardStep) {
         let at = self.forward.len() as u32;
         let (op, need_grad) = (a.op(f), a.functions[f].need_grad);
         let n = step.x.len();
-        let mut act = Act {
+        let mut act = ModelForward {
             inputs: SmallVec::new(),
             outputs: SmallVec::new(),
             work: work(step),
@@ -251,7 +257,7 @@ impl Rehearsal {
     fn add_backward(&mut self, a: &Arena, numbers: &mut Numbers, plan: &BackwardPlan, runs: &[BackwardPlan]) {
         let mut acts = Vec::with_capacity(plan.functions.len());
         for (f, step) in plan.functions.iter().zip(&plan.steps) {
-            let mut act = BackAct::default();
+            let mut act = ModelBackward::default();
             for (o, (_, slot)) in step.y.iter().enumerate() {
                 if let (Some(v), Some(slot)) = (a.live_output(*f, o), slot) {
                     act.reads.push(self.value(a, numbers, v, slot));
@@ -290,14 +296,14 @@ impl Rehearsal {
             };
             let after: After = clear.guards.iter().map(runs_with).collect();
             if !after.contains(&0) {
-                let Place { core, is_grad, storage } = &clear.place;
+                let ReleasedStorage { core, is_grad, storage } = &clear.place;
                 let block = self.block(numbers, storage, *core, *is_grad);
                 let unless_dropped = clear.partners.iter().map(runs_with).collect();
                 let value = match clear.partners[..] {
                     [] => None,
                     _ => (0..).zip(&self.values).find(|(_, v)| v.block == block).map(|(v, _)| v),
                 };
-                acts[clear.step as usize].clears.push(Cleared { block, after, unless_dropped, value });
+                acts[clear.step as usize].clears.push(ModelRelease { block, after, unless_dropped, value });
             }
         }
         self.backward.push(acts);
@@ -324,23 +330,25 @@ impl Rehearsal {
 
     /// Memory that a step may give back before it begins: its last values are still there if that step was broken off,
     /// or had no budget.
-    pub(super) fn fresh(self) -> Vec<Place> {
+    pub(crate) fn fresh(self) -> Vec<ReleasedStorage> {
         let given_back = self.blocks.into_iter().filter(|b| b.lasting.is_none() && b.written);
-        given_back.map(|Block { core, is_grad, storage, .. }| Place { core, is_grad, storage }).collect()
+        given_back
+            .map(|Block { core, is_grad, storage, .. }| ReleasedStorage { core, is_grad, storage })
+            .collect()
     }
 
     /// What is dropped if nothing is computed twice: what no gradient reads, and what the user says.
-    pub(super) fn modest(&self) -> Vec<bool> {
+    pub(crate) fn modest(&self) -> Vec<bool> {
         self.values.iter().map(|v| v.may_drop() && (!v.needed || v.flagged)).collect()
     }
 
     /// What is dropped without a budget: what the user says.
-    pub(super) fn flagged(&self) -> Vec<bool> {
+    pub(crate) fn flagged(&self) -> Vec<bool> {
         self.values.iter().map(|v| v.may_drop() && v.flagged).collect()
     }
 
     /// About how much a step does, in the unit of [`Outcome::extra`]: a backward run does twice what forward does.
-    pub(super) fn work(&self) -> u64 {
+    pub(crate) fn work(&self) -> u64 {
         self.forward.iter().map(|act| act.work).sum::<u64>() * if self.backward.is_empty() { 1 } else { 3 }
     }
 }
@@ -362,14 +370,14 @@ fn orders(n: usize) -> Vec<Vec<usize>> {
 }
 
 /// The work of a function: elements that it touches, and what it multiplies.
-fn work(step: &Step) -> u64 {
+fn work(step: &ForwardStep) -> u64 {
     let x: Vec<&Shape> = step.x.iter().map(|slot| &slot.shape).collect();
     let y: Vec<&Shape> = step.y.iter().map(|slot| &slot.shape).collect();
     work_of(&step.op, &x, &y)
 }
 
 /// The work of an operation on inputs and to outputs of these shapes.
-pub(super) fn work_of(op: &Op, x: &[&Shape], y: &[&Shape]) -> u64 {
+pub(crate) fn work_of(op: &Op, x: &[&Shape], y: &[&Shape]) -> u64 {
     let touched: usize = x.iter().map(|x| x.size()).chain(y.iter().map(|y| y.size())).sum();
     let products = y.first().map_or(0, |y| op.products(x, y));
     touched as u64 * ELEMENT + products as u64

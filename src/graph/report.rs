@@ -1,19 +1,29 @@
 //! What a training step or a prediction would do with its memory, for people to read.
 
+use crate::Error;
+use crate::Result;
+use crate::array::Shape;
+use crate::graph::arena;
+use crate::graph::arena::Arena;
+use crate::graph::back_plan::BackwardKey;
+use crate::graph::back_plan::BackwardPlan;
+use crate::graph::budget::CheckpointSearch;
+use crate::graph::clear;
+use crate::graph::clear::Policy;
+use crate::graph::ends;
+use crate::graph::execute::Operand;
+use crate::graph::forward::ForwardPlan;
+use crate::graph::forward::set_up_outside;
+use crate::graph::fusion;
+use crate::graph::order::Stop;
+use crate::graph::rehearsal::StepModel;
+use crate::graph::settings::modes;
+use crate::graph::slots::Ix;
+use crate::graph::slots::NONE;
+use crate::graph::variable::Variable;
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
-
-use super::arena::{self, Arena, Ix, NONE};
-use super::back_plan::{self, BackwardPlan};
-use super::budget::Search;
-use super::clear::Policy;
-use super::forward::{ForwardPlan, set_up_outside};
-use super::order::Stop;
-use super::rehearsal::Rehearsal;
-use super::{Variable, clear, ends, fusion, mode};
-use crate::array::Shape;
-use crate::{Error, Result};
 
 /// What becomes of a value after its last reader in the forward run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +123,7 @@ fn optimised(a: &mut Arena, root: Ix, policy: Policy) -> Result<[Optimised; 2], 
     if policy.clear_buffer || !a.functions[a.variables[root].parent].need_grad {
         return Ok([forward, Optimised::default()]);
     }
-    let mut plan = BackwardPlan::make(a, root, back_plan::Key::CLEARING, &[])?;
+    let mut plan = BackwardPlan::make(a, root, BackwardKey::CLEARING, &[])?;
     plan.fuse();
     let passes = plan.passes.iter().flatten().map(|pass| (pass.steps.clone(), pass.saved()));
     let chains = std::iter::empty();
@@ -128,7 +138,7 @@ fn optimised(a: &mut Arena, root: Ix, policy: Policy) -> Result<[Optimised; 2], 
 /// operation fails with that refuses its inputs.
 pub fn report(root: &Variable, budget: Option<usize>, clear_buffer: bool) -> Result<Report> {
     let policy = Policy { clear_buffer, clear_no_need_grad: !clear_buffer, ..Policy::default() };
-    let budget = budget.or_else(mode::memory_budget);
+    let budget = budget.or_else(modes::memory_budget);
     let v = root.ix();
     if arena::with(|a| a.variables[v].parent == NONE) {
         let text = "plan_report: expected a variable that a function computes, got";
@@ -139,9 +149,9 @@ pub fn report(root: &Variable, budget: Option<usize>, clear_buffer: bool) -> Res
             let plan = ForwardPlan::make(a, &[v], Policy::default(), |_, _| true)?;
             let clearing = ends::rehearsal(a, &plan, &[v], policy)?;
             let differentiable = a.functions[a.variables[v].parent].need_grad;
-            let keeping = differentiable.then(|| BackwardPlan::make(a, v, back_plan::Key::KEEPING, &[]));
+            let keeping = differentiable.then(|| BackwardPlan::make(a, v, BackwardKey::KEEPING, &[]));
             let keeping = keeping.transpose()?;
-            let keeping = Rehearsal::new(a, &plan, keeping.as_slice());
+            let keeping = StepModel::new(a, &plan, keeping.as_slice());
             Ok((plan, clearing, keeping, optimised(a, v, policy)?))
         });
         match made {
@@ -188,7 +198,7 @@ fn as_it_is(a: &Arena, plan: &ForwardPlan, mut report: Report, budget: usize) ->
 
 fn describe(
     plan: &ForwardPlan,
-    [clearing, keeping]: [&Rehearsal; 2],
+    [clearing, keeping]: [&StepModel; 2],
     budget: Option<usize>,
     policy: Policy,
     optimised: [Optimised; 2],
@@ -197,7 +207,7 @@ fn describe(
     let peak_keeping = keeping.play(&keeping.flagged()).peak;
     let (rehearsal, drop, outcome) = match budget {
         Some(bytes) => {
-            let choice = Search::new(clearing).within(bytes)?;
+            let choice = CheckpointSearch::new(clearing).within(bytes)?;
             (clearing, choice.drop, choice.outcome)
         }
         None => {
@@ -208,7 +218,7 @@ fn describe(
     };
     let mut steps = Vec::with_capacity(plan.steps.len());
     for (n, (act, step)) in rehearsal.forward.iter().zip(&plan.steps).enumerate() {
-        let value = |(v, slot): (&u32, &super::execute::Slot)| {
+        let value = |(v, slot): (&u32, &Operand)| {
             let fate = match (drop[*v as usize], outcome.again[n]) {
                 (false, _) => Fate::Kept,
                 (true, 0) => Fate::Dropped,

@@ -5,19 +5,39 @@
 //! which it reads itself later on; the rest is free to go again, so that a long way back from a distant value leaves
 //! values spaced out behind it, not all of them.
 
-use std::sync::Arc;
-
+use crate::Error;
+use crate::Result;
+use crate::array::DType;
+use crate::array::Paying;
+use crate::array::Shape;
+use crate::array::Storage;
+use crate::graph::arena;
+use crate::graph::arena::Arena;
+use crate::graph::back_step::BackwardStep;
+use crate::graph::clear;
+use crate::graph::connect;
+use crate::graph::execute::ForwardStep;
+use crate::graph::execute::Operand;
+use crate::graph::execute::read_as;
+use crate::graph::formula;
+use crate::graph::ledger::EvictionPool;
+use crate::graph::ledger::Pins;
+use crate::graph::ndarray::NdArray;
+use crate::graph::order;
+use crate::graph::recompute;
+use crate::graph::settings::context;
+use crate::graph::settings::context::Precision;
+use crate::graph::settings::modes;
+use crate::graph::settings::modes::Scope;
+use crate::graph::slots::Ix;
+use crate::graph::slots::NONE;
+use crate::graph::slots::flag;
+use crate::graph::variable::Variable;
+use crate::graph::worth;
+use crate::ops::Op;
+use crate::ops::Shapes;
 use smallvec::SmallVec;
-
-use super::arena::{self, Arena, Ix, NONE, flag};
-use super::back_step::BackStep;
-use super::execute::{Slot, Step, read_as};
-use super::ledger::{Ledger, Pins};
-use super::mode::Compute;
-use super::{NdArray, Variable, clear, connect, formula, mode, order, worth};
-use crate::array::{DType, Paying, Shape, Storage};
-use crate::ops::{Op, Shapes};
-use crate::{Error, Result};
+use std::sync::Arc;
 
 fn too_much(op: &Op, got: usize, needed: usize, what: &str) -> Error {
     Error::BudgetFor { needed, got, by: format!("{what}{}", op.name()) }
@@ -30,29 +50,29 @@ fn cast_bytes(storage: &Storage, read: DType) -> usize {
 }
 
 /// Bytes that a value takes as a function keeps it.
-fn stored_bytes(size: usize, compute: Compute, own: Option<DType>) -> usize {
+fn stored_bytes(size: usize, compute: Precision, own: Option<DType>) -> usize {
     let (kept, kernel) = (own.unwrap_or(compute.stored()), own.unwrap_or(compute.dtype()));
     size * kept.size() + if kept == kernel { 0 } else { size * kernel.size() }
 }
 
 /// Room for a function that is about to be built and to run.
-pub(super) struct Room(Arc<Ledger>);
+pub(crate) struct Reservation(Arc<EvictionPool>);
 
-impl Room {
+impl Reservation {
     /// Makes it, under a budget of `bytes`. All inputs are there; an output that goes to an array of `into` has room.
     ///
     /// # Errors
     /// [`Error::BudgetFor`] when that cannot be, or when it is clear already that its backward run cannot; whatever the
     /// operation refuses.
-    pub(super) fn make(
+    pub(crate) fn make(
         bytes: usize,
         op: &Op,
         inputs: &[&Variable],
         into: &[Option<NdArray>],
         shapes: Option<&Shapes>,
     ) -> Result<Self> {
-        let ledger = Ledger::of_thread(bytes);
-        let compute = mode::compute(mode::current_context());
+        let ledger = EvictionPool::of_thread(bytes);
+        let compute = context::precision(modes::current_context());
         arena::with(|a| {
             let inputs: SmallVec<[Ix; 4]> = inputs.iter().map(|v| v.ix()).collect();
             let mut x: SmallVec<[&Shape; 4]> = SmallVec::new();
@@ -71,7 +91,7 @@ impl Room {
                 need += if there { 0 } else { stored_bytes(shape.size(), compute, op.output(o)) };
             }
             let backward =
-                if mode::grad_enabled() { backward_bytes(a, op, &inputs, &shapes, compute) } else { 0 };
+                if modes::grad_enabled() { backward_bytes(a, op, &inputs, &shapes, compute) } else { 0 };
             let mut book = ledger.book();
             let least = match backward {
                 0 => 0,
@@ -87,7 +107,7 @@ impl Room {
     }
 
     /// Counts the function once it has run.
-    pub(super) fn take(self, step: &mut Step, outputs: &[Variable]) {
+    pub(crate) fn take(self, step: &mut ForwardStep, outputs: &[Variable]) {
         // The step has hold of what may have to go.
         (step.x, step.y) = (SmallVec::new(), SmallVec::new());
         let Some(first) = outputs.first() else { return };
@@ -100,8 +120,8 @@ impl Room {
 }
 
 /// Computes values again that are about to be read and were given up for a budget.
-pub(super) fn bring_in(inputs: &[&Variable]) -> Result<()> {
-    let gone = arena::with(|a| inputs.iter().any(|v| is_gone(a, v.ix())));
+pub(crate) fn rematerialize_inputs(inputs: &[&Variable]) -> Result<()> {
+    let gone = arena::with(|a| inputs.iter().any(|v| is_evicted(a, v.ix())));
     if gone { inputs.iter().try_for_each(|v| v.bring_back().map(drop)) } else { Ok(()) }
 }
 
@@ -111,7 +131,7 @@ fn is_shared(op: &Op, n: usize, o: usize) -> bool {
 }
 
 /// Bytes that the backward run of a function takes beside leaves and their gradients.
-fn backward_bytes(a: &Arena, op: &Op, inputs: &[Ix], shapes: &Shapes, compute: Compute) -> usize {
+fn backward_bytes(a: &Arena, op: &Op, inputs: &[Ix], shapes: &Shapes, compute: Precision) -> usize {
     let wanted: SmallVec<[usize; 4]> = (0..inputs.len()).filter(|i| a.need_grad(inputs[*i])).collect();
     if wanted.is_empty() {
         return 0;
@@ -139,7 +159,7 @@ fn backward_bytes(a: &Arena, op: &Op, inputs: &[Ix], shapes: &Shapes, compute: C
 }
 
 /// Whether the data of `v` was given up and can come back.
-fn is_gone(a: &Arena, v: Ix) -> bool {
+fn is_evicted(a: &Arena, v: Ix) -> bool {
     let slot = &a.variables[v];
     let restorable = slot.parent != NONE && slot.flags & flag::RESTORED != 0;
     restorable && a.cores[slot.core].data.as_ref().is_some_and(|data| data.is_cleared())
@@ -182,17 +202,17 @@ impl Drop for Rerun {
 ///
 /// # Errors
 /// [`Error::BudgetFor`] when there is no room for that.
-fn restore(ledger: &Arc<Ledger>, wanted: &[Ix], pins: &mut Pins, now: u64) -> Result<()> {
+fn restore(ledger: &Arc<EvictionPool>, wanted: &[Ix], pins: &mut Pins, now: u64) -> Result<()> {
     if wanted.is_empty() {
         return Ok(());
     }
     let rerun = arena::with(|a| Rerun::make(a, wanted, pins))?;
-    let _recomputing = mode::Scope::recomputing(true);
+    let _recomputing = Scope::recomputing(true);
     rerun.functions.iter().try_for_each(|f| run_again(ledger, *f, pins, now))
 }
 
-fn run_again(ledger: &Arc<Ledger>, f: Ix, pins: &mut Pins, now: u64) -> Result<()> {
-    let mut step = arena::with(|a| -> Result<Step> {
+fn run_again(ledger: &Arc<EvictionPool>, f: Ix, pins: &mut Pins, now: u64) -> Result<()> {
+    let mut step = arena::with(|a| -> Result<ForwardStep> {
         order::check_shapes(a, f, "recomputation")?;
         let step = connect::step(a, f);
         step.y.iter().for_each(|y| pins.add(&y.storage));
@@ -234,23 +254,23 @@ fn run_again(ledger: &Arc<Ledger>, f: Ix, pins: &mut Pins, now: u64) -> Result<(
 }
 
 /// Bytes that an array takes which is about to be written.
-fn missing(slot: &Slot) -> usize {
+fn missing(slot: &Operand) -> usize {
     let size = slot.storage.len();
     let kept = if slot.storage.holds_memory() { 0 } else { size * slot.stored.size() };
     kept + if slot.stored == slot.dtype { 0 } else { size * slot.dtype.size() }
 }
 
 /// A backward run that keeps to the budget under which its graph was built.
-pub(super) struct Keeper {
-    ledger: Arc<Ledger>,
+pub(crate) struct BudgetedBackward {
+    ledger: Arc<EvictionPool>,
     pins: Pins,
     /// What the run allocates belongs to the budget of the graph, whoever runs it.
     _paying: Paying,
 }
 
-impl Keeper {
+impl BudgetedBackward {
     /// To be called before anything has hold of the values of these functions; none where there was no budget.
-    pub(super) fn begin(a: &mut Arena, functions: &[Ix]) -> Option<Self> {
+    pub(crate) fn begin(a: &mut Arena, functions: &[Ix]) -> Option<Self> {
         let ledger = functions.iter().find_map(|f| a.functions[*f].ledger.clone())?;
         let mut book = ledger.book();
         if book.runs == 0 {
@@ -264,7 +284,7 @@ impl Keeper {
     }
 
     /// Makes ready what `f` reads to run backward, and room for what it writes.
-    pub(super) fn before(&mut self, f: Ix, step: &BackStep) -> Result<()> {
+    pub(crate) fn before(&mut self, f: Ix, step: &BackwardStep) -> Result<()> {
         let Self { ledger, pins, .. } = self;
         pins.clear();
         let data = || step.x.iter().chain(&step.y).filter_map(|(_, slot)| slot.as_ref());
@@ -275,7 +295,7 @@ impl Keeper {
             let inputs = inputs.filter(|(_, (_, slot))| slot.is_some()).map(|(v, _)| *v);
             let outputs = step.y.iter().enumerate().filter(|(_, (_, slot))| slot.is_some());
             let outputs = outputs.filter_map(|(o, _)| a.live_output(f, o));
-            gone.extend(inputs.chain(outputs).filter(|v| is_gone(a, *v)));
+            gone.extend(inputs.chain(outputs).filter(|v| is_evicted(a, *v)));
             (gone, a.functions[f].born)
         });
         restore(ledger, &gone, pins, now)?;
@@ -296,25 +316,25 @@ impl Keeper {
     }
 
     /// Says that `f` ran backward for good.
-    pub(super) fn after(&self, f: Ix) {
+    pub(crate) fn after(&self, f: Ix) {
         arena::with(|a| self.ledger.book().finish(a, f));
     }
 }
 
-impl Drop for Keeper {
+impl Drop for BudgetedBackward {
     fn drop(&mut self) {
         self.ledger.book().runs -= 1;
     }
 }
 
 /// As `recompute::restore`, of a value that a budget made room of.
-pub(super) fn restore_one(ledger: &Arc<Ledger>, v: Ix) -> Result<()> {
+pub(crate) fn restore_one(ledger: &Arc<EvictionPool>, v: Ix) -> Result<()> {
     let mut pins = Pins::default();
     let _paying = ledger.pay();
     let (gone, now) = arena::with(|a| {
         ledger.book().renew_limit();
         pins.add(a.data(a.variables[v].core));
-        (is_gone(a, v), a.births)
+        (is_evicted(a, v), a.births)
     });
     if gone { restore(ledger, &[v], &mut pins, now) } else { Ok(()) }
 }
@@ -328,9 +348,9 @@ impl Variable {
         let v = self.ix();
         let ledger = arena::with(|a| -> Result<_> {
             let f = a.variables[v].parent;
-            let ledger = if is_gone(a, v) { a.functions[f].ledger.clone() } else { None };
+            let ledger = if is_evicted(a, v) { a.functions[f].ledger.clone() } else { None };
             if ledger.is_some() {
-                for f in super::recompute::to_restore(a, v) {
+                for f in recompute::to_restore(a, v) {
                     if !worth::is_as_it_was(a, f) {
                         return Ok(Err(f));
                     }

@@ -1,23 +1,27 @@
 //! What the arena keeps of each node: variables, the pairs of data and gradient that they share, and functions, in
 //! slabs whose slots have generations and counts.
 
+use crate::array::Shape;
+use crate::array::Storage;
+use crate::graph::lease::Thread;
+use crate::graph::ledger::EvictionPool;
+use crate::graph::memo::ByHand;
+use crate::graph::memo::Provenance;
+use crate::graph::plan::CachedPlan;
+use crate::graph::ready::PreparedBackward;
+use crate::graph::watch::GradientState;
+use crate::ops::Op;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
-use super::lease::Thread;
-use super::memo::{ByHand, Memo};
-use crate::array::{Shape, Storage};
-use crate::ops::Op;
-
 /// Number of a slot. Slots are used again; a generation tells the tenants apart.
-pub(super) type Ix = u32;
+pub(crate) type Ix = u32;
 
 /// No slot.
-pub(super) const NONE: Ix = u32::MAX;
+pub(crate) const NONE: Ix = u32::MAX;
 
 /// Facts about a variable, one bit each.
-pub(super) mod flag {
+pub(crate) mod flag {
     /// The user said whether it needs a gradient.
     pub(crate) const NEED_GRAD_SET: u16 = 1;
     /// What the user said.
@@ -45,69 +49,69 @@ pub(super) mod flag {
 
 /// A use of a variable by a function, which it does not keep alive.
 #[derive(Clone, Copy)]
-pub(super) struct Consumer {
-    pub(super) function: Ix,
-    pub(super) generation: u32,
+pub(crate) struct Consumer {
+    pub(crate) function: Ix,
+    pub(crate) generation: u32,
 }
 
 /// What few variables have.
 #[derive(Default)]
-pub(super) struct Extra {
-    pub(super) name: Option<String>,
-    pub(super) plans: Vec<super::plan::Kept>,
+pub(crate) struct Extra {
+    pub(crate) name: Option<String>,
+    pub(crate) plans: Vec<CachedPlan>,
     /// Differentiations from here that were made ready.
     #[allow(clippy::vec_box)] // they are large, and taken out for each run
-    pub(super) ready: Vec<Box<super::ready::Ready>>,
+    pub(crate) ready: Vec<Box<PreparedBackward>>,
     /// The other ends of the forward run under a budget that ended here, with their generations: the backward run from
     /// here keeps what theirs will want.
-    pub(super) partners: Partners,
+    pub(crate) partners: Partners,
 }
 
 /// Variables with their generations, from which backward runs are to come.
-pub(super) type Partners = SmallVec<[(Ix, u32); 2]>;
+pub(crate) type Partners = SmallVec<[(Ix, u32); 2]>;
 
 /// A variable: a place in the graph.
-pub(super) struct VariableSlot {
-    pub(super) generation: u32,
+pub(crate) struct VariableSlot {
+    pub(crate) generation: u32,
     /// Handles and functions that hold it.
-    pub(super) count: u32,
-    pub(super) handles: u32,
-    pub(super) core: Ix,
-    pub(super) parent: Ix,
-    pub(super) rank: u32,
-    pub(super) flags: u16,
-    pub(super) mark: u32,
-    pub(super) visits: u32,
-    pub(super) consumers: SmallVec<[Consumer; 2]>,
-    pub(super) extra: Option<Box<Extra>>,
+    pub(crate) count: u32,
+    pub(crate) handles: u32,
+    pub(crate) core: Ix,
+    pub(crate) parent: Ix,
+    pub(crate) rank: u32,
+    pub(crate) flags: u16,
+    pub(crate) mark: u32,
+    pub(crate) visits: u32,
+    pub(crate) consumers: SmallVec<[Consumer; 2]>,
+    pub(crate) extra: Option<Box<Extra>>,
 }
 
 /// The pair of data and gradient that a variable and its unlinked copies share.
-pub(super) struct CoreSlot {
-    pub(super) count: u32,
-    pub(super) handles: u32,
-    pub(super) shape: Shape,
+pub(crate) struct TensorSlot {
+    pub(crate) count: u32,
+    pub(crate) handles: u32,
+    pub(crate) shape: Shape,
     /// What [`super::arena::Arena::reshapes`] was when it got this shape after it was made.
-    pub(super) reshaped: u64,
-    pub(super) data: Option<Arc<Storage>>,
-    pub(super) grad: Option<Arc<Storage>>,
-    pub(super) mark: u32,
+    pub(crate) reshaped: u64,
+    pub(crate) data: Option<Arc<Storage>>,
+    pub(crate) grad: Option<Arc<Storage>>,
+    pub(crate) mark: u32,
     /// Scratch numbers of one walk: of the value as a leaf, and as what a function computes.
-    pub(super) places: [u32; 2],
-    pub(super) watch: Option<Box<super::watch::Watch>>,
+    pub(crate) places: [u32; 2],
+    pub(crate) watch: Option<Box<GradientState>>,
 }
 
 /// An output of a function: the variable may die, its pair stays.
 #[derive(Clone, Copy)]
-pub(super) struct Output {
-    pub(super) variable: Ix,
-    pub(super) generation: u32,
-    pub(super) core: Ix,
+pub(crate) struct Output {
+    pub(crate) variable: Ix,
+    pub(crate) generation: u32,
+    pub(crate) core: Ix,
 }
 
 /// What has become of the values that a function would read to run backward.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Life {
+pub(crate) enum Saved {
     /// It has not run forward yet.
     #[default]
     New,
@@ -119,63 +123,63 @@ pub(super) enum Life {
 
 /// A function: an operation with its inputs and outputs.
 #[allow(clippy::struct_excessive_bools)] // each is a fact of its own
-pub(super) struct FunctionSlot {
-    pub(super) generation: u32,
+pub(crate) struct FunctionSlot {
+    pub(crate) generation: u32,
     /// How many functions were made before it.
-    pub(super) born: u64,
-    pub(super) count: u32,
-    pub(super) op: Option<Op>,
-    pub(super) inputs: SmallVec<[Ix; 3]>,
-    pub(super) outputs: SmallVec<[Output; 1]>,
-    pub(super) rank: u32,
-    pub(super) need_grad: bool,
+    pub(crate) born: u64,
+    pub(crate) count: u32,
+    pub(crate) op: Option<Op>,
+    pub(crate) inputs: SmallVec<[Ix; 3]>,
+    pub(crate) outputs: SmallVec<[Output; 1]>,
+    pub(crate) rank: u32,
+    pub(crate) need_grad: bool,
     /// Made under `no_grad`: never needs a gradient.
-    pub(super) no_grad: bool,
+    pub(crate) no_grad: bool,
     /// Ran forward, and not backward since.
-    pub(super) pending: bool,
-    pub(super) life: Life,
+    pub(crate) pending: bool,
+    pub(crate) life: Saved,
     /// Ran when it was built, in dynamic mode.
-    pub(super) at_once: bool,
+    pub(crate) at_once: bool,
     /// Its last forward run had a memory budget, to which the backward run keeps too.
-    pub(super) budgeted: bool,
+    pub(crate) budgeted: bool,
     /// Counts what it computed, where it ran under a budget when it was built.
-    pub(super) ledger: Option<std::sync::Arc<super::ledger::Ledger>>,
-    pub(super) planned: bool,
+    pub(crate) ledger: Option<std::sync::Arc<EvictionPool>>,
+    pub(crate) planned: bool,
     /// The thread whose run has it, if one is under way.
-    pub(super) busy: Option<Thread>,
+    pub(crate) busy: Option<Thread>,
     /// Something that it takes has another shape or another origin since it was set up.
-    pub(super) need_setup: bool,
+    pub(crate) need_setup: bool,
     /// What [`super::arena::Arena::reshapes`] was when it was set up: pairs that got another shape later are not those that
     /// it knows.
-    pub(super) set_up: u64,
+    pub(crate) set_up: u64,
     /// Number of its context.
-    pub(super) context: u16,
-    pub(super) mark: u32,
+    pub(crate) context: u16,
+    pub(crate) mark: u32,
     /// Scratch number of one walk.
-    pub(super) at: u32,
-    pub(super) memo: Memo,
+    pub(crate) at: u32,
+    pub(crate) memo: Provenance,
     /// As `memo`, of runs by hand on other arrays.
-    pub(super) by_hand: Option<Box<ByHand>>,
-    pub(super) tags: Vec<(String, String)>,
+    pub(crate) by_hand: Option<Box<ByHand>>,
+    pub(crate) tags: Vec<(String, String)>,
 }
 
 /// Slots in chunks, so that growing never moves them.
-pub(super) struct Slab<T> {
+pub(crate) struct Slab<T> {
     chunks: Vec<Box<[T]>>,
-    pub(super) free: Vec<Ix>,
+    pub(crate) free: Vec<Ix>,
     len: Ix,
 }
 
 const CHUNK: u32 = 10;
 
 impl<T> Slab<T> {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { chunks: Vec::new(), free: Vec::new(), len: 0 }
     }
 
     /// A slot to be filled: a freed one as its last tenant left it, or a blank one.
     #[inline(always)]
-    pub(super) fn take(&mut self, blank: impl Fn() -> T) -> Ix {
+    pub(crate) fn take(&mut self, blank: impl Fn() -> T) -> Ix {
         if let Some(ix) = self.free.pop() {
             return ix;
         }
@@ -187,12 +191,12 @@ impl<T> Slab<T> {
     }
 
     /// All slots, those without a tenant too.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.chunks.iter_mut().flat_map(|chunk| chunk.iter_mut())
     }
 
     /// Slots that have a tenant.
-    pub(super) fn in_use(&self) -> usize {
+    pub(crate) fn in_use(&self) -> usize {
         self.len as usize - self.free.len()
     }
 }

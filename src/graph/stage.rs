@@ -2,23 +2,24 @@
 //! and how much work is done twice, if some values are dropped after their last forward reader. It keeps to the rules of
 //! `clear`, `backward` and `recompute`.
 
-use super::rehearsal::{Rehearsal, Touch};
 use crate::array::DType;
+use crate::graph::rehearsal::StepModel;
+use crate::graph::rehearsal::Touch;
 
 /// What a rehearsal found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Outcome {
+pub(crate) struct StepCost {
     /// Bytes at the worst moment.
-    pub(super) peak: usize,
+    pub(crate) peak: usize,
     /// Work of functions that run again.
-    pub(super) extra: u64,
+    pub(crate) extra: u64,
     /// Bytes after each function of the forward run.
-    pub(super) live: Vec<usize>,
+    pub(crate) live: Vec<usize>,
     /// How often each function of the forward run runs again.
-    pub(super) again: Vec<u32>,
+    pub(crate) again: Vec<u32>,
 }
 
-impl Outcome {
+impl StepCost {
     /// The worse of both, of steps with the same forward run.
     fn or(self, other: Self) -> Self {
         let (peak, extra) = (self.peak.max(other.peak), self.extra.max(other.extra));
@@ -26,10 +27,10 @@ impl Outcome {
     }
 }
 
-impl Rehearsal {
+impl StepModel {
     /// Plays the step through with these values dropped after their last forward reader.
-    pub(super) fn play(&self, drop: &[bool]) -> Outcome {
-        let mut stage = Stage::new(self);
+    pub(crate) fn play(&self, drop: &[bool]) -> StepCost {
+        let mut stage = Simulation::new(self);
         for (n, act) in self.forward.iter().enumerate() {
             stage.step(&act.touches, act.temporary);
             for v in self.ends[n].iter().filter(|v| drop[**v as usize]) {
@@ -38,7 +39,7 @@ impl Rehearsal {
             stage.outcome.live.push(stage.live);
         }
         let Some((last, others)) = self.orders.split_last() else { return stage.outcome };
-        let mut worst = Outcome::default();
+        let mut worst = StepCost::default();
         for order in others {
             let mut stage = stage.clone();
             stage.backward(order, drop);
@@ -51,7 +52,7 @@ impl Rehearsal {
 
 /// What a block holds at a moment of a rehearsal.
 #[derive(Clone, Copy, Default)]
-struct Held {
+struct SimulatedValue {
     head: Option<DType>,
     /// Copies as other types, one bit each.
     casts: u16,
@@ -60,21 +61,25 @@ struct Held {
 
 /// The memory at a moment of a rehearsal.
 #[derive(Clone)]
-struct Stage<'a> {
-    all: &'a Rehearsal,
-    held: Vec<Held>,
+struct Simulation<'a> {
+    all: &'a StepModel,
+    held: Vec<SimulatedValue>,
     live: usize,
     /// By value: how many restored functions read it.
     visits: Vec<u32>,
     /// By function: the walk that last found it.
     marks: Vec<u32>,
     walk: u32,
-    outcome: Outcome,
+    outcome: StepCost,
 }
 
-impl<'a> Stage<'a> {
-    fn new(all: &'a Rehearsal) -> Self {
-        let held = all.blocks.iter().map(|b| Held { head: b.lasting, ..Held::default() }).collect();
+impl<'a> Simulation<'a> {
+    fn new(all: &'a StepModel) -> Self {
+        let held = all
+            .blocks
+            .iter()
+            .map(|b| SimulatedValue { head: b.lasting, ..SimulatedValue::default() })
+            .collect();
         let live = all.blocks.iter().filter_map(|b| Some(b.storage.len() * b.lasting?.size())).sum();
         Self {
             all,
@@ -83,7 +88,7 @@ impl<'a> Stage<'a> {
             visits: vec![0; all.values.len()],
             marks: vec![0; all.forward.len()],
             walk: 0,
-            outcome: Outcome { peak: live, again: vec![0; all.forward.len()], ..Outcome::default() },
+            outcome: StepCost { peak: live, again: vec![0; all.forward.len()], ..StepCost::default() },
         }
     }
 
@@ -106,20 +111,20 @@ impl<'a> Stage<'a> {
     }
 
     fn bytes(&self, block: u32) -> usize {
-        let Held { head, casts, .. } = self.held[block as usize];
+        let SimulatedValue { head, casts, .. } = self.held[block as usize];
         let casts = DType::ALL.into_iter().filter(|d| casts >> *d as u16 & 1 == 1);
         self.all.blocks[block as usize].storage.len()
             * head.into_iter().chain(casts).map(DType::size).sum::<usize>()
     }
 
-    fn change(&mut self, block: u32, change: impl FnOnce(&mut Held)) {
+    fn change(&mut self, block: u32, change: impl FnOnce(&mut SimulatedValue)) {
         self.live -= self.bytes(block);
         change(&mut self.held[block as usize]);
         self.live += self.bytes(block);
     }
 
     fn clear(&mut self, block: u32) {
-        self.change(block, |held| *held = Held { cleared: true, ..Held::default() });
+        self.change(block, |held| *held = SimulatedValue { cleared: true, ..SimulatedValue::default() });
     }
 
     fn step(&mut self, touches: &[Touch], temporary: usize) {
@@ -131,7 +136,7 @@ impl<'a> Stage<'a> {
             self.change(block, |held| match held.head {
                 Some(head) if !write && head != dtype => held.casts |= 1 << dtype as u16,
                 Some(_) if !write => {}
-                _ => *held = Held { head: Some(dtype), ..Held::default() },
+                _ => *held = SimulatedValue { head: Some(dtype), ..SimulatedValue::default() },
             });
         }
         self.outcome.peak = self.outcome.peak.max(self.live + temporary);

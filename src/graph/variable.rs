@@ -1,14 +1,24 @@
 //! Handles on variables: what `nbla::CgVariable` is in NNabla's C++.
 
-use std::hash::{Hash, Hasher};
-use std::sync::Arc;
-
-use super::arena::{self, Arena, Ix, NONE, flag};
-use super::{Function, NdArray, clear, mode};
-use crate::array::{Shape, Storage};
+use crate::Error;
+use crate::Result;
+use crate::array::Shape;
+use crate::array::Storage;
+use crate::graph::arena;
+use crate::graph::arena::Arena;
+use crate::graph::clear;
+use crate::graph::function::Function;
+use crate::graph::ndarray::NdArray;
+use crate::graph::settings::modes;
+use crate::graph::slots::Ix;
+use crate::graph::slots::NONE;
+use crate::graph::slots::flag;
 use crate::ops::Array;
-use crate::solvers::{Pair, Source};
-use crate::{Error, Result};
+use crate::solvers::Pair;
+use crate::solvers::Source;
+use std::hash::Hash;
+use std::hash::Hasher;
+use std::sync::Arc;
 
 /// A handle on a variable of a graph. It holds the variable, and the variable holds all that it was computed from.
 ///
@@ -58,22 +68,22 @@ impl Variable {
     }
 
     /// A new leaf on a pair, which needs a gradient.
-    pub(super) fn leaf_on(a: &mut Arena, core: Ix) -> Self {
+    pub(crate) fn leaf_on(a: &mut Arena, core: Ix) -> Self {
         a.cores[core].count += 1;
         Self::counted(a, core, new_flags() | flag::NEED_GRAD_SET | flag::NEED_GRAD)
     }
 
     /// A handle that takes over one count of `v`.
-    pub(super) fn adopt(a: &mut Arena, v: Ix) -> Self {
+    pub(crate) fn adopt(a: &mut Arena, v: Ix) -> Self {
         a.count_handle(v);
         Self(v)
     }
 
-    pub(super) fn ix(&self) -> Ix {
+    pub(crate) fn ix(&self) -> Ix {
         self.0
     }
 
-    pub(super) fn core_ix(&self) -> Ix {
+    pub(crate) fn core_ix(&self) -> Ix {
         arena::with(|a| a.variables[self.0].core)
     }
 
@@ -323,12 +333,12 @@ impl Variable {
 }
 
 /// Flags of a variable that is made now.
-pub(super) fn new_flags() -> u16 {
-    if mode::recompute() { flag::RECOMPUTE } else { 0 }
+pub(crate) fn new_flags() -> u16 {
+    if modes::recompute() { flag::RECOMPUTE } else { 0 }
 }
 
 /// How messages speak of a variable: by its name if it has one.
-pub(super) fn describe(a: &Arena, v: Ix) -> String {
+pub(crate) fn describe(a: &Arena, v: Ix) -> String {
     let slot = &a.variables[v];
     let shape = &a.cores[slot.core].shape;
     match slot.extra.as_ref().and_then(|e| e.name.as_ref()) {
@@ -367,7 +377,7 @@ impl Clone for Variable {
 
 impl Drop for Variable {
     fn drop(&mut self) {
-        let dynamic = mode::auto_forward();
+        let dynamic = modes::auto_forward();
         let unneeded = arena::with(|a| {
             // What dies with this handle need not be cleared.
             let outlives = dynamic && a.variables[self.0].count > 1;

@@ -1,16 +1,21 @@
 //! What a program wants to know of the gradient of one variable: hooks, whether to keep it, and the gradient as a
 //! variable that can be differentiated again.
 
+use crate::Error;
+use crate::Result;
+use crate::graph::arena;
+use crate::graph::arena::Arena;
+use crate::graph::gradient::User;
+use crate::graph::ndarray::NdArray;
+use crate::graph::plan::CachedPlan;
+use crate::graph::slots::Ix;
+use crate::graph::slots::NONE;
+use crate::graph::variable::Variable;
+use crate::ops::Op;
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use super::arena::{self, Arena, Ix, NONE};
-use super::gradient::User;
-use super::plan::Kept;
-use super::{NdArray, Variable};
-use crate::ops::Op;
-use crate::{Error, Result};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
 
 /// Something of the user's that is called with gradients.
 pub trait GradientHook: Send + Sync {
@@ -42,7 +47,7 @@ pub enum When {
     Accumulated,
 }
 
-struct Hook {
+struct RegisteredHook {
     /// Registered on a leaf: the pair may also be that of a variable in the middle of a graph.
     leaf: bool,
     when: When,
@@ -50,7 +55,7 @@ struct Hook {
     removed: Arc<AtomicBool>,
 }
 
-impl Hook {
+impl RegisteredHook {
     fn is_there(&self) -> bool {
         !self.removed.load(Ordering::Relaxed)
     }
@@ -58,8 +63,8 @@ impl Hook {
 
 /// What is kept beside a pair of data and gradient that somebody watches.
 #[derive(Default)]
-pub(super) struct Watch {
-    hooks: Vec<Hook>,
+pub(crate) struct GradientState {
+    hooks: Vec<RegisteredHook>,
     retained: bool,
     /// The gradient with its graph, and the name of the values that it had.
     gradient: Option<(Variable, u64)>,
@@ -77,13 +82,13 @@ impl HookHandle {
 }
 
 impl Arena {
-    fn watch(&mut self, core: Ix) -> &mut Watch {
+    fn watch(&mut self, core: Ix) -> &mut GradientState {
         self.cores[core].watch.get_or_insert_default()
     }
 
     /// Whether a run has to keep the gradient of a pair, other than that of a leaf, for the user.
-    pub(super) fn is_watched(&self, core: Ix) -> bool {
-        let hooked = |w: &Watch| w.hooks.iter().any(|h| !h.leaf && h.is_there());
+    pub(crate) fn is_watched(&self, core: Ix) -> bool {
+        let hooked = |w: &GradientState| w.hooks.iter().any(|h| !h.leaf && h.is_there());
         self.cores[core].watch.as_ref().is_some_and(|w| w.retained || hooked(w))
     }
 
@@ -99,12 +104,12 @@ impl Arena {
     }
 
     /// Whether the gradient of an intermediate variable is kept.
-    pub(super) fn is_retained(&self, core: Ix) -> bool {
+    pub(crate) fn is_retained(&self, core: Ix) -> bool {
         self.cores[core].watch.as_ref().is_some_and(|w| w.retained)
     }
 
     /// The hooks on a leaf, or on what a function computes.
-    pub(super) fn gradient_hooks(&self, core: Ix, leaf: bool, when: When) -> Vec<Arc<dyn GradientHook>> {
+    pub(crate) fn gradient_hooks(&self, core: Ix, leaf: bool, when: When) -> Vec<Arc<dyn GradientHook>> {
         let watch = self.cores[core].watch.as_ref();
         let all = watch.into_iter().flat_map(|w| &w.hooks);
         let called = all.filter(|h| h.leaf == leaf && h.when == when && h.is_there());
@@ -112,7 +117,7 @@ impl Arena {
     }
 
     /// The gradient of a pair as a variable with a graph, if that is still what its memory holds.
-    pub(super) fn gradient_variable(&mut self, core: Ix) -> Option<Variable> {
+    pub(crate) fn gradient_variable(&mut self, core: Ix) -> Option<Variable> {
         let slot = &self.cores[core];
         let (v, content) = slot.watch.as_ref()?.gradient.as_ref()?;
         let v = v.ix();
@@ -125,7 +130,7 @@ impl Arena {
     }
 
     /// Replaces it; returns the old one, to be dropped outside of the lock.
-    pub(super) fn set_gradient_variable(&mut self, core: Ix, v: Option<Variable>) -> Option<Variable> {
+    pub(crate) fn set_gradient_variable(&mut self, core: Ix, v: Option<Variable>) -> Option<Variable> {
         if v.is_none() && self.cores[core].watch.is_none() {
             return None;
         }
@@ -191,8 +196,8 @@ impl Variable {
             a.hooked = true;
             a.structure += 1; // plans say whom to call
             let hooks = &mut a.watch(core).hooks;
-            let old: Vec<Hook> = hooks.extract_if(.., |h| !h.is_there()).collect();
-            hooks.push(Hook { leaf, when, call, removed });
+            let old: Vec<RegisteredHook> = hooks.extract_if(.., |h| !h.is_there()).collect();
+            hooks.push(RegisteredHook { leaf, when, call, removed });
             Ok(old)
         })?;
         drop(old);
@@ -214,7 +219,7 @@ impl Variable {
     /// a variable, a function or an operation.
     pub fn visit_own_operations(&self, mut visit: impl FnMut(&User)) {
         arena::with(|a| {
-            let (mut next, mut plans): (Vec<Ix>, Vec<&Kept>) = (vec![self.ix()], Vec::new());
+            let (mut next, mut plans): (Vec<Ix>, Vec<&CachedPlan>) = (vec![self.ix()], Vec::new());
             while let Some(v) = next.pop() {
                 let f = a.variables[v].parent;
                 if f == NONE || !a.is_held_by_one(v) {
@@ -300,7 +305,7 @@ impl Variable {
     }
 
     /// A leaf on the memory of an array, which needs no gradient.
-    pub(super) fn over(array: &NdArray) -> Result<Self> {
+    pub(crate) fn over(array: &NdArray) -> Result<Self> {
         let v = Self::new(array.shape.clone())?.with_need_grad(false);
         v.set_data(array)?;
         Ok(v)
@@ -308,7 +313,7 @@ impl Variable {
 }
 
 /// Calls hooks with a gradient, one after the other, and returns what takes its place, if anything does.
-pub(super) fn call_each(hooks: &[Arc<dyn GradientHook>], g: &Variable) -> Result<Option<Variable>> {
+pub(crate) fn call_each(hooks: &[Arc<dyn GradientHook>], g: &Variable) -> Result<Option<Variable>> {
     let shape = g.shape();
     let mut changed: Option<Variable> = None;
     for hook in hooks {
@@ -328,7 +333,7 @@ pub(super) fn call_each(hooks: &[Arc<dyn GradientHook>], g: &Variable) -> Result
 }
 
 /// Tells the hooks on a leaf that its gradient was added to.
-pub(super) fn tell_accumulated(core: Ix) -> Result<()> {
+pub(crate) fn tell_accumulated(core: Ix) -> Result<()> {
     let (hooks, leaf) = arena::with(|a| {
         let hooks = a.gradient_hooks(core, true, When::Accumulated);
         let leaf = (!hooks.is_empty()).then(|| Variable::leaf_on(a, core));

@@ -1,57 +1,61 @@
 //! Values that functions computed at once under a budget: whether one may be given up, and what it is worth to keep it.
 
-use std::sync::{Arc, Weak};
-
-use super::arena::{Arena, Ix, NONE, flag};
-use super::{execute, rehearsal};
 use crate::array::Storage;
+use crate::graph::arena::Arena;
+use crate::graph::execute;
+use crate::graph::rehearsal;
+use crate::graph::slots::Ix;
+use crate::graph::slots::NONE;
+use crate::graph::slots::flag;
+use std::sync::Arc;
+use std::sync::Weak;
 
 /// When a value was first computed, and as which output.
-pub(super) type Key = (u64, u32);
+pub(crate) type ValueId = (u64, u32);
 
 /// What a function computed and what is in memory.
-pub(super) struct Value {
-    pub(super) storage: Weak<Storage>,
-    pub(super) function: Ix,
-    pub(super) generation: u32,
+pub(crate) struct EvictionCandidate {
+    pub(crate) storage: Weak<Storage>,
+    pub(crate) function: Ix,
+    pub(crate) generation: u32,
     /// Work to compute it again, with what is gone above it.
-    pub(super) cost: u64,
+    pub(crate) cost: u64,
     /// A gradient reads it, or its function may not run again.
-    pub(super) needed: bool,
+    pub(crate) needed: bool,
     /// Somebody had hold of its memory when a run began.
-    pub(super) held: bool,
+    pub(crate) held: bool,
     /// The run under way has no more use for it.
-    pub(super) done: bool,
+    pub(crate) done: bool,
 }
 
 /// Whether a function computes the same when it runs again, and nobody but its outputs notices.
-pub(super) fn is_repeatable(a: &Arena, f: Ix) -> bool {
+pub(crate) fn is_repeatable(a: &Arena, f: Ix) -> bool {
     let op = a.op(f);
     let modifies = |i| op.alias(i).is_some_and(|alias| alias.modifies);
     !execute::sets_up_outside(op) && !(0..a.functions[f].inputs.len()).any(modifies)
 }
 
 /// The work of a function as [`rehearsal::work_of`] estimates it.
-pub(super) fn work(a: &Arena, f: Ix) -> u64 {
+pub(crate) fn work(a: &Arena, f: Ix) -> u64 {
     let slot = &a.functions[f];
     let inputs = slot.inputs.iter().map(|v| &a.cores[a.variables[*v].core].shape);
     let outputs = slot.outputs.iter().map(|o| &a.cores[o.core].shape);
     rehearsal::work_of(a.op(f), &inputs.collect::<Vec<_>>(), &outputs.collect::<Vec<_>>())
 }
 
-pub(super) fn is_gone(a: &Arena, core: Ix) -> bool {
+pub(crate) fn is_cleared(a: &Arena, core: Ix) -> bool {
     a.cores[core].data.as_ref().is_some_and(|data| data.is_cleared())
 }
 
-impl Value {
+impl EvictionCandidate {
     /// The variable, if it is alive.
-    pub(super) fn variable(&self, a: &Arena, o: u32) -> Option<Ix> {
+    pub(crate) fn variable(&self, a: &Arena, o: u32) -> Option<Ix> {
         let alive = a.functions[self.function].generation == self.generation;
         if alive { a.live_output(self.function, o as usize) } else { None }
     }
 
     /// Whether nobody sees it, and it can be computed again.
-    pub(super) fn may_go(&self, a: &Arena, o: u32, storage: &Arc<Storage>, running: bool) -> bool {
+    pub(crate) fn may_go(&self, a: &Arena, o: u32, storage: &Arc<Storage>, running: bool) -> bool {
         let Some(v) = self.variable(a, o) else { return false };
         let slot = &a.variables[v];
         let lasts =
@@ -64,13 +68,13 @@ impl Value {
         let f = &a.functions[self.function];
         let there = |v: &Ix| {
             let slot = &a.variables[*v];
-            !is_gone(a, slot.core) || (slot.parent != NONE && slot.flags & flag::RESTORED != 0)
+            !is_cleared(a, slot.core) || (slot.parent != NONE && slot.flags & flag::RESTORED != 0)
         };
         !held && f.inputs.iter().all(there) && has_leaves_as_they_were(a, self.function)
     }
 
     /// What it is worth to keep it.
-    pub(super) fn score(&self, born: u64, bytes: usize, now: u64) -> f64 {
+    pub(crate) fn score(&self, born: u64, bytes: usize, now: u64) -> f64 {
         match self {
             Self { done: true, .. } => -1.0,
             Self { needed: false, .. } => 0.0,
@@ -80,7 +84,7 @@ impl Value {
 }
 
 /// Whether the inputs of `f` that are there are those that it ran on.
-pub(super) fn is_as_it_was(a: &Arena, f: Ix) -> bool {
+pub(crate) fn is_as_it_was(a: &Arena, f: Ix) -> bool {
     let slot = &a.functions[f];
     let x = slot.inputs.iter().map(|v| a.cores[a.variables[*v].core].data.as_deref());
     slot.memo.modified(x, std::iter::empty()).is_none()
@@ -97,7 +101,7 @@ fn has_leaves_as_they_were(a: &Arena, f: Ix) -> bool {
 
 /// How many pairs share the memory of `v` by functions in place, itself among them; none where one of them is seen from
 /// outside of the graph.
-pub(super) fn sharers(a: &Arena, v: Ix) -> usize {
+pub(crate) fn sharers(a: &Arena, v: Ix) -> usize {
     let mut all = 0;
     let mut next = vec![v];
     while let Some(v) = next.pop() {

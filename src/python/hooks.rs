@@ -12,7 +12,7 @@ use super::calls;
 use super::function::Function;
 use super::variable::Variable;
 use crate::Error;
-use crate::graph::{self, CommunicatorCallback, ForwardOptions, Hook};
+use crate::graph::{self, CommunicatorCallback, ForwardOptions, FunctionHook};
 
 /// Told of the progress of a backward run. Subclass it and pass it as `communicator_callbacks`.
 #[pyclass(frozen, subclass, module = "kinnor", name = "CommunicatorBackwardCallback")]
@@ -124,7 +124,7 @@ pub(super) fn with_hooks(
     py: Python<'_>,
     pre: Option<&Bound<'_, PyAny>>,
     post: Option<&Bound<'_, PyAny>>,
-    f: impl FnOnce(Option<Hook<'_>>, Option<Hook<'_>>) -> crate::Result<()>,
+    f: impl FnOnce(Option<FunctionHook<'_>>, Option<FunctionHook<'_>>) -> crate::Result<()>,
 ) -> PyResult<()> {
     for (name, hook) in [("function_pre_hook", pre), ("function_post_hook", post)] {
         if let Some(hook) = hook.filter(|h| !h.is_none() && !h.is_callable()) {
@@ -147,8 +147,8 @@ pub(super) fn with_hooks(
     };
     let (before_each, after_each) =
         (|f: &graph::Function| call(&before, f), |f: &graph::Function| call(&after, f));
-    let pre: Option<Hook<'_>> = (!before.is_empty()).then_some(&before_each);
-    let post: Option<Hook<'_>> = (!after.is_empty()).then_some(&after_each);
+    let pre: Option<FunctionHook<'_>> = (!before.is_empty()).then_some(&before_each);
+    let post: Option<FunctionHook<'_>> = (!after.is_empty()).then_some(&after_each);
     Ok(f(pre, post)?)
 }
 

@@ -7,7 +7,7 @@ use super::arguments::{callable, flag, object, shown, some_flag};
 use super::error::foreign;
 use super::function::Function;
 use super::variable::Variable;
-use crate::graph::mode::{self, Context};
+use crate::graph::settings::{self, Context};
 use crate::{Error, graph};
 
 /// What a graph gets for a registered parameter: a variable of that name on its data and gradient, which needs a gradient
@@ -19,7 +19,7 @@ pub(super) fn use_parameter<'py>(
     #[pyo3(from_py_with = flag)] need_grad: bool,
     name: String,
 ) -> PyResult<Bound<'py, Variable>> {
-    let used = parameter.get().variable.unlinked(Some(need_grad && mode::grad_enabled()));
+    let used = parameter.get().variable.unlinked(Some(need_grad && settings::grad_enabled()));
     used.set_name(Some(name));
     Variable::wrap(py, used)
 }

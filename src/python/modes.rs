@@ -6,7 +6,7 @@ use pyo3::types::PyDict;
 use super::arguments::{bytes, flag, object, text, whole};
 use crate::array::memory_stats as stats;
 use crate::graph;
-use crate::graph::mode::{self, CheckSaved, Compute, Context};
+use crate::graph::settings::{self, CheckSaved, Context, Precision};
 use crate::kernels::convolution::{self, Algorithm};
 use crate::kernels::{random, simd, threads};
 
@@ -23,51 +23,51 @@ macro_rules! plain {
 
 plain! {
     /// Whether functions run as soon as they are built.
-    auto_forward_mode() -> bool = mode::auto_forward();
+    auto_forward_mode() -> bool = settings::auto_forward();
     /// Sets the default of the process.
-    set_auto_forward_mode(on: bool) -> () = mode::set_auto_forward(on);
+    set_auto_forward_mode(on: bool) -> () = settings::set_auto_forward(on);
     /// Sets or lifts the override of this thread; returns the old one.
-    scope_auto_forward(on: Option<bool>) -> Option<bool> = mode::scope_auto_forward(on);
+    scope_auto_forward(on: Option<bool>) -> Option<bool> = settings::scope_auto_forward(on);
     /// Whether functions that are built now take part in differentiation.
-    grad_mode() -> bool = mode::grad_enabled();
+    grad_mode() -> bool = settings::grad_enabled();
     /// Sets it for this thread; returns what it was.
-    set_grad_mode(on: bool) -> bool = mode::set_grad_enabled(on);
+    set_grad_mode(on: bool) -> bool = settings::set_grad_enabled(on);
     /// Whether variables that are made now are recomputed.
-    recompute_mode() -> bool = mode::recompute();
+    recompute_mode() -> bool = settings::recompute();
     /// Sets the default of the process.
-    set_recompute_mode(on: bool) -> () = mode::set_recompute(on);
+    set_recompute_mode(on: bool) -> () = settings::set_recompute(on);
     /// Sets or lifts the override of this thread; returns the old one.
-    scope_recompute(on: Option<bool>) -> Option<bool> = mode::scope_recompute(on);
+    scope_recompute(on: Option<bool>) -> Option<bool> = settings::scope_recompute(on);
     /// Sets or lifts the memory budget of this thread; returns the old one.
-    scope_memory_budget(#[pyo3(from_py_with = bytes)] bytes: Option<usize>) -> Option<usize> = mode::set_memory_budget(bytes);
+    scope_memory_budget(#[pyo3(from_py_with = bytes)] bytes: Option<usize>) -> Option<usize> = settings::set_memory_budget(bytes);
     /// Says whether values are being computed again on this thread; returns what was said before.
-    set_recomputing(on: bool) -> bool = mode::set_recomputing(on);
+    set_recomputing(on: bool) -> bool = settings::set_recomputing(on);
     /// Notes the random numbers that this thread draws from now on.
     record_random() -> () = random::record();
     /// Whether values are being computed again on this thread.
-    in_recomputing() -> bool = mode::in_recomputing();
+    in_recomputing() -> bool = settings::in_recomputing();
     /// Sets whether runs of this thread stop at numbers that are not finite; returns what it was.
-    set_detect_anomaly(on: bool) -> bool = mode::set_detect_anomaly(on);
+    set_detect_anomaly(on: bool) -> bool = settings::set_detect_anomaly(on);
     /// Whether forward runs go depth first.
-    depth_first() -> bool = mode::depth_first();
+    depth_first() -> bool = settings::depth_first();
     /// Sets it.
-    set_depth_first(on: bool) -> () = mode::set_depth_first(on);
+    set_depth_first(on: bool) -> () = settings::set_depth_first(on);
     /// Whether functions may change leaves in place to which gradients flow.
-    leaves_in_place() -> bool = mode::leaves_in_place();
+    leaves_in_place() -> bool = settings::leaves_in_place();
     /// Sets `leaves_in_place`, for the process.
-    set_leaves_in_place(on: bool) -> () = mode::set_leaves_in_place(on);
+    set_leaves_in_place(on: bool) -> () = settings::set_leaves_in_place(on);
     /// Whether plans run function by function.
-    plan_is_plain() -> bool = mode::plan_is_plain();
+    plan_is_plain() -> bool = settings::plan_is_plain();
     /// Sets it.
-    set_plan_is_plain(on: bool) -> () = mode::set_plan_is_plain(on);
+    set_plan_is_plain(on: bool) -> () = settings::set_plan_is_plain(on);
     /// What a backward run does about values that changed since the forward run.
-    check_saved() -> &'static str = SAVED[mode::check_saved() as usize].0;
+    check_saved() -> &'static str = SAVED[settings::check_saved() as usize].0;
     /// Number of the context in which functions are built now.
-    context_mode() -> u16 = mode::current_context();
+    context_mode() -> u16 = settings::current_context();
     /// Sets the default of the process.
-    set_context_mode(number: u16) -> () = mode::set_default_context(number);
+    set_context_mode(number: u16) -> () = settings::set_default_context(number);
     /// Sets or lifts the override of this thread; returns the old one.
-    scope_context(number: Option<u16>) -> Option<u16> = mode::scope_context(number);
+    scope_context(number: Option<u16>) -> Option<u16> = settings::scope_context(number);
     /// Starts the sequence of random numbers anew.
     seed(value: u64) -> () = random::seed(value);
     /// How many threads share the work of a function.
@@ -87,16 +87,16 @@ fn intern_context(
     compute: &str,
 ) -> PyResult<u16> {
     let compute = match compute {
-        "float" => Compute::Float,
-        "double" => Compute::Double,
-        "half" => Compute::Half,
-        "bfloat16" => Compute::BFloat16,
+        "float" => Precision::Float,
+        "double" => Precision::Double,
+        "half" => Precision::Half,
+        "bfloat16" => Precision::BFloat16,
         other => {
             let expected = "float, double, half or bfloat16";
             return Err(crate::Error::argument("context", "type_config", expected, other).into());
         }
     };
-    Ok(mode::intern(&Context { backend, array_class, device_id, compute })?)
+    Ok(settings::intern(&Context { backend, array_class, device_id, compute })?)
 }
 
 /// What was drawn since the last `record_random`: where each sequence starts.
@@ -115,7 +115,7 @@ fn replay_random(keys: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
 /// The parts of the context with this number: backend, array_class, device_id.
 #[pyfunction]
 fn context_parts(number: u16) -> (Vec<String>, String, String) {
-    let c = mode::context(number);
+    let c = settings::context(number);
     (c.backend, c.array_class, c.device_id)
 }
 
@@ -297,7 +297,7 @@ fn set_check_saved(#[pyo3(from_py_with = text)] what: String) -> PyResult<()> {
     let (_, what) = found.ok_or_else(|| {
         crate::Error::argument("config", "check_saved", "'ignore', 'warn' or 'raise'", format!("{what:?}"))
     })?;
-    mode::set_check_saved(*what);
+    settings::set_check_saved(*what);
     Ok(())
 }
 

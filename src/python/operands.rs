@@ -8,7 +8,7 @@ use super::arguments::{items, refused};
 use super::ndarray::NdArray;
 use super::variable::Variable;
 use crate::Error;
-use crate::graph::mode::{self, Compute};
+use crate::graph::settings::{self, Precision};
 use crate::graph::{self, connect_detached, evaluate_into};
 use crate::ops::Op;
 
@@ -45,8 +45,8 @@ pub(super) fn variables<'py>(op: &str, list: &Bound<'py, PyAny>) -> PyResult<Vec
 }
 
 /// In which type functions compute now.
-pub(super) fn current_compute() -> Compute {
-    mode::context(mode::current_context()).compute
+pub(super) fn current_compute() -> Precision {
+    settings::context(settings::current_context()).compute
 }
 
 pub(super) type Inputs<'a, 'py> = SmallVec<[Operand<'a, 'py>; 4]>;

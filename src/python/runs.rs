@@ -7,7 +7,7 @@ use super::hooks::{self, Callbacks};
 use super::ndarray::NdArray;
 use super::numpy;
 use super::variable::Variable;
-use crate::graph::mode::{self, CheckSaved};
+use crate::graph::settings::{self, CheckSaved};
 use crate::graph::{BackwardOptions, ForwardOptions, Seed};
 
 #[pymethods]
@@ -73,7 +73,7 @@ impl Variable {
         let seed = grad.0.map_or(Ok(Seed::default()), |grad| self.seed(&grad))?;
         let callbacks = Callbacks::new(communicator_callbacks)?;
         let detach = |run: &mut (dyn FnMut() + Send)| py.detach(run);
-        let modified: Option<&(dyn Fn(String) -> crate::Result<()> + Sync)> = match mode::check_saved() {
+        let modified: Option<&(dyn Fn(String) -> crate::Result<()> + Sync)> = match settings::check_saved() {
             CheckSaved::Ignore => None,
             CheckSaved::Warn => Some(&hooks::warn),
             CheckSaved::Raise => Some(&|text| Err(crate::Error::Modified(text))),

@@ -18,7 +18,7 @@ use crate::{Error, Result};
 /// The user's object, for the engine to ask for gradients made of variables.
 struct Object(Py<PythonFunction>);
 
-impl graph::OnVariables for Object {
+impl graph::UserRule for Object {
     fn gradient(
         &self,
         x: &[graph::Variable],

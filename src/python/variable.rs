@@ -12,7 +12,7 @@ use super::ndarray::{NdArray, preview, shape_from};
 use super::protocols::Elements;
 use super::{autodiff, functions, numpy, user_operation};
 use crate::array::Access;
-use crate::graph::mode::Context;
+use crate::graph::settings::Context;
 use crate::{Error, graph};
 
 /// A place in a computation graph: values, their gradient, and the function that computes them.

@@ -1,21 +1,28 @@
 //! Functions that are done along with the one before them in a forward run: with its output, while that is in the cache.
 
+use crate::Result;
+use crate::array::Access;
+use crate::array::Storage;
+use crate::graph::execute::ForwardStep;
+use crate::graph::execute::Operand;
+use crate::graph::fusion::forward::forward_len;
+use crate::graph::fusion::links::EpilogueTail;
+use crate::graph::fusion::links::TailOperation;
+use crate::graph::fusion::links::WholeArray;
+use crate::graph::fusion::spread::Broadcast;
+use crate::graph::settings::context::Precision;
+use crate::kernels::stop;
+use crate::ops::Activation;
+use crate::ops::Call;
+use crate::ops::Memory;
+use crate::ops::Part;
+use crate::ops::Then;
+use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
-use super::super::execute::{Slot, Step};
-use super::super::mode::Compute;
-use super::links::{Link, Links, Whole};
-use super::{Spread, forward_len};
-use crate::Result;
-use crate::array::{Access, Storage};
-use crate::kernels::stop;
-use crate::ops::{Activation, Call, Memory, Part, Then};
-
 /// A step and those after it that are done along with it.
-pub(in crate::graph) struct Chain {
+pub(in crate::graph) struct EpilogueChain {
     /// The steps, of which the first has the kernel.
     pub(in crate::graph) steps: Range<usize>,
     /// Which entries of the list of what is cleared belong to them.
@@ -25,13 +32,13 @@ pub(in crate::graph) struct Chain {
 }
 
 /// Whether two slots are the same array.
-fn same(a: &Slot, b: &Slot) -> bool {
+fn same(a: &Operand, b: &Operand) -> bool {
     Arc::ptr_eq(&a.storage, &b.storage)
 }
 
-impl Chain {
+impl EpilogueChain {
     /// All chains of a plan, in order. `clears` says which input of which step is cleared after it.
-    pub(in crate::graph) fn all(steps: &[Step], clears: &[(u32, u32)]) -> Vec<Self> {
+    pub(in crate::graph) fn all(steps: &[ForwardStep], clears: &[(u32, u32)]) -> Vec<Self> {
         let mut found = Vec::new();
         let mut start = 0;
         while start < steps.len() {
@@ -49,7 +56,7 @@ impl Chain {
         found
     }
 
-    fn new(steps: &[Step], clears: &[(u32, u32)], range: Range<usize>) -> Self {
+    fn new(steps: &[ForwardStep], clears: &[(u32, u32)], range: Range<usize>) -> Self {
         let at = |n: usize| clears.partition_point(|(step, _)| (*step as usize) < n);
         let between = &steps[range.start..range.end - 1];
         let cleared = clears[at(range.start)..at(range.end)]
@@ -62,7 +69,7 @@ impl Chain {
     }
 
     /// Bytes of values that are never anywhere else than on their way.
-    pub(in crate::graph) fn saved(&self, steps: &[Step]) -> usize {
+    pub(in crate::graph) fn saved(&self, steps: &[ForwardStep]) -> usize {
         let y = &steps[self.steps.start].y[0];
         (self.steps.len() - 1) * y.shape.size() * y.dtype.size()
     }
@@ -71,7 +78,7 @@ impl Chain {
     ///
     /// # Errors
     /// When the first of them fails, after which the last output has nothing, or something cannot be cleared.
-    pub(in crate::graph) fn run(&self, steps: &mut [Step]) -> Result<bool> {
+    pub(in crate::graph) fn run(&self, steps: &mut [ForwardStep]) -> Result<bool> {
         let [first, rest @ ..] = &mut steps[self.steps.clone()] else { return Ok(false) };
         // What is made ready may take memory: without it they run one by one.
         let Ok(Some((links, activation))) = stop::unasked(|| Ok(links(first, rest))) else {
@@ -93,7 +100,7 @@ impl Chain {
         for step in &*rest {
             // SAFETY: see `MemoPtr`.
             let memo = unsafe { &mut *step.memo.0 };
-            let saved = |x: &Slot| if same(x, before) { name } else { x.storage.saved() };
+            let saved = |x: &Operand| if same(x, before) { name } else { x.storage.saved() };
             let noted = memo.note(step.x.iter().map(saved), false);
             name = memo.name(noted, 0);
             before = &step.y[0];
@@ -105,10 +112,10 @@ impl Chain {
 }
 
 /// Whether the last one of these steps, number `n` of a plan, can be done along with the first one as those between are.
-fn follows(steps: &[Step], clears: &[(u32, u32)], n: usize) -> bool {
+fn follows(steps: &[ForwardStep], clears: &[(u32, u32)], n: usize) -> bool {
     let ([before @ .., step], Some(first)) = (steps, steps.first()) else { return false };
     let Some(y) = before.last().map(|step| &step.y[0]) else { return false };
-    let fits = |slot: &Slot| slot.dtype == y.dtype && slot.stored == y.dtype;
+    let fits = |slot: &Operand| slot.dtype == y.dtype && slot.stored == y.dtype;
     let goes_along = || {
         let shapes: SmallVec<[_; 5]> = step.x.iter().map(|x| &x.shape).collect();
         step.is_plain() && step.op.goes_along(&shapes) && same(&step.x[0], y)
@@ -116,13 +123,13 @@ fn follows(steps: &[Step], clears: &[(u32, u32)], n: usize) -> bool {
     let takes = forward_len(step).is_some() || goes_along();
     let at = clears.partition_point(|(step, _)| (*step as usize) < n);
     let mut cleared = clears[at..].iter().take_while(|(step, _)| *step as usize == n);
-    let own = |slot: &&Slot| !same(slot, y);
-    let written = |slot: &Slot| {
+    let own = |slot: &&Operand| !same(slot, y);
+    let written = |slot: &Operand| {
         before.iter().any(|step| step.y.iter().any(|y| same(y, slot)))
             || (0..first.x.len()).any(|i| first.op.overwrites(i) && same(&first.x[i], slot))
     };
     let to = &step.y[0];
-    let read = |slot: &Slot| before.iter().chain([step]).any(|step| step.x.iter().any(|x| same(x, slot)));
+    let read = |slot: &Operand| before.iter().chain([step]).any(|step| step.x.iter().any(|x| same(x, slot)));
     takes
         && step.compute == first.compute
         && step.y.len() == 1
@@ -136,7 +143,7 @@ fn follows(steps: &[Step], clears: &[(u32, u32)], n: usize) -> bool {
 }
 
 /// What the output of `first` goes through, in the memory of the last output; none where something is not as usual.
-fn links(first: &Step, rest: &[Step]) -> Option<(Links, Activation)> {
+fn links(first: &ForwardStep, rest: &[ForwardStep]) -> Option<(EpilogueTail, Activation)> {
     let last = &rest.last()?.y[0];
     let mut between = [first].into_iter().chain(&rest[..rest.len() - 1]).map(|step| &step.y[0].storage);
     if last.storage.is_narrowed() || !between.all(|storage| storage.is_given_back()) {
@@ -154,8 +161,8 @@ fn links(first: &Step, rest: &[Step]) -> Option<(Links, Activation)> {
         before = &step.y[0];
     }
     let at = last.resolve(Access::Write).ok()?;
-    let double = first.compute == Compute::Double;
-    let mut links = Links { at, size: last.dtype.size(), links: SmallVec::new() };
+    let double = first.compute == Precision::Double;
+    let mut links = EpilogueTail { at, size: last.dtype.size(), links: SmallVec::new() };
     let mut activation = Activation::Identity;
     places.iter_mut().filter(|place| place.is_null()).for_each(|place| *place = at);
     let mut rest_of_places = &places[..];
@@ -166,9 +173,9 @@ fn links(first: &Step, rest: &[Step]) -> Option<(Links, Activation)> {
             activation = in_registers;
         } else if let Some(loops) = step.op.loops(double) {
             let x = [places[0].cast_const(), places.last()?.cast_const()];
-            let spread = [&step.x[0], step.x.last()?].map(|x| Spread::of(&x.shape, &last.shape));
-            let whole = Whole { part: Part { x, y: at, ..Part::NOTHING }, spread };
-            links.links.push(Link::Loops(loops, whole));
+            let spread = [&step.x[0], step.x.last()?].map(|x| Broadcast::of(&x.shape, &last.shape));
+            let whole = WholeArray { part: Part { x, y: at, ..Part::NOTHING }, spread };
+            links.links.push(TailOperation::Loops(loops, whole));
         } else {
             let x: SmallVec<[Memory<'_>; 5]> =
                 places.iter().zip(&step.x).map(|(ptr, x)| Memory { ptr: *ptr, shape: &x.shape }).collect();
@@ -187,7 +194,7 @@ fn links(first: &Step, rest: &[Step]) -> Option<(Links, Activation)> {
                 lasting: None,
             };
             // SAFETY: the arrays were made for this operation, of the shapes that it names.
-            links.links.push(Link::Pieces(unsafe { step.op.pieces(call) }?));
+            links.links.push(TailOperation::Pieces(unsafe { step.op.pieces(call) }?));
         }
     }
     Some((links, activation))

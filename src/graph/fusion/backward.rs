@@ -1,21 +1,32 @@
 //! Fused passes of a backward run.
 
+use crate::Result;
+use crate::array::Access;
+use crate::array::Calm;
+use crate::array::DType;
+use crate::array::Shape;
+use crate::array::Storage;
+use crate::graph::back_plan::Release;
+use crate::graph::back_step::BackwardStep;
+use crate::graph::execute::Operand;
+use crate::graph::fusion::Arrays;
+use crate::graph::fusion::Location;
+use crate::graph::fusion::NOTHING;
+use crate::graph::fusion::Planner;
+use crate::graph::fusion::Tile;
+use crate::graph::fusion::runs;
+use crate::graph::fusion::spread::Broadcast;
+use crate::kernels::stop;
+use crate::ops::Loops;
+use crate::ops::Op;
+use crate::ops::Part;
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::super::back_plan::Clear;
-use super::super::back_step::BackStep;
-use super::super::execute::Slot;
-use super::{Arrays, NOTHING, Place, Planner, Spread, Tile, runs};
-use crate::Result;
-use crate::array::{Access, Calm, DType, Shape, Storage};
-use crate::kernels::stop;
-use crate::ops::{Loops, Op, Part};
-
 /// What becomes of what a gradient's place holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum GradientFate {
     /// It is overwritten.
     Written,
     /// It is added to.
@@ -25,13 +36,13 @@ enum Fate {
 }
 
 /// One function of a pass; arrays are numbers of places.
-struct FusedCall {
+struct BackwardPassCall {
     loops: Loops,
     x: [u32; 2],
     y: u32,
     gy: u32,
     gx: [u32; 2],
-    fate: [Fate; 2],
+    fate: [GradientFate; 2],
     /// Keeps the loops' formula.
     _op: Op,
 }
@@ -49,41 +60,41 @@ pub(in crate::graph) struct FusedBackward {
     there: Vec<usize>,
     gone: Calm,
     arrays: Arrays,
-    calls: Vec<FusedCall>,
+    calls: Vec<BackwardPassCall>,
 }
 
 /// As [`FusedCall`], while places have no numbers yet.
 struct Placed {
     op: Op,
-    x: [Option<Place>; 2],
-    y: Option<Place>,
-    gy: Place,
-    gx: [Option<(Place, Fate)>; 2],
+    x: [Option<Location>; 2],
+    y: Option<Location>,
+    gy: Location,
+    gx: [Option<(Location, GradientFate)>; 2],
 }
 
 impl Placed {
-    fn numbered(self, planner: &Planner, double: bool) -> Option<FusedCall> {
-        let number = |place: Option<Place>| place.map_or(NOTHING, |place| planner.number(place));
-        Some(FusedCall {
+    fn numbered(self, planner: &Planner, double: bool) -> Option<BackwardPassCall> {
+        let number = |place: Option<Location>| place.map_or(NOTHING, |place| planner.number(place));
+        Some(BackwardPassCall {
             loops: self.op.loops(double)?,
             x: self.x.map(number),
             y: number(self.y),
             gy: planner.number(self.gy),
             gx: self.gx.map(|gx| number(gx.map(|(place, _)| place))),
-            fate: self.gx.map(|gx| gx.map_or(Fate::Written, |(_, fate)| fate)),
+            fate: self.gx.map(|gx| gx.map_or(GradientFate::Written, |(_, fate)| fate)),
             _op: self.op,
         })
     }
 }
 
 /// How many elements the gradients of a step have, if it may be part of a pass.
-pub(in crate::graph) fn backward_len(step: &BackStep) -> Option<usize> {
+pub(in crate::graph) fn backward_len(step: &BackwardStep) -> Option<usize> {
     let gy = step.gy.first()?;
     let len = gy.shape.size();
     let dtype = step.compute.dtype();
-    let same = |slot: &Slot| slot.shape == gy.shape && slot.dtype == dtype && slot.stored == dtype;
-    let read = |(shape, slot): &(Shape, Option<Slot>)| {
-        slot.as_ref().is_none_or(|slot| slot.dtype == dtype && Spread::fits(shape, &gy.shape))
+    let same = |slot: &Operand| slot.shape == gy.shape && slot.dtype == dtype && slot.stored == dtype;
+    let read = |(shape, slot): &(Shape, Option<Operand>)| {
+        slot.as_ref().is_none_or(|slot| slot.dtype == dtype && Broadcast::fits(shape, &gy.shape))
     };
     let fits = step.op.has_backward()
         && step.arrays.is_none()
@@ -101,7 +112,11 @@ pub(in crate::graph) fn backward_len(step: &BackStep) -> Option<usize> {
 impl FusedBackward {
     /// All passes of a plan, in order. No step but the first of a pass is one that `apart` names: something happens before
     /// it.
-    pub(in crate::graph) fn all(steps: &[BackStep], clears: &[Clear], apart: &HashSet<u32>) -> Vec<Self> {
+    pub(in crate::graph) fn all(
+        steps: &[BackwardStep],
+        clears: &[Release],
+        apart: &HashSet<u32>,
+    ) -> Vec<Self> {
         let joins = |a: usize, b: usize| {
             steps[a].compute == steps[b].compute && (a + 1..=b).all(|n| !apart.contains(&(n as u32)))
         };
@@ -110,7 +125,7 @@ impl FusedBackward {
         found.into_iter().filter_map(|range| Self::plan(steps, clears, range)).collect()
     }
 
-    fn plan(steps: &[BackStep], clears: &[Clear], range: Range<usize>) -> Option<Self> {
+    fn plan(steps: &[BackwardStep], clears: &[Release], range: Range<usize>) -> Option<Self> {
         let from = clears.partition_point(|c| (c.step as usize) < range.start);
         let to = clears.partition_point(|c| (c.step as usize) < range.end);
         let grads = clears[from..to].iter().filter(|c| c.place.is_grad);
@@ -122,7 +137,7 @@ impl FusedBackward {
         let mut placed = Vec::with_capacity(range.len());
         for n in range.clone() {
             let step = &steps[n];
-            let data = |planner: &mut Planner, slot: &Option<Slot>| -> Option<Option<Place>> {
+            let data = |planner: &mut Planner, slot: &Option<Operand>| -> Option<Option<Location>> {
                 let Some(slot) = slot else { return Some(None) };
                 if planner
                     .find(&slot.storage)
@@ -141,7 +156,7 @@ impl FusedBackward {
             let gy_place = planner.find(gy).unwrap_or_else(|| planner.own(gy, Access::Read));
             // A gradient that is that of the output as it is has it already where its room can be had.
             let passes = step.op.loops(false)?.passes;
-            let leaves = cleared.contains(&Arc::as_ptr(gy)) && matches!(gy_place, Place::Room(_));
+            let leaves = cleared.contains(&Arc::as_ptr(gy)) && matches!(gy_place, Location::Room(_));
             let lives = |storage: &Arc<Storage>| {
                 cleared.contains(&Arc::as_ptr(storage)) && read.contains(&Arc::as_ptr(storage))
             };
@@ -157,18 +172,20 @@ impl FusedBackward {
                     Some(place) if place == gy_place || planner.access(place) == Some(Access::Read) => {
                         return None;
                     }
-                    Some(place) => (place, if sink.first { Fate::Written } else { Fate::Added }),
+                    Some(place) => {
+                        (place, if sink.first { GradientFate::Written } else { GradientFate::Added })
+                    }
                     None if sink.again => return None,
                     None if sink.first && lives(storage) && leaves && passes[i] && passed.is_none() => {
                         passed = Some(storage);
                         continue;
                     }
-                    None if sink.first && lives(storage) => (planner.room(storage), Fate::Written),
-                    None if sink.first => (planner.own(storage, Access::Write), Fate::Written),
-                    None => (planner.own(storage, Access::ReadWrite), Fate::Found),
+                    None if sink.first && lives(storage) => (planner.room(storage), GradientFate::Written),
+                    None if sink.first => (planner.own(storage, Access::Write), GradientFate::Written),
+                    None => (planner.own(storage, Access::ReadWrite), GradientFate::Found),
                 };
                 // Where the same gradient is wanted twice the second is added to the first.
-                *gx = Some(if sink.again { (placed.0, Fate::Added) } else { placed });
+                *gx = Some(if sink.again { (placed.0, GradientFate::Added) } else { placed });
             }
             match passed {
                 Some(storage) => planner.rename(gy, storage),
@@ -182,7 +199,7 @@ impl FusedBackward {
         }
         let double = steps[range.start].compute.dtype() == DType::F64;
         let calls = placed.into_iter().map(|call| call.numbered(&planner, double));
-        let calls = calls.collect::<Option<Vec<FusedCall>>>().filter(|calls| !calls.is_empty())?;
+        let calls = calls.collect::<Option<Vec<BackwardPassCall>>>().filter(|calls| !calls.is_empty())?;
         let concerns = |n: &usize| {
             let place = &clears[*n].place;
             !(place.is_grad && planner.has_left(&place.storage))
@@ -218,7 +235,7 @@ impl FusedBackward {
     ///
     /// # Errors
     /// When something cannot be cleared.
-    pub(in crate::graph) fn clear(&mut self, clears: &[Clear]) -> Result<()> {
+    pub(in crate::graph) fn clear(&mut self, clears: &[Release]) -> Result<()> {
         if !self.gone.lasts() {
             self.gone = Calm::now();
             self.there.clear();
@@ -246,13 +263,13 @@ impl FusedBackward {
     }
 }
 
-impl FusedCall {
+impl BackwardPassCall {
     #[inline(always)]
     fn run(&self, tile: Tile<'_>, adds: &[bool], n: usize) {
         let adds = |i: usize| match self.fate[i] {
-            Fate::Written => false,
-            Fate::Added => true,
-            Fate::Found => adds[self.gx[i] as usize],
+            GradientFate::Written => false,
+            GradientFate::Added => true,
+            GradientFate::Found => adds[self.gx[i] as usize],
         };
         let part = Part {
             x: self.x.map(|x| tile.of(x).cast_const()),

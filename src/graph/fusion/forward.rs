@@ -1,20 +1,33 @@
 //! Fused passes of a forward run.
 
+use crate::Result;
+use crate::array::Access;
+use crate::array::DType;
+use crate::array::Storage;
+use crate::array::name_of;
+use crate::graph::execute::ForwardStep;
+use crate::graph::execute::MemoPtr;
+use crate::graph::execute::Operand;
+use crate::graph::fusion::Arrays;
+use crate::graph::fusion::Location;
+use crate::graph::fusion::NOTHING;
+use crate::graph::fusion::Planner;
+use crate::graph::fusion::Tile;
+use crate::graph::fusion::along::EpilogueChain;
+use crate::graph::fusion::holds;
+use crate::graph::fusion::runs;
+use crate::graph::fusion::spread::Broadcast;
+use crate::kernels::stop;
+use crate::ops::Loops;
+use crate::ops::Op;
+use crate::ops::Part;
+use smallvec::SmallVec;
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
-use super::super::execute::{MemoPtr, Step};
-use super::{Arrays, Chain, NOTHING, Place, Planner, Spread, Tile, holds, runs};
-use crate::Result;
-use crate::array::{Access, DType, Storage, name_of};
-use crate::kernels::stop;
-use crate::ops::{Loops, Op, Part};
-
 /// One function of a pass; arrays are numbers of places.
-struct FusedCall {
+struct ForwardPassCall {
     loops: Loops,
     memo: MemoPtr,
     x: [u32; 2],
@@ -30,7 +43,7 @@ pub(in crate::graph) struct FusedForward {
     /// Which entries of the list of what is cleared belong to them.
     pub(in crate::graph) clears: Range<usize>,
     arrays: Arrays,
-    calls: Vec<FusedCall>,
+    calls: Vec<ForwardPassCall>,
     /// What the plan clears after one of the steps and that has memory.
     cleared: Vec<Arc<Storage>>,
     /// What functions remember of the values in the places, see [`Storage::saved`].
@@ -38,10 +51,10 @@ pub(in crate::graph) struct FusedForward {
 }
 
 /// How many elements a step computes, if it may be part of a pass.
-pub(in crate::graph) fn forward_len(step: &Step) -> Option<usize> {
+pub(in crate::graph) fn forward_len(step: &ForwardStep) -> Option<usize> {
     let len = step.y.first()?.shape.size();
-    let same = |slot: &super::super::execute::Slot| {
-        let fits = Spread::fits(&slot.shape, &step.y[0].shape);
+    let same = |slot: &Operand| {
+        let fits = Broadcast::fits(&slot.shape, &step.y[0].shape);
         fits && slot.dtype == step.compute.dtype() && slot.stored == slot.dtype
     };
     let fits = step.is_plain()
@@ -56,7 +69,11 @@ pub(in crate::graph) fn forward_len(step: &Step) -> Option<usize> {
 
 impl FusedForward {
     /// All passes of a plan, in order, of steps that no chain has. `clears` says which input of which step is cleared after it.
-    pub(in crate::graph) fn all(steps: &[Step], clears: &[(u32, u32)], chains: &[Chain]) -> Vec<Self> {
+    pub(in crate::graph) fn all(
+        steps: &[ForwardStep],
+        clears: &[(u32, u32)],
+        chains: &[EpilogueChain],
+    ) -> Vec<Self> {
         let joins = |a: usize, b: usize| steps[a].compute == steps[b].compute;
         let taken: Vec<Range<usize>> = chains.iter().map(|chain| chain.steps.clone()).collect();
         let len = |n: usize| forward_len(&steps[n]).filter(|_| !holds(&taken, n));
@@ -65,7 +82,7 @@ impl FusedForward {
     }
 
     /// The pass of these steps, unless they share memory in a way that only running one by one keeps apart.
-    fn plan(steps: &[Step], clears: &[(u32, u32)], range: Range<usize>) -> Option<Self> {
+    fn plan(steps: &[ForwardStep], clears: &[(u32, u32)], range: Range<usize>) -> Option<Self> {
         let from = clears.partition_point(|(n, _)| (*n as usize) < range.start);
         let to = clears.partition_point(|(n, _)| (*n as usize) < range.end);
         let clears: Vec<(usize, &Arc<Storage>)> = clears[from..to]
@@ -74,7 +91,7 @@ impl FusedForward {
             .collect();
         let cleared: HashSet<*const Storage> = clears.iter().map(|(_, s)| Arc::as_ptr(s)).collect();
         let mut planner = Planner::default();
-        let mut places: Vec<(SmallVec<[Place; 2]>, Place)> = Vec::with_capacity(range.len());
+        let mut places: Vec<(SmallVec<[Location; 2]>, Location)> = Vec::with_capacity(range.len());
         let mut left = clears.iter().peekable();
         let mut kept = Vec::new();
         for n in range.clone() {
@@ -105,7 +122,7 @@ impl FusedForward {
                 leaving.iter().for_each(|storage| planner.leave(storage));
             }
             for storage in leaving {
-                if let Some(Place::Own(_)) = planner.find(storage) {
+                if let Some(Location::Own(_)) = planner.find(storage) {
                     kept.push(Arc::clone(storage));
                 }
             }
@@ -117,7 +134,13 @@ impl FusedForward {
             let mut numbers = [NOTHING; 2];
             x.iter().zip(&mut numbers).for_each(|(place, number)| *number = planner.number(*place));
             let (loops, op) = (step.op.loops(double)?, step.op.clone());
-            calls.push(FusedCall { loops, memo: step.memo, x: numbers, y: planner.number(*y), _op: op });
+            calls.push(ForwardPassCall {
+                loops,
+                memo: step.memo,
+                x: numbers,
+                y: planner.number(*y),
+                _op: op,
+            });
         }
         let names = vec![0; planner.own.len() + planner.rooms as usize];
         let first = &steps[range.start];
@@ -160,7 +183,7 @@ impl FusedForward {
         Ok(true)
     }
 
-    fn pass(arrays: &Arrays, calls: &[FusedCall], names: &mut [u64]) {
+    fn pass(arrays: &Arrays, calls: &[ForwardPassCall], names: &mut [u64]) {
         if arrays.is_one_tile() {
             // Names are made while the processor waits for numbers.
             let own = &arrays.own;
@@ -180,9 +203,9 @@ impl FusedForward {
 }
 
 // SAFETY: what its pointers lead to is there for one run at a time, see `MemoPtr`.
-unsafe impl Sync for FusedCall {}
+unsafe impl Sync for ForwardPassCall {}
 
-impl FusedCall {
+impl ForwardPassCall {
     /// Has the function remember what it reads, and names what it makes.
     #[inline(always)]
     fn name(&self, own: &[(Arc<Storage>, Access)], names: &mut [u64]) {

@@ -1,22 +1,24 @@
 //! What elements of an array go through, piece by piece, once a kernel has written them.
 
+use crate::graph::fusion::TILE;
+use crate::graph::fusion::spread::Broadcast;
+use crate::ops::Loops;
+use crate::ops::Part;
+use crate::ops::Pieces;
+use crate::ops::Rows;
+use smallvec::SmallVec;
 use std::mem::MaybeUninit;
 
-use smallvec::SmallVec;
-
-use super::{Spread, TILE};
-use crate::ops::{Loops, Part, Pieces, Rows};
-
 /// The arrays of an elementwise function, of which that which is written is the chain's; inputs may be repeated over it.
-pub(super) struct Whole {
-    pub(super) part: Part,
-    pub(super) spread: [Option<Spread>; 2],
+pub(crate) struct WholeArray {
+    pub(crate) part: Part,
+    pub(crate) spread: [Option<Broadcast>; 2],
 }
 
 /// What an input is gathered in.
-type Room = [MaybeUninit<u64>; TILE / size_of::<u64>()];
+type TileBuffer = [MaybeUninit<u64>; TILE / size_of::<u64>()];
 
-impl Whole {
+impl WholeArray {
     /// Takes a part of them through a loop.
     ///
     /// # Safety
@@ -27,7 +29,7 @@ impl Whole {
         if self.spread == [None; 2] {
             return work(&part);
         }
-        let mut rooms: [Room; 2] = [const { [MaybeUninit::uninit(); _] }; 2];
+        let mut rooms: [TileBuffer; 2] = [const { [MaybeUninit::uninit(); _] }; 2];
         for (i, room) in rooms.iter_mut().enumerate() {
             if let Some(spread) = self.spread[i].filter(|_| !self.part.x[i].is_null()) {
                 let room = room.as_mut_ptr().cast();
@@ -41,14 +43,14 @@ impl Whole {
 }
 
 /// One function of a chain.
-pub(super) enum Link {
+pub(crate) enum TailOperation {
     /// Elementwise.
-    Loops(Loops, Whole),
+    Loops(Loops, WholeArray),
     /// By a rule of its own, which lies in the state of the step.
     Pieces(*const dyn Pieces),
 }
 
-impl Link {
+impl TailOperation {
     /// # Safety
     /// The arrays hold `n` elements of `size` bytes from element `start` on, and nobody else uses those that are written.
     #[inline(always)]
@@ -64,17 +66,17 @@ impl Link {
 }
 
 /// The functions of a chain, in order, on the elements of an array of which the first is at `at`.
-pub(super) struct Links {
-    pub(super) at: *mut u8,
+pub(crate) struct EpilogueTail {
+    pub(crate) at: *mut u8,
     /// Bytes of an element.
-    pub(super) size: usize,
-    pub(super) links: SmallVec<[Link; 4]>,
+    pub(crate) size: usize,
+    pub(crate) links: SmallVec<[TailOperation; 4]>,
 }
 
 // SAFETY: only addresses and functions that threads may share; those who use them promise that they may.
-unsafe impl Sync for Links {}
+unsafe impl Sync for EpilogueTail {}
 
-impl Rows for Links {
+impl Rows for EpilogueTail {
     unsafe fn finish(&self, at: *mut u8, n: usize) {
         let (first, tile) = ((at as usize - self.at as usize) / self.size, TILE / self.size);
         for start in (0..n).step_by(tile) {
@@ -87,10 +89,10 @@ impl Rows for Links {
     }
 }
 
-impl Links {
+impl EpilogueTail {
     /// What a kernel is to do with so many elements; few of them go through the functions when they are all there, by
     /// [`Links::rest`].
-    pub(super) fn rows(&self, len: usize) -> Option<&dyn Rows> {
+    pub(crate) fn rows(&self, len: usize) -> Option<&dyn Rows> {
         (!self.links.is_empty() && len * self.size > TILE).then_some(self)
     }
 
@@ -98,7 +100,7 @@ impl Links {
     ///
     /// # Safety
     /// As [`Rows::finish`], for `len` elements.
-    pub(super) unsafe fn rest(&self, len: usize) {
+    pub(crate) unsafe fn rest(&self, len: usize) {
         if self.rows(len).is_none() {
             // SAFETY: the caller's promise.
             unsafe { self.finish(self.at, len) };

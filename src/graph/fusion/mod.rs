@@ -13,37 +13,39 @@
 //! they always did. Hooks, recordings and the search for anomalies, which look at single functions, have them run one by
 //! one too.
 
-mod along;
-mod backward;
-mod forward;
-mod links;
-mod spread;
+pub(crate) mod along;
+pub(crate) mod backward;
+pub(crate) mod forward;
+pub(crate) mod links;
+pub(crate) mod spread;
 
-use std::collections::{HashMap, HashSet};
+use crate::array::Access;
+use crate::array::DType;
+use crate::array::Gone;
+use crate::array::Shape;
+use crate::array::Storage;
+use crate::graph::fusion::spread::Broadcast;
+use crate::kernels::map;
+use crate::kernels::scratch;
+use crate::kernels::threads;
+use crate::kernels::threads::Shared;
+use std::collections::HashMap;
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-pub(super) use along::Chain;
-pub(super) use backward::{FusedBackward, backward_len};
-pub(super) use forward::{FusedForward, forward_len};
-
-use crate::array::{Access, DType, Gone, Shape, Storage};
-use crate::kernels::threads::{self, Shared};
-use crate::kernels::{map, scratch};
-use spread::Spread;
-
 /// Bytes of a tile: those that a function reads and writes fit in the innermost cache together.
-const TILE: usize = 8 << 10;
+pub(crate) const TILE: usize = 8 << 10;
 
 /// Elements that a pass computes at most, all functions together.
 const WORK: usize = 1 << 25;
 
 /// An array that nothing reads.
-const NOTHING: u32 = u32::MAX;
+pub(crate) const NOTHING: u32 = u32::MAX;
 
 /// Where an array of a fused pass is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+pub(crate) enum Location {
     /// In memory of its own, by its number.
     Own(u32),
     /// In a room, by its number.
@@ -55,73 +57,73 @@ struct Repeated {
     /// Number of the array, which has memory of its own, and of the room.
     own: u32,
     room: u32,
-    spread: Spread,
+    spread: Broadcast,
 }
 
 /// The arrays of a fused pass while it is planned: which have memory of their own and which share rooms.
 #[derive(Default)]
-struct Planner {
+pub(crate) struct Planner {
     own: Vec<(Arc<Storage>, Access)>,
     gone: Vec<Arc<Storage>>,
     has_left: HashSet<*const Storage>,
-    places: HashMap<*const Storage, Place>,
+    places: HashMap<*const Storage, Location>,
     free: Vec<u32>,
     rooms: u32,
     repeated: Vec<Repeated>,
 }
 
 impl Planner {
-    fn find(&self, storage: &Arc<Storage>) -> Option<Place> {
+    fn find(&self, storage: &Arc<Storage>) -> Option<Location> {
         self.places.get(&Arc::as_ptr(storage)).copied()
     }
 
     /// An array with memory of its own.
-    fn own(&mut self, storage: &Arc<Storage>, access: Access) -> Place {
-        let place = Place::Own(self.own.len() as u32);
+    fn own(&mut self, storage: &Arc<Storage>, access: Access) -> Location {
+        let place = Location::Own(self.own.len() as u32);
         self.own.push((Arc::clone(storage), access));
         self.places.insert(Arc::as_ptr(storage), place);
         place
     }
 
     /// An array of shape `x` that is read, perhaps repeated over one of shape `y`; `None` if the pass writes it.
-    fn read(&mut self, storage: &Arc<Storage>, x: &Shape, y: &Shape) -> Option<Place> {
-        let spread = Spread::of(x, y);
+    fn read(&mut self, storage: &Arc<Storage>, x: &Shape, y: &Shape) -> Option<Location> {
+        let spread = Broadcast::of(x, y);
         let place = match self.find(storage) {
             None => self.own(storage, Access::Read),
             Some(place) if spread.is_none() || self.access(place) == Some(Access::Read) => place,
             Some(_) => return None,
         };
-        let (Some(spread), Place::Own(own)) = (spread, place) else { return Some(place) };
+        let (Some(spread), Location::Own(own)) = (spread, place) else { return Some(place) };
         if let Some(known) = self.repeated.iter().find(|r| r.own == own && r.spread == spread) {
-            return Some(Place::Room(known.room));
+            return Some(Location::Room(known.room));
         }
         self.rooms += 1;
         self.repeated.push(Repeated { own, room: self.rooms - 1, spread });
-        Some(Place::Room(self.rooms - 1))
+        Some(Location::Room(self.rooms - 1))
     }
 
     /// How the array with memory of its own is used, if it is one.
-    fn access(&self, place: Place) -> Option<Access> {
+    fn access(&self, place: Location) -> Option<Access> {
         match place {
-            Place::Own(n) => Some(self.own[n as usize].1),
-            Place::Room(_) => None,
+            Location::Own(n) => Some(self.own[n as usize].1),
+            Location::Room(_) => None,
         }
     }
 
     /// An array that lives in a room.
-    fn room(&mut self, storage: &Arc<Storage>) -> Place {
+    fn room(&mut self, storage: &Arc<Storage>) -> Location {
         let room = self.free.pop().unwrap_or_else(|| {
             self.rooms += 1;
             self.rooms - 1
         });
         self.gone.push(Arc::clone(storage));
-        self.places.insert(Arc::as_ptr(storage), Place::Room(room));
-        Place::Room(room)
+        self.places.insert(Arc::as_ptr(storage), Location::Room(room));
+        Location::Room(room)
     }
 
     /// After the last use of an array: its room may be another's.
     fn leave(&mut self, storage: &Arc<Storage>) {
-        if let Some(Place::Room(room)) = self.find(storage) {
+        if let Some(Location::Room(room)) = self.find(storage) {
             self.places.remove(&Arc::as_ptr(storage));
             self.has_left.insert(Arc::as_ptr(storage));
             self.free.push(room);
@@ -143,16 +145,16 @@ impl Planner {
     }
 
     /// The number of a place among all: those of arrays with memory of their own come first.
-    fn number(&self, place: Place) -> u32 {
+    fn number(&self, place: Location) -> u32 {
         match place {
-            Place::Own(n) => n,
-            Place::Room(n) => self.own.len() as u32 + n,
+            Location::Own(n) => n,
+            Location::Room(n) => self.own.len() as u32 + n,
         }
     }
 }
 
 /// What every fused pass has: how long its arrays are, which they are, and where they are in this run.
-struct Arrays {
+pub(crate) struct Arrays {
     dtype: DType,
     /// Elements of each array.
     len: usize,
@@ -168,7 +170,7 @@ struct Arrays {
 
 /// Where the arrays of a fused pass are for one tile.
 #[derive(Clone, Copy)]
-struct Tile<'a> {
+pub(crate) struct Tile<'a> {
     own: &'a [Shared<u8>],
     /// In bytes from the start of each array.
     offset: usize,
@@ -285,14 +287,14 @@ impl Arrays {
 }
 
 /// Whether one of these ranges, which are in order and apart, holds `n`.
-pub(super) fn holds(ranges: &[Range<usize>], n: usize) -> bool {
+pub(crate) fn holds(ranges: &[Range<usize>], n: usize) -> bool {
     let at = ranges.partition_point(|range| range.end <= n);
     ranges.get(at).is_some_and(|range| range.contains(&n))
 }
 
 /// The runs of two or more neighbours in `0..n`: of steps over as many elements as `fits` says, if they may be part of one,
 /// each joining those from the first on.
-fn runs(
+pub(crate) fn runs(
     n: usize,
     fits: impl Fn(usize) -> Option<usize>,
     joins: impl Fn(usize, usize) -> bool,

@@ -5,15 +5,15 @@ use crate::kernels::pairing::Cycle;
 
 /// How an array is repeated.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Spread(Cycle);
+pub(crate) struct Broadcast(Cycle);
 
 /// Equal neighbours from which on writing them one run after the other is quick.
 const RUN: usize = 8;
 
-impl Spread {
+impl Broadcast {
     /// How an array of shape `x` is repeated over one of shape `y`, with which it was found to go; `None` if it is as large, or
     /// repeated in several directions or in short runs.
-    pub(super) fn of(x: &Shape, y: &Shape) -> Option<Self> {
+    pub(crate) fn of(x: &Shape, y: &Shape) -> Option<Self> {
         if x.size() == y.size() {
             return None;
         }
@@ -32,12 +32,12 @@ impl Spread {
     }
 
     /// Whether an array of shape `x` goes with one of shape `y` element by element: as large as it, or repeated.
-    pub(super) fn fits(x: &Shape, y: &Shape) -> bool {
+    pub(crate) fn fits(x: &Shape, y: &Shape) -> bool {
         x.size() == y.size() || Self::of(x, y).is_some()
     }
 
     /// Whether all pieces of `n` elements that start at multiples of `n` are the same.
-    pub(super) fn is_even(self, n: usize) -> bool {
+    pub(crate) fn is_even(self, n: usize) -> bool {
         self.0.period == 1 || n.is_multiple_of(self.0.period * self.0.together)
     }
 
@@ -45,7 +45,7 @@ impl Spread {
     ///
     /// # Safety
     /// The array at `from` is there, and room for the elements at `to`.
-    pub(super) unsafe fn gather(self, from: *const u8, to: *mut u8, start: usize, n: usize, size: usize) {
+    pub(crate) unsafe fn gather(self, from: *const u8, to: *mut u8, start: usize, n: usize, size: usize) {
         // SAFETY: the caller's promise.
         unsafe {
             if size == size_of::<u64>() {

@@ -1,15 +1,15 @@
 //! Modes of building a graph: whether gradients are wanted, functions run at once, values are recomputed, and in which
 //! context functions compute. A setter changes the default of the process; a scope changes its thread.
 
+use crate::Result;
+use crate::environment;
+use crate::graph::ledger;
+use crate::graph::settings::context::context;
 use std::cell::Cell;
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, Ordering};
-
-use parking_lot::RwLock;
-
-use crate::array::DType;
-use crate::{Error, Result, environment};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::AtomicU16;
+use std::sync::atomic::Ordering;
 
 #[derive(Clone, Copy)]
 struct Scoped {
@@ -37,11 +37,14 @@ thread_local! {
 }
 
 static AUTO_FORWARD: AtomicBool = AtomicBool::new(false);
+
 static RECOMPUTE: AtomicBool = AtomicBool::new(false);
+
 static CONTEXT: AtomicU16 = AtomicU16::new(0);
+
 static DEPTH_FIRST: AtomicBool = AtomicBool::new(false);
+
 static LEAVES_IN_PLACE: AtomicBool = AtomicBool::new(false);
-static CONTEXTS: RwLock<Contexts> = RwLock::new(Contexts { all: Vec::new(), numbers: BTreeMap::new() });
 
 /// Changes one field of the modes of this thread and returns its old value.
 fn swap<T>(field: impl FnOnce(&mut Scoped) -> &mut T, value: T) -> T {
@@ -54,16 +57,16 @@ fn swap<T>(field: impl FnOnce(&mut Scoped) -> &mut T, value: T) -> T {
 /// The modes in which a function is built, looked up at once.
 #[allow(clippy::struct_excessive_bools)] // each is a mode of its own
 #[derive(Clone, Copy)]
-pub(super) struct Modes {
-    pub(super) grad: bool,
-    pub(super) auto_forward: bool,
-    pub(super) recompute: bool,
-    pub(super) anomaly: bool,
-    pub(super) context: u16,
-    pub(super) memory_budget: Option<usize>,
+pub(crate) struct Modes {
+    pub(crate) grad: bool,
+    pub(crate) auto_forward: bool,
+    pub(crate) recompute: bool,
+    pub(crate) anomaly: bool,
+    pub(crate) context: u16,
+    pub(crate) memory_budget: Option<usize>,
 }
 
-pub(super) fn now() -> Modes {
+pub(crate) fn now() -> Modes {
     let scoped = SCOPED.get();
     Modes {
         grad: scoped.grad,
@@ -86,25 +89,25 @@ pub fn set_grad_enabled(on: bool) -> bool {
 }
 
 /// Modes of this thread that are set back when it is dropped.
-pub(super) struct Scope(Scoped);
+pub(crate) struct Scope(Scoped);
 
 impl Scope {
     /// Functions run as soon as they are built, with a graph if `grad` is set.
-    pub(super) fn at_once(grad: bool) -> Self {
+    pub(crate) fn at_once(grad: bool) -> Self {
         let before = SCOPED.get();
         SCOPED.set(Scoped { grad, auto_forward: Some(true), ..before });
         Self(before)
     }
 
     /// Values are computed again.
-    pub(super) fn recomputing(on: bool) -> Self {
+    pub(crate) fn recomputing(on: bool) -> Self {
         let before = SCOPED.get();
         SCOPED.set(Scoped { recomputing: on, ..before });
         Self(before)
     }
 
     /// Functions are built in this context.
-    pub(super) fn context(number: u16) -> Self {
+    pub(crate) fn context(number: u16) -> Self {
         let before = SCOPED.get();
         SCOPED.set(Scoped { context: Some(number), ..before });
         Self(before)
@@ -164,7 +167,7 @@ pub fn memory_budget() -> Option<usize> {
 
 /// Sets [`memory_budget`] for this thread and returns what it was.
 pub fn set_memory_budget(bytes: Option<usize>) -> Option<usize> {
-    super::ledger::pay(bytes.is_some());
+    ledger::pay(bytes.is_some());
     swap(|s| &mut s.memory_budget, bytes)
 }
 
@@ -229,8 +232,11 @@ pub fn set_check_saved(what: CheckSaved) {
 
 /// How plans run: as fast as they can with the same results, or plainly, function by function.
 static PLAN: AtomicU8 = AtomicU8::new(UNKNOWN);
+
 const UNKNOWN: u8 = 0;
+
 const PLAIN: u8 = 1;
+
 const OPTIMISED: u8 = 2;
 
 /// Whether plans that are made run function by function: as the environment says (`KINNOR_PLAN=plain`), until
@@ -261,96 +267,6 @@ pub fn set_plan_is_plain(on: bool) {
     PLAN.store(if on { PLAIN } else { OPTIMISED }, Ordering::Relaxed);
 }
 
-/// In which type a function computes and stores.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Compute {
-    /// `f32` throughout.
-    #[default]
-    Float,
-    /// `f64` throughout.
-    Double,
-    /// Stores `f16`, computes in `f32`.
-    Half,
-    /// Stores `bf16`, computes in `f32`.
-    BFloat16,
-}
-
-impl Compute {
-    /// Type of the elements that kernels work on.
-    pub fn dtype(self) -> DType {
-        if self == Self::Double { DType::F64 } else { DType::F32 }
-    }
-
-    /// Type of the elements that are kept.
-    pub fn stored(self) -> DType {
-        match self {
-            Self::Float => DType::F32,
-            Self::Double => DType::F64,
-            Self::Half => DType::F16,
-            Self::BFloat16 => DType::BF16,
-        }
-    }
-}
-
-/// Where and how functions compute: NNabla's context.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Context {
-    /// `"<engine>:<type>"`, the first one that exists being taken.
-    pub backend: Vec<String>,
-    /// Kind of array; of no consequence here.
-    pub array_class: String,
-    /// Which device; of no consequence here.
-    pub device_id: String,
-    /// What follows from `backend`.
-    pub compute: Compute,
-}
-
-impl Default for Context {
-    fn default() -> Self {
-        Self {
-            backend: vec!["cpu:float".into()],
-            array_class: String::new(),
-            device_id: "0".into(),
-            compute: Compute::Float,
-        }
-    }
-}
-
-/// The contexts that there were: a function has the number of one.
-struct Contexts {
-    all: Vec<Arc<Context>>,
-    numbers: BTreeMap<Arc<Context>, u16>,
-}
-
-/// The number of a context; equal ones get the same.
-///
-/// # Errors
-/// [`Error::Value`] when there are too many of them already.
-pub fn intern(context: &Context) -> Result<u16> {
-    if *context == Context::default() {
-        return Ok(0);
-    }
-    if let Some(number) = CONTEXTS.read().numbers.get(context) {
-        return Ok(*number);
-    }
-    let Contexts { all, numbers } = &mut *CONTEXTS.write();
-    if all.is_empty() {
-        all.push(Arc::default());
-    }
-    let new = u16::try_from(all.len()).map_err(|_| {
-        let most = usize::from(u16::MAX) + 1;
-        Error::Value(format!("context: expected at most {most} different ones in a process, got another"))
-    })?;
-    let context = Arc::new(context.clone());
-    all.push(Arc::clone(&context));
-    Ok(*numbers.entry(context).or_insert(new))
-}
-
-/// The context with this number.
-pub fn context(number: u16) -> Context {
-    CONTEXTS.read().all.get(number as usize).map_or_else(Context::default, |context| (**context).clone())
-}
-
 /// The number of the context in which functions are built now.
 pub fn current_context() -> u16 {
     SCOPED.get().context.unwrap_or_else(|| CONTEXT.load(Ordering::Relaxed))
@@ -364,10 +280,4 @@ pub fn set_default_context(number: u16) {
 /// Sets or lifts the override of the context for this thread and returns the old one.
 pub fn scope_context(number: Option<u16>) -> Option<u16> {
     swap(|s| &mut s.context, number)
-}
-
-/// How functions of a context compute.
-pub(super) fn compute(number: u16) -> Compute {
-    let of = |contexts: &Contexts| contexts.all.get(number as usize).map(|context| context.compute);
-    if number == 0 { Compute::Float } else { of(&CONTEXTS.read()).unwrap_or_default() }
 }

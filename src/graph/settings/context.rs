@@ -1,0 +1,106 @@
+//! Contexts: on which device and with which precision functions compute.
+
+use crate::Error;
+use crate::Result;
+use crate::array::DType;
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+static CONTEXTS: RwLock<Contexts> = RwLock::new(Contexts { all: Vec::new(), numbers: BTreeMap::new() });
+
+/// In which type a function computes and stores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Precision {
+    /// `f32` throughout.
+    #[default]
+    Float,
+    /// `f64` throughout.
+    Double,
+    /// Stores `f16`, computes in `f32`.
+    Half,
+    /// Stores `bf16`, computes in `f32`.
+    BFloat16,
+}
+
+impl Precision {
+    /// Type of the elements that kernels work on.
+    pub fn dtype(self) -> DType {
+        if self == Self::Double { DType::F64 } else { DType::F32 }
+    }
+
+    /// Type of the elements that are kept.
+    pub fn stored(self) -> DType {
+        match self {
+            Self::Float => DType::F32,
+            Self::Double => DType::F64,
+            Self::Half => DType::F16,
+            Self::BFloat16 => DType::BF16,
+        }
+    }
+}
+
+/// Where and how functions compute: NNabla's context.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Context {
+    /// `"<engine>:<type>"`, the first one that exists being taken.
+    pub backend: Vec<String>,
+    /// Kind of array; of no consequence here.
+    pub array_class: String,
+    /// Which device; of no consequence here.
+    pub device_id: String,
+    /// What follows from `backend`.
+    pub compute: Precision,
+}
+
+impl Default for Context {
+    fn default() -> Self {
+        Self {
+            backend: vec!["cpu:float".into()],
+            array_class: String::new(),
+            device_id: "0".into(),
+            compute: Precision::Float,
+        }
+    }
+}
+
+/// The contexts that there were: a function has the number of one.
+struct Contexts {
+    all: Vec<Arc<Context>>,
+    numbers: BTreeMap<Arc<Context>, u16>,
+}
+
+/// The number of a context; equal ones get the same.
+///
+/// # Errors
+/// [`Error::Value`] when there are too many of them already.
+pub fn intern(context: &Context) -> Result<u16> {
+    if *context == Context::default() {
+        return Ok(0);
+    }
+    if let Some(number) = CONTEXTS.read().numbers.get(context) {
+        return Ok(*number);
+    }
+    let Contexts { all, numbers } = &mut *CONTEXTS.write();
+    if all.is_empty() {
+        all.push(Arc::default());
+    }
+    let new = u16::try_from(all.len()).map_err(|_| {
+        let most = usize::from(u16::MAX) + 1;
+        Error::Value(format!("context: expected at most {most} different ones in a process, got another"))
+    })?;
+    let context = Arc::new(context.clone());
+    all.push(Arc::clone(&context));
+    Ok(*numbers.entry(context).or_insert(new))
+}
+
+/// The context with this number.
+pub fn context(number: u16) -> Context {
+    CONTEXTS.read().all.get(number as usize).map_or_else(Context::default, |context| (**context).clone())
+}
+
+/// How functions of a context compute.
+pub(crate) fn precision(number: u16) -> Precision {
+    let of = |contexts: &Contexts| contexts.all.get(number as usize).map(|context| context.compute);
+    if number == 0 { Precision::Float } else { of(&CONTEXTS.read()).unwrap_or_default() }
+}
