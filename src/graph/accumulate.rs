@@ -6,6 +6,8 @@ use crate::array::Access;
 use crate::array::DType;
 use crate::array::Storage;
 use crate::graph::arena;
+use crate::graph::arena::Ix;
+use crate::graph::arena::NONE;
 use crate::graph::by_kernels::add_into;
 use crate::graph::by_kernels::type_of_sum;
 use crate::graph::connect;
@@ -16,8 +18,6 @@ use crate::graph::ndarray::NdArray;
 use crate::graph::ready::PreparedBackward;
 use crate::graph::settings::modes;
 use crate::graph::settings::modes::Scope;
-use crate::graph::slots::Ix;
-use crate::graph::slots::NONE;
 use crate::graph::variable::Variable;
 use std::sync::Arc;
 

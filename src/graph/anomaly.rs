@@ -7,12 +7,11 @@ use crate::array::DType;
 use crate::array::Storage;
 use crate::graph::arena;
 use crate::graph::arena::Arena;
+use crate::graph::arena::Ix;
 use crate::graph::back_step::BackwardStep;
-use crate::graph::connect;
 use crate::graph::execute::ForwardStep;
 use crate::graph::execute::Operand;
 use crate::graph::ndarray::NdArray;
-use crate::graph::slots::Ix;
 use parking_lot::RwLock;
 
 type SourceLine = fn() -> Option<String>;
@@ -103,7 +102,7 @@ fn line(a: &Arena, f: Ix) -> Option<String> {
 fn found(f: Ix, what: &str, cause: Option<String>) -> Error {
     let (name, line, output) = arena::with(|a| {
         let line = line(a, f);
-        let (_, outputs) = connect::cores(a, f);
+        let (_, outputs) = arena::cores(a, f);
         let shape = outputs.first().map_or_else(String::new, |core| a.cores[*core].shape.to_string());
         (a.op(f).name().to_string(), line, shape)
     });

@@ -5,17 +5,18 @@ use crate::Result;
 use crate::array::Storage;
 use crate::graph::arena;
 use crate::graph::arena::Arena;
+use crate::graph::arena::Ix;
+use crate::graph::arena::NONE;
+use crate::graph::arena::flag;
+use crate::graph::arena::order;
+use crate::graph::arena::order::backward_order;
+use crate::graph::arena::provenance::Side;
+use crate::graph::arena::run_lock::PlanLock;
 use crate::graph::back_step::BackwardStep;
-use crate::graph::back_step::Side;
 use crate::graph::fusion;
 use crate::graph::fusion::backward::FusedBackward;
 use crate::graph::hooked::LeafHooks;
-use crate::graph::lease::PlanLock;
-use crate::graph::order;
 use crate::graph::settings::modes;
-use crate::graph::slots::Ix;
-use crate::graph::slots::NONE;
-use crate::graph::slots::flag;
 use crate::ops::Kind;
 use smallvec::SmallVec;
 use std::collections::HashSet;
@@ -97,13 +98,6 @@ pub(crate) struct BackwardPlan {
     pub(crate) work: usize,
     /// Steps count what they use and let nobody wait: there is a budget.
     pub(crate) counted: bool,
-}
-
-/// In which order functions run backward from `root`: higher ranks first, earlier found ones first among equals.
-pub(crate) fn backward_order(a: &mut Arena, root: Ix) -> Vec<Ix> {
-    let above = order::depth_first(a, &[root], |_, _| true);
-    order::rank(a, &above);
-    order::descending(a, &[a.variables[root].parent], |a, f| a.functions[f].need_grad)
 }
 
 /// A function that waits for its backward run, and all that will run backward with it.

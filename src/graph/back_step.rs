@@ -11,7 +11,11 @@ use crate::array::Lasting;
 use crate::array::Shape;
 use crate::array::Storage;
 use crate::graph::arena::Arena;
-use crate::graph::connect::cores;
+use crate::graph::arena::Ix;
+use crate::graph::arena::NONE;
+use crate::graph::arena::cores;
+use crate::graph::arena::provenance::Modified;
+use crate::graph::arena::provenance::Side;
 use crate::graph::connect::data_array;
 use crate::graph::execute::MemoPtr;
 use crate::graph::execute::Operand;
@@ -20,12 +24,9 @@ use crate::graph::execute::overlap;
 use crate::graph::execute::read_as;
 use crate::graph::execute::store;
 use crate::graph::formula;
-use crate::graph::memo::Modified;
 use crate::graph::ndarray::NdArray;
 use crate::graph::settings::context;
 use crate::graph::settings::context::Precision;
-use crate::graph::slots::Ix;
-use crate::graph::slots::NONE;
 use crate::kernels::Float;
 use crate::kernels::map;
 use crate::kernels::stop;
@@ -80,13 +81,6 @@ pub(crate) struct BackwardStep {
 /// Stands for data that nothing reads.
 fn nowhere() -> *mut u8 {
     std::ptr::without_provenance_mut(64)
-}
-
-/// Which array of a function is spoken of.
-#[derive(Clone, Copy)]
-pub(crate) enum Side {
-    Input(usize),
-    Output(usize),
 }
 
 impl BackwardStep {

@@ -9,20 +9,21 @@ use crate::error::caught;
 use crate::graph::anomaly;
 use crate::graph::arena;
 use crate::graph::arena::Arena;
-use crate::graph::back_plan;
+use crate::graph::arena::Ix;
+use crate::graph::arena::NONE;
+use crate::graph::arena::describe;
+use crate::graph::arena::describe::explain;
+use crate::graph::arena::order;
 use crate::graph::back_plan::BackwardKey;
 use crate::graph::back_plan::BackwardPlan;
 use crate::graph::clear;
 use crate::graph::clear::Clearing;
 use crate::graph::clear::Policy;
-use crate::graph::course;
 use crate::graph::forward::Detach;
 use crate::graph::forward::FunctionHook;
-use crate::graph::forward::explain;
 use crate::graph::function::Function;
 use crate::graph::ledger;
 use crate::graph::ndarray::NdArray;
-use crate::graph::order;
 use crate::graph::plan::CachedPlan;
 use crate::graph::plan::EpochStamp;
 use crate::graph::plan::Pace;
@@ -30,8 +31,6 @@ use crate::graph::plan::detached;
 use crate::graph::recompute;
 use crate::graph::room::BudgetedBackward;
 use crate::graph::settings::modes;
-use crate::graph::slots::Ix;
-use crate::graph::slots::NONE;
 use crate::graph::variable::Variable;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -240,7 +239,7 @@ impl Variable {
             arena::with(|a| -> Result<_> {
                 let budgeted = a.functions[a.variables[root].parent].budgeted;
                 let clear_data = options.clear_buffer || budgeted;
-                let above = if ledger::in_use() { back_plan::backward_order(a, root) } else { Vec::new() };
+                let above = if ledger::in_use() { order::backward_order(a, root) } else { Vec::new() };
                 let keeper = BudgetedBackward::begin(a, &above);
                 let key = BackwardKey { clear_data, clear_grad: clear_data || keeper.is_some(), clear_seed };
                 let kept = CachedPlan::take_backward(a, root, key);
@@ -252,7 +251,7 @@ impl Variable {
                     BackwardPlan::make(a, root, key, &partners.unwrap_or_default())?
                 };
                 if let Some(f) = a.hold(&mut plan.functions)? {
-                    let error = course::freed_graph(a.op(f).name());
+                    let error = describe::freed_graph(a.op(f).name());
                     a.let_go(&mut plan.functions, None, |_| ());
                     return Err(error);
                 }

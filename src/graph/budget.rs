@@ -10,14 +10,14 @@
 use crate::Error;
 use crate::Result;
 use crate::graph::arena::Arena;
+use crate::graph::arena::Ix;
+use crate::graph::arena::NONE;
+use crate::graph::arena::flag;
+use crate::graph::arena::order::Stop;
 use crate::graph::clear::Policy;
 use crate::graph::ends::rehearsal;
 use crate::graph::forward::ForwardPlan;
-use crate::graph::order::Stop;
 use crate::graph::rehearsal::StepModel;
-use crate::graph::slots::Ix;
-use crate::graph::slots::NONE;
-use crate::graph::slots::flag;
 use crate::graph::stage::StepCost;
 
 /// Steps of functions that are rehearsed while a choice is made, at most if a graph is not huge: about half a second.

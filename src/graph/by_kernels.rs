@@ -13,27 +13,27 @@ use crate::array::Storage;
 use crate::graph::anomaly;
 use crate::graph::arena;
 use crate::graph::arena::Arena;
+use crate::graph::arena::Ix;
+use crate::graph::arena::NONE;
+use crate::graph::arena::Saved;
+use crate::graph::arena::describe::explain;
+use crate::graph::arena::flag;
+use crate::graph::arena::liveness;
+use crate::graph::arena::provenance::Side;
 use crate::graph::autodiff::DifferentiateOptions;
 use crate::graph::autodiff::RunHooks;
 use crate::graph::back_step::BackwardStep;
-use crate::graph::back_step::Side;
 use crate::graph::back_step::add_to;
-use crate::graph::clear;
 use crate::graph::clear::Clearing;
 use crate::graph::course::GradientRoute;
 use crate::graph::course::GradientSlotIx;
 use crate::graph::execute::Operand;
-use crate::graph::forward::explain;
 use crate::graph::function::Function;
 use crate::graph::ndarray::NdArray;
 use crate::graph::plan::Pace;
 use crate::graph::recompute;
 use crate::graph::room::BudgetedBackward;
 use crate::graph::settings::modes;
-use crate::graph::slots::Ix;
-use crate::graph::slots::NONE;
-use crate::graph::slots::Saved;
-use crate::graph::slots::flag;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -291,7 +291,7 @@ pub(crate) fn let_go(course: &GradientRoute, f: Ix) -> Result<()> {
         a.lives_change();
         let slot = &mut a.functions[f];
         (slot.life, slot.pending) = (Saved::Freed, false);
-        clear::after_differentiation(a, f, |core| course.is_root(core))
+        liveness::after_differentiation(a, f, |core| course.is_root(core))
     });
     cleared.into_iter().try_for_each(|storage| storage.clear(true))
 }

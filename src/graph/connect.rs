@@ -11,13 +11,17 @@ use crate::graph::anomaly;
 use crate::graph::anomaly::BUILT_AT;
 use crate::graph::arena;
 use crate::graph::arena::Arena;
+use crate::graph::arena::Ix;
+use crate::graph::arena::Output;
+use crate::graph::arena::Saved;
+use crate::graph::arena::aliasing;
+use crate::graph::arena::flag;
 use crate::graph::execute;
 use crate::graph::execute::ForwardStep;
 use crate::graph::execute::MemoPtr;
 use crate::graph::execute::Operand;
 use crate::graph::execute::evaluate_into;
 use crate::graph::forward::Detach;
-use crate::graph::inplace;
 use crate::graph::ndarray::NdArray;
 use crate::graph::plan;
 use crate::graph::room;
@@ -26,10 +30,6 @@ use crate::graph::settings::context;
 use crate::graph::settings::context::Precision;
 use crate::graph::settings::modes;
 use crate::graph::settings::modes::Modes;
-use crate::graph::slots::Ix;
-use crate::graph::slots::Output;
-use crate::graph::slots::Saved;
-use crate::graph::slots::flag;
 use crate::graph::variable::Variable;
 use crate::kernels::stop;
 use crate::ops;
@@ -361,8 +361,8 @@ fn build_shaped(
     if !inplace {
         return Ok(outputs);
     }
-    inplace::share_memory(a, f);
-    if let Err(error) = inplace::verify(a, f) {
+    aliasing::share_memory(a, f);
+    if let Err(error) = aliasing::verify(a, f) {
         let ixs: SmallVec<[Ix; 2]> = outputs.iter().map(Variable::ix).collect();
         std::mem::forget(outputs);
         ixs.into_iter().for_each(|v| a.drop_handle(v));
@@ -374,15 +374,6 @@ fn build_shaped(
 /// An array of the arena, and where it comes from.
 pub(crate) fn data_array(a: &mut Arena, core: Ix) -> NdArray {
     NdArray { storage: Arc::clone(a.data(core)), shape: a.cores[core].shape.clone() }
-}
-
-/// The pairs of the inputs and of the outputs of a function.
-pub(crate) fn cores(a: &Arena, f: Ix) -> (SmallVec<[Ix; 4]>, SmallVec<[Ix; 2]>) {
-    let slot = &a.functions[f];
-    (
-        slot.inputs.iter().map(|v| a.variables[*v].core).collect(),
-        slot.outputs.iter().map(|o| o.core).collect(),
-    )
 }
 
 /// A function made ready to run forward. Its shapes are those with which it was set up: see [`super::order::check_shapes`].

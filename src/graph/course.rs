@@ -8,13 +8,14 @@ use crate::Error;
 use crate::Result;
 use crate::graph::arena;
 use crate::graph::arena::Arena;
+use crate::graph::arena::Ix;
+use crate::graph::arena::NONE;
+use crate::graph::arena::Saved;
+use crate::graph::arena::describe::describe;
+use crate::graph::arena::describe::freed_graph;
+use crate::graph::arena::order;
 use crate::graph::function::Function;
-use crate::graph::order;
-use crate::graph::slots::Ix;
-use crate::graph::slots::NONE;
-use crate::graph::slots::Saved;
 use crate::graph::variable::Variable;
-use crate::graph::variable::describe;
 use crate::ops::Kind;
 
 /// What to differentiate, or by what.
@@ -302,12 +303,4 @@ impl GradientRoute {
         }
         Ok(())
     }
-}
-
-/// What to say of a function that gave its values back.
-pub(crate) fn freed_graph(by: &str) -> Error {
-    Error::Freed(format!(
-        "autodiff: expected a graph that has its values, but this is the second time that it goes through {by}, and the \
-         first gave them back; pass retain_graph=True the first time, or call forward() again"
-    ))
 }

@@ -9,17 +9,15 @@ use crate::array::Storage;
 use crate::array::convert;
 use crate::graph::arena;
 use crate::graph::arena::Arena;
-use crate::graph::back_plan;
+use crate::graph::arena::Ix;
+use crate::graph::arena::NONE;
+use crate::graph::arena::aliasing;
+use crate::graph::arena::describe;
+use crate::graph::arena::flag;
+use crate::graph::arena::order;
 use crate::graph::function::Function;
-use crate::graph::inplace;
 use crate::graph::ndarray::NdArray;
-use crate::graph::order;
-use crate::graph::recompute;
 use crate::graph::settings::context::Context;
-use crate::graph::slots::Ix;
-use crate::graph::slots::NONE;
-use crate::graph::slots::flag;
-use crate::graph::variable;
 use crate::graph::variable::Variable;
 use crate::graph::variable::new_flags;
 
@@ -50,7 +48,7 @@ impl Variable {
             if a.variables[self.ix()].parent == NONE {
                 return Vec::new();
             }
-            let order = back_plan::backward_order(a, self.ix());
+            let order = order::backward_order(a, self.ix());
             order.into_iter().map(|f| Function::counted(a, f)).collect()
         })
     }
@@ -59,7 +57,7 @@ impl Variable {
     /// those above whose outputs were cleared.
     pub fn functions_to_recompute(&self) -> Vec<Function> {
         arena::with(|a| {
-            let order = recompute::to_restore(a, self.ix());
+            let order = order::to_restore(a, self.ix());
             order.into_iter().map(|f| Function::counted(a, f)).collect()
         })
     }
@@ -97,7 +95,7 @@ impl Variable {
             if a.variables[v].parent == f {
                 return Ok(());
             }
-            let own = variable::describe(a, v);
+            let own = describe::describe(a, v);
             let refused = |a: &Arena, but: &str| {
                 let name = a.op(f).name();
                 Err(Error::Graph(format!(
@@ -157,14 +155,14 @@ impl Variable {
             if f == NONE {
                 return Err(Error::Graph(format!(
                     "rewire_on: expected a variable that a function computes, got {}, which has no parent",
-                    variable::describe(a, from)
+                    describe::describe(a, from)
                 )));
             }
             if !readers(a, to, from).is_empty() {
                 return Err(Error::Graph(format!(
                     "rewire_on: expected a variable that is not computed from this one, got {}, which would be \
                      computed from itself",
-                    variable::describe(a, from)
+                    describe::describe(a, from)
                 )));
             }
             a.structure += 1;
@@ -198,7 +196,7 @@ impl Variable {
             let parent = a.variables[v].parent;
             let shares = |i| a.op(parent).alias(i).is_some_and(|alias| !alias.modifies);
             let is_view = parent != NONE && (0..a.functions[parent].inputs.len()).any(shares);
-            !is_view && a.consumers(v).next().is_none() && inplace::may_modify(a, v)
+            !is_view && a.consumers(v).next().is_none() && aliasing::may_modify(a, v)
         })
     }
 

@@ -3,14 +3,14 @@
 
 use crate::Result;
 use crate::graph::arena::Arena;
+use crate::graph::arena::Ix;
+use crate::graph::arena::NONE;
+use crate::graph::arena::Partners;
 use crate::graph::back_plan::BackwardKey;
 use crate::graph::back_plan::BackwardPlan;
 use crate::graph::clear::Policy;
 use crate::graph::forward::ForwardPlan;
 use crate::graph::rehearsal::StepModel;
-use crate::graph::slots::Ix;
-use crate::graph::slots::NONE;
-use crate::graph::slots::Partners;
 
 /// The ends of a forward run from which a backward run may follow, with their generations.
 fn ends(a: &Arena, roots: &[Ix], policy: Policy) -> Partners {

@@ -1,8 +1,8 @@
 //! What a user may say of a variable: that gradients flow to it, and what may become of its memory.
 
 use crate::graph::arena;
-use crate::graph::inplace;
-use crate::graph::slots::flag;
+use crate::graph::arena::aliasing;
+use crate::graph::arena::flag;
 use crate::graph::variable::Variable;
 
 impl Variable {
@@ -146,6 +146,6 @@ impl Variable {
     /// # Ok::<(), kinnor::Error>(())
     /// ```
     pub fn allow_modify_data(&self) -> bool {
-        arena::with(|a| inplace::may_modify(a, self.ix()))
+        arena::with(|a| aliasing::may_modify(a, self.ix()))
     }
 }

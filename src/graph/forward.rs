@@ -9,6 +9,15 @@ use crate::error::caught;
 use crate::graph::anomaly;
 use crate::graph::arena;
 use crate::graph::arena::Arena;
+use crate::graph::arena::Ix;
+use crate::graph::arena::NONE;
+use crate::graph::arena::Saved;
+use crate::graph::arena::aliasing;
+use crate::graph::arena::describe::explain;
+use crate::graph::arena::flag;
+use crate::graph::arena::order;
+use crate::graph::arena::order::Stop;
+use crate::graph::arena::run_lock::PlanLock;
 use crate::graph::back_plan::ReleasedStorage;
 use crate::graph::budget;
 use crate::graph::clear;
@@ -22,22 +31,13 @@ use crate::graph::function::Function;
 use crate::graph::fusion;
 use crate::graph::fusion::along::EpilogueChain;
 use crate::graph::fusion::forward::FusedForward;
-use crate::graph::inplace;
-use crate::graph::lease::PlanLock;
 use crate::graph::ndarray::NdArray;
-use crate::graph::order;
-use crate::graph::order::Stop;
 use crate::graph::plan;
 use crate::graph::plan::CachedPlan;
 use crate::graph::plan::EpochStamp;
 use crate::graph::plan::ForwardKey;
 use crate::graph::plan::Pace;
 use crate::graph::settings::modes;
-use crate::graph::slots::Ix;
-use crate::graph::slots::NONE;
-use crate::graph::slots::Saved;
-use crate::graph::slots::flag;
-use crate::graph::variable;
 use crate::graph::variable::Variable;
 use std::collections::HashSet;
 
@@ -129,7 +129,7 @@ impl ForwardPlan {
 
     /// Looks at the storages that the pairs have now, and has outputs in place share those of their inputs.
     pub(crate) fn relocate(&mut self, a: &mut Arena) {
-        self.in_place.iter().for_each(|f| inplace::share_memory(a, *f));
+        self.in_place.iter().for_each(|f| aliasing::share_memory(a, *f));
         let mut any = false;
         for step in &mut self.steps {
             let mut moved = false;
@@ -243,27 +243,6 @@ impl ForwardPlan {
         }
         Ok(())
     }
-}
-
-/// Says which function met a cleared value, and which value it was.
-pub(crate) fn explain(error: Error, f: Ix, what: &str) -> Error {
-    let Error::Cleared(_) = error else { return error };
-    arena::with(|a| {
-        let name = a.op(f).name().to_string();
-        let cleared = |core: Ix| a.cores[core].data.as_ref().is_some_and(|s| s.is_cleared());
-        let (inputs, outputs) = connect::cores(a, f);
-        let found = inputs
-            .iter()
-            .position(|c| cleared(*c))
-            .map(|i| format!("its input {i}, {}", variable::describe(a, a.functions[f].inputs[i])));
-        let found =
-            found.or_else(|| outputs.iter().position(|c| cleared(*c)).map(|o| format!("its output {o}")));
-        let found = found.unwrap_or_else(|| "a value".into());
-        Error::Cleared(format!(
-            "{what} of {name}: expected to read {found}, but its memory was cleared; run forward() again without \
-             clear_buffer, or set persistent on it"
-        ))
-    })
 }
 
 impl Variable {
@@ -418,7 +397,7 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
 /// Sets a function up again whose shapes user's code or values decide: that must not happen under the lock.
 pub(crate) fn set_up_outside(f: Ix) -> Result<()> {
     let (held, op, x, asked) = arena::with(|a| {
-        let (inputs, _) = connect::cores(a, f);
+        let (inputs, _) = arena::cores(a, f);
         let x: Vec<NdArray> = inputs.into_iter().map(|core| connect::data_array(a, core)).collect();
         (Function::counted(a, f), a.op(f).clone(), x, a.reshapes)
     });

@@ -7,10 +7,11 @@ use crate::array::Shape;
 use crate::graph::anomaly;
 use crate::graph::arena;
 use crate::graph::arena::Arena;
+use crate::graph::arena::Ix;
+use crate::graph::arena::NONE;
 use crate::graph::autodiff::DifferentiateOptions;
 use crate::graph::autodiff::RunHooks;
 use crate::graph::clear::Clearing;
-use crate::graph::connect as connecting;
 use crate::graph::connect::connect;
 use crate::graph::course::Edge;
 use crate::graph::course::GradientRoute;
@@ -18,8 +19,6 @@ use crate::graph::function::Function;
 use crate::graph::recompute;
 use crate::graph::settings::modes;
 use crate::graph::settings::modes::Scope;
-use crate::graph::slots::Ix;
-use crate::graph::slots::NONE;
 use crate::graph::variable::Variable;
 use crate::ops::Op;
 use crate::ops::Reads;
@@ -307,7 +306,7 @@ fn restore(node: &RuleNode, reads: Reads, clearing: &Clearing) -> Result<()> {
 /// Refuses values that a rule reads and that are not those of the forward run.
 fn check(f: Ix, reads: Reads) -> Result<()> {
     let changed = arena::with(|a| {
-        let (x, y) = connecting::cores(a, f);
+        let (x, y) = arena::cores(a, f);
         let data = |core: &Ix, read: bool| a.cores[*core].data.as_deref().filter(|_| read);
         let x = x.iter().enumerate().map(|(i, core)| data(core, reads.input(i)));
         let y = y.iter().enumerate().map(|(o, core)| data(core, reads.output(o)));

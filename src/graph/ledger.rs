@@ -15,15 +15,15 @@ use crate::array::Paying;
 use crate::array::Storage;
 use crate::array::pay_from;
 use crate::graph::arena::Arena;
-use crate::graph::clear;
+use crate::graph::arena::Ix;
+use crate::graph::arena::NONE;
+use crate::graph::arena::flag;
+use crate::graph::arena::liveness;
+use crate::graph::arena::liveness::is_cleared;
+use crate::graph::arena::liveness::is_repeatable;
 use crate::graph::settings::modes;
-use crate::graph::slots::Ix;
-use crate::graph::slots::NONE;
-use crate::graph::slots::flag;
 use crate::graph::worth::EvictionCandidate;
 use crate::graph::worth::ValueId;
-use crate::graph::worth::is_cleared;
-use crate::graph::worth::is_repeatable;
 use crate::graph::worth::sharers;
 use crate::graph::worth::work;
 use parking_lot::Mutex;
@@ -280,7 +280,7 @@ impl PoolState {
                 continue;
             }
             value.needed =
-                value.needed || value.variable(a, key.1).is_some_and(|v| clear::is_read_backward(a, v));
+                value.needed || value.variable(a, key.1).is_some_and(|v| liveness::is_read_backward(a, v));
             most += storage.held_bytes();
             candidates.push((*key, storage.held_bytes()));
         }
@@ -307,7 +307,7 @@ impl PoolState {
         let key = (a.functions[f].born, o as u32);
         let Some(value) = self.values.get(&key) else { return };
         let Some(storage) = value.storage.upgrade() else { return };
-        let read = value.variable(a, key.1).is_none_or(|v| clear::is_read_backward(a, v));
+        let read = value.variable(a, key.1).is_none_or(|v| liveness::is_read_backward(a, v));
         if !read && value.may_go(a, key.1, &storage, self.runs > 0) {
             drop(storage);
             self.give_up(a, key);

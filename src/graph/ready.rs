@@ -6,6 +6,9 @@ use crate::array::Storage;
 use crate::graph::arena;
 use crate::graph::arena::Arena;
 use crate::graph::arena::Garbage;
+use crate::graph::arena::Ix;
+use crate::graph::arena::NONE;
+use crate::graph::arena::flag;
 use crate::graph::by_kernels::KernelRun;
 use crate::graph::course::Edge;
 use crate::graph::course::GradientRoute;
@@ -14,9 +17,6 @@ use crate::graph::edit::copied;
 use crate::graph::ndarray::NdArray;
 use crate::graph::plan::EpochStamp;
 use crate::graph::room::BudgetedBackward;
-use crate::graph::slots::Ix;
-use crate::graph::slots::NONE;
-use crate::graph::slots::flag;
 use std::sync::Arc;
 
 /// What tells differentiations apart that start from the same variable: where edges begin and end.

@@ -2,23 +2,14 @@
 
 use crate::Result;
 use crate::graph::arena;
-use crate::graph::arena::Arena;
+use crate::graph::arena::Ix;
+use crate::graph::arena::order;
+use crate::graph::arena::order::to_restore;
 use crate::graph::clear;
 use crate::graph::clear::Clearing;
 use crate::graph::connect;
-use crate::graph::order;
 use crate::graph::room;
 use crate::graph::settings::modes::Scope;
-use crate::graph::slots::Ix;
-
-/// The functions to run again for the data of `v`, each after those that feed it: on from where data is still there.
-pub(crate) fn to_restore(a: &mut Arena, v: Ix) -> Vec<Ix> {
-    let first = a.variables[v].parent;
-    order::depth_first(a, &[v], |a, f| {
-        let dropped = |core: Ix| a.cores[core].data.as_ref().is_some_and(|s| s.is_cleared());
-        f == first || a.functions[f].outputs.iter().any(|o| dropped(o.core))
-    })
-}
 
 /// Computes the data of `v` again, and of all that it needs and that was cleared too. What no gradient reads is cleared
 /// again at once.

@@ -5,21 +5,21 @@ use crate::Result;
 use crate::array::Shape;
 use crate::graph::arena;
 use crate::graph::arena::Arena;
+use crate::graph::arena::Ix;
+use crate::graph::arena::NONE;
+use crate::graph::arena::liveness;
+use crate::graph::arena::order::Stop;
 use crate::graph::back_plan::BackwardKey;
 use crate::graph::back_plan::BackwardPlan;
 use crate::graph::budget::CheckpointSearch;
-use crate::graph::clear;
 use crate::graph::clear::Policy;
 use crate::graph::ends;
 use crate::graph::execute::Operand;
 use crate::graph::forward::ForwardPlan;
 use crate::graph::forward::set_up_outside;
 use crate::graph::fusion;
-use crate::graph::order::Stop;
 use crate::graph::rehearsal::StepModel;
 use crate::graph::settings::modes;
-use crate::graph::slots::Ix;
-use crate::graph::slots::NONE;
 use crate::graph::variable::Variable;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -184,7 +184,7 @@ fn as_it_is(a: &Arena, plan: &ForwardPlan, mut report: Report, budget: usize) ->
         }
         for (o, value) in said.outputs.iter_mut().enumerate() {
             let gone = step.y[o].storage.is_cleared();
-            let read = a.live_output(*f, o).is_some_and(|v| clear::is_read_backward(a, v));
+            let read = a.live_output(*f, o).is_some_and(|v| liveness::is_read_backward(a, v));
             value.fate = match (gone, read) {
                 (false, _) => Fate::Kept,
                 (true, true) => Fate::Evicted,

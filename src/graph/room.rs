@@ -13,6 +13,10 @@ use crate::array::Shape;
 use crate::array::Storage;
 use crate::graph::arena;
 use crate::graph::arena::Arena;
+use crate::graph::arena::Ix;
+use crate::graph::arena::NONE;
+use crate::graph::arena::flag;
+use crate::graph::arena::order;
 use crate::graph::back_step::BackwardStep;
 use crate::graph::clear;
 use crate::graph::connect;
@@ -23,15 +27,10 @@ use crate::graph::formula;
 use crate::graph::ledger::EvictionPool;
 use crate::graph::ledger::Pins;
 use crate::graph::ndarray::NdArray;
-use crate::graph::order;
-use crate::graph::recompute;
 use crate::graph::settings::context;
 use crate::graph::settings::context::Precision;
 use crate::graph::settings::modes;
 use crate::graph::settings::modes::Scope;
-use crate::graph::slots::Ix;
-use crate::graph::slots::NONE;
-use crate::graph::slots::flag;
 use crate::graph::variable::Variable;
 use crate::graph::worth;
 use crate::ops::Op;
@@ -350,7 +349,7 @@ impl Variable {
             let f = a.variables[v].parent;
             let ledger = if is_evicted(a, v) { a.functions[f].ledger.clone() } else { None };
             if ledger.is_some() {
-                for f in recompute::to_restore(a, v) {
+                for f in order::to_restore(a, v) {
                     if !worth::is_as_it_was(a, f) {
                         return Ok(Err(f));
                     }

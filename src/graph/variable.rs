@@ -6,13 +6,14 @@ use crate::array::Shape;
 use crate::array::Storage;
 use crate::graph::arena;
 use crate::graph::arena::Arena;
-use crate::graph::clear;
+use crate::graph::arena::Ix;
+use crate::graph::arena::NONE;
+use crate::graph::arena::describe::describe;
+use crate::graph::arena::flag;
+use crate::graph::arena::liveness;
 use crate::graph::function::Function;
 use crate::graph::ndarray::NdArray;
 use crate::graph::settings::modes;
-use crate::graph::slots::Ix;
-use crate::graph::slots::NONE;
-use crate::graph::slots::flag;
 use crate::ops::Array;
 use crate::solvers::Pair;
 use crate::solvers::Source;
@@ -325,7 +326,7 @@ impl Variable {
     /// # Errors
     /// [`Error::Graph`] when the memory is shared by narrow.
     pub fn clear_during_auto_forward(&self) -> Result<()> {
-        match arena::with(|a| clear::unneeded(a, self.0, 2)) {
+        match arena::with(|a| liveness::unneeded(a, self.0, 2)) {
             Some(storage) => storage.clear(true),
             None => Ok(()),
         }
@@ -335,16 +336,6 @@ impl Variable {
 /// Flags of a variable that is made now.
 pub(crate) fn new_flags() -> u16 {
     if modes::recompute() { flag::RECOMPUTE } else { 0 }
-}
-
-/// How messages speak of a variable: by its name if it has one.
-pub(crate) fn describe(a: &Arena, v: Ix) -> String {
-    let slot = &a.variables[v];
-    let shape = &a.cores[slot.core].shape;
-    match slot.extra.as_ref().and_then(|e| e.name.as_ref()) {
-        Some(name) => format!("variable '{name}' of shape {shape}"),
-        None => format!("a variable of shape {shape}"),
-    }
 }
 
 /// A variable is what a solver updates.
@@ -381,12 +372,12 @@ impl Drop for Variable {
         let unneeded = arena::with(|a| {
             // What dies with this handle need not be cleared.
             let outlives = dynamic && a.variables[self.0].count > 1;
-            let unneeded = if outlives { clear::unneeded(a, self.0, 2) } else { None };
+            let unneeded = if outlives { liveness::unneeded(a, self.0, 2) } else { None };
             a.drop_handle(self.0);
             unneeded
         });
         if let Some(Err(error)) = unneeded.map(|storage| storage.clear(true)) {
-            clear::note_error_at_drop(error);
+            liveness::note_error_at_drop(error);
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use crate::array::Storage;
 use crate::graph::arena::Arena;
-use crate::graph::execute;
+use crate::graph::arena::Ix;
+use crate::graph::arena::NONE;
+use crate::graph::arena::flag;
+use crate::graph::arena::liveness::is_cleared;
 use crate::graph::rehearsal;
-use crate::graph::slots::Ix;
-use crate::graph::slots::NONE;
-use crate::graph::slots::flag;
 use std::sync::Arc;
 use std::sync::Weak;
 
@@ -28,23 +28,12 @@ pub(crate) struct EvictionCandidate {
     pub(crate) done: bool,
 }
 
-/// Whether a function computes the same when it runs again, and nobody but its outputs notices.
-pub(crate) fn is_repeatable(a: &Arena, f: Ix) -> bool {
-    let op = a.op(f);
-    let modifies = |i| op.alias(i).is_some_and(|alias| alias.modifies);
-    !execute::sets_up_outside(op) && !(0..a.functions[f].inputs.len()).any(modifies)
-}
-
 /// The work of a function as [`rehearsal::work_of`] estimates it.
 pub(crate) fn work(a: &Arena, f: Ix) -> u64 {
     let slot = &a.functions[f];
     let inputs = slot.inputs.iter().map(|v| &a.cores[a.variables[*v].core].shape);
     let outputs = slot.outputs.iter().map(|o| &a.cores[o.core].shape);
     rehearsal::work_of(a.op(f), &inputs.collect::<Vec<_>>(), &outputs.collect::<Vec<_>>())
-}
-
-pub(crate) fn is_cleared(a: &Arena, core: Ix) -> bool {
-    a.cores[core].data.as_ref().is_some_and(|data| data.is_cleared())
 }
 
 impl EvictionCandidate {

@@ -5,17 +5,24 @@ use crate::Error;
 use crate::Result;
 use crate::array::Shape;
 use crate::graph::arena::Arena;
+use crate::graph::arena::Ix;
+use crate::graph::arena::NONE;
+use crate::graph::arena::aliasing;
+use crate::graph::arena::describe::describe;
+use crate::graph::arena::flag;
 use crate::graph::execute;
-use crate::graph::inplace;
 use crate::graph::settings::modes;
-use crate::graph::slots::Ix;
-use crate::graph::slots::NONE;
-use crate::graph::slots::flag;
-use crate::graph::variable::describe;
 use crate::ops::Shapes;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+
+/// In which order functions run backward from `root`: higher ranks first, earlier found ones first among equals.
+pub(crate) fn backward_order(a: &mut Arena, root: Ix) -> Vec<Ix> {
+    let above = depth_first(a, &[root], |_, _| true);
+    rank(a, &above);
+    descending(a, &[a.variables[root].parent], |a, f| a.functions[f].need_grad)
+}
 
 /// Why an order could not be made.
 pub(crate) enum Stop {
@@ -166,8 +173,8 @@ pub(crate) fn refresh(a: &mut Arena, f: Ix) -> Result<(), Stop> {
         set_up(a, f, shapes, a.reshapes)?;
     }
     if (0..a.functions[f].inputs.len()).any(|i| a.op(f).alias(i).is_some()) {
-        inplace::share_memory(a, f);
-        inplace::verify(a, f)?;
+        aliasing::share_memory(a, f);
+        aliasing::verify(a, f)?;
     }
     Ok(())
 }
@@ -233,4 +240,13 @@ pub(crate) fn check_shapes(a: &Arena, f: Ix, what: &str) -> Result<()> {
         "{what} of {}: expected the shapes of its forward run{of}, but {changed}; run forward() again",
         a.op(f).name()
     )))
+}
+
+/// The functions to run again for the data of `v`, each after those that feed it: on from where data is still there.
+pub(crate) fn to_restore(a: &mut Arena, v: Ix) -> Vec<Ix> {
+    let first = a.variables[v].parent;
+    depth_first(a, &[v], |a, f| {
+        let dropped = |core: Ix| a.cores[core].data.as_ref().is_some_and(|s| s.is_cleared());
+        f == first || a.functions[f].outputs.iter().any(|o| dropped(o.core))
+    })
 }

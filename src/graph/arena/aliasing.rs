@@ -3,9 +3,9 @@
 use crate::Error;
 use crate::Result;
 use crate::graph::arena::Arena;
-use crate::graph::slots::Ix;
-use crate::graph::slots::NONE;
-use crate::graph::variable::describe;
+use crate::graph::arena::Ix;
+use crate::graph::arena::NONE;
+use crate::graph::arena::describe::describe;
 use std::sync::Arc;
 
 /// Lets outputs of in-place functions share the memory of the inputs.

@@ -4,12 +4,16 @@
 use crate::array::Shape;
 use crate::array::Storage;
 use crate::array::name_of;
-use crate::graph::arena;
-use crate::graph::back_step::Side;
-use crate::graph::slots::Ix;
-use crate::graph::variable::describe;
+use crate::graph::arena::Ix;
 use crate::ops::State;
 use smallvec::SmallVec;
+
+/// Which array of a function is spoken of.
+#[derive(Clone, Copy)]
+pub(crate) enum Side {
+    Input(usize),
+    Output(usize),
+}
 
 /// What a function remembers of its last forward run.
 #[derive(Default)]
@@ -119,28 +123,7 @@ impl Provenance {
 
 /// A value that changed since the function ran that saved it.
 pub(crate) struct Modified {
-    value: Side,
+    pub(crate) value: Side,
     /// How often its memory was written when it was saved, and by now; none where it is in other memory.
-    versions: Option<(u64, u64)>,
-}
-
-impl Modified {
-    /// Says what happened to which value of the function `f`.
-    pub(crate) fn describe(&self, f: Ix) -> String {
-        arena::with(|a| {
-            let name = a.op(f).name();
-            let value = match self.value {
-                Side::Input(i) => format!("input {i}, {},", describe(a, a.functions[f].inputs[i])),
-                Side::Output(o) => format!("output {o}"),
-            };
-            let versions = match self.versions {
-                Some((then, now)) => format!("is at version {now}; expected version {then}"),
-                None => "is in other memory".into(),
-            };
-            format!(
-                "backward of {name}: expected the values of its forward run, but {value} was changed since: it \
-                 {versions}; run forward() again, or change it after backward()"
-            )
-        })
-    }
+    pub(crate) versions: Option<(u64, u64)>,
 }

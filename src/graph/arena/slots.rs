@@ -3,22 +3,17 @@
 
 use crate::array::Shape;
 use crate::array::Storage;
-use crate::graph::lease::Thread;
+use crate::graph::arena::Ix;
+use crate::graph::arena::provenance::ByHand;
+use crate::graph::arena::provenance::Provenance;
+use crate::graph::arena::run_lock::Thread;
 use crate::graph::ledger::EvictionPool;
-use crate::graph::memo::ByHand;
-use crate::graph::memo::Provenance;
 use crate::graph::plan::CachedPlan;
 use crate::graph::ready::PreparedBackward;
 use crate::graph::watch::GradientState;
 use crate::ops::Op;
 use smallvec::SmallVec;
 use std::sync::Arc;
-
-/// Number of a slot. Slots are used again; a generation tells the tenants apart.
-pub(crate) type Ix = u32;
-
-/// No slot.
-pub(crate) const NONE: Ix = u32::MAX;
 
 /// Facts about a variable, one bit each.
 pub(crate) mod flag {
@@ -161,57 +156,4 @@ pub(crate) struct FunctionSlot {
     /// As `memo`, of runs by hand on other arrays.
     pub(crate) by_hand: Option<Box<ByHand>>,
     pub(crate) tags: Vec<(String, String)>,
-}
-
-/// Slots in chunks, so that growing never moves them.
-pub(crate) struct Slab<T> {
-    chunks: Vec<Box<[T]>>,
-    pub(crate) free: Vec<Ix>,
-    len: Ix,
-}
-
-const CHUNK: u32 = 10;
-
-impl<T> Slab<T> {
-    pub(crate) const fn new() -> Self {
-        Self { chunks: Vec::new(), free: Vec::new(), len: 0 }
-    }
-
-    /// A slot to be filled: a freed one as its last tenant left it, or a blank one.
-    #[inline(always)]
-    pub(crate) fn take(&mut self, blank: impl Fn() -> T) -> Ix {
-        if let Some(ix) = self.free.pop() {
-            return ix;
-        }
-        if (self.len >> CHUNK) as usize == self.chunks.len() {
-            self.chunks.push((0..1 << CHUNK).map(|_| blank()).collect());
-        }
-        self.len += 1;
-        self.len - 1
-    }
-
-    /// All slots, those without a tenant too.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.chunks.iter_mut().flat_map(|chunk| chunk.iter_mut())
-    }
-
-    /// Slots that have a tenant.
-    pub(crate) fn in_use(&self) -> usize {
-        self.len as usize - self.free.len()
-    }
-}
-
-impl<T> std::ops::Index<Ix> for Slab<T> {
-    type Output = T;
-    #[inline(always)]
-    fn index(&self, ix: Ix) -> &T {
-        &self.chunks[(ix >> CHUNK) as usize][(ix & ((1 << CHUNK) - 1)) as usize]
-    }
-}
-
-impl<T> std::ops::IndexMut<Ix> for Slab<T> {
-    #[inline(always)]
-    fn index_mut(&mut self, ix: Ix) -> &mut T {
-        &mut self.chunks[(ix >> CHUNK) as usize][(ix & ((1 << CHUNK) - 1)) as usize]
-    }
 }

@@ -3,10 +3,10 @@
 
 use crate::graph::arena::Arena;
 use crate::graph::arena::Garbage;
-use crate::graph::slots::Ix;
-use crate::graph::slots::NONE;
-use crate::graph::slots::Saved;
-use crate::graph::slots::flag;
+use crate::graph::arena::Ix;
+use crate::graph::arena::NONE;
+use crate::graph::arena::Saved;
+use crate::graph::arena::flag;
 use crate::ops::Op;
 
 impl Arena {

@@ -10,10 +10,10 @@
 use crate::Error;
 use crate::Result;
 use crate::graph::arena::Arena;
-use crate::graph::forked;
-use crate::graph::slots::FunctionSlot;
-use crate::graph::slots::Ix;
-use crate::graph::slots::Saved;
+use crate::graph::arena::FunctionSlot;
+use crate::graph::arena::Ix;
+use crate::graph::arena::Saved;
+use crate::graph::arena::fork;
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::num::NonZeroU32;
@@ -166,7 +166,7 @@ impl Arena {
     /// [`Error::Graph`] when one of them is running already; nothing is held then.
     pub(crate) fn begin_run(&mut self, functions: &[Ix]) -> Result<Option<Ix>> {
         self.settle();
-        forked::guard();
+        fork::guard();
         let thread = Thread::current();
         self.leases.single.push(thread);
         let mut freed = None;

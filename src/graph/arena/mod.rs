@@ -1,25 +1,30 @@
 //! Where the nodes live: slabs of slots behind one lock, and what one may ask of a node. What a slot holds is in `slots`,
 //! when it dies in `counts`.
 
+pub(crate) mod aliasing;
+pub(crate) mod describe;
+pub(crate) mod fork;
+pub(crate) mod liveness;
+pub(crate) mod order;
+pub(crate) mod provenance;
+pub(crate) mod refcount;
+pub(crate) mod run_lock;
+pub(crate) mod slab;
+pub(crate) mod slots;
+
+pub(crate) use slab::{Ix, NONE, Slab};
+pub(crate) use slots::{
+    Consumer, Extra, FunctionSlot, Output, Partners, Saved, TensorSlot, VariableSlot, flag,
+};
+
 use crate::array::Shape;
 use crate::array::Storage;
-use crate::graph::lease::RunLocks;
-use crate::graph::memo::ByHand;
-use crate::graph::memo::Provenance;
+use crate::graph::arena::provenance::ByHand;
+use crate::graph::arena::provenance::Provenance;
+use crate::graph::arena::run_lock::RunLocks;
 use crate::graph::plan::CachedPlan;
 use crate::graph::ready::PreparedBackward;
 use crate::graph::settings::modes;
-use crate::graph::slots::Consumer;
-use crate::graph::slots::Extra;
-use crate::graph::slots::FunctionSlot;
-use crate::graph::slots::Ix;
-use crate::graph::slots::NONE;
-use crate::graph::slots::Output;
-use crate::graph::slots::Saved;
-use crate::graph::slots::Slab;
-use crate::graph::slots::TensorSlot;
-use crate::graph::slots::VariableSlot;
-use crate::graph::slots::flag;
 use crate::graph::watch::GradientState;
 use crate::ops::Op;
 use crate::ops::State;
@@ -363,4 +368,13 @@ impl Arena {
     pub(crate) fn extra(&mut self, v: Ix) -> &mut Extra {
         self.variables[v].extra.get_or_insert_default()
     }
+}
+
+/// The pairs of the inputs and of the outputs of a function.
+pub(crate) fn cores(a: &Arena, f: Ix) -> (SmallVec<[Ix; 4]>, SmallVec<[Ix; 2]>) {
+    let slot = &a.functions[f];
+    (
+        slot.inputs.iter().map(|v| a.variables[*v].core).collect(),
+        slot.outputs.iter().map(|o| o.core).collect(),
+    )
 }

@@ -1,0 +1,68 @@
+//! How messages speak of nodes.
+
+use crate::Error;
+use crate::graph::arena;
+use crate::graph::arena::Arena;
+use crate::graph::arena::Ix;
+use crate::graph::arena::provenance::Modified;
+use crate::graph::arena::provenance::Side;
+
+/// What to say of a function that gave its values back.
+pub(crate) fn freed_graph(by: &str) -> Error {
+    Error::Freed(format!(
+        "autodiff: expected a graph that has its values, but this is the second time that it goes through {by}, and the \
+         first gave them back; pass retain_graph=True the first time, or call forward() again"
+    ))
+}
+
+/// Says which function met a cleared value, and which value it was.
+pub(crate) fn explain(error: Error, f: Ix, what: &str) -> Error {
+    let Error::Cleared(_) = error else { return error };
+    arena::with(|a| {
+        let name = a.op(f).name().to_string();
+        let cleared = |core: Ix| a.cores[core].data.as_ref().is_some_and(|s| s.is_cleared());
+        let (inputs, outputs) = arena::cores(a, f);
+        let found = inputs
+            .iter()
+            .position(|c| cleared(*c))
+            .map(|i| format!("its input {i}, {}", describe(a, a.functions[f].inputs[i])));
+        let found =
+            found.or_else(|| outputs.iter().position(|c| cleared(*c)).map(|o| format!("its output {o}")));
+        let found = found.unwrap_or_else(|| "a value".into());
+        Error::Cleared(format!(
+            "{what} of {name}: expected to read {found}, but its memory was cleared; run forward() again without \
+             clear_buffer, or set persistent on it"
+        ))
+    })
+}
+
+impl Modified {
+    /// Says what happened to which value of the function `f`.
+    pub(crate) fn describe(&self, f: Ix) -> String {
+        arena::with(|a| {
+            let name = a.op(f).name();
+            let value = match self.value {
+                Side::Input(i) => format!("input {i}, {},", describe(a, a.functions[f].inputs[i])),
+                Side::Output(o) => format!("output {o}"),
+            };
+            let versions = match self.versions {
+                Some((then, now)) => format!("is at version {now}; expected version {then}"),
+                None => "is in other memory".into(),
+            };
+            format!(
+                "backward of {name}: expected the values of its forward run, but {value} was changed since: it \
+                 {versions}; run forward() again, or change it after backward()"
+            )
+        })
+    }
+}
+
+/// How messages speak of a variable: by its name if it has one.
+pub(crate) fn describe(a: &Arena, v: Ix) -> String {
+    let slot = &a.variables[v];
+    let shape = &a.cores[slot.core].shape;
+    match slot.extra.as_ref().and_then(|e| e.name.as_ref()) {
+        Some(name) => format!("variable '{name}' of shape {shape}"),
+        None => format!("a variable of shape {shape}"),
+    }
+}

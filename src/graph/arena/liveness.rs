@@ -1,0 +1,154 @@
+//! Which values are still read, by whom, and which may therefore be given back.
+
+use crate::Error;
+use crate::Result;
+use crate::array::Storage;
+use crate::graph::arena::Arena;
+use crate::graph::arena::Ix;
+use crate::graph::arena::NONE;
+use crate::graph::arena::flag;
+use crate::graph::execute;
+use crate::ops::Reads;
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// What the gradients of `f` read, all together.
+pub(crate) fn reads(a: &Arena, f: Ix) -> Reads {
+    let op = a.op(f);
+    (0..a.functions[f].inputs.len()).fold(Reads::NOTHING, |all, i| all.or(op.backward_reads(i)))
+}
+
+/// Why the data of `v` must stay, as scratch bits: a gradient reads it, or it is the memory of another variable too.
+pub(crate) fn needs(a: &Arena, v: Ix) -> u16 {
+    let mut bits = 0;
+    let mut add = |yes: bool, bit: u16| bits |= if yes { bit } else { 0 };
+    let inputs = |f: Ix| 0..a.functions[f].inputs.len();
+    for c in a.consumers(v) {
+        let (f, op) = (c.function, a.op(c.function));
+        let reads = reads(a, f);
+        for i in inputs(f).filter(|i| a.functions[f].inputs[*i] == v) {
+            let read = op.overwrites(i) || reads.input(i);
+            add(read && a.functions[f].need_grad, flag::SCRATCH_NEED);
+            add(op.alias(i).is_some(), flag::SCRATCH_INPLACE);
+        }
+    }
+    let f = a.variables[v].parent;
+    if f != NONE {
+        let op = a.op(f);
+        for o in (0..a.functions[f].outputs.len()).filter(|o| a.live_output(f, *o) == Some(v)) {
+            let read = inputs(f).any(|i| op.backward_reads(i).output(o));
+            add(read && a.functions[f].need_grad, flag::SCRATCH_NEED);
+            let shared = inputs(f).any(|i| op.alias(i).is_some_and(|alias| alias.output == o));
+            add(shared, flag::SCRATCH_INPLACE);
+        }
+    }
+    bits
+}
+
+/// Whether a gradient reads the data of `v`, or that is the memory of another variable too.
+pub(crate) fn is_read_backward(a: &Arena, v: Ix) -> bool {
+    needs(a, v) != 0
+}
+
+/// The data of `v`, if dynamic mode may give it back with this handle: nobody else can see it, and no gradient reads it.
+pub(crate) fn unneeded(a: &Arena, v: Ix, users_below: u32) -> Option<Arc<Storage>> {
+    let slot = &a.variables[v];
+    if slot.parent == NONE || slot.flags & flag::PERSISTENT != 0 {
+        return None;
+    }
+    let data = a.cores[slot.core].data.as_ref()?;
+    if data.users() >= users_below {
+        return None;
+    }
+    let producer = &a.functions[slot.parent];
+    // What was given up for a budget may have to be computed from it.
+    if producer.ledger.is_some() && !is_repeatable(a, slot.parent) {
+        return None;
+    }
+    for o in (0..producer.outputs.len()).filter(|o| a.live_output(slot.parent, *o) == Some(v)) {
+        let op = a.op(slot.parent);
+        let shares = |i: usize| op.alias(i).is_some_and(|alias| alias.output == o);
+        if (0..producer.inputs.len()).any(|i| op.reads(i).or(op.symbol_reads(i)).output(o) || shares(i)) {
+            return None;
+        }
+    }
+    for c in a.consumers(v) {
+        let consumer = &a.functions[c.function];
+        let op = a.op(c.function);
+        let n = consumer.inputs.len();
+        for (i, _) in consumer.inputs.iter().enumerate().filter(|(_, input)| **input == v) {
+            // What shares the memory may be read long after its own handle is gone.
+            let is_read = consumer.need_grad && (0..n).any(|j| op.reads(j).or(op.symbol_reads(j)).input(i));
+            if is_read || op.alias(i).is_some() {
+                return None;
+            }
+        }
+    }
+    Some(Arc::clone(data))
+}
+
+/// The data of the outputs of `f` that may be given back once it was differentiated through for the last time.
+///
+/// Of a static graph, as `clear_buffer` has it; in dynamic mode what no handle can see. What a function that still waits
+/// for its backward run may read stays, and so do the pairs that `keep` names.
+pub(crate) fn after_differentiation(
+    a: &Arena,
+    f: Ix,
+    keep: impl Fn(Ix) -> bool,
+) -> SmallVec<[Arc<Storage>; 1]> {
+    let slot = &a.functions[f];
+    let mut cleared = SmallVec::new();
+    for (o, output) in slot.outputs.iter().enumerate() {
+        let Some(data) = a.cores[output.core].data.as_ref().filter(|_| !keep(output.core)) else { continue };
+        let live = a.live_output(f, o);
+        let protected = flag::PERSISTENT | flag::PROHIBIT_CLEAR;
+        if live.is_some_and(|v| a.variables[v].flags & protected != 0) || data.is_narrowed() {
+            continue;
+        }
+        // The memory of in-place functions is that of several variables.
+        let mut shared =
+            (0..slot.inputs.len()).any(|i| a.op(f).alias(i).is_some_and(|alias| alias.output == o));
+        let mut awaited = false;
+        for c in live.into_iter().flat_map(|v| a.consumers(v)) {
+            let consumer = &a.functions[c.function];
+            let op = a.op(c.function);
+            awaited |= (consumer.pending && consumer.need_grad) || !op.may_clear_inputs();
+            shared |= (0..consumer.inputs.len()).any(|i| op.alias(i).is_some());
+        }
+        let seen = data.users() > 0 || (slot.at_once && Arc::strong_count(data) > 1);
+        if !awaited && !((slot.at_once || shared) && seen) {
+            cleared.push(Arc::clone(data));
+        }
+    }
+    cleared
+}
+
+static ERRORS_AT_DROP: Mutex<Vec<Error>> = Mutex::new(Vec::new());
+
+/// Keeps an error that a destructor cannot return.
+pub(crate) fn note_error_at_drop(error: Error) {
+    ERRORS_AT_DROP.lock().push(error);
+}
+
+/// The first error that happened while a handle was dropped since the last call.
+///
+/// # Errors
+/// That error.
+pub fn check_errors_at_drop() -> Result<()> {
+    let mut errors = ERRORS_AT_DROP.lock();
+    let first = (!errors.is_empty()).then(|| errors.remove(0));
+    errors.clear();
+    first.map_or(Ok(()), Err)
+}
+
+/// Whether a function computes the same when it runs again, and nobody but its outputs notices.
+pub(crate) fn is_repeatable(a: &Arena, f: Ix) -> bool {
+    let op = a.op(f);
+    let modifies = |i| op.alias(i).is_some_and(|alias| alias.modifies);
+    !execute::sets_up_outside(op) && !(0..a.functions[f].inputs.len()).any(modifies)
+}
+
+pub(crate) fn is_cleared(a: &Arena, core: Ix) -> bool {
+    a.cores[core].data.as_ref().is_some_and(|data| data.is_cleared())
+}

@@ -1,0 +1,62 @@
+//! Slots in chunks, numbered, and used again.
+
+use crate::graph::arena::Output;
+
+/// Number of a slot. Slots are used again; a generation tells the tenants apart.
+pub(crate) type Ix = u32;
+
+/// No slot.
+pub(crate) const NONE: Ix = u32::MAX;
+
+/// Slots in chunks, so that growing never moves them.
+pub(crate) struct Slab<T> {
+    chunks: Vec<Box<[T]>>,
+    pub(crate) free: Vec<Ix>,
+    len: Ix,
+}
+
+const CHUNK: u32 = 10;
+
+impl<T> Slab<T> {
+    pub(crate) const fn new() -> Self {
+        Self { chunks: Vec::new(), free: Vec::new(), len: 0 }
+    }
+
+    /// A slot to be filled: a freed one as its last tenant left it, or a blank one.
+    #[inline(always)]
+    pub(crate) fn take(&mut self, blank: impl Fn() -> T) -> Ix {
+        if let Some(ix) = self.free.pop() {
+            return ix;
+        }
+        if (self.len >> CHUNK) as usize == self.chunks.len() {
+            self.chunks.push((0..1 << CHUNK).map(|_| blank()).collect());
+        }
+        self.len += 1;
+        self.len - 1
+    }
+
+    /// All slots, those without a tenant too.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.chunks.iter_mut().flat_map(|chunk| chunk.iter_mut())
+    }
+
+    /// Slots that have a tenant.
+    pub(crate) fn in_use(&self) -> usize {
+        self.len as usize - self.free.len()
+    }
+}
+
+impl<T> std::ops::Index<Ix> for Slab<T> {
+    type Output = T;
+    #[inline(always)]
+    fn index(&self, ix: Ix) -> &T {
+        &self.chunks[(ix >> CHUNK) as usize][(ix & ((1 << CHUNK) - 1)) as usize]
+    }
+}
+
+impl<T> std::ops::IndexMut<Ix> for Slab<T> {
+    #[inline(always)]
+    fn index_mut(&mut self, ix: Ix) -> &mut T {
+        &mut self.chunks[(ix >> CHUNK) as usize][(ix & ((1 << CHUNK) - 1)) as usize]
+    }
+}
