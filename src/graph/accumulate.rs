@@ -13,12 +13,12 @@ use crate::graph::by_kernels::type_of_sum;
 use crate::graph::connect;
 use crate::graph::course::GradientRoute;
 use crate::graph::course::GradientSlotIx;
-use crate::graph::edit::copied;
-use crate::graph::ndarray::NdArray;
+use crate::graph::handles::ndarray::NdArray;
+use crate::graph::handles::ndarray::copied;
+use crate::graph::handles::variable::Variable;
 use crate::graph::ready::PreparedBackward;
 use crate::graph::settings::modes;
 use crate::graph::settings::modes::Scope;
-use crate::graph::variable::Variable;
 use std::sync::Arc;
 
 /// Adds gradients in memory to those of their pairs. What can fail comes first: all of them are added, or none.

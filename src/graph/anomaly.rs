@@ -11,7 +11,7 @@ use crate::graph::arena::Ix;
 use crate::graph::back_step::BackwardStep;
 use crate::graph::execute::ForwardStep;
 use crate::graph::execute::Operand;
-use crate::graph::ndarray::NdArray;
+use crate::graph::handles::ndarray::NdArray;
 use parking_lot::RwLock;
 
 type SourceLine = fn() -> Option<String>;

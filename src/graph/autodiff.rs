@@ -22,18 +22,18 @@ use crate::graph::course::Edge;
 use crate::graph::course::GradientRoute;
 use crate::graph::course::GradientSlot;
 use crate::graph::course::GradientSlotIx;
-use crate::graph::edit::copied;
-use crate::graph::forward::Detach;
-use crate::graph::forward::FunctionHook;
 use crate::graph::gradient;
-use crate::graph::ndarray::NdArray;
-use crate::graph::plan;
+use crate::graph::handles::callbacks;
+use crate::graph::handles::callbacks::Detach;
+use crate::graph::handles::callbacks::FunctionHook;
+use crate::graph::handles::gradient_hooks;
+use crate::graph::handles::gradient_hooks::GradientHook;
+use crate::graph::handles::gradient_hooks::When;
+use crate::graph::handles::ndarray::NdArray;
+use crate::graph::handles::ndarray::copied;
+use crate::graph::handles::variable::Variable;
 use crate::graph::ready::PreparedBackward;
 use crate::graph::settings::modes::Scope;
-use crate::graph::variable::Variable;
-use crate::graph::watch;
-use crate::graph::watch::GradientHook;
-use crate::graph::watch::When;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -92,7 +92,7 @@ pub fn backward(roots: &[Root], inputs: Option<&[Edge]>, options: &Differentiate
     let leaves = sinks.iter().map(|p| course.places[*p as usize]).filter(|place| place.leaf);
     let leaves: Vec<Ix> = leaves.map(|leaf| leaf.core).collect();
     found.keep()?;
-    leaves.into_iter().try_for_each(watch::tell_accumulated)
+    leaves.into_iter().try_for_each(gradient_hooks::tell_accumulated)
 }
 
 /// The gradients of `roots` by `inputs`; `None` for an input that no root depends on.
@@ -212,7 +212,7 @@ fn on_arrays(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpt
     }
     let hooked = options.pre_hook.is_some() || options.post_hook.is_some() || hooks.any();
     let runs_again = kept.is_some();
-    plan::detached(options.detach, run.work, hooked, || {
+    callbacks::detached(options.detach, run.work, hooked, || {
         caught(|| run.run(course, &mut hooks, options, &clearing, keeper.take(), runs_again, guard.as_ref()))
     })?;
     drop(hooks);
@@ -352,7 +352,7 @@ impl<'a> RunHooks<'a> {
     /// Calls the hooks on a place whose gradient is complete, and returns what takes its place, if anything does.
     pub(crate) fn on_variable(&mut self, place: GradientSlotIx, g: &Variable) -> Result<Option<Variable>> {
         let Some(hooks) = self.by_place.remove(&place) else { return Ok(None) };
-        watch::call_each(&hooks, g)
+        gradient_hooks::call_each(&hooks, g)
     }
 
     /// As [`Hooks::on_variable`] for a gradient in memory, which is replaced there too.

@@ -24,7 +24,7 @@ use crate::graph::execute::overlap;
 use crate::graph::execute::read_as;
 use crate::graph::execute::store;
 use crate::graph::formula;
-use crate::graph::ndarray::NdArray;
+use crate::graph::handles::ndarray::NdArray;
 use crate::graph::settings::context;
 use crate::graph::settings::context::Precision;
 use crate::kernels::Float;

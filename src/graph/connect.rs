@@ -21,16 +21,16 @@ use crate::graph::execute::ForwardStep;
 use crate::graph::execute::MemoPtr;
 use crate::graph::execute::Operand;
 use crate::graph::execute::evaluate_into;
-use crate::graph::forward::Detach;
-use crate::graph::ndarray::NdArray;
-use crate::graph::plan;
+use crate::graph::handles::callbacks;
+use crate::graph::handles::callbacks::Detach;
+use crate::graph::handles::ndarray::NdArray;
+use crate::graph::handles::variable::Variable;
 use crate::graph::room;
 use crate::graph::room::Reservation;
 use crate::graph::settings::context;
 use crate::graph::settings::context::Precision;
 use crate::graph::settings::modes;
 use crate::graph::settings::modes::Modes;
-use crate::graph::variable::Variable;
 use crate::kernels::stop;
 use crate::ops;
 use crate::ops::Call;
@@ -108,7 +108,7 @@ pub fn connect_detached(
         let mut run = EagerRun::default();
         let outputs = arena::with(|a| run.build(a, modes, &op, inputs))?;
         if !outputs.is_empty() {
-            plan::detached(detach, execute::work(&op, run.touched), false, || run.forward(&op))?;
+            callbacks::detached(detach, execute::work(&op, run.touched), false, || run.forward(&op))?;
             return Ok(outputs);
         }
     }
@@ -130,7 +130,7 @@ pub fn connect_detached(
     })?;
     if let Some(step) = &mut step {
         let detach = detach.filter(|_| step.op.on_arrays().is_none());
-        plan::detached(detach, step.work(), false, || {
+        callbacks::detached(detach, step.work(), false, || {
             step.count(room.is_some());
             // Not longer: to get the caller's lock back takes its time, and what others free would wait for it.
             let _guard = room.is_none().then(RunGuard::new);

@@ -14,8 +14,8 @@ use crate::graph::arena::Saved;
 use crate::graph::arena::describe::describe;
 use crate::graph::arena::describe::freed_graph;
 use crate::graph::arena::order;
-use crate::graph::function::Function;
-use crate::graph::variable::Variable;
+use crate::graph::handles::function::Function;
+use crate::graph::handles::variable::Variable;
 use crate::ops::Kind;
 
 /// What to differentiate, or by what.

@@ -15,7 +15,7 @@ use crate::array::hold;
 use crate::graph::arena::Ix;
 use crate::graph::arena::NONE;
 use crate::graph::arena::provenance::Provenance;
-use crate::graph::ndarray::NdArray;
+use crate::graph::handles::ndarray::NdArray;
 use crate::graph::settings::context::Precision;
 use crate::graph::settings::modes;
 use crate::kernels::stop;

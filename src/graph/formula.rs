@@ -8,7 +8,7 @@ use crate::graph::back_step;
 use crate::graph::back_step::BackwardStep;
 use crate::graph::execute::Operand;
 use crate::graph::execute::evaluate;
-use crate::graph::ndarray::NdArray;
+use crate::graph::handles::ndarray::NdArray;
 use crate::graph::settings::context::Precision;
 use crate::ops::Op;
 use crate::ops::Sym;

@@ -27,25 +27,21 @@ use crate::graph::connect;
 use crate::graph::ends;
 use crate::graph::execute;
 use crate::graph::execute::ForwardStep;
-use crate::graph::function::Function;
 use crate::graph::fusion;
 use crate::graph::fusion::along::EpilogueChain;
 use crate::graph::fusion::forward::FusedForward;
-use crate::graph::ndarray::NdArray;
-use crate::graph::plan;
+use crate::graph::handles::callbacks;
+use crate::graph::handles::callbacks::Detach;
+use crate::graph::handles::callbacks::FunctionHook;
+use crate::graph::handles::callbacks::Pace;
+use crate::graph::handles::function::Function;
+use crate::graph::handles::ndarray::NdArray;
+use crate::graph::handles::variable::Variable;
 use crate::graph::plan::CachedPlan;
 use crate::graph::plan::EpochStamp;
 use crate::graph::plan::ForwardKey;
-use crate::graph::plan::Pace;
 use crate::graph::settings::modes;
-use crate::graph::variable::Variable;
 use std::collections::HashSet;
-
-/// A call of the user's before or after each function.
-pub type FunctionHook<'a> = &'a dyn Fn(&Function) -> Result<()>;
-
-/// Runs what it is given, perhaps with a lock of the caller's released meanwhile.
-pub type Detach<'a> = &'a dyn Fn(&mut (dyn FnMut() + Send));
 
 /// How to run forward.
 #[derive(Clone, Copy, Default)]
@@ -365,10 +361,12 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
             Err(Stop::SetUp(f)) => set_up_outside(f)?,
         }
     };
-    let done =
-        plan::detached(options.detach, plan.work, options.pre_hook.or(options.post_hook).is_some(), || {
-            caught(|| plan.run(options, optimise, guard.as_ref()))
-        });
+    let done = callbacks::detached(
+        options.detach,
+        plan.work,
+        options.pre_hook.or(options.post_hook).is_some(),
+        || caught(|| plan.run(options, optimise, guard.as_ref())),
+    );
     let whole = !done.as_ref().is_err_and(Error::is_panic);
     let (rest, done) = arena::with(|a| {
         let kept_shapes = || plan.functions.iter().try_for_each(|f| order::check_outputs(a, *f));

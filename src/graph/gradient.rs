@@ -15,11 +15,12 @@ use crate::graph::clear::Clearing;
 use crate::graph::connect::connect;
 use crate::graph::course::Edge;
 use crate::graph::course::GradientRoute;
-use crate::graph::function::Function;
+use crate::graph::handles::function::Function;
+use crate::graph::handles::user::User;
+use crate::graph::handles::variable::Variable;
 use crate::graph::recompute;
 use crate::graph::settings::modes;
 use crate::graph::settings::modes::Scope;
-use crate::graph::variable::Variable;
 use crate::ops::Op;
 use crate::ops::Reads;
 use crate::ops::Sym;
@@ -27,7 +28,6 @@ use crate::ops::Symbols;
 use crate::ops::symbol::Builder;
 use crate::ops::symbol::build;
 use smallvec::SmallVec;
-use std::any::Any;
 
 /// Builds on the graph of variables.
 #[derive(Default)]
@@ -113,26 +113,6 @@ impl Builder for GraphBuilder {
         self.0[v as usize].shape()
     }
 }
-
-/// A rule of a user's operation for its gradient, made of variables rather than symbols.
-pub trait UserRule: Send + Sync {
-    /// The gradients of the inputs that are `wanted`, built from inputs, outputs and the gradients of the outputs.
-    ///
-    /// # Errors
-    /// Whatever the user's code raises.
-    fn gradient(
-        &self,
-        x: &[Variable],
-        y: &[Variable],
-        gy: &[Variable],
-        wanted: &[bool],
-    ) -> Result<Vec<Option<Variable>>>;
-    /// What the operation is in the language that it is written in.
-    fn object(&self) -> &(dyn Any + Send + Sync);
-}
-
-/// What [`crate::ops::Operation::user`] returns for an operation of a user.
-pub struct User(pub Box<dyn UserRule>);
 
 /// A function on the way of a gradient: what it is made of.
 pub(crate) struct RuleNode {

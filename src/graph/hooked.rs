@@ -15,11 +15,11 @@ use crate::graph::arena::Arena;
 use crate::graph::arena::Ix;
 use crate::graph::arena::NONE;
 use crate::graph::back_step::BackwardStep;
-use crate::graph::ndarray::NdArray;
+use crate::graph::handles::gradient_hooks;
+use crate::graph::handles::gradient_hooks::When;
+use crate::graph::handles::ndarray::NdArray;
+use crate::graph::handles::variable::Variable;
 use crate::graph::settings::modes::Scope;
-use crate::graph::variable::Variable;
-use crate::graph::watch;
-use crate::graph::watch::When;
 use std::sync::Arc;
 
 /// An output of a step whose gradient somebody wants to be told.
@@ -124,7 +124,8 @@ impl DetachedLeafGrads {
             });
             let array = NdArray { shape: shape.clone(), storage: Arc::clone(&storage) };
             let _scope = Scope::at_once(false);
-            let changed = watch::call_each(&hooks, &Variable::over(&array)?)?.map(|v| v.data().storage);
+            let changed =
+                gradient_hooks::call_each(&hooks, &Variable::over(&array)?)?.map(|v| v.data().storage);
             found.push((leaf, shape, changed.unwrap_or(storage)));
         }
         let mut sums = Vec::with_capacity(found.len());
@@ -137,7 +138,7 @@ impl DetachedLeafGrads {
             sums.push(Sum { to, more, is_ours: Arc::strong_count(more) == 1 });
         }
         accumulate::all(&sums)?;
-        self.0.iter().try_for_each(|(leaf, _)| watch::tell_accumulated(leaf.core))
+        self.0.iter().try_for_each(|(leaf, _)| gradient_hooks::tell_accumulated(leaf.core))
     }
 }
 
@@ -148,7 +149,9 @@ impl HookedOutput {
         let slot = &step.gy[self.number as usize];
         let array = NdArray { shape: slot.shape.clone(), storage: Arc::clone(&slot.storage) };
         let _scope = Scope::at_once(false);
-        let Some(changed) = watch::call_each(&hooks, &Variable::over(&array)?)? else { return Ok(()) };
+        let Some(changed) = gradient_hooks::call_each(&hooks, &Variable::over(&array)?)? else {
+            return Ok(());
+        };
         let changed = changed.data().storage;
         if self.step == 0 {
             // What a run starts from is not the run's to write to.

@@ -1,7 +1,5 @@
 //! Plans that are kept: where, under which key, and how long they hold.
 
-use crate::Result;
-use crate::array::RunGuard;
 use crate::graph::arena;
 use crate::graph::arena::Arena;
 use crate::graph::arena::Garbage;
@@ -9,10 +7,8 @@ use crate::graph::arena::Ix;
 use crate::graph::back_plan::BackwardKey;
 use crate::graph::back_plan::BackwardPlan;
 use crate::graph::clear::Policy;
-use crate::graph::forward::Detach;
 use crate::graph::forward::ForwardPlan;
 use crate::graph::settings::modes;
-use crate::kernels::stop;
 use crate::ops::Op;
 use crate::ops::Operation;
 use smallvec::SmallVec;
@@ -133,55 +129,4 @@ impl CachedPlan {
 /// Has every plan made anew: an array that one of them knows was given memory that may be that of others too.
 pub fn memory_changed() {
     arena::with(|a| a.structure += 1);
-}
-
-/// Elements of work from which it pays to release a lock of the caller's: some microseconds.
-const WORTH_DETACHING: usize = 1 << 14;
-
-/// What is handed to [`Detach`], which wants something that could be sent to another thread.
-struct Carry<F>(F);
-
-// SAFETY: `detach` calls it once, before it returns, on the thread that it was called from.
-unsafe impl<F> Send for Carry<F> {}
-
-impl<F: FnMut() -> Result<()>> Carry<F> {
-    fn call(&mut self) -> Result<()> {
-        (self.0)()
-    }
-}
-
-/// Runs `f`, with the caller's lock released where that pays and nobody's code is called.
-pub(crate) fn detached(
-    detach: Option<Detach<'_>>,
-    work: usize,
-    hooked: bool,
-    mut f: impl FnMut() -> Result<()>,
-) -> Result<()> {
-    let Some(detach) = detach.filter(|_| work >= WORTH_DETACHING && !hooked) else { return f() };
-    let mut carried = Carry(&mut f);
-    let mut done = Ok(());
-    detach(&mut || done = carried.call());
-    done
-}
-
-/// Counts functions, has no other thread wait longer than one of them takes, and asks now and then whether to go on.
-pub(crate) struct Pace<'a> {
-    steps: u32,
-    guard: Option<&'a RunGuard>,
-}
-
-impl<'a> Pace<'a> {
-    pub(crate) fn new(guard: Option<&'a RunGuard>) -> Self {
-        Self { steps: 0, guard }
-    }
-
-    #[inline(always)]
-    pub(crate) fn step(&mut self) -> Result<()> {
-        self.guard.inspect(|guard| guard.renew());
-        self.steps += 1;
-        if !self.steps.is_multiple_of(64) {
-            return Ok(());
-        }
-        stop::ask()
-    }
 }

@@ -4,9 +4,26 @@ use crate::Error;
 use crate::Result;
 use crate::array::Access;
 use crate::array::DType;
+use crate::array::RunGuard;
 use crate::array::Shape;
 use crate::array::Storage;
+use crate::array::convert;
 use std::sync::Arc;
+
+/// A new array with the same elements in the same type.
+///
+/// # Errors
+/// [`Error::Cleared`] when there is nothing to copy, [`Error::Memory`].
+pub fn copied(array: &NdArray) -> Result<NdArray> {
+    let n = array.shape.size();
+    let storage = Storage::new(n);
+    let dtype = array.storage.dtype().unwrap_or(DType::F32);
+    let _run = RunGuard::new(); // the address of one may be gone before the other is there
+    let (from, to) = (array.storage.access(dtype, Access::Read)?, storage.access(dtype, Access::Write)?);
+    // SAFETY: both hold `n` elements of the type, and the target is new.
+    unsafe { convert(from, dtype, to, dtype, n) };
+    Ok(NdArray { shape: array.shape.clone(), storage })
+}
 
 /// An array by reference: a shape over elements that others may share.
 ///

@@ -3,7 +3,7 @@
 use crate::graph::arena;
 use crate::graph::arena::aliasing;
 use crate::graph::arena::flag;
-use crate::graph::variable::Variable;
+use crate::graph::handles::variable::Variable;
 
 impl Variable {
     fn has(&self, bit: u16) -> bool {

@@ -2,11 +2,6 @@
 
 use crate::Error;
 use crate::Result;
-use crate::array::Access;
-use crate::array::DType;
-use crate::array::RunGuard;
-use crate::array::Storage;
-use crate::array::convert;
 use crate::graph::arena;
 use crate::graph::arena::Arena;
 use crate::graph::arena::Ix;
@@ -15,11 +10,11 @@ use crate::graph::arena::aliasing;
 use crate::graph::arena::describe;
 use crate::graph::arena::flag;
 use crate::graph::arena::order;
-use crate::graph::function::Function;
-use crate::graph::ndarray::NdArray;
+use crate::graph::handles::function::Function;
+use crate::graph::handles::ndarray::copied;
+use crate::graph::handles::variable::Variable;
+use crate::graph::handles::variable::new_flags;
 use crate::graph::settings::context::Context;
-use crate::graph::variable::Variable;
-use crate::graph::variable::new_flags;
 
 impl Variable {
     /// The functions above this variable, each after those that feed it.
@@ -283,21 +278,6 @@ impl Variable {
         }
         Ok(copy)
     }
-}
-
-/// A new array with the same elements in the same type.
-///
-/// # Errors
-/// [`Error::Cleared`] when there is nothing to copy, [`Error::Memory`].
-pub fn copied(array: &NdArray) -> Result<NdArray> {
-    let n = array.shape.size();
-    let storage = Storage::new(n);
-    let dtype = array.storage.dtype().unwrap_or(DType::F32);
-    let _run = RunGuard::new(); // the address of one may be gone before the other is there
-    let (from, to) = (array.storage.access(dtype, Access::Read)?, storage.access(dtype, Access::Write)?);
-    // SAFETY: both hold `n` elements of the type, and the target is new.
-    unsafe { convert(from, dtype, to, dtype, n) };
-    Ok(NdArray { shape: array.shape.clone(), storage })
 }
 
 /// The functions above `end` that take `v`.

@@ -13,11 +13,11 @@ use crate::graph::back_step::BackwardStep;
 use crate::graph::execute;
 use crate::graph::execute::ForwardStep;
 use crate::graph::execute::MemoPtr;
-use crate::graph::ndarray::NdArray;
+use crate::graph::handles::ndarray::NdArray;
+use crate::graph::handles::variable::Variable;
 use crate::graph::settings::context;
 use crate::graph::settings::context::Context;
 use crate::graph::settings::modes::Scope;
-use crate::graph::variable::Variable;
 use crate::ops::Alias;
 use crate::ops::Op;
 use crate::ops::Value;
@@ -26,7 +26,7 @@ use std::hash::Hash;
 use std::hash::Hasher;
 
 /// A handle on a function of a graph: an operation with its inputs and outputs. Handles on one function are equal.
-pub struct Function(Ix);
+pub struct Function(pub(crate) Ix);
 
 impl Function {
     /// A handle that counts anew.

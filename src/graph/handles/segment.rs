@@ -4,7 +4,7 @@ use crate::graph::arena;
 use crate::graph::arena::Ix;
 use crate::graph::arena::NONE;
 use crate::graph::arena::order;
-use crate::graph::variable::Variable;
+use crate::graph::handles::variable::Variable;
 
 /// Counts the functions that were made so far: those that are made from now on belong to a segment that starts here.
 pub fn births() -> u64 {

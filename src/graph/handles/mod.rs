@@ -1,0 +1,11 @@
+//! What users hold: counted handles on nodes, arrays, and what is registered on them.
+
+pub(crate) mod callbacks;
+pub(crate) mod edit;
+pub(crate) mod flags;
+pub(crate) mod function;
+pub(crate) mod gradient_hooks;
+pub(crate) mod ndarray;
+pub(crate) mod segment;
+pub(crate) mod user;
+pub(crate) mod variable;
