@@ -2,14 +2,9 @@
 
 use crate::Error;
 use crate::Result;
-use crate::array::Access;
-use crate::array::DType;
-use crate::array::Storage;
 use crate::graph::arena;
 use crate::graph::arena::Ix;
 use crate::graph::arena::NONE;
-use crate::graph::by_kernels::add_into;
-use crate::graph::by_kernels::type_of_sum;
 use crate::graph::connect;
 use crate::graph::course::GradientRoute;
 use crate::graph::course::GradientSlotIx;
@@ -19,6 +14,8 @@ use crate::graph::handles::variable::Variable;
 use crate::graph::ready::PreparedBackward;
 use crate::graph::settings::modes;
 use crate::graph::settings::modes::Scope;
+use crate::graph::step::accumulate::Sum;
+use crate::graph::step::accumulate::all;
 use std::sync::Arc;
 
 /// Adds gradients in memory to those of their pairs. What can fail comes first: all of them are added, or none.
@@ -46,40 +43,6 @@ pub(crate) fn arrays(ready: &PreparedBackward, sinks: &[GradientSlotIx]) -> Resu
         sinks.iter().filter_map(sum).collect()
     });
     all(&sums)
-}
-
-/// A gradient, and what is added to it.
-pub(crate) struct Sum<'a> {
-    pub(crate) to: NdArray,
-    pub(crate) more: &'a Arc<Storage>,
-    /// Nobody else sees what is added: its memory may be taken.
-    pub(crate) is_ours: bool,
-}
-
-/// Adds each up. What can fail comes first.
-pub(crate) fn all(sums: &[Sum<'_>]) -> Result<()> {
-    for Sum { to, more, .. } in sums {
-        if more.len() != to.shape.size() || to.storage.len() != more.len() {
-            return Err(Error::Graph(format!(
-                "backward: expected variables that keep their shapes during the run, but one is of shape {} now and its \
-                 gradient has {} elements; run forward() again",
-                to.shape,
-                more.len()
-            )));
-        }
-    }
-    let moves = |sum: &Sum<'_>| sum.is_ours && sum.to.storage.is_zero() && !sum.to.storage.is_narrowed();
-    for sum in sums.iter().filter(|sum| !moves(sum)) {
-        let dtype = type_of_sum(&sum.to.storage, sum.more);
-        sum.more.access(if dtype == DType::F64 { DType::F64 } else { DType::F32 }, Access::Read)?;
-        sum.to.storage.access(dtype, Access::ReadWrite)?;
-    }
-    for sum in sums {
-        if !(moves(sum) && sum.more.give_to(&sum.to.storage)) {
-            add_into(&sum.to, sum.more)?;
-        }
-    }
-    Ok(())
 }
 
 /// Adds gradients with graphs to those of their pairs, which get new memory: what they were may be part of a graph.

@@ -6,7 +6,6 @@ use crate::Result;
 use crate::array::RunGuard;
 use crate::array::Storage;
 use crate::error::caught;
-use crate::graph::anomaly;
 use crate::graph::arena;
 use crate::graph::arena::Arena;
 use crate::graph::arena::Ix;
@@ -32,6 +31,7 @@ use crate::graph::plan::EpochStamp;
 use crate::graph::recompute;
 use crate::graph::room::BudgetedBackward;
 use crate::graph::settings::modes;
+use crate::graph::step::anomaly;
 use smallvec::SmallVec;
 use std::sync::Arc;
 

@@ -13,12 +13,12 @@ use crate::graph::arena::Arena;
 use crate::graph::arena::Ix;
 use crate::graph::arena::NONE;
 use crate::graph::arena::flag;
-use crate::graph::arena::order::Stop;
 use crate::graph::clear::Policy;
 use crate::graph::ends::rehearsal;
 use crate::graph::forward::ForwardPlan;
 use crate::graph::rehearsal::StepModel;
 use crate::graph::stage::StepCost;
+use crate::graph::step::setup::Stop;
 
 /// Steps of functions that are rehearsed while a choice is made, at most if a graph is not huge: about half a second.
 const MOST_STEPS: usize = 2_000_000;

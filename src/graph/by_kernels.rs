@@ -6,11 +6,8 @@
 
 use crate::Error;
 use crate::Result;
-use crate::array::Access;
-use crate::array::DType;
 use crate::array::RunGuard;
 use crate::array::Storage;
-use crate::graph::anomaly;
 use crate::graph::arena;
 use crate::graph::arena::Arena;
 use crate::graph::arena::Ix;
@@ -22,18 +19,16 @@ use crate::graph::arena::liveness;
 use crate::graph::arena::provenance::Side;
 use crate::graph::autodiff::DifferentiateOptions;
 use crate::graph::autodiff::RunHooks;
-use crate::graph::back_step::BackwardStep;
-use crate::graph::back_step::add_to;
 use crate::graph::clear::Clearing;
 use crate::graph::course::GradientRoute;
 use crate::graph::course::GradientSlotIx;
-use crate::graph::execute::Operand;
 use crate::graph::handles::callbacks::Pace;
 use crate::graph::handles::function::Function;
-use crate::graph::handles::ndarray::NdArray;
 use crate::graph::recompute;
 use crate::graph::room::BudgetedBackward;
 use crate::graph::settings::modes;
+use crate::graph::step::anomaly;
+use crate::graph::step::backward::BackwardStep;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -294,19 +289,4 @@ pub(crate) fn let_go(course: &GradientRoute, f: Ix) -> Result<()> {
         liveness::after_differentiation(a, f, |core| course.is_root(core))
     });
     cleared.into_iter().try_for_each(|storage| storage.clear(true))
-}
-
-/// Adds a gradient to an array, in the type of that array.
-pub(crate) fn add_into(sum: &NdArray, more: &Arc<Storage>) -> Result<()> {
-    let stored = type_of_sum(&sum.storage, more);
-    let dtype = if stored == DType::F64 { DType::F64 } else { DType::F32 };
-    let _run = RunGuard::new(); // for both
-    let from = more.access(dtype, Access::Read)?;
-    add_to(&mut Operand::new(NONE, sum.clone(), dtype, stored), from)
-}
-
-/// The type in which a gradient is added to another.
-pub(crate) fn type_of_sum(sum: &Storage, more: &Storage) -> DType {
-    let float = |s: &Storage| s.dtype().filter(|dtype| dtype.is_float());
-    float(sum).or_else(|| float(more)).unwrap_or(DType::F32)
 }

@@ -7,8 +7,6 @@ use crate::array::Lasting;
 use crate::array::RunGuard;
 use crate::array::Shape;
 use crate::array::Storage;
-use crate::graph::anomaly;
-use crate::graph::anomaly::BUILT_AT;
 use crate::graph::arena;
 use crate::graph::arena::Arena;
 use crate::graph::arena::Ix;
@@ -16,11 +14,6 @@ use crate::graph::arena::Output;
 use crate::graph::arena::Saved;
 use crate::graph::arena::aliasing;
 use crate::graph::arena::flag;
-use crate::graph::execute;
-use crate::graph::execute::ForwardStep;
-use crate::graph::execute::MemoPtr;
-use crate::graph::execute::Operand;
-use crate::graph::execute::evaluate_into;
 use crate::graph::handles::callbacks;
 use crate::graph::handles::callbacks::Detach;
 use crate::graph::handles::ndarray::NdArray;
@@ -31,6 +24,13 @@ use crate::graph::settings::context;
 use crate::graph::settings::context::Precision;
 use crate::graph::settings::modes;
 use crate::graph::settings::modes::Modes;
+use crate::graph::step::anomaly;
+use crate::graph::step::anomaly::BUILT_AT;
+use crate::graph::step::cost;
+use crate::graph::step::forward::evaluate_into;
+use crate::graph::step::operand::MemoPtr;
+use crate::graph::step::prepare::step;
+use crate::graph::step::shapes;
 use crate::kernels::stop;
 use crate::ops;
 use crate::ops::Call;
@@ -87,11 +87,11 @@ pub fn connect_detached(
         return connect_without_graph(&op, inputs, into, modes.anomaly);
     }
     // Neither a user's function nor a look at values may run under the lock.
-    let shapes = match execute::sets_up_outside(&op) {
+    let shapes = match shapes::sets_up_outside(&op) {
         true => {
             room::rematerialize_inputs(inputs)?;
             let x: SmallVec<[NdArray; 4]> = inputs.iter().map(|v| v.data()).collect();
-            Some(execute::shapes_of(&op, &x)?)
+            Some(shapes::shapes_of(&op, &x)?)
         }
         false => None,
     };
@@ -108,7 +108,7 @@ pub fn connect_detached(
         let mut run = EagerRun::default();
         let outputs = arena::with(|a| run.build(a, modes, &op, inputs))?;
         if !outputs.is_empty() {
-            callbacks::detached(detach, execute::work(&op, run.touched), false, || run.forward(&op))?;
+            callbacks::detached(detach, cost::work(&op, run.touched), false, || run.forward(&op))?;
             return Ok(outputs);
         }
     }
@@ -369,26 +369,4 @@ fn build_shaped(
         return Err(error);
     }
     Ok(outputs)
-}
-
-/// An array of the arena, and where it comes from.
-pub(crate) fn data_array(a: &mut Arena, core: Ix) -> NdArray {
-    NdArray { storage: Arc::clone(a.data(core)), shape: a.cores[core].shape.clone() }
-}
-
-/// A function made ready to run forward. Its shapes are those with which it was set up: see [`super::order::check_shapes`].
-pub(crate) fn step(a: &mut Arena, f: Ix) -> ForwardStep {
-    debug_assert!(!a.has_other_shapes(f), "a function runs on the shapes that it was set up with");
-    let memo = MemoPtr(&raw mut a.functions[f].memo);
-    let (op, compute) = (a.op(f).clone(), context::precision(a.functions[f].context));
-    let (mut x, mut y) = (SmallVec::new(), SmallVec::new());
-    for i in 0..a.functions[f].inputs.len() {
-        let core = a.variables[a.functions[f].inputs[i]].core;
-        x.push(Operand::input(&op, i, compute, core, data_array(a, core)));
-    }
-    for o in 0..a.functions[f].outputs.len() {
-        let core = a.functions[f].outputs[o].core;
-        y.push(Operand::output(&op, o, compute, core, data_array(a, core)));
-    }
-    ForwardStep::new(op, compute, x, y, memo)
 }

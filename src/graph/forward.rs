@@ -6,7 +6,6 @@ use crate::Result;
 use crate::array::RunGuard;
 use crate::array::Storage;
 use crate::error::caught;
-use crate::graph::anomaly;
 use crate::graph::arena;
 use crate::graph::arena::Arena;
 use crate::graph::arena::Ix;
@@ -16,17 +15,13 @@ use crate::graph::arena::aliasing;
 use crate::graph::arena::describe::explain;
 use crate::graph::arena::flag;
 use crate::graph::arena::order;
-use crate::graph::arena::order::Stop;
 use crate::graph::arena::run_lock::PlanLock;
 use crate::graph::back_plan::ReleasedStorage;
 use crate::graph::budget;
 use crate::graph::clear;
 use crate::graph::clear::Clearing;
 use crate::graph::clear::Policy;
-use crate::graph::connect;
 use crate::graph::ends;
-use crate::graph::execute;
-use crate::graph::execute::ForwardStep;
 use crate::graph::fusion;
 use crate::graph::fusion::along::EpilogueChain;
 use crate::graph::fusion::forward::FusedForward;
@@ -35,12 +30,17 @@ use crate::graph::handles::callbacks::Detach;
 use crate::graph::handles::callbacks::FunctionHook;
 use crate::graph::handles::callbacks::Pace;
 use crate::graph::handles::function::Function;
-use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::variable::Variable;
 use crate::graph::plan::CachedPlan;
 use crate::graph::plan::EpochStamp;
 use crate::graph::plan::ForwardKey;
 use crate::graph::settings::modes;
+use crate::graph::step::anomaly;
+use crate::graph::step::forward::ForwardStep;
+use crate::graph::step::prepare;
+use crate::graph::step::setup;
+use crate::graph::step::setup::Stop;
+use crate::graph::step::setup::set_up_outside;
 use std::collections::HashSet;
 
 /// How to run forward.
@@ -94,7 +94,7 @@ impl ForwardPlan {
         policy: Policy,
         enter: impl Fn(&Arena, Ix) -> bool,
     ) -> Result<Self, Stop> {
-        let functions = order::forward(a, roots, enter)?;
+        let functions = setup::forward(a, roots, enter)?;
         let clearing = Clearing::new(a, policy);
         let late = functions.iter().any(|f| a.op(*f).shaped_by().is_some());
         let mut plan = Self {
@@ -112,7 +112,7 @@ impl ForwardPlan {
         plan.steps.reserve_exact(plan.functions.len());
         for (n, f) in plan.functions.iter().enumerate() {
             order::check_shapes(a, *f, "forward")?;
-            let step = connect::step(a, *f);
+            let step = prepare::step(a, *f);
             plan.work += step.work();
             if (0..step.x.len()).any(|i| a.op(*f).alias(i).is_some()) {
                 plan.in_place.push(*f);
@@ -392,19 +392,6 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
     done
 }
 
-/// Sets a function up again whose shapes user's code or values decide: that must not happen under the lock.
-pub(crate) fn set_up_outside(f: Ix) -> Result<()> {
-    let (held, op, x, asked) = arena::with(|a| {
-        let (inputs, _) = arena::cores(a, f);
-        let x: Vec<NdArray> = inputs.into_iter().map(|core| connect::data_array(a, core)).collect();
-        (Function::counted(a, f), a.op(f).clone(), x, a.reshapes)
-    });
-    let shapes = execute::shapes_of(&op, &x)?;
-    let done = arena::with(|a| order::set_up(a, f, shapes, asked));
-    drop(held); // the user's code may have let go of the graph
-    done
-}
-
 /// Makes a function ready when its turn comes: shapes above it are known only now.
 fn late_step(f: Ix) -> Result<ForwardStep> {
     if arena::with(|a| a.op(f).shaped_by().is_some()) {
@@ -412,9 +399,9 @@ fn late_step(f: Ix) -> Result<ForwardStep> {
     }
     loop {
         match arena::with(|a| {
-            order::refresh(a, f)?;
+            setup::refresh(a, f)?;
             order::check_shapes(a, f, "forward")?;
-            Ok(connect::step(a, f))
+            Ok(prepare::step(a, f))
         }) {
             Ok(step) => return Ok(step),
             Err(Stop::Error(error)) => return Err(error),

@@ -4,7 +4,6 @@
 use crate::Error;
 use crate::Result;
 use crate::array::Shape;
-use crate::graph::anomaly;
 use crate::graph::arena;
 use crate::graph::arena::Arena;
 use crate::graph::arena::Ix;
@@ -21,6 +20,7 @@ use crate::graph::handles::variable::Variable;
 use crate::graph::recompute;
 use crate::graph::settings::modes;
 use crate::graph::settings::modes::Scope;
+use crate::graph::step::anomaly;
 use crate::ops::Op;
 use crate::ops::Reads;
 use crate::ops::Sym;

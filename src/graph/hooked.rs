@@ -8,18 +8,18 @@ use crate::Result;
 use crate::array::Access;
 use crate::array::Storage;
 use crate::array::convert;
-use crate::graph::accumulate;
-use crate::graph::accumulate::Sum;
 use crate::graph::arena;
 use crate::graph::arena::Arena;
 use crate::graph::arena::Ix;
 use crate::graph::arena::NONE;
-use crate::graph::back_step::BackwardStep;
 use crate::graph::handles::gradient_hooks;
 use crate::graph::handles::gradient_hooks::When;
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::variable::Variable;
 use crate::graph::settings::modes::Scope;
+use crate::graph::step::accumulate;
+use crate::graph::step::accumulate::Sum;
+use crate::graph::step::backward::BackwardStep;
 use std::sync::Arc;
 
 /// An output of a step whose gradient somebody wants to be told.

@@ -14,11 +14,9 @@
 //! under the lock. Nothing recurses: graphs may be a million deep.
 
 mod accumulate;
-mod anomaly;
 mod arena;
 pub mod autodiff;
 mod back_plan;
-mod back_step;
 mod backward;
 mod budget;
 mod by_kernels;
@@ -26,8 +24,6 @@ mod clear;
 mod connect;
 mod course;
 mod ends;
-mod execute;
-mod formula;
 mod forward;
 mod fusion;
 mod gradient;
@@ -42,18 +38,16 @@ mod report;
 mod room;
 pub mod settings;
 mod stage;
+mod step;
 mod worth;
 
 #[doc(hidden)]
 pub use crate::kernels::stop::set_check as interrupt_check;
-#[doc(hidden)]
-pub use anomaly::set_source_line;
 pub use arena::liveness::check_errors_at_drop;
 pub use backward::{BackwardOptions, CommunicatorCallback, Seed};
 pub use clear::{ClearFlags, ClearRecord, record_clear_flags, recorded_clear_flags};
 pub use connect::{Outputs, apply, connect, connect_detached};
 pub use course::Edge;
-pub use execute::{evaluate, evaluate_into};
 pub use forward::{Closed, ForwardOptions, forward_all};
 pub use gradient::grad;
 pub use handles::callbacks::{Detach, FunctionHook};
@@ -65,3 +59,6 @@ pub use handles::user::{User, UserRule};
 pub use handles::variable::Variable;
 pub use plan::memory_changed;
 pub use report::{Fate, Optimised, Report, ReportStep, ReportValue, report};
+#[doc(hidden)]
+pub use step::anomaly::set_source_line;
+pub use step::forward::{evaluate, evaluate_into};

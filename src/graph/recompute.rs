@@ -7,9 +7,9 @@ use crate::graph::arena::order;
 use crate::graph::arena::order::to_restore;
 use crate::graph::clear;
 use crate::graph::clear::Clearing;
-use crate::graph::connect;
 use crate::graph::room;
 use crate::graph::settings::modes::Scope;
+use crate::graph::step::prepare;
 
 /// Computes the data of `v` again, and of all that it needs and that was cleared too. What no gradient reads is cleared
 /// again at once.
@@ -22,7 +22,7 @@ pub(crate) fn restore(v: Ix, clearing: &Clearing) -> Result<()> {
         let functions = to_restore(a, v);
         let ready = |f: Ix| {
             order::check_shapes(a, f, "recomputation")?;
-            Ok((f, connect::step(a, f), clearing.after(a, f)))
+            Ok((f, prepare::step(a, f), clearing.after(a, f)))
         };
         functions.into_iter().map(ready).collect::<Result<Vec<_>>>()
     })?;

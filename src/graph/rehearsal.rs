@@ -12,18 +12,15 @@ use crate::graph::arena::NONE;
 use crate::graph::arena::flag;
 use crate::graph::back_plan::BackwardPlan;
 use crate::graph::back_plan::ReleasedStorage;
-use crate::graph::execute;
-use crate::graph::execute::ForwardStep;
-use crate::graph::execute::Operand;
-use crate::graph::formula;
 use crate::graph::forward::ForwardPlan;
-use crate::ops::Op;
+use crate::graph::step::cost::work_of;
+use crate::graph::step::formula;
+use crate::graph::step::forward::ForwardStep;
+use crate::graph::step::operand::Operand;
+use crate::graph::step::shapes;
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// Work that one element costs which is read or written, in multiplications: about what memory is slower than a core.
-const ELEMENT: u64 = 16;
 
 /// Elements of one storage.
 pub(crate) struct Block {
@@ -240,7 +237,7 @@ impl StepModel {
             let value = &mut self.values[v as usize];
             value.producer = Some(at);
             value.needed |= need_grad && (0..n).any(|i| op.backward_reads(i).output(o));
-            value.fixed |= execute::sets_up_outside(op);
+            value.fixed |= shapes::sets_up_outside(op);
             value.fixed |= (0..n).any(|i| op.alias(i).is_some_and(|alias| alias.output == o));
             act.outputs.push(v);
             // What only gives memory another name writes nothing: the memory may be that of a leaf.
@@ -374,11 +371,4 @@ fn work(step: &ForwardStep) -> u64 {
     let x: Vec<&Shape> = step.x.iter().map(|slot| &slot.shape).collect();
     let y: Vec<&Shape> = step.y.iter().map(|slot| &slot.shape).collect();
     work_of(&step.op, &x, &y)
-}
-
-/// The work of an operation on inputs and to outputs of these shapes.
-pub(crate) fn work_of(op: &Op, x: &[&Shape], y: &[&Shape]) -> u64 {
-    let touched: usize = x.iter().map(|x| x.size()).chain(y.iter().map(|y| y.size())).sum();
-    let products = y.first().map_or(0, |y| op.products(x, y));
-    touched as u64 * ELEMENT + products as u64
 }

@@ -17,13 +17,7 @@ use crate::graph::arena::Ix;
 use crate::graph::arena::NONE;
 use crate::graph::arena::flag;
 use crate::graph::arena::order;
-use crate::graph::back_step::BackwardStep;
 use crate::graph::clear;
-use crate::graph::connect;
-use crate::graph::execute::ForwardStep;
-use crate::graph::execute::Operand;
-use crate::graph::execute::read_as;
-use crate::graph::formula;
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::variable::Variable;
 use crate::graph::ledger::EvictionPool;
@@ -32,6 +26,12 @@ use crate::graph::settings::context;
 use crate::graph::settings::context::Precision;
 use crate::graph::settings::modes;
 use crate::graph::settings::modes::Scope;
+use crate::graph::step::backward::BackwardStep;
+use crate::graph::step::formula;
+use crate::graph::step::forward::ForwardStep;
+use crate::graph::step::operand::Operand;
+use crate::graph::step::operand::read_as;
+use crate::graph::step::prepare;
 use crate::graph::worth;
 use crate::ops::Op;
 use crate::ops::Shapes;
@@ -213,7 +213,7 @@ fn restore(ledger: &Arc<EvictionPool>, wanted: &[Ix], pins: &mut Pins, now: u64)
 fn run_again(ledger: &Arc<EvictionPool>, f: Ix, pins: &mut Pins, now: u64) -> Result<()> {
     let mut step = arena::with(|a| -> Result<ForwardStep> {
         order::check_shapes(a, f, "recomputation")?;
-        let step = connect::step(a, f);
+        let step = prepare::step(a, f);
         step.y.iter().for_each(|y| pins.add(&y.storage));
         let need = step.x.iter().map(|x| cast_bytes(&x.storage, x.dtype)).sum::<usize>();
         let need = need + if step.idle { 0 } else { step.y.iter().map(missing).sum::<usize>() };

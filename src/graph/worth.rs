@@ -6,7 +6,7 @@ use crate::graph::arena::Ix;
 use crate::graph::arena::NONE;
 use crate::graph::arena::flag;
 use crate::graph::arena::liveness::is_cleared;
-use crate::graph::rehearsal;
+use crate::graph::step::cost;
 use std::sync::Arc;
 use std::sync::Weak;
 
@@ -33,7 +33,7 @@ pub(crate) fn work(a: &Arena, f: Ix) -> u64 {
     let slot = &a.functions[f];
     let inputs = slot.inputs.iter().map(|v| &a.cores[a.variables[*v].core].shape);
     let outputs = slot.outputs.iter().map(|o| &a.cores[o.core].shape);
-    rehearsal::work_of(a.op(f), &inputs.collect::<Vec<_>>(), &outputs.collect::<Vec<_>>())
+    cost::work_of(a.op(f), &inputs.collect::<Vec<_>>(), &outputs.collect::<Vec<_>>())
 }
 
 impl EvictionCandidate {

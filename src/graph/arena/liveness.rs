@@ -7,7 +7,7 @@ use crate::graph::arena::Arena;
 use crate::graph::arena::Ix;
 use crate::graph::arena::NONE;
 use crate::graph::arena::flag;
-use crate::graph::execute;
+use crate::graph::step::shapes;
 use crate::ops::Reads;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -146,7 +146,7 @@ pub fn check_errors_at_drop() -> Result<()> {
 pub(crate) fn is_repeatable(a: &Arena, f: Ix) -> bool {
     let op = a.op(f);
     let modifies = |i| op.alias(i).is_some_and(|alias| alias.modifies);
-    !execute::sets_up_outside(op) && !(0..a.functions[f].inputs.len()).any(modifies)
+    !shapes::sets_up_outside(op) && !(0..a.functions[f].inputs.len()).any(modifies)
 }
 
 pub(crate) fn is_cleared(a: &Arena, core: Ix) -> bool {

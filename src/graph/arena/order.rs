@@ -3,16 +3,10 @@
 
 use crate::Error;
 use crate::Result;
-use crate::array::Shape;
 use crate::graph::arena::Arena;
 use crate::graph::arena::Ix;
 use crate::graph::arena::NONE;
-use crate::graph::arena::aliasing;
 use crate::graph::arena::describe::describe;
-use crate::graph::arena::flag;
-use crate::graph::execute;
-use crate::graph::settings::modes;
-use crate::ops::Shapes;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,20 +16,6 @@ pub(crate) fn backward_order(a: &mut Arena, root: Ix) -> Vec<Ix> {
     let above = depth_first(a, &[root], |_, _| true);
     rank(a, &above);
     descending(a, &[a.variables[root].parent], |a, f| a.functions[f].need_grad)
-}
-
-/// Why an order could not be made.
-pub(crate) enum Stop {
-    /// The call is at fault.
-    Error(Error),
-    /// A function must set itself up first, without the lock.
-    SetUp(Ix),
-}
-
-impl From<Error> for Stop {
-    fn from(error: Error) -> Self {
-        Self::Error(error)
-    }
 }
 
 /// The functions above `roots`, each after those that feed it, depth first with inputs from left to right.
@@ -112,105 +92,6 @@ pub(crate) fn descending(a: &mut Arena, ends: &[Ix], enter: impl Fn(&Arena, Ix) 
         }
     }
     order
-}
-
-/// The order of a forward run to `roots`. On the way every function learns its rank and whether gradients flow through
-/// it, and those that must are set up again.
-pub(crate) fn forward(
-    a: &mut Arena,
-    roots: &[Ix],
-    enter: impl Fn(&Arena, Ix) -> bool,
-) -> Result<Vec<Ix>, Stop> {
-    let mut order = depth_first(a, roots, enter);
-    for f in &order {
-        refresh(a, *f)?;
-    }
-    // What is taken through an unlinked copy may have got its shape after who takes it was looked at.
-    if order.iter().any(|f| a.needs_setup(*f)) {
-        for f in &order {
-            refresh(a, *f)?;
-        }
-    }
-    if !modes::depth_first() {
-        order.sort_by_key(|f| a.functions[*f].rank);
-    }
-    Ok(order)
-}
-
-pub(crate) fn refresh(a: &mut Arena, f: Ix) -> Result<(), Stop> {
-    let (mut rank, mut need_grad) = (0, false);
-    for i in 0..a.functions[f].inputs.len() {
-        let v = a.functions[f].inputs[i];
-        let parent = a.variables[v].parent;
-        let (own_rank, state) = match parent {
-            NONE => (0, false),
-            p => (a.functions[p].rank, a.functions[p].need_grad),
-        };
-        let slot = &mut a.variables[v];
-        slot.rank = own_rank;
-        slot.flags = slot.flags & !flag::NEED_GRAD_STATE | if state { flag::NEED_GRAD_STATE } else { 0 };
-        slot.flags |= flag::PLANNED;
-        rank = rank.max(own_rank);
-        need_grad |= a.need_grad(v);
-    }
-    let slot = &mut a.functions[f];
-    (slot.rank, slot.need_grad, slot.planned) = (rank + 1, need_grad && !slot.no_grad, true);
-    for o in 0..a.functions[f].outputs.len() {
-        if let Some(v) = a.live_output(f, o) {
-            let state = if a.functions[f].need_grad { flag::NEED_GRAD_STATE } else { 0 };
-            let flags = &mut a.variables[v].flags;
-            *flags = *flags & !flag::NEED_GRAD_STATE | state | flag::PLANNED;
-        }
-    }
-    if a.needs_setup(f) {
-        if execute::sets_up_outside(a.op(f)) {
-            return Err(Stop::SetUp(f));
-        }
-        let inputs = &a.functions[f].inputs;
-        let x: SmallVec<[&Shape; 4]> = inputs.iter().map(|v| &a.cores[a.variables[*v].core].shape).collect();
-        let shapes = a.op(f).shapes(&x)?;
-        drop(x);
-        set_up(a, f, shapes, a.reshapes)?;
-    }
-    if (0..a.functions[f].inputs.len()).any(|i| a.op(f).alias(i).is_some()) {
-        aliasing::share_memory(a, f);
-        aliasing::verify(a, f)?;
-    }
-    Ok(())
-}
-
-/// Gives the outputs of a function the shapes that it says they have now: it was asked when [`Arena::reshapes`] was `asked`.
-pub(crate) fn set_up(a: &mut Arena, f: Ix, shapes: Shapes, asked: u64) -> Result<()> {
-    if shapes.len() != a.functions[f].outputs.len() {
-        return Err(Error::Graph(format!(
-            "{}: expected {} outputs as before, got {}",
-            a.op(f).name(),
-            a.functions[f].outputs.len(),
-            shapes.len()
-        )));
-    }
-    shapes.iter().try_for_each(|shape| shape.checked_size().map(drop))?;
-    let since = |v: &&Ix| a.cores[a.variables[**v].core].reshaped > asked;
-    if let Some(v) = a.functions[f].inputs.iter().find(since) {
-        return Err(Error::Graph(format!(
-            "{}: expected inputs that keep their shapes while it is set up, but {} got that shape meanwhile",
-            a.op(f).name(),
-            describe(a, *v)
-        )));
-    }
-    for (o, shape) in shapes.into_iter().enumerate() {
-        let core = a.functions[f].outputs[o].core;
-        if a.cores[core].shape != shape {
-            a.reshape(core, shape);
-            if let Some(v) = a.live_output(f, o) {
-                a.mark_need_setup(v);
-            }
-        }
-    }
-    let reshapes = a.reshapes;
-    let slot = &mut a.functions[f];
-    (slot.need_setup, slot.set_up) = (false, reshapes);
-    Ok(())
 }
 
 /// Refuses a function that ran while one of its outputs got another shape: what it computed is nowhere.

@@ -3,14 +3,14 @@
 use crate::Result;
 use crate::array::Access;
 use crate::array::Storage;
-use crate::graph::execute::ForwardStep;
-use crate::graph::execute::Operand;
 use crate::graph::fusion::forward::forward_len;
 use crate::graph::fusion::links::EpilogueTail;
 use crate::graph::fusion::links::TailOperation;
 use crate::graph::fusion::links::WholeArray;
 use crate::graph::fusion::spread::Broadcast;
 use crate::graph::settings::context::Precision;
+use crate::graph::step::forward::ForwardStep;
+use crate::graph::step::operand::Operand;
 use crate::kernels::stop;
 use crate::ops::Activation;
 use crate::ops::Call;

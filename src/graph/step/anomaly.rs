@@ -8,10 +8,10 @@ use crate::array::Storage;
 use crate::graph::arena;
 use crate::graph::arena::Arena;
 use crate::graph::arena::Ix;
-use crate::graph::back_step::BackwardStep;
-use crate::graph::execute::ForwardStep;
-use crate::graph::execute::Operand;
 use crate::graph::handles::ndarray::NdArray;
+use crate::graph::step::backward::BackwardStep;
+use crate::graph::step::forward::ForwardStep;
+use crate::graph::step::operand::Operand;
 use parking_lot::RwLock;
 
 type SourceLine = fn() -> Option<String>;

@@ -4,12 +4,12 @@ use crate::Result;
 use crate::array::Access;
 use crate::array::Shape;
 use crate::array::Storage;
-use crate::graph::back_step;
-use crate::graph::back_step::BackwardStep;
-use crate::graph::execute::Operand;
-use crate::graph::execute::evaluate;
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::settings::context::Precision;
+use crate::graph::step;
+use crate::graph::step::backward::BackwardStep;
+use crate::graph::step::forward::evaluate;
+use crate::graph::step::operand::Operand;
 use crate::ops::Op;
 use crate::ops::Sym;
 use crate::ops::Symbols;
@@ -65,7 +65,7 @@ pub(crate) fn backward_by_symbols(step: &mut BackwardStep) -> Result<()> {
         }
         if let Some(g) = g {
             let from = eager.arrays[g as usize].storage.access(step.compute.dtype(), Access::Read)?;
-            back_step::add_to(&mut sink.slot, from)?;
+            step::backward::add_to(&mut sink.slot, from)?;
         }
     }
     Ok(())

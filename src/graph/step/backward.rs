@@ -1,13 +1,9 @@
 //! Running one function backward: from the gradients of its outputs to those of its inputs. A run takes no lock of the
 //! arena.
 
-use crate::Error;
 use crate::Result;
 use crate::array::Access;
-use crate::array::Buffer;
 use crate::array::DType;
-use crate::array::Holds;
-use crate::array::Lasting;
 use crate::array::Shape;
 use crate::array::Storage;
 use crate::graph::arena::Arena;
@@ -16,32 +12,25 @@ use crate::graph::arena::NONE;
 use crate::graph::arena::cores;
 use crate::graph::arena::provenance::Modified;
 use crate::graph::arena::provenance::Side;
-use crate::graph::connect::data_array;
-use crate::graph::execute::MemoPtr;
-use crate::graph::execute::Operand;
-use crate::graph::execute::Temporaries;
-use crate::graph::execute::overlap;
-use crate::graph::execute::read_as;
-use crate::graph::execute::store;
-use crate::graph::formula;
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::settings::context;
 use crate::graph::settings::context::Precision;
+use crate::graph::step::operand::MemoPtr;
+use crate::graph::step::operand::Operand;
+use crate::graph::step::operand::Temporaries;
+use crate::graph::step::operand::read_as;
+use crate::graph::step::operand::store;
+use crate::graph::step::prepare::data_array;
 use crate::kernels::Float;
 use crate::kernels::map;
-use crate::kernels::stop;
 use crate::kernels::threads;
 use crate::kernels::threads::Shared;
 use crate::ops::Array;
-use crate::ops::Call;
 use crate::ops::Kind;
-use crate::ops::Memory;
 use crate::ops::Op;
 use crate::ops::Reads;
-use crate::ops::Then;
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// With more inputs than this it is looked up which gradients there were.
@@ -69,7 +58,7 @@ pub(crate) struct BackwardStep {
     /// The input whose gradient may have the memory of the output's, since the plan clears that after the step.
     pub(crate) over: Option<usize>,
     /// The input of which the operation keeps something.
-    keeps_of: Option<usize>,
+    pub(crate) keeps_of: Option<usize>,
     /// Both sides in full, for operations on arrays.
     pub(crate) arrays: Option<(Vec<Array>, Vec<Array>)>,
     /// The pairs that these belong to.
@@ -79,7 +68,7 @@ pub(crate) struct BackwardStep {
 }
 
 /// Stands for data that nothing reads.
-fn nowhere() -> *mut u8 {
+pub(crate) fn nowhere() -> *mut u8 {
     std::ptr::without_provenance_mut(64)
 }
 
@@ -247,136 +236,11 @@ impl BackwardStep {
         // SAFETY: see `MemoPtr`.
         unsafe { &*self.memo.0 }.changed(self.x.iter().map(storage), self.y.iter().map(storage), counts)
     }
-
-    /// Runs the function backward.
-    pub(crate) fn backward(&mut self) -> Result<()> {
-        if self.op.keeps_gradients() {
-            return Ok(());
-        }
-        if let Some((x, y)) = &self.arrays {
-            return self.backward_on_arrays(x, y);
-        }
-        if self.gx.iter().all(Option::is_none) {
-            return Ok(());
-        }
-        let _holds = self.gy.first().is_some_and(|gy| gy.counted).then(Holds::new);
-        if !self.op.has_backward() {
-            return formula::backward_by_symbols(self);
-        }
-        let mut temporaries = Temporaries::new();
-        let mut again: SmallVec<[(usize, Buffer); 1]> = SmallVec::new();
-        let Self { op, compute, x, y, gy, gx, memo, over, keeps_of, meets, .. } = self;
-        let mut xm: SmallVec<[Memory<'_>; 5]> = SmallVec::new();
-        for (i, (shape, slot)) in x.iter().enumerate() {
-            let ptr = slot.as_ref().map_or(Ok(nowhere()), |s| s.read(op, i))?;
-            xm.push(Memory { ptr, shape });
-        }
-        let mut ym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
-        for (shape, slot) in &*y {
-            let ptr = slot.as_ref().map_or(Ok(nowhere()), |s| s.resolve(Access::Read))?;
-            ym.push(Memory { ptr, shape });
-        }
-        let mut gym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
-        for slot in gy.iter() {
-            let ptr = slot.resolve(Access::Read)?;
-            gym.push(Memory { ptr, shape: &slot.shape });
-        }
-        // Where the kernel reads and writes, if a gradient may be written in the same place.
-        let mut used: SmallVec<[Range<usize>; 4]> = SmallVec::new();
-        if *meets {
-            let data = x.iter().chain(&*y).map(|(_, slot)| slot.as_ref()).zip(xm.iter().chain(&ym));
-            let read = data.chain(gy.iter().map(Some).zip(&gym));
-            used.extend(read.filter_map(|(slot, memory)| Some(slot?.span(memory.ptr))));
-        }
-        let mut passed = None;
-        if let Some((i, sink)) = over.and_then(|i| Some((i, gx[i].as_ref()?)))
-            && gy[0].storage.hand_over(&sink.slot.storage, sink.slot.dtype)
-            && op.loops(*compute == Precision::Double).is_some_and(|loops| loops.passes[i])
-        {
-            passed = Some(i); // the numbers are there already
-        }
-        let mut gxm: SmallVec<[Option<(Memory<'_>, bool)>; 5]> = SmallVec::new();
-        for (i, sink) in gx.iter_mut().enumerate() {
-            let Some(Sink { slot, first, again: shared }) = sink.as_mut().filter(|_| passed != Some(i))
-            else {
-                gxm.push(None);
-                continue;
-            };
-            if *shared {
-                let buffer = Buffer::new(slot.shape.size() * slot.dtype.size())?;
-                gxm.push(Some((Memory { ptr: buffer.ptr(), shape: &slot.shape }, false)));
-                again.push((i, buffer));
-                continue;
-            }
-            let accumulate = !*first && (slot.storage.is_ready() || !slot.storage.is_zero());
-            let access = if accumulate { Access::ReadWrite } else { Access::Write };
-            let mut ptr = slot.place(access, &mut temporaries)?;
-            if *meets && used.iter().any(|other| overlap(other, &slot.span(ptr))) {
-                if accumulate {
-                    let buffer = Buffer::new(slot.shape.size() * slot.dtype.size())?;
-                    gxm.push(Some((Memory { ptr: buffer.ptr(), shape: &slot.shape }, false)));
-                    again.push((i, buffer));
-                    continue;
-                }
-                ptr = slot.beside(Access::Write, &mut temporaries)?;
-            }
-            if *meets {
-                used.push(slot.span(ptr));
-            }
-            gxm.push(Some((Memory { ptr, shape: &slot.shape }, accumulate)));
-        }
-        // SAFETY: see `MemoPtr`.
-        let state = unsafe { &mut (*memo.0).state };
-        let double = *compute == Precision::Double;
-        let kept = keeps_of.and_then(|i| Some((x.get(i)?.1.as_ref()?, xm[i].ptr)));
-        let call = Call {
-            x: &xm,
-            y: &ym,
-            gy: &gym,
-            gx: &gxm,
-            state,
-            double,
-            recompute: false,
-            then: Then::NOTHING,
-            lasting: kept.map(|(slot, at)| Lasting::new(&slot.storage, at)),
-        };
-        // SAFETY: the arrays were made for this operation, of the shapes that it names.
-        let done = stop::guarded(|| unsafe { op.backward(call) });
-        drop(gxm);
-        gx.iter().flatten().for_each(|sink| sink.slot.storage.wrote());
-        let done = done.and_then(|()| {
-            store(temporaries)?;
-            for (i, buffer) in again {
-                if let Some(sink) = &mut gx[i] {
-                    stop::guarded(|| add_to(&mut sink.slot, buffer.ptr()))?;
-                }
-            }
-            Ok(())
-        });
-        done.inspect_err(|_| forget(gx))
-    }
-
-    fn backward_on_arrays(&self, x: &[Array], y: &[Array]) -> Result<()> {
-        let user =
-            self.op.on_arrays().ok_or_else(|| Error::Graph("backward: expected a user's function".into()))?;
-        let wanted: Vec<bool> = self.gx.iter().map(Option::is_some).collect();
-        let accumulate: Vec<bool> = self
-            .gx
-            .iter()
-            .map(|s| s.as_ref().is_some_and(|s| s.again || (!s.first && !s.slot.storage.is_zeroing())))
-            .collect();
-        for (sink, accumulate) in self.gx.iter().zip(&accumulate) {
-            if let (Some(sink), false) = (sink, accumulate) {
-                sink.slot.storage.zero()?;
-            }
-        }
-        user.backward(x, y, &wanted, &accumulate)
-    }
 }
 
 /// Clears the gradients that a kernel which failed was to write or add to, and may have left half done.
 #[cold]
-fn forget(gx: &[Option<Sink>]) {
+pub(crate) fn forget(gx: &[Option<Sink>]) {
     gx.iter().flatten().for_each(|sink| drop(sink.slot.storage.clear(true)));
 }
 

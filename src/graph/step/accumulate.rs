@@ -1,0 +1,62 @@
+//! Sums of gradients.
+
+use crate::Error;
+use crate::Result;
+use crate::array::Access;
+use crate::array::DType;
+use crate::array::RunGuard;
+use crate::array::Storage;
+use crate::graph::arena::NONE;
+use crate::graph::handles::ndarray::NdArray;
+use crate::graph::step::backward::add_to;
+use crate::graph::step::operand::Operand;
+use std::sync::Arc;
+
+/// A gradient, and what is added to it.
+pub(crate) struct Sum<'a> {
+    pub(crate) to: NdArray,
+    pub(crate) more: &'a Arc<Storage>,
+    /// Nobody else sees what is added: its memory may be taken.
+    pub(crate) is_ours: bool,
+}
+
+/// Adds each up. What can fail comes first.
+pub(crate) fn all(sums: &[Sum<'_>]) -> Result<()> {
+    for Sum { to, more, .. } in sums {
+        if more.len() != to.shape.size() || to.storage.len() != more.len() {
+            return Err(Error::Graph(format!(
+                "backward: expected variables that keep their shapes during the run, but one is of shape {} now and its \
+                 gradient has {} elements; run forward() again",
+                to.shape,
+                more.len()
+            )));
+        }
+    }
+    let moves = |sum: &Sum<'_>| sum.is_ours && sum.to.storage.is_zero() && !sum.to.storage.is_narrowed();
+    for sum in sums.iter().filter(|sum| !moves(sum)) {
+        let dtype = type_of_sum(&sum.to.storage, sum.more);
+        sum.more.access(if dtype == DType::F64 { DType::F64 } else { DType::F32 }, Access::Read)?;
+        sum.to.storage.access(dtype, Access::ReadWrite)?;
+    }
+    for sum in sums {
+        if !(moves(sum) && sum.more.give_to(&sum.to.storage)) {
+            add_into(&sum.to, sum.more)?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds a gradient to an array, in the type of that array.
+pub(crate) fn add_into(sum: &NdArray, more: &Arc<Storage>) -> Result<()> {
+    let stored = type_of_sum(&sum.storage, more);
+    let dtype = if stored == DType::F64 { DType::F64 } else { DType::F32 };
+    let _run = RunGuard::new(); // for both
+    let from = more.access(dtype, Access::Read)?;
+    add_to(&mut Operand::new(NONE, sum.clone(), dtype, stored), from)
+}
+
+/// The type in which a gradient is added to another.
+pub(crate) fn type_of_sum(sum: &Storage, more: &Storage) -> DType {
+    let float = |s: &Storage| s.dtype().filter(|dtype| dtype.is_float());
+    float(sum).or_else(|| float(more)).unwrap_or(DType::F32)
+}

@@ -1,0 +1,223 @@
+//! Functions run by hand, on arrays that need not be those of the graph.
+
+use crate::Error;
+use crate::Result;
+use crate::array::RunGuard;
+use crate::array::Shape;
+use crate::graph::arena;
+use crate::graph::arena::Arena;
+use crate::graph::arena::Ix;
+use crate::graph::arena::cores;
+use crate::graph::arena::order;
+use crate::graph::handles::function::Function;
+use crate::graph::handles::ndarray::NdArray;
+use crate::graph::handles::variable::Variable;
+use crate::graph::settings::context;
+use crate::graph::settings::modes::Scope;
+use crate::graph::step::backward::BackwardStep;
+use crate::graph::step::forward::ForwardStep;
+use crate::graph::step::operand::MemoPtr;
+use crate::graph::step::setup;
+use crate::graph::step::shapes;
+use smallvec::SmallVec;
+
+/// A function that is run by hand, which no other run may take meanwhile.
+struct Alone(Ix);
+
+impl Alone {
+    fn begin(f: &Function) -> Result<Self> {
+        arena::with(|a| a.begin_run(&[f.0]))?;
+        Ok(Self(f.0))
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        arena::with(|a| a.end_run(&[self.0], |_| ()));
+    }
+}
+
+/// The pairs of variables.
+fn pairs(a: &Arena, of: &[&Variable]) -> SmallVec<[Ix; 4]> {
+    of.iter().map(|v| a.variables[v.ix()].core).collect()
+}
+
+/// The shapes of pairs.
+fn shapes(a: &Arena, of: &[Ix]) -> SmallVec<[Shape; 3]> {
+    of.iter().map(|core| a.cores[*core].shape.clone()).collect()
+}
+
+impl Function {
+    /// Whether these are the inputs and, as far as they are given, the outputs of the function in its graph.
+    fn is_own(&self, a: &Arena, x: &[&Variable], y: &[&Variable]) -> bool {
+        let (own_x, own_y) = cores(a, self.0);
+        own_x == pairs(a, x) && own_y[..] == pairs(a, y)[..y.len().min(own_y.len())]
+    }
+
+    /// What a forward run by hand is to remember, or one that computes the last one `again` has remembered.
+    fn memo_of_forward(&self, x: &[&Variable], y: &[&Variable], again: bool) -> MemoPtr {
+        arena::with(|a| {
+            let own = self.is_own(a, x, y);
+            let slot = &mut a.functions[self.0];
+            if own {
+                return MemoPtr(&raw mut slot.memo);
+            }
+            let by_hand = slot.by_hand.get_or_insert_default();
+            by_hand.x = None;
+            if again && by_hand.memo.state.is_empty() {
+                by_hand.memo.state = slot.memo.state.same_numbers();
+            }
+            MemoPtr(&raw mut by_hand.memo)
+        })
+    }
+
+    /// Notes of what shapes the forward run by hand was that has just succeeded.
+    fn note_shapes(&self, x: &[&Variable], y: &[&Variable]) {
+        arena::with(|a| {
+            let shapes = (!self.is_own(a, x, y)).then(|| shapes(a, &pairs(a, x)));
+            if let (Some(shapes), Some(by_hand)) = (shapes, &mut a.functions[self.0].by_hand) {
+                by_hand.x = Some(shapes);
+            }
+        });
+    }
+
+    /// What a backward run by hand reads of the forward run before it: that on these arrays, else the last one by hand on
+    /// such shapes, else that of the graph.
+    fn memo_of_backward(&self, x: &[&Variable], y: &[&Variable]) -> Result<MemoPtr> {
+        arena::with(|a| {
+            let own = self.is_own(a, x, y);
+            let given = Some(shapes(a, &pairs(a, x)));
+            let by_hand = a.functions[self.0].by_hand.as_ref().is_some_and(|by_hand| by_hand.x == given);
+            if own {
+                order::check_shapes(a, self.0, "backward")?;
+            } else if by_hand {
+                let slot = &mut a.functions[self.0];
+                return Ok(MemoPtr(&raw mut slot.by_hand.get_or_insert_default().memo));
+            }
+            let stale = a.has_other_shapes(self.0);
+            let fits = Some(shapes(a, &cores(a, self.0).0)) == given;
+            let slot = &mut a.functions[self.0];
+            if !own && (!fits || stale) && !slot.memo.state.is_empty() {
+                let text =
+                    "expected arrays of the shapes of its last forward run; call forward() on these first";
+                return Err(Error::Graph(format!("backward of {}: {text}", a.op(self.0).name())));
+            }
+            Ok(MemoPtr(&raw mut slot.memo))
+        })
+    }
+
+    /// Gives `y` the shapes that the operation makes of `x`, and shares memory where it works in place.
+    ///
+    /// # Errors
+    /// When the operation refuses the shapes, or the number of outputs differs; [`Error::Graph`] when the function is
+    /// being run, or two of `y` are one variable; [`Error::Shape`] when one of `y` is one of `x`, and not of that shape.
+    pub fn set_up_on(&self, x: &[&Variable], y: &[&Variable]) -> Result<()> {
+        let _alone = Alone::begin(self)?;
+        self.shape_outputs(x, y)
+    }
+
+    fn shape_outputs(&self, x: &[&Variable], y: &[&Variable]) -> Result<()> {
+        let op = self.op();
+        let asked = arena::with(|a| a.reshapes);
+        let arrays: Vec<NdArray> = x.iter().map(|v| v.data()).collect();
+        let shapes = shapes::shapes_of(&op, &arrays)?;
+        if shapes.len() != y.len() {
+            return Err(Error::Graph(format!(
+                "{}: expected {} outputs, got {}",
+                op.name(),
+                shapes.len(),
+                y.len()
+            )));
+        }
+        for (o, (v, shape)) in y.iter().zip(&shapes).enumerate() {
+            if y[..o].contains(v) {
+                let name = op.name();
+                return Err(Error::Graph(format!(
+                    "{name}: expected different outputs, got one as output {o} too"
+                )));
+            }
+            let taken = x.iter().position(|x| x == v);
+            if let Some(i) = taken.filter(|i| arrays[*i].shape != *shape) {
+                let expected = format!("an output {o} of shape {shape}, which is not input {i}");
+                return Err(Error::shape(op.name(), expected, [&arrays[i].shape]));
+            }
+        }
+        let own = arena::with(|a| -> Result<bool> {
+            let own = self.is_own(a, x, y);
+            if own {
+                setup::set_up(a, self.0, shapes.clone(), asked)?;
+            }
+            Ok(own)
+        })?;
+        for (v, shape) in y.iter().zip(shapes).filter(|_| !own) {
+            v.reset_shape(shape, true)?;
+        }
+        for (i, v) in x.iter().enumerate() {
+            if let Some(alias) = op.alias(i) {
+                let data = NdArray { shape: y[alias.output].shape(), storage: v.data().storage };
+                y[alias.output].set_data(&data)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Computes `y` from `x`; shapes are set up first. A `recompute` run repeats the last one: the same random numbers,
+    /// no side effects.
+    ///
+    /// # Errors
+    /// As [`Function::set_up_on`], and whatever the operation fails with.
+    pub fn forward_on(&self, x: &[&Variable], y: &[&Variable], recompute: bool) -> Result<()> {
+        let op = self.op();
+        let _alone = Alone::begin(self)?;
+        self.shape_outputs(x, y)?;
+        let memo = self.memo_of_forward(x, y, recompute);
+        // SAFETY: the handle keeps the slot, and no other run has the function.
+        if recompute && op.is_random() && !unsafe { &*memo.0 }.state.has_key() {
+            return Err(Error::Graph(format!(
+                "recompute of {}: expected a forward run before it; call setup_recompute and forward first",
+                op.name()
+            )));
+        }
+        let compute = arena::with(|a| context::precision(a.functions[self.0].context));
+        let _guard = RunGuard::new();
+        let _recomputing = Scope::recomputing(recompute);
+        let mut step =
+            ForwardStep::on_arrays(op, compute, x.iter().map(|v| v.data()), y.iter().map(|v| v.data()), memo);
+        step.forward(recompute)?;
+        self.note_shapes(x, y);
+        Ok(())
+    }
+
+    /// Computes the gradients of `x` from those of `y`: those that need one, adding where `accumulate` says so or says
+    /// nothing.
+    ///
+    /// Of `y` it takes as many as it has outputs: what is one function in NNabla may be several here, of which the first
+    /// is called with the outputs of all.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the first of `y` are not what the operation makes of `x`, [`Error::Graph`] when the function
+    /// is being run or shapes changed since it ran forward, and whatever it fails with.
+    pub fn backward_on(&self, x: &[&Variable], y: &[&Variable], accumulate: &[bool]) -> Result<()> {
+        let op = self.op();
+        let _alone = Alone::begin(self)?;
+        let mut y = y;
+        if op.on_arrays().is_none() {
+            // A kernel believes the shapes.
+            let inputs: Vec<NdArray> = x.iter().map(|v| v.data()).collect();
+            let expected = shapes::shapes_of(&op, &inputs)?;
+            y = &y[..y.len().min(expected.len())];
+            let got: Vec<Shape> = y.iter().map(|v| v.shape()).collect();
+            if got[..] != expected[..] {
+                let expected: Vec<_> = expected.iter().map(Shape::to_string).collect();
+                let expected = format!("outputs of shapes {}", expected.join(", "));
+                return Err(Error::shape(format!("backward of {}", op.name()), expected, &got));
+            }
+        }
+        let memo = self.memo_of_backward(x, y)?;
+        let compute = arena::with(|a| context::precision(a.functions[self.0].context));
+        let _guard = RunGuard::new();
+        let xs: Vec<_> = x.iter().map(|v| (v.array(), v.need_grad())).collect();
+        let ys: Vec<_> = y.iter().map(|v| v.array()).collect();
+        BackwardStep::by_hand(op, compute, &xs, &ys, accumulate, memo).backward()
+    }
+}

@@ -1,0 +1,165 @@
+//! Operands of a step: an array of the arena and where a kernel finds its elements.
+
+use crate::Error;
+use crate::Result;
+use crate::array::Access;
+use crate::array::Buffer;
+use crate::array::DType;
+use crate::array::Shape;
+use crate::array::Storage;
+use crate::array::convert;
+use crate::array::hold;
+use crate::graph::arena::Ix;
+use crate::graph::arena::provenance::Provenance;
+use crate::graph::handles::ndarray::NdArray;
+use crate::graph::settings::context::Precision;
+use crate::ops::Kind;
+use crate::ops::Op;
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// An array that a kernel works on. Its storage is large enough for its shape, whatever the graph believes: kernels count on
+/// that.
+pub(crate) struct Operand {
+    /// The pair in the arena that it belongs to, if any.
+    pub(crate) core: Ix,
+    pub(crate) storage: Arc<Storage>,
+    pub(crate) shape: Shape,
+    /// Type that the kernel works on.
+    pub(crate) dtype: DType,
+    /// Type that is kept.
+    pub(crate) stored: DType,
+    /// The run counts what it uses, rather than have others wait to free it.
+    pub(crate) counted: bool,
+}
+
+impl Operand {
+    pub(crate) fn new(core: Ix, array: NdArray, dtype: DType, stored: DType) -> Self {
+        let NdArray { shape, storage } = array;
+        assert!(storage.len() >= shape.size(), "an array has memory for its shape");
+        Self { core, storage, shape, dtype, stored, counted: false }
+    }
+
+    /// Input `i` of an operation.
+    pub(crate) fn input(op: &Op, i: usize, compute: Precision, core: Ix, array: NdArray) -> Self {
+        let dtype = read_as(op, i, compute);
+        Self::new(core, array, dtype, dtype)
+    }
+
+    /// Output `o` of an operation.
+    pub(crate) fn output(op: &Op, o: usize, compute: Precision, core: Ix, array: NdArray) -> Self {
+        let own = op.output(o);
+        Self::new(core, array, own.unwrap_or(compute.dtype()), own.unwrap_or(compute.stored()))
+    }
+
+    /// Looks at another storage from now on; false if it is the same one.
+    pub(crate) fn move_to(&mut self, storage: &Arc<Storage>) -> bool {
+        let moves = !Arc::ptr_eq(&self.storage, storage);
+        if moves {
+            assert!(storage.len() >= self.shape.size(), "an array has memory for its shape");
+            self.storage = Arc::clone(storage);
+        }
+        moves
+    }
+
+    /// Where the elements are, for `access` as the kernel's type.
+    #[inline(always)]
+    pub(crate) fn resolve(&self, access: Access) -> Result<*mut u8> {
+        if self.counted {
+            return hold_at(&self.storage, self.dtype, access);
+        }
+        self.storage.access(self.dtype, access)
+    }
+
+    /// As [`Slot::resolve`] for reading input `i` of an operation; indices have to be whole numbers.
+    #[inline(always)]
+    pub(crate) fn read(&self, op: &Op, i: usize) -> Result<*mut u8> {
+        let ptr = self.resolve(Access::Read)?;
+        if self.dtype == DType::I64 {
+            self.check_whole(op, i)?;
+        }
+        Ok(ptr)
+    }
+
+    /// Refuses indices that are kept as real numbers and are not whole.
+    #[cold]
+    fn check_whole(&self, op: &Op, i: usize) -> Result<()> {
+        let Some((at, value)) = self.storage.first_fraction()? else { return Ok(()) };
+        let strides = self.shape.strides();
+        let place: Shape = strides.iter().zip(&*self.shape).map(|(step, n)| at / step % n).collect();
+        let (name, input) = (op.name(), op.input_name(i));
+        Err(Error::Index(format!("{name}: expected whole numbers in {input}, got {value} at {place}")))
+    }
+
+    /// As [`Slot::resolve`] for writing; values that are kept as another type get a temporary place.
+    pub(crate) fn place(&self, access: Access, temporary: &mut Temporaries) -> Result<*mut u8> {
+        if self.stored == self.dtype {
+            return self.resolve(access);
+        }
+        self.beside(access, temporary)
+    }
+
+    /// Takes over the values of another storage.
+    #[cold]
+    fn take(&self, from: &Storage) -> Result<()> {
+        let own = self.storage.dtype().filter(|_| self.storage.is_narrowed());
+        let dtype = own.or_else(|| from.dtype()).unwrap_or(self.stored);
+        let ((_from, source), (_to, to)) =
+            (from.hold(dtype, Access::Read)?, self.storage.hold(dtype, Access::Write)?);
+        // SAFETY: both hold that many elements of the type and are different blocks.
+        unsafe { convert(source, dtype, to, dtype, self.shape.size()) };
+        Ok(())
+    }
+
+    /// The addresses of its bytes, the first of which is at `start`.
+    pub(crate) fn span(&self, start: *const u8) -> Range<usize> {
+        start.addr()..start.addr() + self.shape.size() * self.dtype.size()
+    }
+
+    /// A place for values on their way to the elements.
+    pub(crate) fn beside(&self, access: Access, temporary: &mut Temporaries) -> Result<*mut u8> {
+        let buffer = Buffer::new(self.shape.size() * self.dtype.size())?;
+        let ptr = buffer.ptr();
+        if access == Access::ReadWrite {
+            let from = self.resolve(Access::Read)?;
+            // SAFETY: both hold that many elements of the type and are different blocks.
+            unsafe { convert(from, self.dtype, ptr, self.dtype, self.shape.size()) };
+        }
+        temporary.push((Arc::clone(&self.storage), self.stored, self.dtype, buffer));
+        Ok(ptr)
+    }
+}
+
+/// Where elements are, for the time of the step under way.
+#[cold]
+fn hold_at(storage: &Storage, dtype: DType, access: Access) -> Result<*mut u8> {
+    let (buffer, ptr) = storage.hold(dtype, access)?;
+    hold(buffer);
+    Ok(ptr)
+}
+
+/// Values on their way to a storage that keeps them as another type.
+pub(crate) type Temporaries = SmallVec<[(Arc<Storage>, DType, DType, Buffer); 1]>;
+
+pub(crate) fn store(temporaries: Temporaries) -> Result<()> {
+    for (storage, stored, dtype, buffer) in temporaries {
+        let (_held, to) = storage.hold(stored, Access::Write)?;
+        // SAFETY: both hold that many elements of their types and are different blocks.
+        unsafe { convert(buffer.ptr(), dtype, to, stored, storage.len()) };
+        storage.wrote();
+    }
+    Ok(())
+}
+
+/// Where a function's [`Memo`] is: in its slot, which the run keeps alive.
+#[derive(Clone, Copy)]
+pub(crate) struct MemoPtr(pub(crate) *mut Provenance);
+
+// SAFETY: a run that follows the pointer has the function to itself (two runs of one graph at once are refused).
+unsafe impl Send for MemoPtr {}
+
+/// The type in which an operation reads input `i`.
+pub(crate) fn read_as(op: &Op, i: usize, compute: Precision) -> DType {
+    if op.kind(i) == Kind::index { DType::I64 } else { compute.dtype() }
+}

@@ -1,0 +1,33 @@
+//! A function made ready to run: its operands looked up in the arena.
+
+use crate::graph::arena::Arena;
+use crate::graph::arena::Ix;
+use crate::graph::handles::ndarray::NdArray;
+use crate::graph::settings::context;
+use crate::graph::step::forward::ForwardStep;
+use crate::graph::step::operand::MemoPtr;
+use crate::graph::step::operand::Operand;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// An array of the arena, and where it comes from.
+pub(crate) fn data_array(a: &mut Arena, core: Ix) -> NdArray {
+    NdArray { storage: Arc::clone(a.data(core)), shape: a.cores[core].shape.clone() }
+}
+
+/// A function made ready to run forward. Its shapes are those with which it was set up: see [`super::order::check_shapes`].
+pub(crate) fn step(a: &mut Arena, f: Ix) -> ForwardStep {
+    debug_assert!(!a.has_other_shapes(f), "a function runs on the shapes that it was set up with");
+    let memo = MemoPtr(&raw mut a.functions[f].memo);
+    let (op, compute) = (a.op(f).clone(), context::precision(a.functions[f].context));
+    let (mut x, mut y) = (SmallVec::new(), SmallVec::new());
+    for i in 0..a.functions[f].inputs.len() {
+        let core = a.variables[a.functions[f].inputs[i]].core;
+        x.push(Operand::input(&op, i, compute, core, data_array(a, core)));
+    }
+    for o in 0..a.functions[f].outputs.len() {
+        let core = a.functions[f].outputs[o].core;
+        y.push(Operand::output(&op, o, compute, core, data_array(a, core)));
+    }
+    ForwardStep::new(op, compute, x, y, memo)
+}
