@@ -15,9 +15,6 @@ use crate::graph::arena::describe::explain;
 use crate::graph::arena::order;
 use crate::graph::back_plan::BackwardKey;
 use crate::graph::back_plan::BackwardPlan;
-use crate::graph::clear;
-use crate::graph::clear::Clearing;
-use crate::graph::clear::Policy;
 use crate::graph::handles::callbacks::Detach;
 use crate::graph::handles::callbacks::FunctionHook;
 use crate::graph::handles::callbacks::Pace;
@@ -25,11 +22,14 @@ use crate::graph::handles::callbacks::detached;
 use crate::graph::handles::function::Function;
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::variable::Variable;
-use crate::graph::ledger;
+use crate::graph::memory::clear_record;
+use crate::graph::memory::eviction::pool;
+use crate::graph::memory::eviction::reserve::BudgetedBackward;
+use crate::graph::memory::release::Clearing;
+use crate::graph::memory::release::Policy;
+use crate::graph::memory::restore;
 use crate::graph::plan::CachedPlan;
 use crate::graph::plan::EpochStamp;
-use crate::graph::recompute;
-use crate::graph::room::BudgetedBackward;
 use crate::graph::settings::modes;
 use crate::graph::step::anomaly;
 use smallvec::SmallVec;
@@ -117,7 +117,7 @@ impl BackwardPlan {
             self.counted = guard.is_none();
             self.steps.iter_mut().for_each(|step| step.count(guard.is_none()));
         }
-        let recording = clear::is_recording();
+        let recording = clear_record::is_recording();
         let anomaly = modes::detect_anomaly();
         let hooked =
             options.pre_hook.is_some() || options.post_hook.is_some() || !options.callbacks.is_empty();
@@ -148,7 +148,7 @@ impl BackwardPlan {
             }
             while let Some((_, v, storage)) = restored.next_if(|(step, ..)| *step == at) {
                 if storage.is_cleared() {
-                    recompute::restore(*v, clearing)?;
+                    restore::restore(*v, clearing)?;
                 }
             }
             if let Some(pass) = passes.next_if(|pass| pass.steps.start == n)
@@ -185,7 +185,7 @@ impl BackwardPlan {
                 clear.now()?;
             }
             if recording {
-                arena::with(|a| clear::record(a, *f));
+                arena::with(|a| clear_record::record(a, *f));
             }
             for callback in &options.callbacks {
                 handle.as_ref().map_or(Ok(()), |f| callback.on_finish_function_backward(f))?;
@@ -239,7 +239,7 @@ impl Variable {
             arena::with(|a| -> Result<_> {
                 let budgeted = a.functions[a.variables[root].parent].budgeted;
                 let clear_data = options.clear_buffer || budgeted;
-                let above = if ledger::in_use() { order::backward_order(a, root) } else { Vec::new() };
+                let above = if pool::in_use() { order::backward_order(a, root) } else { Vec::new() };
                 let keeper = BudgetedBackward::begin(a, &above);
                 let key = BackwardKey { clear_data, clear_grad: clear_data || keeper.is_some(), clear_seed };
                 let kept = CachedPlan::take_backward(a, root, key);

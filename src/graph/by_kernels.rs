@@ -19,13 +19,13 @@ use crate::graph::arena::liveness;
 use crate::graph::arena::provenance::Side;
 use crate::graph::autodiff::DifferentiateOptions;
 use crate::graph::autodiff::RunHooks;
-use crate::graph::clear::Clearing;
 use crate::graph::course::GradientRoute;
 use crate::graph::course::GradientSlotIx;
 use crate::graph::handles::callbacks::Pace;
 use crate::graph::handles::function::Function;
-use crate::graph::recompute;
-use crate::graph::room::BudgetedBackward;
+use crate::graph::memory::eviction::reserve::BudgetedBackward;
+use crate::graph::memory::release::Clearing;
+use crate::graph::memory::restore;
 use crate::graph::settings::modes;
 use crate::graph::step::anomaly;
 use crate::graph::step::backward::BackwardStep;
@@ -241,7 +241,7 @@ impl KernelRun {
             }
             while let Some((_, v, storage)) = restored.next_if(|(at, ..)| *at as usize == n) {
                 if storage.is_cleared() {
-                    recompute::restore(*v, clearing)?;
+                    restore::restore(*v, clearing)?;
                 }
             }
             let handle = hooked.then(|| arena::with(|a| Function::counted(a, f)));

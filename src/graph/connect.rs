@@ -18,8 +18,8 @@ use crate::graph::handles::callbacks;
 use crate::graph::handles::callbacks::Detach;
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::variable::Variable;
-use crate::graph::room;
-use crate::graph::room::Reservation;
+use crate::graph::memory::eviction::reserve;
+use crate::graph::memory::eviction::reserve::Reservation;
 use crate::graph::settings::context;
 use crate::graph::settings::context::Precision;
 use crate::graph::settings::modes;
@@ -89,7 +89,7 @@ pub fn connect_detached(
     // Neither a user's function nor a look at values may run under the lock.
     let shapes = match shapes::sets_up_outside(&op) {
         true => {
-            room::rematerialize_inputs(inputs)?;
+            reserve::rematerialize_inputs(inputs)?;
             let x: SmallVec<[NdArray; 4]> = inputs.iter().map(|v| v.data()).collect();
             Some(shapes::shapes_of(&op, &x)?)
         }
@@ -112,7 +112,7 @@ pub fn connect_detached(
             return Ok(outputs);
         }
     }
-    room::rematerialize_inputs(inputs)?;
+    reserve::rematerialize_inputs(inputs)?;
     let room = modes
         .memory_budget
         .map(|bytes| Reservation::make(bytes, &op, inputs, into, shapes.as_ref()))
@@ -253,7 +253,7 @@ fn connect_without_graph(
 ) -> Result<Outputs> {
     let x: SmallVec<[NdArray; 4]> = inputs.iter().map(|v| v.data()).collect();
     if x.iter().any(|x| x.storage.is_cleared()) {
-        room::rematerialize_inputs(inputs)?;
+        reserve::rematerialize_inputs(inputs)?;
     }
     let y = evaluate_into(op, &x, context::precision(modes::current_context()), into)?;
     if anomaly {

@@ -8,8 +8,8 @@ use crate::graph::arena::NONE;
 use crate::graph::arena::Partners;
 use crate::graph::back_plan::BackwardKey;
 use crate::graph::back_plan::BackwardPlan;
-use crate::graph::clear::Policy;
 use crate::graph::forward::ForwardPlan;
+use crate::graph::memory::release::Policy;
 use crate::graph::rehearsal::StepModel;
 
 /// The ends of a forward run from which a backward run may follow, with their generations.

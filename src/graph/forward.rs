@@ -18,9 +18,6 @@ use crate::graph::arena::order;
 use crate::graph::arena::run_lock::PlanLock;
 use crate::graph::back_plan::ReleasedStorage;
 use crate::graph::budget;
-use crate::graph::clear;
-use crate::graph::clear::Clearing;
-use crate::graph::clear::Policy;
 use crate::graph::ends;
 use crate::graph::fusion;
 use crate::graph::fusion::along::EpilogueChain;
@@ -31,6 +28,9 @@ use crate::graph::handles::callbacks::FunctionHook;
 use crate::graph::handles::callbacks::Pace;
 use crate::graph::handles::function::Function;
 use crate::graph::handles::variable::Variable;
+use crate::graph::memory::clear_record;
+use crate::graph::memory::release::Clearing;
+use crate::graph::memory::release::Policy;
 use crate::graph::plan::CachedPlan;
 use crate::graph::plan::EpochStamp;
 use crate::graph::plan::ForwardKey;
@@ -180,7 +180,7 @@ impl ForwardPlan {
             self.counted = guard.is_none();
             self.steps.iter_mut().for_each(|step| step.count(guard.is_none()));
         }
-        let recording = clear::is_recording();
+        let recording = clear_record::is_recording();
         let anomaly = modes::detect_anomaly();
         let hooked = options.pre_hook.is_some() || options.post_hook.is_some();
         if optimise && !(hooked || recording || anomaly) {
@@ -233,7 +233,7 @@ impl ForwardPlan {
                 self.steps[n].x[*i as usize].storage.clear(true)?;
             }
             if recording {
-                arena::with(|a| clear::record(a, *f));
+                arena::with(|a| clear_record::record(a, *f));
             }
             pace.step()?;
         }

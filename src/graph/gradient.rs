@@ -10,14 +10,14 @@ use crate::graph::arena::Ix;
 use crate::graph::arena::NONE;
 use crate::graph::autodiff::DifferentiateOptions;
 use crate::graph::autodiff::RunHooks;
-use crate::graph::clear::Clearing;
 use crate::graph::connect::connect;
 use crate::graph::course::Edge;
 use crate::graph::course::GradientRoute;
 use crate::graph::handles::function::Function;
 use crate::graph::handles::user::User;
 use crate::graph::handles::variable::Variable;
-use crate::graph::recompute;
+use crate::graph::memory::release::Clearing;
+use crate::graph::memory::restore;
 use crate::graph::settings::modes;
 use crate::graph::settings::modes::Scope;
 use crate::graph::step::anomaly;
@@ -277,7 +277,7 @@ fn restore(node: &RuleNode, reads: Reads, clearing: &Clearing) -> Result<()> {
     let read_outputs = node.outputs.iter().enumerate().filter(|(o, _)| reads.output(*o));
     for (_, v) in read_inputs.chain(read_outputs) {
         if v.may_be_dropped() && v.parent().is_some() && v.data().storage.is_cleared() {
-            recompute::restore(v.ix(), clearing)?;
+            restore::restore(v.ix(), clearing)?;
         }
     }
     Ok(())

@@ -8,7 +8,7 @@ use crate::graph::arena::provenance::ByHand;
 use crate::graph::arena::provenance::Provenance;
 use crate::graph::arena::run_lock::Thread;
 use crate::graph::handles::gradient_hooks::GradientState;
-use crate::graph::ledger::EvictionPool;
+use crate::graph::memory::eviction::pool::EvictionPool;
 use crate::graph::plan::CachedPlan;
 use crate::graph::ready::PreparedBackward;
 use crate::ops::Op;

@@ -3,7 +3,7 @@
 
 use crate::Result;
 use crate::environment;
-use crate::graph::ledger;
+use crate::graph::memory::eviction::pool;
 use crate::graph::settings::context::context;
 use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
@@ -167,7 +167,7 @@ pub fn memory_budget() -> Option<usize> {
 
 /// Sets [`memory_budget`] for this thread and returns what it was.
 pub fn set_memory_budget(bytes: Option<usize>) -> Option<usize> {
-    ledger::pay(bytes.is_some());
+    pool::pay(bytes.is_some());
     swap(|s| &mut s.memory_budget, bytes)
 }
 

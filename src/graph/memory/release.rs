@@ -4,7 +4,6 @@
 //! for a backward run. A backward run may clear what it has differentiated through. Dynamic mode clears what its last
 //! handle let go of. Leaves, persistent variables and memory shared in place are never cleared.
 
-use crate::array::Storage;
 use crate::graph::arena::Arena;
 use crate::graph::arena::Ix;
 use crate::graph::arena::NONE;
@@ -12,10 +11,6 @@ use crate::graph::arena::flag;
 use crate::graph::arena::liveness::needs;
 use crate::graph::arena::liveness::reads;
 use crate::ops::Reads;
-use parking_lot::Mutex;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
 
 /// What a forward run clears.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,49 +93,4 @@ impl Clearing {
         }
         cleared
     }
-}
-
-/// Whether data and gradient of an array were cleared.
-pub type ClearFlags = (bool, bool);
-
-/// What was cleared after one function ran: its inputs and its outputs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ClearRecord {
-    /// Of each input.
-    pub inputs: Vec<ClearFlags>,
-    /// Of each output.
-    pub outputs: Vec<ClearFlags>,
-}
-
-static RECORDING: AtomicBool = AtomicBool::new(false);
-
-static RECORDS: Mutex<Vec<ClearRecord>> = Mutex::new(Vec::new());
-
-/// Starts (with an empty record) or stops noting what is cleared after each function.
-pub fn record_clear_flags(on: bool) {
-    RECORDS.lock().clear();
-    RECORDING.store(on, Ordering::Relaxed);
-}
-
-/// What was noted so far.
-pub fn recorded_clear_flags() -> Vec<ClearRecord> {
-    RECORDS.lock().clone()
-}
-
-/// Whether [`record`] has to be called.
-pub(crate) fn is_recording() -> bool {
-    RECORDING.load(Ordering::Relaxed)
-}
-
-/// Notes the state of the arrays of a function that has just run.
-pub(crate) fn record(a: &Arena, f: Ix) {
-    let flags = |core: Ix| {
-        let core = &a.cores[core];
-        let cleared = |s: &Option<Arc<Storage>>| s.as_ref().is_some_and(|s| s.is_cleared());
-        (cleared(&core.data), cleared(&core.grad))
-    };
-    let slot = &a.functions[f];
-    let inputs = slot.inputs.iter().map(|v| flags(a.variables[*v].core)).collect();
-    let outputs = slot.outputs.iter().map(|o| flags(o.core)).collect();
-    RECORDS.lock().push(ClearRecord { inputs, outputs });
 }

@@ -5,9 +5,9 @@ use crate::graph::arena;
 use crate::graph::arena::Ix;
 use crate::graph::arena::order;
 use crate::graph::arena::order::to_restore;
-use crate::graph::clear;
-use crate::graph::clear::Clearing;
-use crate::graph::room;
+use crate::graph::memory::clear_record;
+use crate::graph::memory::eviction::reserve;
+use crate::graph::memory::release::Clearing;
 use crate::graph::settings::modes::Scope;
 use crate::graph::step::prepare;
 
@@ -16,7 +16,7 @@ use crate::graph::step::prepare;
 pub(crate) fn restore(v: Ix, clearing: &Clearing) -> Result<()> {
     let ledger = arena::with(|a| a.functions[a.variables[v].parent].ledger.clone());
     if let Some(ledger) = ledger {
-        return room::restore_one(&ledger, v);
+        return reserve::restore_one(&ledger, v);
     }
     let steps = arena::with(|a| {
         let functions = to_restore(a, v);
@@ -27,13 +27,13 @@ pub(crate) fn restore(v: Ix, clearing: &Clearing) -> Result<()> {
         functions.into_iter().map(ready).collect::<Result<Vec<_>>>()
     })?;
     let _recomputing = Scope::recomputing(true);
-    let recording = clear::is_recording();
+    let recording = clear_record::is_recording();
     steps.into_iter().try_for_each(|(f, mut step, cleared)| {
         step.count(true); // this run may be one that has nobody wait
         step.forward(true)?;
         cleared.into_iter().try_for_each(|i| step.x[i].storage.clear(true))?;
         if recording {
-            arena::with(|a| clear::record(a, f));
+            arena::with(|a| clear_record::record(a, f));
         }
         Ok(())
     })

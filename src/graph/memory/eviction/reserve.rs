@@ -17,11 +17,12 @@ use crate::graph::arena::Ix;
 use crate::graph::arena::NONE;
 use crate::graph::arena::flag;
 use crate::graph::arena::order;
-use crate::graph::clear;
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::variable::Variable;
-use crate::graph::ledger::EvictionPool;
-use crate::graph::ledger::Pins;
+use crate::graph::memory::clear_record;
+use crate::graph::memory::eviction::pool::EvictionPool;
+use crate::graph::memory::eviction::pool::Pins;
+use crate::graph::memory::eviction::score;
 use crate::graph::settings::context;
 use crate::graph::settings::context::Precision;
 use crate::graph::settings::modes;
@@ -32,7 +33,6 @@ use crate::graph::step::forward::ForwardStep;
 use crate::graph::step::operand::Operand;
 use crate::graph::step::operand::read_as;
 use crate::graph::step::prepare;
-use crate::graph::worth;
 use crate::ops::Op;
 use crate::ops::Shapes;
 use smallvec::SmallVec;
@@ -227,8 +227,8 @@ fn run_again(ledger: &Arc<EvictionPool>, f: Ix, pins: &mut Pins, now: u64) -> Re
     let (x, y): (Vec<_>, Vec<_>) =
         (step.x.drain(..).map(|x| x.storage).collect(), step.y.drain(..).map(|y| y.storage).collect());
     arena::with(|a| {
-        if clear::is_recording() {
-            clear::record(a, f);
+        if clear_record::is_recording() {
+            clear_record::record(a, f);
         }
         let mut book = ledger.book();
         book.add(a, f);
@@ -350,7 +350,7 @@ impl Variable {
             let ledger = if is_evicted(a, v) { a.functions[f].ledger.clone() } else { None };
             if ledger.is_some() {
                 for f in order::to_restore(a, v) {
-                    if !worth::is_as_it_was(a, f) {
+                    if !score::is_as_it_was(a, f) {
                         return Ok(Err(f));
                     }
                 }
