@@ -5,7 +5,7 @@ use crate::Result;
 use crate::graph::arena;
 use crate::graph::arena::Ix;
 use crate::graph::arena::NONE;
-use crate::graph::connect;
+use crate::graph::build::connect;
 use crate::graph::course::GradientRoute;
 use crate::graph::course::GradientSlotIx;
 use crate::graph::handles::ndarray::NdArray;

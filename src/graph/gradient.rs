@@ -10,7 +10,7 @@ use crate::graph::arena::Ix;
 use crate::graph::arena::NONE;
 use crate::graph::autodiff::DifferentiateOptions;
 use crate::graph::autodiff::RunHooks;
-use crate::graph::connect::connect;
+use crate::graph::build::connect::connect;
 use crate::graph::course::Edge;
 use crate::graph::course::GradientRoute;
 use crate::graph::handles::function::Function;

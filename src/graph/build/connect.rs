@@ -1,0 +1,154 @@
+//! Building: a function is connected to its inputs, checked, and in dynamic mode run at once.
+
+use crate::Error;
+use crate::Result;
+use crate::array::RunGuard;
+use crate::graph::arena;
+use crate::graph::arena::Saved;
+use crate::graph::build::eager::EagerRun;
+use crate::graph::build::node::Outputs;
+use crate::graph::build::node::build;
+use crate::graph::build::node::note_line;
+use crate::graph::handles::callbacks;
+use crate::graph::handles::callbacks::Detach;
+use crate::graph::handles::ndarray::NdArray;
+use crate::graph::handles::variable::Variable;
+use crate::graph::memory::eviction::reserve;
+use crate::graph::memory::eviction::reserve::Reservation;
+use crate::graph::settings::context;
+use crate::graph::settings::modes;
+use crate::graph::step::anomaly;
+use crate::graph::step::cost;
+use crate::graph::step::forward::evaluate_into;
+use crate::graph::step::prepare::step;
+use crate::graph::step::shapes;
+use crate::ops;
+use crate::ops::Op;
+use crate::ops::Value;
+use smallvec::SmallVec;
+
+/// Connects the operation that Python calls `name` to its inputs.
+///
+/// `arguments` are those of the declaration, in order; all of them must be given.
+///
+/// # Errors
+/// [`Error::Key`] when there is no such operation; otherwise as [`connect`].
+pub fn apply(name: &str, inputs: &[&Variable], arguments: &[Value]) -> Result<Outputs> {
+    let entry =
+        ops::find(name).ok_or_else(|| Error::Key(format!("apply: there is no operation '{name}'")))?;
+    let mut values = arguments.to_vec();
+    values.extend(
+        entry.spec.args[values.len().min(entry.spec.args.len())..].iter().filter_map(|a| Some(a.default?())),
+    );
+    connect(entry.bind(&values, u64::MAX)?, inputs, &[])
+}
+
+/// Connects an operation to its inputs and returns the outputs. In dynamic mode they are computed at once.
+///
+/// Output `o` is written to the array `into[o]` where one is given.
+///
+/// # Errors
+/// When the operation refuses the inputs, when it would change in place what must not change, and in dynamic mode when
+/// it fails. A refused call changes nothing.
+pub fn connect(op: Op, inputs: &[&Variable], into: &[Option<NdArray>]) -> Result<Outputs> {
+    connect_detached(op, inputs, into, None)
+}
+
+/// As [`connect`]; in dynamic mode `detach` wraps the run where it is worth releasing a lock for.
+///
+/// # Errors
+/// As [`connect`].
+pub fn connect_detached(
+    op: Op,
+    inputs: &[&Variable],
+    into: &[Option<NdArray>],
+    detach: Option<Detach<'_>>,
+) -> Result<Outputs> {
+    let modes = modes::now();
+    if !modes.grad && modes.auto_forward {
+        return connect_without_graph(&op, inputs, into, modes.anomaly);
+    }
+    // Neither a user's function nor a look at values may run under the lock.
+    let shapes = match shapes::sets_up_outside(&op) {
+        true => {
+            reserve::rematerialize_inputs(inputs)?;
+            let x: SmallVec<[NdArray; 4]> = inputs.iter().map(|v| v.data()).collect();
+            Some(shapes::shapes_of(&op, &x)?)
+        }
+        false => None,
+    };
+    let line = if modes.anomaly { anomaly::source_line() } else { None };
+    if !modes.auto_forward {
+        return arena::with(|a| {
+            let outputs = build(a, modes, op, inputs, into, shapes)?;
+            note_line(a, &outputs, line);
+            Ok(outputs)
+        });
+    }
+    if into.is_empty() && op.is_plain() && !modes.anomaly && modes.memory_budget.is_none() {
+        let _guard = RunGuard::new();
+        let mut run = EagerRun::default();
+        let outputs = arena::with(|a| run.build(a, modes, &op, inputs))?;
+        if !outputs.is_empty() {
+            callbacks::detached(detach, cost::work(&op, run.touched), false, || run.forward(&op))?;
+            return Ok(outputs);
+        }
+    }
+    reserve::rematerialize_inputs(inputs)?;
+    let room = modes
+        .memory_budget
+        .map(|bytes| Reservation::make(bytes, &op, inputs, into, shapes.as_ref()))
+        .transpose()?;
+    let (outputs, mut step) = arena::with(|a| -> Result<_> {
+        let outputs = build(a, modes, op, inputs, into, shapes)?;
+        note_line(a, &outputs, line);
+        let step = outputs.first().map(|first| {
+            let f = a.variables[first.ix()].parent;
+            let slot = &mut a.functions[f];
+            (slot.pending, slot.life, slot.at_once) = (true, Saved::Ready, true);
+            step(a, f)
+        });
+        Ok((outputs, step))
+    })?;
+    if let Some(step) = &mut step {
+        let detach = detach.filter(|_| step.op.on_arrays().is_none());
+        callbacks::detached(detach, step.work(), false, || {
+            step.count(room.is_some());
+            // Not longer: to get the caller's lock back takes its time, and what others free would wait for it.
+            let _guard = room.is_none().then(RunGuard::new);
+            step.forward(modes::in_recomputing())
+        })?;
+        if modes.anomaly {
+            let f = arena::with(|a| a.variables[outputs[0].ix()].parent);
+            anomaly::after_forward(f, step)?;
+        }
+        if let Some(room) = room {
+            room.take(step, &outputs);
+        }
+    }
+    Ok(outputs)
+}
+
+/// Results that nothing will be differentiated through: no function is kept.
+fn connect_without_graph(
+    op: &Op,
+    inputs: &[&Variable],
+    into: &[Option<NdArray>],
+    anomaly: bool,
+) -> Result<Outputs> {
+    let x: SmallVec<[NdArray; 4]> = inputs.iter().map(|v| v.data()).collect();
+    if x.iter().any(|x| x.storage.is_cleared()) {
+        reserve::rematerialize_inputs(inputs)?;
+    }
+    let y = evaluate_into(op, &x, context::precision(modes::current_context()), into)?;
+    if anomaly {
+        anomaly::after_evaluation(op.name(), &y)?;
+    }
+    y.into_iter()
+        .map(|y| {
+            let v = Variable::new(y.shape.clone())?.with_need_grad(false);
+            v.set_data(&y)?;
+            Ok(v)
+        })
+        .collect()
+}

@@ -1,0 +1,119 @@
+//! The short way of a function that runs as soon as it is built.
+
+use crate::Result;
+use crate::array::Access;
+use crate::array::Lasting;
+use crate::array::Shape;
+use crate::array::Storage;
+use crate::graph::arena::Arena;
+use crate::graph::arena::Saved;
+use crate::graph::build::node::Outputs;
+use crate::graph::build::node::build;
+use crate::graph::build::node::build_shaped;
+use crate::graph::handles::variable::Variable;
+use crate::graph::settings::context;
+use crate::graph::settings::context::Precision;
+use crate::graph::settings::modes::Modes;
+use crate::graph::step::operand::MemoPtr;
+use crate::kernels::stop;
+use crate::ops::Call;
+use crate::ops::Memory;
+use crate::ops::Op;
+use crate::ops::Then;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// A function of dynamic code with all that its kernel needs, where that is only to compute outputs from inputs whose
+/// elements are in memory as it reads them. (Everything else becomes a [`Step`].)
+#[derive(Default)]
+pub(crate) struct EagerRun {
+    x: SmallVec<[(*mut u8, Shape); 3]>,
+    y: SmallVec<[(*mut u8, Shape); 1]>,
+    memo: Option<MemoPtr>,
+    /// The input of which the operation keeps something.
+    keeps: Option<(usize, Arc<Storage>)>,
+    double: bool,
+    /// Elements that it reads and writes.
+    pub(crate) touched: usize,
+}
+
+// SAFETY: the run guard keeps the elements, and the handles on the outputs the function, until it has run.
+unsafe impl Send for EagerRun {}
+
+impl EagerRun {
+    /// Builds the function with memory for its outputs; none, and nothing built, where it has to become a [`Step`].
+    pub(crate) fn build(
+        &mut self,
+        a: &mut Arena,
+        modes: Modes,
+        op: &Op,
+        inputs: &[&Variable],
+    ) -> Result<Outputs> {
+        let compute = context::precision(modes.context);
+        let dtype = compute.dtype();
+        if dtype != compute.stored() {
+            return Ok(Outputs::new());
+        }
+        let (keeps_of, mut saved): (_, SmallVec<[u64; 3]>) = (op.keeps_of(), SmallVec::new());
+        let mut given: SmallVec<[&Shape; 4]> = SmallVec::new();
+        for (i, v) in inputs.iter().enumerate() {
+            let core = &a.cores[a.variables[v.ix()].core];
+            let Some(data) = &core.data else { return Ok(Outputs::new()) };
+            let Some(ptr) = data.at(dtype, Access::Read) else { return Ok(Outputs::new()) };
+            self.touched += data.len();
+            if keeps_of == Some(i) {
+                self.keeps = Some((i, data.clone()));
+            }
+            self.x.push((ptr, core.shape.clone()));
+            saved.push(data.saved());
+            given.push(&core.shape);
+        }
+        let shapes = op.shapes(&given)?;
+        drop(given);
+        let mut data: SmallVec<[Arc<Storage>; 1]> = SmallVec::new();
+        for (o, shape) in shapes.iter().enumerate() {
+            let dtype = op.output(o).unwrap_or(dtype);
+            let (storage, ptr) = Storage::to_write(shape.checked_size()?, dtype)?;
+            self.touched += storage.len();
+            self.y.push((ptr, shape.clone()));
+            data.push(storage);
+        }
+        let outputs = build_shaped(a, modes, op.clone(), inputs, &[], &shapes)?;
+        let Some(first) = outputs.first() else { return Ok(outputs) };
+        let f = a.variables[first.ix()].parent;
+        let slot = &mut a.functions[f];
+        (slot.pending, slot.life, slot.at_once) = (true, Saved::Ready, true);
+        let noted = slot.memo.note(saved.into_iter(), false);
+        slot.memo.settle(noted, 0, data.iter().map(|y| &**y));
+        self.memo = Some(MemoPtr(&raw mut slot.memo));
+        self.double = compute == Precision::Double;
+        for (output, data) in outputs.iter().zip(data) {
+            let core = &mut a.cores[a.variables[output.ix()].core];
+            data.add_users(i64::from(core.handles));
+            core.data = Some(data);
+        }
+        Ok(outputs)
+    }
+
+    pub(crate) fn forward(&mut self, op: &Op) -> Result<()> {
+        let (mut x, mut y): (SmallVec<[Memory<'_>; 5]>, SmallVec<[Memory<'_>; 2]>) = Default::default();
+        self.x.iter().for_each(|(ptr, shape)| x.push(Memory { ptr: *ptr, shape }));
+        self.y.iter().for_each(|(ptr, shape)| y.push(Memory { ptr: *ptr, shape }));
+        let Some(memo) = self.memo else { return Ok(()) };
+        // SAFETY: see `MemoPtr`.
+        let state = unsafe { &mut (*memo.0).state };
+        let call = Call {
+            x: &x,
+            y: &y,
+            gy: &[],
+            gx: &[],
+            state,
+            double: self.double,
+            recompute: false,
+            then: Then::NOTHING,
+            lasting: self.keeps.as_ref().map(|(i, x)| Lasting::new(x, self.x[*i].0)),
+        };
+        // SAFETY: the arrays were made for this operation, of the shapes that it names.
+        stop::guarded(|| unsafe { op.forward(call) })
+    }
+}

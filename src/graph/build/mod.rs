@@ -1,0 +1,5 @@
+//! An operation becomes a node of the graph.
+
+pub(crate) mod connect;
+pub(crate) mod eager;
+pub(crate) mod node;
