@@ -16,25 +16,18 @@
 mod accumulate;
 mod arena;
 pub mod autodiff;
-mod back_plan;
 mod backward;
-mod budget;
 mod build;
 mod by_kernels;
 mod course;
-mod ends;
 mod forward;
-mod fusion;
 mod gradient;
 mod handles;
-mod hooked;
 mod memory;
 mod plan;
 mod ready;
-mod rehearsal;
 mod report;
 pub mod settings;
-mod stage;
 mod step;
 
 #[doc(hidden)]
@@ -54,7 +47,7 @@ pub use handles::segment::{births, is_born_since, taken_from_outside};
 pub use handles::user::{User, UserRule};
 pub use handles::variable::Variable;
 pub use memory::clear_record::{ClearFlags, ClearRecord, record_clear_flags, recorded_clear_flags};
-pub use plan::memory_changed;
+pub use plan::cache::memory_changed;
 pub use report::{Fate, Optimised, Report, ReportStep, ReportValue, report};
 #[doc(hidden)]
 pub use step::anomaly::set_source_line;

@@ -16,7 +16,7 @@ use crate::graph::course::GradientSlotIx;
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::ndarray::copied;
 use crate::graph::memory::eviction::reserve::BudgetedBackward;
-use crate::graph::plan::EpochStamp;
+use crate::graph::plan::cache::EpochStamp;
 use std::sync::Arc;
 
 /// What tells differentiations apart that start from the same variable: where edges begin and end.

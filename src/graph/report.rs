@@ -8,15 +8,15 @@ use crate::graph::arena::Arena;
 use crate::graph::arena::Ix;
 use crate::graph::arena::NONE;
 use crate::graph::arena::liveness;
-use crate::graph::back_plan::BackwardKey;
-use crate::graph::back_plan::BackwardPlan;
-use crate::graph::budget::CheckpointSearch;
-use crate::graph::ends;
-use crate::graph::forward::ForwardPlan;
-use crate::graph::fusion;
 use crate::graph::handles::variable::Variable;
 use crate::graph::memory::release::Policy;
-use crate::graph::rehearsal::StepModel;
+use crate::graph::plan::backward::BackwardKey;
+use crate::graph::plan::backward::BackwardPlan;
+use crate::graph::plan::checkpoint::model::StepModel;
+use crate::graph::plan::checkpoint::roots;
+use crate::graph::plan::checkpoint::search::CheckpointSearch;
+use crate::graph::plan::forward::ForwardPlan;
+use crate::graph::plan::fusion;
 use crate::graph::settings::modes;
 use crate::graph::step::operand::Operand;
 use crate::graph::step::setup::Stop;
@@ -147,7 +147,7 @@ pub fn report(root: &Variable, budget: Option<usize>, clear_buffer: bool) -> Res
     loop {
         let made = arena::with(|a| -> Result<_, Stop> {
             let plan = ForwardPlan::make(a, &[v], Policy::default(), |_, _| true)?;
-            let clearing = ends::rehearsal(a, &plan, &[v], policy)?;
+            let clearing = roots::rehearsal(a, &plan, &[v], policy)?;
             let differentiable = a.functions[a.variables[v].parent].need_grad;
             let keeping = differentiable.then(|| BackwardPlan::make(a, v, BackwardKey::KEEPING, &[]));
             let keeping = keeping.transpose()?;

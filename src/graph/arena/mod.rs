@@ -23,7 +23,7 @@ use crate::graph::arena::provenance::ByHand;
 use crate::graph::arena::provenance::Provenance;
 use crate::graph::arena::run_lock::RunLocks;
 use crate::graph::handles::gradient_hooks::GradientState;
-use crate::graph::plan::CachedPlan;
+use crate::graph::plan::cache::CachedPlan;
 use crate::graph::ready::PreparedBackward;
 use crate::graph::settings::modes;
 use crate::ops::Op;

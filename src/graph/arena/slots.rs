@@ -9,7 +9,7 @@ use crate::graph::arena::provenance::Provenance;
 use crate::graph::arena::run_lock::Thread;
 use crate::graph::handles::gradient_hooks::GradientState;
 use crate::graph::memory::eviction::pool::EvictionPool;
-use crate::graph::plan::CachedPlan;
+use crate::graph::plan::cache::CachedPlan;
 use crate::graph::ready::PreparedBackward;
 use crate::ops::Op;
 use smallvec::SmallVec;

@@ -10,7 +10,7 @@ use crate::graph::arena::NONE;
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::user::User;
 use crate::graph::handles::variable::Variable;
-use crate::graph::plan::CachedPlan;
+use crate::graph::plan::cache::CachedPlan;
 use crate::ops::Op;
 use std::any::Any;
 use std::sync::Arc;

@@ -3,11 +3,11 @@
 use crate::Result;
 use crate::array::Access;
 use crate::array::Storage;
-use crate::graph::fusion::forward::forward_len;
-use crate::graph::fusion::links::EpilogueTail;
-use crate::graph::fusion::links::TailOperation;
-use crate::graph::fusion::links::WholeArray;
-use crate::graph::fusion::spread::Broadcast;
+use crate::graph::plan::fusion::broadcast::Broadcast;
+use crate::graph::plan::fusion::forward::forward_len;
+use crate::graph::plan::fusion::tile_chain::EpilogueTail;
+use crate::graph::plan::fusion::tile_chain::TailOperation;
+use crate::graph::plan::fusion::tile_chain::WholeArray;
 use crate::graph::settings::context::Precision;
 use crate::graph::step::forward::ForwardStep;
 use crate::graph::step::operand::Operand;

@@ -3,8 +3,8 @@
 //! `clear`, `backward` and `recompute`.
 
 use crate::array::DType;
-use crate::graph::rehearsal::StepModel;
-use crate::graph::rehearsal::Touch;
+use crate::graph::plan::checkpoint::model::StepModel;
+use crate::graph::plan::checkpoint::model::Touch;
 
 /// What a rehearsal found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -13,18 +13,18 @@
 //! they always did. Hooks, recordings and the search for anomalies, which look at single functions, have them run one by
 //! one too.
 
-pub(crate) mod along;
 pub(crate) mod backward;
+pub(crate) mod broadcast;
+pub(crate) mod epilogue;
 pub(crate) mod forward;
-pub(crate) mod links;
-pub(crate) mod spread;
+pub(crate) mod tile_chain;
 
 use crate::array::Access;
 use crate::array::DType;
 use crate::array::Gone;
 use crate::array::Shape;
 use crate::array::Storage;
-use crate::graph::fusion::spread::Broadcast;
+use crate::graph::plan::fusion::broadcast::Broadcast;
 use crate::kernels::map;
 use crate::kernels::scratch;
 use crate::kernels::threads;

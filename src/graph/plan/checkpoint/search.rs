@@ -13,11 +13,11 @@ use crate::graph::arena::Arena;
 use crate::graph::arena::Ix;
 use crate::graph::arena::NONE;
 use crate::graph::arena::flag;
-use crate::graph::ends::rehearsal;
-use crate::graph::forward::ForwardPlan;
 use crate::graph::memory::release::Policy;
-use crate::graph::rehearsal::StepModel;
-use crate::graph::stage::StepCost;
+use crate::graph::plan::checkpoint::model::StepModel;
+use crate::graph::plan::checkpoint::roots::rehearsal;
+use crate::graph::plan::checkpoint::simulate::StepCost;
+use crate::graph::plan::forward::ForwardPlan;
 use crate::graph::step::setup::Stop;
 
 /// Steps of functions that are rehearsed while a choice is made, at most if a graph is not huge: about half a second.

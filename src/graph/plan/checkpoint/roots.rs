@@ -6,11 +6,11 @@ use crate::graph::arena::Arena;
 use crate::graph::arena::Ix;
 use crate::graph::arena::NONE;
 use crate::graph::arena::Partners;
-use crate::graph::back_plan::BackwardKey;
-use crate::graph::back_plan::BackwardPlan;
-use crate::graph::forward::ForwardPlan;
 use crate::graph::memory::release::Policy;
-use crate::graph::rehearsal::StepModel;
+use crate::graph::plan::backward::BackwardKey;
+use crate::graph::plan::backward::BackwardPlan;
+use crate::graph::plan::checkpoint::model::StepModel;
+use crate::graph::plan::forward::ForwardPlan;
 
 /// The ends of a forward run from which a backward run may follow, with their generations.
 fn ends(a: &Arena, roots: &[Ix], policy: Policy) -> Partners {

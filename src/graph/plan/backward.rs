@@ -3,7 +3,6 @@
 
 use crate::Result;
 use crate::array::Storage;
-use crate::graph::arena;
 use crate::graph::arena::Arena;
 use crate::graph::arena::Ix;
 use crate::graph::arena::NONE;
@@ -12,9 +11,11 @@ use crate::graph::arena::order;
 use crate::graph::arena::order::backward_order;
 use crate::graph::arena::provenance::Side;
 use crate::graph::arena::run_lock::PlanLock;
-use crate::graph::fusion;
-use crate::graph::fusion::backward::FusedBackward;
-use crate::graph::hooked::LeafHooks;
+use crate::graph::plan::fusion;
+use crate::graph::plan::fusion::backward::FusedBackward;
+use crate::graph::plan::leaf_hooks::LeafHooks;
+use crate::graph::plan::releases::Release;
+use crate::graph::plan::releases::ReleasedStorage;
 use crate::graph::settings::modes;
 use crate::graph::step::backward::BackwardStep;
 use crate::ops::Kind;
@@ -35,49 +36,6 @@ impl BackwardKey {
     pub(crate) const CLEARING: Self = Self { clear_data: true, clear_grad: true, clear_seed: true };
     /// Of a run that gives nothing back but what it starts from.
     pub(crate) const KEEPING: Self = Self { clear_data: false, clear_grad: false, clear_seed: true };
-}
-
-/// A storage of the arena that is cleared.
-pub(crate) struct ReleasedStorage {
-    pub(crate) core: Ix,
-    pub(crate) is_grad: bool,
-    pub(crate) storage: Arc<Storage>,
-}
-
-impl ReleasedStorage {
-    /// Where the gradient or the data of a pair is.
-    pub(crate) fn new(a: &mut Arena, core: Ix, is_grad: bool) -> Self {
-        Self { core, is_grad, storage: Arc::clone(if is_grad { a.grad(core) } else { a.data(core) }) }
-    }
-
-    /// Looks at the storage that the pair has now.
-    pub(crate) fn move_to_current(&mut self, a: &mut Arena) {
-        *self = Self::new(a, self.core, self.is_grad);
-    }
-}
-
-/// What is cleared after a step.
-pub(crate) struct Release {
-    pub(crate) step: u32,
-    pub(crate) place: ReleasedStorage,
-    /// Functions outside of the run that may still have to run backward, and would read it.
-    pub(crate) guards: Vec<(Ix, u32)>,
-    /// Where other backward runs that are to come begin, if they lead through here.
-    pub(crate) partners: Vec<(Ix, u32)>,
-    /// It can be computed again: those other runs do not wait for it.
-    pub(crate) restored: bool,
-}
-
-impl Release {
-    /// Clears it, unless a function waits for it.
-    pub(crate) fn now(&self) -> Result<()> {
-        let storage = &self.place.storage;
-        let waits = |guards: &[(Ix, u32)]| !guards.is_empty() && awaited(guards);
-        if storage.is_given_back() || waits(&self.guards) || (!self.restored && waits(&self.partners)) {
-            return Ok(());
-        }
-        storage.clear(true)
-    }
 }
 
 /// A backward run made ready.
@@ -301,17 +259,6 @@ impl BackwardPlan {
             self.steps.iter_mut().for_each(|step| step.over = None);
         }
     }
-}
-
-/// Whether a function outside of the run ran forward and still has to run backward.
-fn awaited(guards: &[(Ix, u32)]) -> bool {
-    arena::with(|a| {
-        a.settle_owed();
-        guards.iter().any(|(f, generation)| {
-            let slot = &a.functions[*f];
-            slot.generation == *generation && slot.pending && slot.need_grad
-        })
-    })
 }
 
 /// A function made ready to run backward; `first` says which inputs get their first contribution.

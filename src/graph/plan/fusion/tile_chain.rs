@@ -1,7 +1,7 @@
 //! What elements of an array go through, piece by piece, once a kernel has written them.
 
-use crate::graph::fusion::TILE;
-use crate::graph::fusion::spread::Broadcast;
+use crate::graph::plan::fusion::TILE;
+use crate::graph::plan::fusion::broadcast::Broadcast;
 use crate::ops::Loops;
 use crate::ops::Part;
 use crate::ops::Pieces;

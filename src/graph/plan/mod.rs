@@ -1,0 +1,9 @@
+//! Everything that is decided before a run.
+
+pub(crate) mod backward;
+pub(crate) mod cache;
+pub(crate) mod checkpoint;
+pub(crate) mod forward;
+pub(crate) mod fusion;
+pub(crate) mod leaf_hooks;
+pub(crate) mod releases;

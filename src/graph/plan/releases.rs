@@ -1,0 +1,62 @@
+//! What is cleared after a step of a backward run, and who keeps it from that.
+
+use crate::Result;
+use crate::array::Storage;
+use crate::graph::arena;
+use crate::graph::arena::Arena;
+use crate::graph::arena::Ix;
+use std::sync::Arc;
+
+/// A storage of the arena that is cleared.
+pub(crate) struct ReleasedStorage {
+    pub(crate) core: Ix,
+    pub(crate) is_grad: bool,
+    pub(crate) storage: Arc<Storage>,
+}
+
+impl ReleasedStorage {
+    /// Where the gradient or the data of a pair is.
+    pub(crate) fn new(a: &mut Arena, core: Ix, is_grad: bool) -> Self {
+        Self { core, is_grad, storage: Arc::clone(if is_grad { a.grad(core) } else { a.data(core) }) }
+    }
+
+    /// Looks at the storage that the pair has now.
+    pub(crate) fn move_to_current(&mut self, a: &mut Arena) {
+        *self = Self::new(a, self.core, self.is_grad);
+    }
+}
+
+/// What is cleared after a step.
+pub(crate) struct Release {
+    pub(crate) step: u32,
+    pub(crate) place: ReleasedStorage,
+    /// Functions outside of the run that may still have to run backward, and would read it.
+    pub(crate) guards: Vec<(Ix, u32)>,
+    /// Where other backward runs that are to come begin, if they lead through here.
+    pub(crate) partners: Vec<(Ix, u32)>,
+    /// It can be computed again: those other runs do not wait for it.
+    pub(crate) restored: bool,
+}
+
+impl Release {
+    /// Clears it, unless a function waits for it.
+    pub(crate) fn now(&self) -> Result<()> {
+        let storage = &self.place.storage;
+        let waits = |guards: &[(Ix, u32)]| !guards.is_empty() && awaited(guards);
+        if storage.is_given_back() || waits(&self.guards) || (!self.restored && waits(&self.partners)) {
+            return Ok(());
+        }
+        storage.clear(true)
+    }
+}
+
+/// Whether a function outside of the run ran forward and still has to run backward.
+fn awaited(guards: &[(Ix, u32)]) -> bool {
+    arena::with(|a| {
+        a.settle_owed();
+        guards.iter().any(|(f, generation)| {
+            let slot = &a.functions[*f];
+            slot.generation == *generation && slot.pending && slot.need_grad
+        })
+    })
+}
