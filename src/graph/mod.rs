@@ -16,28 +16,25 @@
 mod accumulate;
 mod arena;
 pub mod autodiff;
-mod backward;
 mod build;
 mod by_kernels;
 mod course;
-mod forward;
 mod gradient;
 mod handles;
 mod memory;
 mod plan;
 mod ready;
 mod report;
+mod run;
 pub mod settings;
 mod step;
 
 #[doc(hidden)]
 pub use crate::kernels::stop::set_check as interrupt_check;
 pub use arena::liveness::check_errors_at_drop;
-pub use backward::{BackwardOptions, CommunicatorCallback, Seed};
 pub use build::connect::{apply, connect, connect_detached};
 pub use build::node::Outputs;
 pub use course::Edge;
-pub use forward::{Closed, ForwardOptions, forward_all};
 pub use gradient::grad;
 pub use handles::callbacks::{Detach, FunctionHook};
 pub use handles::function::Function;
@@ -49,6 +46,8 @@ pub use handles::variable::Variable;
 pub use memory::clear_record::{ClearFlags, ClearRecord, record_clear_flags, recorded_clear_flags};
 pub use plan::cache::memory_changed;
 pub use report::{Fate, Optimised, Report, ReportStep, ReportValue, report};
+pub use run::backward::{BackwardOptions, CommunicatorCallback, Seed};
+pub use run::forward::{Closed, ForwardOptions, forward_all};
 #[doc(hidden)]
 pub use step::anomaly::set_source_line;
 pub use step::forward::{evaluate, evaluate_into};

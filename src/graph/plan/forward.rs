@@ -1,21 +1,12 @@
 //! The plan of a forward run: which functions run in which order, and what is cleared after which.
 
 use crate::Result;
-use crate::array::RunGuard;
 use crate::array::Storage;
-use crate::graph::arena;
 use crate::graph::arena::Arena;
 use crate::graph::arena::Ix;
 use crate::graph::arena::aliasing;
-use crate::graph::arena::describe::explain;
 use crate::graph::arena::order;
 use crate::graph::arena::run_lock::PlanLock;
-use crate::graph::forward::ForwardOptions;
-use crate::graph::forward::late_step;
-use crate::graph::forward::run;
-use crate::graph::handles::callbacks::Pace;
-use crate::graph::handles::function::Function;
-use crate::graph::memory::clear_record;
 use crate::graph::memory::release::Clearing;
 use crate::graph::memory::release::Policy;
 use crate::graph::plan::fusion;
@@ -23,7 +14,6 @@ use crate::graph::plan::fusion::epilogue::EpilogueChain;
 use crate::graph::plan::fusion::forward::FusedForward;
 use crate::graph::plan::releases::ReleasedStorage;
 use crate::graph::settings::modes;
-use crate::graph::step::anomaly;
 use crate::graph::step::forward::ForwardStep;
 use crate::graph::step::prepare;
 use crate::graph::step::setup;
@@ -128,78 +118,5 @@ impl ForwardPlan {
             self.chains.clear();
             self.steps.iter_mut().for_each(|step| step.over = None);
         }
-    }
-
-    /// Gives back what earlier runs left and this run or the backward run after it writes again.
-    fn start_fresh(&self) -> Result<()> {
-        let storages = self.fresh.iter().map(|place| &place.storage);
-        let mut left = storages.filter(|s| s.holds_memory() && !s.is_narrowed());
-        left.try_for_each(|storage| storage.clear(true))
-    }
-
-    /// `optimise` says that the plan has run before, and that it has memory to hold more at once than single steps do.
-    fn run(&mut self, options: &ForwardOptions<'_>, optimise: bool, guard: Option<&RunGuard>) -> Result<()> {
-        if self.counted != guard.is_none() {
-            self.counted = guard.is_none();
-            self.steps.iter_mut().for_each(|step| step.count(guard.is_none()));
-        }
-        let recording = clear_record::is_recording();
-        let anomaly = modes::detect_anomaly();
-        let hooked = options.pre_hook.is_some() || options.post_hook.is_some();
-        if optimise && !(hooked || recording || anomaly) {
-            self.fuse();
-        } else {
-            self.unfuse();
-        }
-        self.start_fresh()?;
-        let mut clears = self.clears.iter().peekable();
-        let mut pace = Pace::new(guard);
-        let mut passes = self.passes.iter_mut().flatten().peekable();
-        let mut chains = self.chains.iter().peekable();
-        let mut next = 0;
-        while let Some(f) = self.functions.get(next) {
-            let n = next;
-            if let Some(pass) = passes.next_if(|pass| pass.steps.start == n)
-                && pass.run()?
-            {
-                next = pass.steps.end;
-                clears = self.clears[pass.clears.end..].iter().peekable();
-                pace.step()?;
-                continue;
-            }
-            if let Some(chain) = chains.next_if(|chain| chain.steps.start == n)
-                && chain.run(&mut self.steps).map_err(|e| explain(e, *f, "forward"))?
-            {
-                next = chain.steps.end;
-                clears = self.clears[chain.clears.end..].iter().peekable();
-                pace.step()?;
-                continue;
-            }
-            next += 1;
-            let handle = hooked.then(|| arena::with(|a| Function::counted(a, *f)));
-            if let (Some(hook), Some(f)) = (options.pre_hook, &handle) {
-                hook(f)?;
-            }
-            if self.late {
-                self.steps[n] = late_step(*f)?;
-                self.steps[n].count(self.counted);
-            }
-            let step = &mut self.steps[n];
-            step.forward(false).map_err(|e| explain(e, *f, "forward"))?;
-            if anomaly {
-                anomaly::after_forward(*f, step)?;
-            }
-            if let (Some(hook), Some(f)) = (options.post_hook, &handle) {
-                hook(f)?;
-            }
-            while let Some((_, i)) = clears.next_if(|(at, _)| *at == n as u32) {
-                self.steps[n].x[*i as usize].storage.clear(true)?;
-            }
-            if recording {
-                arena::with(|a| clear_record::record(a, *f));
-            }
-            pace.step()?;
-        }
-        Ok(())
     }
 }

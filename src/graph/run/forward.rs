@@ -10,12 +10,16 @@ use crate::graph::arena::Arena;
 use crate::graph::arena::Ix;
 use crate::graph::arena::NONE;
 use crate::graph::arena::Saved;
+use crate::graph::arena::describe::explain;
 use crate::graph::arena::flag;
 use crate::graph::arena::order;
 use crate::graph::handles::callbacks;
 use crate::graph::handles::callbacks::Detach;
 use crate::graph::handles::callbacks::FunctionHook;
+use crate::graph::handles::callbacks::Pace;
+use crate::graph::handles::function::Function;
 use crate::graph::handles::variable::Variable;
+use crate::graph::memory::clear_record;
 use crate::graph::memory::release::Policy;
 use crate::graph::plan::cache::CachedPlan;
 use crate::graph::plan::cache::EpochStamp;
@@ -24,6 +28,7 @@ use crate::graph::plan::checkpoint::roots;
 use crate::graph::plan::checkpoint::search;
 use crate::graph::plan::forward::ForwardPlan;
 use crate::graph::settings::modes;
+use crate::graph::step::anomaly;
 use crate::graph::step::forward::ForwardStep;
 use crate::graph::step::prepare;
 use crate::graph::step::setup;
@@ -53,6 +58,81 @@ pub struct ForwardOptions<'a> {
 /// Functions that have run and need not run again: shared between calls that belong together.
 #[derive(Default)]
 pub struct Closed(HashSet<(Ix, u32)>);
+
+impl ForwardPlan {
+    /// Gives back what earlier runs left and this run or the backward run after it writes again.
+    fn start_fresh(&self) -> Result<()> {
+        let storages = self.fresh.iter().map(|place| &place.storage);
+        let mut left = storages.filter(|s| s.holds_memory() && !s.is_narrowed());
+        left.try_for_each(|storage| storage.clear(true))
+    }
+
+    /// `optimise` says that the plan has run before, and that it has memory to hold more at once than single steps do.
+    fn run(&mut self, options: &ForwardOptions<'_>, optimise: bool, guard: Option<&RunGuard>) -> Result<()> {
+        if self.counted != guard.is_none() {
+            self.counted = guard.is_none();
+            self.steps.iter_mut().for_each(|step| step.count(guard.is_none()));
+        }
+        let recording = clear_record::is_recording();
+        let anomaly = modes::detect_anomaly();
+        let hooked = options.pre_hook.is_some() || options.post_hook.is_some();
+        if optimise && !(hooked || recording || anomaly) {
+            self.fuse();
+        } else {
+            self.unfuse();
+        }
+        self.start_fresh()?;
+        let mut clears = self.clears.iter().peekable();
+        let mut pace = Pace::new(guard);
+        let mut passes = self.passes.iter_mut().flatten().peekable();
+        let mut chains = self.chains.iter().peekable();
+        let mut next = 0;
+        while let Some(f) = self.functions.get(next) {
+            let n = next;
+            if let Some(pass) = passes.next_if(|pass| pass.steps.start == n)
+                && pass.run()?
+            {
+                next = pass.steps.end;
+                clears = self.clears[pass.clears.end..].iter().peekable();
+                pace.step()?;
+                continue;
+            }
+            if let Some(chain) = chains.next_if(|chain| chain.steps.start == n)
+                && chain.run(&mut self.steps).map_err(|e| explain(e, *f, "forward"))?
+            {
+                next = chain.steps.end;
+                clears = self.clears[chain.clears.end..].iter().peekable();
+                pace.step()?;
+                continue;
+            }
+            next += 1;
+            let handle = hooked.then(|| arena::with(|a| Function::counted(a, *f)));
+            if let (Some(hook), Some(f)) = (options.pre_hook, &handle) {
+                hook(f)?;
+            }
+            if self.late {
+                self.steps[n] = late_step(*f)?;
+                self.steps[n].count(self.counted);
+            }
+            let step = &mut self.steps[n];
+            step.forward(false).map_err(|e| explain(e, *f, "forward"))?;
+            if anomaly {
+                anomaly::after_forward(*f, step)?;
+            }
+            if let (Some(hook), Some(f)) = (options.post_hook, &handle) {
+                hook(f)?;
+            }
+            while let Some((_, i)) = clears.next_if(|(at, _)| *at == n as u32) {
+                self.steps[n].x[*i as usize].storage.clear(true)?;
+            }
+            if recording {
+                arena::with(|a| clear_record::record(a, *f));
+            }
+            pace.step()?;
+        }
+        Ok(())
+    }
+}
 
 impl Variable {
     /// Computes this variable, each function above it once.
@@ -139,7 +219,7 @@ impl Drop for Persistent<'_> {
     }
 }
 
-pub(crate) fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Closed>) -> Result<()> {
+fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Closed>) -> Result<()> {
     let policy = Policy {
         clear_buffer: options.clear_buffer,
         clear_no_need_grad: options.clear_no_need_grad,
@@ -206,7 +286,7 @@ pub(crate) fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option
 }
 
 /// Makes a function ready when its turn comes: shapes above it are known only now.
-pub(crate) fn late_step(f: Ix) -> Result<ForwardStep> {
+fn late_step(f: Ix) -> Result<ForwardStep> {
     if arena::with(|a| a.op(f).shaped_by().is_some()) {
         set_up_outside(f)?;
     }

@@ -1,0 +1,4 @@
+//! Runs through a graph as NNabla has them.
+
+pub(crate) mod backward;
+pub(crate) mod forward;
