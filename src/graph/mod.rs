@@ -13,17 +13,12 @@
 //! [`Variable`] and [`Function`] are counted handles. No kernel, no user's code and no destructor of an operation runs
 //! under the lock. Nothing recurses: graphs may be a million deep.
 
-mod accumulate;
 mod arena;
 pub mod autodiff;
 mod build;
-mod by_kernels;
-mod course;
-mod gradient;
 mod handles;
 mod memory;
 mod plan;
-mod ready;
 mod report;
 mod run;
 pub mod settings;
@@ -32,10 +27,10 @@ mod step;
 #[doc(hidden)]
 pub use crate::kernels::stop::set_check as interrupt_check;
 pub use arena::liveness::check_errors_at_drop;
+pub use autodiff::route::Edge;
+pub use autodiff::symbolic::grad;
 pub use build::connect::{apply, connect, connect_detached};
 pub use build::node::Outputs;
-pub use course::Edge;
-pub use gradient::grad;
 pub use handles::callbacks::{Detach, FunctionHook};
 pub use handles::function::Function;
 pub use handles::gradient_hooks::{GradientHook, HookHandle, When, live_variables};

@@ -4,68 +4,44 @@
 //! Both ways to differentiate, by kernels and by rules that build a graph, follow the same `Course` and end in the same
 //! two sinks: [`backward`] adds to the gradients of leaves, [`grad`] returns.
 
+pub(crate) mod cache;
+pub(crate) mod hooks;
+pub(crate) mod kernels;
+pub(crate) mod options;
+pub(crate) mod route;
+pub(crate) mod sinks;
+pub(crate) mod symbolic;
+
+pub use self::options::DifferentiateOptions;
+pub use self::options::Root;
 use crate::Error;
 use crate::Result;
 use crate::array::RunGuard;
 use crate::array::Storage;
 use crate::error::caught;
-use crate::graph::accumulate;
 use crate::graph::arena;
 use crate::graph::arena::Ix;
-use crate::graph::arena::run_lock::Thread;
+use crate::graph::autodiff::cache::PreparedBackward;
+use crate::graph::autodiff::hooks::RunHooks;
+use crate::graph::autodiff::hooks::Suspended;
+use crate::graph::autodiff::kernels::let_go;
+use crate::graph::autodiff::route::Edge;
+use crate::graph::autodiff::route::GradientRoute;
+use crate::graph::autodiff::route::GradientSlotIx;
 use crate::graph::build::connect;
-use crate::graph::by_kernels::let_go;
-use crate::graph::course::Edge;
-use crate::graph::course::GradientRoute;
-use crate::graph::course::GradientSlot;
-use crate::graph::course::GradientSlotIx;
-use crate::graph::gradient;
 use crate::graph::handles::callbacks;
-use crate::graph::handles::callbacks::Detach;
-use crate::graph::handles::callbacks::FunctionHook;
 use crate::graph::handles::gradient_hooks;
-use crate::graph::handles::gradient_hooks::GradientHook;
-use crate::graph::handles::gradient_hooks::When;
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::ndarray::copied;
 use crate::graph::handles::variable::Variable;
 use crate::graph::memory::release::Clearing;
 use crate::graph::memory::release::Policy;
-use crate::graph::ready::PreparedBackward;
 use crate::graph::settings::modes::Scope;
 use crate::graph::step::accumulate::add_into;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::collections::HashSet;
 use std::sync::Arc;
-
-/// Where a differentiation starts.
-#[derive(Clone)]
-pub struct Root {
-    /// What to differentiate.
-    pub edge: Edge,
-    /// The gradient to start from; ones where none is given.
-    pub seed: Option<Variable>,
-}
-
-/// How to differentiate.
-#[derive(Clone, Copy, Default)]
-pub struct DifferentiateOptions<'a> {
-    /// Keep what the functions need to be differentiated again.
-    pub retain_graph: bool,
-    /// Make gradients that can be differentiated themselves.
-    pub create_graph: bool,
-    /// Go through functions only that were made at this time of [`super::births`] or later.
-    pub since: u64,
-    /// Refuse inputs that no root depends on.
-    pub refuse_unused: bool,
-    /// Called before each function.
-    pub pre_hook: Option<FunctionHook<'a>>,
-    /// Called after each function.
-    pub post_hook: Option<FunctionHook<'a>>,
-    /// Wraps the run where it is worth releasing a lock for.
-    pub detach: Option<Detach<'a>>,
-}
 
 /// Adds the gradients of `roots` to those of the leaves above them; of `inputs` only, where given.
 ///
@@ -86,8 +62,8 @@ pub fn backward(roots: &[Root], inputs: Option<&[Edge]>, options: &Differentiate
         .collect()
     });
     match &found {
-        Found::Arrays(ready) => accumulate::arrays(ready, &sinks)?,
-        Found::Variables(course, variables) => accumulate::variables(course, &sinks, variables)?,
+        Found::Arrays(ready) => sinks::arrays(ready, &sinks)?,
+        Found::Variables(course, variables) => sinks::variables(course, &sinks, variables)?,
     }
     let leaves = sinks.iter().map(|p| course.places[*p as usize]).filter(|place| place.leaf);
     let leaves: Vec<Ix> = leaves.map(|leaf| leaf.core).collect();
@@ -227,7 +203,7 @@ fn on_graph(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpti
         let course = GradientRoute::make(a, &edges, inputs, options.since);
         course.check(a)?;
         course.check_used(options.refuse_unused)?;
-        let nodes = gradient::nodes(a, &course);
+        let nodes = symbolic::nodes(a, &course);
         let policy = Policy { clear_buffer: false, clear_no_need_grad: true, recomputation: true };
         Ok((course, nodes, Clearing::new(a, policy)))
     })?;
@@ -244,7 +220,7 @@ fn on_graph(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpti
     }
     let mut hooks = RunHooks::of(&course, None);
     let scope = Scope::at_once(true);
-    let found = gradient::on_graph(&course, &nodes, &seeds, Some((&mut hooks, options, &clearing)));
+    let found = symbolic::on_graph(&course, &nodes, &seeds, Some((&mut hooks, options, &clearing)));
     let found = found.and_then(|mut found| {
         // A rule may say that a gradient is nothing at all.
         for (place, used) in course.targets.iter().zip(course.used()) {
@@ -279,106 +255,4 @@ fn own_each(found: &mut [Option<Variable>]) -> Result<()> {
         seen.insert(g.clone());
     }
     Ok(())
-}
-
-/// The functions of a run, which are the run's own until it is dropped.
-struct Suspended {
-    functions: Vec<Ix>,
-    busy: Cell<bool>,
-}
-
-impl Suspended {
-    /// Calls a hook, which may run the graph.
-    fn at_rest<R>(&self, hook: impl FnOnce() -> Result<R>) -> Result<R> {
-        arena::with(|a| self.functions.iter().for_each(|f| a.functions[*f].busy = None));
-        self.busy.set(false);
-        let result = hook()?;
-        arena::with(|a| {
-            a.settle();
-            if self.functions.iter().any(|f| a.functions[*f].busy.is_some()) {
-                let text =
-                    "autodiff: expected the graph at rest after a hook, but another run of it is under way";
-                return Err(Error::Graph(text.into()));
-            }
-            let own = Some(Thread::current());
-            self.functions.iter().for_each(|f| a.functions[*f].busy = own);
-            self.busy.set(true);
-            Ok(result)
-        })
-    }
-}
-
-impl Drop for Suspended {
-    fn drop(&mut self) {
-        arena::with(|a| match self.busy.get() {
-            true => a.end_run(&self.functions, |_| ()),
-            false => a.release_run(&self.functions),
-        });
-    }
-}
-
-/// What users want to be told of gradients on a course, each once.
-pub(crate) struct RunHooks<'a> {
-    by_place: HashMap<GradientSlotIx, Vec<Arc<dyn GradientHook>>>,
-    course: &'a GradientRoute,
-    held: Option<&'a Suspended>,
-}
-
-impl<'a> RunHooks<'a> {
-    fn of(course: &'a GradientRoute, held: Option<&'a Suspended>) -> Self {
-        let by_place = arena::with(|a| {
-            let hooks = |(n, place): (usize, &GradientSlot)| {
-                // What a part of a graph contributes to a variable outside is not its gradient yet.
-                if course.ends_outside(n) {
-                    return None;
-                }
-                let hooks = a.gradient_hooks(place.core, place.leaf, When::Gradient);
-                (!hooks.is_empty()).then_some((n as GradientSlotIx, hooks))
-            };
-            course.places.iter().enumerate().filter_map(hooks).collect()
-        });
-        Self { by_place, course, held }
-    }
-
-    pub(crate) fn any(&self) -> bool {
-        !self.by_place.is_empty()
-    }
-
-    /// Whether there are hooks on a place that were not called yet.
-    pub(crate) fn has(&self, place: GradientSlotIx) -> bool {
-        self.by_place.contains_key(&place)
-    }
-
-    /// Calls the hooks on a place whose gradient is complete, and returns what takes its place, if anything does.
-    pub(crate) fn on_variable(&mut self, place: GradientSlotIx, g: &Variable) -> Result<Option<Variable>> {
-        let Some(hooks) = self.by_place.remove(&place) else { return Ok(None) };
-        gradient_hooks::call_each(&hooks, g)
-    }
-
-    /// As [`Hooks::on_variable`] for a gradient in memory, which is replaced there too.
-    pub(crate) fn on_array(
-        &mut self,
-        place: GradientSlotIx,
-        gradients: &mut [Option<Arc<Storage>>],
-    ) -> Result<Option<Arc<Storage>>> {
-        if !self.has(place) {
-            return Ok(None);
-        }
-        let Some(storage) = gradients[place as usize].clone() else { return Ok(None) };
-        let core = self.course.places[place as usize].core;
-        let shape = arena::with(|a| a.cores[core].shape.clone());
-        let g = Variable::over(&NdArray { shape, storage })?;
-        let held = self.held;
-        let _scope = Scope::at_once(false);
-        let mut call = || self.on_variable(place, &g);
-        let changed = match held {
-            Some(held) => held.at_rest(call)?,
-            None => call()?,
-        };
-        let changed = changed.map(|v| v.data().storage);
-        if let Some(changed) = &changed {
-            gradients[place as usize] = Some(Arc::clone(changed));
-        }
-        Ok(changed)
-    }
 }

@@ -1,0 +1,122 @@
+//! Hooks on gradients during a differentiation.
+
+use crate::Error;
+use crate::Result;
+use crate::array::Storage;
+use crate::graph::arena;
+use crate::graph::arena::Ix;
+use crate::graph::arena::run_lock::Thread;
+use crate::graph::autodiff::route::GradientRoute;
+use crate::graph::autodiff::route::GradientSlot;
+use crate::graph::autodiff::route::GradientSlotIx;
+use crate::graph::handles::gradient_hooks;
+use crate::graph::handles::gradient_hooks::GradientHook;
+use crate::graph::handles::gradient_hooks::When;
+use crate::graph::handles::ndarray::NdArray;
+use crate::graph::handles::variable::Variable;
+use crate::graph::settings::modes::Scope;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The functions of a run, which are the run's own until it is dropped.
+pub(crate) struct Suspended {
+    pub(crate) functions: Vec<Ix>,
+    pub(crate) busy: Cell<bool>,
+}
+
+impl Suspended {
+    /// Calls a hook, which may run the graph.
+    fn at_rest<R>(&self, hook: impl FnOnce() -> Result<R>) -> Result<R> {
+        arena::with(|a| self.functions.iter().for_each(|f| a.functions[*f].busy = None));
+        self.busy.set(false);
+        let result = hook()?;
+        arena::with(|a| {
+            a.settle();
+            if self.functions.iter().any(|f| a.functions[*f].busy.is_some()) {
+                let text =
+                    "autodiff: expected the graph at rest after a hook, but another run of it is under way";
+                return Err(Error::Graph(text.into()));
+            }
+            let own = Some(Thread::current());
+            self.functions.iter().for_each(|f| a.functions[*f].busy = own);
+            self.busy.set(true);
+            Ok(result)
+        })
+    }
+}
+
+impl Drop for Suspended {
+    fn drop(&mut self) {
+        arena::with(|a| match self.busy.get() {
+            true => a.end_run(&self.functions, |_| ()),
+            false => a.release_run(&self.functions),
+        });
+    }
+}
+
+/// What users want to be told of gradients on a course, each once.
+pub(crate) struct RunHooks<'a> {
+    by_place: HashMap<GradientSlotIx, Vec<Arc<dyn GradientHook>>>,
+    course: &'a GradientRoute,
+    held: Option<&'a Suspended>,
+}
+
+impl<'a> RunHooks<'a> {
+    pub(crate) fn of(course: &'a GradientRoute, held: Option<&'a Suspended>) -> Self {
+        let by_place = arena::with(|a| {
+            let hooks = |(n, place): (usize, &GradientSlot)| {
+                // What a part of a graph contributes to a variable outside is not its gradient yet.
+                if course.ends_outside(n) {
+                    return None;
+                }
+                let hooks = a.gradient_hooks(place.core, place.leaf, When::Gradient);
+                (!hooks.is_empty()).then_some((n as GradientSlotIx, hooks))
+            };
+            course.places.iter().enumerate().filter_map(hooks).collect()
+        });
+        Self { by_place, course, held }
+    }
+
+    pub(crate) fn any(&self) -> bool {
+        !self.by_place.is_empty()
+    }
+
+    /// Whether there are hooks on a place that were not called yet.
+    pub(crate) fn has(&self, place: GradientSlotIx) -> bool {
+        self.by_place.contains_key(&place)
+    }
+
+    /// Calls the hooks on a place whose gradient is complete, and returns what takes its place, if anything does.
+    pub(crate) fn on_variable(&mut self, place: GradientSlotIx, g: &Variable) -> Result<Option<Variable>> {
+        let Some(hooks) = self.by_place.remove(&place) else { return Ok(None) };
+        gradient_hooks::call_each(&hooks, g)
+    }
+
+    /// As [`Hooks::on_variable`] for a gradient in memory, which is replaced there too.
+    pub(crate) fn on_array(
+        &mut self,
+        place: GradientSlotIx,
+        gradients: &mut [Option<Arc<Storage>>],
+    ) -> Result<Option<Arc<Storage>>> {
+        if !self.has(place) {
+            return Ok(None);
+        }
+        let Some(storage) = gradients[place as usize].clone() else { return Ok(None) };
+        let core = self.course.places[place as usize].core;
+        let shape = arena::with(|a| a.cores[core].shape.clone());
+        let g = Variable::over(&NdArray { shape, storage })?;
+        let held = self.held;
+        let _scope = Scope::at_once(false);
+        let mut call = || self.on_variable(place, &g);
+        let changed = match held {
+            Some(held) => held.at_rest(call)?,
+            None => call()?,
+        };
+        let changed = changed.map(|v| v.data().storage);
+        if let Some(changed) = &changed {
+            gradients[place as usize] = Some(Arc::clone(changed));
+        }
+        Ok(changed)
+    }
+}
