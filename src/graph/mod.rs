@@ -39,6 +39,7 @@ pub use handles::segment::{births, is_born_since, taken_from_outside};
 pub use handles::user::{User, UserRule};
 pub use handles::variable::Variable;
 pub use memory::clear_record::{ClearFlags, ClearRecord, record_clear_flags, recorded_clear_flags};
+pub use memory::eviction::pool::set_memory_budget;
 pub use plan::cache::memory_changed;
 pub use report::{Fate, Optimised, Report, ReportStep, ReportValue, report};
 pub use run::backward::{BackwardOptions, CommunicatorCallback, Seed};

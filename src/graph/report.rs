@@ -9,6 +9,7 @@ use crate::graph::arena::Ix;
 use crate::graph::arena::NONE;
 use crate::graph::arena::liveness;
 use crate::graph::handles::variable::Variable;
+use crate::graph::memory::eviction::pool::EvictionPool;
 use crate::graph::memory::release::Policy;
 use crate::graph::plan::backward::BackwardKey;
 use crate::graph::plan::backward::BackwardPlan;
@@ -156,7 +157,7 @@ pub fn report(root: &Variable, budget: Option<usize>, clear_buffer: bool) -> Res
         });
         match made {
             Ok((plan, clearing, keeping, optimised)) => {
-                let ledger = arena::with(|a| a.functions[a.variables[v].parent].ledger.clone());
+                let ledger = arena::with(|a| EvictionPool::of(a, a.variables[v].parent));
                 let planned = |budget| describe(&plan, [&clearing, &keeping], budget, policy, optimised);
                 return match ledger {
                     Some(ledger) => {

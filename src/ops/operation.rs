@@ -170,6 +170,11 @@ pub enum Op {
 }
 
 impl Op {
+    /// Whether the shapes of an operation's outputs cannot be told under the lock: user's code or values decide.
+    pub(crate) fn sets_up_outside(&self) -> bool {
+        self.on_arrays().is_some() || self.shaped_by().is_some()
+    }
+
     /// A node's operation from what its author wrote, all inputs being given.
     pub(crate) fn new<C: Compute>(op: C) -> Self {
         Self::with_inputs(op, u64::MAX)

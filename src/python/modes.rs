@@ -39,7 +39,7 @@ plain! {
     /// Sets or lifts the override of this thread; returns the old one.
     scope_recompute(on: Option<bool>) -> Option<bool> = settings::scope_recompute(on);
     /// Sets or lifts the memory budget of this thread; returns the old one.
-    scope_memory_budget(#[pyo3(from_py_with = bytes)] bytes: Option<usize>) -> Option<usize> = settings::set_memory_budget(bytes);
+    scope_memory_budget(#[pyo3(from_py_with = bytes)] bytes: Option<usize>) -> Option<usize> = graph::set_memory_budget(bytes);
     /// Says whether values are being computed again on this thread; returns what was said before.
     set_recomputing(on: bool) -> bool = settings::set_recomputing(on);
     /// Notes the random numbers that this thread draws from now on.

@@ -1,4 +1,5 @@
-//! Solvers: how parameters follow their gradients. Knows storages and the arithmetic of a step; knows no graphs or Python.
+//! Solvers: how parameters follow their gradients. Knows storages and the arithmetic of a step; knows no graphs (but for
+//! `variables`) and no Python.
 //!
 //! A new solver is one `op!` declaration (its arguments, the learning rate first) and one [`Rule`] impl (its states and
 //! one formula on numbers), listed in [`SOLVERS`]. Its Python class, stub and documentation follow from the declaration.
@@ -13,6 +14,7 @@ mod states;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod variables;
 
 pub use adam::{AMSBound, AMSGRAD, AdaBelief, AdaBound, Adam, AdamW, Adamax, Lamb};
 pub use adaptive::{Adadelta, Adagrad, RMSprop, RMSpropGraves};

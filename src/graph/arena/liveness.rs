@@ -7,7 +7,6 @@ use crate::graph::arena::Arena;
 use crate::graph::arena::Ix;
 use crate::graph::arena::NONE;
 use crate::graph::arena::flag;
-use crate::graph::step::shapes;
 use crate::ops::Reads;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -63,7 +62,7 @@ pub(crate) fn unneeded(a: &Arena, v: Ix, users_below: u32) -> Option<Arc<Storage
     }
     let producer = &a.functions[slot.parent];
     // What was given up for a budget may have to be computed from it.
-    if producer.ledger.is_some() && !is_repeatable(a, slot.parent) {
+    if producer.evictor.is_some() && !is_repeatable(a, slot.parent) {
         return None;
     }
     for o in (0..producer.outputs.len()).filter(|o| a.live_output(slot.parent, *o) == Some(v)) {
@@ -146,7 +145,7 @@ pub fn check_errors_at_drop() -> Result<()> {
 pub(crate) fn is_repeatable(a: &Arena, f: Ix) -> bool {
     let op = a.op(f);
     let modifies = |i| op.alias(i).is_some_and(|alias| alias.modifies);
-    !shapes::sets_up_outside(op) && !(0..a.functions[f].inputs.len()).any(modifies)
+    !op.sets_up_outside() && !(0..a.functions[f].inputs.len()).any(modifies)
 }
 
 pub(crate) fn is_cleared(a: &Arena, core: Ix) -> bool {

@@ -1,7 +1,8 @@
 //! Where the nodes live: slabs of slots behind one lock, and what one may ask of a node. What a slot holds is in `slots`,
-//! when it dies in `counts`.
+//! when it dies in `refcount`.
 
 pub(crate) mod aliasing;
+pub(crate) mod attachment;
 pub(crate) mod describe;
 pub(crate) mod fork;
 pub(crate) mod liveness;
@@ -12,6 +13,7 @@ pub(crate) mod run_lock;
 pub(crate) mod slab;
 pub(crate) mod slots;
 
+pub(crate) use attachment::{Attached, Attachment};
 pub(crate) use slab::{Ix, NONE, Slab};
 pub(crate) use slots::{
     Consumer, Extra, FunctionSlot, Output, Partners, Saved, TensorSlot, VariableSlot, flag,
@@ -22,9 +24,6 @@ use crate::array::Storage;
 use crate::graph::arena::provenance::ByHand;
 use crate::graph::arena::provenance::Provenance;
 use crate::graph::arena::run_lock::RunLocks;
-use crate::graph::autodiff::cache::PreparedBackward;
-use crate::graph::handles::gradient_hooks::GradientState;
-use crate::graph::plan::cache::CachedPlan;
 use crate::graph::settings::modes;
 use crate::ops::Op;
 use crate::ops::State;
@@ -41,9 +40,7 @@ pub(crate) enum Garbage {
     State(State),
     ByHand(Box<ByHand>),
     Extra(Box<Extra>),
-    Plan(Box<CachedPlan>),
-    Ready(Box<PreparedBackward>),
-    Watch(Box<GradientState>),
+    Attachment(Box<dyn Attachment>),
 }
 
 /// Every node of every graph.
@@ -124,7 +121,7 @@ impl Arena {
             grad: None,
             mark: 0,
             places: [NONE; 2],
-            watch: None,
+            gradient_state: Attached::NONE,
         });
         let slot = &mut self.cores[ix];
         slot.count = 1;
@@ -172,7 +169,7 @@ impl Arena {
             life: Saved::New,
             at_once: false,
             budgeted: false,
-            ledger: None,
+            evictor: None,
             planned: false,
             busy: None,
             need_setup: false,

@@ -94,8 +94,8 @@ impl Arena {
                 self.garbage.push(Garbage::Storage(storage));
             }
         }
-        if let Some(watch) = slot.watch.take() {
-            self.garbage.push(Garbage::Watch(watch));
+        if let Some(state) = slot.gradient_state.take() {
+            self.garbage.push(Garbage::Attachment(state));
         }
         self.cores.free.push(core);
     }
@@ -112,7 +112,7 @@ impl Arena {
         }
         slot.generation = slot.generation.wrapping_add(1);
         (slot.pending, slot.budgeted, slot.busy, slot.need_setup) = (false, false, None, false);
-        (slot.life, slot.at_once, slot.ledger) = (Saved::New, false, None);
+        (slot.life, slot.at_once, slot.evictor) = (Saved::New, false, None);
         let planned = std::mem::take(&mut slot.planned);
         slot.tags = Vec::new();
         let (op, state, by_hand) = (slot.op.take(), slot.memo.take_state(), slot.by_hand.take());

@@ -3,16 +3,14 @@
 
 use crate::array::Shape;
 use crate::array::Storage;
+use crate::graph::arena::Attached;
 use crate::graph::arena::Ix;
 use crate::graph::arena::provenance::ByHand;
 use crate::graph::arena::provenance::Provenance;
 use crate::graph::arena::run_lock::Thread;
-use crate::graph::autodiff::cache::PreparedBackward;
-use crate::graph::handles::gradient_hooks::GradientState;
-use crate::graph::memory::eviction::pool::EvictionPool;
-use crate::graph::plan::cache::CachedPlan;
 use crate::ops::Op;
 use smallvec::SmallVec;
+use std::any::Any;
 use std::sync::Arc;
 
 /// Facts about a variable, one bit each.
@@ -53,10 +51,10 @@ pub(crate) struct Consumer {
 #[derive(Default)]
 pub(crate) struct Extra {
     pub(crate) name: Option<String>,
-    pub(crate) plans: Vec<CachedPlan>,
+    /// Plans of runs that end here.
+    pub(crate) plans: Attached,
     /// Differentiations from here that were made ready.
-    #[allow(clippy::vec_box)] // they are large, and taken out for each run
-    pub(crate) ready: Vec<Box<PreparedBackward>>,
+    pub(crate) prepared: Attached,
     /// The other ends of the forward run under a budget that ended here, with their generations: the backward run from
     /// here keeps what theirs will want.
     pub(crate) partners: Partners,
@@ -93,7 +91,8 @@ pub(crate) struct TensorSlot {
     pub(crate) mark: u32,
     /// Scratch numbers of one walk: of the value as a leaf, and as what a function computes.
     pub(crate) places: [u32; 2],
-    pub(crate) watch: Option<Box<GradientState>>,
+    /// Hooks on its gradient, and the gradient as a variable.
+    pub(crate) gradient_state: Attached,
 }
 
 /// An output of a function: the variable may die, its pair stays.
@@ -137,8 +136,8 @@ pub(crate) struct FunctionSlot {
     pub(crate) at_once: bool,
     /// Its last forward run had a memory budget, to which the backward run keeps too.
     pub(crate) budgeted: bool,
-    /// Counts what it computed, where it ran under a budget when it was built.
-    pub(crate) ledger: Option<std::sync::Arc<EvictionPool>>,
+    /// The pool of values that may be evicted, if it ran under a budget when it was built.
+    pub(crate) evictor: Option<Arc<dyn Any + Send + Sync>>,
     pub(crate) planned: bool,
     /// The thread whose run has it, if one is under way.
     pub(crate) busy: Option<Thread>,

@@ -4,11 +4,11 @@ use crate::Result;
 use crate::array::Shape;
 use crate::array::Storage;
 use crate::graph::arena;
-use crate::graph::arena::Arena;
 use crate::graph::arena::Garbage;
 use crate::graph::arena::Ix;
 use crate::graph::arena::NONE;
 use crate::graph::arena::flag;
+use crate::graph::arena::{Arena, Attachment};
 use crate::graph::autodiff::kernels::KernelRun;
 use crate::graph::autodiff::route::Edge;
 use crate::graph::autodiff::route::GradientRoute;
@@ -35,6 +35,15 @@ pub(crate) struct PreparedBackward {
     key: RouteKey,
     seen: EpochStamp,
 }
+
+impl Attachment for PreparedBackward {}
+
+/// The differentiations from one variable that were made ready.
+#[derive(Default)]
+#[allow(clippy::vec_box)] // they are large, and taken out for each run
+struct Prepared(Vec<Box<PreparedBackward>>);
+
+impl Attachment for Prepared {}
 
 /// As many are kept for one variable.
 const PREPARED_PER_VARIABLE: usize = 4;
@@ -73,12 +82,12 @@ impl PreparedBackward {
     }
 
     fn take(a: &mut Arena, first: Ix, key: &RouteKey) -> Option<Box<Self>> {
-        let kept = &mut a.variables[first].extra.as_mut()?.ready;
+        let Prepared(kept) = a.variables[first].extra.as_mut()?.prepared.get_mut()?;
         let at = kept.iter().position(|ready| ready.key == *key)?;
         let mut ready = kept.swap_remove(at);
         if ready.seen.structure != a.structure || ready.course.functions.iter().any(|f| reads_dropped(a, *f))
         {
-            a.discard(Garbage::Ready(ready));
+            a.discard(Garbage::Attachment(ready));
             return None;
         }
         if ready.seen.places != a.places {
@@ -120,11 +129,11 @@ impl PreparedBackward {
                     a.variables[v].flags |= flag::PLANNED;
                 }
             }
-            let kept = &mut a.extra(first).ready;
+            let Prepared(kept) = a.extra(first).prepared.get_or_default();
             let oldest = (kept.len() >= PREPARED_PER_VARIABLE).then(|| kept.remove(0));
             kept.push(self);
             if let Some(oldest) = oldest {
-                a.discard(Garbage::Ready(oldest));
+                a.discard(Garbage::Attachment(oldest));
             }
         });
         Ok(())

@@ -69,7 +69,7 @@ pub fn connect_detached(
         return connect_without_graph(&op, inputs, into, modes.anomaly);
     }
     // Neither a user's function nor a look at values may run under the lock.
-    let shapes = match shapes::sets_up_outside(&op) {
+    let shapes = match op.sets_up_outside() {
         true => {
             reserve::rematerialize_inputs(inputs)?;
             let x: SmallVec<[NdArray; 4]> = inputs.iter().map(|v| v.data()).collect();

@@ -4,13 +4,12 @@
 use crate::Error;
 use crate::Result;
 use crate::graph::arena;
-use crate::graph::arena::Arena;
 use crate::graph::arena::Ix;
 use crate::graph::arena::NONE;
+use crate::graph::arena::{Arena, Attached, Attachment};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::user::User;
 use crate::graph::handles::variable::Variable;
-use crate::graph::plan::cache::CachedPlan;
 use crate::ops::Op;
 use std::any::Any;
 use std::sync::Arc;
@@ -70,6 +69,8 @@ pub(crate) struct GradientState {
     gradient: Option<(Variable, u64)>,
 }
 
+impl Attachment for GradientState {}
+
 /// Removes a hook. It keeps nothing alive, and dropping it does nothing.
 #[derive(Clone, Debug)]
 pub struct HookHandle(Arc<AtomicBool>);
@@ -82,14 +83,14 @@ impl HookHandle {
 }
 
 impl Arena {
-    fn watch(&mut self, core: Ix) -> &mut GradientState {
-        self.cores[core].watch.get_or_insert_default()
+    fn gradient_state(&mut self, core: Ix) -> &mut GradientState {
+        self.cores[core].gradient_state.get_or_default()
     }
 
     /// Whether a run has to keep the gradient of a pair, other than that of a leaf, for the user.
     pub(crate) fn is_watched(&self, core: Ix) -> bool {
         let hooked = |w: &GradientState| w.hooks.iter().any(|h| !h.leaf && h.is_there());
-        self.cores[core].watch.as_ref().is_some_and(|w| w.retained || hooked(w))
+        self.cores[core].gradient_state.get::<GradientState>().is_some_and(|w| w.retained || hooked(w))
     }
 
     /// Whether a single handle keeps a variable and its pair alive.
@@ -105,12 +106,12 @@ impl Arena {
 
     /// Whether the gradient of an intermediate variable is kept.
     pub(crate) fn is_retained(&self, core: Ix) -> bool {
-        self.cores[core].watch.as_ref().is_some_and(|w| w.retained)
+        self.cores[core].gradient_state.get::<GradientState>().is_some_and(|w| w.retained)
     }
 
     /// The hooks on a leaf, or on what a function computes.
     pub(crate) fn gradient_hooks(&self, core: Ix, leaf: bool, when: When) -> Vec<Arc<dyn GradientHook>> {
-        let watch = self.cores[core].watch.as_ref();
+        let watch = self.cores[core].gradient_state.get::<GradientState>();
         let all = watch.into_iter().flat_map(|w| &w.hooks);
         let called = all.filter(|h| h.leaf == leaf && h.when == when && h.is_there());
         called.map(|h| Arc::clone(&h.call)).collect()
@@ -119,7 +120,7 @@ impl Arena {
     /// The gradient of a pair as a variable with a graph, if that is still what its memory holds.
     pub(crate) fn gradient_variable(&mut self, core: Ix) -> Option<Variable> {
         let slot = &self.cores[core];
-        let (v, content) = slot.watch.as_ref()?.gradient.as_ref()?;
+        let (v, content) = slot.gradient_state.get::<GradientState>()?.gradient.as_ref()?;
         let v = v.ix();
         let data = self.cores[self.variables[v].core].data.as_ref()?;
         if !slot.grad.as_ref().is_some_and(|grad| Arc::ptr_eq(grad, data)) || data.content() != *content {
@@ -131,14 +132,14 @@ impl Arena {
 
     /// Replaces it; returns the old one, to be dropped outside of the lock.
     pub(crate) fn set_gradient_variable(&mut self, core: Ix, v: Option<Variable>) -> Option<Variable> {
-        if v.is_none() && self.cores[core].watch.is_none() {
+        if v.is_none() && self.cores[core].gradient_state.get::<GradientState>().is_none() {
             return None;
         }
         let named = v.map(|v| {
             let content = self.data(self.variables[v.ix()].core).content();
             (v, content)
         });
-        std::mem::replace(&mut self.watch(core).gradient, named).map(|(old, _)| old)
+        std::mem::replace(&mut self.gradient_state(core).gradient, named).map(|(old, _)| old)
     }
 }
 
@@ -195,7 +196,7 @@ impl Variable {
             }
             a.hooked = true;
             a.structure += 1; // plans say whom to call
-            let hooks = &mut a.watch(core).hooks;
+            let hooks = &mut a.gradient_state(core).hooks;
             let old: Vec<RegisteredHook> = hooks.extract_if(.., |h| !h.is_there()).collect();
             hooks.push(RegisteredHook { leaf, when, call, removed });
             Ok(old)
@@ -208,9 +209,10 @@ impl Variable {
     /// nobody else has a hand on that.
     pub fn visit_own_hooks(&self, mut visit: impl FnMut(&dyn GradientHook)) {
         arena::with(|a| {
-            let watch =
-                a.is_held_by_one(self.ix()).then(|| a.cores[a.variables[self.ix()].core].watch.as_ref());
-            let hooks = watch.flatten().into_iter().flat_map(|watch| &watch.hooks);
+            let core = a.variables[self.ix()].core;
+            let state =
+                a.cores[core].gradient_state.get::<GradientState>().filter(|_| a.is_held_by_one(self.ix()));
+            let hooks = state.into_iter().flat_map(|watch| &watch.hooks);
             hooks.filter(|hook| hook.is_there()).for_each(|hook| visit(&*hook.call));
         });
     }
@@ -219,18 +221,18 @@ impl Variable {
     /// a variable, a function or an operation.
     pub fn visit_own_operations(&self, mut visit: impl FnMut(&User)) {
         arena::with(|a| {
-            let (mut next, mut plans): (Vec<Ix>, Vec<&CachedPlan>) = (vec![self.ix()], Vec::new());
+            let (mut next, mut plans): (Vec<Ix>, Vec<&Attached>) = (vec![self.ix()], Vec::new());
             while let Some(v) = next.pop() {
                 let f = a.variables[v].parent;
                 if f == NONE || !a.is_held_by_one(v) {
                     continue;
                 }
-                plans.extend(a.variables[v].extra.iter().flat_map(|extra| &extra.plans));
+                plans.extend(a.variables[v].extra.iter().map(|extra| &extra.plans));
                 let op = a.op(f);
                 if let (Some(user), Op::Shared(shared)) = (op.user().and_then(|user| user.downcast_ref()), op)
                 {
                     // A plan has hold of operations, and whoever has the variable of the plan.
-                    let planned: usize = plans.iter().map(|plan| plan.uses(shared)).sum();
+                    let planned: usize = plans.iter().map(|plan| plan.operation_handles(shared)).sum();
                     if Arc::strong_count(shared) == 1 + planned {
                         visit(user);
                     }
@@ -245,7 +247,12 @@ impl Variable {
         let old = arena::with(|a| {
             let core = a.variables[self.ix()].core;
             let own = a.is_held_by_one(self.ix());
-            own.then(|| a.cores[core].watch.as_mut().map(|watch| std::mem::take(&mut watch.hooks)))
+            own.then(|| {
+                a.cores[core]
+                    .gradient_state
+                    .get_mut::<GradientState>()
+                    .map(|watch| std::mem::take(&mut watch.hooks))
+            })
         });
         drop(old);
     }
@@ -265,7 +272,7 @@ impl Variable {
         arena::with(|a| {
             if !a.is_end(self.ix()) {
                 let core = a.variables[self.ix()].core;
-                a.watch(core).retained = true;
+                a.gradient_state(core).retained = true;
                 a.structure += 1;
             }
         });

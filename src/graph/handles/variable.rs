@@ -15,8 +15,6 @@ use crate::graph::handles::function::Function;
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::settings::modes;
 use crate::ops::Array;
-use crate::solvers::Pair;
-use crate::solvers::Source;
 use std::hash::Hash;
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -338,18 +336,12 @@ pub(crate) fn new_flags() -> u16 {
     if modes::recompute() { flag::RECOMPUTE } else { 0 }
 }
 
-/// A variable is what a solver updates.
-impl Source for Variable {
-    fn shape(&self) -> Shape {
-        self.shape()
-    }
-    fn data(&self) -> Arc<Storage> {
-        arena::with(|a| Arc::clone(a.data(a.variables[self.0].core)))
-    }
-    fn grad(&self) -> Arc<Storage> {
-        arena::with(|a| Arc::clone(a.grad(a.variables[self.0].core)))
-    }
-    fn add_pairs<'a>(all: impl Iterator<Item = &'a Self>, pairs: &mut Vec<Pair>) {
+impl Variable {
+    /// Adds the storages of the data and of the gradient of each of `all` to a list.
+    pub(crate) fn add_storages<'a>(
+        all: impl Iterator<Item = &'a Self>,
+        pairs: &mut Vec<(Arc<Storage>, Arc<Storage>)>,
+    ) {
         arena::with(|a| {
             for variable in all {
                 let core = a.variables[variable.0].core;

@@ -6,6 +6,7 @@ use crate::graph::arena::Ix;
 use crate::graph::arena::order;
 use crate::graph::arena::order::to_restore;
 use crate::graph::memory::clear_record;
+use crate::graph::memory::eviction::pool::EvictionPool;
 use crate::graph::memory::eviction::reserve;
 use crate::graph::memory::release::Clearing;
 use crate::graph::settings::modes::Scope;
@@ -14,7 +15,7 @@ use crate::graph::step::prepare;
 /// Computes the data of `v` again, and of all that it needs and that was cleared too. What no gradient reads is cleared
 /// again at once.
 pub(crate) fn restore(v: Ix, clearing: &Clearing) -> Result<()> {
-    let ledger = arena::with(|a| a.functions[a.variables[v].parent].ledger.clone());
+    let ledger = arena::with(|a| EvictionPool::of(a, a.variables[v].parent));
     if let Some(ledger) = ledger {
         return reserve::restore_one(&ledger, v);
     }

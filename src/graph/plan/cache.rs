@@ -1,9 +1,9 @@
 //! Plans that are kept: where, under which key, and how long they hold.
 
 use crate::graph::arena;
-use crate::graph::arena::Arena;
 use crate::graph::arena::Garbage;
 use crate::graph::arena::Ix;
+use crate::graph::arena::{Arena, Attachment};
 use crate::graph::memory::release::Policy;
 use crate::graph::plan::backward::BackwardKey;
 use crate::graph::plan::backward::BackwardPlan;
@@ -54,6 +54,26 @@ enum Plan {
     Backward(BackwardKey, BackwardPlan),
 }
 
+impl Attachment for CachedPlan {
+    fn operation_handles(&self, op: &Arc<dyn Operation>) -> usize {
+        let is = |other: &Op| matches!(other, Op::Shared(other) if Arc::ptr_eq(op, other));
+        match &self.plan {
+            Plan::Forward(_, plan) => plan.steps.iter().filter(|step| is(&step.op)).count(),
+            Plan::Backward(_, plan) => plan.steps.iter().filter(|step| is(&step.op)).count(),
+        }
+    }
+}
+
+/// The plans of runs that end at one variable.
+#[derive(Default)]
+struct Plans(Vec<CachedPlan>);
+
+impl Attachment for Plans {
+    fn operation_handles(&self, op: &Arc<dyn Operation>) -> usize {
+        self.0.iter().map(|plan| plan.operation_handles(op)).sum()
+    }
+}
+
 /// Plans that one destination keeps: to train, to evaluate, with and without clearing.
 const PLANS_PER_VARIABLE: usize = 6;
 
@@ -80,13 +100,13 @@ impl CachedPlan {
 
     fn take(a: &mut Arena, root: Ix, wanted: impl Fn(&Plan) -> bool) -> Option<Self> {
         let structure = a.structure;
-        let plans = &mut a.variables[root].extra.as_mut()?.plans;
+        let Plans(plans) = a.variables[root].extra.as_mut()?.plans.get_mut()?;
         let at = plans.iter().position(|kept| wanted(&kept.plan))?;
         let kept = plans.swap_remove(at);
         if kept.seen.structure == structure {
             return Some(kept);
         }
-        a.discard(Garbage::Plan(Box::new(kept)));
+        a.discard(Garbage::Attachment(Box::new(kept)));
         None
     }
 
@@ -106,22 +126,13 @@ impl CachedPlan {
         Self::put(a, root, seen, Plan::Backward(key, plan));
     }
 
-    /// How often it has hold of an operation.
-    pub(crate) fn uses(&self, op: &Arc<dyn Operation>) -> usize {
-        let is = |other: &Op| matches!(other, Op::Shared(other) if Arc::ptr_eq(op, other));
-        match &self.plan {
-            Plan::Forward(_, plan) => plan.steps.iter().filter(|step| is(&step.op)).count(),
-            Plan::Backward(_, plan) => plan.steps.iter().filter(|step| is(&step.op)).count(),
-        }
-    }
-
     fn put(a: &mut Arena, root: Ix, seen: EpochStamp, plan: Plan) {
         let kept = Self { seen, plan };
-        let plans = &mut a.extra(root).plans;
+        let Plans(plans) = a.extra(root).plans.get_or_default();
         let oldest = (plans.len() >= PLANS_PER_VARIABLE).then(|| plans.remove(0));
         plans.push(kept);
         if let Some(oldest) = oldest {
-            a.discard(Garbage::Plan(Box::new(oldest)));
+            a.discard(Garbage::Attachment(Box::new(oldest)));
         }
     }
 }

@@ -3,7 +3,6 @@
 
 use crate::Result;
 use crate::environment;
-use crate::graph::memory::eviction::pool;
 use crate::graph::settings::context::context;
 use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
@@ -166,8 +165,7 @@ pub fn memory_budget() -> Option<usize> {
 }
 
 /// Sets [`memory_budget`] for this thread and returns what it was.
-pub fn set_memory_budget(bytes: Option<usize>) -> Option<usize> {
-    pool::pay(bytes.is_some());
+pub(crate) fn swap_memory_budget(bytes: Option<usize>) -> Option<usize> {
     swap(|s| &mut s.memory_budget, bytes)
 }
 

@@ -95,7 +95,7 @@ pub(crate) fn refresh(a: &mut Arena, f: Ix) -> Result<(), Stop> {
         }
     }
     if a.needs_setup(f) {
-        if shapes::sets_up_outside(a.op(f)) {
+        if a.op(f).sets_up_outside() {
             return Err(Stop::SetUp(f));
         }
         let inputs = &a.functions[f].inputs;

@@ -8,11 +8,6 @@ use crate::graph::handles::ndarray::NdArray;
 use crate::ops::Op;
 use smallvec::SmallVec;
 
-/// Whether the shapes of an operation's outputs cannot be told under the lock: user's code or values decide.
-pub(crate) fn sets_up_outside(op: &Op) -> bool {
-    op.on_arrays().is_some() || op.shaped_by().is_some()
-}
-
 /// Shapes of the outputs of an operation on these arrays.
 pub(crate) fn shapes_of(op: &Op, x: &[NdArray]) -> Result<crate::ops::Shapes> {
     let shapes: SmallVec<[&Shape; 4]> = x.iter().map(|x| &x.shape).collect();

@@ -52,7 +52,7 @@ thread_local! {
 static IN_USE: AtomicBool = AtomicBool::new(false);
 
 /// Has this thread pay for what it allocates from its own account, or from none.
-pub(crate) fn pay(on: bool) {
+fn charge_own_account(on: bool) {
     pay_from(on.then(|| OWN.with(|own| Arc::clone(&own.account))));
 }
 
@@ -126,7 +126,18 @@ impl Drop for EvictionPool {
     }
 }
 
+/// Sets the bytes within which functions that this thread runs as it builds them keep, and returns those before.
+pub fn set_memory_budget(bytes: Option<usize>) -> Option<usize> {
+    charge_own_account(bytes.is_some());
+    modes::swap_memory_budget(bytes)
+}
+
 impl EvictionPool {
+    /// The pool to which what `f` computed belongs, if it ran under a budget when it was built.
+    pub(crate) fn of(a: &Arena, f: Ix) -> Option<Arc<Self>> {
+        a.functions[f].evictor.clone()?.downcast().ok()
+    }
+
     /// That of this thread, with the budget that holds now.
     pub(crate) fn of_thread(limit: usize) -> Arc<Self> {
         IN_USE.store(true, Ordering::Relaxed);

@@ -113,7 +113,7 @@ impl Reservation {
         arena::with(|a| {
             let f = a.variables[first.ix()].parent;
             self.0.book().add(a, f);
-            a.functions[f].ledger = Some(self.0);
+            a.functions[f].evictor = Some(self.0);
         });
     }
 }
@@ -270,7 +270,7 @@ pub(crate) struct BudgetedBackward {
 impl BudgetedBackward {
     /// To be called before anything has hold of the values of these functions; none where there was no budget.
     pub(crate) fn begin(a: &mut Arena, functions: &[Ix]) -> Option<Self> {
-        let ledger = functions.iter().find_map(|f| a.functions[*f].ledger.clone())?;
+        let ledger = functions.iter().find_map(|f| EvictionPool::of(a, *f))?;
         let mut book = ledger.book();
         if book.runs == 0 {
             book.note_holders(a);
@@ -347,7 +347,7 @@ impl Variable {
         let v = self.ix();
         let ledger = arena::with(|a| -> Result<_> {
             let f = a.variables[v].parent;
-            let ledger = if is_evicted(a, v) { a.functions[f].ledger.clone() } else { None };
+            let ledger = if is_evicted(a, v) { EvictionPool::of(a, f) } else { None };
             if ledger.is_some() {
                 for f in order::to_restore(a, v) {
                     if !score::is_as_it_was(a, f) {

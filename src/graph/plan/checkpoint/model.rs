@@ -17,7 +17,6 @@ use crate::graph::step::cost::work_of;
 use crate::graph::step::formula;
 use crate::graph::step::forward::ForwardStep;
 use crate::graph::step::operand::Operand;
-use crate::graph::step::shapes;
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -237,7 +236,7 @@ impl StepModel {
             let value = &mut self.values[v as usize];
             value.producer = Some(at);
             value.needed |= need_grad && (0..n).any(|i| op.backward_reads(i).output(o));
-            value.fixed |= shapes::sets_up_outside(op);
+            value.fixed |= op.sets_up_outside();
             value.fixed |= (0..n).any(|i| op.alias(i).is_some_and(|alias| alias.output == o));
             act.outputs.push(v);
             // What only gives memory another name writes nothing: the memory may be that of a leaf.

@@ -70,7 +70,7 @@ fn forget_drops(a: &mut Arena, rehearsal: &StepModel, drop: &[bool]) {
         if *drop || v == NONE || a.variables[v].parent == NONE {
             continue;
         }
-        let at_once = a.functions[a.variables[v].parent].ledger.is_some();
+        let at_once = a.functions[a.variables[v].parent].evictor.is_some();
         if a.variables[v].flags & flag::DROPPED != 0 && !at_once {
             a.variables[v].flags &= !flag::DROPPED;
             a.changed(v);
