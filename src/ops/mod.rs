@@ -6,137 +6,90 @@
 //! There are three ways to say what an operation computes: [`Unary`] and [`Binary`] take one formula on numbers, and
 //! everything else implements [`Compute`]. The engine sees all of them as [`Operation`].
 
-mod activation;
-mod affine;
-mod arithmetic;
-mod array;
-mod batch_matmul;
-mod batch_normalization;
-mod bound;
+mod arrangement;
 #[cfg(test)]
 mod checks;
-mod choice;
-mod comparison;
-mod compute;
-mod convolution;
-mod cumulative;
-mod deconvolution;
-mod depthwise;
-mod diagonal;
-mod doubled;
-mod drawing;
-mod elementwise;
-mod embed;
-mod erase;
-mod extreme;
-mod group_normalization;
+pub(crate) mod contract;
 mod indexing;
-mod interpolate;
-mod join;
-mod label;
-mod logical;
-mod loops;
-mod loss;
-mod masking;
-mod math;
-mod max_pooling;
-mod nary;
-mod nd;
-mod norm;
-mod normalization;
-mod operation;
-mod order;
-mod parts;
-mod pooling;
-mod powers;
-mod random;
-mod rectifier;
-mod reduction;
-mod regrid;
-mod repeat;
-mod run;
-mod scatter;
-mod sequence;
-mod shapes;
-mod slicing;
-mod softmax;
+mod losses;
+mod normalizations;
+mod pointwise;
+mod products;
+mod randomness;
+mod reductions;
 mod spatial;
-pub(crate) mod spec;
-mod special;
-pub mod symbol;
 #[cfg(test)]
 mod testing;
-mod trigonometry;
-mod weight_normalization;
-mod whole;
 
 pub use crate::kernels::gemm::{Activation, Rows, Then};
-pub use bound::Entry;
-pub use compute::{Alias, Compute, Reads};
-pub use elementwise::{Binary, Unary};
-pub use loops::{Loops, Part, Pieces};
+pub use arrangement::parts::{Cut, Indexed, Put};
+pub use contract::bound::Entry;
+pub use contract::compute::{Alias, Compute, Reads};
+pub use contract::elementwise::{Binary, Unary};
+pub use contract::loops::{Loops, Part, Pieces};
 #[doc(hidden)]
-pub use operation::Call;
-pub use operation::{Array, OnArrays, Op, Operation};
-pub use parts::{Cut, Indexed, Put};
+pub use contract::operation::Call;
+pub use contract::operation::{Array, OnArrays, Op, Operation};
 #[doc(hidden)]
-pub use run::{Backward, Grad, Memory, Run, State};
-pub use shapes::{InputShapes, Shapes};
-pub use spec::{Arg, ArgType, Declared, Input, Kind, Spec, Value};
-pub use symbol::{Sym, Symbols};
+pub use contract::run::{Backward, Grad, Memory, Run, State};
+pub use contract::shapes::{InputShapes, Shapes};
+pub use contract::spec::{Arg, ArgType, Declared, Input, Kind, Spec, Value};
+pub use contract::symbol::{Sym, Symbols};
 
 use crate::array::Shape;
 use crate::{Error, Result};
-use spec::op;
+pub(crate) use contract::spec;
+use contract::spec::op;
+pub use contract::symbol;
 
 /// Every operation, family by family: the single source for Python, stubs, docs and tests.
 pub fn registry() -> impl Iterator<Item = &'static Entry> {
     [
-        activation::OPS,
-        affine::OPS,
-        arithmetic::OPS,
-        powers::OPS,
-        array::OPS,
-        batch_matmul::OPS,
-        batch_normalization::OPS,
-        choice::OPS,
-        comparison::OPS,
-        convolution::OPS,
-        deconvolution::OPS,
-        depthwise::OPS,
-        embed::OPS,
-        erase::OPS,
-        doubled::OPS,
-        group_normalization::OPS,
-        norm::OPS,
-        cumulative::OPS,
-        diagonal::OPS,
-        extreme::OPS,
-        indexing::OPS,
-        interpolate::OPS,
-        join::OPS,
-        label::OPS,
-        logical::OPS,
-        loss::OPS,
-        masking::OPS,
-        math::OPS,
-        max_pooling::OPS,
-        nary::OPS,
-        nd::OPS,
-        order::OPS,
-        pooling::OPS,
-        random::OPS,
-        rectifier::OPS,
-        reduction::OPS,
-        repeat::OPS,
-        scatter::OPS,
-        sequence::OPS,
-        slicing::OPS,
-        softmax::OPS,
-        special::OPS,
-        trigonometry::OPS,
-        weight_normalization::OPS,
-        whole::OPS,
+        pointwise::activation::OPS,
+        products::affine::OPS,
+        pointwise::arithmetic::OPS,
+        pointwise::powers::OPS,
+        arrangement::array::OPS,
+        products::batch_matmul::OPS,
+        normalizations::batch_normalization::OPS,
+        pointwise::selection::OPS,
+        pointwise::comparison::OPS,
+        spatial::convolution::OPS,
+        spatial::deconvolution::OPS,
+        spatial::depthwise::OPS,
+        indexing::embed::OPS,
+        randomness::random_erase::OPS,
+        pointwise::concatenated_relu::OPS,
+        normalizations::group_normalization::OPS,
+        normalizations::norm::OPS,
+        reductions::cumulative::OPS,
+        arrangement::diagonal::OPS,
+        reductions::extreme::OPS,
+        indexing::gather::OPS,
+        spatial::interpolate::OPS,
+        arrangement::concatenate::OPS,
+        losses::classification::OPS,
+        pointwise::logical::OPS,
+        losses::loss::OPS,
+        indexing::masking::OPS,
+        pointwise::math::OPS,
+        spatial::max_pooling::OPS,
+        pointwise::nary::OPS,
+        indexing::gather_nd::OPS,
+        reductions::sorting::OPS,
+        spatial::pooling::OPS,
+        randomness::distributions::OPS,
+        pointwise::rectifier::OPS,
+        reductions::reduction::OPS,
+        arrangement::repeat::OPS,
+        indexing::scatter::OPS,
+        arrangement::sequence::OPS,
+        arrangement::slicing::OPS,
+        reductions::softmax::OPS,
+        pointwise::special::OPS,
+        pointwise::trigonometry::OPS,
+        normalizations::weight_normalization::OPS,
+        reductions::whole_array::OPS,
     ]
     .into_iter()
     .flatten()

@@ -3,10 +3,10 @@
 
 use smallvec::SmallVec;
 
-use super::symbol::{Builder, build};
-use super::{Call, Kind, Memory, Op, Reads, State, Sym, Symbols, Then};
 use crate::Result;
 use crate::array::{DType, Shape};
+use crate::ops::contract::symbol::{Builder, build};
+use crate::ops::{Call, Kind, Memory, Op, Reads, State, Sym, Symbols, Then};
 
 /// A float64 array (whole numbers where the operation reads or writes indices).
 #[derive(Clone, Debug)]

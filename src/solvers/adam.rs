@@ -2,7 +2,7 @@
 
 use super::{Rule, Step, average};
 use crate::kernels::Number;
-use crate::ops::spec::op;
+use crate::ops::contract::spec::op;
 
 /// The learning rate that makes up for both means having begun at zero.
 fn corrected(step: &Step, beta1: f64, beta2: f64) -> f64 {

@@ -2,7 +2,7 @@
 
 use super::{Rule, Step, average};
 use crate::kernels::Number;
-use crate::ops::spec::op;
+use crate::ops::contract::spec::op;
 
 op! {
     /// Adadelta, steps in units of the values themselves: `e <- decay e + (1 - decay) g^2; d = g sqrt((f + eps) / (e + eps));

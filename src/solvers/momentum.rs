@@ -2,7 +2,7 @@
 
 use super::{Rule, Step, average};
 use crate::kernels::Number;
-use crate::ops::spec::op;
+use crate::ops::contract::spec::op;
 
 op! {
     /// Stochastic gradient descent: `w <- w - lr g`.

@@ -25,8 +25,8 @@ use crate::ops::Op;
 use crate::ops::Reads;
 use crate::ops::Sym;
 use crate::ops::Symbols;
-use crate::ops::symbol::Builder;
-use crate::ops::symbol::build;
+use crate::ops::contract::symbol::Builder;
+use crate::ops::contract::symbol::build;
 use smallvec::SmallVec;
 
 /// Builds on the graph of variables.

@@ -13,8 +13,8 @@ use crate::graph::step::operand::Operand;
 use crate::ops::Op;
 use crate::ops::Sym;
 use crate::ops::Symbols;
-use crate::ops::symbol::Builder;
-use crate::ops::symbol::build;
+use crate::ops::contract::symbol::Builder;
+use crate::ops::contract::symbol::build;
 use smallvec::SmallVec;
 
 /// Runs every function at once, on arrays.

@@ -3,9 +3,9 @@
 use super::{Value, given, ints, op, refused};
 use crate::Error;
 use crate::ops::Op;
-use crate::ops::indexing::GatherBackward;
-use crate::ops::masking::BoolTake;
-use crate::ops::scatter::TakeAlong;
+use crate::ops::indexing::gather::GatherBackward;
+use crate::ops::indexing::masking::BoolTake;
+use crate::ops::indexing::scatter::TakeAlong;
 use crate::ops::testing::{Tensor, check_forward, check_gradient};
 
 #[test]

@@ -7,8 +7,8 @@ mod random;
 mod rearranged;
 mod reduced;
 
-use super::testing::{Tensor, forward};
-use super::{Op, State, Value, find};
+use crate::ops::testing::{Tensor, forward};
+use crate::ops::{Op, State, Value, find};
 use crate::{Error, Result};
 
 fn op(name: &str, values: &[Value]) -> Op {

@@ -1,0 +1,253 @@
+//! Rearranging arrays: other shapes, other orders, constants.
+
+use crate::array::Shape;
+use crate::kernels::{Float, Number, reduce, strided};
+use crate::ops::{
+    Alias, Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Unary, one, op,
+};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[
+    Entry::unary::<Identity>(),
+    Entry::of::<Constant>(),
+    Entry::of::<Reshape>(),
+    Entry::of::<Transpose>(),
+    Entry::of::<Broadcast>(),
+];
+
+op! {
+    /// The same values: `y = x`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    Identity = identity(x)
+}
+
+impl Unary for Identity {
+    const READS: Reads = Reads::NOTHING;
+
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        x
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, _: N, _: N) -> N {
+        N::all(1.0)
+    }
+}
+
+op! {
+    /// An array with the same number everywhere.
+    ///
+    /// Args:
+    ///     val: The number.
+    ///     shape: Shape of the array.
+    ///
+    /// Returns:
+    ///     Array of shape `shape`.
+    ///
+    /// Raises:
+    ///     ArgumentError: If a length is negative.
+    Constant = constant(; val: f64 = 0.0, shape: Vec<i64> = Vec::new())
+}
+
+impl Compute for Constant {
+    fn shapes(&self, _: &InputShapes<'_>) -> Result<Shapes> {
+        one(lengths("constant", &self.shape)?)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        run.y(0).fill(T::of(self.val));
+        Ok(())
+    }
+
+    fn gradient(&self, _: &Symbols) -> Vec<Option<Sym>> {
+        Vec::new()
+    }
+}
+
+/// A shape that was given as an argument.
+pub(crate) fn lengths(op: &str, shape: &[i64]) -> Result<Shape> {
+    let fail = || Error::argument(op, "shape", "lengths of zero or more", format!("{shape:?}"));
+    shape.iter().map(|d| usize::try_from(*d).map_err(|_| fail())).collect::<Result<Shape>>()
+}
+
+op! {
+    /// The same elements in another shape. Shares memory with its input unless `inplace` is off.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     shape: The new shape; one length may be -1 and follows from the others.
+    ///     inplace: Share memory with `x`.
+    ///
+    /// Returns:
+    ///     Array of shape `shape`.
+    ///
+    /// Raises:
+    ///     ShapeError: If the number of elements differs.
+    Reshape = reshape(x; shape: Vec<i64>, inplace: bool = true)
+}
+
+impl Compute for Reshape {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let own = x.get(0);
+        let fail = || Error::shape("reshape", format!("{} elements for {:?}", own.size(), self.shape), [own]);
+        let known = self.shape.iter().filter(|d| **d != -1).try_fold(1_i64, |n, d| n.checked_mul(*d));
+        let known = known.ok_or_else(fail)?;
+        let mut shape = self.shape.clone();
+        let open: Vec<_> = (0..shape.len()).filter(|i| shape[*i] == -1).collect();
+        match open[..] {
+            [] => {}
+            [at] if known > 0 && own.size() as i64 % known == 0 => shape[at] = own.size() as i64 / known,
+            _ => return Err(fail()),
+        }
+        let shape = lengths("reshape", &shape)?;
+        if shape.checked_size()? == own.size() { one(shape) } else { Err(fail()) }
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (x, y) = (run.x_memory(0), run.y_memory(0));
+        // SAFETY: both hold as many elements; `copy` allows them to be the same.
+        unsafe { std::ptr::copy::<T>(x.ptr.cast(), y.ptr.cast(), x.shape.size()) };
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let gy = run.gy(0);
+        if let Some(gx) = run.gx(0) {
+            gx.put_all(gy);
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        vec![Some(s.gy(0).reshape(&s.x(0).shape()))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        if self.inplace { Reads::OUTPUTS } else { Reads::NOTHING }
+    }
+
+    fn alias(&self, _: usize) -> Option<Alias> {
+        self.inplace.then_some(Alias { output: 0, modifies: false })
+    }
+}
+
+op! {
+    /// The same elements with the axes in another order.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     axes: Axis `i` of the result is axis `axes[i]` of `x`.
+    ///
+    /// Returns:
+    ///     Array whose shape is that of `x`, reordered.
+    ///
+    /// Raises:
+    ///     ArgumentError: If `axes` is not an order of all axes.
+    Transpose = transpose(x; axes: Vec<i64>)
+}
+
+impl Transpose {
+    /// The order of axes that undoes this one.
+    fn back(&self) -> Vec<usize> {
+        let n = self.axes.len();
+        let mut back = vec![0; n];
+        for (i, a) in self.axes.iter().enumerate() {
+            back[if *a < 0 { *a + n as i64 } else { *a } as usize] = i;
+        }
+        back
+    }
+}
+
+impl Compute for Transpose {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let shape = x.get(0);
+        let axes = shape.axes("transpose", Some(&self.axes))?;
+        if axes.len() != shape.ndim() {
+            let expected = format!("an order of {} axes", shape.ndim());
+            return Err(Error::argument("transpose", "axes", expected, format!("{:?}", self.axes)));
+        }
+        one(axes.iter().map(|a| shape[*a]).collect::<Shape>())
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let axes = run.x_shape(0).axes("transpose", Some(&self.axes))?;
+        strided::transpose(run.x(0), run.x_shape(0), &axes, run.y(0));
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (gy, back) = (run.gy(0), self.back());
+        let Some(gx) = run.gx(0) else { return Ok(()) };
+        match gx.accumulate {
+            true => strided::transpose_with(gy, run.y_shape(0), &back, gx.data, |g, gy| *g = *g + gy),
+            false => strided::transpose(gy, run.y_shape(0), &back, gx.data),
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        vec![Some(s.gy(0).transpose(&self.back()))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}
+
+op! {
+    /// The array repeated along its axes of length one.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     shape: The new shape, with as many axes as `x` has.
+    ///
+    /// Returns:
+    ///     Array of shape `shape`.
+    ///
+    /// Raises:
+    ///     ShapeError: If an axis of another length than one would change.
+    Broadcast = broadcast(x; shape: Vec<i64>)
+}
+
+impl Compute for Broadcast {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let own = x.get(0);
+        let shape = lengths("broadcast", &self.shape)?;
+        let fits = own.ndim() == shape.ndim() && own.iter().zip(shape.iter()).all(|(a, b)| a == b || *a == 1);
+        if fits || own.ndim() == 0 {
+            return one(shape);
+        }
+        Err(Error::shape("broadcast", format!("a shape that repeats to {shape}"), [own]))
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        strided::broadcast(run.x(0), run.x_shape(0), run.y_shape(0), run.y(0));
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (gy, own, shape) = (run.gy(0), run.x_shape(0), run.y_shape(0));
+        let lead = shape.ndim() - own.ndim();
+        let axes: Vec<usize> =
+            (0..shape.ndim()).filter(|i| *i < lead || own[*i - lead] != shape[*i]).collect();
+        if let Some(gx) = run.gx(0) {
+            gx.through(|g| reduce::sum(gy, shape, &axes, g));
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        vec![Some(s.gy(0).sum_to(&s.x(0).shape()))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}

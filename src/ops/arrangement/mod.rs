@@ -1,0 +1,10 @@
+//! The same elements in another arrangement.
+
+pub(crate) mod array;
+pub(crate) mod concatenate;
+pub(crate) mod diagonal;
+pub(crate) mod parts;
+pub(crate) mod regrid;
+pub(crate) mod repeat;
+pub(crate) mod sequence;
+pub(crate) mod slicing;

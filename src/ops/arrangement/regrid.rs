@@ -1,0 +1,227 @@
+//! Families of operations that rearrange each axis alone: one description of the axes, and the way back follows.
+
+use std::sync::Arc;
+
+use crate::array::Shape;
+use crate::kernels::Float;
+use crate::kernels::regrid::{Axis, Regrid};
+use crate::ops::{
+    Backward, Compute, Declared, Entry, Grad, InputShapes, Reads, Run, Shapes, Spec, Sym, Symbols, Value, one,
+};
+use crate::{Error, Result};
+
+/// An operation whose output is its input with each axis rearranged.
+pub(crate) trait Rearrange: Declared {
+    /// The axes of the output.
+    ///
+    /// # Errors
+    /// When the arguments do not fit an input of this shape.
+    fn axes(&self, x: &Shape) -> Result<Vec<Axis>>;
+
+    /// What an argument that was left open stands for, as [`Compute::open`].
+    fn open(&self, arg: &str, x: &Shape) -> Value {
+        let _ = (arg, x);
+        Value::None
+    }
+
+    /// What stands where the input does not reach.
+    fn outside(&self) -> f64 {
+        0.0
+    }
+}
+
+/// A [`Rearrange`] as what the engine computes.
+#[derive(Clone)]
+pub(crate) struct Rearranged<C>(C);
+
+impl<C: Declared> Declared for Rearranged<C> {
+    const SPEC: Spec = C::SPEC;
+    fn bind(values: &[Value]) -> Result<Self> {
+        C::bind(values).map(Rearranged)
+    }
+    fn values(&self) -> Vec<Value> {
+        self.0.values()
+    }
+}
+
+impl<C: Rearrange> Rearranged<C> {
+    fn grid(&self, x: &Shape) -> Result<Regrid> {
+        Ok(Regrid::new(x.clone(), self.0.axes(x)?))
+    }
+}
+
+impl<C: Rearrange> Compute for Rearranged<C> {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        one(self.grid(x.get(0))?.shape())
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        self.grid(run.x_shape(0))?.gather(run.x(0), T::of(self.0.outside()), run.y(0));
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (grid, gy) = (self.grid(run.x_shape(0))?, run.gy(0));
+        if let Some(gx) = run.gx(0).map(Grad::adding) {
+            grid.scatter_add(gy, gx);
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let shape = s.x(0).shape();
+        let grid = self.grid(&shape).ok();
+        vec![grid.map(|grid| Sym::apply(PutBack { grid: Arc::new(grid), shape }, &[s.gy(0)]))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+
+    fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
+        self.0.open(arg, x.get(0))
+    }
+}
+
+/// Takes elements from places along each axis, zero outside: what the gradient of [`PutBack`] is made of.
+#[derive(Clone)]
+struct TakeOut {
+    grid: Arc<Regrid>,
+    shape: Shape,
+}
+
+/// Adds up at each place the elements that were taken from it: what gradients of [`TakeOut`] are made of.
+#[derive(Clone)]
+pub(crate) struct PutBack {
+    pub(crate) grid: Arc<Regrid>,
+    /// Shape of what elements are put back into.
+    pub(crate) shape: Shape,
+}
+
+/// Declares operations of one input that nobody calls by name.
+macro_rules! only_in_gradients {
+    ($($ty:ident = $name:literal, $doc:literal;)+) => {$(
+        impl $crate::ops::Declared for $ty {
+            const SPEC: $crate::ops::Spec = $crate::ops::Spec {
+                name: $name,
+                type_name: stringify!($ty),
+                raw_doc: $doc,
+                inputs: &[$crate::ops::Input { name: "x", kind: $crate::ops::Kind::float }],
+                args: &[],
+            };
+            fn bind(_: &[$crate::ops::Value]) -> $crate::Result<Self> {
+                Err($crate::Error::NotImplemented(concat!($name, ": is made by gradients only").into()))
+            }
+            fn values(&self) -> Vec<$crate::ops::Value> {
+                Vec::new()
+            }
+        }
+    )+};
+}
+pub(crate) use only_in_gradients;
+
+only_in_gradients! {
+    TakeOut = "take_out", " Elements from places along each axis.";
+    PutBack = "put_back", " Sums of elements at places along each axis.";
+}
+
+/// Refuses an array of another size than the gradient was made for.
+fn check(op: &str, x: &Shape, expected: &Shape) -> Result<()> {
+    if x.size() == expected.size() {
+        return Ok(());
+    }
+    let expected = format!("an array of shape {expected}, as when the gradient was made");
+    Err(Error::shape(op, expected, [x]))
+}
+
+impl Compute for TakeOut {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        check("take_out", x.get(0), &self.shape)?;
+        one(self.grid.shape())
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        self.grid.gather(run.x(0), T::ZERO, run.y(0));
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let gy = run.gy(0);
+        if let Some(gx) = run.gx(0).map(Grad::adding) {
+            self.grid.scatter_add(gy, gx);
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        vec![Some(Sym::apply(PutBack { grid: self.grid.clone(), shape: self.shape.clone() }, &[s.gy(0)]))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}
+
+impl Compute for PutBack {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        check("put_back", x.get(0), &self.grid.shape())?;
+        one(self.shape.clone())
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let y = run.y(0);
+        y.fill(T::ZERO);
+        self.grid.scatter_add(run.x(0), y);
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let gy = run.gy(0);
+        if let Some(gx) = run.gx(0) {
+            gx.through(|g| self.grid.gather(gy, T::ZERO, g));
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        vec![Some(Sym::apply(TakeOut { grid: self.grid.clone(), shape: self.shape.clone() }, &[s.gy(0)]))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}
+
+impl Entry {
+    /// Row for a [`Rearrange`].
+    pub(crate) const fn rearrange<C: Rearrange>() -> Self {
+        Self::of::<Rearranged<C>>()
+    }
+}
+
+impl Sym {
+    /// A [`Rearrange`] of a symbol.
+    pub(crate) fn rearrange(op: impl Rearrange, x: Self) -> Self {
+        Self::apply(Rearranged(op), &[x])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::Op;
+    use crate::ops::testing::{Tensor, check_gradient};
+
+    #[test]
+    fn gradients_of_gradients_are_true() {
+        let shape = Shape::from([3, 2]);
+        let axes = vec![Axis::default().then(2, -2, 2).then_outside(1).then(1, 0, 2), Axis::whole(2)];
+        let grid = Arc::new(Regrid::new(shape.clone(), axes));
+        check_gradient(
+            &Op::new(TakeOut { grid: grid.clone(), shape: shape.clone() }),
+            &[Tensor::sample([3, 2], 1)],
+            &[true],
+        );
+        check_gradient(&Op::new(PutBack { grid, shape }), &[Tensor::sample([5, 2], 1)], &[true]);
+    }
+}

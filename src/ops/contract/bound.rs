@@ -1,0 +1,218 @@
+//! From one to the other: what an author wrote, with its arguments bound and the inputs that are given, as the engine
+//! sees it.
+
+use std::sync::Arc;
+
+use crate::array::{DType, Shape};
+use crate::ops::{
+    Activation, Alias, Backward, Call, Compute, Input, InputShapes, Kind, Loops, Op, Operation, Pieces,
+    Reads, Run, Shapes, Spec, Sym, Symbols, Value,
+};
+use crate::{Error, Result};
+
+/// A [`Compute`] with the mask of the inputs that were given.
+pub(crate) struct Bound<C> {
+    pub(crate) op: C,
+    pub(crate) present: u64,
+}
+
+impl<C: Compute> Bound<C> {
+    /// The declared number of the `i`-th input that was given.
+    #[inline(always)]
+    fn declared(&self, i: usize) -> usize {
+        if self.present == u64::MAX { i } else { self.declared_among_missing(i) }
+    }
+
+    fn declared_among_missing(&self, i: usize) -> usize {
+        let mut left = i;
+        for at in 0..C::SPEC.inputs.len() {
+            if self.present >> at & 1 == 1 {
+                if left == 0 {
+                    return at;
+                }
+                left -= 1;
+            }
+        }
+        i
+    }
+
+    /// The declaration of the `i`-th input that was given.
+    fn input(&self, i: usize) -> Option<&'static Input> {
+        let inputs = C::SPEC.inputs;
+        inputs.get(self.declared(i)).or(inputs.last())
+    }
+
+    /// Refuses a number of inputs that does not go with the declaration.
+    fn check_count(&self, n: usize) -> Result<()> {
+        if self.present == u64::MAX && n == C::SPEC.inputs.len() {
+            return Ok(());
+        }
+        let given = || C::SPEC.inputs.iter().enumerate().filter(|(at, _)| self.present >> at & 1 == 1);
+        let least = given().filter(|(_, input)| input.kind != Kind::optional).count();
+        let most =
+            if given().any(|(_, input)| input.kind == Kind::list) { usize::MAX } else { given().count() };
+        if (least..=most).contains(&n) {
+            return Ok(());
+        }
+        let bound = if n < least { least } else { most };
+        Err(Error::Type(format!("{}: expected {bound} inputs, got {n}", C::SPEC.name)))
+    }
+
+    /// A mask of declared inputs as one of given inputs.
+    fn given(&self, reads: Reads) -> Reads {
+        if self.present == u64::MAX {
+            return reads;
+        }
+        let inputs = (0..63).filter(|i| reads.input(self.declared(*i))).fold(0, |m, i| m | 1 << i);
+        Reads { inputs, outputs: reads.outputs }
+    }
+}
+
+// SAFETY: operations of this crate take their arrays as slices of the types and lengths that they declare; tests over all of
+// them hold them to it.
+unsafe impl<C: Compute> Operation for Bound<C> {
+    fn type_name(&self) -> &str {
+        C::SPEC.type_name
+    }
+    fn name(&self) -> &str {
+        C::SPEC.name
+    }
+    fn info(&self, x: &[&Shape]) -> Vec<(&'static str, Value)> {
+        self.op.info(&InputShapes { x, present: self.present, values: None })
+    }
+    fn kind(&self, i: usize) -> Kind {
+        self.input(i).map_or(Kind::float, |input| input.kind)
+    }
+    fn input_name(&self, i: usize) -> &'static str {
+        self.input(i).map_or("x", |input| input.name)
+    }
+    fn shapes(&self, x: &[&Shape]) -> Result<Shapes> {
+        self.check_count(x.len())?;
+        self.op.shapes(&InputShapes { x, present: self.present, values: None })
+    }
+    fn shaped_by(&self) -> Option<usize> {
+        C::SHAPED_BY
+    }
+    fn shapes_by(&self, x: &[&Shape], values: &[f64]) -> Result<Shapes> {
+        self.check_count(x.len())?;
+        self.op.shapes(&InputShapes { x, present: self.present, values: Some(values) })
+    }
+    fn keeps_gradients(&self) -> bool {
+        self.op.keeps_gradients()
+    }
+    fn keeps_of(&self) -> Option<usize> {
+        C::KEEPS_OF
+    }
+    fn output(&self, o: usize) -> Option<DType> {
+        self.op.output(o)
+    }
+    unsafe fn forward(&self, call: Call<'_>) -> Result<()> {
+        if call.double {
+            self.op.forward(&mut Run::<f64>::new(call, self.present))
+        } else {
+            self.op.forward(&mut Run::<f32>::new(call, self.present))
+        }
+    }
+    unsafe fn backward(&self, call: Call<'_>) -> Result<()> {
+        if call.double {
+            self.op.backward(&mut Backward::<f64>::new(call, self.present))
+        } else {
+            self.op.backward(&mut Backward::<f32>::new(call, self.present))
+        }
+    }
+    fn takes_along(&self) -> bool {
+        C::TAKES_ALONG
+    }
+    fn activation(&self) -> Option<Activation> {
+        C::ACTIVATION
+    }
+    fn goes_along(&self, x: &[&Shape]) -> bool {
+        self.op.goes_along(&InputShapes { x, present: self.present, values: None })
+    }
+    unsafe fn pieces<'a>(&self, call: Call<'a>) -> Option<&'a (dyn Pieces + 'static)> {
+        if call.double {
+            self.op.pieces(Run::<f64>::new(call, self.present))
+        } else {
+            self.op.pieces(Run::<f32>::new(call, self.present))
+        }
+    }
+    fn has_backward(&self) -> bool {
+        C::HAS_BACKWARD
+    }
+    fn gradient(&self, mut s: Symbols) -> Result<Vec<Option<Sym>>> {
+        s.present = self.present;
+        let declared = self.op.gradient(&s);
+        let n = s.n_inputs();
+        Ok((0..n).map(|i| declared.get(self.declared(i)).copied().flatten()).collect())
+    }
+    fn reads(&self, gx: usize) -> Reads {
+        self.given(self.op.reads(self.declared(gx)))
+    }
+    fn symbol_reads(&self, gx: usize) -> Reads {
+        self.given(self.op.symbol_reads(self.declared(gx)))
+    }
+    fn alias(&self, i: usize) -> Option<Alias> {
+        self.op.alias(self.declared(i))
+    }
+    fn overwrites(&self, i: usize) -> bool {
+        self.op.overwrites(self.declared(i))
+    }
+    fn is_random(&self) -> bool {
+        C::IS_RANDOM
+    }
+    fn is_plain(&self) -> bool {
+        let alone = |i| self.op.alias(i).is_none() && !self.op.overwrites(i);
+        let inputs = C::SPEC.inputs;
+        !C::IS_RANDOM
+            && C::SHAPED_BY.is_none()
+            && inputs.iter().all(|input| input.kind == Kind::float)
+            && (0..inputs.len()).all(alone)
+    }
+    fn loops(&self, double: bool) -> Option<Loops> {
+        self.op.loops(double)
+    }
+    fn in_place(&self) -> bool {
+        C::IN_PLACE || self.op.loops(false).is_some()
+    }
+    fn may_clear_inputs(&self) -> bool {
+        C::MAY_CLEAR_INPUTS
+    }
+    fn products(&self, x: &[&Shape], y: &Shape) -> usize {
+        self.op.products(&InputShapes { x, present: self.present, values: None }, y)
+    }
+}
+
+/// One row of the registry: how to make a node's operation from constant arguments.
+pub struct Entry {
+    /// The declaration.
+    pub spec: &'static Spec,
+    make: fn(&[Value], u64) -> Result<Op>,
+}
+
+impl Entry {
+    /// Row for an operation that implements [`Compute`].
+    pub const fn of<C: Compute>() -> Self {
+        Self {
+            spec: const { &C::SPEC },
+            make: |values, present| Ok(Op::with_inputs(C::bind(values)?, present)),
+        }
+    }
+
+    /// The operation with these arguments, in order, and the inputs in the mask `present` (all ones for all).
+    ///
+    /// # Errors
+    /// [`Error::Argument`] when an argument has the wrong type.
+    pub fn bind(&self, values: &[Value], present: u64) -> Result<Op> {
+        (self.make)(values, present)
+    }
+
+    /// The one operation of an entry without arguments, shared by all its nodes; `None` where there are arguments.
+    pub fn lone(&self) -> Option<Op> {
+        if !self.spec.args.is_empty() {
+            return None;
+        }
+        let Ok(Op::Shared(op)) = self.bind(&[], u64::MAX) else { return None };
+        let op: &'static Arc<dyn Operation> = Box::leak(Box::new(op));
+        Some(Op::Static(&**op))
+    }
+}

@@ -1,0 +1,377 @@
+//! Families of operations that act on each element alone: one formula, run on scalars, vectors, duals and symbols.
+
+use crate::array::DType;
+use crate::kernels::{Dual, Float, Number, pairing::Pairing, reduce, scratch};
+use crate::ops::contract::loops::{Loops, Part, Whole, forward2, gradient_of};
+use crate::ops::{
+    Activation, Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value,
+    like, one,
+};
+use crate::{Error, Result};
+
+/// An elementwise function of one input.
+pub trait Unary: Declared {
+    /// What [`Unary::df`] reads.
+    const READS: Reads = Reads::INPUTS;
+
+    /// See [`Compute::ACTIVATION`].
+    const ACTIVATION: Option<Activation> = None;
+
+    /// Whether a derivative other than zero exists anywhere.
+    const IS_DIFFERENTIABLE: bool = true;
+
+    /// Refuses arguments out of their range.
+    ///
+    /// # Errors
+    /// [`Error::Argument`].
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// The function.
+    fn f<N: Number>(&self, x: N) -> N;
+
+    /// Its derivative at `x`, given also `y = f(x)`. Follows from `f`; write it out where that saves work or where a
+    /// dual number goes wrong, using no more than [`Unary::READS`] names.
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N, y: N) -> N {
+        let _ = y;
+        self.f(Dual::variable(x)).d
+    }
+
+    /// What runs over arrays: the loops of a simpler formula where these arguments have one.
+    fn loops(&self, double: bool) -> Loops {
+        Loops::unary(self, double)
+    }
+
+    /// Whether the following take fewer steps.
+    const IS_OF_ANGLES: bool = false;
+
+    /// The function of angles that are small, which is the same.
+    #[inline(always)]
+    fn f_small<N: Number>(&self, x: N) -> N {
+        self.f(x)
+    }
+
+    /// The derivative at angles that are small, which is the same.
+    #[inline(always)]
+    fn df_small<N: Number>(&self, x: N, y: N) -> N {
+        self.df(x, y)
+    }
+}
+
+/// An elementwise function of two inputs that are broadcast against each other.
+pub trait Binary: Declared {
+    /// What [`Binary::df`] reads.
+    const READS: Reads = Reads::INPUTS;
+
+    /// Whether a derivative other than zero exists anywhere.
+    const IS_DIFFERENTIABLE: bool = true;
+
+    /// Whether both inputs must have the same number of axes, as losses insist: (n, 1) against (n,) is a silent error.
+    const SAME_NDIM: bool = false;
+
+    /// Refuses arguments out of their range.
+    ///
+    /// # Errors
+    /// [`Error::Argument`].
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// The function.
+    fn f<N: Number>(&self, a: N, b: N) -> N;
+
+    /// Its derivatives by `a` and by `b`, given also `y = f(a, b)`.
+    #[inline(always)]
+    fn df<N: Number>(&self, a: N, b: N, y: N) -> (N, N) {
+        let _ = y;
+        (self.f(Dual::variable(a), Dual::constant(b)).d, self.f(Dual::constant(a), Dual::variable(b)).d)
+    }
+}
+
+fn is_double<T: Float>() -> bool {
+    T::DTYPE == DType::F64
+}
+
+/// A [`Unary`] as what the engine computes.
+#[derive(Clone)]
+pub(crate) struct Map<C>(C);
+
+/// A [`Binary`] as what the engine computes.
+#[derive(Clone)]
+pub(crate) struct Map2<C>(C);
+
+macro_rules! declared_as_within {
+    ($($wrapper:ident)+) => {$(
+        impl<C: Declared> Declared for $wrapper<C> {
+            const SPEC: crate::ops::Spec = C::SPEC;
+            fn bind(values: &[Value]) -> Result<Self> {
+                C::bind(values).map($wrapper)
+            }
+            fn values(&self) -> Vec<Value> {
+                self.0.values()
+            }
+        }
+    )+};
+}
+declared_as_within!(Map Map2);
+
+impl<C: Unary> Compute for Map<C> {
+    const ACTIVATION: Option<Activation> = C::ACTIVATION;
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        self.0.check()?;
+        like(x)
+    }
+
+    fn loops(&self, double: bool) -> Option<Loops> {
+        Some(self.0.loops(double))
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (x, y, loops) = (run.x_memory(0), run.y_memory(0), self.0.loops(is_double::<T>()));
+        let all = Part { x: [x.ptr, x.ptr], y: y.ptr, n: x.shape.size(), ..Part::NOTHING };
+        assert_eq!(y.shape.size(), all.n, "{}: the output has the shape of the input", C::SPEC.name);
+        // SAFETY: both arrays have the shape of the input, as `shapes` says.
+        all.each::<T>(|part| unsafe { loops.forward(part) });
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (all, loops) = (run.part(), self.0.loops(is_double::<T>()));
+        assert_eq!(run.x_shape(0).size(), all.n, "{}: the output has the shape of the input", C::SPEC.name);
+        // SAFETY: all arrays have the shape of the input, as `shapes` says.
+        all.each::<T>(|part| unsafe { loops.backward(part) });
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        if !C::IS_DIFFERENTIABLE {
+            return vec![None];
+        }
+        let df = self.0.df(s.x(0), s.y(0));
+        vec![Some(s.gy(0) * df)]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        C::READS
+    }
+}
+
+impl<C: Binary> Map2<C> {
+    /// The gradient of input `I`, if it is wanted.
+    fn gradient_of<T: Float, const I: usize>(&self, run: &mut Backward<'_, T>) {
+        let all = run.part();
+        if !run.wants(I) {
+            return;
+        }
+        let (shape, own) = (run.y_shape(0), run.x_shape(I));
+        // SAFETY: the arrays have the shapes of the pairing.
+        let gradient = |part: &Part| unsafe { gradient_of::<C, T, I>((&raw const self.0).cast(), part) };
+        let x = [run.x_shape(0), run.x_shape(1)];
+        let pairing = || match C::READS.input(0) && C::IS_DIFFERENTIABLE {
+            true => (Pairing::new(x[0], x[1]), all.x),
+            false => (Pairing::new(shape, shape), [all.gy; 2]),
+        };
+        let put = |gx: *mut T, adds: bool| {
+            let (pairing, [a, b]) = pairing();
+            assert_eq!(all.n, pairing.size(), "{}: the output has the shape of the pairing", C::SPEC.name);
+            let (mut gxs, mut add) = ([std::ptr::null_mut(); 2], [false; 2]);
+            (gxs[I], add[I]) = (gx.cast::<u8>(), adds);
+            let whole = Whole(Part { gx: gxs, adds: add, ..all });
+            let tile = |start: usize, a: *const T, b: *const T, n: usize| {
+                gradient(&Part { x: [a.cast(), b.cast()], ..whole.part::<T>(start, n) });
+            };
+            // SAFETY: the arrays have the shapes of the pairing, and `y` and `gy` that of what comes out.
+            unsafe { pairing.tiles(a.cast(), b.cast(), &tile) };
+        };
+        if own.size() == shape.size() {
+            return put(all.gx[I].cast(), all.adds[I]);
+        }
+        let (gy, Some(gx)) = (run.gy(0), run.gx(I)) else { return };
+        if !C::IS_DIFFERENTIABLE {
+            gx.adding();
+        } else if C::READS == Reads::NOTHING {
+            // The derivative is the same everywhere.
+            let (da, db) = self.0.df(T::ZERO, T::ZERO, T::ZERO);
+            let d = if I == 0 { da } else { db };
+            reduce::sum_to(gy, shape, own, gx.data, gx.accumulate, |sum| d * T::of(sum));
+        } else {
+            scratch::with(gy.len(), |all: &mut [T]| {
+                put(all.as_mut_ptr(), false);
+                reduce::sum_to(all, shape, own, gx.data, gx.accumulate, T::of);
+            });
+        }
+    }
+}
+
+impl<C: Binary> Compute for Map2<C> {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        self.0.check()?;
+        let (a, b) = (x.get(0), x.get(1));
+        if C::SAME_NDIM && a.ndim() != b.ndim() {
+            return Err(Error::shape(C::SPEC.name, "inputs with the same number of axes", [a, b]));
+        }
+        let shape = Pairing::shape(a, b);
+        one(shape.ok_or_else(|| Error::shape(C::SPEC.name, "shapes that broadcast together", [a, b]))?)
+    }
+
+    fn loops(&self, double: bool) -> Option<Loops> {
+        Some(Loops::binary(&self.0, double))
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (a, b, y) = (run.x_memory(0), run.x_memory(1), run.y_memory(0));
+        let whole = Whole(Part { y: y.ptr, ..Part::NOTHING });
+        let tile = |start: usize, a: *const T, b: *const T, n: usize| {
+            let part = Part { x: [a.cast(), b.cast()], ..whole.part::<T>(start, n) };
+            // SAFETY: the tile lies within the output, and the inputs hold as many elements.
+            unsafe { forward2::<C, T>((&raw const self.0).cast(), &part) };
+        };
+        let pairing = Pairing::new(a.shape, b.shape);
+        assert_eq!(
+            y.shape.size(),
+            pairing.size(),
+            "{}: the output has the shape of the pairing",
+            C::SPEC.name
+        );
+        // SAFETY: the arrays have the shapes of the pairing.
+        unsafe { pairing.tiles(a.ptr.cast(), b.ptr.cast(), &tile) };
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        self.gradient_of::<T, 0>(run);
+        self.gradient_of::<T, 1>(run);
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        if !C::IS_DIFFERENTIABLE {
+            return vec![None, None];
+        }
+        let (shape_a, shape_b) = (s.x(0).shape(), s.x(1).shape());
+        let (gy, mut a, mut b) = (s.gy(0), s.x(0), s.x(1));
+        if shape_a != shape_b && C::READS.input(0) {
+            (a, b) = (a.broadcast(&gy.shape()), b.broadcast(&gy.shape()));
+        }
+        let (da, db) = self.0.df(a, b, s.y(0));
+        vec![s.wants(0).then(|| (gy * da).sum_to(&shape_a)), s.wants(1).then(|| (gy * db).sum_to(&shape_b))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        C::READS
+    }
+}
+
+impl Entry {
+    /// Row for a [`Unary`].
+    pub const fn unary<C: Unary>() -> Self {
+        Self::of::<Map<C>>()
+    }
+
+    /// Row for a [`Binary`].
+    pub const fn binary<C: Binary>() -> Self {
+        Self::of::<Map2<C>>()
+    }
+}
+
+impl Sym {
+    /// A [`Unary`] of a symbol.
+    pub(crate) fn unary(op: impl Unary, x: Self) -> Self {
+        Self::apply(Map(op), &[x])
+    }
+
+    /// A [`Binary`] of two symbols.
+    pub(crate) fn binary(op: impl Binary, a: Self, b: Self) -> Self {
+        Self::apply(Map2(op), &[a, b])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Unary;
+    use crate::kernels::{Dual, Float};
+    use crate::ops::{
+        arrangement::array::Identity, pointwise::activation::*, pointwise::arithmetic::*,
+        pointwise::comparison::*, pointwise::logical::*, pointwise::math::*, pointwise::powers::*,
+        pointwise::selection::*,
+    };
+    use crate::ops::{pointwise::rectifier::*, pointwise::trigonometry::*};
+
+    /// Value, first and second derivative, the latter by duals of what the kernel runs.
+    fn jet<T: Float>(op: &impl Unary, x: T) -> [f64; 3] {
+        let (y, moving) = (op.f(x), Dual::variable(x));
+        [y.real(), op.df(x, y).real(), op.df(moving, op.f(moving)).d.real()]
+    }
+
+    /// Where the function is finite and not vertical its derivatives are numbers, also far out and at the kinks.
+    #[track_caller]
+    fn has_derivatives(op: &impl Unary, kinks: &[f64]) {
+        for &x in [0.0, 1e4, -1e4].iter().chain(kinks) {
+            for [y, first, second] in [jet(op, x as f32), jet(op, x)] {
+                let fine = !y.is_finite() || first.is_infinite() || !(first.is_nan() || second.is_nan());
+                assert!(fine, "at {x}: f = {y}, f' = {first}, f'' = {second}");
+            }
+        }
+    }
+
+    /// The derivative that was written out is that of the function.
+    #[track_caller]
+    fn is_derived(op: &impl Unary) {
+        for x in [-1e4_f64, -30.0, -3.7, -0.3, 0.2, 0.9, 4.1, 30.0, 1e4] {
+            let (written, derived): (f64, f64) = (op.df(x, op.f(x)), op.f(Dual::variable(x)).d);
+            let same = (written - derived).abs() <= 1e-9 * (1.0 + derived.abs());
+            assert!(same || written == derived || derived.is_nan(), "at {x}: {written} is not {derived}");
+        }
+    }
+
+    macro_rules! each {
+        ($($op:expr $(, $kink:expr)*;)+) => {$(
+            has_derivatives(&$op, &[$($kink),*]);
+            is_derived(&$op);
+        )+};
+    }
+
+    #[test]
+    fn derivatives_are_numbers_far_out_and_at_kinks() {
+        let inplace = false;
+        each! {
+            Sigmoid {}; Tanh {}; Swish {}; GELU {}; Mish {}; LogSigmoid {}; SoftSign {}; TanhShrink {};
+            Sinc {}, 1.0, -1.0, 1e-5;
+            SoftPlus { beta: 1.0 }; SoftPlus { beta: 20.0 };
+            ReLU { inplace }; LeakyReLU { alpha: 0.1, inplace }; LeakyReLU { alpha: -0.1, inplace };
+            ELU { alpha: 1.5 }; SELU { scale: 1.05, alpha: 1.67 };
+            ReLU6 {}, 6.0;
+            HardSigmoid {}, -2.5, 2.5;
+            HardTanh {}, -1.0, 1.0;
+        }
+        each! {
+            Identity {}; Abs {}; Exp {}; Log {}; Sin {}; Cos {}; Tan {};
+            ASin {}, 1.0, -1.0;
+            ACos {}, 1.0, -1.0;
+            ATan {}; Sinh {}; Cosh {}; ASinh {};
+            ACosh {}, 1.0;
+            ATanh {}; Erf {}; IsNaN {}; IsInf {};
+            ResetNaN { val: 0.0 }, f64::NAN;
+            ResetInf { val: 0.0 }, f64::INFINITY;
+        }
+        // Gradients pass straight through these.
+        has_derivatives(&Sign { alpha: 1.0 }, &[]);
+        has_derivatives(&Floor {}, &[]);
+        has_derivatives(&Ceil {}, &[]);
+        has_derivatives(&Round {}, &[]);
+        each! {
+            AddScalar { val: 2.0, inplace }; MulScalar { val: 2.0, inplace };
+            PowScalar { val: 2.0, inplace }; PowScalar { val: 0.5, inplace }; PowScalar { val: -1.0, inplace };
+            RSubScalar { val: 2.0 }; RDivScalar { val: 2.0 }; RPowScalar { val: 2.0 };
+            EqualScalar { val: 1.0 }; NotEqualScalar { val: 1.0 }; GreaterScalar { val: 1.0 };
+            GreaterEqualScalar { val: 1.0 }; LessScalar { val: 1.0 }; LessEqualScalar { val: 1.0 };
+            LogicalAndScalar { val: true }; LogicalOrScalar { val: true }; LogicalXorScalar { val: true };
+            LogicalNot {};
+            MaximumScalar { val: 1.0 }, 1.0;
+            MinimumScalar { val: 1.0 }, 1.0;
+        }
+    }
+}

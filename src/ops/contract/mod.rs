@@ -1,0 +1,11 @@
+//! How an operation is declared, checked and called: what its author writes, and what the engine sees of it. Read these first.
+
+pub(crate) mod bound;
+pub(crate) mod compute;
+pub(crate) mod elementwise;
+pub(crate) mod loops;
+pub(crate) mod operation;
+pub(crate) mod run;
+pub(crate) mod shapes;
+pub(crate) mod spec;
+pub mod symbol;

@@ -1,0 +1,198 @@
+//! An operation as the engine sees it: behind one pointer, called with raw memory.
+
+use std::sync::Arc;
+
+use crate::Result;
+use crate::array::{DType, Lasting, Shape, Storage};
+use crate::ops::contract::bound::Bound;
+use crate::ops::{
+    Activation, Alias, Compute, Kind, Loops, Memory, Pieces, Reads, Shapes, State, Sym, Symbols, Then, Value,
+};
+
+/// A call of the kernel of an operation: raw memory, its type told.
+pub struct Call<'a> {
+    /// Inputs that were given.
+    pub x: &'a [Memory<'a>],
+    /// Outputs.
+    pub y: &'a [Memory<'a>],
+    /// Gradients of the outputs (backward only).
+    pub gy: &'a [Memory<'a>],
+    /// Gradients of the inputs and whether to add to them, where wanted (backward only).
+    pub gx: &'a [Option<(Memory<'a>, bool)>],
+    /// What the function keeps.
+    pub state: &'a mut State,
+    /// Compute in `f64` rather than `f32`.
+    pub double: bool,
+    /// Values that were dropped are computed again.
+    pub recompute: bool,
+    /// What the first output goes through on its way to memory, if the operation `takes_along` (forward only).
+    pub then: Then<'a>,
+    /// The input of `keeps_of`, if what is made of its values may be kept.
+    pub lasting: Option<Lasting<'a>>,
+}
+
+/// An array as an operation on arrays sees it.
+#[derive(Clone)]
+pub struct Array {
+    /// Its shape.
+    pub(crate) shape: Shape,
+    /// Its values.
+    pub(crate) data: Arc<Storage>,
+    /// Its gradient.
+    pub(crate) grad: Arc<Storage>,
+}
+
+/// An operation that is not made of kernels and wants the arrays themselves: a user's own function in Python.
+pub trait OnArrays: Send + Sync {
+    /// Computes the outputs.
+    ///
+    /// # Errors
+    /// Whatever the user's code raises.
+    fn forward(&self, x: &[Array], y: &[Array]) -> Result<()>;
+    /// Computes the gradients of the inputs that are wanted, adding to them where told.
+    ///
+    /// # Errors
+    /// Whatever the user's code raises.
+    fn backward(&self, x: &[Array], y: &[Array], wanted: &[bool], accumulate: &[bool]) -> Result<()>;
+    /// As [`OnArrays::forward`], to restore values that were dropped.
+    ///
+    /// # Errors
+    /// Whatever the user's code raises.
+    fn recompute(&self, x: &[Array], y: &[Array]) -> Result<()> {
+        self.forward(x, y)
+    }
+}
+
+/// What a node of the graph holds: an operation with its constant arguments bound.
+///
+/// # Safety
+/// The engine believes it: kernels read and write no more than the arrays of a [`Call`] hold, of the types that `kind` and
+/// `output` name, and only inputs that it `overwrites`; outputs that have the memory of an input by `alias` are as large.
+#[allow(missing_docs, clippy::missing_errors_doc)] // each is the method of `Compute` of the same name, with inputs numbered as given
+pub unsafe trait Operation: Send + Sync + 'static {
+    /// `LeakyReLU`
+    fn type_name(&self) -> &str;
+    /// `leaky_relu`
+    fn name(&self) -> &str;
+    fn info(&self, x: &[&Shape]) -> Vec<(&'static str, Value)>;
+    fn kind(&self, i: usize) -> Kind;
+    /// What input `i` is called in the declaration.
+    fn input_name(&self, _: usize) -> &'static str {
+        "x"
+    }
+    fn shapes(&self, x: &[&Shape]) -> Result<Shapes>;
+    /// The input whose values `shapes_by` takes: shapes of outputs follow from them.
+    fn shaped_by(&self) -> Option<usize> {
+        None
+    }
+    /// As `shapes`, given the values of the input that `shaped_by` names.
+    ///
+    /// # Errors
+    /// As for `shapes`.
+    fn shapes_by(&self, x: &[&Shape], values: &[f64]) -> Result<Shapes> {
+        let _ = values;
+        self.shapes(x)
+    }
+    fn keeps_gradients(&self) -> bool {
+        false
+    }
+    /// The input of which it keeps something from run to run.
+    fn keeps_of(&self) -> Option<usize> {
+        None
+    }
+    fn output(&self, o: usize) -> Option<DType>;
+    /// # Safety
+    /// The arrays of the call are there, of the shapes and types that the operation says, and nobody else writes them.
+    unsafe fn forward(&self, call: Call<'_>) -> Result<()>;
+    /// # Safety
+    /// As for `forward`, where the gradient reads or writes them.
+    unsafe fn backward(&self, call: Call<'_>) -> Result<()>;
+    fn takes_along(&self) -> bool {
+        false
+    }
+    fn activation(&self) -> Option<Activation> {
+        None
+    }
+    fn goes_along(&self, x: &[&Shape]) -> bool {
+        let _ = x;
+        false
+    }
+    /// # Safety
+    /// As for `forward`, of all inputs but the first.
+    unsafe fn pieces<'a>(&self, call: Call<'a>) -> Option<&'a (dyn Pieces + 'static)> {
+        let _ = call;
+        None
+    }
+    fn has_backward(&self) -> bool;
+    fn gradient(&self, s: Symbols) -> Result<Vec<Option<Sym>>>;
+    fn reads(&self, gx: usize) -> Reads;
+    fn symbol_reads(&self, gx: usize) -> Reads;
+    /// What a backward run reads for the gradient of input `gx`: the kernel, or the formula where there is none.
+    fn backward_reads(&self, gx: usize) -> Reads {
+        if self.has_backward() { self.reads(gx) } else { self.symbol_reads(gx) }
+    }
+    fn alias(&self, i: usize) -> Option<Alias>;
+    fn overwrites(&self, i: usize) -> bool;
+    fn is_random(&self) -> bool;
+    /// Whether it does nothing but compute outputs from inputs, which it reads in the type that the context computes in.
+    fn is_plain(&self) -> bool {
+        false
+    }
+    /// The loops that compute in `f64` (if `double`) or `f32`, if it works element by element.
+    fn loops(&self, double: bool) -> Option<Loops> {
+        let _ = double;
+        None
+    }
+    fn in_place(&self) -> bool {
+        self.loops(false).is_some()
+    }
+    fn may_clear_inputs(&self) -> bool;
+    fn products(&self, x: &[&Shape], y: &Shape) -> usize {
+        let _ = (x, y);
+        0
+    }
+    fn on_arrays(&self) -> Option<&dyn OnArrays> {
+        None
+    }
+    /// What a user's operation is in the language that it is written in.
+    fn user(&self) -> Option<&dyn std::any::Any> {
+        None
+    }
+}
+
+/// A shared operation. Those without arguments live as long as the process and are not counted.
+#[derive(Clone)]
+pub enum Op {
+    /// One of the process.
+    Static(&'static dyn Operation),
+    /// One of its own.
+    Shared(Arc<dyn Operation>),
+}
+
+impl Op {
+    /// Whether the shapes of an operation's outputs cannot be told under the lock: user's code or values decide.
+    pub(crate) fn sets_up_outside(&self) -> bool {
+        self.on_arrays().is_some() || self.shaped_by().is_some()
+    }
+
+    /// A node's operation from what its author wrote, all inputs being given.
+    pub(crate) fn new<C: Compute>(op: C) -> Self {
+        Self::with_inputs(op, u64::MAX)
+    }
+
+    /// As [`Op::new`] where only the inputs in the mask are given.
+    pub(crate) fn with_inputs<C: Compute>(op: C, present: u64) -> Self {
+        Self::Shared(Arc::new(Bound { op, present }))
+    }
+}
+
+impl std::ops::Deref for Op {
+    type Target = dyn Operation;
+    #[inline(always)]
+    fn deref(&self) -> &(dyn Operation + 'static) {
+        match self {
+            Self::Static(op) => *op,
+            Self::Shared(op) => &**op,
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! What an operation sees while it runs: typed slices of its inputs, outputs and gradients.
+
+use std::any::Any;
+use std::marker::PhantomData;
+
+use crate::array::{Lasting, Shape};
+use crate::kernels::{Float, map, random, scratch};
+use crate::ops::{Call, Part, Then};
+
+/// A contiguous array in memory, its type being known to who looks at it.
+#[derive(Clone, Copy)]
+pub struct Memory<'a> {
+    /// Where its elements start.
+    pub ptr: *mut u8,
+    /// Its shape.
+    pub shape: &'a Shape,
+}
+
+impl<'a> Memory<'a> {
+    fn slice<T>(self) -> &'a [T] {
+        // SAFETY: the engine made `shape.size()` elements of the type that the operation declares readable here for
+        // the time of the run, and writes none of them meanwhile.
+        unsafe { std::slice::from_raw_parts(self.ptr.cast(), self.shape.size()) }
+    }
+
+    fn slice_mut<T>(self) -> &'a mut [T] {
+        // SAFETY: as above, for writing; `Run` and `Backward` hand each array out once.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.cast(), self.shape.size()) }
+    }
+}
+
+/// What one function keeps between its forward and its backward run: a mask, indices, statistics, its random key.
+#[derive(Default)]
+pub struct State(Option<Box<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    value: Option<Box<dyn Any + Send>>,
+    key: Option<random::Key>,
+    drawn: u64,
+}
+
+impl State {
+    /// What was kept, made on first use.
+    pub fn get<S: Default + Send + 'static>(&mut self) -> &mut S {
+        let value = &mut self.0.get_or_insert_default().value;
+        if value.as_ref().is_none_or(|value| !value.is::<S>()) {
+            *value = Some(Box::new(S::default()));
+        }
+        let value = value.as_mut().and_then(|value| value.downcast_mut());
+        value.unwrap_or_else(|| unreachable!("was just made"))
+    }
+
+    /// Whether a run has drawn random numbers, so that they can be drawn again.
+    pub fn has_key(&self) -> bool {
+        self.0.as_ref().is_some_and(|kept| kept.key.is_some())
+    }
+
+    /// A name for the random numbers that the last run drew; zero when it drew none.
+    #[inline(always)]
+    pub(crate) fn drawn(&self) -> u64 {
+        let key = self.0.as_ref().and_then(|kept| kept.key);
+        key.map_or(0, |key| {
+            key.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ key.offset.rotate_left(20) ^ 1 << 63
+        })
+    }
+
+    /// One that draws the random numbers of the last run again, and keeps nothing else of it.
+    pub(crate) fn same_numbers(&self) -> Self {
+        let numbers = |kept: &Kept| Box::new(Kept { value: None, key: kept.key, drawn: kept.drawn });
+        Self(self.0.as_deref().map(numbers))
+    }
+
+    /// Whether anything is kept.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The random numbers of this run: those of the last run if it is a recomputation, else new ones.
+    ///
+    /// A `seed` that is not negative makes a sequence of its own, which starts anew for each function.
+    fn key(&mut self, seed: i64, count: u64, recompute: bool) -> random::Key {
+        let kept = self.0.get_or_insert_default();
+        if let (Some(key), true) = (kept.key, recompute) {
+            return key;
+        }
+        let key = match u64::try_from(seed) {
+            Ok(seed) => random::Key { seed, offset: kept.drawn },
+            Err(_) => random::draw(count),
+        };
+        kept.drawn += count.div_ceil(random::BLOCK) * random::BLOCK;
+        kept.key = Some(key);
+        key
+    }
+}
+
+/// The arrays of one forward run, numbered as declared.
+pub struct Run<'a, T> {
+    x: &'a [Memory<'a>],
+    y: &'a [Memory<'a>],
+    present: u64,
+    taken: u64,
+    state: &'a mut State,
+    recompute: bool,
+    then: Then<'a>,
+    lasting: Option<Lasting<'a>>,
+    of: PhantomData<T>,
+}
+
+/// Where declared input `i` is among the inputs that were given.
+#[inline(always)]
+pub(crate) fn position(present: u64, i: usize) -> Option<usize> {
+    if present == u64::MAX {
+        return Some(i);
+    }
+    (present >> i & 1 == 1).then(|| (present & ((1 << i) - 1)).count_ones() as usize)
+}
+
+impl<'a, T: Float> Run<'a, T> {
+    pub(crate) fn new(call: Call<'a>, present: u64) -> Self {
+        let Call { x, y, state, recompute, then, lasting, .. } = call;
+        Self { x, y, present, taken: 0, state, recompute, then, lasting, of: PhantomData }
+    }
+
+    /// What the first output goes through on its way to memory: nothing unless [`crate::ops::Compute::TAKES_ALONG`] is set.
+    pub fn then(&self) -> Then<'a> {
+        self.then
+    }
+
+    /// A name for the values of the input of [`crate::ops::Compute::KEEPS_OF`]: as long as it is the same, so are they. Zero where
+    /// nothing is to be kept of them.
+    pub fn name(&self) -> u64 {
+        self.lasting.map_or(0, Lasting::name)
+    }
+
+    /// The input of [`crate::ops::Compute::KEEPS_OF`], if what is made of its values may be kept.
+    pub fn lasting(&self) -> Option<Lasting<'a>> {
+        self.lasting
+    }
+
+    /// Number of inputs that were given.
+    pub fn n_inputs(&self) -> usize {
+        self.x.len()
+    }
+
+    /// Number of outputs.
+    pub fn n_outputs(&self) -> usize {
+        self.y.len()
+    }
+
+    /// Whether input `i` was given.
+    pub fn has(&self, i: usize) -> bool {
+        position(self.present, i).is_some_and(|at| at < self.x.len())
+    }
+
+    /// Input `i` in memory; for operations that may work in place.
+    pub fn x_memory(&self, i: usize) -> Memory<'a> {
+        self.x[position(self.present, i).unwrap_or(usize::MAX)]
+    }
+
+    /// Output `o` in memory; for operations that may work in place.
+    pub fn y_memory(&self, o: usize) -> Memory<'a> {
+        self.y[o]
+    }
+
+    /// Elements of input `i`.
+    pub fn x(&self, i: usize) -> &'a [T] {
+        self.x_memory(i).slice()
+    }
+
+    /// Elements of input `i`, which was declared [`crate::ops::Kind::index`].
+    pub fn index(&self, i: usize) -> &'a [i64] {
+        self.x_memory(i).slice()
+    }
+
+    /// Elements of input `i` for writing: it must be declared by [`crate::ops::Compute::overwrites`].
+    pub fn overwrite(&mut self, i: usize) -> &'a mut [T] {
+        self.x_memory(i).slice_mut()
+    }
+
+    /// Shape of input `i`.
+    pub fn x_shape(&self, i: usize) -> &'a Shape {
+        self.x_memory(i).shape
+    }
+
+    /// Shape of output `o`.
+    pub fn y_shape(&self, o: usize) -> &'a Shape {
+        self.y[o].shape
+    }
+
+    /// Elements of output `o`, undefined until written. May be asked for once.
+    pub fn y(&mut self, o: usize) -> &'a mut [T] {
+        self.take(o).slice_mut()
+    }
+
+    /// Elements of output 0 with the values of input `i`, whose shape it has and whose memory it may share; zeros where
+    /// that input is not given. May be asked for once.
+    pub fn y_after(&mut self, i: usize) -> &'a mut [T] {
+        let from = self.has(i).then(|| self.x_memory(i));
+        let to = self.take(0);
+        match from {
+            // SAFETY: both have the shape of the output; `copy` allows them to be the same.
+            Some(from) => unsafe { std::ptr::copy::<T>(from.ptr.cast(), to.ptr.cast(), to.shape.size()) },
+            None => to.slice_mut().fill(T::ZERO),
+        }
+        to.slice_mut()
+    }
+
+    /// Elements of output `o`, which [`crate::ops::Compute::output`] says are whole numbers. May be asked for once.
+    pub fn y_index(&mut self, o: usize) -> &'a mut [i64] {
+        self.take(o).slice_mut()
+    }
+
+    fn take(&mut self, o: usize) -> Memory<'a> {
+        let bit = 1 << o.min(63);
+        assert!(o >= 63 || self.taken & bit == 0, "output {o} was taken twice");
+        self.taken |= bit;
+        self.y[o]
+    }
+
+    /// What this function keeps between its runs.
+    pub fn state<S: Default + Send + 'static>(&mut self) -> &mut S {
+        self.state.get()
+    }
+
+    /// [`Run::state`], for as long as the function itself is there to be run.
+    pub fn into_state<S: Default + Send + 'static>(self) -> &'a mut S {
+        self.state.get()
+    }
+
+    /// The key of `count` random numbers: new ones in a forward run, the same ones again in a recomputation.
+    pub fn random(&mut self, seed: i64, count: usize) -> random::Key {
+        self.state.key(seed, count as u64, self.recompute)
+    }
+
+    /// Whether values that were dropped are computed again: side effects (running statistics) must not be repeated.
+    pub fn is_recomputation(&self) -> bool {
+        self.recompute
+    }
+}
+
+/// Where a gradient goes: written over what is there, or added to it.
+pub struct Grad<'a, T> {
+    /// The elements.
+    pub data: &'a mut [T],
+    /// Add to what is there; otherwise it is undefined and must be overwritten.
+    pub accumulate: bool,
+}
+
+impl<'a, T: Float> Grad<'a, T> {
+    /// Writes or adds `f(i)` at each `i`, on several threads.
+    #[inline(always)]
+    pub fn put(self, f: impl Fn(usize) -> T + Sync + Copy) {
+        map::put(self.data, self.accumulate, f);
+    }
+
+    /// Writes or adds those values.
+    pub fn put_all(self, values: &[T]) {
+        assert_eq!(values.len(), self.data.len());
+        self.put(
+            #[inline(always)]
+            // SAFETY: the index is one of the gradient.
+            move |i| unsafe { *values.get_unchecked(i) },
+        );
+    }
+
+    /// Writes or adds what `f` writes to every element of the array that it is given.
+    pub fn through(self, f: impl FnOnce(&mut [T])) {
+        if self.accumulate {
+            scratch::with(self.data.len(), |g| {
+                f(g);
+                self.put_all(g);
+            });
+        } else {
+            f(self.data);
+        }
+    }
+
+    /// The elements, ready to be added to.
+    pub fn adding(self) -> &'a mut [T] {
+        if !self.accumulate {
+            map::put(self.data, false, |_| T::ZERO);
+        }
+        self.data
+    }
+}
+
+/// The arrays of one backward run, numbered as declared.
+pub struct Backward<'a, T> {
+    x: &'a [Memory<'a>],
+    y: &'a [Memory<'a>],
+    gy: &'a [Memory<'a>],
+    gx: &'a [Option<(Memory<'a>, bool)>],
+    present: u64,
+    state: &'a mut State,
+    lasting: Option<Lasting<'a>>,
+    of: PhantomData<T>,
+}
+
+impl<'a, T: Float> Backward<'a, T> {
+    pub(crate) fn new(call: Call<'a>, present: u64) -> Self {
+        let Call { x, y, gy, gx, state, lasting, .. } = call;
+        Self { x, y, gy, gx, present, state, lasting, of: PhantomData }
+    }
+
+    /// As [`Run::name`].
+    pub fn name(&self) -> u64 {
+        self.lasting.map_or(0, Lasting::name)
+    }
+
+    /// The input of [`crate::ops::Compute::KEEPS_OF`], if what is made of its values may be kept.
+    pub fn lasting(&self) -> Option<Lasting<'a>> {
+        self.lasting
+    }
+
+    /// Number of inputs that were given.
+    pub fn n_inputs(&self) -> usize {
+        self.x.len()
+    }
+
+    /// Number of outputs.
+    pub fn n_outputs(&self) -> usize {
+        self.y.len()
+    }
+
+    /// Whether input `i` was given.
+    pub fn has(&self, i: usize) -> bool {
+        position(self.present, i).is_some_and(|at| at < self.x.len())
+    }
+
+    fn memory(&self, i: usize) -> Memory<'a> {
+        self.x[position(self.present, i).unwrap_or(usize::MAX)]
+    }
+
+    /// Elements of input `i`, if the gradient that is wanted declares to read them.
+    pub fn x(&self, i: usize) -> &'a [T] {
+        self.memory(i).slice()
+    }
+
+    /// Elements of input `i`, which was declared [`crate::ops::Kind::index`].
+    pub fn index(&self, i: usize) -> &'a [i64] {
+        self.memory(i).slice()
+    }
+
+    /// Shape of input `i`.
+    pub fn x_shape(&self, i: usize) -> &'a Shape {
+        self.memory(i).shape
+    }
+
+    /// Elements of output `o`, if the gradient that is wanted declares to read them.
+    pub fn y(&self, o: usize) -> &'a [T] {
+        self.y[o].slice()
+    }
+
+    /// Elements of output `o`, which [`crate::ops::Compute::output`] says are whole numbers.
+    pub fn y_index(&self, o: usize) -> &'a [i64] {
+        self.y[o].slice()
+    }
+
+    /// Shape of output `o`.
+    pub fn y_shape(&self, o: usize) -> &'a Shape {
+        self.y[o].shape
+    }
+
+    /// Gradient of output `o`.
+    pub fn gy(&self, o: usize) -> &'a [T] {
+        self.gy[o].slice()
+    }
+
+    /// Whether the gradient of input `i` is wanted.
+    pub fn wants(&self, i: usize) -> bool {
+        position(self.present, i).is_some_and(|at| self.gx.get(at).is_some_and(Option::is_some))
+    }
+
+    /// All arrays of an elementwise function of one or two inputs, as its loops take them.
+    pub(crate) fn part(&self) -> Part {
+        let n = self.y[0].shape.size();
+        assert_eq!(self.gy[0].shape.size(), n, "an output and its gradient have one shape");
+        let mut part = Part { n, y: self.y[0].ptr, gy: self.gy[0].ptr, ..Part::NOTHING };
+        for (i, (x, gx)) in self.x.iter().zip(self.gx).take(2).enumerate() {
+            part.x[i] = x.ptr;
+            if let Some((memory, adds)) = gx {
+                (part.gx[i], part.adds[i]) = (memory.ptr, *adds);
+            }
+        }
+        part
+    }
+
+    /// Where the gradient of input `i` goes, if it is wanted. May be asked for once.
+    pub fn gx(&mut self, i: usize) -> Option<Grad<'a, T>> {
+        let (memory, accumulate) = (*self.gx.get(position(self.present, i)?)?)?;
+        Some(Grad { data: memory.slice_mut(), accumulate })
+    }
+
+    /// What this function keeps between its runs.
+    pub fn state<S: Default + Send + 'static>(&mut self) -> &mut S {
+        self.state.get()
+    }
+}

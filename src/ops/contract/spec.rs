@@ -1,0 +1,284 @@
+//! The declarative half of an operation: its name, inputs, arguments and documentation.
+
+use std::fmt;
+
+use crate::{Error, Result};
+
+/// Everything about an operation that is known before it is called.
+pub struct Spec {
+    /// Name of the function in Python: `leaky_relu`.
+    pub name: &'static str,
+    /// Name of the type, which `info.type_name` shows: `LeakyReLU`.
+    pub type_name: &'static str,
+    /// Doc comment as written, one leading space per line.
+    pub raw_doc: &'static str,
+    /// The array inputs, in order.
+    pub inputs: &'static [Input],
+    /// Constant arguments, in order.
+    pub args: &'static [Arg],
+}
+
+impl Spec {
+    /// Documentation in the house's docstring form.
+    pub fn doc(&self) -> String {
+        let lines = self.raw_doc.lines().map(|l| l.strip_prefix(' ').unwrap_or(l).trim_end());
+        lines.collect::<Vec<_>>().join("\n").trim_end().to_string()
+    }
+}
+
+/// One array input.
+#[derive(Clone, Copy, Debug)]
+pub struct Input {
+    /// Name in Python.
+    pub name: &'static str,
+    /// What it takes.
+    pub kind: Kind,
+}
+
+/// What an input takes, and as what its elements are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(non_camel_case_types)] // as they are written in `op!`
+pub enum Kind {
+    /// Real numbers of the type that the function computes in.
+    float,
+    /// As `float`; may be left out.
+    optional,
+    /// Whole numbers, read as `i64`; never differentiated.
+    index,
+    /// Any number of `float` inputs; must be the last input.
+    list,
+}
+
+/// A constant argument.
+pub struct Arg {
+    /// Name in Python.
+    pub name: &'static str,
+    /// Name in `info.args`, as NNabla has it.
+    pub info: &'static str,
+    /// Annotation in Python.
+    pub py_type: &'static str,
+    /// Value when the caller gives none; `None` when one must be given.
+    pub default: Option<fn() -> Value>,
+}
+
+/// A constant argument's value on its way from Python.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Nothing given.
+    None,
+    /// A truth value.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A real number.
+    Float(f64),
+    /// Whole numbers: a shape, axes.
+    Ints(Vec<i64>),
+    /// Whole numbers of which some are left open.
+    Bounds(Vec<Option<i64>>),
+    /// Real numbers.
+    Floats(Vec<f64>),
+    /// A word.
+    Str(String),
+}
+
+/// As Python writes it.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fn tuple<T: fmt::Debug>(f: &mut fmt::Formatter<'_>, v: &[T]) -> fmt::Result {
+            match v {
+                [one] => write!(f, "({one:?},)"),
+                _ => write!(f, "({})", v.iter().map(|v| format!("{v:?}")).collect::<Vec<_>>().join(", ")),
+            }
+        }
+        match self {
+            Self::None => f.write_str("None"),
+            Self::Bool(v) => f.write_str(if *v { "True" } else { "False" }),
+            Self::Int(v) => write!(f, "{v}"),
+            Self::Float(v) => write!(f, "{v:?}"),
+            Self::Ints(v) => tuple(f, v),
+            Self::Bounds(v) => {
+                let shown = v.iter().map(|v| v.map_or("None".into(), |v| v.to_string()));
+                let comma = if v.len() == 1 { "," } else { "" };
+                write!(f, "({}{comma})", shown.collect::<Vec<_>>().join(", "))
+            }
+            Self::Floats(v) => tuple(f, v),
+            Self::Str(v) => write!(f, "'{v}'"),
+        }
+    }
+}
+
+/// A Rust type that an argument may have.
+pub trait ArgType: Sized + Clone {
+    /// Its Python annotation.
+    const PY_TYPE: &'static str;
+    /// What it accepts, in words.
+    const WORDS: &'static str;
+    /// Its value, if `v` is of this type.
+    fn read(v: &Value) -> Option<Self>;
+    /// The value of it.
+    fn write(self) -> Value;
+}
+
+macro_rules! arg_type {
+    ($rust:ty, $py:literal, $words:literal, $variant:ident, $($pattern:pat => $read:expr),+) => {
+        impl ArgType for $rust {
+            const PY_TYPE: &'static str = $py;
+            const WORDS: &'static str = $words;
+            fn read(v: &Value) -> Option<Self> {
+                match v {
+                    $($pattern => Some($read),)+
+                    _ => None,
+                }
+            }
+            fn write(self) -> Value {
+                Value::$variant(self)
+            }
+        }
+    };
+}
+arg_type!(bool, "bool", "True or False", Bool, Value::Bool(v) => *v, Value::Int(v @ (0 | 1)) => *v == 1);
+arg_type!(i64, "int", "an integer", Int, Value::Int(v) => *v, Value::Bool(v) => i64::from(*v));
+arg_type!(f64, "float", "a number", Float, Value::Float(v) => *v, Value::Int(v) => *v as f64,
+    Value::Bool(v) => f64::from(u8::from(*v)));
+arg_type!(Vec<i64>, "int | Sequence[int]", "an integer or several", Ints, Value::Ints(v) => v.clone(),
+    Value::Int(v) => vec![*v]);
+arg_type!(Vec<f64>, "float | Sequence[float]", "a number or several", Floats, Value::Floats(v) => v.clone(),
+    Value::Float(v) => vec![*v], Value::Int(v) => vec![*v as f64],
+    Value::Ints(v) => v.iter().map(|v| *v as f64).collect());
+arg_type!(Vec<Option<i64>>, "int | Sequence[int | None]", "an integer, or several or None", Bounds,
+    Value::Bounds(v) => v.clone(), Value::Ints(v) => v.iter().copied().map(Some).collect(),
+    Value::Int(v) => vec![Some(*v)]);
+arg_type!(String, "str", "a string", Str, Value::Str(v) => v.clone());
+
+macro_rules! optional {
+    ($($rust:ty, $py:literal, $words:literal;)+) => {$(
+        impl ArgType for Option<$rust> {
+            const PY_TYPE: &'static str = $py;
+            const WORDS: &'static str = $words;
+            fn read(v: &Value) -> Option<Self> {
+                match v {
+                    Value::None => Some(None),
+                    v => <$rust>::read(v).map(Some),
+                }
+            }
+            fn write(self) -> Value {
+                self.map_or(Value::None, <$rust>::write)
+            }
+        }
+    )+};
+}
+optional! {
+    bool, "bool | None", "True, False or None";
+    i64, "int | None", "an integer or None";
+    f64, "float | None", "a number or None";
+    Vec<i64>, "int | Sequence[int] | None", "an integer, several or None";
+    Vec<Option<i64>>, "int | Sequence[int | None] | None", "integers or None for each axis, or None";
+    Vec<f64>, "float | Sequence[float] | None", "a number, several or None";
+}
+
+/// A struct that `op!` declared: one field per constant argument.
+pub trait Declared: Sized + Clone + Send + Sync + 'static {
+    /// Its declaration.
+    const SPEC: Spec;
+    /// Binds the arguments.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] when a value has the wrong type.
+    fn bind(values: &[Value]) -> Result<Self>;
+    /// The arguments, in order.
+    fn values(&self) -> Vec<Value>;
+}
+
+/// Reads one argument for [`op!`].
+pub(crate) fn read<T: ArgType>(op: &'static str, arg: &str, v: Option<&Value>) -> Result<T> {
+    let v = v.unwrap_or(&Value::None);
+    T::read(v).ok_or_else(|| Error::argument(op, arg, T::WORDS, v))
+}
+
+/// The default of an argument, or its absence, for [`op!`].
+macro_rules! default {
+    ($ty:ty) => {
+        None
+    };
+    ($ty:ty, $default:expr) => {
+        Some(|| $crate::ops::contract::spec::ArgType::write(<$ty>::from($default)))
+    };
+}
+pub(crate) use default;
+
+/// The kind of an input for [`op!`].
+macro_rules! kind {
+    () => {
+        $crate::ops::contract::spec::Kind::float
+    };
+    ($kind:ident) => {
+        $crate::ops::contract::spec::Kind::$kind
+    };
+}
+pub(crate) use kind;
+
+/// The name of an argument in `info.args` for [`op!`].
+macro_rules! info_name {
+    ($arg:ident) => {
+        stringify!($arg)
+    };
+    ($arg:ident $info:ident) => {
+        stringify!($info)
+    };
+}
+pub(crate) use info_name;
+
+/// Declares an operation: `Type = name(inputs; arguments)`, its doc comment being the docstring.
+///
+/// An input is `name` or `name: kind` with a [`Kind`]; an argument is `name: type`, `name: type = default`, with
+/// `as other_name` before the colon where NNabla's `info.args` calls it differently.
+macro_rules! op {
+    (
+        $(#[doc = $doc:literal])+
+        $ty:ident = $name:ident(
+            $($input:ident $(: $kind:ident)?),* $(,)?
+            $(; $($arg:ident $(as $info:ident)?: $arg_ty:ty $(= $default:expr)?),+ $(,)?)?
+        )
+    ) => {
+        $(#[doc = $doc])+
+        #[derive(Clone, Debug)]
+        pub struct $ty {
+            $($(
+                #[doc = concat!("Argument `", stringify!($arg), "`.")]
+                pub $arg: $arg_ty,
+            )+)?
+        }
+
+        impl $crate::ops::Declared for $ty {
+            const SPEC: $crate::ops::Spec = $crate::ops::Spec {
+                name: stringify!($name),
+                type_name: stringify!($ty),
+                raw_doc: concat!($($doc, "\n"),+),
+                inputs: &[$($crate::ops::Input {
+                    name: stringify!($input),
+                    kind: $crate::ops::contract::spec::kind!($($kind)?),
+                }),*],
+                args: &[$($($crate::ops::Arg {
+                    name: stringify!($arg),
+                    info: $crate::ops::contract::spec::info_name!($arg $($info)?),
+                    py_type: <$arg_ty as $crate::ops::ArgType>::PY_TYPE,
+                    default: $crate::ops::contract::spec::default!($arg_ty $(, $default)?),
+                }),+)?],
+            };
+
+            #[allow(unused)]
+            fn bind(values: &[$crate::ops::Value]) -> $crate::Result<Self> {
+                let mut values = values.iter();
+                Ok(Self {
+                    $($($arg: $crate::ops::contract::spec::read(stringify!($name), stringify!($arg), values.next())?,)+)?
+                })
+            }
+
+            fn values(&self) -> Vec<$crate::ops::Value> {
+                vec![$($($crate::ops::ArgType::write(self.$arg.clone())),+)?]
+            }
+        }
+    };
+}
+pub(crate) use op;

@@ -1,0 +1,229 @@
+//! Symbols: numbers whose arithmetic builds a graph. A formula written on [`Number`](crate::kernels::Number) and run on symbols becomes a
+//! graph of public operations, which can be differentiated again, to any order.
+
+mod number;
+
+use std::cell::RefCell;
+
+use smallvec::SmallVec;
+
+use crate::array::Shape;
+use crate::ops::arrangement::array::{Broadcast, Constant, Reshape, Transpose};
+use crate::ops::contract::run::position;
+use crate::ops::reductions::reduction::Sum;
+use crate::ops::{Compute, Op};
+use crate::{Error, Result};
+
+/// A variable of the graph under construction, or a constant.
+#[derive(Clone, Copy, Debug)]
+pub enum Sym {
+    /// Variable number `0` of the builder.
+    Node(u32),
+    /// A number, the same everywhere.
+    Const(f64),
+}
+
+/// What symbols build on: a graph that can take another function.
+pub trait Builder {
+    /// Adds a function of variables of this builder and returns its outputs.
+    ///
+    /// # Errors
+    /// When the operation refuses its inputs.
+    fn apply(&mut self, op: Op, x: &[u32]) -> Result<SmallVec<[u32; 1]>>;
+    /// Shape of a variable.
+    fn shape(&self, v: u32) -> Shape;
+}
+
+struct Session {
+    builder: *mut dyn Builder,
+    error: Option<Error>,
+}
+
+thread_local! {
+    static SESSIONS: RefCell<Vec<Session>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs `formula`, whose symbols build on `builder`.
+///
+/// # Errors
+/// The first error of the builder, whatever the formula did after it.
+pub fn build<R>(builder: &mut dyn Builder, formula: impl FnOnce() -> R) -> Result<R> {
+    struct Pop;
+    impl Drop for Pop {
+        fn drop(&mut self) {
+            SESSIONS.with(|s| s.borrow_mut().pop());
+        }
+    }
+    // SAFETY: only the lifetime is erased; the session is popped before this function returns, by `Pop` if need be.
+    let builder: &'static mut dyn Builder = unsafe { std::mem::transmute(builder) };
+    SESSIONS.with(|s| s.borrow_mut().push(Session { builder, error: None }));
+    let pop = Pop;
+    let result = formula();
+    let error = SESSIONS.with(|s| s.borrow_mut().last_mut().and_then(|session| session.error.take()));
+    drop(pop);
+    error.map_or(Ok(result), Err)
+}
+
+fn with_builder<R>(f: impl FnOnce(&mut dyn Builder) -> Result<R>, otherwise: impl FnOnce() -> R) -> R {
+    let (builder, failed) = SESSIONS.with(|s| {
+        let s = s.borrow();
+        let session = s.last().unwrap_or_else(|| unreachable!("symbols live inside `build` only"));
+        (session.builder, session.error.is_some())
+    });
+    if failed {
+        return otherwise();
+    }
+    // SAFETY: the session is on the stack of `build`, which holds the builder exclusively and is not using it now.
+    match f(unsafe { &mut *builder }) {
+        Ok(r) => r,
+        Err(error) => {
+            SESSIONS.with(|s| s.borrow_mut().last_mut().map(|session| session.error = Some(error)));
+            otherwise()
+        }
+    }
+}
+
+impl Sym {
+    /// The shape of a symbol; a constant is a scalar.
+    pub fn shape(self) -> Shape {
+        match self {
+            Self::Node(v) => with_builder(|b| Ok(b.shape(v)), Shape::scalar),
+            Self::Const(_) => Shape::scalar(),
+        }
+    }
+
+    /// The first output of `op` on `x`. Constants become arrays of the shape of the first variable among `x`.
+    pub fn apply(op: impl Compute, x: &[Self]) -> Self {
+        Self::apply_op(Op::new(op), x)[0]
+    }
+
+    /// Every output of `op` on `x`, as [`Sym::apply`].
+    pub fn apply_op(op: Op, x: &[Self]) -> SmallVec<[Self; 1]> {
+        let like = x.iter().find(|x| matches!(x, Self::Node(_))).map_or_else(Shape::scalar, |x| x.shape());
+        let x: SmallVec<[u32; 4]> = x.iter().map(|x| x.node(&like)).collect();
+        let y = with_builder(|b| b.apply(op, &x), || SmallVec::from_elem(0, 8));
+        y.into_iter().map(Self::Node).collect()
+    }
+
+    /// The variable of a symbol, made with `shape` if it is a constant.
+    pub fn node(self, shape: &Shape) -> u32 {
+        match self {
+            Self::Node(v) => v,
+            Self::Const(val) => {
+                let op = Op::new(Constant { val, shape: shape.iter().map(|d| *d as i64).collect() });
+                with_builder(|b| b.apply(op, &[]), || SmallVec::from_elem(0, 1))[0]
+            }
+        }
+    }
+
+    /// The same elements in another shape.
+    pub fn reshape(self, shape: &[usize]) -> Self {
+        let shape = shape.iter().map(|d| *d as i64).collect();
+        Self::apply(Reshape { shape, inplace: false }, &[self])
+    }
+
+    /// With axes in another order: axis `i` of the result is axis `axes[i]` of this.
+    pub fn transpose(self, axes: &[usize]) -> Self {
+        Self::apply(Transpose { axes: axes.iter().map(|a| *a as i64).collect() }, &[self])
+    }
+
+    /// Summed over `axes`, which stay with length one if `keep` is set.
+    pub fn sum(self, axes: &[usize], keep: bool) -> Self {
+        if axes.is_empty() {
+            return self;
+        }
+        let axis = Some(axes.iter().map(|a| *a as i64).collect());
+        Self::apply(Sum { axis, keepdims: keep }, &[self])
+    }
+
+    /// Repeated along axes of length one (and new leading axes) to `shape`.
+    pub fn broadcast(self, shape: &Shape) -> Self {
+        match self {
+            Self::Const(_) => Self::Node(self.node(shape)),
+            Self::Node(_) if self.shape() == *shape => self,
+            Self::Node(_) => {
+                let own = self.shape();
+                let lead = shape.ndim() - own.ndim();
+                let padded: Vec<usize> = std::iter::repeat_n(1, lead).chain(own.iter().copied()).collect();
+                let x = if lead == 0 { self } else { self.reshape(&padded) };
+                Self::apply(Broadcast { shape: shape.iter().map(|d| *d as i64).collect() }, &[x])
+            }
+        }
+    }
+
+    /// Summed over the axes along which `shape` was broadcast to the shape of this: the gradient of broadcasting.
+    pub fn sum_to(self, shape: &Shape) -> Self {
+        let own = self.shape();
+        if own == *shape {
+            return self;
+        }
+        if let Self::Const(_) = self {
+            return self;
+        }
+        let lead = own.ndim() - shape.ndim();
+        let axes: Vec<usize> =
+            (0..own.ndim()).filter(|a| *a < lead || (shape[*a - lead] == 1 && own[*a] != 1)).collect();
+        self.sum(&axes, true).reshape(shape)
+    }
+}
+
+/// What the gradient of an operation is made of: symbols of its inputs, outputs and output gradients.
+pub struct Symbols {
+    /// Inputs that were given; reading one that [`Compute::symbol_reads`] does not declare is an error.
+    pub(crate) x: SmallVec<[Sym; 4]>,
+    /// Outputs.
+    pub(crate) y: SmallVec<[Sym; 2]>,
+    /// Gradients of the outputs.
+    pub(crate) gy: SmallVec<[Sym; 2]>,
+    /// Which gradients are wanted.
+    pub(crate) wanted: SmallVec<[bool; 4]>,
+    pub(crate) present: u64,
+}
+
+impl Symbols {
+    /// The symbols of one function, all inputs being given.
+    pub fn new(x: &[Sym], y: &[Sym], gy: &[Sym], wanted: &[bool]) -> Self {
+        Self {
+            x: SmallVec::from_slice(x),
+            y: SmallVec::from_slice(y),
+            gy: SmallVec::from_slice(gy),
+            wanted: SmallVec::from_slice(wanted),
+            present: u64::MAX,
+        }
+    }
+
+    /// Number of inputs that were given.
+    pub fn n_inputs(&self) -> usize {
+        self.x.len()
+    }
+
+    /// Number of outputs.
+    pub fn n_outputs(&self) -> usize {
+        self.y.len()
+    }
+
+    /// Whether input `i` was given.
+    pub fn has(&self, i: usize) -> bool {
+        position(self.present, i).is_some_and(|at| at < self.x.len())
+    }
+
+    /// Input `i`.
+    pub fn x(&self, i: usize) -> Sym {
+        self.x[position(self.present, i).unwrap_or(usize::MAX)]
+    }
+
+    /// Output `o`.
+    pub fn y(&self, o: usize) -> Sym {
+        self.y[o]
+    }
+
+    /// Gradient of output `o`.
+    pub fn gy(&self, o: usize) -> Sym {
+        self.gy[o]
+    }
+
+    /// Whether the gradient of input `i` is wanted.
+    pub fn wants(&self, i: usize) -> bool {
+        position(self.present, i).is_some_and(|at| self.wanted.get(at) == Some(&true))
+    }
+}

@@ -1,0 +1,282 @@
+//! Taking and putting elements by index: one_hot, gather, scatter_add.
+
+use crate::array::Shape;
+use crate::kernels::map::{self, GRAIN};
+use crate::kernels::rows::Rows;
+use crate::kernels::scratch::List;
+use crate::kernels::threads::{self, Shared};
+use crate::kernels::{Float, stop};
+use crate::ops::arrangement::array::lengths;
+use crate::ops::{
+    Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op,
+};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[Entry::of::<OneHot>(), Entry::of::<Gather>()];
+
+/// The position along an axis of length `n` that `index` names, counting from the end if it is negative.
+pub(crate) fn position(op: &str, index: i64, axis: usize, n: usize) -> Result<usize> {
+    let at = if index < 0 { index.saturating_add(n as i64) } else { index };
+    if (0..n as i64).contains(&at) {
+        return Ok(at as usize);
+    }
+    Err(Error::Index(format!("{op}: expected an index within the length {n} of axis {axis}, got {index}")))
+}
+
+/// The positions that `index` names along one axis.
+pub(crate) fn positions(op: &str, index: &[i64], axis: usize, n: usize) -> Result<List<usize>> {
+    List::of(index.iter().map(|i| position(op, *i, axis, n)))
+}
+
+op! {
+    /// Ones at the places that indices name, zeros elsewhere. Its gradient is zero.
+    ///
+    /// Args:
+    ///     x: Indices, shape (..., n); negative ones count from the end.
+    ///     shape: Lengths of the n axes that they index.
+    ///
+    /// Returns:
+    ///     Array of shape (..., *shape).
+    ///
+    /// Raises:
+    ///     ShapeError: If the last axis of `x` is not as long as `shape`.
+    ///     IndexError: If an index is out of range or not a whole number.
+    OneHot = one_hot(x: index; shape: Vec<i64>)
+}
+
+impl Compute for OneHot {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let own = x.get(0);
+        let Some((_, leading)) = own.split_last().filter(|(n, _)| **n == self.shape.len()) else {
+            let expected =
+                format!("a last axis of length {}, one index for each of `shape`", self.shape.len());
+            return Err(Error::shape("one_hot", expected, [own]));
+        };
+        let shape: Shape = leading.iter().chain(lengths("one_hot", &self.shape)?.iter()).copied().collect();
+        shape.checked_size()?;
+        one(shape)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (x, y, shape) = (run.index(0), run.y(0), lengths("one_hot", &self.shape)?);
+        map::fill(y, |_| T::ZERO);
+        if shape.is_empty() {
+            y.fill(T::ONE);
+            return Ok(());
+        }
+        for (i, index) in x.chunks(shape.ndim()).enumerate() {
+            if i % GRAIN == 0 {
+                stop::poll();
+            }
+            let mut at = i;
+            for (axis, (index, n)) in index.iter().zip(shape.iter()).enumerate() {
+                at = at * n + position("one_hot", *index, axis, *n)?;
+            }
+            y[at] = T::ONE;
+        }
+        Ok(())
+    }
+
+    const HAS_BACKWARD: bool = false;
+
+    fn gradient(&self, _: &Symbols) -> Vec<Option<Sym>> {
+        vec![None]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}
+
+/// How the indices of [`Gather`] meet the axis of its input: for each of `batch` matrices of `outer` lines of `n` rows
+/// of `inner` elements, `each` rows are taken.
+struct Lines {
+    axis: usize,
+    batch: usize,
+    outer: usize,
+    n: usize,
+    inner: usize,
+    each: usize,
+}
+
+impl Lines {
+    fn new(op: &str, x: &Shape, index: &Shape, axis: i64, batch_dims: i64) -> Result<Self> {
+        let axis = x.axis(op, axis)?;
+        let Some(lead) = usize::try_from(batch_dims).ok().filter(|n| *n <= axis && *n <= index.ndim()) else {
+            let most = axis.min(index.ndim());
+            return Err(Error::argument(op, "batch_dims", format!("from 0 to {most}"), batch_dims));
+        };
+        if x[..lead] != index[..lead] {
+            return Err(Error::shape(
+                op,
+                format!("the same lengths along the first {lead} axes"),
+                [x, index],
+            ));
+        }
+        let (batch, outer) = (x.size_to(lead), x[lead..axis].iter().product());
+        Ok(Self { axis, batch, outer, n: x[axis], inner: x.size_from(axis + 1), each: index.size_from(lead) })
+    }
+
+    /// Number of lines of all matrices.
+    fn count(&self) -> usize {
+        self.batch * self.outer
+    }
+
+    /// Where in its line each row is that is taken, for one matrix after the other.
+    pub(crate) fn positions(&self, op: &str, index: &[i64]) -> Result<List<usize>> {
+        positions(op, &index[..self.batch * self.each], self.axis, self.n)
+    }
+
+    fn take<T: Float>(&self, op: &str, x: &[T], index: &[i64], y: &mut [T]) -> Result<()> {
+        let (at, &Self { outer, n, inner, each, .. }) = (self.positions(op, index)?, self);
+        if self.count() == 1 {
+            Rows { n: inner, count: each, from: |j| at[j] * inner, to: |j| j * inner }.put(x, y, false);
+            return Ok(());
+        }
+        let y = Shared::new(y.as_mut_ptr());
+        threads::ranges(self.count(), (GRAIN / (each * inner).max(1)).max(1), |lines| {
+            for line in lines {
+                let (x, at) = (&x[line * n * inner..][..n * inner], &at[line / outer * each..][..each]);
+                // SAFETY: each line of `y` comes once.
+                let y =
+                    unsafe { std::slice::from_raw_parts_mut(y.get().add(line * each * inner), each * inner) };
+                if inner == 1 {
+                    y.iter_mut().zip(at).for_each(|(y, at)| *y = x[*at]);
+                } else {
+                    let rows = y.chunks_exact_mut(inner.max(1)).zip(at);
+                    rows.for_each(|(y, at)| y.copy_from_slice(&x[at * inner..][..inner]));
+                }
+            }
+        });
+        Ok(())
+    }
+
+    fn add<T: Float>(&self, op: &str, gy: &[T], index: &[i64], gx: &mut [T]) -> Result<()> {
+        let (at, &Self { outer, n, inner, each, .. }) = (self.positions(op, index)?, self);
+        if self.count() == 1 {
+            Rows { n: inner, count: each, from: |j| j * inner, to: |j| at[j] * inner }
+                .put_in_order(gy, gx, true);
+            return Ok(());
+        }
+        let gx = Shared::new(gx.as_mut_ptr());
+        threads::ranges(self.count(), (GRAIN / (each * inner).max(1)).max(1), |lines| {
+            for line in lines {
+                let (gy, at) =
+                    (&gy[line * each * inner..][..each * inner], &at[line / outer * each..][..each]);
+                // SAFETY: each line of `gx` comes once.
+                let gx = unsafe { std::slice::from_raw_parts_mut(gx.get().add(line * n * inner), n * inner) };
+                for (gy, at) in gy.chunks_exact(inner.max(1)).zip(at) {
+                    let gx = gx[at * inner..][..inner].iter_mut();
+                    gx.zip(gy).for_each(|(gx, gy)| *gx = *gx + *gy);
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+op! {
+    /// Rows of an array by their index along an axis.
+    ///
+    /// Args:
+    ///     x: Input with one axis at least.
+    ///     Indices: Indices along `axis`; negative ones count from the end.
+    ///     axis: The axis; a negative one counts from the end.
+    ///     batch_dims: Number of leading axes that both inputs share, each part having indices of its own.
+    ///
+    /// Returns:
+    ///     Array in whose shape `axis` is replaced by the shape of `Indices` without its shared axes.
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no such axis.
+    ///     ShapeError: If the shared axes differ.
+    ///     IndexError: If an index is out of range or not a whole number.
+    Gather = gather(x, Indices: index; axis: Option<i64> = None, batch_dims: Option<i64> = None)
+}
+
+op! {
+    /// Sums of the rows that `gather` took from an array, each at its place: its gradient.
+    ///
+    /// Args:
+    ///     gy: Rows.
+    ///     Indices: Where they were taken from.
+    ///     axis: The axis.
+    ///     batch_dims: Number of shared axes.
+    ///     shape: Shape of the array.
+    ///
+    /// Returns:
+    ///     Array of shape `shape`.
+    GatherBackward = gather_backward(gy, Indices: index; axis: i64, batch_dims: i64, shape: Vec<i64>)
+}
+
+impl Gather {
+    /// The axis and the number of shared ones.
+    fn place(&self) -> (i64, i64) {
+        (self.axis.unwrap_or(0), self.batch_dims.unwrap_or(0))
+    }
+
+    fn lines(&self, x: &Shape, index: &Shape) -> Result<Lines> {
+        let (axis, batch_dims) = self.place();
+        Lines::new("gather", x, index, axis, batch_dims)
+    }
+}
+
+impl Compute for Gather {
+    fn open(&self, _: &str, _: &InputShapes<'_>) -> Value {
+        Value::Int(0)
+    }
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let (own, index) = (x.get(0), x.get(1));
+        let lines = self.lines(own, index)?;
+        let taken = &index[self.place().1 as usize..];
+        one(own[..lines.axis].iter().chain(taken).chain(&own[lines.axis + 1..]).copied().collect::<Shape>())
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let lines = self.lines(run.x_shape(0), run.x_shape(1))?;
+        lines.take("gather", run.x(0), run.index(1), run.y(0))
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let lines = self.lines(run.x_shape(0), run.x_shape(1))?;
+        let Some(gx) = run.gx(0).map(Grad::adding) else { return Ok(()) };
+        lines.add("gather", run.gy(0), run.index(1), gx)
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let shape = s.x(0).shape().iter().map(|n| *n as i64).collect();
+        let (axis, batch_dims) = self.place();
+        let op = GatherBackward { axis, batch_dims, shape };
+        vec![Some(Sym::apply(op, &[s.gy(0), s.x(1)])), None]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::inputs(2)
+    }
+}
+
+impl Compute for GatherBackward {
+    fn shapes(&self, _: &InputShapes<'_>) -> Result<Shapes> {
+        one(lengths("gather_backward", &self.shape)?)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let lines = Lines::new("gather", run.y_shape(0), run.x_shape(1), self.axis, self.batch_dims)?;
+        let y = run.y(0);
+        y.fill(T::ZERO);
+        lines.add("gather", run.x(0), run.index(1), y)
+    }
+
+    const HAS_BACKWARD: bool = false;
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let op = Gather { axis: Some(self.axis), batch_dims: Some(self.batch_dims) };
+        vec![Some(Sym::apply(op, &[s.gy(0), s.x(1)])), None]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::inputs(2)
+    }
+}

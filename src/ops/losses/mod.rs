@@ -1,0 +1,4 @@
+//! Losses.
+
+pub(crate) mod classification;
+pub(crate) mod loss;

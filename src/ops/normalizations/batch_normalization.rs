@@ -1,0 +1,331 @@
+//! Normalizations over a batch.
+
+use crate::array::Shape;
+use crate::kernels::Float;
+use crate::kernels::scratch::List;
+use crate::ops::normalizations::layer_normalization::{Axes, Form, info, normalizes, reads};
+use crate::ops::{
+    Backward, Compute, Declared, Entry, InputShapes, Pieces, Reads, Run, Shapes, Sym, Symbols, Value, op,
+};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[Entry::of::<BatchNormalization>(), Entry::of::<TensorNormalization>()];
+
+op! {
+    /// Batch normalization: `y = (x - mean) / sqrt(variance + eps) * gamma + beta`, with a mean and a variance for each
+    /// index of `axes`.
+    ///
+    /// With `batch_stat` they are those of `x`, and each forward run moves the running statistics towards them:
+    /// `mean = decay_rate * mean + (1 - decay_rate) * mean(x)`, and likewise the variance, by its unbiased estimate.
+    /// Without, the running statistics are used as they are.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     beta: Offset, of the shape of `x` with length one along all other axes; none if left out.
+    ///     gamma: Scale, of the same shape; none if left out.
+    ///     mean: Running mean, of the same shape; overwritten with `batch_stat`, where it may be left out.
+    ///     variance: Running variance, of the same shape; overwritten with `batch_stat`, where it may be left out.
+    ///     axes: Axes that have their own statistics.
+    ///     decay_rate: Share of the running statistics that stays in each run, from 0 to 1.
+    ///     eps: Added to the variance, zero or more.
+    ///     batch_stat: Use the statistics of `x`, else the running ones.
+    ///     output_stat: Return the statistics of `x` too.
+    ///     n_outputs: Number of outputs, 1 or 3: 3 is the same as `output_stat`.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`; with `output_stat` also its mean and its variance, with length one along all other
+    ///     axes. They can be differentiated.
+    ///
+    /// Raises:
+    ///     ArgumentError: If `decay_rate` or `eps` is out of range.
+    ///     AxisError: If `x` has no such axis.
+    ///     ShapeError: If another input has the wrong shape.
+    ///     ValueError: If running statistics are needed and not there, or `output_stat` is set without `batch_stat`.
+    ///
+    /// Source:
+    ///     Ioffe and Szegedy, Batch Normalization, 2015, arXiv:1502.03167.
+    BatchNormalization = batch_normalization(
+        x, beta: optional, gamma: optional, mean: optional, variance: optional;
+        axes: Vec<i64> = [1], decay_rate: f64 = 0.9, eps: f64 = 1e-5, batch_stat: bool = true,
+        output_stat: bool = false, n_outputs: Option<i64> = None
+    )
+}
+
+impl BatchNormalization {
+    fn form(&self, x: &Shape) -> Result<Form> {
+        let axes = x.axes("batch_normalization", Some(&self.axes))?;
+        let kept: Axes = (0..x.ndim()).map(|i| axes.contains(&i)).collect();
+        // NNabla's operation always offers three outputs and its function asks for one or three of them.
+        let output_stat = self.output_stat || self.n_outputs == Some(3);
+        Ok(Form::new(x, kept.clone(), kept, self.eps, output_stat))
+    }
+
+    fn refuse(arg: &str, expected: &str, got: impl std::fmt::Display) -> Error {
+        Error::argument("batch_normalization", arg, expected, got)
+    }
+}
+
+impl Compute for BatchNormalization {
+    const TAKES_ALONG: bool = true;
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let form = self.form(x.get(0))?;
+        if let Some(n) = self.n_outputs.filter(|n| !matches!(n, 1 | 3)) {
+            return Err(Self::refuse("n_outputs", "1 or 3", n));
+        }
+        if !(0.0..=1.0).contains(&self.decay_rate) {
+            return Err(Self::refuse("decay_rate", "from 0 to 1", self.decay_rate));
+        }
+        if form.output_stat && !self.batch_stat {
+            return Err(Self::refuse("output_stat", "False where batch_stat is False", "True"));
+        }
+        for (i, name) in [(3, "mean"), (4, "variance")] {
+            match x.find(i) {
+                None if !self.batch_stat => {
+                    return Err(Self::refuse(name, "an array where batch_stat is False", "None"));
+                }
+                Some(given) if *given != form.stats => {
+                    let expected = format!("{name} of shape {}", form.stats);
+                    return Err(Error::shape("batch_normalization", expected, [given]));
+                }
+                _ => {}
+            }
+        }
+        form.shapes(&Self::SPEC, x)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let form = self.form(run.x_shape(0))?;
+        if !self.batch_stat {
+            let real = |x: &[T]| -> List<f64> { x.iter().map(|v| v.real()).collect() };
+            form.forward_by(run, &real(run.x(3)), &real(run.x(4)));
+            return Ok(());
+        }
+        let (mean, variance) = form.forward(run);
+        let count = form.layout().count();
+        if run.is_recomputation() || count == 0 {
+            return Ok(());
+        }
+        // One element has no unbiased variance: its own, zero, stands in.
+        let unbiased = count as f64 / (count - 1).max(1) as f64;
+        for (i, batch, factor) in [(3, &mean, 1.0), (4, &variance, unbiased)] {
+            if run.has(i) {
+                for (r, b) in run.overwrite(i).iter_mut().zip(&**batch) {
+                    *r = T::of(self.decay_rate * r.real() + (1.0 - self.decay_rate) * b * factor);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn goes_along(&self, x: &InputShapes<'_>) -> bool {
+        !self.batch_stat && self.form(x.get(0)).is_ok_and(|form| form.layout().cycle().is_some())
+    }
+
+    fn pieces<'a, T: Float>(&self, run: Run<'a, T>) -> Option<&'a (dyn Pieces + 'static)> {
+        let form = self.form(run.x_shape(0)).ok()?;
+        let real = |x: &[T]| -> List<f64> { x.iter().map(|v| v.real()).collect() };
+        let (mean, variance) = (real(run.x(3)), real(run.x(4)));
+        form.pieces_by(run, &mean, &variance)
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        self.form(run.x_shape(0))?.backward("batch_normalization", run, !self.batch_stat)
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        self.form(&s.gy(0).shape()).map_or_else(|_| vec![None], |form| form.gradient(s, !self.batch_stat))
+    }
+
+    // The kernel has kept what the statistics are needed for; the formula reads them themselves.
+    fn reads(&self, gx: usize) -> Reads {
+        match (gx, self.batch_stat) {
+            (_, true) => reads(gx),
+            (0 | 3, false) => Reads::inputs(0b10100),
+            (2, false) => Reads::inputs(0b11001),
+            (4, false) => Reads::inputs(0b11101),
+            _ => Reads::NOTHING,
+        }
+    }
+
+    fn overwrites(&self, i: usize) -> bool {
+        self.batch_stat && matches!(i, 3 | 4)
+    }
+
+    fn info(&self, x: &InputShapes<'_>) -> Vec<(&'static str, Value)> {
+        info(&Self::SPEC, self.values(), x)
+    }
+}
+
+op! {
+    /// Normalization with a mean and a variance for each index of `axes`:
+    /// `y = (x - mean) / sqrt(variance + eps) * gamma + beta`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     beta: Offset, of the shape of `x` with length one along all other axes; none if left out.
+    ///     gamma: Scale, of the same shape; none if left out.
+    ///     axes: Axes that have their own statistics.
+    ///     eps: Added to the variance, zero or more.
+    ///     output_stat: Return the statistics too.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`; with `output_stat` also its mean and its variance, with length one along all other
+    ///     axes.
+    ///
+    /// Raises:
+    ///     ArgumentError: If `eps` is negative or NaN.
+    ///     AxisError: If `x` has no such axis.
+    ///     ShapeError: If beta or gamma has the wrong shape.
+    TensorNormalization = tensor_normalization(
+        x, beta: optional, gamma: optional; axes: Vec<i64> = [1], eps: f64 = 1e-5, output_stat: bool = false
+    )
+}
+
+impl TensorNormalization {
+    fn form(&self, x: &Shape, _: Option<&Shape>) -> Result<Form> {
+        let axes = x.axes("tensor_normalization", Some(&self.axes))?;
+        let kept: Axes = (0..x.ndim()).map(|i| axes.contains(&i)).collect();
+        Ok(Form::new(x, kept.clone(), kept, self.eps, self.output_stat))
+    }
+}
+
+normalizes!(TensorNormalization);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{Tensor, check_forward, check_gradient, forward};
+    use crate::ops::{Call, Memory, Op, State, Then, find};
+
+    fn batch(axes: &[i64], batch_stat: bool, output_stat: bool, present: u64) -> Op {
+        let values = [
+            Value::Ints(axes.to_vec()),
+            Value::Float(0.7),
+            Value::Float(1e-3),
+            Value::Bool(batch_stat),
+            Value::Bool(output_stat),
+            Value::None,
+        ];
+        find("batch_normalization").expect("is registered").bind(&values, present).expect("binds")
+    }
+
+    /// Mean and variance of `x`, of shape (2, 3, 4), for each index of the middle axis.
+    fn moments(x: &Tensor) -> (Vec<f64>, Vec<f64>) {
+        let of = |c: usize| (0..24).filter(move |i| i / 4 % 3 == c).map(|i| x.data[i]);
+        let mean = |c: usize| of(c).sum::<f64>() / 8.0;
+        let variance = |c: usize| of(c).map(|v| (v - mean(c)).powi(2)).sum::<f64>() / 8.0;
+        ((0..3).map(mean).collect(), (0..3).map(variance).collect())
+    }
+
+    fn inputs() -> [Tensor; 5] {
+        let channel = |data: &[f64]| Tensor::new([1, 3, 1], data);
+        let (beta, gamma) = (channel(&[0.5, -1.0, 2.0]), channel(&[1.5, 0.3, -0.7]));
+        [Tensor::sample([2, 3, 4], 1), beta, gamma, channel(&[0.1, -0.2, 0.3]), channel(&[1.0, 2.0, 0.5])]
+    }
+
+    fn normalized(x: &[Tensor; 5], mean: &[f64], variance: &[f64]) -> Tensor {
+        let unit = |i: usize| {
+            let c = i / 4 % 3;
+            (x[0].data[i] - mean[c]) / (variance[c] + 1e-3).sqrt() * x[2].data[c] + x[1].data[c]
+        };
+        Tensor { shape: x[0].shape.clone(), data: (0..24).map(unit).collect() }
+    }
+
+    #[test]
+    fn batch_statistics_normalize_and_are_outputs() {
+        let x = inputs();
+        let (mean, variance) = moments(&x[0]);
+        let y = normalized(&x, &mean, &variance);
+        check_forward(&batch(&[1], true, false, u64::MAX), &x, std::slice::from_ref(&y));
+        let outputs = [y, Tensor::new([1, 3, 1], &mean), Tensor::new([1, 3, 1], &variance)];
+        check_forward(&batch(&[-2], true, true, u64::MAX), &x, &outputs);
+        for output_stat in [false, true] {
+            check_gradient(&batch(&[1], true, output_stat, u64::MAX), &x, &[true; 5]);
+            check_gradient(&batch(&[1], true, output_stat, 1), &x[..1], &[true]);
+            check_gradient(&batch(&[1], true, output_stat, 0b101), &[x[0].clone(), x[2].clone()], &[true; 2]);
+            let last =
+                [Tensor::sample([2, 3, 4], 2), Tensor::sample([2, 1, 4], 3), Tensor::sample([2, 1, 4], 4)];
+            check_gradient(&batch(&[0, 2], true, output_stat, 0b111), &last, &[true; 3]);
+        }
+    }
+
+    #[test]
+    fn running_statistics_follow_the_batch_and_no_recomputation() {
+        let mut x = inputs();
+        let (mean, variance) = moments(&x[0]);
+        let moved = |old: &Tensor, batch: &[f64], factor: f64| -> Vec<f64> {
+            old.data.iter().zip(batch).map(|(r, b)| 0.7 * r + 0.3 * b * factor).collect()
+        };
+        let expected = [moved(&x[3], &mean, 1.0), moved(&x[4], &variance, 8.0 / 7.0)];
+        let (op, mut y, mut state) = (batch(&[1], true, false, u64::MAX), vec![0.0; 24], State::default());
+        assert_eq!([0, 2, 3, 4].map(|i| op.overwrites(i)), [false, false, true, true]);
+        assert!(!batch(&[1], false, false, u64::MAX).overwrites(3));
+        for recompute in [false, true] {
+            let shape = x[0].shape.clone();
+            let memory = |x: &mut Tensor| (x.data.as_mut_ptr().cast::<u8>(), x.shape.clone());
+            let held = x.each_mut().map(memory);
+            let memory = held.each_ref().map(|(ptr, shape)| Memory { ptr: *ptr, shape });
+            let output = [Memory { ptr: y.as_mut_ptr().cast(), shape: &shape }];
+            let call = Call {
+                x: &memory,
+                y: &output,
+                gy: &[],
+                gx: &[],
+                state: &mut state,
+                double: true,
+                recompute,
+                then: Then::NOTHING,
+                lasting: None,
+            };
+            // SAFETY: the arrays were made for this operation, of the shapes that it names.
+            unsafe { op.forward(call) }.expect("forward runs");
+            for (got, expected) in x[3..].iter().zip(&expected) {
+                assert!(
+                    got.data.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12),
+                    "{got:?} {expected:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn running_statistics_normalize_where_asked_to() {
+        let x = inputs();
+        let eval = batch(&[1], false, false, u64::MAX);
+        check_forward(&eval, &x, &[normalized(&x, &x[3].data, &x[4].data)]);
+        check_gradient(&eval, &x, &[true; 5]);
+        check_gradient(
+            &batch(&[1], false, false, 0b11001),
+            &[x[0].clone(), x[3].clone(), x[4].clone()],
+            &[true; 3],
+        );
+    }
+
+    #[test]
+    fn bad_input_is_refused() {
+        let x = inputs();
+        let shapes = |op: Op, n: usize| op.shapes(&x[..n].iter().map(|x| &x.shape).collect::<Vec<_>>());
+        assert!(shapes(batch(&[1], false, false, 0b111), 3).is_err());
+        assert!(shapes(batch(&[1], false, true, u64::MAX), 5).is_err());
+        assert!(shapes(batch(&[0], true, false, u64::MAX), 5).is_err());
+        assert!(shapes(batch(&[3], true, false, 1), 1).is_err());
+        assert!(shapes(batch(&[1], true, false, u64::MAX), 5).is_ok());
+    }
+
+    #[test]
+    fn tensors_are_normalized_over_any_axes() {
+        let values = [Value::Ints(vec![0, 2]), Value::Float(1e-3), Value::Bool(true)];
+        let op = find("tensor_normalization").expect("is registered").bind(&values, 1).expect("binds");
+        let x = Tensor::new([1, 3, 2], &[1.0, 5.0, 2.0, 5.0, 3.0, 5.0]);
+        let (mean, variance) =
+            (Tensor::new([1, 1, 2], &[2.0, 5.0]), Tensor::new([1, 1, 2], &[2.0 / 3.0, 0.0]));
+        let far = 1.0 / (2.0_f64 / 3.0 + 1e-3).sqrt();
+        let y = Tensor::new([1, 3, 2], &[-far, 0.0, 0.0, 0.0, far, 0.0]);
+        check_forward(&op, std::slice::from_ref(&x), &[y, mean, variance]);
+        check_gradient(&op, &[Tensor::sample([3, 4, 2], 1)], &[true]);
+        let empty = Tensor::new([0, 3, 2], &[]);
+        forward(&op, &[empty], &mut State::default(), false).expect("takes empty arrays");
+    }
+}

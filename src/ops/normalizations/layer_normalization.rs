@@ -1,0 +1,261 @@
+//! What normalizations by mean and variance have in common.
+
+use smallvec::SmallVec;
+
+use crate::array::Shape;
+use crate::kernels::normalization::{Gradients, InPlace, Layout, Stats, Wanted, normalize, normalize_by};
+use crate::kernels::scratch::Zeros;
+use crate::kernels::{Float, Number};
+use crate::ops::{
+    Backward, InputShapes, Pieces, Reads, Run, Shapes, Spec, Sym, Symbols, Value, not_negative,
+};
+use crate::{Error, Result};
+
+/// Which axes of an array.
+pub(crate) type Axes = SmallVec<[bool; 8]>;
+
+/// A normalisation of an array of a certain shape. Inputs 1 and 2, where there are such, are beta and gamma.
+pub(crate) struct Form {
+    /// Shape of the array as it is looked at.
+    pub(crate) view: Shape,
+    /// Which axes of the view have their own statistics.
+    pub(crate) kept: Axes,
+    /// Which axes of the view have their own scale and offset.
+    pub(crate) scaled: Axes,
+    /// Shape of beta and gamma.
+    pub(crate) params: Shape,
+    /// Shape of means and variances.
+    pub(crate) stats: Shape,
+    /// Added to the variance.
+    pub(crate) eps: f64,
+    /// Whether means and variances are outputs 1 and 2.
+    pub(crate) output_stat: bool,
+}
+
+/// The shape in which only the axes that are `kept` have a length.
+pub(crate) fn only(shape: &[usize], kept: &[bool]) -> Shape {
+    shape.iter().zip(kept).map(|(d, kept)| if *kept { *d } else { 1 }).collect()
+}
+
+impl Form {
+    /// Statistics for each index of the axes that are `kept`, a scale for each of those that are `scaled`.
+    pub(crate) fn new(x: &Shape, kept: Axes, scaled: Axes, eps: f64, output_stat: bool) -> Self {
+        let (params, stats) = (only(x, &scaled), only(x, &kept));
+        Self { view: x.clone(), kept, scaled, params, stats, eps, output_stat }
+    }
+
+    pub(crate) fn layout(&self) -> Layout {
+        Layout::new(&self.view, &self.kept, &self.scaled)
+    }
+
+    /// Shapes of the outputs.
+    pub(crate) fn shapes(&self, spec: &Spec, x: &InputShapes<'_>) -> Result<Shapes> {
+        not_negative(spec.name, "eps", self.eps)?;
+        let misfits = |i: &usize| x.find(*i).is_some_and(|p| *p != self.params);
+        if let Some(i) = (1..spec.inputs.len().min(3)).find(misfits) {
+            let expected = format!("{} of shape {}", spec.inputs[i].name, self.params);
+            return Err(Error::shape(spec.name, expected, [x.get(i)]));
+        }
+        let mut shapes = Shapes::from_elem(x.get(0).clone(), 1);
+        if self.output_stat {
+            shapes.extend([self.stats.clone(), self.stats.clone()]);
+        }
+        Ok(shapes)
+    }
+
+    /// Normalises by the statistics of the elements, which are returned.
+    pub(crate) fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> (Zeros<f64>, Zeros<f64>) {
+        let (beta, gamma) = (run.has(1).then(|| run.x(1)), run.has(2).then(|| run.x(2)));
+        let (mean, variance) =
+            normalize(&self.layout(), self.eps, run.x(0), gamma, beta, run.y(0), run.then());
+        if self.output_stat {
+            run.y(1).iter_mut().zip(&*mean).for_each(|(y, v)| *y = T::of(*v));
+            run.y(2).iter_mut().zip(&*variance).for_each(|(y, v)| *y = T::of(*v));
+        }
+        run.state::<Kept<T>>().stats.set(&mean, &variance, self.eps);
+        (mean, variance)
+    }
+
+    /// Normalises by the statistics that are given.
+    pub(crate) fn forward_by<T: Float>(&self, run: &mut Run<'_, T>, mean: &[f64], variance: &[f64]) {
+        let (x, y, then) = (run.x(0), run.y(0), run.then());
+        let (beta, gamma) = (run.has(1).then(|| run.x(1)), run.has(2).then(|| run.x(2)));
+        let stats = &mut run.state::<Kept<T>>().stats;
+        stats.set(mean, variance, self.eps);
+        normalize_by(&self.layout(), stats, x, gamma, beta, y, then);
+    }
+
+    /// As [`Form::forward_by`], in place of elements that are not there yet; none where elements of a channel lie too
+    /// scattered.
+    pub(crate) fn pieces_by<'a, T: Float>(
+        &self,
+        run: Run<'a, T>,
+        mean: &[f64],
+        variance: &[f64],
+    ) -> Option<&'a (dyn Pieces + 'static)> {
+        let (beta, gamma) = (run.has(1).then(|| run.x(1)), run.has(2).then(|| run.x(2)));
+        let Kept { stats, in_place } = run.into_state::<Kept<T>>();
+        stats.set(mean, variance, self.eps);
+        in_place.set(&self.layout(), stats, gamma, beta).then_some(in_place)
+    }
+
+    /// The gradients of all inputs; `given` says that the statistics are inputs 3 and 4.
+    pub(crate) fn backward<T: Float>(&self, op: &str, run: &mut Backward<'_, T>, given: bool) -> Result<()> {
+        let layout = self.layout();
+        if run.state::<Kept<T>>().stats.len() != layout.n_stats {
+            return Err(Error::Graph(format!("{op}: expected a forward run before backward, got none")));
+        }
+        let stats = std::mem::take(&mut run.state::<Kept<T>>().stats);
+        // What is not read may be gone: the gradient of the output stands in for it.
+        let by_stats = given && (run.wants(3) || run.wants(4));
+        let reads_gamma = run.wants(0) || by_stats;
+        let reads_x = run.wants(2) || run.wants(if given { 4 } else { 0 });
+        let gy = run.gy(0);
+        let gamma = (run.has(2) && reads_gamma).then(|| run.x(2));
+        let x = if reads_x { run.x(0) } else { gy };
+        let outer = self.output_stat.then(|| (run.gy(1), run.gy(2)));
+        let params = run.wants(1) || run.wants(2);
+        let gx = run.gx(0).map(|gx| (gx.data, gx.accumulate));
+        let gradients = Gradients::new(&layout, (&stats, given), x, gamma, gy, outer);
+        let [[beta, gamma], [mean, variance]] = gradients.find(Wanted { x: gx, params, stats: by_stats });
+        for (i, mut values) in [(1, beta), (2, gamma), (3, mean), (4, variance)] {
+            if let Some(gx) = run.gx(i) {
+                if i > 2 && !given {
+                    values.fill(T::ZERO); // statistics of the elements do not depend on those that were given
+                }
+                gx.put_all(&values);
+            }
+        }
+        run.state::<Kept<T>>().stats = stats;
+        Ok(())
+    }
+
+    /// The gradients as formulas.
+    pub(crate) fn gradient(&self, s: &Symbols, given: bool) -> Vec<Option<Sym>> {
+        let shape = s.gy(0).shape();
+        let stats = only(&self.view, &self.kept);
+        let params = only(&self.view, &self.scaled);
+        let axes: Vec<usize> = (0..self.view.ndim()).filter(|a| !self.kept[*a]).collect();
+        let (count, eps) = (Sym::Const(self.layout().count() as f64), Sym::Const(self.eps));
+        let mean = |v: Sym| v.sum(&axes, true) / count;
+        let gy = s.gy(0).reshape(&self.view);
+        // Nothing may be built on an input that the gradients which are wanted do not read.
+        let centred = || {
+            let x = s.x(0).reshape(&self.view);
+            x - if given { s.x(3).reshape(&stats) } else { mean(x) }
+        };
+        let scale = |d: Option<Sym>| {
+            let variance = d.map_or_else(|| s.x(4).reshape(&stats), |d| mean(d * d));
+            (variance + eps).pow(Sym::Const(-0.5))
+        };
+        let g = || if s.has(2) { gy * s.x(2).reshape(&params) } else { gy };
+        let unit = || {
+            let d = centred();
+            d * scale((!given).then_some(d))
+        };
+        let by_x = || {
+            if given {
+                return (g() * scale(None)).reshape(&shape);
+            }
+            let (g, d) = (g(), centred());
+            let scale = scale(Some(d));
+            let unit = d * scale;
+            let mut gx = scale * (g - mean(g) - unit * mean(g * unit));
+            if self.output_stat {
+                let (by_mean, by_variance) = (s.gy(1).reshape(&stats), s.gy(2).reshape(&stats));
+                gx = gx + (by_mean + Sym::Const(2.0) * by_variance * d) / count;
+            }
+            gx.reshape(&shape)
+        };
+        let param = |v: Sym| v.sum_to(&params).reshape(&self.params);
+        let by_variance = || {
+            let scale = scale(None);
+            (g() * unit()).sum_to(&stats) * scale * scale * Sym::Const(-0.5)
+        };
+        vec![
+            s.wants(0).then(by_x),
+            s.wants(1).then(|| param(gy)),
+            s.wants(2).then(|| param(gy * unit())),
+            (given && s.wants(3)).then(|| -(g() * scale(None)).sum_to(&stats)),
+            (given && s.wants(4)).then(by_variance),
+        ]
+    }
+}
+
+impl<T: Float> Pieces for InPlace<T> {
+    unsafe fn run(&self, at: *mut u8, start: usize, n: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.normalize(at.cast(), start, n) };
+    }
+}
+
+/// What a run leaves: the statistics for the gradients, and what takes elements through in place.
+#[derive(Default)]
+struct Kept<T> {
+    stats: Stats<T>,
+    in_place: InPlace<T>,
+}
+
+/// What gradients read where the statistics are those of the elements.
+pub(crate) fn reads(gx: usize) -> Reads {
+    match gx {
+        0 => Reads::inputs(0b101),
+        2 => Reads::inputs(0b001),
+        _ => Reads::NOTHING,
+    }
+}
+
+/// `info.args` as NNabla has it, which says of beta and gamma whether they are missing, and nothing of the outputs.
+pub(crate) fn info(spec: &Spec, values: Vec<Value>, x: &InputShapes<'_>) -> Vec<(&'static str, Value)> {
+    let ours = |name: &&str| matches!(*name, "output_stat" | "n_outputs");
+    let mut args: Vec<_> =
+        spec.args.iter().map(|a| a.info).zip(values).filter(|(name, _)| !ours(name)).collect();
+    if spec.inputs.len() > 1 {
+        args.push(("no_scale", Value::Bool(x.find(2).is_none())));
+        args.push(("no_bias", Value::Bool(x.find(1).is_none())));
+    }
+    args
+}
+
+/// Implements [`Compute`] for an operation with a method `form(x, beta or gamma)`.
+macro_rules! normalizes {
+    ($($op:ty)+) => {$(
+        impl $crate::ops::Compute for $op {
+            const TAKES_ALONG: bool = true;
+
+            fn shapes(&self, x: &$crate::ops::InputShapes<'_>) -> $crate::Result<$crate::ops::Shapes> {
+                self.form(x.get(0), x.find(2).or(x.find(1)))?.shapes(&<Self as $crate::ops::Declared>::SPEC, x)
+            }
+
+            fn forward<T: $crate::kernels::Float>(&self, run: &mut $crate::ops::Run<'_, T>) -> $crate::Result<()> {
+                let param = [2, 1].into_iter().find(|i| run.has(*i)).map(|i| run.x_shape(i));
+                self.form(run.x_shape(0), param)?.forward(run);
+                Ok(())
+            }
+
+            fn backward<T: $crate::kernels::Float>(
+                &self,
+                run: &mut $crate::ops::Backward<'_, T>,
+            ) -> $crate::Result<()> {
+                let param = [2, 1].into_iter().find(|i| run.has(*i)).map(|i| run.x_shape(i));
+                let name = <Self as $crate::ops::Declared>::SPEC.name;
+                self.form(run.x_shape(0), param)?.backward(name, run, false)
+            }
+
+            fn gradient(&self, s: &$crate::ops::Symbols) -> Vec<Option<$crate::ops::Sym>> {
+                let param = [2, 1].into_iter().find(|i| s.has(*i)).map(|i| s.x(i).shape());
+                self.form(&s.x(0).shape(), param.as_ref()).map_or_else(|_| vec![None], |form| form.gradient(s, false))
+            }
+
+            fn reads(&self, gx: usize) -> $crate::ops::Reads {
+                $crate::ops::normalizations::layer_normalization::reads(gx)
+            }
+
+            fn info(&self, x: &$crate::ops::InputShapes<'_>) -> Vec<(&'static str, $crate::ops::Value)> {
+                use $crate::ops::Declared;
+                $crate::ops::normalizations::layer_normalization::info(&Self::SPEC, self.values(), x)
+            }
+        }
+    )+};
+}
+pub(crate) use normalizes;

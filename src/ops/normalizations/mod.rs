@@ -1,0 +1,7 @@
+//! Normalizations and norms.
+
+pub(crate) mod batch_normalization;
+pub(crate) mod group_normalization;
+pub(crate) mod layer_normalization;
+pub(crate) mod norm;
+pub(crate) mod weight_normalization;

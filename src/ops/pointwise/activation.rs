@@ -1,0 +1,354 @@
+//! Smooth activation functions.
+
+use crate::kernels::{Dual, Number};
+use crate::ops::{Entry, Reads, Unary, op};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[
+    Entry::unary::<Sigmoid>(),
+    Entry::unary::<Tanh>(),
+    Entry::unary::<Swish>(),
+    Entry::unary::<GELU>(),
+    Entry::unary::<Mish>(),
+    Entry::unary::<SoftPlus>(),
+    Entry::unary::<LogSigmoid>(),
+    Entry::unary::<SoftSign>(),
+    Entry::unary::<TanhShrink>(),
+    Entry::unary::<Sinc>(),
+];
+
+/// `exp(-|x|)`, which cannot overflow, and where `x` is positive.
+///
+/// Not by way of `abs`: it has no derivative at zero, and what is made of this has.
+#[inline(always)]
+fn decay<N: Number>(x: N) -> (N, N::Mask) {
+    let positive = x.gt(N::all(0.0));
+    (N::select(positive, -x, x).exp(), positive)
+}
+
+op! {
+    /// Logistic function, elementwise: `y = 1 / (1 + exp(-x))`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`, each element within [0, 1].
+    Sigmoid = sigmoid(x)
+}
+
+impl Unary for Sigmoid {
+    const READS: Reads = Reads::OUTPUTS;
+
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        x.sigmoid()
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, _: N, y: N) -> N {
+        y * (N::all(1.0) - y)
+    }
+}
+
+op! {
+    /// Hyperbolic tangent, elementwise: `y = tanh(x)`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`, each element within [-1, 1].
+    Tanh = tanh(x)
+}
+
+impl Unary for Tanh {
+    const READS: Reads = Reads::OUTPUTS;
+
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        x.tanh()
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, _: N, y: N) -> N {
+        N::all(1.0) - y * y
+    }
+}
+
+op! {
+    /// Swish (SiLU), elementwise: `y = x * sigmoid(x)`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ///
+    /// Source:
+    ///     Ramachandran, Zoph and Le, Searching for Activation Functions, 2017, arXiv:1710.05941.
+    Swish = swish(x)
+}
+
+impl Unary for Swish {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        x * x.sigmoid()
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N, _: N) -> N {
+        let s = x.sigmoid();
+        s * (N::all(1.0) + x * (N::all(1.0) - s))
+    }
+}
+
+op! {
+    /// Gaussian error linear unit, elementwise, in its usual approximation:
+    /// `y = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ///
+    /// Source:
+    ///     Hendrycks and Gimpel, Gaussian Error Linear Units, 2016, arXiv:1606.08415.
+    GELU = gelu(x)
+}
+
+impl Unary for GELU {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        // (1 + tanh(u)) / 2 = sigmoid(2 u), which keeps its digits where tanh nears -1.
+        const TWICE: f64 = 2.0 * std::f64::consts::FRAC_2_SQRT_PI / std::f64::consts::SQRT_2;
+        x * (x * (N::all(TWICE) + N::all(TWICE * 0.044_715) * x * x)).sigmoid()
+    }
+}
+
+op! {
+    /// Mish, elementwise: `y = x * tanh(log(1 + exp(x)))`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ///
+    /// Source:
+    ///     Misra, Mish: A Self Regularized Non-Monotonic Activation Function, 2019, arXiv:1908.08681.
+    Mish = mish(x)
+}
+
+impl Unary for Mish {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        // tanh(log(1 + t)) = (t^2 + 2t) / (t^2 + 2t + 2), written in exp(-|x|) on either side.
+        let (e, positive) = decay(x);
+        let (one, two) = (N::all(1.0), N::all(2.0));
+        let over = N::select(positive, one + two * e, e * (e + two));
+        x * over / (over + N::select(positive, two * e * e, two))
+    }
+}
+
+op! {
+    /// Softplus, elementwise: `y = log(1 + exp(beta * x)) / beta`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     beta: Sharpness, not zero: the larger, the closer to `relu`.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ///
+    /// Raises:
+    ///     ArgumentError: If `beta` is zero or NaN.
+    SoftPlus = softplus(x; beta: f64 = 1.0)
+}
+
+impl Unary for SoftPlus {
+    fn check(&self) -> Result<()> {
+        let fits = self.beta != 0.0 && !self.beta.is_nan();
+        if fits {
+            Ok(())
+        } else {
+            Err(Error::argument("softplus", "beta", "a number that is not zero", self.beta))
+        }
+    }
+
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        let beta = N::all(self.beta);
+        let (e, positive) = decay(beta * x);
+        N::select(positive, x, N::all(0.0)) + e.ln_1p() / beta
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N, _: N) -> N {
+        (N::all(self.beta) * x).sigmoid()
+    }
+}
+
+op! {
+    /// Logarithm of the logistic function, elementwise: `y = -log(1 + exp(-x))`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    LogSigmoid = log_sigmoid(x)
+}
+
+impl Unary for LogSigmoid {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        let (e, positive) = decay(x);
+        N::select(positive, N::all(0.0), x) - e.ln_1p()
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N, _: N) -> N {
+        (-x).sigmoid()
+    }
+}
+
+op! {
+    /// Softsign, elementwise: `y = x / (1 + |x|)`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`, each element within [-1, 1].
+    SoftSign = softsign(x)
+}
+
+impl Unary for SoftSign {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        x / (N::all(1.0) + x.abs())
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N, _: N) -> N {
+        let r = N::all(1.0) / (N::all(1.0) + x.abs());
+        r * r
+    }
+}
+
+op! {
+    /// What the hyperbolic tangent takes away, elementwise: `y = x - tanh(x)`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    TanhShrink = tanh_shrink(x)
+}
+
+impl Unary for TanhShrink {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        x - x.tanh()
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N, _: N) -> N {
+        let t = x.tanh();
+        t * t
+    }
+}
+
+op! {
+    /// Cardinal sine, elementwise: `y = sin(x) / x`, and 1 at zero.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    Sinc = sinc(x)
+}
+
+impl Sinc {
+    /// The quotient of `sin(x)`, which is what `sin` says, and `x`.
+    #[inline(always)]
+    fn by<N: Number>(x: N, sin: impl Fn(N) -> N) -> N {
+        // The derivatives of the quotient cancel near zero, those of the series do not.
+        // Each side is kept from overflowing where the other one holds.
+        let one = N::all(1.0);
+        let near = x.abs().lt(one);
+        let close = N::select(near, x, N::all(0.0));
+        let square = close * close;
+        let mut series = one;
+        // Without a loop: so it becomes a line of vectors.
+        macro_rules! terms {
+            ($($k:literal)+) => {$(
+                series = one - square * series * N::all(1.0 / f64::from(2 * $k * (2 * $k + 1)));
+            )+};
+        }
+        terms!(10 9 8 7 6 5 4 3 2 1);
+        let far = N::select(near, one, x);
+        N::select(near, series, sin(far) / far)
+    }
+}
+
+impl Unary for Sinc {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        Self::by(x, N::sin)
+    }
+
+    const IS_OF_ANGLES: bool = true;
+
+    #[inline(always)]
+    fn f_small<N: Number>(&self, x: N) -> N {
+        Self::by(x, N::sin_small)
+    }
+
+    #[inline(always)]
+    fn df_small<N: Number>(&self, x: N, _: N) -> N {
+        self.f_small(Dual::variable(x)).d
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ops::testing::{Tensor, check_forward, check_gradient};
+    use crate::ops::{Op, Value, find};
+
+    fn op(name: &str, values: &[Value]) -> Op {
+        find(name).expect("is registered").bind(values, u64::MAX).expect("binds")
+    }
+
+    type Formula<'a> = &'a dyn Fn(f64) -> f64;
+
+    #[test]
+    fn smooth_activations_are_what_they_say() {
+        let softplus = |x: f64| x.exp().ln_1p();
+        let gelu = |x: f64| {
+            0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3))).tanh())
+        };
+        let cases: [(&str, Formula<'_>, &[Value]); 8] = [
+            ("swish", &|x| x / (1.0 + (-x).exp()), &[]),
+            ("gelu", &gelu, &[]),
+            ("mish", &|x| x * softplus(x).tanh(), &[]),
+            ("softplus", &|x| softplus(2.0 * x) / 2.0, &[Value::Float(2.0)]),
+            ("log_sigmoid", &|x| -softplus(-x), &[]),
+            ("softsign", &|x| x / (1.0 + x.abs()), &[]),
+            ("tanh_shrink", &|x| x - x.tanh(), &[]),
+            ("sinc", &|x| if x == 0.0 { 1.0 } else { x.sin() / x }, &[]),
+        ];
+        let mut x = Tensor::sample([3, 5], 1);
+        x.data[..4].copy_from_slice(&[0.0, 3.0, -3.0, 12.0]);
+        for (name, f, values) in cases {
+            let y = Tensor { shape: x.shape.clone(), data: x.data.iter().map(|x| f(*x)).collect() };
+            check_forward(&op(name, values), &[x.clone()], &[y]);
+            check_gradient(&op(name, values), &[x.clone()], &[true]);
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Sums, products and powers of two arrays, or of an array and a number.
+
+use crate::kernels::Number;
+use crate::ops::{Binary, Entry, Reads, Unary, op};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[
+    Entry::binary::<Add2>(),
+    Entry::binary::<BcAdd2>(),
+    Entry::binary::<Sub2>(),
+    Entry::binary::<Mul2>(),
+    Entry::binary::<Div2>(),
+    Entry::binary::<Pow2>(),
+    Entry::unary::<AddScalar>(),
+    Entry::unary::<MulScalar>(),
+    Entry::unary::<RSubScalar>(),
+    Entry::unary::<RDivScalar>(),
+    Entry::unary::<RPowScalar>(),
+];
+
+op! {
+    /// Sum, elementwise: `y = x0 + x1`.
+    ///
+    /// Args:
+    ///     x0: Input of any shape.
+    ///     x1: Input whose shape broadcasts against that of `x0`.
+    ///     inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+    ///
+    /// Returns:
+    ///     Array of the shape that the two broadcast to.
+    ///
+    /// Raises:
+    ///     ShapeError: If the shapes do not broadcast together.
+    Add2 = add2(x0, x1; inplace: bool = false)
+}
+
+impl Binary for Add2 {
+    const READS: Reads = Reads::NOTHING;
+
+    #[inline(always)]
+    fn f<N: Number>(&self, a: N, b: N) -> N {
+        a + b
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, _: N, _: N, _: N) -> (N, N) {
+        (N::all(1.0), N::all(1.0))
+    }
+}
+
+op! {
+    /// Sum with broadcasting, elementwise: `y = x0 + x1`. The same as `add2`, under NNabla's older name.
+    ///
+    /// Args:
+    ///     x0: Input of any shape.
+    ///     x1: Input whose shape broadcasts against that of `x0`.
+    ///     inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+    ///
+    /// Returns:
+    ///     Array of the shape that the two broadcast to.
+    ///
+    /// Raises:
+    ///     ShapeError: If the shapes do not broadcast together.
+    BcAdd2 = bc_add2(x0, x1; inplace: bool = false)
+}
+
+impl Binary for BcAdd2 {
+    const READS: Reads = Reads::NOTHING;
+
+    #[inline(always)]
+    fn f<N: Number>(&self, a: N, b: N) -> N {
+        a + b
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, _: N, _: N, _: N) -> (N, N) {
+        (N::all(1.0), N::all(1.0))
+    }
+}
+
+op! {
+    /// Difference, elementwise: `y = x0 - x1`.
+    ///
+    /// Args:
+    ///     x0: Input of any shape.
+    ///     x1: Input whose shape broadcasts against that of `x0`.
+    ///     inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+    ///
+    /// Returns:
+    ///     Array of the shape that the two broadcast to.
+    ///
+    /// Raises:
+    ///     ShapeError: If the shapes do not broadcast together.
+    Sub2 = sub2(x0, x1; inplace: bool = false)
+}
+
+impl Binary for Sub2 {
+    const READS: Reads = Reads::NOTHING;
+
+    #[inline(always)]
+    fn f<N: Number>(&self, a: N, b: N) -> N {
+        a - b
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, _: N, _: N, _: N) -> (N, N) {
+        (N::all(1.0), N::all(-1.0))
+    }
+}
+
+op! {
+    /// Product, elementwise: `y = x0 * x1`.
+    ///
+    /// Args:
+    ///     x0: Input of any shape.
+    ///     x1: Input whose shape broadcasts against that of `x0`.
+    ///     inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+    ///
+    /// Returns:
+    ///     Array of the shape that the two broadcast to.
+    ///
+    /// Raises:
+    ///     ShapeError: If the shapes do not broadcast together.
+    Mul2 = mul2(x0, x1; inplace: bool = false)
+}
+
+impl Binary for Mul2 {
+    #[inline(always)]
+    fn f<N: Number>(&self, a: N, b: N) -> N {
+        a * b
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, a: N, b: N, _: N) -> (N, N) {
+        (b, a)
+    }
+}
+
+op! {
+    /// Quotient, elementwise: `y = x0 / x1`.
+    ///
+    /// Args:
+    ///     x0: Input of any shape.
+    ///     x1: Input whose shape broadcasts against that of `x0`.
+    ///     inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+    ///
+    /// Returns:
+    ///     Array of the shape that the two broadcast to.
+    ///
+    /// Raises:
+    ///     ShapeError: If the shapes do not broadcast together.
+    Div2 = div2(x0, x1; inplace: bool = false)
+}
+
+impl Binary for Div2 {
+    #[inline(always)]
+    fn f<N: Number>(&self, a: N, b: N) -> N {
+        a / b
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, a: N, b: N, _: N) -> (N, N) {
+        (N::all(1.0) / b, -a / (b * b))
+    }
+}
+
+op! {
+    /// Power, elementwise: `y = x0 ** x1`.
+    ///
+    /// Args:
+    ///     x0: Input of any shape.
+    ///     x1: Input whose shape broadcasts against that of `x0`.
+    ///     inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+    ///
+    /// Returns:
+    ///     Array of the shape that the two broadcast to.
+    ///
+    /// Raises:
+    ///     ShapeError: If the shapes do not broadcast together.
+    Pow2 = pow2(x0, x1; inplace: bool = false)
+}
+
+impl Binary for Pow2 {
+    #[inline(always)]
+    fn f<N: Number>(&self, a: N, b: N) -> N {
+        a.pow(b)
+    }
+}
+
+op! {
+    /// Sum with a number, elementwise: `y = x + val`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     val: The number.
+    ///     inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    AddScalar = add_scalar(x; val: f64 = 1.0, inplace: bool = false)
+}
+
+impl Unary for AddScalar {
+    const READS: Reads = Reads::NOTHING;
+
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        x + N::all(self.val)
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, _: N, _: N) -> N {
+        N::all(1.0)
+    }
+}
+
+op! {
+    /// Product with a number, elementwise: `y = val * x`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     val: The number.
+    ///     inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    MulScalar = mul_scalar(x; val: f64 = 1.0, inplace: bool = false)
+}
+
+impl Unary for MulScalar {
+    const READS: Reads = Reads::NOTHING;
+
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        x * N::all(self.val)
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, _: N, _: N) -> N {
+        N::all(self.val)
+    }
+}
+
+op! {
+    /// Difference from a number, elementwise: `y = val - x`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     val: The number.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    RSubScalar = r_sub_scalar(x; val: f64 = 1.0)
+}
+
+impl Unary for RSubScalar {
+    const READS: Reads = Reads::NOTHING;
+
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        N::all(self.val) - x
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, _: N, _: N) -> N {
+        N::all(-1.0)
+    }
+}
+
+op! {
+    /// Quotient of a number, elementwise: `y = val / x`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     val: The number.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    RDivScalar = r_div_scalar(x; val: f64 = 1.0)
+}
+
+impl Unary for RDivScalar {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        N::all(self.val) / x
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N, _: N) -> N {
+        N::all(-self.val) / (x * x)
+    }
+}
+
+op! {
+    /// Power of a number, elementwise: `y = val ** x`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     val: The number.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    RPowScalar = r_pow_scalar(x; val: f64 = 1.0)
+}
+
+impl Unary for RPowScalar {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        N::all(self.val).pow(x)
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N, _: N) -> N {
+        N::all(self.val).pow(x) * N::all(self.val.ln())
+    }
+}

@@ -1,0 +1,228 @@
+//! Activation functions that concatenate what they make of `x` and of `-x`.
+
+use std::ops::Range;
+
+use crate::Result;
+use crate::array::Shape;
+use crate::kernels::map::GRAIN;
+use crate::kernels::simd::vectorised;
+use crate::kernels::threads::{self, Shared};
+use crate::kernels::{Float, Number};
+use crate::ops::losses::classification::LabelMask;
+use crate::ops::pointwise::rectifier::ELU;
+use crate::ops::{
+    Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Unary, one, op,
+};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[Entry::of::<CReLU>(), Entry::of::<CELU>()];
+
+/// Two functions of each element, the second of which follows the first along an axis.
+trait Doubled: Declared {
+    /// Axis of the concatenation, as given.
+    fn axis(&self) -> i64;
+    /// The functions.
+    fn f<N: Number>(&self, x: N) -> (N, N);
+    /// Their derivatives.
+    fn df<N: Number>(&self, x: N) -> (N, N);
+
+    /// How many elements from the axis on belong to one sample.
+    fn block(&self, x: &Shape) -> Result<usize> {
+        Ok(x.size_from(x.axis(Self::SPEC.name, self.axis())?))
+    }
+}
+
+/// Calls `work` with parts of `n` elements, none of them of two samples of `block` elements, and where the first half of what
+/// becomes of each begins; the second is `block` further on. On several threads where that pays.
+fn pieces(n: usize, block: usize, work: impl Fn(Range<usize>, usize) + Sync) {
+    threads::ranges(n, GRAIN, |range| {
+        let mut at = range.start;
+        while at < range.end {
+            let end = range.end.min(at + block - at % block);
+            work(at..end, at / block * 2 * block + at % block);
+            at = end;
+        }
+    });
+}
+
+macro_rules! doubled {
+    ($($op:ty)+) => {$(
+        impl Compute for $op {
+            fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+                let mut shape = x.get(0).clone();
+                let axis = shape.axis(Self::SPEC.name, self.axis)?;
+                shape[axis] *= 2;
+                one(shape)
+            }
+
+            fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+                let block = self.block(run.x_shape(0))?.max(1);
+                let (x, y) = (run.x(0), Shared::new(run.y(0).as_mut_ptr()));
+                pieces(x.len(), block, |from, to| {
+                    let x = &x[from];
+                    let half = |to: usize| {
+                        // SAFETY: both places of each element come once.
+                        unsafe { std::slice::from_raw_parts_mut(y.get().add(to), x.len()) }
+                    };
+                    let (first, second) = (half(to), half(to + block));
+                    vectorised(
+                        #[inline(always)]
+                        move || {
+                            for ((x, a), b) in x.iter().zip(first).zip(second) {
+                                (*a, *b) = self.f(*x);
+                            }
+                        },
+                    );
+                });
+                Ok(())
+            }
+
+            fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+                let block = self.block(run.x_shape(0))?.max(1);
+                let (x, gy) = (run.x(0), run.gy(0));
+                let Some(gx) = run.gx(0) else { return Ok(()) };
+                let (gx, adds) = (Shared::new(gx.data.as_mut_ptr()), gx.accumulate);
+                pieces(x.len(), block, |from, to| {
+                    // SAFETY: each element comes once.
+                    let gx = unsafe { std::slice::from_raw_parts_mut(gx.get().add(from.start), from.len()) };
+                    let (x, first, second) = (&x[from], &gy[to..], &gy[to + block..]);
+                    vectorised(
+                        #[inline(always)]
+                        move || {
+                            for (((gx, x), first), second) in gx.iter_mut().zip(x).zip(first).zip(second) {
+                                let (a, b) = self.df(*x);
+                                let g = *first * a + *second * b;
+                                *gx = if adds { *gx + g } else { g };
+                            }
+                        },
+                    );
+                });
+                Ok(())
+            }
+
+            fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+                let (x, shape) = (s.x(0), s.x(0).shape());
+                let Ok(block) = self.block(&shape) else { return vec![None] };
+                let gy = s.gy(0).reshape(&[shape.size() / block.max(1), 2, block]);
+                let half = |k: f64| {
+                    let number = Sym::Node(Sym::Const(k).node(&Shape::from([1])));
+                    let mask = Sym::apply(LabelMask { axis: 0, n: 2 }, &[number]).reshape(&[1, 2, 1]);
+                    (gy * mask).sum(&[1], false).reshape(&shape)
+                };
+                let (a, b) = self.df(x);
+                vec![Some(half(0.0) * a + half(1.0) * b)]
+            }
+
+            fn reads(&self, _: usize) -> Reads {
+                Reads::INPUTS
+            }
+        }
+    )+};
+}
+doubled!(CReLU CELU);
+
+op! {
+    /// Concatenated rectified linear unit: `y = (max(x, 0), max(-x, 0))`, one after the other along `axis`. At zero the
+    /// derivative is that of the second.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     axis: Axis of the concatenation.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`, twice as long along `axis`.
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no such axis.
+    ///
+    /// Source:
+    ///     Shang, Sohn, Almeida and Lee, Concatenated Rectified Linear Units, 2016, arXiv:1603.05201.
+    CReLU = crelu(x; axis: i64 = 1)
+}
+
+impl Doubled for CReLU {
+    fn axis(&self) -> i64 {
+        self.axis
+    }
+
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> (N, N) {
+        let zero = N::all(0.0);
+        (N::select(x.le(zero), zero, x), N::select(x.gt(zero), zero, -x))
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N) -> (N, N) {
+        let zero = N::all(0.0);
+        (N::select(x.le(zero), zero, N::all(1.0)), N::select(x.gt(zero), zero, N::all(-1.0)))
+    }
+}
+
+op! {
+    /// Concatenated exponential linear unit: `y = (elu(x), elu(-x))`, one after the other along `axis`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     alpha: As in `elu`.
+    ///     axis: Axis of the concatenation.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`, twice as long along `axis`.
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no such axis.
+    CELU = celu(x; alpha: f64 = 1.0, axis: i64 = 1)
+}
+
+impl CELU {
+    fn elu(&self) -> ELU {
+        ELU { alpha: self.alpha }
+    }
+}
+
+impl Doubled for CELU {
+    fn axis(&self) -> i64 {
+        self.axis
+    }
+
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> (N, N) {
+        (self.elu().f(x), self.elu().f(-x))
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N) -> (N, N) {
+        // The derivative of `elu` does not read its value.
+        (self.elu().df(x, x), -self.elu().df(-x, x))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ops::testing::{Tensor, check_forward, check_gradient};
+    use crate::ops::{Op, Value, find};
+
+    fn op(name: &str, values: &[Value]) -> Op {
+        find(name).expect("is registered").bind(values, u64::MAX).expect("binds")
+    }
+
+    #[test]
+    fn both_signs_follow_each_other() {
+        let elu = |x: f64| if x < 0.0 { 1.5 * x.exp_m1() } else { x };
+        let x = Tensor::new([2, 1, 2], &[-1.0, 0.5, 2.0, -0.3]);
+        let both = |f: &dyn Fn(f64) -> f64| -> Vec<f64> {
+            x.data
+                .chunks(2)
+                .flat_map(|row| row.iter().map(|x| f(*x)).chain(row.iter().map(|x| f(-x))))
+                .collect()
+        };
+        let crelu = op("crelu", &[Value::Int(1)]);
+        check_forward(&crelu, std::slice::from_ref(&x), &[Tensor::new([2, 2, 2], &both(&|x| x.max(0.0)))]);
+        let celu = op("celu", &[Value::Float(1.5), Value::Int(-2)]);
+        check_forward(&celu, std::slice::from_ref(&x), &[Tensor::new([2, 2, 2], &both(&elu))]);
+        for shape in [[2, 3, 4], [2, 0, 3], [1, 1, 1]] {
+            check_gradient(&crelu, &[Tensor::sample(shape, 1)], &[true]);
+            check_gradient(&celu, &[Tensor::sample(shape, 1)], &[true]);
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Functions of mathematics beside the trigonometric ones: exponential, sign, rounding, what is no finite number.
+
+use crate::kernels::Number;
+use crate::ops::{Entry, Reads, Unary, op};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[
+    Entry::unary::<Abs>(),
+    Entry::unary::<Sign>(),
+    Entry::unary::<Exp>(),
+    Entry::unary::<Log>(),
+    Entry::unary::<Erf>(),
+    Entry::unary::<Floor>(),
+    Entry::unary::<Ceil>(),
+    Entry::unary::<Round>(),
+    Entry::unary::<IsNaN>(),
+    Entry::unary::<IsInf>(),
+    Entry::unary::<ResetNaN>(),
+    Entry::unary::<ResetInf>(),
+];
+
+op! {
+    /// Absolute value, elementwise: `y = |x|`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    Abs = abs(x)
+}
+
+impl Unary for Abs {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        x.abs()
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N, _: N) -> N {
+        N::select(x.gt(N::all(0.0)), N::all(1.0), N::select(x.lt(N::all(0.0)), N::all(-1.0), N::all(0.0)))
+    }
+}
+
+op! {
+    /// Sign, elementwise: 1 where `x > 0`, -1 where `x < 0`, `alpha` where `x = 0`, NaN where `x` is. Its gradient passes
+    /// straight through.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     alpha: Value at zero.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    Sign = sign(x; alpha: f64 = 1.0)
+}
+
+impl Unary for Sign {
+    const READS: Reads = Reads::NOTHING;
+
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        let zero = N::all(0.0);
+        let other = N::select(x.eq(zero), N::all(self.alpha), x);
+        N::select(x.gt(zero), N::all(1.0), N::select(x.lt(zero), N::all(-1.0), other))
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, _: N, _: N) -> N {
+        N::all(1.0)
+    }
+}
+
+op! {
+    /// Exponential, elementwise: `y = e ** x`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    Exp = exp(x)
+}
+
+impl Unary for Exp {
+    const READS: Reads = Reads::OUTPUTS;
+
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        x.exp()
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, _: N, y: N) -> N {
+        y
+    }
+}
+
+op! {
+    /// Natural logarithm, elementwise: `y = ln(x)`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    Log = log(x)
+}
+
+impl Unary for Log {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        x.ln()
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N, _: N) -> N {
+        N::all(1.0) / x
+    }
+}
+
+op! {
+    /// Error function, elementwise: `y = 2 / sqrt(pi) * integral of exp(-t^2) from 0 to x`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    Erf = erf(x)
+}
+
+impl Unary for Erf {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        x.erf()
+    }
+}
+
+op! {
+    /// Largest whole number that is not above, elementwise. Its gradient passes straight through.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    Floor = floor(x)
+}
+
+impl Unary for Floor {
+    const READS: Reads = Reads::NOTHING;
+
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        x.floor()
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, _: N, _: N) -> N {
+        N::all(1.0)
+    }
+}
+
+op! {
+    /// Smallest whole number that is not below, elementwise. Its gradient passes straight through.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    Ceil = ceil(x)
+}
+
+impl Unary for Ceil {
+    const READS: Reads = Reads::NOTHING;
+
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        x.ceil()
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, _: N, _: N) -> N {
+        N::all(1.0)
+    }
+}
+
+op! {
+    /// Nearest whole number, halves away from zero, elementwise. Its gradient passes straight through.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    Round = round(x)
+}
+
+impl Unary for Round {
+    const READS: Reads = Reads::NOTHING;
+
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        x.round()
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, _: N, _: N) -> N {
+        N::all(1.0)
+    }
+}
+
+op! {
+    /// 1 where `x0` is not a number, else 0. Its gradient is zero.
+    ///
+    /// Args:
+    ///     x0: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x0`.
+    IsNaN = isnan(x0)
+}
+
+impl Unary for IsNaN {
+    const READS: Reads = Reads::NOTHING;
+    const IS_DIFFERENTIABLE: bool = false;
+
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        N::select(x.is_nan(), N::all(1.0), N::all(0.0))
+    }
+}
+
+op! {
+    /// 1 where `x0` is infinite, else 0. Its gradient is zero.
+    ///
+    /// Args:
+    ///     x0: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x0`.
+    IsInf = isinf(x0)
+}
+
+impl Unary for IsInf {
+    const READS: Reads = Reads::NOTHING;
+    const IS_DIFFERENTIABLE: bool = false;
+
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        N::select(is_inf(x), N::all(1.0), N::all(0.0))
+    }
+}
+
+op! {
+    /// Replaces what is not a number, elementwise: `y = val` there, else `x0`.
+    ///
+    /// Args:
+    ///     x0: Input of any shape.
+    ///     val: What comes in its place.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x0`.
+    ResetNaN = reset_nan(x0; val: f64 = 0.0)
+}
+
+impl Unary for ResetNaN {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        N::select(x.is_nan(), N::all(self.val), x)
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N, _: N) -> N {
+        N::select(x.is_nan(), N::all(0.0), N::all(1.0))
+    }
+}
+
+op! {
+    /// Replaces what is infinite, elementwise: `y = val` there, else `x0`.
+    ///
+    /// Args:
+    ///     x0: Input of any shape.
+    ///     val: What comes in its place.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x0`.
+    ResetInf = reset_inf(x0; val: f64 = 0.0)
+}
+
+impl Unary for ResetInf {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        N::select(is_inf(x), N::all(self.val), x)
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N, _: N) -> N {
+        N::select(is_inf(x), N::all(0.0), N::all(1.0))
+    }
+}
+
+#[inline(always)]
+fn is_inf<N: Number>(x: N) -> N::Mask {
+    x.abs().eq(N::all(f64::INFINITY))
+}

@@ -1,0 +1,358 @@
+//! Activation functions with a kink.
+
+use crate::array::Shape;
+use crate::kernels::{Float, Number, map, pairing::Pairing, reduce};
+use crate::ops::{
+    Activation, Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Unary, like, op,
+};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[
+    Entry::unary::<ReLU>(),
+    Entry::unary::<LeakyReLU>(),
+    Entry::of::<PReLU>(),
+    Entry::unary::<ELU>(),
+    Entry::unary::<SELU>(),
+    Entry::unary::<ReLU6>(),
+    Entry::unary::<HardSigmoid>(),
+    Entry::unary::<HardTanh>(),
+];
+
+/// `x` where it is not positive, else zero: what may be put into `exp`.
+#[inline(always)]
+fn negative<N: Number>(x: N) -> N {
+    N::select(x.gt(N::all(0.0)), N::all(0.0), x)
+}
+
+op! {
+    /// Rectified linear unit, elementwise: `y = max(x, 0)`, NaN where `x` is. The derivative at zero is zero.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ReLU = relu(x; inplace: bool = false)
+}
+
+impl Unary for ReLU {
+    const READS: Reads = Reads::OUTPUTS;
+    const ACTIVATION: Option<Activation> = Some(Activation::Relu);
+
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        N::select(x.lt(N::all(0.0)), N::all(0.0), x)
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, _: N, y: N) -> N {
+        N::select(y.le(N::all(0.0)), N::all(0.0), N::all(1.0))
+    }
+}
+
+op! {
+    /// Leaky rectified linear unit, elementwise: `y = x` where `x > 0`, else `y = alpha * x`. The derivative at zero is
+    /// `alpha`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     alpha: Slope of the negative side.
+    ///     inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    LeakyReLU = leaky_relu(x; alpha: f64 = 0.1, inplace: bool = false)
+}
+
+impl Unary for LeakyReLU {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        N::select(x.gt(N::all(0.0)), x, N::all(self.alpha) * x)
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N, _: N) -> N {
+        N::select(x.gt(N::all(0.0)), N::all(1.0), N::all(self.alpha))
+    }
+}
+
+op! {
+    /// Rectified linear unit with a learned slope: `y = max(x0, 0) + x1 * min(x0, 0)`. The derivative at zero is 1.
+    ///
+    /// Args:
+    ///     x0: Input of any shape.
+    ///     x1: Slope of the negative side: one for all, of shape (), or one for each channel, of shape (c,).
+    ///     base_axis: Axis of the channels; a negative one counts from the end.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x0`.
+    ///
+    /// Raises:
+    ///     AxisError: If `x0` has no such axis.
+    ///     ShapeError: If there is neither one slope nor one for each channel.
+    ///
+    /// Source:
+    ///     He, Zhang, Ren and Sun, Delving Deep into Rectifiers, 2015, arXiv:1502.01852.
+    PReLU = prelu(x0, x1; base_axis: i64 = 1)
+}
+
+impl PReLU {
+    /// The shape that the slopes have beside `x`.
+    fn slopes(&self, x: &Shape, slopes: &Shape) -> Result<Shape> {
+        if slopes.size() == 1 && slopes.ndim() <= 1 {
+            return Ok(x.iter().map(|_| 1).collect());
+        }
+        let axis = x.axis("prelu", self.base_axis)?;
+        if slopes[..] != x[axis..=axis] {
+            let expected = format!("slopes of shape () or ({},)", x[axis]);
+            return Err(Error::shape("prelu", expected, [x, slopes]));
+        }
+        Ok((0..x.ndim()).map(|i| if i == axis { x[i] } else { 1 }).collect())
+    }
+}
+
+impl Compute for PReLU {
+    const IN_PLACE: bool = true;
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        self.slopes(x.get(0), x.get(1))?;
+        like(x)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let slopes = self.slopes(run.x_shape(0), run.x_shape(1))?;
+        let pairing = Pairing::new(run.x_shape(0), &slopes);
+        let (x, w, y) = (run.x_memory(0), run.x_memory(1), run.y_memory(0));
+        let f = |x: T, w: T| if x >= T::ZERO { x } else { w * x };
+        // SAFETY: the arrays have the shapes of the pairing, and the output that of `x0`.
+        unsafe { pairing.map::<T>(x.ptr.cast(), w.ptr.cast(), y.ptr.cast(), f) };
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let slopes = self.slopes(run.x_shape(0), run.x_shape(1))?;
+        let pairing = Pairing::new(run.x_shape(0), &slopes);
+        let (x, gy) = (run.x(0), run.gy(0));
+        if let Some(gx) = run.gx(0) {
+            let w = run.x(1);
+            // SAFETY: the arrays have the shapes of the pairing, and `gy` that of `x0`.
+            unsafe {
+                pairing.put(x.as_ptr(), w.as_ptr(), gx.data, gx.accumulate, move |x, w, i| {
+                    let gy = *gy.get_unchecked(i);
+                    if x >= T::ZERO { gy } else { gy * w }
+                });
+            }
+        }
+        if let Some(gw) = run.gx(1) {
+            let mut all = vec![T::ZERO; x.len()];
+            map::put(&mut all, false, move |i| if x[i] >= T::ZERO { T::ZERO } else { gy[i] * x[i] });
+            reduce::sum_to(&all, run.x_shape(0), &slopes, gw.data, gw.accumulate, T::of);
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let (x, w, gy) = (s.x(0), s.x(1), s.gy(0));
+        let below = x.lt(Sym::Const(0.0));
+        let gx = || {
+            let slopes = self.slopes(&x.shape(), &w.shape()).unwrap_or_default();
+            let w = w.reshape(&slopes).broadcast(&x.shape());
+            gy * Sym::select(below, w, Sym::Const(1.0))
+        };
+        let gw = || {
+            let slopes = self.slopes(&x.shape(), &w.shape()).unwrap_or_default();
+            (gy * below * x).sum_to(&slopes).reshape(&w.shape())
+        };
+        vec![s.wants(0).then(gx), s.wants(1).then(gw)]
+    }
+
+    fn reads(&self, gx: usize) -> Reads {
+        Reads::inputs(if gx == 0 { 3 } else { 1 })
+    }
+}
+
+op! {
+    /// Exponential linear unit, elementwise: `y = x` where `x >= 0`, else `y = alpha * (exp(x) - 1)`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     alpha: The value that is approached far to the left, negated.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ///
+    /// Source:
+    ///     Clevert, Unterthiner and Hochreiter, Exponential Linear Units, 2015, arXiv:1511.07289.
+    ELU = elu(x; alpha: f64 = 1.0)
+}
+
+impl Unary for ELU {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        N::select(x.ge(N::all(0.0)), x, N::all(self.alpha) * negative(x).exp_m1())
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N, _: N) -> N {
+        N::select(x.ge(N::all(0.0)), N::all(1.0), N::all(self.alpha) * negative(x).exp())
+    }
+}
+
+op! {
+    /// Scaled exponential linear unit, elementwise: `y = scale * x` where `x > 0`, else
+    /// `y = scale * alpha * (exp(x) - 1)`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     scale: Factor on both sides.
+    ///     alpha: Factor on the negative side.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ///
+    /// Source:
+    ///     Klambauer, Unterthiner, Mayr and Hochreiter, Self-Normalizing Neural Networks, 2017, arXiv:1706.02515.
+    SELU = selu(x; scale: f64 = 1.050_700_987_355_48, alpha: f64 = 1.673_263_242_354_377)
+}
+
+impl Unary for SELU {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        let left = N::all(self.alpha) * negative(x).exp_m1();
+        N::all(self.scale) * N::select(x.gt(N::all(0.0)), x, left)
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N, _: N) -> N {
+        let left = N::all(self.alpha * self.scale) * negative(x).exp();
+        N::select(x.gt(N::all(0.0)), N::all(self.scale), left)
+    }
+}
+
+op! {
+    /// Rectified linear unit with a ceiling, elementwise: `y = min(max(x, 0), 6)`. The derivative at 0 and 6 is zero.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`, each element within [0, 6].
+    ReLU6 = relu6(x)
+}
+
+impl Unary for ReLU6 {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        let six = N::all(6.0);
+        N::select(x.le(N::all(0.0)), N::all(0.0), N::select(x.ge(six), six, x))
+    }
+}
+
+op! {
+    /// Logistic function made of three lines, elementwise: `y = min(max(0.2 * x + 0.5, 0), 1)`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`, each element within [0, 1].
+    HardSigmoid = hard_sigmoid(x)
+}
+
+impl Unary for HardSigmoid {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        let (zero, one, y) = (N::all(0.0), N::all(1.0), N::all(0.2) * x + N::all(0.5));
+        N::select(x.lt(N::all(-2.5)), zero, N::select(x.gt(N::all(2.5)), one, y))
+    }
+}
+
+op! {
+    /// Hyperbolic tangent made of three lines, elementwise: `y = min(max(x, -1), 1)`. The derivative at -1 and 1 is 1.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`, each element within [-1, 1].
+    HardTanh = hard_tanh(x)
+}
+
+impl Unary for HardTanh {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        let (low, high) = (N::all(-1.0), N::all(1.0));
+        N::select(x.lt(low), low, N::select(x.gt(high), high, x))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{Tensor, check_forward, check_gradient};
+    use crate::ops::{Op, Value, find};
+
+    fn op(name: &str, values: &[Value]) -> Op {
+        find(name).expect("is registered").bind(values, u64::MAX).expect("binds")
+    }
+
+    type Formula<'a> = &'a dyn Fn(f64) -> f64;
+
+    #[test]
+    fn rectifiers_are_what_they_say() {
+        let elu = |a: f64, x: f64| if x > 0.0 { x } else { a * x.exp_m1() };
+        let leaky = [Value::Float(0.3), Value::Bool(false)];
+        let selu = [Value::Float(1.1), Value::Float(1.7)];
+        let cases: [(&str, Formula<'_>, &[Value]); 7] = [
+            ("relu", &|x| x.max(0.0), &leaky[1..]),
+            ("leaky_relu", &|x| if x > 0.0 { x } else { 0.3 * x }, &leaky),
+            ("elu", &|x| elu(1.7, x), &selu[1..]),
+            ("selu", &|x| 1.1 * elu(1.7, x), &selu),
+            ("relu6", &|x| x.clamp(0.0, 6.0), &[]),
+            ("hard_sigmoid", &|x| (0.2 * x + 0.5).clamp(0.0, 1.0), &[]),
+            ("hard_tanh", &|x| x.clamp(-1.0, 1.0), &[]),
+        ];
+        let mut x = Tensor::sample([3, 5], 1);
+        x.data[..4].copy_from_slice(&[7.5, 3.0, -3.0, -12.0]);
+        for (name, f, values) in cases {
+            let y = Tensor { shape: x.shape.clone(), data: x.data.iter().map(|x| f(*x)).collect() };
+            check_forward(&op(name, values), &[x.clone()], &[y]);
+            check_gradient(&op(name, values), &[x.clone()], &[true]);
+        }
+    }
+
+    #[test]
+    fn slopes_at_kinks_are_those_of_nnabla() {
+        let at = |slope: f64, expected: f64| assert_eq!(slope, expected);
+        at(LeakyReLU { alpha: 0.3, inplace: false }.df(0.0, 0.0), 0.3);
+        at(ELU { alpha: 1.5 }.df(0.0, 0.0), 1.0);
+        at(SELU { scale: 2.0, alpha: 1.5 }.df(0.0, 0.0), 3.0);
+        at(ReLU6 {}.df(0.0, 0.0), 0.0);
+        at(ReLU6 {}.df(6.0, 6.0), 0.0);
+        at(HardSigmoid {}.df(-2.5, 0.0), 0.2);
+        at(HardSigmoid {}.df(2.5, 1.0), 0.2);
+        at(HardTanh {}.df(-1.0, -1.0), 1.0);
+        at(HardTanh {}.df(1.0, 1.0), 1.0);
+    }
+
+    #[test]
+    fn prelu_learns_one_slope_or_one_for_each_channel() {
+        let x = Tensor::sample([2, 3, 4], 1);
+        let f = |w: &dyn Fn(usize) -> f64| {
+            let y = x.data.iter().enumerate().map(|(i, x)| if *x < 0.0 { w(i) * x } else { *x });
+            Tensor { shape: x.shape.clone(), data: y.collect() }
+        };
+        let prelu = |base_axis| op("prelu", &[Value::Int(base_axis)]);
+        let one = [x.clone(), Tensor::new([], &[0.25])];
+        check_forward(&prelu(1), &one, &[f(&|_| 0.25)]);
+        check_gradient(&prelu(1), &one, &[true, true]);
+        let slopes = [0.1, -0.2, 0.3];
+        let each = [x.clone(), Tensor::new([3], &slopes)];
+        check_forward(&prelu(-2), &each, &[f(&|i| slopes[i / 4 % 3])]);
+        check_gradient(&prelu(-2), &each, &[true, true]);
+        let shapes = |base_axis, w: &Shape| prelu(base_axis).shapes(&[&x.shape, w]);
+        assert!(shapes(2, &Shape::from([3])).is_err() && shapes(3, &Shape::from([3])).is_err());
+    }
+}

@@ -1,0 +1,214 @@
+//! Choices between elements: the larger, the smaller, or as a condition says.
+
+use crate::array::Shape;
+use crate::kernels::pairing::Pairing;
+use crate::kernels::threads::Shared;
+use crate::kernels::{Float, Number};
+use crate::ops::{
+    Backward, Binary, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Unary, one, op,
+};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[
+    Entry::binary::<Maximum2>(),
+    Entry::binary::<Minimum2>(),
+    Entry::unary::<MaximumScalar>(),
+    Entry::unary::<MinimumScalar>(),
+    Entry::of::<Where>(),
+];
+
+op! {
+    /// The larger one, elementwise: `y = max(x0, x1)`, NaN where either is. The gradient goes to the larger input, to `x0` where
+    /// both are equal.
+    ///
+    /// Args:
+    ///     x0: Input of any shape.
+    ///     x1: Input whose shape broadcasts against that of `x0`.
+    ///
+    /// Returns:
+    ///     Array of the shape that the two broadcast to.
+    ///
+    /// Raises:
+    ///     ShapeError: If the shapes do not broadcast together.
+    Maximum2 = maximum2(x0, x1)
+}
+
+impl Binary for Maximum2 {
+    #[inline(always)]
+    fn f<N: Number>(&self, a: N, b: N) -> N {
+        N::select(N::or(a.ge(b), a.is_nan()), a, b)
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, a: N, b: N, _: N) -> (N, N) {
+        let (second, zero, one) = (a.lt(b), N::all(0.0), N::all(1.0));
+        (N::select(second, zero, one), N::select(second, one, zero))
+    }
+}
+
+op! {
+    /// The smaller one, elementwise: `y = min(x0, x1)`, NaN where either is. The gradient goes to the smaller input, to `x0` where
+    /// both are equal.
+    ///
+    /// Args:
+    ///     x0: Input of any shape.
+    ///     x1: Input whose shape broadcasts against that of `x0`.
+    ///
+    /// Returns:
+    ///     Array of the shape that the two broadcast to.
+    ///
+    /// Raises:
+    ///     ShapeError: If the shapes do not broadcast together.
+    Minimum2 = minimum2(x0, x1)
+}
+
+impl Binary for Minimum2 {
+    #[inline(always)]
+    fn f<N: Number>(&self, a: N, b: N) -> N {
+        N::select(N::or(a.le(b), a.is_nan()), a, b)
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, a: N, b: N, _: N) -> (N, N) {
+        let (second, zero, one) = (a.gt(b), N::all(0.0), N::all(1.0));
+        (N::select(second, zero, one), N::select(second, one, zero))
+    }
+}
+
+op! {
+    /// The larger of it and a number, elementwise: `y = max(x, val)`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     val: The number.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    MaximumScalar = maximum_scalar(x; val: f64 = 1.0)
+}
+
+impl Unary for MaximumScalar {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        let val = N::all(self.val);
+        N::select(N::or(x.lt(val), val.is_nan()), val, x)
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N, _: N) -> N {
+        N::select(x.lt(N::all(self.val)), N::all(0.0), N::all(1.0))
+    }
+}
+
+op! {
+    /// The smaller of it and a number, elementwise: `y = min(x, val)`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     val: The number.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    MinimumScalar = minimum_scalar(x; val: f64 = 1.0)
+}
+
+impl Unary for MinimumScalar {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        let val = N::all(self.val);
+        N::select(N::or(x.gt(val), val.is_nan()), val, x)
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N, _: N) -> N {
+        N::select(x.gt(N::all(self.val)), N::all(0.0), N::all(1.0))
+    }
+}
+
+op! {
+    /// Choice, elementwise: `y = x_true` where `condition` is not zero, else `x_false`.
+    ///
+    /// Args:
+    ///     condition: Input that chooses. Its shape is that of the other inputs, or the leading part of it.
+    ///     x_true: What is taken where `condition` is not zero.
+    ///     x_false: What is taken elsewhere, of the shape of `x_true`.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x_true`.
+    ///
+    /// Raises:
+    ///     ShapeError: If the shapes do not fit.
+    Where = where(condition, x_true, x_false)
+}
+
+impl Where {
+    /// How an array of shape `y` meets a condition, which is repeated along the axes that it lacks.
+    fn pairing(y: &Shape, condition: &Shape) -> Pairing {
+        let kept = (0..y.ndim()).map(|i| if i < condition.ndim() { condition[i] } else { 1 });
+        Pairing::new(y, &kept.collect())
+    }
+}
+
+impl Compute for Where {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let (c, t, f) = (x.get(0), x.get(1), x.get(2));
+        if t != f || !t.starts_with(c) {
+            let expected = "x_true and x_false of one shape that starts with that of condition";
+            return Err(Error::shape("where", expected, [c, t, f]));
+        }
+        one(t.clone())
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (c, t, f, y) = (run.x(0), run.x(1), run.x(2), run.y(0));
+        assert!(t.len() == y.len() && f.len() == y.len());
+        let pairing = Self::pairing(run.x_shape(1), run.x_shape(0));
+        // SAFETY: the arrays have the shapes of the pairing, as `shapes` says.
+        unsafe {
+            pairing.write(
+                Shared::new(y.as_mut_ptr()),
+                false,
+                #[inline(always)]
+                move |i, k, _| {
+                    let (t, f) = (*t.get_unchecked(i), *f.get_unchecked(i));
+                    if *c.get_unchecked(k) == T::ZERO { f } else { t }
+                },
+            );
+        }
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (c, gy) = (run.x(0), run.gy(0));
+        let pairing = Self::pairing(run.y_shape(0), run.x_shape(0));
+        if let Some(g) = run.gx(0) {
+            g.put(|_| T::ZERO);
+        }
+        let (gy, c) = (gy.as_ptr(), c.as_ptr());
+        if let Some(g) = run.gx(1) {
+            let f = move |gy, c, _| if c == T::ZERO { T::ZERO } else { gy };
+            // SAFETY: the arrays have the shapes of the pairing. So below.
+            unsafe { pairing.put(gy, c, g.data, g.accumulate, f) };
+        }
+        if let Some(g) = run.gx(2) {
+            let f = move |gy, c, _| if c == T::ZERO { gy } else { T::ZERO };
+            // SAFETY: as above.
+            unsafe { pairing.put(gy, c, g.data, g.accumulate, f) };
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let (gy, zero) = (s.gy(0), Sym::Const(0.0));
+        vec![
+            None,
+            s.wants(1).then(|| Sym::apply(Self {}, &[s.x(0), gy, zero.broadcast(&gy.shape())])),
+            s.wants(2).then(|| Sym::apply(Self {}, &[s.x(0), zero.broadcast(&gy.shape()), gy])),
+        ]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::inputs(1)
+    }
+}

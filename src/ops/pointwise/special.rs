@@ -1,0 +1,159 @@
+//! What has a special place in the graph: unlink, sink, assign.
+
+use crate::array::Shape;
+use crate::kernels::Float;
+use crate::ops::arrangement::concatenate::first;
+use crate::ops::{
+    Alias, Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, one, op,
+};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[Entry::of::<Unlink>(), Entry::of::<Sink>(), Entry::of::<Assign>()];
+
+op! {
+    /// The same array, through which no gradient flows: `y = x`. Shares memory with its input.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    Unlink = unlink(x)
+}
+
+impl Compute for Unlink {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        like(x)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (x, y) = (run.x_memory(0), run.y_memory(0));
+        // SAFETY: both hold as many elements; `copy` allows them to be the same.
+        unsafe { std::ptr::copy::<T>(x.ptr.cast(), y.ptr.cast(), x.shape.size()) };
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        run.gx(0).into_iter().for_each(|gx| gx.put(|_| T::ZERO));
+        Ok(())
+    }
+
+    fn gradient(&self, _: &Symbols) -> Vec<Option<Sym>> {
+        vec![None]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+
+    fn alias(&self, _: usize) -> Option<Alias> {
+        Some(Alias { output: 0, modifies: false })
+    }
+}
+
+op! {
+    /// The end of several branches, through which all of them run forward and backward with one call. What it took in
+    /// is not cleared.
+    ///
+    /// Args:
+    ///     x: Inputs of any shapes.
+    ///     one_input_grad: Start the backward run with ones as the gradients of the inputs; otherwise with the
+    ///         gradients that they hold.
+    ///
+    /// Returns:
+    ///     A scalar of no meaning.
+    ///
+    /// Raises:
+    ///     TypeError: If there is no input.
+    Sink = sink(x: list; one_input_grad: bool = true)
+}
+
+impl Compute for Sink {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        first("sink", x)?;
+        one(Shape::scalar())
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        run.y(0).fill(T::ZERO);
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        if self.one_input_grad {
+            (0..run.n_inputs()).filter_map(|i| run.gx(i)).for_each(|gx| gx.put(|_| T::ONE));
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        vec![self.one_input_grad.then_some(Sym::Const(1.0)); s.n_inputs()]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+
+    fn keeps_gradients(&self) -> bool {
+        !self.one_input_grad
+    }
+
+    const MAY_CLEAR_INPUTS: bool = false;
+}
+
+op! {
+    /// Overwrites an array with another: `dst = src`, and `y = src`. The gradient goes to `dst`, as if that were what
+    /// the result was made of.
+    ///
+    /// Args:
+    ///     dst: Array to overwrite.
+    ///     src: Its new values, of the same shape.
+    ///
+    /// Returns:
+    ///     The new values.
+    ///
+    /// Raises:
+    ///     ShapeError: If the shapes differ.
+    Assign = assign(dst, src)
+}
+
+impl Compute for Assign {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        if x.get(0) == x.get(1) {
+            return like(x);
+        }
+        Err(Error::shape("assign", "two arrays of one shape", x.iter()))
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        run.y(0).copy_from_slice(run.x(1));
+        let (dst, y) = (run.x_memory(0), run.y_memory(0));
+        // SAFETY: both hold as many elements; `copy` allows `dst` to be `src` or the output.
+        unsafe { std::ptr::copy::<T>(y.ptr.cast(), dst.ptr.cast(), dst.shape.size()) };
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let gy = run.gy(0);
+        if let Some(gx) = run.gx(0) {
+            gx.put_all(gy);
+        }
+        if let Some(gx) = run.gx(1) {
+            gx.put(|_| T::ZERO);
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        vec![Some(s.gy(0)), None]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+
+    fn overwrites(&self, i: usize) -> bool {
+        i == 0
+    }
+}

@@ -1,0 +1,297 @@
+//! Trigonometric and hyperbolic functions and their inverses.
+
+use crate::kernels::Number;
+use crate::ops::{Binary, Entry, Unary, op};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[
+    Entry::unary::<Sin>(),
+    Entry::unary::<Cos>(),
+    Entry::unary::<Tan>(),
+    Entry::unary::<ASin>(),
+    Entry::unary::<ACos>(),
+    Entry::unary::<ATan>(),
+    Entry::unary::<Sinh>(),
+    Entry::unary::<Cosh>(),
+    Entry::unary::<ASinh>(),
+    Entry::unary::<ACosh>(),
+    Entry::unary::<ATanh>(),
+    Entry::binary::<ATan2>(),
+];
+
+op! {
+    /// Sine, elementwise; `x` in radians.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    Sin = sin(x)
+}
+
+impl Unary for Sin {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        x.sin()
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N, _: N) -> N {
+        x.cos()
+    }
+
+    const IS_OF_ANGLES: bool = true;
+
+    #[inline(always)]
+    fn f_small<N: Number>(&self, x: N) -> N {
+        x.sin_small()
+    }
+
+    #[inline(always)]
+    fn df_small<N: Number>(&self, x: N, _: N) -> N {
+        x.cos_small()
+    }
+}
+
+op! {
+    /// Cosine, elementwise; `x` in radians.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    Cos = cos(x)
+}
+
+impl Unary for Cos {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        x.cos()
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N, _: N) -> N {
+        -x.sin()
+    }
+
+    const IS_OF_ANGLES: bool = true;
+
+    #[inline(always)]
+    fn f_small<N: Number>(&self, x: N) -> N {
+        x.cos_small()
+    }
+
+    #[inline(always)]
+    fn df_small<N: Number>(&self, x: N, _: N) -> N {
+        -x.sin_small()
+    }
+}
+
+op! {
+    /// Tangent, elementwise; `x` in radians.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    Tan = tan(x)
+}
+
+impl Unary for Tan {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        x.tan()
+    }
+
+    const IS_OF_ANGLES: bool = true;
+
+    #[inline(always)]
+    fn f_small<N: Number>(&self, x: N) -> N {
+        x.tan_small()
+    }
+
+    #[inline(always)]
+    fn df_small<N: Number>(&self, x: N, _: N) -> N {
+        let y = x.tan_small();
+        N::all(1.0) + y * y
+    }
+}
+
+op! {
+    /// Inverse sine, elementwise, in radians.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ASin = asin(x)
+}
+
+impl Unary for ASin {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        x.asin()
+    }
+}
+
+op! {
+    /// Inverse cosine, elementwise, in radians.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ACos = acos(x)
+}
+
+impl Unary for ACos {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        x.acos()
+    }
+}
+
+op! {
+    /// Inverse tangent, elementwise, in radians.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ATan = atan(x)
+}
+
+impl Unary for ATan {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        x.atan()
+    }
+}
+
+op! {
+    /// Hyperbolic sine, elementwise.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    Sinh = sinh(x)
+}
+
+impl Unary for Sinh {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        x.sinh()
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N, _: N) -> N {
+        x.cosh()
+    }
+}
+
+op! {
+    /// Hyperbolic cosine, elementwise.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    Cosh = cosh(x)
+}
+
+impl Unary for Cosh {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        x.cosh()
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N, _: N) -> N {
+        x.sinh()
+    }
+}
+
+op! {
+    /// Inverse hyperbolic sine, elementwise.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ASinh = asinh(x)
+}
+
+impl Unary for ASinh {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        x.asinh()
+    }
+}
+
+op! {
+    /// Inverse hyperbolic cosine, elementwise.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ACosh = acosh(x)
+}
+
+impl Unary for ACosh {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        x.acosh()
+    }
+}
+
+op! {
+    /// Inverse hyperbolic tangent, elementwise.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ATanh = atanh(x)
+}
+
+impl Unary for ATanh {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        x.atanh()
+    }
+}
+
+op! {
+    /// Angle of the point (`x1`, `x0`), elementwise, in radians from -pi to pi.
+    ///
+    /// Args:
+    ///     x0: Input of any shape.
+    ///     x1: Input whose shape broadcasts against that of `x0`.
+    ///
+    /// Returns:
+    ///     Array of the shape that the two broadcast to.
+    ///
+    /// Raises:
+    ///     ShapeError: If the shapes do not broadcast together.
+    ATan2 = atan2(x0, x1)
+}
+
+impl Binary for ATan2 {
+    #[inline(always)]
+    fn f<N: Number>(&self, a: N, b: N) -> N {
+        a.atan2(b)
+    }
+}

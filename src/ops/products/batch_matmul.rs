@@ -1,0 +1,273 @@
+//! Products of matrices, many at a time.
+
+use crate::array::{Lasting, Shape};
+use crate::kernels::gemm::{Matrix, MatrixMut, gemm, gemm_each};
+use crate::kernels::{Float, pairing::Pairing};
+use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[Entry::of::<BatchMatmul>()];
+
+op! {
+    /// Products of matrices in the last two axes: `y[i] = a[i] b[i]` for each `i` of the axes before.
+    ///
+    /// Args:
+    ///     a: Left matrices, shape (batch..., m, k).
+    ///     b: Right matrices, shape (batch..., k, n); each batch axis is that of `a`, or one of the two has length one.
+    ///     transpose_a: Take each matrix of `a` transposed: it has shape (k, m).
+    ///     transpose_b: Take each matrix of `b` transposed: it has shape (n, k).
+    ///
+    /// Returns:
+    ///     Array of shape (batch..., m, n).
+    ///
+    /// Raises:
+    ///     ShapeError: If the shapes do not fit together.
+    BatchMatmul = batch_matmul(a, b; transpose_a: bool = false, transpose_b: bool = false)
+}
+
+/// The sizes of a [`BatchMatmul`] and the batch axes of either side.
+struct Products {
+    m: usize,
+    k: usize,
+    n: usize,
+    a: Shape,
+    b: Shape,
+}
+
+impl Products {
+    /// The numbers of the matrices of `a` and of `b` for each product.
+    fn sides(&self) -> Vec<(usize, usize)> {
+        let batch = Pairing::shape(&self.a, &self.b).map_or(0, |s| s.size());
+        let (a, b) = (Self::steps(&self.a), Self::steps(&self.b));
+        let of = |i: usize| {
+            let (mut rest, mut at_a, mut at_b) = (i, 0, 0);
+            for axis in (0..self.a.ndim()).rev() {
+                let dim = self.a[axis].max(self.b[axis]);
+                at_a += rest % dim * a[axis];
+                at_b += rest % dim * b[axis];
+                rest /= dim;
+            }
+            (at_a, at_b)
+        };
+        (0..batch).map(of).collect()
+    }
+
+    /// How far apart neighbours along each batch axis are, in matrices; an axis that is repeated stands still.
+    fn steps(side: &Shape) -> Vec<usize> {
+        side.strides().iter().zip(side.iter()).map(|(s, d)| if *d == 1 { 0 } else { *s }).collect()
+    }
+
+    /// The right side, if it is a single matrix.
+    fn lasting<'a>(&self, b: Option<Lasting<'a>>) -> Option<Lasting<'a>> {
+        b.filter(|_| self.b.size() == 1)
+    }
+
+    fn left<'a, T>(&self, op: &BatchMatmul, a: &'a [T], i: usize) -> Matrix<'a, T> {
+        matrix(a, i, self.m, self.k, op.transpose_a)
+    }
+
+    fn right<'a, T>(&self, op: &BatchMatmul, b: &'a [T], i: usize) -> Matrix<'a, T> {
+        matrix(b, i, self.k, self.n, op.transpose_b)
+    }
+}
+
+/// Matrix number `i` of `rows` x `cols`, stored transposed if so told.
+fn matrix<T>(x: &[T], i: usize, rows: usize, cols: usize, transposed: bool) -> Matrix<'_, T> {
+    let x = &x[i * rows * cols..(i + 1) * rows * cols];
+    if transposed { Matrix::of_rows(x, cols, rows).t() } else { Matrix::of_rows(x, rows, cols) }
+}
+
+/// As [`matrix`], for writing.
+fn matrix_mut<T>(x: &mut [T], i: usize, rows: usize, cols: usize, transposed: bool) -> MatrixMut<'_, T> {
+    let (row_stride, col_stride) = if transposed { (1, rows) } else { (cols, 1) };
+    MatrixMut::new(&mut x[i * rows * cols..(i + 1) * rows * cols], rows, cols, row_stride, col_stride)
+}
+
+impl BatchMatmul {
+    fn products(&self, a: &Shape, b: &Shape) -> Result<Products> {
+        let fail = |expected: &str| Err(Error::shape("batch_matmul", expected, [a, b]));
+        let n = a.ndim();
+        if n < 2 || n != b.ndim() {
+            return fail("two arrays with the same number of axes, two or more");
+        }
+        let sides =
+            |s: &Shape, transposed| if transposed { (s[n - 1], s[n - 2]) } else { (s[n - 2], s[n - 1]) };
+        let ((m, k), (rows, cols)) = (sides(a, self.transpose_a), sides(b, self.transpose_b));
+        if k != rows {
+            return fail(&format!("as many columns of `a` as rows of `b`, which are {k} and {rows}"));
+        }
+        let products = Products { m, k, n: cols, a: Shape::from(&a[..n - 2]), b: Shape::from(&b[..n - 2]) };
+        if Pairing::shape(&products.a, &products.b).is_none() {
+            return fail("batch axes of equal lengths or length one");
+        }
+        Ok(products)
+    }
+}
+
+impl Compute for BatchMatmul {
+    const KEEPS_OF: Option<usize> = Some(1);
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let p = self.products(x.get(0), x.get(1))?;
+        let batch = Pairing::shape(&p.a, &p.b).unwrap_or_default();
+        one(batch.iter().copied().chain([p.m, p.n]).collect::<Shape>())
+    }
+
+    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+        self.products(x.get(0), x.get(1)).map_or(0, |p| y.size() * p.k)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let p = self.products(run.x_shape(0), run.x_shape(1))?;
+        let (a, b, y, lasting) = (run.x(0), run.x(1), run.y(0), p.lasting(run.lasting()));
+        let sides = p.sides();
+        gemm_each(y, sides.len(), (p.m, p.n, false), false, |i| {
+            let (ia, ib) = sides[i];
+            (p.left(self, a, ia), p.right(self, b, ib).of(lasting))
+        });
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let p = self.products(run.x_shape(0), run.x_shape(1))?;
+        let gy = run.gy(0);
+        let gy = |i| matrix(gy, i, p.m, p.n, false);
+        let sides = p.sides();
+        if let Some(Grad { data: ga, accumulate }) = run.gx(0) {
+            let (b, lasting) = (run.x(1), p.lasting(run.lasting()));
+            let factors = |i: usize| (gy(i), p.right(self, b, sides[i].1).t().of(lasting));
+            if sides.iter().enumerate().all(|(i, s)| s.0 == i) && !sides.is_empty() {
+                gemm_each(ga, sides.len(), (p.m, p.k, self.transpose_a), accumulate, factors);
+            } else {
+                let ga = Grad { data: ga, accumulate }.adding();
+                for (i, (ia, _)) in sides.iter().enumerate() {
+                    let (gy, b) = factors(i);
+                    gemm(matrix_mut(ga, *ia, p.m, p.k, self.transpose_a), true, gy, b);
+                }
+            }
+        }
+        if let Some(Grad { data: gb, accumulate }) = run.gx(1) {
+            let a = run.x(0);
+            let factors = |i: usize| (p.left(self, a, sides[i].0).t(), gy(i));
+            if sides.iter().enumerate().all(|(i, s)| s.1 == i) && !sides.is_empty() {
+                gemm_each(gb, sides.len(), (p.k, p.n, self.transpose_b), accumulate, factors);
+            } else {
+                let gb = Grad { data: gb, accumulate }.adding();
+                for (i, (_, ib)) in sides.iter().enumerate() {
+                    let (a, gy) = factors(i);
+                    gemm(matrix_mut(gb, *ib, p.k, p.n, self.transpose_b), true, a, gy);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let (a, b, gy) = (s.x(0), s.x(1), s.gy(0));
+        let matmul =
+            |a: Sym, b: Sym, transpose_a, transpose_b| Sym::apply(Self { transpose_a, transpose_b }, &[a, b]);
+        let (ta, tb) = (self.transpose_a, self.transpose_b);
+        let of_a = || if ta { matmul(b, gy, tb, true) } else { matmul(gy, b, false, !tb) };
+        let of_b = || if tb { matmul(gy, a, true, ta) } else { matmul(a, gy, !ta, false) };
+        vec![s.wants(0).then(|| of_a().sum_to(&a.shape())), s.wants(1).then(|| of_b().sum_to(&b.shape()))]
+    }
+
+    fn reads(&self, gx: usize) -> Reads {
+        Reads::inputs(if gx == 0 { 0b10 } else { 0b01 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::BatchMatmul;
+    use crate::array::Shape;
+    use crate::ops::testing::{Tensor, check_forward, check_gradient};
+    use crate::ops::{Compute, Op};
+
+    /// `shape` with its last two axes swapped where told.
+    fn stored(shape: &[usize], transposed: bool) -> Shape {
+        let mut shape = Shape::from(shape);
+        let n = shape.ndim();
+        if transposed {
+            shape.swap(n - 2, n - 1);
+        }
+        shape
+    }
+
+    #[test]
+    fn batch_matmul_multiplies_each_pair_of_matrices() {
+        let batches: [(&[usize], &[usize]); 7] = [
+            (&[], &[]),
+            (&[3], &[3]),
+            (&[2, 3], &[2, 1]),
+            (&[1, 3], &[2, 1]),
+            (&[1, 1], &[1, 1]),
+            (&[0], &[1]),
+            (&[1], &[4]),
+        ];
+        for ((left, right), (m, k, n)) in
+            batches.iter().flat_map(|b| [(1, 5, 5), (5, 1, 2), (3, 4, 1)].map(|s| (*b, s)))
+        {
+            for (transpose_a, transpose_b) in [(false, false), (false, true), (true, false), (true, true)] {
+                let batch: Vec<usize> =
+                    left.iter().zip(right).map(|(l, r)| if *l == 1 { *r } else { *l }).collect();
+                let tensor = |shape: Shape, seed| {
+                    let data = Tensor::sample([shape.size()], seed).data;
+                    Tensor { shape, data }
+                };
+                let a = tensor(stored(&[left, &[m, k][..]].concat(), transpose_a), 1);
+                let b = tensor(stored(&[right, &[k, n][..]].concat(), transpose_b), 2);
+                let of = |shape: &[usize], i: usize| {
+                    let (mut rest, mut at, mut step) = (i, 0, 1);
+                    for axis in (0..batch.len()).rev() {
+                        at += if shape[axis] == 1 { 0 } else { rest % batch[axis] * step };
+                        rest /= batch[axis];
+                        step *= shape[axis];
+                    }
+                    at
+                };
+                let mut y = Vec::new();
+                for i in 0..batch.iter().product() {
+                    let (a, b) = (&a.data[of(left, i) * m * k..], &b.data[of(right, i) * k * n..]);
+                    for (r, c) in (0..m).flat_map(|r| (0..n).map(move |c| (r, c))) {
+                        let left = |l: usize| a[if transpose_a { l * m + r } else { r * k + l }];
+                        let right = |l: usize| b[if transpose_b { c * k + l } else { l * n + c }];
+                        y.push((0..k).map(|l| left(l) * right(l)).sum());
+                    }
+                }
+                let shape = Shape::from([&batch[..], &[m, n]].concat());
+                let op = Op::new(BatchMatmul { transpose_a, transpose_b });
+                check_forward(&op, &[a.clone(), b.clone()], &[Tensor { shape, data: y }]);
+                check_gradient(&op, &[a, b], &[true, true]);
+            }
+        }
+    }
+
+    #[track_caller]
+    fn refused(op: impl Compute, shapes: &[&[usize]], message: &str) {
+        let shapes: Vec<Shape> = shapes.iter().map(|s| Shape::from(*s)).collect();
+        let error = Op::new(op).shapes(&shapes.iter().collect::<Vec<_>>()).expect_err("is refused");
+        assert_eq!(error.to_string(), message);
+    }
+
+    #[test]
+    fn errors_name_what_does_not_fit() {
+        let matmul = || BatchMatmul { transpose_a: false, transpose_b: false };
+        refused(
+            matmul(),
+            &[&[2, 3, 4], &[4, 5]],
+            "batch_matmul: expected two arrays with the same number of axes, two or more, got shapes (2, 3, 4), (4, 5)",
+        );
+        refused(
+            matmul(),
+            &[&[3, 4], &[5, 2]],
+            "batch_matmul: expected as many columns of `a` as rows of `b`, which are 4 and 5, got shapes (3, 4), (5, 2)",
+        );
+        refused(
+            matmul(),
+            &[&[2, 3, 4], &[3, 4, 5]],
+            "batch_matmul: expected batch axes of equal lengths or length one, got shapes (2, 3, 4), (3, 4, 5)",
+        );
+    }
+}

@@ -1,0 +1,4 @@
+//! Products of matrices.
+
+pub(crate) mod affine;
+pub(crate) mod batch_matmul;

@@ -1,0 +1,336 @@
+//! Random arrays and dropout.
+
+use crate::array::DType;
+use crate::kernels::Float;
+use crate::kernels::random::Key;
+use crate::kernels::threads::Shared;
+use crate::ops::arrangement::array::lengths;
+use crate::ops::arrangement::regrid::only_in_gradients;
+use crate::ops::randomness::generator_state::Drawing;
+use crate::ops::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, one, op};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[
+    Entry::of::<Dropping>(),
+    Entry::of::<Rand>(),
+    Entry::of::<Randn>(),
+    Entry::of::<Randint>(),
+    Entry::of::<RandBinomial>(),
+    Entry::of::<RandGamma>(),
+    Entry::of::<RandBeta>(),
+];
+
+op! {
+    /// The array with elements set to zero at random and the others made larger to make up for it: `y = x / (1 - p)`
+    /// with probability `1 - p`, else 0. It is always active; leave it out where nothing is trained.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     p: Probability of zero, from 0 up to but not including 1.
+    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ///
+    /// Raises:
+    ///     ArgumentError: If `p` is out of range.
+    ///
+    /// Source:
+    ///     Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting", 2014.
+    Dropout = dropout(x; p: f64 = 0.5, seed: i64 = -1)
+}
+
+type Dropping = Drawing<Dropout>;
+
+/// The factors by which the last run of a [`Dropping`] multiplied. It takes the output of that to run after it.
+#[derive(Clone)]
+struct DropoutMask(Dropping);
+only_in_gradients! {
+    DropoutMask = "dropout_mask", " The factors by which a dropout multiplies.";
+}
+
+/// Calls `f(i, whether element i is kept)`.
+#[inline(always)]
+fn masked(key: Key, p: f64, n: usize, f: impl Fn(usize, bool) + Sync + Copy) {
+    let dropped = (p * 4_294_967_296.0) as u32;
+    key.for_each(
+        n,
+        #[inline(always)]
+        move |i, word| f(i, word >= dropped),
+    );
+}
+
+impl Compute for Dropping {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        if (0.0..1.0).contains(&self.of.p) {
+            return like(x);
+        }
+        Err(Error::argument("dropout", "p", "from 0 up to but not including 1", self.of.p))
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (x, y) = (run.x(0), run.y(0));
+        let key = self.draw(run, self.of.seed, y.len());
+        let scale = T::of(1.0 / (1.0 - self.of.p));
+        assert_eq!(x.len(), y.len());
+        let to = Shared::new(y.as_mut_ptr());
+        masked(
+            key,
+            self.of.p,
+            x.len(),
+            #[inline(always)]
+            // SAFETY: both are as long, and each index comes once.
+            move |i, kept| unsafe {
+                let v = *x.get_unchecked(i) * scale;
+                to.get().add(i).write(if kept { v } else { T::ZERO });
+            },
+        );
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (gy, scale) = (run.gy(0), T::of(1.0 / (1.0 - self.of.p)));
+        let key = self.drawn(run)?;
+        if let Some(crate::ops::Grad { data, accumulate }) = run.gx(0) {
+            assert_eq!(gy.len(), data.len());
+            let to = Shared::new(data.as_mut_ptr());
+            masked(
+                key,
+                self.of.p,
+                gy.len(),
+                #[inline(always)]
+                // SAFETY: both are as long, and each index comes once.
+                move |i, kept| unsafe {
+                    let (g, to) = (*gy.get_unchecked(i) * scale, to.get().add(i));
+                    let g = if kept { g } else { T::ZERO };
+                    to.write(if accumulate { to.read() + g } else { g });
+                },
+            );
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let mask = Sym::apply(DropoutMask(self.clone()), &[s.y(0)]);
+        vec![Some(s.gy(0) * mask)]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+
+    fn symbol_reads(&self, _: usize) -> Reads {
+        Reads::OUTPUTS
+    }
+
+    const IS_RANDOM: bool = true;
+}
+
+impl Compute for DropoutMask {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        like(x)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (y, p) = (run.y(0), self.0.of.p);
+        let scale = T::of(1.0 / (1.0 - p));
+        let to = Shared::new(y.as_mut_ptr());
+        masked(
+            self.0.last()?,
+            p,
+            y.len(),
+            #[inline(always)]
+            // SAFETY: each index comes once.
+            move |i, kept| unsafe { to.get().add(i).write(if kept { scale } else { T::ZERO }) },
+        );
+        Ok(())
+    }
+
+    const HAS_BACKWARD: bool = false;
+
+    fn gradient(&self, _: &Symbols) -> Vec<Option<Sym>> {
+        vec![None]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}
+
+op! {
+    /// Random numbers, all equally likely in a range.
+    ///
+    /// Args:
+    ///     low: Start of the range.
+    ///     high: End of the range, which is not drawn itself.
+    ///     shape: Shape of the array.
+    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///
+    /// Returns:
+    ///     Array of shape `shape`.
+    ///
+    /// Raises:
+    ///     ArgumentError: If `high` is not larger than `low`.
+    Rand = rand(; low: f64 = 0.0, high: f64 = 1.0, shape: Vec<i64> = Vec::new(), seed: i64 = -1)
+}
+
+op! {
+    /// Random numbers with a normal distribution.
+    ///
+    /// Args:
+    ///     mu: Mean.
+    ///     sigma: Standard deviation, zero or more.
+    ///     shape: Shape of the array.
+    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///
+    /// Returns:
+    ///     Array of shape `shape`.
+    ///
+    /// Raises:
+    ///     ArgumentError: If `sigma` is negative or not finite.
+    Randn = randn(; mu: f64 = 0.0, sigma: f64 = 1.0, shape: Vec<i64> = Vec::new(), seed: i64 = -1)
+}
+
+op! {
+    /// Random whole numbers, all equally likely in a range.
+    ///
+    /// Args:
+    ///     low: Start of the range.
+    ///     high: End of the range, which is not drawn itself.
+    ///     shape: Shape of the array.
+    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///
+    /// Returns:
+    ///     Whole numbers, of shape `shape`.
+    ///
+    /// Raises:
+    ///     ArgumentError: If `high` is not larger than `low`.
+    Randint = randint(; low: i64 = 0, high: i64 = 1, shape: Vec<i64> = Vec::new(), seed: i64 = -1)
+}
+
+op! {
+    /// Random numbers with a binomial distribution: how often of `n` times something of probability `p` happened.
+    ///
+    /// Args:
+    ///     n: Number of times.
+    ///     p: Probability, from 0 to 1.
+    ///     shape: Shape of the array.
+    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///
+    /// Returns:
+    ///     Array of shape `shape`.
+    ///
+    /// Raises:
+    ///     ArgumentError: If `n` is negative or `p` is out of range.
+    RandBinomial = rand_binomial(; n: i64 = 1, p: f64 = 0.5, shape: Vec<i64> = Vec::new(), seed: i64 = -1)
+}
+
+op! {
+    /// Random numbers with a gamma distribution.
+    ///
+    /// Args:
+    ///     k: Shape of the distribution.
+    ///     theta: Scale.
+    ///     shape: Shape of the array.
+    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///
+    /// Returns:
+    ///     Array of shape `shape`.
+    ///
+    /// Raises:
+    ///     ArgumentError: If a parameter is not positive.
+    RandGamma = rand_gamma(; k: f64 = 0.5, theta: f64 = 1.0, shape: Vec<i64> = Vec::new(), seed: i64 = -1)
+}
+
+op! {
+    /// Random numbers with a beta distribution.
+    ///
+    /// Args:
+    ///     alpha: Weight towards 1.
+    ///     beta: Weight towards 0.
+    ///     shape: Shape of the array.
+    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///
+    /// Returns:
+    ///     Array of shape `shape`.
+    ///
+    /// Raises:
+    ///     ArgumentError: If a parameter is not positive.
+    RandBeta = rand_beta(; alpha: f64 = 0.5, beta: f64 = 0.5, shape: Vec<i64> = Vec::new(), seed: i64 = -1)
+}
+
+/// That a parameter is a positive number.
+fn check_positive(op: &str, name: &str, value: f64) -> Result<()> {
+    let fits = value > 0.0 && value.is_finite();
+    if fits { Ok(()) } else { Err(Error::argument(op, name, "a positive number", value)) }
+}
+
+/// What the operations that take no input share: `check` their arguments, and `draw` an array.
+macro_rules! draws {
+    ($($ty:ident = $name:literal, $output:expr, $check:expr, $draw:expr;)+) => {$(
+        impl Compute for $ty {
+            fn shapes(&self, _: &InputShapes<'_>) -> Result<Shapes> {
+                let check: fn(&Self) -> Result<()> = $check;
+                check(self)?;
+                let shape = lengths($name, &self.shape)?;
+                shape.checked_size()?;
+                one(shape)
+            }
+
+            fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+                let key = run.random(self.seed, run.y_shape(0).size());
+                let draw: fn(&Self, Key, &mut Run<'_, T>) = $draw;
+                draw(self, key, run);
+                Ok(())
+            }
+
+            const HAS_BACKWARD: bool = false;
+
+            fn gradient(&self, _: &Symbols) -> Vec<Option<Sym>> {
+                Vec::new()
+            }
+
+            fn output(&self, _: usize) -> Option<DType> {
+                $output
+            }
+
+            const IS_RANDOM: bool = true;
+        }
+    )+};
+}
+
+/// That a range has an inside.
+fn check_range<N: Copy + PartialOrd + std::fmt::Display>(op: &str, low: N, high: N) -> Result<()> {
+    if low < high {
+        Ok(())
+    } else {
+        Err(Error::argument(op, "high", format!("larger than low ({low})"), high))
+    }
+}
+
+draws! {
+    Rand = "rand", None, |op| check_range("rand", op.low, op.high),
+        |op, key, run| key.uniform(op.low, op.high, run.y(0));
+    Randn = "randn", None, |op| {
+            let fits = op.sigma >= 0.0 && op.sigma.is_finite();
+            if fits { Ok(()) } else { Err(Error::argument("randn", "sigma", "a finite number, zero or more", op.sigma)) }
+        },
+        |op, key, run| key.normal(op.mu, op.sigma, run.y(0));
+    Randint = "randint", Some(DType::I64), |op| check_range("randint", op.low, op.high),
+        |op, key, run| key.integers(op.low, op.high, run.y_index(0));
+    RandBinomial = "rand_binomial", None, |op| {
+            if op.n < 0 {
+                return Err(Error::argument("rand_binomial", "n", "zero or more", op.n));
+            }
+            let fits = (0.0..=1.0).contains(&op.p);
+            if fits { Ok(()) } else { Err(Error::argument("rand_binomial", "p", "from 0 to 1", op.p)) }
+        },
+        |op, key, run| key.binomial(op.n as u64, op.p, run.y(0));
+    RandGamma = "rand_gamma", None,
+        |op| check_positive("rand_gamma", "k", op.k).and(check_positive("rand_gamma", "theta", op.theta)),
+        |op, key, run| key.gamma(op.k, op.theta, run.y(0));
+    RandBeta = "rand_beta", None,
+        |op| check_positive("rand_beta", "alpha", op.alpha).and(check_positive("rand_beta", "beta", op.beta)),
+        |op, key, run| key.beta(op.alpha, op.beta, run.y(0));
+}

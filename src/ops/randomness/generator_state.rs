@@ -1,0 +1,51 @@
+//! Operations that draw random numbers and need the same ones again for their gradient.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::kernels::Float;
+use crate::kernels::random::Key;
+use crate::ops::{Backward, Declared, Run, Spec, Value};
+use crate::{Error, Result};
+
+/// An operation that draws, as the engine computes it: it knows which random numbers its last forward run used.
+#[derive(Clone)]
+pub(crate) struct Drawing<C> {
+    pub(crate) of: C,
+    last: Arc<Mutex<Option<Key>>>,
+}
+
+impl<C: Declared> Declared for Drawing<C> {
+    const SPEC: Spec = C::SPEC;
+    fn bind(values: &[Value]) -> Result<Self> {
+        Ok(Self { of: C::bind(values)?, last: Arc::default() })
+    }
+    fn values(&self) -> Vec<Value> {
+        self.of.values()
+    }
+}
+
+impl<C: Declared> Drawing<C> {
+    /// The key of `count` numbers: new ones in a forward run, the same ones again in a recomputation.
+    pub(crate) fn draw<T: Float>(&self, run: &mut Run<'_, T>, seed: i64, count: usize) -> Key {
+        let key = run.random(seed, count);
+        *self.last.lock() = Some(key);
+        *run.state() = Some(key);
+        key
+    }
+
+    /// The key of the forward run that a backward run belongs to: the function's own first, for copies of a function
+    /// share the other.
+    pub(crate) fn drawn<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<Key> {
+        (*run.state::<Option<Key>>()).map_or_else(|| self.last(), Ok)
+    }
+
+    /// The key of the last forward run.
+    pub(crate) fn last(&self) -> Result<Key> {
+        self.last.lock().ok_or_else(|| {
+            let name = C::SPEC.name;
+            Error::Graph(format!("{name}: expected a forward run before the backward run, got none"))
+        })
+    }
+}

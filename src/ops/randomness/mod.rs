@@ -1,0 +1,5 @@
+//! Random numbers.
+
+pub(crate) mod distributions;
+pub(crate) mod generator_state;
+pub(crate) mod random_erase;

@@ -1,0 +1,195 @@
+//! The largest and the smallest element along axes, and where they are.
+
+use crate::array::{DType, Shape};
+use crate::kernels::reduce::Rows;
+use crate::kernels::scratch::Saved;
+use crate::kernels::{Float, map, threads};
+use crate::ops::indexing::gather::OneHot;
+use crate::ops::reductions::reduction::{ascending, from_rows, reduced, to_rows};
+use crate::ops::{
+    Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, op,
+};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[Entry::of::<Extremes<Max>>(), Entry::of::<Extremes<Min>>()];
+
+op! {
+    /// Largest element along axes; the first of several. A NaN counts as larger than everything.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     axis: Axis or axes to reduce, all of them by default; negative ones count from the end.
+    ///     keepdims: Keep the axes, with length one.
+    ///     with_index: Give the index as well.
+    ///     only_index: Give the index alone.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x` without `axis`, the index of each element along `axis` (counted row by row through
+    ///     several axes in ascending order), or both.
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no such axis.
+    ///     ShapeError: If there is no element to choose from.
+    Max = max(x; axis as axes: Option<Vec<i64>> = None, keepdims as keep_dims: bool = false, with_index: bool = false,
+        only_index: bool = false)
+}
+
+op! {
+    /// Smallest element along axes; the first of several. A NaN counts as smaller than everything.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     axis: Axis or axes to reduce, all of them by default; negative ones count from the end.
+    ///     keepdims: Keep the axes, with length one.
+    ///     with_index: Give the index as well.
+    ///     only_index: Give the index alone.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x` without `axis`, the index of each element along `axis` (counted row by row through
+    ///     several axes in ascending order), or both.
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no such axis.
+    ///     ShapeError: If there is no element to choose from.
+    Min = min(x; axis as axes: Option<Vec<i64>> = None, keepdims as keep_dims: bool = false, with_index: bool = false,
+        only_index: bool = false)
+}
+
+/// What [`Max`] and [`Min`] differ in, and their arguments.
+trait Ends: Declared {
+    const SMALLEST: bool;
+    fn axis(&self) -> Option<&[i64]>;
+    fn keepdims(&self) -> bool;
+    fn with_index(&self) -> bool;
+    fn only_index(&self) -> bool;
+    /// The index along the last axis of a matrix.
+    fn index_of_rows() -> Self;
+}
+
+macro_rules! ends {
+    ($($ty:ident: $smallest:literal;)+) => {$(
+        impl Ends for $ty {
+            const SMALLEST: bool = $smallest;
+            fn axis(&self) -> Option<&[i64]> {
+                self.axis.as_deref()
+            }
+            fn keepdims(&self) -> bool {
+                self.keepdims
+            }
+            fn with_index(&self) -> bool {
+                self.with_index
+            }
+            fn only_index(&self) -> bool {
+                self.only_index
+            }
+            fn index_of_rows() -> Self {
+                Self { axis: Some(vec![1]), keepdims: true, with_index: false, only_index: true }
+            }
+        }
+    )+};
+}
+ends! { Max: false; Min: true; }
+
+/// Either end as what the engine computes.
+#[derive(Clone)]
+struct Extremes<C>(C);
+
+impl<C: Declared> Declared for Extremes<C> {
+    const SPEC: crate::ops::Spec = C::SPEC;
+    fn bind(values: &[Value]) -> Result<Self> {
+        C::bind(values).map(Extremes)
+    }
+    fn values(&self) -> Vec<Value> {
+        self.0.values()
+    }
+}
+
+/// Where in an array of shape `shape` element `k` along `axes` of result `i` is.
+fn place(shape: &Shape, axes: &[usize], mut i: usize, mut k: usize) -> usize {
+    let strides = shape.strides();
+    let mut at = 0;
+    for axis in (0..shape.ndim()).rev() {
+        let left = if axes.contains(&axis) { &mut k } else { &mut i };
+        at += *left % shape[axis] * strides[axis];
+        *left /= shape[axis];
+    }
+    at
+}
+
+impl<C: Ends> Compute for Extremes<C> {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let (name, shape) = (C::SPEC.name, x.get(0));
+        let y = reduced(name, shape, self.0.axis(), self.0.keepdims())?;
+        if shape.size() == 0 && y.size() > 0 {
+            return Err(Error::shape(name, "an element at least along the reduced axes", [shape]));
+        }
+        if shape.size() / y.size().max(1) > u32::MAX as usize {
+            return Err(Error::shape(name, "fewer than 2^32 elements along the reduced axes", [shape]));
+        }
+        let both = self.0.with_index() && !self.0.only_index();
+        Ok(Shapes::from_elem(y, if both { 2 } else { 1 }))
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let axes = ascending(C::SPEC.name, run.x_shape(0), self.0.axis())?;
+        let rows = Rows::new(run.x(0), run.x_shape(0), &axes);
+        let found = rows.extremes(C::SMALLEST);
+        if self.0.only_index() {
+            let y = run.y_index(0);
+            y.iter_mut().zip(&*found).for_each(|(y, (_, at))| *y = *at as i64);
+            return Ok(());
+        }
+        let y = run.y(0);
+        let index = if self.0.with_index() { Some(run.y_index(1)) } else { None };
+        let kept = run.state::<Saved<usize>>();
+        kept.set(found.iter().map(|(_, at)| *at));
+        y.iter_mut().zip(&*found).for_each(|(y, (value, _))| *y = *value);
+        if let Some(index) = index {
+            index.iter_mut().zip(&**kept).for_each(|(index, at)| *index = *at as i64);
+        }
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (shape, gy) = (run.x_shape(0), run.gy(0));
+        let axes = ascending(C::SPEC.name, shape, self.0.axis())?;
+        let Some(gx) = run.gx(0).map(crate::ops::Grad::adding) else { return Ok(()) };
+        if !self.0.only_index() {
+            let kept = &**run.state::<Saved<usize>>();
+            threads::in_turn(kept.len(), map::GRAIN, |range| {
+                for i in range {
+                    let at = place(shape, &axes, i, kept[i]);
+                    gx[at] = gx[at] + gy[i];
+                }
+            });
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        if self.0.only_index() {
+            return vec![None];
+        }
+        let shape = s.x(0).shape();
+        let axes = ascending(C::SPEC.name, &shape, self.0.axis()).unwrap_or_default();
+        let x = to_rows(s.x(0), &axes);
+        let rows = x.shape();
+        let index = Sym::apply(Self(C::index_of_rows()), &[x]);
+        let chosen = Sym::apply(OneHot { shape: vec![rows[1] as i64] }, &[index]);
+        let gy = s.gy(0).reshape(&[rows[0], 1]).broadcast(&rows);
+        vec![Some(from_rows(gy * chosen, &shape, &axes))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+
+    fn symbol_reads(&self, _: usize) -> Reads {
+        Reads::INPUTS
+    }
+
+    fn output(&self, o: usize) -> Option<DType> {
+        (o == 1 || self.0.only_index()).then_some(DType::I64)
+    }
+}

@@ -1,0 +1,8 @@
+//! Sums, largest elements and all else that takes lines of an array together.
+
+pub(crate) mod cumulative;
+pub(crate) mod extreme;
+pub(crate) mod reduction;
+pub(crate) mod softmax;
+pub(crate) mod sorting;
+pub(crate) mod whole_array;

@@ -1,0 +1,292 @@
+//! Sums, means, products and norms along axes.
+
+use smallvec::SmallVec;
+
+use crate::ops::reductions::cumulative::CumProd;
+
+use crate::Result;
+use crate::array::Shape;
+use crate::kernels::pairing::Pairing;
+use crate::kernels::reduce::{Fold, Product, Rows};
+use crate::kernels::scratch::Zeros;
+use crate::kernels::threads::Shared;
+use crate::kernels::{Float, reduce, strided};
+use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[Entry::of::<Sum>(), Entry::of::<Mean>(), Entry::of::<Prod>()];
+
+/// The axes that `axis` names, ascending: the order in which elements along several axes are numbered.
+pub(crate) fn ascending(op: &str, shape: &Shape, axis: Option<&[i64]>) -> Result<SmallVec<[usize; 4]>> {
+    let mut axes = shape.axes(op, axis)?;
+    axes.sort_unstable();
+    Ok(axes)
+}
+
+/// The shape that is left of `shape` when `axis` is reduced.
+pub(crate) fn reduced(op: &str, shape: &Shape, axis: Option<&[i64]>, keepdims: bool) -> Result<Shape> {
+    let axes = shape.axes(op, axis)?;
+    let dims = shape.iter().enumerate();
+    Ok(match keepdims {
+        true => dims.map(|(i, d)| if axes.contains(&i) { 1 } else { *d }).collect(),
+        false => dims.filter(|(i, _)| !axes.contains(i)).map(|(_, d)| *d).collect(),
+    })
+}
+
+/// All axes in order, but those of `axes` last.
+fn axes_last(ndim: usize, axes: &[usize]) -> Vec<usize> {
+    (0..ndim).filter(|i| !axes.contains(i)).chain(axes.iter().copied()).collect()
+}
+
+/// `x` as a matrix, the elements along `axes` being its rows.
+pub(crate) fn to_rows(x: Sym, axes: &[usize]) -> Sym {
+    let shape = x.shape();
+    let n: usize = axes.iter().map(|a| shape[*a]).product();
+    let kept: usize = (0..shape.ndim()).filter(|i| !axes.contains(i)).map(|i| shape[i]).product();
+    x.transpose(&axes_last(shape.ndim(), axes)).reshape(&[kept, n])
+}
+
+/// The array of shape `shape` that [`to_rows`] makes `rows` of.
+pub(crate) fn from_rows(rows: Sym, shape: &Shape, axes: &[usize]) -> Sym {
+    let order = axes_last(shape.ndim(), axes);
+    let dims: Vec<usize> = order.iter().map(|a| shape[*a]).collect();
+    let mut back = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(i, a)| back[*a] = i);
+    rows.reshape(&dims).transpose(&back)
+}
+
+/// Writes or adds `map(g)` for the result that each element took part in, `g` being its gradient.
+pub(crate) fn spread<T: Float>(
+    gx: Grad<'_, T>,
+    gy: &[T],
+    kept: &Shape,
+    shape: &Shape,
+    map: impl Fn(T) -> T + Sync + Copy,
+) {
+    let Grad { data, accumulate } = gx;
+    if accumulate {
+        strided::broadcast_with(gy, kept, shape, data, move |g, gy| *g = *g + map(gy));
+    } else {
+        strided::broadcast_with(gy, kept, shape, data, move |g, gy| *g = map(gy));
+    }
+}
+
+/// Writes or adds `f(i, j)` for each element `i` that took part in result `j`. It must be `#[inline(always)]`.
+#[inline(always)]
+pub(crate) fn spread_each<T: Float>(
+    gx: Grad<'_, T>,
+    kept: &Shape,
+    shape: &Shape,
+    f: impl Fn(usize, usize) -> T + Sync + Copy,
+) {
+    let Grad { data, accumulate: add } = gx;
+    assert!(shape.size() == data.len());
+    let to = Shared::new(data.as_mut_ptr());
+    Pairing::new(shape, kept).each(
+        #[inline(always)]
+        // SAFETY: each element of the gradient is met once.
+        move |i, j, _| unsafe {
+            let (to, g) = (to.get().add(i), f(i, j));
+            to.write(if add { to.read() + g } else { g });
+        },
+    );
+}
+
+/// The gradient of a result for each element that took part in it.
+pub(crate) fn spread_symbol(op: &str, s: &Symbols, axis: Option<&[i64]>) -> Sym {
+    let shape = s.x(0).shape();
+    let kept = reduced(op, &shape, axis, true).unwrap_or_default();
+    s.gy(0).reshape(&kept).broadcast(&shape)
+}
+
+op! {
+    /// Sum along axes.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     axis: Axis or axes to sum over, all of them by default; negative ones count from the end.
+    ///     keepdims: Keep the axes, with length one.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x` without `axis`.
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no such axis.
+    Sum = sum(x; axis as axes: Option<Vec<i64>> = None, keepdims as keep_dims: bool = false)
+}
+
+impl Compute for Sum {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        one(reduced("sum", x.get(0), self.axis.as_deref(), self.keepdims)?)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let axes = ascending("sum", run.x_shape(0), self.axis.as_deref())?;
+        reduce::sum(run.x(0), run.x_shape(0), &axes, run.y(0));
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let kept = reduced("sum", run.x_shape(0), self.axis.as_deref(), true)?;
+        let (gy, shape) = (run.gy(0), run.x_shape(0));
+        if let Some(gx) = run.gx(0) {
+            spread(gx, gy, &kept, shape, |g| g);
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        vec![Some(spread_symbol("sum", s, self.axis.as_deref()))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}
+
+op! {
+    /// Mean along axes; of no elements it is not a number.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     axis: Axis or axes to average over, all of them by default; negative ones count from the end.
+    ///     keepdims: Keep the axes, with length one.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x` without `axis`.
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no such axis.
+    Mean = mean(x; axis as axes: Option<Vec<i64>> = None, keepdims as keep_dims: bool = false)
+}
+
+impl Mean {
+    /// Number of elements of which one mean is made.
+    fn count(&self, shape: &Shape) -> Result<f64> {
+        Ok(shape.axes("mean", self.axis.as_deref())?.iter().map(|a| shape[*a]).product::<usize>() as f64)
+    }
+}
+
+impl Compute for Mean {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        one(reduced("mean", x.get(0), self.axis.as_deref(), self.keepdims)?)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let axes = ascending("mean", run.x_shape(0), self.axis.as_deref())?;
+        let (n, y) = (T::of(self.count(run.x_shape(0))?), run.y(0));
+        reduce::sum(run.x(0), run.x_shape(0), &axes, y);
+        for y in y {
+            *y = *y / n;
+        }
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let kept = reduced("mean", run.x_shape(0), self.axis.as_deref(), true)?;
+        let (gy, shape) = (run.gy(0), run.x_shape(0));
+        let n = T::of(self.count(shape)?);
+        if let Some(gx) = run.gx(0) {
+            spread(gx, gy, &kept, shape, move |g| g / n);
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let n = self.count(&s.x(0).shape()).unwrap_or(1.0);
+        let gx = spread_symbol("mean", s, self.axis.as_deref());
+        vec![Some(if n == 0.0 { gx } else { gx * Sym::Const(1.0 / n) })]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}
+
+op! {
+    /// Product along axes. Its gradient is exact also where elements are zero.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     axis: Axis or axes to multiply over, all of them by default; negative ones count from the end.
+    ///     keepdims: Keep the axes, with length one.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x` without `axis`.
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no such axis.
+    Prod = prod(x; axis as axes: Option<Vec<i64>> = None, keepdims as keep_dims: bool = false)
+}
+
+/// The product of what is not zero, and how many elements are.
+struct ZerosApart;
+
+impl<T: Float> Fold<T> for ZerosApart {
+    type Part = (T, usize);
+    fn none(&self) -> (T, usize) {
+        (T::ONE, 0)
+    }
+    fn with(&self, (product, zeros): (T, usize), x: T, _: usize) -> (T, usize) {
+        if x == T::ZERO { (product, zeros + 1) } else { (product * x, zeros) }
+    }
+    fn join(&self, a: (T, usize), b: (T, usize)) -> (T, usize) {
+        (a.0 * b.0, a.1 + b.1)
+    }
+}
+
+impl Compute for Prod {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        one(reduced("prod", x.get(0), self.axis.as_deref(), self.keepdims)?)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let axes = ascending("prod", run.x_shape(0), self.axis.as_deref())?;
+        let y = run.y(0);
+        Rows::new(run.x(0), run.x_shape(0), &axes).fold(&Product, |i, product| y[i] = product);
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (shape, x, gy) = (run.x_shape(0), run.x(0), run.gy(0));
+        let axes = ascending("prod", shape, self.axis.as_deref())?;
+        let kept = reduced("prod", shape, self.axis.as_deref(), true)?;
+        let Some(gx) = run.gx(0) else { return Ok(()) };
+        // What an element that is not zero is divided from, and what one that is gets, as the only zero of its product.
+        let (mut whole, mut others) = (Zeros::new(gy.len()), Zeros::new(gy.len()));
+        Rows::new(x, shape, &axes).fold(&ZerosApart, |i, (product, zeros)| match zeros {
+            0 => whole[i] = gy[i] * product,
+            1 => others[i] = gy[i] * product,
+            _ => {}
+        });
+        let pairing = Pairing::new(shape, &kept);
+        // SAFETY: the arrays have the shapes of the pairing.
+        unsafe {
+            let (x, whole, others) = (x.as_ptr(), whole.as_ptr(), others.as_ptr());
+            pairing.put(
+                x,
+                whole,
+                gx.data,
+                gx.accumulate,
+                |x, all, _| {
+                    if x == T::ZERO { T::ZERO } else { all / x }
+                },
+            );
+            pairing.put(x, others, gx.data, true, |x, others, _| if x == T::ZERO { others } else { T::ZERO });
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let shape = s.x(0).shape();
+        let axes = ascending("prod", &shape, self.axis.as_deref()).unwrap_or_default();
+        let x = to_rows(s.x(0), &axes);
+        let others = |reverse| Sym::apply(CumProd { axis: Some(1), exclusive: true, reverse }, &[x]);
+        let others = from_rows(others(false) * others(true), &shape, &axes);
+        vec![Some(spread_symbol("prod", s, self.axis.as_deref()) * others)]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::INPUTS
+    }
+}

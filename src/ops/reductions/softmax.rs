@@ -1,0 +1,209 @@
+//! Normalised exponentials.
+
+use crate::Result;
+use crate::array::Shape;
+use crate::kernels::{Float, Number, softmax as kernels, softmax::Lines};
+use crate::ops::{
+    Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Spec, Sym, Symbols, Value, like, op,
+};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[Entry::of::<Normalised<Softmax>>(), Entry::of::<Normalised<LogSoftmax>>()];
+
+/// The axis that is meant, the last one by default, and the lines along it.
+pub(crate) fn along(op: &str, x: &Shape, axis: Option<i64>) -> Result<(usize, Lines)> {
+    let axis = x.axis(op, axis.unwrap_or(-1))?;
+    Ok((axis, Lines { outer: x.size_to(axis), n: x[axis], inner: x.size_from(axis + 1) }))
+}
+
+/// An operation that normalises lines, and of whose gradient each element needs one sum along its line.
+pub(crate) trait Normalising: Declared {
+    /// The axis of the lines, the last one if it was left open.
+    fn axis(&self) -> Option<i64>;
+
+    /// Writes the normalised elements of `x` to `y`.
+    fn f<T: Float>(lines: Lines, x: &[T], y: &mut [T]);
+
+    /// What is summed up along a line. It must be `#[inline(always)]`.
+    fn summand<N: Number>(y: N, gy: N) -> N;
+
+    /// The gradient of an element, given that sum. It must be `#[inline(always)]`.
+    fn df<N: Number>(y: N, gy: N, sum: N) -> N;
+}
+
+op! {
+    /// Softmax along an axis: `y = exp(x) / sum(exp(x))`.
+    ///
+    /// Args:
+    ///     x: Input of any shape with at least one axis.
+    ///     axis: Axis along which the results sum up to one, the last one by default.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no such axis.
+    Softmax = softmax(x; axis: Option<i64> = None)
+}
+
+impl Normalising for Softmax {
+    fn axis(&self) -> Option<i64> {
+        self.axis
+    }
+
+    fn f<T: Float>(lines: Lines, x: &[T], y: &mut [T]) {
+        kernels::softmax(lines, x, y);
+    }
+
+    #[inline(always)]
+    fn summand<N: Number>(y: N, gy: N) -> N {
+        y * gy
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(y: N, gy: N, sum: N) -> N {
+        y * (gy - sum)
+    }
+}
+
+op! {
+    /// Logarithm of softmax along an axis: `y = x - log(sum(exp(x)))`.
+    ///
+    /// Args:
+    ///     x: Input of any shape with at least one axis.
+    ///     axis: Axis of the softmax, the last one by default.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no such axis.
+    LogSoftmax = log_softmax(x; axis: Option<i64> = None)
+}
+
+impl Normalising for LogSoftmax {
+    fn axis(&self) -> Option<i64> {
+        self.axis
+    }
+
+    fn f<T: Float>(lines: Lines, x: &[T], y: &mut [T]) {
+        kernels::log_softmax(lines, x, y);
+    }
+
+    #[inline(always)]
+    fn summand<N: Number>(_: N, gy: N) -> N {
+        gy
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(y: N, gy: N, sum: N) -> N {
+        gy - y.exp() * sum
+    }
+}
+
+/// A [`Normalising`] as what the engine computes.
+#[derive(Clone)]
+pub(crate) struct Normalised<C>(pub(crate) C);
+
+impl<C: Declared> Declared for Normalised<C> {
+    const SPEC: Spec = C::SPEC;
+    fn bind(values: &[Value]) -> Result<Self> {
+        C::bind(values).map(Normalised)
+    }
+    fn values(&self) -> Vec<Value> {
+        self.0.values()
+    }
+}
+
+impl<C: Normalising> Compute for Normalised<C> {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        along(C::SPEC.name, x.get(0), self.0.axis())?;
+        like(x)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (_, lines) = along(C::SPEC.name, run.x_shape(0), self.0.axis())?;
+        C::f(lines, run.x(0), run.y(0));
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (_, lines) = along(C::SPEC.name, run.y_shape(0), self.0.axis())?;
+        let (y, gy) = (run.y(0), run.gy(0));
+        let Some(gx) = run.gx(0) else { return Ok(()) };
+        assert!(y.len() == gx.data.len() && gy.len() == y.len());
+        // SAFETY: both are as long as what is written.
+        let at = move |i: usize| unsafe { (*y.get_unchecked(i), *gy.get_unchecked(i)) };
+        kernels::put_by_sums(
+            lines,
+            gx.data,
+            gx.accumulate,
+            #[inline(always)]
+            move |i| C::summand(at(i).0, at(i).1),
+            #[inline(always)]
+            move |i, sum| C::df(at(i).0, at(i).1, sum),
+        );
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let (y, gy) = (s.y(0), s.gy(0));
+        let Ok((axis, _)) = along(C::SPEC.name, &y.shape(), self.0.axis()) else { return vec![None] };
+        vec![Some(C::df(y, gy, C::summand(y, gy).sum(&[axis], true)))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::OUTPUTS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::array::Shape;
+    use crate::ops::testing::{Tensor, check_forward, check_gradient};
+    use crate::ops::{Op, Value, find};
+
+    fn op(name: &str, axis: Option<i64>) -> Op {
+        let axis = axis.map_or(Value::None, Value::Int);
+        find(name).expect("is registered").bind(&[axis], u64::MAX).expect("binds")
+    }
+
+    /// Softmax of `x`, of shape (outer, n, inner), along its middle axis.
+    fn softmax(x: &Tensor) -> Vec<f64> {
+        let (n, inner) = (x.shape[1], x.shape[2]);
+        let sum = |i: usize| {
+            let first = i / (n * inner) * n * inner + i % inner;
+            (0..n).map(|k| x.data[first + k * inner].exp()).sum::<f64>()
+        };
+        x.data.iter().enumerate().map(|(i, x)| x.exp() / sum(i)).collect()
+    }
+
+    #[test]
+    fn softmax_sums_up_to_one_along_any_axis() {
+        for shape in [[2, 3, 4], [3, 19, 1], [1, 1, 5], [2, 0, 3], [0, 2, 2]] {
+            let x = [Tensor::sample(shape, 3)];
+            let p = softmax(&x[0]);
+            let log = p.iter().map(|p| p.ln()).collect();
+            check_forward(&op("softmax", Some(-2)), &x, &[Tensor { shape: x[0].shape.clone(), data: p }]);
+            check_forward(
+                &op("log_softmax", Some(1)),
+                &x,
+                &[Tensor { shape: x[0].shape.clone(), data: log }],
+            );
+            check_gradient(&op("softmax", Some(1)), &x, &[true]);
+            check_gradient(&op("log_softmax", Some(1)), &x, &[true]);
+        }
+        check_gradient(&op("softmax", None), &[Tensor::sample([2, 17], 1)], &[true]);
+        check_forward(
+            &op("softmax", None),
+            &[Tensor::new([2], &[1e4, -1e4])],
+            &[Tensor::new([2], &[1.0, 0.0])],
+        );
+        check_forward(
+            &op("log_softmax", None),
+            &[Tensor::new([2], &[1e4, -1e4])],
+            &[Tensor::new([2], &[0.0, -2e4])],
+        );
+        assert!(op("softmax", None).shapes(&[&Shape::scalar()]).is_err());
+    }
+}

@@ -1,0 +1,227 @@
+//! Convolution, and its gradient by the weight. The gradient by the input is a deconvolution.
+
+use crate::array::Shape;
+use crate::kernels::Float;
+use crate::kernels::channels::add_sums;
+use crate::kernels::convolution::{
+    Finish, Geometry, Kept, KeptWeight, Weight, forward, input_gradient, keeps_weight, weight_gradient,
+};
+use crate::ops::spatial::deconvolution::Deconvolution;
+use crate::ops::spatial::layout::{self, Layout, laid_out};
+use crate::ops::{
+    Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, arrangement::array,
+    one, op,
+};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[Entry::of::<Convolution>()];
+
+op! {
+    /// Convolution over one or more spatial axes (cross-correlation, as is the custom):
+    /// `y[k, o] = b[k] + sum over c, t of w[k, c, t] x[c, o * stride + t * dilation - pad]`.
+    ///
+    /// Args:
+    ///     x: Input, shape (batch..., channels, spatial...), or (batch..., spatial..., channels) if `channel_last`.
+    ///     weight: Weight `w`, shape (maps, channels / group, kernel...), or (maps, kernel..., channels / group).
+    ///     bias: Bias `b`, shape (maps,); none by default.
+    ///     base_axis: The axis of the channels; the axes before it are the batch.
+    ///     pad: Zeros added at both ends of each spatial axis, none by default.
+    ///     stride: Step of the kernel along each spatial axis, 1 by default.
+    ///     dilation: Distance of neighbours in the kernel along each spatial axis, 1 by default.
+    ///     group: Number of groups that channels and maps are divided into; each map sees the channels of its group.
+    ///     channel_last: Channels are the last axis of `x`, `weight` and the output.
+    ///
+    /// Returns:
+    ///     Array of shape (batch..., maps, out...), or (batch..., out..., maps), where
+    ///     `out = floor((in + 2 * pad - dilation * (kernel - 1) - 1) / stride) + 1`.
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no axis `base_axis`.
+    ///     ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+    ///     ShapeError: If the shapes do not fit together, or the kernel does not fit into the padded input.
+    Convolution = convolution(x, weight, bias: optional;
+        base_axis: i64 = 1,
+        pad: Option<Vec<i64>> = None,
+        stride: Option<Vec<i64>> = None,
+        dilation: Option<Vec<i64>> = None,
+        group: i64 = 1,
+        channel_last: bool = false,
+    )
+}
+
+laid_out!(Convolution);
+
+/// Elements of an output between two of the same channel: what [`add_sums`] wants to know.
+pub(crate) fn inner(channel_last: bool, spatial: &[usize]) -> usize {
+    if channel_last { 1 } else { spatial.iter().product() }
+}
+
+/// A weight whose values are called `name`, with where the function keeps what is made of it if that pays.
+pub(crate) fn weight<'a, T: Float>(
+    g: &Geometry,
+    w: &'a [T],
+    name: u64,
+    kept: impl FnOnce() -> &'a mut Kept,
+) -> Weight<'a, T> {
+    if name != 0 && keeps_weight::<T>(g) { Weight::known(w, name, kept()) } else { w.into() }
+}
+
+/// The gradient of a bias: `gy` summed over all but its channels, of which `spatial` axes follow unless they are last.
+pub(crate) fn bias_gradient(gy: Sym, channel_last: bool, spatial: usize) -> Sym {
+    let n = gy.shape().ndim();
+    let channels = if channel_last { n - 1 } else { n - 1 - spatial };
+    let axes: Vec<usize> = (0..n).filter(|a| *a != channels).collect();
+    gy.sum(&axes, false)
+}
+
+impl Layout<'_> {
+    /// The gradient by the input of a convolution with geometry `g`, from that of its output.
+    pub(crate) fn input_gradient(&self, g: &Geometry, gy: Sym, w: Sym) -> Sym {
+        Sym::apply(Deconvolution::laid_out(self, Some(Self::output_padding(g))), &[gy, w])
+    }
+
+    /// The gradient by the weight, of shape `w`, of a convolution of `x`.
+    pub(crate) fn weight_gradient(&self, gy: Sym, x: Sym, w: &Shape) -> Sym {
+        let shape = w.iter().map(|d| *d as i64).collect();
+        Sym::apply(ConvolutionFilterGrad::laid_out(self, shape), &[gy, x])
+    }
+
+    /// The convolution of `x` with `w`.
+    pub(crate) fn convolve(&self, x: Sym, w: Sym) -> Sym {
+        Sym::apply(Convolution::laid_out(self), &[x, w])
+    }
+}
+
+impl Compute for Convolution {
+    const TAKES_ALONG: bool = true;
+    const KEEPS_OF: Option<usize> = Some(1);
+
+    fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
+        layout::open(arg, self.base_axis, x.get(0))
+    }
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let (layout, x0, w) = (self.layout(), x.get(0), x.get(1));
+        let (g, shape) = layout.convolution(x0, w)?;
+        layout.check_bias(x.find(2), g.maps, [x0, w])?;
+        one(shape)
+    }
+
+    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+        y.size() * x.get(1).size_from(1)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (g, _) = self.layout().convolution(run.x_shape(0), run.x_shape(1))?;
+        let bias = run.has(2).then(|| run.x(2));
+        let finish = Finish { bias, accumulate: false, then: run.then() };
+        let (x, w, y, name) = (run.x(0), run.x(1), run.y(0), run.name());
+        forward(&g, x, weight(&g, w, name, || &mut run.state::<KeptWeight>().forward), y, finish)
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (g, _) = self.layout().convolution(run.x_shape(0), run.x_shape(1))?;
+        let gy = run.gy(0);
+        if let Some(Grad { data, accumulate }) = run.gx(0) {
+            let (w, name) = (run.x(1), run.name());
+            let w = weight(&g, w, name, || &mut run.state::<KeptWeight>().backward);
+            input_gradient(&g, gy, w, data, Finish::plain(accumulate))?;
+        }
+        if let Some(Grad { data, accumulate }) = run.gx(1) {
+            weight_gradient(&g, run.x(0), gy, data, accumulate)?;
+        }
+        if let Some(gb) = run.gx(2) {
+            add_sums(gy, gb.adding(), inner(self.channel_last, &g.output));
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let (layout, x, w, gy) = (self.layout(), s.x(0), s.x(1), s.gy(0));
+        let Ok((g, _)) = layout.convolution(&x.shape(), &w.shape()) else { return Vec::new() };
+        vec![
+            s.wants(0).then(|| layout.input_gradient(&g, gy, w)),
+            s.wants(1).then(|| layout.weight_gradient(gy, x, &w.shape())),
+            s.wants(2).then(|| bias_gradient(gy, self.channel_last, g.output.len())),
+        ]
+    }
+
+    fn reads(&self, gx: usize) -> Reads {
+        [Reads::inputs(0b10), Reads::inputs(0b01), Reads::NOTHING][gx.min(2)]
+    }
+}
+
+op! {
+    /// The gradient of a convolution by its weight: the sum over inputs and outputs that meet at each element of it.
+    ///
+    /// Args:
+    ///     gy: Gradient of the output of the convolution.
+    ///     x: Input of the convolution.
+    ///     shape: Shape of the weight.
+    ///     base_axis: As given to the convolution.
+    ///     pad: As given to the convolution.
+    ///     stride: As given to the convolution.
+    ///     dilation: As given to the convolution.
+    ///     group: As given to the convolution.
+    ///     channel_last: As given to the convolution.
+    ///
+    /// Returns:
+    ///     Array of shape `shape`.
+    ///
+    /// Raises:
+    ///     ShapeError: If `gy` has not the shape of the output.
+    ConvolutionFilterGrad = convolution_filter_grad(gy, x;
+        shape: Vec<i64>,
+        base_axis: i64 = 1,
+        pad: Option<Vec<i64>> = None,
+        stride: Option<Vec<i64>> = None,
+        dilation: Option<Vec<i64>> = None,
+        group: i64 = 1,
+        channel_last: bool = false,
+    )
+}
+
+laid_out!(ConvolutionFilterGrad, shape: Vec<i64>);
+
+impl Compute for ConvolutionFilterGrad {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let weight = array::lengths("convolution_filter_grad", &self.shape)?;
+        let (_, shape) = self.layout().convolution(x.get(1), &weight)?;
+        if shape != *x.get(0) {
+            let expected = format!("`gy` of shape {shape}");
+            return Err(Error::shape("convolution_filter_grad", expected, [x.get(0), x.get(1)]));
+        }
+        one(weight)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (g, _) = self.layout().convolution(run.x_shape(1), run.y_shape(0))?;
+        weight_gradient(&g, run.x(1), run.x(0), run.y(0), false)
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (g, _) = self.layout().convolution(run.x_shape(1), run.y_shape(0))?;
+        let w = run.gy(0);
+        if let Some(Grad { data, accumulate }) = run.gx(0) {
+            forward(&g, run.x(1), w, data, Finish::plain(accumulate))?;
+        }
+        if let Some(Grad { data, accumulate }) = run.gx(1) {
+            input_gradient(&g, run.x(0), w, data, Finish::plain(accumulate))?;
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let (layout, gy, x, w) = (self.layout(), s.x(0), s.x(1), s.gy(0));
+        let Ok((g, _)) = layout.convolution(&x.shape(), &w.shape()) else { return Vec::new() };
+        vec![s.wants(0).then(|| layout.convolve(x, w)), s.wants(1).then(|| layout.input_gradient(&g, gy, w))]
+    }
+
+    fn reads(&self, gx: usize) -> Reads {
+        Reads::inputs(if gx == 0 { 0b10 } else { 0b01 })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! Deconvolution: convolution the other way round, from its output to its input.
+
+use crate::Result;
+use crate::array::Shape;
+use crate::kernels::Float;
+use crate::kernels::channels::add_sums;
+use crate::kernels::convolution::{Finish, Geometry, KeptWeight, forward, input_gradient, weight_gradient};
+use crate::ops::spatial::convolution::{bias_gradient, inner, weight};
+use crate::ops::spatial::layout::{self, laid_out};
+use crate::ops::{
+    Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op,
+};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[Entry::of::<Deconvolution>()];
+
+op! {
+    /// Deconvolution, also called transposed convolution: the gradient by the input of the convolution with the same
+    /// arguments, as a layer of its own. `y[k, o * stride + t * dilation - pad]` gets `w[c, k, t] x[c, o]` from each
+    /// `c`, `t` and `o`, and `b[k]`.
+    ///
+    /// Args:
+    ///     x: Input, shape (batch..., channels, spatial...), or (batch..., spatial..., channels) if `channel_last`.
+    ///     weight: Weight `w`, shape (channels, maps / group, kernel...), or (channels, kernel..., maps / group).
+    ///     bias: Bias `b`, shape (maps,); none by default.
+    ///     base_axis: The axis of the channels; the axes before it are the batch.
+    ///     pad: Elements cut off at both ends of each spatial axis of the output, none by default.
+    ///     stride: Step in the output for one in the input along each spatial axis, 1 by default.
+    ///     dilation: Distance of neighbours in the kernel along each spatial axis, 1 by default.
+    ///     group: Number of groups that channels and maps are divided into; each map sees the channels of its group.
+    ///     channel_last: Channels are the last axis of `x`, `weight` and the output.
+    ///     output_padding: Elements added at the end of each spatial axis of the output, fewer than `stride`: which of
+    ///         the inputs of a convolution with this output is meant.
+    ///
+    /// Returns:
+    ///     Array of shape (batch..., maps, out...), or (batch..., out..., maps), where
+    ///     `out = stride * (in - 1) + dilation * (kernel - 1) + 1 - 2 * pad + output_padding`.
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no axis `base_axis`.
+    ///     ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+    ///     ShapeError: If the shapes do not fit together, or `pad` leaves nothing of the output.
+    Deconvolution = deconvolution(x, weight, bias: optional;
+        base_axis: i64 = 1,
+        pad: Option<Vec<i64>> = None,
+        stride: Option<Vec<i64>> = None,
+        dilation: Option<Vec<i64>> = None,
+        group: i64 = 1,
+        channel_last: bool = false,
+        output_padding: Option<Vec<i64>> = None,
+    )
+}
+
+laid_out!(Deconvolution, output_padding: Option<Vec<i64>>);
+
+impl Deconvolution {
+    fn geometry(&self, x: &Shape, w: &Shape) -> Result<(Geometry, Shape)> {
+        self.layout().deconvolution(x, w, self.output_padding.as_deref())
+    }
+}
+
+impl Compute for Deconvolution {
+    const TAKES_ALONG: bool = true;
+    const KEEPS_OF: Option<usize> = Some(1);
+
+    fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
+        layout::open(arg, self.base_axis, x.get(0))
+    }
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let (x0, w) = (x.get(0), x.get(1));
+        let (g, shape) = self.geometry(x0, w)?;
+        self.layout().check_bias(x.find(2), g.channels, [x0, w])?;
+        one(shape)
+    }
+
+    fn products(&self, x: &InputShapes<'_>, _: &Shape) -> usize {
+        x.get(0).size() * x.get(1).size_from(1)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
+        let bias = run.has(2).then(|| run.x(2));
+        let finish = Finish { bias, accumulate: false, then: run.then() };
+        let (x, w, y, name) = (run.x(0), run.x(1), run.y(0), run.name());
+        input_gradient(&g, x, weight(&g, w, name, || &mut run.state::<KeptWeight>().forward), y, finish)
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
+        let gy = run.gy(0);
+        if let Some(Grad { data, accumulate }) = run.gx(0) {
+            let (w, name) = (run.x(1), run.name());
+            let w = weight(&g, w, name, || &mut run.state::<KeptWeight>().backward);
+            forward(&g, gy, w, data, Finish::plain(accumulate))?;
+        }
+        if let Some(Grad { data, accumulate }) = run.gx(1) {
+            weight_gradient(&g, gy, run.x(0), data, accumulate)?;
+        }
+        if let Some(gb) = run.gx(2) {
+            add_sums(gy, gb.adding(), inner(self.channel_last, &g.input));
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let (layout, x, w, gy) = (self.layout(), s.x(0), s.x(1), s.gy(0));
+        let spatial = w.shape().ndim() - 2;
+        vec![
+            s.wants(0).then(|| layout.convolve(gy, w)),
+            s.wants(1).then(|| layout.weight_gradient(x, gy, &w.shape())),
+            s.wants(2).then(|| bias_gradient(gy, self.channel_last, spatial)),
+        ]
+    }
+
+    fn reads(&self, gx: usize) -> Reads {
+        [Reads::inputs(0b10), Reads::inputs(0b01), Reads::NOTHING][gx.min(2)]
+    }
+}

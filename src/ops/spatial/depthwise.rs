@@ -1,0 +1,143 @@
+//! Convolution of each channel with kernels of its own.
+
+use crate::array::Shape;
+use crate::kernels::Float;
+use crate::kernels::channels::add_sums;
+use crate::kernels::convolution::{Finish, Geometry, forward, input_gradient, weight_gradient};
+use crate::ops::spatial::convolution::bias_gradient;
+use crate::ops::spatial::layout::{self, Layout};
+use crate::ops::{
+    Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op,
+};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[Entry::of::<DepthwiseConvolution>()];
+
+op! {
+    /// Convolution of each channel with kernels of its own:
+    /// `y[k, o] = b[k] + sum over t of w[k, t] x[k // multiplier, o * stride + t * dilation - pad]`.
+    ///
+    /// Args:
+    ///     x: Input, shape (batch..., channels, spatial...).
+    ///     weight: Weight `w`, shape (channels * multiplier, kernel...).
+    ///     bias: Bias `b`, shape (channels * multiplier,); none by default.
+    ///     base_axis: The axis of the channels; the axes before it are the batch.
+    ///     pad: Zeros added at both ends of each spatial axis, none by default.
+    ///     stride: Step of the kernel along each spatial axis, 1 by default.
+    ///     dilation: Distance of neighbours in the kernel along each spatial axis, 1 by default.
+    ///     multiplier: Number of outputs of each channel.
+    ///
+    /// Returns:
+    ///     Array of shape (batch..., channels * multiplier, out...), `out` being that of `convolution`.
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no axis `base_axis`.
+    ///     ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+    ///     ShapeError: If the shapes do not fit together, or the kernel does not fit into the padded input.
+    DepthwiseConvolution = depthwise_convolution(x, weight, bias: optional;
+        base_axis: i64 = 1,
+        pad: Option<Vec<i64>> = None,
+        stride: Option<Vec<i64>> = None,
+        dilation: Option<Vec<i64>> = None,
+        multiplier: i64 = 1,
+    )
+}
+
+/// The weight as that of a convolution with a group for each channel: (maps, 1, kernel...).
+fn grouped(w: &Shape) -> Shape {
+    w[..1].iter().copied().chain([1]).chain(w[1..].iter().copied()).collect()
+}
+
+impl DepthwiseConvolution {
+    fn layout(&self, x: &Shape, w: &Shape) -> Result<Layout<'_>> {
+        let op = "depthwise_convolution";
+        let base = x.axis(op, self.base_axis)?;
+        if w.ndim() != x.ndim() - base {
+            let expected = format!("a weight with {} axes for this input and `base_axis`", x.ndim() - base);
+            return Err(Error::shape(op, expected, [x, w]));
+        }
+        let maps = usize::try_from(self.multiplier).ok().and_then(|m| m.checked_mul(x[base]));
+        if self.multiplier < 1 || x[base] == 0 || maps != Some(w[0]) {
+            let expected = format!(
+                "a weight of {} maps ({} channels, one at least, times multiplier {})",
+                maps.map_or_else(|| "so many".into(), |m| m.to_string()),
+                x[base],
+                self.multiplier
+            );
+            return Err(Error::shape(op, expected, [x, w]));
+        }
+        Ok(Layout {
+            op,
+            base_axis: self.base_axis,
+            pad: self.pad.as_deref(),
+            stride: self.stride.as_deref(),
+            dilation: self.dilation.as_deref(),
+            group: x[base] as i64,
+            channel_last: false,
+        })
+    }
+
+    fn geometry(&self, x: &Shape, w: &Shape) -> Result<(Geometry, Shape)> {
+        self.layout(x, w)?.convolution(x, &grouped(w))
+    }
+}
+
+impl Compute for DepthwiseConvolution {
+    const TAKES_ALONG: bool = true;
+
+    fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
+        layout::open(arg, self.base_axis, x.get(0))
+    }
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let (x0, w) = (x.get(0), x.get(1));
+        let (g, shape) = self.geometry(x0, w)?;
+        self.layout(x0, w)?.check_bias(x.find(2), g.maps, [x0, w])?;
+        one(shape)
+    }
+
+    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+        y.size() * x.get(1).size_from(1)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
+        let bias = run.has(2).then(|| run.x(2));
+        forward(&g, run.x(0), run.x(1), run.y(0), Finish { bias, accumulate: false, then: run.then() })
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
+        let gy = run.gy(0);
+        if let Some(Grad { data, accumulate }) = run.gx(0) {
+            input_gradient(&g, gy, run.x(1), data, Finish::plain(accumulate))?;
+        }
+        if let Some(Grad { data, accumulate }) = run.gx(1) {
+            weight_gradient(&g, run.x(0), gy, data, accumulate)?;
+        }
+        if let Some(gb) = run.gx(2) {
+            add_sums(gy, gb.adding(), g.output.iter().product());
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let (x, w, gy) = (s.x(0), s.x(1), s.gy(0));
+        let (x_shape, w_shape) = (x.shape(), w.shape());
+        let (Ok(layout), Ok((g, _))) = (self.layout(&x_shape, &w_shape), self.geometry(&x_shape, &w_shape))
+        else {
+            return Vec::new();
+        };
+        let weight = grouped(&w_shape);
+        vec![
+            s.wants(0).then(|| layout.input_gradient(&g, gy, w.reshape(&weight))),
+            s.wants(1).then(|| layout.weight_gradient(gy, x, &weight).reshape(&w_shape)),
+            s.wants(2).then(|| bias_gradient(gy, false, g.output.len())),
+        ]
+    }
+
+    fn reads(&self, gx: usize) -> Reads {
+        [Reads::inputs(0b10), Reads::inputs(0b01), Reads::NOTHING][gx.min(2)]
+    }
+}

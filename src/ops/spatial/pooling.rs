@@ -1,0 +1,363 @@
+//! Sums and averages over windows, and their reverse.
+
+use crate::array::Shape;
+use crate::kernels::channels::sum as sum_of;
+use crate::kernels::map::GRAIN;
+use crate::kernels::pooling::{Axis, Divisor, Windows, add_sum_gradient, sum};
+use crate::kernels::threads::{Shared, ranges};
+use crate::kernels::{Float, reduce, strided};
+use crate::ops::reductions::reduction::spread;
+use crate::ops::spatial::layout::pools;
+use crate::ops::{
+    Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, arrangement::array, one,
+    op,
+};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[
+    Entry::of::<AveragePooling>(),
+    Entry::of::<SumPooling>(),
+    Entry::of::<GlobalAveragePooling>(),
+    Entry::of::<Unpooling>(),
+];
+
+op! {
+    /// Average over windows along the last axes.
+    ///
+    /// Args:
+    ///     x: Input, shape (..., spatial...), or (..., spatial..., channels) if `channel_last`.
+    ///     kernel: Size of the windows along each spatial axis, of which there are one to three.
+    ///     stride: Step of the windows along each spatial axis, `kernel` by default.
+    ///     ignore_border: Leave out windows that run over the end of the padded input; if it is off, every element is in
+    ///         a window, and `pad` is added at the start only.
+    ///     pad: Zeros added at both ends of each spatial axis, fewer than `kernel`; none by default.
+    ///     channel_last: The last axis is that of the channels and is not pooled.
+    ///     including_pad: Count the zeros of `pad` as elements.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`, each spatial axis having `(in + 2 * pad - kernel) // stride + 1` elements, or
+    ///     `ceil((in + pad) / stride)` without `ignore_border`.
+    ///
+    /// Raises:
+    ///     ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+    ///     ShapeError: If `x` has too few axes, or no window fits.
+    AveragePooling = average_pooling(x;
+        kernel: Vec<i64>,
+        stride: Option<Vec<i64>> = None,
+        ignore_border: bool = true,
+        pad: Option<Vec<i64>> = None,
+        channel_last: bool = false,
+        including_pad: bool = true,
+    )
+}
+
+impl AveragePooling {
+    fn divisor(op: &Self) -> Divisor {
+        if op.including_pad { Divisor::Padded } else { Divisor::Inside }
+    }
+}
+
+op! {
+    /// Sum over windows along the last axes.
+    ///
+    /// Args:
+    ///     x: Input, shape (..., spatial...), or (..., spatial..., channels) if `channel_last`.
+    ///     kernel: Size of the windows along each spatial axis, of which there are one to three.
+    ///     stride: Step of the windows along each spatial axis, `kernel` by default.
+    ///     ignore_border: Leave out windows that run over the end of the padded input; if it is off, every element is in
+    ///         a window, and `pad` is added at the start only.
+    ///     pad: Zeros added at both ends of each spatial axis, fewer than `kernel`; none by default.
+    ///     channel_last: The last axis is that of the channels and is not pooled.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`, each spatial axis having `(in + 2 * pad - kernel) // stride + 1` elements, or
+    ///     `ceil((in + pad) / stride)` without `ignore_border`.
+    ///
+    /// Raises:
+    ///     ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+    ///     ShapeError: If `x` has too few axes, or no window fits.
+    SumPooling = sum_pooling(x;
+        kernel: Vec<i64>,
+        stride: Option<Vec<i64>> = None,
+        ignore_border: bool = true,
+        pad: Option<Vec<i64>> = None,
+        channel_last: bool = false,
+    )
+}
+
+impl SumPooling {
+    fn divisor(_: &Self) -> Divisor {
+        Divisor::One
+    }
+}
+
+op! {
+    /// The gradient of `sum_pooling` and `average_pooling`: each number is added to the elements of its window.
+    ///
+    /// Args:
+    ///     gy: Gradient of the output of the pooling.
+    ///     shape: Shape of its input.
+    ///     kernel: As given to the pooling.
+    ///     stride: As given to the pooling.
+    ///     ignore_border: As given to the pooling.
+    ///     pad: As given to the pooling.
+    ///     channel_last: As given to the pooling.
+    ///     average: Whether it is the gradient of an average.
+    ///     including_pad: As given to `average_pooling`.
+    ///
+    /// Returns:
+    ///     Array of shape `shape`.
+    PoolingDataGrad = pooling_data_grad(gy;
+        shape: Vec<i64>,
+        kernel: Vec<i64>,
+        stride: Option<Vec<i64>>,
+        ignore_border: bool,
+        pad: Option<Vec<i64>>,
+        channel_last: bool,
+        average: bool,
+        including_pad: bool,
+    )
+}
+
+pools!(AveragePooling SumPooling PoolingDataGrad);
+
+impl PoolingDataGrad {
+    fn divisor(&self) -> Divisor {
+        match (self.average, self.including_pad) {
+            (false, _) => Divisor::One,
+            (true, true) => Divisor::Padded,
+            (true, false) => Divisor::Inside,
+        }
+    }
+}
+
+/// Both kinds of windows sum up; they differ in what they divide by.
+macro_rules! summing {
+    ($($ty:ident)+) => {$(
+        impl Compute for $ty {
+            fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+                one(self.pool().windows(x.get(0))?.1)
+            }
+
+            fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+                let (windows, _) = self.pool().windows(run.x_shape(0))?;
+                sum(&windows, run.x(0), run.y(0), Self::divisor(self));
+                Ok(())
+            }
+
+            fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+                let (windows, _) = self.pool().windows(run.x_shape(0))?;
+                if let Some(gx) = run.gx(0) {
+                    add_sum_gradient(&windows, run.gy(0), gx.adding(), Self::divisor(self));
+                }
+                Ok(())
+            }
+
+            fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+                let Self { kernel, stride, ignore_border, pad, channel_last, .. } = self.clone();
+                let (shape, divisor) = (s.x(0).shape().iter().map(|d| *d as i64).collect(), Self::divisor(self));
+                let (average, including_pad) = (divisor != Divisor::One, divisor == Divisor::Padded);
+                let op = PoolingDataGrad {
+                    shape, kernel, stride, ignore_border, pad, channel_last, average, including_pad,
+                };
+                vec![Some(Sym::apply(op, &[s.gy(0)]))]
+            }
+
+            fn reads(&self, _: usize) -> Reads {
+                Reads::NOTHING
+            }
+
+            fn open(&self, arg: &str, _: &InputShapes<'_>) -> Value {
+                self.pool().open(arg)
+            }
+        }
+    )+};
+}
+summing!(AveragePooling SumPooling);
+
+impl Compute for PoolingDataGrad {
+    fn shapes(&self, _: &InputShapes<'_>) -> Result<Shapes> {
+        one(array::lengths("pooling_data_grad", &self.shape)?)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (windows, _) = self.pool().windows(run.y_shape(0))?;
+        let gx = run.y(0);
+        gx.fill(T::ZERO);
+        add_sum_gradient(&windows, run.x(0), gx, Self::divisor(self));
+        Ok(())
+    }
+
+    const HAS_BACKWARD: bool = false;
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let Self { kernel, stride, ignore_border, pad, channel_last, average, including_pad, .. } =
+            self.clone();
+        let gy = s.gy(0);
+        vec![Some(if average {
+            let op = AveragePooling { kernel, stride, ignore_border, pad, channel_last, including_pad };
+            Sym::apply(op, &[gy])
+        } else {
+            Sym::apply(SumPooling { kernel, stride, ignore_border, pad, channel_last }, &[gy])
+        })]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}
+
+op! {
+    /// Average over all axes but the first two.
+    ///
+    /// Args:
+    ///     x: Input, shape (n, c, ...).
+    ///
+    /// Returns:
+    ///     Array of shape (n, c, 1, 1).
+    ///
+    /// Raises:
+    ///     ShapeError: If `x` has fewer than two axes, or no elements to average.
+    GlobalAveragePooling = global_average_pooling(x)
+}
+
+impl GlobalAveragePooling {
+    /// The shape with length one along the spatial axes.
+    fn kept(x: &Shape) -> Shape {
+        (0..x.ndim()).map(|i| if i < 2 { x[i] } else { 1 }).collect()
+    }
+}
+
+impl Compute for GlobalAveragePooling {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let x = x.get(0);
+        if x.ndim() < 2 || x.size_from(2) == 0 {
+            let expected = "an input of shape (n, c, ...) with at least one element in each channel";
+            return Err(Error::shape("global_average_pooling", expected, [x]));
+        }
+        one([x[0], x[1], 1, 1])
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let n = run.x_shape(0).size_from(2);
+        let (x, y) = (run.x(0), Shared::new(run.y(0).as_mut_ptr()));
+        ranges(x.len() / n, (GRAIN / n).max(1), |range| {
+            let of = |i: usize| sum_of(&x[i * n..(i + 1) * n]) / T::of(n as f64);
+            // SAFETY: there is a result for each channel, and each comes once.
+            range.for_each(|i| unsafe { y.get().add(i).write(of(i)) });
+        });
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (shape, gy) = (run.x_shape(0), run.gy(0));
+        let (kept, n) = (Self::kept(shape), T::of(shape.size_from(2) as f64));
+        if let Some(gx) = run.gx(0) {
+            spread(gx, gy, &kept, shape, move |g| g / n);
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let shape = s.x(0).shape();
+        let kept = Self::kept(&shape);
+        let each = s.gy(0) / Sym::Const(shape.size_from(2) as f64);
+        vec![Some(each.reshape(&kept).broadcast(&shape))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}
+
+op! {
+    /// Each element repeated over a window along the last axes: the reverse of a pooling.
+    ///
+    /// Args:
+    ///     x: Input, shape (..., spatial...), or (..., spatial..., channels) if `channel_last`.
+    ///     kernel: Size of the windows along each spatial axis.
+    ///     channel_last: The last axis is that of the channels and is not repeated.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`, each spatial axis being `kernel` times as long.
+    ///
+    /// Raises:
+    ///     ArgumentError: If `kernel` is empty or holds a number below one.
+    ///     ShapeError: If `x` has too few axes.
+    Unpooling = unpooling(x; kernel: Vec<i64>, channel_last: bool = false)
+}
+
+impl Unpooling {
+    /// The shape of `x` with an axis of length one after each spatial one, and the same with windows in those.
+    fn split(&self, x: &Shape) -> Result<(Shape, Shape)> {
+        let n = self.kernel.len();
+        if n == 0 || self.kernel.iter().any(|k| !(1..1 << 31).contains(k)) {
+            let got = format!("{:?}", self.kernel);
+            return Err(Error::argument("unpooling", "kernel", "numbers of one or more", got));
+        }
+        let Some(first) = x.ndim().checked_sub(n + usize::from(self.channel_last)) else {
+            let expected = format!("an input with the {n} axes of `kernel`");
+            return Err(Error::shape("unpooling", expected, [x]));
+        };
+        let with = |window: &dyn Fn(usize) -> usize| -> Shape {
+            let spatial = (0..n).flat_map(|i| [x[first + i], window(i)]);
+            x[..first].iter().copied().chain(spatial).chain(x[first + n..].iter().copied()).collect()
+        };
+        let full = with(&|i| self.kernel[i] as usize);
+        full.checked_size()?;
+        Ok((with(&|_| 1), full))
+    }
+
+    /// The windows that elements of `x` become, if they are along no more axes than a pooling has.
+    fn windows(&self, x: &Shape) -> Option<Windows> {
+        let first = x.ndim() - self.kernel.len() - usize::from(self.channel_last);
+        let axis = |(i, kernel): (usize, &i64)| {
+            let (output, kernel) = (x[first + i], *kernel as usize);
+            Axis { input: output * kernel, output, kernel, stride: kernel, pad: 0 }
+        };
+        let axes: Vec<Axis> = self.kernel.iter().enumerate().map(axis).collect();
+        (axes.len() <= 3).then(|| Windows::new(x.size_to(first), &axes, x.size_from(first + axes.len())))
+    }
+}
+
+impl Compute for Unpooling {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let x = x.get(0);
+        self.split(x)?;
+        let first = x.ndim() - self.kernel.len() - usize::from(self.channel_last);
+        let mut y = x.clone();
+        self.kernel.iter().enumerate().for_each(|(i, k)| y[first + i] *= *k as usize);
+        one(y)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (split, full) = self.split(run.x_shape(0))?;
+        strided::broadcast(run.x(0), &split, &full, run.y(0));
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (split, full) = self.split(run.x_shape(0))?;
+        let (windows, gy) = (self.windows(run.x_shape(0)), run.gy(0));
+        match (run.gx(0), windows) {
+            (Some(gx), Some(windows)) => gx.through(|gx| sum(&windows, gy, gx, Divisor::One)),
+            (Some(gx), None) => reduce::sum_to(gy, &full, &split, gx.data, gx.accumulate, T::of),
+            (None, _) => {}
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let shape = s.x(0).shape();
+        let Ok((split, full)) = self.split(&shape) else { return Vec::new() };
+        vec![Some(s.gy(0).reshape(&full).sum_to(&split).reshape(&shape))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}
+
+#[cfg(test)]
+mod tests;
