@@ -24,10 +24,10 @@ import numpy as np
 
 import kinnor as nn
 import kinnor.solvers as S
-from kinnor import parameter_file, solver_file, wire
 from kinnor.datasets import read_idx
+from kinnor.files import parameter_file, solver_file, wire
+from kinnor.files.solver_file import State
 from kinnor.parameter import set_parameter
-from kinnor.solver_file import State
 
 SECONDS = 1.0
 N_BYTES = 256 << 20

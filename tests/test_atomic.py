@@ -10,7 +10,7 @@ from stat import S_IMODE
 import pytest
 
 import kinnor
-from kinnor.atomic import replacing
+from kinnor.files.atomic import replacing
 
 
 def listing(folder):
@@ -59,7 +59,7 @@ def test_leftovers_of_dead_writers_go_and_those_of_live_ones_stay(tmp_path):
 
 WRITER = """
 import sys
-from kinnor.atomic import replacing
+from kinnor.files.atomic import replacing
 i = 0
 while True:
     with replacing(sys.argv[1]) as temporary, open(temporary, "wb") as file:

@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
+from kinnor.files.png import write_png
 from kinnor.logger import logger
 from kinnor.monitor import (
     Monitor,
@@ -22,7 +23,6 @@ from kinnor.monitor import (
     plot_time_elapsed,
     tile_images,
 )
-from kinnor.png import write_png
 from kinnor.utils.learning_rate_scheduler import (
     BaseLearningRateScheduler,
     CosineScheduler,

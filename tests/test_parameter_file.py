@@ -12,7 +12,7 @@ import pytest
 
 import kinnor as nn
 import kinnor.parametric_functions as PF
-from kinnor import parameter_file, parameter_protobuf, wire
+from kinnor.files import parameter_file, parameter_protobuf, wire
 from kinnor.initializer import ConstantInitializer
 from kinnor.parameter import ParameterError, get_parameter, get_parameter_or_create, set_parameter
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import kinnor as nn
-from kinnor import ParameterError, parameter_protobuf, wire
+from kinnor import ParameterError
+from kinnor.files import parameter_protobuf, wire
 from kinnor.parameter import get_parameter_or_create
 
 NNABLA = (

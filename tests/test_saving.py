@@ -17,8 +17,8 @@ import pytest
 
 import kinnor as nn
 import kinnor.solvers as S
-from kinnor import parameter_file, solver_file
-from kinnor.solver_file import State
+from kinnor.files import parameter_file, solver_file
+from kinnor.files.solver_file import State
 
 KINDS = [
     f"{what}{extension}" for what in ("parameters", "states") for extension in (".safetensors", ".h5", ".protobuf")

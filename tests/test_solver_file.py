@@ -5,9 +5,9 @@ import random
 import numpy as np
 import pytest
 
-from kinnor import solver_file, solver_protobuf
 from kinnor._core import ParameterError
-from kinnor.solver_file import State
+from kinnor.files import solver_file, solver_protobuf
+from kinnor.files.solver_file import State
 
 FORMATS = [".safetensors", ".h5", ".protobuf"]
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from . import _check
 from ._core import ArgumentError, CallError
+from .files.png import write_png
 from .logger import logger
-from .png import write_png
 
 if TYPE_CHECKING:
     from collections.abc import Callable

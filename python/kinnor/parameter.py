@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from .files.parameter_file import PathOrFile
     from .initializer import Initializer
-    from .parameter_file import PathOrFile
     from .parameter_tree import Scope
 
 __all__ = [
@@ -236,7 +236,7 @@ def save_parameters(path: PathOrFile, params: dict[str, Variable] | None = None,
         NotImplementedError: If the format is one of NNabla's that is not supported yet.
         OSError: If the file cannot be written.
     """
-    from . import parameter_file  # Not on import, which it would make a third longer.
+    from .files import parameter_file  # Not on import, which it would make a third longer.
 
     if params is None:
         params = get_parameters(grad_only=False)
@@ -268,7 +268,7 @@ def load_parameters(
         OSError: If the file cannot be read.
         MemoryError: If the values do not fit into memory.
     """
-    from . import parameter_file
+    from .files import parameter_file
 
     op = "load_parameters"
     if needs_proto or proto:

@@ -11,7 +11,7 @@ from ._core import CallError, NdArray, UnsupportedError, Variable
 if TYPE_CHECKING:
     import os
 
-    from .solver_file import State
+    from .files.solver_file import State
 
 __all__ = ["Solver", "SolverState"]
 
@@ -84,7 +84,7 @@ class Solver(_core.Solver):
             ParameterError: If the format is unknown or cannot hold the states.
             OSError: If the file cannot be written.
         """
-        from .solver_file import save
+        from .files.solver_file import save
 
         save(path, self._arrays())
 
@@ -99,7 +99,7 @@ class Solver(_core.Solver):
             GraphError: If the file has a parameter that was not set.
             OSError: If the file cannot be read.
         """
-        from .solver_file import load
+        from .files.solver_file import load
 
         self._set_arrays(load(path))
 
@@ -109,7 +109,7 @@ class Solver(_core.Solver):
         Args:
             optimizer: NNabla's message `Optimizer`, or any of its layout; single precision is all that it holds.
         """
-        from .solver_protobuf import encode
+        from .files.solver_protobuf import encode
 
         optimizer.MergeFromString(encode((key, *state) for key, state in self._arrays().items()))
 
@@ -123,14 +123,14 @@ class Solver(_core.Solver):
             ParameterError: If its states are not those of this solver.
             GraphError: If it has a parameter that was not set.
         """
-        from .solver_file import State
-        from .solver_protobuf import decode
+        from .files.solver_file import State
+        from .files.solver_protobuf import decode
 
         self._set_arrays({key: State(t, arrays) for key, t, arrays in decode(optimizer_proto.SerializeToString())})
 
     def _arrays(self) -> dict[str, State]:
         """The states as NumPy arrays, in what precision they are."""
-        from .solver_file import State
+        from .files.solver_file import State
 
         return {
             key: State(t, {name: array.get_data("r") for name, array in arrays.items()})

@@ -148,7 +148,7 @@ impl Variable {
 
     /// The same computation on parameters that need no gradient; this graph stays as it is.
     fn no_grad<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("kinnor._graph")?.call_method1("without_grad", (slf,))
+        slf.py().import("kinnor._python_functions.graph")?.call_method1("without_grad", (slf,))
     }
 
     /// Calls `f` with each function above this variable, each after those that feed it.

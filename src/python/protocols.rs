@@ -144,7 +144,7 @@ macro_rules! protocols {
                 slf: &Bound<'py, Self>,
                 key: Bound<'py, PyAny>,
             ) -> PyResult<Bound<'py, PyAny>> {
-                slf.py().import("kinnor._indexing")?.call_method1("getitem", (slf, key))
+                slf.py().import("kinnor._python_functions.indexing")?.call_method1("getitem", (slf, key))
             }
 
             fn __setitem__(
@@ -152,7 +152,7 @@ macro_rules! protocols {
                 key: Bound<'_, PyAny>,
                 value: Bound<'_, PyAny>,
             ) -> PyResult<()> {
-                slf.py().import("kinnor._indexing")?.call_method1("setitem", (slf, key, value)).map(drop)
+                slf.py().import("kinnor._python_functions.indexing")?.call_method1("setitem", (slf, key, value)).map(drop)
             }
 
             fn __pos__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -207,7 +207,7 @@ macro_rules! protocols {
                 operators::reflected(slf.as_any(), o, &operators::POW)
             }
             fn __matmul__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-                slf.py().import("kinnor._matmul")?.call_method1("matmul", (slf, o))
+                slf.py().import("kinnor._python_functions.matmul")?.call_method1("matmul", (slf, o))
             }
         }
     };

@@ -1,4 +1,4 @@
-//! What files in the safetensors format hold, for `kinnor.parameter_file`, which writes them.
+//! What files in the safetensors format hold, for `kinnor.files.parameter_file`, which writes them.
 //!
 //! Knows the format; knows no variables and no values.
 

@@ -290,7 +290,7 @@ impl Variable {
         mask: &Bound<'py, PyAny>,
         #[pyo3(from_py_with = number)] value: f64,
     ) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("kinnor._graph")?.call_method1("bool_fill_", (slf, mask, value))
+        slf.py().import("kinnor._python_functions.graph")?.call_method1("bool_fill_", (slf, mask, value))
     }
 
     /// As `bool_fill_`.
@@ -360,7 +360,7 @@ impl Variable {
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let restore = py.import("kinnor._graph")?.getattr("restore")?;
+        let restore = py.import("kinnor._python_functions.graph")?.getattr("restore")?;
         let v = &slf.get().variable;
         let values = slf.get().values(py)?.call_method0("copy")?;
         (restore, (values, v.need_grad_flag(), v.persistent(), v.recompute(), v.name()))

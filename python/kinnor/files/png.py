@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._core import ArgumentError
+from .._core import ArgumentError
 
 if TYPE_CHECKING:
     import os

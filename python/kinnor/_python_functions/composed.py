@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from . import _core, _matmul
-from ._core import ArgumentError, CallError, NdArray, RangeError, Variable
+from .. import _core
+from .._core import ArgumentError, CallError, NdArray, RangeError, Variable
+from . import matmul
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -158,7 +159,7 @@ def forget(
         >>> [f"{v:.4f}" for v in x.g.tolist()]
         ['1.4174', '1.2534']
     """
-    from ._forget import forget
+    from .forget import forget
 
     return forget(func, xs, preserve_rng_state, determinism_check)
 
@@ -268,7 +269,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     arrays = (Variable, NdArray)
     ours = [isinstance(x, arrays) for x in (a, b)]
     if all(ours):
-        result = _matmul.dot(a, b)
+        result = matmul.dot(a, b)
     elif not any(ours):
         result = np.dot(a, b)
     else:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .._core import ParameterError
 from . import hdf5, parameter_file, solver_protobuf
-from ._core import ParameterError
 from .atomic import replacing
 
 if TYPE_CHECKING:

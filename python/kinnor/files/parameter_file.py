@@ -17,10 +17,11 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from . import _core, hdf5, parameter_protobuf
-from ._core import ParameterError
+from .. import _core
+from .._core import ParameterError
+from ..parameter_tree import check_paths, split
+from . import hdf5, parameter_protobuf
 from .atomic import replacing
-from .parameter_tree import check_paths, split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from . import _core
-from ._core import NdArray, Variable
+from .. import _core
+from .._core import NdArray, Variable
 
 f = _core.functions
 Arrays = (np.ndarray, NdArray, Variable, list)

@@ -6,14 +6,14 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from . import _core
-from ._core import ArgumentError, CallError, GraphError, NdArray, PythonFunction, RecomputeError, Variable
-from .parameter import get_current_parameter_scope, parameter_scope
+from .. import _core
+from .._core import ArgumentError, CallError, GraphError, NdArray, PythonFunction, RecomputeError, Variable
+from ..parameter import get_current_parameter_scope, parameter_scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ._core import FunctionVariable
+    from .._core import FunctionVariable
 
 CHECKS = ("default", "none", "values")
 

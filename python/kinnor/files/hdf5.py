@@ -13,8 +13,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._core import ParameterError
-from .parameter_tree import LEVELS
+from .._core import ParameterError
+from ..parameter_tree import LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import _core
-from ._core import GraphError, NdArray, Variable
+from .. import _core
+from .._core import GraphError, NdArray, Variable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def without_grad(y: Variable) -> Variable:
     """The graph of `y` built again on parameters that need no gradient."""
-    from .parameter import get_parameters
+    from ..parameter import get_parameters
 
     registered = {p.data for p in get_parameters(grad_only=False).values()}
     made: dict[Variable, Variable] = {}

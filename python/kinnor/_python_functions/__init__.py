@@ -1,0 +1,1 @@
+"""Functions and methods of the core that are written in Python."""
