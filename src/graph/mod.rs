@@ -1,17 +1,18 @@
 //! The computation graph: variables, the functions that connect them, and the runs through it.
 //!
-//! Reverse-mode differentiation in one paragraph: a forward run computes each function after those that feed it
-//! (`order`, `forward`); a backward run visits the same functions the other way round and hands each one the gradient of
-//! its outputs, from which it makes the gradients of its inputs; where a variable feeds several functions their
-//! contributions add up (`backward` as NNabla has it; `autodiff` as PyTorch has it, by the way that `course` finds, with
-//! `by_kernels` or, to differentiate again, with `gradient`). Everything else here is about memory: what may be given back
-//! and when (`clear`), how to get it again (`recompute`), how to keep within a budget (`budget`, `rehearsal`, `stage` and
-//! `ends` for graphs that are there before they run; `ledger`, `worth` and `room` for functions that run as they are
-//! built), and what need not be decided anew each time (`plan`).
+//! Reverse-mode differentiation in one paragraph: a forward run computes each function after those that feed it; a backward run
+//! visits the same functions the other way round and hands each one the gradient of its outputs, from which it makes the
+//! gradients of its inputs; where a variable feeds several functions their contributions add up. `run` does it as NNabla
+//! has it, with a gradient in every variable; `autodiff` as PyTorch has it, with gradients of leaves, or returned.
+//! Everything else here is about memory: what may be given back and how it comes back (`memory`), and what need not be
+//! decided anew in each run (`plan`).
 //!
-//! Nodes live in an arena behind one lock (`arena`, `slots`, `counts`; `lease` says which run has which functions);
-//! [`Variable`] and [`Function`] are counted handles. No kernel, no user's code and no destructor of an operation runs
-//! under the lock. Nothing recurses: graphs may be a million deep.
+//! The folders are layers, and imports point downwards: `settings`, `arena` (nodes behind one lock), `handles` (what users
+//! hold), `step` (one function), `memory`, `build` (an operation becomes a node), `plan`, then `run`, `autodiff` and
+//! `report`. `docs/architecture.md` has the words, the invariants and two walks.
+//!
+//! [`Variable`] and [`Function`] are counted handles. No kernel, no user's code and no destructor of an operation runs under
+//! the lock. Nothing recurses: graphs may be a million deep.
 
 mod arena;
 pub mod autodiff;

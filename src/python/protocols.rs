@@ -152,7 +152,10 @@ macro_rules! protocols {
                 key: Bound<'_, PyAny>,
                 value: Bound<'_, PyAny>,
             ) -> PyResult<()> {
-                slf.py().import("kinnor._python_functions.indexing")?.call_method1("setitem", (slf, key, value)).map(drop)
+                slf.py()
+                    .import("kinnor._python_functions.indexing")?
+                    .call_method1("setitem", (slf, key, value))
+                    .map(drop)
             }
 
             fn __pos__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
