@@ -1,18 +1,15 @@
 //! What a training step or a prediction would do with its memory, for people to read.
 
-use crate::Error;
-use crate::Result;
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
+
 use crate::array::Shape;
-use crate::graph::arena;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::NONE;
-use crate::graph::arena::liveness;
+use crate::graph::arena::{self, Arena, Ix, NONE, liveness};
 use crate::graph::handles::variable::Variable;
 use crate::graph::memory::eviction::pool::EvictionPool;
 use crate::graph::memory::release::Policy;
-use crate::graph::plan::backward::BackwardKey;
-use crate::graph::plan::backward::BackwardPlan;
+use crate::graph::plan::backward::{BackwardKey, BackwardPlan};
 use crate::graph::plan::checkpoint::model::StepModel;
 use crate::graph::plan::checkpoint::roots;
 use crate::graph::plan::checkpoint::search::CheckpointSearch;
@@ -20,11 +17,8 @@ use crate::graph::plan::forward::ForwardPlan;
 use crate::graph::plan::fusion;
 use crate::graph::settings::modes;
 use crate::graph::step::operand::Operand;
-use crate::graph::step::setup::Stop;
-use crate::graph::step::setup::set_up_outside;
-use std::collections::HashSet;
-use std::ops::Range;
-use std::sync::Arc;
+use crate::graph::step::setup::{Stop, set_up_outside};
+use crate::{Error, Result};
 
 /// What becomes of a value after its last reader in the forward run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -38,7 +38,6 @@ pub use contract::symbol::{Sym, Symbols};
 
 use crate::array::Shape;
 use crate::{Error, Result};
-pub(crate) use contract::spec;
 use contract::spec::op;
 pub use contract::symbol;
 

@@ -1,12 +1,10 @@
 //! Functions whose outputs are the memory of their inputs, and which of them are refused.
 
-use crate::Error;
-use crate::Result;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::NONE;
-use crate::graph::arena::describe::describe;
 use std::sync::Arc;
+
+use crate::graph::arena::describe::describe;
+use crate::graph::arena::{Arena, Ix, NONE};
+use crate::{Error, Result};
 
 /// Lets outputs of in-place functions share the memory of the inputs.
 pub(crate) fn share_memory(a: &mut Arena, f: Ix) {

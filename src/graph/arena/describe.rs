@@ -1,11 +1,8 @@
 //! How messages speak of nodes.
 
 use crate::Error;
-use crate::graph::arena;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::provenance::Modified;
-use crate::graph::arena::provenance::Side;
+use crate::graph::arena::provenance::{Modified, Side};
+use crate::graph::arena::{self, Arena, Ix};
 
 /// What to say of a function that gave its values back.
 pub(crate) fn freed_graph(by: &str) -> Error {

@@ -1,14 +1,13 @@
 //! Graphs in a forked child, which has one thread: the runs of the others are over, wherever they were.
 
-use crate::array::fork;
-use crate::array::memory_stats;
-use crate::graph::arena;
-use crate::graph::arena::Arena;
-use crate::graph::arena::FunctionSlot;
-use crate::graph::arena::run_lock::Thread;
-use parking_lot::MutexGuard;
 use std::cell::Cell;
 use std::sync::Once;
+
+use parking_lot::MutexGuard;
+
+use crate::array::{fork, memory_stats};
+use crate::graph::arena::run_lock::Thread;
+use crate::graph::arena::{self, Arena, FunctionSlot};
 
 thread_local! {
     static LOCKED: Cell<Option<MutexGuard<'static, Arena>>> = const { Cell::new(None) };

@@ -1,16 +1,14 @@
 //! Which values are still read, by whom, and which may therefore be given back.
 
-use crate::Error;
-use crate::Result;
-use crate::array::Storage;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::NONE;
-use crate::graph::arena::flag;
-use crate::ops::Reads;
+use std::sync::Arc;
+
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use std::sync::Arc;
+
+use crate::array::Storage;
+use crate::graph::arena::{Arena, Ix, NONE, flag};
+use crate::ops::Reads;
+use crate::{Error, Result};
 
 /// What the gradients of `f` read, all together.
 pub(crate) fn reads(a: &Arena, f: Ix) -> Reads {

@@ -19,18 +19,16 @@ pub(crate) use slots::{
     Consumer, Extra, FunctionSlot, Output, Partners, Saved, TensorSlot, VariableSlot, flag,
 };
 
-use crate::array::Shape;
-use crate::array::Storage;
-use crate::graph::arena::provenance::ByHand;
-use crate::graph::arena::provenance::Provenance;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
+
+use crate::array::{Shape, Storage};
+use crate::graph::arena::provenance::{ByHand, Provenance};
 use crate::graph::arena::run_lock::RunLocks;
 use crate::graph::settings::modes;
-use crate::ops::Op;
-use crate::ops::State;
-use parking_lot::Mutex;
-use parking_lot::MutexGuard;
-use smallvec::SmallVec;
-use std::sync::Arc;
+use crate::ops::{Op, State};
 
 /// What must be dropped after the lock is released: destructors may lock memory or call into Python.
 #[allow(dead_code)] // held only to be dropped

@@ -1,15 +1,14 @@
 //! Orders of functions: of a forward run, each after those that feed it, by ascending rank; of a backward run, by
 //! descending rank.
 
-use crate::Error;
-use crate::Result;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::NONE;
-use crate::graph::arena::describe::describe;
-use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+
+use smallvec::SmallVec;
+
+use crate::graph::arena::describe::describe;
+use crate::graph::arena::{Arena, Ix, NONE};
+use crate::{Error, Result};
 
 /// In which order functions run backward from `root`: higher ranks first, earlier found ones first among equals.
 pub(crate) fn backward_order(a: &mut Arena, root: Ix) -> Vec<Ix> {

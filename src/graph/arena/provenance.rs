@@ -1,12 +1,11 @@
 //! What a function remembers of its last forward run: what its operation keeps, and which values it read and made, so that
 //! one that changes before a gradient reads it is noticed.
 
-use crate::array::Shape;
-use crate::array::Storage;
-use crate::array::name_of;
+use smallvec::SmallVec;
+
+use crate::array::{Shape, Storage, name_of};
 use crate::graph::arena::Ix;
 use crate::ops::State;
-use smallvec::SmallVec;
 
 /// Which array of a function is spoken of.
 #[derive(Clone, Copy)]

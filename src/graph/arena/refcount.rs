@@ -1,12 +1,7 @@
 //! Who holds a node, and what is set free with its last holder: handles, functions and runs count; the rest dies
 //! without a recursion.
 
-use crate::graph::arena::Arena;
-use crate::graph::arena::Garbage;
-use crate::graph::arena::Ix;
-use crate::graph::arena::NONE;
-use crate::graph::arena::Saved;
-use crate::graph::arena::flag;
+use crate::graph::arena::{Arena, Garbage, Ix, NONE, Saved, flag};
 use crate::ops::Op;
 
 impl Arena {

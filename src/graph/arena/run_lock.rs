@@ -7,19 +7,15 @@
 //! the functions, or gives the last other count of one back, all that is outstanding is settled: it is noted in each
 //! function as if there had been no lease.
 
-use crate::Error;
-use crate::Result;
-use crate::graph::arena::Arena;
-use crate::graph::arena::FunctionSlot;
-use crate::graph::arena::Ix;
-use crate::graph::arena::Saved;
-use crate::graph::arena::fork;
-use smallvec::SmallVec;
 use std::cell::Cell;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use smallvec::SmallVec;
+
+use crate::graph::arena::{Arena, FunctionSlot, Ix, Saved, fork};
+use crate::{Error, Result};
 
 /// A number that a thread has to itself. (Where there were more threads than numbers, two have one; nothing but what a forked
 /// child takes for its own depends on it.)

@@ -1,17 +1,16 @@
 //! What the arena keeps of each node: variables, the pairs of data and gradient that they share, and functions, in
 //! slabs whose slots have generations and counts.
 
-use crate::array::Shape;
-use crate::array::Storage;
-use crate::graph::arena::Attached;
-use crate::graph::arena::Ix;
-use crate::graph::arena::provenance::ByHand;
-use crate::graph::arena::provenance::Provenance;
-use crate::graph::arena::run_lock::Thread;
-use crate::ops::Op;
-use smallvec::SmallVec;
 use std::any::Any;
 use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::array::{Shape, Storage};
+use crate::graph::arena::provenance::{ByHand, Provenance};
+use crate::graph::arena::run_lock::Thread;
+use crate::graph::arena::{Attached, Ix};
+use crate::ops::Op;
 
 /// Facts about a variable, one bit each.
 pub(crate) mod flag {

@@ -1,23 +1,15 @@
 //! A differentiation by kernels made ready: its course and its steps. Those of static graphs are kept for the next time.
 
+use std::sync::Arc;
+
 use crate::Result;
-use crate::array::Shape;
-use crate::array::Storage;
-use crate::graph::arena;
-use crate::graph::arena::Garbage;
-use crate::graph::arena::Ix;
-use crate::graph::arena::NONE;
-use crate::graph::arena::flag;
-use crate::graph::arena::{Arena, Attachment};
+use crate::array::{Shape, Storage};
+use crate::graph::arena::{self, Arena, Attachment, Garbage, Ix, NONE, flag};
 use crate::graph::autodiff::kernels::KernelRun;
-use crate::graph::autodiff::route::Edge;
-use crate::graph::autodiff::route::GradientRoute;
-use crate::graph::autodiff::route::GradientSlotIx;
-use crate::graph::handles::ndarray::NdArray;
-use crate::graph::handles::ndarray::copied;
+use crate::graph::autodiff::route::{Edge, GradientRoute, GradientSlotIx};
+use crate::graph::handles::ndarray::{NdArray, copied};
 use crate::graph::memory::eviction::reserve::BudgetedBackward;
 use crate::graph::plan::cache::EpochStamp;
-use std::sync::Arc;
 
 /// What tells differentiations apart that start from the same variable: where edges begin and end.
 #[derive(Clone, PartialEq, Eq)]

@@ -1,23 +1,18 @@
 //! Hooks on gradients during a differentiation.
 
-use crate::Error;
-use crate::Result;
-use crate::array::Storage;
-use crate::graph::arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::run_lock::Thread;
-use crate::graph::autodiff::route::GradientRoute;
-use crate::graph::autodiff::route::GradientSlot;
-use crate::graph::autodiff::route::GradientSlotIx;
-use crate::graph::handles::gradient_hooks;
-use crate::graph::handles::gradient_hooks::GradientHook;
-use crate::graph::handles::gradient_hooks::When;
-use crate::graph::handles::ndarray::NdArray;
-use crate::graph::handles::variable::Variable;
-use crate::graph::settings::modes::Scope;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
+
+use crate::array::Storage;
+use crate::graph::arena::run_lock::Thread;
+use crate::graph::arena::{self, Ix};
+use crate::graph::autodiff::route::{GradientRoute, GradientSlot, GradientSlotIx};
+use crate::graph::handles::gradient_hooks::{self, GradientHook, When};
+use crate::graph::handles::ndarray::NdArray;
+use crate::graph::handles::variable::Variable;
+use crate::graph::settings::modes::Scope;
+use crate::{Error, Result};
 
 /// The functions of a run, which are the run's own until it is dropped.
 pub(crate) struct Suspended {

@@ -4,23 +4,17 @@
 //! The gradient of an intermediate variable lives from the first function that contributes to it to the one that
 //! computes the variable; its memory then serves the next one of the same size. A long chain needs two.
 
-use crate::Error;
-use crate::Result;
-use crate::array::RunGuard;
-use crate::array::Storage;
-use crate::graph::arena;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::NONE;
-use crate::graph::arena::Saved;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::array::{RunGuard, Storage};
 use crate::graph::arena::describe::explain;
-use crate::graph::arena::flag;
-use crate::graph::arena::liveness;
 use crate::graph::arena::provenance::Side;
+use crate::graph::arena::{self, Arena, Ix, NONE, Saved, flag, liveness};
 use crate::graph::autodiff::hooks::RunHooks;
 use crate::graph::autodiff::options::DifferentiateOptions;
-use crate::graph::autodiff::route::GradientRoute;
-use crate::graph::autodiff::route::GradientSlotIx;
+use crate::graph::autodiff::route::{GradientRoute, GradientSlotIx};
 use crate::graph::handles::callbacks::Pace;
 use crate::graph::handles::function::Function;
 use crate::graph::memory::eviction::reserve::BudgetedBackward;
@@ -29,8 +23,7 @@ use crate::graph::memory::restore;
 use crate::graph::settings::modes;
 use crate::graph::step::anomaly;
 use crate::graph::step::backward::BackwardStep;
-use smallvec::SmallVec;
-use std::sync::Arc;
+use crate::{Error, Result};
 
 /// A differentiation made ready.
 pub(crate) struct KernelRun {

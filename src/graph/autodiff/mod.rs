@@ -14,34 +14,25 @@ pub(crate) mod symbolic;
 
 pub use self::options::DifferentiateOptions;
 pub use self::options::Root;
-use crate::Error;
-use crate::Result;
-use crate::array::RunGuard;
-use crate::array::Storage;
+use std::cell::Cell;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::array::{RunGuard, Storage};
 use crate::error::caught;
-use crate::graph::arena;
-use crate::graph::arena::Ix;
+use crate::graph::arena::{self, Ix};
 use crate::graph::autodiff::cache::PreparedBackward;
-use crate::graph::autodiff::hooks::RunHooks;
-use crate::graph::autodiff::hooks::Suspended;
+use crate::graph::autodiff::hooks::{RunHooks, Suspended};
 use crate::graph::autodiff::kernels::let_go;
-use crate::graph::autodiff::route::Edge;
-use crate::graph::autodiff::route::GradientRoute;
-use crate::graph::autodiff::route::GradientSlotIx;
+use crate::graph::autodiff::route::{Edge, GradientRoute, GradientSlotIx};
 use crate::graph::build::connect;
-use crate::graph::handles::callbacks;
-use crate::graph::handles::gradient_hooks;
-use crate::graph::handles::ndarray::NdArray;
-use crate::graph::handles::ndarray::copied;
+use crate::graph::handles::ndarray::{NdArray, copied};
 use crate::graph::handles::variable::Variable;
-use crate::graph::memory::release::Clearing;
-use crate::graph::memory::release::Policy;
+use crate::graph::handles::{callbacks, gradient_hooks};
+use crate::graph::memory::release::{Clearing, Policy};
 use crate::graph::settings::modes::Scope;
 use crate::graph::step::accumulate::add_into;
-use std::cell::Cell;
-use std::collections::HashMap;
-use std::collections::HashSet;
-use std::sync::Arc;
+use crate::{Error, Result};
 
 /// Adds the gradients of `roots` to those of the leaves above them; of `inputs` only, where given.
 ///

@@ -1,8 +1,7 @@
 //! How to differentiate, and from where.
 
 use crate::graph::autodiff::route::Edge;
-use crate::graph::handles::callbacks::Detach;
-use crate::graph::handles::callbacks::FunctionHook;
+use crate::graph::handles::callbacks::{Detach, FunctionHook};
 use crate::graph::handles::variable::Variable;
 
 /// Where a differentiation starts.

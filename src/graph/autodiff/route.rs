@@ -4,19 +4,12 @@
 //! output of the function that computes it. (An unlinked copy is a leaf on the pair of an output: what reaches the copy
 //! must not flow on into that function.)
 
-use crate::Error;
-use crate::Result;
-use crate::graph::arena;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::NONE;
-use crate::graph::arena::Saved;
-use crate::graph::arena::describe::describe;
-use crate::graph::arena::describe::freed_graph;
-use crate::graph::arena::order;
+use crate::graph::arena::describe::{describe, freed_graph};
+use crate::graph::arena::{self, Arena, Ix, NONE, Saved, order};
 use crate::graph::handles::function::Function;
 use crate::graph::handles::variable::Variable;
 use crate::ops::Kind;
+use crate::{Error, Result};
 
 /// What to differentiate, or by what.
 #[derive(Clone)]

@@ -1,22 +1,16 @@
 //! Where a differentiation ends: its gradients are added to those of the variables, all of them or none.
 
-use crate::Error;
-use crate::Result;
-use crate::graph::arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::NONE;
-use crate::graph::autodiff::cache::PreparedBackward;
-use crate::graph::autodiff::route::GradientRoute;
-use crate::graph::autodiff::route::GradientSlotIx;
-use crate::graph::build::connect;
-use crate::graph::handles::ndarray::NdArray;
-use crate::graph::handles::ndarray::copied;
-use crate::graph::handles::variable::Variable;
-use crate::graph::settings::modes;
-use crate::graph::settings::modes::Scope;
-use crate::graph::step::accumulate::Sum;
-use crate::graph::step::accumulate::all;
 use std::sync::Arc;
+
+use crate::graph::arena::{self, Ix, NONE};
+use crate::graph::autodiff::cache::PreparedBackward;
+use crate::graph::autodiff::route::{GradientRoute, GradientSlotIx};
+use crate::graph::build::connect;
+use crate::graph::handles::ndarray::{NdArray, copied};
+use crate::graph::handles::variable::Variable;
+use crate::graph::settings::modes::{self, Scope};
+use crate::graph::step::accumulate::{Sum, all};
+use crate::{Error, Result};
 
 /// Adds gradients in memory to those of their pairs. What can fail comes first: all of them are added, or none.
 pub(crate) fn arrays(ready: &PreparedBackward, sinks: &[GradientSlotIx]) -> Result<()> {

@@ -1,33 +1,24 @@
 //! Gradients as graphs: the rules of the operations, written on symbols, become functions that can be differentiated
 //! again. One table serves `grad` to any order and every operation that has no backward kernel of its own.
 
-use crate::Error;
-use crate::Result;
+use smallvec::SmallVec;
+
 use crate::array::Shape;
-use crate::graph::arena;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::NONE;
+use crate::graph::arena::{self, Arena, Ix, NONE};
 use crate::graph::autodiff::hooks::RunHooks;
 use crate::graph::autodiff::options::DifferentiateOptions;
-use crate::graph::autodiff::route::Edge;
-use crate::graph::autodiff::route::GradientRoute;
+use crate::graph::autodiff::route::{Edge, GradientRoute};
 use crate::graph::build::connect::connect;
 use crate::graph::handles::function::Function;
 use crate::graph::handles::user::User;
 use crate::graph::handles::variable::Variable;
 use crate::graph::memory::release::Clearing;
 use crate::graph::memory::restore;
-use crate::graph::settings::modes;
-use crate::graph::settings::modes::Scope;
+use crate::graph::settings::modes::{self, Scope};
 use crate::graph::step::anomaly;
-use crate::ops::Op;
-use crate::ops::Reads;
-use crate::ops::Sym;
-use crate::ops::Symbols;
-use crate::ops::contract::symbol::Builder;
-use crate::ops::contract::symbol::build;
-use smallvec::SmallVec;
+use crate::ops::contract::symbol::{Builder, build};
+use crate::ops::{Op, Reads, Sym, Symbols};
+use crate::{Error, Result};
 
 /// Builds on the graph of variables.
 #[derive(Default)]

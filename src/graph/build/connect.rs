@@ -1,31 +1,21 @@
 //! Building: a function is connected to its inputs, checked, and in dynamic mode run at once.
 
-use crate::Error;
-use crate::Result;
+use smallvec::SmallVec;
+
 use crate::array::RunGuard;
-use crate::graph::arena;
-use crate::graph::arena::Saved;
+use crate::graph::arena::{self, Saved};
 use crate::graph::build::eager::EagerRun;
-use crate::graph::build::node::Outputs;
-use crate::graph::build::node::build;
-use crate::graph::build::node::note_line;
-use crate::graph::handles::callbacks;
-use crate::graph::handles::callbacks::Detach;
+use crate::graph::build::node::{Outputs, build, note_line};
+use crate::graph::handles::callbacks::{self, Detach};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::variable::Variable;
-use crate::graph::memory::eviction::reserve;
-use crate::graph::memory::eviction::reserve::Reservation;
-use crate::graph::settings::context;
-use crate::graph::settings::modes;
-use crate::graph::step::anomaly;
-use crate::graph::step::cost;
+use crate::graph::memory::eviction::reserve::{self, Reservation};
+use crate::graph::settings::{context, modes};
 use crate::graph::step::forward::evaluate_into;
 use crate::graph::step::prepare::step;
-use crate::graph::step::shapes;
-use crate::ops;
-use crate::ops::Op;
-use crate::ops::Value;
-use smallvec::SmallVec;
+use crate::graph::step::{anomaly, cost, shapes};
+use crate::ops::{self, Op, Value};
+use crate::{Error, Result};
 
 /// Connects the operation that Python calls `name` to its inputs.
 ///

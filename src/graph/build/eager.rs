@@ -1,27 +1,19 @@
 //! The short way of a function that runs as soon as it is built.
 
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
 use crate::Result;
-use crate::array::Access;
-use crate::array::Lasting;
-use crate::array::Shape;
-use crate::array::Storage;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Saved;
-use crate::graph::build::node::Outputs;
-use crate::graph::build::node::build;
-use crate::graph::build::node::build_shaped;
+use crate::array::{Access, Lasting, Shape, Storage};
+use crate::graph::arena::{Arena, Saved};
+use crate::graph::build::node::{Outputs, build_shaped};
 use crate::graph::handles::variable::Variable;
-use crate::graph::settings::context;
-use crate::graph::settings::context::Precision;
+use crate::graph::settings::context::{self, Precision};
 use crate::graph::settings::modes::Modes;
 use crate::graph::step::operand::MemoPtr;
 use crate::kernels::stop;
-use crate::ops::Call;
-use crate::ops::Memory;
-use crate::ops::Op;
-use crate::ops::Then;
-use smallvec::SmallVec;
-use std::sync::Arc;
+use crate::ops::{Call, Memory, Op, Then};
 
 /// A function of dynamic code with all that its kernel needs, where that is only to compute outputs from inputs whose
 /// elements are in memory as it reads them. (Everything else becomes a [`Step`].)

@@ -1,22 +1,17 @@
 //! A node: a function, its inputs and its outputs in the arena.
 
-use crate::Error;
-use crate::Result;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
 use crate::array::Shape;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::Output;
-use crate::graph::arena::aliasing;
-use crate::graph::arena::flag;
+use crate::graph::arena::{Arena, Ix, Output, aliasing, flag};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::variable::Variable;
-use crate::graph::settings::modes;
-use crate::graph::settings::modes::Modes;
+use crate::graph::settings::modes::{self, Modes};
 use crate::graph::step::anomaly::BUILT_AT;
-use crate::ops::Op;
-use crate::ops::Shapes;
-use smallvec::SmallVec;
-use std::sync::Arc;
+use crate::ops::{Op, Shapes};
+use crate::{Error, Result};
 
 /// Outputs of a function that was just built.
 pub type Outputs = SmallVec<[Variable; 1]>;

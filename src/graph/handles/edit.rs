@@ -1,20 +1,11 @@
 //! Looking at a graph and changing it: visiting, rewiring, cutting, copying.
 
-use crate::Error;
-use crate::Result;
-use crate::graph::arena;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::NONE;
-use crate::graph::arena::aliasing;
-use crate::graph::arena::describe;
-use crate::graph::arena::flag;
-use crate::graph::arena::order;
+use crate::graph::arena::{self, Arena, Ix, NONE, aliasing, describe, flag, order};
 use crate::graph::handles::function::Function;
 use crate::graph::handles::ndarray::copied;
-use crate::graph::handles::variable::Variable;
-use crate::graph::handles::variable::new_flags;
+use crate::graph::handles::variable::{Variable, new_flags};
 use crate::graph::settings::context::Context;
+use crate::{Error, Result};
 
 impl Variable {
     /// The functions above this variable, each after those that feed it.

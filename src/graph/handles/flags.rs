@@ -1,8 +1,6 @@
 //! What a user may say of a variable: that gradients flow to it, and what may become of its memory.
 
-use crate::graph::arena;
-use crate::graph::arena::aliasing;
-use crate::graph::arena::flag;
+use crate::graph::arena::{self, aliasing, flag};
 use crate::graph::handles::variable::Variable;
 
 impl Variable {

@@ -1,16 +1,11 @@
 //! Handles on functions: what `nbla::CgFunction` is in NNabla's C++.
 
-use crate::graph::arena;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
+use std::hash::{Hash, Hasher};
+
+use crate::graph::arena::{self, Arena, Ix};
 use crate::graph::handles::variable::Variable;
-use crate::graph::settings::context;
-use crate::graph::settings::context::Context;
-use crate::ops::Alias;
-use crate::ops::Op;
-use crate::ops::Value;
-use std::hash::Hash;
-use std::hash::Hasher;
+use crate::graph::settings::context::{self, Context};
+use crate::ops::{Alias, Op, Value};
 
 /// A handle on a function of a graph: an operation with its inputs and outputs. Handles on one function are equal.
 pub struct Function(pub(crate) Ix);

@@ -1,20 +1,16 @@
 //! What a program wants to know of the gradient of one variable: hooks, whether to keep it, and the gradient as a
 //! variable that can be differentiated again.
 
-use crate::Error;
-use crate::Result;
-use crate::graph::arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::NONE;
-use crate::graph::arena::{Arena, Attached, Attachment};
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::graph::arena::{self, Arena, Attached, Attachment, Ix, NONE};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::user::User;
 use crate::graph::handles::variable::Variable;
 use crate::ops::Op;
-use std::any::Any;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use crate::{Error, Result};
 
 /// Something of the user's that is called with gradients.
 pub trait GradientHook: Send + Sync {

@@ -1,9 +1,6 @@
 //! A segment of a graph: the functions that a piece of code made, and what they take from outside of it.
 
-use crate::graph::arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::NONE;
-use crate::graph::arena::order;
+use crate::graph::arena::{self, Ix, NONE, order};
 use crate::graph::handles::variable::Variable;
 
 /// Counts the functions that were made so far: those that are made from now on belong to a segment that starts here.

@@ -1,8 +1,9 @@
 //! A function that a user wrote, and its gradient as a rule on variables.
 
+use std::any::Any;
+
 use crate::Result;
 use crate::graph::handles::variable::Variable;
-use std::any::Any;
 
 /// A rule of a user's operation for its gradient, made of variables rather than symbols.
 pub trait UserRule: Send + Sync {

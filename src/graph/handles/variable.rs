@@ -1,23 +1,16 @@
 //! Handles on variables: what `nbla::CgVariable` is in NNabla's C++.
 
-use crate::Error;
-use crate::Result;
-use crate::array::Shape;
-use crate::array::Storage;
-use crate::graph::arena;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::NONE;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use crate::array::{Shape, Storage};
 use crate::graph::arena::describe::describe;
-use crate::graph::arena::flag;
-use crate::graph::arena::liveness;
+use crate::graph::arena::{self, Arena, Ix, NONE, flag, liveness};
 use crate::graph::handles::function::Function;
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::settings::modes;
 use crate::ops::Array;
-use std::hash::Hash;
-use std::hash::Hasher;
-use std::sync::Arc;
+use crate::{Error, Result};
 
 /// A handle on a variable of a graph. It holds the variable, and the variable holds all that it was computed from.
 ///

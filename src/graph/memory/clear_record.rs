@@ -1,12 +1,12 @@
 //! A record of what runs clear, for tests.
 
-use crate::array::Storage;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
-use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::array::Storage;
+use crate::graph::arena::{Arena, Ix};
 
 /// Whether data and gradient of an array were cleared.
 pub type ClearFlags = (bool, bool);

@@ -4,12 +4,8 @@
 //! for a backward run. A backward run may clear what it has differentiated through. Dynamic mode clears what its last
 //! handle let go of. Leaves, persistent variables and memory shared in place are never cleared.
 
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::NONE;
-use crate::graph::arena::flag;
-use crate::graph::arena::liveness::needs;
-use crate::graph::arena::liveness::reads;
+use crate::graph::arena::liveness::{needs, reads};
+use crate::graph::arena::{Arena, Ix, NONE, flag};
 use crate::ops::Reads;
 
 /// What a forward run clears.

@@ -1,10 +1,8 @@
 //! Computing values again that were dropped after the forward run, just before a gradient reads them.
 
 use crate::Result;
-use crate::graph::arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::order;
-use crate::graph::arena::order::to_restore;
+use crate::graph::arena::order::{self, to_restore};
+use crate::graph::arena::{self, Ix};
 use crate::graph::memory::clear_record;
 use crate::graph::memory::eviction::pool::EvictionPool;
 use crate::graph::memory::eviction::reserve;

@@ -1,27 +1,24 @@
 //! The plan of a backward run: which functions run in which order, who writes a gradient first and who adds to it, and what
 //! is cleared after which step.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
 use crate::Result;
 use crate::array::Storage;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::NONE;
-use crate::graph::arena::flag;
-use crate::graph::arena::order;
-use crate::graph::arena::order::backward_order;
+use crate::graph::arena::order::{self, backward_order};
 use crate::graph::arena::provenance::Side;
 use crate::graph::arena::run_lock::PlanLock;
+use crate::graph::arena::{Arena, Ix, NONE, flag};
 use crate::graph::plan::fusion;
 use crate::graph::plan::fusion::backward::FusedBackward;
 use crate::graph::plan::leaf_hooks::LeafHooks;
-use crate::graph::plan::releases::Release;
-use crate::graph::plan::releases::ReleasedStorage;
+use crate::graph::plan::releases::{Release, ReleasedStorage};
 use crate::graph::settings::modes;
 use crate::graph::step::backward::BackwardStep;
 use crate::ops::Kind;
-use smallvec::SmallVec;
-use std::collections::HashSet;
-use std::sync::Arc;
 
 /// What tells the backward plans of one variable apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,18 +1,15 @@
 //! Plans that are kept: where, under which key, and how long they hold.
 
-use crate::graph::arena;
-use crate::graph::arena::Garbage;
-use crate::graph::arena::Ix;
-use crate::graph::arena::{Arena, Attachment};
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::graph::arena::{self, Arena, Attachment, Garbage, Ix};
 use crate::graph::memory::release::Policy;
-use crate::graph::plan::backward::BackwardKey;
-use crate::graph::plan::backward::BackwardPlan;
+use crate::graph::plan::backward::{BackwardKey, BackwardPlan};
 use crate::graph::plan::forward::ForwardPlan;
 use crate::graph::settings::modes;
-use crate::ops::Op;
-use crate::ops::Operation;
-use smallvec::SmallVec;
-use std::sync::Arc;
+use crate::ops::{Op, Operation};
 
 /// What tells the plans of one destination apart.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,13 +2,9 @@
 
 use crate::Result;
 use crate::array::Storage;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::aliasing;
-use crate::graph::arena::order;
 use crate::graph::arena::run_lock::PlanLock;
-use crate::graph::memory::release::Clearing;
-use crate::graph::memory::release::Policy;
+use crate::graph::arena::{Arena, Ix, aliasing, order};
+use crate::graph::memory::release::{Clearing, Policy};
 use crate::graph::plan::fusion;
 use crate::graph::plan::fusion::epilogue::EpilogueChain;
 use crate::graph::plan::fusion::forward::FusedForward;
@@ -16,8 +12,7 @@ use crate::graph::plan::releases::ReleasedStorage;
 use crate::graph::settings::modes;
 use crate::graph::step::forward::ForwardStep;
 use crate::graph::step::prepare;
-use crate::graph::step::setup;
-use crate::graph::step::setup::Stop;
+use crate::graph::step::setup::{self, Stop};
 
 /// A forward run made ready.
 pub(crate) struct ForwardPlan {

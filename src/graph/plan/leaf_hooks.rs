@@ -4,23 +4,17 @@
 //! and what they return is written over it. Gradients of leaves add up over runs, so a leaf with hooks gets a gradient of
 //! its own for the time of the run; when the run is over, it is shown to the hooks and added to what was there before.
 
+use std::sync::Arc;
+
 use crate::Result;
-use crate::array::Access;
-use crate::array::Storage;
-use crate::array::convert;
-use crate::graph::arena;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::NONE;
-use crate::graph::handles::gradient_hooks;
-use crate::graph::handles::gradient_hooks::When;
+use crate::array::{Access, Storage, convert};
+use crate::graph::arena::{self, Arena, Ix, NONE};
+use crate::graph::handles::gradient_hooks::{self, When};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::variable::Variable;
 use crate::graph::settings::modes::Scope;
-use crate::graph::step::accumulate;
-use crate::graph::step::accumulate::Sum;
+use crate::graph::step::accumulate::{self, Sum};
 use crate::graph::step::backward::BackwardStep;
-use std::sync::Arc;
 
 /// An output of a step whose gradient somebody wants to be told.
 pub(crate) struct HookedOutput {

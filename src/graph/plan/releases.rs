@@ -1,11 +1,10 @@
 //! What is cleared after a step of a backward run, and who keeps it from that.
 
+use std::sync::Arc;
+
 use crate::Result;
 use crate::array::Storage;
-use crate::graph::arena;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
-use std::sync::Arc;
+use crate::graph::arena::{self, Arena, Ix};
 
 /// A storage of the arena that is cleared.
 pub(crate) struct ReleasedStorage {

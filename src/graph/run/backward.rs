@@ -1,39 +1,27 @@
 //! The backward run: functions by descending rank, each handed the gradient of its outputs. Gradients of leaves add up
 //! over runs; those of intermediate variables are overwritten by their first contribution and kept.
 
-use crate::Error;
-use crate::Result;
-use crate::array::RunGuard;
-use crate::array::Storage;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::array::{RunGuard, Storage};
 use crate::error::caught;
-use crate::graph::arena;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::NONE;
-use crate::graph::arena::describe;
-use crate::graph::arena::describe::explain;
-use crate::graph::arena::order;
-use crate::graph::handles::callbacks::Detach;
-use crate::graph::handles::callbacks::FunctionHook;
-use crate::graph::handles::callbacks::Pace;
-use crate::graph::handles::callbacks::detached;
+use crate::graph::arena::describe::{self, explain};
+use crate::graph::arena::{self, Arena, Ix, NONE, order};
+use crate::graph::handles::callbacks::{Detach, FunctionHook, Pace, detached};
 use crate::graph::handles::function::Function;
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::variable::Variable;
-use crate::graph::memory::clear_record;
 use crate::graph::memory::eviction::pool;
 use crate::graph::memory::eviction::reserve::BudgetedBackward;
-use crate::graph::memory::release::Clearing;
-use crate::graph::memory::release::Policy;
-use crate::graph::memory::restore;
-use crate::graph::plan::backward::BackwardKey;
-use crate::graph::plan::backward::BackwardPlan;
-use crate::graph::plan::cache::CachedPlan;
-use crate::graph::plan::cache::EpochStamp;
+use crate::graph::memory::release::{Clearing, Policy};
+use crate::graph::memory::{clear_record, restore};
+use crate::graph::plan::backward::{BackwardKey, BackwardPlan};
+use crate::graph::plan::cache::{CachedPlan, EpochStamp};
 use crate::graph::settings::modes;
 use crate::graph::step::anomaly;
-use smallvec::SmallVec;
-use std::sync::Arc;
+use crate::{Error, Result};
 
 /// The gradient that a backward run starts from.
 #[derive(Clone)]

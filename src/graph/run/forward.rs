@@ -1,40 +1,25 @@
 //! The forward run: an order is made once, kept as a plan with its destination, and used until something it depends on
 //! changes.
 
-use crate::Error;
-use crate::Result;
+use std::collections::HashSet;
+
 use crate::array::RunGuard;
 use crate::error::caught;
-use crate::graph::arena;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::NONE;
-use crate::graph::arena::Saved;
 use crate::graph::arena::describe::explain;
-use crate::graph::arena::flag;
-use crate::graph::arena::order;
-use crate::graph::handles::callbacks;
-use crate::graph::handles::callbacks::Detach;
-use crate::graph::handles::callbacks::FunctionHook;
-use crate::graph::handles::callbacks::Pace;
+use crate::graph::arena::{self, Arena, Ix, NONE, Saved, flag, order};
+use crate::graph::handles::callbacks::{self, Detach, FunctionHook, Pace};
 use crate::graph::handles::function::Function;
 use crate::graph::handles::variable::Variable;
 use crate::graph::memory::clear_record;
 use crate::graph::memory::release::Policy;
-use crate::graph::plan::cache::CachedPlan;
-use crate::graph::plan::cache::EpochStamp;
-use crate::graph::plan::cache::ForwardKey;
-use crate::graph::plan::checkpoint::roots;
-use crate::graph::plan::checkpoint::search;
+use crate::graph::plan::cache::{CachedPlan, EpochStamp, ForwardKey};
+use crate::graph::plan::checkpoint::{roots, search};
 use crate::graph::plan::forward::ForwardPlan;
 use crate::graph::settings::modes;
-use crate::graph::step::anomaly;
 use crate::graph::step::forward::ForwardStep;
-use crate::graph::step::prepare;
-use crate::graph::step::setup;
-use crate::graph::step::setup::Stop;
-use crate::graph::step::setup::set_up_outside;
-use std::collections::HashSet;
+use crate::graph::step::setup::{self, Stop, set_up_outside};
+use crate::graph::step::{anomaly, prepare};
+use crate::{Error, Result};
 
 /// How to run forward.
 #[derive(Clone, Copy, Default)]

@@ -3,7 +3,6 @@
 
 use crate::Result;
 use crate::environment;
-use crate::graph::settings::context::context;
 use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU8;

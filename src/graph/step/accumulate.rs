@@ -1,16 +1,13 @@
 //! Sums of gradients.
 
-use crate::Error;
-use crate::Result;
-use crate::array::Access;
-use crate::array::DType;
-use crate::array::RunGuard;
-use crate::array::Storage;
+use std::sync::Arc;
+
+use crate::array::{Access, DType, RunGuard, Storage};
 use crate::graph::arena::NONE;
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::step::backward::add_to;
 use crate::graph::step::operand::Operand;
-use std::sync::Arc;
+use crate::{Error, Result};
 
 /// A gradient, and what is added to it.
 pub(crate) struct Sum<'a> {

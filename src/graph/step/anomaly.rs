@@ -1,18 +1,14 @@
 //! Looking for the first function whose numbers are not finite: [`super::mode::set_detect_anomaly`].
 
-use crate::Error;
-use crate::Result;
-use crate::array::Access;
-use crate::array::DType;
-use crate::array::Storage;
-use crate::graph::arena;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
+use parking_lot::RwLock;
+
+use crate::array::{Access, DType, Storage};
+use crate::graph::arena::{self, Arena, Ix};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::step::backward::BackwardStep;
 use crate::graph::step::forward::ForwardStep;
 use crate::graph::step::operand::Operand;
-use parking_lot::RwLock;
+use crate::{Error, Result};
 
 type SourceLine = fn() -> Option<String>;
 

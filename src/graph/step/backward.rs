@@ -1,37 +1,22 @@
 //! Running one function backward: from the gradients of its outputs to those of its inputs. A run takes no lock of the
 //! arena.
 
-use crate::Result;
-use crate::array::Access;
-use crate::array::DType;
-use crate::array::Shape;
-use crate::array::Storage;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::NONE;
-use crate::graph::arena::cores;
-use crate::graph::arena::provenance::Modified;
-use crate::graph::arena::provenance::Side;
-use crate::graph::handles::ndarray::NdArray;
-use crate::graph::settings::context;
-use crate::graph::settings::context::Precision;
-use crate::graph::step::operand::MemoPtr;
-use crate::graph::step::operand::Operand;
-use crate::graph::step::operand::Temporaries;
-use crate::graph::step::operand::read_as;
-use crate::graph::step::operand::store;
-use crate::graph::step::prepare::data_array;
-use crate::kernels::Float;
-use crate::kernels::map;
-use crate::kernels::threads;
-use crate::kernels::threads::Shared;
-use crate::ops::Array;
-use crate::ops::Kind;
-use crate::ops::Op;
-use crate::ops::Reads;
-use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::Result;
+use crate::array::{Access, DType, Shape, Storage};
+use crate::graph::arena::provenance::{Modified, Side};
+use crate::graph::arena::{Arena, Ix, NONE, cores};
+use crate::graph::handles::ndarray::NdArray;
+use crate::graph::settings::context::{self, Precision};
+use crate::graph::step::operand::{MemoPtr, Operand, Temporaries, read_as, store};
+use crate::graph::step::prepare::data_array;
+use crate::kernels::threads::{self, Shared};
+use crate::kernels::{Float, map};
+use crate::ops::{Array, Kind, Op, Reads};
 
 /// With more inputs than this it is looked up which gradients there were.
 const MANY: usize = 16;

@@ -1,14 +1,9 @@
 //! Functions run by hand, on arrays that need not be those of the graph.
 
-use crate::Error;
-use crate::Result;
-use crate::array::RunGuard;
-use crate::array::Shape;
-use crate::graph::arena;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::cores;
-use crate::graph::arena::order;
+use smallvec::SmallVec;
+
+use crate::array::{RunGuard, Shape};
+use crate::graph::arena::{self, Arena, Ix, cores, order};
 use crate::graph::handles::function::Function;
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::variable::Variable;
@@ -17,9 +12,8 @@ use crate::graph::settings::modes::Scope;
 use crate::graph::step::backward::BackwardStep;
 use crate::graph::step::forward::ForwardStep;
 use crate::graph::step::operand::MemoPtr;
-use crate::graph::step::setup;
-use crate::graph::step::shapes;
-use smallvec::SmallVec;
+use crate::graph::step::{setup, shapes};
+use crate::{Error, Result};
 
 /// A function that is run by hand, which no other run may take meanwhile.
 struct Alone(Ix);

@@ -1,28 +1,18 @@
 //! Running one function backward: by its kernel, a user's code, or its rule.
 
-use crate::Error;
-use crate::Result;
-use crate::array::Access;
-use crate::array::Buffer;
-use crate::array::Holds;
-use crate::array::Lasting;
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use crate::array::{Access, Buffer, Holds, Lasting};
 use crate::graph::settings::context::Precision;
-use crate::graph::step::backward::BackwardStep;
-use crate::graph::step::backward::Sink;
-use crate::graph::step::backward::add_to;
-use crate::graph::step::backward::forget;
-use crate::graph::step::backward::nowhere;
+use crate::graph::step::backward::{BackwardStep, Sink, add_to, forget, nowhere};
 use crate::graph::step::formula;
 use crate::graph::step::forward::overlap;
-use crate::graph::step::operand::Temporaries;
-use crate::graph::step::operand::store;
+use crate::graph::step::operand::{Temporaries, store};
 use crate::kernels::stop;
-use crate::ops::Array;
-use crate::ops::Call;
-use crate::ops::Memory;
-use crate::ops::Then;
-use smallvec::SmallVec;
-use std::ops::Range;
+use crate::ops::{Array, Call, Memory, Then};
+use crate::{Error, Result};
 
 impl BackwardStep {
     /// Runs the function backward.

@@ -1,21 +1,17 @@
 //! Gradients by formulas on symbols, for operations without a backward kernel: run on arrays, or only measured.
 
+use smallvec::SmallVec;
+
 use crate::Result;
-use crate::array::Access;
-use crate::array::Shape;
-use crate::array::Storage;
+use crate::array::{Access, Shape, Storage};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::settings::context::Precision;
 use crate::graph::step;
 use crate::graph::step::backward::BackwardStep;
 use crate::graph::step::forward::evaluate;
 use crate::graph::step::operand::Operand;
-use crate::ops::Op;
-use crate::ops::Sym;
-use crate::ops::Symbols;
-use crate::ops::contract::symbol::Builder;
-use crate::ops::contract::symbol::build;
-use smallvec::SmallVec;
+use crate::ops::contract::symbol::{Builder, build};
+use crate::ops::{Op, Sym, Symbols};
 
 /// Runs every function at once, on arrays.
 struct EagerBuilder {

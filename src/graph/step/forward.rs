@@ -1,32 +1,22 @@
 //! Running one function: from storages to kernels. Nothing here takes the lock of the arena.
 
-use crate::Error;
-use crate::Result;
-use crate::array::Access;
-use crate::array::Holds;
-use crate::array::Lasting;
-use crate::array::RunGuard;
-use crate::array::Storage;
+use std::ops::Range;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::array::{Access, Holds, Lasting, RunGuard, Storage};
 use crate::graph::arena::NONE;
 use crate::graph::arena::provenance::Provenance;
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::settings::context::Precision;
 use crate::graph::settings::modes;
 use crate::graph::step::cost::work;
-use crate::graph::step::operand::MemoPtr;
-use crate::graph::step::operand::Operand;
-use crate::graph::step::operand::Temporaries;
-use crate::graph::step::operand::store;
+use crate::graph::step::operand::{MemoPtr, Operand, Temporaries, store};
 use crate::graph::step::shapes::shapes_of;
 use crate::kernels::stop;
-use crate::ops::Array;
-use crate::ops::Call;
-use crate::ops::Memory;
-use crate::ops::Op;
-use crate::ops::Then;
-use smallvec::SmallVec;
-use std::ops::Range;
-use std::sync::Arc;
+use crate::ops::{Array, Call, Memory, Op, Then};
+use crate::{Error, Result};
 
 /// Whether two arrays, by the addresses of their bytes, have some in common.
 pub(crate) fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {

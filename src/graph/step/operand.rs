@@ -1,23 +1,17 @@
 //! Operands of a step: an array of the arena and where a kernel finds its elements.
 
-use crate::Error;
-use crate::Result;
-use crate::array::Access;
-use crate::array::Buffer;
-use crate::array::DType;
-use crate::array::Shape;
-use crate::array::Storage;
-use crate::array::convert;
-use crate::array::hold;
+use std::ops::Range;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::array::{Access, Buffer, DType, Shape, Storage, convert, hold};
 use crate::graph::arena::Ix;
 use crate::graph::arena::provenance::Provenance;
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::settings::context::Precision;
-use crate::ops::Kind;
-use crate::ops::Op;
-use smallvec::SmallVec;
-use std::ops::Range;
-use std::sync::Arc;
+use crate::ops::{Kind, Op};
+use crate::{Error, Result};
 
 /// An array that a kernel works on. Its storage is large enough for its shape, whatever the graph believes: kernels count on
 /// that.

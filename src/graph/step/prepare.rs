@@ -1,14 +1,14 @@
 //! A function made ready to run: its operands looked up in the arena.
 
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::graph::arena::{Arena, Ix};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::settings::context;
 use crate::graph::step::forward::ForwardStep;
-use crate::graph::step::operand::MemoPtr;
-use crate::graph::step::operand::Operand;
-use smallvec::SmallVec;
-use std::sync::Arc;
+use crate::graph::step::operand::{MemoPtr, Operand};
 
 /// An array of the arena, and where it comes from.
 pub(crate) fn data_array(a: &mut Arena, core: Ix) -> NdArray {

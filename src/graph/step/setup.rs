@@ -1,23 +1,17 @@
 //! Setting functions up: shapes, ranks and need of gradients, in the order of a forward run.
 
-use crate::Error;
-use crate::Result;
+use smallvec::SmallVec;
+
 use crate::array::Shape;
-use crate::graph::arena;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::NONE;
-use crate::graph::arena::aliasing;
 use crate::graph::arena::describe::describe;
-use crate::graph::arena::flag;
 use crate::graph::arena::order::depth_first;
+use crate::graph::arena::{self, Arena, Ix, NONE, aliasing, flag};
 use crate::graph::handles::function::Function;
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::settings::modes;
-use crate::graph::step::prepare;
-use crate::graph::step::shapes;
+use crate::graph::step::{prepare, shapes};
 use crate::ops::Shapes;
-use smallvec::SmallVec;
+use crate::{Error, Result};
 
 /// Sets a function up again whose shapes user's code or values decide: that must not happen under the lock.
 pub(crate) fn set_up_outside(f: Ix) -> Result<()> {

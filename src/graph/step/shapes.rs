@@ -1,12 +1,11 @@
 //! Shapes of the outputs of an operation, by the shapes or the values of its inputs.
 
+use smallvec::SmallVec;
+
 use crate::Result;
-use crate::array::Access;
-use crate::array::DType;
-use crate::array::Shape;
+use crate::array::{Access, DType, Shape};
 use crate::graph::handles::ndarray::NdArray;
 use crate::ops::Op;
-use smallvec::SmallVec;
 
 /// Shapes of the outputs of an operation on these arrays.
 pub(crate) fn shapes_of(op: &Op, x: &[NdArray]) -> Result<crate::ops::Shapes> {

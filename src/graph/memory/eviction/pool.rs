@@ -9,32 +9,17 @@
 //! Rematerialization, ICLR 2021; here the distance takes the place of the time since the last use, since the way back is
 //! known.) What a value costs counts what is gone above it, so that what stays lies spaced out.
 
-use crate::array::Account;
-use crate::array::DType;
-use crate::array::Paying;
-use crate::array::Storage;
-use crate::array::pay_from;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::NONE;
-use crate::graph::arena::flag;
-use crate::graph::arena::liveness;
-use crate::graph::arena::liveness::is_cleared;
-use crate::graph::arena::liveness::is_repeatable;
-use crate::graph::memory::eviction::score::EvictionCandidate;
-use crate::graph::memory::eviction::score::ValueId;
-use crate::graph::memory::eviction::score::sharers;
-use crate::graph::memory::eviction::score::work;
-use crate::graph::settings::modes;
-use parking_lot::Mutex;
-use parking_lot::MutexGuard;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
-use std::collections::HashMap;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::array::{Account, DType, Paying, Storage, pay_from};
+use crate::graph::arena::liveness::{self, is_cleared, is_repeatable};
+use crate::graph::arena::{Arena, Ix, NONE, flag};
+use crate::graph::memory::eviction::score::{EvictionCandidate, ValueId, sharers, work};
+use crate::graph::settings::modes;
 
 /// Values of up to so many elements stay: their memory is not worth giving back.
 const SMALL: usize = 1024;

@@ -5,38 +5,25 @@
 //! which it reads itself later on; the rest is free to go again, so that a long way back from a distant value leaves
 //! values spaced out behind it, not all of them.
 
-use crate::Error;
-use crate::Result;
-use crate::array::DType;
-use crate::array::Paying;
-use crate::array::Shape;
-use crate::array::Storage;
-use crate::graph::arena;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::NONE;
-use crate::graph::arena::flag;
-use crate::graph::arena::order;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::array::{DType, Paying, Shape, Storage};
+use crate::graph::arena::{self, Arena, Ix, NONE, flag, order};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::variable::Variable;
 use crate::graph::memory::clear_record;
-use crate::graph::memory::eviction::pool::EvictionPool;
-use crate::graph::memory::eviction::pool::Pins;
+use crate::graph::memory::eviction::pool::{EvictionPool, Pins};
 use crate::graph::memory::eviction::score;
-use crate::graph::settings::context;
-use crate::graph::settings::context::Precision;
-use crate::graph::settings::modes;
-use crate::graph::settings::modes::Scope;
+use crate::graph::settings::context::{self, Precision};
+use crate::graph::settings::modes::{self, Scope};
 use crate::graph::step::backward::BackwardStep;
-use crate::graph::step::formula;
 use crate::graph::step::forward::ForwardStep;
-use crate::graph::step::operand::Operand;
-use crate::graph::step::operand::read_as;
-use crate::graph::step::prepare;
-use crate::ops::Op;
-use crate::ops::Shapes;
-use smallvec::SmallVec;
-use std::sync::Arc;
+use crate::graph::step::operand::{Operand, read_as};
+use crate::graph::step::{formula, prepare};
+use crate::ops::{Op, Shapes};
+use crate::{Error, Result};
 
 fn too_much(op: &Op, got: usize, needed: usize, what: &str) -> Error {
     Error::BudgetFor { needed, got, by: format!("{what}{}", op.name()) }

@@ -1,14 +1,11 @@
 //! Values that functions computed at once under a budget: whether one may be given up, and what it is worth to keep it.
 
+use std::sync::{Arc, Weak};
+
 use crate::array::Storage;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::NONE;
-use crate::graph::arena::flag;
 use crate::graph::arena::liveness::is_cleared;
+use crate::graph::arena::{Arena, Ix, NONE, flag};
 use crate::graph::step::cost;
-use std::sync::Arc;
-use std::sync::Weak;
 
 /// When a value was first computed, and as which output.
 pub(crate) type ValueId = (u64, u32);

@@ -3,13 +3,13 @@
 //! It is made from the plans of both runs and knows nothing of the arena afterwards, so that it can be played through
 //! (`stage`) for hundreds of choices of what to drop in the time of one real step.
 
-use crate::array::DType;
-use crate::array::Shape;
-use crate::array::Storage;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::NONE;
-use crate::graph::arena::flag;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::array::{DType, Shape, Storage};
+use crate::graph::arena::{Arena, Ix, NONE, flag};
 use crate::graph::plan::backward::BackwardPlan;
 use crate::graph::plan::forward::ForwardPlan;
 use crate::graph::plan::releases::ReleasedStorage;
@@ -17,9 +17,6 @@ use crate::graph::step::cost::work_of;
 use crate::graph::step::formula;
 use crate::graph::step::forward::ForwardStep;
 use crate::graph::step::operand::Operand;
-use smallvec::SmallVec;
-use std::collections::HashMap;
-use std::sync::Arc;
 
 /// Elements of one storage.
 pub(crate) struct Block {

@@ -2,13 +2,9 @@
 //! the others.
 
 use crate::Result;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::NONE;
-use crate::graph::arena::Partners;
+use crate::graph::arena::{Arena, Ix, NONE, Partners};
 use crate::graph::memory::release::Policy;
-use crate::graph::plan::backward::BackwardKey;
-use crate::graph::plan::backward::BackwardPlan;
+use crate::graph::plan::backward::{BackwardKey, BackwardPlan};
 use crate::graph::plan::checkpoint::model::StepModel;
 use crate::graph::plan::forward::ForwardPlan;
 

@@ -7,18 +7,14 @@
 //! size may be kept, and memory to spare at the end is given to those that save most. Every choice is judged by a
 //! rehearsal of the whole step, so that the promise does not rest on the rules by which choices are found.
 
-use crate::Error;
-use crate::Result;
-use crate::graph::arena::Arena;
-use crate::graph::arena::Ix;
-use crate::graph::arena::NONE;
-use crate::graph::arena::flag;
+use crate::graph::arena::{Arena, Ix, NONE, flag};
 use crate::graph::memory::release::Policy;
 use crate::graph::plan::checkpoint::model::StepModel;
 use crate::graph::plan::checkpoint::roots::rehearsal;
 use crate::graph::plan::checkpoint::simulate::StepCost;
 use crate::graph::plan::forward::ForwardPlan;
 use crate::graph::step::setup::Stop;
+use crate::{Error, Result};
 
 /// Steps of functions that are rehearsed while a choice is made, at most if a graph is not huge: about half a second.
 const MOST_STEPS: usize = 2_000_000;

@@ -3,8 +3,7 @@
 //! `clear`, `backward` and `recompute`.
 
 use crate::array::DType;
-use crate::graph::plan::checkpoint::model::StepModel;
-use crate::graph::plan::checkpoint::model::Touch;
+use crate::graph::plan::checkpoint::model::{StepModel, Touch};
 
 /// What a rehearsal found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,28 +1,18 @@
 //! Fused passes of a backward run.
 
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
+
 use crate::Result;
-use crate::array::Access;
-use crate::array::Calm;
-use crate::array::DType;
-use crate::array::Shape;
-use crate::array::Storage;
-use crate::graph::plan::fusion::Arrays;
-use crate::graph::plan::fusion::Location;
-use crate::graph::plan::fusion::NOTHING;
-use crate::graph::plan::fusion::Planner;
-use crate::graph::plan::fusion::Tile;
+use crate::array::{Access, Calm, DType, Shape, Storage};
 use crate::graph::plan::fusion::broadcast::Broadcast;
-use crate::graph::plan::fusion::runs;
+use crate::graph::plan::fusion::{Arrays, Location, NOTHING, Planner, Tile, runs};
 use crate::graph::plan::releases::Release;
 use crate::graph::step::backward::BackwardStep;
 use crate::graph::step::operand::Operand;
 use crate::kernels::stop;
-use crate::ops::Loops;
-use crate::ops::Op;
-use crate::ops::Part;
-use std::collections::HashSet;
-use std::ops::Range;
-use std::sync::Arc;
+use crate::ops::{Loops, Op, Part};
 
 /// What becomes of what a gradient's place holds.
 #[derive(Clone, Copy, PartialEq, Eq)]

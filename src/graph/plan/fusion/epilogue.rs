@@ -1,25 +1,20 @@
 //! Functions that are done along with the one before them in a forward run: with its output, while that is in the cache.
 
+use std::ops::Range;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
 use crate::Result;
-use crate::array::Access;
-use crate::array::Storage;
+use crate::array::{Access, Storage};
 use crate::graph::plan::fusion::broadcast::Broadcast;
 use crate::graph::plan::fusion::forward::forward_len;
-use crate::graph::plan::fusion::tile_chain::EpilogueTail;
-use crate::graph::plan::fusion::tile_chain::TailOperation;
-use crate::graph::plan::fusion::tile_chain::WholeArray;
+use crate::graph::plan::fusion::tile_chain::{EpilogueTail, TailOperation, WholeArray};
 use crate::graph::settings::context::Precision;
 use crate::graph::step::forward::ForwardStep;
 use crate::graph::step::operand::Operand;
 use crate::kernels::stop;
-use crate::ops::Activation;
-use crate::ops::Call;
-use crate::ops::Memory;
-use crate::ops::Part;
-use crate::ops::Then;
-use smallvec::SmallVec;
-use std::ops::Range;
-use std::sync::Arc;
+use crate::ops::{Activation, Call, Memory, Part, Then};
 
 /// A step and those after it that are done along with it.
 pub(in crate::graph) struct EpilogueChain {

@@ -1,30 +1,20 @@
 //! Fused passes of a forward run.
 
-use crate::Result;
-use crate::array::Access;
-use crate::array::DType;
-use crate::array::Storage;
-use crate::array::name_of;
-use crate::graph::plan::fusion::Arrays;
-use crate::graph::plan::fusion::Location;
-use crate::graph::plan::fusion::NOTHING;
-use crate::graph::plan::fusion::Planner;
-use crate::graph::plan::fusion::Tile;
-use crate::graph::plan::fusion::broadcast::Broadcast;
-use crate::graph::plan::fusion::epilogue::EpilogueChain;
-use crate::graph::plan::fusion::holds;
-use crate::graph::plan::fusion::runs;
-use crate::graph::step::forward::ForwardStep;
-use crate::graph::step::operand::MemoPtr;
-use crate::graph::step::operand::Operand;
-use crate::kernels::stop;
-use crate::ops::Loops;
-use crate::ops::Op;
-use crate::ops::Part;
-use smallvec::SmallVec;
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::Result;
+use crate::array::{Access, DType, Storage, name_of};
+use crate::graph::plan::fusion::broadcast::Broadcast;
+use crate::graph::plan::fusion::epilogue::EpilogueChain;
+use crate::graph::plan::fusion::{Arrays, Location, NOTHING, Planner, Tile, holds, runs};
+use crate::graph::step::forward::ForwardStep;
+use crate::graph::step::operand::{MemoPtr, Operand};
+use crate::kernels::stop;
+use crate::ops::{Loops, Op, Part};
 
 /// One function of a pass; arrays are numbers of places.
 struct ForwardPassCall {

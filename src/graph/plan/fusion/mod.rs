@@ -19,20 +19,14 @@ pub(crate) mod epilogue;
 pub(crate) mod forward;
 pub(crate) mod tile_chain;
 
-use crate::array::Access;
-use crate::array::DType;
-use crate::array::Gone;
-use crate::array::Shape;
-use crate::array::Storage;
-use crate::graph::plan::fusion::broadcast::Broadcast;
-use crate::kernels::map;
-use crate::kernels::scratch;
-use crate::kernels::threads;
-use crate::kernels::threads::Shared;
-use std::collections::HashMap;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
+
+use crate::array::{Access, DType, Gone, Shape, Storage};
+use crate::graph::plan::fusion::broadcast::Broadcast;
+use crate::kernels::threads::{self, Shared};
+use crate::kernels::{map, scratch};
 
 /// Bytes of a tile: those that a function reads and writes fit in the innermost cache together.
 pub(crate) const TILE: usize = 8 << 10;

@@ -1,13 +1,12 @@
 //! What elements of an array go through, piece by piece, once a kernel has written them.
 
+use std::mem::MaybeUninit;
+
+use smallvec::SmallVec;
+
 use crate::graph::plan::fusion::TILE;
 use crate::graph::plan::fusion::broadcast::Broadcast;
-use crate::ops::Loops;
-use crate::ops::Part;
-use crate::ops::Pieces;
-use crate::ops::Rows;
-use smallvec::SmallVec;
-use std::mem::MaybeUninit;
+use crate::ops::{Loops, Part, Pieces, Rows};
 
 /// The arrays of an elementwise function, of which that which is written is the chain's; inputs may be repeated over it.
 pub(crate) struct WholeArray {
