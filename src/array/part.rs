@@ -43,14 +43,40 @@ impl Storage {
     /// that comes from someone else.
     pub fn may_meet(&self, other: &Self) -> bool {
         let (a, b) = (self.root(), other.root());
-        let is_borrowed = |s: &Self| s.borrowed.load(Ordering::Relaxed);
-        let is_known = |s: &Self| is_borrowed(s) || s.shown.load(Ordering::Relaxed) > 0;
-        std::ptr::eq(a, b) || (is_borrowed(a) && is_known(b)) || (is_borrowed(b) && is_known(a))
+        std::ptr::eq(a, b) || (a.is_borrowed() && b.is_known()) || (b.is_borrowed() && a.is_known())
+    }
+
+    /// As [`Storage::may_meet`] for one of many that is written and another one of them, or for one that is both read and
+    /// written. Each comes with whether it is written.
+    pub fn any_may_meet(all: &mut [(&Self, bool)]) -> bool {
+        let address = |storage: &Self| std::ptr::from_ref(storage);
+        all.sort_unstable_by_key(|(storage, written)| (address(storage.root()), address(storage), *written));
+        let meet = |two: &[(&Self, bool)]| match two {
+            [(a, true), (b, true)] => !std::ptr::eq(*a, *b) && std::ptr::eq(a.root(), b.root()),
+            [(a, writes_a), (b, writes_b)] => (*writes_a || *writes_b) && std::ptr::eq(a.root(), b.root()),
+            _ => false,
+        };
+        let known = || all.iter().filter(|(storage, _)| storage.root().is_known());
+        let lent = || {
+            known().any(|(_, written)| *written)
+                && known().any(|(s, _)| s.root().is_borrowed())
+                && known().count() > 1
+        };
+        all.windows(2).any(meet) || lent()
+    }
+
+    fn is_borrowed(&self) -> bool {
+        self.borrowed.load(Ordering::Relaxed)
+    }
+
+    /// Whether someone else may know where its elements are.
+    fn is_known(&self) -> bool {
+        self.is_borrowed() || self.shown.load(Ordering::Relaxed) > 0
     }
 
     /// Whether arrays that are other storages may have some of its elements, so that it meets them.
     pub fn may_be_met(&self) -> bool {
-        self.parent.is_some() || self.borrowed.load(Ordering::Relaxed)
+        self.parent.is_some() || self.is_borrowed()
     }
 
     pub(super) fn access_part(

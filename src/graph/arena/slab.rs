@@ -1,7 +1,5 @@
 //! Slots in chunks, numbered, and used again.
 
-use crate::graph::arena::Output;
-
 /// Number of a slot. Slots are used again; a generation tells the tenants apart.
 pub(crate) type Ix = u32;
 

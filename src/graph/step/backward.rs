@@ -49,7 +49,7 @@ pub(crate) struct BackwardStep {
     /// The pairs that these belong to.
     pub(crate) cores: Vec<Ix>,
     /// A gradient that is written may have elements of an array that is read, or of another such gradient.
-    meets: bool,
+    pub(crate) meets: bool,
 }
 
 /// Stands for data that nothing reads.
@@ -174,18 +174,16 @@ impl BackwardStep {
     /// Finds out what follows from whose memory its arrays have.
     pub(crate) fn look(&mut self) {
         let read = self.x.iter().chain(&self.y).filter_map(|(_, slot)| slot.as_ref()).chain(&self.gy);
-        let written = || self.gx.iter().flatten().map(|sink| &sink.slot.storage);
-        let is_met = |n: usize, gx: &Arc<Storage>| {
-            read.clone().any(|slot| slot.storage.may_meet(gx))
-                || written().take(n).any(|other| !Arc::ptr_eq(other, gx) && other.may_meet(gx))
-        };
-        self.meets = written().enumerate().any(|(n, gx)| is_met(n, gx));
+        let written = self.gx.iter().flatten().map(|sink| &sink.slot);
+        let all = read.map(|slot| (slot, false)).chain(written.map(|slot| (slot, true)));
+        let mut all: SmallVec<[_; 8]> = all.map(|(slot, written)| (&*slot.storage, written)).collect();
+        self.meets = Storage::any_may_meet(&mut all);
     }
 
     /// Takes the gradient of output `o` from another storage.
     pub(crate) fn start_from(&mut self, o: usize, grad: &Arc<Storage>) {
         if self.gy[o].move_to(grad) {
-            self.look();
+            self.meets |= self.gx.iter().flatten().any(|sink| sink.slot.storage.may_meet(grad));
         }
         if let Some((_, y)) = &mut self.arrays {
             y[o].grad = Arc::clone(grad);

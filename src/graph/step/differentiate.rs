@@ -87,9 +87,7 @@ impl BackwardStep {
                 }
                 ptr = slot.beside(Access::Write, &mut temporaries)?;
             }
-            if *meets {
-                used.push(slot.span(ptr));
-            }
+            used.extend(meets.then(|| slot.span(ptr)));
             gxm.push(Some((Memory { ptr, shape: &slot.shape }, accumulate)));
         }
         // SAFETY: see `MemoPtr`.

@@ -96,7 +96,7 @@ impl Operand {
 
     /// Takes over the values of another storage.
     #[cold]
-    fn take(&self, from: &Storage) -> Result<()> {
+    pub(crate) fn take(&self, from: &Storage) -> Result<()> {
         let own = self.storage.dtype().filter(|_| self.storage.is_narrowed());
         let dtype = own.or_else(|| from.dtype()).unwrap_or(self.stored);
         let ((_from, source), (_to, to)) =
