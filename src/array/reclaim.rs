@@ -185,7 +185,7 @@ pub(super) fn guard_forks() {
         let _ = LOCKED.try_with(|locked| locked.set(Some(guard)));
     }
     extern "C" fn parent() {
-        let _ = LOCKED.try_with(Cell::take);
+        drop(LOCKED.try_with(Cell::take));
     }
     extern "C" fn child() {
         let own = OWN.try_with(Cell::get).unwrap_or([0; 2]);

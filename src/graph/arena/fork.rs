@@ -29,7 +29,7 @@ extern "C" fn before() {
 }
 
 extern "C" fn parent() {
-    let _ = LOCKED.try_with(Cell::take);
+    drop(LOCKED.try_with(Cell::take));
 }
 
 extern "C" fn child() {

@@ -178,13 +178,13 @@ impl FusedForward {
             // Names are made while the processor waits for numbers.
             let own = &arrays.own;
             arrays.tiles(0..arrays.len, |tile, n| {
-                for call in calls.iter() {
+                for call in calls {
                     call.name(own, names);
                     call.run(tile, n);
                 }
             });
         } else {
-            for call in calls.iter() {
+            for call in calls {
                 call.name(&arrays.own, names);
             }
             arrays.pass(calls.len(), |tile, n| calls.iter().for_each(|call| call.run(tile, n)));
