@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use kinnor::graph::{BackwardOptions, ForwardOptions, Variable, connect, mode};
+use kinnor::graph::{BackwardOptions, ForwardOptions, Variable, connect, settings};
 use kinnor::ops::{self, Op, Value};
 
 const N: u64 = 1000;

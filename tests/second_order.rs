@@ -80,7 +80,7 @@ fn check(&(name, arguments, x, n): &Case<'_>) {
 }
 
 fn in_double(f: impl FnOnce()) {
-    let double = Context { compute: Compute::Double, ..Context::default() };
+    let double = Context { compute: Precision::Double, ..Context::default() };
     scope_context(Some(intern(&double).expect("there are few")));
     f();
     scope_context(None);

@@ -211,8 +211,8 @@ impl Arena {
 mod tests {
     use std::cell::RefCell;
 
-    use super::super::{BackwardOptions, ForwardOptions, Function, Variable, apply, arena, forward_all};
     use crate::Error;
+    use crate::graph::{BackwardOptions, ForwardOptions, Function, Variable, apply, arena, forward_all};
 
     fn one(name: &str, x: &[&Variable]) -> Variable {
         apply(name, x, &[]).expect("builds").remove(0)

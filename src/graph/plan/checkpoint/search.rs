@@ -339,7 +339,7 @@ mod tests {
             };
             (rehearsal(a, &plan, &[h.ix()], Policy::default()), plan)
         });
-        let cuts = Search::new(&rehearsal.expect("shapes fit")).cuts(6 * SIZE);
+        let cuts = CheckpointSearch::new(&rehearsal.expect("shapes fit")).cuts(6 * SIZE);
         assert!(cuts.len() >= 2, "{cuts:?}");
         assert!(cuts.iter().all(|cut| cut % 4 == 0), "{cuts:?} of {} functions", forward.functions.len());
     }

@@ -85,7 +85,7 @@ impl Broadcast {
 
 #[cfg(test)]
 mod tests {
-    use super::Spread;
+    use super::Broadcast;
     use crate::array::Shape;
 
     #[test]
@@ -102,7 +102,7 @@ mod tests {
         ];
         for (x, y) in cases {
             let (x, y) = (Shape::from(x), Shape::from(y));
-            let spread = Spread::of(&x, &y).expect("is spread");
+            let spread = Broadcast::of(&x, &y).expect("is spread");
             let from: Vec<u32> = (0..x.size() as u32).collect();
             for start in 0..y.size() {
                 for n in 1..=y.size() - start {
@@ -114,7 +114,7 @@ mod tests {
                 }
             }
         }
-        assert!(Spread::of(&Shape::from([3, 1, 4]), &Shape::from([3, 9, 4])).is_none());
-        assert!(Spread::of(&Shape::from([3, 1]), &Shape::from([3, 2])).is_none());
+        assert!(Broadcast::of(&Shape::from([3, 1, 4]), &Shape::from([3, 9, 4])).is_none());
+        assert!(Broadcast::of(&Shape::from([3, 1]), &Shape::from([3, 2])).is_none());
     }
 }
