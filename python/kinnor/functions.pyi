@@ -482,8 +482,8 @@ def batch_normalization(
         mean: Running mean, of the same shape; overwritten with `batch_stat`, where it may be left out.
         variance: Running variance, of the same shape; overwritten with `batch_stat`, where it may be left out.
         axes: Axes that have their own statistics.
-        decay_rate: Share of the running statistics that stays in each run.
-        eps: Added to the variance.
+        decay_rate: Share of the running statistics that stays in each run, from 0 to 1.
+        eps: Added to the variance, zero or more.
         batch_stat: Use the statistics of `x`, else the running ones.
         output_stat: Return the statistics of `x` too.
         n_outputs: Number of outputs, 1 or 3: 3 is the same as `output_stat`.
@@ -493,6 +493,7 @@ def batch_normalization(
         axes. They can be differentiated.
 
     Raises:
+        ArgumentError: If `decay_rate` or `eps` is out of range.
         AxisError: If `x` has no such axis.
         ShapeError: If another input has the wrong shape.
         ValueError: If running statistics are needed and not there, or `output_stat` is set without `batch_stat`.
@@ -568,7 +569,7 @@ def binary_cross_entropy(x: T, target: T, n_outputs: int = -1, outputs: Sequence
     """
 
 def binary_error(x: T, target: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """Whether a probability is on the other side of one half than its target: 1 if so, else 0.
+    """Whether a probability is on the other side of one half than its target: 1 if so or if one is NaN, else 0.
 
     Args:
         x: Probabilities of any shape.
@@ -699,7 +700,7 @@ def categorical_cross_entropy(
 
     Raises:
         ShapeError: If the shape of `target` does not fit that of `x`.
-        IndexError: If there is no class of a label.
+        IndexError: If a label is not a whole number, or there is no class of it.
     """
 
 def ceil(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -1085,7 +1086,7 @@ def embed(x0: T, w: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | 
 
     Raises:
         ShapeError: If `w` has no axis.
-        IndexError: If an index is negative or not less than the number of rows.
+        IndexError: If an index is not a whole number, negative or not less than the number of rows.
     """
 
 def epsilon_insensitive_loss(
@@ -1100,12 +1101,13 @@ def epsilon_insensitive_loss(
     Args:
         x0: Input of any shape.
         x1: Input with as many axes as `x0`.
-        epsilon: Difference that costs nothing.
+        epsilon: Difference that costs nothing, zero or more.
 
     Returns:
         Loss of each element.
 
     Raises:
+        ArgumentError: If `epsilon` is negative or NaN.
         ShapeError: If the inputs differ in their number of axes, or do not broadcast together.
     """
 
@@ -1261,7 +1263,7 @@ def gather(
     Raises:
         AxisError: If `x` has no such axis.
         ShapeError: If the shared axes differ.
-        IndexError: If an index is out of range.
+        IndexError: If an index is out of range or not a whole number.
     """
 
 def gather_nd(data: T, indices: T | ArrayLike) -> T:
@@ -1276,7 +1278,7 @@ def gather_nd(data: T, indices: T | ArrayLike) -> T:
 
     Raises:
         ShapeError: If `indices` asks for more axes than `data` has.
-        IndexError: If an index is out of range.
+        IndexError: If an index is out of range or not a whole number.
     """
 
 def gelu(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -1384,7 +1386,7 @@ def group_normalization(
         num_groups: Number of groups, which divides the number of channels.
         channel_axis: Axis of the channels.
         batch_axis: Axis or axes of the samples.
-        eps: Added to the variance.
+        eps: Added to the variance, zero or more.
         output_stat: Return the statistics too.
 
     Returns:
@@ -1392,6 +1394,7 @@ def group_normalization(
         two, of length `num_groups` and one, and all axes but `batch_axis` have length one.
 
     Raises:
+        ArgumentError: If `eps` is negative or NaN.
         AxisError: If `x` has no such axis.
         ShapeError: If beta or gamma has the wrong shape.
         ValueError: If the channels do not fall into that many groups.
@@ -1462,12 +1465,13 @@ def huber_loss(
     Args:
         x0: Input of any shape.
         x1: Input with as many axes as `x0`.
-        delta: Difference from which on the loss grows linearly.
+        delta: Difference from which on the loss grows linearly, zero or more.
 
     Returns:
         Loss of each element.
 
     Raises:
+        ArgumentError: If `delta` is negative or NaN.
         ShapeError: If the inputs differ in their number of axes, or do not broadcast together.
 
     Source:
@@ -1506,7 +1510,7 @@ def instance_normalization(
         gamma: Scale, of the same shape; none if left out.
         channel_axis: Axis of the channels.
         batch_axis: Axis or axes of the samples.
-        eps: Added to the variance.
+        eps: Added to the variance, zero or more.
         output_stat: Return the statistics too.
 
     Returns:
@@ -1514,6 +1518,7 @@ def instance_normalization(
         but `batch_axis` and `channel_axis`.
 
     Raises:
+        ArgumentError: If `eps` is negative or NaN.
         AxisError: If `x` has no such axis.
         ShapeError: If beta or gamma has the wrong shape.
 
@@ -1642,7 +1647,7 @@ def layer_normalization(
         beta: Offset, of the shape of `x` with length one along `batch_axis`; none if left out.
         gamma: Scale, of the same shape; none if left out.
         batch_axis: Axis or axes of the samples.
-        eps: Added to the variance.
+        eps: Added to the variance, zero or more.
         output_stat: Return the statistics too.
 
     Returns:
@@ -1650,6 +1655,7 @@ def layer_normalization(
         but `batch_axis`.
 
     Raises:
+        ArgumentError: If `eps` is negative or NaN.
         AxisError: If `x` has no such axis.
         ShapeError: If beta or gamma has the wrong shape.
 
@@ -2040,7 +2046,8 @@ def max_pooling_backward(
     """
 
 def maximum2(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """The larger one, elementwise: `y = max(x0, x1)`. The gradient goes to the larger input, to `x0` where both are equal.
+    """The larger one, elementwise: `y = max(x0, x1)`, NaN where either is. The gradient goes to the larger input, to `x0` where
+    both are equal.
 
     Args:
         x0: Input of any shape.
@@ -2156,7 +2163,8 @@ def min(
 ) -> T | tuple[T, T]: ...
 
 def minimum2(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """The smaller one, elementwise: `y = min(x0, x1)`. The gradient goes to the smaller input, to `x0` where both are equal.
+    """The smaller one, elementwise: `y = min(x0, x1)`, NaN where either is. The gradient goes to the smaller input, to `x0` where
+    both are equal.
 
     Args:
         x0: Input of any shape.
@@ -2271,7 +2279,7 @@ def norm(
 
     Args:
         x: Input of any shape.
-        p: Order of the norm, 1 or more; 2 by default.
+        p: Order of the norm, a finite number of 1 or more; 2 by default.
         axis: Axis or axes to take the norm over, all of them by default; negative ones count from the end.
         keepdims: Keep the axes, with length one.
 
@@ -2279,7 +2287,7 @@ def norm(
         Array of the shape of `x` without `axis`.
 
     Raises:
-        ArgumentError: If `p` is less than 1.
+        ArgumentError: If `p` is less than 1 or not finite: the norm of infinite order is `max(abs(x))`.
         AxisError: If `x` has no such axis.
     """
 
@@ -2295,14 +2303,15 @@ def norm_normalization(
 
     Args:
         x: Input of any shape.
-        p: Order of the norm, 2 by default.
+        p: Order of the norm, a finite number above zero; 2 by default.
         axes: Axis or axes to sum over, all of them by default; negative ones count from the end.
-        eps: Added to the sum.
+        eps: Added to the sum, zero or more.
 
     Returns:
         Array of the shape of `x`.
 
     Raises:
+        ArgumentError: If `p` or `eps` is out of range.
         AxisError: If `x` has no such axis.
     """
 
@@ -2353,7 +2362,7 @@ def one_hot(
 
     Raises:
         ShapeError: If the last axis of `x` is not as long as `shape`.
-        IndexError: If an index is out of range.
+        IndexError: If an index is out of range or not a whole number.
     """
 
 def pad(
@@ -2619,7 +2628,7 @@ def randn(
 
     Args:
         mu: Mean.
-        sigma: Standard deviation.
+        sigma: Standard deviation, zero or more.
         shape: Shape of the array.
         seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
 
@@ -2627,7 +2636,7 @@ def randn(
         Array of shape `shape`.
 
     Raises:
-        ArgumentError: If `sigma` is negative.
+        ArgumentError: If `sigma` is negative or not finite.
     """
 
 def random_erase(
@@ -2650,7 +2659,7 @@ def random_erase(
 
     Args:
         x: Images, shape (n, channels, height, width), or (n, height, width, channels) if `channel_last`.
-        prob: Probability of each patch.
+        prob: Probability of each patch, from 0 to 1.
         area_ratios: Least and greatest share of the image that a patch covers.
         aspect_ratios: Least and greatest height of a patch relative to its width.
         replacements: Range that the values of patches are drawn from.
@@ -2667,7 +2676,7 @@ def random_erase(
 
     Raises:
         ShapeError: If `x` has not three axes from `base_axis` on.
-        ArgumentError: If a range is no pair, a ratio is out of range or `n` is negative or above 65536.
+        ArgumentError: If a range is no pair, a ratio or `prob` is out of range, or `n` is negative or above 65536.
 
     Source:
         Zhong et al., "Random erasing data augmentation", 2017.
@@ -2694,7 +2703,7 @@ def reduce_sum(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | No
     """
 
 def relu(x: T, inplace: bool = False, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """Rectified linear unit, elementwise: `y = max(x, 0)`. The derivative at zero is zero.
+    """Rectified linear unit, elementwise: `y = max(x, 0)`, NaN where `x` is. The derivative at zero is zero.
 
     Args:
         x: Input of any shape.
@@ -2790,7 +2799,7 @@ def scatter_add(
     Raises:
         AxisError: If `x0` has no such axis.
         ShapeError: If the shapes do not fit.
-        IndexError: If an index is out of range.
+        IndexError: If an index is out of range or not a whole number.
     """
 
 def scatter_nd(
@@ -2818,7 +2827,7 @@ def scatter_nd(
     Raises:
         ArgumentError: If there is neither `shape` nor `out`, or they differ.
         ShapeError: If `data` or `indices` do not fit.
-        IndexError: If an index is out of range.
+        IndexError: If an index is out of range or not a whole number.
     """
 
 def searchsorted(
@@ -2914,7 +2923,8 @@ def sigmoid_cross_entropy(x: T, target: T, n_outputs: int = -1, outputs: Sequenc
     """
 
 def sign(x: T, alpha: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """Sign, elementwise: 1 where `x > 0`, -1 where `x < 0`, `alpha` where `x = 0`. Its gradient passes straight through.
+    """Sign, elementwise: 1 where `x > 0`, -1 where `x < 0`, `alpha` where `x = 0`, NaN where `x` is. Its gradient passes
+    straight through.
 
     Args:
         x: Input of any shape.
@@ -3036,7 +3046,7 @@ def softmax_cross_entropy(
 
     Raises:
         ShapeError: If the shape of `target` does not fit that of `x`.
-        IndexError: If there is no class of a label.
+        IndexError: If a label is not a whole number, or there is no class of it.
     """
 
 def softplus(x: T, beta: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -3044,10 +3054,13 @@ def softplus(x: T, beta: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdA
 
     Args:
         x: Input of any shape.
-        beta: Sharpness: the larger, the closer to `relu`.
+        beta: Sharpness, not zero: the larger, the closer to `relu`.
 
     Returns:
         Array of the shape of `x`.
+
+    Raises:
+        ArgumentError: If `beta` is zero or NaN.
     """
 
 def softsign(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -3285,7 +3298,7 @@ def tensor_normalization(
         beta: Offset, of the shape of `x` with length one along all other axes; none if left out.
         gamma: Scale, of the same shape; none if left out.
         axes: Axes that have their own statistics.
-        eps: Added to the variance.
+        eps: Added to the variance, zero or more.
         output_stat: Return the statistics too.
 
     Returns:
@@ -3293,6 +3306,7 @@ def tensor_normalization(
         axes.
 
     Raises:
+        ArgumentError: If `eps` is negative or NaN.
         AxisError: If `x` has no such axis.
         ShapeError: If beta or gamma has the wrong shape.
     """
@@ -3355,7 +3369,7 @@ def top_n_error(
     Raises:
         ShapeError: If the shape of `target` does not fit that of `x`.
         ArgumentError: If `n` is less than one.
-        IndexError: If there is no class of a label.
+        IndexError: If a label is not a whole number, or there is no class of it.
     """
 
 def transpose(
@@ -3450,6 +3464,7 @@ def weight_normalization(
         Array of the shape of `w`.
 
     Raises:
+        ArgumentError: If `eps` is negative or NaN.
         AxisError: If `w` has no such axis.
         ShapeError: If `g` has the wrong shape.
 
@@ -3471,7 +3486,7 @@ def weight_standardization(
     Args:
         w: Weight of any shape.
         channel_axis: Axis of the output maps: 0 for a convolution, 1 for an affine layer.
-        eps: Added to the variance.
+        eps: Added to the variance, zero or more.
         output_stat: Return the statistics too.
 
     Returns:
@@ -3479,6 +3494,7 @@ def weight_standardization(
         but `channel_axis`.
 
     Raises:
+        ArgumentError: If `eps` is negative or NaN.
         AxisError: If `w` has no such axis.
 
     Source:
