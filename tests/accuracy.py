@@ -54,7 +54,8 @@ def sample(step: int) -> np.ndarray:
 
 def units(got: np.ndarray, exact: np.ndarray, of: np.ndarray) -> np.ndarray:
     """The error in units of the last place of `of`; infinite where only one of the two is a number."""
-    nearest = exact.astype(np.float32)
+    with np.errstate(over="ignore"):
+        nearest = exact.astype(np.float32)
     same = (got == nearest) & ~np.isfinite(nearest) | np.isnan(got) & np.isnan(exact)
     error = np.abs(got.astype(np.float64) - exact) / np.spacing(np.abs(of.astype(np.float32))).astype(np.float64)
     beyond = ~np.isfinite(got) | ~np.isfinite(nearest)

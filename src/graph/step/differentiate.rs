@@ -105,8 +105,13 @@ impl BackwardStep {
             then: Then::NOTHING,
             lasting: kept.map(|(slot, at)| Lasting::new(&slot.storage, at)),
         };
-        // SAFETY: the arrays were made for this operation, of the shapes that it names.
-        let done = stop::guarded(|| unsafe { op.backward(call) });
+        let mut refused = false;
+        let done = stop::guarded(|| {
+            // SAFETY: the arrays were made for this operation, of the shapes that it names.
+            let done = unsafe { op.backward(call) };
+            refused = done.is_err();
+            done
+        });
         drop(gxm);
         gx.iter().flatten().for_each(|sink| sink.slot.storage.wrote());
         let done = done.and_then(|()| {
@@ -118,7 +123,10 @@ impl BackwardStep {
             }
             Ok(())
         });
-        done.inspect_err(|_| forget(gx))
+        if done.is_err() && !refused {
+            forget(gx);
+        }
+        done
     }
 
     fn backward_on_arrays(&self, x: &[Array], y: &[Array]) -> Result<()> {
