@@ -55,9 +55,9 @@ def sample(step: int) -> np.ndarray:
 def units(got: np.ndarray, exact: np.ndarray, of: np.ndarray) -> np.ndarray:
     """The error in units of the last place of `of`; infinite where only one of the two is a number."""
     with np.errstate(over="ignore"):
-        nearest = exact.astype(np.float32)
+        nearest, place = exact.astype(np.float32), np.spacing(np.abs(of.astype(np.float32))).astype(np.float64)
     same = (got == nearest) & ~np.isfinite(nearest) | np.isnan(got) & np.isnan(exact)
-    error = np.abs(got.astype(np.float64) - exact) / np.spacing(np.abs(of.astype(np.float32))).astype(np.float64)
+    error = np.abs(got.astype(np.float64) - exact) / place
     beyond = ~np.isfinite(got) | ~np.isfinite(nearest)
     return np.where(same, 0.0, np.where(beyond, np.inf, error))
 

@@ -165,7 +165,7 @@ REFUSED = [
     ("batch_normalization", {"decay_rate": 5.0}),
     ("batch_normalization", {"decay_rate": NAN}),
     *((f"{kind}_normalization", {"eps": eps}) for kind in ("batch", "layer", "instance") for eps in (-1.0, NAN)),
-    ("tensor_normalization", {"axes": [1], "eps": -1.0}),
+    ("tensor_normalization", {"eps": -1.0, "axes": [1]}),
     ("weight_standardization", {"eps": -1.0}),
     ("norm_normalization", {"eps": -1.0}),
     ("norm_normalization", {"p": INF}),
