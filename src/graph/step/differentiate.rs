@@ -113,16 +113,8 @@ impl BackwardStep {
             done
         });
         drop(gxm);
+        let done = done.and_then(|()| finish(gx, temporaries, again));
         gx.iter().flatten().for_each(|sink| sink.slot.storage.wrote());
-        let done = done.and_then(|()| {
-            store(temporaries)?;
-            for (i, buffer) in again {
-                if let Some(sink) = &mut gx[i] {
-                    stop::guarded(|| add_to(&mut sink.slot, buffer.ptr()))?;
-                }
-            }
-            Ok(())
-        });
         if done.is_err() && !refused {
             forget(gx);
         }
@@ -145,4 +137,19 @@ impl BackwardStep {
         }
         user.backward(x, y, &wanted, &accumulate)
     }
+}
+
+/// Puts gradients that were written beside where they belong.
+fn finish(
+    gx: &mut [Option<Sink>],
+    temporaries: Temporaries,
+    again: SmallVec<[(usize, Buffer); 1]>,
+) -> Result<()> {
+    store(temporaries)?;
+    for (i, buffer) in again {
+        if let Some(sink) = &mut gx[i] {
+            stop::guarded(|| add_to(&mut sink.slot, buffer.ptr()))?;
+        }
+    }
+    Ok(())
 }
