@@ -234,6 +234,14 @@ impl Storage {
         self.place.compare_exchange(place, place | ASIDE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
+    /// In a child of a fork: frees the lock if a thread held it at the fork, which the child does not have.
+    pub(crate) fn abandon_lock(&self) {
+        if self.state.is_locked() {
+            // SAFETY: a child has one thread, and that holds no lock of a storage while it forks.
+            unsafe { self.state.force_unlock() };
+        }
+    }
+
     /// The state, in which memory that was set aside counts as given back, and is.
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();

@@ -42,6 +42,9 @@ impl Arena {
     /// What the runs had in hand may be half done: what their functions remember is lost, and they are set up before they
     /// run again.
     fn end_runs_of_others(&mut self) {
+        for tensor in self.cores.iter_mut() {
+            [&tensor.data, &tensor.grad].into_iter().flatten().for_each(|storage| storage.abandon_lock());
+        }
         let own = Thread::current();
         let leases = &mut self.leases;
         let leased = leases.leased.take_if(|(_, thread)| *thread != own);
