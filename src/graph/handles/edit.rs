@@ -245,7 +245,7 @@ impl Variable {
     /// `context` names the device that they are for, of which there is one.
     ///
     /// ```
-    /// use kinnor::graph::{Variable, mode::Context};
+    /// use kinnor::graph::{Variable, settings::Context};
     ///
     /// let x = Variable::from_values([1], &[2.0])?.with_need_grad(true);
     /// let copy = x.create_deep_copy(&Context::default(), true)?;
