@@ -42,7 +42,7 @@ pub use handles::variable::Variable;
 pub use memory::clear_record::{ClearFlags, ClearRecord, record_clear_flags, recorded_clear_flags};
 pub use memory::eviction::pool::set_memory_budget;
 #[doc(hidden)]
-pub use plan::cache::memory_changed;
+pub use plan::cache::{memory_changed, plans_made};
 pub use report::{Fate, Optimised, Report, ReportStep, ReportValue, report};
 pub use run::backward::{BackwardOptions, CommunicatorCallback, Seed};
 pub use run::forward::{Closed, ForwardOptions, forward_all};

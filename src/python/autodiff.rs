@@ -198,6 +198,12 @@ fn live_variables() -> usize {
     graph::live_variables()
 }
 
+/// Number of plans of runs that were made so far.
+#[pyfunction]
+fn plans_made() -> u64 {
+    graph::plans_made()
+}
+
 /// Counts the functions that were made so far.
 #[pyfunction]
 fn births() -> u64 {
@@ -232,6 +238,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(births, m)?)?;
     m.add_function(wrap_pyfunction!(is_born_since, m)?)?;
     m.add_function(wrap_pyfunction!(taken_from_outside, m)?)?;
+    m.add_function(wrap_pyfunction!(plans_made, m)?)?;
     m.add_function(wrap_pyfunction!(live_variables, m)?)
 }
 

@@ -53,7 +53,7 @@ impl Arena {
         if leased.is_none() && leases.single.len() == all {
             return;
         }
-        self.structure += 1;
+        self.epoch += 1;
         for f in leased.iter().flat_map(|(functions, _)| functions.iter()) {
             self.functions[*f].abandon();
         }

@@ -12,6 +12,7 @@ pub(crate) mod refcount;
 pub(crate) mod run_lock;
 pub(crate) mod slab;
 pub(crate) mod slots;
+pub(crate) mod validity;
 
 pub(crate) use attachment::{Attached, Attachment};
 pub(crate) use slab::{Ix, NONE, Slab};
@@ -27,6 +28,7 @@ use smallvec::SmallVec;
 use crate::array::{Shape, Storage};
 use crate::graph::arena::provenance::{ByHand, Provenance};
 use crate::graph::arena::run_lock::RunLocks;
+use crate::graph::arena::validity::PlanMarks;
 use crate::graph::settings::modes;
 use crate::ops::{Op, State};
 
@@ -46,10 +48,8 @@ pub(crate) struct Arena {
     pub(crate) variables: Slab<VariableSlot>,
     pub(crate) cores: Slab<TensorSlot>,
     pub(crate) functions: Slab<FunctionSlot>,
-    /// Raised when a node that a plan depends on changes.
-    pub(crate) structure: u64,
-    /// Raised when a pair gets other memory.
-    pub(crate) places: u64,
+    /// Raised when every plan has to be made anew.
+    pub(crate) epoch: u64,
     /// Raised when a pair gets another shape.
     pub(crate) reshapes: u64,
     /// Whether a hook on a gradient was ever registered.
@@ -66,8 +66,7 @@ static ARENA: Mutex<Arena> = Mutex::new(Arena {
     variables: Slab::new(),
     cores: Slab::new(),
     functions: Slab::new(),
-    structure: 0,
-    places: 0,
+    epoch: 0,
     reshapes: 0,
     hooked: false,
     births: 0,
@@ -120,6 +119,7 @@ impl Arena {
             mark: 0,
             places: [NONE; 2],
             gradient_state: Attached::NONE,
+            plans: PlanMarks::NONE,
         });
         let slot = &mut self.cores[ix];
         slot.count = 1;
@@ -191,14 +191,6 @@ impl Arena {
         self.functions[f].op.as_ref().unwrap_or_else(|| unreachable!("a live function has an operation"))
     }
 
-    /// Plans count on the consumers of intermediate variables: the last one may clear them.
-    pub(crate) fn consumers_changed(&mut self, v: Ix) {
-        let slot = &self.variables[v];
-        if slot.flags & flag::PLANNED != 0 && slot.parent != NONE {
-            self.structure += 1;
-        }
-    }
-
     /// Notes that `function` uses `v`.
     pub(crate) fn add_consumer(&mut self, v: Ix, function: Ix) {
         self.consumers_changed(v);
@@ -217,13 +209,6 @@ impl Arena {
         self.variables[v].consumers.iter().filter(live)
     }
 
-    /// Says that a plan that visited `v` is out of date.
-    pub(crate) fn changed(&mut self, v: Ix) {
-        if self.variables[v].flags & flag::PLANNED != 0 {
-            self.structure += 1;
-        }
-    }
-
     /// Says that every function that takes `v` must set itself up again.
     pub(crate) fn mark_need_setup(&mut self, v: Ix) {
         self.changed(v);
@@ -238,7 +223,7 @@ impl Arena {
     /// find that out when they are made ready to run.
     pub(crate) fn reshape(&mut self, core: Ix, shape: Shape) {
         let resized = self.cores[core].shape.size() != shape.size();
-        self.structure += 1;
+        self.outdate(core);
         self.reshapes += 1;
         let slot = &mut self.cores[core];
         (slot.shape, slot.reshaped) = (shape, self.reshapes);
@@ -334,7 +319,7 @@ impl Arena {
 
     /// Gives a pair other data.
     pub(crate) fn set_data(&mut self, core: Ix, data: Arc<Storage>) {
-        self.places += 1;
+        self.moved(core);
         let slot = &mut self.cores[core];
         debug_assert_eq!(data.len(), slot.shape.size(), "a pair has memory for its shape");
         data.add_users(i64::from(slot.handles));
@@ -346,7 +331,12 @@ impl Arena {
 
     /// Gives a pair another gradient. One that was laid aside while the pair got another size is none any more.
     pub(crate) fn set_grad(&mut self, core: Ix, grad: Option<Arc<Storage>>) {
-        self.places += 1;
+        self.moved(core);
+        self.swap_grad(core, grad);
+    }
+
+    /// As [`Arena::set_grad`] for the time of a run, of which no plan but that of the run hears.
+    pub(crate) fn swap_grad(&mut self, core: Ix, grad: Option<Arc<Storage>>) {
         let slot = &mut self.cores[core];
         let fits = grad.as_ref().is_none_or(|grad| grad.len() == slot.shape.size());
         let (new, unfit) = if fits { (grad, None) } else { (None, grad) };

@@ -68,7 +68,9 @@ impl Arena {
                 self.garbage.push(Garbage::Extra(extra));
             }
             self.variables.free.push(v);
-            self.structure += u64::from(planned);
+            if planned {
+                self.outdate(core);
+            }
             self.release_core(core);
             if parent != NONE {
                 self.release_function_to(parent, &mut dying);
@@ -92,6 +94,7 @@ impl Arena {
         if let Some(state) = slot.gradient_state.take() {
             self.garbage.push(Garbage::Attachment(state));
         }
+        self.outdate(core);
         self.cores.free.push(core);
     }
 
@@ -113,7 +116,6 @@ impl Arena {
         let (op, state, by_hand) = (slot.op.take(), slot.memo.take_state(), slot.by_hand.take());
         let (inputs, outputs) = (std::mem::take(&mut slot.inputs), std::mem::take(&mut slot.outputs));
         self.functions.free.push(f);
-        self.structure += u64::from(planned);
         // One that lives as long as the process has no destructor to wait for.
         if let Some(op @ Op::Shared(_)) = op {
             self.garbage.push(Garbage::Op(op));
@@ -123,6 +125,9 @@ impl Arena {
         }
         self.garbage.extend(by_hand.map(Garbage::ByHand));
         for output in outputs {
+            if planned {
+                self.outdate(output.core);
+            }
             self.release_core(output.core);
         }
         for input in inputs {

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use crate::array::{Shape, Storage};
 use crate::graph::arena::provenance::{ByHand, Provenance};
 use crate::graph::arena::run_lock::Thread;
+use crate::graph::arena::validity::PlanMarks;
 use crate::graph::arena::{Attached, Ix};
 use crate::ops::Op;
 
@@ -26,7 +27,7 @@ pub(crate) mod flag {
     pub(crate) const PERSISTENT: u16 = 1 << 4;
     /// Its data is that of a variable that must not be cleared.
     pub(crate) const PROHIBIT_CLEAR: u16 = 1 << 5;
-    /// Some plan depends on it.
+    /// Some plan visited it.
     pub(crate) const PLANNED: u16 = 1 << 6;
     /// A run under a memory budget may have dropped its data: a backward run restores it.
     pub(crate) const DROPPED: u16 = 1 << 10;
@@ -92,6 +93,8 @@ pub(crate) struct TensorSlot {
     pub(crate) places: [u32; 2],
     /// Hooks on its gradient, and the gradient as a variable.
     pub(crate) gradient_state: Attached,
+    /// The plans that depend on it.
+    pub(crate) plans: PlanMarks,
 }
 
 /// An output of a function: the variable may die, its pair stays.

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use crate::Result;
 use crate::array::{Shape, Storage};
-use crate::graph::arena::{self, Arena, Attachment, Garbage, Ix, NONE, flag};
+use crate::graph::arena::validity::Validity;
+use crate::graph::arena::{self, Arena, Attachment, Garbage, Ix, NONE, flag, order};
 use crate::graph::autodiff::kernels::KernelRun;
 use crate::graph::autodiff::route::{Edge, GradientRoute, GradientSlotIx};
 use crate::graph::handles::ndarray::{NdArray, copied};
 use crate::graph::memory::eviction::reserve::BudgetedBackward;
-use crate::graph::plan::cache::EpochStamp;
+use crate::graph::plan::cache;
 
 /// What tells differentiations apart that start from the same variable: where edges begin and end.
 #[derive(Clone, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub(crate) struct PreparedBackward {
     /// Whether it is worth to be kept, and where: the variable that is the first root.
     pub(crate) kept: Option<Ix>,
     key: RouteKey,
-    seen: EpochStamp,
+    validity: Option<Validity>,
 }
 
 impl Attachment for PreparedBackward {}
@@ -70,22 +71,29 @@ impl PreparedBackward {
         let run = KernelRun::make(a, &course, seeds);
         let kept =
             first.filter(|_| run.is_plain() && course.functions.iter().all(|f| !a.functions[*f].at_once));
-        Ok((Box::new(Self { course, run, kept, key, seen: EpochStamp::now(a) }), keeper))
+        cache::count_made();
+        let validity = kept.map(|_| {
+            let ends: Vec<Ix> = key.roots.iter().map(|root| root.0).collect();
+            let above = order::up_to(a, &ends, |_, _| true);
+            a.plan_made_from(&above)
+        });
+        Ok((Box::new(Self { course, run, kept, key, validity }), keeper))
     }
 
     fn take(a: &mut Arena, first: Ix, key: &RouteKey) -> Option<Box<Self>> {
         let Prepared(kept) = a.variables[first].extra.as_mut()?.prepared.get_mut()?;
         let at = kept.iter().position(|ready| ready.key == *key)?;
         let mut ready = kept.swap_remove(at);
-        if ready.seen.structure != a.structure || ready.course.functions.iter().any(|f| reads_dropped(a, *f))
-        {
+        let validity = ready.validity.as_ref().filter(|validity| validity.holds(a));
+        let Some(validity) =
+            validity.filter(|_| !ready.course.functions.iter().any(|f| reads_dropped(a, *f)))
+        else {
             a.discard(Garbage::Attachment(ready));
             return None;
-        }
-        if ready.seen.places != a.places {
+        };
+        if validity.take_moved() {
             ready.run.relocate(a);
         }
-        ready.seen = EpochStamp::now(a);
         Some(ready)
     }
 
@@ -115,12 +123,6 @@ impl PreparedBackward {
         let Some(first) = self.kept else { return Ok(()) };
         self.run.give_back(&self.course)?;
         arena::with(|a| {
-            for f in &self.course.functions {
-                a.functions[*f].planned = true;
-                for v in a.functions[*f].inputs.clone() {
-                    a.variables[v].flags |= flag::PLANNED;
-                }
-            }
             let Prepared(kept) = a.extra(first).prepared.get_or_default();
             let oldest = (kept.len() >= PREPARED_PER_VARIABLE).then(|| kept.remove(0));
             kept.push(self);

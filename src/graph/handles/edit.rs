@@ -102,7 +102,7 @@ impl Variable {
             if above.iter().any(|f| a.functions[*f].inputs.contains(&v)) {
                 return refused(a, "which is computed from it");
             }
-            a.structure += 1;
+            a.outdate(core);
             let generation = a.variables[v].generation;
             let output = &mut a.functions[f].outputs[o];
             (output.variable, output.generation) = (v, generation);
@@ -151,7 +151,8 @@ impl Variable {
                     describe::describe(a, from)
                 )));
             }
-            a.structure += 1;
+            a.outdate(a.variables[to].core);
+            a.outdate(a.variables[from].core);
             let generation = a.variables[to].generation;
             for output in &mut a.functions[f].outputs {
                 if output.variable == from {
@@ -194,7 +195,7 @@ impl Variable {
             let v = self.ix();
             let slot = &a.variables[v];
             let (core, parent, rank, flags) = (slot.core, slot.parent, slot.rank, slot.flags);
-            a.structure += 1;
+            a.outdate(core);
             a.cores[core].count += 1;
             let kept = flag::NEED_GRAD_SET | flag::NEED_GRAD | flag::NEED_GRAD_STATE;
             let copy =
@@ -301,7 +302,7 @@ fn cut(a: &mut Arena, v: Ix) {
     if f == NONE {
         return;
     }
-    a.structure += 1;
+    a.outdate(a.variables[v].core);
     let state = a.need_grad(v);
     let slot = &mut a.variables[v];
     slot.rank = 0;
@@ -328,6 +329,5 @@ fn share_core(a: &mut Arena, v: Ix, core: Ix) {
     }
     a.cores[core].count += 1;
     a.variables[v].core = core;
-    a.places += 1;
     a.release_core(old);
 }

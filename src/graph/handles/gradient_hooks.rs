@@ -191,7 +191,7 @@ impl Variable {
                 return Err(Error::Graph(text.into()));
             }
             a.hooked = true;
-            a.structure += 1; // plans say whom to call
+            a.outdate(core); // plans say whom to call
             let hooks = &mut a.gradient_state(core).hooks;
             let old: Vec<RegisteredHook> = hooks.extract_if(.., |h| !h.is_there()).collect();
             hooks.push(RegisteredHook { leaf, when, call, removed });
@@ -269,7 +269,7 @@ impl Variable {
             if !a.is_end(self.ix()) {
                 let core = a.variables[self.ix()].core;
                 a.gradient_state(core).retained = true;
-                a.structure += 1;
+                a.outdate(core);
             }
         });
         Ok(())

@@ -11,6 +11,7 @@ use crate::array::Storage;
 use crate::graph::arena::order::{self, backward_order};
 use crate::graph::arena::provenance::Side;
 use crate::graph::arena::run_lock::PlanLock;
+use crate::graph::arena::validity::Validity;
 use crate::graph::arena::{Arena, Ix, NONE, flag};
 use crate::graph::plan::fusion;
 use crate::graph::plan::fusion::backward::FusedBackward;
@@ -90,11 +91,6 @@ impl BackwardPlan {
             counted: false,
             functions: functions.into(),
         };
-        for f in &*plan.functions {
-            a.functions[*f].planned = true;
-            let inputs = a.functions[*f].inputs.clone();
-            inputs.iter().for_each(|v| a.variables[*v].flags |= flag::PLANNED);
-        }
         let seen = a.new_mark();
         let run = a.new_mark();
         plan.functions.iter().for_each(|f| a.functions[*f].mark = run);
@@ -103,6 +99,14 @@ impl BackwardPlan {
         }
         plan.hooked = LeafHooks::of(a, root, &plan.functions, &plan.zeroed);
         Ok(plan)
+    }
+
+    /// How long such a plan holds: it is made from what is above `root` and, as far as these are to come, above `partners`.
+    pub(crate) fn validity(a: &mut Arena, root: Ix, partners: &[(Ix, u32)]) -> Validity {
+        let alive = partners.iter().filter(|(v, generation)| a.variables[*v].generation == *generation);
+        let ends: Vec<Ix> = alive.map(|(v, _)| *v).chain([root]).collect();
+        let above = order::depth_first(a, &ends, |_, _| true);
+        a.plan_made_from(&above)
     }
 
     /// Adds step `n`, following NNabla's rules of who is seen first, what accumulates and what may be cleared.

@@ -1,9 +1,11 @@
 //! Plans that are kept: where, under which key, and how long they hold.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
 
+use crate::graph::arena::validity::Validity;
 use crate::graph::arena::{self, Arena, Attachment, Garbage, Ix};
 use crate::graph::memory::release::Policy;
 use crate::graph::plan::backward::{BackwardKey, BackwardPlan};
@@ -27,23 +29,10 @@ impl ForwardKey {
     }
 }
 
-/// A plan at rest, and the state of the arena for which it was made.
+/// A plan at rest, and how long it holds.
 pub(crate) struct CachedPlan {
-    seen: EpochStamp,
+    validity: Validity,
     plan: Plan,
-}
-
-/// The state of the arena that a run found.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct EpochStamp {
-    pub(crate) structure: u64,
-    pub(crate) places: u64,
-}
-
-impl EpochStamp {
-    pub(crate) fn now(a: &Arena) -> Self {
-        Self { structure: a.structure, places: a.places }
-    }
 }
 
 enum Plan {
@@ -76,31 +65,35 @@ const PLANS_PER_VARIABLE: usize = 6;
 
 impl CachedPlan {
     /// Takes the forward plan of `root` with this key out, if there is one that still holds.
-    pub(crate) fn take_forward(a: &mut Arena, root: Ix, key: &ForwardKey) -> Option<ForwardPlan> {
-        let kept = Self::take(a, root, |p| matches!(p, Plan::Forward(k, _) if k == key))?;
-        let Plan::Forward(_, mut plan) = kept.plan else { return None };
-        if kept.seen.places != a.places {
+    pub(crate) fn take_forward(a: &mut Arena, root: Ix, key: &ForwardKey) -> Option<(ForwardPlan, Validity)> {
+        let Self { plan, validity } = Self::take(a, root, |p| matches!(p, Plan::Forward(k, _) if k == key))?;
+        let Plan::Forward(_, mut plan) = plan else { return None };
+        if validity.take_moved() {
             plan.relocate(a);
         }
-        Some(plan)
+        Some((plan, validity))
     }
 
     /// Takes the backward plan of `root` with this key out, if there is one that still holds.
-    pub(crate) fn take_backward(a: &mut Arena, root: Ix, key: BackwardKey) -> Option<BackwardPlan> {
-        let kept = Self::take(a, root, |p| matches!(p, Plan::Backward(k, _) if *k == key))?;
-        let Plan::Backward(_, mut plan) = kept.plan else { return None };
-        if kept.seen.places != a.places {
+    pub(crate) fn take_backward(
+        a: &mut Arena,
+        root: Ix,
+        key: BackwardKey,
+    ) -> Option<(BackwardPlan, Validity)> {
+        let Self { plan, validity } =
+            Self::take(a, root, |p| matches!(p, Plan::Backward(k, _) if *k == key))?;
+        let Plan::Backward(_, mut plan) = plan else { return None };
+        if validity.take_moved() {
             plan.relocate(a);
         }
-        Some(plan)
+        Some((plan, validity))
     }
 
     fn take(a: &mut Arena, root: Ix, wanted: impl Fn(&Plan) -> bool) -> Option<Self> {
-        let structure = a.structure;
         let Plans(plans) = a.variables[root].extra.as_mut()?.plans.get_mut()?;
         let at = plans.iter().position(|kept| wanted(&kept.plan))?;
         let kept = plans.swap_remove(at);
-        if kept.seen.structure == structure {
+        if kept.validity.holds(a) {
             return Some(kept);
         }
         a.discard(Garbage::Attachment(Box::new(kept)));
@@ -108,8 +101,14 @@ impl CachedPlan {
     }
 
     /// Keeps a forward plan for the next run.
-    pub(crate) fn put_forward(a: &mut Arena, root: Ix, key: ForwardKey, seen: EpochStamp, plan: ForwardPlan) {
-        Self::put(a, root, seen, Plan::Forward(key, plan));
+    pub(crate) fn put_forward(
+        a: &mut Arena,
+        root: Ix,
+        key: ForwardKey,
+        validity: Validity,
+        plan: ForwardPlan,
+    ) {
+        Self::put(a, root, validity, Plan::Forward(key, plan));
     }
 
     /// Keeps a backward plan for the next run.
@@ -117,14 +116,14 @@ impl CachedPlan {
         a: &mut Arena,
         root: Ix,
         key: BackwardKey,
-        seen: EpochStamp,
+        validity: Validity,
         plan: BackwardPlan,
     ) {
-        Self::put(a, root, seen, Plan::Backward(key, plan));
+        Self::put(a, root, validity, Plan::Backward(key, plan));
     }
 
-    fn put(a: &mut Arena, root: Ix, seen: EpochStamp, plan: Plan) {
-        let kept = Self { seen, plan };
+    fn put(a: &mut Arena, root: Ix, validity: Validity, plan: Plan) {
+        let kept = Self { validity, plan };
         let Plans(plans) = a.extra(root).plans.get_or_default();
         let oldest = (plans.len() >= PLANS_PER_VARIABLE).then(|| plans.remove(0));
         plans.push(kept);
@@ -136,5 +135,17 @@ impl CachedPlan {
 
 /// Has every plan made anew: an array that one of them knows was given memory that may be that of others too.
 pub fn memory_changed() {
-    arena::with(|a| a.structure += 1);
+    arena::with(|a| a.epoch += 1);
+}
+
+static PLANS_MADE: AtomicU64 = AtomicU64::new(0);
+
+/// Counts a plan that is made.
+pub(crate) fn count_made() {
+    PLANS_MADE.fetch_add(1, Ordering::Relaxed);
+}
+
+/// How many plans were made so far: for tests of which are kept.
+pub fn plans_made() -> u64 {
+    PLANS_MADE.load(Ordering::Relaxed)
 }

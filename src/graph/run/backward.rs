@@ -18,7 +18,7 @@ use crate::graph::memory::eviction::reserve::BudgetedBackward;
 use crate::graph::memory::release::{Clearing, Policy};
 use crate::graph::memory::{clear_record, restore};
 use crate::graph::plan::backward::{BackwardKey, BackwardPlan};
-use crate::graph::plan::cache::{CachedPlan, EpochStamp};
+use crate::graph::plan::cache::{self, CachedPlan};
 use crate::graph::settings::modes;
 use crate::graph::step::anomaly;
 use crate::{Error, Result};
@@ -223,7 +223,7 @@ impl Variable {
             }
         }
         let clear_seed = matches!(options.seed, Seed::Fill(_) | Seed::Temporary(_));
-        let (mut plan, key, seen, outer, apart, clearing, mut keeper, optimise, budgeted) =
+        let (mut plan, key, validity, reshapes, outer, apart, clearing, mut keeper, optimise, budgeted) =
             arena::with(|a| -> Result<_> {
                 let budgeted = a.functions[a.variables[root].parent].budgeted;
                 let clear_data = options.clear_buffer || budgeted;
@@ -232,25 +232,42 @@ impl Variable {
                 let key = BackwardKey { clear_data, clear_grad: clear_data || keeper.is_some(), clear_seed };
                 let kept = CachedPlan::take_backward(a, root, key);
                 let optimise = kept.is_some() && !budgeted && keeper.is_none();
-                let mut plan = if let Some(plan) = kept {
-                    plan
+                let (mut plan, validity) = if let Some((plan, validity)) = kept {
+                    (plan, Some(validity))
                 } else {
+                    cache::count_made();
                     let partners = a.variables[root].extra.as_ref().map(|extra| extra.partners.clone());
-                    BackwardPlan::make(a, root, key, &partners.unwrap_or_default())?
+                    let partners = partners.unwrap_or_default();
+                    let plan = BackwardPlan::make(a, root, key, &partners)?;
+                    let parent = a.variables[root].parent;
+                    // The first backward run of an eager graph is its only one, as a rule.
+                    let slot = &mut a.functions[parent];
+                    let is_kept = !slot.at_once || std::mem::replace(&mut slot.planned, true);
+                    (plan, is_kept.then(|| BackwardPlan::validity(a, root, &partners)))
                 };
                 if let Some(f) = a.hold(&mut plan.functions)? {
                     let error = describe::freed_graph(a.op(f).name());
                     a.let_go(&mut plan.functions, None, |_| ());
                     return Err(error);
                 }
-                let seen = EpochStamp::now(a);
                 let apart = plan.hooked.set_apart(a);
                 if !apart.is_empty() {
                     plan.relocate(a);
                 }
                 let outer = swap_in(a, root, &mut plan, &options.seed);
                 let policy = Policy { clear_buffer: false, clear_no_need_grad: true, recomputation: true };
-                Ok((plan, key, seen, outer, apart, Clearing::new(a, policy), keeper, optimise, budgeted))
+                Ok((
+                    plan,
+                    key,
+                    validity,
+                    a.reshapes,
+                    outer,
+                    apart,
+                    Clearing::new(a, policy),
+                    keeper,
+                    optimise,
+                    budgeted,
+                ))
             })?;
         let at_once = keeper.is_some();
         // Under a budget nobody is to wait for this run, nor for its way to the graph.
@@ -266,21 +283,21 @@ impl Variable {
         let (apart, plan, done) = arena::with(|a| {
             let kept_shapes =
                 || plan.functions.iter().try_for_each(|f| order::check_shapes(a, *f, "backward"));
-            let done = done.and_then(|()| if a.structure == seen.structure { Ok(()) } else { kept_shapes() });
-            let places = a.places;
+            let done = done.and_then(|()| if a.reshapes == reshapes { Ok(()) } else { kept_shapes() });
             for (core, grad) in outer {
-                a.set_grad(core, grad);
+                a.swap_grad(core, grad);
             }
-            a.places = places; // as it was before: no plan need look again
             let apart = apart.swapped(a);
             let finished = done.is_ok();
             a.let_go(&mut plan.functions, finished.then_some(false), |f| f.pending &= !finished);
-            if at_once || !whole {
-                // What has hold of values keeps them from being given up.
-                return (apart, Some(plan), done);
+            // Under a budget, what has hold of values keeps them from being given up.
+            match validity.filter(|_| whole && !at_once) {
+                Some(validity) => {
+                    CachedPlan::put_backward(a, root, key, validity, plan);
+                    (apart, None, done)
+                }
+                None => (apart, Some(plan), done),
             }
-            CachedPlan::put_backward(a, root, key, seen, plan);
-            (apart, None, done)
         });
         drop(plan);
         drop(guard);
@@ -298,7 +315,6 @@ type Swapped = SmallVec<[(Ix, Option<Arc<Storage>>); 1]>;
 fn swap_in(a: &mut Arena, root: Ix, plan: &mut BackwardPlan, seed: &Seed) -> Swapped {
     let (own, parent) = (a.variables[root].core, a.variables[root].parent);
     let outputs: SmallVec<[Ix; 2]> = a.functions[parent].outputs.iter().map(|o| o.core).collect();
-    let places = a.places;
     let mut outer = Swapped::new();
     let seed = plan.seed(seed);
     for (o, core) in outputs.into_iter().enumerate() {
@@ -308,7 +324,7 @@ fn swap_in(a: &mut Arena, root: Ix, plan: &mut BackwardPlan, seed: &Seed) -> Swa
             if let Some(step) = plan.steps.first_mut() {
                 step.start_from(o, &inner);
             }
-            a.set_grad(core, Some(inner));
+            a.swap_grad(core, Some(inner));
             outer.push((core, old));
         } else if let Some(step) = plan.steps.first_mut() {
             step.start_from(o, a.grad(core));
@@ -319,6 +335,5 @@ fn swap_in(a: &mut Arena, root: Ix, plan: &mut BackwardPlan, seed: &Seed) -> Swa
             }
         }
     }
-    a.places = places;
     outer
 }

@@ -6,13 +6,14 @@ use std::collections::HashSet;
 use crate::array::RunGuard;
 use crate::error::caught;
 use crate::graph::arena::describe::explain;
+use crate::graph::arena::validity::Validity;
 use crate::graph::arena::{self, Arena, Ix, NONE, Saved, flag, order};
 use crate::graph::handles::callbacks::{self, Detach, FunctionHook, Pace};
 use crate::graph::handles::function::Function;
 use crate::graph::handles::variable::Variable;
 use crate::graph::memory::clear_record;
 use crate::graph::memory::release::Policy;
-use crate::graph::plan::cache::{CachedPlan, EpochStamp, ForwardKey};
+use crate::graph::plan::cache::{self, CachedPlan, ForwardKey};
 use crate::graph::plan::checkpoint::{roots, search};
 use crate::graph::plan::forward::ForwardPlan;
 use crate::graph::settings::modes;
@@ -218,20 +219,24 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
     };
     let guard = budget.is_none().then(RunGuard::new);
     let mut optimise = false;
-    let (mut plan, seen) = loop {
-        let made = arena::with(|a| -> Result<(ForwardPlan, EpochStamp), Stop> {
+    let (mut plan, validity, reshapes) = loop {
+        let made = arena::with(|a| -> Result<(ForwardPlan, Option<Validity>, u64), Stop> {
             roots::introduce(a, roots, policy, budget);
             let kept = if cacheable { CachedPlan::take_forward(a, roots[0], &key) } else { None };
             optimise = kept.is_some() && budget.is_none();
-            let mut plan = match kept {
-                Some(plan) => plan,
-                None => match budget {
+            let (mut plan, validity) = if let Some((plan, validity)) = kept {
+                (plan, Some(validity))
+            } else {
+                cache::count_made();
+                let plan = match budget {
                     Some(bytes) => search::plan(a, roots, policy, bytes, enter)?,
                     None => ForwardPlan::make(a, roots, policy, enter)?,
-                },
+                };
+                let validity = cacheable.then(|| a.plan_made_from(&plan.functions));
+                (plan, validity)
             };
             a.hold(&mut plan.functions)?;
-            Ok((plan, EpochStamp::now(a)))
+            Ok((plan, validity, a.reshapes))
         });
         match made {
             Ok(ready) => break ready,
@@ -248,7 +253,7 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
     let whole = !done.as_ref().is_err_and(Error::is_panic);
     let (rest, done) = arena::with(|a| {
         let kept_shapes = || plan.functions.iter().try_for_each(|f| order::check_outputs(a, *f));
-        let done = done.and_then(|()| if a.structure == seen.structure { Ok(()) } else { kept_shapes() });
+        let done = done.and_then(|()| if a.reshapes == reshapes { Ok(()) } else { kept_shapes() });
         let life = done.is_ok().then_some(Saved::Ready);
         let is_usual = done.is_ok() && budget.is_none();
         a.let_go(&mut plan.functions, is_usual.then_some(true), |f| {
@@ -259,11 +264,14 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
         }
         if let Some(closed) = &mut closed {
             closed.0.extend(plan.functions.iter().map(|f| (*f, a.functions[*f].generation)));
-        } else if whole {
-            CachedPlan::put_forward(a, roots[0], key, seen, plan);
-            return (None, done);
         }
-        (Some(plan), done)
+        match validity.filter(|_| whole) {
+            Some(validity) => {
+                CachedPlan::put_forward(a, roots[0], key, validity, plan);
+                (None, done)
+            }
+            None => (Some(plan), done),
+        }
     });
     drop(rest);
     drop(guard);

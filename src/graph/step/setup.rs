@@ -75,17 +75,22 @@ pub(crate) fn refresh(a: &mut Arena, f: Ix) -> Result<(), Stop> {
         let slot = &mut a.variables[v];
         slot.rank = own_rank;
         slot.flags = slot.flags & !flag::NEED_GRAD_STATE | if state { flag::NEED_GRAD_STATE } else { 0 };
-        slot.flags |= flag::PLANNED;
         rank = rank.max(own_rank);
         need_grad |= a.need_grad(v);
     }
     let slot = &mut a.functions[f];
-    (slot.rank, slot.need_grad, slot.planned) = (rank + 1, need_grad && !slot.no_grad, true);
+    let need_grad = need_grad && !slot.no_grad;
+    slot.rank = rank + 1;
+    if std::mem::replace(&mut slot.need_grad, need_grad) != need_grad {
+        // Plans that go past it asked whether its gradient will read what it takes.
+        let (x, y) = arena::cores(a, f);
+        x.into_iter().chain(y).for_each(|core| a.outdate(core));
+    }
     for o in 0..a.functions[f].outputs.len() {
         if let Some(v) = a.live_output(f, o) {
             let state = if a.functions[f].need_grad { flag::NEED_GRAD_STATE } else { 0 };
             let flags = &mut a.variables[v].flags;
-            *flags = *flags & !flag::NEED_GRAD_STATE | state | flag::PLANNED;
+            *flags = *flags & !flag::NEED_GRAD_STATE | state;
         }
     }
     if a.needs_setup(f) {

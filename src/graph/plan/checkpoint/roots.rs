@@ -33,7 +33,7 @@ pub(crate) fn introduce(a: &mut Arena, roots: &[Ix], policy: Policy, budget: Opt
         let known = a.variables[*root].extra.as_ref().map_or(&[][..], |extra| &extra.partners);
         if *known != others[..] {
             a.extra(*root).partners = others;
-            a.structure += 1; // plans of backward runs rest on it
+            a.outdate(a.variables[*root].core); // plans of backward runs rest on it
         }
     }
 }
