@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 CORE := python/kinnor/_core.abi3.so
 export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
-EXTRAS := bfloat16,h5,lint,plot,progress,test
+EXTRAS := bfloat16,h5,image,lint,nnp,plot,progress,test
 RUST := $(shell find src -type f) Cargo.toml Cargo.lock
 
 .PHONY: demo test lint build stubs accuracy peers peers-install docs fuzz sanitize clean

@@ -25,7 +25,7 @@ import numpy as np
 import kinnor as nn
 import kinnor.solvers as S
 from kinnor.datasets import read_idx
-from kinnor.files import parameter_file, solver_file, wire
+from kinnor.files import parameter_file, schema, solver_file
 from kinnor.files.solver_file import State
 from kinnor.parameter import set_parameter
 
@@ -113,21 +113,22 @@ def _hostile_safetensors(rng):
 
 
 def _hostile_protobuf(kind, rng):
-    def join(pieces):
-        return b"".join(pieces)
+    lengths = [n for n in SIZES if n < 2**63]
 
-    def array():
-        dims = b"".join(wire.varint(rng.choice([*SIZES, 2, 3])) for _ in range(rng.choice([0, 1, 2, 70, 5000])))
-        shape = join(wire.field(20, wire.field(1, [dims])))
-        return shape + join(wire.field(100, [bytes(rng.choice([0, 3, 4, 24]))]))
+    def fill(array):
+        array.shape.dim.extend(rng.choice([*lengths, 2, 3]) for _ in range(rng.choice([0, 1, 2, 70, 5000])))
+        array.data.append(bytes(rng.choice([0, 3, 4, 24])))
 
-    name = rng.choice([*NAMES, *SHAPES]).encode("utf-8", "surrogatepass")
+    name = rng.choice([n for n in (*NAMES, *SHAPES) if n.isprintable()])
     if kind == "parameters":
-        return join(wire.field(200, [join(wire.field(1, [name])), array(), wire.whole(101, rng.choice(SIZES))]))
-    arrays = join(wire.field(2, wire.entry(rng.choice(["mean", "var", "x"]), [array()])))
-    state = wire.whole(1, rng.choice(SIZES)) + arrays
-    entry = join(wire.field(1, [name])) + join(wire.field(2, [state]))
-    return join(wire.field(30, wire.field(40, [entry])))
+        message = schema.arrays().NNablaProtoBuf()
+        fill(message.parameter.add(variable_name=name, need_grad=rng.random() < 0.5))
+    else:
+        message = schema.arrays().Optimizer()
+        state = message.solver.states.add(key=name).value
+        state.t = rng.choice(SIZES) & 0xFFFFFFFF
+        fill(state.state_parameter.add(key=rng.choice(["mean", "var", "x"])).value)
+    return message.SerializeToString()
 
 
 def _add_hostile(file, kind, secret, rng):

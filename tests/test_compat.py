@@ -154,14 +154,19 @@ def test_nnabla_itself_is_not_replaced():
     assert "expected to be imported before nnabla" in done.stderr
 
 
-def test_files_of_nnablas_format_are_refused_clearly():
+def test_files_of_nnablas_format_are_written_and_read():
     out = run("""
+        import io
+        import nnabla as nn, nnabla.functions as F
         from nnabla.utils import nnabla_pb2
         from nnabla.utils.converter import get_category_info
-        try:
-            nnabla_pb2.NNablaProtoBuf()
-        except NotImplementedError as error:
-            print("NNP" in str(error))
+        from nnabla.utils.nnp_graph import NnpLoader
+        from nnabla.utils.save import save
+        x = nn.ProtoVariable((2, 3), name="x")
+        net = {"name": "net", "batch_size": 2, "outputs": {"y": F.relu(x)}, "names": {"x": x}}
+        file = io.BytesIO()
+        save(file, {"networks": [net]})
+        print(NnpLoader(file, extension=".nnp").get_network("net").outputs["y"].shape == (2, 3))
         facts = get_category_info()["Function"]["LeakyReLU"]
         print(facts["snake_name"], *facts["inputs"], *facts["arguments"])
     """)

@@ -12,7 +12,7 @@ import pytest
 
 import kinnor as nn
 import kinnor.parametric_functions as PF
-from kinnor.files import parameter_file, parameter_protobuf, wire
+from kinnor.files import parameter_file, parameter_protobuf, schema
 from kinnor.initializer import ConstantInitializer
 from kinnor.parameter import ParameterError, get_parameter, get_parameter_or_create, set_parameter
 
@@ -293,12 +293,12 @@ def test_formats_that_do_not_exist(tmp_path):
         with pytest.raises(ParameterError, match="load_parameters: expected a name that ends in"):
             nn.load_parameters(tmp_path / name)
     for name in ("p.nnp", "p.nntxt", "p.prototxt"):
-        with pytest.raises(NotImplementedError, match="is not supported yet"):
+        with pytest.raises(ParameterError, match="expected a name that ends in"):
             nn.save_parameters(tmp_path / name)
-        with pytest.raises(NotImplementedError, match="is not supported yet"):
-            nn.load_parameters(tmp_path / name)
-    with pytest.raises(NotImplementedError, match="proto"):
-        nn.load_parameters(tmp_path / "p.h5", needs_proto=True)
+    with pytest.raises(NotImplementedError, match="is not supported yet"):
+        nn.load_parameters(tmp_path / "p.onnx")
+    with pytest.raises(nn.CallError, match="expected `proto`"):
+        nn.load_parameters(tmp_path / "p.h5", proto=3)
     with pytest.raises(ParameterError, match="file object"):
         nn.save_parameters(io.BytesIO())
     nn.save_parameters(tmp_path / "plain", extension=".safetensors")
@@ -434,8 +434,9 @@ def test_an_axis_without_end_beside_an_empty_one(tmp_path, extension):
             dataset = file.create_dataset("w", (0, 2**60), "f4", chunks=(1, 1), maxshape=(None, None))
             dataset.attrs.update(index=0, need_grad=True)
     elif extension == ".protobuf":
-        dims = b"".join(wire.field(20, wire.field(1, [wire.varint(0), wire.varint(2**60)])))
-        path.write_bytes(b"".join(wire.field(200, [*wire.field(1, [b"w"]), dims])))
+        message = schema.messages().NNablaProtoBuf()
+        message.parameter.add(variable_name="w").shape.dim.extend([0, 2**60])
+        path.write_bytes(message.SerializeToString())
     else:
         write_safetensors(path, {"w": {"dtype": "F32", "shape": [0, 2**60], "data_offsets": [0, 0]}})
     with pytest.raises(ParameterError, match=r"expected a shape that memory can hold, got \(0, 1152921504606846976\)"):

@@ -81,6 +81,11 @@ from .system import array_classes, available_contexts, prefer_cached_array, rese
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from .graph_def import ProtoVariable as ProtoVariable
+    from .model import Model as Model
+    from .model import load as load
+    from .model import save as save
+
 __all__ = [
     "ArgumentError",
     "AxisError",
@@ -153,8 +158,10 @@ LAZY = (
     "ext_utils",
     "function",
     "functions",
+    "graph_def",
     "initializer",
     "logger",
+    "model",
     "monitor",
     "parametric_functions",
     "solver",
@@ -165,10 +172,16 @@ LAZY = (
 """Submodules that are loaded when they are first named, so that importing Kinnor stays quick."""
 
 
+LAZY_NAMES = {"Model": "model", "ProtoVariable": "graph_def", "load": "model", "save": "model"}
+"""What is in such a submodule and has a name here as well."""
+
+
 def __getattr__(name: str) -> ModuleType | Any:
-    if name in LAZY:
+    if name in LAZY or name in LAZY_NAMES:
         import importlib
 
+        if name in LAZY_NAMES:
+            return getattr(importlib.import_module(f"{__name__}.{LAZY_NAMES[name]}"), name)
         module = importlib.import_module(f"{__name__}.{name}")
         # NNabla has a logger object under this name.
         return module.logger if name == "logger" else module
@@ -176,4 +189,4 @@ def __getattr__(name: str) -> ModuleType | Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *LAZY])
+    return sorted([*globals(), *LAZY, *LAZY_NAMES])

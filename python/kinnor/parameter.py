@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from .files.parameter_file import PathOrFile
+    from .files.parameter_file import Entry, PathOrFile
     from .initializer import Initializer
     from .parameter_tree import Scope
 
@@ -233,7 +233,7 @@ def save_parameters(path: PathOrFile, params: dict[str, Variable] | None = None,
     Raises:
         ParameterError: If the format is unknown or cannot hold a parameter, or if a name would not come back: one with
             empty parts, `.` or `..`, one that leads through another, one of more than 128 levels or 4,096 characters.
-        NotImplementedError: If the format is one of NNabla's that is not supported yet.
+        NotImplementedError: If the format is one that is not supported yet.
         OSError: If the file cannot be written.
     """
     from .files import parameter_file  # Not on import, which it would make a third longer.
@@ -248,32 +248,61 @@ def save_parameters(path: PathOrFile, params: dict[str, Variable] | None = None,
 
 
 def load_parameters(
-    path: PathOrFile, proto: object = None, needs_proto: bool = False, extension: str | None = None
-) -> None:
+    path: PathOrFile, proto: Any = None, needs_proto: bool = False, extension: str | None = None
+) -> Any:
     """Load parameters into the current scope: into those that exist with the same path, or as new ones.
 
     Graphs that use an existing parameter see the loaded values. A file that does not fit changes nothing, nor does one
     that memory does not suffice for.
 
     Args:
-        path: Path that ends in `.safetensors`, `.h5` or `.protobuf`, or a file open for reading bytes.
-        proto: Not supported yet.
-        needs_proto: Not supported yet.
-        extension: `.safetensors`, `.h5` or `.protobuf`, where `path` is a file or does not say it.
+        path: Path that ends in `.safetensors`, `.h5`, `.protobuf`, or in `.nnp`, `.nntxt` or `.prototxt`, of which only
+            the parameters are loaded, or a file open for reading bytes.
+        proto: An `NNablaProtoBuf` of `kinnor.utils.nnabla_pb2` that gets the loaded parameters as well.
+        needs_proto: Whether to make such a message.
+        extension: `.safetensors`, `.h5` and so on, where `path` is a file or does not say it.
+
+    Returns:
+        `proto`, or the message that was made, or None.
 
     Raises:
         ParameterError: If the format is unknown, if the file is malformed or declares more than it holds, if a name has
             more than 128 levels or 4,096 characters, or if a shape differs.
-        NotImplementedError: If the format is one of NNabla's that is not supported yet.
+        NotImplementedError: If the format is one that is not supported yet.
         OSError: If the file cannot be read.
         MemoryError: If the values do not fit into memory.
     """
     from .files import parameter_file
 
     op = "load_parameters"
-    if needs_proto or proto:
-        raise NotImplementedError(f"{op}: expected no `proto`, got one: network definitions are not supported yet")
+    if needs_proto or proto is not None:
+        from .files import schema
+
+        kind = schema.messages().NNablaProtoBuf
+        proto = kind() if proto is None else proto
+        if not isinstance(proto, kind):
+            raise CallError(f"{op}: expected `proto` to be an NNablaProtoBuf, got {proto!r}")
     entries = parameter_file.load(path, extension)
+    put(entries, op)
+    if proto is not None:
+        from .files import parameter_protobuf
+
+        for piece in parameter_protobuf.pieces(entries):
+            proto.MergeFromString(piece)
+    return proto
+
+
+def put(entries: list[Entry], op: str) -> None:
+    """Put what a file holds into the current scope: into parameters that are there, or as new ones; all or nothing.
+
+    Args:
+        entries: What a reader of `kinnor.files` gave.
+        op: What reads, for errors.
+
+    Raises:
+        ParameterError: If a shape differs from that of a parameter that is there, or if a name is none.
+        MemoryError: If the values do not fit into memory.
+    """
     tree.check_paths(op, [entry.name for entry in entries])
     with tree.lock:
         found = [(tree.variable(op, entry.name), entry) for entry in entries]

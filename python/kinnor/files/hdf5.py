@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from importlib import import_module
+from io import BytesIO
 from math import prod
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._core import ParameterError
 from ..parameter_tree import LEVELS
+from .packages import needed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
-__all__ = ["Node", "needed", "reading", "writing"]
+__all__ = ["Node", "reading", "writing"]
 
 _LEAST_LINK = 16
 """Bytes that a link takes in a file at least."""
@@ -115,18 +116,19 @@ class Node:
 class _Place:
     """A file, and how many of its bytes no dataset has laid claim to yet."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str | os.PathLike[str], n_bytes: int) -> None:
         self.path = path
-        self.left = path.stat().st_size
+        self.left = n_bytes
 
 
 @contextmanager
-def reading(op: str, path: Path) -> Iterator[list[Node]]:
+def reading(op: str, path: str | os.PathLike[str], content: bytes | None = None) -> Iterator[list[Node]]:
     """Open a file for a `with` block.
 
     Args:
         op: What reads it, for errors.
         path: The file.
+        content: What is in it, if it is not a file of its own.
 
     Returns:
         The context manager; it gives the groups and datasets, groups before what is in them.
@@ -137,8 +139,8 @@ def reading(op: str, path: Path) -> Iterator[list[Node]]:
     """
     h5py = _h5py(op)
     try:
-        with h5py.File(path, "r") as file:
-            yield _nodes(op, _Place(path), file.id)
+        with h5py.File(path if content is None else BytesIO(content), "r") as file:
+            yield _nodes(op, _Place(path, Path(path).stat().st_size if content is None else len(content)), file.id)
     except (ParameterError, MemoryError):
         raise
     except Exception as error:  # h5py has a different error for each way in which a file can be broken.
@@ -258,22 +260,5 @@ class _Patient:
         """Nothing waits to be written."""
 
 
-def needed(op: str, package: str, purpose: str) -> Any:
-    """A package that not everybody has.
-
-    Args:
-        op: What needs it, for errors.
-        package: Its name.
-        purpose: What for.
-
-    Raises:
-        ImportError: If it is not installed.
-    """
-    try:
-        return import_module(package)
-    except ImportError as error:
-        raise ImportError(f"{op}: expected the package {package} to be installed, for {purpose}") from error
-
-
 def _h5py(op: str) -> Any:
-    return needed(op, "h5py", ".h5 files")
+    return needed(op, "h5py", ".h5 files", "h5")

@@ -22,6 +22,7 @@ from .._core import ParameterError
 from ..parameter_tree import check_paths, split
 from . import hdf5, parameter_protobuf
 from .atomic import replacing
+from .packages import needed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +35,7 @@ __all__ = [
     "check_names",
     "check_shape",
     "load",
+    "read_h5",
     "read_safetensors",
     "regular",
     "save",
@@ -42,7 +44,10 @@ __all__ = [
 
 PathOrFile: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
 
-_LATER = (".nnp", ".nntxt", ".npz", ".onnx", ".prototxt")
+_NETWORKS = (".nnp", ".nntxt", ".prototxt")
+"""Files of networks, which hold parameters besides; `network_file` reads them."""
+
+_LATER = (".npz", ".onnx")
 _LONGEST_HEADER = 100_000_000
 """Bytes of the longest header that readers of safetensors accept."""
 
@@ -84,7 +89,8 @@ def load(path: PathOrFile, extension: str | None = None) -> list[Entry]:
 
     Args:
         path: Path, or a file open for reading bytes.
-        extension: Format, if the path does not say it: `.safetensors`, `.h5` or `.protobuf`.
+        extension: Format, if the path does not say it: `.safetensors`, `.h5`, `.protobuf`, `.nnp`, `.nntxt` or
+            `.prototxt`.
 
     Returns:
         Its entries, in the order in which they were saved.
@@ -93,6 +99,14 @@ def load(path: PathOrFile, extension: str | None = None) -> list[Entry]:
         ParameterError: If the format is unknown or the file malformed.
         OSError: If the file cannot be read.
     """
+    suffix = Path(path).suffix if isinstance(path, (str, os.PathLike)) else extension
+    if suffix in _NETWORKS:
+        from . import network_file
+
+        try:
+            return network_file.read(path, suffix, "load_parameters").entries
+        except network_file.NetworkError as error:
+            raise ParameterError(*error.args) from error
     _, read = _format("load_parameters", path, extension)
     if isinstance(path, (str, os.PathLike)):
         entries = read(regular(path))
@@ -250,7 +264,7 @@ def read_safetensors(path: Path) -> list[Entry]:
 def _array(content: bytes, dtype: str, shape: Sequence[int], start: int) -> NDArray[Any]:
     """The values at a place of the file, without a copy where they are aligned."""
     if dtype == "bfloat16":
-        hdf5.needed("load_parameters", "ml_dtypes", "values in bfloat16")  # NumPy knows the name afterwards.
+        needed("load_parameters", "ml_dtypes", "values in bfloat16", "bfloat16")  # NumPy knows the name afterwards.
     values = np.frombuffer(content, dtype, prod(shape), start).reshape(shape)
     return np.require(values, requirements="A")
 
@@ -286,9 +300,22 @@ def _write_h5(path: Path, entries: list[Entry]) -> None:
 
 
 def _read_h5(path: Path) -> list[Entry]:
-    op = "load_parameters"
+    return read_h5("load_parameters", path)
+
+
+def read_h5(op: str, path: str | os.PathLike[str], content: bytes | None = None) -> list[Entry]:
+    """Read a file that is believed nothing.
+
+    Args:
+        op: What reads it, for errors.
+        path: The file.
+        content: What is in it, if it is not a file of its own.
+
+    Raises:
+        ParameterError: If it is malformed.
+    """
     found: list[tuple[int, Entry]] = []
-    with hdf5.reading(op, path) as nodes:
+    with hdf5.reading(op, path, content) as nodes:
         for node in nodes:
             if not node.is_dataset:
                 continue

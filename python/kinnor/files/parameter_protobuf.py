@@ -1,4 +1,4 @@
-"""Parameters as NNabla's `NNablaProtoBuf` message, in protobuf's wire format.
+"""Parameters as NNabla's `NNablaProtoBuf` message.
 
 Knows the few fields that hold parameters; passes over all others, such as networks.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import wire
+from . import schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -16,11 +16,7 @@ if TYPE_CHECKING:
 
     Parameter = tuple[str, NDArray[Any], bool]
 
-__all__ = ["decode", "encode", "pieces"]
-
-# Fields of NNablaProtoBuf and Parameter.
-_PARAMETER = 200
-_NAME, _NEED_GRAD = 1, 101
+__all__ = ["decode", "encode", "parameters", "parse", "pieces"]
 
 
 def encode(parameters: Iterable[Parameter]) -> bytes:
@@ -35,12 +31,13 @@ def encode(parameters: Iterable[Parameter]) -> bytes:
     return b"".join(pieces(parameters))
 
 
-def pieces(parameters: Iterable[Parameter]) -> Iterator[bytes | memoryview]:
-    """What `encode` puts together, without copies of values that are in single precision already."""
+def pieces(parameters: Iterable[Parameter]) -> Iterator[bytes]:
+    """What `encode` puts together: a message that is cut between its fields, each for one parameter."""
     for name, values, need_grad in parameters:
-        flag = [wire.whole(_NEED_GRAD, 1)] if need_grad else []
-        content = [*wire.field(_NAME, [name.encode()]), *wire.array_fields(values), *flag]
-        yield from wire.field(_PARAMETER, content)
+        whole = schema.arrays().NNablaProtoBuf()
+        parameter = whole.parameter.add(variable_name=name, need_grad=need_grad)
+        schema.fill_array(parameter, values)
+        yield whole.SerializeToString()
 
 
 def decode(message: bytes) -> list[Parameter]:
@@ -50,16 +47,44 @@ def decode(message: bytes) -> list[Parameter]:
         message: The bytes of the message.
 
     Returns:
-        Name, values and whether it is trained, in order.
+        Name, values and whether it is trained, in order. The values may not be written into.
 
     Raises:
         ValueError: If the bytes are no such message.
     """
+    return parameters(parse(schema.arrays().NNablaProtoBuf, message))
+
+
+def parse(kind: Any, content: bytes) -> Any:
+    """Read a message of one of the classes of `schema`.
+
+    Args:
+        kind: The class.
+        content: The bytes of the message.
+
+    Raises:
+        ValueError: If the bytes are no such message.
+    """
+    from google.protobuf.message import DecodeError
+
+    try:
+        return kind.FromString(content)
+    except (DecodeError, UnicodeDecodeError, RuntimeError) as error:
+        raise ValueError(str(error)) from error
+
+
+def parameters(message: Any) -> list[Parameter]:
+    """The parameters in an `NNablaProtoBuf` of `schema.arrays`.
+
+    Args:
+        message: The message.
+
+    Raises:
+        ValueError: If one has no name, or values that do not fit its shape.
+    """
     found = []
-    for parameter in wire.messages(message, _PARAMETER):
-        name = wire.text(wire.messages(parameter, _NAME))
-        need_grad = [value for number, value in wire.fields(parameter) if number == _NEED_GRAD]
-        if not name:
+    for parameter in message.parameter:
+        if not parameter.variable_name:
             raise ValueError("expected a parameter with a name, got one without")
-        found.append((name, wire.array(parameter), bool(need_grad[-1]) if need_grad else False))
+        found.append((parameter.variable_name, schema.array(parameter), parameter.need_grad))
     return found

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["State", "load", "save"]
+__all__ = ["State", "load", "read_h5", "save"]
 
 
 class State(NamedTuple):
@@ -72,8 +72,6 @@ def load(path: str | os.PathLike[str]) -> dict[str, State]:
 def _format(op: str, path: str | os.PathLike[str]) -> _Format:
     """The functions that write and read a format."""
     suffix = Path(path).suffix
-    if suffix in (".nnp", ".nntxt", ".prototxt"):
-        raise NotImplementedError(f"{op}: expected {_known()}, got {os.fspath(path)!r}: not supported yet")
     if suffix not in _FORMATS:
         raise ParameterError(f"{op}: expected a name that ends in {_known()}, got {os.fspath(path)!r}")
     return _FORMATS[suffix]
@@ -102,7 +100,7 @@ def _read_safetensors(path: Path) -> dict[str, State]:
     return {key: _state(path, key, found) for key, found in arrays.items()}
 
 
-def _state(path: Path, key: str, arrays: dict[str, NDArray[Any]]) -> State:
+def _state(path: str | os.PathLike[str], key: str, arrays: dict[str, NDArray[Any]]) -> State:
     """The state that these arrays are, `t` among them."""
     t = arrays.pop("t", None)
     if t is None or t.shape != () or t.dtype.kind not in "iu" or not 0 <= int(t) < 2**32:
@@ -127,7 +125,20 @@ def _write_h5(path: Path, states: dict[str, State]) -> None:
 
 
 def _read_h5(path: Path) -> dict[str, State]:
-    with hdf5.reading("load_states", path) as nodes:
+    return read_h5(path)
+
+
+def read_h5(path: str | os.PathLike[str], content: bytes | None = None) -> dict[str, State]:
+    """Read a file that is believed nothing.
+
+    Args:
+        path: The file.
+        content: What is in it, if it is not a file of its own.
+
+    Raises:
+        ParameterError: If it is malformed.
+    """
+    with hdf5.reading("load_states", path, content) as nodes:
         members: dict[str, list[hdf5.Node]] = {node.name: [] for node in nodes if not node.is_dataset}
         for node in nodes:
             group = node.name.rpartition("/")[0]

@@ -1,4 +1,4 @@
-"""Solver states as NNabla's `Optimizer` message, in protobuf's wire format.
+"""Solver states as NNabla's `Optimizer` message.
 
 Knows the few fields that hold states; passes over all others.
 """
@@ -7,44 +7,53 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import wire
+from . import schema
+from .parameter_protobuf import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
     State = tuple[str, int, dict[str, NDArray[Any]]]
 
-__all__ = ["decode", "encode", "pieces"]
-
-# Fields of Optimizer, Solver and SolverState.
-_SOLVER = 30
-_STATES = 40
-_T, _ARRAYS = 1, 2
+__all__ = ["decode", "encode", "fill", "pieces", "states"]
 
 
-def encode(states: Iterable[State]) -> bytes:
+def encode(found: Iterable[State]) -> bytes:
     """Write states.
 
     Args:
-        states: Name of the parameter, number of updates, and arrays by name.
+        found: Name of the parameter, number of updates, and arrays by name.
 
     Returns:
         The bytes of the message; arrays are in single precision.
     """
-    return b"".join(pieces(states))
+    optimizer = schema.arrays().Optimizer()
+    optimizer.solver.SetInParent()
+    for state in found:
+        fill(optimizer, state)
+    content: bytes = optimizer.SerializeToString()
+    return content
 
 
-def pieces(states: Iterable[State]) -> list[bytes | memoryview]:
-    """What `encode` puts together, without copies of values that are in single precision already."""
-    entries: list[bytes | memoryview] = []
-    for key, t, arrays in states:
-        state: list[bytes | memoryview] = [wire.whole(_T, t)]
-        for name, array in arrays.items():
-            state += wire.field(_ARRAYS, wire.entry(name, wire.array_fields(array)))
-        entries += wire.field(_STATES, wire.entry(key, state))
-    return wire.field(_SOLVER, entries)
+def pieces(found: Iterable[State]) -> Iterator[bytes]:
+    """What has the meaning of `encode`: a message that is cut between its fields, each for one parameter."""
+    return (encode([state]) for state in found)
+
+
+def fill(optimizer: Any, state: State) -> None:
+    """Put one state into an `Optimizer` of `schema.arrays`.
+
+    Args:
+        optimizer: The message.
+        state: Name of the parameter, number of updates, and arrays by name.
+    """
+    name, t, arrays = state
+    entry = optimizer.solver.states.add(key=name)
+    entry.value.t = t
+    for key, values in arrays.items():
+        schema.fill_array(entry.value.state_parameter.add(key=key).value, values)
 
 
 def decode(message: bytes) -> list[State]:
@@ -54,15 +63,24 @@ def decode(message: bytes) -> list[State]:
         message: The bytes of the message.
 
     Returns:
-        Name of the parameter, number of updates, and arrays by name.
+        Name of the parameter, number of updates, and arrays by name. The arrays may not be written into.
 
     Raises:
         ValueError: If the bytes are no such message.
     """
-    states = []
-    for solver in wire.messages(message, _SOLVER):
-        for key, state in wire.entries(solver, _STATES):
-            t = [value for number, value in wire.fields(state) if number == _T and isinstance(value, int)]
-            arrays = {name: wire.array(parameter) for name, parameter in wire.entries(state, _ARRAYS)}
-            states.append((key, min(t[-1], 2**32 - 1) if t else 0, arrays))
-    return states
+    return states(parse(schema.arrays().Optimizer, message))
+
+
+def states(optimizer: Any) -> list[State]:
+    """The states in an `Optimizer` of `schema.arrays`.
+
+    Args:
+        optimizer: The message.
+
+    Raises:
+        ValueError: If values do not fit their shape.
+    """
+    return [
+        (entry.key, entry.value.t, {held.key: schema.array(held.value) for held in entry.value.state_parameter})
+        for entry in optimizer.solver.states
+    ]

@@ -31,7 +31,6 @@ OWN = (
     "parameter",
     "testing",
     "utils.converter",
-    "utils.nnabla_pb2",
     "variable",
 )
 """Modules that act otherwise here than in Kinnor, or that Kinnor has under no name: files of this package."""
@@ -43,6 +42,7 @@ SHARED = {
     "auto_forward": "kinnor.modes",
     "callback": "kinnor.hooks",
     "config": "kinnor.config",
+    "core.graph_def": "kinnor.graph_def",
     "ext_utils": "kinnor.ext_utils",
     "function": "kinnor.function",
     "grad": "kinnor.symbolic",
@@ -60,6 +60,9 @@ SHARED = {
     "utils.data_source_implements": "kinnor.utils.data_source_implements",
     "utils.dlpack": "kinnor.utils.dlpack",
     "utils.learning_rate_scheduler": "kinnor.utils.learning_rate_scheduler",
+    "utils.nnabla_pb2": "kinnor.utils.nnabla_pb2",
+    "utils.nnp_graph": "kinnor.utils.nnp_graph",
+    "utils.save": "kinnor.utils.save",
 }
 """Modules that are Kinnor's own, by NNabla's name."""
 
@@ -88,12 +91,15 @@ def install() -> ModuleType:
     vars(nnabla).update({name: getattr(kinnor, name) for name in kinnor.__all__})
     vars(nnabla)["__kinnor__"] = kinnor.__version__
     sys.modules["nnabla"] = nnabla
+    place("nnabla.core", package("nnabla.core", "What NNabla's graphs are described by."))
     for name, origin in SHARED.items():
         place(f"nnabla.{name}", importlib.import_module(origin))
     for name in OWN:
         place(f"nnabla.{name}", importlib.import_module(f"{__name__}.{name}"))
     for name, module in sys.modules["nnabla.backward_function"].modules().items():
         place(f"nnabla.backward_function.{name}", module)
+    nnabla.graph_def = sys.modules["nnabla.core.graph_def"]  # type: ignore[attr-defined]
+    vars(nnabla)["ProtoVariable"] = kinnor.ProtoVariable
     for name in CALLABLE:
         setattr(nnabla, name, getattr(sys.modules[f"nnabla.{name}"], name))
     for module in ("context", "parameter", "testing"):

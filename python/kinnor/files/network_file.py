@@ -1,0 +1,298 @@
+"""Files that hold networks: `.nnp`, a zip of the others; `.nntxt` and `.prototxt`, protobuf's text; `.protobuf`.
+
+Knows formats and how much a file may ask for; knows no graphs. A file comes from anywhere and is believed nothing:
+nothing of an archive is written anywhere, and what it says of its sizes is checked before it is read.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+import zlib
+from io import BytesIO
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+from .._core import Error, ParameterError
+from . import parameter_file, parameter_protobuf, schema
+from .atomic import replacing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from .parameter_file import Entry, PathOrFile
+
+__all__ = ["EXTENSIONS", "Content", "NetworkError", "is_archive", "read", "text", "write", "write_archive"]
+
+VERSION = "0.1"
+"""Of the archive, as NNabla counts."""
+
+TEXT = (".nntxt", ".prototxt")
+EXTENSIONS = (".nnp", *TEXT, ".protobuf", ".h5")
+
+LARGEST_TEXT = 64 << 20
+MOST_MESSAGES = 500_000
+"""Bytes and opening braces of a text: protobuf's reader takes about a second for two megabytes."""
+
+MOST_NODES = 200_000
+"""Variables and functions of the networks of a file, or of a network whose repetitions are written out."""
+
+MOST_MEMBERS = 10_000
+LEAST_LIMIT = 16 << 20
+RATIO = 100
+"""How many bytes a member of an archive may become: so many times those it has there, or 16 MiB."""
+
+
+class NetworkError(Error, ValueError):
+    """A file of a network is malformed, or asks for what is not there."""
+
+
+class Content(NamedTuple):
+    """What was read."""
+
+    proto: Any
+    """`NNablaProtoBuf` of `schema.messages`; parameters of binary files are in `entries` alone."""
+
+    entries: list[Entry]
+    states: dict[str, tuple[str, bytes]]
+    """Members with states of solvers: their extension and bytes, by their names."""
+
+
+def read(
+    sources: PathOrFile | Sequence[PathOrFile],
+    extension: str | None = None,
+    op: str = "load",
+    *,
+    parameters: bool = True,
+    networks: bool = True,
+) -> Content:
+    """Read one file or several, whose contents are merged.
+
+    Args:
+        sources: Paths, or files open for reading bytes or text.
+        extension: Format of what does not say it by its name.
+        op: What reads, for errors.
+        parameters: Whether to read parameters.
+        networks: Whether to read anything else.
+
+    Raises:
+        NetworkError: If a format is unknown or a file malformed.
+        OSError: If a file cannot be read.
+    """
+    content = Content(schema.messages().NNablaProtoBuf(), [], {})
+    each: Any = sources if isinstance(sources, (list, tuple)) else [sources]
+    for source in each:
+        name, kind, raw = _bytes(op, source, extension)
+        try:
+            _read_any(op, name, kind, raw, content)
+        except NetworkError:
+            raise
+        except ParameterError as error:
+            raise NetworkError(*error.args) from error
+        except (ValueError, OverflowError, RecursionError) as error:
+            raise NetworkError(f"{op}: expected a file of NNabla, got {name}: {error}") from error
+    for entry in content.entries:
+        parameter_file.check_shape(op, entry.name, entry.values)
+    if not parameters:
+        content.entries.clear()
+    if not networks:
+        content.proto.Clear()
+    return content
+
+
+def _bytes(op: str, source: PathOrFile, extension: str | None) -> tuple[str, str, bytes]:
+    """How errors name a source, its format and what is in it."""
+    if isinstance(source, (str, os.PathLike)):
+        path = Path(source)
+        name = os.fspath(source)
+        kind = path.suffix.lower() if path.suffix.lower() in EXTENSIONS else extension
+    else:
+        name, kind = f"a file object with extension={extension!r}", extension
+    if kind not in EXTENSIONS:
+        raise NetworkError(f"{op}: expected a name that ends in {' or '.join(EXTENSIONS)}, got {name}")
+    if isinstance(source, (str, os.PathLike)):
+        return name, kind, parameter_file.regular(source).read_bytes()
+    raw: Any = source.read()
+    return name, kind, raw.encode() if isinstance(raw, str) else raw
+
+
+def _read_any(op: str, name: str, kind: str, raw: bytes, content: Content) -> None:
+    if kind == ".nnp":
+        _read_archive(op, name, raw, content)
+    elif kind in TEXT:
+        _read_text(op, name, raw, content.proto)
+        content.entries.extend(_text_parameters(content.proto))
+    elif kind == ".h5":
+        content.entries.extend(parameter_file.read_h5(op, name, raw))
+    else:
+        message = parameter_protobuf.parse(schema.arrays().NNablaProtoBuf, raw)
+        _check_size(op, name, message)
+        content.entries.extend(parameter_file.Entry(*found) for found in parameter_protobuf.parameters(message))
+        message.ClearField("parameter")
+        content.proto.MergeFromString(message.SerializeToString())
+
+
+def _check_size(op: str, name: str, message: Any) -> None:
+    n_nodes = sum(1 + len(network.variable) + len(network.function) for network in message.network)
+    if n_nodes > MOST_NODES:
+        raise NetworkError(f"{op}: expected networks with at most {MOST_NODES} nodes, got {n_nodes} in {name}")
+
+
+def _read_archive(op: str, name: str, raw: bytes, content: Content) -> None:
+    try:
+        with zipfile.ZipFile(BytesIO(raw)) as archive:
+            members = archive.infolist()
+            if len(members) > MOST_MEMBERS:
+                raise NetworkError(f"{op}: expected at most {MOST_MEMBERS} files in {name}, got {len(members)}")
+            for member in members:
+                _, extension = os.path.splitext(member.filename)  # noqa: PTH122 - a name in an archive, no path
+                if extension not in (*EXTENSIONS[1:], ".optimizer"):
+                    continue
+                shown = f"{member.filename!r} in {name}"
+                if member.file_size > max(LEAST_LIMIT, RATIO * member.compress_size):
+                    raise NetworkError(
+                        f"{op}: expected at most {RATIO} times the {member.compress_size} bytes of {shown}, "
+                        f"got {member.file_size}"
+                    )
+                found = archive.read(member)
+                if extension == ".optimizer":
+                    content.states[member.filename] = (_inner(member.filename), found)
+                else:
+                    _read_any(op, shown, extension, found, content)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+        if isinstance(error, Error):
+            raise
+        raise NetworkError(f"{op}: expected an archive of NNabla, got {name}: {error}") from error
+
+
+def _inner(name: str) -> str:
+    """The format of states: `h5` of `net_Adam_optimizer.h5.optimizer`."""
+    return Path(name.removesuffix(".optimizer")).suffix
+
+
+def _read_text(op: str, name: str, raw: bytes, proto: Any) -> None:
+    from google.protobuf import text_format
+
+    if len(raw) > LARGEST_TEXT:
+        raise NetworkError(f"{op}: expected at most {LARGEST_TEXT} bytes of text, got {len(raw)} in {name}")
+    n_messages = raw.count(b"{") + raw.count(b"<")
+    if n_messages > MOST_MESSAGES:
+        raise NetworkError(f"{op}: expected at most {MOST_MESSAGES} messages, got {n_messages} in {name}")
+    try:
+        # Fields that are not known, of files that are older or newer than the messages here, are passed over.
+        text_format.Merge(raw.decode(), proto, allow_unknown_field=True)
+    except (text_format.ParseError, TypeError) as error:
+        raise NetworkError(f"{op}: expected text of NNabla, got {name}: {error}") from error
+    _check_size(op, name, proto)
+
+
+def _text_parameters(proto: Any) -> list[Entry]:
+    """Parameters that a text holds, in single precision; they leave the message."""
+    whole = schema.messages().NNablaProtoBuf()
+    whole.parameter.extend(proto.parameter)
+    proto.ClearField("parameter")
+    return [parameter_file.Entry(*found) for found in parameter_protobuf.decode(whole.SerializeToString())]
+
+
+# --- Writing
+
+
+def write(path: PathOrFile, proto: Any, extension: str | None = None) -> None:
+    """Write a message as text or in binary, whole or not at all.
+
+    Args:
+        path: Path, or a file open for writing.
+        proto: `NNablaProtoBuf` of `schema.messages`.
+        extension: Format, if the path does not say it: `.nntxt`, `.prototxt` or `.protobuf`.
+
+    Raises:
+        NetworkError: If the format is unknown.
+        OSError: If the file cannot be written.
+    """
+    content: bytes = proto.SerializeToString() if _kind(path, extension) == ".protobuf" else text(proto).encode()
+    _put(path, content)
+
+
+def text(proto: Any) -> str:
+    """A message as protobuf's text."""
+    from google.protobuf import text_format
+
+    return str(text_format.MessageToString(proto))
+
+
+def write_archive(
+    path: PathOrFile,
+    proto: Any,
+    entries: list[Entry],
+    parameter_format: str = ".h5",
+    states: Iterable[tuple[str, bytes]] = (),
+) -> None:
+    """Write an archive with a network, parameters and states of solvers, whole or not at all.
+
+    Args:
+        path: Path, or a file open for writing bytes.
+        proto: `NNablaProtoBuf` of `schema.messages`.
+        entries: The parameters.
+        parameter_format: `.h5` or `.protobuf`.
+        states: Names and bytes of further members.
+
+    Raises:
+        ParameterError: If the format cannot hold a parameter.
+        OSError: If the file cannot be written.
+    """
+    held = BytesIO()
+    parameter_file.save(held, entries, parameter_format)
+
+    def fill(target: Path | BytesIO) -> None:
+        with zipfile.ZipFile(target, "w") as archive:
+            archive.writestr("nnp_version.txt", f"{VERSION}\n")
+            archive.writestr("network.nntxt", text(proto))
+            archive.writestr(f"parameter{parameter_format}", held.getbuffer())
+            for name, content in states:
+                archive.writestr(name, content)
+
+    _fill(path, fill)
+
+
+def is_archive(path: PathOrFile, extension: str | None) -> bool:
+    """Whether the format of a file to write is `.nnp`.
+
+    Args:
+        path: Path, or a file object.
+        extension: Format of a file object.
+    """
+    return (Path(path).suffix if isinstance(path, (str, os.PathLike)) else extension) == ".nnp"
+
+
+def _kind(path: PathOrFile, extension: str | None) -> str:
+    kind = Path(path).suffix if isinstance(path, (str, os.PathLike)) else extension
+    if kind not in (*TEXT, ".protobuf"):
+        raise NetworkError(f"save: expected a name that ends in .nnp or .nntxt or .prototxt or .protobuf, got {path}")
+    return kind
+
+
+def _put(path: PathOrFile, content: bytes) -> None:
+    def fill(target: Path | BytesIO) -> None:
+        if isinstance(target, Path):
+            target.write_bytes(content)
+        else:
+            target.write(content)
+
+    _fill(path, fill)
+
+
+def _fill(path: PathOrFile, fill: Callable[[Path | BytesIO], None]) -> None:
+    """Have a function fill a file, or a file object that takes bytes or text."""
+    if isinstance(path, (str, os.PathLike)):
+        with replacing(path) as temporary:
+            fill(temporary)
+        return
+    held = BytesIO()
+    fill(held)
+    file: IO[Any] = path
+    try:
+        file.write(held.getvalue())
+    except TypeError:
+        file.write(held.getvalue().decode())
+    if file.seekable():
+        file.seek(0)  # As NNabla leaves it.

@@ -1,0 +1,100 @@
+"""The messages of NNabla's files, made of `nnabla.binpb` by the package `protobuf`.
+
+Knows names and types of fields; knows nothing of what they mean. Two sets of classes read and write the same bytes:
+in `messages` arrays are numbers, as NNabla's programs see them; in `arrays` they are the bytes of these numbers,
+which are neither copied one by one nor turned into objects, and maps are lists of entries.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .packages import needed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["array", "arrays", "fill_array", "messages"]
+
+_DESCRIPTION = Path(__file__).with_name("nnabla.binpb")
+_AXES = 64
+"""How many axes NumPy knows."""
+
+
+@cache
+def messages() -> SimpleNamespace:
+    """Classes of messages by name, with arrays as numbers.
+
+    Raises:
+        ImportError: If `protobuf` is not installed.
+    """
+    return _classes(as_bytes=False)
+
+
+@cache
+def arrays() -> SimpleNamespace:
+    """Classes of messages by name, with the field `data` of arrays as bytes."""
+    return _classes(as_bytes=True)
+
+
+def _classes(as_bytes: bool) -> SimpleNamespace:
+    needed("files of NNabla", "google.protobuf", ".nnp, .nntxt, .prototxt and .protobuf files", "nnp")
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    described = descriptor_pb2.FileDescriptorSet.FromString(_DESCRIPTION.read_bytes()).file[0]
+    if as_bytes:
+        for message in described.message_type:
+            for field in message.field:
+                if message.name in ("Parameter", "SolverStateParameter") and field.name == "data":
+                    field.type = descriptor_pb2.FieldDescriptorProto.TYPE_BYTES
+            for entry in message.nested_type:
+                entry.ClearField("options")  # No map but a list of its entries, which keeps their order.
+    pool = descriptor_pool.DescriptorPool()  # Its own, for NNabla's may be in the same process.
+    pool.AddSerializedFile(described.SerializeToString())
+    return SimpleNamespace(
+        **{
+            message.name: message_factory.GetMessageClass(pool.FindMessageTypeByName(message.name))
+            for message in described.message_type
+        }
+    )
+
+
+def array(message: Any) -> NDArray[Any]:
+    """The array of a message of `arrays`, in single precision.
+
+    Args:
+        message: A `Parameter` or `SolverStateParameter`.
+
+    Raises:
+        ValueError: If its shape does not fit, or has more than 64 axes.
+    """
+    shape = message.shape.dim
+    if len(shape) > _AXES:
+        raise ValueError(f"expected at most {_AXES} axes, got {len(shape)}")
+    # One piece, as everybody writes it, need not be put together.
+    pieces: Sequence[bytes] = message.data
+    content = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    if len(content) % 4:
+        raise ValueError(f"expected numbers of 4 bytes, got {len(content)} bytes")
+    if any(length < 0 for length in shape):
+        raise ValueError(f"expected lengths of zero or more, got {list(shape)}")
+    return np.frombuffer(content, "<f4").astype(np.float32, copy=False).reshape(tuple(shape))
+
+
+def fill_array(message: Any, values: NDArray[Any]) -> None:
+    """Put an array into a message of `arrays`.
+
+    Args:
+        message: A `Parameter` or `SolverStateParameter`.
+        values: The array; it is written in single precision.
+    """
+    message.shape.SetInParent()
+    message.shape.dim.extend(values.shape)
+    message.data.append(np.ascontiguousarray(values, "<f4").tobytes())

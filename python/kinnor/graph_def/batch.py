@@ -1,0 +1,80 @@
+"""Freeing the length of a batch: -1 stands in its place, so that a network runs with any.
+
+Knows which axis is the batch; knows no files.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..files.network_file import NetworkError
+
+if TYPE_CHECKING:
+    from .network import ProtoNetwork
+    from .nodes import ProtoFunction
+
+__all__ = ["freed"]
+
+SHAPED = ("Reshape", "Broadcast", "Constant", "Rand", "Randint", "Randn", "RandBinomial", "RandBeta", "RandGamma")
+"""Functions with a shape among their arguments that begins with the batch."""
+
+
+def freed(network: ProtoNetwork) -> ProtoNetwork:
+    """A copy of a network with -1 as the first length of all that depends on its inputs.
+
+    As NNabla does it: the batch is what comes before `base_axis` in the functions that have one. A network without such
+    a function stays as it is.
+
+    Args:
+        network: The network.
+
+    Raises:
+        NetworkError: If a shape that is an argument does not begin with the batch.
+    """
+    made = network.clone()
+    functions = list(made.forward_sequence())
+    size = _size(made, functions)
+    if size is not None and made.batch_size and all(made.variables[x].shape[:1] != (size,) for x in made.inputs):
+        size = made.batch_size
+    if size is None or size < 1:
+        return made
+    fixed: set[str] = set()
+    """Variables that follow from parameters alone."""
+    for function in functions:
+        if not any(name in made.variables and name not in fixed for name in function.inputs):
+            fixed.update(function.outputs)
+            if function.inputs or function.args.get("shape", [None])[:1] != [size]:
+                continue
+            fixed.difference_update(function.outputs)
+        if function.type in SHAPED:
+            _free_argument(made, function, size)
+    for name, variable in made.variables.items():
+        if name not in fixed and variable.shape[:1] == (size,):
+            variable.shape = (-1, *variable.shape[1:])
+    made.batch_size = size
+    return made
+
+
+def _size(network: ProtoNetwork, functions: list[ProtoFunction]) -> int | None:
+    """The length of the batch, or None if no function says."""
+    for function in functions:
+        if function.args.get("base_axis"):
+            for name in function.inputs:
+                if name in network.variables and network.variables[name].shape:
+                    length = network.variables[name].shape[0]
+                    return network.batch_size or None if length < 0 else length
+    return None
+
+
+def _free_argument(network: ProtoNetwork, function: ProtoFunction, size: int) -> None:
+    shape = list(function.args["shape"])
+    if shape[:1] == [-1]:
+        return
+    if shape[:1] != [size]:
+        if function.type == "Reshape" and all(length >= 0 for length in shape):
+            raise NetworkError(
+                f"save: expected shapes that begin with the batch of {size}, got {shape} of {function.name!r} in "
+                f"{network.name!r}; variable_batch_size=False saves a network for one batch size"
+            )
+        return
+    function.args["shape"] = [-1, *shape[1:]]

@@ -1,0 +1,209 @@
+"""Functions as messages: the type, and the arguments in the message that NNabla has for it.
+
+Knows names, which follow from one another: a function of type `MaxPooling` has its arguments in the field of type
+`MaxPoolingParameter`, each under the name that `Function.info.args` has for it, and is made by `F.max_pooling`, whose
+declaration says how it calls them. Knows no networks.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from inspect import signature
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .. import _core
+from ..files import schema
+from ..files.network_file import NetworkError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["call", "fill", "function_name", "read"]
+
+LEAVES_OUT = {"beta": "no_bias", "gamma": "no_scale"}
+"""Inputs that may be missing, and the arguments that say so."""
+
+AT_LEAST_ONE = {"divisor", "group", "multiplier", "num_groups", "deformable_group"}
+"""Counts that files do not hold that are older than the argument; a field that is not there reads as 0."""
+
+
+class Declared(NamedTuple):
+    """What a declaration says that making a function needs."""
+
+    name: str
+    inputs: list[tuple[str, str]]
+    keywords: dict[str, str]
+    """By the names of files: the names that the Python function calls its arguments."""
+    may_be_none: set[str]
+
+
+@cache
+def declared() -> dict[str, Declared]:
+    """Functions that are one operation, by type."""
+    return {
+        kind: Declared(
+            name,
+            inputs,
+            {info: keyword for keyword, info, _, _ in arguments},
+            {info for _, info, _, default in arguments if default == "None"},
+        )
+        for name, kind, inputs, arguments, _ in _core.declarations()
+    }
+
+
+@cache
+def holders() -> dict[str, str]:
+    """The field of `Function` that holds the arguments of a type."""
+    fields = schema.messages().Function.DESCRIPTOR.fields
+    of_arguments = [field for field in fields if field.name.endswith("_param")]
+    return {field.message_type.name.removesuffix("Parameter"): field.name for field in of_arguments}
+
+
+def function_name(kind: str) -> str:
+    """The name of the Python function that makes a function of a type."""
+    if kind in declared():
+        return declared()[kind].name
+    if kind in holders():
+        return holders()[kind].removesuffix("_param")
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", kind).lower()
+
+
+def fill(message: Any, kind: str, arguments: Mapping[str, Any]) -> None:
+    """Put type and arguments of a function into its message.
+
+    Args:
+        message: A `Function`.
+        kind: The type.
+        arguments: The arguments as `Function.info.args` has them; others than NNabla's are left out if they are None,
+            or False.
+
+    Raises:
+        NetworkError: If NNabla's files have no place for an argument.
+    """
+    from .. import functions
+
+    message.type = kind
+    holder = holders().get(kind)
+    if holder is None:
+        if arguments or (kind not in declared() and function_name(kind) not in functions.__all__):
+            raise NetworkError(f"save: expected functions that NNabla's files can hold, got {kind}")
+        return
+    held = getattr(message, holder)
+    held.SetInParent()
+    for field in held.DESCRIPTOR.fields:
+        value = arguments.get(field.name)
+        if value is not None:
+            _set(kind, held, field.name, value)
+
+
+def _set(kind: str, held: Any, name: str, value: Any) -> None:
+    present = getattr(held, name)
+    if hasattr(present, "dim"):
+        present.SetInParent()
+        present = present.dim
+    try:
+        if hasattr(present, "extend"):
+            present.extend(value if isinstance(value, (list, tuple)) else [value])
+        else:
+            setattr(held, name, value[0] if isinstance(value, (list, tuple)) and len(value) == 1 else value)
+    except (TypeError, ValueError) as error:
+        raise NetworkError(f"save: expected a value for `{name}` of {kind}, got {value!r}: {error}") from error
+
+
+def read(message: Any) -> dict[str, Any]:
+    """The arguments in a message.
+
+    Args:
+        message: A `Function`.
+
+    Returns:
+        By the names that files have: numbers, texts and lists of them.
+    """
+    holder = holders().get(message.type)
+    if holder is None:
+        return {}
+    held = getattr(message, holder)
+    found = {}
+    for field in held.DESCRIPTOR.fields:
+        value = getattr(held, field.name)
+        value = getattr(value, "dim", value)
+        found[field.name] = list(value) if hasattr(value, "extend") else value
+    return found
+
+
+def call(kind: str, inputs: Sequence[Any], arguments: Mapping[str, Any], n_outputs: int) -> tuple[Any, ...]:
+    """Make a function.
+
+    Args:
+        kind: The type.
+        inputs: The variables it takes.
+        arguments: The arguments, as `read` gives them.
+        n_outputs: How many outputs are wanted; it matters where that is a choice.
+
+    Returns:
+        The outputs.
+
+    Raises:
+        NetworkError: If there is no such function, or if it does not take so many inputs.
+    """
+    known = declared().get(kind)
+    if known is None:
+        made = _composed(kind, inputs, arguments)
+    else:
+        given = _keywords(known, arguments)
+        if "output_stat" in known.keywords and n_outputs > 1:
+            given["output_stat"] = True
+        function = getattr(_core.functions, known.name)
+        if known.inputs and known.inputs[-1][1] == "list":
+            made = function(*inputs, **given)
+        else:
+            made = function(**_named(kind, known, inputs, arguments), **given)
+    return tuple(made) if isinstance(made, (list, tuple)) else (made,)
+
+
+def _keywords(known: Declared, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    given = {}
+    for name, value in arguments.items():
+        keyword = known.keywords.get(name)
+        left_out = (value == [] and name in known.may_be_none) or (value == 0 and name in AT_LEAST_ONE)
+        if keyword is not None and not left_out:
+            given[keyword] = value
+    return given
+
+
+def _composed(kind: str, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Any:
+    """Call a function that is made of several operations."""
+    from .. import functions
+
+    name = function_name(kind)
+    if name not in functions.__all__:
+        raise NetworkError(f"load: expected a function that is there, got one of type {kind!r}")
+    function = getattr(functions, name)
+    takes = signature(function).parameters
+    given = {
+        key: value
+        for key, value in arguments.items()
+        if key in takes
+        and not (value == [] and takes[key].default is None)
+        and not (value == 0 and key in AT_LEAST_ONE)
+    }
+    return function(*inputs, **given)
+
+
+def _named(kind: str, known: Declared, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs by the names that a declaration has for them."""
+    left = list(inputs)
+    named = {}
+    n_missing = len(known.inputs) - len(inputs)
+    for name, word in known.inputs:
+        is_out = n_missing > 0 and word == "optional" and bool(arguments.get(LEAVES_OUT.get(name, "")))
+        n_missing -= is_out
+        if left and not is_out:
+            named[name] = left.pop(0)
+        elif word != "optional":
+            left = [None]
+            break
+    if left:
+        raise NetworkError(f"load: expected inputs {[name for name, _ in known.inputs]} of {kind}, got {len(inputs)}")
+    return named

@@ -1,0 +1,387 @@
+"""A network that is described: variables, functions, and how a graph is built of them.
+
+Knows nodes and the order they are in; knows no files. Names come from anywhere: a network is checked when it is read,
+and built without recursion.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import parameter as parameters
+from .._core import Variable
+from ..context import context_scope
+from ..files import schema
+from ..files.network_file import MOST_NODES, NetworkError
+from . import batch, initial, loops, messages
+from .nodes import NetworkVariable, ProtoFunction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.random import RandomState
+
+    from .graph import ProtoGraph
+
+__all__ = ["ProtoNetwork"]
+
+
+class ProtoNetwork:
+    """A network that is described by names.
+
+    Calling it builds a graph: `network(x)` with the inputs in the order of `inputs`, or `network()`, which makes
+    variables for them. `network(batch_size=8)` says what stands in the place of the lengths of -1; by default it is
+    the batch of the inputs, or the one that the network was saved with. Parameters are those of `owner`.
+
+    Args:
+        owner: What the network is part of; it has the parameters.
+        name: Its name.
+        batch_size: What stands in the place of lengths of -1.
+
+    Attributes:
+        variables: Inputs, outputs and what is between them, by name.
+        parameters: What is kept, by name.
+        functions: Functions by name.
+        inputs: Names of the variables that no function makes.
+        outputs: Names of the variables that no function takes.
+        repeat_info: How many times a repetition runs, by its id.
+    """
+
+    def __init__(self, owner: ProtoGraph, name: str | None = None, batch_size: int | None = None) -> None:
+        self.owner = owner
+        self.name = name or "network"
+        self.batch_size = batch_size
+        self.variables: OrderedDict[str, NetworkVariable] = OrderedDict()
+        self.parameters: OrderedDict[str, NetworkVariable] = OrderedDict()
+        self.functions: OrderedDict[str, ProtoFunction] = OrderedDict()
+        self.inputs: list[str] = []
+        self.outputs: list[str] = []
+        self.repeat_info: dict[str, int] = {}
+
+    def __getitem__(self, item: str) -> Any:
+        return vars(self)[item]
+
+    def __repr__(self) -> str:
+        return f"<ProtoNetwork {self.name!r} {self.inputs} -> {self.outputs}, {len(self.functions)} functions>"
+
+    # --- Nodes
+
+    def variable(self, name: str) -> NetworkVariable:
+        """A variable or parameter.
+
+        Args:
+            name: Its name.
+
+        Raises:
+            NetworkError: If there is none.
+        """
+        found = self.variables.get(name) or self.parameters.get(name)
+        if found is None:
+            raise NetworkError(f"network {self.name!r}: expected the name of a variable, got {name!r}")
+        return found
+
+    def name_of(self, variable: Variable) -> str | None:
+        """The name of the node that a variable is the instance of, or None.
+
+        Args:
+            variable: The variable.
+        """
+        for name, node in self.variables.items():
+            if node.variable_instance is not None and node.variable_instance == variable:
+                return name
+        return None
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a variable another name.
+
+        Args:
+            old: The name it has.
+            new: The name it gets.
+
+        Raises:
+            NetworkError: If there is no such variable, or one of the other name already.
+        """
+        if old == new:
+            return
+        node = self.variable(old)
+        if new in self.variables or new in self.parameters:
+            raise NetworkError(f"network {self.name!r}: expected each name once, got two variables {new!r}")
+        node.name = new
+        self.variables = OrderedDict((v.name, v) for v in self.variables.values())
+        self.parameters = OrderedDict((v.name, v) for v in self.parameters.values())
+        for names in (self.inputs, self.outputs):
+            names[:] = [new if name == old else name for name in names]
+        for function in self.functions.values():
+            for names in (function.inputs, function.outputs):
+                names[:] = [new if name == old else name for name in names]
+
+    def add_variable(self, variable: NetworkVariable) -> None:
+        """Add a variable or parameter.
+
+        Args:
+            variable: The variable.
+
+        Raises:
+            NetworkError: If there is one of its name, or if the network has too many nodes.
+        """
+        if variable.name in self.variables or variable.name in self.parameters:
+            raise NetworkError(f"network {self.name!r}: expected each name once, got two variables {variable.name!r}")
+        (self.parameters if variable.type == "Parameter" else self.variables)[variable.name] = variable
+        self._check_size()
+
+    def add_function(self, function: ProtoFunction) -> None:
+        """Add a function whose variables are there.
+
+        Args:
+            function: The function.
+
+        Raises:
+            NetworkError: If there is one of its name, if a variable is missing or has been made by another function,
+                or if the network has too many nodes.
+        """
+        if function.name in self.functions:
+            raise NetworkError(f"network {self.name!r}: expected each name once, got two functions {function.name!r}")
+        for name in function.inputs:
+            self.variable(name).required.append(function.name)
+        for name in function.outputs:
+            made = self.variable(name)
+            if made.parent is not None:
+                raise NetworkError(
+                    f"network {self.name!r}: expected one function to make {name!r}, "
+                    f"got {made.parent!r} and {function.name!r}"
+                )
+            made.parent = function.name
+        self.functions[function.name] = function
+        self._check_size()
+
+    def _check_size(self) -> None:
+        if len(self.variables) + len(self.parameters) + len(self.functions) > MOST_NODES:
+            raise NetworkError(f"network {self.name!r}: expected at most {MOST_NODES} nodes, got more")
+
+    def find_ports(self) -> None:
+        """Find out anew which variables are inputs and outputs."""
+        self.inputs = [name for name, v in self.variables.items() if v.parent is None and v.required]
+        self.outputs = [name for name, v in self.variables.items() if v.parent is not None and not v.required]
+
+    def forward_sequence(self) -> Iterator[ProtoFunction]:
+        """The functions that the outputs need, each after those whose outputs it takes.
+
+        Raises:
+            NetworkError: If they go round in a circle.
+        """
+        done: set[str] = set()
+        begun: set[str] = set()
+        for output in self.outputs:
+            stack = [self.variables[output].parent]
+            while stack:
+                name = stack[-1]
+                if name is None or name in done:
+                    stack.pop()
+                    continue
+                function = self.functions[name]
+                parents = [self.variable(i).parent for i in function.inputs]
+                waiting = [parent for parent in parents if parent is not None and parent not in done]
+                if not waiting:
+                    done.add(name)
+                    stack.pop()
+                    yield function
+                elif name in begun:
+                    raise NetworkError(f"network {self.name!r}: expected no circle, got one through {name!r}")
+                else:
+                    begun.add(name)
+                    stack += reversed(waiting)
+
+    def execute_on_proto(self, execute: Callable[[ProtoFunction], object]) -> None:
+        """Call a function with each function of the network, in the order of a forward run.
+
+        Args:
+            execute: What is called. Functions that only stopped variables need are left out.
+        """
+        for function in self.forward_sequence():
+            made = [self.variable(name) for name in function.outputs]
+            if function.inputs and any(self.variable(name).stop for name in function.inputs):
+                for variable in made:
+                    variable.stop = True
+            else:
+                execute(function)
+
+    # --- Graphs
+
+    def __call__(self, *args: Variable, batch_size: int | None = None, ctx: Any = None) -> Any:
+        """Build a graph.
+
+        Args:
+            args: The inputs, in the order of `inputs`; made where none are given.
+            batch_size: What stands in the place of lengths of -1.
+            ctx: The context that functions are built in; the current one by default.
+
+        Returns:
+            The output, or a tuple of the outputs in the order of `outputs`.
+
+        Raises:
+            NetworkError: If a name, a function, or the batch size is missing.
+        """
+        if args and len(args) != len(self.inputs):
+            raise NetworkError(f"network {self.name!r}: expected inputs {self.inputs}, got {len(args)}")
+        batch_size = batch_size or self._given_batch(args) or self.batch_size
+        with parameters.parameter_scope("", self.owner.parameter_scope):
+            if ctx is None:
+                return self._build(args, batch_size)
+            with context_scope(ctx):
+                return self._build(args, batch_size)
+
+    def _given_batch(self, args: Sequence[Variable]) -> int | None:
+        for name, given in zip(self.inputs, args, strict=False):
+            if self.variables[name].shape[:1] == (-1,) and given.shape:
+                return given.shape[0]
+        return None
+
+    def _build(self, args: Sequence[Variable], batch_size: int | None) -> Any:
+        for i, name in enumerate(self.inputs):
+            variable = self.variables[name]
+            variable.variable_instance = args[i] if args else self._input(variable, batch_size)
+        for name, variable in self.parameters.items():
+            known = parameters.get_parameter(name)
+            need_grad = variable.need_grad if known is None else known.need_grad
+            shape = self._shape(variable.shape, batch_size)
+            variable.variable_instance = parameters.get_parameter_or_create(
+                name, shape, variable.initializer, need_grad, need_grad and variable.need_grad
+            )
+        self.execute_on_proto(lambda function: self._call(function, batch_size))
+        found = [self.variables[name].variable_instance for name in self.outputs if not self.variables[name].stop]
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def _input(self, variable: NetworkVariable, batch_size: int | None) -> Variable:
+        shape = self._shape(variable.shape, batch_size)
+        if variable.variable_instance is not None and variable.variable_instance.shape == shape:
+            return variable.variable_instance
+        if variable.initializer is None:
+            return Variable(shape)
+        shared = self.owner.global_variables
+        if variable.name not in shared:
+            values = np.asarray(variable.initializer(list(shape)))
+            shared[variable.name] = Variable.from_numpy_array(values, need_grad=True)
+        return shared[variable.name]
+
+    def _shape(self, shape: Sequence[int], batch_size: int | None) -> tuple[int, ...]:
+        if all(length >= 0 for length in shape):
+            return tuple(shape)
+        if not batch_size or batch_size < 0:
+            raise NetworkError(f"network {self.name!r}: expected a batch size for shape {tuple(shape)}, got none")
+        return tuple(batch_size if length < 0 else length for length in shape)
+
+    def _call(self, function: ProtoFunction, batch_size: int | None) -> None:
+        inputs = []
+        for name in function.inputs:
+            found = self.variable(name).variable_instance
+            if found is None:
+                raise NetworkError(f"network {self.name!r}: expected input {name!r} of {function.name!r}, got none")
+            inputs.append(found)
+        args = function.args
+        if batch_size and args.get("shape") and args["shape"][0] == -1:
+            args = {**args, "shape": [batch_size, *args["shape"][1:]]}
+        made = messages.call(function.type, inputs, args, len(function.outputs))
+        if len(made) < len(function.outputs):
+            raise NetworkError(
+                f"network {self.name!r}: expected {len(function.outputs)} outputs of {function.name!r}, got {len(made)}"
+            )
+        for name, variable in zip(function.outputs, made, strict=False):
+            self.variable(name).variable_instance = variable
+
+    # --- Messages
+
+    def as_proto(self, variable_batch_size: bool = True) -> Any:
+        """The `Network` message that says the same.
+
+        Args:
+            variable_batch_size: Whether to put -1 in the place of the batch.
+
+        Raises:
+            NetworkError: If NNabla's files cannot hold a function, or if a shape that is an argument does not begin
+                with the batch.
+        """
+        network = batch.freed(self) if variable_batch_size else self
+        message = schema.messages().Network(name=self.name, batch_size=network.batch_size or 0)
+        for repeat_id, times in self.repeat_info.items():
+            message.repeat_info.add(id=repeat_id, times=times)
+        for variable in (*network.variables.values(), *network.parameters.values()):
+            message.variable.append(variable.proto)
+        for function in network.functions.values():
+            message.function.append(function.proto)
+        return message
+
+    @staticmethod
+    def from_proto(owner: ProtoGraph, proto: Any, rng: RandomState, batch_size: int | None = None) -> ProtoNetwork:
+        """The network that a message describes.
+
+        Args:
+            owner: What it is part of.
+            proto: A `Network`.
+            rng: What values are drawn from where parameters are made.
+            batch_size: What stands in the place of lengths of -1, if not what the message says.
+
+        Raises:
+            NetworkError: If names do not fit, or if there are too many of them.
+        """
+        network = ProtoNetwork(owner, proto.name, batch_size or proto.batch_size or None)
+        network.repeat_info = {repeat.id: repeat.times for repeat in proto.repeat_info}
+        for held in proto.variable:
+            is_parameter = held.type == "Parameter"
+            variable = NetworkVariable(held.name, held.shape.dim, held.type, need_grad=is_parameter)
+            variable.repeat_id = list(held.repeat_id)
+            if held.HasField("initializer"):
+                variable.initializer = initial.read(held.initializer, rng)
+            network.add_variable(variable)
+        for held in proto.function:
+            network.add_function(ProtoFunction.from_proto(held))
+        network.find_ports()
+        return network
+
+    def clone(self) -> ProtoNetwork:
+        """A copy that may be changed; it has the same parameters."""
+        made = ProtoNetwork(self.owner, self.name, self.batch_size)
+        made.variables = OrderedDict((name, v.clone()) for name, v in self.variables.items())
+        made.parameters = OrderedDict((name, v.clone()) for name, v in self.parameters.items())
+        made.functions = OrderedDict((name, f.clone()) for name, f in self.functions.items())
+        made.inputs, made.outputs, made.repeat_info = list(self.inputs), list(self.outputs), dict(self.repeat_info)
+        return made
+
+    def expand_loop_control(self) -> ProtoNetwork:
+        """The network without repetitions: what is repeated is there as often as it runs.
+
+        Raises:
+            NetworkError: If repetitions do not fit, or if the network would have too many nodes.
+        """
+        return loops.expanded(self)
+
+    def promote(self, callback: Any) -> ProtoNetwork:
+        """The network after a pass over it.
+
+        Args:
+            callback: An `NnpNetworkPass` of `kinnor.utils.nnp_graph`, or None.
+        """
+        from . import passes  # It makes networks.
+
+        return self if callback is None else passes.applied(self, callback)
+
+    def save(
+        self,
+        filename: Any,
+        include_parameter: bool = False,
+        variable_batch_size: bool = True,
+        executors: Sequence[dict[str, Any]] | None = None,
+    ) -> None:
+        """Write the network, as `kinnor.graph_def.save` does.
+
+        Args:
+            filename: Path, or a file open for writing.
+            include_parameter: Whether a file other than `.nnp` holds the parameters as well.
+            variable_batch_size: Whether to put -1 in the place of the batch.
+            executors: How the network is run, as `kinnor.graph_def.save` takes it.
+        """
+        from . import save
+
+        save(filename, [self], include_parameter, variable_batch_size, executors=executors)

@@ -1,0 +1,205 @@
+"""A pass over a network: what a user's functions change in the messages of its nodes.
+
+Knows the objects that these functions see and when each is called; the network is described anew from the messages.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .network import ProtoNetwork
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .._core import Variable
+
+__all__ = ["PassFunction", "PassVariable", "applied"]
+
+
+class PassVariable:
+    """A variable as a pass sees it.
+
+    Attributes:
+        proto: Its message, which may be changed.
+        parent: The function that makes it, or None.
+        need_grad: Whether it needs a gradient.
+        stop: Whether the network is built up to here and no further.
+        variable: The variable that stands in its place, or None.
+    """
+
+    def __init__(self, proto: Any, need_grad: bool, variable: Variable | None) -> None:
+        self.proto = proto
+        self.parent: PassFunction | None = None
+        self.need_grad = need_grad
+        self.stop = False
+        self.variable = variable
+        self._referrers: dict[str, PassFunction] = {}
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return str(self.proto.name)
+
+    @property
+    def referrers(self) -> dict[str, PassFunction]:
+        """The functions that take it, by name."""
+        return dict(self._referrers)
+
+    @property
+    def num_referrers(self) -> int:
+        """How many functions take it."""
+        return len(self._referrers)
+
+    def add_referrer(self, f: PassFunction) -> None:
+        """Note that a function takes it.
+
+        Args:
+            f: The function.
+        """
+        self._referrers[f.name] = f
+
+    def delete_referrer(self, f: PassFunction) -> None:
+        """Note that a function takes it no more.
+
+        Args:
+            f: The function.
+        """
+        self._referrers.pop(f.name, None)
+
+    def rewire_on(self, var: PassVariable) -> None:
+        """Take the place of another variable: what made that one makes this one, and what took that one takes this one.
+
+        Args:
+            var: The other variable.
+        """
+        maker = var.parent
+        if self.parent is not None:
+            self.parent.disable()
+        self.parent, var.parent = maker, None
+        self.variable = var.variable
+        if maker is not None:
+            maker.outputs = [self if output is var else output for output in maker.outputs]
+        for function in var.referrers.values():
+            function.inputs = [self if taken is var else taken for taken in function.inputs]
+            var.delete_referrer(function)
+            self.add_referrer(function)
+
+
+class PassFunction:
+    """A function as a pass sees it.
+
+    Attributes:
+        proto: Its message, which may be changed.
+        inputs: The variables it takes.
+        outputs: The variables it makes.
+        disabled: Whether it is left out.
+    """
+
+    def __init__(self, proto: Any, inputs: Sequence[PassVariable], outputs: Sequence[PassVariable]) -> None:
+        self.proto = proto
+        self.inputs = list(inputs)
+        self.outputs = list(outputs)
+        self.disabled = False
+        for variable in self.inputs:
+            variable.add_referrer(self)
+        for variable in self.outputs:
+            variable.parent = self
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return str(self.proto.name)
+
+    def disable(self) -> None:
+        """Leave it out."""
+        self.disabled = True
+        for variable in self.inputs:
+            variable.delete_referrer(self)
+        for variable in self.outputs:
+            variable.parent = None
+        self.inputs, self.outputs = [], []
+
+
+def applied(network: ProtoNetwork, callback: Any) -> ProtoNetwork:
+    """The network after a pass.
+
+    Args:
+        network: The network, which stays as it is.
+        callback: An `NnpNetworkPass`.
+
+    Returns:
+        A network with the same owner.
+
+    Raises:
+        NetworkError: If what is left does not fit.
+    """
+    nodes = (*network.variables.values(), *network.parameters.values())
+    variables = {
+        node.name: callback.generate_variable(PassVariable(node.proto, node.need_grad, node.variable_instance))
+        for node in nodes
+    }
+    functions: list[PassFunction] = []
+    order = [function.name for function in network.forward_sequence()]
+    for name in order:
+        function = network.functions[name]
+        made = PassFunction(
+            function.proto, [variables[i] for i in function.inputs], [variables[o] for o in function.outputs]
+        )
+        functions.append(callback.generate_function(made))
+    for held in functions:
+        if not held.disabled:
+            callback.pass_function(held, variables, network.owner.parameter_scope)
+    return _described(network, callback, [f for f in functions if not f.disabled], list(variables.values()))
+
+
+def _described(
+    network: ProtoNetwork, callback: Any, functions: list[PassFunction], variables: list[PassVariable]
+) -> ProtoNetwork:
+    """The network that is left."""
+    proto = network.as_proto(variable_batch_size=False)
+    proto.ClearField("variable")
+    proto.ClearField("function")
+    used = {id(v) for f in functions for v in (*f.inputs, *f.outputs)}
+    left = {v.name: v for v in variables if id(v) in used}
+    for variable in left.values():
+        proto.variable.append(variable.proto)
+    for function in functions:
+        callback.stop_at(function.inputs)
+        function.proto.ClearField("input")
+        function.proto.input.extend(v.name for v in function.inputs)
+        function.proto.ClearField("output")
+        function.proto.output.extend(v.name for v in function.outputs)
+        proto.function.append(function.proto)
+    made = ProtoNetwork.from_proto(network.owner, proto, np.random.RandomState(1223))
+    for name, variable in left.items():
+        node = made.variable(name)
+        node.need_grad, node.stop, node.variable_instance = variable.need_grad, variable.stop, variable.variable
+    for before in (*network.variables.values(), *network.parameters.values()):
+        if before.name in left and before.initializer is not None:
+            made.variable(before.name).initializer = before.initializer
+    _leave_out(made)
+    return made
+
+
+def _leave_out(network: ProtoNetwork) -> None:
+    """Remove what comes after a variable that is stopped at."""
+    stopped: set[str] = set()
+    for function in list(network.forward_sequence()):
+        if any(name in stopped or network.variable(name).stop for name in function.inputs):
+            stopped.update(function.outputs)
+            for name in set(function.inputs) - stopped:
+                required = network.variable(name).required
+                required[:] = [other for other in required if other != function.name]
+            for name in function.outputs:
+                network.variables.pop(name, None)
+            del network.functions[function.name]
+    for variable in network.variables.values():
+        variable.stop = False
+    network.parameters = type(network.parameters)((k, v) for k, v in network.parameters.items() if v.required)
+    network.variables = type(network.variables)(
+        (k, v) for k, v in network.variables.items() if v.required or v.parent is not None
+    )
+    network.find_ports()

@@ -1,0 +1,239 @@
+"""Models: networks with their parameters, in one file and called with arrays.
+
+nn.save("net.nnp", {"y": y}, inputs={"x": x})
+model = nn.load("net.nnp")
+y = model(images)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import graph_def
+from . import parameter as parameters
+from ._core import CallError, Variable, forward_all
+from .files import network_file
+from .graph_def import NetworkError, ProtoExecutor, ProtoNetwork
+from .modes import auto_forward
+
+if TYPE_CHECKING:
+    from collections import OrderedDict
+    from collections.abc import Mapping, Sequence
+
+    from .files.parameter_file import PathOrFile
+
+__all__ = ["Model", "load", "save"]
+
+_MOST_GRAPHS = 8
+"""How many shapes of inputs a model keeps graphs for."""
+
+
+class Model:
+    """A network with its parameters, which is called like a function.
+
+    Of arrays it gives arrays, by a static graph that it builds when a shape comes for the first time and keeps: a call
+    costs what `forward()` of a graph built by hand costs. Of variables it makes a graph, and gives its outputs as
+    variables, to be trained or put into another graph. In both the parameters are the model's own.
+
+    Args:
+        network: What describes it; its owner has the parameters.
+        inputs: The names of its inputs, in the order of a call; all of the network by default.
+        outputs: The names of its outputs, in order; all of the network by default.
+
+    Raises:
+        NetworkError: If the network has no such inputs or outputs.
+    """
+
+    def __init__(
+        self, network: ProtoNetwork, inputs: Sequence[str] | None = None, outputs: Sequence[str] | None = None
+    ) -> None:
+        self.network = network
+        self.inputs = list(network.inputs if inputs is None else inputs)
+        self.outputs = list(network.outputs if outputs is None else outputs)
+        if sorted(self.inputs) != sorted(network.inputs):
+            raise NetworkError(f"Model: expected the inputs {network.inputs}, got {self.inputs}")
+        for name in self.outputs:
+            network.variable(name)
+        self._graphs: dict[Any, tuple[list[Variable], list[Variable]]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Model {self.network.name!r} {self.inputs} -> {self.outputs}>"
+
+    def get_parameters(self, grad_only: bool = False) -> OrderedDict[str, Variable]:
+        """The parameters by path, as solvers take them.
+
+        Args:
+            grad_only: Whether to leave out those that need no gradient.
+        """
+        self._make_parameters()
+        found = self.network.owner.get_parameters(grad_only)
+        for name in list(found):
+            if name not in self.network.parameters:
+                del found[name]
+        return found
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Compute the outputs.
+
+        Args:
+            args: The inputs, in the order of `inputs`: all arrays, or all variables.
+            named: Inputs by name, after those.
+
+        Returns:
+            The output, or a tuple of the outputs in the order of `outputs`: arrays, or variables if these were given.
+
+        Raises:
+            CallError: If an input is missing.
+            NetworkError: If the network cannot be built.
+        """
+        given = self._given(args, named)
+        if any(isinstance(x, Variable) for x in given):
+            made = self._build([x if isinstance(x, Variable) else Variable.from_numpy_array(x) for x in given])
+            return made[0] if len(made) == 1 else tuple(made)
+        arrays = [np.asarray(x) for x in given]
+        inputs, outputs = self._graph(arrays)
+        for variable, values in zip(inputs, arrays, strict=True):
+            variable.d = values
+        forward_all(outputs, clear_no_need_grad=True)
+        found = [output.d.copy() for output in outputs]
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def _given(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        given = dict(zip(self.inputs, args, strict=False))
+        twice = given.keys() & named.keys()
+        given.update(named)
+        if len(args) > len(self.inputs) or twice or given.keys() != set(self.inputs):
+            raise CallError(f"{self.network.name}: expected inputs {self.inputs}, got {len(args)} and {list(named)}")
+        return [given[name] for name in self.inputs]
+
+    def _graph(self, arrays: Sequence[Any]) -> tuple[list[Variable], list[Variable]]:
+        key = tuple((x.shape, x.dtype) for x in arrays)
+        graph = self._graphs.get(key)
+        if graph is None:
+            if len(self._graphs) >= _MOST_GRAPHS:
+                del self._graphs[next(iter(self._graphs))]
+            inputs = [Variable.from_numpy_array(x) for x in arrays]
+            graph = self._graphs[key] = inputs, self._build(inputs)
+        return graph
+
+    def _build(self, inputs: Sequence[Variable]) -> list[Variable]:
+        order = [inputs[self.inputs.index(name)] for name in self.network.inputs]
+        with auto_forward(False):
+            self.network(*order)
+        found = []
+        for name in self.outputs:
+            node = self.network.variable(name)
+            if node.variable_instance is None:
+                raise NetworkError(f"{self.network.name}: expected output {name!r}, got none")
+            found.append(node.variable_instance)
+        for node in (*self.network.variables.values(), *self.network.parameters.values()):
+            node.variable_instance = None  # The graph is the caller's.
+        return found
+
+    def _make_parameters(self) -> None:
+        """Make those that the file does not hold."""
+        with parameters.parameter_scope("", self.network.owner.parameter_scope):
+            for name, node in self.network.parameters.items():
+                if parameters.get_parameter(name) is None:
+                    parameters.get_parameter_or_create(name, node.shape, node.initializer, node.need_grad)
+
+    def save(self, path: PathOrFile) -> None:
+        """Write the model, as `kinnor.save` does.
+
+        Args:
+            path: Path that ends in `.nnp`, or a file open for writing bytes.
+
+        Raises:
+            NetworkError: If the format is another.
+            OSError: If the file cannot be written.
+        """
+        _write(path, self.network, self.inputs, self.outputs)
+
+
+def save(
+    path: PathOrFile,
+    outputs: Variable | Mapping[str, Variable] | Model,
+    inputs: Mapping[str, Variable] | None = None,
+    name: str = "model",
+    free_batch: bool = True,
+) -> None:
+    """Write the network that variables are outputs of, with its parameters; whole or not at all. `load` reads it.
+
+    Args:
+        path: Path that ends in `.nnp`, or a file open for writing bytes. NNabla reads it, too.
+        outputs: The output, or outputs by name; or a model.
+        inputs: Inputs by name; those that are left out are named after the functions that take them.
+        name: The name of the network.
+        free_batch: Whether the first axis is a batch of any length, where a function of the network has an axis for it.
+
+    Raises:
+        NetworkError: If the format is another, or if it cannot hold a function, such as one written in Python.
+        OSError: If the file cannot be written.
+
+    Examples:
+        >>> import io, numpy as np, kinnor as nn, kinnor.parametric_functions as PF
+        >>> x = nn.Variable((1, 3))
+        >>> with nn.parameter_scope("example"):
+        ...     y = PF.affine(x, 2, w_init=np.ones((3, 2), np.float32))
+        >>> file = io.BytesIO()
+        >>> nn.save(file, {"y": y}, inputs={"x": x})
+        >>> nn.load(file)(np.ones((4, 3), np.float32)).shape
+        (4, 2)
+    """
+    if isinstance(outputs, Model):
+        outputs.save(path)
+        return
+    ends = {"y": outputs} if isinstance(outputs, Variable) else dict(outputs)
+    if not ends:
+        raise CallError("save: expected outputs, got none")
+    starts = dict(inputs or {})
+    described = graph_def.create_graph_from_variable(name, list(ends.values()), {**starts, **ends})
+    network = described.default_graph()
+    order = [key for key in starts if key in network.inputs]
+    order += [key for key in network.inputs if key not in order]
+    _write(path, network, order, list(ends), free_batch)
+
+
+def _write(
+    path: PathOrFile, network: ProtoNetwork, inputs: Sequence[str], outputs: Sequence[str], free_batch: bool = True
+) -> None:
+    if not network_file.is_archive(path, ".nnp"):
+        raise NetworkError(f"save: expected a name that ends in .nnp, got {path}")
+    executor = {"name": "runtime", "network": network.name, "data": inputs, "output": outputs}
+    proto = network.owner.as_proto(networks=[network], variable_batch_size=free_batch)
+    proto.ClearField("executor")
+    proto.executor.append(ProtoExecutor.create_from_dict(executor, network).as_proto())
+    held = network.owner.get_parameters()
+    found = [(key, variable) for key, variable in held.items() if key in network.parameters]
+    network_file.write_archive(path, proto, graph_def.entries(found))
+
+
+def load(path: PathOrFile, network: str | None = None) -> Model:
+    """Read a model: a network with its parameters, from a `.nnp` file that `save` or NNabla wrote.
+
+    Args:
+        path: Path, or a file open for reading bytes.
+        network: The name of the network, if there are several: by default the one that the first executor runs, or the
+            first.
+
+    Returns:
+        The model, with parameters of its own.
+
+    Raises:
+        NetworkError: If the file is malformed, or has no such network.
+        OSError: If the file cannot be read.
+    """
+    described = graph_def.load(path, extension=".nnp")
+    executors = [held.proto for held in described.executors.values()]
+    executor = next((held for held in executors if network in (None, held.network_name)), None)
+    if network is None:
+        network = executor.network_name if executor is not None else described.default_graph().name
+    if network not in described.networks:
+        raise NetworkError(f"load: expected one of the networks {list(described.networks)}, got {network!r}")
+    found = described.networks[network].expand_loop_control()
+    inputs = [held.variable_name for held in executor.data_variable] if executor is not None else []
+    outputs = [held.variable_name for held in executor.output_variable] if executor is not None else []
+    is_whole = sorted(inputs) == sorted(found.inputs)
+    return Model(found, inputs if is_whole else None, outputs if outputs and is_whole else None)

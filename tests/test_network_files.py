@@ -1,0 +1,409 @@
+"""Networks in NNabla's files: what is written comes back, for every function of the table."""
+
+import io
+import itertools
+import re
+import zipfile
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cases import all_rows
+
+import kinnor as nn
+import kinnor.functions as F
+import kinnor.parametric_functions as PF
+from kinnor import _core
+from kinnor.files import network_file, schema
+from kinnor.graph_def import NetworkError
+from kinnor.utils.nnp_graph import NnpLoader, NnpNetworkPass
+from kinnor.utils.save import save
+
+FILES = Path(__file__).parent / "files"
+PROTO = Path(schema.__file__).with_name("nnabla.proto")
+
+pytestmark = pytest.mark.usefixtures("no_parameters")
+
+
+def variable(values):
+    return None if values is None else nn.Variable.from_numpy_array(np.asarray(values, _kind(values)))
+
+
+def _kind(values):
+    return np.float32 if values.dtype.kind == "f" else values.dtype
+
+
+def listed(made):
+    return list(made) if isinstance(made, (list, tuple)) else [made]
+
+
+def by_name():
+    found = defaultdict(list)
+    for row in all_rows():
+        found[row.name].append(row)
+    return found.items()
+
+
+@pytest.mark.parametrize(("name", "rows"), by_name(), ids=lambda value: value if isinstance(value, str) else "")
+def test_every_function_comes_back(name, rows):
+    for row in rows:
+        inputs = [variable(x) for x in row.inputs]
+        outputs = listed((getattr(_core.functions, name, None) or getattr(F, name))(*inputs, **row.args))
+        names = {f"x{i}": x for i, x in enumerate(inputs) if x is not None}
+        names |= {f"y{i}": y for i, y in enumerate(outputs)}
+        described = nn.graph_def.create_graph_from_variable("net", outputs, names)
+        file = io.BytesIO()
+        network_file.write(file, described.as_proto(variable_batch_size=False), ".nntxt")
+        network = nn.graph_def.load(file, extension=".nntxt").default_graph()
+        assert network.outputs == [f"y{i}" for i in range(len(outputs))]
+        copies = {key: variable(row.inputs[int(key[1:])]) for key in network.inputs}
+        found = listed(network(*copies.values()))
+        if row.random:
+            assert [y.shape for y in found] == [y.shape for y in outputs]
+            continue
+        nn.forward_all(found)
+        nn.forward_all(outputs)
+        for y, wanted in zip(found, outputs, strict=True):
+            np.testing.assert_allclose(y.d, wanted.d, rtol=1e-6, atol=1e-7)
+
+
+# --- The messages
+
+
+def test_the_description_is_that_of_the_text():
+    found = {}
+    for name, body in re.findall(r"^message (\w+) \{\n(.*?)^\}", PROTO.read_text(), re.MULTILINE | re.DOTALL):
+        found[name] = {field: int(number) for field, number in re.findall(r"(\w+) = (\d+);", body)}
+    made = vars(schema.messages())
+    assert found == {k: {f.name: f.number for f in v.DESCRIPTOR.fields} for k, v in made.items() if v.DESCRIPTOR.fields}
+    assert len(found) > 190
+
+
+def test_both_sets_of_classes_have_the_same_bytes():
+    message = schema.messages().NNablaProtoBuf()
+    message.parameter.add(variable_name="w", data=[1.0, 2.0]).shape.dim.append(2)
+    solver = message.optimizer.add(name="o").solver
+    solver.states["w"].state_parameter["mean"].data.extend([3.0, 4.0])
+    content = message.SerializeToString()
+    same = schema.arrays().NNablaProtoBuf.FromString(content)
+    assert schema.array(same.parameter[0]).tolist() == [1.0, 2.0]
+    assert same.SerializeToString() == content
+
+
+# --- Files
+
+
+def network():
+    x = nn.Variable((4, 1, 8, 8))
+    h = PF.convolution(x, 3, (3, 3), pad=(1, 1), name="c")
+    h = F.max_pooling(F.relu(PF.batch_normalization(h)), (2, 2))
+    return x, PF.affine(F.reshape(h, (4, 48)), 5, name="f")
+
+
+@pytest.mark.parametrize("extension", [".nnp", ".nntxt", ".prototxt", ".protobuf"])
+def test_files_of_each_format(tmp_path, extension):
+    x, y = network()
+    x.d = np.random.RandomState(0).randn(*x.shape)
+    y.forward()
+    path = str(tmp_path / f"net{extension}")
+    contents = {
+        "networks": [{"name": "net", "batch_size": 4, "outputs": {"y": y}, "names": {"x": x}}],
+        "executors": [{"name": "runtime", "network": "net", "data": ["x"], "output": ["y"]}],
+    }
+    save(path, contents, include_params=True)
+    found = nn.graph_def.load(path)
+    assert list(found.get_parameters()) == list(nn.get_parameters(grad_only=False))
+    assert found.executors["runtime"].proto.output_variable[0].variable_name == "y"
+    again = found(x)
+    again.forward()
+    np.testing.assert_array_equal(again.d, y.d)
+    assert found(nn.Variable((7, 1, 8, 8))).shape == (7, 5)
+    assert found(batch_size=2).shape == (2, 5)
+    assert found().shape == (4, 5)
+    nn.clear_parameters()
+    nn.load_parameters(path)
+    assert list(nn.get_parameters(grad_only=False)) == list(found.get_parameters())
+    proto = nn.load_parameters(path, needs_proto=True)
+    assert [p.variable_name for p in proto.parameter] == list(found.get_parameters())
+
+
+def test_functions_that_files_cannot_hold_are_refused(tmp_path):
+    class Mine(F.PythonFunction):
+        @property
+        def name(self):
+            return "Mine"
+
+        def min_outputs(self):
+            return 1
+
+        def setup_impl(self, inputs, outputs):
+            outputs[0].reset_shape(inputs[0].shape, True)
+
+        def grad_depends_output_data(self, i, o):
+            return False
+
+        def grad_depends_input_data(self, i, j):
+            return False
+
+    x = nn.Variable((2, 3))
+    for y in (Mine()(x), _put(F.relu(x))):
+        with pytest.raises(NetworkError, match=r"expected functions that NNabla's files can hold, got (Mine|Put)"):
+            nn.save(tmp_path / "net.nnp", y)
+    assert not list(tmp_path.iterdir())
+
+
+def _put(y):
+    y[0] = 1
+    return y
+
+
+def test_a_batch_that_is_not_where_it_should_be_is_refused(tmp_path):
+    x = nn.Variable((4, 6))
+    y = PF.affine(F.reshape(x, (8, 3)), 2)
+    contents = {"networks": [{"name": "net", "batch_size": 4, "outputs": {"y": y}, "names": {"x": x}}]}
+    with pytest.raises(NetworkError, match="expected shapes that begin with the batch of 4"):
+        save(str(tmp_path / "net.nnp"), contents)
+    save(str(tmp_path / "net.nnp"), contents, variable_batch_size=False)
+    assert nn.graph_def.load(str(tmp_path / "net.nnp"))().shape == (8, 2)
+
+
+def test_a_model_is_a_function_of_arrays(tmp_path):
+    x, y = network()
+    nn.save(tmp_path / "net.nnp", {"y": y}, inputs={"x": x})
+    parameters = nn.get_parameters(grad_only=False)
+    nn.clear_parameters()
+    model = nn.load(tmp_path / "net.nnp")
+    images = np.random.RandomState(0).randn(4, 1, 8, 8).astype(np.float32)
+    x.d = images
+    y.forward()
+    np.testing.assert_array_equal(model(images), y.d)
+    np.testing.assert_array_equal(model(x=images), y.d)
+    assert model(images[:3]).shape == (3, 5)
+    assert model.get_parameters().keys() == parameters.keys()
+    assert not nn.get_parameters()
+    loss = F.mean(model(x))
+    loss.forward()
+    loss.backward()
+    assert model.get_parameters()["f/affine/W"].g.any()
+    with pytest.raises(nn.CallError, match="expected inputs"):
+        model()
+    model.save(tmp_path / "again.nnp")
+    np.testing.assert_array_equal(nn.load(tmp_path / "again.nnp")(images), model(images))
+
+
+def test_what_a_block_makes_of_proto_variables(tmp_path):
+    with nn.graph_def.graph(name="net") as described:
+        x0, x1 = nn.ProtoVariable((4, 3), name="x0"), nn.ProtoVariable((4, 3), name="x1")
+        h = F.tanh(PF.affine(x0, 5, name="a") + PF.affine(x1, 5, name="a"))
+        y0, y1 = PF.affine(h, 2, name="b"), PF.affine(h, 3, name="c")
+    assert described.default_graph().inputs == ["x0", "x1"]
+    executor = {"name": "run", "network": "net", "data": ["x0", "x1"], "output": {"y0": y0, "y1": y1}}
+    nn.graph_def.save(str(tmp_path / "net.nnp"), [described], executors=[executor])
+    found = NnpLoader(str(tmp_path / "net.nnp"))
+    assert found.get_network_names() == ["net"]
+    made = found.get_network("net", batch_size=2)
+    assert {k: v.shape for k, v in made.outputs.items()} == {"y0": (2, 2), "y1": (2, 3)}
+    assert set(nn.get_parameters()) <= set(made.variables)
+
+
+def test_the_default_graph_is_what_was_made_since():
+    nn.graph_def.reset_default_graph()
+    x = nn.ProtoVariable((2, 3))
+    y = F.relu(x)
+    network = nn.graph_def.get_default_graph_by_variable(y)
+    assert network is nn.graph_def.get_default_graph("model")
+    assert network.functions["ReLU"].type == "ReLU"
+    assert network(nn.Variable((5, 3))).shape == (5, 3)
+    nn.graph_def.reset_default_graph()
+    assert not nn.graph_def.get_default_graph().networks
+
+
+def test_passes_change_networks(tmp_path):
+    x, y = network()
+    contents = {"networks": [{"name": "net", "batch_size": 4, "outputs": {"y": y}, "names": {"x": x}}]}
+    save(str(tmp_path / "net.nnp"), contents)
+    loader = NnpLoader(str(tmp_path / "net.nnp"))
+
+    def built(*changes, batch_size=2):
+        callback = NnpNetworkPass()
+        for name, *args in changes:
+            getattr(callback, name)(*args)
+        return loader.get_network("net", batch_size, callback)
+
+    def kinds(made):
+        found = []
+        for output in made.outputs.values():
+            output.visit(lambda f: found.append(f.info.type_name))
+        return found
+
+    whole = ["Convolution", "BatchNormalization", "ReLU", "MaxPooling", "Reshape", "Affine"]
+    assert kinds(built()) == whole
+    made = built(("remove_and_rewire", "@net/ReLU"), ("fix_parameters",))
+    assert kinds(made) == [kind for kind in whole if kind != "ReLU"]
+    assert not any(v.need_grad for v in made.variables.values())
+    assert list(built(("use_up_to", "@net/ReLU_out")).outputs) == ["@net/ReLU_out"]
+    mine = nn.Variable((3, 1, 8, 8))
+    assert built(("set_variable", "x", mine), batch_size=3).inputs["x"] is mine
+    made = built(("set_batch_normalization_batch_stat_all", False))
+    (function,) = [f for f in _functions(made.outputs["y"]) if f.info.type_name == "BatchNormalization"]
+    assert not function.info.args["batch_stat"]
+
+
+def _functions(y):
+    found = []
+    y.visit(found.append)
+    return found
+
+
+# --- Repetitions
+
+REPEATED = """
+network {
+  name: "net" batch_size: 2
+  repeat_info { id: "loop" times: 3 }
+  variable { name: "x" type: "Buffer" shape { dim: -1 dim: 4 } }
+  variable { name: "start" type: "Buffer" repeat_id: "loop" shape { dim: -1 dim: 4 } }
+  variable { name: "h" type: "Buffer" repeat_id: "loop" shape { dim: -1 dim: 4 } }
+  variable { name: "y" type: "Buffer" shape { dim: -1 dim: 4 } }
+  variable { name: "fc{loop}/W" type: "Parameter" repeat_id: "loop" shape { dim: 4 dim: 4 }
+             initializer { type: "NormalAffineGlorot" multiplier: 1 } }
+  function { name: "start" type: "RepeatStart" repeat_id: "loop" input: "x" input: "h" output: "start"
+             repeat_param { repeat_id: "loop" } }
+  function { name: "fc" type: "Affine" repeat_id: "loop" input: "start" input: "fc{loop}/W" output: "h"
+             affine_param { base_axis: 1 } }
+  function { name: "end" type: "RepeatEnd" input: "h" output: "y" repeat_param { repeat_id: "loop" times: 3 } }
+}
+"""
+
+RECURRENT = """
+network {
+  name: "net" batch_size: 2
+  repeat_info { id: "time" times: 3 }
+  variable { name: "x" type: "Buffer" shape { dim: -1 dim: 3 dim: 4 } }
+  variable { name: "zero" type: "Buffer" shape { dim: -1 dim: 4 } }
+  variable { name: "at" type: "Buffer" repeat_id: "time" shape { dim: -1 dim: 4 } }
+  variable { name: "before" type: "Buffer" repeat_id: "time" shape { dim: -1 dim: 4 } }
+  variable { name: "h" type: "Buffer" repeat_id: "time" shape { dim: -1 dim: 4 } }
+  variable { name: "y" type: "Buffer" shape { dim: -1 dim: 3 dim: 4 } }
+  function { name: "in" type: "RecurrentInput" repeat_id: "time" input: "x" output: "at"
+             recurrent_param { repeat_id: "time" axis: 1 } }
+  function { name: "delay" type: "Delay" repeat_id: "time" input: "h" input: "zero" output: "before"
+             recurrent_param { repeat_id: "time" } }
+  function { name: "add" type: "Add2" repeat_id: "time" input: "at" input: "before" output: "h" add2_param { } }
+  function { name: "out" type: "RecurrentOutput" input: "h" output: "y"
+             recurrent_param { repeat_id: "time" length: 3 axis: 1 } }
+}
+"""
+
+
+def test_what_is_repeated_is_there_so_often():
+    loader = NnpLoader(io.StringIO(REPEATED))
+    made = loader.get_network("net")
+    weights = [made.variables[f"fc[{i}]/W"] for i in range(3)]
+    made.inputs["x"].d = x = np.random.RandomState(0).randn(2, 4).astype(np.float32)
+    made.outputs["y"].forward()
+    wanted = x @ weights[0].d @ weights[1].d @ weights[2].d
+    np.testing.assert_allclose(made.outputs["y"].d, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_sequence_goes_on_where_it_was():
+    made = NnpLoader(io.StringIO(RECURRENT)).get_network("net")
+    made.inputs["x"].d = x = np.random.RandomState(0).randn(2, 3, 4)
+    made.inputs["zero"].d = 1
+    made.outputs["y"].forward()
+    np.testing.assert_allclose(made.outputs["y"].d, 1 + x.cumsum(axis=1), rtol=1e-5)
+
+
+# --- Files that lie
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ('input: "x"', 'input: "gone"', "expected the name of a variable"),
+        ("times: 3 }\n  variable", "times: 1000000000000 }\n  variable", "expected at most 200000 nodes"),
+        ("times: 3 }\n  variable", "times: 500000 }\n  variable", "expected at most 200000 nodes"),
+        ('name: "start" type: "Buffer"', 'name: "x" type: "Buffer"', "expected each name once"),
+        ('output: "h"', 'output: "y"', "expected one function to make|got 'y'"),
+        ('"Affine"', '"Sorcery"', "expected a function that is there"),
+        ('"Affine"', '"PythonFunction"', "expected a function that is there"),
+        ("dim: 4 dim: 4 }", "dim: 4 dim: 5 }", "affine: expected"),
+        ("network {", "network { {", "expected text of NNabla"),
+    ],
+)
+def test_broken_networks_are_refused(before, after, message):
+    assert before in REPEATED
+    with pytest.raises(nn.Error, match=message):
+        NnpLoader(io.StringIO(REPEATED.replace(before, after))).get_network("net")
+
+
+def test_circles_are_refused():
+    text = """network { name: "n" variable { name: "x" type: "Buffer" } variable { name: "a" type: "Buffer" }
+        variable { name: "b" type: "Buffer" } variable { name: "y" type: "Buffer" }
+        function { name: "f" type: "Add2" input: "x" input: "b" output: "a" }
+        function { name: "g" type: "Tanh" input: "a" output: "b" }
+        function { name: "h" type: "Tanh" input: "b" output: "y" } }"""
+    found = nn.graph_def.load(io.StringIO(text))
+    with pytest.raises(NetworkError, match="expected no circle"):
+        found()
+
+
+def test_deep_networks_are_built_without_recursion():
+    n = 5_000
+    kinds = itertools.cycle(["Tanh", "Abs"])
+    proto = schema.messages().NNablaProtoBuf()
+    net = proto.network.add(name="n")
+    for i in range(n):
+        net.variable.add(name=f"v{i}", type="Buffer").shape.dim.append(1)
+    for i in range(n - 1):
+        net.function.add(name=f"f{i}", type=next(kinds), input=[f"v{i}"], output=[f"v{i + 1}"])
+    y = nn.graph_def.load(io.BytesIO(proto.SerializeToString()), extension=".protobuf")()
+    assert y.shape == (1,)
+
+
+@pytest.mark.parametrize("extension", [".protobuf", ".nntxt"])
+def test_a_million_nodes_are_refused_soon(extension):
+    if extension == ".nntxt":
+        content = b"network {" + b'variable{name:"x"}' * 1_000_000 + b"}"
+    else:
+        nodes = b"\xa2\x06\x03\n\x01x" * 1_000_000
+        content = (
+            b"\xa2\x06" + bytes([*(len(nodes) >> 7 * i & 0x7F | 0x80 for i in range(3)), len(nodes) >> 21]) + nodes
+        )
+    with pytest.raises(NetworkError, match=r"expected (networks with )?at most"):
+        nn.graph_def.load(io.BytesIO(content), extension=extension)
+
+
+def archive(**members):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as held:
+        for name, content in members.items():
+            held.writestr(name, content)
+    file.seek(0)
+    return file
+
+
+def test_archives_are_not_unpacked_and_no_bombs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    bomb = b" " * (64 << 20)
+    with pytest.raises(NetworkError, match="expected at most 100 times"):
+        nn.graph_def.load(archive(**{"network.nntxt": bomb}), extension=".nnp")
+    outside = archive(**{"../../evil.nntxt": REPEATED, "/tmp/evil.py": "1", "network.pkl": b"\x80\x04."})
+    assert list(nn.graph_def.load(outside, extension=".nnp").networks) == ["net"]
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(NetworkError, match="expected at most 10000 files"):
+        nn.graph_def.load(archive(**{f"{i}.nntxt": "" for i in range(10_001)}), extension=".nnp")
+    with pytest.raises(NetworkError, match="expected an archive"):
+        nn.graph_def.load(io.BytesIO(b"PK"), extension=".nnp")
+
+
+def test_nothing_is_loaded_of_a_file_that_does_not_fit(tmp_path):
+    x, y = network()
+    nn.save(tmp_path / "net.nnp", y, inputs={"x": x})
+    nn.clear_parameters()
+    before = nn.parameter.get_parameter_or_create("f/affine/W", (2, 2), np.ones((2, 2)))
+    with pytest.raises(nn.ParameterError, match="expected shape"):
+        nn.load_parameters(tmp_path / "net.nnp")
+    assert list(nn.get_parameters(grad_only=False)) == ["f/affine/W"]
+    assert (before.d == 1).all()
