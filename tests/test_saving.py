@@ -4,12 +4,15 @@
 """
 
 import argparse
+import contextlib
+import os
 import random
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -94,31 +97,36 @@ def test_a_full_disk_is_an_oserror_and_keeps_the_old_file(tmp_path):
 
 # --- Kills
 
-WRITER = """
-import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from test_saving import save
 
-path = Path(sys.argv[2])
-value = int(sys.argv[3])
-while True:
-    value += 1
-    save(path, value)
-    print(value, flush=True)
-"""
+def write_on(path, value, told):
+    """Save one value after the other, and tell each that is on the disk."""
+    while True:
+        value += 1
+        save(path, value)
+        os.write(told, b"%d\n" % value)
 
 
 def kill(path, value, rng, n_saves):
     """Start a writer, kill it within some saves, and look at what it leaves; give the value that the file has then."""
-    arguments = [sys.executable, "-c", WRITER, Path(__file__).parent, path, str(value)]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE) as writer:
-        writer.stdout.readline()
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # of Python 3.12: the writer takes no locks of other threads
+        writer = os.fork()
+    if writer == 0:
+        with contextlib.suppress(BaseException):
+            write_on(path, value, write)
+        os._exit(1)
+    os.close(write)
+    with os.fdopen(read) as told:
+        told.readline()
         start = time.monotonic()
-        writer.stdout.readline()
+        told.readline()
         time.sleep(rng.random() * (time.monotonic() - start) * n_saves)
-        writer.send_signal(signal.SIGKILL)
-        done = int((writer.stdout.read().split() or [value + 2])[-1])
+        os.kill(writer, signal.SIGKILL)
+        done = int((told.read().split() or [value + 2])[-1])
+    assert os.waitpid(writer, 0)[1] == signal.SIGKILL
     found = load(path)
     assert found in (done, done + 1), f"{path.name}: expected {done} or the next, got {found}"
     return int(found)
