@@ -28,6 +28,16 @@ EXTREMES = np.array(
 FOLDS = {"crelu", "celu", "add_n", "mul_n", "clip_by_norm"}
 """Operations of the same families that are not such functions."""
 
+SUMS_OF_PRODUCTS = {
+    "affine",
+    "batch_matmul",
+    "convolution",
+    "deconvolution",
+    "depthwise_convolution",
+    "dot",
+}
+"""Operations whose bits depend on the instructions, by how many products one of them sums up."""
+
 
 def tanh_shrink(x: np.ndarray) -> np.ndarray:
     near = np.where(np.abs(x) < 0.01, x, 0.0)
@@ -128,4 +138,4 @@ def of_sums(n: int) -> dict[str, float]:
     return found
 
 
-__all__ = ["STEP", "largest", "of_each", "of_row", "of_rows", "of_sums"]
+__all__ = ["STEP", "SUMS_OF_PRODUCTS", "largest", "of_each", "of_row", "of_rows", "of_sums"]

@@ -47,6 +47,12 @@ def test_long_sums(n):
         assert error <= float(listed), name
 
 
+def test_the_page_names_what_depends_on_instructions():
+    """A test of instructions holds all others to it."""
+    text = PAGE.read_text()
+    assert set(re.findall(r"`(\w+)`", text[text.index("but for what sums up products") :])) == accuracy.SUMS_OF_PRODUCTS
+
+
 def test_errors_are_told():
     """In units of the last place of the exact value; where only one is a number there is no telling how far it is."""
     got = np.array([1.0, 1.0 + 2**-22, np.inf, 1.0, np.nan, 3e38], np.float32)
