@@ -1,29 +1,120 @@
-"""Plays programs of random steps: a number is a program."""
+"""Plays programs of random steps: a number is a program.
+
+`python tests/playing.py SEED` makes the program of a number that fails short, and plays what is left of it.
+"""
 
 from __future__ import annotations
 
+import os
 import random
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any
 
 import program_runs
 import program_values
 from programs import STEPS, Program
 
-__all__ = ["CHECKS", "STEPS", "Program", "play", "program_runs", "program_values"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["CHECKS", "STEPS", "Program", "perform", "play", "program_runs", "program_values", "shortened"]
 
 CHECKS = ["nothing", "nothing", "kernel", "eyes"]
 """How `Program.check` may look."""
 OFTEN = {"leaf": 2, "apply": 8, "train": 3, "backward": 2, "forward": 2}
 DRAWN = [name for name in STEPS for _ in range(OFTEN.get(name, 1))]
 
+Taken = tuple[str, dict[str, Any], str]
+"""A step, its arguments, and how one looks after it."""
 
-def play(seed: int, steps: int = 30) -> None:
-    """A program of random steps, of which the first build something."""
+
+def written(seed: int, steps: int = 30) -> tuple[dict[str, bool], list[Taken]]:
+    """A program of random steps, of which the first build something: its kind, and its steps."""
     choose = random.Random(seed)
-    p = Program(choose.random() < 0.5, choose.random() < 0.25)
+    kind = {"double": choose.random() < 0.5, "plain": choose.random() < 0.25}
+    taken = []
+    for i in range(steps):
+        name = "leaf" if i < 2 else "apply" if i < 5 else choose.choice(DRAWN)
+        arguments = {a: choose.choice(values) for a, values in STEPS[name][1].items()}
+        taken.append((name, arguments, choose.choice(CHECKS)))
+    return kind, taken
+
+
+def perform(kind: dict[str, bool], taken: list[Taken]) -> None:
+    """Takes the steps of a program, and looks after each."""
+    p = Program(**kind)
     try:
-        for i in range(steps):
-            name = "leaf" if i < 2 else "apply" if i < 5 else choose.choice(DRAWN)
-            p.do(name, **{a: choose.choice(values) for a, values in STEPS[name][1].items()})
-            p.check(choose.choice(CHECKS))
+        for name, arguments, check in taken:
+            p.do(name, **arguments)
+            p.check(check)
     finally:
         p.close()
+
+
+def play(seed: int, steps: int = 30) -> None:
+    """Plays the program of a number."""
+    perform(*written(seed, steps))
+
+
+def end(kind: dict[str, bool], taken: list[Taken]) -> str:
+    """How a program ends: nothing if it ends well, else the class of its error."""
+    try:
+        perform(kind, taken)
+    except Exception as e:
+        return type(e).__name__
+    return ""
+
+
+def end_of_child(kind: dict[str, bool], taken: list[Taken]) -> str:
+    """The same of a program that may end the process: it is played in a child."""
+    if (child := os.fork()) == 0:
+        end(kind, taken)
+        os._exit(0)
+    code = os.waitpid(child, 0)[1]
+    return f"ended with {code}" if code else ""
+
+
+def shortened(seed: int) -> tuple[dict[str, bool], list[Taken]]:
+    """What is left of a program that fails when no step can go, and no argument be simpler, without another end."""
+    kind, taken = written(seed)
+    f = end_of_child if end_of_child(kind, taken) else end
+    expected = f(kind, taken)
+    before = None
+    while expected and before != taken:
+        before = taken
+        for length in (8, 4, 2, 1):
+            for at in range(len(taken) - length, -1, -length):
+                if f(kind, fewer := taken[:at] + taken[at + length :]) == expected:
+                    taken = fewer
+        for i in range(len(taken)):
+            for simpler in simpler_than(taken[i]):
+                if f(kind, changed := [*taken[:i], simpler, *taken[i + 1 :]]) == expected:
+                    taken = changed
+                    break
+    return kind, taken
+
+
+def simpler_than(one: Taken) -> Iterator[Taken]:
+    """A step without a look after it, and with arguments that stand further ahead among those that they may be."""
+    name, arguments, check = one
+    if check != "nothing":
+        yield name, arguments, "nothing"
+    for key, values in STEPS[name][1].items():
+        for value in values[: min(3, values.index(arguments[key]))]:
+            yield name, arguments | {key: value}, check
+
+
+def main() -> None:
+    """Prints a short program as a call, and plays it."""
+    warnings.simplefilter("error")
+    kind, taken = shortened(int(sys.argv[1]))
+    print(f"perform({kind}, [")
+    for one in taken:
+        print(f"    {one},")
+    print("])", flush=True)
+    perform(kind, taken)
+
+
+if __name__ == "__main__":
+    main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -81,10 +82,25 @@ def train(p: Program, a: int, how: dict[str, bool], clear_buffer: bool, times: i
     for _ in range(times):
         if p.can_run(r):
             p.run(r, **how)
+            p.add_to_zeros(r)
             assert r.is_ready()
             shape = r.pair.data.value.shape
             r.variable.backward(clear_buffer=clear_buffer)
             p.went_back(r, np.ones(shape), clear_buffer)
+
+
+@step(a=ANY, b=ANY, how=CLEARS[:3], clear_buffer=FLAG)
+def train_both(p: Program, a: int, b: int, how: dict[str, bool], clear_buffer: bool) -> None:
+    """Two graphs that may share a trunk run together, and backward one after the other."""
+    r, s = p.computed(a), p.computed(b)
+    if r is s or not p.can_run(r, s) or tangled([r, s]):
+        return
+    nn.forward_all([r.variable, s.variable], **how)
+    p.ran([r, s], **how)
+    for root, clear in ((r, False), (s, clear_buffer)):
+        p.add_to_zeros(root)
+        root.variable.backward(clear_buffer=clear)
+        p.went_back(root, np.ones(root.pair.data.value.shape), clear)
 
 
 @step(a=ANY)
@@ -95,21 +111,45 @@ def zero_gradient(p: Program, a: int) -> None:
         x.pair.grad.write(0)
 
 
-@step(a=ANY, lr=[0.1, 0.5], over=[0, 1, 2, 3])
-def update(p: Program, a: int, lr: float, over: int) -> None:
+def adam(g: np.ndarray) -> np.ndarray:
+    """The first step of Adam of rate 1."""
+    rate = np.sqrt(1 - 0.999) / (1 - 0.9)
+    return rate * (1 - 0.9) * g / (np.sqrt((1 - 0.999) * g * g) + 1e-8)
+
+
+SOLVERS = {
+    "Sgd": (S.Sgd, lambda g: g),
+    "Momentum": (S.Momentum, lambda g: g),
+    "Adam": (lambda lr: S.Adam(alpha=lr), adam),
+}
+
+
+@step(a=ANY, lr=[0.1, 0.5], over=[0, 1, 2, 3], kind=list(SOLVERS), decay=[0.0, 0.0, 0.25])
+def update(p: Program, a: int, lr: float, over: int, kind: str, decay: float) -> None:
+    """The first step of a solver, with or without decay of the weights."""
     chosen: dict[Any, Node] = {}
     for i in range(over + 1):
         x = p.leaf(a + i, True)
         if x is not None and x.pair.data.known and x.pair.data.sure and x.pair.grad.known and x.pair.grad.sure:
-            chosen[x.pair] = x
-    solver = S.Sgd(lr=lr)
+            # Half precision rounds by more than is allowed here; where slopes are small, so does Adam.
+            large = kind != "Adam" or not ((np.abs(x.pair.grad.value) < 1e-3) & (x.pair.grad.value != 0)).any()
+            # A gradient that is zero may count as none.
+            some = not decay or x.pair.grad.value.any()
+            if x.variable.data.dtype != np.float16 and large and some:
+                chosen[x.pair] = x
+    make, formula = SOLVERS[kind]
+    solver = make(lr)
     solver.set_parameters({str(i): x.variable for i, x in enumerate(chosen.values())})
+    if decay:
+        solver.weight_decay(decay)
+        for x in chosen.values():
+            x.pair.grad.write(x.pair.grad.value + decay * x.pair.data.value)
     solver.update()
     for x in chosen.values():
         m = x.pair.data
         m.root.version += 1
         if np.any(x.pair.grad.value):
-            m.write(m.value - lr * x.pair.grad.value)
+            m.write(m.value - lr * formula(x.pair.grad.value))
 
 
 @step(a=ANY, retain=FLAG, forward_first=[True, True, False])
@@ -185,7 +225,7 @@ def graph_grad(p: Program, a: int, b: int, how: dict[str, bool], seed: int) -> N
     found = nn.grad([r.variable], [x.variable])
     r.persistent = True
     for _ in range(2):
-        expected = r.gradients(np.ones(r.pair.data.value.shape)).get(x, np.zeros_like(x.pair.data.value))
+        expected = r.gradients(np.ones(r.pair.data.value.shape), False).get(x, np.zeros_like(x.pair.data.value))
         nn.forward_all(found, **how)
         p.agrees(found[0].d, expected, "gradient as a graph")
         p.unsure(r.functions(), frozenset(), True)
@@ -224,6 +264,7 @@ def throw(p: Program, a: int, at: int, run: str, when: str) -> None:
             p.run(r)
     if run != "forward":
         p.settle(r)
+        p.add_to_zeros(r)
         try:
             r.variable.backward(**{f"function_{when}_hook": hook})
             p.went_back(r, np.ones(r.pair.data.value.shape), False)
@@ -232,6 +273,64 @@ def throw(p: Program, a: int, at: int, run: str, when: str) -> None:
             for n in r.functions():
                 n.kept = frozenset()
             p.run(r)
+
+
+@step(a=ANY, factor=[2.0, -0.5])
+def hook_gradient(p: Program, a: int, factor: float) -> None:
+    """From now on a gradient is multiplied on its way."""
+    x = p.node(a)
+    if x is None or any(n is not x and n.pair is x.pair for n in p.sorted()):
+        return
+    # What follows from the flags of others is known with the next run.
+    with contextlib.suppress(RuntimeError):
+        handle = x.variable.register_hook(lambda g: g * factor)
+        x.hooks.append((handle, factor)) if x.wanted()[x] else handle.remove()
+
+
+@step(a=ANY, which=[0, 1])
+def unhook_gradient(p: Program, a: int, which: int) -> None:
+    hooked = [n for n in p.sorted() if n.hooks]
+    if hooked:
+        x = hooked[a % len(hooked)]
+        handle, _ = x.hooks.pop(-which)
+        handle.remove()
+
+
+@step(a=ANY, b=ANY, by=["Variable", "autodiff", "grad"])
+def throw_on_gradient(p: Program, a: int, b: int, by: str) -> None:
+    """A hook on a gradient throws: `autodiff` changes nothing then."""
+    r = p.computed(a)
+    if not p.can_run(r) or not r.wanted()[r] or not any(r.wanted()[x] for x in r.inputs):
+        return
+    p.settle(r)
+    above = [n for n in r.gradients(np.zeros(r.pair.data.value.shape)) if n.variable is not None]
+    x = above[b % len(above)]
+    if any(n is not x and n.pair is x.pair for n in p.sorted()):
+        return
+
+    def hook(_: Any) -> None:
+        raise Thrown
+
+    handle = x.variable.register_hook(hook)
+    try:
+        if by == "Variable":
+            r.variable.backward()
+        elif by == "autodiff":
+            autodiff.backward(r.variable, nn.NdArray.from_numpy_array(np.ones(r.variable.shape)))
+        else:
+            autodiff.grad(r.variable, [x.variable], [nn.NdArray.from_numpy_array(np.ones(r.variable.shape))])
+    except Thrown:
+        pass
+    else:
+        raise AssertionError("a hook did not throw")
+    finally:
+        handle.remove()
+    if by == "Variable":
+        p.unknown_gradients(r)
+    for n in r.functions():
+        n.kept = frozenset()
+    p.spent(r, True)
+    p.run(r)
 
 
 @step(a=ANY, budget=["least", "ample", "none"])
@@ -245,6 +344,7 @@ def budgeted(p: Program, a: int, budget: str) -> None:
     except nn.BudgetError as error:
         r.variable.forward(memory_budget=error.least)
     p.ran([r], clear_no_need_grad=budget != "none")
+    p.add_to_zeros(r)
     r.variable.backward()
     p.went_back(r, np.ones(r.pair.data.value.shape), budget != "none")
 
@@ -271,3 +371,57 @@ def beside(p: Program, seed: int, a: int) -> None:
         p.run(r)
     thread.join()
     np.testing.assert_allclose(found[0], 2 * np.tanh(value) * (1 - np.tanh(value) ** 2), 1e-4, 1e-5)
+
+
+@step(a=ANY, b=ANY, how=CLEARS, times=[1, 3])
+def together(p: Program, a: int, b: int, how: dict[str, bool], times: int) -> None:
+    """Two threads run graphs that may be the same, or share a trunk: each is right or refused."""
+    r, s = p.computed(a), p.computed(b)
+    if not p.can_run(r, s) or tangled([r, s]):
+        return
+    errors: list[BaseException] = []
+
+    def other() -> None:
+        with nn.context_scope(p.context):
+            for _ in range(times):
+                try:
+                    s.variable.forward(**how)
+                except BaseException as e:
+                    errors.append(e)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    for _ in range(times):
+        try:
+            r.variable.forward(**how)
+        except nn.Error as e:
+            errors.append(e)
+    thread.join()
+    assert all(isinstance(e, (nn.GraphError, nn.ClearedError)) for e in errors), errors
+    p.stopped([r, s])
+    p.run(r)
+    p.run(s, **how)
+
+
+@step(a=ANY, seed=SEEDS, backward=FLAG)
+def inside(p: Program, a: int, seed: int, backward: bool) -> None:
+    """Hooks run a graph of their own at once, and differentiate it."""
+    r = p.computed(a)
+    if not p.can_run(r):
+        return
+    value = numbers(seed, (2, 2))
+
+    def hook(_: Any) -> None:
+        x = nn.Variable.from_numpy_array(value, need_grad=True)
+        with nn.auto_forward():
+            y = F.sum(F.sin(x) * 2.0)
+        p.agrees(y.d, 2 * np.sin(value).sum(), "within a hook")
+        y.backward()
+        p.agrees(x.g, 2 * np.cos(value), "gradient within a hook")
+
+    r.variable.forward(function_post_hook=hook)
+    p.ran([r])
+    if backward:
+        p.add_to_zeros(r)
+        r.variable.backward(function_pre_hook=hook)
+        p.went_back(r, np.ones(r.pair.data.value.shape), False)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import tempfile
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +23,7 @@ FROZEN = ("turned", "beside", "reshape", "correlated", "first_row", "centred", "
 """What is built for one number of rows."""
 
 
-@step(seed=SEEDS, need_grad=[True, True, True, False], dtype=[np.float32, np.float64, np.float64])
+@step(seed=SEEDS, need_grad=[True, True, True, False], dtype=[np.float32, np.float64, np.float64, np.float16])
 def leaf(p: Program, seed: int, need_grad: bool, dtype: Any) -> None:
     if len(p.nodes) < MOST:
         value = numbers(seed, (p.rows, 3))
@@ -110,12 +112,12 @@ def write(p: Program, a: int, seed: int, way: str) -> None:
     elif way == "copy":
         v.data.copy_from(nn.NdArray.from_numpy_array(value))
     elif way == "part":
-        if not m.known:
+        if not (m.known and m.sure):
             return
         v.data.narrow(0, 0, 1).data = value[:1].astype(v.data.dtype)
         value = np.concatenate((value[:1], m.value[1:]))
     elif way == "inside":
-        if not m.known:
+        if not (m.known and m.sure):
             return
         v.d[-1] = value[-1]
         value = np.concatenate((m.value[:-1], value[-1:]))
@@ -131,8 +133,7 @@ def write(p: Program, a: int, seed: int, way: str) -> None:
 @step(a=ANY)
 def hold(p: Program, a: int) -> None:
     x = p.leaf(a)
-    # Views of another type than the context's are not held.
-    if x is not None and x.pair.data.known and x.pair.data.sure and x.variable.data.dtype == p.dtype:
+    if x is not None and x.pair.data.known and x.pair.data.sure:
         p.views.append((x.variable.d, x.pair.data, x.pair.data.epoch))
 
 
@@ -160,6 +161,20 @@ def share(p: Program, a: int, b: int) -> None:
     x.pair.data = y.pair.data
     for n in p.sorted():
         n.seen = None if x in n.inputs else n.seen
+
+
+@step(a=ANY, b=ANY)
+def swap(p: Program, a: int, b: int) -> None:
+    """Two leaves change arrays."""
+    x, y = p.leaf(a), p.leaf(b)
+    if x is None or y is None or x.pair.data.value.shape != y.pair.data.value.shape or x.pair is y.pair:
+        return
+    if any(z.pair is n.pair for z in (x, y) for n in p.sorted() if n is not z):
+        return
+    x.variable.data, y.variable.data = y.variable.data, x.variable.data
+    x.pair.data, y.pair.data = y.pair.data, x.pair.data
+    for n in p.sorted():
+        n.seen = None if x in n.inputs or y in n.inputs else n.seen
 
 
 @step(a=ANY, b=ANY, seed=SEEDS)
@@ -285,6 +300,40 @@ def reshape(p: Program, leaves: list[Node], rows: int) -> None:
             n.pair.data, n.pair.grad = Memory(np.zeros((rows, 3)), False), Memory(np.zeros((rows, 3)), False)
 
 
+@step(a=ANY, b=ANY, shape=[(1,), (5, 3), (2, 2, 2), (300, 3)], clear_buffer=FLAG)
+def reset(p: Program, a: int, b: int, shape: tuple[int, ...], clear_buffer: bool) -> None:
+    """What a function computes gets another shape: backward is refused, and forward gives it its own again."""
+    x = p.computed(a)
+    if x is None or any(n is not x and (n.pair is x.pair or n.pair.data.root is x.pair.data.root) for n in p.sorted()):
+        return
+    below = [r for r in p.nodes if r.variable is not None and r.op is not None and x in r.above()]
+    r = below[b % len(below)]
+    if not p.can_run(r) or x.variable.shape == shape:
+        return
+    p.settle(r)
+    wanted = r.wanted()
+    passed = [n for n in r.gradients(np.zeros(r.pair.data.value.shape)) if any(wanted[i] for i in n.inputs)]
+    goes_through = any(x is n or x in n.inputs for n in passed)
+    try:
+        x.variable.reset_shape(shape, True)
+    except nn.GraphError:
+        return  # parts of an array keep their shapes
+    x.pair.data.forget()
+    x.pair.grad.forget()
+    p.unknown_gradients(r)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            r.variable.backward(clear_buffer=clear_buffer)
+        except (nn.GraphError, nn.ClearedError, nn.ShapeError):
+            pass
+        else:
+            assert not goes_through, "backward through an array of another shape"
+    p.spent(r, True)
+    p.run(r)
+    assert x.variable.shape == x.pair.data.value.shape
+
+
 @step(a=ANY, b=ANY)
 def rewire(p: Program, a: int, b: int) -> None:
     """`a` is computed as `b` was, which nobody uses any more."""
@@ -302,7 +351,7 @@ def rewire(p: Program, a: int, b: int) -> None:
     p.views = [v for v in p.views if v[1] is not x.pair.data]
     x.variable.rewire_on(y.variable)
     p.nodes.remove(y)
-    x.op, x.inputs, x.pair, x.need_grad, x.seen = y.op, y.inputs, y.pair, y.need_grad, None
+    x.op, x.inputs, x.pair, x.need_grad, x.seen, x.hooks = y.op, y.inputs, y.pair, y.need_grad, None, y.hooks
     x.recompute = x.variable.recompute
     for n in p.sorted():
         if x in n.inputs:
@@ -358,6 +407,24 @@ def let_go(p: Program, a: int, at_once: bool) -> None:
         with nn.auto_forward(at_once):
             x.variable = None
         p.nodes = [n for n in p.nodes if n is not x or any(n in m.inputs for m in p.sorted())]
+
+
+@step(seed=SEEDS, kind=["safetensors", "h5", "protobuf"])
+def save_and_load(p: Program, seed: int, kind: str) -> None:
+    """Parameters are written to a file, changed, and read again."""
+    weights = [n for n in p.nodes if n.is_weight and n.variable is not None and n.variable.info is not None]
+    weights = [w for w in weights if w.pair.data.known and w.pair.data.sure]
+    if not weights or any(not w.pair.data.sure for w in p.nodes if w.is_weight):
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/parameters.{kind}"
+        nn.save_parameters(path)
+        for w in weights:
+            w.variable.d = numbers(seed, w.pair.data.value.shape)
+        nn.load_parameters(path)
+    for w in weights:
+        w.pair.data.root.epoch = w.pair.data.epoch = w.pair.data.epoch + 1
+        w.pair.data.root.version += 1
 
 
 @step(cache=FLAG)

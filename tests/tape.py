@@ -37,7 +37,7 @@ class ShiftedSquare(F.PythonFunction):
         outputs[0].reset_shape(inputs[0].shape, True)
 
     def forward_impl(self, inputs: Any, outputs: Any) -> None:
-        outputs[0].d = squared(inputs[0].d)
+        outputs[0].d = squared(inputs[0].d.astype(np.float64))
 
     def backward_impl(self, inputs: Any, outputs: Any, propagate_down: Any, accum: Any) -> None:
         if propagate_down[0]:
@@ -210,6 +210,8 @@ class Node:
         """Versions of the inputs and of itself when it was computed."""
         self.kept: frozenset[Node] | None = frozenset()
         """For gradients of which nodes its values were kept; None: for all."""
+        self.hooks: list[tuple[Any, float]] = []
+        """Handles of hooks on its gradient, and by what they multiply it."""
 
     def above(self) -> list[Node]:
         """Itself and all that it depends on, each after its inputs."""
@@ -257,6 +259,8 @@ class Node:
         value = self.formula()(*(x.pair.data.value for x in self.inputs))
         if value.shape != self.pair.data.value.shape:
             self.pair.data, self.pair.grad = Memory(value), Memory(np.zeros_like(value))
+        elif self.seen is not None and self.seen[:-1] != self.versions()[:-1]:
+            self.pair.data.root.version += 1  # what it is computed from may have changed, for all that is known
         self.pair.data.write(value)
         self.seen = self.versions()
 
@@ -266,14 +270,19 @@ class Node:
 
     def is_ready(self) -> bool:
         """Whether a backward run has to find all that it reads."""
-        return self.is_fresh() and all(n.kept is None or self in n.kept for n in self.functions())
+        kept = all(n.kept is None or self in n.kept for n in self.functions())
+        return self.is_fresh() and kept and all(x.pair.grad.sure for x in self.leaves())
 
-    def gradients(self, start: np.ndarray) -> dict[Node, np.ndarray]:
-        """The gradients of those that take part."""
+    def gradients(self, start: np.ndarray, hooked: bool = True) -> dict[Node, np.ndarray]:
+        """The gradients of those that take part. `nn.grad` calls no hooks."""
         wanted = self.wanted()
         found = {self: start}
         for node in reversed(self.above()):
-            if node.op is None or node not in found or not any(wanted[x] for x in node.inputs):
+            if node not in found:
+                continue
+            for _, factor in node.hooks if hooked else ():
+                found[node] = found[node] * factor
+            if node.op is None or not any(wanted[x] for x in node.inputs):
                 continue
             gx = FORMULAS[node.op].backward(found[node], *(x.pair.data.value for x in node.inputs))
             for x, g in zip(node.inputs, gx, strict=True):

@@ -51,7 +51,7 @@ EXPECTED = (
 )
 MEMORY = 2 << 30
 SECONDS = 20
-"""For one call; the process is ended then, and the note says by which."""
+"""Of processors, for one call; the process is ended then, and the note says by which."""
 ROWS: dict[str, list[Any]] = {}
 for _row in all_rows():
     ROWS.setdefault(_row.name, []).append(_row)
@@ -77,7 +77,7 @@ class Throw:
         )
         self.note[:] = text.encode()[:8192].ljust(8192)
         before = [(a, state(a)) for a in (*args, *kwargs.values()) if isinstance(a, (nn.Variable, nn.NdArray))]
-        signal.alarm(SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
         try:
             return f(*args, **kwargs)
         except BaseException as e:
@@ -90,7 +90,7 @@ class Throw:
                     raise Offence(f"{text}: changed {a!r}, being refused: {e}") from e
             return None
         finally:
-            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def state(x: Any) -> np.ndarray | None:
