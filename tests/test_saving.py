@@ -1,6 +1,6 @@
 """Saves that end in the middle, on a full disk or by a kill: the old file or the new one is there, and nothing else.
 
-`python tests/test_saving.py [--count N]` kills N writers, over all formats.
+`python tests/test_saving.py [--count N]` kills N writers, over all formats, and fills the disk at N places of each.
 """
 
 import argparse
@@ -60,13 +60,13 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from test_saving import KINDS, listing, load, save
 
-folder = Path(sys.argv[2])
+folder, n_limits = Path(sys.argv[2]), int(sys.argv[3])
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 for kind in KINDS:
     path = folder / kind
     save(path, 1)
     size = path.stat().st_size
-    limits = [0, 1, 8, 100, 600, 1000, 2048, 4096, *range(5000, size, size // 12), size - 1]
+    limits = [0, 1, 8, 100, 600, 1000, 2048, 4096, *range(5000, size, -(-size // n_limits)), size - 1]
     for limit in limits:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
         try:
@@ -88,11 +88,15 @@ print("end")
 """
 
 
-def test_a_full_disk_is_an_oserror_and_keeps_the_old_file(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", FULL, Path(__file__).parent, tmp_path], capture_output=True, text=True, check=False
-    )
+def fill_the_disk(folder, n_limits):
+    """Save with so many sizes that a file may not have: what was there stays, and saving works again."""
+    arguments = [sys.executable, "-c", FULL, Path(__file__).parent, folder, str(n_limits)]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr, done.returncode) == ("end\n", "", 0)
+
+
+def test_a_full_disk_is_an_oserror_and_keeps_the_old_file(tmp_path):
+    fill_the_disk(tmp_path, 12)
 
 
 # --- Kills
@@ -169,14 +173,14 @@ def test_litter_beside_a_long_name_goes(tmp_path):
 
 
 def main():
-    """Kill many writers."""
+    """Kill many writers, and fill many disks."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     rng, in_a_save = random.Random(given.seed), 0
     values = dict.fromkeys(KINDS, 0)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as fresh:
         paths = {kind: Path(folder, kind, kind) for kind in KINDS}
         for path in paths.values():
             path.parent.mkdir()
@@ -187,6 +191,8 @@ def main():
         for kind, path in paths.items():
             save(path, 1)
             assert listing(path.parent) == [kind], listing(path.parent)
+        fill_the_disk(fresh, given.count)
+    print(f"{given.count} full disks for each of {len(KINDS)} kinds of file: the old file stays, nothing beside it")
     print(f"{given.count} kills, {in_a_save} of them in a save: each file whole, nothing left beside them")
 
 
