@@ -36,6 +36,7 @@ __all__ = [
     "check_shape",
     "load",
     "read_h5",
+    "read_h5_arrays",
     "read_safetensors",
     "regular",
     "save",
@@ -325,6 +326,20 @@ def read_h5(op: str, path: str | os.PathLike[str], content: bytes | None = None)
             found.append((index, Entry(node.name, node.values(), bool(need_grad))))
     found.sort(key=lambda item: item[0])
     return [entry for _, entry in found]
+
+
+def read_h5_arrays(op: str, path: Path) -> dict[str, NDArray[Any]]:
+    """All datasets of a file that is believed nothing, by name.
+
+    Args:
+        op: What reads the file, for errors.
+        path: The file.
+
+    Raises:
+        ParameterError: If it is malformed.
+    """
+    with hdf5.reading(op, path) as nodes:
+        return {node.name: node.values() for node in nodes if node.is_dataset}
 
 
 # --- protobuf: NNabla's, in single precision.

@@ -15,9 +15,10 @@ import numpy as np
 from .. import _check
 from .._core import UnsupportedError
 from .data_source import DataError, DataSource, DataSourceWithMemoryCache, SlicedDataSource, check_source
-from .data_source_implements import ConcatDataSource, SimpleDataSource
+from .data_source_implements import CacheDataSource, ConcatDataSource, CsvDataSource, SimpleDataSource
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
 
@@ -25,7 +26,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
-__all__ = ["DataIterator", "data_iterator", "data_iterator_concat_datasets", "data_iterator_simple"]
+__all__ = [
+    "DataIterator",
+    "data_iterator",
+    "data_iterator_cache",
+    "data_iterator_concat_datasets",
+    "data_iterator_csv_dataset",
+    "data_iterator_simple",
+]
 
 
 class _Batch(NamedTuple):
@@ -434,4 +442,90 @@ def data_iterator_concat_datasets(
         epoch_begin_callbacks,
         epoch_end_callbacks,
         stop_exhausted,
+    )
+
+
+def data_iterator_csv_dataset(
+    uri: str | os.PathLike[str],
+    batch_size: int,
+    shuffle: bool = False,
+    rng: RandomState | None = None,
+    use_thread: bool = True,
+    normalize: bool = True,
+    with_memory_cache: bool = True,
+    with_file_cache: bool = False,
+    cache_dir: str | os.PathLike[str] | None = None,
+    epoch_begin_callbacks: Sequence[Callable[[int], object]] = (),
+    epoch_end_callbacks: Sequence[Callable[[int], object]] = (),
+    stop_exhausted: bool = False,
+) -> DataIterator:
+    """Batches of a data set in a CSV file.
+
+    Args:
+        uri: Path of the file; `CsvDataSource` says what is in it.
+        batch_size: Examples in a batch.
+        shuffle: Whether the examples come in random order, a new one in each epoch.
+        rng: What the order is drawn from; `RandomState(313)` if it is None.
+        use_thread: Whether to read ahead in a thread.
+        normalize: Whether to divide pixels by the largest value, so that they lie within [0, 1].
+        with_memory_cache: Whether to keep the examples in memory if they fit.
+        with_file_cache: Without effect; `kinnor conv_dataset` writes a data set that `data_iterator_cache` reads.
+        cache_dir: Without effect.
+        epoch_begin_callbacks: Functions that are called with the number of an epoch when it begins.
+        epoch_end_callbacks: Functions that are called with the number of an epoch when it ends.
+        stop_exhausted: Whether to stop after one epoch.
+
+    Returns:
+        The iterator.
+    """
+    return data_iterator(
+        CsvDataSource(uri, shuffle, rng, normalize),
+        batch_size,
+        rng,
+        use_thread,
+        with_memory_cache,
+        epoch_begin_callbacks=epoch_begin_callbacks,
+        epoch_end_callbacks=epoch_end_callbacks,
+        stop_exhausted=stop_exhausted,
+    )
+
+
+def data_iterator_cache(
+    uri: str | os.PathLike[str],
+    batch_size: int,
+    shuffle: bool = False,
+    rng: RandomState | None = None,
+    use_thread: bool = True,
+    normalize: bool = True,
+    with_memory_cache: bool = True,
+    epoch_begin_callbacks: Sequence[Callable[[int], object]] = (),
+    epoch_end_callbacks: Sequence[Callable[[int], object]] = (),
+    stop_exhausted: bool = False,
+) -> DataIterator:
+    """Batches of a data set in a folder of arrays, which `kinnor conv_dataset` writes.
+
+    Args:
+        uri: Path of the folder.
+        batch_size: Examples in a batch.
+        shuffle: Whether the examples come in random order, a new one in each epoch.
+        rng: What the order is drawn from; `RandomState(313)` if it is None.
+        use_thread: Whether to read ahead in a thread.
+        normalize: Whether to divide pixels by the largest value, so that they lie within [0, 1].
+        with_memory_cache: Whether to keep the examples in memory if they fit.
+        epoch_begin_callbacks: Functions that are called with the number of an epoch when it begins.
+        epoch_end_callbacks: Functions that are called with the number of an epoch when it ends.
+        stop_exhausted: Whether to stop after one epoch.
+
+    Returns:
+        The iterator.
+    """
+    return data_iterator(
+        CacheDataSource(uri, shuffle, rng, normalize),
+        batch_size,
+        rng,
+        use_thread,
+        with_memory_cache,
+        epoch_begin_callbacks=epoch_begin_callbacks,
+        epoch_end_callbacks=epoch_end_callbacks,
+        stop_exhausted=stop_exhausted,
     )

@@ -7,6 +7,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from .. import _check
+from .cache_data_source import CacheDataSource
+from .csv_data_source import CsvDataSource
 from .data_source import DataError, DataSource, Orders
 
 if TYPE_CHECKING:
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.random import RandomState
 
-__all__ = ["ConcatDataSource", "SimpleDataSource"]
+__all__ = ["CacheDataSource", "ConcatDataSource", "CsvDataSource", "SimpleDataSource"]
 
 
 class SimpleDataSource(DataSource):

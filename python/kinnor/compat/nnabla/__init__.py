@@ -57,6 +57,7 @@ SHARED = {
     "utils": "kinnor.utils",
     "utils.data_iterator": "kinnor.utils.data_iterator",
     "utils.data_source": "kinnor.utils.data_source",
+    "utils.data_source_loader": "kinnor.utils.data_source_loader",
     "utils.data_source_implements": "kinnor.utils.data_source_implements",
     "utils.dlpack": "kinnor.utils.dlpack",
     "utils.learning_rate_scheduler": "kinnor.utils.learning_rate_scheduler",

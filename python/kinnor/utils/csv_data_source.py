@@ -1,0 +1,128 @@
+"""Data sets in CSV files: a header with names of variables, and a row for each example.
+
+Knows headers, cells and the files that cells name; knows no batches. NNabla's name of `CsvDataSource` is in
+`data_source_implements`.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from .data_source import DataError, DataSource, Orders
+from .data_source_loader import FileReader, load
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.random import RandomState
+
+__all__ = ["CsvDataSource"]
+
+
+class _Column(NamedTuple):
+    variable: str
+    is_part: bool
+    """Whether it is an element of a vector."""
+
+
+class CsvDataSource(DataSource):
+    """A data set in a CSV file.
+
+    A column's header is the name of a variable, and may go on with `:` and a label. A cell is a number, which gives an
+    array of one element, or the path of a file, relative to the CSV file: an image, a table or an array. Columns
+    `v__0`, `v__1` and so on together give a vector `v`. Columns whose header begins with `#` are left out.
+
+    Args:
+        filename: Path of the CSV file.
+        shuffle: Whether the examples come in random order, a new one in each epoch.
+        rng: What the order is drawn from; `RandomState(313)` if it is None.
+        normalize: Whether to divide pixels by the largest value, so that they lie within [0, 1].
+
+    Raises:
+        DataError: If the file is malformed.
+        OSError: If it cannot be read.
+    """
+
+    def __init__(
+        self,
+        filename: str | os.PathLike[str],
+        shuffle: bool = False,
+        rng: RandomState | None = None,
+        normalize: bool = False,
+    ) -> None:
+        super().__init__(shuffle, rng)
+        self._filename = os.fspath(filename)
+        self._normalize = normalize
+        self._reader = FileReader(filename)
+        try:
+            with self._reader.open(textmode=True) as file:
+                rows = [row for row in csv.reader(file) if row]
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise DataError(f"CsvDataSource: expected a CSV file, got {self._filename}: {error}") from error
+        if not rows or not any(rows[0]):
+            raise DataError(f"CsvDataSource: expected a header, got none in {self._filename}")
+        kept = [i for i, name in enumerate(rows[0]) if not name.startswith("#")]
+        for number, row in enumerate(rows):
+            if len(row) != len(rows[0]):
+                raise DataError(
+                    f"CsvDataSource: expected {len(rows[0])} cells, got {len(row)} in row {number} of {self._filename}"
+                )
+        self._columns = [_column(rows[0][i]) for i in kept]
+        self._rows = [[row[i] for i in kept] for row in rows[1:]]
+        self._variables = list(dict.fromkeys(column.variable for column in self._columns))
+        self._size = len(self._rows)
+        self._orders = Orders(self._size, shuffle, self._rng)
+
+    def _get_data(self, position: int) -> Sequence[Any]:
+        return self._get_data_of_generation(position, self._generation)
+
+    def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
+        return self.read(int(self._orders[generation][position]))
+
+    def read(self, index: int) -> tuple[Any, ...]:
+        """The example in a row.
+
+        Args:
+            index: Number of the row after the header, from 0.
+
+        Returns:
+            An array for each variable.
+
+        Raises:
+            DataError: If a cell is neither a number nor a file that can be read.
+        """
+        found: dict[str, Any] = {}
+        for column, cell in zip(self._columns, self._rows[index], strict=True):
+            value = self._value(cell, index)
+            if column.is_part:
+                found.setdefault(column.variable, []).append(value)
+            else:
+                found[column.variable] = np.array([value], np.float32) if isinstance(value, float) else value
+        return tuple(np.array(v, np.float32) if isinstance(v, list) else v for v in found.values())
+
+    def _value(self, cell: str, index: int) -> Any:
+        try:
+            return float(cell)
+        except ValueError:
+            pass
+        _, extension = os.path.splitext(cell)  # noqa: PTH122 - it may be no path
+        try:
+            with self._reader.open(cell) as file:
+                return load(extension.lower())(file, normalize=self._normalize)
+        except (OSError, ValueError) as error:
+            where = f"row {index + 1} of {self._filename}"
+            raise DataError(f"CsvDataSource: expected a number or a file, got {cell!r} in {where}: {error}") from error
+
+    def apply_order(self) -> None:
+        """Go on to the order of the next epoch."""
+        self._generation += 1
+
+
+def _column(header: str) -> _Column:
+    name = header.partition(":")[0]
+    variable, mark, _ = name.partition("__")
+    return _Column(variable, bool(mark))

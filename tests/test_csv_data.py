@@ -1,0 +1,84 @@
+"""Data sets in CSV files and in folders of arrays."""
+
+import numpy as np
+import pytest
+
+from kinnor.files.images import ImageError, read_image, resized
+from kinnor.files.png import write_png
+from kinnor.utils.cache_data_source import write_cache
+from kinnor.utils.data_iterator import data_iterator_cache, data_iterator_csv_dataset
+from kinnor.utils.data_source import DataError
+from kinnor.utils.data_source_implements import CacheDataSource, CsvDataSource
+from kinnor.utils.data_source_loader import load, load_csv, load_image
+
+IMAGES = np.arange(5 * 4 * 6, dtype=np.uint8).reshape(5, 4, 6) * 2
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for i, image in enumerate(IMAGES):
+        write_png(tmp_path / f"{i}.png", image)
+    np.save(tmp_path / "a.npy", np.ones((2, 2)))
+    rows = "".join(f"{i}.png,{i},{i + 0.5},{-i},skipped\n" for i in range(5))
+    (tmp_path / "set.csv").write_text("\ufeffx:image,y:label,v__0:a,v__1:b,#note\n" + rows + "\n", encoding="utf-8")
+    return tmp_path
+
+
+def test_cells_are_numbers_vectors_and_files(folder):
+    source = CsvDataSource(folder / "set.csv", normalize=True)
+    assert (source.size, list(source.variables)) == (5, ["x", "y", "v"])
+    x, y, v = source.read(3)
+    np.testing.assert_allclose(x, IMAGES[3:4] / 255, rtol=1e-6)
+    assert (y.tolist(), v.tolist()) == ([3.0], [3.5, -3.0])
+    assert CsvDataSource(folder / "set.csv").read(0)[0].dtype == np.uint8
+
+
+def test_batches_of_each_kind(folder):
+    with data_iterator_csv_dataset(folder / "set.csv", 5, shuffle=True) as batches:
+        x, y, _ = batches.next()
+        again = batches.next()[1]
+    assert sorted(y.ravel()) == sorted(again.ravel()) == [0, 1, 2, 3, 4]
+    assert y.tolist() != again.tolist()
+    np.testing.assert_allclose(x[0], IMAGES[int(y[0, 0])][None] / 255, rtol=1e-6)
+    write_cache(CsvDataSource(folder / "set.csv"), folder / "set.cache")
+    with data_iterator_cache(folder / "set.cache", 5) as batches:
+        x, y, v = batches.next()
+    np.testing.assert_allclose(x, IMAGES[:, None] / 255, rtol=1e-6)
+    assert (y.shape, v.shape) == ((5, 1), (5, 2))
+    assert CacheDataSource(folder / "set.cache")._get_data(0)[0].dtype == np.uint8
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\n", "x,y\n1\n", "x,y\n1,2,3\n", "x\nmissing.png\n", "x\nset.csv\n", "x\nset.exe\n", "x\n\0\n"]
+)
+def test_malformed_files_are_refused(folder, text):
+    (folder / "bad.csv").write_text(text)
+    with pytest.raises(DataError, match="expected"):
+        CsvDataSource(folder / "bad.csv").read(0)
+
+
+def test_names_that_leave_the_folder_of_a_cache_are_refused(folder):
+    write_cache(CsvDataSource(folder / "set.csv"), folder / "set.cache")
+    (folder / "set.cache/cache_index.csv").write_text("../a.npy,2\n")
+    with pytest.raises(DataError, match="expected the name of a file"):
+        CacheDataSource(folder / "set.cache")
+
+
+def test_pickles_are_not_loaded(folder):
+    np.save(folder / "p.npy", np.array([{}], object), allow_pickle=True)
+    (folder / "bad.csv").write_text("x\np.npy\n")
+    with pytest.raises(DataError, match="expected an array of numbers"):
+        CsvDataSource(folder / "bad.csv").read(0)
+
+
+def test_images_have_the_shape_that_is_asked_for(folder):
+    assert load_image(folder / "0.png", (1, 8, 3)).shape == (1, 8, 3)
+    with pytest.raises(DataError, match="expected 3 colours"):
+        load_image(folder / "0.png", (3, 8, 3))
+    with pytest.raises(ImageError, match="expected an image"):
+        read_image(folder / "set.csv")
+    assert resized(np.ones((4, 6, 3), np.uint16) * 700, 2, 3).tolist() == [[[700] * 3] * 3] * 2
+    with pytest.raises(DataError, match="expected one of the extensions"):
+        load(".exe")
+    with (folder / "set.csv").open("rb") as file, pytest.raises(DataError, match="expected a table"):
+        load_csv(file)
