@@ -8,6 +8,7 @@ import pytest
 
 import kinnor as nn
 import kinnor.functions as F
+from kinnor import autodiff
 
 DOUBLE = nn.Context(["cpu:double"])
 
@@ -187,6 +188,23 @@ def test_values_that_a_gradient_needs_and_views_are_assigned_to(dynamic):
     x.grad.zero()
     y.backward()
     np.testing.assert_allclose(x.g, [0, 2 * np.exp(2)], 1e-6)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_constant_that_is_assigned_to_requires_grad(dynamic):
+    """At once too, where nothing runs any more that would find out."""
+    x = nn.Variable.from_numpy_array(np.ones((2, 3), np.float32), need_grad=True)
+    with nn.auto_forward(dynamic):
+        h = nn.Variable.from_numpy_array(np.ones((2, 3), np.float32)) * 1.0
+        h[:, 1] = x[:, 2] * 2.0
+        y = F.sum(h * h)
+    if not dynamic:
+        y.forward()
+    assert h.need_grad and y.need_grad
+    for differentiate in (lambda: y.backward(), lambda: autodiff.backward(y)):
+        x.grad.zero()
+        differentiate()
+        assert x.g.tolist() == [[0, 0, 8]] * 2
 
 
 def test_assignments_that_nobody_watches_are_in_place():

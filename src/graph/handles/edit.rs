@@ -164,7 +164,8 @@ impl Variable {
             let old = std::mem::replace(&mut a.variables[to].parent, f);
             a.variables[to].rank = a.functions[f].rank + 1;
             share_core(a, to, a.variables[from].core);
-            let taken = flag::PROHIBIT_CLEAR | flag::NEED_GRAD_SET | flag::NEED_GRAD;
+            let need_grad = flag::NEED_GRAD_SET | flag::NEED_GRAD | flag::NEED_GRAD_STATE;
+            let taken = flag::PROHIBIT_CLEAR | need_grad;
             let flags = a.variables[from].flags & taken;
             a.variables[to].flags = a.variables[to].flags & !taken | flags;
             a.mark_need_setup(to);
