@@ -192,6 +192,22 @@ def test_cleared_values_are_refused_by_name() -> None:
         y.backward()
 
 
+def test_cleared_gradients_that_are_added_to_are_refused_by_name() -> None:
+    """An unlinked copy has the gradient of what it is a copy of, which a run backward may clear."""
+    h = F.sin(leaf([0.5]))
+    copy = h.get_unlinked_variable(need_grad=True)
+    copy.name = "start"
+    y, z = F.sin(h), F.exp(copy)
+    y.forward()
+    y.backward(clear_buffer=True)
+    nn.forward_all([h, z])
+    with pytest.raises(nn.ClearedError, match=r"a gradient of its input 0, variable .start.* to add to.*zero it"):
+        z.backward()
+    copy.grad.zero()
+    z.backward()
+    np.testing.assert_array_equal(copy.g, z.d)
+
+
 def test_what_a_failed_function_may_have_written_half_is_not_there() -> None:
     scores, labels = nn.Variable((4, 5), need_grad=True), nn.Variable((4, 1))
     scores.d, labels.d = 1, [[0], [1], [2], [3]]

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::graph::arena::provenance::{Modified, Side};
-use crate::graph::arena::{self, Arena, Ix};
+use crate::graph::arena::{self, Arena, Ix, NONE};
 
 /// What to say of a function that gave its values back.
 pub(crate) fn freed_graph(by: &str) -> Error {
@@ -25,6 +25,17 @@ pub(crate) fn explain(error: Error, f: Ix, what: &str) -> Error {
             .map(|i| format!("its input {i}, {}", describe(a, a.functions[f].inputs[i])));
         let found =
             found.or_else(|| outputs.iter().position(|c| cleared(*c)).map(|o| format!("its output {o}")));
+        let adds_to = |i: &usize| {
+            let v = &a.variables[a.functions[f].inputs[*i]];
+            v.parent == NONE && a.cores[v.core].grad.as_ref().is_some_and(|s| s.is_cleared())
+        };
+        if let (None, Some(i)) = (&found, (0..inputs.len()).find(adds_to)) {
+            let variable = describe(a, a.functions[f].inputs[i]);
+            return Error::Cleared(format!(
+                "{what} of {name}: expected a gradient of its input {i}, {variable}, to add to, but its memory was \
+                 cleared; zero it first"
+            ));
+        }
         let found = found.unwrap_or_else(|| "a value".into());
         Error::Cleared(format!(
             "{what} of {name}: expected to read {found}, but its memory was cleared; run forward() again without \
