@@ -53,7 +53,7 @@ def backward(p: Program, a: int, clear_buffer: bool, seed: int, start: str, zero
         for x in r.leaves():
             if x.variable is not None:
                 x.variable.grad.zero()
-                x.pair.grad.write(0)
+                x.pair.grad.zero()
     given = {"one": 1, "array": nn.NdArray.from_numpy_array(g), "own": None}[start]
     ready, fresh = r.is_ready(), r.is_fresh()
     with warnings.catch_warnings():
@@ -108,7 +108,7 @@ def zero_gradient(p: Program, a: int) -> None:
     x = p.leaf(a, True)
     if x is not None:
         x.variable.grad.zero()
-        x.pair.grad.write(0)
+        x.pair.grad.zero()
 
 
 def adam(g: np.ndarray) -> np.ndarray:

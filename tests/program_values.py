@@ -137,6 +137,16 @@ def hold(p: Program, a: int) -> None:
         p.views.append((x.variable.d, x.pair.data, x.pair.data.epoch))
 
 
+@step(a=ANY)
+def hold_gradient(p: Program, a: int) -> None:
+    """What is added to a gradient of the context's type is seen through its view."""
+    x = p.leaf(a, True)
+    if x is not None and x.pair.grad.known and x.pair.grad.sure:
+        view = x.variable.g
+        if view.dtype == p.dtype:
+            p.views.append((view, x.pair.grad, x.pair.grad.epoch))
+
+
 @step(i=ANY, seed=SEEDS, drop=FLAG)
 def write_view(p: Program, i: int, seed: int, drop: bool) -> None:
     if p.views:
@@ -313,7 +323,7 @@ def reset(p: Program, a: int, b: int, shape: tuple[int, ...], clear_buffer: bool
     p.settle(r)
     wanted = r.wanted()
     passed = [n for n in r.gradients(np.zeros(r.pair.data.value.shape)) if any(wanted[i] for i in n.inputs)]
-    goes_through = any(x is n or x in n.inputs for n in passed)
+    goes_through = any(x is n or (x in n.inputs and wanted[x]) for n in passed)
     try:
         x.variable.reset_shape(shape, True)
     except nn.GraphError:

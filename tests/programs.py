@@ -203,7 +203,7 @@ class Program:
         for x in root.leaves():
             if x.variable is not None and not x.pair.grad.sure:
                 x.variable.grad.zero()
-                x.pair.grad.write(0)
+                x.pair.grad.zero()
 
     def settle(self, root: Node) -> None:
         """Runs forward unless a gradient could be computed as it is."""

@@ -185,6 +185,11 @@ class Memory:
         self.value[...] = value
         self.known = self.sure = True
 
+    def zero(self) -> None:
+        """Zeros that are written when somebody looks: views of before may not see them."""
+        self.write(0)
+        self.epoch += 1
+
     def forget(self) -> None:
         """Nobody knows what it holds from here on."""
         self.root.version += 1
