@@ -5,17 +5,19 @@ Those that are one operation are declared in `src/ops/` and made from the declar
 
 from . import _core
 from ._core import PythonFunction
-from ._python_functions import composed
+from ._python_functions import composed, contraction
 
 __all__ = ["PythonFunction"]
 
-for _source, _names in ((_core.functions, sorted(vars(_core.functions))), (composed, composed.__all__)):
-    for _name in _names:
-        if not _name.startswith("_"):
-            globals()[_name] = getattr(_source, _name)
-            __all__ += [_name]
+for _name in sorted(vars(_core.functions)):
+    if not _name.startswith("_"):
+        globals()[_name] = getattr(_core.functions, _name)
+        __all__ += [_name]
 
-for _name in composed.__all__:
-    globals()[_name].__module__ = __name__
+for _source in (composed, contraction):
+    for _name in _source.__all__:
+        globals()[_name] = getattr(_source, _name)
+        globals()[_name].__module__ = __name__
+        __all__ += [_name]
 
 __all__ = sorted(set(__all__))

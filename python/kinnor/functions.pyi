@@ -58,6 +58,7 @@ __all__ = [
     "div2",
     "dot",
     "dropout",
+    "einsum",
     "elu",
     "embed",
     "epsilon_insensitive_loss",
@@ -1058,6 +1059,32 @@ def dropout(
 
     Source:
         Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting", 2014.
+    """
+
+def einsum(*x: T, equation: str = "") -> T:
+    """Products of arrays, summed over the axes whose labels the result lacks, as `numpy.einsum` has it.
+
+    The arrays are multiplied two at a time, in an order that keeps the work small; each such step is a product of
+    matrices, so that gradients of any order are.
+
+    Args:
+        x: Arrays. Axes with the same label have one length, or length one, which is repeated.
+        equation: A letter for each axis of each array, separated by commas, and after `->` those of the result.
+            A letter that an array has twice takes its diagonal. Without `->` the result has the letters that come
+            once, in alphabetical order. `...` stands for any number of axes, which broadcast.
+
+    Returns:
+        The sum.
+
+    Raises:
+        ArgumentError: If `equation` cannot be read.
+        ShapeError: If the arrays do not fit it.
+        TypeError: If there is no array, or something is none of this library.
+
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array(np.arange(6.0).reshape(2, 3))
+        >>> F.einsum(x, x, equation="ij,kj->ik").data.tolist()
+        [[5.0, 14.0], [14.0, 50.0]]
     """
 
 def elu(x: T, alpha: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
