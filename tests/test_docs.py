@@ -2,11 +2,14 @@
 
 import doctest
 import re
+import runpy
+import sys
 from pathlib import Path
 
 import pytest
 
 import kinnor as nn
+from kinnor_cli import main
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -20,13 +23,35 @@ def snippets(page):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_snippets_do_what_they_say(page):
     found = snippets(page)
-    assert {language for language, _ in found} <= {"pycon"}, "expected snippets as a session, which can be checked"
-    text = "".join(code for _, code in found)
+    assert {language for language, _ in found} <= {"pycon", "console"}, "expected sessions, which can be checked"
+    text = "".join(code for language, code in found if language == "pycon")
     runner = doctest.DocTestRunner(optionflags=FLAGS)
     report = []
     with nn.parameter_scope("", {}):
         runner.run(doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0), out=report.append)
     assert runner.summarize(verbose=False).failed == 0, "".join(report)
+
+
+@pytest.mark.usefixtures("no_parameters")
+def test_commands_do_what_they_say(tmp_path, monkeypatch, capsys):
+    lines = [
+        line.removeprefix("$ ").split()
+        for page in PAGES
+        for language, code in snippets(page)
+        if language == "console"
+        for line in code.splitlines()
+    ]
+    assert len(lines) > 10
+    monkeypatch.chdir(tmp_path)
+    for program, *arguments in lines:
+        if program == "kinnor":
+            assert main(arguments) == 0, (arguments, capsys.readouterr().err)
+        else:
+            assert program == "python"
+            monkeypatch.setattr(sys, "argv", [str(ROOT / arguments[0]), *arguments[1:]])
+            with nn.parameter_scope("", {}):
+                runpy.run_path(sys.argv[0], run_name="__main__")
+    assert re.search(r"epoch 10 of 10: cost \S+, valid_error 0.0[01]", capsys.readouterr().out)
 
 
 def test_all_pages_are_reachable():

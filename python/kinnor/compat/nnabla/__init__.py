@@ -61,6 +61,7 @@ SHARED = {
     "utils.data_source_implements": "kinnor.utils.data_source_implements",
     "utils.dlpack": "kinnor.utils.dlpack",
     "utils.learning_rate_scheduler": "kinnor.utils.learning_rate_scheduler",
+    "utils.load": "kinnor.utils.load",
     "utils.nnabla_pb2": "kinnor.utils.nnabla_pb2",
     "utils.nnp_graph": "kinnor.utils.nnp_graph",
     "utils.save": "kinnor.utils.save",

@@ -1,0 +1,7 @@
+"""`python -m kinnor`: the program `kinnor`."""
+
+import sys
+
+from kinnor_cli import main
+
+sys.exit(main())

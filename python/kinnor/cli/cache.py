@@ -1,0 +1,69 @@
+"""`kinnor conv_dataset`: data sets as folders of arrays."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..utils.cache_data_source import CacheDataSource, write_cache
+from ..utils.csv_data_source import CsvDataSource
+from ..utils.data_source import DataError
+from .progress import Progress
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+__all__ = ["add", "convert"]
+
+
+def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
+    """Add the arguments of the command.
+
+    Args:
+        name: Its name.
+        parser: What gets them.
+    """
+    parser.add_argument("source", help="data set: a CSV file, or a folder of arrays whose name ends in .cache")
+    parser.add_argument("destination", help="folder to make")
+    parser.add_argument("-F", "--force", action="store_true", help="remove the folder first if it is there")
+    parser.add_argument("-S", "--shuffle", action="store_true", help="mix the examples")
+    parser.add_argument("-N", "--normalize", action="store_true", help="divide pixels by the largest value")
+    parser.add_argument("-t", "--num_of_threads", type=int, help="without effect")
+    return lambda args: convert(args.source, args.destination, args.force, args.shuffle, args.normalize)
+
+
+def convert(source: str, destination: str, force: bool = False, shuffle: bool = False, normalize: bool = False) -> int:
+    """Write a data set as a folder of arrays, whole or not at all.
+
+    Args:
+        source: Path of a CSV file, or of such a folder.
+        destination: Path of the folder, which is made.
+        force: Whether to remove what this command wrote there before.
+        shuffle: Whether to mix the examples.
+        normalize: Whether to divide pixels by the largest value.
+
+    Returns:
+        How many examples there are.
+
+    Raises:
+        DataError: If the data set is malformed, or if the folder is there.
+        OSError: If a file cannot be read or written.
+    """
+    target = Path(destination)
+    if target.exists() and not (force and (target / "cache_index.csv").is_file()):
+        raise DataError(f"expected a folder that is not there yet, or a data set and --force, got {destination!r}")
+    kind = CacheDataSource if Path(source).is_dir() else CsvDataSource
+    part = target.with_name(f".{target.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        with kind(source, shuffle=shuffle, normalize=normalize) as found, Progress(found.size, "convert") as bar:
+            write_cache(found, part, bar.to)
+            size: int = found.size
+        if target.exists():
+            shutil.rmtree(target)
+        part.rename(target)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return size

@@ -1,0 +1,142 @@
+"""`kinnor convert` and `kinnor dump`: files of networks and parameters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..graph_def import ProtoGraph
+from .formats import FORMATS, Document, FormatError, read, write
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+__all__ = ["add", "convert", "dump"]
+
+
+def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
+    """Add the arguments of a command.
+
+    Args:
+        name: `convert` or `dump`.
+        parser: What gets them.
+    """
+    if name == "dump":
+        parser.add_argument("files", nargs="+", metavar="FILE", help="files of one model")
+        parser.add_argument("-v", "--dump-verbose", action="store_true", help="show arguments of functions, too")
+        parser.add_argument("-F", "--dump-functions", action="store_true", help="show functions")
+        parser.add_argument("-V", "--dump-variables", action="store_true", help="show variables")
+        parser.add_argument("--dump-limit", type=int, default=-1, help="how many of each to show at most")
+        parser.add_argument("-n", "--dump-variable-name", help="show this variable alone")
+        return lambda args: dump(
+            args.files, args.dump_functions, args.dump_variables, args.dump_verbose, args.dump_limit,
+            args.dump_variable_name,
+        )  # fmt: skip
+    parser.add_argument("files", nargs="+", metavar="FILE", help="files of one model, then the file to write")
+    parser.add_argument("-f", "--force", action="store_true", help="write over a file that is there")
+    parser.add_argument("-b", "--batch-size", type=int, help="put this in the place of a batch of any length")
+    parser.add_argument("--nnp-exclude-parameter", action="store_true", help="leave the parameters out")
+    parser.add_argument("--expand-network", action="store_true", help="write out what is repeated")
+    parser.add_argument("-I", "--import-format", help="without effect: names say it")
+    parser.add_argument("-O", "--export-format", help="without effect: names say it")
+    return lambda args: convert(
+        args.files, args.force, args.batch_size, args.nnp_exclude_parameter, args.expand_network
+    )
+
+
+def convert(
+    files: list[str],
+    force: bool = False,
+    batch_size: int | None = None,
+    exclude_parameter: bool = False,
+    expand: bool = False,
+) -> None:
+    """Convert files of one model into another format.
+
+    Args:
+        files: Paths of what to read, then the path to write; extensions say the formats.
+        force: Whether to write over a file that is there.
+        batch_size: What to put in the place of a batch of any length; it stays if this is None or less than 1.
+        exclude_parameter: Whether to leave the parameters out.
+        expand: Whether to write out what is repeated.
+
+    Raises:
+        FormatError: If a format is unknown, or if the file is there already.
+        Error: If a file is malformed.
+        OSError: If a file cannot be read or written.
+    """
+    *sources, target = files
+    if not sources:
+        raise FormatError("expected files to read and one to write, got one name")
+    if Path(target).suffix not in FORMATS:
+        raise FormatError(f"expected a name that ends in {' or '.join(FORMATS)}, got {target!r}")
+    if Path(target).exists() and not force:
+        raise FormatError(f"expected a file that is not there yet, or --force, got {target!r}")
+    document = read(sources)
+    if batch_size is not None and batch_size > 0:
+        for network in document.proto.network:
+            network.batch_size = batch_size
+            for variable in network.variable:
+                variable.shape.dim[:] = [batch_size if n < 0 else n for n in variable.shape.dim]
+    if expand:
+        document = _expanded(document)
+    write(target, Document(document.proto, []) if exclude_parameter else document)
+
+
+def _expanded(document: Document) -> Document:
+    graph = ProtoGraph.from_proto(document.proto)
+    graph.expand_loop_control()
+    document.proto.ClearField("network")
+    document.proto.network.extend(n.as_proto(variable_batch_size=False) for n in graph.networks.values())
+    return document
+
+
+def dump(
+    files: list[str],
+    functions: bool = False,
+    variables: bool = False,
+    verbose: bool = False,
+    limit: int = -1,
+    variable_name: str | None = None,
+) -> None:
+    """Print what is in files of one model.
+
+    Args:
+        files: Their paths.
+        functions: Whether to list functions.
+        variables: Whether to list variables.
+        verbose: Whether to show arguments of functions.
+        limit: How many of each to list at most; all if it is negative.
+        variable_name: A variable to show alone.
+
+    Raises:
+        Error: If a file is malformed.
+        OSError: If a file cannot be read.
+    """
+    document = read(files)
+    graph = ProtoGraph.from_proto(document.proto)
+    most = None if limit < 0 else limit
+    for network in graph.networks.values():
+        print(f"network {network.name}: batch size {network.batch_size}, {len(network.functions)} functions")
+        nodes = {**network.variables, **network.parameters}
+        if variable_name is not None:
+            if variable_name in nodes:
+                node = nodes[variable_name]
+                print(f"  {node.type} {node.name} {node.shape}: of {node.parent}, for {', '.join(node.required)}")
+            continue
+        print(f"  inputs: {', '.join(f'{name} {nodes[name].shape}' for name in network.inputs)}")
+        print(f"  outputs: {', '.join(f'{name} {nodes[name].shape}' for name in network.outputs)}")
+        for function in [*network.functions.values()][:most] if functions or verbose else ():
+            shown = f" {function.args}" if verbose else ""
+            print(f"  {function.type} {function.name}: {', '.join(function.inputs)} -> {function.outputs[0]}{shown}")
+        for node in [*nodes.values()][:most] if variables or verbose else ():
+            print(f"  {node.type} {node.name} {node.shape}")
+    for kind in ("dataset", "optimizer", "monitor", "executor"):
+        for held in getattr(document.proto, kind):
+            print(f"{kind} {held.name}")
+    if document.entries:
+        n_numbers = sum(int(np.size(entry.values)) for entry in document.entries)
+        print(f"{len(document.entries)} parameters of {n_numbers} numbers")

@@ -1,0 +1,106 @@
+"""`kinnor draw`: networks as SVG pictures, functions from top to bottom."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..files.atomic import replacing
+from ..graph_def import NetworkError, ProtoGraph
+from .formats import read
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from ..graph_def import ProtoNetwork
+
+__all__ = ["add", "drawn"]
+
+WIDTH, HEIGHT, ACROSS, DOWN = 220, 40, 250, 70
+"""Of a box, and from one to the next, in pixels."""
+
+MOST = 5_000
+"""Functions of a picture."""
+
+
+def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
+    """Add the arguments of the command.
+
+    Args:
+        name: Its name.
+        parser: What gets them.
+    """
+    parser.add_argument("input", help="file of networks")
+    parser.add_argument("-o", "--output-dir", default="draw_out", help="folder for pictures, which is made")
+    parser.add_argument("-n", "--network", action="append", help="name of a network to draw; may be repeated")
+    parser.add_argument("-f", "--format", default="svg", choices=("svg",), help="format of pictures")
+    return lambda args: _draw(args.input, args.output_dir, args.network)
+
+
+def _draw(path: str, outdir: str, names: list[str] | None) -> None:
+    networks = ProtoGraph.from_proto(read([path]).proto).networks
+    for name in names or ():
+        if name not in networks:
+            raise NetworkError(f"expected one of the networks {list(networks)}, got {name!r}")
+    folder = Path(outdir)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names or networks:
+        safe = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
+        with replacing(folder / f"{safe}.svg") as temporary:
+            temporary.write_text(drawn(networks[name]), encoding="utf-8")
+
+
+def drawn(network: ProtoNetwork) -> str:
+    """A network as an SVG picture.
+
+    Args:
+        network: The network.
+
+    Raises:
+        NetworkError: If it has more than 5,000 functions, or a circle.
+    """
+    if len(network.functions) > MOST:
+        raise NetworkError(f"expected at most {MOST} functions to draw, got {len(network.functions)}")
+    rank = dict.fromkeys(network.inputs, 0)
+    """How far down the function is that makes a variable."""
+    boxes: list[tuple[str, str, int]] = [(n, f"{n} {network.variables[n].shape}", 0) for n in network.inputs]
+    makers: dict[str, int] = {name: i for i, name in enumerate(network.inputs)}
+    lines: list[tuple[int, int]] = []
+    for function in network.forward_sequence():
+        taken = [name for name in function.inputs if name in rank]
+        depth = 1 + max((rank[name] for name in taken), default=0)
+        number = len(boxes)
+        shape = network.variable(function.outputs[0]).shape if function.outputs else ()
+        boxes.append((function.type, f"{function.type} {shape}", depth))
+        lines += [(makers[name], number) for name in taken]
+        for name in function.outputs:
+            rank[name], makers[name] = depth, number
+    return _svg(network.name, boxes, lines)
+
+
+def _svg(title: str, boxes: list[tuple[str, str, int]], lines: list[tuple[int, int]]) -> str:
+    filled: dict[int, int] = {}
+    places = []
+    for _, _, depth in boxes:
+        places.append((10 + ACROSS * filled.get(depth, 0), 10 + DOWN * depth))
+        filled[depth] = filled.get(depth, 0) + 1
+    width = 20 + ACROSS * max(filled.values(), default=1)
+    height = 20 + DOWN * (1 + max(filled, default=0))
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" '
+        f'font-size="12"><title>{escape(title)}</title>'
+    ]
+    for start, end in lines:
+        (x0, y0), (x1, y1) = places[start], places[end]
+        parts.append(
+            f'<line x1="{x0 + WIDTH // 2}" y1="{y0 + HEIGHT}" x2="{x1 + WIDTH // 2}" y2="{y1}" stroke="#888"/>'
+        )
+    for (_, text, depth), (x, y) in zip(boxes, places, strict=True):
+        fill = "#fff3d6" if depth == 0 else "#e3ecfa"
+        parts.append(
+            f'<rect x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="6" fill="{fill}" stroke="#555"/>'
+            f'<text x="{x + WIDTH // 2}" y="{y + 24}" text-anchor="middle">{escape(text)}</text>'
+        )
+    return "\n".join([*parts, "</svg>\n"])

@@ -1,0 +1,202 @@
+"""`kinnor forward` and `kinnor infer`: networks on data sets, and on files of numbers."""
+
+from __future__ import annotations
+
+import csv
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import parameter as parameters
+from ..files.atomic import replacing
+from ..graph_def import NetworkError
+from ..utils.csv_data_source import CsvDataSource
+from ..utils.data_iterator import data_iterator
+from ..utils.load import Executor, Info, load
+from .progress import Progress
+from .train import feed
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+__all__ = ["add", "evaluate", "forward", "infer"]
+
+TYPES = ("uint8", "int32", "float32")
+
+
+def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
+    """Add the arguments of a command.
+
+    Args:
+        name: `forward` or `infer`.
+        parser: What gets them.
+    """
+    parser.add_argument("-c", "--config", required=True, help="project file: .nnp, .nntxt or .prototxt")
+    parser.add_argument("-p", "--param", help="file of parameters")
+    parser.add_argument("-b", "--batch_size", type=int, default=-1, help="batch size, if not what the file says")
+    if name == "infer":
+        parser.add_argument("-o", "--output", help="what names of output files begin with")
+        parser.add_argument("-t", "--data_type", choices=TYPES, default="float32", help="type of the numbers")
+        parser.add_argument("inputs", nargs="+", help="files of numbers, one for each input")
+        return lambda args: infer(args.config, args.inputs, args.output, args.param, args.data_type, args.batch_size)
+    parser.add_argument("-d", "--dataset", required=True, help="CSV data set")
+    parser.add_argument("-o", "--outdir", required=True, help="folder for results")
+    parser.add_argument("-f", "--outfile", default="output_result.csv", help="name of the CSV file of results")
+    return lambda args: forward(args.config, args.dataset, args.outdir, args.param, args.outfile, args.batch_size)
+
+
+def evaluate(executor: Executor) -> list[NDArray[Any]]:
+    """Run what executor says as often as it says, on data that its inputs have.
+
+    Args:
+        executor: The executor.
+
+    Returns:
+        An array for each of its outputs: the mean, or the last, or the standard deviation.
+    """
+    outputs: list[Any] = [node.variable_instance for node in executor.output_assign]
+    found: list[list[NDArray[Any]]] = []
+    for _ in range(executor.num_evaluations):
+        executor.forward_target.forward(clear_no_need_grad=True)
+        found.append([output.d.copy() for output in outputs])
+    if executor.repeat_evaluation_type == "last":
+        return found[-1]
+    reduce = np.std if executor.repeat_evaluation_type == "std" else np.mean
+    return [np.asarray(reduce(np.stack(each), axis=0)) for each in zip(*found, strict=True)]
+
+
+def _load(config: str, param: str | None, batch_size: int) -> tuple[Info, list[Executor]]:
+    info = load(
+        [config, *([param] if param else [])], prepare_data_iterator=False, batch_size=max(batch_size, 0) or None
+    )
+    if not info.executors:
+        raise NetworkError(f"expected an executor in {config}, got none")
+    return info, list(info.executors.values())
+
+
+def forward(
+    config: str,
+    dataset: str,
+    outdir: str,
+    param: str | None = None,
+    outfile: str = "output_result.csv",
+    batch_size: int = -1,
+) -> Path:
+    """Run the executors of a project file on a data set.
+
+    Args:
+        config: Path of the project file.
+        dataset: Path of a CSV file.
+        outdir: Path of the folder for results, which is made.
+        param: Path of a file of parameters.
+        outfile: Name of the CSV file in that folder: the rows of the data set with the outputs behind.
+        batch_size: Batch size, if not what the file says.
+
+    Returns:
+        The path of the CSV file.
+
+    Raises:
+        NetworkError: If the project does not fit.
+        DataError: If the data set does not fit.
+        OSError: If a file cannot be read or written.
+    """
+    with parameters.parameter_scope("", OrderedDict()):
+        info, executors = _load(config, param, batch_size)
+        plain = any(d.uri == dataset and not d.normalize for d in info.datasets.values())
+        plain = plain or any(executor.no_image_normalization for executor in executors)
+        source = CsvDataSource(dataset, normalize=not plain)
+        size = _batch(executors[0])
+        names = [data for executor in executors for _, data in executor.output_assign.values()]
+        rows: list[list[Any]] = []
+        with data_iterator(source, size, with_memory_cache=False) as batches, Progress(source.size, "forward") as bar:
+            while len(rows) < source.size:
+                data = dict(zip(batches.variables, batches.next(), strict=True))
+                found: list[NDArray[Any]] = []
+                for executor in executors:
+                    feed(executor, data)
+                    found += evaluate(executor)
+                for i in range(min(size, source.size - len(rows))):
+                    rows.append([x[i].reshape(-1) for x in found])
+                bar.to(len(rows))
+    target = Path(outdir)
+    target.mkdir(parents=True, exist_ok=True)
+    with Path(dataset).open(encoding="utf-8-sig", newline="") as file:
+        given = [row for row in csv.reader(file) if row]
+    header = [title for name, x in zip(names, rows[0], strict=True) for title in _titles(name, x.size)] if rows else []
+    with replacing(target / outfile) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([*given[0], *header])
+        for row, outputs in zip(given[1:], rows, strict=True):
+            writer.writerow([*row, *(value for x in outputs for value in x.tolist())])
+    return target / outfile
+
+
+def _titles(name: str, size: int) -> list[str]:
+    return [name] if size == 1 else [f"{name}__{i}" for i in range(size)]
+
+
+def _batch(executor: Executor) -> int:
+    for node in executor.dataset_assign:
+        variable = node.variable_instance
+        if variable is not None and variable.shape:
+            return int(variable.shape[0])
+    raise NetworkError(f"{executor.name}: expected an input with a batch, got none")
+
+
+def infer(
+    config: str,
+    inputs: list[str],
+    output: str | None = None,
+    param: str | None = None,
+    data_type: str = "float32",
+    batch_size: int = -1,
+) -> list[Path]:
+    """Run the first executor of a project file on files of numbers.
+
+    Args:
+        config: Path of the project file.
+        inputs: Paths of files, one for each input, of numbers one after the other; `param` may be among them.
+        output: What the paths of output files begin with: `OUTPUT_0_0.bin` is the first output; without it the outputs
+            are printed.
+        param: Path of a file of parameters.
+        data_type: Type of the numbers: `uint8`, `int32` or `float32`.
+        batch_size: Batch size, if not what the file says.
+
+    Returns:
+        The paths of the files.
+
+    Raises:
+        NetworkError: If the project does not fit, or if a file has not as many numbers as an input takes.
+        OSError: If a file cannot be read or written.
+    """
+    files = [path for path in inputs if Path(path).suffix not in (".h5", ".protobuf", ".nnp", ".nntxt")]
+    known = [path for path in inputs if path not in files]
+    with parameters.parameter_scope("", OrderedDict()):
+        _, (executor, *_) = _load(config, param or (known[0] if known else None), batch_size)
+        if len(files) != len(executor.dataset_assign):
+            wanted = list(executor.dataset_assign.values())
+            raise NetworkError(f"expected a file for each of the inputs {wanted}, got {len(files)}")
+        data: dict[str, Any] = {}
+        for (node, name), path in zip(executor.dataset_assign.items(), files, strict=True):
+            values = np.fromfile(path, data_type)
+            variable = node.variable_instance
+            if values.size != variable.size:
+                raise NetworkError(f"expected {variable.size} numbers for {name!r}, got {values.size} in {path}")
+            data[name] = values
+        feed(executor, data)
+        found = evaluate(executor)
+    written = []
+    for i, (name, x) in enumerate(zip(executor.output_assign, found, strict=True)):
+        if output is None:
+            print(f"{name.name} {x.shape}:\n{x}")
+            continue
+        path_of = Path(f"{output}_0_{i}.bin")
+        with replacing(path_of) as temporary:
+            x.astype(np.float32).tofile(temporary)
+        written.append(path_of)
+    return written

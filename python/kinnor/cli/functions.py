@@ -1,0 +1,75 @@
+"""`kinnor function_info`: which functions there are, and which a file needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import functions
+from ..files.atomic import replacing
+from ..graph_def import NetworkError, ProtoGraph, messages
+from .formats import read
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+__all__ = ["add", "listed"]
+
+
+def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
+    """Add the arguments of the command.
+
+    Args:
+        name: Its name.
+        parser: What gets them.
+    """
+    parser.add_argument("files", nargs="*", metavar="FILE", help="files of one model, whose functions are listed")
+    parser.add_argument("-o", "--output", help="file to write, instead of printing")
+    parser.add_argument("-x", "--exclude", action="append", default=[], help="type to leave out; may be repeated")
+    parser.add_argument("-q", "--query", help="type to show with its arguments and its documentation")
+    return lambda args: _put(listed(args.files, args.exclude, args.query), args.output)
+
+
+def listed(files: list[str], exclude: list[str], query: str | None = None) -> list[str]:
+    """Lines about functions.
+
+    Args:
+        files: Paths of files of one model; all functions that there are if it is empty.
+        exclude: Types to leave out.
+        query: A type to describe instead.
+
+    Returns:
+        For each type how often it is there, if files are given, its name in Python, and whether it is missing.
+
+    Raises:
+        NetworkError: If there is no function of the type that is asked for.
+        OSError: If a file cannot be read.
+    """
+    known = messages.declared()
+    if query is not None:
+        function = getattr(functions, messages.function_name(query), None)
+        if function is None:
+            raise NetworkError(f"expected a type of function, got {query!r}")
+        arguments = ", ".join(known[query].keywords) if query in known else ""
+        return [f"{query}: F.{messages.function_name(query)}({arguments})", "", str(function.__doc__)]
+    if not files:
+        return [f"{kind}: F.{known[kind].name}" for kind in sorted(known) if kind not in exclude]
+    counts: dict[str, int] = {}
+    for network in ProtoGraph.from_proto(read(files).proto).networks.values():
+        for held in network.expand_loop_control().functions.values():
+            counts[held.type] = counts.get(held.type, 0) + 1
+    lines = []
+    for kind in sorted(counts.keys() - set(exclude)):
+        name = messages.function_name(kind)
+        lines.append(f"{kind}: {counts[kind]} times, F.{name}" + ("" if name in functions.__all__ else ", missing"))
+    return lines
+
+
+def _put(lines: list[str], output: str | None) -> None:
+    text = "\n".join(lines)
+    if output is None:
+        print(text)
+        return
+    with replacing(Path(output)) as temporary:
+        temporary.write_text(text + "\n")

@@ -1,0 +1,112 @@
+"""`kinnor profile`: how long each function of a network takes."""
+
+from __future__ import annotations
+
+import csv
+import time
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import parameter as parameters
+from ..files.atomic import replacing
+from ..graph_def import NetworkError
+from ..utils.load import load
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from .._core import Function
+
+__all__ = ["add", "profile"]
+
+RUNS = 10
+"""Forward and backward runs whose median counts; one before them does not."""
+
+
+def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
+    """Add the arguments of the command.
+
+    Args:
+        name: Its name.
+        parser: What gets them.
+    """
+    parser.add_argument("-c", "--config", required=True, help="project file: .nnp, .nntxt or .prototxt")
+    parser.add_argument("-o", "--outdir", required=True, help="folder for results, which is made")
+    return lambda args: profile(args.config, args.outdir)
+
+
+def profile(config: str, outdir: str) -> list[tuple[str, str, str, float]]:
+    """Measure the functions of each network, run forward one by one, and each network as a whole.
+
+    Args:
+        config: Path of the project file.
+        outdir: Path of the folder, which gets `profile.csv`.
+
+    Returns:
+        Network, function or `*` for all, what was run, and the median of its times in milliseconds.
+
+    Raises:
+        NetworkError: If the file does not fit.
+        OSError: If a file cannot be read or written.
+    """
+    with parameters.parameter_scope("", OrderedDict()):
+        info = load(config, prepare_data_iterator=False)
+        if not info.networks:
+            raise NetworkError(f"expected a network in {config}, got none")
+        rows = []
+        for network in info.networks.values():
+            nodes = (*network.variables.values(), *network.parameters.values())
+            variables = {n.name: n.variable_instance for n in nodes}
+            for name in network.inputs:
+                variables[name].d = 0  # type: ignore[union-attr]
+            rows += _network(network.name, [variables[name] for name in network.outputs])
+    target = Path(outdir)
+    target.mkdir(parents=True, exist_ok=True)
+    with replacing(target / "profile.csv") as temporary, temporary.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("network", "function", "run", "milliseconds"))
+        writer.writerows((*row[:3], f"{row[3]:.4f}") for row in rows)
+    for network_name, function, run, milliseconds in rows:
+        print(f"{network_name:16} {function:40} {run:8} {milliseconds:10.3f} ms")
+    return rows
+
+
+def _network(name: str, outputs: list[Any]) -> list[tuple[str, str, str, float]]:
+    from .. import functions
+
+    output = outputs[0] if len(outputs) == 1 else functions.sink(*outputs)
+    spent: dict[int, list[float]] = {}
+    order: list[tuple[int, str]] = []
+    begun = [0.0]
+
+    def before(function: Function) -> None:
+        begun[0] = time.perf_counter()
+
+    def after(function: Function) -> None:
+        key = hash(function)
+        if key not in spent:
+            order.append((key, str(function.info.type_name)))
+            spent[key] = []
+        spent[key].append(time.perf_counter() - begun[0])
+
+    for _ in range(RUNS + 1):
+        output.forward(function_pre_hook=before, function_post_hook=after)
+    rows = [(name, f"{i} {kind}", "forward", 1e3 * float(np.median(spent[key][1:]))) for i, (key, kind) in
+            enumerate(order)]  # fmt: skip
+    rows.append((name, "*", "forward", _time(output.forward)))
+    if output.need_grad:
+        rows.append((name, "*", "backward", _time(output.backward)))
+    return rows
+
+
+def _time(run: Callable[[], object]) -> float:
+    times = []
+    for _ in range(RUNS + 1):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return 1e3 * float(np.median(times[1:]))

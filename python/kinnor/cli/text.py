@@ -1,0 +1,93 @@
+"""`kinnor decode_param` and `kinnor encode_param`: parameters as text files, one for each.
+
+A file has the shape in its first line and a number in each of the others; its name is the parameter's, with `~` in the
+place of slashes.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
+
+import numpy as np
+
+from .._core import ParameterError
+from ..files import parameter_file
+from ..files.atomic import replacing
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+__all__ = ["add", "decode", "encode"]
+
+
+def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
+    """Add the arguments of a command.
+
+    Args:
+        name: `decode_param` or `encode_param`.
+        parser: What gets them.
+    """
+    parser.add_argument("-p", "--param", required=True, help="file of parameters")
+    if name == "decode_param":
+        parser.add_argument("-o", "--outdir", required=True, help="folder for text files")
+        return lambda args: decode(args.param, args.outdir)
+    parser.add_argument("-i", "--indir", required=True, help="folder with text files")
+    return lambda args: encode(args.indir, args.param)
+
+
+def decode(param: str, outdir: str) -> None:
+    """Write parameters as text files.
+
+    Args:
+        param: Path of a file of parameters.
+        outdir: Path of the folder, which is made.
+
+    Raises:
+        ParameterError: If the file is malformed.
+        OSError: If a file cannot be read or written.
+    """
+    folder = Path(outdir)
+    entries = parameter_file.load(param)
+    folder.mkdir(parents=True, exist_ok=True)
+    for entry in entries:
+        name = quote(entry.name, safe="/ ").replace("/", "~")
+        with replacing(folder / f"{name}.txt") as temporary, temporary.open("w") as file:
+            file.write(f"{tuple(entry.values.shape)}\n")
+            entry.values.astype(np.float32).tofile(file, sep="\n")
+
+
+def encode(indir: str, param: str) -> None:
+    """Make a file of parameters of text files.
+
+    Args:
+        indir: Path of the folder with them; all become parameters that are trained.
+        param: Path of the file of parameters.
+
+    Raises:
+        ParameterError: If a file is malformed, or the format unknown.
+        OSError: If a file cannot be read or written.
+    """
+    entries = []
+    for path in sorted(Path(indir).glob("*.txt")):
+        name = unquote(path.name.removesuffix(".txt").replace("~", "/"))
+        entries.append(parameter_file.Entry(name, _read(path), True))
+    if not entries:
+        raise ParameterError(f"encode_param: expected text files in {indir!r}, got none")
+    parameter_file.save(param, entries)
+
+
+def _read(path: Path) -> NDArray[Any]:
+    try:
+        head, *numbers = path.read_text().split("\n")
+        if not re.fullmatch(r"\((\d+, ?)*(\d+)?,?\)", head.strip()):
+            raise ValueError(f"the first line is {head!r}")
+        shape = tuple(int(length) for length in re.findall(r"\d+", head))
+        return np.array([float(n) for n in numbers if n.strip()], np.float32).reshape(shape)
+    except (ValueError, OverflowError) as error:
+        raise ParameterError(f"encode_param: expected a shape and numbers, got {path}: {error}") from error

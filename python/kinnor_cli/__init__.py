@@ -1,0 +1,98 @@
+"""The program `kinnor`, which NNabla calls `nnabla_cli`: which commands there are, and what happens when one fails.
+
+It is no part of the package `kinnor`, which takes longer to import than a list of commands may take to be shown: a
+command imports it when it runs.
+"""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False  # What `typing` says, which takes half of the time of a help text to import.
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["COMMANDS", "main"]
+
+COMMANDS = {
+    "train": ("train", "train a network as its project file says"),
+    "forward": ("forward", "run a network on a data set, and write what comes out as a CSV file"),
+    "infer": ("forward", "run a network on files of numbers"),
+    "convert": ("convert", "convert files of networks and parameters"),
+    "dump": ("convert", "show what is in a file of networks"),
+    "profile": ("measure", "measure how long each function of a network takes"),
+    "draw": ("draw", "draw networks as SVG pictures"),
+    "draw_graph": ("draw", "the same under NNabla's name"),
+    "plot_series": ("plot", "plot what a MonitorSeries wrote"),
+    "plot_timer": ("plot", "plot what a MonitorTimeElapsed wrote"),
+    "create_image_classification_dataset": ("images", "make a CSV data set of folders with images, one for each class"),
+    "digits": ("images", "write the digits that come with Kinnor as folders with images, one for each class"),
+    "conv_dataset": ("cache", "convert a CSV data set into arrays that are read faster"),
+    "encode_param": ("text", "make a file of parameters of text files"),
+    "decode_param": ("text", "write parameters as text files"),
+    "function_info": ("functions", "list functions, all or those of a file"),
+    "version": ("facts", "show the version"),
+    "info": ("facts", "show what Kinnor was built for and how it is set up"),
+}
+"""By name: the module of `kinnor.cli` that does it, and what it does."""
+
+FAILED, MISUSED, INTERRUPTED = 1, 2, 130
+"""Exit status."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program.
+
+    Args:
+        arguments: What was typed after its name; that of the process by default.
+
+    Returns:
+        The exit status: 0, 1 if a command failed, 2 if it was misused, 130 if it was interrupted.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given or given[0] in ("-h", "--help", "help"):
+        print(_help())
+        return 0 if given else MISUSED
+    if given[0] == "--version":
+        given[0] = "version"
+    if given[0] not in COMMANDS:
+        return _fail(f"expected a command, got {given[0]!r}; `kinnor --help` lists them", MISUSED)
+    return _run(given[0], given[1:])
+
+
+def _run(name: str, given: Sequence[str]) -> int:
+    import argparse
+    from importlib import import_module
+
+    from kinnor import Error
+
+    module, help_text = COMMANDS[name]
+    command = import_module(f"kinnor.cli.{module}")
+    parser = argparse.ArgumentParser(prog=f"kinnor {name}", description=f"{help_text[0].upper()}{help_text[1:]}.")
+    run = command.add(name, parser)
+    try:
+        run(parser.parse_args(given))
+    except SystemExit as done:
+        return int(done.code or 0)
+    except KeyboardInterrupt:
+        return _fail(f"{name}: interrupted", INTERRUPTED)
+    except (Error, OSError, ImportError, MemoryError) as error:
+        return _fail(f"{name}: {_line(error)}", FAILED)
+    return 0
+
+
+def _line(error: BaseException) -> str:
+    """An error in one line."""
+    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    return " ".join(text.split()) or type(error).__name__
+
+
+def _fail(text: str, status: int) -> int:
+    print(f"kinnor: {text}", file=sys.stderr)
+    return status
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    commands = "\n".join(f"  {name:{width}}  {text}" for name, (_, text) in COMMANDS.items())
+    return f"usage: kinnor COMMAND ...\n\nCommands; `kinnor COMMAND --help` says what each takes:\n\n{commands}"

@@ -1,0 +1,268 @@
+"""The program `kinnor`: each command, what it says where it fails, and a network trained from end to end."""
+
+import csv
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kinnor as nn
+import kinnor.functions as F
+import kinnor.parametric_functions as PF
+from kinnor.files.images import read_image
+from kinnor.files.png import write_png
+from kinnor.monitor import Monitor, MonitorSeries, MonitorTimeElapsed
+from kinnor_cli import COMMANDS, main
+
+ROOT = Path(__file__).parents[1]
+
+pytestmark = pytest.mark.usefixtures("no_parameters")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def model(folder):
+    x = nn.Variable((2, 1, 4, 4))
+    y = PF.affine(F.relu(PF.convolution(x, 3, (3, 3), name="c")), 5, name="f")
+    nn.save("net.nnp", {"y": y}, inputs={"x": x}, name="net")
+    return y
+
+
+def run(line):
+    return main(line.split())
+
+
+def ok(line):
+    assert run(line) == 0
+
+
+def test_a_network_is_trained_on_a_folder_of_images(folder, capsys):
+    ok("digits -o images")
+    ok(
+        "create_image_classification_dataset -i images -o data -c 1 -w 8 -g 8 -m trimming -s true "
+        "-f1 training.csv -f2 validation.csv -r2 20"
+    )
+    assert (folder / "data/training.csv").read_text().count("\n") == 1438
+    project = [sys.executable, ROOT / "examples/digits_project.py", "digits.nnp", "--epochs", "8"]
+    subprocess.run(project, check=True, capture_output=True)
+    ok("train -c digits.nnp -o trained")
+    assert "epoch 8 of 8: cost" in capsys.readouterr().out
+    report = (folder / "trained/monitoring_report.yml").read_text()
+    assert min(map(float, re.findall(r"valid_error: (\S+)", report))) <= 0.02
+    ok("forward -c trained/results.nnp -d data/validation.csv -o out")
+    with (folder / "out/output_result.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 360
+    right = [max(range(10), key=lambda i: float(row[f"y__{i}"])) == int(row["y:label"]) for row in rows]
+    assert np.mean(right) >= 0.97
+    ok("train -c digits.nnp -o trained --resume")
+    assert {p.name for p in (folder / "trained").iterdir()} == {
+        "results.nnp",
+        "results_current_8.nnp",
+        "monitoring_report.yml",
+    }
+
+
+def test_training_goes_on_where_it_was(folder):
+    rng = np.random.RandomState(0)
+    np.savetxt("data.csv", rng.randn(8, 4), delimiter=",", header="x__0,x__1,x__2,t", comments="", fmt="%.6f")
+    x, t = nn.Variable((4, 3)), nn.Variable((4, 1))
+    loss = F.mean(F.squared_error(PF.affine(x, 1, name="a"), t))
+    solver = nn.solvers.Adam(0.1)
+    solver.set_parameters(nn.get_parameters())
+    from kinnor.utils.save import save
+
+    def project(n_epochs):
+        optimizer = {"name": "o", "solver": solver, "network": "n", "dataset": "d", "weight_decay": 0, "lr_decay": 1}
+        optimizer |= {"lr_decay_interval": 1, "update_interval": 1, "data_variables": {"x": "x", "t": "t"}}
+        contents = {
+            "networks": [{"name": "n", "batch_size": 4, "outputs": {"loss": loss}, "names": {"x": x, "t": t}}],
+            "datasets": [
+                {"name": "d", "uri": "data.csv", "variables": ["x", "t"], "shuffle": False, "batch_size": 4,
+                     "no_image_normalization": True}
+            ],
+            "optimizers": [optimizer],
+            "training_config": {"max_epoch": n_epochs, "iter_per_epoch": 2, "save_best": False},
+        }  # fmt: skip
+        save(f"p{n_epochs}.nnp", contents)
+
+    for n in (2, 4):
+        project(n)
+    ok("train -c p4.nnp -o whole")
+    ok("train -c p2.nnp -o parts")
+    ok("train -c p4.nnp -o parts --resume")
+    for name in ("whole", "parts"):
+        nn.clear_parameters()
+        nn.load_parameters(f"{name}/results_current_4.nnp")
+        found = nn.get_parameters()["a/affine/W"].d.copy()
+        if name == "whole":
+            wanted = found
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("extension", [".nntxt", ".protobuf", ".prototxt"])
+def test_networks_are_converted_both_ways(folder, model, extension, capsys):
+    ok(f"convert net.nnp out{extension}")
+    ok(f"convert out{extension} again.nnp")
+    x = np.random.RandomState(0).randn(2, 1, 4, 4).astype(np.float32)
+    np.testing.assert_array_equal(nn.load("again.nnp")(x), nn.load("net.nnp")(x))
+    assert run(f"convert net.nnp out{extension}") == 1
+    assert re.fullmatch(r"kinnor: convert: expected a file that is not there yet.*\n", capsys.readouterr().err)
+    ok(f"convert net.nnp out{extension} --force --batch-size 3 --nnp-exclude-parameter")
+    assert nn.graph_def.load(f"out{extension}").default_graph().variables["x"].shape == (3, 1, 4, 4)
+
+
+@pytest.mark.parametrize("extension", [".h5", ".safetensors", ".protobuf"])
+def test_parameters_are_converted_both_ways(folder, model, extension):
+    ok(f"convert net.nnp p{extension}")
+    ok("convert net.nnp bare.nntxt --nnp-exclude-parameter")
+    ok(f"convert bare.nntxt p{extension} again.nnp")
+    x = np.random.RandomState(0).randn(2, 1, 4, 4).astype(np.float32)
+    np.testing.assert_array_equal(nn.load("again.nnp")(x), nn.load("net.nnp")(x))
+    ok(f"decode_param -p p{extension} -o text")
+    assert (folder / "text/f~affine~b.txt").read_text().splitlines()[0] == "(5,)"
+    ok("encode_param -i text -p back.h5")
+    before = {k: v.d.copy() for k, v in nn.get_parameters().items()}
+    nn.clear_parameters()
+    nn.load_parameters("back.h5")
+    assert nn.get_parameters().keys() == before.keys()
+    assert all((v.d == before[k]).all() for k, v in nn.get_parameters().items())
+
+
+def test_numbers_go_in_and_come_out(folder, model, capsys):
+    x = np.random.RandomState(0).randn(2, 1, 4, 4).astype(np.float32)
+    x.tofile("x.bin")
+    ok("infer -c net.nnp -b 2 -o out x.bin")
+    found = np.fromfile("out_0_0.bin", np.float32).reshape(2, 5)
+    np.testing.assert_allclose(found, nn.load("net.nnp")(x), rtol=1e-6)
+    ok("infer -c net.nnp -b 2 x.bin")
+    assert "(2, 5)" in capsys.readouterr().out
+    assert run("infer -c net.nnp -b 3 x.bin") == 1
+    assert "expected 48 numbers for 'x', got 32" in capsys.readouterr().err
+
+
+def test_what_is_in_a_file_is_shown(folder, model, capsys):
+    ok("dump net.nnp -F -V")
+    shown = capsys.readouterr().out
+    assert "inputs: x (-1, 1, 4, 4)" in shown
+    assert "Convolution" in shown
+    assert "4 parameters of 95 numbers" in shown
+    ok("dump net.nnp -v --dump-limit 1")
+    ok("dump net.nnp -n x")
+    ok("function_info net.nnp -o functions.txt")
+    assert (folder / "functions.txt").read_text().splitlines()[-1] == "ReLU: 1 times, F.relu"
+    ok("function_info -q Convolution")
+    assert "F.convolution(base_axis, pad" in capsys.readouterr().out
+    ok("function_info -x ReLU")
+    ok("draw net.nnp -o drawn")
+    assert (folder / "drawn/net.svg").read_text().count("<rect") == 4
+    ok("profile -c net.nnp -o measured")
+    assert "Convolution" in (folder / "measured/profile.csv").read_text()
+    ok("version")
+    ok("info")
+    assert nn.__version__ in capsys.readouterr().out
+
+
+def test_data_sets_become_arrays(folder):
+    write_png("a.png", np.full((6, 9, 3), 200, np.uint8))
+    (folder / "set.csv").write_text("x,y\na.png,1\na.png,2\n")
+    ok("conv_dataset set.csv set.cache --normalize")
+    assert run("conv_dataset set.csv set.cache") == 1
+    ok("conv_dataset set.csv set.cache --force --shuffle")
+    assert run("conv_dataset set.csv . --force") == 1
+    ok("conv_dataset set.cache again.cache")
+    assert sorted(p.name for p in (folder / "again.cache").iterdir()) == [
+        "cache_00000000_00000001.npy",
+        "cache_index.csv",
+        "cache_info.csv",
+    ]
+
+
+@pytest.mark.parametrize(("mode", "colours"), [("trimming", 3), ("padding", 1)])
+def test_images_are_made_to_fit(folder, mode, colours):
+    (folder / "in/cat").mkdir(parents=True)
+    (folder / "in/none").mkdir()
+    write_png("in/cat/wide.png", np.full((4, 12, 3), 250, np.uint8))
+    write_png("in/cat/grey.png", np.full((9, 3), 250, np.uint8))
+    ok(f"create_image_classification_dataset -i in -o out -c {colours} -w 4 -g 4 -m {mode} -s false -f1 a.csv")
+    assert (folder / "out/a.csv").read_text() == "x:image,y:label\n./cat/grey.png,0\n./cat/wide.png,0\n"
+    for name in ("wide", "grey"):
+        image = read_image(f"out/cat/{name}.png")
+        assert image.shape == ((4, 4, 3) if colours == 3 else (4, 4))
+        assert (image.min() == 250) == (mode == "trimming") or image.min() == 249
+
+
+def test_what_monitors_wrote_is_plotted(folder):
+    pytest.importorskip("matplotlib")
+    series, timer = MonitorSeries("loss", Monitor("."), 1, False), MonitorTimeElapsed("time", Monitor("."), 1, False)
+    for i in range(3):
+        series.add(i, i * i)
+        timer.add(i)
+    ok("plot_series loss.series.txt -o loss.png -l loss -t title")
+    ok("plot_timer time.timer.txt -o time.svg -e -u m")
+    assert read_image("loss.png").ndim == 3
+    assert run("plot_series net.nnp -o x.png") == 1
+    (folder / "net.nnp").write_text("no numbers")
+    assert run("plot_series net.nnp -o x.png") == 1
+    assert not (folder / "x.png").exists()
+
+
+# --- What it says
+
+
+def test_failures_are_one_line_and_a_status(folder, capsys):
+    for line, status, text in (
+        ("train -c gone.nntxt -o out", 1, "kinnor: train: .*gone.nntxt"),
+        ("dump", 2, "usage: kinnor dump"),
+        ("sing", 2, "kinnor: expected a command, got 'sing'"),
+        ("convert a.nnp b.exe", 1, "kinnor: convert: expected a name that ends in"),
+        ("convert a.nnp", 1, "kinnor: convert: expected files"),
+        ("forward -c gone.nnp -d x.csv -o .", 1, "kinnor: forward: "),
+        ("encode_param -i . -p x.h5", 1, "kinnor: encode_param: .*expected text files"),
+        (
+            "create_image_classification_dataset -i . -o out -c 1 -w 1 -g 1 -m padding -s true -f1 a",
+            1,
+            "expected folders",
+        ),
+    ):
+        assert run(line) == status, line
+        shown = capsys.readouterr().err
+        assert re.search(text, shown), shown
+        assert status == 2 or shown.count("\n") == 1
+    assert run("") == 2
+    (folder / "bad.nnp").write_bytes(b"PK")
+    assert run("dump bad.nnp") == 1
+
+
+def test_each_command_says_what_it_takes(capsys):
+    ok("--help")
+    listed = capsys.readouterr().out
+    for name, (_, text) in COMMANDS.items():
+        assert f"  {name} " in listed
+        assert text in listed
+        ok(f"{name} --help")
+        assert f"usage: kinnor {name}" in capsys.readouterr().out
+
+
+def test_help_imports_neither_numpy_nor_the_package():
+    program = (
+        "import sys, kinnor_cli; status = kinnor_cli.main(['--help']);"
+        "print(status, [name for name in ('argparse', 'numpy', 'kinnor') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True, cwd=ROOT / "python"
+    )
+    assert done.stdout.splitlines()[-1] == "0 []"
+
+
+def test_it_is_a_module_too():
+    done = subprocess.run([sys.executable, "-m", "kinnor", "version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"Kinnor {nn.__version__}\n"
