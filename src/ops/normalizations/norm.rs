@@ -39,8 +39,7 @@ fn slope<N: Number>(x: N, y: N, p: f64) -> N {
     if p == 2.0 {
         return x / y;
     }
-    let zero = N::all(0.0);
-    let sign = N::select(x.lt(zero), N::all(-1.0), N::select(x.eq(zero), zero, N::all(1.0)));
+    let sign = N::select(x.lt(N::all(0.0)), N::all(-1.0), N::all(1.0)); // as that of `abs`
     if p == 1.0 { sign } else { sign * power(x.abs() / y, p - 1.0) }
 }
 
@@ -98,7 +97,7 @@ impl Compute for Norm {
                     // SAFETY: the indices are those of arrays of these shapes.
                     move |ix, iy| unsafe {
                         let (y, gy) = (*y.get_unchecked(iy), *gy.get_unchecked(iy));
-                        let (is_zero, x) = (y.eq(T::ZERO), *x.get_unchecked(ix));
+                        let (is_zero, x) = ($p != 1.0 && y.eq(T::ZERO), *x.get_unchecked(ix));
                         T::select(is_zero, T::ZERO, gy * slope(x, T::select(is_zero, T::ONE, y), $p))
                     },
                 )

@@ -20,7 +20,7 @@ pub(crate) const OPS: &[Entry] = &[
 ];
 
 op! {
-    /// Absolute value, elementwise: `y = |x|`.
+    /// Absolute value, elementwise: `y = |x|`. The derivative at zero is 1.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -38,7 +38,7 @@ impl Unary for Abs {
 
     #[inline(always)]
     fn df<N: Number>(&self, x: N, _: N) -> N {
-        N::select(x.gt(N::all(0.0)), N::all(1.0), N::select(x.lt(N::all(0.0)), N::all(-1.0), N::all(0.0)))
+        N::select(x.lt(N::all(0.0)), N::all(-1.0), N::all(1.0))
     }
 }
 

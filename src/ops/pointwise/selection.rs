@@ -19,7 +19,7 @@ pub(crate) const OPS: &[Entry] = &[
 ];
 
 op! {
-    /// The larger one, elementwise: `y = max(x0, x1)`, NaN where either is. The gradient goes to the larger input, to `x0` where
+    /// The larger one, elementwise: `y = max(x0, x1)`, NaN where either is. The gradient goes to the larger input, to `x1` where
     /// both are equal.
     ///
     /// Args:
@@ -37,18 +37,18 @@ op! {
 impl Binary for Maximum2 {
     #[inline(always)]
     fn f<N: Number>(&self, a: N, b: N) -> N {
-        N::select(N::or(a.ge(b), a.is_nan()), a, b)
+        N::select(N::or(a.gt(b), a.is_nan()), a, b)
     }
 
     #[inline(always)]
     fn df<N: Number>(&self, a: N, b: N, _: N) -> (N, N) {
-        let (second, zero, one) = (a.lt(b), N::all(0.0), N::all(1.0));
-        (N::select(second, zero, one), N::select(second, one, zero))
+        let (first, zero, one) = (N::or(a.gt(b), a.is_nan()), N::all(0.0), N::all(1.0));
+        (N::select(first, one, zero), N::select(first, zero, one))
     }
 }
 
 op! {
-    /// The smaller one, elementwise: `y = min(x0, x1)`, NaN where either is. The gradient goes to the smaller input, to `x0` where
+    /// The smaller one, elementwise: `y = min(x0, x1)`, NaN where either is. The gradient goes to the smaller input, to `x1` where
     /// both are equal.
     ///
     /// Args:
@@ -66,18 +66,18 @@ op! {
 impl Binary for Minimum2 {
     #[inline(always)]
     fn f<N: Number>(&self, a: N, b: N) -> N {
-        N::select(N::or(a.le(b), a.is_nan()), a, b)
+        N::select(N::or(a.lt(b), a.is_nan()), a, b)
     }
 
     #[inline(always)]
     fn df<N: Number>(&self, a: N, b: N, _: N) -> (N, N) {
-        let (second, zero, one) = (a.gt(b), N::all(0.0), N::all(1.0));
-        (N::select(second, zero, one), N::select(second, one, zero))
+        let (first, zero, one) = (N::or(a.lt(b), a.is_nan()), N::all(0.0), N::all(1.0));
+        (N::select(first, one, zero), N::select(first, zero, one))
     }
 }
 
 op! {
-    /// The larger of it and a number, elementwise: `y = max(x, val)`.
+    /// The larger of it and a number, elementwise: `y = max(x, val)`. The derivative is zero where both are equal.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -92,17 +92,18 @@ impl Unary for MaximumScalar {
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
         let val = N::all(self.val);
-        N::select(N::or(x.lt(val), val.is_nan()), val, x)
+        N::select(N::or(x.le(val), val.is_nan()), val, x)
     }
 
     #[inline(always)]
     fn df<N: Number>(&self, x: N, _: N) -> N {
-        N::select(x.lt(N::all(self.val)), N::all(0.0), N::all(1.0))
+        let val = N::all(self.val);
+        N::select(N::or(x.le(val), val.is_nan()), N::all(0.0), N::all(1.0))
     }
 }
 
 op! {
-    /// The smaller of it and a number, elementwise: `y = min(x, val)`.
+    /// The smaller of it and a number, elementwise: `y = min(x, val)`. The derivative is zero where both are equal.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -117,12 +118,13 @@ impl Unary for MinimumScalar {
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
         let val = N::all(self.val);
-        N::select(N::or(x.gt(val), val.is_nan()), val, x)
+        N::select(N::or(x.ge(val), val.is_nan()), val, x)
     }
 
     #[inline(always)]
     fn df<N: Number>(&self, x: N, _: N) -> N {
-        N::select(x.gt(N::all(self.val)), N::all(0.0), N::all(1.0))
+        let val = N::all(self.val);
+        N::select(N::or(x.ge(val), val.is_nan()), N::all(0.0), N::all(1.0))
     }
 }
 
