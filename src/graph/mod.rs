@@ -36,7 +36,7 @@ pub use handles::callbacks::{Detach, FunctionHook};
 pub use handles::function::Function;
 pub use handles::gradient_hooks::{GradientHook, HookHandle, When, live_variables};
 pub use handles::ndarray::{NdArray, copied};
-pub use handles::segment::{births, is_born_since, taken_from_outside};
+pub use handles::segment::{Notes, births, is_born_since, note_read, swap_notes, taken_from_outside};
 pub use handles::user::{User, UserRule};
 pub use handles::variable::Variable;
 pub use memory::clear_record::{ClearFlags, ClearRecord, record_clear_flags, recorded_clear_flags};

@@ -216,6 +216,35 @@ fn is_born_since(v: &Bound<'_, Variable>, since: u64) -> bool {
     graph::is_born_since(&v.get().variable, since)
 }
 
+/// What functions read and made on this thread without a graph.
+#[pyclass(frozen, module = "kinnor._core", name = "Notes")]
+struct Notes(Mutex<Option<graph::Notes>>);
+
+#[pymethods]
+impl Notes {
+    #[new]
+    fn new() -> Self {
+        Self(Mutex::new(Some(graph::Notes::default())))
+    }
+
+    /// Exchanges them with those that this thread takes, which may be none.
+    fn swap(&self) {
+        let mut own = self.0.lock();
+        *own = graph::swap_notes(own.take());
+    }
+
+    /// The variables that need a gradient and were read.
+    fn read<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, Variable>>> {
+        let read = self.0.lock().as_ref().map(|notes| notes.read.clone()).unwrap_or_default();
+        read.into_iter().map(|v| Variable::wrap(py, v)).collect()
+    }
+
+    /// Whether a function made a variable meanwhile.
+    fn has_made(&self, v: &Bound<'_, Variable>) -> bool {
+        self.0.lock().as_ref().is_some_and(|notes| notes.has_made(&v.get().variable))
+    }
+}
+
 /// The variables that need a gradient and that functions since then, up to `ends`, take from others, except `known`.
 #[pyfunction]
 fn taken_from_outside<'py>(
@@ -234,6 +263,7 @@ fn taken_from_outside<'py>(
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     graph::set_source_line(source_line);
     m.add_class::<Handle>()?;
+    m.add_class::<Notes>()?;
     m.add_function(wrap_pyfunction!(differentiate, m)?)?;
     m.add_function(wrap_pyfunction!(births, m)?)?;
     m.add_function(wrap_pyfunction!(is_born_since, m)?)?;

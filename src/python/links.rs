@@ -19,7 +19,11 @@ pub(super) fn use_parameter<'py>(
     #[pyo3(from_py_with = flag)] need_grad: bool,
     name: String,
 ) -> PyResult<Bound<'py, Variable>> {
-    let used = parameter.get().variable.unlinked(Some(need_grad && settings::grad_enabled()));
+    let grad = settings::grad_enabled();
+    if need_grad && !grad && settings::noting() {
+        graph::note_read([&parameter.get().variable.unlinked(Some(true))]);
+    }
+    let used = parameter.get().variable.unlinked(Some(need_grad && grad));
     used.set_name(Some(name));
     Variable::wrap(py, used)
 }

@@ -60,6 +60,8 @@ plain! {
     plan_is_plain() -> bool = settings::plan_is_plain();
     /// Sets it.
     set_plan_is_plain(on: bool) -> () = settings::set_plan_is_plain(on);
+    /// Whether it is noted what functions without a graph read and make.
+    noting() -> bool = settings::noting();
     /// What a backward run does about values that changed since the forward run.
     check_saved() -> &'static str = SAVED[settings::check_saved() as usize].0;
     /// Number of the context in which functions are built now.

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
-from .._core import ArgumentError, CallError, GraphError, NdArray, PythonFunction, RecomputeError, Variable
+from .._core import ArgumentError, CallError, GraphError, NdArray, PythonFunction, RecomputeError, ShapeError, Variable
 from ..parameter import get_current_parameter_scope, parameter_scope
 
 if TYPE_CHECKING:
@@ -98,20 +98,20 @@ class Forget(PythonFunction):
         self.n_xs = 0
         self.hidden: list[Variable] = []
         self.facts: list[tuple[Any, ...]] = []
+        self.shapes: list[tuple[int, ...]] = []
         self.computed = False
 
     def first(self, xs: Sequence[Variable]) -> list[Variable]:
         """Calls `func` for the first time, and makes a function of the graph of it."""
-        inside = [x.get_unlinked_variable(need_grad=x.need_grad) for x in xs]
         since = _core.births()
-        with self.recording():
-            ys = returned(self.func(*inside))
+        with without_graph() as notes, self.recording():
+            ys = returned(self.func(*[leaf(x, False) for x in xs]))
         self.n_xs = len(xs)
-        self.hidden = _core.taken_from_outside(ys, since, inside)
+        self.hidden = _core.taken_from_outside([*notes.read(), *ys], since, [])
         if not ys or not (self.hidden or any(x.need_grad for x in xs)):
             return [y.get_unlinked_variable(need_grad=False) for y in ys]
         # An output is an array of its own, also where `func` returns what it was given, or a view of it.
-        own = [_core.is_born_since(y, since) and y.get_number_of_references == 1 for y in ys]
+        own = [(notes.has_made(y) or _core.is_born_since(y, since)) and y.get_number_of_references == 1 for y in ys]
         ys = [y if alone else _core.functions.identity(y) for y, alone in zip(ys, own, strict=True)]
         self.facts = [self.fact(y) for y in ys]
         self.computed = True
@@ -191,6 +191,10 @@ class Forget(PythonFunction):
 
     def setup_impl(self, inputs: list[FunctionVariable], outputs: list[FunctionVariable]) -> None:
         """Shapes are those of the first time."""
+        shapes = [x.shape for x in inputs]
+        self.shapes = self.shapes or shapes
+        if shapes != self.shapes:
+            raise ShapeError(f"forget: expected inputs of the shapes of its call, {self.shapes}, got {shapes}")
         for y, (shape, *_) in zip(outputs, self.facts, strict=True):
             y.reset_shape(shape, True)
 
@@ -201,7 +205,7 @@ class Forget(PythonFunction):
             return
         recomputing = _core.in_recomputing()
         xs = [leaf(x, False) for x in inputs[: self.n_xs]]
-        with self.again(grad=False, recompute=recomputing):
+        with self.again(grad=False, recompute=recomputing), without_graph():
             if recomputing:
                 ys = returned(self.func(*xs))
             else:
@@ -255,7 +259,19 @@ class Forget(PythonFunction):
         return True
 
 
-def leaf(x: FunctionVariable, need_grad: bool) -> Variable:
+@contextmanager
+def without_graph() -> Iterator[_core.Notes]:
+    """Functions are not kept, so that memory of values goes as soon as nobody holds them; what they read is noted."""
+    notes, outer = _core.Notes(), _core.set_grad_mode(False)
+    notes.swap()
+    try:
+        yield notes
+    finally:
+        notes.swap()
+        _core.set_grad_mode(outer)
+
+
+def leaf(x: Variable | FunctionVariable, need_grad: bool) -> Variable:
     """A variable of its own on the values of an input."""
     v = Variable(x.shape, need_grad=need_grad)
     v.data = x.data

@@ -45,8 +45,11 @@ def setitem(x: Any, key: Any, value: Any) -> None:
         put(x, True)
         return
     at_once = _core.auto_forward_mode() and not _core.grad_mode()
-    is_kept = x.parent is None and x.need_grad and _core.grad_mode() and not _core.leaves_in_place()
-    if at_once or is_kept:
+    notes = _core.noting()  # what runs without a graph now does so again with one
+    is_kept = x.parent is None and x.need_grad and (_core.grad_mode() or notes) and not _core.leaves_in_place()
+    if at_once and notes and not is_kept:
+        x.data = put(x, False).data
+    elif at_once or is_kept:
         # Without a graph it is the memory that changes. A leaf that requires grad is refused.
         put(x, True)
     elif x == value or not x._may_be_overwritten():

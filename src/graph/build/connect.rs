@@ -5,9 +5,10 @@ use smallvec::SmallVec;
 use crate::array::RunGuard;
 use crate::graph::arena::{self, Saved};
 use crate::graph::build::eager::EagerRun;
-use crate::graph::build::node::{Outputs, build, note_line};
+use crate::graph::build::node::{self, Outputs, build, note_line};
 use crate::graph::handles::callbacks::{self, Detach};
 use crate::graph::handles::ndarray::NdArray;
+use crate::graph::handles::segment;
 use crate::graph::handles::variable::Variable;
 use crate::graph::memory::eviction::reserve::{self, Reservation};
 use crate::graph::settings::{context, modes};
@@ -56,7 +57,18 @@ pub fn connect_detached(
 ) -> Result<Outputs> {
     let modes = modes::now();
     if !modes.grad && modes.auto_forward {
-        return connect_without_graph(&op, inputs, into, modes.anomaly);
+        if modes.noting {
+            // What is not kept now is built once more, with a graph.
+            let changed = |i: &usize| op.alias(*i).is_some_and(|alias| alias.modifies);
+            let check = |a: &arena::Arena, i: usize| node::check_kept(a, &op, i, inputs[i].ix());
+            arena::with(|a| (0..inputs.len()).filter(changed).try_for_each(|i| check(a, i)))?;
+        }
+        let outputs = connect_without_graph(&op, inputs, into, modes.anomaly)?;
+        if modes.noting {
+            segment::note_read(inputs.iter().copied());
+            segment::note_made(&outputs);
+        }
+        return Ok(outputs);
     }
     // Neither a user's function nor a look at values may run under the lock.
     let shapes = match op.sets_up_outside() {

@@ -24,6 +24,17 @@ pub(crate) fn note_line(a: &mut Arena, outputs: &[Variable], line: Option<String
     }
 }
 
+/// Refuses to change input `i` in place where it is a leaf that gradients flow to.
+pub(crate) fn check_kept(a: &Arena, op: &Op, i: usize, v: Ix) -> Result<()> {
+    if !a.need_grad(v) || !a.is_end(v) || modes::leaves_in_place() {
+        return Ok(());
+    }
+    Err(Error::Graph(format!(
+        "{}: expected to change input {i} in place, got a leaf that requires grad; use no_grad()",
+        op.name()
+    )))
+}
+
 pub(crate) fn build(
     a: &mut Arena,
     modes: Modes,
@@ -74,11 +85,8 @@ pub(crate) fn build_shaped(
         rooted |= slot.rank == 0 || slot.flags & (flag::PERSISTENT | flag::PROHIBIT_CLEAR) != 0;
         let Some(alias) = op.alias(i) else { continue };
         inplace = true;
-        if alias.modifies && grad && a.need_grad(v) && a.is_end(v) && !modes::leaves_in_place() {
-            return Err(Error::Graph(format!(
-                "{}: expected to change input {i} in place, got a leaf that requires grad; use no_grad()",
-                op.name()
-            )));
+        if alias.modifies && grad {
+            check_kept(a, &op, i, v)?;
         }
     }
     need_grad &= grad;

@@ -1,7 +1,55 @@
-//! A segment of a graph: the functions that a piece of code made, and what they take from outside of it.
+//! A segment of a graph: the functions that a piece of code made, and what they take from outside of it. Where it runs without
+//! a graph, that is noted on the way.
+
+use std::cell::RefCell;
 
 use crate::graph::arena::{self, Ix, NONE, order};
 use crate::graph::handles::variable::Variable;
+use crate::graph::settings::modes;
+
+/// What functions read and made without a graph, as long as that is noted.
+#[derive(Default)]
+pub struct Notes {
+    /// Variables that need a gradient and were read, each once.
+    pub read: Vec<Variable>,
+    /// Numbers of variables that were made, with their generations.
+    made: Vec<(Ix, u32)>,
+}
+
+thread_local! {
+    static NOTES: RefCell<Option<Notes>> = const { RefCell::new(None) };
+}
+
+/// Has notes taken on this thread from now on, or not; returns those that were taken.
+pub fn swap_notes(new: Option<Notes>) -> Option<Notes> {
+    modes::set_noting(new.is_some());
+    NOTES.replace(new)
+}
+
+/// Notes variables that need a gradient, and are read.
+pub fn note_read<'a>(variables: impl IntoIterator<Item = &'a Variable>) {
+    for v in variables.into_iter().filter(|v| v.need_grad()) {
+        NOTES.with_borrow_mut(|notes| {
+            if let Some(notes) = notes.as_mut().filter(|notes| !notes.read.contains(v)) {
+                notes.read.push(v.clone());
+            }
+        });
+    }
+}
+
+/// Notes variables that were made.
+pub(crate) fn note_made(variables: &[Variable]) {
+    let named = arena::with(|a| variables.iter().map(|v| (v.ix(), a.variables[v.ix()].generation)).collect());
+    let mut named: Vec<_> = named;
+    NOTES.with_borrow_mut(|notes| notes.iter_mut().for_each(|notes| notes.made.append(&mut named)));
+}
+
+impl Notes {
+    /// Whether a function made the variable while these notes were taken.
+    pub fn has_made(&self, v: &Variable) -> bool {
+        self.made.contains(&(v.ix(), arena::with(|a| a.variables[v.ix()].generation)))
+    }
+}
 
 /// Counts the functions that were made so far: those that are made from now on belong to a segment that starts here.
 pub fn births() -> u64 {

@@ -18,6 +18,7 @@ struct Scoped {
     recomputing: bool,
     memory_budget: Option<usize>,
     anomaly: bool,
+    noting: bool,
 }
 
 thread_local! {
@@ -30,6 +31,7 @@ thread_local! {
             recomputing: false,
             memory_budget: None,
             anomaly: false,
+            noting: false,
         })
     };
 }
@@ -62,6 +64,7 @@ pub(crate) struct Modes {
     pub(crate) anomaly: bool,
     pub(crate) context: u16,
     pub(crate) memory_budget: Option<usize>,
+    pub(crate) noting: bool,
 }
 
 pub(crate) fn now() -> Modes {
@@ -73,7 +76,17 @@ pub(crate) fn now() -> Modes {
         anomaly: scoped.anomaly,
         context: scoped.context.unwrap_or_else(|| CONTEXT.load(Ordering::Relaxed)),
         memory_budget: scoped.memory_budget,
+        noting: scoped.noting,
     }
+}
+
+/// Whether it is noted what functions without a graph read and make.
+pub fn noting() -> bool {
+    SCOPED.get().noting
+}
+
+pub(crate) fn set_noting(on: bool) {
+    swap(|s| &mut s.noting, on);
 }
 
 /// Whether functions that are built now take part in differentiation.

@@ -1,0 +1,156 @@
+"""The first run of `functions.forget`: it keeps no graph, and memory goes as soon as nobody holds it."""
+
+import numpy as np
+import pytest
+from bed import leaf
+
+import kinnor as nn
+import kinnor.functions as F
+import kinnor.parametric_functions as PF
+from kinnor import autodiff
+
+N = 1 << 16
+ONE = 4 * N
+"""Bytes of an array of that many elements."""
+
+
+def sines(x, n=24):
+    for _ in range(n):
+        x = F.sin(x)
+    return x
+
+
+def big():
+    return nn.Variable.from_numpy_array(np.linspace(-1, 1, N, dtype=np.float32), need_grad=True)
+
+
+def test_a_chain_takes_the_memory_of_three_arrays():
+    x = big()
+    with nn.auto_forward():
+        nn.reset_peak_memory()
+        before = nn.memory_stats()["live"]
+        y = F.forget(sines, x)
+        assert nn.memory_stats()["peak"] - before <= 3 * ONE
+        assert nn.memory_stats()["live"] - before == ONE
+        plain = sines(x)
+    assert np.array_equal(y.d, plain.d)
+    assert nn.memory_stats()["live"] - before >= 20 * ONE
+
+
+def test_so_does_a_run_forward_again():
+    x = big()
+    with nn.auto_forward():
+        y = F.forget(sines, x)
+    nn.reset_peak_memory()
+    before = nn.memory_stats()["live"]
+    y.forward()
+    assert nn.memory_stats()["peak"] - before <= 3 * ONE
+
+
+def test_nothing_requires_grad_the_first_time():
+    seen = []
+
+    def func(x):
+        h = F.sin(x)
+        seen.append((x.requires_grad, x.need_grad, h.requires_grad, h.parent is None, autodiff.is_grad_enabled()))
+        return h * h
+
+    x = leaf(0.5)
+    with nn.auto_forward():
+        y = F.forget(func, x)
+    y.backward()
+    assert seen == [(False, False, False, True, False), (True, True, True, False, True)]
+    np.testing.assert_allclose(x.g, np.sin(1.0), rtol=1e-6)
+
+
+def test_what_the_first_run_made_has_no_graph_outside_either():
+    kept = []
+
+    def func(x):
+        kept.append(F.exp(x))
+        return F.sin(kept[-1])
+
+    with nn.auto_forward():
+        y = F.forget(func, leaf(0.5))
+    assert kept[0].parent is None
+    functions = []
+    y.visit(lambda f: functions.append(f.info.type_name))
+    assert functions == ["PythonFunction"] or len(functions) == 1
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_variable_that_is_given_and_closed_over_gets_both_gradients(dynamic):
+    x, w = leaf(2.0, 3.0), leaf(5.0, 7.0)
+    with nn.auto_forward(dynamic):
+        y = F.sum(F.forget(lambda a: a * x * w, x))
+        y.forward()
+        y.backward()
+    assert x.g.tolist() == [20.0, 42.0]
+    assert w.g.tolist() == [4.0, 9.0]
+
+
+def test_parameters_and_values_from_outside_are_found_without_a_graph():
+    x = leaf(1.0, 2.0)
+    with nn.auto_forward(), nn.parameter_scope("", {}):
+        outer = F.exp(x)
+
+        def func(h):
+            with autodiff.enable_grad():
+                deep = F.sin(outer)  # in a graph, which the result leads to
+            return PF.affine(F.reshape(h * deep, (1, 2)), 1)
+
+        y = F.sum(F.forget(func, x * 1))
+        y.backward()
+        weights = list(nn.get_parameters().values())
+        got = [v.g.copy() for v in (x, *weights)]
+        for v in (x, *weights):
+            v.grad.zero()
+        F.sum(func(x * 1)).backward()
+    for a, v in zip(got, (x, *weights), strict=True):
+        np.testing.assert_allclose(a, v.g, rtol=1e-6)
+    assert any(a.any() for a in got)
+
+
+def test_an_assignment_inside_leaves_what_is_outside():
+    def func(x):
+        h = x * 2
+        h[0] = 7.0
+        x[1] = 3.0
+        return h + x
+
+    x = leaf(1.0, 2.0)
+    given = F.identity(x)
+    with nn.auto_forward():
+        given.forward()
+        with autodiff.no_grad():
+            frozen = nn.Variable.from_numpy_array(np.array([1, 2], np.float32), need_grad=False)
+            y = F.forget(func, frozen)
+        y = F.forget(func, frozen)
+        assert y.d.tolist() == [8.0, 7.0]
+        assert frozen.d.tolist() == [1.0, 2.0]
+
+
+def test_a_parameter_that_is_changed_in_place_is_refused():
+    w = leaf(1.0, 2.0)
+
+    def func(x):
+        w[0] = 0.0
+        return x * w
+
+    with nn.auto_forward(), pytest.raises(nn.GraphError, match="leaf that requires grad"):
+        F.forget(func, leaf(1.0, 1.0))
+    assert w.d.tolist() == [1.0, 2.0]
+
+
+def test_another_shape_is_refused():
+    x = leaf(1.0, 2.0)
+    with nn.auto_forward():
+        y = F.sum(F.forget(F.sin, x))
+    x.reset_shape((3,), True)
+    x.d = 1.0
+    with pytest.raises(nn.ShapeError, match=r"forget: expected inputs of the shapes of its call, .*2,.*, got .*3,"):
+        y.forward()
+    x.reset_shape((2,), True)
+    x.d = 1.0
+    y.forward()
+    assert y.item() == pytest.approx(2 * np.sin(1.0))
