@@ -12,6 +12,7 @@ import kinnor as nn
 import kinnor.functions as F
 import kinnor.parametric_functions as PF
 import kinnor.solvers as S
+from kinnor import autodiff
 
 
 @pytest.fixture(autouse=True)
@@ -304,3 +305,83 @@ def test_what_functions_without_inputs_make_is_not_told(dynamic, clears):
             loss.forward(clear_no_need_grad=clears)
         loss.backward(clear_buffer=clears)
         assert np.isfinite(x.g).all()
+
+
+def assigned(v, array):
+    v.d = array
+
+
+def copied(v, array):
+    v.data.copy_from(nn.NdArray.from_numpy_array(array))
+
+
+@pytest.mark.parametrize("write", [assigned, copied])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+def test_an_assignment_of_what_is_there_is_no_change(write, dtype):
+    x = nn.Variable.from_numpy_array(np.array([2, 3], dtype), need_grad=True)
+    y = F.sum(F.pow_scalar(x, 2.0))
+    y.forward()
+    write(x, np.array([2, 3], dtype))
+    y.backward()
+    assert x.g.tolist() == [4, 6]
+    for different in (np.array([2, 4], dtype), np.array([2, 3], np.float16), np.array([[2, 3]], dtype)[0][::-1]):
+        y.forward()
+        write(x, different)
+        with pytest.raises(UserWarning, match="changed since"):
+            y.backward()
+
+
+def test_zeros_of_either_sign_and_nan_are_compared_by_their_bytes():
+    x = leaf(0.0, np.nan)
+    y = F.sum(x * x)
+    y.forward()
+    x.d = np.array([0.0, np.nan], np.float32)
+    y.backward()
+    x.d = np.array([-0.0, np.nan], np.float32)
+    with pytest.raises(UserWarning, match="changed since"):
+        y.backward()
+
+
+def test_an_assignment_of_its_own_view_says_that_it_was_written():
+    x = leaf(2.0, 3.0)
+    y = F.sum(x * x)
+    y.forward()
+    view = x.d
+    view[0] = 9
+    x.d = view
+    with pytest.raises(UserWarning, match="changed since"):
+        y.backward()
+
+
+WAYS_BACK = {
+    "backward": lambda y, x: y.backward() or x.g,
+    "autodiff.backward": lambda y, x: autodiff.backward(y) or x.g,
+    "autodiff.grad": lambda y, x: autodiff.grad(y, x)[0].d,
+    "create_graph": lambda y, x: autodiff.grad(y, x, create_graph=True)[0].d,
+}
+
+
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("way", WAYS_BACK)
+def test_a_write_through_a_view_is_not_seen_and_its_numbers_count(way, dynamic, dtype, held):
+    x = nn.Variable.from_numpy_array(np.array([2, 3], dtype), need_grad=True)
+    view = x.d
+    nn.config.check_saved = "raise"
+    try:
+        with nn.auto_forward(dynamic):
+            h = F.sin(x)
+            y = F.sum(x * x * h)
+            y.forward()
+            view[...] = [5, 7]
+            if not held:
+                del view
+            found = WAYS_BACK[way](y, x)
+    finally:
+        nn.config.check_saved = "warn"
+    old, new = np.array([2, 3]), np.array([5, 7])
+    # What `sin` and the product had computed is there; what they read is new.
+    by_square = 2 * new * np.sin(old)
+    by_sine = old**2 * np.cos(new)
+    np.testing.assert_allclose(found, by_square + by_sine, rtol=1e-5)

@@ -98,6 +98,30 @@ impl Storage {
         self.publish(&state);
     }
 
+    /// Whether its elements are in memory as `dtype` and are the same, bit by bit, as those at another place: to write these
+    /// would change nothing. Not asked of a part of a larger storage, which says no.
+    ///
+    /// # Safety
+    /// At `other` there are as many elements of the type, and a [`RunGuard`] lives.
+    #[cfg_attr(not(feature = "python"), allow(dead_code))] // Python asks for it
+    pub(crate) unsafe fn equals(&self, dtype: DType, other: *const u8) -> bool {
+        let Some(own) = self.at(dtype, Access::Read).filter(|own| own.cast_const() != other) else {
+            return false;
+        };
+        let bytes = self.len * dtype.size();
+        // SAFETY: the caller's promise; writers beside are the caller's to keep away, as for any read.
+        unsafe { std::slice::from_raw_parts(own, bytes) == std::slice::from_raw_parts(other, bytes) }
+    }
+
+    /// Clears elements that were written half. Where they share memory by narrow, which cannot be cleared, they read as NaN from
+    /// now on, and as zero in whole numbers.
+    #[cold]
+    pub(crate) fn give_up(&self) {
+        if self.clear(true).is_err() {
+            drop(self.fill(f64::NAN)); // it is in memory already
+        }
+    }
+
     /// Gives its memory to another storage of as many elements, unless someone else sees it or part of either is a
     /// storage of its own. Says whether it did; this one reads as zeros then.
     pub(crate) fn give_to(&self, to: &Self) -> bool {

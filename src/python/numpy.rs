@@ -181,10 +181,15 @@ pub(super) fn copy_in(array: &NdArray, from: &Bound<'_, PyUntypedArray>, dtype: 
         && dtype_of(&from.dtype())? == dtype;
     if plain {
         let _run = RunGuard::new();
+        // SAFETY: the array is one of NumPy's.
+        let source = unsafe { (*from.as_array_ptr()).fields.data.cast::<u8>() };
+        // SAFETY: there are that many elements of the type, and the guard keeps what the storage has.
+        if unsafe { array.storage.equals(dtype, source) } {
+            return Ok(());
+        }
         let to = array.storage.access(dtype, Access::Write)?;
         // SAFETY: both hold that many elements of the type; `copy` allows them to be the same memory.
         unsafe {
-            let source = (*from.as_array_ptr()).fields.data.cast::<u8>();
             crate::kernels::map::copy(source, to, array.shape.size() * dtype.size());
         }
         array.storage.wrote();

@@ -224,7 +224,7 @@ impl BackwardStep {
 /// Clears the gradients that a kernel which failed was to write or add to, and may have left half done.
 #[cold]
 pub(crate) fn forget(gx: &[Option<Sink>]) {
-    gx.iter().flatten().for_each(|sink| drop(sink.slot.storage.clear(true)));
+    gx.iter().flatten().for_each(|sink| sink.slot.storage.give_up());
 }
 
 /// Adds elements of the kernel's type at `from` to an array.

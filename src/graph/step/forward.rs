@@ -244,7 +244,7 @@ impl ForwardStep {
 #[cold]
 fn forget(y: &[Operand], x: &[Operand]) {
     let own = |y: &&Operand| !x.iter().any(|x| Arc::ptr_eq(&x.storage, &y.storage));
-    y.iter().filter(own).for_each(|y| drop(y.storage.clear(true)));
+    y.iter().filter(own).for_each(|y| y.storage.give_up());
 }
 
 fn arrays<'a>(slots: impl IntoIterator<Item = &'a Operand>) -> Vec<Array> {

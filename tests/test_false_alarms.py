@@ -1,0 +1,138 @@
+"""No gradient complains of a value that is what it was: random programs, whose values are noted byte by byte."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinnor as nn
+import kinnor.functions as F
+from kinnor import autodiff
+
+ONE = {
+    "sin": F.sin,
+    "tanh": F.tanh,
+    "exp": F.exp,
+    "sigmoid": F.sigmoid,
+    "half": lambda x: x * 0.5,
+    "turned": lambda x: F.reshape(x, x.shape[::-1]),
+    "reshape": lambda x: F.reshape(x, x.shape, inplace=True),
+    "dropout": lambda x: F.dropout(x, 0.5),
+    "relu": lambda x: F.relu(x, inplace=True),
+    "softmax": F.softmax,
+    "add_scalar": lambda x: F.add_scalar(x, 1.0, inplace=True),
+    "abs": F.abs,
+}
+TWO = {
+    "mul": lambda a, b: a * b,
+    "add": lambda a, b: F.add2(a, b, inplace=True),
+    "sub": lambda a, b: a - b,
+    "maximum": F.maximum2,
+    "div": lambda a, b: a / (b * b + 1),
+}
+STEPS = ["one", "one", "two", "two", "run", "run", "run", "clear", "both", "back", "back", "back", "engine", "grad"]
+STEPS += ["write", "same", "copy", "look", "zero", "graph", "assign", "unlink"]
+
+
+def content(v: Any) -> bytes | None:
+    """The bytes of a variable, without a view; None where they are cleared."""
+    try:
+        return F.identity(v.data).data.tobytes()
+    except nn.ClearedError:
+        return None
+
+
+class FalseAlarm(Exception):
+    """A value is as it was."""
+
+
+class Program:
+    """A random program, and what its functions read and made when they last ran."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.variables: list[Any] = []
+        self.seen: dict[Any, list[bytes | None]] = {}
+        self.log: list[str] = []
+        for _ in range(2):
+            values = np.array([[self.random.uniform(-1, 1) for _ in range(3)] for _ in range(2)], np.float32)
+            self.variables.append(nn.Variable.from_numpy_array(values, need_grad=True))
+
+    def note(self, f: Any) -> None:
+        self.seen[f] = [content(v) for v in (*f.inputs, *f.outputs)]
+
+    def computed(self) -> Any:
+        return self.random.choice([v for v in self.variables if v.parent is not None])
+
+    def back(self, name: str, y: Any) -> None:
+        start = nn.NdArray.from_numpy_array(np.ones(y.shape, np.float32))
+        try:
+            if name == "back":
+                y.backward(clear_buffer=self.random.random() < 0.2)
+            elif name == "engine":
+                autodiff.backward(y, start, retain_graph=True)
+            else:
+                autodiff.grad(y, self.variables[0], start, retain_graph=True, allow_unused=True)
+        except nn.ModifiedError as error:
+            above: list[Any] = []
+            y.visit(above.append)
+            known = [f for f in above if f in self.seen]
+            if all(self.seen[f] == [content(v) for v in (*f.inputs, *f.outputs)] for f in known):
+                raise FalseAlarm(f"{error}: {'; '.join(self.log)}") from error
+
+    def step(self) -> None:
+        name = self.random.choice(STEPS)
+        v = self.random.choice(self.variables)
+        self.log.append(f"{name} {self.variables.index(v)}")
+        if name == "one":
+            self.variables.append(self.random.choice(list(ONE.values()))(v))
+        elif name == "two":
+            fitting = [w for w in self.variables if w.shape == v.shape]
+            self.variables.append(self.random.choice(list(TWO.values()))(v, self.random.choice(fitting)))
+        elif name == "write":
+            v.d = self.random.uniform(-1, 1)
+        elif name == "same":
+            v.d = np.array(F.identity(v.data).data)
+        elif name == "copy":
+            v.data.copy_from(F.identity(v.data))
+        elif name == "look":
+            str(v.d)
+        elif name == "zero":
+            v.grad.zero()
+        elif name == "unlink":
+            self.variables.append(v.get_unlinked_variable())
+        elif any(v.parent is not None for v in self.variables):
+            self.with_graph(name, self.computed())
+
+    def with_graph(self, name: str, y: Any) -> None:
+        if name == "run":
+            y.forward(function_post_hook=self.note)
+        elif name == "clear":
+            how = self.random.choice(["clear_buffer", "clear_no_need_grad"])
+            y.forward(function_post_hook=self.note, **{how: True})
+        elif name == "both":
+            nn.forward_all([y, self.computed()], function_post_hook=self.note)
+        elif name == "graph":
+            self.variables.extend(nn.grad([y], [self.variables[0]]))
+        elif name == "assign":
+            y[0] = 0.25
+        else:
+            self.back(name, y)
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_no_gradient_complains_of_what_is_as_it_was(block):
+    nn.config.check_saved = "raise"
+    try:
+        for seed in range(block * 150, block * 150 + 150):
+            program = Program(seed)
+            for _ in range(20):
+                try:
+                    program.step()
+                except nn.Error:
+                    continue  # a step that does not fit
+    finally:
+        nn.config.check_saved = "warn"
