@@ -1,180 +1,40 @@
 """Arrays of another type than the one that functions compute in: the next run sees every write, however it was made."""
 
-import ctypes
-
-import ml_dtypes
 import numpy as np
 import pytest
+from writes import RUNS, TYPES, WRITES, check, check_in_turn, combinations
 
 import kinnor as nn
 import kinnor.functions as F
-from kinnor import autodiff
-from kinnor.utils.dlpack import from_dlpack
 
-rng = np.random.default_rng(5)
-X, W = rng.standard_normal((34, 64)), rng.standard_normal((64, 96))
-
-TYPES = {
-    "float64": (np.float64, "float"),
-    "float16": (np.float16, "float"),
-    "bfloat16": (ml_dtypes.bfloat16, "float"),
-    "int32": (np.int32, "float"),
-    "float32": (np.float32, "float"),
-    "float32 in double": (np.float32, "double"),
-    "float32 in half": (np.float32, "half"),
-    "float32 in bfloat16": (np.float32, "bfloat16"),
-}
+ALL = list(combinations())
+EACH = 101
+"""One of so many is played here, all of them by `make fuzz`."""
 
 
-class Net:
-    def __init__(self, x, w):
-        self.x = nn.Variable.from_numpy_array(x, need_grad=True)
-        self.w = nn.Variable.from_numpy_array(w, need_grad=True)
-        self.loss = self.build()
-
-    def build(self):
-        return F.sum(F.sin(F.affine(self.x, self.w) * 0.1)) + F.sum(self.x * self.x)
-
-    def numbers(self, *arrays):
-        return [np.array(a.get_data("r")) for a in arrays]
-
-
-def forward(net):
-    net.loss.forward()
-    return net.numbers(net.loss.data)
+def test_every_combination_is_there_once():
+    assert len(set(ALL)) == len(ALL) == 43_938
+    assert len([c for c in ALL if c.kind == "float64"]) == 5_556
+    assert {(c.kind, c.write, c.run) for c in ALL} >= {
+        (kind, write, run)
+        for kind in TYPES
+        for write in WRITES
+        for run in range(len(RUNS))
+        if (kind, write) != ("bfloat16", "borrowed")
+    }
 
 
-def clearing(net):
-    net.loss.forward(clear_no_need_grad=True)
-    net.x.grad.zero()
-    net.w.grad.zero()
-    net.loss.backward(clear_buffer=True)
-    return net.numbers(net.loss.data, net.x.grad, net.w.grad)
+@pytest.mark.parametrize("kind", TYPES)
+def test_the_next_run_sees_every_write(kind):
+    for combination in [c for c in ALL if c.kind == kind][::EACH]:
+        check(combination)
 
 
-def predicting(net):
-    with nn.no_grad():
-        y = net.build()
-        y.forward()
-    return net.numbers(y.data)
-
-
-def at_once(net):
-    with nn.auto_forward():
-        y = net.build()
-    return net.numbers(y.data)
-
-
-def differentiating(net):
-    net.loss.forward()
-    gradients = autodiff.grad(net.loss, [net.x, net.w])
-    return net.numbers(net.loss.data, *(g.data for g in gradients))
-
-
-def without_graph(net):
-    with nn.auto_forward(), nn.no_grad():
-        y = net.build()
-    return net.numbers(y.data)
-
-
-RUNS = [forward, clearing, predicting, at_once, differentiating, without_graph]
-
-
-def dropped(view):
-    """Writes through a view that was there during a run, and is not any more in the next."""
-
-    def write(array, new, run):
-        seen = view(array)
-        run()
-        seen[...] = new
-
-    return write
-
-
-def parts(array, new, run):
-    half = new.shape[0] // 2
-    views = [array.narrow(0, 0, half).data, array.narrow(0, half, new.shape[0] - half).data]
-    run()
-    views[0][...], views[1][...] = new[:half], new[half:]
-
-
-def address(array, new, run):
-    place = array.data_ptr(new.dtype)
-    run()
-    ctypes.memmove(place, np.ascontiguousarray(new).ctypes.data, new.nbytes)
-
-
-def borrowed(array, new, run):
-    own = np.zeros_like(new)
-    from_dlpack(own, array)
-    run()
-    own[...] = new
-
-
-def between(array, new, run):
-    """No run while the view is there."""
-    array.data[...] = new
-    run()
-    array.data[...] = new[::-1]
-    array.data[...] = new
-
-
-def in_steps(array, new, run):
-    view = array.data
-    for i in range(0, new.shape[0], 30):
-        run()
-        view[i : i + 30] = new[i : i + 30]
-
-
-def assigned(array, new, run):
-    array.data = new
-    run()
-
-
-def bytewise(array):
-    return memoryview(array.data.view(np.uint8)).cast("B")
-
-
-def by_bytes(array, new, run):
-    view = bytewise(array)
-    run()
-    view[:] = np.ascontiguousarray(new).tobytes()
-
-
-# What is known by its address is never trusted again, so that it comes last.
-WRITES = {
-    "data": dropped(lambda array: array.data),
-    "asarray": dropped(np.asarray),
-    "get_data": dropped(lambda array: array.get_data("rw")),
-    "cast": dropped(lambda array: array.cast(array.dtype)),
-    "by_bytes": by_bytes,
-    "between": between,
-    "in_steps": in_steps,
-    "assigned": assigned,
-    "borrowed": borrowed,
-    "parts": parts,
-    "address": address,
-}
-
-
-@pytest.mark.parametrize("run", RUNS)
-@pytest.mark.parametrize(("dtype", "compute"), TYPES.values(), ids=TYPES)
-def test_the_next_run_sees_every_write(dtype, compute, run):
-    def values(n):
-        x, w = X + n, W - n
-        return [(a * 8).astype(dtype) if dtype == np.int32 else a.astype(dtype) for a in (x, w)]
-
-    with nn.context_scope(nn.Context([f"cpu:{compute}"])):
-        net = Net(*values(0))
-        for n, (name, write) in enumerate(WRITES.items()):
-            if write is borrowed and dtype is ml_dtypes.bfloat16:
-                continue  # NumPy does not lend it
-            for leaf, new in zip((net.x, net.w), values(n + 1), strict=True):
-                run(net)
-                write(leaf.data, new, lambda: (run(net), run(net)))
-            expected = run(Net(*values(n + 1)))
-            for found in (run(net), run(net)):
-                assert all(map(np.array_equal, found, expected)), name
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("run", range(len(RUNS)))
+def test_it_sees_writes_one_after_the_other(kind, run):
+    """In a weight that is packed, and that is kept with the array."""
+    check_in_turn(kind, "affine", run)
 
 
 def test_a_numeric_gradient_leaves_no_trace():
