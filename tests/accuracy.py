@@ -47,6 +47,7 @@ def tanh_shrink(x: np.ndarray) -> np.ndarray:
 BETTER = {
     "gelu": lambda x: x * special.expit(2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)),
     "tanh_shrink": tanh_shrink,
+    "softsign": lambda x: np.where(np.isinf(x), np.sign(x), x / (1 + np.abs(x))),
     "sinc": lambda x: np.where(x == 0, 1.0, np.sin(x) / np.where(x == 0, 1.0, x)),
     "sign": lambda x: np.where(x == 0, 1.0, np.sign(x)),
     "round": lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x),

@@ -38,7 +38,7 @@ FUNCTIONS = {
     "abs": np.abs,
     "floor": np.floor,
     "ceil": np.ceil,
-    "softsign": lambda x: x / (1 + np.abs(x)),
+    "softsign": lambda x: np.where(np.isinf(x), np.sign(x), x / (1 + np.abs(x))),
     "swish": lambda x: np.where(x == -np.inf, np.nan, x * special.expit(x)),
 }
 

@@ -1,8 +1,8 @@
-//! What safe code can do to arrays and graphs with nonsense: it gets errors or right numbers.
+//! What safe code can do to arrays and graphs, with nonsense and beside other threads: it gets errors or right numbers.
 
 #![forbid(unsafe_code)]
 
-use kinnor::array::Shape;
+use kinnor::array::{DType, Shape};
 use kinnor::graph::{ForwardOptions, NdArray, Variable, apply};
 use kinnor::{Error, Result};
 
@@ -28,4 +28,29 @@ fn memory_that_was_given_back_reads_as_nan() -> Result<()> {
     y.forward(&ForwardOptions::default())?;
     assert_eq!(y.data().to_vec()?, [1.0; 3]);
     Ok(())
+}
+
+#[test]
+fn a_reader_sees_values_that_were_written_while_types_change() -> Result<()> {
+    let array = NdArray::new(Shape::from([2000]))?;
+    array.copy_from_slice(&[1.0; 2000])?;
+    let right = || -> Result<bool> { Ok(array.to_vec()?.iter().all(|v| *v == 1.0)) };
+    std::thread::scope(|scope| {
+        let changes = scope.spawn(|| -> Result<()> {
+            for _ in 0..2000 {
+                for dtype in [DType::I64, DType::F64, DType::F32] {
+                    array.cast(dtype)?;
+                    // Memory that was given back is written by somebody else.
+                    let other = NdArray::new(Shape::from([2000]))?;
+                    other.cast(dtype)?;
+                    other.copy_from_slice(&[7.0; 2000])?;
+                }
+            }
+            Ok(())
+        });
+        while !changes.is_finished() {
+            assert!(right()?, "a value that nobody wrote");
+        }
+        changes.join().unwrap_or_else(|_| panic!("a change panicked"))
+    })
 }

@@ -115,3 +115,36 @@ def test_a_fork_within_a_run_keeps_the_run_of_its_own_thread():
     print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), step() == expected)
     """
     assert run(program) == "{0} 0\n0 True\n"
+
+
+def test_gradients_that_a_run_of_another_thread_had_in_hand_are_there_again():
+    program = """
+    h = F.tanh(leaf(3, 4))
+    z = F.sum(h * h)
+    w = z.parent.inputs[0].parent.inputs[0].parent.inputs[0]
+    w.register_hook(lambda g: None)
+    z.forward()
+    z.g, w.g = 5.0, 2.0
+    inside, on = threading.Event(), threading.Event()
+
+    def stop(f):
+        inside.set()
+        on.wait(20)
+
+    thread = threading.Thread(target=lambda: z.backward(function_pre_hook=stop))
+    thread.start()
+    inside.wait(20)
+
+    def child():
+        assert z.g == 5.0 and (w.g == 2.0).all()
+        z.forward()
+        z.backward(3.0)
+        assert z.g == 5.0
+        return not np.array_equal(w.g, np.full((3, 4), 2.0))
+
+    print(forked(child))
+    on.set()
+    thread.join()
+    print(float(z.g))
+    """
+    assert run(program) == "0\n5.0\n"

@@ -217,8 +217,10 @@ impl Storage {
             let ptr = self.access(dtype, access)?;
             let root = self.root();
             let mut state = root.lock();
+            // Of the type alone: memory of another one may be where that was by now.
             let own = if let Head::Ready(own) = &state.head { Some(own) } else { None };
-            let casts = state.casts.iter().map(|cast| &cast.buffer);
+            let own = own.filter(|_| state.dtype == Some(dtype));
+            let casts = state.casts.iter().filter(|cast| cast.dtype == dtype).map(|cast| &cast.buffer);
             if let Some(buffer) = own.into_iter().chain(casts).find(|buffer| buffer.contains(ptr)).cloned() {
                 found(root, &mut state);
                 return Ok((buffer, ptr));

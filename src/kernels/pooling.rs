@@ -36,10 +36,12 @@ impl Axis {
     const NONE: Self = Self { input: 1, output: 1, kernel: 1, stride: 1, pad: 0 };
 
     fn spans(&self) -> List<Span> {
+        let padded = self.pad.saturating_mul(2).saturating_add(self.input);
         let span = |o: usize| {
-            let (start, end) = (o * self.stride, o * self.stride + self.kernel);
+            let start = o * self.stride;
+            let end = start.saturating_add(self.kernel).min(padded);
             let on_input = |at: usize| at.saturating_sub(self.pad).min(self.input);
-            Span { range: on_input(start)..on_input(end), padded: end.min(self.input + 2 * self.pad) - start }
+            Span { range: on_input(start)..on_input(end), padded: end - start }
         };
         (0..self.output).map(span).collect()
     }
@@ -178,7 +180,7 @@ impl Windows {
                 let line = (z * self.axes[1].input + y) * input;
                 // The windows whose elements up to `last` from `k` on are on the input.
                 let windows = |k: usize, last: usize| {
-                    let first = pad.saturating_sub(k).div_ceil(stride);
+                    let first = pad.saturating_sub(k).div_ceil(stride).min(output);
                     first..(input + pad).saturating_sub(last).div_ceil(stride).min(output).max(first)
                 };
                 if self.inner == 1 && (kernel == 2 || kernel == 3) {
@@ -187,7 +189,7 @@ impl Windows {
                     let from = |w: usize| line + w * stride - pad;
                     for w in (0..whole.start).chain(whole.end..output) {
                         let start = (w * stride).max(pad) - pad;
-                        for i in start..(w * stride + kernel - pad).min(input) {
+                        for i in start..(w * stride + kernel).saturating_sub(pad).min(input) {
                             f(w, line + i);
                         }
                     }

@@ -71,6 +71,14 @@ impl Variable {
         Ok(Self { variable, info: Mutex::new(info) })
     }
 
+    /// Has Python's collector look at a variable that was made with `info`. A derived class may give it what it likes.
+    #[pyo3(signature = (*_given, **_named))]
+    fn __init__(slf: &Bound<'_, Self>, _given: &Bound<'_, PyTuple>, _named: Option<&Bound<'_, PyDict>>) {
+        if slf.get().info.lock().is_some() {
+            autodiff::collected(slf, true);
+        }
+    }
+
     /// A variable with a copy of a NumPy array as its values, of the same type.
     ///
     /// Args:

@@ -7,7 +7,7 @@ use parking_lot::MutexGuard;
 
 use crate::array::{fork, memory_stats};
 use crate::graph::arena::run_lock::Thread;
-use crate::graph::arena::{self, Arena, FunctionSlot};
+use crate::graph::arena::{self, Arena, FunctionSlot, OuterGradient};
 
 thread_local! {
     static LOCKED: Cell<Option<MutexGuard<'static, Arena>>> = const { Cell::new(None) };
@@ -46,6 +46,7 @@ impl Arena {
             [&tensor.data, &tensor.grad].into_iter().flatten().for_each(|storage| storage.abandon_lock());
         }
         let own = Thread::current();
+        self.give_back_gradients_of_others(own);
         let leases = &mut self.leases;
         let leased = leases.leased.take_if(|(_, thread)| *thread != own);
         let all = leases.single.len();
@@ -61,6 +62,18 @@ impl Arena {
             slot.busy = None;
             slot.count = (slot.count - 1).max(1); // nobody is there to bury it
             slot.abandon();
+        }
+    }
+}
+
+impl Arena {
+    /// Pairs from which other threads ran backward have their own gradients again.
+    fn give_back_gradients_of_others(&mut self, own: Thread) {
+        while let Some(at) = self.outer.iter().rposition(|outer| outer.thread != own) {
+            let OuterGradient { core, grad, .. } = self.outer.remove(at);
+            // The gradient of the run is not looked at, and not dropped.
+            std::mem::forget(std::mem::replace(&mut self.cores[core].grad, grad));
+            self.moved(core);
         }
     }
 }

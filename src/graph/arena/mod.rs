@@ -27,7 +27,7 @@ use smallvec::SmallVec;
 
 use crate::array::{Shape, Storage};
 use crate::graph::arena::provenance::{ByHand, Provenance};
-use crate::graph::arena::run_lock::RunLocks;
+use crate::graph::arena::run_lock::{RunLocks, Thread};
 use crate::graph::arena::validity::PlanMarks;
 use crate::graph::settings::modes;
 use crate::ops::{Op, State};
@@ -60,6 +60,15 @@ pub(crate) struct Arena {
     pub(crate) garbage: SmallVec<[Garbage; 2]>,
     pub(crate) dying: Vec<Ix>,
     pub(crate) leases: RunLocks,
+    /// Gradients that pairs do not have while a thread runs backward from them, the last ones last.
+    pub(crate) outer: Vec<OuterGradient>,
+}
+
+/// A gradient that a pair had before a run, and gets back after it.
+pub(crate) struct OuterGradient {
+    pub(crate) thread: Thread,
+    pub(crate) core: Ix,
+    pub(crate) grad: Option<Arc<Storage>>,
 }
 
 static ARENA: Mutex<Arena> = Mutex::new(Arena {
@@ -74,6 +83,7 @@ static ARENA: Mutex<Arena> = Mutex::new(Arena {
     garbage: SmallVec::new_const(),
     dying: Vec::new(),
     leases: RunLocks::NONE,
+    outer: Vec::new(),
 });
 
 /// The arena, under its lock.
@@ -335,13 +345,31 @@ impl Arena {
         self.swap_grad(core, grad);
     }
 
-    /// As [`Arena::set_grad`] for the time of a run, of which no plan but that of the run hears.
-    pub(crate) fn swap_grad(&mut self, core: Ix, grad: Option<Arc<Storage>>) {
+    /// As [`Arena::set_grad`], of which no plan hears.
+    fn swap_grad(&mut self, core: Ix, grad: Option<Arc<Storage>>) {
         let slot = &mut self.cores[core];
         let fits = grad.as_ref().is_none_or(|grad| grad.len() == slot.shape.size());
         let (new, unfit) = if fits { (grad, None) } else { (None, grad) };
         let old = std::mem::replace(&mut slot.grad, new);
         self.garbage.extend(old.into_iter().chain(unfit).map(Garbage::Storage));
+    }
+
+    /// Gives a pair another gradient for the time of a run of this thread, of which no plan but that of the run hears.
+    pub(crate) fn lend_gradient(&mut self, core: Ix, grad: Arc<Storage>) {
+        let own = self.cores[core].grad.take();
+        self.outer.push(OuterGradient { thread: Thread::current(), core, grad: own });
+        self.swap_grad(core, Some(grad));
+    }
+
+    /// Gives a pair its own gradient back, and returns that of the run.
+    pub(crate) fn give_back_gradient(&mut self, core: Ix) -> Option<Arc<Storage>> {
+        let of_run = self.cores[core].grad.clone();
+        let own = Thread::current();
+        if let Some(at) = self.outer.iter().rposition(|outer| outer.core == core && outer.thread == own) {
+            let grad = self.outer.remove(at).grad;
+            self.swap_grad(core, grad);
+        }
+        of_run
     }
 
     /// Variables that are alive, in graphs or in hands.

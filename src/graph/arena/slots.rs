@@ -37,7 +37,8 @@ pub(crate) mod flag {
     pub(crate) const SCRATCH_NEED: u16 = 1 << 7;
     pub(crate) const SCRATCH_OVERWRITE: u16 = 1 << 8;
     pub(crate) const SCRATCH_INPLACE: u16 = 1 << 9;
-    pub(crate) const SCRATCH: u16 = SCRATCH_NEED | SCRATCH_OVERWRITE | SCRATCH_INPLACE;
+    pub(crate) const SCRATCH_RESTORED: u16 = 1 << 11;
+    pub(crate) const SCRATCH: u16 = SCRATCH_NEED | SCRATCH_OVERWRITE | SCRATCH_INPLACE | SCRATCH_RESTORED;
 }
 
 /// A use of a variable by a function, which it does not keep alive.

@@ -132,9 +132,6 @@ impl Variable {
         if own != theirs {
             return Err(Error::shape("rewire_on", format!("a variable of shape {own}"), [&theirs]));
         }
-        if self.ix() == other.ix() {
-            return Ok(());
-        }
         arena::with(|a| {
             let (to, from) = (self.ix(), other.ix());
             let f = a.variables[from].parent;
@@ -143,6 +140,9 @@ impl Variable {
                     "rewire_on: expected a variable that a function computes, got {}, which has no parent",
                     describe::describe(a, from)
                 )));
+            }
+            if to == from {
+                return Ok(());
             }
             if !readers(a, to, from).is_empty() {
                 return Err(Error::Graph(format!(

@@ -42,12 +42,14 @@ impl Clearing {
     pub(crate) fn after(&self, a: &mut Arena, f: Ix) -> Vec<usize> {
         let Policy { clear_buffer, clear_no_need_grad, recomputation } = self.policy;
         let n = a.functions[f].inputs.len();
-        let need_grad = a.functions[f].need_grad;
+        let (need_grad, budgeted) = (a.functions[f].need_grad, a.functions[f].budgeted);
         let mut cleared = Vec::new();
         let reads = if need_grad { reads(a, f) } else { Reads::NOTHING };
         for o in 0..a.functions[f].outputs.len() {
-            if let Some(v) = a.live_output(f, o).filter(|_| reads.output(o)) {
-                self.scratch(a, v, flag::SCRATCH_NEED);
+            let needed = if reads.output(o) { flag::SCRATCH_NEED } else { 0 };
+            let bits = needed | if recomputation { flag::SCRATCH_RESTORED } else { 0 };
+            if let Some(v) = a.live_output(f, o).filter(|_| bits != 0) {
+                self.scratch(a, v, bits);
             }
         }
         for i in 0..n {
@@ -76,11 +78,13 @@ impl Clearing {
                 || slot.flags & (flag::PERSISTENT | flag::PROHIBIT_CLEAR | flag::SCRATCH_INPLACE) != 0
                 || alias.is_some()
                 || !a.op(f).may_clear_inputs();
+            // What was there before is not the recomputation's to take away, unless a budget wants it.
+            let kept = recomputation && !budgeted && slot.flags & flag::SCRATCH_RESTORED == 0;
             let unneeded = slot.flags & (flag::SCRATCH_NEED | flag::SCRATCH_OVERWRITE) == 0;
             let wanted = clear_buffer
                 || (slot.flags & flag::RECOMPUTE != 0 && !recomputation)
                 || (clear_no_need_grad && unneeded);
-            if !keep && wanted {
+            if !keep && !kept && wanted {
                 let uses = a.consumers(v).count() as u32;
                 if uses < 2 || a.variables[v].visits >= uses {
                     cleared.push(i);

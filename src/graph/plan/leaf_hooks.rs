@@ -40,7 +40,7 @@ pub(crate) struct LeafHooks {
     leaves: Vec<HookedLeaf>,
 }
 
-/// Leaves with hooks, and the gradients that they do not have for the moment.
+/// Leaves with hooks, and their gradients in a run that is over.
 pub(crate) struct DetachedLeafGrads(Vec<(HookedLeaf, Option<Arc<Storage>>)>);
 
 impl LeafHooks {
@@ -84,12 +84,11 @@ impl LeafHooks {
 
     /// Gives leaves whose gradients are to be shown new ones.
     pub(crate) fn set_apart(&self, a: &mut Arena) -> DetachedLeafGrads {
-        let new = |leaf: &HookedLeaf| {
-            let own = leaf.shown.then(|| Storage::new(a.cores[leaf.core].shape.size()));
-            (*leaf, own)
-        };
-        let new = self.leaves.iter().map(new).collect();
-        DetachedLeafGrads(new).swapped(a)
+        for leaf in self.leaves.iter().filter(|leaf| leaf.shown) {
+            a.moved(leaf.core);
+            a.lend_gradient(leaf.core, Storage::new(a.cores[leaf.core].shape.size()));
+        }
+        DetachedLeafGrads(self.leaves.iter().map(|leaf| (*leaf, None)).collect())
     }
 }
 
@@ -99,11 +98,11 @@ impl DetachedLeafGrads {
         self.0.iter().all(|(leaf, _)| !leaf.shown)
     }
 
-    /// Gives leaves the gradients that they do not have, and takes those that they have.
-    pub(crate) fn swapped(mut self, a: &mut Arena) -> Self {
+    /// Gives leaves the gradients back that they did not have, and takes those of the run.
+    pub(crate) fn given_back(mut self, a: &mut Arena) -> Self {
         for (leaf, grad) in self.0.iter_mut().filter(|(leaf, _)| leaf.shown) {
-            let old = a.cores[leaf.core].grad.clone();
-            a.set_grad(leaf.core, std::mem::replace(grad, old));
+            a.moved(leaf.core);
+            *grad = a.give_back_gradient(leaf.core);
         }
         self
     }

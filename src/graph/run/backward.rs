@@ -284,10 +284,10 @@ impl Variable {
             let kept_shapes =
                 || plan.functions.iter().try_for_each(|f| order::check_shapes(a, *f, "backward"));
             let done = done.and_then(|()| if a.reshapes == reshapes { Ok(()) } else { kept_shapes() });
-            for (core, grad) in outer {
-                a.swap_grad(core, grad);
+            for core in outer.into_iter().rev() {
+                drop(a.give_back_gradient(core));
             }
-            let apart = apart.swapped(a);
+            let apart = apart.given_back(a);
             let finished = done.is_ok();
             a.let_go(&mut plan.functions, finished.then_some(false), |f| f.pending &= !finished);
             // Under a budget, what has hold of values keeps them from being given up.
@@ -307,25 +307,21 @@ impl Variable {
     }
 }
 
-/// Gradients of pairs, to be put back.
-type Swapped = SmallVec<[(Ix, Option<Arc<Storage>>); 1]>;
-
 /// Gives the variable the gradient to start from, and the other outputs of its parent zeros, for the time of a run.
-/// Returns what they had.
-fn swap_in(a: &mut Arena, root: Ix, plan: &mut BackwardPlan, seed: &Seed) -> Swapped {
+/// Returns the pairs that are to get theirs back.
+fn swap_in(a: &mut Arena, root: Ix, plan: &mut BackwardPlan, seed: &Seed) -> SmallVec<[Ix; 2]> {
     let (own, parent) = (a.variables[root].core, a.variables[root].parent);
     let outputs: SmallVec<[Ix; 2]> = a.functions[parent].outputs.iter().map(|o| o.core).collect();
-    let mut outer = Swapped::new();
+    let mut outer = SmallVec::new();
     let seed = plan.seed(seed);
     for (o, core) in outputs.into_iter().enumerate() {
         let inner = if core == own { seed.clone() } else { Some(Storage::new(a.cores[core].shape.size())) };
         if let Some(inner) = inner {
-            let old = a.cores[core].grad.clone();
             if let Some(step) = plan.steps.first_mut() {
                 step.start_from(o, &inner);
             }
-            a.swap_grad(core, Some(inner));
-            outer.push((core, old));
+            a.lend_gradient(core, inner);
+            outer.push(core);
         } else if let Some(step) = plan.steps.first_mut() {
             step.start_from(o, a.grad(core));
         }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
 
@@ -26,13 +27,15 @@ pub(crate) struct Operand {
     pub(crate) stored: DType,
     /// The run counts what it uses, rather than have others wait to free it.
     pub(crate) counted: bool,
+    /// The name of the last values that were found to be whole numbers, if they have one.
+    whole: AtomicU64,
 }
 
 impl Operand {
     pub(crate) fn new(core: Ix, array: NdArray, dtype: DType, stored: DType) -> Self {
         let NdArray { shape, storage } = array;
         assert!(storage.len() >= shape.size(), "an array has memory for its shape");
-        Self { core, storage, shape, dtype, stored, counted: false }
+        Self { core, storage, shape, dtype, stored, counted: false, whole: AtomicU64::new(0) }
     }
 
     /// Input `i` of an operation.
@@ -71,15 +74,26 @@ impl Operand {
     pub(crate) fn read(&self, op: &Op, i: usize) -> Result<*mut u8> {
         let ptr = self.resolve(Access::Read)?;
         if self.dtype == DType::I64 {
-            self.check_whole(op, i)?;
+            self.check_whole(op, i, ptr)?;
         }
         Ok(ptr)
     }
 
-    /// Refuses indices that are kept as real numbers and are not whole.
+    /// Refuses indices, which a kernel reads at `ptr`, that are kept as real numbers and are not whole. Values that were
+    /// looked at are not looked at again as long as they have the same name.
     #[cold]
-    fn check_whole(&self, op: &Op, i: usize) -> Result<()> {
-        let Some((at, value)) = self.storage.first_fraction()? else { return Ok(()) };
+    fn check_whole(&self, op: &Op, i: usize, ptr: *mut u8) -> Result<()> {
+        if !self.storage.dtype().is_some_and(DType::is_float) {
+            return Ok(());
+        }
+        let name = self.storage.lasting_name(ptr.addr()); // before the look
+        if name != 0 && name == self.whole.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let Some((at, value)) = self.storage.first_fraction()? else {
+            self.whole.store(name, Ordering::Relaxed);
+            return Ok(());
+        };
         let strides = self.shape.strides();
         let place: Shape = strides.iter().zip(&*self.shape).map(|(step, n)| at / step % n).collect();
         let (name, input) = (op.name(), op.input_name(i));

@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use crate::Result;
 use crate::array::{Access, DType, Shape};
 use crate::graph::handles::ndarray::NdArray;
+use crate::kernels::stop;
 use crate::ops::Op;
 
 /// Shapes of the outputs of an operation on these arrays.
@@ -14,7 +15,8 @@ pub(crate) fn shapes_of(op: &Op, x: &[NdArray]) -> Result<crate::ops::Shapes> {
         Some(decisive) => {
             let (_held, values) = decisive.storage.hold(DType::F64, Access::Read)?;
             // SAFETY: so many elements of this type are held here.
-            op.shapes_by(&shapes, unsafe { std::slice::from_raw_parts(values.cast(), decisive.shape.size()) })
+            let values = unsafe { std::slice::from_raw_parts(values.cast(), decisive.shape.size()) };
+            stop::guarded(|| op.shapes_by(&shapes, values))
         }
         None => op.shapes(&shapes),
     }

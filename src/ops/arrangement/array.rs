@@ -202,17 +202,17 @@ impl Compute for Transpose {
 }
 
 op! {
-    /// The array repeated along its axes of length one.
+    /// The array repeated along its axes of length one, and along new axes before its own.
     ///
     /// Args:
     ///     x: Input of any shape.
-    ///     shape: The new shape, with as many axes as `x` has.
+    ///     shape: The new shape, with as many axes as `x` has or more; the last ones are those of `x`.
     ///
     /// Returns:
     ///     Array of shape `shape`.
     ///
     /// Raises:
-    ///     ShapeError: If an axis of another length than one would change.
+    ///     ShapeError: If an axis of another length than one would change, or `x` has more axes.
     Broadcast = broadcast(x; shape: Vec<i64>)
 }
 
@@ -220,8 +220,8 @@ impl Compute for Broadcast {
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let own = x.get(0);
         let shape = lengths("broadcast", &self.shape)?;
-        let fits = own.ndim() == shape.ndim() && own.iter().zip(shape.iter()).all(|(a, b)| a == b || *a == 1);
-        if fits || own.ndim() == 0 {
+        let repeats = |(a, b): (&usize, &usize)| a == b || *a == 1;
+        if own.ndim() <= shape.ndim() && own.iter().rev().zip(shape.iter().rev()).all(repeats) {
             return one(shape);
         }
         Err(Error::shape("broadcast", format!("a shape that repeats to {shape}"), [own]))

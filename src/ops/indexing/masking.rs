@@ -108,7 +108,7 @@ fn count(op: &str, x: &InputShapes<'_>) -> Result<usize> {
             "{op}: expected values to be known on building (its output depends on them), got none"
         ))
     })?;
-    Ok(values.iter().filter(|v| **v != 0.0).count())
+    Ok(chosen(values).count())
 }
 
 op! {

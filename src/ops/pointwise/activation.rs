@@ -229,7 +229,9 @@ op! {
 impl Unary for SoftSign {
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
-        x / (N::all(1.0) + x.abs())
+        let (size, one) = (x.abs(), N::all(1.0));
+        let end = N::select(x.lt(N::all(0.0)), -one, one);
+        N::select(size.eq(N::all(f64::INFINITY)), end, x / (one + size))
     }
 
     #[inline(always)]
@@ -253,7 +255,18 @@ op! {
 impl Unary for TanhShrink {
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
-        x - x.tanh()
+        // The difference cancels near zero. There it is that of `x` and eight terms of the continued fraction
+        // x / (1 + x^2 / (3 + x^2 / (5 + ...))), in which nothing is taken away. Each side is kept from overflowing where the
+        // other one holds.
+        let c = |v: f64| N::all(v);
+        let near = x.abs().lt(c(1.0));
+        let close = N::select(near, x, c(0.0));
+        let square = close * close;
+        let over = c(11_486_475.0) + square * (c(810_810.0) + square * (c(12_870.0) + square * c(44.0)));
+        let under = c(34_459_425.0)
+            + square
+                * (c(16_216_200.0) + square * (c(945_945.0) + square * (c(13_860.0) + square * c(45.0))));
+        N::select(near, close * (square * over / under), x - x.tanh())
     }
 
     #[inline(always)]

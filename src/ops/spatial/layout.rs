@@ -273,10 +273,6 @@ impl Pool<'_> {
         let kernel = per_axis(self.op, "kernel", Some(self.kernel), n, 1, 1)?;
         let stride = per_axis(self.op, "stride", self.stride.or(Some(self.kernel)), n, 1, 1)?;
         let pad = per_axis(self.op, "pad", self.pad, n, 0, 0)?;
-        if (0..n).any(|i| pad[i] >= kernel[i]) {
-            let expected = format!("less than kernel, which is {:?}", &kernel[..]);
-            return Err(Error::argument(self.op, "pad", expected, format!("{:?}", &pad[..])));
-        }
         let Some(first) = x.ndim().checked_sub(n + usize::from(self.channel_last)) else {
             let channels = if self.channel_last { " and one of channels" } else { "" };
             let expected = format!("an input with the {n} axes of `kernel`{channels}");
@@ -303,6 +299,16 @@ impl Pool<'_> {
         y.checked_size()?;
         let inner = if self.channel_last { x[x.ndim() - 1] } else { 1 };
         Ok((Windows::new(x.size_to(first), &axes, inner), y))
+    }
+
+    /// Refuses windows that hold nothing but padding.
+    pub(crate) fn check_filled(&self) -> Result<()> {
+        let pad = self.pad.unwrap_or_default();
+        if pad.iter().zip(self.kernel).all(|(pad, kernel)| pad < kernel) {
+            return Ok(());
+        }
+        let expected = format!("less than kernel, which is {:?}", self.kernel);
+        Err(Error::argument(self.op, "pad", expected, format!("{pad:?}")))
     }
 
     /// What an argument stands for that was left open: it follows from `kernel`.

@@ -105,6 +105,7 @@ macro_rules! with_arguments_of {
 /// The windows of a pooling whose elements can be numbered with 32 bits.
 fn windows(pool: &Pool<'_>, x: &Shape) -> Result<(Windows, Shape)> {
     let (windows, y) = pool.windows(x)?;
+    pool.check_filled()?; // of nothing there is no largest element
     if u32::try_from(windows.input_plane()).is_err() {
         return Err(Error::shape(pool.op, "fewer than 2^32 elements along the spatial axes", [x]));
     }

@@ -31,9 +31,9 @@ op! {
     ///     stride: Step of the windows along each spatial axis, `kernel` by default.
     ///     ignore_border: Leave out windows that run over the end of the padded input; if it is off, every element is in
     ///         a window, and `pad` is added at the start only.
-    ///     pad: Zeros added at both ends of each spatial axis, fewer than `kernel`; none by default.
+    ///     pad: Zeros added at both ends of each spatial axis; none by default.
     ///     channel_last: The last axis is that of the channels and is not pooled.
-    ///     including_pad: Count the zeros of `pad` as elements.
+    ///     including_pad: Count the zeros of `pad` as elements; if it is off, the average of nothing else is NaN.
     ///
     /// Returns:
     ///     Array of the shape of `x`, each spatial axis having `(in + 2 * pad - kernel) // stride + 1` elements, or
@@ -67,7 +67,7 @@ op! {
     ///     stride: Step of the windows along each spatial axis, `kernel` by default.
     ///     ignore_border: Leave out windows that run over the end of the padded input; if it is off, every element is in
     ///         a window, and `pad` is added at the start only.
-    ///     pad: Zeros added at both ends of each spatial axis, fewer than `kernel`; none by default.
+    ///     pad: Zeros added at both ends of each spatial axis; none by default.
     ///     channel_last: The last axis is that of the channels and is not pooled.
     ///
     /// Returns:
