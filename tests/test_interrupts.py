@@ -88,6 +88,16 @@ def test_a_kernel_ends_when_it_is_interrupted(kernel: str) -> None:
     assert np.isfinite(y.d).all()
 
 
+def test_a_function_whose_shape_follows_from_values_answers_while_it_is_built() -> None:
+    x = nn.Variable.from_numpy_array(np.resize(np.array([0, 1, 1], np.float32), (1 << 24,)))
+    with nn.auto_forward():
+        start = time.perf_counter()
+        F.nonzero(x)
+        whole = time.perf_counter() - start
+        for part in (0.1, 0.4):
+            assert interrupted(lambda: F.nonzero(x), whole * part) < max(0.1, whole / 2)
+
+
 def test_a_gradient_that_was_being_written_is_not_there() -> None:
     y, _ = long(KERNELS["convolution"])
     w = y.parent.inputs[1]

@@ -127,7 +127,8 @@ def forget(
     """Calls a function, and keeps nothing of what it computes on the way: it is run again for the backward run.
 
     Memory for time: of `func(*xs)` only inputs and outputs stay. Where functions run as soon as they are built
-    (`auto_forward`), `func` is called once now and once more for each backward run; in a static graph it is called
+    (`auto_forward`), `func` is called once now, without a graph (nothing in it requires a gradient, and memory goes as
+    soon as nobody holds a value), and once more, with one, for each backward run; in a static graph it is called
     once, and what it builds is dropped and computed again as with `kinnor.recompute`. Parameters and other variables
     that `func` reads from outside get their gradients as if it were not there, of any order.
 
@@ -148,6 +149,7 @@ def forget(
         TypeError: If `func` cannot be called.
         RuntimeError: If it returns something else than variables.
         RecomputeError: In a backward run, if `func` gave something else than the first time.
+        ShapeError: If it is run forward again after an input was given another shape.
     Source:
         `chainer.functions.forget`.
 
