@@ -312,7 +312,7 @@ def assigned(v, array):
 
 
 def copied(v, array):
-    v.data.copy_from(nn.NdArray.from_numpy_array(array))
+    v.data.copy_from(nn.NdArray.from_numpy_array(array), use_current_context=False)
 
 
 @pytest.mark.parametrize("write", [assigned, copied])

@@ -191,7 +191,7 @@ __all__ = [
 ]
 
 def abs(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """Absolute value, elementwise: `y = |x|`.
+    """Absolute value, elementwise: `y = |x|`. The derivative at zero is 1.
 
     Args:
         x: Input of any shape.
@@ -419,9 +419,9 @@ def average_pooling(
         stride: Step of the windows along each spatial axis, `kernel` by default.
         ignore_border: Leave out windows that run over the end of the padded input; if it is off, every element is in
             a window, and `pad` is added at the start only.
-        pad: Zeros added at both ends of each spatial axis, fewer than `kernel`; none by default.
+        pad: Zeros added at both ends of each spatial axis; none by default.
         channel_last: The last axis is that of the channels and is not pooled.
-        including_pad: Count the zeros of `pad` as elements.
+        including_pad: Count the zeros of `pad` as elements; if it is off, the average of nothing else is NaN.
 
     Returns:
         Array of the shape of `x`, each spatial axis having `(in + 2 * pad - kernel) // stride + 1` elements, or
@@ -647,17 +647,17 @@ def broadcast(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """The array repeated along its axes of length one.
+    """The array repeated along its axes of length one, and along new axes before its own.
 
     Args:
         x: Input of any shape.
-        shape: The new shape, with as many axes as `x` has.
+        shape: The new shape, with as many axes as `x` has or more; the last ones are those of `x`.
 
     Returns:
         Array of shape `shape`.
 
     Raises:
-        ShapeError: If an axis of another length than one would change.
+        ShapeError: If an axis of another length than one would change, or `x` has more axes.
     """
 
 def broadcast_to(
@@ -1235,7 +1235,8 @@ def forget(
     """Calls a function, and keeps nothing of what it computes on the way: it is run again for the backward run.
 
     Memory for time: of `func(*xs)` only inputs and outputs stay. Where functions run as soon as they are built
-    (`auto_forward`), `func` is called once now and once more for each backward run; in a static graph it is called
+    (`auto_forward`), `func` is called once now, without a graph (nothing in it requires a gradient, and memory goes as
+    soon as nobody holds a value), and once more, with one, for each backward run; in a static graph it is called
     once, and what it builds is dropped and computed again as with `kinnor.recompute`. Parameters and other variables
     that `func` reads from outside get their gradients as if it were not there, of any order.
 
@@ -1256,6 +1257,7 @@ def forget(
         TypeError: If `func` cannot be called.
         RuntimeError: If it returns something else than variables.
         RecomputeError: In a backward run, if `func` gave something else than the first time.
+        ShapeError: If it is run forward again after an input was given another shape.
     Source:
         `chainer.functions.forget`.
 
@@ -2073,7 +2075,7 @@ def max_pooling_backward(
     """
 
 def maximum2(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """The larger one, elementwise: `y = max(x0, x1)`, NaN where either is. The gradient goes to the larger input, to `x0` where
+    """The larger one, elementwise: `y = max(x0, x1)`, NaN where either is. The gradient goes to the larger input, to `x1` where
     both are equal.
 
     Args:
@@ -2088,7 +2090,7 @@ def maximum2(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None
     """
 
 def maximum_scalar(x: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """The larger of it and a number, elementwise: `y = max(x, val)`.
+    """The larger of it and a number, elementwise: `y = max(x, val)`. The derivative is zero where both are equal.
 
     Args:
         x: Input of any shape.
@@ -2190,7 +2192,7 @@ def min(
 ) -> T | tuple[T, T]: ...
 
 def minimum2(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """The smaller one, elementwise: `y = min(x0, x1)`, NaN where either is. The gradient goes to the smaller input, to `x0` where
+    """The smaller one, elementwise: `y = min(x0, x1)`, NaN where either is. The gradient goes to the smaller input, to `x1` where
     both are equal.
 
     Args:
@@ -2205,7 +2207,7 @@ def minimum2(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None
     """
 
 def minimum_scalar(x: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """The smaller of it and a number, elementwise: `y = min(x, val)`.
+    """The smaller of it and a number, elementwise: `y = min(x, val)`. The derivative is zero where both are equal.
 
     Args:
         x: Input of any shape.
@@ -3253,7 +3255,7 @@ def sum_pooling(
         stride: Step of the windows along each spatial axis, `kernel` by default.
         ignore_border: Leave out windows that run over the end of the padded input; if it is off, every element is in
             a window, and `pad` is added at the start only.
-        pad: Zeros added at both ends of each spatial axis, fewer than `kernel`; none by default.
+        pad: Zeros added at both ends of each spatial axis; none by default.
         channel_last: The last axis is that of the channels and is not pooled.
 
     Returns:
