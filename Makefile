@@ -2,10 +2,10 @@
 PYTHON := .venv/bin/python
 CORE := python/kinnor/_core.abi3.so
 export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
-EXTRAS := bfloat16,h5,image,lint,nnp,plot,progress,test
+EXTRAS := bfloat16,h5,image,lint,mpi,nnp,plot,progress,test
 RUST := $(shell find src -type f) Cargo.toml Cargo.lock
 
-.PHONY: demo test lint build stubs accuracy peers peers-install docs fuzz sanitize clean
+.PHONY: demo demo-mpi test lint build stubs accuracy peers peers-install docs fuzz sanitize clean
 
 demo: build
 	@$(PYTHON) examples/demo.py
@@ -21,6 +21,10 @@ lint: build
 	$(PYTHON) -m ruff format --check
 	$(PYTHON) -m mypy
 	MYPYPATH=python $(PYTHON) -m mypy.stubtest --allowlist tools/stubtest-allowlist kinnor._core kinnor.functions
+
+# Trains the digits with two processes; what it draws is in `demo/`.
+demo-mpi: build
+	@$(PYTHON) -m kinnor.launch -n 2 examples/distributed/digits.py --output demo
 
 # What follows from the declarations of the operations.
 stubs: build

@@ -307,11 +307,17 @@ def test_slices_share_out_each_epoch(shuffle, use_cache):
 
 def test_slices_that_cannot_be_equal():
     with data_iterator_simple(number, 10, 1) as batches:
-        shared = [batches.slice(None, 3, i) for i in range(3)]
+        unequal = [batches.slice(None, 3, i) for i in range(3)]
+        assert [[part.next()[0].item() for _ in range(part.size)] for part in unequal] == [
+            [0, 1, 2],
+            [3, 4, 5],
+            [6, 7, 8, 9],
+        ]
+        shared = [batches.slice(None, 3, i, drop_last=False) for i in range(3)]
         dropped = [batches.slice(None, 3, i, drop_last=True) for i in range(3)]
         assert [examples(part, 4) for part in shared] == [[0, 1, 2, 3], [4, 5, 6, 7], [6, 7, 8, 9]]
         assert [examples(part, 3) for part in dropped] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
-        for part in shared + dropped:
+        for part in unequal + shared + dropped:
             part.close()
 
 
@@ -477,3 +483,33 @@ def test_batch_size_that_is_no_number():
 def test_file_caches_are_refused():
     with pytest.raises(NotImplementedError, match="cache in files"):
         data_iterator_simple(number, 4, 2, with_file_cache=True)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_shards_are_the_batches_of_one_process_and_go_on_in_another_number(shuffle):
+    def iterator(size):
+        return data_iterator_simple(number, 10, size, shuffle=shuffle, rng=np.random.RandomState(3))
+
+    with iterator(4) as whole:
+        expected = [examples(whole, 1) for _ in range(5)]
+        states = whole.state()
+    halves = [iterator(2).shard(rank, 2) for rank in range(2)]
+    assert [half.size for half in halves] == [5, 5]
+    for batch in expected[:3]:
+        assert sorted(i for half in halves for i in examples(half, 1)) == sorted(batch)
+    assert halves[0].state() == {"epoch": 1, "position": 2, "shares": 2}
+    quarters = [iterator(1).shard(rank, 4) for rank in range(4)]
+    for quarter in quarters:
+        quarter.set_state(halves[0].state())
+    again = iterator(4)
+    again.set_state(halves[0].state())
+    assert examples(again, 1) == expected[3]
+    assert sorted(i for quarter in quarters for i in examples(quarter, 1)) == sorted(expected[3])
+    assert states == {"epoch": 2, "position": 0, "shares": 1}
+    for each in (*halves, *quarters, again):
+        each.close()
+
+
+def test_shards_that_there_are_not():
+    with data_iterator_simple(number, 3, 1) as batches, pytest.raises(DataError, match="0 <= first < step <= 3"):
+        batches.shard(3, 3)

@@ -81,6 +81,8 @@ from .system import array_classes, available_contexts, prefer_cached_array, rese
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from .checkpoint import load_checkpoint as load_checkpoint
+    from .checkpoint import save_checkpoint as save_checkpoint
     from .graph_def import ProtoVariable as ProtoVariable
     from .model import Model as Model
     from .model import load as load
@@ -122,6 +124,7 @@ __all__ = [
     "get_num_threads",
     "get_parameters",
     "grad",
+    "load_checkpoint",
     "load_parameters",
     "memory_budget",
     "memory_stats",
@@ -133,6 +136,7 @@ __all__ = [
     "recompute_fn",
     "reset_array_preference",
     "reset_peak_memory",
+    "save_checkpoint",
     "save_parameters",
     "seed",
     "set_auto_forward",
@@ -154,6 +158,7 @@ __all__ = [
 LAZY = (
     "compat",
     "config",
+    "communicators",
     "datasets",
     "ext_utils",
     "function",
@@ -172,7 +177,14 @@ LAZY = (
 """Submodules that are loaded when they are first named, so that importing Kinnor stays quick."""
 
 
-LAZY_NAMES = {"Model": "model", "ProtoVariable": "graph_def", "load": "model", "save": "model"}
+LAZY_NAMES = {
+    "Model": "model",
+    "ProtoVariable": "graph_def",
+    "load": "model",
+    "load_checkpoint": "checkpoint",
+    "save": "model",
+    "save_checkpoint": "checkpoint",
+}
 """What is in such a submodule and has a name here as well."""
 
 

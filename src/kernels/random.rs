@@ -12,7 +12,8 @@ use super::stop;
 use super::threads::{self, Shared};
 use super::variates::{few, gamma, many};
 
-/// Offsets are handed out in multiples of this, so that kernels may draw in whole blocks.
+/// Arrays start at multiples of this in the sequence, so that kernels may draw in whole blocks; a share of an array
+/// starts anywhere.
 pub const BLOCK: u64 = 64;
 
 /// Where a sequence starts.
@@ -26,11 +27,29 @@ pub struct Key {
 
 static SEED: AtomicU64 = AtomicU64::new(0);
 static OFFSET: AtomicU64 = AtomicU64::new(0);
+/// Which part of each array this process draws, and of how many: the high and the low half.
+static SHARE: AtomicU64 = AtomicU64::new(1);
 
 /// Starts the library's sequence anew.
 pub fn seed(seed: u64) {
     SEED.store(seed, Ordering::Relaxed);
     OFFSET.store(0, Ordering::Relaxed);
+}
+
+/// The seed, and how many numbers of its sequence were drawn.
+pub fn state() -> (u64, u64) {
+    (SEED.load(Ordering::Relaxed), OFFSET.load(Ordering::Relaxed))
+}
+
+/// Goes on with a sequence where `state` was asked for.
+pub fn restore(seed: u64, offset: u64) {
+    SEED.store(seed, Ordering::Relaxed);
+    OFFSET.store(offset.next_multiple_of(BLOCK), Ordering::Relaxed);
+}
+
+/// From now on this process draws part `part` of `parts` equal parts of what a process with the whole would draw.
+pub fn share(part: u32, parts: u32) {
+    SHARE.store(u64::from(part) << 32 | u64::from(parts.max(1)), Ordering::Relaxed);
 }
 
 /// What this thread draws, for those who want to draw the same again.
@@ -86,8 +105,10 @@ pub fn draw(count: u64) -> Key {
 }
 
 fn draw_new(count: u64) -> Key {
-    let offset = OFFSET.fetch_add(count.div_ceil(BLOCK) * BLOCK, Ordering::Relaxed);
-    Key { seed: SEED.load(Ordering::Relaxed), offset }
+    let share = SHARE.load(Ordering::Relaxed);
+    let (part, parts) = (share >> 32, share & u64::from(u32::MAX));
+    let offset = OFFSET.fetch_add((count * parts).div_ceil(BLOCK) * BLOCK, Ordering::Relaxed);
+    Key { seed: SEED.load(Ordering::Relaxed), offset: offset + part * count }
 }
 
 /// Counters that are turned into words together.
@@ -136,13 +157,21 @@ impl Key {
         philox([low, high, [attempt; LANES], [0; LANES]], self.seed)
     }
 
+    /// The key of the block that the first number is in, and which of it that is.
+    #[inline(always)]
+    fn aligned(self) -> (Self, usize) {
+        let skipped = self.offset % BLOCK;
+        (Self { offset: self.offset - skipped, ..self }, skipped as usize)
+    }
+
     /// Calls `f(i, word)` for the first `n` words.
     #[inline(always)]
     fn words(self, n: usize, mut f: impl FnMut(usize, u32)) {
-        for start in (0..n).step_by(LANES * WORDS) {
-            let words = self.counters((self.offset + start as u64) / WORDS as u64, 0);
-            for i in start..n.min(start + LANES * WORDS) {
-                f(i, words[i % WORDS][(i - start) / WORDS]);
+        let (blocks, skipped) = self.aligned();
+        for start in (0..skipped + n).step_by(LANES * WORDS) {
+            let words = blocks.counters((blocks.offset + start as u64) / WORDS as u64, 0);
+            for i in start.max(skipped)..(skipped + n).min(start + LANES * WORDS) {
+                f(i - skipped, words[i % WORDS][(i - start) / WORDS]);
             }
             if start % GRAIN == 0 {
                 stop::poll();
@@ -153,15 +182,16 @@ impl Key {
     /// Calls `f(i, word)` for the first `n` words, in parallel. It must be `#[inline(always)]`.
     #[inline(always)]
     pub fn for_each(self, n: usize, f: impl Fn(usize, u32) + Sync + Copy) {
-        threads::ranges(n, GRAIN, |range| {
+        let (blocks, skipped) = self.aligned();
+        threads::ranges(skipped + n, GRAIN, |range| {
             vectorised(
                 #[inline(always)]
                 move || {
                     let mut words = [0; TILE];
                     for start in range.clone().step_by(TILE) {
                         for (k, block) in words.chunks_exact_mut(LANES * WORDS).enumerate() {
-                            let first = self.offset + (start + k * LANES * WORDS) as u64;
-                            let drawn = self.counters(first / WORDS as u64, 0);
+                            let first = blocks.offset + (start + k * LANES * WORDS) as u64;
+                            let drawn = blocks.counters(first / WORDS as u64, 0);
                             for (l, words) in block.chunks_exact_mut(WORDS).enumerate() {
                                 for w in 0..WORDS {
                                     words[w] = drawn[w][l];
@@ -169,8 +199,10 @@ impl Key {
                             }
                         }
                         let n = TILE.min(range.end - start);
-                        for (k, word) in words[..n].iter().enumerate() {
-                            f(start + k, *word);
+                        let first = skipped.saturating_sub(start).min(n);
+                        let at = start + first - skipped;
+                        for (k, word) in words[first..n].iter().enumerate() {
+                            f(at + k, *word);
                         }
                     }
                 },
@@ -206,19 +238,21 @@ impl Key {
 
     /// Normally distributed numbers, by the method of Box and Muller.
     pub fn normal<T: Float>(self, mu: f64, sigma: f64, y: &mut [T]) {
-        let n = y.len();
+        // Two words give two numbers; a share of an array may begin with the second one.
+        let before = (self.offset % 2) as usize;
+        let (key, n) = (Self { offset: self.offset - before as u64, ..self }, before + y.len());
         let mut radius = 0.0;
-        let mut first = 0.0;
-        self.words(n.next_multiple_of(2), |i, word| {
+        key.words(n.next_multiple_of(2), |i, word| {
             if i % 2 == 0 {
                 radius = sigma * (-2.0 * inside(word).ln()).sqrt();
-                first = radius;
                 return;
             }
             let (sin, cos) = (std::f64::consts::TAU * inside(word)).sin_cos();
-            y[i - 1] = T::of(mu + first * cos);
+            if i > before {
+                y[i - 1 - before] = T::of(mu + radius * cos);
+            }
             if i < n {
-                y[i] = T::of(mu + radius * sin);
+                y[i - before] = T::of(mu + radius * sin);
             }
         });
     }

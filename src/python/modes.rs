@@ -72,6 +72,12 @@ plain! {
     scope_context(number: Option<u16>) -> Option<u16> = settings::scope_context(number);
     /// Starts the sequence of random numbers anew.
     seed(value: u64) -> () = random::seed(value);
+    /// The seed of the sequence, and how many of its numbers were drawn.
+    random_state() -> (u64, u64) = random::state();
+    /// Goes on with the sequence of a seed after so many numbers.
+    restore_random(seed: u64, offset: u64) -> () = random::restore(seed, offset);
+    /// Draws from now on one part of the numbers that a process with the whole of each array would draw.
+    share_random(part: u32, parts: u32) -> () = random::share(part, parts);
     /// How many threads share the work of a function.
     get_num_threads() -> usize = threads::num_threads();
     /// Gives memory that is kept for reuse back to the system.

@@ -14,12 +14,19 @@ import numpy as np
 
 from .. import _check
 from .._core import UnsupportedError
-from .data_source import DataError, DataSource, DataSourceWithMemoryCache, SlicedDataSource, check_source
+from .data_source import (
+    DataError,
+    DataSource,
+    DataSourceWithMemoryCache,
+    InterleavedDataSource,
+    SlicedDataSource,
+    check_source,
+)
 from .data_source_implements import CacheDataSource, ConcatDataSource, CsvDataSource, SimpleDataSource
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from numpy.random import RandomState
@@ -92,6 +99,7 @@ class DataIterator:
         self._reader: int | None = None  # the thread in which the source is being read
         self._rows: list[Sequence[Any]] = []  # of the batch that is being read
         self._wraps = 0
+        self._threaded = use_thread
         data_source.reset()
         self._position = data_source.position
         self._thread = ThreadPoolExecutor(1, "kinnor-data") if use_thread else None
@@ -228,12 +236,13 @@ class DataIterator:
         slice_end: int | None = None,
         cache_dir: None = None,
         use_cache: bool = False,
-        drop_last: bool = False,
+        drop_last: bool | None = None,
     ) -> DataIterator:
         """An iterator over a part of the examples, such as the share of one worker of many.
 
         Give either `num_of_slices` and `slice_pos` or `slice_start` and `slice_end`. All slices of one iterator
-        together give each example once an epoch.
+        together give each example once an epoch, unless `drop_last` says otherwise. `shard` is what several processes
+        that train together want.
 
         Args:
             rng: What the order of a cache is drawn from.
@@ -243,7 +252,8 @@ class DataIterator:
             slice_end: The one after the last position.
             cache_dir: Must be None; caches in files are not supported.
             use_cache: Whether to keep examples in memory.
-            drop_last: Whether parts that cannot be equal leave examples out; otherwise the last ones share some.
+            drop_last: What is done if the parts cannot be equal: None makes some of them longer by one example, True
+                leaves examples out, False gives some of them twice, as NNabla does.
 
         Returns:
             The iterator; its batches are as large as this one's.
@@ -272,6 +282,68 @@ class DataIterator:
             source = DataSourceWithMemoryCache(source, self._data_source.shuffle, rng)
         return DataIterator(source, self._batch_size)
 
+    def shard(self, rank: int, size: int) -> DataIterator:
+        """An iterator over the share of one process of several: every `size`-th example from number `rank` on.
+
+        All shares together give each example once an epoch. Batches of `batch_size` examples on each of `size`
+        processes are together the batches that one process with `size` times as many examples gets.
+
+        Args:
+            rank: Number of the process, from 0.
+            size: Number of processes.
+
+        Returns:
+            The iterator; its batches are as large as this one's.
+
+        Raises:
+            DataError: If there is no such share.
+
+        Examples:
+            >>> examples = data_iterator_simple(lambda i: (i,), 7, batch_size=2, shuffle=False)
+            >>> first, second = examples.shard(0, 2), examples.shard(1, 2)
+            >>> [int(i) for batch in (first.next(), second.next()) for i in batch[0]], first.size, second.size
+            ([0, 2, 1, 3], 4, 3)
+        """
+        with self._alone("shard"):
+            if self._ahead is not None:
+                wait([self._ahead])
+            return DataIterator(
+                InterleavedDataSource(self._data_source, rank, size), self._batch_size, use_thread=self._threaded
+            )
+
+    def state(self) -> dict[str, int]:
+        """Where the iterator is, for `set_state` of an iterator that was made the same way.
+
+        Returns:
+            The epoch, how many of its examples all shares have given out, and the number of shares.
+        """
+        source = self._data_source
+        shares = source._step if isinstance(source, InterleavedDataSource) else 1
+        return {"epoch": self._epoch, "position": self._position * shares, "shares": shares}
+
+    def set_state(self, state: Mapping[str, int]) -> None:
+        """Go on where another iterator was: over the same source, perhaps divided into another number of shares.
+
+        Args:
+            state: What `state` of the other one gave.
+
+        Raises:
+            DataError: If the source cannot go to that epoch.
+        """
+        with self._alone("set_state"):
+            if self._ahead is not None:
+                wait([self._ahead])
+            self._rows, self._wraps, self._ahead = [], 0, None
+            epoch, position = int(state["epoch"]), int(state["position"])
+            source = self._data_source
+            if isinstance(source, InterleavedDataSource):
+                position = -(-(position - source._first) // source._step)
+            while position >= source.size:  # The share is shorter than the others, and at its end already.
+                epoch, position = epoch + 1, position - source.size
+            source.seek(epoch, position)
+            self._epoch, self._position = epoch, position
+            self._read_ahead()
+
     def register_epoch_end_callback(self, callback: Callable[[int], object]) -> None:
         """Call a function with the number of an epoch when it ends."""
         self._epoch_end_callbacks.append(callback)
@@ -298,11 +370,13 @@ def _stack(names: Sequence[str], rows: list[Sequence[Any]]) -> tuple[NDArray[Any
     return tuple(data)
 
 
-def _part(size: int, n_parts: int, part: int, drop_last: bool) -> tuple[int, int]:
+def _part(size: int, n_parts: int, part: int, drop_last: bool | None) -> tuple[int, int]:
     if not 0 <= part < n_parts <= size:
         raise DataError(
             f"DataIterator.slice: expected 0 <= slice_pos < num_of_slices <= {size}, got {part} and {n_parts}"
         )
+    if drop_last is None:
+        return size * part // n_parts, size * (part + 1) // n_parts
     length = size // n_parts if drop_last else -(-size // n_parts)
     start = length * part if drop_last else length * part % size
     start = min(start, size - length)

@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
-__all__ = ["DataError", "DataSource", "DataSourceWithMemoryCache", "Orders", "SlicedDataSource"]
+__all__ = [
+    "DataError",
+    "DataSource",
+    "DataSourceWithMemoryCache",
+    "InterleavedDataSource",
+    "Orders",
+    "SlicedDataSource",
+]
 
 DEFAULT_SEED = 313
 
@@ -184,6 +191,23 @@ class DataSource:
     def apply_order(self) -> None:
         """Go on to the order of the next epoch."""
 
+    def seek(self, generation: int, position: int) -> None:
+        """Go to a position in the order of an epoch, to continue where another program stopped.
+
+        Args:
+            generation: The epoch, from 0.
+            position: How many of its examples have been read.
+
+        Raises:
+            DataError: If the source cannot tell epochs apart.
+        """
+        if generation and type(self)._get_data_of_generation is DataSource._get_data_of_generation:
+            raise DataError(
+                f"{type(self).__name__}.seek: expected a source that defines _get_data_of_generation, got one that "
+                f"cannot go to epoch {generation}"
+            )
+        self._generation, self._position = generation, position
+
 
 def check_source(op: str, source: Any) -> None:
     """Refuse what is no source."""
@@ -249,6 +273,17 @@ class DataSourceWithMemoryCache(DataSource):
             self._data_source.apply_order()
         self._generation += 1
 
+    def seek(self, generation: int, position: int) -> None:
+        """Go to a position in the order of an epoch.
+
+        Args:
+            generation: The epoch, from 0.
+            position: How many of its examples have been read.
+        """
+        if self._cache is None:
+            self._data_source.seek(generation, position)
+        super().seek(generation, position)
+
 
 class SlicedDataSource(DataSource):
     """A part of another source: its positions from `slice_start` up to `slice_end`.
@@ -297,6 +332,51 @@ class SlicedDataSource(DataSource):
     def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
         position = self._slice_start + int(self._orders[generation][position])
         return self._data_source._get_data_of_generation(position, generation)
+
+    def apply_order(self) -> None:
+        """Go on to the order of the next epoch."""
+        self._generation += 1
+
+
+class InterleavedDataSource(DataSource):
+    """Every `step`-th example of another source, in the order of each epoch: the share of one process of `step`.
+
+    All shares together give each example once in an epoch; they differ in length by one at most. What all of them have
+    read after as many examples each is the beginning of the epoch's order, so that another number of processes
+    can go on from there.
+
+    Args:
+        data_source: The source; it stays in use by others.
+        first: Position of the first example, from 0.
+        step: How many shares there are.
+
+    Raises:
+        DataError: If there is no such share, or if the source is shuffled and cannot tell epochs apart.
+    """
+
+    def __init__(self, data_source: DataSource, first: int, step: int) -> None:
+        super().__init__(data_source.shuffle)
+        if not 0 <= first < step <= data_source.size:
+            raise DataError(
+                f"InterleavedDataSource: expected 0 <= first < step <= {data_source.size}, got {first} and {step}"
+            )
+        knows_epochs = type(data_source)._get_data_of_generation is not DataSource._get_data_of_generation
+        if data_source.shuffle and not knows_epochs:
+            raise DataError(
+                "InterleavedDataSource: expected a source that defines _get_data_of_generation, as it is shuffled, got "
+                f"{type(data_source).__name__}"
+            )
+        self._data_source = data_source
+        self._variables = data_source.variables
+        self._generation = data_source._generation
+        self._first, self._step = first, step
+        self._size = -(-(data_source.size - first) // step)
+
+    def _get_data(self, position: int) -> Sequence[Any]:
+        return self._get_data_of_generation(position, self._generation)
+
+    def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
+        return self._data_source._get_data_of_generation(self._first + position * self._step, generation)
 
     def apply_order(self) -> None:
         """Go on to the order of the next epoch."""

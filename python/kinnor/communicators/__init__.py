@@ -1,0 +1,31 @@
+"""Programs of several processes, which MPI carries: NNabla's communicators, and what they make possible.
+
+One process needs no MPI: each communicator is there, and its sums are the process's own values.
+
+>>> import kinnor as nn
+>>> import kinnor.communicators as C
+>>> comm = C.MultiProcessDataParallelCommunicator()
+>>> comm.init()
+>>> comm.rank, comm.size
+(0, 1)
+"""
+
+from .communicator import (
+    Communicator,
+    DataParallelCommunicator,
+    MultiProcessCommunicator,
+    MultiProcessDataParalellCommunicator,
+    MultiProcessDataParallelCommunicator,
+)
+from .errors import CommunicatorError
+from .sharded import ShardedSolver
+
+__all__ = [
+    "Communicator",
+    "CommunicatorError",
+    "DataParallelCommunicator",
+    "MultiProcessCommunicator",
+    "MultiProcessDataParalellCommunicator",
+    "MultiProcessDataParallelCommunicator",
+    "ShardedSolver",
+]

@@ -1,0 +1,246 @@
+"""Gradients that are summed over processes in buckets, in the order in which a backward run completes them.
+
+A bucket is a range of one flat array, whose parts are the gradients: MPI sums it where it is. All processes send the
+same buckets in the same order, whatever order their own runs complete them in.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from .._core import CommunicatorBackwardCallback, NdArray
+from .compress import Compressed
+from .errors import CommunicatorError
+from .link import is_slow
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import DTypeLike, NDArray
+
+    from .._core import Function, Variable
+    from .communicator import Communicator
+    from .transport import Transport
+
+__all__ = ["AllReduceCallback"]
+
+OVERLAPS = ("auto", "none", "blocking", "thread")
+
+
+class Bucket(NamedTuple):
+    """Gradients that are sent together."""
+
+    names: list[str]
+    start: int
+    stop: int
+
+
+class AllReduceCallback(CommunicatorBackwardCallback):
+    """Sums gradients over processes during a backward run. Communicators make it.
+
+    Args:
+        communicator: Whose processes.
+        members: Those of the group.
+        variables: Parameters by their names, whose gradients may move to one array; None where they stay.
+        grads: The gradients by these names.
+        packing_size: Number of values of a bucket.
+        division: Whether to divide by the number of processes.
+        scale_grad: Factor of the gradients before they are summed.
+        dtype: The type that is sent, or None.
+        overlap: `"auto"`, `"none"`, `"blocking"` or `"thread"`.
+
+    Raises:
+        CommunicatorError: If `dtype` or `overlap` is unknown.
+    """
+
+    def __init__(
+        self,
+        communicator: Communicator,
+        members: Transport,
+        variables: Mapping[str, Variable] | None,
+        grads: Mapping[str, NdArray],
+        packing_size: int,
+        division: bool,
+        scale_grad: float,
+        dtype: DTypeLike | None = None,
+        overlap: str = "blocking",
+    ) -> None:
+        if overlap not in OVERLAPS:
+            raise CommunicatorError(f"all_reduce_callback: expected overlap to be one of {OVERLAPS}, got {overlap!r}")
+        self._communicator, self._members = communicator, members
+        self._variables, self._grads = variables, dict(grads)
+        self._packing_size, self._scale = packing_size, scale_grad
+        self._divisor = members.size if division else 1
+        if overlap == "auto":
+            overlap = "thread" if members.size > 1 and is_slow(members) else "none"
+        self._overlap = overlap
+        self._compressed = None if dtype is None else Compressed(members, dtype)
+        self._thread = ThreadPoolExecutor(1, "kinnor-communicator") if overlap == "thread" else None
+        self._flat: NDArray[Any] | None = None
+        self._array: NdArray | None = None
+        self._buckets: list[Bucket] = []
+        self._order: list[str] = []
+        self._start_run()
+
+    @property
+    def overlap(self) -> str:
+        """When gradients are sent: `"none"`, `"blocking"` or `"thread"`."""
+        return self._overlap
+
+    def _start_run(self) -> None:
+        self._expected: dict[str, int] | None = None
+        self._names: dict[NdArray, str] = {}
+        self._done: set[str] = set()
+        self._sent = 0
+        self._waiting: list[Future[None]] = []
+
+    # --- During the run
+
+    def on_finish_function_backward(self, f: Function) -> None:
+        """Note whose gradients are complete, and send the buckets that are.
+
+        Args:
+            f: The function that ran backward.
+
+        Raises:
+            CommunicatorError: If a gradient changes after it was sent.
+        """
+        if self._expected is None:
+            self._names = {self._grad(name): name for name in self._grads}
+            self._expected = self._uses(f)
+        for v in f.inputs:
+            name = self._names.get(v.grad) if v.need_grad else None
+            if name is None:
+                continue
+            left = self._expected[name] = self._expected.get(name, 0) - 1
+            if left < 0 and self._is_sent(name):
+                raise CommunicatorError(
+                    f"all_reduce_callback: expected the gradient of parameter {name!r} to be complete when it was "
+                    f"sent, got another part of it from {f.name}"
+                )
+            if left == 0:
+                self._complete(name)
+
+    def on_finish_backward(self) -> None:
+        """Send what is left, and wait for all."""
+        for name in self._grads:
+            self._complete(name, send=False)
+        if self._flat is None:
+            self._reduce_packed()
+            self._arrange()
+        else:
+            self._check_places()
+            while self._sent < len(self._buckets):
+                self._send()
+            for sent in self._waiting:
+                sent.result()
+        self._start_run()
+
+    def _grad(self, name: str) -> NdArray:
+        return self._grads[name] if self._variables is None else self._variables[name].grad
+
+    def _uses(self, last: Function) -> dict[str, int]:
+        """How many functions of the run give a part of each gradient."""
+        uses = dict.fromkeys(self._grads, 0)
+
+        def count(f: Function) -> None:
+            for v in f.inputs:
+                name = self._names.get(v.grad) if v.need_grad else None
+                if name is not None:
+                    uses[name] += 1
+
+        last.outputs[0].visit(count)
+        return uses
+
+    def _complete(self, name: str, send: bool = True) -> None:
+        if name in self._done:
+            return
+        self._done.add(name)
+        if self._flat is None:
+            self._order.append(name)
+            return
+        if not send or self._overlap == "none":
+            return
+        while self._sent < len(self._buckets) and self._done.issuperset(self._buckets[self._sent].names):
+            self._send()
+
+    def _is_sent(self, name: str) -> bool:
+        return any(name in bucket.names for bucket in self._buckets[: self._sent])
+
+    # --- Buckets
+
+    def _send(self) -> None:
+        bucket = self._buckets[self._sent]
+        self._sent += 1
+        flat = self._flat
+        if flat is None:
+            return
+        values = flat[bucket.start : bucket.stop]
+        if self._thread is None:
+            self._reduce(values, bucket)
+        else:
+            self._waiting.append(self._thread.submit(self._reduce, values, bucket))
+
+    def _reduce(self, values: NDArray[Any], bucket: Bucket) -> None:
+        if self._scale != 1.0:
+            values *= self._scale
+        if self._members.size > 1:
+            with self._communicator._watched(f"all_reduce of {len(bucket.names)} gradients from {bucket.names[0]!r}"):
+                if self._compressed is None:
+                    self._members.all_reduce(values)
+                else:
+                    self._compressed.all_reduce(values, bucket.start)
+        if self._divisor > 1:
+            values /= self._divisor
+
+    def _reduce_packed(self) -> None:
+        """The first run: gradients lie anywhere, and the order is not known yet."""
+        arrays = [self._grad(name) for name in self._grads]
+        if self._scale != 1.0:
+            for array in arrays:
+                array.get_data("rw")[...] *= self._scale
+        self._communicator._collective(
+            "all_reduce of gradients", self._members, arrays, self._members.all_reduce, False, self._divisor > 1
+        )
+
+    def _arrange(self) -> None:
+        """Put the gradients into one array, in the order of this run on the first process."""
+        self._order = self._members.exchange("\n".join(self._order))[0].split("\n")
+        dtypes = {np.dtype(self._grad(name).dtype) for name in self._order}
+        if self._variables is None or dtypes != {np.dtype(np.float32)}:
+            self._order = []
+            return  # They are packed in each run.
+        size = sum(self._grad(name).size for name in self._order)
+        array = NdArray((size,))
+        flat = array.get_data("w")
+        start = 0
+        names: list[str] = []
+        self._buckets, first = [], 0
+        for name in self._order:
+            variable = self._variables[name]
+            stop = start + variable.size
+            flat[start:stop] = variable.grad.get_data("r").ravel()
+            variable.grad = array.narrow(0, start, variable.size).view(variable.shape)
+            names.append(name)
+            start = stop
+            if stop - first >= self._packing_size or name == self._order[-1]:
+                self._buckets.append(Bucket(names, first, stop))
+                names, first = [], stop
+        self._array, self._flat = array, flat
+
+    def _check_places(self) -> None:
+        """Refuse gradients that the program has moved away."""
+        if self._flat is None or self._variables is None:
+            return
+        at = self._flat.ctypes.data
+        for name in self._order:
+            variable = self._variables[name]
+            if variable.grad.data_ptr(np.float32) != at:
+                raise CommunicatorError(
+                    f"all_reduce_callback: expected the gradient of parameter {name!r} to stay where it was put, got "
+                    "another array: make the callback anew after a change of `grad`"
+                )
+            at += 4 * variable.size

@@ -1,0 +1,599 @@
+"""Communicators: what the processes of a program do together, under NNabla's names."""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from .. import _check, _core
+from .._core import NdArray
+from ..context import Context
+from .errors import CommunicatorError
+from .transport import Mpi, OneProcess, Transport, connect
+from .watch import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from numpy.typing import DTypeLike, NDArray
+
+    from .._core import Variable
+    from .buckets import AllReduceCallback
+
+__all__ = [
+    "Communicator",
+    "DataParallelCommunicator",
+    "MultiProcessCommunicator",
+    "MultiProcessDataParalellCommunicator",
+    "MultiProcessDataParallelCommunicator",
+]
+
+WORLD = "world"
+
+CHECKED = 64
+"""How many collectives of a communicator are compared between processes before they run."""
+
+
+class Communicator:
+    """What communicators share: contexts, parameters, groups, and collectives.
+
+    Args:
+        context: The context; it is kept and has no effect.
+        timeout: Seconds that a process waits in a collective for the others. Then each one says where it and the
+            others are, and the program ends.
+
+    Raises:
+        TypeError: If the context is none.
+        ValueError: If the timeout is not above 0.
+    """
+
+    def __init__(self, context: Context | None = None, *, timeout: float = 600.0) -> None:
+        name = type(self).__name__
+        if context is not None and not isinstance(context, Context):
+            raise TypeError(f"{name}: expected a Context, got {context!r}")
+        if not timeout > 0:
+            raise ValueError(f"{name}: expected a timeout above 0 seconds, got {timeout!r}")
+        self._context = context if context is not None else Context()
+        self._timeout = timeout
+        self._parameters: list[tuple[Context, dict[str, Variable]]] = []
+        self._groups: dict[str, list[int]] = {}
+        self._transports: dict[str, Transport | None] = {}
+        self._watch: Watch | None = None
+        self._compared = 0
+
+    # --- Processes
+
+    def init(self) -> None:
+        """Meet the other processes. A second call does nothing.
+
+        Raises:
+            CommunicatorError: If MPI started the program, and `mpi4py` or its library is missing.
+        """
+        if not self._transports:
+            self._meet(connect())
+
+    def _meet(self, world: Transport) -> None:
+        self._transports[WORLD] = world
+        self._groups[WORLD] = list(range(world.size))
+        if isinstance(world, Mpi) and world.size > 1:
+            self._watch = Watch(world, self._timeout)
+            atexit.register(self._watch.stop)  # before MPI ends, which registers itself earlier
+
+    @property
+    def name(self) -> str:
+        """The name of the class."""
+        return type(self).__name__
+
+    @property
+    def rank(self) -> int:
+        """The number of this process, from 0."""
+        return self._world("rank").rank
+
+    @property
+    def local_rank(self) -> int:
+        """The number of this process among those of its machine, from 0."""
+        return self._world("local_rank").local_rank
+
+    @property
+    def size(self) -> int:
+        """Number of processes."""
+        return self._world("size").size
+
+    def barrier(self) -> None:
+        """Wait until all processes are here.
+
+        Raises:
+            CommunicatorError: If `init` was not called, or if the others do something else.
+        """
+        world = self._world("barrier")
+        self._agree(world, "barrier")
+        with self._watched("barrier"):
+            world.barrier()
+
+    def abort(self) -> NoReturn:
+        """End all processes of the program at once."""
+        self._world("abort").abort()
+
+    def _world(self, op: str) -> Transport:
+        world = self._transports.get(WORLD)
+        if world is None:
+            raise CommunicatorError(f"{self.name}.{op}: expected a call of init() before, got none")
+        return world
+
+    def share_random(self, on: bool = True) -> None:
+        """Draw random numbers by example rather than by process.
+
+        Functions that draw (dropout, `F.rand`, ...) draw then, on each process, the part of the numbers that one
+        process with the whole batch would draw: the first process those of the first examples, and so on. Examples are
+        the first axis. All processes use the same seed.
+
+        Args:
+            on: Whether to do so; otherwise each process draws the whole sequence of its seed.
+        """
+        world = self._world("share_random")
+        _core.share_random(world.rank if on else 0, world.size if on else 1)
+
+    # --- Groups
+
+    def new_group(self, name_ranks: tuple[str, Sequence[int]]) -> str:
+        """Make a group of some of the processes. All processes call it.
+
+        Args:
+            name_ranks: A new name, and the ranks of the group.
+
+        Returns:
+            The name.
+
+        Raises:
+            CommunicatorError: If the name exists, or if a rank is none or is given twice.
+        """
+        name, ranks = name_ranks
+        world = self._world("new_group")
+        ranks = [int(rank) for rank in ranks]
+        if name in self._groups:
+            raise CommunicatorError(f"{self.name}.new_group: expected a new name, got {name!r} again")
+        if not ranks or len(set(ranks)) < len(ranks) or not all(0 <= rank < world.size for rank in ranks):
+            raise CommunicatorError(
+                f"{self.name}.new_group: expected different ranks from 0 to {world.size - 1}, got {ranks}"
+            )
+        self._agree(world, f"new_group {name} {ranks}")
+        with self._watched("new_group"):
+            self._transports[name] = world.group(ranks)
+        self._groups[name] = ranks
+        return name
+
+    def list_groups(self) -> dict[str, list[int]]:
+        """The ranks of each group by its name; all processes are `world`."""
+        return {name: list(ranks) for name, ranks in self._groups.items()}
+
+    def find_group(self, group: str) -> list[int]:
+        """The ranks of a group; none where there is no group of the name.
+
+        Args:
+            group: Name of the group.
+        """
+        return list(self._groups.get(group, []))
+
+    def _members(self, op: str, group: str) -> Transport:
+        self._world(op)
+        if group not in self._groups:
+            known = ", ".join(self._groups)
+            raise CommunicatorError(f"{self.name}.{op}: expected one of the groups {known}, got {group!r}")
+        transport = self._transports[group]
+        if transport is None:
+            raise CommunicatorError(
+                f"{self.name}.{op}: expected a process of the group {group!r} with the ranks {self._groups[group]}, "
+                f"got rank {self.rank}"
+            )
+        return transport
+
+    # --- Parameters
+
+    def add_context_and_parameters(self, ctx_param_dict: tuple[Context, Mapping[str, Variable]]) -> None:
+        """Add parameters, whose gradients `all_reduce` and callbacks sum.
+
+        Args:
+            ctx_param_dict: A context, and variables by their names, such as `nn.get_parameters()`.
+        """
+        context, parameters = ctx_param_dict
+        self._parameters.append((context, dict(parameters)))
+
+    def remove_context_parameters(self, ctx_param_dict: tuple[Context, Sequence[str]]) -> None:
+        """Take parameters out again.
+
+        Args:
+            ctx_param_dict: The context, and the names of the parameters. Names that were not added are ignored.
+        """
+        context, names = ctx_param_dict
+        for known, parameters in self._parameters:
+            if known == context:
+                for name in names:
+                    parameters.pop(name, None)
+
+    def clear_context_parameters(self) -> None:
+        """Take all parameters out."""
+        self._parameters = []
+
+    def _added(self) -> dict[str, Variable]:
+        return {name: variable for _, parameters in self._parameters for name, variable in parameters.items()}
+
+    # --- Collectives
+
+    def reduce(
+        self,
+        data: NdArray | Sequence[NdArray],
+        dst: int,
+        division: bool = False,
+        inplace: bool = False,
+        group: str = WORLD,
+    ) -> None:
+        """Sum arrays over all processes into those of one.
+
+        Args:
+            data: Arrays; those of the other processes stay as they are.
+            dst: The rank that gets the sums.
+            division: Whether to divide by the number of processes.
+            inplace: Whether each array is sent on its own; otherwise they are packed into one.
+            group: Name of the group.
+
+        Raises:
+            CommunicatorError: If the processes do not agree on the collective.
+        """
+        members, root = self._root("reduce", dst, group)
+
+        def run(array: NDArray[Any]) -> None:
+            members.reduce(array, root)
+
+        only = members.rank == root
+        self._collective("reduce", members, data, run, inplace, division and only, write=only, told=f" to {dst}")
+
+    def all_reduce(
+        self, data: NdArray | Sequence[NdArray], division: bool = False, inplace: bool = False, group: str = WORLD
+    ) -> None:
+        """Sum arrays over all processes, for all of them.
+
+        Args:
+            data: Arrays. Half precision is summed in float32.
+            division: Whether to divide by the number of processes.
+            inplace: Whether each array is reduced on its own; otherwise they are packed into one.
+            group: Name of the group.
+
+        Raises:
+            CommunicatorError: If the processes do not agree on the collective.
+
+        Examples:
+            >>> import kinnor as nn
+            >>> comm = MultiProcessDataParallelCommunicator()
+            >>> comm.init()
+            >>> x = nn.NdArray.from_numpy_array([1.0, 2.0])
+            >>> comm.all_reduce(x, division=True)
+            >>> x.data.tolist(), comm.size
+            ([1.0, 2.0], 1)
+        """
+        members = self._members("all_reduce", group)
+        self._collective("all_reduce", members, data, members.all_reduce, inplace, division)
+
+    def allreduce(self, division: bool = False, inplace: bool = False) -> None:
+        """Sum the gradients of the parameters that were added: `all_reduce` under its old name.
+
+        Args:
+            division: Whether to divide by the number of processes.
+            inplace: Whether each gradient is reduced on its own.
+        """
+        self.all_reduce([variable.grad for variable in self._added().values()], division, inplace)
+
+    def bcast(self, data: NdArray | Sequence[NdArray], src: int, inplace: bool = False, group: str = WORLD) -> None:
+        """Copy arrays of one process to all others.
+
+        Args:
+            data: Arrays.
+            src: The rank whose arrays are copied.
+            inplace: Whether each array is sent on its own; otherwise they are packed into one.
+            group: Name of the group.
+
+        Raises:
+            CommunicatorError: If the processes do not agree on the collective.
+        """
+        members, root = self._root("bcast", src, group)
+
+        def run(array: NDArray[Any]) -> None:
+            members.broadcast(array, root)
+
+        self._collective("bcast", members, data, run, inplace, told=f" from {src}")
+
+    def all_gather(self, ndarray: NdArray, ndarray_list: Sequence[NdArray], group: str = WORLD) -> None:
+        """Copy the array of each process to all.
+
+        Args:
+            ndarray: The array of this process.
+            ndarray_list: What they are copied to, one array for each process of the group, in its order.
+            group: Name of the group.
+
+        Raises:
+            CommunicatorError: If the processes do not agree on the collective.
+        """
+        members = self._members("all_gather", group)
+        self._shapes("all_gather", members, ndarray, ndarray_list)
+        own = np.ascontiguousarray(ndarray.get_data("r"))
+        parts = np.empty((members.size, *own.shape), own.dtype)
+        self._agree(members, f"all_gather {own.shape} {own.dtype}")
+        with self._watched("all_gather"):
+            members.all_gather(own, parts, [own.size] * members.size)
+        for array, part in zip(ndarray_list, parts, strict=True):
+            array.get_data("w", dtype=own.dtype)[...] = part
+
+    def reduce_scatter(
+        self, ndarray_list: Sequence[NdArray], ndarray: NdArray, division: bool = False, group: str = WORLD
+    ) -> None:
+        """Sum arrays over all processes, the n-th one into that of the n-th process.
+
+        Args:
+            ndarray_list: What is summed, one array for each process of the group, in its order.
+            ndarray: Where this process gets its sum.
+            division: Whether to divide by the number of processes.
+            group: Name of the group.
+
+        Raises:
+            CommunicatorError: If the processes do not agree on the collective.
+        """
+        members = self._members("reduce_scatter", group)
+        self._shapes("reduce_scatter", members, ndarray, ndarray_list)
+        parts = np.stack([array.get_data("r") for array in ndarray_list])
+        wide, dtype = _summed_in(parts.dtype), parts.dtype
+        parts = parts.astype(wide, copy=False)
+        own = np.empty(parts.shape[1:], wide)
+        self._agree(members, f"reduce_scatter {own.shape} {dtype}")
+        with self._watched("reduce_scatter"):
+            members.reduce_scatter(parts, own, [own.size] * members.size)
+        if division:
+            own /= members.size
+        ndarray.get_data("w", dtype=dtype)[...] = own
+
+    def all_reduce_callback(
+        self,
+        data: NdArray | Sequence[NdArray],
+        pack_size: int,
+        division: bool = False,
+        group: str = WORLD,
+        scale_grad: float = 1.0,
+        keep_dtype: bool = False,
+    ) -> AllReduceCallback:
+        """Sum gradients while `backward` computes others.
+
+        Args:
+            data: Gradients of parameters, `v.grad` of each.
+            pack_size: Number of values that are sent together.
+            division: Whether to divide by the number of processes.
+            group: Name of the group.
+            scale_grad: Factor of the gradients before they are summed.
+            keep_dtype: Without effect: types stay as they are in any case.
+
+        Returns:
+            What `Variable.backward` takes as `communicator_callbacks`.
+        """
+        from .buckets import AllReduceCallback
+
+        members = self._members("all_reduce_callback", group)
+        arrays = {str(n): array for n, array in enumerate(_listed(data))}
+        pack_size = _check.count("all_reduce_callback", "pack_size", pack_size, CommunicatorError)
+        return AllReduceCallback(self, members, None, arrays, pack_size, division, scale_grad)
+
+    def get_all_reduce_callback(
+        self,
+        packing_size: int = 2 << 20,
+        division: bool = False,
+        group: str = WORLD,
+        scale_grad: float = 1.0,
+        *,
+        dtype: DTypeLike | None = None,
+        overlap: str = "auto",
+    ) -> AllReduceCallback:
+        """Sum the gradients of the parameters that were added, while `backward` computes others.
+
+        Make it once and give it to each `backward`. From the second run on the gradients lie one after the other in
+        one array, in the order in which they are computed, and MPI sums them where they are. A parameter's `grad` is
+        part of that array then: read `v.grad` anew rather than keeping the array of before.
+
+        Args:
+            packing_size: Number of values that are sent together.
+            division: Whether to divide by the number of processes.
+            group: Name of the group.
+            scale_grad: Factor of the gradients before they are summed.
+            dtype: `"bfloat16"` or `"float16"` to send half as much: what rounding took is added to the gradient of
+                the next step. Sums are in float32. None sends what is there.
+            overlap: `"none"` sums after the run, `"blocking"` whenever as many values as `packing_size` are complete,
+                `"thread"` the same in a thread while the run goes on, `"auto"` measures the link and chooses:
+                after the run if all processes are on one machine or the link is as fast, else in a thread.
+
+        Returns:
+            What `Variable.backward` takes as `communicator_callbacks`.
+
+        Raises:
+            CommunicatorError: If no parameters were added, or if the processes do not have the same ones.
+        """
+        from .buckets import AllReduceCallback
+
+        members = self._members("get_all_reduce_callback", group)
+        added = self._added()
+        if not added:
+            raise CommunicatorError(
+                f"{self.name}.get_all_reduce_callback: expected parameters from add_context_and_parameters, got none"
+            )
+        self.check_parameters(added, group)
+        packing_size = _check.count("get_all_reduce_callback", "packing_size", packing_size, CommunicatorError)
+        grads = {name: variable.grad for name, variable in added.items()}
+        return AllReduceCallback(self, members, added, grads, packing_size, division, scale_grad, dtype, overlap)
+
+    def check_parameters(self, parameters: Mapping[str, Variable], group: str = WORLD) -> None:
+        """Compare names, shapes and order of parameters between processes.
+
+        Args:
+            parameters: Variables by their names.
+            group: Name of the group.
+
+        Raises:
+            CommunicatorError: If they differ: on every process, with the first difference.
+        """
+        members = self._members("check_parameters", group)
+        lines = [f"{name} {tuple(variable.shape)}" for name, variable in parameters.items()]
+        with self._watched("check_parameters"):
+            digests = members.exchange(hashlib.sha256("\n".join(lines).encode()).hexdigest())
+            if len(set(digests)) == 1:
+                return
+            all_lines = [text.split("\n") for text in members.exchange("\n".join(lines))]
+        for rank, other in zip(members.ranks, all_lines, strict=True):
+            for n in range(max(len(other), len(all_lines[0]))):
+                first, found = (each[n] if n < len(each) else "none" for each in (all_lines[0], other))
+                if first != found:
+                    raise CommunicatorError(
+                        f"{self.name}: expected the same parameters in the same order on all processes, got {first} "
+                        f"on rank {members.ranks[0]} and {found} on rank {rank} as number {n}"
+                    )
+        raise CommunicatorError(f"{self.name}: expected the same parameters on all processes, got different ones")
+
+    # --- How a collective runs
+
+    def _root(self, op: str, rank: int, group: str) -> tuple[Transport, int]:
+        members = self._members(op, group)
+        if rank not in members.ranks:
+            raise CommunicatorError(f"{self.name}.{op}: expected one of the ranks {members.ranks}, got {rank!r}")
+        return members, members.ranks.index(rank)
+
+    def _shapes(self, op: str, members: Transport, one: NdArray, several: Sequence[NdArray]) -> None:
+        shapes = [array.shape for array in several]
+        if shapes != [one.shape] * members.size:
+            raise CommunicatorError(
+                f"{self.name}.{op}: expected {members.size} arrays of shape {one.shape}, got shapes {shapes}"
+            )
+
+    def _collective(
+        self,
+        op: str,
+        members: Transport,
+        data: NdArray | Sequence[NdArray],
+        run: Callable[[NDArray[Any]], None],
+        inplace: bool,
+        division: bool = False,
+        write: bool = True,
+        told: str = "",
+    ) -> None:
+        arrays = _listed(data)
+        summary = ", ".join(f"{array.shape} {np.dtype(array.dtype)}" for array in arrays)
+        self._agree(members, f"{op}{told} of {summary}")
+        if members.size == 1:
+            return
+        with self._watched(f"{op} of {len(arrays)} arrays"):
+            for together in [[array] for array in arrays] if inplace else _by_type(arrays):
+                _run_packed(together, run, members.size if division else 1, write)
+
+    def _agree(self, members: Transport, what: str) -> None:
+        """Compare the first collectives between processes: what differs would wait for ever, or mix up arrays."""
+        if members.size == 1 or self._compared >= CHECKED:
+            return
+        self._compared += 1
+        with self._watched(what):
+            told = members.exchange(what)
+        if len(set(told)) > 1:
+            lines = "\n  ".join(f"rank {rank}: {text}" for rank, text in zip(members.ranks, told, strict=True))
+            raise CommunicatorError(f"{self.name}: expected the same collective on all processes, got\n  {lines}")
+
+    def _watched(self, what: str) -> AbstractContextManager[None]:
+        return nullcontext() if self._watch is None else self._watch.over(what)
+
+
+class MultiProcessDataParallelCommunicator(Communicator):
+    """Processes that train copies of one network on parts of each batch.
+
+    Without MPI it is one process, and all collectives are there. `python -m kinnor.launch -n 4 train.py` or
+    `mpirun -n 4 python -m mpi4py train.py` starts several.
+
+    Args:
+        context: The context; it is kept and has no effect.
+        timeout: Seconds that a process waits in a collective for the others.
+    """
+
+
+class DataParallelCommunicator(Communicator):
+    """Copies of one network within one process: the parameters of each are added with a context of its own.
+
+    Args:
+        context: The context; it is kept and has no effect.
+        timeout: Without effect: there is nobody to wait for.
+    """
+
+    def init(self) -> None:
+        """Make the communicator ready. A second call does nothing."""
+        if not self._transports:
+            self._meet(OneProcess())
+
+    def allreduce(self, division: bool = False, inplace: bool = False) -> None:
+        """Sum the gradients of parameters over the copies.
+
+        Args:
+            division: Whether to divide by the number of copies.
+            inplace: Without effect.
+
+        Raises:
+            CommunicatorError: If the copies do not have the same parameters.
+        """
+        self._world("allreduce")
+        copies = [parameters for _, parameters in self._parameters]
+        shapes = [[(name, v.shape) for name, v in copy.items()] for copy in copies]
+        if any(shape != shapes[0] for shape in shapes):
+            raise CommunicatorError(f"{self.name}.allreduce: expected copies of the same parameters, got {shapes}")
+        for name in copies[0] if copies else ():
+            total = sum(copy[name].grad.get_data("r") for copy in copies)
+            for copy in copies:
+                copy[name].grad.get_data("w")[...] = total / len(copies) if division else total
+
+
+MultiProcessCommunicator = MultiProcessDataParallelCommunicator
+MultiProcessDataParalellCommunicator = MultiProcessDataParallelCommunicator
+
+
+def _listed(data: NdArray | Sequence[NdArray]) -> list[NdArray]:
+    arrays: list[Any] = [data] if isinstance(data, NdArray) else list(data)
+    wrong = next((array for array in arrays if not isinstance(array, NdArray)), None)
+    if wrong is not None:
+        raise TypeError(f"collective: expected an NdArray or a list of them, got {wrong!r}")
+    return arrays
+
+
+def _by_type(arrays: list[NdArray]) -> list[list[NdArray]]:
+    types: dict[Any, list[NdArray]] = {}
+    for array in arrays:
+        types.setdefault(array.dtype, []).append(array)
+    return list(types.values())
+
+
+def _summed_in(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type in which values are summed: half precision in float32, which MPI knows and which loses nothing."""
+    known = np.dtype(dtype)
+    return known if known.kind in "iub" or known.itemsize >= 4 else np.dtype(np.float32)
+
+
+def _run_packed(arrays: list[NdArray], run: Callable[[NDArray[Any]], None], divisor: int, write: bool) -> None:
+    """Run a collective over arrays of one type, in one array where there are several."""
+    views = [array.get_data("rw" if write else "r") for array in arrays]
+    dtype = views[0].dtype
+    wide = _summed_in(dtype)
+    is_direct = len(views) == 1 and wide == dtype and views[0].flags.c_contiguous and write
+    packed = views[0] if is_direct else np.concatenate([view.ravel() for view in views]).astype(wide, copy=False)
+    run(packed)
+    if not write:
+        return
+    if divisor > 1:
+        if packed.dtype.kind == "f":
+            packed /= divisor
+        else:
+            packed //= divisor
+    if not is_direct:
+        start = 0
+        for view in views:
+            view[...] = packed[start : start + view.size].reshape(view.shape)
+            start += view.size

@@ -1,0 +1,214 @@
+"""Solvers whose states are spread over processes: each one keeps and updates its part of the parameters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._core import CommunicatorBackwardCallback, NdArray
+from ..solver import SolverState
+from .errors import CommunicatorError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from .._core import Variable
+    from ..solver import Solver
+    from .communicator import Communicator
+
+__all__ = ["ShardedSolver"]
+
+
+class ShardedSolver:
+    """A solver whose states take a share of the memory on each process, with the same numbers.
+
+    Each parameter belongs to one process, such that all have about as many values. `callback` sums gradients where
+    they belong; `update` lets each process update its own parameters and copies them to the others. Between the two,
+    `weight_decay` and the like act on the process's own gradients.
+
+    Args:
+        solver: Any solver without parameters.
+        communicator: The processes.
+        division: Whether gradients are divided by the number of processes.
+        group: Name of the group.
+
+    Examples:
+        >>> import numpy as np
+        >>> import kinnor as nn, kinnor.solvers as S, kinnor.functions as F
+        >>> from kinnor.communicators import MultiProcessDataParallelCommunicator
+        >>> comm = MultiProcessDataParallelCommunicator()
+        >>> comm.init()
+        >>> w = nn.Variable.from_numpy_array(np.array([1.0, 2.0], np.float32), need_grad=True)
+        >>> solver = ShardedSolver(S.Sgd(lr=0.5), comm)
+        >>> solver.set_parameters({"w": w})
+        >>> loss = F.sum(w * w)
+        >>> loss.forward()
+        >>> solver.zero_grad()
+        >>> loss.backward(communicator_callbacks=solver.callback)
+        >>> solver.update()
+        >>> w.d.tolist()
+        [0.0, 0.0]
+    """
+
+    def __init__(self, solver: Solver, communicator: Communicator, division: bool = True, group: str = "world") -> None:
+        if len(solver.get_parameters()):
+            raise CommunicatorError("ShardedSolver: expected a solver without parameters, got one that has some")
+        self.solver = solver
+        self.callback: CommunicatorBackwardCallback = _SumWhereOwned(self)
+        self._communicator, self._group, self._division = communicator, group, division
+        self._members = communicator._members("ShardedSolver", group)
+        self._parameters: dict[str, Variable] = {}
+        self._owned: list[list[str]] = [[] for _ in range(self._members.size)]
+        self._is_summed = False
+        self._flat: NDArray[Any] | None = None
+        self._grads: NdArray | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        # What acts on gradients or rates acts on this process's own parameters.
+        return getattr(self.solver, name)
+
+    def set_parameters(self, parameters: Mapping[str, Variable]) -> None:
+        """Take parameters, and divide them among the processes.
+
+        Args:
+            parameters: float32 variables by their names, the same ones on all processes.
+
+        Raises:
+            CommunicatorError: If the processes do not have the same parameters, or if one is not of float32.
+        """
+        self._communicator.check_parameters(parameters, self._group)
+        wrong = next((name for name, v in parameters.items() if np.dtype(v.data.dtype) != np.float32), None)
+        if wrong is not None:
+            raise CommunicatorError(
+                f"ShardedSolver: expected parameters of float32, got {parameters[wrong].data.dtype} as {wrong!r}"
+            )
+        self._parameters = dict(parameters)
+        self._owned = _divided(self._parameters, self._members.size)
+        self.solver.set_parameters({name: parameters[name] for name in self._owned[self._members.rank]})
+        self._flat = None
+
+    def get_parameters(self) -> dict[str, Variable]:
+        """All parameters, those of other processes among them, by their names."""
+        return dict(self._parameters)
+
+    def owned(self) -> list[str]:
+        """The names of the parameters that this process updates."""
+        return list(self._owned[self._members.rank])
+
+    def zero_grad(self) -> None:
+        """Set the gradients of all parameters to zero."""
+        for v in self._parameters.values():
+            v.grad.zero()
+
+    def update(self) -> None:
+        """Update this process's own parameters, and copy all to all.
+
+        Raises:
+            CommunicatorError: If gradients were not summed: `backward` did not get the callback.
+        """
+        if not self._is_summed:
+            raise CommunicatorError(
+                "ShardedSolver.update: expected summed gradients, got none: "
+                "give `communicator_callbacks=solver.callback` to backward()"
+            )
+        self.solver.update()
+        self._is_summed = False
+        if self._members.size == 1:
+            return
+        counts = self._counts()
+        own = [self._parameters[name].data.get_data("r").ravel() for name in self.owned()]
+        gathered = np.empty(sum(counts), np.float32)
+        with self._communicator._watched("all_gather of parameters"):
+            self._members.all_gather(np.concatenate([*own, np.empty(0, np.float32)]), gathered, counts)
+        start = 0
+        for rank, names in enumerate(self._owned):
+            for name in names:
+                v = self._parameters[name]
+                if rank != self._members.rank:
+                    v.data.get_data("w")[...] = gathered[start : start + v.size].reshape(v.shape)
+                start += v.size
+
+    def get_states(self) -> dict[str, SolverState]:
+        """The states of all parameters, gathered from all processes, which all call it."""
+        from .._core import Variable
+
+        own = self.solver.get_states()
+        if self._members.size == 1:
+            return own
+        found: dict[str, SolverState] = {}
+        for rank, names in enumerate(self._owned):
+            here = rank == self._members.rank
+            told = "\n".join(f"{name} {own[name].t} {' '.join(own[name].pstate)}" for name in names) if here else ""
+            lines = self._members.exchange(told)[rank].split("\n") if names else []
+            for name, line in zip(names, lines, strict=True):
+                t, *states = line[len(name) + 1 :].split(" ")
+                variables = {}
+                for state in filter(None, states):
+                    variables[state] = own[name].pstate[state] if here else Variable(self._parameters[name].shape)
+                    values = np.ascontiguousarray(variables[state].d, np.float32)
+                    self._members.broadcast(values, rank)
+                    if not here:
+                        variables[state].d = values
+                found[name] = SolverState(variables, int(t))
+        return found
+
+    def set_states(self, states: Mapping[str, SolverState]) -> None:
+        """Take the states of this process's own parameters.
+
+        Args:
+            states: Those of all parameters by their names, as `get_states` gives them.
+        """
+        self.solver.set_states({name: states[name] for name in self.owned() if name in states})
+
+    def _counts(self) -> list[int]:
+        return [sum(self._parameters[name].size for name in names) for names in self._owned]
+
+    def _sum(self) -> None:
+        """Put the sum of each gradient where its parameter belongs."""
+        if self._flat is None:
+            self._arrange()
+        flat = self._flat
+        if flat is None:
+            return
+        counts = self._counts()
+        start = sum(counts[: self._members.rank])
+        own = np.empty(counts[self._members.rank], np.float32)
+        with self._communicator._watched("reduce_scatter of gradients"):
+            self._members.reduce_scatter(flat, own, counts)
+        flat[start : start + own.size] = own / self._members.size if self._division else own
+        self._is_summed = True
+
+    def _arrange(self) -> None:
+        """Move the gradients into one array, in the order of their processes."""
+        array = NdArray((sum(self._counts()),))
+        flat, start = array.get_data("w"), 0
+        for name in (name for names in self._owned for name in names):
+            v = self._parameters[name]
+            flat[start : start + v.size] = v.grad.get_data("r").ravel()
+            v.grad = array.narrow(0, start, v.size).view(v.shape)
+            start += v.size
+        self._grads, self._flat = array, flat
+
+
+class _SumWhereOwned(CommunicatorBackwardCallback):
+    """Sums gradients at the end of a backward run."""
+
+    def __init__(self, solver: ShardedSolver) -> None:
+        self._solver = solver
+
+    def on_finish_backward(self) -> None:
+        self._solver._sum()
+
+
+def _divided(parameters: Mapping[str, Variable], n: int) -> list[list[str]]:
+    """Names for each of `n` processes: the largest first, each to the one that has least."""
+    owned: list[list[str]] = [[] for _ in range(n)]
+    sizes = [0] * n
+    for name in sorted(parameters, key=lambda name: -parameters[name].size):
+        least = sizes.index(min(sizes))
+        owned[least].append(name)
+        sizes[least] += parameters[name].size
+    return owned

@@ -1,0 +1,232 @@
+"""What carries arrays between processes: MPI by `mpi4py`, or nothing where there is one process.
+
+Knows collectives of whole, contiguous NumPy arrays; knows no variables. Nothing of a transport is written here.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+from .errors import CommunicatorError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["Mpi", "OneProcess", "Transport", "connect", "started_by_mpi"]
+
+LAUNCHED = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS")
+"""Variables of the environment that say that MPI started this process."""
+
+
+class Transport(Protocol):
+    """Collectives of the processes of a group. Each process of the group calls them in the same order."""
+
+    rank: int
+    size: int
+    local_rank: int
+    ranks: list[int]
+    """The numbers of the group's processes in the world."""
+
+    def group(self, ranks: Sequence[int]) -> Transport | None:
+        """The processes of these ranks; None where this process is not one of them. All of `self` call it."""
+
+    def all_reduce(self, array: NDArray[Any]) -> None:
+        """Put the sum over all processes into each one's array."""
+
+    def reduce(self, array: NDArray[Any], root: int) -> None:
+        """Put the sum over all processes into the array of one of them."""
+
+    def broadcast(self, array: NDArray[Any], root: int) -> None:
+        """Copy the array of one process to all others."""
+
+    def reduce_scatter(self, parts: NDArray[Any], own: NDArray[Any], counts: Sequence[int]) -> None:
+        """Put the sum over all processes of the n-th part into the n-th one's array."""
+
+    def all_gather(self, own: NDArray[Any], parts: NDArray[Any], counts: Sequence[int]) -> None:
+        """Put the arrays of all processes, one after the other, into each one's `parts`."""
+
+    def all_to_all(self, parts: NDArray[Any], received: NDArray[Any], counts: Sequence[int]) -> None:
+        """Send the n-th part to the n-th process; receive what each one has for this one, `counts[rank]` elements."""
+
+    def send(self, array: NDArray[Any], to: int, tag: int) -> None:
+        """Send an array to one process."""
+
+    def receive(self, array: NDArray[Any], source: int, tag: int) -> None:
+        """Receive an array from one process."""
+
+    def exchange(self, text: str) -> list[str]:
+        """What all processes have to say, by rank."""
+
+    def barrier(self) -> None:
+        """Wait for all."""
+
+    def abort(self, code: int = 1) -> NoReturn:
+        """End all processes of the program."""
+
+
+class OneProcess:
+    """A program of one process: its sums are its own values."""
+
+    rank = 0
+    size = 1
+    local_rank = 0
+
+    def __init__(self) -> None:
+        self.ranks = [0]
+
+    def group(self, ranks: Sequence[int]) -> OneProcess | None:
+        """The same process, if it is in the group."""
+        return OneProcess() if 0 in ranks else None
+
+    def all_reduce(self, array: NDArray[Any]) -> None:
+        """Leave the array as it is."""
+
+    def reduce(self, array: NDArray[Any], root: int) -> None:
+        """Leave the array as it is."""
+
+    def broadcast(self, array: NDArray[Any], root: int) -> None:
+        """Leave the array as it is."""
+
+    def reduce_scatter(self, parts: NDArray[Any], own: NDArray[Any], counts: Sequence[int]) -> None:
+        """Copy the only part."""
+        own[...] = parts
+
+    def all_gather(self, own: NDArray[Any], parts: NDArray[Any], counts: Sequence[int]) -> None:
+        """Copy the only array."""
+        parts[...] = own
+
+    def all_to_all(self, parts: NDArray[Any], received: NDArray[Any], counts: Sequence[int]) -> None:
+        """Copy the only part."""
+        received[...] = parts
+
+    def send(self, array: NDArray[Any], to: int, tag: int) -> None:
+        """Refuse: there is nobody else."""
+        raise CommunicatorError(f"send: expected another process as {to}, got a program of one process")
+
+    def receive(self, array: NDArray[Any], source: int, tag: int) -> None:
+        """Refuse: there is nobody else."""
+        raise CommunicatorError(f"receive: expected another process as {source}, got a program of one process")
+
+    def exchange(self, text: str) -> list[str]:
+        """The text alone."""
+        return [text]
+
+    def barrier(self) -> None:
+        """Go on."""
+
+    def abort(self, code: int = 1) -> NoReturn:
+        """End the process."""
+        os._exit(code)
+
+
+class Mpi:
+    """Processes that MPI started.
+
+    Args:
+        handle: A communicator of `mpi4py`.
+        ranks: The numbers of its processes in the world.
+    """
+
+    def __init__(self, handle: Any, ranks: list[int]) -> None:
+        from mpi4py import MPI
+
+        self._handle = handle
+        self._library = MPI
+        self.rank, self.size, self.ranks = handle.Get_rank(), handle.Get_size(), ranks
+        self.local_rank = _local_rank(self.rank)
+
+    def group(self, ranks: Sequence[int]) -> Mpi | None:
+        """The processes of these ranks."""
+        members = self._handle.Get_group().Incl([self.ranks.index(rank) for rank in ranks])
+        handle = self._handle.Create(members)
+        return None if handle == self._library.COMM_NULL else Mpi(handle, list(ranks))
+
+    def all_reduce(self, array: NDArray[Any]) -> None:
+        """Sum in place, without a copy."""
+        self._handle.Allreduce(self._library.IN_PLACE, array)
+
+    def reduce(self, array: NDArray[Any], root: int) -> None:
+        """Sum in place at `root`; the others keep what they have."""
+        if self.rank == root:
+            self._handle.Reduce(self._library.IN_PLACE, array, root=root)
+        else:
+            self._handle.Reduce(array, None, root=root)
+
+    def broadcast(self, array: NDArray[Any], root: int) -> None:
+        """Copy from `root`."""
+        self._handle.Bcast(array, root=root)
+
+    def reduce_scatter(self, parts: NDArray[Any], own: NDArray[Any], counts: Sequence[int]) -> None:
+        """Sum each part where it belongs."""
+        self._handle.Reduce_scatter(parts, own, list(counts))
+
+    def all_gather(self, own: NDArray[Any], parts: NDArray[Any], counts: Sequence[int]) -> None:
+        """Gather parts of any lengths."""
+        self._handle.Allgatherv(own, [parts, list(counts)])
+
+    def all_to_all(self, parts: NDArray[Any], received: NDArray[Any], counts: Sequence[int]) -> None:
+        """Send a part of any length to each."""
+        mine = [counts[self.rank]] * self.size
+        self._handle.Alltoallv([parts, list(counts)], [received, mine])
+
+    def send(self, array: NDArray[Any], to: int, tag: int) -> None:
+        """Send; returns when the array may be written again."""
+        self._handle.Send(array, dest=to, tag=tag)
+
+    def receive(self, array: NDArray[Any], source: int, tag: int) -> None:
+        """Receive into an array of the same size."""
+        self._handle.Recv(array, source=source, tag=tag)
+
+    def exchange(self, text: str) -> list[str]:
+        """Gather short texts."""
+        return list(self._handle.allgather(text))
+
+    def barrier(self) -> None:
+        """Wait for all."""
+        self._handle.Barrier()
+
+    def abort(self, code: int = 1) -> NoReturn:
+        """End all processes at once."""
+        self._library.COMM_WORLD.Abort(code)
+        os._exit(code)
+
+    def watching(self) -> Any:
+        """Another communicator of the same processes, for messages beside the collectives."""
+        return self._handle.Dup()
+
+
+def started_by_mpi() -> bool:
+    """Whether `mpirun`, or what is like it, started this process."""
+    return any(name in os.environ for name in LAUNCHED)
+
+
+def connect() -> Transport:
+    """All processes of this program.
+
+    Raises:
+        CommunicatorError: If MPI started the program, and `mpi4py` or its library is missing.
+    """
+    if not started_by_mpi():
+        return OneProcess()
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise CommunicatorError(
+            "init: expected mpi4py and a library of MPI, as this program was started by MPI, got "
+            f'{type(error).__name__}: {error}. Install them with `pip install "kinnor[mpi]"`, or mpi4py for the '
+            "MPI of your cluster"
+        ) from error
+    world = MPI.COMM_WORLD.Dup()
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        raise CommunicatorError("init: expected an MPI with MPI_THREAD_MULTIPLE, got one without")
+    return Mpi(world, list(range(world.Get_size())))
+
+
+def _local_rank(rank: int) -> int:
+    """The number of this process among those of its machine."""
+    names = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID")
+    found = next((os.environ[name] for name in names if os.environ.get(name, "").isdigit()), None)
+    return rank if found is None else int(found)

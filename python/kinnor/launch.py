@@ -1,0 +1,111 @@
+"""Starts a program as several processes: `python -m kinnor.launch -n 4 train.py --epochs 3`.
+
+The processes are MPI's. If one of them dies, all end, and its traceback is on standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+__all__ = ["main"]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Start the processes and wait for them.
+
+    Args:
+        arguments: Those of the command line; `sys.argv` without its first by default.
+
+    Returns:
+        The exit status: that of the process that failed, else 0.
+    """
+    parser = argparse.ArgumentParser(prog="python -m kinnor.launch", description=(__doc__ or "").partition("\n")[0])
+    cores = os.cpu_count() or 1
+    parser.add_argument("-n", type=int, default=cores, metavar="N", help="number of processes (one a core)")
+    parser.add_argument("--threads", type=int, help="threads of each process (its share of the cores)")
+    parser.add_argument("--oversubscribe", action="store_true", help="allow more processes than there are cores")
+    parser.add_argument("--hosts", help="machines as mpirun takes them, such as a:4,b:4")
+    parser.add_argument("-m", dest="module", action="store_true", help="the program is the name of a module")
+    parser.add_argument("program", help="the program, a file of Python")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the program")
+    given = parser.parse_args(arguments)
+    refusal = _refusal(given)
+    if refusal:
+        print(f"python -m kinnor.launch: {refusal}", file=sys.stderr)
+        return 2
+    return _run(_command(given), _environment(given))
+
+
+def _refusal(given: argparse.Namespace) -> str | None:
+    """What makes it pointless to start."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if given.n < 1:
+        return f"expected at least one process, got -n {given.n}"
+    if given.n > cores and not given.oversubscribe and not given.hosts:
+        return (
+            f"expected at most {cores} processes, as many as this machine has cores, got -n {given.n}; "
+            "--oversubscribe allows more"
+        )
+    if not given.module and not Path(given.program).is_file():
+        return f"expected a file of Python, got {given.program}, which does not exist"
+    if _mpirun() is None:
+        return 'expected mpirun on the PATH, got none; `pip install "kinnor[mpi]"` brings one'
+    try:
+        import mpi4py  # noqa: F401
+    except ImportError:
+        return 'expected the package mpi4py, got none; `pip install "kinnor[mpi]"` brings it'
+    return None
+
+
+def _mpirun() -> str | None:
+    """`mpirun` of this Python's environment, else of the PATH."""
+    beside = Path(sys.executable).parent / "mpirun"
+    return str(beside) if beside.exists() else shutil.which("mpirun")
+
+
+def _command(given: argparse.Namespace) -> list[str]:
+    command = [_mpirun() or "mpirun", "-n", str(given.n)]
+    if given.hosts:
+        command += ["--host", given.hosts]
+    if _is_open_mpi():
+        command += ["--bind-to", "none"]
+        if given.oversubscribe:
+            command += ["--oversubscribe"]
+    program = ["-m", given.program] if given.module else [given.program]
+    return [*command, sys.executable, "-m", "mpi4py", *program, *given.arguments]
+
+
+def _is_open_mpi() -> bool:
+    said = subprocess.run([_mpirun() or "mpirun", "--version"], capture_output=True, text=True, check=False)
+    return "Open MPI" in said.stdout or "PRRTE" in said.stdout or "prte" in said.stdout
+
+
+def _environment(given: argparse.Namespace) -> dict[str, str]:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = given.threads or max(1, cores // given.n)
+    environment = {**os.environ, "KINNOR_NUM_THREADS": str(threads)}
+    if hasattr(os, "geteuid") and os.geteuid() == 0:  # in containers
+        environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        environment |= {"PRTE_ALLOW_RUN_AS_ROOT": "1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return environment
+
+
+def _run(command: list[str], environment: dict[str, str]) -> int:
+    """Run mpirun; an interrupt of this process ends it, too."""
+    process = subprocess.Popen(command, env=environment)
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""A small network whose copies train on parts of a batch, beside one that trains on the whole batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import kinnor as nn
+import kinnor.functions as F
+import kinnor.parametric_functions as PF
+
+EXAMPLES, FEATURES, CLASSES = 12, 10, 5
+
+
+class Network:
+    """Parameters of its own, for batches of a size."""
+
+    def __init__(self, batch: int, name: str) -> None:
+        self.batch = batch
+        self.x, self.t = nn.Variable((batch, FEATURES)), nn.Variable((batch, 1))
+        nn.seed(7)
+        with nn.parameter_scope(name):
+            h = F.tanh(PF.affine(self.x, 16, name="one"))
+            h = F.tanh(PF.affine(h, 16, name="two"))
+            self.loss = F.mean(F.softmax_cross_entropy(PF.affine(h, CLASSES, name="three"), self.t))
+            self.parameters = nn.get_parameters()
+
+    def feed(self, step: int, part: int = 0) -> None:
+        """The batch of a step, or a part of it."""
+        rng = np.random.default_rng(step)
+        rows = slice(part * self.batch, (part + 1) * self.batch)
+        self.x.d = rng.standard_normal((EXAMPLES, FEATURES)).astype(np.float32)[rows]
+        self.t.d = rng.integers(0, CLASSES, (EXAMPLES, 1))[rows]
+
+    def step(self, solver: Any, callback: Any = None) -> None:
+        """One step of training."""
+        self.loss.forward()
+        solver.zero_grad()
+        self.loss.backward(clear_buffer=True, communicator_callbacks=callback)
+        solver.update()
+
+
+def distance(a: Network, b: Network) -> float:
+    """The largest difference of parameters."""
+    return max(float(np.abs(v.d - b.parameters[name].d).max()) for name, v in a.parameters.items())

@@ -1,0 +1,45 @@
+"""Copies on parts of a batch and one network on the whole batch get the same parameters, with every solver."""
+
+import numpy as np
+from network import EXAMPLES, Network, distance
+
+import kinnor as nn
+import kinnor.solvers as S
+from kinnor.communicators import MultiProcessDataParallelCommunicator, ShardedSolver
+
+comm = MultiProcessDataParallelCommunicator()
+comm.init()
+names = [name for name in S.__all__ if name != "Solver" and name[0].isupper()]
+assert len(names) == 18, names
+for n, name in enumerate(names):
+    make = getattr(S, name)
+    whole, part = Network(EXAMPLES, f"whole{n}"), Network(EXAMPLES // comm.size, f"part{n}")
+    sharded = Network(EXAMPLES // comm.size, f"sharded{n}")
+    solver, solver_of_part, solver_of_shards = make(), make(), ShardedSolver(make(), comm)
+    for network, its_solver in ((whole, solver), (part, solver_of_part), (sharded, solver_of_shards)):
+        its_solver.set_parameters(network.parameters)
+    comm.clear_context_parameters()
+    comm.add_context_and_parameters((nn.Context(), part.parameters))
+    overlap = ("blocking", "thread", "none")[n % 3]
+    callback = comm.get_all_reduce_callback(packing_size=200, division=True, overlap=overlap)
+    for step in range(4):
+        whole.feed(step)
+        whole.step(solver)
+        for network, its_solver, its_callback in (
+            (part, solver_of_part, callback),
+            (sharded, solver_of_shards, solver_of_shards.callback),
+        ):
+            network.feed(step, comm.rank)
+            network.step(its_solver, its_callback)
+    # Solvers divide by roots of squares: rounding of tiny gradients is what differs.
+    scale = max(float(np.abs(v.d).max()) for v in whole.parameters.values())
+    assert distance(whole, part) < 2e-5 * scale, (name, distance(whole, part))
+    assert distance(part, sharded) < 2e-5 * scale, (name, distance(part, sharded))
+    digest = "".join(v.d.tobytes().hex() for v in part.parameters.values())
+    assert len(set(comm._members("test", "world").exchange(digest))) == 1, name
+    states = solver_of_shards.get_states()
+    for key, state in solver_of_part.get_states().items():
+        assert state.t == states[key].t
+        for each, v in state.pstate.items():
+            np.testing.assert_allclose(states[key].pstate[each].d, v.d, rtol=1e-3, atol=1e-5)
+print("right")

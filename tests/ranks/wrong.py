@@ -1,0 +1,31 @@
+"""What goes wrong between processes: says what to do wrong by its first argument."""
+
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+
+import kinnor as nn
+from kinnor.communicators import MultiProcessDataParallelCommunicator
+
+what = sys.argv[1]
+comm = MultiProcessDataParallelCommunicator(timeout=1.0)
+comm.init()
+x = nn.NdArray.from_numpy_array(np.ones((2, 3), np.float32))
+if what == "raise" and comm.rank == 1:
+    raise ValueError("the second process is broken")
+if what == "kill" and comm.rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+if what == "shape":
+    x = nn.NdArray.from_numpy_array(np.ones((2, 3 + comm.rank), np.float32))
+if what == "parameters":
+    names = ["a", "b"][:: 1 - 2 * comm.rank]
+    comm.add_context_and_parameters((nn.Context(), {name: nn.Variable((2,), need_grad=True) for name in names}))
+    comm.get_all_reduce_callback()
+if what == "order" and comm.rank == 1:
+    comm.bcast(x, 0)
+if what == "skip" and comm.rank == 1:
+    time.sleep(30)
+comm.all_reduce(x)

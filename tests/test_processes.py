@@ -1,0 +1,194 @@
+"""Programs of several processes, started as a user starts them. What they check is in `ranks/`."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kinnor as nn
+import kinnor.communicators as C
+import kinnor.communicators.functions as CF
+import kinnor.functions as F
+from kinnor import launch
+
+pytest.importorskip("mpi4py")
+
+RANKS = Path(__file__).parent / "ranks"
+
+
+def start(n, program, *arguments):
+    """A program as `n` processes, which may be more than there are cores."""
+    command = [sys.executable, "-m", "kinnor.launch", "--oversubscribe", "--threads", "1", "-n", str(n)]
+    command += [str(RANKS / program), *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def run(n, program, *arguments, fails=False):
+    process = start(n, program, *arguments)
+    out, error = process.communicate(timeout=120)
+    assert (process.returncode != 0) == fails, error
+    return error if fails else out
+
+
+def test_collectives():
+    assert run(3, "collectives.py").count("right") == 3
+
+
+def test_parts_of_a_batch_train_as_the_whole_does_with_every_solver():
+    assert run(4, "solvers.py").count("right") == 4
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("raise", ["ValueError: the second process is broken"]),
+        ("kill", ["signal 9"]),
+        ("shape", ["rank 0: all_reduce of (2, 3)", "rank 1: all_reduce of (2, 4)"]),
+        ("parameters", ["got a (2,) on rank 0 and b (2,) on rank 1 as number 0"]),
+        ("order", ["rank 0: all_reduce of (2, 3)", "rank 1: bcast from 0 of (2, 3)"]),
+        ("skip", ["rank 0 has waited", "wrong.py:", "rank 1 is outside of a collective"]),
+    ],
+)
+def test_what_goes_wrong_on_one_process_is_told_and_ends_all(what, told):
+    start = time.monotonic()
+    error = run(2, "wrong.py", what, fails=True)
+    assert all(text in error for text in told), error
+    assert time.monotonic() - start < 60
+
+
+def test_a_refused_start_is_one_line(capsys):
+    assert launch.main(["-n", "100000", str(RANKS / "wrong.py")]) == 2
+    assert launch.main(["-n", "1", "no_such_program.py"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2 and "--oversubscribe" in lines[0] and "no_such_program.py" in lines[1]
+
+
+def losses(folder):
+    """The last loss that was written of each step."""
+    lines = [line.split() for line in (folder / "losses").read_text().splitlines()]
+    return dict(line for line in lines if len(line) == 2)
+
+
+@pytest.mark.parametrize("shards", ["one", "shards"])
+def test_a_killed_program_goes_on_with_the_same_losses(tmp_path, shards):
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "killed").mkdir()
+    run(2, "going_on.py", tmp_path / "whole" / "run", 14, shards, "dropout")
+    rng = random.Random(shards)
+    for _ in range(int(os.environ.get("KINNOR_TEST_KILLS", "1"))):
+        process = start(2, "going_on.py", tmp_path / "killed" / "run", 14, shards, "dropout")
+        time.sleep(rng.uniform(0.3, 2.5))
+        kill_one(process.pid, rng)
+        process.communicate(timeout=60)
+    run(2, "going_on.py", tmp_path / "killed" / "run", 14, shards, "dropout")
+    assert losses(tmp_path / "killed") == losses(tmp_path / "whole")
+    kept = [path.name for path in (tmp_path / "killed").iterdir() if not path.name.endswith(".tmp")]
+    assert len(kept) == (4 if shards == "shards" else 2), kept
+
+
+def kill_one(launcher, rng):
+    """Kill one of the processes that a launcher started."""
+    found = subprocess.run(["pgrep", "-f", "mpi4py .*going_on.py"], capture_output=True, text=True, check=False)
+    own = [int(pid) for pid in found.stdout.split() if group_of(int(pid), launcher)]
+    if own:
+        os.kill(rng.choice(own), signal.SIGKILL)
+
+
+def group_of(pid, launcher):
+    """Whether a process descends from another, and is a program of Python's."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        while pid > 1 and pid != launcher:
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return False
+    return pid == launcher and b"prterun" not in command and b"mpirun" not in command
+
+
+def test_another_number_of_processes_goes_on(tmp_path):
+    for n, folder in ((1, "alone"), (2, "changed")):
+        (tmp_path / folder).mkdir()
+        run(n, "going_on.py", tmp_path / folder / "run", 4 if folder == "changed" else 8, "one", "plain")
+    run(1, "going_on.py", tmp_path / "changed" / "run", 6, "one", "plain")
+    run(4, "going_on.py", tmp_path / "changed" / "run", 8, "one", "plain")
+    alone, changed = losses(tmp_path / "alone"), losses(tmp_path / "changed")
+    assert alone.keys() == changed.keys()
+    for step, loss in alone.items():
+        np.testing.assert_allclose(float.fromhex(changed[step]), float.fromhex(loss), rtol=1e-4)
+
+
+# --- One process
+
+
+def test_one_process_needs_no_mpi():
+    comm = C.MultiProcessDataParalellCommunicator(nn.Context())
+    with pytest.raises(C.CommunicatorError, match=r"rank: expected a call of init"):
+        _ = comm.rank
+    comm.init()
+    assert (comm.rank, comm.local_rank, comm.size) == (0, 0, 1)
+    assert comm.name == "MultiProcessDataParallelCommunicator"
+    a, b = nn.NdArray.from_numpy_array(np.ones(3)), nn.NdArray((3,))
+    comm.all_reduce([a], division=True)
+    comm.all_gather(a, [b])
+    assert b.data.tolist() == [1, 1, 1]
+    with pytest.raises(C.CommunicatorError, match="different ranks from 0 to 0"):
+        comm.new_group(("g", [0, 1]))
+    with pytest.raises(C.CommunicatorError, match="expected one of the groups world"):
+        comm.bcast(a, 0, group="g")
+    with pytest.raises(TypeError, match="NdArray"):
+        comm.all_reduce([3])
+
+
+def test_copies_within_a_process_share_their_gradients():
+    comm = C.DataParallelCommunicator()
+    comm.init()
+    copies = [{"w": nn.Variable((2,), need_grad=True)} for _ in range(2)]
+    for n, copy in enumerate(copies):
+        copy["w"].g = n + 1
+        comm.add_context_and_parameters((nn.Context(device_id=str(n)), copy))
+    comm.allreduce(division=True)
+    assert [copy["w"].g.tolist() for copy in copies] == [[1.5, 1.5], [1.5, 1.5]]
+
+
+def test_a_gradient_that_comes_after_it_was_sent_is_refused():
+    comm = C.MultiProcessDataParallelCommunicator()
+    comm.init()
+    w = nn.Variable((2,), need_grad=True)
+    comm.add_context_and_parameters((nn.Context(), {"w": w}))
+    callback = comm.get_all_reduce_callback(overlap="blocking")
+    y = F.sum(w * w)
+    for _ in range(3):
+        w.d = [1, 2]
+        y.forward()
+        w.grad.zero()
+        y.backward(communicator_callbacks=callback)
+        assert w.g.tolist() == [2, 4]
+    w.grad = nn.NdArray((2,))
+    y.forward()
+    with pytest.raises(C.CommunicatorError, match="stay where it was put"):
+        y.backward(communicator_callbacks=callback)
+
+
+def test_functions_of_one_process():
+    comm = C.MultiProcessDataParallelCommunicator()
+    comm.init()
+    x = nn.Variable.from_numpy_array(np.ones((1, 3), np.float32), need_grad=True)
+    y = CF.reduce_scatter(CF.broadcast(CF.all_reduce(x, comm), comm), comm) + CF.all_gather(x, comm)[0, 0]
+    y.forward()
+    x.grad.zero()
+    y.backward()
+    assert y.d.tolist() == [2, 2, 2] and x.g.tolist() == [[2, 2, 2]]
+
+
+def test_the_example_trains_the_digits(tmp_path):
+    program = Path(__file__).parents[1] / "examples" / "distributed" / "digits.py"
+    out = run(2, program, "--epochs", 14, "--output", tmp_path)
+    assert float(out.split("test accuracy ")[1].split()[0]) >= 98
+    assert (tmp_path / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "digits.checkpoint").stat().st_size > 50_000
