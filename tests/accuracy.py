@@ -31,10 +31,18 @@ FOLDS = {"crelu", "celu", "add_n", "mul_n", "clip_by_norm"}
 SUMS_OF_PRODUCTS = {
     "affine",
     "batch_matmul",
+    "binary_connect_affine",
+    "binary_connect_convolution",
+    "binary_weight_affine",
+    "binary_weight_convolution",
     "convolution",
     "deconvolution",
     "depthwise_convolution",
+    "depthwise_deconvolution",
     "dot",
+    "fused_convolution",
+    "inq_affine",
+    "inq_convolution",
 }
 """Operations whose bits depend on the instructions, by how many products one of them sums up."""
 

@@ -80,17 +80,17 @@ def call(row: Row, xs: Sequence[Any]) -> tuple[Any, ...]:
     return y if isinstance(y, tuple) else (y,)
 
 
-def factors(row: Row) -> list[np.ndarray | None]:
+def factors(row: Row, ys: Sequence[nn.Variable] = ()) -> list[np.ndarray | None]:
     """For each output a factor for each element, by which it goes into the loss; none for indices."""
     random = np.random.RandomState(zlib.crc32(str(row).encode()))
-    expected = [np.zeros_like(row.inputs[0])] if row.random else row.expected
+    expected = [np.zeros(y.shape) for y in ys] if row.random else row.expected
     return [None if y.dtype.kind == "i" else np.asarray(random.uniform(0.5, 1.5, y.shape)) for y in expected]
 
 
 def loss_of(row: Row, ys: Sequence[nn.Variable]) -> nn.Variable:
     """A scalar that depends on every element of the outputs."""
     parts = []
-    for y, c in zip(ys, factors(row), strict=True):
+    for y, c in zip(ys, factors(row, ys), strict=True):
         if c is not None:
             parts.append(F.sum(y * nn.Variable.from_numpy_array(c)))
     return F.add_n(*parts)

@@ -5,7 +5,8 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypeVar, overload
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from ._core import NdArray, Variable
 from ._core import PythonFunction as PythonFunction
@@ -18,10 +19,12 @@ __all__ = [
     "absolute_error",
     "acos",
     "acosh",
+    "adaptive_separable_convolution",
     "add2",
     "add_n",
     "add_scalar",
     "affine",
+    "affine_grid",
     "arange",
     "asin",
     "asinh",
@@ -33,8 +36,14 @@ __all__ = [
     "batch_matmul",
     "batch_normalization",
     "bc_add2",
+    "binary_connect_affine",
+    "binary_connect_convolution",
     "binary_cross_entropy",
     "binary_error",
+    "binary_sigmoid",
+    "binary_tanh",
+    "binary_weight_affine",
+    "binary_weight_convolution",
     "bool_fill",
     "bool_gather",
     "bool_scatter",
@@ -45,6 +54,8 @@ __all__ = [
     "celu",
     "clip_by_norm",
     "clip_by_value",
+    "clip_grad_by_norm",
+    "clip_grad_by_value",
     "concatenate",
     "constant",
     "convolution",
@@ -55,6 +66,8 @@ __all__ = [
     "cumsum",
     "deconvolution",
     "depthwise_convolution",
+    "depthwise_deconvolution",
+    "dequantize_linear",
     "div2",
     "dot",
     "dropout",
@@ -67,9 +80,12 @@ __all__ = [
     "erf",
     "exp",
     "eye_like",
+    "fixed_point_quantize",
     "flip",
     "floor",
     "forget",
+    "fused_batch_normalization",
+    "fused_convolution",
     "gather",
     "gather_nd",
     "gelu",
@@ -83,6 +99,9 @@ __all__ = [
     "hard_tanh",
     "huber_loss",
     "identity",
+    "image_augmentation",
+    "inq_affine",
+    "inq_convolution",
     "instance_normalization",
     "interpolate",
     "isinf",
@@ -115,6 +134,7 @@ __all__ = [
     "mean",
     "meshgrid",
     "min",
+    "min_max_quantize",
     "minimum2",
     "minimum_scalar",
     "mish",
@@ -129,9 +149,12 @@ __all__ = [
     "one_hot",
     "pad",
     "pow2",
+    "pow2_quantize",
     "pow_scalar",
     "prelu",
     "prod",
+    "prune",
+    "quantize_linear",
     "r_div_scalar",
     "r_pow_scalar",
     "r_sub_scalar",
@@ -141,7 +164,11 @@ __all__ = [
     "rand_gamma",
     "randint",
     "randn",
+    "random_choice",
+    "random_crop",
     "random_erase",
+    "random_flip",
+    "random_shift",
     "reduce_mean",
     "reduce_sum",
     "relu",
@@ -175,16 +202,22 @@ __all__ = [
     "sum",
     "sum_pooling",
     "swish",
+    "sync_batch_normalization",
     "tan",
     "tanh",
     "tanh_shrink",
     "tensor_normalization",
     "tile",
+    "top_k_data",
+    "top_k_grad",
     "top_n_error",
     "transpose",
     "trilu",
     "unlink",
     "unpooling",
+    "vat_noise",
+    "warp_by_flow",
+    "warp_by_grid",
     "weight_normalization",
     "weight_standardization",
     "where",
@@ -232,6 +265,31 @@ def acosh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = 
 
     Returns:
         Array of the shape of `x`.
+    """
+
+def adaptive_separable_convolution(
+    x: T,
+    vertical_kernel: T,
+    horizontal_kernel: T,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Convolution of images with a kernel for each place, which all channels share and which is the product of a column and
+    a row: `y[c, h, w] = sum over j, i of v[j, h, w] u[i, h, w] x[c, h + j, w + i]`.
+
+    Args:
+        x: Images, shape (n, channels, height, width).
+        vertical_kernel: Columns `v`, shape (n, rows, height, width), of which the places of the output are read.
+        horizontal_kernel: Rows `u`, shape (n, columns, height, width), likewise.
+
+    Returns:
+        Array of shape (n, channels, height - rows + 1, width - columns + 1).
+
+    Raises:
+        ShapeError: If the shapes do not fit together, or a kernel is larger than the image.
+
+    Source:
+        Niklaus, Mai and Liu, Video Frame Interpolation via Adaptive Separable Convolution, 2017, arXiv:1708.01692.
     """
 
 def add2(
@@ -308,6 +366,34 @@ def affine(
     Raises:
         AxisError: If `x` has no axis `base_axis`.
         ShapeError: If the shapes do not fit together.
+    """
+
+def affine_grid(
+    theta: T,
+    size: int | Sequence[int],
+    align_corners: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """The grid of places that an affine map gives to the elements of an image, for `warp_by_grid`: for each element
+    `theta @ (x, y, 1)`, or `theta @ (x, y, z, 1)`, with places between -1 and 1.
+
+    Args:
+        theta: Affine maps, shape (n, 2, 3), or (n, 3, 4) in three dimensions.
+        size: Lengths of the image: (height, width), or (depth, height, width).
+        align_corners: The first and last elements of an axis are at -1 and 1; else these are the ends of the axis, and
+            elements are in the middle of their share of it.
+
+    Returns:
+        Array of shape (n, *size, 2) or (n, *size, 3): x, which goes along the width, y and z. On an axis of length one
+        the element is at 0.
+
+    Raises:
+        ShapeError: If `theta` has another shape.
+        ArgumentError: If `size` does not go with it.
+
+    Source:
+        Jaderberg et al., Spatial Transformer Networks, 2015, arXiv:1506.02025.
     """
 
 def arange(
@@ -555,6 +641,83 @@ def bc_add2(
         ShapeError: If the shapes do not broadcast together.
     """
 
+def binary_connect_affine(
+    x: T,
+    weight: T,
+    binary_weight: T,
+    bias: T | None = None,
+    base_axis: int = 1,
+    quantize_zero_to: float = 1.0,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Affine map by the signs of a weight: `y = x @ sign(w) + b`.
+
+    The gradient by the weight is that by its signs: it passes straight through. Each forward run writes the signs into
+    `binary_weight`, which has no gradient.
+
+    Args:
+        x: Input, shape (batch..., inputs...).
+        weight: Weight `w`, shape (inputs, outputs...).
+        binary_weight: Array of the shape of `weight`; overwritten.
+        bias: Bias `b`, shape (outputs...); none by default.
+        base_axis: The axes from this one on are the inputs of the map.
+        quantize_zero_to: The sign of zero.
+
+    Returns:
+        Array of shape (batch..., outputs...).
+
+    Raises:
+        AxisError: If `x` has no axis `base_axis`.
+        ShapeError: If the shapes do not fit together.
+
+    Source:
+        Courbariaux, Bengio and David, BinaryConnect, 2015, arXiv:1511.00363.
+    """
+
+def binary_connect_convolution(
+    x: T,
+    weight: T,
+    binary_weight: T,
+    bias: T | None = None,
+    base_axis: int = 1,
+    pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None,
+    dilation: int | Sequence[int] | None = None,
+    group: int = 1,
+    quantize_zero_to: float = 1.0,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Convolution by the signs of a weight.
+
+    The gradient by the weight is that by its signs: it passes straight through. Each forward run writes the signs into
+    `binary_weight`, which has no gradient.
+
+    Args:
+        x: Input, shape (batch..., channels, spatial...).
+        weight: Weight, shape (maps, channels / group, kernel...).
+        binary_weight: Array of the shape of `weight`; overwritten.
+        bias: Bias, shape (maps,); none by default.
+        base_axis: The axis of the channels; the axes before it are the batch.
+        pad: As in `convolution`.
+        stride: As in `convolution`.
+        dilation: As in `convolution`.
+        group: As in `convolution`.
+        quantize_zero_to: The sign of zero.
+
+    Returns:
+        Array of shape (batch..., maps, out...), as by `convolution`.
+
+    Raises:
+        AxisError: If `x` has no axis `base_axis`.
+        ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+        ShapeError: If the shapes do not fit together, or the kernel does not fit into the padded input.
+
+    Source:
+        Courbariaux, Bengio and David, BinaryConnect, 2015, arXiv:1511.00363.
+    """
+
 def binary_cross_entropy(x: T, target: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
     """Cross entropy of targets and probabilities, elementwise: `y = -(target * log(x) + (1 - target) * log(1 - x))`.
 
@@ -581,6 +744,116 @@ def binary_error(x: T, target: T, n_outputs: int = -1, outputs: Sequence[NdArray
 
     Raises:
         ShapeError: If the inputs differ in their number of axes, or do not broadcast together.
+    """
+
+def binary_sigmoid(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Binary sigmoid, elementwise: 1 where `x > 0`, else 0. Its gradient is that of `(x + 1) / 2` clipped to [0, 1]:
+    one half where `|x| < 1`.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`, of zeros and ones.
+
+    Source:
+        Courbariaux and Bengio, BinaryNet, 2016, arXiv:1602.02830.
+    """
+
+def binary_tanh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Binary hyperbolic tangent, elementwise: 1 where `x > 0`, else -1. Its gradient is that of `x` clipped to [-1, 1]:
+    one where `|x| < 1`.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`, of ones and minus ones.
+
+    Source:
+        Courbariaux and Bengio, BinaryNet, 2016, arXiv:1602.02830.
+    """
+
+def binary_weight_affine(
+    x: T,
+    weight: T,
+    binary_weight: T,
+    alpha: T,
+    bias: T | None = None,
+    base_axis: int = 1,
+    quantize_zero_to: float = 1.0,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Affine map by the signs of a weight, times for each output the mean size of its weights: `y = x @ (alpha sign(w)) + b`
+    with `alpha[j] = mean over i of |w[i, j]|`.
+
+    The gradient by the weight is that by what takes its place: it passes straight through. Each forward run writes the
+    signs into `binary_weight` and the means into `alpha`, which have no gradient.
+
+    Args:
+        x: Input, shape (batch..., inputs...).
+        weight: Weight `w`, shape (inputs, outputs...).
+        binary_weight: Array of the shape of `weight`; overwritten.
+        alpha: Array of as many elements as there are outputs; overwritten.
+        bias: Bias `b`, shape (outputs...); none by default.
+        base_axis: The axes from this one on are the inputs of the map.
+        quantize_zero_to: The sign of zero.
+
+    Returns:
+        Array of shape (batch..., outputs...).
+
+    Raises:
+        AxisError: If `x` has no axis `base_axis`.
+        ShapeError: If the shapes do not fit together.
+
+    Source:
+        Rastegari et al., XNOR-Net, 2016, arXiv:1603.05279.
+    """
+
+def binary_weight_convolution(
+    x: T,
+    weight: T,
+    binary_weight: T,
+    alpha: T,
+    bias: T | None = None,
+    base_axis: int = 1,
+    pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None,
+    dilation: int | Sequence[int] | None = None,
+    group: int = 1,
+    quantize_zero_to: float = 1.0,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Convolution by the signs of a weight, times for each map the mean size of its weights.
+
+    The gradient by the weight is that by what takes its place: it passes straight through. Each forward run writes the
+    signs into `binary_weight` and the means into `alpha`, which have no gradient.
+
+    Args:
+        x: Input, shape (batch..., channels, spatial...).
+        weight: Weight, shape (maps, channels / group, kernel...).
+        binary_weight: Array of the shape of `weight`; overwritten.
+        alpha: Array of as many elements as there are maps; overwritten.
+        bias: Bias, shape (maps,); none by default.
+        base_axis: The axis of the channels; the axes before it are the batch.
+        pad: As in `convolution`.
+        stride: As in `convolution`.
+        dilation: As in `convolution`.
+        group: As in `convolution`.
+        quantize_zero_to: The sign of zero.
+
+    Returns:
+        Array of shape (batch..., maps, out...), as by `convolution`.
+
+    Raises:
+        AxisError: If `x` has no axis `base_axis`.
+        ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+        ShapeError: If the shapes do not fit together, or the kernel does not fit into the padded input.
+
+    Source:
+        Rastegari et al., XNOR-Net, 2016, arXiv:1603.05279.
     """
 
 def bool_fill(
@@ -764,6 +1037,42 @@ def clip_by_value(x: T, min: T | float, max: T | float) -> T:
 
     Raises:
         TypeError: If a bound is neither a number nor an array of this library.
+    """
+
+def clip_grad_by_norm(
+    x: T,
+    clip_norm: float = 1.0,
+    axes: int | Sequence[int] | None = None,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """The array as it is, whose gradient is given a norm: `gx = clip_norm * gy / norm(gy)`, and zero where `gy` is.
+
+    Args:
+        x: Input of any shape.
+        clip_norm: Euclidean norm of the gradient.
+        axes: Axes of the norm, all by default.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        AxisError: If `x` has no such axis.
+    """
+
+def clip_grad_by_value(x: T, min: T, max: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """The array as it is, whose gradient is clipped to a range: `gx = min(max(gy, min), max)`.
+
+    Args:
+        x: Input of any shape.
+        min: Lower bound of each element of the gradient, of the shape of `x`.
+        max: Upper bound, of the same shape.
+
+    Returns:
+        Array of the shape of `x`. The bounds have no gradient.
+
+    Raises:
+        ShapeError: If the bounds have another shape.
     """
 
 def concatenate(*x: T, axis: int = -1, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -996,6 +1305,62 @@ def depthwise_convolution(
         ShapeError: If the shapes do not fit together, or the kernel does not fit into the padded input.
     """
 
+def depthwise_deconvolution(
+    x: T,
+    weight: T,
+    bias: T | None = None,
+    base_axis: int = 1,
+    pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None,
+    dilation: int | Sequence[int] | None = None,
+    divisor: int = 1,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Deconvolution of each channel with a kernel of its own, the outputs of `divisor` channels being summed:
+    `y[k, o * stride + t * dilation - pad]` gets `w[c, t] x[c, o]` from each `c` with `c // divisor = k`, and `b[k]`.
+
+    Args:
+        x: Input, shape (batch..., channels, spatial...).
+        weight: Weight `w`, shape (channels, kernel...).
+        bias: Bias `b`, shape (channels / divisor,); none by default.
+        base_axis: The axis of the channels; the axes before it are the batch.
+        pad: Elements cut off at both ends of each spatial axis of the output, none by default.
+        stride: Step in the output for one in the input along each spatial axis, 1 by default.
+        dilation: Distance of neighbours in the kernel along each spatial axis, 1 by default.
+        divisor: Number of channels of each output.
+
+    Returns:
+        Array of shape (batch..., channels / divisor, out...), `out` being that of `deconvolution`.
+
+    Raises:
+        AxisError: If `x` has no axis `base_axis`.
+        ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+        ShapeError: If the shapes do not fit together, or `pad` leaves nothing of the output.
+    """
+
+def dequantize_linear(
+    x: T,
+    scale: T,
+    zero_point: T,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """The numbers that levels of a linear quantization stand for: `y = (x - zero_point) * scale`. Its gradient is by `x`
+    alone; the others are zero.
+
+    Args:
+        x: Levels, of any shape.
+        scale: Distance of two levels, positive; of the shape of `x` but for axes of length one.
+        zero_point: Level of the number zero, likewise.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        ShapeError: If `scale` or `zero_point` has neither the length of `x` nor one along an axis.
+    """
+
 def div2(
     x0: T,
     x1: T,
@@ -1197,6 +1562,37 @@ def eye_like(x: T, k: int = 0, n_outputs: int = -1, outputs: Sequence[NdArray | 
         ShapeError: If `x` does not have two axes.
     """
 
+def fixed_point_quantize(
+    x: T,
+    sign: bool = True,
+    n: int = 8,
+    delta: float = 0.0625,
+    quantize: bool = True,
+    ste_fine_grained: bool = True,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Quantization to a fixed point, elementwise: the nearest multiple of `delta` within a range.
+
+    Halves go away from zero. The range ends at `-(2 ** (n - 1) - 1) * delta` and `(2 ** (n - 1) - 1) * delta`; if not
+    `sign`, at 0 and `(2 ** n - 1) * delta`. The values stay floating-point numbers: quantization is simulated.
+
+    Args:
+        x: Input of any shape.
+        sign: Negative numbers are represented too, which takes one bit.
+        n: Number of bits, 1 to 64.
+        delta: Distance of two neighbours, positive.
+        quantize: If false, `x` itself is returned.
+        ste_fine_grained: No gradient flows where `x` is out of range; else it passes everywhere. Within the range it
+            passes straight through.
+        outputs: Array to write to.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        ArgumentError: If `n` or `delta` is out of range.
+    """
+
 def flip(
     x: T,
     axes: int | Sequence[int] | None = None,
@@ -1268,6 +1664,144 @@ def forget(
         >>> y.backward()
         >>> [f"{v:.4f}" for v in x.g.tolist()]
         ['1.4174', '1.2534']
+    """
+
+@overload
+def fused_batch_normalization(
+    x: T,
+    beta: T | None = None,
+    gamma: T | None = None,
+    mean: T | None = None,
+    variance: T | None = None,
+    z: T | None = None,
+    axes: int | Sequence[int] = (1,),
+    decay_rate: float = 0.9,
+    eps: float = 1e-05,
+    batch_stat: bool = True,
+    nonlinearity: str = "relu",
+    output_stat: Literal[False] = False,
+    n_outputs: int | None = None,
+) -> T:
+    """Batch normalization, an addition and an activation: `y = relu(batch_normalization(x, ...) + z)`.
+
+    It is these functions in a row, which run as one where that pays.
+
+    Args:
+        x: Input of any shape.
+        beta: Offset, as in `batch_normalization`.
+        gamma: Scale, as in `batch_normalization`.
+        mean: Running mean, overwritten with `batch_stat`.
+        variance: Running variance, overwritten with `batch_stat`.
+        z: Array of the shape of `x` that is added; none by default.
+        axes: Axes that have their own statistics.
+        decay_rate: Share of the running statistics that stays in each run, from 0 to 1.
+        eps: Added to the variance, zero or more.
+        batch_stat: Use the statistics of `x`, else the running ones.
+        nonlinearity: The activation: `relu`.
+        output_stat: Return the statistics of `x` too.
+        n_outputs: Number of outputs, 1 or 3: 3 is the same as `output_stat`.
+
+    Returns:
+        Array of the shape of `x`; with `output_stat` also its mean and its variance.
+
+    Raises:
+        ArgumentError: If `nonlinearity` is another, or an argument of `batch_normalization` is out of range.
+        ShapeError: If an input has the wrong shape.
+    """
+
+@overload
+def fused_batch_normalization(
+    x: T,
+    beta: T | None = None,
+    gamma: T | None = None,
+    mean: T | None = None,
+    variance: T | None = None,
+    z: T | None = None,
+    axes: int | Sequence[int] = (1,),
+    decay_rate: float = 0.9,
+    eps: float = 1e-05,
+    batch_stat: bool = True,
+    nonlinearity: str = "relu",
+    *,
+    output_stat: Literal[True],
+    n_outputs: int | None = None,
+) -> tuple[T, T, T]: ...
+
+@overload
+def fused_batch_normalization(
+    x: T,
+    beta: T | None = None,
+    gamma: T | None = None,
+    mean: T | None = None,
+    variance: T | None = None,
+    z: T | None = None,
+    axes: int | Sequence[int] = (1,),
+    decay_rate: float = 0.9,
+    eps: float = 1e-05,
+    batch_stat: bool = True,
+    nonlinearity: str = "relu",
+    output_stat: bool = False,
+    n_outputs: int | None = None,
+) -> T | tuple[T, T, T]: ...
+
+def fused_convolution(
+    x: T,
+    weight: T,
+    bias: T | None = None,
+    beta: T | None = None,
+    gamma: T | None = None,
+    mean: T | None = None,
+    variance: T | None = None,
+    z: T | None = None,
+    base_axis: int = 1,
+    pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None,
+    dilation: int | Sequence[int] | None = None,
+    group: int = 1,
+    channel_last: bool = False,
+    decay_rate: float = 0.9,
+    eps: float = 1e-05,
+    batch_stat: bool = True,
+    nonlinearity: str = "relu",
+    nonlinearity_args: Sequence[float] = (),
+    pad_mode: str = "constant",
+    constant_value: float = 0.0,
+) -> T:
+    """Padding, convolution, batch normalization, an addition and an activation, each but the convolution if wanted.
+
+    It is these functions in a row, which run as one where that pays.
+
+    Args:
+        x: Input, as of `convolution`.
+        weight: Weight, as of `convolution`.
+        bias: Bias, as of `convolution`; none by default.
+        beta: Offset of the batch normalization; with `gamma`, `mean` and `variance`, or there is none.
+        gamma: Scale of the batch normalization.
+        mean: Running mean, overwritten with `batch_stat`.
+        variance: Running variance, overwritten with `batch_stat`.
+        z: Array of the shape of the output that is added before the activation; none by default.
+        base_axis: The axis of the channels; the axes before it are the batch.
+        pad: Elements added at both ends of each spatial axis; or at either end of each axis, as in `pad`.
+        stride: As in `convolution`.
+        dilation: As in `convolution`.
+        group: As in `convolution`.
+        channel_last: As in `convolution`.
+        decay_rate: As in `batch_normalization`.
+        eps: As in `batch_normalization`.
+        batch_stat: As in `batch_normalization`.
+        nonlinearity: The activation: `identity` or none of its name, `relu`, `sigmoid`, `tanh`, `leaky_relu`, `elu`,
+            `relu6`.
+        nonlinearity_args: Its arguments: `alpha` of `leaky_relu` and `elu`.
+        pad_mode: As `mode` of `pad`.
+        constant_value: As in `pad`.
+
+    Returns:
+        Array of the shape of the convolution's output.
+
+    Raises:
+        ArgumentError: If the activation is unknown or has not the arguments that it takes, or only some inputs of the
+            batch normalization are given.
+        ShapeError: If the shapes do not fit together.
     """
 
 def gather(
@@ -1515,6 +2049,153 @@ def identity(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None
 
     Returns:
         Array of the shape of `x`.
+    """
+
+def image_augmentation(
+    x: T,
+    shape: int | Sequence[int] | None = None,
+    pad: int | Sequence[int] = (0, 0),
+    min_scale: float = 1.0,
+    max_scale: float = 1.0,
+    angle: float = 0.0,
+    aspect_ratio: float = 1.0,
+    distortion: float = 0.0,
+    flip_lr: bool = False,
+    flip_ud: bool = False,
+    brightness: float = 0.0,
+    brightness_each: bool = False,
+    contrast: float = 1.0,
+    contrast_center: float = 0.0,
+    contrast_each: bool = False,
+    noise: float = 0.0,
+    seed: int = -1,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Images changed at random, each in its own way: scaled, cut out, turned, flipped, distorted, brightened, given contrast
+    and noise.
+
+    A place in the output is looked up in the image, between its four neighbours; outside of the image stands what is at
+    its border. The gradient is zero.
+
+    Args:
+        x: Images, shape (..., channels, height, width), or one of (height, width).
+        shape: Lengths of the last axes of the output, two at least, that of channels being that of `x`; those of `x` by
+            default.
+        pad: Width by which the image is continued above and below, and on either side, before it is cut out.
+        min_scale: Least scale, positive.
+        max_scale: Largest scale; its logarithm is drawn uniformly.
+        angle: Largest angle by which it is turned either way, in radians.
+        aspect_ratio: Largest factor, positive, between the scales of width and height, either way.
+        distortion: Largest strength of a distortion like that of a lens, zero or more.
+        flip_lr: Flip one image of two from left to right.
+        flip_ud: Flip one image of two upside down.
+        brightness: Largest number that is added or taken away.
+        brightness_each: Draw it for each channel, else for each image.
+        contrast: Largest factor of contrast, positive, and the inverse of the least; its logarithm is drawn uniformly.
+        contrast_center: The number that contrast leaves alone.
+        contrast_each: Draw contrast for each channel, else for each image.
+        noise: Largest standard deviation of the normally distributed noise of an image.
+        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+
+    Returns:
+        Array of the shape of `x` but for the last axes.
+
+    Raises:
+        ShapeError: If `x` has fewer than two axes or no elements in an image.
+        ArgumentError: If `shape` or `pad` does not fit, or a number is out of range.
+    """
+
+def inq_affine(
+    x: T,
+    weight: T,
+    indicator_fixedweights: T,
+    bias: T | None = None,
+    base_axis: int = 1,
+    num_bits: int = 4,
+    inq_iterations: int | Sequence[int] = (),
+    selection_algorithm: str = 'largest_abs',
+    seed: int = -1,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Affine map whose weights become powers of two during training, by incremental network quantization.
+
+    The function counts its forward runs. In those that `inq_iterations` lists, one half of the weights that are still
+    learned is fixed, in the last of them all. A fixed weight is the nearest power of two, or zero, and keeps that value
+    whatever is written into it; the function writes it back into `weight`, and what is fixed into
+    `indicator_fixedweights`. The gradient is that of an affine map by the weights as they are then.
+
+    Args:
+        x: Input, shape (batch..., inputs...).
+        weight: Weight, shape (inputs, outputs...); what is fixed of it is overwritten.
+        indicator_fixedweights: Array of the shape of `weight`, 1 where it is fixed and 0 elsewhere; overwritten.
+        bias: Bias, shape (outputs...); none by default.
+        base_axis: The axes from this one on are the inputs of the map.
+        num_bits: Bits of a fixed weight, two at least: the largest power is that next to the largest weight, and
+            there are `2 ** (num_bits - 2)` of them.
+        inq_iterations: Numbers of the forward runs, counted from 0, in which weights are fixed.
+        selection_algorithm: Which half is fixed: `largest_abs`, the larger weights, or `random`.
+        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+
+    Returns:
+        Array of shape (batch..., outputs...).
+
+    Raises:
+        AxisError: If `x` has no axis `base_axis`.
+        ArgumentError: If `num_bits` or `selection_algorithm` is out of range.
+        ShapeError: If the shapes do not fit together.
+
+    Source:
+        Zhou et al., Incremental Network Quantization, 2017, arXiv:1702.03044.
+    """
+
+def inq_convolution(
+    x: T,
+    weight: T,
+    indicator_fixedweights: T,
+    bias: T | None = None,
+    base_axis: int = 1,
+    pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None,
+    dilation: int | Sequence[int] | None = None,
+    group: int = 1,
+    num_bits: int = 4,
+    inq_iterations: int | Sequence[int] = (),
+    selection_algorithm: str = 'largest_abs',
+    seed: int = -1,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Convolution whose weights become powers of two during training, by incremental network quantization: as
+    `inq_affine`.
+
+    Args:
+        x: Input, shape (batch..., channels, spatial...).
+        weight: Weight, shape (maps, channels / group, kernel...); what is fixed of it is overwritten.
+        indicator_fixedweights: Array of the shape of `weight`, 1 where it is fixed and 0 elsewhere; overwritten.
+        bias: Bias, shape (maps,); none by default.
+        base_axis: The axis of the channels; the axes before it are the batch.
+        pad: As in `convolution`.
+        stride: As in `convolution`.
+        dilation: As in `convolution`.
+        group: As in `convolution`.
+        num_bits: Bits of a fixed weight, two at least.
+        inq_iterations: Numbers of the forward runs, counted from 0, in which weights are fixed.
+        selection_algorithm: Which half is fixed: `largest_abs`, the larger weights, or `random`.
+        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+
+    Returns:
+        Array of shape (batch..., maps, out...), as by `convolution`.
+
+    Raises:
+        AxisError: If `x` has no axis `base_axis`.
+        ArgumentError: If `num_bits` or `selection_algorithm` is out of range, or an argument has not one number for each
+            spatial axis.
+        ShapeError: If the shapes do not fit together, or the kernel does not fit into the padded input.
+
+    Source:
+        Zhou et al., Incremental Network Quantization, 2017, arXiv:1702.03044.
     """
 
 @overload
@@ -2191,6 +2872,57 @@ def min(
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T | tuple[T, T]: ...
 
+def min_max_quantize(
+    x: T,
+    qr_min: T,
+    qr_max: T,
+    ql_min: T,
+    ql_max: T,
+    decay: float = 0.999,
+    x_min_max: bool = False,
+    ema: bool = False,
+    ste_fine_grained: bool = True,
+    eps: float = 0.01,
+    quantize: bool = True,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Quantization to equally distant levels between two numbers `m` and `M`.
+
+    `y = round((min(max(x, m), M) - m) / scale) * scale + m`, with `scale = (qr_max - qr_min) / (ql_max - ql_min)`.
+    `m` and `M` are `qr_min` and `qr_max`, moved such that zero is a level. The range is at least `eps` wide. The
+    values stay floating-point numbers: quantization is simulated.
+
+    With `x_min_max` each forward run writes the range of `x` into `qr_min` and `qr_max`, or with `ema` also moves them
+    towards it: `qr_min = decay * qr_min + (1 - decay) * min(x)`. With neither, `qr_min` and `qr_max` have gradients:
+    what `x` would get where it is below `m` or above `M`.
+
+    Args:
+        x: Input of any shape.
+        qr_min: Smallest number, of the shape of `x` but for axes of length one, along which it is shared.
+        qr_max: Largest number, of the same shape.
+        ql_min: Smallest level, of the same shape, usually 0.
+        ql_max: Largest level, of the same shape, usually 255.
+        decay: Share of `qr_min` and `qr_max` that stays in each run, from 0 to 1.
+        x_min_max: Take the range from `x`.
+        ema: Follow the range of `x` by moving averages; without `x_min_max`, use what was found so.
+        ste_fine_grained: No gradient flows to `x` where it is out of range; else it passes everywhere. Within the
+            range it passes straight through.
+        eps: Least width of the range, positive.
+        quantize: If false, `x` itself is returned.
+        outputs: Array to write to.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        ArgumentError: If `decay` or `eps` is out of range.
+        ShapeError: If the other inputs do not have one shape, or neither the length of `x` nor one along an axis.
+
+    Source:
+        Jacob et al., Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference,
+        2017, arXiv:1712.05877.
+    """
+
 def minimum2(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
     """The smaller one, elementwise: `y = min(x0, x1)`, NaN where either is. The gradient goes to the smaller input, to `x1` where
     both are equal.
@@ -2439,6 +3171,45 @@ def pow2(
         ShapeError: If the shapes do not broadcast together.
     """
 
+def pow2_quantize(
+    x: T,
+    sign: bool = True,
+    with_zero: bool = True,
+    n: int = 8,
+    m: int = 1,
+    quantize: bool = True,
+    ste_fine_grained: bool = True,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Quantization to powers of two, elementwise: `sign(x) * 2 ** round(log2(|x|))` within a range.
+
+    The largest value is `2 ** m`, the smallest `2 ** (m - (2 ** bits - 1))`, where `bits` is `n` less one for `sign`
+    and one for `with_zero`. If not `sign`, negative numbers become the smallest value. The values stay floating-point
+    numbers: quantization is simulated.
+
+    Args:
+        x: Input of any shape.
+        sign: Negative numbers are represented too.
+        with_zero: Zero is represented too: it is what numbers become that are smaller than the smallest power of two by
+            more than a factor of `sqrt(2)`.
+        n: Number of bits, such that at least one is left for the exponent; at most 64.
+        m: Exponent of the largest value.
+        quantize: If false, `x` itself is returned.
+        ste_fine_grained: No gradient flows where `x` is out of range; else it passes everywhere. Within the range it
+            passes straight through.
+        outputs: Array to write to.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        ArgumentError: If `n` leaves no bits.
+
+    Source:
+        Miyashita, Lee and Murmann, Convolutional Neural Networks using Logarithmic Data Representation, 2016,
+        arXiv:1603.01025.
+    """
+
 def pow_scalar(
     x: T,
     val: float = 1.0,
@@ -2495,6 +3266,50 @@ def prod(
 
     Raises:
         AxisError: If `x` has no such axis.
+    """
+
+def prune(x: T, rate: float = 0.9, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """The numbers of an array without the smallest ones, which become zero: those whose absolute value is below that of
+    number `floor((size - 1) * rate)` in ascending order. Its gradient passes straight through.
+
+    Args:
+        x: Input of any shape.
+        rate: Share of the numbers that become zero, from 0 to 1; at 1 all of them.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        ArgumentError: If `rate` is out of range.
+    """
+
+def quantize_linear(
+    x: T,
+    scale: T,
+    zero_point: T,
+    round_mode: str = "HALF_AWAY_FROM_ZERO",
+    narrow_range: bool = False,
+    dtype: DTypeLike = np.int8,
+) -> T:
+    """Linear quantization: `y = saturate(round(x / scale) + zero_point)`.
+
+    `zero_point` is rounded and saturated too. The gradient by `x` is that of `x / scale`, everywhere; the others are
+    zero.
+
+    Args:
+        x: Input of any shape.
+        scale: Distance of two levels, positive; of the shape of `x` but for axes of length one.
+        zero_point: Level of the number zero, likewise.
+        round_mode: `HALF_AWAY_FROM_ZERO` or `HALF_TO_EVEN`.
+        narrow_range: The smallest level is not used.
+        dtype: `numpy.int8` or `numpy.uint8`: which levels there are.
+
+    Returns:
+        Array of the shape of `x`: whole numbers, as floating-point numbers.
+
+    Raises:
+        ArgumentError: If `round_mode` or `dtype` is unknown.
+        ShapeError: If `scale` or `zero_point` has neither the length of `x` nor one along an axis.
     """
 
 def r_div_scalar(x: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -2668,6 +3483,60 @@ def randn(
         ArgumentError: If `sigma` is negative or not finite.
     """
 
+def random_choice(
+    x: T,
+    w: T,
+    shape: int | Sequence[int] = (),
+    replace: bool = True,
+    seed: int = -1,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Random samples from populations: elements of the last axis of `x`, each with a probability in proportion to its
+    weight.
+
+    The gradient of a sample goes to the element that was drawn, and likewise to its weight.
+
+    Args:
+        x: Populations, shape (..., n).
+        w: Weights of the same shape, zero or more, their sum positive.
+        shape: Shape of the samples of each population; one sample if empty.
+        replace: An element may be drawn again; else each is drawn once at most.
+        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+
+    Returns:
+        Array of shape (..., *shape).
+
+    Raises:
+        ShapeError: If `x` and `w` differ in shape or have no axis.
+        ArgumentError: If a length of `shape` is negative or there are more samples than elements to draw.
+        ValueError: If a weight is negative or NaN, or too few are positive; when it runs.
+    """
+
+def random_crop(
+    x: T,
+    shape: int | Sequence[int] | None = None,
+    base_axis: int = 1,
+    seed: int = -1,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """A part of each sample, at a place that is drawn.
+
+    Args:
+        x: Input of any shape.
+        shape: Lengths of the last axes of the output, those of `x` by default; no longer than them.
+        base_axis: The axes before it count samples, each of which has a place of its own.
+        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+
+    Returns:
+        Array of the shape of `x` but for the last axes.
+
+    Raises:
+        AxisError: If `x` has no axis `base_axis`.
+        ArgumentError: If `shape` has a length out of range, or one for an axis that counts samples which is not its own.
+    """
+
 def random_erase(
     x: T,
     prob: float = 0.5,
@@ -2709,6 +3578,59 @@ def random_erase(
 
     Source:
         Zhong et al., "Random erasing data augmentation", 2017.
+    """
+
+def random_flip(
+    x: T,
+    axes: int | Sequence[int] | None = None,
+    base_axis: int = 1,
+    seed: int = -1,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Each sample reversed along axes or not, by the toss of a coin for each axis.
+
+    Args:
+        x: Input of any shape.
+        axes: The axes, the last one by default; negative ones count from the end.
+        base_axis: The axes before it count samples, each of which has tosses of its own.
+        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        AxisError: If `x` has no such axis.
+        ArgumentError: If one of `axes` counts samples.
+    """
+
+def random_shift(
+    x: T,
+    shifts: int | Sequence[int] | None = None,
+    border_mode: str = 'nearest',
+    constant_value: float = 0.0,
+    base_axis: int = 1,
+    seed: int = -1,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Each sample shifted along axes, by numbers of elements that are drawn.
+
+    Args:
+        x: Input of any shape.
+        shifts: For each of the last axes the largest shift in either direction, none by default.
+        border_mode: What stands where `x` does not reach: `nearest`, the element at the border; `reflect`, the elements
+            from the border backwards; `constant`, a number.
+        constant_value: That number.
+        base_axis: The axes before it count samples, each of which has shifts of its own.
+        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        AxisError: If `x` has no axis `base_axis`.
+        ArgumentError: If a shift is negative or of an axis that counts samples, or the mode is unknown.
     """
 
 def reduce_mean(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -3280,6 +4202,85 @@ def swish(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = 
         Ramachandran, Zoph and Le, Searching for Activation Functions, 2017, arXiv:1710.05941.
     """
 
+@overload
+def sync_batch_normalization(
+    x: T,
+    beta: T | None = None,
+    gamma: T | None = None,
+    mean: T | None = None,
+    variance: T | None = None,
+    comm: Any = None,
+    group: str = "world",
+    axes: int | Sequence[int] = (1,),
+    decay_rate: float = 0.9,
+    eps: float = 1e-05,
+    batch_stat: bool = True,
+    output_stat: Literal[False] = False,
+    n_outputs: int | None = None,
+) -> T:
+    """Batch normalization with the statistics of all processes of a communicator, of which there is one here.
+
+    In one process it is `batch_normalization`.
+
+    Args:
+        x: Input of any shape.
+        beta: Offset, as in `batch_normalization`.
+        gamma: Scale, as in `batch_normalization`.
+        mean: Running mean, overwritten with `batch_stat`.
+        variance: Running variance, overwritten with `batch_stat`.
+        comm: Communicator of one process, or None.
+        group: Group of its processes.
+        axes: Axes that have their own statistics.
+        decay_rate: Share of the running statistics that stays in each run, from 0 to 1.
+        eps: Added to the variance, zero or more.
+        batch_stat: Use the statistics of `x`, else the running ones.
+        output_stat: Return the statistics of `x` too.
+        n_outputs: Number of outputs, 1 or 3: 3 is the same as `output_stat`.
+
+    Returns:
+        Array of the shape of `x`; with `output_stat` also its mean and its variance.
+
+    Raises:
+        NotImplementedError: If the communicator has several processes.
+        ArgumentError: If an argument of `batch_normalization` is out of range.
+        ShapeError: If an input has the wrong shape.
+    """
+
+@overload
+def sync_batch_normalization(
+    x: T,
+    beta: T | None = None,
+    gamma: T | None = None,
+    mean: T | None = None,
+    variance: T | None = None,
+    comm: Any = None,
+    group: str = "world",
+    axes: int | Sequence[int] = (1,),
+    decay_rate: float = 0.9,
+    eps: float = 1e-05,
+    batch_stat: bool = True,
+    *,
+    output_stat: Literal[True],
+    n_outputs: int | None = None,
+) -> tuple[T, T, T]: ...
+
+@overload
+def sync_batch_normalization(
+    x: T,
+    beta: T | None = None,
+    gamma: T | None = None,
+    mean: T | None = None,
+    variance: T | None = None,
+    comm: Any = None,
+    group: str = "world",
+    axes: int | Sequence[int] = (1,),
+    decay_rate: float = 0.9,
+    eps: float = 1e-05,
+    batch_stat: bool = True,
+    output_stat: bool = False,
+    n_outputs: int | None = None,
+) -> T | tuple[T, T, T]: ...
+
 def tan(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
     """Tangent, elementwise; `x` in radians.
 
@@ -3373,6 +4374,91 @@ def tile(x: T, reps: int | Sequence[int], n_outputs: int = -1, outputs: Sequence
 
     Raises:
         ArgumentError: If a number is negative.
+    """
+
+@overload
+def top_k_data(
+    x: T,
+    k: int,
+    abs: bool = False,
+    reduce: bool = True,
+    base_axis: int = 1,
+    largest: bool = True,
+    with_index: Literal[False] = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """The `k` largest elements of each sample.
+
+    With `reduce` its gradient goes to the elements that were chosen; without, it passes straight through to all.
+
+    Args:
+        x: Input of any shape; the axes from `base_axis` on make one sample.
+        k: How many elements, from 1 to the size of a sample.
+        abs: Compare by absolute value.
+        reduce: Give the elements in descending order; else at their places, with zeros elsewhere.
+        base_axis: First axis of a sample; a negative one counts from the end.
+        largest: The largest elements, else the smallest, in ascending order.
+        with_index: Give as well where in its sample each element was, in that order.
+
+    Returns:
+        Array of the shape of `x` up to `base_axis`, and an axis of length `k`; if not `reduce`, of the shape of `x`.
+        With `with_index` also an array of the former shape, of whole numbers.
+
+    Raises:
+        AxisError: If `x` has no such axis.
+        ArgumentError: If `k` is out of range.
+    """
+
+@overload
+def top_k_data(
+    x: T,
+    k: int,
+    abs: bool = False,
+    reduce: bool = True,
+    base_axis: int = 1,
+    largest: bool = True,
+    *,
+    with_index: Literal[True],
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> tuple[T, T]: ...
+
+@overload
+def top_k_data(
+    x: T,
+    k: int,
+    abs: bool = False,
+    reduce: bool = True,
+    base_axis: int = 1,
+    largest: bool = True,
+    with_index: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T | tuple[T, T]: ...
+
+def top_k_grad(
+    x: T,
+    k: int,
+    abs: bool = False,
+    base_axis: int = 1,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """The array as it is, whose gradient is cut down to the `k` largest elements of each sample: the others become zero.
+
+    Args:
+        x: Input of any shape; the axes from `base_axis` on make one sample.
+        k: How many elements of the gradient pass, from 1 to the size of a sample.
+        abs: Compare by absolute value.
+        base_axis: First axis of a sample; a negative one counts from the end.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        AxisError: If `x` has no such axis.
+        ArgumentError: If `k` is out of range.
     """
 
 def top_n_error(
@@ -3471,6 +4557,80 @@ def unpooling(
     Raises:
         ArgumentError: If `kernel` is empty or holds a number below one.
         ShapeError: If `x` has too few axes.
+    """
+
+def vat_noise(x: Variable, w: Variable, base_axis: int = 1, eps: float = 1.0) -> Variable:
+    """Noise for virtual adversarial training: each sample scaled to norm `eps`.
+
+    `y = eps * x / sqrt(sum(x ** 2) + 1e-8)`, the sum being that of the sample. A backward run writes `eps` times the
+    gradient of `y` into `w`: the noise of the next round. The gradients of `x` and `w` are zero.
+
+    Args:
+        x: Noise; the axes from `base_axis` on make one sample.
+        w: Array of the shape of `x`; overwritten by a backward run.
+        base_axis: First axis of a sample, 1 or more.
+        eps: Euclidean norm of a sample's noise.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        ShapeError: If `x` and `w` differ in shape.
+        ArgumentError: If `base_axis` is out of range.
+
+    Source:
+        Miyato et al., Distributional Smoothing with Virtual Adversarial Training, 2015, arXiv:1507.00677.
+    """
+
+def warp_by_flow(data: T, flow: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Images looked up, for each element, at a place nearby, between its neighbours; outside of the image stands the
+    element at its border.
+
+    Args:
+        data: Images, shape (n, channels, height, width).
+        flow: How far the place is from the element, in elements, shape (n, 2, height, width): along the width, and along
+            the height.
+
+    Returns:
+        Array of the shape of `data`.
+
+    Raises:
+        ShapeError: If the shapes do not go together.
+    """
+
+def warp_by_grid(
+    x: T,
+    grid: T,
+    mode: str = 'linear',
+    padding_mode: str = 'zero',
+    align_corners: bool = False,
+    channel_last: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Images looked up at the places of a grid.
+
+    Args:
+        x: Images, shape (n, channels, height, width) or (n, channels, depth, height, width); (n, ..., channels) if
+            `channel_last`.
+        grid: Places, shape (n, height_out, width_out, 2) or (n, depth_out, height_out, width_out, 3): x, which goes along
+            the width, y and z, from -1 to 1.
+        mode: `linear`, between the neighbours of a place, or `nearest`.
+        padding_mode: What is outside of the image: `zero`, zeros; `repeat`, the element at its border; `reflect`, the
+            image reflected there.
+        align_corners: The first and last elements of an axis are at -1 and 1; else these are the ends of the axis, and
+            elements are in the middle of their share of it.
+        channel_last: The channels are the last axis of `x` and of the output.
+
+    Returns:
+        Array of shape (n, channels, height_out, width_out), and so on.
+
+    Raises:
+        ShapeError: If the shapes do not go together.
+        ArgumentError: If a mode is unknown.
+
+    Source:
+        Jaderberg et al., Spatial Transformer Networks, 2015, arXiv:1506.02025.
     """
 
 def weight_normalization(

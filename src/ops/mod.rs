@@ -15,6 +15,7 @@ mod losses;
 mod normalizations;
 mod pointwise;
 mod products;
+mod quantization;
 mod randomness;
 mod reductions;
 mod spatial;
@@ -89,6 +90,20 @@ pub fn registry() -> impl Iterator<Item = &'static Entry> {
         pointwise::trigonometry::OPS,
         normalizations::weight_normalization::OPS,
         reductions::whole_array::OPS,
+        spatial::depthwise_deconvolution::OPS,
+        spatial::adaptive_separable_convolution::OPS,
+        spatial::warp::OPS,
+        normalizations::clip_gradient::OPS,
+        reductions::top_k::OPS,
+        randomness::choice::OPS,
+        randomness::jitter::OPS,
+        randomness::image_augmentation::OPS,
+        quantization::steps::OPS,
+        quantization::prune::OPS,
+        quantization::levels::OPS,
+        quantization::min_max::OPS,
+        quantization::binary_layers::OPS,
+        quantization::incremental::OPS,
     ]
     .into_iter()
     .flatten()

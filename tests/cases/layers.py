@@ -87,6 +87,10 @@ def depthwise(x, w, b=None, base_axis=1, multiplier=1, **where):
     return convolution(x, w[:, None], b, base_axis, group=x.shape[base_axis], **where)
 
 
+def depthwise_back(x, w, b=None, base_axis=1, divisor=1, **where):
+    return deconvolution(x, w[:, None], b, base_axis, group=x.shape[base_axis] // divisor, **where)
+
+
 def windows(x, kernel, stride=None, ignore_border=True, pad=None, channel_last=False):
     """For each place in the output its window of `x` and how many elements it has with the padding."""
     n = len(kernel)
@@ -275,6 +279,24 @@ ROWS: list[Row] = [
     *layer("convolution", convolution, CONVOLUTIONS),
     *layer("deconvolution", deconvolution, DECONVOLUTIONS, transposed=True),
     *layer("depthwise_convolution", depthwise, DEPTHWISE),
+    *(
+        Row(
+            "depthwise_deconvolution",
+            (sample(*x), sample(*w, seed=1), *(() if b is None else (sample(b, seed=2),))),
+            depthwise_back,
+            args,
+            tolerance=1e-5,
+        )
+        for x, w, b, args in (
+            ((2, 3, 5), (3, 3), None, {}),
+            ((2, 3, 5), (3, 3), 3, {}),
+            ((1, 4, 5, 4), (4, 3, 3), 2, {"divisor": 2, "pad": (1, 1)}),
+            ((1, 2, 3, 4), (2, 2, 3), 1, {"divisor": 2, "stride": (2, 1), "dilation": (2, 1)}),
+            ((2, 2, 3, 5), (3, 2), 3, {"base_axis": 2}),
+            ((0, 2, 5), (2, 3), 2, {}),
+            ((1, 1, 1), (1, 1), 1, {}),
+        )
+    ),
     *(Row("max_pooling", (distinct(*s),), pooled(lambda v, axes, _: v.max(axes)), args) for s, args in POOLINGS),
     *(Row("sum_pooling", (sample(*s),), pooled(lambda v, axes, _: v.sum(axes)), args) for s, args in POOLINGS),
     *(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import Row, sample
+from .layers import convolution
 
 
 def normalize(x, over, beta, gamma, eps=1e-5, output_stat=False):
@@ -57,6 +58,47 @@ def weight_normalization(w, g, dim=0, eps=1e-12):
     shape = [1] * w.ndim
     shape[dim] = -1
     return g.reshape(shape) * w / np.sqrt((w * w).sum(others(w, dim), keepdims=True) + eps)
+
+
+def clipped_norm(clip_norm=1.0, axes=None):
+    def gradient(gy, x):
+        norm = np.sqrt((gy * gy).sum(axes, keepdims=True))
+        return (clip_norm * gy / np.where(norm == 0, 1, norm),)
+
+    return gradient
+
+
+def fused(x, beta, gamma, mean, variance, z=None, nonlinearity="relu", **how):
+    y, *found = as_list(batch(x, beta, gamma, mean, variance, **how))
+    y = np.maximum(y if z is None else y + z, 0)
+    return (y, *found) if found else y
+
+
+def fused_convolution(x, w, b=None, beta=None, gamma=None, mean=None, variance=None, z=None, **how):
+    of_batch = {k: how.pop(k) for k in ("decay_rate", "eps", "batch_stat") if k in how}
+    nonlinearity, args = how.pop("nonlinearity", "relu"), how.pop("nonlinearity_args", ())
+    mode, value = how.pop("pad_mode", "constant"), how.pop("constant_value", 0.0)
+    if "pad" in how:
+        width = [(0, 0)] * (x.ndim - len(how["pad"])) + [(p, p) for p in how.pop("pad")]
+        x = np.pad(x, width, mode, **({"constant_values": value} if mode == "constant" else {}))
+    y = convolution(x, w, b, **how)
+    if beta is not None:
+        y = batch(y, beta, gamma, mean, variance, **of_batch)
+    y = y if z is None else y + z
+    return {
+        "identity": lambda: y,
+        "relu": lambda: np.maximum(y, 0),
+        "tanh": lambda: np.tanh(y),
+        "leaky_relu": lambda: np.where(y > 0, y, args[0] * y) if args else None,
+    }[nonlinearity]()
+
+
+def synchronous(x, *parts, comm=None, group="world", **how):
+    return batch(x, *parts, **how)
+
+
+def as_list(found):
+    return list(found) if isinstance(found, tuple) else [found]
 
 
 def beta_gamma(*shape):
@@ -183,5 +225,70 @@ ROWS: list[Row] = [
             ((1, 1), {}),
             ((3, 1, 2, 2), {}),
         )
+    ),
+    *(
+        Row(
+            "clip_grad_by_value",
+            (sample(*s), sample(*s, low=0.5, high=0.9, seed=1), sample(*s, low=1.0, high=1.4, seed=2)),
+            lambda x, low, high: x,
+            by=(0,),
+            gradient=lambda gy, x, low, high: (np.clip(gy, low, high),),
+        )
+        for s in ((2, 3), (), (1,), (0, 3), (5, 1, 7))
+    ),
+    *(
+        Row("clip_grad_by_norm", (sample(*s),), lambda x, **_: x, args, gradient=clipped_norm(**args), tolerance=5e-6)
+        for s, args in (
+            ((2, 3), {}),
+            ((4, 3, 5), {"axes": (1,), "clip_norm": 2.5}),
+            ((4, 3, 5), {"axes": (0, 2)}),
+            ((4, 3), {"axes": (0,)}),
+            ((1,), {}),
+            ((0, 3), {}),
+        )
+    ),
+    *(
+        Row(name, (sample(4, 3, 5), *beta_gamma(1, 3, 1), *statistics(1, 3, 1)), of, args, by=(0, 1, 2), **BATCH)
+        for name, of in (("fused_batch_normalization", fused), ("sync_batch_normalization", synchronous))
+        for args in ({}, {"output_stat": True, "eps": 0.1})
+    ),
+    Row(
+        "fused_batch_normalization",
+        (sample(4, 3), *beta_gamma(1, 3), *statistics(1, 3), sample(4, 3, seed=9)),
+        fused,
+        {"batch_stat": False},
+        by=(0, 1, 2, 5),
+        tolerance=2e-5,
+    ),
+    Row("fused_convolution", (sample(2, 2, 5), sample(3, 2, 3, seed=1)), fused_convolution, tolerance=1e-5),
+    Row(
+        "fused_convolution",
+        (sample(2, 2, 5), sample(3, 2, 3, seed=1), sample(3, seed=2), *[None] * 4, sample(2, 3, 5, seed=3)),
+        fused_convolution,
+        {"pad": (1,), "pad_mode": "reflect", "nonlinearity": "tanh"},
+        tolerance=1e-5,
+    ),
+    Row(
+        "fused_convolution",
+        (sample(2, 2, 5), sample(4, 1, 3, seed=1), sample(4, seed=2)),
+        fused_convolution,
+        {"pad": (1,), "constant_value": 2.0, "group": 2, "nonlinearity": "leaky_relu", "nonlinearity_args": (0.3,)},
+        tolerance=1e-5,
+    ),
+    Row(
+        "fused_convolution",
+        (
+            sample(2, 2, 5),
+            sample(3, 2, 2, seed=1),
+            None,
+            *beta_gamma(1, 3, 1),
+            *statistics(1, 3, 1),
+            sample(2, 3, 5, seed=4),
+        ),
+        fused_convolution,
+        {"dilation": (2,), "pad": (1,), "nonlinearity": "identity", "eps": 0.1},
+        by=(0, 1, 3, 4, 7),
+        tolerance=2e-5,
+        writes=(5, 6),
     ),
 ]

@@ -55,6 +55,88 @@ def erased(
     return check
 
 
+def chosen(x, w, shape=(), replace=True, seed=-1):
+    """Samples are elements of positive weight of their population; by their weights, and none twice if so asked."""
+
+    def check(y):
+        assert y.shape == (*x.shape[:-1], *(shape or (1,)))
+        if not y.size:
+            return
+        populations = x.reshape(-1, x.shape[-1]), w.reshape(-1, w.shape[-1])
+        for values, weights, samples in zip(*populations, y.reshape(len(populations[0]), -1), strict=True):
+            index = np.abs(samples[:, None] - values).argmin(1)
+            np.testing.assert_allclose(samples, values[index], rtol=1e-6)
+            assert np.all(weights[index] > 0)
+            if not replace:
+                assert len(set(index)) == len(index)
+            elif samples.size > 100:
+                share = weights / weights.sum()
+                counts = np.bincount(index, minlength=len(values)) / samples.size
+                assert np.all(np.abs(counts - share) <= 5 * np.sqrt(share * (1 - share) / samples.size))
+
+    return check
+
+
+def moved(places):
+    """Each sample is the input at one of the places that `places` gives: arrays of the sample's shape."""
+
+    def reference(x, base_axis=1, **args):
+        def check(y):
+            base = base_axis % x.ndim
+            xs, ys = x.reshape(-1, *x.shape[base:]), y.reshape(-1, *y.shape[base:])
+            for before, after in zip(xs, ys, strict=True):
+                assert any(np.allclose(after, place, rtol=1e-6, atol=1e-6) for place in places(before, **args))
+
+        return check
+
+    return reference
+
+
+def crops(x, shape=None, seed=-1):
+    sizes = x.shape[: x.ndim - len(shape or ())] + tuple(shape or ())
+    sizes = sizes[-x.ndim :] if x.ndim else ()
+    for start in np.ndindex(*(n - m + 1 for n, m in zip(x.shape, sizes, strict=True))):
+        yield x[tuple(slice(i, i + m) for i, m in zip(start, sizes, strict=True))]
+
+
+def flips(x, axes=None, seed=-1):
+    axes = [-1] if axes is None else [a if a < 0 else a - x.ndim - 1 for a in axes]
+    for tosses in np.ndindex(*[2] * len(axes)):
+        yield np.flip(x, [a for a, toss in zip(axes, tosses, strict=True) if toss])
+
+
+def shifts(x, shifts=None, border_mode="nearest", constant_value=0.0, seed=-1):
+    mode = {"nearest": {"mode": "edge"}, "reflect": {"mode": "symmetric"}}.get(
+        border_mode, {"mode": "constant", "constant_values": constant_value}
+    )
+    most = [0] * (x.ndim - len(shifts or ())) + list(shifts or ())
+    padded = np.pad(x, [(m, m) for m in most], **mode)
+    for start in np.ndindex(*(2 * m + 1 for m in most)):
+        yield padded[tuple(slice(i, i + n) for i, n in zip(start, x.shape, strict=True))]
+
+
+def augmented(x, shape=None, **args):
+    """In its place, an image is between its least and largest number, by contrast and brightness wider."""
+
+    def check(y):
+        lead = x.ndim - len(shape or x.shape)
+        assert y.shape == x.shape[:lead] + tuple(shape or x.shape)
+        gain, more = args.get("contrast", 1.0), args.get("brightness", 0.0)
+        noise = 8 * args.get("noise", 0.0)
+        if x.size:
+            reach = np.abs(x - args.get("contrast_center", 0.0)).max() + more
+            assert np.all(np.abs(y - args.get("contrast_center", 0.0)) <= gain * reach + noise + 1e-5)
+        if set(args) <= {"seed", "flip_lr", "flip_ud"} and (shape is None or tuple(shape) == x.shape[lead:]):
+            planes = zip(x.reshape(-1, *x.shape[-2:]), y.reshape(-1, *x.shape[-2:]), strict=True)
+            for before, after in planes:
+                turned = [before, before[:, ::-1], before[::-1], before[::-1, ::-1]]
+                allowed = turned[:1] + turned[1:2] * bool(args.get("flip_lr")) + turned[2:3] * bool(args.get("flip_ud"))
+                allowed += turned[3:] * bool(args.get("flip_lr") and args.get("flip_ud"))
+                assert any(np.allclose(after, one, atol=1e-5) for one in allowed)
+
+    return check
+
+
 def drawn(name, check, **args):
     return [
         Row(name, (), lambda **_: check, {"shape": shape, **args}, random=True)
@@ -90,6 +172,64 @@ ROWS: list[Row] = [
             ((3, 2, 6, 8), {"prob": 1.0, "ste_fine_grained": False}),
             ((3, 2, 6, 8), {"prob": 0.0}),
             ((0, 2, 6, 8), {}),
+        )
+    ),
+    *(
+        Row("random_choice", (sample(*s), sample(*s, low=0.01, high=1, seed=1)), chosen, args, random=True)
+        for s, args in (
+            ((2, 5), {}),
+            ((3, 4), {"shape": (20, 30)}),
+            ((4,), {"shape": (500,), "seed": 3}),
+            ((2, 3, 6), {"shape": (2, 3), "replace": False}),
+            ((1,), {"shape": (1,), "replace": False}),
+            ((0, 3), {"shape": (2,)}),
+            ((3, 4), {"shape": (0,)}),
+        )
+    ),
+    *(
+        Row("random_crop", (sample(*s),), moved(crops), args, random=True)
+        for s, args in (
+            ((5, 2, 6, 7), {"shape": (4, 5)}),
+            ((5, 2, 6, 7), {"shape": (2, 3, 7), "seed": 5}),
+            ((2, 3, 4), {"shape": (2,), "base_axis": 2}),
+            ((2, 3), {}),
+            ((0, 3, 4), {"shape": (2, 2)}),
+            ((1, 1), {"shape": (1,)}),
+        )
+    ),
+    *(
+        Row("random_flip", (sample(*s),), moved(flips), args, random=True)
+        for s, args in (
+            ((5, 2, 6, 7), {}),
+            ((5, 2, 6, 7), {"axes": (2, 3), "seed": 5}),
+            ((4, 3, 5), {"axes": (-1,), "base_axis": 2}),
+            ((0, 3, 4), {}),
+            ((1, 1), {}),
+        )
+    ),
+    *(
+        Row("random_shift", (sample(*s),), moved(shifts), args, random=True)
+        for s, args in (
+            ((5, 2, 6, 7), {"shifts": (1, 2)}),
+            ((5, 2, 6, 7), {"shifts": (2, 1), "border_mode": "reflect", "seed": 5}),
+            ((5, 2, 6, 7), {"shifts": (2, 1), "border_mode": "constant", "constant_value": -7.0}),
+            ((4, 3, 5), {"shifts": (3,), "base_axis": 2}),
+            ((2, 3), {}),
+            ((0, 3, 4), {"shifts": (1, 1)}),
+        )
+    ),
+    *(
+        Row("image_augmentation", (sample(*s),), augmented, args, by=(), random=True)
+        for s, args in (
+            ((3, 3, 8, 9), {"flip_lr": True, "flip_ud": True}),
+            ((3, 3, 8, 9), {"flip_lr": True, "seed": 7}),
+            ((2, 3, 8, 9), {"shape": (3, 6, 5), "pad": (2, 1), "min_scale": 0.8, "max_scale": 1.5, "angle": 0.4}),
+            ((2, 3, 8, 9), {"shape": (6, 12), "aspect_ratio": 1.3, "distortion": 0.2}),
+            ((2, 3, 8, 9), {"brightness": 0.3, "contrast": 1.4, "contrast_center": 0.5, "noise": 0.1}),
+            ((2, 3, 8, 9), {"brightness": 0.3, "brightness_each": True, "contrast": 1.4, "contrast_each": True}),
+            ((8, 9), {"shape": (4, 4)}),
+            ((1, 1, 1, 1), {"angle": 0.1}),
+            ((0, 3, 8, 9), {"noise": 0.1}),
         )
     ),
 ]

@@ -12,6 +12,24 @@ def axes(axis):
     return tuple(axis) if isinstance(axis, (list, tuple)) else axis
 
 
+def top_k(x, k, abs=False, reduce=True, base_axis=1, largest=True, with_index=False):
+    base_axis %= x.ndim
+    flat = x.reshape(*x.shape[:base_axis], int(np.prod(x.shape[base_axis:])))
+    by = np.abs(flat) if abs else flat
+    index = np.argsort(-by if largest else by, -1, kind="stable")[..., :k]
+    y = np.take_along_axis(flat, index, -1)
+    if not reduce:
+        whole = np.zeros_like(flat)
+        np.put_along_axis(whole, index, y, -1)
+        y = whole.reshape(x.shape)
+    return (y, index) if with_index else y
+
+
+def cut_down(k, **args):
+    """The gradient of what lets the largest elements of a gradient pass."""
+    return lambda gy, x: (top_k(gy, k, reduce=False, **args),)
+
+
 def extreme(pick, at):
     """`max` or `min` with its index, the axes counted as one."""
 
@@ -135,4 +153,25 @@ ROWS: list[Row] = [
         for s in ((2, 3), (), (1,), (5, 1, 7))
     ),
     Row("reduce_sum", (sample(0, 3),), np.sum),
+    *(
+        Row(
+            "top_k_data",
+            (distinct(*s) + 0.03,),
+            top_k,
+            args,
+            gradient=None if args.get("reduce", True) else lambda gy, *_: (gy,),
+        )
+        for s in ((3, 4, 2), (2, 5), (1, 2), (0, 3))
+        for args in (
+            {"k": 2},
+            {"k": 2, "abs": True, "base_axis": -1},
+            {"k": 1, "largest": False, "with_index": True},
+            {"k": 2, "reduce": False},
+        )
+    ),
+    *(
+        Row("top_k_grad", (sample(*s),), lambda x, **_: x, args, gradient=cut_down(**args))
+        for s in ((3, 4, 2), (2, 5), (1, 2), (0, 3))
+        for args in ({"k": 2}, {"k": 1, "abs": True, "base_axis": -1})
+    ),
 ]

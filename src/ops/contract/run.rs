@@ -138,6 +138,34 @@ impl<'a, T: Float> Run<'a, T> {
         self.lasting
     }
 
+    /// The run of another operation, on inputs `x` and for the same outputs: a part of this one.
+    pub(crate) fn on<'b>(&'b mut self, x: &'b [Memory<'b>]) -> Run<'b, T> {
+        let (y, then, recompute) = (self.y, self.then, self.recompute);
+        Run {
+            x,
+            y,
+            present: u64::MAX,
+            taken: 0,
+            state: self.state,
+            recompute,
+            then,
+            lasting: None,
+            of: PhantomData,
+        }
+    }
+
+    /// The backward run of another operation, whose inputs are `x`, of which those in the mask `present` were given, as a
+    /// part of this one. It must not read outputs.
+    pub(crate) fn backward<'b>(
+        &'b mut self,
+        x: &'b [Memory<'b>],
+        gy: &'b [Memory<'b>],
+        gx: &'b [Option<(Memory<'b>, bool)>],
+        present: u64,
+    ) -> Backward<'b, T> {
+        Backward { x, y: gy, gy, gx, present, state: self.state, lasting: None, of: PhantomData }
+    }
+
     /// Number of inputs that were given.
     pub fn n_inputs(&self) -> usize {
         self.x.len()
@@ -328,6 +356,26 @@ impl<'a, T: Float> Backward<'a, T> {
         position(self.present, i).is_some_and(|at| at < self.x.len())
     }
 
+    /// The backward run of another operation, on inputs `x`, of the gradients `gx`: a part of this one.
+    pub(crate) fn on<'b>(
+        &'b mut self,
+        x: &'b [Memory<'b>],
+        gx: &'b [Option<(Memory<'b>, bool)>],
+    ) -> Backward<'b, T> {
+        let (y, gy) = (self.y, self.gy);
+        Backward { x, y, gy, gx, present: u64::MAX, state: self.state, lasting: None, of: PhantomData }
+    }
+
+    /// Where the gradient of input `i` is in memory and whether to add to it, if it is wanted: for [`Backward::on`].
+    pub(crate) fn gx_memory(&self, i: usize) -> Option<(Memory<'a>, bool)> {
+        *self.gx.get(position(self.present, i)?)?
+    }
+
+    /// Input `i` in memory: for [`Backward::on`].
+    pub(crate) fn x_memory(&self, i: usize) -> Memory<'a> {
+        self.memory(i)
+    }
+
     fn memory(&self, i: usize) -> Memory<'a> {
         self.x[position(self.present, i).unwrap_or(usize::MAX)]
     }
@@ -388,7 +436,7 @@ impl<'a, T: Float> Backward<'a, T> {
 
     /// Where the gradient of input `i` goes, if it is wanted. May be asked for once.
     pub fn gx(&mut self, i: usize) -> Option<Grad<'a, T>> {
-        let (memory, accumulate) = (*self.gx.get(position(self.present, i)?)?)?;
+        let (memory, accumulate) = self.gx_memory(i)?;
         Some(Grad { data: memory.slice_mut(), accumulate })
     }
 

@@ -1,6 +1,7 @@
 //! Normalizations and norms.
 
 pub(crate) mod batch_normalization;
+pub(crate) mod clip_gradient;
 pub(crate) mod group_normalization;
 pub(crate) mod layer_normalization;
 pub(crate) mod norm;

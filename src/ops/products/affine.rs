@@ -43,26 +43,30 @@ impl Affine {
     }
 }
 
+/// Shape of the output of an affine map of this input by this weight, with a bias or without.
+pub(crate) fn shapes(op: &str, base_axis: i64, [x, w]: [&Shape; 2], bias: Option<&Shape>) -> Result<Shapes> {
+    let base = x.axis(op, base_axis)?;
+    let inputs = x.size_from(base);
+    if w.ndim() < 2 || w[0] != inputs {
+        let expected =
+            format!("a weight of shape ({inputs}, outputs...) for an input with {inputs} features");
+        return Err(Error::shape(op, expected, [x, w]));
+    }
+    if let Some(b) = bias
+        && **b != w[1..]
+    {
+        let expected = format!("a bias of shape {}, as the outputs of the weight", Shape::from(&w[1..]));
+        return Err(Error::shape(op, expected, [x, w, b]));
+    }
+    one(x[..base].iter().chain(&w[1..]).copied().collect::<Shape>())
+}
+
 impl Compute for Affine {
     const TAKES_ALONG: bool = true;
     const KEEPS_OF: Option<usize> = Some(1);
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
-        let (shape, w) = (x.get(0), x.get(1));
-        let base = shape.axis("affine", self.base_axis)?;
-        let inputs = shape.size_from(base);
-        if w.ndim() < 2 || w[0] != inputs {
-            let expected =
-                format!("a weight of shape ({inputs}, outputs...) for an input with {inputs} features");
-            return Err(Error::shape("affine", expected, [shape, w]));
-        }
-        if let Some(b) = x.find(2)
-            && **b != w[1..]
-        {
-            let expected = format!("a bias of shape {}, as the outputs of the weight", Shape::from(&w[1..]));
-            return Err(Error::shape("affine", expected, [shape, w, b]));
-        }
-        one(shape[..base].iter().chain(&w[1..]).copied().collect::<Shape>())
+        shapes("affine", self.base_axis, [x.get(0), x.get(1)], x.find(2))
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {

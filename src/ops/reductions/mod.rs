@@ -5,4 +5,5 @@ pub(crate) mod extreme;
 pub(crate) mod reduction;
 pub(crate) mod softmax;
 pub(crate) mod sorting;
+pub(crate) mod top_k;
 pub(crate) mod whole_array;

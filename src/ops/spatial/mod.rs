@@ -1,9 +1,12 @@
 //! Operations along the axes of images: convolutions, pooling, interpolation.
 
+pub(crate) mod adaptive_separable_convolution;
 pub(crate) mod convolution;
 pub(crate) mod deconvolution;
 pub(crate) mod depthwise;
+pub(crate) mod depthwise_deconvolution;
 pub(crate) mod interpolate;
 pub(crate) mod layout;
 pub(crate) mod max_pooling;
 pub(crate) mod pooling;
+pub(crate) mod warp;

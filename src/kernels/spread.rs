@@ -1,0 +1,124 @@
+//! Parameters spread over an array: each has the array's length along an axis, or one. Knows where they are; knows nothing
+//! of what they mean.
+
+use std::ops::Range;
+
+use super::map::GRAIN;
+use super::threads;
+use crate::array::Shape;
+
+/// An array cut into pieces along which each of `N` parameters is one number, or goes along element by element.
+pub struct Spread<'a, const N: usize> {
+    shape: &'a Shape,
+    parameters: [&'a Shape; N],
+    /// First of the axes that a piece lies along.
+    axis: usize,
+}
+
+/// Elements that lie side by side.
+pub struct Piece<const N: usize> {
+    /// Where they are in the array.
+    pub range: Range<usize>,
+    /// For each parameter where its numbers are: as many as elements, or one.
+    places: [(usize, usize); N],
+}
+
+impl<const N: usize> Piece<N> {
+    /// Where the numbers of parameter `i` are: as many as there are elements, or one for all of them.
+    #[inline(always)]
+    pub fn of(&self, i: usize) -> Range<usize> {
+        let (start, n) = self.places[i];
+        start..start + n
+    }
+}
+
+impl<'a, const N: usize> Spread<'a, N> {
+    /// Parameters of these shapes over an array of that `shape`; all have as many axes.
+    pub fn new(shape: &'a Shape, parameters: [&'a Shape; N]) -> Self {
+        // Along the last axes a parameter is either the same everywhere, or has all lengths.
+        let uniform = |from: usize| {
+            parameters.iter().all(|p| {
+                let mut axes = (from..shape.ndim()).map(|i| (p[i], shape[i]));
+                axes.clone().all(|(p, _)| p == 1) || axes.all(|(p, x)| p == x)
+            })
+        };
+        let axis = (0..shape.ndim()).rev().take_while(|from| uniform(*from)).last().unwrap_or(shape.ndim());
+        Self { shape, parameters, axis }
+    }
+
+    /// Where row number `row` of the axes before `axis` begins in parameter `i`.
+    fn start(&self, i: usize, mut row: usize) -> usize {
+        let p = self.parameters[i];
+        let (mut at, mut step) = (0, p.size_from(self.axis));
+        for axis in (0..self.axis).rev() {
+            let n = self.shape[axis];
+            if p[axis] != 1 {
+                at += row % n * step;
+            }
+            step *= p[axis];
+            row /= n;
+        }
+        at
+    }
+
+    /// Calls `work` with each piece, in parallel.
+    pub fn pieces(&self, work: impl Fn(Piece<N>) + Sync) {
+        let n = self.shape.size_from(self.axis);
+        if self.shape.size() == 0 {
+            return;
+        }
+        let (rows, cuts) = (self.shape.size_to(self.axis), n.div_ceil(GRAIN));
+        threads::ranges(rows * cuts, (GRAIN / n).max(1), |range| {
+            for i in range {
+                let (row, from) = (i / cuts, i % cuts * GRAIN);
+                let len = GRAIN.min(n - from);
+                let place = |i: usize| match self.parameters[i].size_from(self.axis) {
+                    1 => (self.start(i, row), 1),
+                    _ => (self.start(i, row) + from, len),
+                };
+                work(Piece {
+                    range: row * n + from..row * n + from + len,
+                    places: std::array::from_fn(place),
+                });
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parking_lot::Mutex;
+
+    #[test]
+    fn every_element_meets_its_parameter() {
+        let shapes: [(&[usize], &[usize]); 7] = [
+            (&[2, 3, 4], &[1, 3, 1]),
+            (&[2, 3, 4], &[2, 1, 4]),
+            (&[2, 3, 4], &[1, 1, 1]),
+            (&[2, 3, 4], &[2, 3, 4]),
+            (&[3, 20_000], &[1, 20_000]),
+            (&[], &[]),
+            (&[0, 3], &[1, 3]),
+        ];
+        for (x, p) in shapes {
+            let (x, p) = (Shape::from(x), Shape::from(p));
+            let found = Mutex::new(vec![None; x.size()]);
+            Spread::new(&x, [&p]).pieces(|piece| {
+                let places = piece.of(0);
+                for (k, i) in piece.range.clone().enumerate() {
+                    let at = places.start + if places.len() == 1 { 0 } else { k };
+                    assert_eq!(found.lock()[i].replace(at), None);
+                }
+            });
+            for (i, at) in found.lock().iter().enumerate() {
+                let (mut expected, mut left, mut step) = (0, i, 1);
+                for axis in (0..x.ndim()).rev() {
+                    expected += if p[axis] == 1 { 0 } else { left % x[axis] * step };
+                    (left, step) = (left / x[axis], step * p[axis]);
+                }
+                assert_eq!(*at, Some(expected));
+            }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Derivatives that are kernels: what a function gives to one of its inputs, as an operation of the graph.
+
+use smallvec::SmallVec;
+
+use crate::kernels::Float;
+use crate::ops::{
+    Compute, Declared, Input, InputShapes, Kind, Memory, Op, Run, Shapes, Spec, Sym, Symbols, Value, one,
+};
+use crate::{Error, Result};
+
+/// An operation whose rule of differentiation is its backward kernel, run as an operation of its own.
+///
+/// The kernel reads inputs and the gradient of the one output, and keeps nothing from the forward run.
+pub(crate) trait ByKernel: Compute {
+    /// Whether the output is linear in input `i`, the others being what they are: then the derivative by it can be
+    /// differentiated again.
+    fn is_linear(&self, i: usize) -> bool;
+}
+
+/// What the backward kernel of `of` gives to input `wanted`, on the inputs that were given and the gradient of the output.
+#[derive(Clone)]
+struct Derivative<C> {
+    of: C,
+    wanted: usize,
+    /// Which inputs were given.
+    given: SmallVec<[usize; 6]>,
+}
+
+impl<C: Compute> Declared for Derivative<C> {
+    const SPEC: Spec = Spec {
+        name: "derivative",
+        type_name: "Derivative",
+        raw_doc: " What the gradient of an output gives to an input.",
+        inputs: &[Input { name: "x", kind: Kind::list }],
+        args: &[],
+    };
+    fn bind(_: &[Value]) -> Result<Self> {
+        Err(Error::NotImplemented("derivative: is made by gradients only".into()))
+    }
+    fn values(&self) -> Vec<Value> {
+        Vec::new()
+    }
+}
+
+/// A derivative that is not there: an error of the run that asks for it.
+#[derive(Clone)]
+struct NoDerivative(&'static str);
+
+impl Declared for NoDerivative {
+    const SPEC: Spec = Spec {
+        name: "no_derivative",
+        type_name: "NoDerivative",
+        raw_doc: " A derivative that is not there.",
+        inputs: &[Input { name: "x", kind: Kind::float }],
+        args: &[],
+    };
+    fn bind(_: &[Value]) -> Result<Self> {
+        Err(Error::NotImplemented("no_derivative: is made by gradients only".into()))
+    }
+    fn values(&self) -> Vec<Value> {
+        Vec::new()
+    }
+}
+
+impl Compute for NoDerivative {
+    fn shapes(&self, _: &InputShapes<'_>) -> Result<Shapes> {
+        Err(Error::NotImplemented(format!(
+            "{}: expected a derivative of lower order, got one that is not there",
+            self.0
+        )))
+    }
+
+    fn forward<T: Float>(&self, _: &mut Run<'_, T>) -> Result<()> {
+        Ok(())
+    }
+
+    const HAS_BACKWARD: bool = false;
+
+    fn gradient(&self, _: &Symbols) -> Vec<Option<Sym>> {
+        vec![None]
+    }
+}
+
+impl<C: ByKernel> Derivative<C> {
+    /// The derivative by input `wanted`, of `inputs` and the gradient `gy`.
+    fn sym(&self, wanted: usize, inputs: &[Sym], gy: Sym) -> Sym {
+        let of = Self { of: self.of.clone(), wanted, given: self.given.clone() };
+        let all: SmallVec<[Sym; 8]> = inputs.iter().copied().chain([gy]).collect();
+        Sym::apply(of, &all)
+    }
+
+    fn mask(&self) -> u64 {
+        if self.given.len() == C::SPEC.inputs.len() {
+            return u64::MAX;
+        }
+        self.given.iter().fold(0, |mask, i| mask | 1 << i)
+    }
+
+    /// Where input `wanted` is among those that were given.
+    fn place(&self) -> usize {
+        self.given.iter().position(|i| *i == self.wanted).unwrap_or(usize::MAX)
+    }
+}
+
+/// The rule of an operation with a [`ByKernel`]: its kernel, for each input that is wanted, on inputs `given`.
+pub(crate) fn by_kernel<C: ByKernel>(op: &C, s: &Symbols, given: impl Fn(usize) -> bool) -> Vec<Option<Sym>> {
+    let n = C::SPEC.inputs.len();
+    let given: SmallVec<[usize; 6]> = (0..n).filter(|i| s.has(*i) && given(*i)).collect();
+    let inputs: SmallVec<[Sym; 6]> = given.iter().map(|i| s.x(*i)).collect();
+    let rule = Derivative { of: op.clone(), wanted: 0, given };
+    (0..n).map(|i| (rule.given.contains(&i) && s.wants(i)).then(|| rule.sym(i, &inputs, s.gy(0)))).collect()
+}
+
+impl<C: ByKernel> Compute for Derivative<C> {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        one(x.get(self.place()).clone())
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let n = self.given.len();
+        let inputs: SmallVec<[Memory<'_>; 6]> = (0..n).map(|i| run.x_memory(i)).collect();
+        let (gy, mut gx) =
+            ([run.x_memory(n)], SmallVec::<[Option<(Memory<'_>, bool)>; 6]>::from_elem(None, n));
+        gx[self.place()] = Some((run.y_memory(0), false));
+        self.of.backward(&mut run.backward(&inputs, &gy, &gx, self.mask()))
+    }
+
+    const HAS_BACKWARD: bool = false;
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let n = self.given.len();
+        let mut inputs: SmallVec<[Sym; 6]> = (0..n).map(|i| s.x(i)).collect();
+        let gy = s.x(n);
+        if !self.of.is_linear(self.wanted) {
+            let none = Sym::apply(NoDerivative(C::SPEC.name), &[s.gy(0)]);
+            return vec![Some(none); n + 1];
+        }
+        // With the output linear in it, the sum of products of this derivative with `g` is that of `gy` with the output
+        // for `g` in the place of the input.
+        let own = self.place();
+        inputs[own] = s.gy(0);
+        let mut found: Vec<Option<Sym>> =
+            (0..n).map(|i| (i != own && s.wants(i)).then(|| self.sym(self.given[i], &inputs, gy))).collect();
+        let output = || Sym::apply_op(Op::with_inputs(self.of.clone(), self.mask()), &inputs)[0];
+        found.push(s.wants(n).then(output));
+        found
+    }
+}

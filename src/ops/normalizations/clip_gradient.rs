@@ -1,0 +1,160 @@
+//! Arrays as they are, whose gradients are clipped.
+
+use crate::array::Shape;
+use crate::kernels::reduce::sums;
+use crate::kernels::simd::vectorised;
+use crate::kernels::spread::Spread;
+use crate::kernels::threads::Shared;
+use crate::kernels::{Float, Number};
+use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, op};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[Entry::of::<ClipGradByValue>(), Entry::of::<ClipGradByNorm>()];
+
+op! {
+    /// The array as it is, whose gradient is clipped to a range: `gx = min(max(gy, min), max)`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     min: Lower bound of each element of the gradient, of the shape of `x`.
+    ///     max: Upper bound, of the same shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`. The bounds have no gradient.
+    ///
+    /// Raises:
+    ///     ShapeError: If the bounds have another shape.
+    ClipGradByValue = clip_grad_by_value(x, min, max)
+}
+
+op! {
+    /// The array as it is, whose gradient is given a norm: `gx = clip_norm * gy / norm(gy)`, and zero where `gy` is.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     clip_norm: Euclidean norm of the gradient.
+    ///     axes: Axes of the norm, all by default.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no such axis.
+    ClipGradByNorm = clip_grad_by_norm(x; clip_norm: f64 = 1.0, axes: Option<Vec<i64>> = None)
+}
+
+impl Compute for ClipGradByValue {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let (x0, min, max) = (x.get(0), x.get(1), x.get(2));
+        if min != x0 || max != x0 {
+            return Err(Error::shape("clip_grad_by_value", "bounds of the shape of `x`", [x0, min, max]));
+        }
+        like(x)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        run.y(0).copy_from_slice(run.x(0));
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let gy = run.gy(0);
+        if let Some(gx) = run.gx(0) {
+            let (min, max) = (run.x(1), run.x(2));
+            assert!(min.len() == gy.len() && max.len() == gy.len());
+            gx.put(
+                #[inline(always)]
+                // SAFETY: the index is one of the gradient, whose shape all of them have.
+                move |i| unsafe {
+                    let (g, min, max) = (*gy.get_unchecked(i), *min.get_unchecked(i), *max.get_unchecked(i));
+                    let g = if g < min { min } else { g };
+                    if g > max { max } else { g }
+                },
+            );
+        }
+        (1..3).filter_map(|i| run.gx(i)).for_each(|gx| gx.put(|_| T::ZERO));
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let (g, min, max) = (s.gy(0), s.x(1), s.x(2));
+        let above = Sym::select(g.lt(min), min, g);
+        vec![Some(Sym::select(above.gt(max), max, above)), None, None]
+    }
+
+    fn reads(&self, gx: usize) -> Reads {
+        if gx == 0 { Reads::inputs(0b110) } else { Reads::NOTHING }
+    }
+}
+
+impl ClipGradByNorm {
+    /// The shape of the norms.
+    fn norms(&self, x: &Shape) -> Result<(smallvec::SmallVec<[usize; 4]>, Shape)> {
+        let axes = x.axes("clip_grad_by_norm", self.axes.as_deref())?;
+        let shape = x.iter().enumerate().map(|(i, d)| if axes.contains(&i) { 1 } else { *d }).collect();
+        Ok((axes.iter().copied().collect(), shape))
+    }
+}
+
+impl Compute for ClipGradByNorm {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        self.norms(x.get(0))?;
+        like(x)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        run.y(0).copy_from_slice(run.x(0));
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (gy, shape) = (run.gy(0), run.x_shape(0));
+        let (axes, norms) = self.norms(shape)?;
+        let Some(Grad { data, accumulate }) = run.gx(0) else { return Ok(()) };
+        let squares = sums(
+            gy,
+            shape,
+            &axes,
+            #[inline(always)]
+            |g| g * g,
+        );
+        let factor = |square: f64| T::of(if square == 0.0 { 0.0 } else { self.clip_norm / square.sqrt() });
+        let (n, to) = (data.len(), Shared::new(data.as_mut_ptr()));
+        assert!(gy.len() == n);
+        Spread::new(shape, [&norms]).pieces(|piece| {
+            let squares = &squares[piece.of(0)];
+            let put = |i: usize, factor: T| {
+                // SAFETY: the piece lies within both arrays and comes once.
+                unsafe {
+                    let (to, g) = (to.get().add(i), *gy.get_unchecked(i) * factor);
+                    to.write(if accumulate { to.read() + g } else { g });
+                }
+            };
+            if let [one] = squares {
+                let factor = factor(*one);
+                vectorised(
+                    #[inline(always)]
+                    || piece.range.clone().for_each(|i| put(i, factor)),
+                );
+            } else {
+                piece.range.clone().zip(squares).for_each(|(i, square)| put(i, factor(*square)));
+            }
+        });
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let g = s.gy(0);
+        let Ok((axes, _)) = self.norms(&g.shape()) else { return vec![None] };
+        let square = (g * g).sum(&axes, true);
+        let zero = square.eq(Sym::Const(0.0));
+        let factor = Sym::Const(self.clip_norm) * square.pow(Sym::Const(-0.5));
+        let factor = Sym::select(zero, Sym::Const(0.0), factor);
+        vec![Some(g * factor.broadcast(&g.shape()))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}

@@ -1,0 +1,455 @@
+//! Layers of binary weights: each weight is its sign, or its sign times the mean size of the weights of its output.
+
+use smallvec::SmallVec;
+
+use crate::array::Shape;
+use crate::kernels::scratch::{List, Zeros};
+use crate::kernels::{Float, map};
+use crate::ops::arrangement::regrid::only_in_gradients;
+use crate::ops::{
+    Backward, Compute, Declared, Entry, InputShapes, Memory, Reads, Run, Shapes, Spec, Sym, Symbols, Value,
+    like, op,
+};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[
+    Entry::of::<Binary<BinaryConnectAffine>>(),
+    Entry::of::<Binary<BinaryConnectConvolution>>(),
+    Entry::of::<Binary<BinaryWeightAffine>>(),
+    Entry::of::<Binary<BinaryWeightConvolution>>(),
+];
+
+op! {
+    /// Affine map by the signs of a weight: `y = x @ sign(w) + b`.
+    ///
+    /// The gradient by the weight is that by its signs: it passes straight through. Each forward run writes the signs into
+    /// `binary_weight`, which has no gradient.
+    ///
+    /// Args:
+    ///     x: Input, shape (batch..., inputs...).
+    ///     weight: Weight `w`, shape (inputs, outputs...).
+    ///     binary_weight: Array of the shape of `weight`; overwritten.
+    ///     bias: Bias `b`, shape (outputs...); none by default.
+    ///     base_axis: The axes from this one on are the inputs of the map.
+    ///     quantize_zero_to: The sign of zero.
+    ///
+    /// Returns:
+    ///     Array of shape (batch..., outputs...).
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no axis `base_axis`.
+    ///     ShapeError: If the shapes do not fit together.
+    ///
+    /// Source:
+    ///     Courbariaux, Bengio and David, BinaryConnect, 2015, arXiv:1511.00363.
+    BinaryConnectAffine = binary_connect_affine(x, weight, binary_weight, bias: optional;
+        base_axis: i64 = 1, quantize_zero_to: f64 = 1.0)
+}
+
+op! {
+    /// Convolution by the signs of a weight.
+    ///
+    /// The gradient by the weight is that by its signs: it passes straight through. Each forward run writes the signs into
+    /// `binary_weight`, which has no gradient.
+    ///
+    /// Args:
+    ///     x: Input, shape (batch..., channels, spatial...).
+    ///     weight: Weight, shape (maps, channels / group, kernel...).
+    ///     binary_weight: Array of the shape of `weight`; overwritten.
+    ///     bias: Bias, shape (maps,); none by default.
+    ///     base_axis: The axis of the channels; the axes before it are the batch.
+    ///     pad: As in `convolution`.
+    ///     stride: As in `convolution`.
+    ///     dilation: As in `convolution`.
+    ///     group: As in `convolution`.
+    ///     quantize_zero_to: The sign of zero.
+    ///
+    /// Returns:
+    ///     Array of shape (batch..., maps, out...), as by `convolution`.
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no axis `base_axis`.
+    ///     ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+    ///     ShapeError: If the shapes do not fit together, or the kernel does not fit into the padded input.
+    ///
+    /// Source:
+    ///     Courbariaux, Bengio and David, BinaryConnect, 2015, arXiv:1511.00363.
+    BinaryConnectConvolution = binary_connect_convolution(x, weight, binary_weight, bias: optional;
+        base_axis: i64 = 1, pad: Option<Vec<i64>> = None, stride: Option<Vec<i64>> = None,
+        dilation: Option<Vec<i64>> = None, group: i64 = 1, quantize_zero_to: f64 = 1.0)
+}
+
+op! {
+    /// Affine map by the signs of a weight, times for each output the mean size of its weights: `y = x @ (alpha sign(w)) + b`
+    /// with `alpha[j] = mean over i of |w[i, j]|`.
+    ///
+    /// The gradient by the weight is that by what takes its place: it passes straight through. Each forward run writes the
+    /// signs into `binary_weight` and the means into `alpha`, which have no gradient.
+    ///
+    /// Args:
+    ///     x: Input, shape (batch..., inputs...).
+    ///     weight: Weight `w`, shape (inputs, outputs...).
+    ///     binary_weight: Array of the shape of `weight`; overwritten.
+    ///     alpha: Array of as many elements as there are outputs; overwritten.
+    ///     bias: Bias `b`, shape (outputs...); none by default.
+    ///     base_axis: The axes from this one on are the inputs of the map.
+    ///     quantize_zero_to: The sign of zero.
+    ///
+    /// Returns:
+    ///     Array of shape (batch..., outputs...).
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no axis `base_axis`.
+    ///     ShapeError: If the shapes do not fit together.
+    ///
+    /// Source:
+    ///     Rastegari et al., XNOR-Net, 2016, arXiv:1603.05279.
+    BinaryWeightAffine = binary_weight_affine(x, weight, binary_weight, alpha, bias: optional;
+        base_axis: i64 = 1, quantize_zero_to: f64 = 1.0)
+}
+
+op! {
+    /// Convolution by the signs of a weight, times for each map the mean size of its weights.
+    ///
+    /// The gradient by the weight is that by what takes its place: it passes straight through. Each forward run writes the
+    /// signs into `binary_weight` and the means into `alpha`, which have no gradient.
+    ///
+    /// Args:
+    ///     x: Input, shape (batch..., channels, spatial...).
+    ///     weight: Weight, shape (maps, channels / group, kernel...).
+    ///     binary_weight: Array of the shape of `weight`; overwritten.
+    ///     alpha: Array of as many elements as there are maps; overwritten.
+    ///     bias: Bias, shape (maps,); none by default.
+    ///     base_axis: The axis of the channels; the axes before it are the batch.
+    ///     pad: As in `convolution`.
+    ///     stride: As in `convolution`.
+    ///     dilation: As in `convolution`.
+    ///     group: As in `convolution`.
+    ///     quantize_zero_to: The sign of zero.
+    ///
+    /// Returns:
+    ///     Array of shape (batch..., maps, out...), as by `convolution`.
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no axis `base_axis`.
+    ///     ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+    ///     ShapeError: If the shapes do not fit together, or the kernel does not fit into the padded input.
+    ///
+    /// Source:
+    ///     Rastegari et al., XNOR-Net, 2016, arXiv:1603.05279.
+    BinaryWeightConvolution = binary_weight_convolution(x, weight, binary_weight, alpha, bias: optional;
+        base_axis: i64 = 1, pad: Option<Vec<i64>> = None, stride: Option<Vec<i64>> = None,
+        dilation: Option<Vec<i64>> = None, group: i64 = 1, quantize_zero_to: f64 = 1.0)
+}
+
+/// A layer with a weight, which another operation computes from what takes the place of the weight.
+pub(crate) trait Weighted: Declared {
+    /// That operation.
+    type Plain: Compute;
+    /// It, with the arguments of the layer.
+    fn plain(&self) -> Self::Plain;
+    /// Shape of the output for an input and a weight, with a bias or without.
+    ///
+    /// # Errors
+    /// If they do not fit together.
+    fn output(&self, x: [&Shape; 2], bias: Option<&Shape>) -> Result<Shapes>;
+    /// As [`Compute::open`].
+    fn open(&self, arg: &str, x: &Shape) -> Value;
+}
+
+/// Makes an operation a [`Weighted`] one, by the arguments that it has in common with `affine` or `convolution`.
+macro_rules! weighted {
+    (affine: $($ty:ident)+) => {$(
+        impl $crate::ops::quantization::binary_layers::Weighted for $ty {
+            type Plain = $crate::ops::products::affine::Affine;
+            fn plain(&self) -> Self::Plain {
+                $crate::ops::products::affine::Affine { base_axis: self.base_axis }
+            }
+            fn output(
+                &self,
+                x: [&$crate::array::Shape; 2],
+                bias: Option<&$crate::array::Shape>,
+            ) -> $crate::Result<$crate::ops::Shapes> {
+                $crate::ops::products::affine::shapes(<Self as $crate::ops::Declared>::SPEC.name, self.base_axis, x, bias)
+            }
+            fn open(&self, _: &str, _: &$crate::array::Shape) -> $crate::ops::Value {
+                $crate::ops::Value::None
+            }
+        }
+    )+};
+    (convolution: $($ty:ident)+) => {$(
+        impl $ty {
+            fn layout(&self) -> $crate::ops::spatial::layout::Layout<'_> {
+                $crate::ops::spatial::layout::Layout {
+                    op: <Self as $crate::ops::Declared>::SPEC.name,
+                    base_axis: self.base_axis,
+                    pad: self.pad.as_deref(),
+                    stride: self.stride.as_deref(),
+                    dilation: self.dilation.as_deref(),
+                    group: self.group,
+                    channel_last: false,
+                }
+            }
+        }
+
+        impl $crate::ops::quantization::binary_layers::Weighted for $ty {
+            type Plain = $crate::ops::spatial::convolution::Convolution;
+            fn plain(&self) -> Self::Plain {
+                $crate::ops::spatial::convolution::Convolution::laid_out(&self.layout())
+            }
+            fn output(
+                &self,
+                [x, w]: [&$crate::array::Shape; 2],
+                bias: Option<&$crate::array::Shape>,
+            ) -> $crate::Result<$crate::ops::Shapes> {
+                let (g, shape) = self.layout().convolution(x, w)?;
+                self.layout().check_bias(bias, g.maps, [x, w])?;
+                $crate::ops::one(shape)
+            }
+            fn open(&self, arg: &str, x: &$crate::array::Shape) -> $crate::ops::Value {
+                $crate::ops::spatial::layout::open(arg, self.base_axis, x)
+            }
+        }
+    )+};
+}
+pub(crate) use weighted;
+
+weighted!(affine: BinaryConnectAffine BinaryWeightAffine);
+weighted!(convolution: BinaryConnectConvolution BinaryWeightConvolution);
+
+/// A weight as a matrix whose rows or columns are its outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outputs {
+    Rows,
+    Columns,
+}
+
+/// What takes the place of a weight: signs, or signs times the mean size for each output.
+#[derive(Clone, Copy)]
+struct Signs {
+    zero: f64,
+    scaled: Option<Outputs>,
+}
+only_in_gradients! {
+    Signs = "signs", " The signs of a weight, or what has its size on average.";
+}
+
+impl Signs {
+    /// The mean size of the weights of each output.
+    fn alpha<T: Float>(w: &[T], rows: usize, outputs: Outputs) -> List<T> {
+        let columns = w.len() / rows.max(1);
+        let n = if outputs == Outputs::Rows { rows } else { columns };
+        let mut sums = List::repeat(0.0, n);
+        for (row, w) in w.chunks_exact(columns.max(1)).enumerate() {
+            match outputs {
+                Outputs::Rows => sums[row] = w.iter().map(|v| v.real().abs()).sum(),
+                Outputs::Columns => sums.iter_mut().zip(w).for_each(|(sum, v)| *sum += v.real().abs()),
+            }
+        }
+        let each = (w.len() / n.max(1)).max(1) as f64;
+        sums.iter().map(|sum| T::of(sum / each)).collect()
+    }
+
+    fn sign<T: Float>(self, v: T) -> T {
+        match () {
+            () if v > T::ZERO => T::ONE,
+            () if v < T::ZERO => -T::ONE,
+            () if v.is_nan() => v,
+            () => T::of(self.zero),
+        }
+    }
+
+    /// Writes what takes the place of `w`.
+    fn write<T: Float>(self, w: &[T], rows: usize, y: &mut [T]) {
+        map::put(y, false, |i| self.sign(w[i]));
+        let Some(outputs) = self.scaled else { return };
+        let alpha = Self::alpha(w, rows, outputs);
+        let columns = (w.len() / rows.max(1)).max(1);
+        for (row, y) in y.chunks_exact_mut(columns).enumerate() {
+            match outputs {
+                Outputs::Rows => y.iter_mut().for_each(|y| *y = *y * alpha[row]),
+                Outputs::Columns => y.iter_mut().zip(&*alpha).for_each(|(y, a)| *y = *y * *a),
+            }
+        }
+    }
+}
+
+impl Compute for Signs {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        like(x)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        self.write(run.x(0), run.x_shape(0)[0], run.y(0));
+        Ok(())
+    }
+
+    const HAS_BACKWARD: bool = false;
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        vec![Some(s.gy(0))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}
+
+/// A [`Weighted`] layer of binary weights.
+pub(crate) trait BinaryLayer: Weighted {
+    /// What takes the place of the weight.
+    fn signs(&self) -> (f64, Option<bool>);
+}
+
+macro_rules! binary {
+    ($($ty:ident: $scaled:expr;)+) => {$(
+        impl BinaryLayer for $ty {
+            fn signs(&self) -> (f64, Option<bool>) {
+                (self.quantize_zero_to, $scaled)
+            }
+        }
+    )+};
+}
+binary! {
+    BinaryConnectAffine: None;
+    BinaryConnectConvolution: None;
+    BinaryWeightAffine: Some(false);
+    BinaryWeightConvolution: Some(true);
+}
+
+/// A [`BinaryLayer`] as what the engine computes.
+#[derive(Clone)]
+pub(crate) struct Binary<C>(C);
+
+impl<C: Declared> Declared for Binary<C> {
+    const SPEC: Spec = C::SPEC;
+    fn bind(values: &[Value]) -> Result<Self> {
+        C::bind(values).map(Self)
+    }
+    fn values(&self) -> Vec<Value> {
+        self.0.values()
+    }
+}
+
+impl<C: BinaryLayer> Binary<C> {
+    fn signs(&self) -> Signs {
+        let (zero, rows) = self.0.signs();
+        let outputs = |rows| if rows { Outputs::Rows } else { Outputs::Columns };
+        Signs { zero, scaled: rows.map(outputs) }
+    }
+
+    /// The input that is the bias.
+    fn bias(&self) -> usize {
+        3 + usize::from(self.signs().scaled.is_some())
+    }
+
+    /// Memory for what takes the place of the weight.
+    fn weight<T: Float>(&self, w: &[T], shape: &Shape) -> Zeros<T> {
+        let mut weight = Zeros::new(w.len());
+        self.signs().write(w, shape[0], &mut weight);
+        weight
+    }
+}
+
+/// What is made in memory of its own, as an input.
+pub(crate) fn memory<'a, T: Float>(values: &'a mut [T], shape: &'a Shape) -> Memory<'a> {
+    assert!(values.len() == shape.size());
+    Memory { ptr: values.as_mut_ptr().cast(), shape }
+}
+
+impl<C: BinaryLayer> Compute for Binary<C> {
+    const TAKES_ALONG: bool = true;
+
+    fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
+        self.0.open(arg, x.get(0))
+    }
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let (name, x0, w) = (C::SPEC.name, x.get(0), x.get(1));
+        let shapes = self.0.output([x0, w], x.find(self.bias()))?;
+        if x.get(2) != w {
+            return Err(Error::shape(name, "binary_weight of the shape of weight", [w, x.get(2)]));
+        }
+        if let Some(outputs) = self.signs().scaled {
+            let n = if outputs == Outputs::Rows { w[0] } else { w.size_from(1) };
+            if x.get(3).size() != n {
+                return Err(Error::shape(
+                    name,
+                    format!("alpha of {n} elements, one for each output"),
+                    [w, x.get(3)],
+                ));
+            }
+        }
+        Ok(shapes)
+    }
+
+    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+        let plain = [x.get(0), x.get(1)];
+        self.0.plain().products(&InputShapes { x: &plain, present: u64::MAX, values: None }, y)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (w, shape) = (run.x(1), run.x_shape(1));
+        let mut weight = self.weight(w, shape);
+        if !run.is_recomputation() {
+            let signs = Signs { scaled: None, ..self.signs() };
+            signs.write(w, shape[0], run.overwrite(2));
+            if let Some(outputs) = self.signs().scaled {
+                run.overwrite(3).copy_from_slice(&Signs::alpha(w, shape[0], outputs));
+            }
+        }
+        let bias = self.bias();
+        let mut inputs: SmallVec<[Memory<'_>; 3]> = SmallVec::new();
+        inputs.extend([run.x_memory(0), memory(&mut weight, shape)]);
+        inputs.extend(run.has(bias).then(|| run.x_memory(bias)));
+        self.0.plain().forward(&mut run.on(&inputs))
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let shape = run.x_shape(1);
+        let mut weight = if run.wants(0) { self.weight(run.x(1), shape) } else { Zeros::new(0) };
+        for i in 2..self.bias() {
+            if let Some(gx) = run.gx(i) {
+                gx.put(|_| T::ZERO);
+            }
+        }
+        let bias = self.bias();
+        let w = if run.wants(0) { memory(&mut weight, shape) } else { run.x_memory(1) };
+        let mut inputs: SmallVec<[Memory<'_>; 3]> = SmallVec::new();
+        inputs.extend([run.x_memory(0), w]);
+        inputs.extend(run.has(bias).then(|| run.x_memory(bias)));
+        let gradients = [0, 1, bias].map(|i| run.gx_memory(i));
+        self.0.plain().backward(&mut run.on(&inputs, &gradients[..inputs.len()]))
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let bias = self.bias();
+        let of = |i: usize| if i == 2 { bias } else { i };
+        let mut inputs: SmallVec<[Sym; 3]> = SmallVec::new();
+        inputs.extend([s.x(0), Sym::apply(self.signs(), &[s.x(1)])]);
+        inputs.extend(s.has(bias).then(|| s.x(bias)));
+        let wanted = [0, 1, 2].map(|i| s.wants(of(i)));
+        let found = self.0.plain().gradient(&Symbols::new(&inputs, &[], &[s.gy(0)], &wanted));
+        let found = |i: usize| found.get(i).copied().flatten();
+        (0..=bias)
+            .map(|i| match i {
+                0 | 1 => found(i),
+                _ if i == bias => found(2),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn reads(&self, gx: usize) -> Reads {
+        match gx {
+            0 => Reads::inputs(0b10),
+            1 => Reads::inputs(0b01),
+            _ => Reads::NOTHING,
+        }
+    }
+
+    fn overwrites(&self, i: usize) -> bool {
+        (2..self.bias()).contains(&i)
+    }
+}

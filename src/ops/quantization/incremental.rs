@@ -1,0 +1,344 @@
+//! Layers whose weights become powers of two, one half of them after the other.
+
+use smallvec::SmallVec;
+
+use crate::kernels::Float;
+use crate::kernels::random::Key;
+use crate::kernels::scratch::{List, Saved, Zeros};
+use crate::ops::quantization::binary_layers::{Weighted, memory, weighted};
+use crate::ops::{
+    Backward, Compute, Declared, Entry, Input, InputShapes, Kind, Memory, Reads, Run, Shapes, Spec, Sym,
+    Symbols, Value, like, op,
+};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] =
+    &[Entry::of::<Incremental<INQAffine>>(), Entry::of::<Incremental<INQConvolution>>()];
+
+op! {
+    /// Affine map whose weights become powers of two during training, by incremental network quantization.
+    ///
+    /// The function counts its forward runs. In those that `inq_iterations` lists, one half of the weights that are still
+    /// learned is fixed, in the last of them all. A fixed weight is the nearest power of two, or zero, and keeps that value
+    /// whatever is written into it; the function writes it back into `weight`, and what is fixed into
+    /// `indicator_fixedweights`. The gradient is that of an affine map by the weights as they are then.
+    ///
+    /// Args:
+    ///     x: Input, shape (batch..., inputs...).
+    ///     weight: Weight, shape (inputs, outputs...); what is fixed of it is overwritten.
+    ///     indicator_fixedweights: Array of the shape of `weight`, 1 where it is fixed and 0 elsewhere; overwritten.
+    ///     bias: Bias, shape (outputs...); none by default.
+    ///     base_axis: The axes from this one on are the inputs of the map.
+    ///     num_bits: Bits of a fixed weight, two at least: the largest power is that next to the largest weight, and
+    ///         there are `2 ** (num_bits - 2)` of them.
+    ///     inq_iterations: Numbers of the forward runs, counted from 0, in which weights are fixed.
+    ///     selection_algorithm: Which half is fixed: `largest_abs`, the larger weights, or `random`.
+    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///
+    /// Returns:
+    ///     Array of shape (batch..., outputs...).
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no axis `base_axis`.
+    ///     ArgumentError: If `num_bits` or `selection_algorithm` is out of range.
+    ///     ShapeError: If the shapes do not fit together.
+    ///
+    /// Source:
+    ///     Zhou et al., Incremental Network Quantization, 2017, arXiv:1702.03044.
+    INQAffine = inq_affine(x, weight, indicator_fixedweights, bias: optional; base_axis: i64 = 1, num_bits: i64 = 4,
+        inq_iterations: Vec<i64> = [], selection_algorithm: String = "largest_abs", seed: i64 = -1)
+}
+
+op! {
+    /// Convolution whose weights become powers of two during training, by incremental network quantization: as
+    /// `inq_affine`.
+    ///
+    /// Args:
+    ///     x: Input, shape (batch..., channels, spatial...).
+    ///     weight: Weight, shape (maps, channels / group, kernel...); what is fixed of it is overwritten.
+    ///     indicator_fixedweights: Array of the shape of `weight`, 1 where it is fixed and 0 elsewhere; overwritten.
+    ///     bias: Bias, shape (maps,); none by default.
+    ///     base_axis: The axis of the channels; the axes before it are the batch.
+    ///     pad: As in `convolution`.
+    ///     stride: As in `convolution`.
+    ///     dilation: As in `convolution`.
+    ///     group: As in `convolution`.
+    ///     num_bits: Bits of a fixed weight, two at least.
+    ///     inq_iterations: Numbers of the forward runs, counted from 0, in which weights are fixed.
+    ///     selection_algorithm: Which half is fixed: `largest_abs`, the larger weights, or `random`.
+    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///
+    /// Returns:
+    ///     Array of shape (batch..., maps, out...), as by `convolution`.
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no axis `base_axis`.
+    ///     ArgumentError: If `num_bits` or `selection_algorithm` is out of range, or an argument has not one number for each
+    ///         spatial axis.
+    ///     ShapeError: If the shapes do not fit together, or the kernel does not fit into the padded input.
+    ///
+    /// Source:
+    ///     Zhou et al., Incremental Network Quantization, 2017, arXiv:1702.03044.
+    INQConvolution = inq_convolution(x, weight, indicator_fixedweights, bias: optional;
+        base_axis: i64 = 1, pad: Option<Vec<i64>> = None, stride: Option<Vec<i64>> = None,
+        dilation: Option<Vec<i64>> = None, group: i64 = 1, num_bits: i64 = 4, inq_iterations: Vec<i64> = [],
+        selection_algorithm: String = "largest_abs", seed: i64 = -1)
+}
+
+weighted!(affine: INQAffine);
+weighted!(convolution: INQConvolution);
+
+/// When and how weights are fixed.
+#[derive(Clone, Copy)]
+pub(crate) struct Fixing<'a> {
+    bits: i64,
+    iterations: &'a [i64],
+    algorithm: &'a str,
+    seed: i64,
+}
+
+/// A [`Weighted`] layer that fixes weights.
+pub(crate) trait Fixes: Weighted {
+    /// When and how.
+    fn fixing(&self) -> Fixing<'_>;
+}
+
+macro_rules! fixes {
+    ($($ty:ident)+) => {$(
+        impl Fixes for $ty {
+            fn fixing(&self) -> Fixing<'_> {
+                Fixing {
+                    bits: self.num_bits,
+                    iterations: &self.inq_iterations,
+                    algorithm: &self.selection_algorithm,
+                    seed: self.seed,
+                }
+            }
+        }
+    )+};
+}
+fixes!(INQAffine INQConvolution);
+
+/// A [`Fixes`] layer as what the engine computes.
+#[derive(Clone)]
+pub(crate) struct Incremental<C>(C);
+
+impl<C: Declared> Declared for Incremental<C> {
+    const SPEC: Spec = C::SPEC;
+    fn bind(values: &[Value]) -> Result<Self> {
+        C::bind(values).map(Self)
+    }
+    fn values(&self) -> Vec<Value> {
+        self.0.values()
+    }
+}
+
+/// What a function knows of its runs.
+struct Runs<T> {
+    count: i64,
+    /// The weights of the last run.
+    weight: Saved<T>,
+    /// Which of them were fixed.
+    fixed: Saved<bool>,
+}
+
+impl<T> Default for Runs<T> {
+    fn default() -> Self {
+        Self { count: 0, weight: Saved::default(), fixed: Saved::default() }
+    }
+}
+
+/// The bits above which a number of 64 bits has none of its own.
+const MOST_BITS: i64 = 16;
+
+impl Fixing<'_> {
+    /// Marks the weights that become fixed in run number `count`.
+    fn choose<T: Float>(self, count: i64, w: &[T], fixed: &mut [T], draw: impl FnOnce() -> Key) {
+        if !self.iterations.contains(&count) {
+            return;
+        }
+        if self.iterations.last() == Some(&count) {
+            return fixed.fill(T::ONE);
+        }
+        let mut left: List<usize> = (0..w.len()).filter(|i| fixed[*i] == T::ZERO).collect();
+        if self.algorithm == "random" {
+            let mut drawn = Zeros::<f64>::new(w.len());
+            draw().uniform(0.0, 1.0, &mut drawn);
+            left.iter().filter(|i| drawn[**i] < 0.5).for_each(|i| fixed[*i] = T::ONE);
+            return;
+        }
+        let size = |i: usize| w[i].abs().real();
+        left.sort_unstable_by(|a, b| size(*b).total_cmp(&size(*a)).then(a.cmp(b)));
+        let half = left.len() / 2;
+        // As in the original, one is fixed at least.
+        left.iter().take(half.max(1)).for_each(|i| fixed[*i] = T::ONE);
+    }
+
+    /// Makes powers of two of the weights that are fixed.
+    fn quantize<T: Float>(self, w: &mut [T], fixed: &[T]) {
+        let most = w.iter().fold(0.0, |most: f64, v| most.max(v.abs().real()));
+        let most = if most == 0.0 { 1.0 } else { most };
+        // To the power that is nearer, not to that of the nearer exponent.
+        let exponent = |size: f64| {
+            let log = size.log2();
+            log.floor() + f64::from(u8::from(log - log.floor() >= 1.5_f64.log2()))
+        };
+        let highest = exponent(most);
+        let lowest = highest + 1.0 - (self.bits.min(MOST_BITS) as f64 - 2.0).exp2();
+        let threshold = (lowest - 1.0).exp2();
+        for (w, fixed) in w.iter_mut().zip(fixed) {
+            let size = w.abs().real();
+            if *fixed != T::ONE || size.is_nan() {
+                continue;
+            }
+            let power = if size < threshold { 0.0 } else { exponent(size).clamp(lowest, highest).exp2() };
+            *w = T::of(if *w < T::ZERO { -power } else { power });
+        }
+    }
+}
+
+/// The first input, once the second is computed.
+#[derive(Clone)]
+struct After;
+
+impl Declared for After {
+    const SPEC: Spec = Spec {
+        name: "after",
+        type_name: "After",
+        raw_doc: " An array as it is once another is computed.",
+        inputs: &[Input { name: "x", kind: Kind::float }, Input { name: "y", kind: Kind::float }],
+        args: &[],
+    };
+    fn bind(_: &[Value]) -> Result<Self> {
+        Err(Error::NotImplemented("after: is made by gradients only".into()))
+    }
+    fn values(&self) -> Vec<Value> {
+        Vec::new()
+    }
+}
+
+impl Compute for After {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        like(x)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        run.y(0).copy_from_slice(run.x(0));
+        Ok(())
+    }
+
+    const HAS_BACKWARD: bool = false;
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        vec![Some(s.gy(0)), None]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}
+
+impl<C: Fixes> Compute for Incremental<C> {
+    const TAKES_ALONG: bool = true;
+
+    fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
+        self.0.open(arg, x.get(0))
+    }
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let (name, fixing) = (C::SPEC.name, self.0.fixing());
+        if !(2..=64).contains(&fixing.bits) {
+            return Err(Error::argument(name, "num_bits", "from 2 to 64", fixing.bits));
+        }
+        if !["largest_abs", "random"].contains(&fixing.algorithm) {
+            return Err(Error::argument(
+                name,
+                "selection_algorithm",
+                "largest_abs or random",
+                fixing.algorithm,
+            ));
+        }
+        let (x0, w) = (x.get(0), x.get(1));
+        let shapes = self.0.output([x0, w], x.find(3))?;
+        if x.get(2) != w {
+            return Err(Error::shape(name, "indicator_fixedweights of the shape of weight", [w, x.get(2)]));
+        }
+        Ok(shapes)
+    }
+
+    fn products(&self, x: &InputShapes<'_>, y: &crate::array::Shape) -> usize {
+        let plain = [x.get(0), x.get(1)];
+        self.0.plain().products(&InputShapes { x: &plain, present: u64::MAX, values: None }, y)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (fixing, shape) = (self.0.fixing(), run.x_shape(1));
+        let known = run.state::<Runs<T>>().weight.len() == shape.size();
+        if !(run.is_recomputation() && known) {
+            let key = run.random(fixing.seed, if fixing.algorithm == "random" { shape.size() } else { 0 });
+            let (w, fixed) = (run.overwrite(1), run.overwrite(2));
+            let runs = run.state::<Runs<T>>();
+            if known {
+                let old = w.iter_mut().zip(runs.weight.iter().zip(runs.fixed.iter()));
+                old.filter(|(_, (_, fixed))| **fixed).for_each(|(w, (old, _))| *w = *old);
+            }
+            fixing.choose(runs.count, w, fixed, || key);
+            fixing.quantize(w, fixed);
+            runs.count += 1;
+            runs.weight.set(w.iter().copied());
+            runs.fixed.set(fixed.iter().map(|v| *v == T::ONE));
+        }
+        let weight = memory(&mut run.state::<Runs<T>>().weight, shape);
+        // SAFETY: only the borrow is given up: what is kept stays where it is for the time of the run.
+        let weight = Memory { ptr: weight.ptr, shape };
+        let mut inputs: SmallVec<[Memory<'_>; 3]> = SmallVec::new();
+        inputs.extend([run.x_memory(0), weight]);
+        inputs.extend(run.has(3).then(|| run.x_memory(3)));
+        self.0.plain().forward(&mut run.on(&inputs))
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let shape = run.x_shape(1);
+        if let Some(gx) = run.gx(2) {
+            gx.put(|_| T::ZERO);
+        }
+        let mut weight = Zeros::<T>::new(if run.wants(0) { shape.size() } else { 0 });
+        if run.wants(0) {
+            weight.copy_from_slice(&run.state::<Runs<T>>().weight);
+        }
+        let w = if run.wants(0) { memory(&mut weight, shape) } else { run.x_memory(1) };
+        let mut inputs: SmallVec<[Memory<'_>; 3]> = SmallVec::new();
+        inputs.extend([run.x_memory(0), w]);
+        inputs.extend(run.has(3).then(|| run.x_memory(3)));
+        let gradients = [0, 1, 3].map(|i| run.gx_memory(i));
+        self.0.plain().backward(&mut run.on(&inputs, &gradients[..inputs.len()]))
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let mut inputs: SmallVec<[Sym; 3]> = SmallVec::new();
+        // The weight as the forward run has left it.
+        inputs.extend([s.x(0), Sym::apply(After, &[s.x(1), s.y(0)])]);
+        inputs.extend(s.has(3).then(|| s.x(3)));
+        let wanted = [0, 1, 3].map(|i| s.wants(i));
+        let found = self.0.plain().gradient(&Symbols::new(&inputs, &[], &[s.gy(0)], &wanted));
+        let found = |i: usize| found.get(i).copied().flatten();
+        vec![found(0), found(1), None, found(2)]
+    }
+
+    fn reads(&self, gx: usize) -> Reads {
+        if gx == 1 { Reads::inputs(0b01) } else { Reads::NOTHING }
+    }
+
+    fn symbol_reads(&self, gx: usize) -> Reads {
+        match gx {
+            0 => Reads { inputs: 0b10, outputs: 1 },
+            1 => Reads::inputs(0b01),
+            _ => Reads::NOTHING,
+        }
+    }
+
+    fn overwrites(&self, i: usize) -> bool {
+        matches!(i, 1 | 2)
+    }
+}

@@ -1,0 +1,237 @@
+//! Linear quantization with a scale and a zero point, for all elements or along axes.
+
+use crate::array::Shape;
+use crate::kernels::Float;
+use crate::kernels::simd::vectorised;
+use crate::kernels::spread::Spread;
+use crate::kernels::threads::Shared;
+use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, op};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[Entry::of::<QuantizeLinear>(), Entry::of::<DequantizeLinear>()];
+
+op! {
+    /// Linear quantization: `y = saturate(round(x / scale) + zero_point)`, where `zero_point` is rounded and saturated too.
+    /// Its gradient by `x` is that of `x / scale`, everywhere; the others are zero.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     scale: Distance of two levels, positive; of the shape of `x` but for axes of length one.
+    ///     zero_point: Level of the number zero, likewise.
+    ///     round_mode: `HALF_AWAY_FROM_ZERO` or `HALF_TO_EVEN`.
+    ///     narrow_range: The smallest level is not used.
+    ///     dtype: Which levels there are: 1 for those of `numpy.int8`, 2 for those of `numpy.uint8`.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`: whole numbers, as floating-point numbers.
+    ///
+    /// Raises:
+    ///     ArgumentError: If `round_mode` or `dtype` is unknown.
+    ///     ShapeError: If `scale` or `zero_point` has neither the length of `x` nor one along an axis.
+    QuantizeLinear = quantize_linear(x, scale, zero_point; round_mode: String = "HALF_AWAY_FROM_ZERO",
+        narrow_range: bool = false, dtype: i64 = 1)
+}
+
+op! {
+    /// The numbers that levels of a linear quantization stand for: `y = (x - zero_point) * scale`. Its gradient is by `x`
+    /// alone; the others are zero.
+    ///
+    /// Args:
+    ///     x: Levels, of any shape.
+    ///     scale: Distance of two levels, positive; of the shape of `x` but for axes of length one.
+    ///     zero_point: Level of the number zero, likewise.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ///
+    /// Raises:
+    ///     ShapeError: If `scale` or `zero_point` has neither the length of `x` nor one along an axis.
+    DequantizeLinear = dequantize_linear(x, scale, zero_point)
+}
+
+/// Nearest whole number, halves away from zero.
+#[inline(always)]
+pub(crate) fn round_away<T: Float>(v: T) -> T {
+    let size = v.abs();
+    let whole = size.floor();
+    let whole = if size - whole >= T::of(0.5) { whole + T::ONE } else { whole };
+    if v < T::ZERO { -whole } else { whole }
+}
+
+/// Nearest whole number, halves to the even one.
+#[inline(always)]
+fn round_even<T: Float>(v: T) -> T {
+    let (whole, half) = (v.floor(), T::of(0.5));
+    let over = v - whole;
+    let odd = (whole * half).floor() != whole * half;
+    if over > half || (over == half && odd) { whole + T::ONE } else { whole }
+}
+
+/// Refuses parameters that do not spread over `x`.
+pub(crate) fn check(op: &str, x: &Shape, parameters: &[&Shape]) -> Result<()> {
+    let spreads = |p: &Shape| p.ndim() == x.ndim() && p.iter().zip(x.iter()).all(|(p, x)| *p == 1 || p == x);
+    match parameters.iter().find(|p| !spreads(p)) {
+        Some(p) => {
+            Err(Error::shape(op, "parameters of the shape of `x`, or of length one along axes", [x, p]))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Writes `f(x, scale, zero)` to each element of `y`, or adds it.
+#[inline(always)]
+fn each<T: Float>(
+    y: &mut [T],
+    accumulate: bool,
+    [x, scale, zero]: [(&[T], &Shape); 3],
+    f: impl Fn(T, T, T) -> T + Sync + Copy,
+) {
+    let (n, to, shape) = (y.len(), Shared::new(y.as_mut_ptr()), x.1);
+    assert!(x.0.len() == n);
+    Spread::new(shape, [scale.1, zero.1]).pieces(|piece| {
+        let [scale, zero] = [(scale.0, 0), (zero.0, 1)].map(|(p, i)| &p[piece.of(i)]);
+        vectorised(
+            #[inline(always)]
+            || {
+                for (k, i) in piece.range.clone().enumerate() {
+                    // SAFETY: the piece lies within both arrays and comes once; parameters hold what it says.
+                    unsafe {
+                        let at = |p: &[T]| *p.get_unchecked(if p.len() == 1 { 0 } else { k });
+                        let v = f(*x.0.get_unchecked(i), at(scale), at(zero));
+                        let y = to.get().add(i);
+                        y.write(if accumulate { y.read() + v } else { v });
+                    }
+                }
+            },
+        );
+    });
+}
+
+impl QuantizeLinear {
+    /// The smallest and the largest level.
+    fn levels(&self) -> (f64, f64) {
+        let narrow = f64::from(u8::from(self.narrow_range));
+        if self.dtype == 1 { (-128.0 + narrow, 127.0) } else { (narrow, 255.0) }
+    }
+}
+
+impl Compute for QuantizeLinear {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        if !["HALF_AWAY_FROM_ZERO", "HALF_TO_EVEN"].contains(&self.round_mode.as_str()) {
+            let expected = "HALF_AWAY_FROM_ZERO or HALF_TO_EVEN";
+            return Err(Error::argument("quantize_linear", "round_mode", expected, &self.round_mode));
+        }
+        if !matches!(self.dtype, 1 | 2) {
+            return Err(Error::argument(
+                "quantize_linear",
+                "dtype",
+                "numpy.int8 or numpy.uint8 (1 or 2)",
+                self.dtype,
+            ));
+        }
+        check("quantize_linear", x.get(0), &[x.get(1), x.get(2)])?;
+        like(x)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let y = run.y(0);
+        let x = [0, 1, 2].map(|i| (run.x(i), run.x_shape(i)));
+        let (least, most) = self.levels();
+        let saturate = move |v: T| {
+            if v < T::of(least) {
+                T::of(least)
+            } else if v > T::of(most) {
+                T::of(most)
+            } else {
+                v
+            }
+        };
+        if self.round_mode == "HALF_TO_EVEN" {
+            each(
+                y,
+                false,
+                x,
+                #[inline(always)]
+                move |x, scale, zero| saturate(round_even(x / scale) + saturate(round_even(zero))),
+            );
+        } else {
+            each(
+                y,
+                false,
+                x,
+                #[inline(always)]
+                move |x, scale, zero| saturate(round_away(x / scale) + saturate(round_away(zero))),
+            );
+        }
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (gy, scale) = ((run.gy(0), run.x_shape(0)), (1, run.x_shape(1)));
+        if let Some(Grad { data, accumulate }) = run.gx(0) {
+            let scale = (run.x(scale.0), scale.1);
+            each(
+                data,
+                accumulate,
+                [gy, scale, scale],
+                #[inline(always)]
+                |g, scale, _| g / scale,
+            );
+        }
+        (1..3).filter_map(|i| run.gx(i)).for_each(|gx| gx.put(|_| T::ZERO));
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        vec![Some(s.gy(0) / s.x(1)), None, None]
+    }
+
+    fn reads(&self, gx: usize) -> Reads {
+        if gx == 0 { Reads::inputs(0b10) } else { Reads::NOTHING }
+    }
+}
+
+impl Compute for DequantizeLinear {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        check("dequantize_linear", x.get(0), &[x.get(1), x.get(2)])?;
+        like(x)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let y = run.y(0);
+        let x = [0, 1, 2].map(|i| (run.x(i), run.x_shape(i)));
+        each(
+            y,
+            false,
+            x,
+            #[inline(always)]
+            |x, scale, zero| (x - zero) * scale,
+        );
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let gy = (run.gy(0), run.x_shape(0));
+        if let Some(Grad { data, accumulate }) = run.gx(0) {
+            let scale = (run.x(1), run.x_shape(1));
+            each(
+                data,
+                accumulate,
+                [gy, scale, scale],
+                #[inline(always)]
+                |g, scale, _| g * scale,
+            );
+        }
+        (1..3).filter_map(|i| run.gx(i)).for_each(|gx| gx.put(|_| T::ZERO));
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        vec![Some(s.gy(0) * s.x(1)), None, None]
+    }
+
+    fn reads(&self, gx: usize) -> Reads {
+        if gx == 0 { Reads::inputs(0b10) } else { Reads::NOTHING }
+    }
+}

@@ -1,0 +1,351 @@
+//! Linear quantization between a smallest and a largest number that are followed or learned.
+
+use crate::array::Shape;
+use crate::kernels::Float;
+use crate::kernels::map;
+use crate::kernels::reduce::Rows;
+use crate::kernels::scratch::{List, Saved};
+use crate::kernels::simd::vectorised;
+use crate::kernels::spread::Spread;
+use crate::kernels::threads::Shared;
+use crate::ops::quantization::levels::{check, round_away};
+use crate::ops::{
+    Backward, Compute, Declared, Entry, Grad, Input, InputShapes, Kind, Reads, Run, Shapes, Spec, Sym,
+    Symbols, Value, like, op,
+};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[Entry::of::<MinMaxQuantize>()];
+
+op! {
+    /// Quantization to equally distant levels between two numbers `m` and `M`:
+    /// `y = round((min(max(x, m), M) - m) / scale) * scale + m`, with `scale = (qr_max - qr_min) / (ql_max - ql_min)`.
+    ///
+    /// `m` and `M` are `qr_min` and `qr_max`, moved such that zero is a level: `m = (ql_min - zero) * scale` and
+    /// `M = (ql_max - zero) * scale`, where `zero = round(ql_min - qr_min / scale)` within `ql_min` and `ql_max`. The
+    /// range is at least `eps` wide. The values stay floating-point numbers: quantization is simulated.
+    ///
+    /// With `x_min_max` each forward run writes the range of `x` into `qr_min` and `qr_max`, or with `ema` also moves them
+    /// towards it: `qr_min = decay * qr_min + (1 - decay) * min(x)`. With neither, `qr_min` and `qr_max` have gradients:
+    /// what `x` would get where it is below `m` or above `M`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     qr_min: Smallest number, of the shape of `x` but for axes of length one, along which it is shared.
+    ///     qr_max: Largest number, of the same shape.
+    ///     ql_min: Smallest level, of the same shape, usually 0.
+    ///     ql_max: Largest level, of the same shape, usually 255.
+    ///     decay: Share of `qr_min` and `qr_max` that stays in each run, from 0 to 1.
+    ///     x_min_max: Take the range from `x`.
+    ///     ema: Follow the range of `x` by moving averages; without `x_min_max`, use what was found so.
+    ///     ste_fine_grained: No gradient flows to `x` where it is out of range; else it passes everywhere. Within the range
+    ///         it passes straight through.
+    ///     eps: Least width of the range, positive.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ///
+    /// Raises:
+    ///     ArgumentError: If `decay` or `eps` is out of range.
+    ///     ShapeError: If the other inputs do not have one shape, or neither the length of `x` nor one along an axis.
+    ///
+    /// Source:
+    ///     Jacob et al., Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference,
+    ///     2017, arXiv:1712.05877.
+    MinMaxQuantize = min_max_quantize(x, qr_min, qr_max, ql_min, ql_max; decay: f64 = 0.999, x_min_max: bool = false,
+        ema: bool = false, ste_fine_grained: bool = true, eps: f64 = 0.01)
+}
+
+/// The range of levels, and their distance.
+#[derive(Clone, Copy)]
+struct Range {
+    least: f64,
+    most: f64,
+    scale: f64,
+}
+
+/// What a forward run leaves for the backward run: the range of each parameter.
+#[derive(Default)]
+struct Ranges(Saved<Range>);
+
+/// Where in its range an element is: which gradient it gives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Below,
+    Within,
+    Above,
+}
+
+impl Side {
+    #[inline(always)]
+    fn has<T: Float>(self, x: T, least: T, most: T) -> bool {
+        match self {
+            Self::Below => x < least,
+            Self::Within => x >= least && x <= most,
+            Self::Above => x > most,
+        }
+    }
+}
+
+/// Ones where `x` is on a side of the range that the forward run had, which has written `y`; zeros elsewhere.
+#[derive(Clone)]
+struct MinMaxMask {
+    eps: f64,
+    side: Side,
+}
+
+impl Declared for MinMaxMask {
+    const SPEC: Spec = Spec {
+        name: "min_max_mask",
+        type_name: "MinMaxMask",
+        raw_doc: " Where an input of a quantization is within its range.",
+        inputs: &[
+            Input { name: "x", kind: Kind::float },
+            Input { name: "qr_min", kind: Kind::float },
+            Input { name: "qr_max", kind: Kind::float },
+            Input { name: "ql_min", kind: Kind::float },
+            Input { name: "ql_max", kind: Kind::float },
+            Input { name: "y", kind: Kind::float },
+        ],
+        args: &[],
+    };
+    fn bind(_: &[Value]) -> Result<Self> {
+        Err(Error::NotImplemented("min_max_mask: is made by gradients only".into()))
+    }
+    fn values(&self) -> Vec<Value> {
+        Vec::new()
+    }
+}
+
+/// The range between `low` and `high`, with zero as a level from `first` to `last`.
+fn range<T: Float>(low: T, high: T, first: T, last: T, eps: f64) -> Range {
+    // In the type of the elements, as they are computed in it.
+    let high = if high - low < T::of(eps) { low + T::of(eps) } else { high };
+    let scale = (high - low) / (last - first);
+    let zero = first - low / scale;
+    let zero = if zero <= first {
+        first
+    } else if zero >= last {
+        last
+    } else {
+        round_away(zero)
+    };
+    Range {
+        least: ((first - zero) * scale).real(),
+        most: ((last - zero) * scale).real(),
+        scale: scale.real(),
+    }
+}
+
+/// The ranges that parameters say.
+fn ranges<T: Float>([low, high, first, last]: [&[T]; 4], eps: f64) -> List<Range> {
+    (0..low.len()).map(|i| range(low[i], high[i], first[i], last[i], eps)).collect()
+}
+
+/// Writes `f(x, range)` for each element, or adds it. The range is given as smallest number, largest and distance.
+#[inline(always)]
+fn each<T: Float>(
+    y: &mut [T],
+    accumulate: bool,
+    x: (&[T], &Shape),
+    ranges: (&[Range], &Shape),
+    f: impl Fn(usize, T, [T; 3]) -> T + Sync + Copy,
+) {
+    let (n, to) = (y.len(), Shared::new(y.as_mut_ptr()));
+    assert!(x.0.len() == n);
+    Spread::new(x.1, [ranges.1]).pieces(|piece| {
+        let ranges = &ranges.0[piece.of(0)];
+        let of = |r: &Range| [r.least, r.most, r.scale].map(T::of);
+        let put = |i: usize, range: [T; 3]| {
+            // SAFETY: the piece lies within both arrays and comes once.
+            unsafe {
+                let v = f(i, *x.0.get_unchecked(i), range);
+                let y = to.get().add(i);
+                y.write(if accumulate { y.read() + v } else { v });
+            }
+        };
+        if let [one] = ranges {
+            let range = of(one);
+            vectorised(
+                #[inline(always)]
+                || piece.range.clone().for_each(|i| put(i, range)),
+            );
+        } else {
+            piece.range.clone().zip(ranges).for_each(|(i, range)| put(i, of(range)));
+        }
+    });
+}
+
+impl MinMaxQuantize {
+    /// Moves `qr_min` and `qr_max` to the range of `x`.
+    fn follow<T: Float>(&self, run: &mut Run<'_, T>) {
+        let (x, shape, own) = (run.x(0), run.x_shape(0), run.x_shape(1));
+        if x.is_empty() {
+            return;
+        }
+        let axes: List<usize> = (0..own.ndim()).filter(|i| own[*i] == 1).collect();
+        let rows = Rows::new(x, shape, &axes);
+        for (i, smallest) in [(1, true), (2, false)] {
+            for (q, (found, _)) in run.overwrite(i).iter_mut().zip(&*rows.extremes(smallest)) {
+                let share = T::of(self.decay);
+                *q = if self.ema { share * *q + T::of(1.0 - self.decay) * *found } else { *found };
+            }
+        }
+        // The range is never narrower than `eps`, nor is what is kept of it.
+        let low = run.x(1);
+        for (high, low) in run.overwrite(2).iter_mut().zip(low) {
+            if *high - *low < T::of(self.eps) {
+                *high = *low + T::of(self.eps);
+            }
+        }
+    }
+}
+
+impl Compute for MinMaxQuantize {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let op = "min_max_quantize";
+        if !(0.0..=1.0).contains(&self.decay) {
+            return Err(Error::argument(op, "decay", "from 0 to 1", self.decay));
+        }
+        if self.eps.is_nan() || self.eps <= 0.0 {
+            return Err(Error::argument(op, "eps", "a positive number", self.eps));
+        }
+        let parameters = [1, 2, 3, 4].map(|i| x.get(i));
+        check(op, x.get(0), &parameters)?;
+        if parameters.iter().any(|p| *p != parameters[0]) {
+            return Err(Error::shape(op, "qr_min, qr_max, ql_min and ql_max of one shape", parameters));
+        }
+        like(x)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let again = run.is_recomputation() && run.state::<Ranges>().0.len() == run.x_shape(1).size();
+        if !again {
+            if self.x_min_max {
+                self.follow(run);
+            }
+            let found = ranges([1, 2, 3, 4].map(|i| run.x(i)), self.eps);
+            run.state::<Ranges>().0.set(found.iter().copied());
+        }
+        let (x, own, y) = ((run.x(0), run.x_shape(0)), run.x_shape(1), run.y(0));
+        let ranges = &*run.state::<Ranges>().0;
+        each(
+            y,
+            false,
+            x,
+            (ranges, own),
+            #[inline(always)]
+            |_, x, [least, most, scale]| {
+                let x = if x < least { least } else { x };
+                let x = if x > most { most } else { x };
+                let level = (x - least) / scale;
+                let whole = level.floor();
+                let whole = if level - whole >= T::of(0.5) { whole + T::ONE } else { whole };
+                whole * scale + least
+            },
+        );
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (gy, shape, own) = (run.gy(0), run.x_shape(0), run.x_shape(1));
+        let learns = !self.x_min_max && !self.ema;
+        let mut of_side = |i: usize, side: Side| {
+            let Some(Grad { data, accumulate }) = run.gx(i) else { return };
+            let x = (run.x(0), shape);
+            let ranges = (&*run.state::<Ranges>().0, own);
+            let masked = |at: usize, x: T, [least, most, _]: [T; 3]| {
+                // SAFETY: the index is one of the output, which has the shape of the input.
+                if side.has(x, least, most) { unsafe { *gy.get_unchecked(at) } } else { T::ZERO }
+            };
+            if side == Side::Within {
+                each(data, accumulate, x, ranges, masked);
+            } else {
+                crate::kernels::scratch::with(gy.len(), |all| {
+                    each(all, false, x, ranges, masked);
+                    crate::kernels::reduce::sum_to(all, shape, own, data, accumulate, T::of);
+                });
+            }
+        };
+        if learns {
+            of_side(1, Side::Below);
+            of_side(2, Side::Above);
+        }
+        if self.ste_fine_grained {
+            of_side(0, Side::Within);
+        } else if let Some(gx) = run.gx(0) {
+            gx.put_all(gy);
+        }
+        let first = if learns { 3 } else { 1 };
+        (first..5).filter_map(|i| run.gx(i)).for_each(|Grad { data, accumulate }| {
+            if !accumulate {
+                map::put(data, false, |_| T::ZERO);
+            }
+        });
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let mask = |side| {
+            let of = [s.x(0), s.x(1), s.x(2), s.x(3), s.x(4), s.y(0)];
+            s.gy(0) * Sym::apply(MinMaxMask { eps: self.eps, side }, &of)
+        };
+        let learns = !self.x_min_max && !self.ema;
+        let own = s.x(1).shape();
+        vec![
+            s.wants(0).then(|| if self.ste_fine_grained { mask(Side::Within) } else { s.gy(0) }),
+            (learns && s.wants(1)).then(|| mask(Side::Below).sum_to(&own)),
+            (learns && s.wants(2)).then(|| mask(Side::Above).sum_to(&own)),
+            None,
+            None,
+        ]
+    }
+
+    fn reads(&self, gx: usize) -> Reads {
+        let learns = !self.x_min_max && !self.ema;
+        match gx {
+            0 if self.ste_fine_grained => Reads::inputs(0b1),
+            1 | 2 if learns => Reads::inputs(0b1),
+            _ => Reads::NOTHING,
+        }
+    }
+
+    fn symbol_reads(&self, gx: usize) -> Reads {
+        if self.reads(gx) == Reads::NOTHING { Reads::NOTHING } else { Reads { inputs: 0b11111, outputs: 1 } }
+    }
+
+    fn overwrites(&self, i: usize) -> bool {
+        self.x_min_max && matches!(i, 1 | 2)
+    }
+}
+
+impl Compute for MinMaxMask {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        like(x)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let ranges = ranges([1, 2, 3, 4].map(|i| run.x(i)), self.eps);
+        let (x, own, side) = ((run.x(0), run.x_shape(0)), run.x_shape(1), self.side);
+        each(
+            run.y(0),
+            false,
+            x,
+            (&ranges, own),
+            #[inline(always)]
+            |_, x, [least, most, _]| if side.has(x, least, most) { T::ONE } else { T::ZERO },
+        );
+        Ok(())
+    }
+
+    const HAS_BACKWARD: bool = false;
+
+    fn gradient(&self, _: &Symbols) -> Vec<Option<Sym>> {
+        vec![None; 6]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}

@@ -1,0 +1,8 @@
+//! Numbers with few bits: quantized, binary and pruned values, and layers of such weights.
+
+pub(crate) mod binary_layers;
+pub(crate) mod incremental;
+pub(crate) mod levels;
+pub(crate) mod min_max;
+pub(crate) mod prune;
+pub(crate) mod steps;

@@ -1,0 +1,75 @@
+//! Pruning: the smallest numbers of an array become zero.
+
+use crate::kernels::Float;
+use crate::kernels::map;
+use crate::kernels::scratch::List;
+use crate::ops::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, op};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[Entry::of::<Prune>()];
+
+op! {
+    /// The numbers of an array without the smallest ones, which become zero: those whose absolute value is below that of
+    /// number `floor((size - 1) * rate)` in ascending order. Its gradient passes straight through.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     rate: Share of the numbers that become zero, from 0 to 1; at 1 all of them.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ///
+    /// Raises:
+    ///     ArgumentError: If `rate` is out of range.
+    Prune = prune(x; rate: f64 = 0.9)
+}
+
+impl Compute for Prune {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        if !(0.0..=1.0).contains(&self.rate) {
+            return Err(Error::argument("prune", "rate", "from 0 to 1", self.rate));
+        }
+        like(x)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (x, y) = (run.x(0), run.y(0));
+        if self.rate >= 1.0 || x.is_empty() {
+            y.fill(T::ZERO);
+            return Ok(());
+        }
+        let at = ((x.len() - 1) as f64 * self.rate) as usize;
+        let mut sizes: List<T> = x.iter().map(|v| v.abs()).collect();
+        // A NaN counts as the largest, and stays.
+        let by_size = |a: &T, b: &T| a.partial_cmp(b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()));
+        let threshold = *sizes.select_nth_unstable_by(at, by_size).1;
+        map::put(
+            y,
+            false,
+            #[inline(always)]
+            // SAFETY: the index is one of the input, which has the size of the output.
+            move |i| unsafe {
+                let v = *x.get_unchecked(i);
+                if v.abs() < threshold { T::ZERO } else { v }
+            },
+        );
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let gy = run.gy(0);
+        if let Some(gx) = run.gx(0) {
+            gx.put_all(gy);
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        vec![Some(s.gy(0))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}

@@ -1,0 +1,454 @@
+//! Random moves of samples: crops, flips and shifts, each sample by its own.
+
+use std::ops::Range;
+
+use crate::array::Shape;
+use crate::kernels::Float;
+use crate::kernels::map::GRAIN;
+use crate::kernels::random::Key;
+use crate::kernels::scratch::{List, Zeros};
+use crate::kernels::threads::{self, Shared};
+use crate::ops::randomness::generator_state::Drawing;
+use crate::ops::{
+    Backward, Compute, Declared, Entry, Grad, Input, InputShapes, Kind, Reads, Run, Shapes, Spec, Sym,
+    Symbols, Value, one, op,
+};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[
+    Entry::of::<Moving<RandomCrop>>(),
+    Entry::of::<Moving<RandomFlip>>(),
+    Entry::of::<Moving<RandomShift>>(),
+];
+
+op! {
+    /// A part of each sample, at a place that is drawn.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     shape: Lengths of the last axes of the output, those of `x` by default; no longer than them.
+    ///     base_axis: The axes before it count samples, each of which has a place of its own.
+    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x` but for the last axes.
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no axis `base_axis`.
+    ///     ArgumentError: If `shape` has a length out of range, or one for an axis that counts samples which is not its own.
+    RandomCrop = random_crop(x; shape: Option<Vec<i64>> = None, base_axis: i64 = 1, seed: i64 = -1)
+}
+
+op! {
+    /// Each sample reversed along axes or not, by the toss of a coin for each axis.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     axes: The axes, the last one by default; negative ones count from the end.
+    ///     base_axis: The axes before it count samples, each of which has tosses of its own.
+    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no such axis.
+    ///     ArgumentError: If one of `axes` counts samples.
+    RandomFlip = random_flip(x; axes: Option<Vec<i64>> = None, base_axis: i64 = 1, seed: i64 = -1)
+}
+
+op! {
+    /// Each sample shifted along axes, by numbers of elements that are drawn.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     shifts: For each of the last axes the largest shift in either direction, none by default.
+    ///     border_mode: What stands where `x` does not reach: `nearest`, the element at the border; `reflect`, the elements
+    ///         from the border backwards; `constant`, a number.
+    ///     constant_value: That number.
+    ///     base_axis: The axes before it count samples, each of which has shifts of its own.
+    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no axis `base_axis`.
+    ///     ArgumentError: If a shift is negative or of an axis that counts samples, or the mode is unknown.
+    RandomShift = random_shift(x; shifts: Option<Vec<i64>> = None, border_mode: String = "nearest",
+        constant_value: f64 = 0.0, base_axis: i64 = 1, seed: i64 = -1)
+}
+
+/// A place where the input does not reach.
+const OUTSIDE: usize = usize::MAX;
+
+/// An operation whose output has elements of each sample at places that are drawn for each axis.
+pub(crate) trait Moves: Declared {
+    /// The axes before this one count samples.
+    fn base_axis(&self) -> i64;
+    /// As in the declaration.
+    fn seed(&self) -> i64;
+    /// Shape of the output, once the arguments are checked; `base` is the first axis of a sample.
+    ///
+    /// # Errors
+    /// If an argument does not fit.
+    fn shape(&self, x: &Shape, base: usize) -> Result<Shape>;
+    /// Where along `axis`, of these lengths in input and output, element `i` of the output comes from, a number between
+    /// 0 and 1 having been `drawn` for sample and axis.
+    fn from(&self, axis: usize, x: &Shape, y: &Shape, i: usize, drawn: f64) -> usize;
+    /// What stands outside of the input.
+    fn outside(&self) -> f64 {
+        0.0
+    }
+    /// As [`Compute::open`].
+    fn open(&self, arg: &str, x: &Shape) -> Value;
+}
+
+/// A [`Moves`] as what the engine computes.
+type Moving<C> = Drawing<C>;
+
+/// How the elements of an array move.
+struct Moved {
+    /// For each sample, one axis after the other, where each element of the output comes from along it.
+    from: List<usize>,
+    /// Lengths of a sample's axes, in input and output.
+    x: Shape,
+    y: Shape,
+    samples: usize,
+}
+
+impl Moved {
+    /// Calls `work` with rows of samples in parallel: where they begin in the output, and where in the input if they
+    /// come from there, with the places of their elements along the last axis.
+    fn rows(&self, shared: bool, work: impl Fn(usize, usize, &[usize]) + Sync) {
+        let (Some((width, outer)), tables) = (self.y.split_last(), self.y.iter().sum::<usize>()) else {
+            return (0..self.samples).for_each(|i| work(i, i, &[0]));
+        };
+        let rows: usize = outer.iter().product();
+        let size = self.x.size();
+        let row = |sample: usize, row: usize| {
+            let from = &self.from[sample * tables..][..tables];
+            let (mut at, mut step, mut left, mut end) = (0, self.x[outer.len()], row, tables - width);
+            for axis in (0..outer.len()).rev() {
+                end -= self.y[axis];
+                let place = from[end + left % self.y[axis]];
+                if place == OUTSIDE {
+                    at = OUTSIDE;
+                } else if at != OUTSIDE {
+                    at += place * step;
+                }
+                step *= self.x[axis];
+                left /= self.y[axis];
+            }
+            let start = if at == OUTSIDE { OUTSIDE } else { sample * size + at };
+            work((sample * rows + row) * width, start, &from[tables - width..]);
+        };
+        let all = |samples: Range<usize>| samples.for_each(|s| (0..rows).for_each(|r| row(s, r)));
+        if shared {
+            // Rows of a sample may have elements in common.
+            return threads::ranges(self.samples, (GRAIN / (rows * width).max(1)).max(1), all);
+        }
+        threads::ranges(self.samples * rows, (GRAIN / (*width).max(1)).max(1), |range| {
+            range.for_each(|i| row(i / rows, i % rows));
+        });
+    }
+
+    /// Writes the elements where they move to.
+    fn take<T: Float>(&self, x: &[T], outside: T, y: &mut [T]) {
+        let (len, to) = (y.len(), Shared::new(y.as_mut_ptr()));
+        self.rows(false, |at, start, from| {
+            assert!(at + from.len() <= len);
+            // SAFETY: the row lies within `y` and comes once.
+            let y = unsafe { std::slice::from_raw_parts_mut(to.get().add(at), from.len()) };
+            for (y, from) in y.iter_mut().zip(from) {
+                *y = if start == OUTSIDE || *from == OUTSIDE { outside } else { x[start + from] };
+            }
+        });
+    }
+
+    /// Adds the elements where they come from.
+    fn give_back<T: Float>(&self, gy: &[T], gx: &mut [T]) {
+        let (len, to) = (gx.len(), Shared::new(gx.as_mut_ptr()));
+        self.rows(true, |at, start, from| {
+            for (g, from) in gy[at..].iter().zip(from) {
+                if start != OUTSIDE && *from != OUTSIDE {
+                    assert!(start + from < len);
+                    // SAFETY: it lies within `gx`, and no other thread has this sample.
+                    unsafe {
+                        let to = to.get().add(start + from);
+                        to.write(to.read() + *g);
+                    }
+                }
+            }
+        });
+    }
+}
+
+impl<C: Moves> Moving<C> {
+    /// Number of random numbers for an input of this shape.
+    fn numbers(&self, x: &Shape) -> Result<usize> {
+        let base = x.axis(C::SPEC.name, self.of.base_axis())?;
+        Ok(x.size_to(base) * (x.ndim() - base))
+    }
+
+    /// How the elements of an input of this shape move with these random numbers.
+    fn moved(&self, key: Key, x: &Shape) -> Result<Moved> {
+        let base = x.axis(C::SPEC.name, self.of.base_axis())?;
+        let y = self.of.shape(x, base)?;
+        let (samples, axes) = (x.size_to(base), x.ndim() - base);
+        let mut drawn = Zeros::<f64>::new(samples * axes);
+        key.uniform(0.0, 1.0, &mut drawn);
+        let mut from = List::with_capacity(samples * y[base..].iter().sum::<usize>());
+        for sample in drawn.chunks_exact(axes.max(1)) {
+            for (axis, u) in (base..x.ndim()).zip(sample) {
+                (0..y[axis]).for_each(|i| from.push(self.of.from(axis, x, &y, i, *u)));
+            }
+        }
+        let of = |shape: &Shape| shape[base..].iter().copied().collect();
+        Ok(Moved { from, x: of(x), y: of(&y), samples })
+    }
+}
+
+impl<C: Moves> Compute for Moving<C> {
+    fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
+        self.of.open(arg, x.get(0))
+    }
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let x = x.get(0);
+        one(self.of.shape(x, x.axis(C::SPEC.name, self.of.base_axis())?)?)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let shape = run.x_shape(0);
+        let key = self.draw(run, self.of.seed(), self.numbers(shape)?);
+        self.moved(key, shape)?.take(run.x(0), T::of(self.of.outside()), run.y(0));
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (key, gy, shape) = (self.drawn(run)?, run.gy(0), run.x_shape(0));
+        if let Some(gx) = run.gx(0).map(Grad::adding) {
+            self.moved(key, shape)?.give_back(gy, gx);
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let shape = s.x(0).shape();
+        vec![Some(Sym::apply(MovedBack { of: self.clone(), shape }, &[s.gy(0), s.y(0)]))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+
+    fn symbol_reads(&self, _: usize) -> Reads {
+        Reads::OUTPUTS
+    }
+
+    const IS_RANDOM: bool = true;
+}
+
+/// Elements given back to where the last run of a [`Moving`] took them from, which gave `y`.
+#[derive(Clone)]
+struct MovedBack<C> {
+    of: Moving<C>,
+    shape: Shape,
+}
+
+/// Elements moved as in the last run of a [`Moving`], which gave `y`, and zeros outside.
+#[derive(Clone)]
+struct MovedAgain<C> {
+    of: Moving<C>,
+    shape: Shape,
+}
+
+macro_rules! again {
+    ($($ty:ident = $name:literal, $doc:literal;)+) => {$(
+        impl<C: Declared> Declared for $ty<C> {
+            const SPEC: Spec = Spec {
+                name: $name,
+                type_name: stringify!($ty),
+                raw_doc: $doc,
+                inputs: &[Input { name: "x", kind: Kind::float }, Input { name: "y", kind: Kind::float }],
+                args: &[],
+            };
+            fn bind(_: &[Value]) -> Result<Self> {
+                Err(Error::NotImplemented(concat!($name, ": is made by gradients only").into()))
+            }
+            fn values(&self) -> Vec<Value> {
+                Vec::new()
+            }
+        }
+    )+};
+}
+again! {
+    MovedBack = "moved_back", " Elements given back to where they were taken from.";
+    MovedAgain = "moved_again", " Elements moved as before.";
+}
+
+impl<C: Moves> Compute for MovedBack<C> {
+    fn shapes(&self, _: &InputShapes<'_>) -> Result<Shapes> {
+        one(self.shape.clone())
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let y = run.y(0);
+        y.fill(T::ZERO);
+        self.of.moved(self.of.last()?, &self.shape)?.give_back(run.x(0), y);
+        Ok(())
+    }
+
+    const HAS_BACKWARD: bool = false;
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let again = MovedAgain { of: self.of.clone(), shape: self.shape.clone() };
+        vec![s.wants(0).then(|| Sym::apply(again, &[s.gy(0), s.x(1)])), None]
+    }
+
+    fn reads(&self, gx: usize) -> Reads {
+        if gx == 0 { Reads::inputs(0b10) } else { Reads::NOTHING }
+    }
+}
+
+impl<C: Moves> Compute for MovedAgain<C> {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        one(x.get(1).clone())
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        self.of.moved(self.of.last()?, &self.shape)?.take(run.x(0), T::ZERO, run.y(0));
+        Ok(())
+    }
+
+    const HAS_BACKWARD: bool = false;
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let back = MovedBack { of: self.of.clone(), shape: self.shape.clone() };
+        vec![s.wants(0).then(|| Sym::apply(back, &[s.gy(0), s.x(1)])), None]
+    }
+
+    fn reads(&self, gx: usize) -> Reads {
+        if gx == 0 { Reads::inputs(0b10) } else { Reads::NOTHING }
+    }
+}
+
+/// A whole number from 0 up to `count`, which is excluded, of one between 0 and 1.
+fn whole(drawn: f64, count: usize) -> usize {
+    ((drawn * count as f64) as usize).min(count.saturating_sub(1))
+}
+
+/// A shape as a value.
+fn ints(shape: &Shape) -> Value {
+    Value::Ints(shape.iter().map(|d| *d as i64).collect())
+}
+
+impl Moves for RandomCrop {
+    fn base_axis(&self) -> i64 {
+        self.base_axis
+    }
+    fn seed(&self) -> i64 {
+        self.seed
+    }
+    fn shape(&self, x: &Shape, base: usize) -> Result<Shape> {
+        let Some(given) = &self.shape else { return Ok(x.clone()) };
+        let mut y = x.clone();
+        let fits = given.len() <= x.ndim();
+        let first = x.ndim() - given.len().min(x.ndim());
+        let each = (first..).zip(given);
+        let length =
+            |axis: usize| if axis < base { x[axis] as i64..=x[axis] as i64 } else { 0..=x[axis] as i64 };
+        if !fits || each.clone().any(|(axis, n)| !length(axis).contains(n)) {
+            let expected =
+                format!("lengths of the last axes of {x}, those from {base} on no longer than they are");
+            return Err(Error::argument("random_crop", "shape", expected, format!("{given:?}")));
+        }
+        each.for_each(|(axis, n)| y[axis] = *n as usize);
+        Ok(y)
+    }
+    fn from(&self, axis: usize, x: &Shape, y: &Shape, i: usize, drawn: f64) -> usize {
+        whole(drawn, x[axis] - y[axis] + 1) + i
+    }
+    fn open(&self, arg: &str, x: &Shape) -> Value {
+        if arg == "shape" { ints(x) } else { Value::None }
+    }
+}
+
+impl Moves for RandomFlip {
+    fn base_axis(&self) -> i64 {
+        self.base_axis
+    }
+    fn seed(&self) -> i64 {
+        self.seed
+    }
+    fn shape(&self, x: &Shape, base: usize) -> Result<Shape> {
+        for axis in self.axes.iter().flatten() {
+            if x.axis("random_flip", *axis)? < base {
+                let expected = format!("axes of a sample, from {base} on");
+                return Err(Error::argument("random_flip", "axes", expected, axis));
+            }
+        }
+        Ok(x.clone())
+    }
+    fn from(&self, axis: usize, x: &Shape, _: &Shape, i: usize, drawn: f64) -> usize {
+        let n = x.ndim() as i64;
+        let chosen = match &self.axes {
+            Some(axes) => axes.iter().any(|a| a.rem_euclid(n) == axis as i64),
+            None => axis + 1 == x.ndim(),
+        };
+        if chosen && drawn < 0.5 { x[axis] - 1 - i } else { i }
+    }
+    fn open(&self, arg: &str, x: &Shape) -> Value {
+        if arg == "axes" { Value::Ints(vec![x.ndim() as i64 - 1]) } else { Value::None }
+    }
+}
+
+impl Moves for RandomShift {
+    fn base_axis(&self) -> i64 {
+        self.base_axis
+    }
+    fn seed(&self) -> i64 {
+        self.seed
+    }
+    fn shape(&self, x: &Shape, base: usize) -> Result<Shape> {
+        let op = "random_shift";
+        if !["nearest", "reflect", "constant"].contains(&self.border_mode.as_str()) {
+            return Err(Error::argument(
+                op,
+                "border_mode",
+                "nearest, reflect or constant",
+                &self.border_mode,
+            ));
+        }
+        let shifts = self.shifts.as_deref().unwrap_or_default();
+        let before = shifts.len().saturating_sub(x.ndim() - base);
+        let fits = shifts.len() <= x.ndim() && shifts[..before].iter().all(|s| *s == 0);
+        if !fits || shifts.iter().any(|s| !(0..1 << 31).contains(s)) {
+            let expected = format!("zero or more for the last axes, from {base} on");
+            return Err(Error::argument(op, "shifts", expected, format!("{shifts:?}")));
+        }
+        Ok(x.clone())
+    }
+    fn from(&self, axis: usize, x: &Shape, _: &Shape, i: usize, drawn: f64) -> usize {
+        let shifts = self.shifts.as_deref().unwrap_or_default();
+        let most = (axis + shifts.len()).checked_sub(x.ndim()).map_or(0, |at| shifts[at]);
+        let shift = whole(drawn, 2 * most as usize + 1) as i64 - most;
+        let (at, n) = (i as i64 - shift, x[axis] as i64);
+        match self.border_mode.as_str() {
+            "reflect" => {
+                let at = at.rem_euclid(2 * n);
+                at.min(2 * n - 1 - at) as usize
+            }
+            "constant" if !(0..n).contains(&at) => OUTSIDE,
+            _ => at.clamp(0, n - 1) as usize,
+        }
+    }
+    fn outside(&self) -> f64 {
+        self.constant_value
+    }
+    fn open(&self, arg: &str, x: &Shape) -> Value {
+        if arg == "shifts" { Value::Ints(vec![0; x.ndim()]) } else { Value::None }
+    }
+}

@@ -1,0 +1,138 @@
+//! Deconvolution of channels with kernels of their own, some of which are summed up.
+
+use crate::array::Shape;
+use crate::kernels::Float;
+use crate::kernels::channels::add_sums;
+use crate::kernels::convolution::{Finish, Geometry, forward, input_gradient, weight_gradient};
+use crate::ops::spatial::convolution::bias_gradient;
+use crate::ops::spatial::layout::{self, Layout};
+use crate::ops::{
+    Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op,
+};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[Entry::of::<DepthwiseDeconvolution>()];
+
+op! {
+    /// Deconvolution of each channel with a kernel of its own, the outputs of `divisor` channels being summed:
+    /// `y[k, o * stride + t * dilation - pad]` gets `w[c, t] x[c, o]` from each `c` with `c // divisor = k`, and `b[k]`.
+    ///
+    /// Args:
+    ///     x: Input, shape (batch..., channels, spatial...).
+    ///     weight: Weight `w`, shape (channels, kernel...).
+    ///     bias: Bias `b`, shape (channels / divisor,); none by default.
+    ///     base_axis: The axis of the channels; the axes before it are the batch.
+    ///     pad: Elements cut off at both ends of each spatial axis of the output, none by default.
+    ///     stride: Step in the output for one in the input along each spatial axis, 1 by default.
+    ///     dilation: Distance of neighbours in the kernel along each spatial axis, 1 by default.
+    ///     divisor: Number of channels of each output.
+    ///
+    /// Returns:
+    ///     Array of shape (batch..., channels / divisor, out...), `out` being that of `deconvolution`.
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no axis `base_axis`.
+    ///     ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+    ///     ShapeError: If the shapes do not fit together, or `pad` leaves nothing of the output.
+    DepthwiseDeconvolution = depthwise_deconvolution(x, weight, bias: optional;
+        base_axis: i64 = 1,
+        pad: Option<Vec<i64>> = None,
+        stride: Option<Vec<i64>> = None,
+        dilation: Option<Vec<i64>> = None,
+        divisor: i64 = 1,
+    )
+}
+
+/// The weight as that of a deconvolution in groups: (channels, 1, kernel...).
+fn grouped(w: &Shape) -> Shape {
+    w[..1].iter().copied().chain([1]).chain(w[1..].iter().copied()).collect()
+}
+
+impl DepthwiseDeconvolution {
+    fn layout(&self, x: &Shape, w: &Shape) -> Result<Layout<'_>> {
+        let op = "depthwise_deconvolution";
+        let base = x.axis(op, self.base_axis)?;
+        if w.ndim() != x.ndim() - base || w[0] != x[base] {
+            let expected = format!("a weight of {} channels and {} axes", x[base], x.ndim() - base);
+            return Err(Error::shape(op, expected, [x, w]));
+        }
+        let channels = x[base] as i64;
+        if self.divisor < 1 || channels == 0 || channels % self.divisor != 0 {
+            let expected = format!("a divisor of the number of channels, which is {channels}");
+            return Err(Error::argument(op, "divisor", expected, self.divisor));
+        }
+        Ok(Layout {
+            op,
+            base_axis: self.base_axis,
+            pad: self.pad.as_deref(),
+            stride: self.stride.as_deref(),
+            dilation: self.dilation.as_deref(),
+            group: channels / self.divisor,
+            channel_last: false,
+        })
+    }
+
+    fn geometry(&self, x: &Shape, w: &Shape) -> Result<(Geometry, Shape)> {
+        self.layout(x, w)?.deconvolution(x, &grouped(w), None)
+    }
+}
+
+impl Compute for DepthwiseDeconvolution {
+    const TAKES_ALONG: bool = true;
+
+    fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
+        layout::open(arg, self.base_axis, x.get(0))
+    }
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let (x0, w) = (x.get(0), x.get(1));
+        let (g, shape) = self.geometry(x0, w)?;
+        self.layout(x0, w)?.check_bias(x.find(2), g.channels, [x0, w])?;
+        one(shape)
+    }
+
+    fn products(&self, x: &InputShapes<'_>, _: &Shape) -> usize {
+        x.get(0).size() * x.get(1).size_from(1)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
+        let bias = run.has(2).then(|| run.x(2));
+        input_gradient(&g, run.x(0), run.x(1), run.y(0), Finish { bias, accumulate: false, then: run.then() })
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
+        let gy = run.gy(0);
+        if let Some(Grad { data, accumulate }) = run.gx(0) {
+            forward(&g, gy, run.x(1), data, Finish::plain(accumulate))?;
+        }
+        if let Some(Grad { data, accumulate }) = run.gx(1) {
+            weight_gradient(&g, gy, run.x(0), data, accumulate)?;
+        }
+        if let Some(gb) = run.gx(2) {
+            add_sums(gy, gb.adding(), g.input.iter().product());
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let (x, w, gy) = (s.x(0), s.x(1), s.gy(0));
+        let (x_shape, w_shape) = (x.shape(), w.shape());
+        let (Ok(layout), Ok((g, _))) = (self.layout(&x_shape, &w_shape), self.geometry(&x_shape, &w_shape))
+        else {
+            return Vec::new();
+        };
+        let weight = grouped(&w_shape);
+        vec![
+            s.wants(0).then(|| layout.convolve(gy, w.reshape(&weight))),
+            s.wants(1).then(|| layout.weight_gradient(x, gy, &weight).reshape(&w_shape)),
+            s.wants(2).then(|| bias_gradient(gy, false, g.input.len())),
+        ]
+    }
+
+    fn reads(&self, gx: usize) -> Reads {
+        [Reads::inputs(0b10), Reads::inputs(0b01), Reads::NOTHING][gx.min(2)]
+    }
+}

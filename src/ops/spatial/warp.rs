@@ -1,0 +1,477 @@
+//! Images looked up at places that are given: warping, and the grids that affine maps make for it.
+
+use crate::array::Shape;
+use crate::kernels::Float;
+use crate::kernels::sampling::{NEIGHBOURS, Point, Sampling};
+use crate::kernels::threads::Shared;
+use crate::ops::arrangement::array::lengths;
+use crate::ops::contract::derivative::{ByKernel, by_kernel};
+use crate::ops::{
+    Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, one, op,
+};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] =
+    &[Entry::of::<AffineGrid>(), Entry::of::<WarpByGrid>(), Entry::of::<WarpByFlow>()];
+
+op! {
+    /// The grid of places that an affine map gives to the elements of an image, for `warp_by_grid`: for each element
+    /// `theta @ (x, y, 1)`, or `theta @ (x, y, z, 1)`, with places between -1 and 1.
+    ///
+    /// Args:
+    ///     theta: Affine maps, shape (n, 2, 3), or (n, 3, 4) in three dimensions.
+    ///     size: Lengths of the image: (height, width), or (depth, height, width).
+    ///     align_corners: The first and last elements of an axis are at -1 and 1; else these are the ends of the axis, and
+    ///         elements are in the middle of their share of it.
+    ///
+    /// Returns:
+    ///     Array of shape (n, *size, 2) or (n, *size, 3): x, which goes along the width, y and z. On an axis of length one
+    ///     the element is at 0.
+    ///
+    /// Raises:
+    ///     ShapeError: If `theta` has another shape.
+    ///     ArgumentError: If `size` does not go with it.
+    ///
+    /// Source:
+    ///     Jaderberg et al., Spatial Transformer Networks, 2015, arXiv:1506.02025.
+    AffineGrid = affine_grid(theta; size: Vec<i64>, align_corners: bool = false)
+}
+
+op! {
+    /// Images looked up at the places of a grid.
+    ///
+    /// Args:
+    ///     x: Images, shape (n, channels, height, width) or (n, channels, depth, height, width); (n, ..., channels) if
+    ///         `channel_last`.
+    ///     grid: Places, shape (n, height_out, width_out, 2) or (n, depth_out, height_out, width_out, 3): x, which goes along
+    ///         the width, y and z, from -1 to 1.
+    ///     mode: `linear`, between the neighbours of a place, or `nearest`.
+    ///     padding_mode: What is outside of the image: `zero`, zeros; `repeat`, the element at its border; `reflect`, the
+    ///         image reflected there.
+    ///     align_corners: The first and last elements of an axis are at -1 and 1; else these are the ends of the axis, and
+    ///         elements are in the middle of their share of it.
+    ///     channel_last: The channels are the last axis of `x` and of the output.
+    ///
+    /// Returns:
+    ///     Array of shape (n, channels, height_out, width_out), and so on.
+    ///
+    /// Raises:
+    ///     ShapeError: If the shapes do not go together.
+    ///     ArgumentError: If a mode is unknown.
+    ///
+    /// Source:
+    ///     Jaderberg et al., Spatial Transformer Networks, 2015, arXiv:1506.02025.
+    WarpByGrid = warp_by_grid(x, grid; mode: String = "linear", padding_mode: String = "zero",
+        align_corners: bool = false, channel_last: bool = false)
+}
+
+op! {
+    /// Images looked up, for each element, at a place nearby, between its neighbours; outside of the image stands the
+    /// element at its border.
+    ///
+    /// Args:
+    ///     data: Images, shape (n, channels, height, width).
+    ///     flow: How far the place is from the element, in elements, shape (n, 2, height, width): along the width, and along
+    ///         the height.
+    ///
+    /// Returns:
+    ///     Array of the shape of `data`.
+    ///
+    /// Raises:
+    ///     ShapeError: If the shapes do not go together.
+    WarpByFlow = warp_by_flow(data, flow)
+}
+
+/// Where element `i` of `n` is between -1 and 1.
+fn place(i: usize, n: usize, align_corners: bool) -> f64 {
+    match (n, align_corners) {
+        (1, _) => 0.0,
+        (_, true) => 2.0 * i as f64 / (n - 1) as f64 - 1.0,
+        _ => (2 * i + 1) as f64 / n as f64 - 1.0,
+    }
+}
+
+impl AffineGrid {
+    /// Lengths of the image, the last first, and number of maps.
+    fn sizes(&self, theta: &Shape) -> Result<(Shape, usize)> {
+        let d = self.size.len();
+        if !matches!(d, 2 | 3) || self.size.iter().any(|n| *n < 1) {
+            let got = format!("{:?}", self.size);
+            return Err(Error::argument("affine_grid", "size", "two or three positive lengths", got));
+        }
+        if theta.ndim() != 3 || theta[1..] != [d, d + 1] {
+            let expected = format!("theta of shape (n, {d}, {}) for {d} lengths", d + 1);
+            return Err(Error::shape("affine_grid", expected, [theta]));
+        }
+        Ok((lengths("affine_grid", &self.size)?, theta[0]))
+    }
+
+    /// Calls `f` with the number of each element of an image and its place.
+    fn each(&self, size: &Shape, mut f: impl FnMut(usize, [f64; 4])) {
+        let d = size.ndim();
+        let n = size.size();
+        for p in 0..n {
+            let (mut left, mut at) = (p, [1.0; 4]);
+            for (axis, at) in at.iter_mut().enumerate().take(d) {
+                let n = size[d - 1 - axis];
+                *at = place(left % n, n, self.align_corners);
+                left /= n;
+            }
+            f(p, at);
+        }
+    }
+}
+
+impl Compute for AffineGrid {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let (size, n) = self.sizes(x.get(0))?;
+        one([n].into_iter().chain(size.iter().copied()).chain([size.ndim()]).collect::<Shape>())
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (size, n) = self.sizes(run.x_shape(0))?;
+        let (d, theta, y) = (size.ndim(), run.x(0), run.y(0));
+        self.each(&size, |p, at| {
+            for i in 0..n {
+                for (r, row) in theta[i * d * (d + 1)..][..d * (d + 1)].chunks_exact(d + 1).enumerate() {
+                    let sum = row.iter().zip(&at[..]).map(|(t, at)| *t * T::of(*at));
+                    let sum = sum.fold(T::ZERO, |a, b| a + b);
+                    y[(i * size.size() + p) * d + r] = sum;
+                }
+            }
+        });
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (size, n) = self.sizes(run.x_shape(0))?;
+        let (d, gy) = (size.ndim(), run.gy(0));
+        let Some(gx) = run.gx(0).map(Grad::adding) else { return Ok(()) };
+        let mut sums = crate::kernels::scratch::Zeros::<f64>::new(gx.len());
+        self.each(&size, |p, at| {
+            for i in 0..n {
+                for r in 0..d {
+                    let g = gy[(i * size.size() + p) * d + r].real();
+                    for (k, at) in at.iter().enumerate().take(d + 1) {
+                        sums[(i * d + r) * (d + 1) + k] += g * at;
+                    }
+                }
+            }
+        });
+        gx.iter_mut().zip(&*sums).for_each(|(g, sum)| *g = *g + T::of(*sum));
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        by_kernel(self, s, |_| true)
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+
+    fn symbol_reads(&self, _: usize) -> Reads {
+        Reads::INPUTS
+    }
+}
+
+impl ByKernel for AffineGrid {
+    fn is_linear(&self, _: usize) -> bool {
+        true
+    }
+}
+
+/// What is outside of an image.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Border {
+    Zero,
+    Repeat,
+    /// Reflected at the middle of the outermost elements, or at their outer ends.
+    Reflect {
+        corners: bool,
+    },
+}
+
+/// A number reflected into `low..=high`, and the slope of that.
+fn reflected(at: f64, low: f64, high: f64) -> (f64, f64) {
+    let width = high - low;
+    if (low..=high).contains(&at) || !at.is_finite() {
+        return (at, 1.0);
+    }
+    if width <= 0.0 {
+        return (low, 0.0);
+    }
+    let turn = (at - low).rem_euclid(2.0 * width);
+    if turn <= width { (low + turn, 1.0) } else { (high - (turn - width), -1.0) }
+}
+
+impl Border {
+    /// Where a place is looked up on an axis of length `n`, and the slope of that.
+    fn settle(self, at: f64, n: usize) -> (f64, f64) {
+        let last = n as f64 - 1.0;
+        let clamped = |(at, slope): (f64, f64)| match at {
+            at if at < 0.0 => (0.0, 0.0),
+            at if at > last => (last, 0.0),
+            at => (at, slope),
+        };
+        match self {
+            Self::Zero => (at, 1.0),
+            Self::Repeat => clamped((at, 1.0)),
+            Self::Reflect { corners: true } => reflected(at, 0.0, last),
+            Self::Reflect { corners: false } => clamped(reflected(at, -0.5, last + 0.5)),
+        }
+    }
+}
+
+/// How places are looked up in a plane of up to three axes.
+struct Lookup {
+    /// Lengths of the axes, the last first.
+    sizes: [usize; 3],
+    axes: usize,
+    border: Border,
+    nearest: bool,
+}
+
+impl Lookup {
+    /// The point at a place, given in elements along each axis, the last first, with the slopes of the places; and the
+    /// derivatives of its weights by each.
+    fn point<T: Float>(&self, places: [(f64, f64); 3]) -> (Point<T>, [[T; NEIGHBOURS]; 3]) {
+        let (mut point, mut slopes) = (Point::NOWHERE, [[T::ZERO; NEIGHBOURS]; 3]);
+        let (mut low, mut share, mut slope) = ([0_i64; 3], [0.0; 3], [0.0; 3]);
+        for a in 0..self.axes {
+            let (at, within) = self.border.settle(places[a].0, self.sizes[a]);
+            if !(at > -2.0 && at < self.sizes[a] as f64 + 1.0) {
+                return (point, slopes);
+            }
+            let floor = if self.nearest { at.round() } else { at.floor() };
+            (low[a], share[a], slope[a]) = (floor as i64, at - floor, within * places[a].1);
+        }
+        let corners = if self.nearest { 1 } else { 1 << self.axes };
+        for corner in 0..corners {
+            let (mut at, mut step, mut weight, mut inside) = (0, 1, 1.0, true);
+            let upper = |a: usize| corner >> a & 1 == 1;
+            let part = |a: usize| match (self.nearest, upper(a)) {
+                (true, _) => 1.0,
+                (_, true) => share[a],
+                (_, false) => 1.0 - share[a],
+            };
+            for a in 0..self.axes {
+                let i = low[a] + i64::from(upper(a));
+                inside &= (0..self.sizes[a] as i64).contains(&i);
+                at += step * i.max(0) as usize;
+                step *= self.sizes[a];
+                weight *= part(a);
+            }
+            if !inside {
+                continue;
+            }
+            for a in (0..self.axes).filter(|_| !self.nearest) {
+                let others: f64 = (0..self.axes).filter(|b| *b != a).map(part).product();
+                slopes[a][point.n] = T::of(others * if upper(a) { slope[a] } else { -slope[a] });
+            }
+            point.push(at, T::of(weight));
+        }
+        (point, slopes)
+    }
+}
+
+impl WarpByGrid {
+    /// The images, and how they are looked up.
+    fn sizes(&self, x: &Shape, grid: &Shape) -> Result<(Sampling, Lookup)> {
+        let fail = |expected: &str| Err(Error::shape("warp_by_grid", expected, [x, grid]));
+        let n = x.ndim();
+        if !matches!(n, 4 | 5) || grid.ndim() != n || grid[n - 1] != n - 2 || grid[0] != x[0] {
+            return fail(
+                "images with two or three spatial axes, and for each a grid with as many numbers in a place",
+            );
+        }
+        let axes = n - 2;
+        let first = if self.channel_last { 1 } else { 2 };
+        let spatial = &x[first..first + axes];
+        if spatial.contains(&0) && grid.size() > 0 {
+            return fail("images with elements");
+        }
+        let mut sizes = [1; 3];
+        spatial.iter().rev().zip(&mut sizes).for_each(|(n, size)| *size = *n);
+        let border = match self.padding_mode.as_str() {
+            "zero" => Border::Zero,
+            "repeat" => Border::Repeat,
+            _ => Border::Reflect { corners: self.align_corners },
+        };
+        let sampling = Sampling {
+            images: x[0],
+            channels: if self.channel_last { x[n - 1] } else { x[1] },
+            plane: spatial.iter().product(),
+            points: grid[1..n - 1].iter().product(),
+            channel_last: self.channel_last,
+        };
+        Ok((sampling, Lookup { sizes, axes, border, nearest: self.mode == "nearest" }))
+    }
+
+    /// The point of the grid's place number `i`, with the derivatives of its weights by the grid.
+    fn point<T: Float>(&self, lookup: &Lookup, grid: &[T], i: usize) -> (Point<T>, [[T; NEIGHBOURS]; 3]) {
+        let mut places = [(0.0, 0.0); 3];
+        for (a, v) in grid[i * lookup.axes..][..lookup.axes].iter().enumerate() {
+            let (v, n) = (v.real(), lookup.sizes[a] as f64);
+            places[a] = match self.align_corners {
+                true => ((v + 1.0) * (n - 1.0) / 2.0, (n - 1.0) / 2.0),
+                false => (((v + 1.0) * n - 1.0) / 2.0, n / 2.0),
+            };
+        }
+        lookup.point(places)
+    }
+}
+
+impl Compute for WarpByGrid {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        if !["linear", "nearest"].contains(&self.mode.as_str()) {
+            return Err(Error::argument("warp_by_grid", "mode", "linear or nearest", &self.mode));
+        }
+        if !["zero", "repeat", "reflect"].contains(&self.padding_mode.as_str()) {
+            let expected = "zero, repeat or reflect";
+            return Err(Error::argument("warp_by_grid", "padding_mode", expected, &self.padding_mode));
+        }
+        let (sampling, _) = self.sizes(x.get(0), x.get(1))?;
+        let grid = x.get(1);
+        let spatial = grid[1..grid.ndim() - 1].iter().copied();
+        let (n, c) = (sampling.images, sampling.channels);
+        one(match self.channel_last {
+            true => [n].into_iter().chain(spatial).chain([c]).collect::<Shape>(),
+            false => [n, c].into_iter().chain(spatial).collect::<Shape>(),
+        })
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (sampling, lookup) = self.sizes(run.x_shape(0), run.x_shape(1))?;
+        let grid = run.x(1);
+        let point = |image: usize, i: usize| self.point(&lookup, grid, image * sampling.points + i).0;
+        sampling.forward(run.x(0), run.y(0), point);
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (sampling, lookup) = self.sizes(run.x_shape(0), run.x_shape(1))?;
+        let (gy, grid) = (run.gy(0), run.x(1));
+        let number = |image: usize, i: usize| image * sampling.points + i;
+        if let Some(gx) = run.gx(0).map(Grad::adding) {
+            sampling.give_back(gy, gx, |image, i| self.point(&lookup, grid, number(image, i)).0);
+        }
+        if let Some(Grad { data, accumulate }) = run.gx(1) {
+            let (axes, len, to) = (lookup.axes, data.len(), Shared::new(data.as_mut_ptr()));
+            let put = |image: usize, i: usize, slopes: [T; 3]| {
+                for (a, g) in slopes.into_iter().take(axes).enumerate() {
+                    let at = number(image, i) * axes + a;
+                    assert!(at < len);
+                    // SAFETY: it lies within the gradient, and each place comes once.
+                    unsafe {
+                        let to = to.get().add(at);
+                        to.write(if accumulate { to.read() + g } else { g });
+                    }
+                }
+            };
+            sampling.slopes(run.x(0), gy, |image, i| self.point(&lookup, grid, number(image, i)), put);
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        by_kernel(self, s, |_| true)
+    }
+
+    fn reads(&self, gx: usize) -> Reads {
+        Reads::inputs(if gx == 0 { 0b10 } else { 0b11 })
+    }
+
+    fn symbol_reads(&self, _: usize) -> Reads {
+        Reads::INPUTS
+    }
+}
+
+impl ByKernel for WarpByGrid {
+    fn is_linear(&self, i: usize) -> bool {
+        i == 0
+    }
+}
+
+impl WarpByFlow {
+    fn sizes(x: &Shape, flow: &Shape) -> Result<(Sampling, Lookup)> {
+        let fits =
+            x.ndim() == 4 && flow.ndim() == 4 && flow[0] == x[0] && flow[1] == 2 && flow[2..] == x[2..];
+        if !fits {
+            let expected = "images (n, channels, height, width) and a flow (n, 2, height, width)";
+            return Err(Error::shape("warp_by_flow", expected, [x, flow]));
+        }
+        let plane = x[2] * x[3];
+        let sampling = Sampling { images: x[0], channels: x[1], plane, points: plane, channel_last: false };
+        Ok((sampling, Lookup { sizes: [x[3], x[2], 1], axes: 2, border: Border::Repeat, nearest: false }))
+    }
+
+    fn point<T: Float>(
+        lookup: &Lookup,
+        flow: &[T],
+        image: usize,
+        i: usize,
+    ) -> (Point<T>, [[T; NEIGHBOURS]; 3]) {
+        let plane = lookup.sizes[0] * lookup.sizes[1];
+        let flow = |a: usize| flow[(2 * image + a) * plane + i].real();
+        let (x, y) = (i % lookup.sizes[0], i / lookup.sizes[0]);
+        lookup.point([(x as f64 + flow(0), 1.0), (y as f64 + flow(1), 1.0), (0.0, 0.0)])
+    }
+}
+
+impl Compute for WarpByFlow {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        Self::sizes(x.get(0), x.get(1))?;
+        like(x)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (sampling, lookup) = Self::sizes(run.x_shape(0), run.x_shape(1))?;
+        let flow = run.x(1);
+        sampling.forward(run.x(0), run.y(0), |image, i| Self::point(&lookup, flow, image, i).0);
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (sampling, lookup) = Self::sizes(run.x_shape(0), run.x_shape(1))?;
+        let (gy, flow) = (run.gy(0), run.x(1));
+        if let Some(gx) = run.gx(0).map(Grad::adding) {
+            sampling.give_back(gy, gx, |image, i| Self::point(&lookup, flow, image, i).0);
+        }
+        if let Some(Grad { data, accumulate }) = run.gx(1) {
+            let (len, to) = (data.len(), Shared::new(data.as_mut_ptr()));
+            let put = |image: usize, i: usize, slopes: [T; 3]| {
+                for (a, g) in slopes.into_iter().take(2).enumerate() {
+                    let at = (2 * image + a) * sampling.points + i;
+                    assert!(at < len);
+                    // SAFETY: it lies within the gradient, and each place comes once.
+                    unsafe {
+                        let to = to.get().add(at);
+                        to.write(if accumulate { to.read() + g } else { g });
+                    }
+                }
+            };
+            sampling.slopes(run.x(0), gy, |image, i| Self::point(&lookup, flow, image, i), put);
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        by_kernel(self, s, |_| true)
+    }
+
+    fn reads(&self, gx: usize) -> Reads {
+        Reads::inputs(if gx == 0 { 0b10 } else { 0b11 })
+    }
+
+    fn symbol_reads(&self, _: usize) -> Reads {
+        Reads::INPUTS
+    }
+}
+
+impl ByKernel for WarpByFlow {
+    fn is_linear(&self, i: usize) -> bool {
+        i == 0
+    }
+}

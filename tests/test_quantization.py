@@ -1,0 +1,217 @@
+"""What quantization and pruning do beside their table of cases: what they write, and when weights become fixed."""
+
+import re
+
+import numpy as np
+import pytest
+
+import kinnor as nn
+import kinnor.functions as F
+
+
+def variable(values, need_grad=False):
+    return nn.Variable.from_numpy_array(np.array(values, np.float32), need_grad=need_grad)
+
+
+def test_without_quantization_the_input_comes_back():
+    x = variable([1.0, 2.0])
+    bounds = [variable([v]) for v in (-1, 1, 0, 255)]
+    assert F.fixed_point_quantize(x, quantize=False) is x
+    assert F.pow2_quantize(x, quantize=False) is x
+    assert F.min_max_quantize(x, *bounds, quantize=False) is x
+
+
+@pytest.mark.parametrize("dtype", [np.int16, "complex", object()])
+def test_types_of_levels_are_two(dtype):
+    with pytest.raises(nn.ArgumentError, match="dtype"):
+        F.quantize_linear(variable([1.0]), variable([1.0]), variable([0.0]), dtype=dtype)
+    y = F.quantize_linear(variable([1000.0]), variable([1.0]), variable([0.0]), dtype=np.uint8)
+    y.forward()
+    assert y.d.tolist() == [255.0]
+
+
+def test_ranges_are_followed():
+    x = variable([[-1.0, 3.0], [2.0, 5.0]])
+    low, high = variable([[0.0]]), variable([[10.0]])
+    levels = variable([[0.0]]), variable([[255.0]])
+    y = F.min_max_quantize(x, low, high, *levels, x_min_max=True, ema=True, decay=0.75)
+    y.forward()
+    assert (low.d.item(), high.d.item()) == (-0.25, 8.75)
+    y.forward()
+    assert (low.d.item(), high.d.item()) == (-0.4375, 7.8125)
+    F.min_max_quantize(x, low, high, *levels, x_min_max=True).forward()
+    assert (low.d.item(), high.d.item()) == (-1.0, 5.0)
+    before = y.d.copy()
+    F.min_max_quantize(x, low, high, *levels, ema=True).forward()
+    assert (low.d.item(), high.d.item()) == (-1.0, 5.0)
+    np.testing.assert_array_equal(before, y.d)
+
+
+def test_recomputed_ranges_do_not_move_again():
+    x = variable([[-1.0, 3.0]], need_grad=True)
+    low, high = variable([[0.0]]), variable([[10.0]])
+    levels = variable([[0.0]]), variable([[255.0]])
+    with nn.recompute(True):
+        h = F.min_max_quantize(F.mul_scalar(x, 1.0), low, high, *levels, x_min_max=True, ema=True, decay=0.5)
+    y = F.sum(h**2)
+    y.forward(clear_no_need_grad=True)
+    followed = low.d.item(), high.d.item()
+    y.backward(clear_buffer=True)
+    assert (low.d.item(), high.d.item()) == followed == (-0.5, 6.5)
+
+
+def test_binary_weights_are_written():
+    x, w = variable([[1.0, 2.0, 3.0]]), variable([[1.0, -2.0], [0.0, 3.0], [-0.5, 0.0]])
+    signs, alpha = variable(np.zeros((3, 2))), variable(np.zeros(2))
+    F.binary_weight_affine(x, w, signs, alpha, quantize_zero_to=0.5).forward()
+    assert signs.d.tolist() == [[1, -1], [0.5, 1], [-1, 0.5]]
+    np.testing.assert_allclose(alpha.d, [0.5, 5 / 3], rtol=1e-6)
+
+
+def test_weights_are_fixed_one_half_after_the_other():
+    x, w = variable(np.ones((1, 4))), variable([[1.0, -2.0], [0.3, 3.1], [-0.5, 0.05], [0.7, 0.2]], need_grad=True)
+    fixed = variable(np.zeros((4, 2)))
+    y = F.inq_affine(x, w, fixed, inq_iterations=(1, 3))
+    y.forward()
+    assert not fixed.d.any()
+    y.forward()
+    assert fixed.d.tolist() == [[1, 1], [0, 1], [0, 0], [1, 0]]
+    assert w.d[fixed.d == 1].tolist() == [1.0, -2.0, 4.0, 0.5]
+    w.d = w.d + 0.125  # what an update would do
+    y.forward()
+    assert w.d[fixed.d == 1].tolist() == [1.0, -2.0, 4.0, 0.5]
+    np.testing.assert_allclose(w.d[fixed.d == 0], [0.425, -0.375, 0.175, 0.325], rtol=1e-6)
+    np.testing.assert_allclose(y.d, w.d.sum(0, keepdims=True), rtol=1e-6)
+    y.forward()
+    assert fixed.d.all()
+    assert set(np.log2(np.abs(w.d[w.d != 0])) % 1) == {0.0}
+
+
+def test_weights_that_are_fixed_at_random_are_half_of_them():
+    def run(seed):
+        w, fixed = variable(np.linspace(0.1, 3, 1000).reshape(10, 100)), variable(np.zeros((10, 100)))
+        F.inq_affine(
+            variable(np.ones((1, 10))), w, fixed, inq_iterations=(0, 9), selection_algorithm="random", seed=seed
+        ).forward()
+        return fixed.d
+
+    assert 400 < run(3).sum() < 600
+    np.testing.assert_array_equal(run(3), run(3))
+    assert (run(3) != run(4)).any()
+
+
+def test_the_gradient_of_learned_ranges_is_what_lies_outside():
+    x = variable([-3.0, -0.5, 0.25, 2.0, 4.0], need_grad=True)
+    low, high = variable([-1.0], need_grad=True), variable([1.0], need_grad=True)
+    y = F.min_max_quantize(x, low, high, variable([0.0]), variable([255.0]))
+    y.forward()
+    for v in (x, low, high):
+        v.grad.zero()
+    y.backward(np.array([1.0, 10.0, 100.0, 1000.0, 10000.0]))
+    assert x.g.tolist() == [0, 10, 100, 0, 0]
+    assert (low.g.item(), high.g.item()) == (1.0, 11000.0)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: F.prune(x, 1.5), "prune: expected `rate` to be from 0 to 1, got 1.5"),
+        (lambda x: F.pow2_quantize(x, n=2), "pow2_quantize: expected `n` to be from 3 to 64, got 2"),
+        (lambda x: F.fixed_point_quantize(x, delta=0.0), "fixed_point_quantize: expected `delta` to be a positive"),
+        (lambda x: F.quantize_linear(x, x, x, "HALF_UP"), "`round_mode` to be HALF_AWAY_FROM_ZERO or HALF_TO_EVEN"),
+        (lambda x: F.min_max_quantize(x, x, x, x, x, eps=0.0), "`eps` to be a positive number"),
+        (lambda x: F.top_k_data(x, 9), "top_k_data: expected `k` to be from 1 to the size of a sample, which is 3"),
+        (lambda x: F.random_crop(x, (9,)), "random_crop: expected `shape`"),
+        (lambda x: F.random_shift(x, (-1,)), "random_shift: expected `shifts`"),
+        (lambda x: F.random_flip(x, (0,)), "random_flip: expected `axes` to be axes of a sample"),
+        (lambda x: F.image_augmentation(x, contrast=0.0), "`contrast` to be a positive number"),
+        (lambda x: F.random_choice(x, x, (9,), replace=False), "random_choice: expected `shape` to be at most 3"),
+        (lambda x: F.warp_by_flow(x, x), "warp_by_flow: expected images"),
+        (lambda x: F.fused_batch_normalization(x, nonlinearity="tanh"), "`nonlinearity` to be 'relu'"),
+        (lambda x: F.fused_convolution(x, x, beta=x), "expected beta, gamma, mean and variance or none of them"),
+    ],
+)
+def test_errors_say_what_was_expected(call, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        call(variable([[1.0, 2.0, 3.0]]))
+
+
+def test_weights_of_populations_are_checked_when_they_are_drawn_from():
+    x = variable([[1.0, 2.0, 3.0]])
+    for w, options, message in (
+        ([[1.0, -1.0, 2.0]], {}, "weights of zero or more, got -1"),
+        ([[0.0, 0.0, 0.0]], {}, "at least one positive weight"),
+        ([[1.0, 0.0, 0.0]], {"shape": (2,), "replace": False}, "at least 2 positive weights"),
+    ):
+        y = F.random_choice(x, variable(w), **options)
+        with pytest.raises(ValueError, match=message):
+            y.forward()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, **how: F.random_choice(x, F.abs(x) + 1, shape=(50,), **how),
+        lambda x, **how: F.random_crop(x, shape=(3, 3), **how),
+        lambda x, **how: F.random_flip(x, axes=(1, 2), **how),
+        lambda x, **how: F.random_shift(x, shifts=(3, 3), **how),
+        lambda x, **how: F.image_augmentation(x, angle=1.0, noise=0.1, **how),
+    ],
+    ids=["choice", "crop", "flip", "shift", "augmentation"],
+)
+def test_a_seed_makes_a_sequence_of_its_own(call):
+    x = variable(np.random.RandomState(0).rand(20, 8, 8))
+
+    def sequence(**how):
+        y = call(x, **how)
+        found = []
+        for _ in range(3):
+            y.forward()
+            found.append(y.d.copy())
+        return found
+
+    first, again, other = sequence(seed=3), sequence(seed=3), sequence(seed=4)
+    np.testing.assert_array_equal(first, again)
+    assert (first[0] != first[1]).any()
+    assert (first[0] != other[0]).any()
+
+
+def test_augmented_images_do_not_depend_on_threads():
+    x = variable(np.random.RandomState(0).rand(4, 3, 33, 47))
+    found, before = [], nn.get_num_threads()
+    for threads in (1, 3):
+        nn.set_num_threads(threads)
+        y = F.image_augmentation(x, shape=(3, 40, 29), angle=0.5, noise=0.2, distortion=0.1, flip_lr=True, seed=5)
+        y.forward()
+        found.append(y.d.copy())
+    nn.set_num_threads(before)
+    np.testing.assert_array_equal(*found)
+
+
+def test_moves_are_differentiated_through():
+    x = variable(np.arange(2 * 3 * 4).reshape(2, 3, 4), need_grad=True)
+    y = F.random_crop(x, (2, 2), seed=3)
+    (g,) = nn.grad([F.sum(y**2)], [x])
+    nn.forward_all([y, g])
+    kept = np.isin(x.d, y.d)
+    np.testing.assert_array_equal(g.d, np.where(kept, 2 * x.d, 0))
+
+
+def test_noise_of_virtual_adversarial_training():
+    x, w = variable([[3.0, 4.0], [0.0, 2.0]], need_grad=True), variable(np.zeros((2, 2)), need_grad=True)
+    y = F.vat_noise(x, w, eps=2.0)
+    assert y.parent.info.type_name == "VATNoise"
+    y.forward()
+    np.testing.assert_allclose(y.d, [[1.2, 1.6], [0.0, 2.0]], rtol=1e-6)
+    x.grad.zero()
+    y.backward(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    assert w.d.tolist() == [[2.0, 4.0], [6.0, 8.0]]
+    assert not x.g.any()
+
+
+def test_a_derivative_that_is_not_there_is_an_error():
+    x = variable(np.ones((1, 1, 3, 3)), need_grad=True)
+    flow = variable(np.full((1, 2, 3, 3), 0.3), need_grad=True)
+    (g,) = nn.grad([F.sum(F.warp_by_flow(x, flow) ** 2)], [flow])
+    with pytest.raises(NotImplementedError, match="warp_by_flow: expected a derivative of lower order"):
+        nn.grad([F.sum(g**2)], [flow])
