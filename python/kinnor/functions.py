@@ -5,7 +5,7 @@ Those that are one operation are declared in `src/ops/` and made from the declar
 
 from . import _core
 from ._core import PythonFunction
-from ._python_functions import composed, contraction, fused, quantization
+from ._python_functions import attention, composed, contraction, fused, quantization
 
 __all__ = ["PythonFunction"]
 
@@ -14,7 +14,7 @@ for _name in sorted(vars(_core.functions)):
         globals()[_name] = getattr(_core.functions, _name)
         __all__ += [_name]
 
-for _source in (composed, contraction, fused, quantization):
+for _source in (attention, composed, contraction, fused, quantization):
     for _name in _source.__all__:
         globals()[_name] = getattr(_source, _name)
         globals()[_name].__module__ = __name__

@@ -33,6 +33,10 @@ __all__ = [
     "atan2",
     "atanh",
     "average_pooling",
+    "batch_cholesky",
+    "batch_det",
+    "batch_inv",
+    "batch_logdet",
     "batch_matmul",
     "batch_normalization",
     "bc_add2",
@@ -44,6 +48,7 @@ __all__ = [
     "binary_tanh",
     "binary_weight_affine",
     "binary_weight_convolution",
+    "bit_shift",
     "bool_fill",
     "bool_gather",
     "bool_scatter",
@@ -57,6 +62,7 @@ __all__ = [
     "clip_grad_by_norm",
     "clip_grad_by_value",
     "concatenate",
+    "confusion_matrix",
     "constant",
     "convolution",
     "cos",
@@ -80,6 +86,7 @@ __all__ = [
     "erf",
     "exp",
     "eye_like",
+    "fft",
     "fixed_point_quantize",
     "flip",
     "floor",
@@ -95,10 +102,12 @@ __all__ = [
     "greater_equal_scalar",
     "greater_scalar",
     "group_normalization",
+    "gru",
     "hard_sigmoid",
     "hard_tanh",
     "huber_loss",
     "identity",
+    "ifft",
     "image_augmentation",
     "inq_affine",
     "inq_convolution",
@@ -106,6 +115,7 @@ __all__ = [
     "interpolate",
     "isinf",
     "isnan",
+    "istft",
     "kl_multinomial",
     "layer_normalization",
     "leaky_relu",
@@ -124,6 +134,7 @@ __all__ = [
     "logical_or_scalar",
     "logical_xor",
     "logical_xor_scalar",
+    "lstm",
     "matrix_diag",
     "matrix_diag_part",
     "max",
@@ -132,22 +143,27 @@ __all__ = [
     "maximum2",
     "maximum_scalar",
     "mean",
+    "mean_subtraction",
     "meshgrid",
     "min",
     "min_max_quantize",
     "minimum2",
     "minimum_scalar",
     "mish",
+    "mod2",
     "mul2",
     "mul_n",
     "mul_scalar",
+    "multi_head_attention",
     "nonzero",
     "norm",
     "norm_normalization",
     "not_equal",
     "not_equal_scalar",
     "one_hot",
+    "pack_padded_sequence",
     "pad",
+    "pad_packed_sequence",
     "pow2",
     "pow2_quantize",
     "pow_scalar",
@@ -169,6 +185,7 @@ __all__ = [
     "random_erase",
     "random_flip",
     "random_shift",
+    "reduce",
     "reduce_mean",
     "reduce_sum",
     "relu",
@@ -176,11 +193,14 @@ __all__ = [
     "reset_inf",
     "reset_nan",
     "reshape",
+    "rnn",
     "round",
+    "scaled_dot_product_attention",
     "scatter_add",
     "scatter_nd",
     "searchsorted",
     "selu",
+    "shape",
     "shift",
     "sigmoid",
     "sigmoid_cross_entropy",
@@ -195,9 +215,11 @@ __all__ = [
     "softplus",
     "softsign",
     "sort",
+    "spectral_norm",
     "split",
     "squared_error",
     "stack",
+    "stft",
     "sub2",
     "sum",
     "sum_pooling",
@@ -213,6 +235,7 @@ __all__ = [
     "top_n_error",
     "transpose",
     "trilu",
+    "unique",
     "unlink",
     "unpooling",
     "vat_noise",
@@ -516,6 +539,74 @@ def average_pooling(
     Raises:
         ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
         ShapeError: If `x` has too few axes, or no window fits.
+    """
+
+def batch_cholesky(
+    x: T,
+    upper: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Triangular matrices `y` with `y y' = x`, or `y' y = x` with `upper`, of symmetric positive definite ones.
+
+    Only the elements of `x` on the diagonal and below it are looked at; where it is not positive definite the result is
+    not a number. The gradient is a symmetric matrix.
+
+    Args:
+        x: Matrices, shape (batch..., n, n).
+        upper: Return upper triangular matrices, else lower ones.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        ShapeError: If the last two axes are not of one length.
+
+    Source:
+        Gradient: Murray, Differentiation of the Cholesky decomposition, 2016, arXiv:1602.07527.
+    """
+
+def batch_det(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Determinants of square matrices: `y[i] = det(x[i])`.
+
+    The gradient goes by the inverse: of a singular matrix it is not a number.
+
+    Args:
+        x: Matrices, shape (batch..., n, n).
+
+    Returns:
+        Array of shape (batch...).
+
+    Raises:
+        ShapeError: If the last two axes are not of one length.
+    """
+
+def batch_inv(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Inverses of square matrices.
+
+    That of a singular matrix is infinite, or not a number.
+
+    Args:
+        x: Matrices, shape (batch..., n, n).
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        ShapeError: If the last two axes are not of one length.
+    """
+
+def batch_logdet(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Logarithms of the absolute values of determinants: `y[i] = log(|det(x[i])|)`, without overflow.
+
+    Args:
+        x: Matrices, shape (batch..., n, n).
+
+    Returns:
+        Array of shape (batch...), negative infinity for a singular matrix.
+
+    Raises:
+        ShapeError: If the last two axes are not of one length.
     """
 
 def batch_matmul(
@@ -856,6 +947,27 @@ def binary_weight_convolution(
         Rastegari et al., XNOR-Net, 2016, arXiv:1603.05279.
     """
 
+def bit_shift(x: T, shift: T, direction: str = "LEFT") -> T:
+    """Whole numbers with their bits shifted, elementwise: `y = x * 2^shift`, or `y = x / 2^shift` rounded down.
+
+    Its gradient is zero. What is shifted beyond the bits of the type of `x` is lost, where that is unsigned; otherwise
+    a number has 63 bits.
+
+    Args:
+        x: Whole numbers, none of them negative, of any shape.
+        shift: By how many bits, zero or more; its shape broadcasts against that of `x`.
+        direction: `LEFT` or `RIGHT`.
+
+    Returns:
+        Whole numbers, of the shape that the two broadcast to.
+
+    Raises:
+        ArgumentError: If there is no such direction.
+        ShapeError: If the shapes do not broadcast together.
+        IndexError: If an element is not a whole number.
+        ValueError: If an element is negative.
+    """
+
 def bool_fill(
     data: T,
     mask: T,
@@ -1088,6 +1200,31 @@ def concatenate(*x: T, axis: int = -1, n_outputs: int = -1, outputs: Sequence[Nd
     Raises:
         AxisError: If the inputs have no such axis.
         ShapeError: If the inputs differ along another axis.
+    """
+
+def confusion_matrix(
+    x: T,
+    target: T,
+    axis: int | None = None,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """How often each class is taken for each other: `y[i, j]` samples of class `i` have their highest score at class `j`.
+    Where several are highest, the first one counts. Its gradient is zero.
+
+    Args:
+        x: Scores of the classes along `axis`.
+        target: Index of the class of each sample, of the shape of `x` with length one along `axis`. A sample with a
+            negative label is ignored.
+        axis: Axis of the classes, the last one by default.
+
+    Returns:
+        Whole numbers, shape (classes, classes), summed over all samples.
+
+    Raises:
+        AxisError: If `x` has no such axis.
+        ShapeError: If the shape of `target` does not fit that of `x`.
+        IndexError: If a label is not a whole number, or there is no class of it.
     """
 
 def constant(
@@ -1562,6 +1699,32 @@ def eye_like(x: T, k: int = 0, n_outputs: int = -1, outputs: Sequence[NdArray | 
         ShapeError: If `x` does not have two axes.
     """
 
+def fft(
+    x: T,
+    signal_ndim: int,
+    normalized: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Discrete Fourier transform of complex numbers along the last axes: `y[k] = sum(x[t] exp(-2 pi i (k1 t1 / n1 + ...)))`.
+
+    Args:
+        x: Signals, shape (batch..., n1, ..., 2), with `signal_ndim` axes of lengths `n1`, ..., and real and imaginary parts
+            along the last one.
+        signal_ndim: Number of axes of a signal, one at least.
+        normalized: Divide by the root of the number of elements of a signal.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        ArgumentError: If `signal_ndim` is less than one.
+        ShapeError: If `x` has too few axes, or the last one is not of length 2.
+
+    Source:
+        Cooley and Tukey, 1965, as `rustfft` has it.
+    """
+
 def fixed_point_quantize(
     x: T,
     sign: bool = True,
@@ -1995,6 +2158,48 @@ def group_normalization(
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T | tuple[T, T, T]: ...
 
+def gru(
+    x: T,
+    h: T,
+    weight_l0: T,
+    weight: T | None = None,
+    bias: T | None = None,
+    num_layers: int = 1,
+    dropout: float | None = None,
+    bidirectional: bool = False,
+    training: bool = True,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> tuple[T, T]:
+    """Gated recurrent units of several layers over whole sequences: for each time step
+    `h[t] = (1 - z) n + z h[t - 1]` with `r = sigmoid(w_x x[t] + w_h h[t - 1] + b)`, z likewise with weights of its own, and
+    `n = tanh(w_x x[t] + b + r (w_h h[t - 1] + b'))`.
+
+    Args:
+        x: Sequences, shape (time, batch, inputs).
+        h: States at the start, shape (layers, directions, batch, hidden).
+        weight_l0: Weights of the first layer, shape (directions, 3, hidden, inputs + hidden): of r, z, n in this order, and of the
+            inputs, then of the state.
+        weight: Weights of the other layers, shape (layers - 1, directions, 3, hidden, directions * hidden + hidden); left out
+            where there are none.
+        bias: Biases, shape (layers, directions, 4, hidden), of r, z, n and the second one of n; none if left out.
+        num_layers: Number of layers.
+        dropout: Probability with which an output of a layer is set to zero for the next, from 0 up to but not including 1, while
+            `training` is set; 0 by default.
+        bidirectional: Each layer goes from the first step to the last and from the last to the first, and has the outputs of both.
+        training: Keep what a backward run needs.
+
+    Returns:
+        Outputs of the last layer, shape (time, batch, directions * hidden), and the states at the end, in the shape of `h`.
+
+    Raises:
+        ArgumentError: If an argument is out of range.
+        ShapeError: If the shapes do not fit together.
+
+    Source:
+        Cho et al., Learning Phrase Representations using RNN Encoder-Decoder, 2014, arXiv:1406.1078.
+    """
+
 def hard_sigmoid(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
     """Logistic function made of three lines, elementwise: `y = min(max(0.2 * x + 0.5, 0), 1)`.
 
@@ -2049,6 +2254,33 @@ def identity(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None
 
     Returns:
         Array of the shape of `x`.
+    """
+
+def ifft(
+    x: T,
+    signal_ndim: int,
+    normalized: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Inverse discrete Fourier transform of complex numbers along the last axes:
+    `y[t] = sum(x[k] exp(2 pi i (k1 t1 / n1 + ...))) / (n1 ...)`.
+
+    Args:
+        x: Frequencies, shape (batch..., n1, ..., 2), with `signal_ndim` axes of lengths `n1`, ..., and real and imaginary
+            parts along the last one.
+        signal_ndim: Number of axes of a signal, one at least.
+        normalized: Divide by the root of the number of elements of a signal, in place of that number.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        ArgumentError: If `signal_ndim` is less than one.
+        ShapeError: If `x` has too few axes, or the last one is not of length 2.
+
+    Source:
+        Cooley and Tukey, 1965, as `rustfft` has it.
     """
 
 def image_augmentation(
@@ -2313,6 +2545,39 @@ def isnan(x0: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None =
 
     Returns:
         Array of the shape of `x0`.
+    """
+
+def istft(
+    y_r: T,
+    y_i: T,
+    window_size: int,
+    stride: int,
+    fft_size: int,
+    window_type: str | None = "hanning",
+    center: bool = True,
+    pad_mode: str = "reflect",
+    as_stft_backward: bool = False,
+) -> T:
+    """Inverse of the short-time Fourier transform: signals of the frequencies of their overlapping parts.
+
+    Args:
+        y_r: Real parts, shape (batch, fft_size // 2 + 1, parts).
+        y_i: Imaginary parts, of the same shape.
+        window_size: Samples of the window, which stands in the middle of a part.
+        stride: Samples from a part to the next, of which `fft_size` is a multiple.
+        fft_size: Samples of a part, at least those of the window.
+        window_type: `hanning`, `hamming` or `rectangular`.
+        center: Leave half of `fft_size` off at either end, by which `stft` made the signals longer.
+        pad_mode: Has meaning for the gradient of `stft` alone.
+        as_stft_backward: Compute the gradient of `stft`, the inputs being those of its outputs.
+
+    Returns:
+        Signals, shape (batch, samples).
+
+    Raises:
+        ArgumentError: If a size is out of range or a mode has another name.
+        ShapeError: If the inputs are not alike, or have another number of frequencies.
+        ValueError: If the windows leave samples out.
     """
 
 def kl_multinomial(
@@ -2617,6 +2882,51 @@ def logical_xor_scalar(x0: T, val: bool, n_outputs: int = -1, outputs: Sequence[
         Array of the shape of `x0`.
     """
 
+def lstm(
+    x: T,
+    h: T,
+    c: T,
+    weight_l0: T,
+    weight: T | None = None,
+    bias: T | None = None,
+    num_layers: int = 1,
+    dropout: float | None = None,
+    bidirectional: bool = False,
+    training: bool = True,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> tuple[T, T, T]:
+    """Long short-term memory of several layers over whole sequences: for each time step
+    `c[t] = sigmoid(f) c[t - 1] + sigmoid(i) tanh(g)` and `h[t] = sigmoid(o) tanh(c[t])`, where each of i, f, g, o is
+    `w_x x[t] + w_h h[t - 1] + b` with weights of its own.
+
+    Args:
+        x: Sequences, shape (time, batch, inputs).
+        h: States at the start, shape (layers, directions, batch, hidden).
+        c: Cells at the start, of the same shape.
+        weight_l0: Weights of the first layer, shape (directions, 4, hidden, inputs + hidden): of i, f, g, o in this order, and of
+            the inputs, then of the state.
+        weight: Weights of the other layers, shape (layers - 1, directions, 4, hidden, directions * hidden + hidden); left out
+            where there are none.
+        bias: Biases, shape (layers, directions, 4, hidden); none if left out.
+        num_layers: Number of layers.
+        dropout: Probability with which an output of a layer is set to zero for the next, from 0 up to but not including 1, while
+            `training` is set; 0 by default.
+        bidirectional: Each layer goes from the first step to the last and from the last to the first, and has the outputs of both.
+        training: Keep what a backward run needs.
+
+    Returns:
+        Outputs of the last layer, shape (time, batch, directions * hidden), and the states and cells at the end, in the shape of
+        `h`.
+
+    Raises:
+        ArgumentError: If an argument is out of range.
+        ShapeError: If the shapes do not fit together.
+
+    Source:
+        Hochreiter and Schmidhuber, Long Short-Term Memory, 1997.
+    """
+
 def matrix_diag(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
     """Square matrices with the last axis of `x` on their diagonals, zeros elsewhere.
 
@@ -2802,6 +3112,35 @@ def mean(
         AxisError: If `x` has no such axis.
     """
 
+def mean_subtraction(
+    x: T,
+    mean: T,
+    t: T,
+    base_axis: int = 1,
+    update_running_mean: bool = True,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """The array without its running mean: `y = x - mean`, after `t = t + 1` and `mean = mean + (mean(x) - mean) / t`, the mean
+    over the axes before `base_axis`.
+
+    The gradient is that of the last run alone: what went into the mean before is constant.
+
+    Args:
+        x: Input with `base_axis` axes of samples.
+        mean: Running mean, of the shape of `x` from `base_axis` on; overwritten.
+        t: Number of runs that went into it, one element; overwritten.
+        base_axis: First axis that has means of its own.
+        update_running_mean: Let this run go into the mean, else use it as it is.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        AxisError: If `x` has no such axis.
+        ShapeError: If `mean` or `t` has the wrong shape.
+    """
+
 def meshgrid(
     *x: T,
     ij_indexing: bool = False,
@@ -2962,6 +3301,24 @@ def mish(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = N
         Misra, Mish: A Self Regularized Non-Monotonic Activation Function, 2019, arXiv:1908.08681.
     """
 
+def mod2(x0: T, x1: T, fmod: bool = False) -> T:
+    """Remainder of a division, elementwise.
+
+    With `fmod` it has the sign of `x0`, as `numpy.fmod` has it, else that of `x1`, as `numpy.mod`. Called by its name
+    on an `x0` of real numbers it is always `numpy.fmod`. The remainder of a division by zero is NaN.
+
+    Args:
+        x0: What is divided, of any shape.
+        x1: What it is divided by; its shape broadcasts against that of `x0`.
+        fmod: Round the quotient towards zero, else down.
+
+    Returns:
+        Array of the shape that the two broadcast to.
+
+    Raises:
+        ShapeError: If the shapes do not broadcast together.
+    """
+
 def mul2(
     x0: T,
     x1: T,
@@ -3012,6 +3369,60 @@ def mul_scalar(
 
     Returns:
         Array of the shape of `x`.
+    """
+
+def multi_head_attention(
+    query: T,
+    key: T,
+    value: T,
+    num_heads: int,
+    q_weight: T,
+    k_weight: T,
+    v_weight: T,
+    out_weight: T,
+    q_bias: T | None = None,
+    k_bias: T | None = None,
+    v_bias: T | None = None,
+    out_bias: T | None = None,
+    attn_bias_k: T | None = None,
+    attn_bias_v: T | None = None,
+    dropout: float = 0.0,
+    additive_mask: T | None = None,
+    key_padding_mask: T | None = None,
+) -> tuple[T, T]:
+    """Attention of several heads: each sees queries, keys and values through affine maps of its own.
+
+    In a static graph the output does not go by the weights, which are not computed unless they are asked for: memory
+    grows with the lengths and not with their product. They are those before dropout there.
+
+    Args:
+        query: Queries, shape (targets, batch, width of queries).
+        key: Keys, shape (sources, batch, width of keys).
+        value: Values, shape (sources, batch, width of values).
+        num_heads: Number of heads, which divides the widths that the weights map to.
+        q_weight: Weights of the queries, shape (width of queries, width).
+        k_weight: Weights of the keys, shape (width of keys, width).
+        v_weight: Weights of the values, shape (width of values, depth).
+        out_weight: Weights of the output, shape (depth, width of the output).
+        q_bias: Bias of the queries, shape (width,).
+        k_bias: Bias of the keys, shape (width,).
+        v_bias: Bias of the values, shape (depth,).
+        out_bias: Bias of the output, shape (width of the output,).
+        attn_bias_k: A further key, shape (width,).
+        attn_bias_v: A further value, shape (depth,).
+        dropout: Probability with which a weight is set to zero, from 0 up to but not including 1.
+        additive_mask: Added to the products of queries and keys, shape (targets, sources).
+        key_padding_mask: Where it is not zero a key is hidden, shape (batch, sources).
+
+    Returns:
+        The output, shape (targets, batch, width of the output), and the weights of all heads, shape
+        (batch * num_heads, targets, sources).
+
+    Raises:
+        ShapeError: If the shapes do not fit together.
+        ArgumentError: If `dropout` is out of range.
+    Source:
+        Vaswani et al., Attention Is All You Need, 2017, arXiv:1706.03762.
     """
 
 def nonzero(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -3126,6 +3537,29 @@ def one_hot(
         IndexError: If an index is out of range or not a whole number.
     """
 
+def pack_padded_sequence(
+    padded_sequence: T,
+    lengths: T,
+    batch_first: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> tuple[T, T]:
+    """Sequences of different lengths packed: their elements at the first time step, then those of the sequences that are still
+    there at the second, and so on. How many there are depends on the lengths, which must be known when the function is built.
+
+    Args:
+        padded_sequence: Sequences, shape (time, batch, ...), or (batch, time, ...) with `batch_first`, the longest first.
+        lengths: Length of each, shape (batch,).
+        batch_first: Whether the batch is the first axis.
+
+    Returns:
+        Elements, shape (sum of the lengths, ...), and how many sequences there are at each time step, shape (time,).
+
+    Raises:
+        ShapeError: If the inputs do not fit.
+        ValueError: If the lengths rise, or one of them is negative or longer than the axis of time.
+    """
+
 def pad(
     x: T,
     pad_width: int | Sequence[int],
@@ -3148,6 +3582,34 @@ def pad(
     Raises:
         ArgumentError: If a width is negative, there are not pairs for at most all axes, or there is no such mode.
         ShapeError: If an axis without elements is to be mirrored or repeated.
+    """
+
+def pad_packed_sequence(
+    packed_sequence: T,
+    batch_sizes: T,
+    batch_first: bool = False,
+    padding_value: float | None = None,
+    total_length: int | None = None,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> tuple[T, T]:
+    """Sequences of different lengths, all made as long as the longest: the inverse of `pack_padded_sequence`. Their number
+    depends on the batch sizes, which must be known when the function is built.
+
+    Args:
+        packed_sequence: Elements, shape (sum of the batch sizes, ...).
+        batch_sizes: How many sequences there are at each time step, shape (time,).
+        batch_first: Whether the batch is to be the first axis.
+        padding_value: What stands where a sequence has ended, 0 by default.
+        total_length: Length of the axis of time; as long as `batch_sizes` if left out or negative.
+
+    Returns:
+        Sequences, shape (time, batch, ...), or (batch, time, ...) with `batch_first`, and the length of each, shape (batch,).
+
+    Raises:
+        ArgumentError: If `total_length` is too short.
+        ShapeError: If the inputs do not fit.
+        ValueError: If the batch sizes rise, or one of them is negative.
     """
 
 def pow2(
@@ -3633,6 +4095,20 @@ def random_shift(
         ArgumentError: If a shift is negative or of an axis that counts samples, or the mode is unknown.
     """
 
+def reduce(x: T, op: str = "sum") -> T:
+    """Sum or mean of all elements. `sum` and `mean` say the same, and take axes too.
+
+    Args:
+        x: Input of any shape.
+        op: `sum` or `mean`.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        ArgumentError: If `op` is something else.
+    """
+
 def reduce_mean(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
     """Mean of all elements. The same as `mean` over all axes, under NNabla's older name.
 
@@ -3717,6 +4193,48 @@ def reshape(
         ShapeError: If the number of elements differs.
     """
 
+def rnn(
+    x: T,
+    h: T,
+    weight_l0: T,
+    weight: T | None = None,
+    bias: T | None = None,
+    num_layers: int = 1,
+    nonlinearity: str = 'tanh',
+    dropout: float | None = None,
+    bidirectional: bool = False,
+    training: bool = True,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> tuple[T, T]:
+    """Recurrent network of several layers over whole sequences: `h[t] = f(w_x x[t] + w_h h[t - 1] + b)` for each time step, the
+    outputs of a layer being the inputs of the next.
+
+    Args:
+        x: Sequences, shape (time, batch, inputs).
+        h: States at the start, shape (layers, directions, batch, hidden).
+        weight_l0: Weights of the first layer, shape (directions, hidden, inputs + hidden): of the inputs, then of the state.
+        weight: Weights of the other layers, shape (layers - 1, directions, hidden, directions * hidden + hidden); left out
+            where there are none.
+        bias: Biases, shape (layers, directions, hidden); none if left out.
+        num_layers: Number of layers.
+        nonlinearity: What `f` is, `tanh` or `relu`.
+        dropout: Probability with which an output of a layer is set to zero for the next, from 0 up to but not including 1, while
+            `training` is set; 0 by default.
+        bidirectional: Each layer goes from the first step to the last and from the last to the first, and has the outputs of both.
+        training: Keep what a backward run needs.
+
+    Returns:
+        Outputs of the last layer, shape (time, batch, directions * hidden), and the states at the end, in the shape of `h`.
+
+    Raises:
+        ArgumentError: If an argument is out of range.
+        ShapeError: If the shapes do not fit together.
+
+    Source:
+        Elman, Finding Structure in Time, 1990.
+    """
+
 def round(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
     """Nearest whole number, halves away from zero, elementwise. Its gradient passes straight through.
 
@@ -3725,6 +4243,46 @@ def round(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = 
 
     Returns:
         Array of the shape of `x`.
+    """
+
+def scaled_dot_product_attention(
+    query: T,
+    key: T,
+    value: T,
+    mask: T | None = None,
+    causal: bool = False,
+    dropout: float = 0.0,
+    scale: float | None = None,
+    seed: int = -1,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Attention: `y = softmax(scale q k' + mask) v` for each head, the softmax over the keys.
+
+    The weights are never held as a whole: memory grows with the number of queries and of keys, not with their product, in the
+    backward run too. (A gradient that is to be differentiated again holds them.)
+
+    Args:
+        query: Queries, shape (batch..., queries, width).
+        key: Keys, shape (batch..., keys, width).
+        value: Values, shape (batch..., keys, depth).
+        mask: Added to the products; its shape broadcasts to (batch..., queries, keys). Negative infinity hides a key; a
+            query from which all are hidden gives NaN.
+        causal: Hide from each query the keys that come after it.
+        dropout: Probability with which a weight is set to zero, from 0 up to but not including 1. The others are divided by
+            `1 - dropout`.
+        scale: What products are multiplied by, `1 / sqrt(width)` by default.
+        seed: Start of a sequence of random numbers of its own for `dropout`; if negative, the library's is used.
+
+    Returns:
+        Array of shape (batch..., queries, depth).
+
+    Raises:
+        ArgumentError: If `dropout` is out of range.
+        ShapeError: If the shapes do not fit together.
+
+    Source:
+        Vaswani et al., Attention Is All You Need, 2017, arXiv:1706.03762; Dao et al., FlashAttention, 2022, arXiv:2205.14135.
     """
 
 def scatter_add(
@@ -3822,6 +4380,24 @@ def selu(
 
     Source:
         Klambauer, Unterthiner, Mayr and Hochreiter, Self-Normalizing Neural Networks, 2017, arXiv:1706.02515.
+    """
+
+def shape(
+    x: T,
+    start: int | None = None,
+    end: int | None = None,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """The lengths of an array along its axes. Its gradient is zero.
+
+    Args:
+        x: Input of any shape.
+        start: First axis, counted from the end if negative; 0 if left out.
+        end: Axis to stop before, counted from the end if negative; 0 and None are behind the last one.
+
+    Returns:
+        Whole numbers, one for each axis. Axes that `x` does not have are left out.
     """
 
 def shift(
@@ -4073,6 +4649,44 @@ def sort(
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T | tuple[T, T]: ...
 
+def spectral_norm(
+    w: T,
+    u: T,
+    dim: int = 0,
+    itr: int = 1,
+    eps: float = 1e-12,
+    test: bool = False,
+    output_u: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> Any:
+    """Spectral normalization: `y = w / s`, with `s = u' w v` near to the largest singular value of `w` taken as a matrix of
+    `w.shape[dim]` rows.
+
+    The singular vectors are found by power iteration: `itr` times `v = w' u`, `u = w v`, each scaled to length one. The
+    gradient takes them as constant.
+
+    Args:
+        w: Weights of any shape with one axis at least.
+        u: Where the iteration begins, shape (w.shape[dim],); overwritten with where it ends unless `test` is set.
+        dim: Axis of the rows.
+        itr: Number of iterations, one at least.
+        eps: Added to squared lengths before the root, zero or more.
+        test: Leave `u` as it is.
+        output_u: Return the `u` that the iteration began with too.
+
+    Returns:
+        Array of the shape of `w`; with `output_u` also the old `u`.
+
+    Raises:
+        ArgumentError: If `itr` or `eps` is out of range.
+        AxisError: If `w` has no such axis.
+        ShapeError: If `u` has the wrong shape.
+
+    Source:
+        Miyato et al., Spectral Normalization for Generative Adversarial Networks, 2018, arXiv:1802.05957.
+    """
+
 def split(x: T, axis: int = 0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> tuple[T, ...]:
     """The array in slices of length one along an axis, which is removed.
 
@@ -4115,6 +4729,37 @@ def stack(*x: T, axis: int = 0, n_outputs: int = -1, outputs: Sequence[NdArray |
     Raises:
         AxisError: If the result has no such axis.
         ShapeError: If the shapes differ.
+    """
+
+def stft(
+    x: T,
+    window_size: int,
+    stride: int,
+    fft_size: int,
+    window_type: str | None = "hanning",
+    center: bool = True,
+    pad_mode: str = "reflect",
+    as_istft_backward: bool = False,
+) -> tuple[T, T]:
+    """Short-time Fourier transform: frequencies of overlapping parts of signals, each part multiplied by a window.
+
+    Args:
+        x: Signals, shape (batch, samples).
+        window_size: Samples of the window, which stands in the middle of a part.
+        stride: Samples from a part to the next.
+        fft_size: Samples of a part, at least those of the window.
+        window_type: `hanning`, `hamming` or `rectangular`.
+        center: Make the signals longer by half of `fft_size` at either end, so that part `i` has its middle at sample
+            `i * stride`.
+        pad_mode: What they are made longer by: `reflect` for their mirror image, `constant` for zeros.
+        as_istft_backward: Compute the gradient of `istft`, `x` being that of its output; `pad_mode` has no meaning then.
+
+    Returns:
+        Real parts and imaginary parts, each of shape (batch, fft_size // 2 + 1, parts).
+
+    Raises:
+        ArgumentError: If a size is out of range or a mode has another name.
+        ShapeError: If `x` has not two axes, or its signals are too short.
     """
 
 def sub2(
@@ -4525,6 +5170,41 @@ def trilu(
 
     Raises:
         ShapeError: If `x` has fewer than two axes.
+    """
+
+def unique(
+    x: T,
+    flatten: bool = True,
+    axis: int | None = None,
+    sorted: bool = True,
+    with_index: bool = False,
+    with_inverse: bool = False,
+    with_counts: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> Any:
+    """The elements that differ from each other, each once. How many there are depends on the values of `x`, which must
+    be known when the function is built. A NaN differs from every other.
+
+    The gradient of an element goes to where it stands first.
+
+    Args:
+        x: Input of any shape.
+        flatten: Look at single elements, else at the parts of `x` along `axis`.
+        axis: Axis along which parts are compared; needed where `flatten` is False, and without meaning elsewhere.
+        sorted: In ascending order (parts by their first element that differs), else in the order in which they stand
+            in `x`.
+        with_index: Return for each where it stands first.
+        with_inverse: Return for each element of `x` which one it is.
+        with_counts: Return how often each is there.
+
+    Returns:
+        Array of one axis, or with as many as `x` if `flatten` is False; besides it what was asked for, in the order of
+        the arguments, as whole numbers of one axis.
+
+    Raises:
+        ArgumentError: If `flatten` is False and there is no `axis`.
+        AxisError: If `x` has no such axis.
     """
 
 def unlink(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:

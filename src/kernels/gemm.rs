@@ -4,6 +4,7 @@ mod activation;
 mod blocks;
 mod chunk;
 mod kept;
+mod laid;
 mod pack;
 mod panels;
 mod product;

@@ -1,5 +1,6 @@
 //! Loops over memory. Knows slices, lanes and threads; knows no graphs, operations or Python.
 
+pub(crate) mod attention;
 pub mod channels;
 pub mod convolution;
 mod dual;
@@ -12,6 +13,7 @@ pub mod order;
 pub mod pairing;
 pub mod pooling;
 pub mod random;
+pub(crate) mod recurrent;
 pub mod reduce;
 pub mod regrid;
 pub mod resample;
@@ -21,10 +23,12 @@ pub mod scan;
 pub(crate) mod scratch;
 pub mod simd;
 pub mod softmax;
+pub(crate) mod spectrum;
 pub mod spread;
 pub mod stop;
 pub mod strided;
 pub mod threads;
+pub(crate) mod triangular;
 pub mod update;
 mod variates;
 

@@ -236,6 +236,13 @@ impl Key {
         );
     }
 
+    /// Calls `f(i, whether number i is kept)` for the first `n` numbers, in order, each being dropped with probability `p`.
+    #[inline(always)]
+    pub(super) fn kept(self, n: usize, p: f64, mut f: impl FnMut(usize, bool)) {
+        let dropped = (p * 4_294_967_296.0) as u32;
+        self.words(n, |i, word| f(i, word >= dropped));
+    }
+
     /// Normally distributed numbers, by the method of Box and Muller.
     pub fn normal<T: Float>(self, mu: f64, sigma: f64, y: &mut [T]) {
         // Two words give two numbers; a share of an array may begin with the second one.

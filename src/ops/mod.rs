@@ -11,13 +11,16 @@ mod arrangement;
 mod checks;
 pub(crate) mod contract;
 mod indexing;
+mod linear_algebra;
 mod losses;
 mod normalizations;
 mod pointwise;
 mod products;
 mod quantization;
 mod randomness;
+mod recurrent;
 mod reductions;
+mod signal;
 mod spatial;
 #[cfg(test)]
 mod testing;
@@ -50,6 +53,7 @@ pub fn registry() -> impl Iterator<Item = &'static Entry> {
         pointwise::arithmetic::OPS,
         pointwise::powers::OPS,
         arrangement::array::OPS,
+        products::attention::OPS,
         products::batch_matmul::OPS,
         normalizations::batch_normalization::OPS,
         pointwise::selection::OPS,
@@ -62,32 +66,44 @@ pub fn registry() -> impl Iterator<Item = &'static Entry> {
         pointwise::concatenated_relu::OPS,
         normalizations::group_normalization::OPS,
         normalizations::norm::OPS,
+        losses::confusion::OPS,
         reductions::cumulative::OPS,
         arrangement::diagonal::OPS,
         reductions::extreme::OPS,
+        signal::fft::OPS,
         indexing::gather::OPS,
         spatial::interpolate::OPS,
+        linear_algebra::inverse::OPS,
+        linear_algebra::cholesky::OPS,
         arrangement::concatenate::OPS,
         losses::classification::OPS,
         pointwise::logical::OPS,
         losses::loss::OPS,
         indexing::masking::OPS,
         pointwise::math::OPS,
+        normalizations::mean_subtraction::OPS,
         spatial::max_pooling::OPS,
         pointwise::nary::OPS,
         indexing::gather_nd::OPS,
         reductions::sorting::OPS,
+        recurrent::cells::OPS,
+        recurrent::packing::OPS,
         spatial::pooling::OPS,
         randomness::distributions::OPS,
         pointwise::rectifier::OPS,
         reductions::reduction::OPS,
+        pointwise::remainder::OPS,
         arrangement::repeat::OPS,
         indexing::scatter::OPS,
         arrangement::sequence::OPS,
+        arrangement::shape_of::OPS,
         arrangement::slicing::OPS,
         reductions::softmax::OPS,
         pointwise::special::OPS,
+        normalizations::spectral_norm::OPS,
+        signal::stft::OPS,
         pointwise::trigonometry::OPS,
+        arrangement::unique::OPS,
         normalizations::weight_normalization::OPS,
         reductions::whole_array::OPS,
         spatial::depthwise_deconvolution::OPS,

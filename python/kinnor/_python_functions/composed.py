@@ -18,13 +18,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "batch_normalization",
+    "bit_shift",
     "clip_by_norm",
     "clip_by_value",
     "dot",
     "forget",
     "gather_nd",
+    "istft",
+    "mod2",
+    "reduce",
     "scatter_nd",
     "slice",
+    "stft",
     "tensor_normalization",
 ]
 
@@ -296,3 +301,98 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     else:
         return result
     return out
+
+
+def type_of(x: Any) -> np.dtype[Any]:
+    """Type of the elements of a variable or an array; `float32` for anything else, which is refused elsewhere."""
+    array = x.data if isinstance(x, Variable) else x
+    return np.dtype(array.dtype if isinstance(array, NdArray) else np.float32)
+
+
+def mod2(x0: T, x1: T, fmod: bool = False) -> T:
+    result: T = f.mod2(x0, x1, fmod or type_of(x0).kind not in "iub")
+    return result
+
+
+mod2.__doc__ = f.mod2.__doc__
+
+
+def bit_shift(x: T, shift: T, direction: str = "LEFT") -> T:
+    """Whole numbers with their bits shifted, elementwise: `y = x * 2^shift`, or `y = x / 2^shift` rounded down.
+
+    Its gradient is zero. What is shifted beyond the bits of the type of `x` is lost, where that is unsigned; otherwise
+    a number has 63 bits.
+
+    Args:
+        x: Whole numbers, none of them negative, of any shape.
+        shift: By how many bits, zero or more; its shape broadcasts against that of `x`.
+        direction: `LEFT` or `RIGHT`.
+
+    Returns:
+        Whole numbers, of the shape that the two broadcast to.
+
+    Raises:
+        ArgumentError: If there is no such direction.
+        ShapeError: If the shapes do not broadcast together.
+        IndexError: If an element is not a whole number.
+        ValueError: If an element is negative.
+    """
+    bits = min(63, 8 * type_of(x).itemsize) if type_of(x).kind == "u" else 63
+    result: T = f.bit_shift(x, shift, direction, bits)
+    return result
+
+
+def stft(
+    x: T,
+    window_size: int,
+    stride: int,
+    fft_size: int,
+    window_type: str | None = "hanning",
+    center: bool = True,
+    pad_mode: str = "reflect",
+    as_istft_backward: bool = False,
+) -> tuple[T, T]:
+    window_type = "rectangular" if window_type is None else window_type
+    re, im = f.stft(x, window_size, stride, fft_size, window_type, center, pad_mode, as_istft_backward)
+    return re, im
+
+
+stft.__doc__ = f.stft.__doc__
+
+
+def istft(
+    y_r: T,
+    y_i: T,
+    window_size: int,
+    stride: int,
+    fft_size: int,
+    window_type: str | None = "hanning",
+    center: bool = True,
+    pad_mode: str = "reflect",
+    as_stft_backward: bool = False,
+) -> T:
+    window_type = "rectangular" if window_type is None else window_type
+    result: T = f.istft(y_r, y_i, window_size, stride, fft_size, window_type, center, pad_mode, as_stft_backward)
+    return result
+
+
+istft.__doc__ = f.istft.__doc__
+
+
+def reduce(x: T, op: str = "sum") -> T:
+    """Sum or mean of all elements. `sum` and `mean` say the same, and take axes too.
+
+    Args:
+        x: Input of any shape.
+        op: `sum` or `mean`.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        ArgumentError: If `op` is something else.
+    """
+    if op not in ("sum", "mean"):
+        raise ArgumentError(f"reduce: expected `op` to be sum or mean, got {op!r}")
+    result: T = f.sum(x) if op == "sum" else f.mean(x)
+    return result

@@ -50,7 +50,7 @@ impl<T> Operand<T> {
         Self { p: self.at(i, j), row, col }
     }
 
-    pub(super) fn transposed(self) -> Self {
+    pub(in crate::kernels) fn transposed(self) -> Self {
         Self { row: self.col, col: self.row, ..self }
     }
 }

@@ -7,4 +7,6 @@ pub(crate) mod parts;
 pub(crate) mod regrid;
 pub(crate) mod repeat;
 pub(crate) mod sequence;
+pub(crate) mod shape_of;
 pub(crate) mod slicing;
+pub(crate) mod unique;

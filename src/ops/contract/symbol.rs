@@ -2,6 +2,7 @@
 //! graph of public operations, which can be differentiated again, to any order.
 
 mod number;
+mod tape;
 
 use std::cell::RefCell;
 
@@ -13,6 +14,7 @@ use crate::ops::contract::run::position;
 use crate::ops::reductions::reduction::Sum;
 use crate::ops::{Compute, Op};
 use crate::{Error, Result};
+pub(crate) use tape::Tape;
 
 /// A variable of the graph under construction, or a constant.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +39,8 @@ pub trait Builder {
 struct Session {
     builder: *mut dyn Builder,
     error: Option<Error>,
+    /// What is built, if a formula wants to know.
+    tape: Option<Vec<tape::Step>>,
 }
 
 thread_local! {
@@ -56,7 +60,7 @@ pub fn build<R>(builder: &mut dyn Builder, formula: impl FnOnce() -> R) -> Resul
     }
     // SAFETY: only the lifetime is erased; the session is popped before this function returns, by `Pop` if need be.
     let builder: &'static mut dyn Builder = unsafe { std::mem::transmute(builder) };
-    SESSIONS.with(|s| s.borrow_mut().push(Session { builder, error: None }));
+    SESSIONS.with(|s| s.borrow_mut().push(Session { builder, error: None, tape: None }));
     let pop = Pop;
     let result = formula();
     let error = SESSIONS.with(|s| s.borrow_mut().last_mut().and_then(|session| session.error.take()));
@@ -101,7 +105,14 @@ impl Sym {
     pub fn apply_op(op: Op, x: &[Self]) -> SmallVec<[Self; 1]> {
         let like = x.iter().find(|x| matches!(x, Self::Node(_))).map_or_else(Shape::scalar, |x| x.shape());
         let x: SmallVec<[u32; 4]> = x.iter().map(|x| x.node(&like)).collect();
+        let noted =
+            SESSIONS.with(|s| s.borrow().last().is_some_and(|s| s.tape.is_some())).then(|| op.clone());
         let y = with_builder(|b| b.apply(op, &x), || SmallVec::from_elem(0, 8));
+        if let Some(op) = noted {
+            let nodes = |v: &[u32]| v.iter().map(|v| Self::Node(*v)).collect();
+            let step = tape::Step { op, x: nodes(&x), y: y.iter().map(|v| Self::Node(*v)).collect() };
+            SESSIONS.with(|s| s.borrow_mut().last_mut().and_then(|s| Some(s.tape.as_mut()?.push(step))));
+        }
         y.into_iter().map(Self::Node).collect()
     }
 

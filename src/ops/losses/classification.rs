@@ -17,7 +17,7 @@ pub(crate) const OPS: &[Entry] = &[
 ];
 
 /// The shape of labels of `x`, which have length one along `axis`.
-fn labels(op: &str, x: &Shape, target: &Shape, axis: Option<i64>) -> Result<Shapes> {
+pub(crate) fn labels(op: &str, x: &Shape, target: &Shape, axis: Option<i64>) -> Result<Shapes> {
     let (axis, _) = along(op, x, axis)?;
     let mut expected = x.clone();
     expected[axis] = 1;

@@ -1,4 +1,5 @@
 //! Losses.
 
 pub(crate) mod classification;
+pub(crate) mod confusion;
 pub(crate) mod loss;

@@ -9,6 +9,7 @@ pub(crate) mod math;
 pub(crate) mod nary;
 pub(crate) mod powers;
 pub(crate) mod rectifier;
+pub(crate) mod remainder;
 pub(crate) mod selection;
 pub(crate) mod special;
 pub(crate) mod trigonometry;

@@ -1,0 +1,121 @@
+"""Attention of several heads, made of affine maps and `scaled_dot_product_attention`."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from .. import _core
+from .._core import NdArray, ShapeError, Variable
+
+__all__ = ["multi_head_attention"]
+
+T = TypeVar("T", Variable, NdArray)
+
+f = _core.functions
+
+
+def multi_head_attention(
+    query: T,
+    key: T,
+    value: T,
+    num_heads: int,
+    q_weight: T,
+    k_weight: T,
+    v_weight: T,
+    out_weight: T,
+    q_bias: T | None = None,
+    k_bias: T | None = None,
+    v_bias: T | None = None,
+    out_bias: T | None = None,
+    attn_bias_k: T | None = None,
+    attn_bias_v: T | None = None,
+    dropout: float = 0.0,
+    additive_mask: T | None = None,
+    key_padding_mask: T | None = None,
+) -> tuple[T, T]:
+    """Attention of several heads: each sees queries, keys and values through affine maps of its own.
+
+    In a static graph the output does not go by the weights, which are not computed unless they are asked for: memory
+    grows with the lengths and not with their product. They are those before dropout there.
+
+    Args:
+        query: Queries, shape (targets, batch, width of queries).
+        key: Keys, shape (sources, batch, width of keys).
+        value: Values, shape (sources, batch, width of values).
+        num_heads: Number of heads, which divides the widths that the weights map to.
+        q_weight: Weights of the queries, shape (width of queries, width).
+        k_weight: Weights of the keys, shape (width of keys, width).
+        v_weight: Weights of the values, shape (width of values, depth).
+        out_weight: Weights of the output, shape (depth, width of the output).
+        q_bias: Bias of the queries, shape (width,).
+        k_bias: Bias of the keys, shape (width,).
+        v_bias: Bias of the values, shape (depth,).
+        out_bias: Bias of the output, shape (width of the output,).
+        attn_bias_k: A further key, shape (width,).
+        attn_bias_v: A further value, shape (depth,).
+        dropout: Probability with which a weight is set to zero, from 0 up to but not including 1.
+        additive_mask: Added to the products of queries and keys, shape (targets, sources).
+        key_padding_mask: Where it is not zero a key is hidden, shape (batch, sources).
+
+    Returns:
+        The output, shape (targets, batch, width of the output), and the weights of all heads, shape
+        (batch * num_heads, targets, sources).
+
+    Raises:
+        ShapeError: If the shapes do not fit together.
+        ArgumentError: If `dropout` is out of range.
+    Source:
+        Vaswani et al., Attention Is All You Need, 2017, arXiv:1706.03762.
+    """
+    for name, weight in (("q_weight", q_weight), ("k_weight", k_weight), ("v_weight", v_weight)):
+        if weight.ndim != 2 or num_heads < 1 or weight.shape[1] % num_heads != 0:
+            expected = f"`{name}` with two axes, the last a multiple of {num_heads} heads"
+            raise ShapeError(f"multi_head_attention: expected {expected}, got shape {tuple(weight.shape)}")
+    targets, batch, _ = query.shape
+    width, depth = q_weight.shape[1] // num_heads, v_weight.shape[1] // num_heads
+    q = f.affine(query, q_weight, q_bias, base_axis=2)
+    k = f.affine(key, k_weight, k_bias, base_axis=2)
+    v = f.affine(value, v_weight, v_bias, base_axis=2)
+    if attn_bias_k is not None and attn_bias_v is not None:
+        k = f.concatenate(k, further(attn_bias_k, batch), axis=0)
+        v = f.concatenate(v, further(attn_bias_v, batch), axis=0)
+        if additive_mask is not None:
+            additive_mask = f.pad(additive_mask, (0, 1))
+        if key_padding_mask is not None:
+            key_padding_mask = f.pad(key_padding_mask, (0, 1))
+    q, k, v = (by_head(x, batch, num_heads, n) for x, n in ((q, width), (k, width), (v, depth)))
+    mask = mask_of(additive_mask, key_padding_mask)
+    scale = float(width) ** -0.5
+    products = f.batch_matmul(f.mul_scalar(q, scale), k, False, True)
+    weights = f.softmax(products if mask is None else f.add2(products, mask), 3)
+    if _core.auto_forward_mode() or isinstance(query, NdArray):
+        weights = f.dropout(weights, dropout) if dropout > 0 else weights
+        y = f.batch_matmul(weights, v)
+    else:
+        y = f.scaled_dot_product_attention(q, k, v, mask, dropout=dropout, scale=scale)
+    y = f.reshape(f.transpose(y, (2, 0, 1, 3)), (targets, batch, num_heads * depth))
+    y = f.affine(y, out_weight, out_bias, base_axis=2)
+    return y, f.reshape(weights, (batch * num_heads, targets, k.shape[2]))
+
+
+def further(x: Any, batch: int) -> Any:
+    """A further key or value for each sample."""
+    return f.broadcast(f.reshape(x, (1, 1, x.size)), (1, batch, x.size))
+
+
+def by_head(x: Any, batch: int, heads: int, n: int) -> Any:
+    """Shape (length, batch, heads * n) as (batch, heads, length, n)."""
+    return f.transpose(f.reshape(x, (x.shape[0], batch, heads, n)), (1, 2, 0, 3))
+
+
+def mask_of(additive: Any, padding: Any) -> Any:
+    """What is added to products of queries and keys, in four axes."""
+    if additive is not None:
+        additive = f.reshape(additive, (1, 1, *additive.shape))
+    if padding is None:
+        return additive
+    batch, sources = padding.shape
+    hidden = f.reshape(padding, (batch, 1, 1, sources))
+    none = f.mul_scalar(hidden, 0.0)
+    below = f.where(hidden, f.add_scalar(none, float("-inf")), none)
+    return below if additive is None else f.add2(below, additive)

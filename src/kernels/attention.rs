@@ -1,0 +1,531 @@
+//! Attention by tiles: weights of a few queries and a few keys at a time, so that memory grows with the lengths and not with their
+//! product. Knows slices; knows no shapes, graphs or Python.
+//!
+//! Method: Dao et al., FlashAttention, 2022, arXiv:2205.14135; the running softmax is Milakov and Gimelshein's, 2018.
+
+use super::gemm::{After, ONCE, Operand, PanelProduct, Panels, Table};
+use super::random::Key;
+use super::scratch::{self, List};
+use super::simd::vectorised;
+use super::threads::{self, Shared};
+use super::{Float, stop};
+
+/// Queries of a tile.
+const QUERIES: usize = 64;
+/// Keys of a tile: a multiple of what random numbers are drawn at a time, and of the columns of a panel.
+const KEYS: usize = 256;
+/// Numbers that are taken side by side.
+const LANES: usize = 16;
+
+/// The sizes of an attention and its constants. Arrays hold one head after the other.
+pub struct Attention {
+    /// Number of heads, over all samples.
+    pub heads: usize,
+    /// Queries of a head.
+    pub queries: usize,
+    /// Keys and values of a head.
+    pub keys: usize,
+    /// Numbers of a query and of a key.
+    pub width: usize,
+    /// Numbers of a value.
+    pub depth: usize,
+    /// What products of queries and keys are multiplied by.
+    pub scale: f64,
+    /// Queries do not see keys that come after them.
+    pub causal: bool,
+    /// Share of the weights that are dropped, and the random numbers that say which.
+    pub dropped: Option<(f64, Key)>,
+}
+
+/// What is added to the weights before the softmax: element (i, j) of head `h` is at `firsts[h] + i * row + j * column`.
+pub struct Mask<'a, T> {
+    /// Its elements.
+    pub data: &'a [T],
+    /// Where heads begin.
+    pub firsts: List<usize>,
+    /// Distance of rows, which are queries.
+    pub row: usize,
+    /// Distance of columns: one, or zero where all are alike.
+    pub column: usize,
+}
+
+/// What a backward run reads, and what a forward run left.
+pub struct Given<'a, T> {
+    /// Queries.
+    pub q: &'a [T],
+    /// Keys.
+    pub k: &'a [T],
+    /// Values.
+    pub v: &'a [T],
+    /// The mask, if there is one.
+    pub mask: Option<Mask<'a, T>>,
+    /// The output.
+    pub y: &'a [T],
+    /// Logarithm of the sum of exponentials of each query.
+    pub logs: &'a [T],
+    /// Gradient of the output.
+    pub gy: &'a [T],
+}
+
+/// Where gradients are added to, if they are wanted.
+pub struct Wanted<'a, T> {
+    /// Those of the queries.
+    pub q: Option<&'a mut [T]>,
+    /// Those of the keys.
+    pub k: Option<&'a mut [T]>,
+    /// Those of the values.
+    pub v: Option<&'a mut [T]>,
+    /// Those of the mask, laid out like it.
+    pub mask: Option<&'a mut [T]>,
+}
+
+/// A tile: its head, its queries and its keys.
+#[derive(Clone, Copy)]
+struct Tile {
+    head: usize,
+    query: usize,
+    queries: usize,
+    key: usize,
+    keys: usize,
+}
+
+impl Attention {
+    /// Random words of a row of weights, whole blocks of them.
+    fn drawn_in_row(&self) -> usize {
+        self.keys.next_multiple_of(64)
+    }
+
+    /// How many random words are drawn.
+    pub fn words(&self) -> usize {
+        self.heads * self.queries * self.drawn_in_row()
+    }
+
+    /// Calls `f` with the number of each element of the mask or of what is dropped, head by head, query by query, and whether it is kept.
+    pub fn each_kept(&self, mut f: impl FnMut(usize, bool)) {
+        let whole = Tile { head: 0, query: 0, queries: 1, key: 0, keys: self.keys };
+        for row in 0..self.heads * self.queries {
+            let (head, query) = (row / self.queries, row % self.queries);
+            self.kept(Tile { head, query, ..whole }, 0, |j, kept| f(row * self.keys + j, kept));
+        }
+    }
+
+    /// Calls `f` with the columns of row `r` of a tile and whether they are kept.
+    #[inline(always)]
+    fn kept(&self, tile: Tile, r: usize, f: impl FnMut(usize, bool)) {
+        let Some((p, key)) = self.dropped else { return };
+        let row = tile.head * self.queries + tile.query + r;
+        let offset = key.offset + (row * self.drawn_in_row() + tile.key) as u64;
+        Key { offset, ..key }.kept(tile.keys, p, f);
+    }
+
+    /// What kept weights are multiplied by.
+    fn factor<T: Float>(&self) -> T {
+        T::of(self.dropped.as_ref().map_or(1.0, |(p, _)| 1.0 / (1.0 - p)))
+    }
+
+    /// How many keys of a tile row `r` sees.
+    #[inline(always)]
+    fn seen(&self, tile: Tile, r: usize) -> usize {
+        if self.causal { (tile.query + r + 1).saturating_sub(tile.key).min(tile.keys) } else { tile.keys }
+    }
+
+    /// Keys that are seen by queries before `end`.
+    fn reach(&self, end: usize) -> usize {
+        if self.causal { self.keys.min(end) } else { self.keys }
+    }
+
+    /// Writes `y = softmax(scale q k' + mask) v` and the logarithms of the sums for the gradient.
+    pub fn forward<T: Float>(
+        &self,
+        [q, k, v]: [&[T]; 3],
+        mask: Option<&Mask<'_, T>>,
+        y: &mut [T],
+        logs: &mut [T],
+    ) {
+        let Self { heads, queries, keys, width, depth, .. } = *self;
+        assert!(q.len() == heads * queries * width && k.len() == heads * keys * width);
+        assert!(v.len() == heads * keys * depth && y.len() == heads * queries * depth);
+        assert!(logs.len() == heads * queries);
+        if keys == 0 || y.is_empty() {
+            logs.fill(T::NEG_INFINITY);
+            return y.fill(T::ZERO);
+        }
+        let (of_k, of_v) = (Panels::<T>::room(width, keys), Panels::<T>::room(keys, depth));
+        let blocks = queries.div_ceil(QUERIES);
+        scratch::with(heads * (of_k + of_v), |packed: &mut [T]| {
+            let packed = Shared::new(packed.as_mut_ptr());
+            let (y, logs) = (Shared::new(y.as_mut_ptr()), Shared::new(logs.as_mut_ptr()));
+            let panels = |head: usize| {
+                let k_at = packed.get().wrapping_add(head * (of_k + of_v));
+                (k_at, k_at.wrapping_add(of_k))
+            };
+            threads::parallel(heads, |head| {
+                let (k_at, v_at) = panels(head);
+                // SAFETY: each head has a part of its own of the arrays and of the room.
+                unsafe {
+                    Panels::pack(columns(&k[head * keys * width..], width), width, keys, k_at);
+                    Panels::pack(rows(&v[head * keys * depth..], depth), keys, depth, v_at);
+                }
+            });
+            threads::parallel(heads * blocks, |i| {
+                let (head, query) = (i / blocks, i % blocks * QUERIES);
+                let tile = Tile { head, query, queries: QUERIES.min(queries - query), key: 0, keys: 0 };
+                let (k_at, v_at) = panels(head);
+                let (k, v) = (Panels::packed(k_at, width), Panels::packed(v_at, keys));
+                let row = head * queries + query;
+                // SAFETY: each block of queries has rows of its own.
+                let (y, logs) = unsafe {
+                    (
+                        std::slice::from_raw_parts_mut(y.get().add(row * depth), tile.queries * depth),
+                        std::slice::from_raw_parts_mut(logs.get().add(row), tile.queries),
+                    )
+                };
+                self.block(tile, &q[row * width..(row + tile.queries) * width], (k, v), mask, y, logs);
+            });
+        });
+    }
+
+    /// The outputs of a block of queries.
+    fn block<T: Float>(
+        &self,
+        mut tile: Tile,
+        q: &[T],
+        (k, v): (Panels<T>, Panels<T>),
+        mask: Option<&Mask<'_, T>>,
+        y: &mut [T],
+        logs: &mut [T],
+    ) {
+        let Self { width, depth, .. } = *self;
+        let n = tile.queries;
+        scratch::with(n * width + n * KEYS + 2 * n, |room: &mut [T]| {
+            let (scaled, room) = room.split_at_mut(n * width);
+            let (weights, room) = room.split_at_mut(n * KEYS);
+            let (most, sums) = room.split_at_mut(n);
+            let scale = T::of(self.scale);
+            scaled.iter_mut().zip(q).for_each(|(to, q)| *to = *q * scale);
+            most.fill(T::NEG_INFINITY);
+            sums.fill(T::ZERO);
+            let end = self.reach(tile.query + n);
+            for key in (0..end).step_by(KEYS) {
+                (tile.key, tile.keys) = (key, KEYS.min(end - key));
+                // SAFETY: the panels hold all keys and values of the head; the rest are slices of these sizes.
+                unsafe {
+                    let a = rows(scaled, width);
+                    multiply(
+                        (n, tile.keys, width),
+                        a,
+                        k.column(key, width),
+                        weights.as_mut_ptr(),
+                        KEYS,
+                        false,
+                    );
+                }
+                self.soften(tile, weights, mask, (most, sums), y);
+                // SAFETY: as above.
+                unsafe {
+                    let a = rows(weights, KEYS);
+                    multiply((n, depth, tile.keys), a, v.row(key), y.as_mut_ptr(), depth, key > 0);
+                }
+                stop::poll();
+            }
+            for (r, y) in y.chunks_exact_mut(depth).enumerate() {
+                let factor = T::ONE / sums[r];
+                y.iter_mut().for_each(|y| *y = *y * factor);
+                logs[r] = most[r] + sums[r].ln();
+            }
+        });
+    }
+
+    /// Turns products into exponentials, `most` and `sums` being their largest exponents and sums so far, and scales what `y` has so far.
+    fn soften<T: Float>(
+        &self,
+        tile: Tile,
+        weights: &mut [T],
+        mask: Option<&Mask<'_, T>>,
+        (most, sums): (&mut [T], &mut [T]),
+        y: &mut [T],
+    ) {
+        let factor = self.factor::<T>();
+        vectorised(
+            #[inline(always)]
+            || {
+                for r in 0..tile.queries {
+                    let (row, hidden) = weights[r * KEYS..][..tile.keys].split_at_mut(self.seen(tile, r));
+                    hidden.fill(T::ZERO);
+                    if let Some(mask) = mask {
+                        mask.add_to(tile, r, row);
+                    }
+                    let before = most[r];
+                    let largest = largest(row, before);
+                    // Where all is hidden, nothing may be taken from infinity.
+                    let base = if largest == T::NEG_INFINITY { T::ZERO } else { largest };
+                    let sum = exponentials(row, base);
+                    if tile.key > 0 && largest != before {
+                        let shrunk = (before - base).exp();
+                        sums[r] = sums[r] * shrunk;
+                        y[r * self.depth..(r + 1) * self.depth].iter_mut().for_each(|y| *y = *y * shrunk);
+                    }
+                    most[r] = largest;
+                    sums[r] = sums[r] + sum;
+                    if self.dropped.is_some() {
+                        let row = &mut weights[r * KEYS..][..tile.keys];
+                        self.kept(tile, r, |j, kept| row[j] = if kept { row[j] * factor } else { T::ZERO });
+                    }
+                }
+            },
+        );
+    }
+
+    /// Adds the gradients.
+    pub fn backward<T: Float>(&self, given: &Given<'_, T>, wanted: Wanted<'_, T>) {
+        let Self { heads, queries, keys, width, depth, .. } = *self;
+        assert!(given.q.len() == heads * queries * width && given.k.len() == heads * keys * width);
+        assert!(given.v.len() == heads * keys * depth && given.gy.len() == heads * queries * depth);
+        assert!(given.y.len() == given.gy.len() && given.logs.len() == heads * queries);
+        if given.q.is_empty() && given.gy.is_empty() || keys == 0 {
+            return;
+        }
+        let place = |g: &mut Option<&mut [T]>, n: usize| {
+            g.as_mut().map(|g| {
+                assert!(g.len() == n);
+                Shared::new(g.as_mut_ptr())
+            })
+        };
+        let Wanted { mut q, mut k, mut v, mask } = wanted;
+        let to = (place(&mut q, given.q.len()), place(&mut k, given.k.len()), place(&mut v, given.v.len()));
+        match mask {
+            // Several heads may add to one element.
+            Some(mask) => (0..heads).for_each(|head| self.of_head(head, given, to, Some(&mut *mask))),
+            None => threads::parallel(heads, |head| self.of_head(head, given, to, None)),
+        }
+    }
+
+    /// Adds the gradients of a head.
+    fn of_head<T: Float>(
+        &self,
+        head: usize,
+        given: &Given<'_, T>,
+        (to_q, to_k, to_v): (Option<Shared<T>>, Option<Shared<T>>, Option<Shared<T>>),
+        mut to_mask: Option<&mut [T]>,
+    ) {
+        let Self { queries, keys, width, depth, .. } = *self;
+        let of = |x: &'_ [T], n: usize| -> *const T { x[head * n..(head + 1) * n].as_ptr() };
+        let (q_at, k_at) = (of(given.q, queries * width), of(given.k, keys * width));
+        let (v_at, gy_at) = (of(given.v, keys * depth), of(given.gy, queries * depth));
+        let sizes = [
+            queries * width,
+            keys * width,
+            Panels::<T>::room(width, keys),
+            Panels::<T>::room(keys, width),
+            Panels::<T>::room(depth, keys),
+            Panels::<T>::room(queries, depth),
+            Panels::<T>::room(queries, width),
+            queries,
+            2 * QUERIES * KEYS,
+        ];
+        scratch::with(sizes.iter().sum(), |mut room: &mut [T]| {
+            let mut parts: [&mut [T]; 9] = Default::default();
+            for (part, n) in parts.iter_mut().zip(sizes) {
+                (*part, room) = room.split_at_mut(n);
+            }
+            let [q, k, k_columns, k_rows, v_columns, gy_rows, q_rows, along, tiles] = parts;
+            let scale = T::of(self.scale);
+            // SAFETY: the slices have these sizes, and the room is as large as panels are.
+            let (k_columns, k_rows, v_columns, gy_rows, q_rows) = unsafe {
+                (0..q.len()).for_each(|i| q[i] = *q_at.add(i) * scale);
+                (0..k.len()).for_each(|i| k[i] = *k_at.add(i) * scale);
+                let lying = |p: *const T, n: usize| Operand { p, row: n as isize, col: 1 };
+                Panels::pack(lying(k_at, width).transposed(), width, keys, k_columns.as_mut_ptr());
+                Panels::pack(rows(k, width), keys, width, k_rows.as_mut_ptr());
+                Panels::pack(lying(v_at, depth).transposed(), depth, keys, v_columns.as_mut_ptr());
+                Panels::pack(lying(gy_at, depth), queries, depth, gy_rows.as_mut_ptr());
+                Panels::pack(rows(q, width), queries, width, q_rows.as_mut_ptr());
+                (
+                    Panels::packed(k_columns.as_mut_ptr(), width),
+                    Panels::packed(k_rows.as_mut_ptr(), keys),
+                    Panels::packed(v_columns.as_mut_ptr(), depth),
+                    Panels::packed(gy_rows.as_mut_ptr(), queries),
+                    Panels::packed(q_rows.as_mut_ptr(), queries),
+                )
+            };
+            for (i, sum) in along.iter_mut().enumerate() {
+                let row = (head * queries + i) * depth..(head * queries + i + 1) * depth;
+                *sum = dot(&given.gy[row.clone()], &given.y[row]);
+            }
+            let (weights, slopes) = tiles.split_at_mut(QUERIES * KEYS);
+            let first = |to: Option<Shared<T>>, n: usize| to.map(|to| to.get().wrapping_add(head * n));
+            let to_q = first(to_q, queries * width);
+            let (to_k, to_v) = (first(to_k, keys * width), first(to_v, keys * depth));
+            for key in (0..keys).step_by(KEYS) {
+                let start = if self.causal { key / QUERIES * QUERIES } else { 0 };
+                for query in (start..queries).step_by(QUERIES) {
+                    let queries = QUERIES.min(queries - query);
+                    let n = KEYS.min(keys - key).min(self.reach(query + queries).saturating_sub(key));
+                    let tile = Tile { head, query, queries, key, keys: n };
+                    // SAFETY: tiles lie within the arrays of the head, which no other thread adds to.
+                    unsafe {
+                        let a = rows(&q[query * width..], width);
+                        let b = k_columns.column(key, width);
+                        multiply((queries, n, width), a, b, weights.as_mut_ptr(), KEYS, false);
+                        let a = Operand { p: gy_at.add(query * depth), row: depth as isize, col: 1 };
+                        let b = v_columns.column(key, depth);
+                        multiply((queries, n, depth), a, b, slopes.as_mut_ptr(), KEYS, false);
+                    }
+                    self.slope(tile, given, along, weights, slopes);
+                    if let Some((to, mask)) = to_mask.as_deref_mut().zip(given.mask.as_ref()) {
+                        mask.take_in(tile, slopes, to);
+                    }
+                    // SAFETY: as above.
+                    unsafe {
+                        if let Some(to) = to_v {
+                            let (a, to) = (columns(weights, KEYS), to.add(key * depth));
+                            multiply((n, depth, queries), a, gy_rows.row(query), to, depth, true);
+                        }
+                        if let Some(to) = to_k {
+                            let (a, to) = (columns(slopes, KEYS), to.add(key * width));
+                            multiply((n, width, queries), a, q_rows.row(query), to, width, true);
+                        }
+                        if let Some(to) = to_q {
+                            let (a, to) = (rows(slopes, KEYS), to.add(query * width));
+                            multiply((queries, width, n), a, k_rows.row(key), to, width, true);
+                        }
+                    }
+                    stop::poll();
+                }
+            }
+        });
+    }
+
+    /// Turns products of queries and keys into weights, and those of gradients and values into gradients of what the softmax is taken of.
+    fn slope<T: Float>(
+        &self,
+        tile: Tile,
+        given: &Given<'_, T>,
+        along: &[T],
+        weights: &mut [T],
+        slopes: &mut [T],
+    ) {
+        let factor = self.factor::<T>();
+        let logs = &given.logs[tile.head * self.queries + tile.query..];
+        vectorised(
+            #[inline(always)]
+            || {
+                for r in 0..tile.queries {
+                    let seen = self.seen(tile, r);
+                    let (row, hidden) = weights[r * KEYS..][..tile.keys].split_at_mut(seen);
+                    hidden.fill(T::ZERO);
+                    let (slope, hidden) = slopes[r * KEYS..][..tile.keys].split_at_mut(seen);
+                    hidden.fill(T::ZERO);
+                    if let Some(mask) = &given.mask {
+                        mask.add_to(tile, r, row);
+                    }
+                    let (log, along) = (logs[r], along[tile.query + r]);
+                    if self.dropped.is_none() {
+                        for (w, s) in row.iter_mut().zip(slope) {
+                            *w = (*w - log).exp();
+                            *s = *w * (*s - along);
+                        }
+                        continue;
+                    }
+                    row.iter_mut().for_each(|w| *w = (*w - log).exp());
+                    self.kept(Tile { keys: seen, ..tile }, r, |j, kept| {
+                        let by = if kept { factor } else { T::ZERO };
+                        slope[j] = row[j] * (slope[j] * by - along);
+                        row[j] = row[j] * by;
+                    });
+                }
+            },
+        );
+    }
+}
+
+impl<T: Float> Mask<'_, T> {
+    /// Adds its elements to row `r` of a tile.
+    #[inline(always)]
+    fn add_to(&self, tile: Tile, r: usize, row: &mut [T]) {
+        let at = self.firsts[tile.head] + (tile.query + r) * self.row + tile.key * self.column;
+        if self.column == 0 {
+            let v = self.data[at];
+            row.iter_mut().for_each(|w| *w = *w + v);
+        } else {
+            row.iter_mut().zip(&self.data[at..]).for_each(|(w, v)| *w = *w + *v);
+        }
+    }
+
+    /// Adds the gradients of a tile to those of the mask.
+    fn take_in(&self, tile: Tile, slopes: &[T], to: &mut [T]) {
+        for r in 0..tile.queries {
+            let at = self.firsts[tile.head] + (tile.query + r) * self.row + tile.key * self.column;
+            for (j, v) in slopes[r * KEYS..][..tile.keys].iter().enumerate() {
+                let to = &mut to[at + j * self.column];
+                *to = *to + *v;
+            }
+        }
+    }
+}
+
+/// A matrix whose rows of `n` lie one after the other.
+fn rows<T>(x: &[T], n: usize) -> Operand<T> {
+    Operand { p: x.as_ptr(), row: n as isize, col: 1 }
+}
+
+/// Its transpose.
+fn columns<T>(x: &[T], n: usize) -> Operand<T> {
+    Operand { p: x.as_ptr(), row: 1, col: n as isize }
+}
+
+/// `c = a b` or `c += a b`, on this thread.
+///
+/// # Safety
+/// The matrices are there, and nobody else uses `c` meanwhile.
+pub(super) unsafe fn multiply<T: Float>(
+    (m, n, k): (usize, usize, usize),
+    a: Operand<T>,
+    b: Panels<T>,
+    c: *mut T,
+    c_row: usize,
+    accumulate: bool,
+) {
+    let after = After { accumulate, ..After::NOTHING };
+    let product = PanelProduct { m, n, k, a, b, table: Table::None, batch: ONCE, c, c_row, after };
+    // SAFETY: the caller's promise.
+    unsafe { product.run() };
+}
+
+/// The largest of some numbers, NaN if one is.
+#[inline(always)]
+fn largest<T: Float>(x: &[T], start: T) -> T {
+    let mut lanes = [start; LANES];
+    let (whole, rest) = x.split_at(x.len() / LANES * LANES);
+    for x in whole.chunks_exact(LANES) {
+        for l in 0..LANES {
+            lanes[l] = if x[l] <= lanes[l] { lanes[l] } else { x[l] };
+        }
+    }
+    let more = |most: T, x: T| if x <= most { most } else { x };
+    lanes.into_iter().chain(rest.iter().copied()).fold(start, more)
+}
+
+/// Takes exponentials of the differences to `base`, and adds them up.
+#[inline(always)]
+fn exponentials<T: Float>(x: &mut [T], base: T) -> T {
+    let mut lanes = [T::ZERO; LANES];
+    let (whole, rest) = x.split_at_mut(x.len() / LANES * LANES);
+    for x in whole.chunks_exact_mut(LANES) {
+        for l in 0..LANES {
+            x[l] = (x[l] - base).exp();
+            lanes[l] = lanes[l] + x[l];
+        }
+    }
+    let mut sum = lanes.into_iter().sum::<T>();
+    for x in rest {
+        *x = (*x - base).exp();
+        sum = sum + *x;
+    }
+    sum
+}
+
+/// The sum of products.
+fn dot<T: Float>(x: &[T], y: &[T]) -> T {
+    x.iter().zip(y).map(|(x, y)| *x * *y).sum()
+}

@@ -1,0 +1,535 @@
+//! Recurrent layers: one direction of one layer over all time steps. Knows slices; knows no shapes, graphs or Python.
+//!
+//! What comes from the inputs is one product for all steps. Then, step by step, each thread takes some hidden units: products with
+//! the state before, and what makes the new state of them while they are in the cache.
+
+use std::ops::Range;
+
+use super::Float;
+use super::attention::multiply;
+use super::gemm::{Epilogue, Matrix, MatrixMut, Operand, Panels, gemm, gemm_then};
+use super::scratch;
+use super::simd::vectorised;
+use super::threads::{self, Shared};
+
+/// Multiplications that are worth handing over.
+const GRAIN: usize = 100_000;
+
+/// What makes a new state of the old one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cell {
+    /// `h = tanh(a)`.
+    Tanh,
+    /// `h = max(a, 0)`.
+    Relu,
+    /// Gates i, f, g, o.
+    Lstm,
+    /// Gates r, z, n; the last has a second bias.
+    Gru,
+}
+
+impl Cell {
+    /// Number of gates.
+    pub fn gates(self) -> usize {
+        match self {
+            Self::Tanh | Self::Relu => 1,
+            Self::Lstm => 4,
+            Self::Gru => 3,
+        }
+    }
+
+    /// Number of biases of a unit, and of gradients of what they are added to.
+    pub fn biases(self) -> usize {
+        if self == Self::Gru { 4 } else { self.gates() }
+    }
+
+    /// Numbers that are kept of a unit for the gradient: gates, and then the cell of an LSTM or what a GRU's last gate has of the state.
+    pub fn kept(self) -> usize {
+        match self {
+            Self::Tanh | Self::Relu => 1,
+            Self::Lstm => 5,
+            Self::Gru => 4,
+        }
+    }
+}
+
+/// One direction of a layer. Arrays have time steps, then samples, then numbers; outputs and their gradients are `apart` numbers from a
+/// sample to the next.
+#[derive(Clone, Copy)]
+pub struct Layer {
+    /// What makes states.
+    pub cell: Cell,
+    /// Time steps.
+    pub steps: usize,
+    /// Samples.
+    pub batch: usize,
+    /// Numbers of an input.
+    pub inputs: usize,
+    /// Numbers of a state.
+    pub hidden: usize,
+    /// Distance from an output to that of the next sample.
+    pub apart: usize,
+    /// From the last time step to the first.
+    pub reverse: bool,
+}
+
+/// What a layer reads.
+#[derive(Clone, Copy)]
+pub struct Reading<'a, T> {
+    /// Inputs of the layer.
+    pub x: &'a [T],
+    /// Weights: gates, units, and for each those of the inputs and of the state.
+    pub w: &'a [T],
+    /// Biases.
+    pub b: Option<&'a [T]>,
+    /// State at the start.
+    pub h: &'a [T],
+    /// Cells at the start, of an LSTM.
+    pub c: Option<&'a [T]>,
+}
+
+/// Where gradients are added to, if they are wanted.
+pub struct Adding<'a, T> {
+    /// Those of the inputs.
+    pub x: Option<&'a mut [T]>,
+    /// Those of the weights.
+    pub w: Option<&'a mut [T]>,
+    /// Those of the biases.
+    pub b: Option<&'a mut [T]>,
+    /// Those of the state at the start.
+    pub h: Option<&'a mut [T]>,
+    /// Those of the cells at the start.
+    pub c: Option<&'a mut [T]>,
+}
+
+/// States as products read them: of a sample to the next, numbers are `apart`.
+#[derive(Clone, Copy)]
+struct States<T> {
+    p: Shared<T>,
+    apart: usize,
+}
+
+impl<T> States<T> {
+    fn operand(self) -> Operand<T> {
+        Operand { p: self.p.get(), row: self.apart as isize, col: 1 }
+    }
+
+    fn at(self, sample: usize) -> *mut T {
+        self.p.get().wrapping_add(sample * self.apart)
+    }
+}
+
+impl Layer {
+    /// Time step number `i` in the order in which they are taken.
+    fn time(&self, i: usize) -> usize {
+        if self.reverse { self.steps - 1 - i } else { i }
+    }
+
+    /// Numbers that [`Layer::forward`] keeps.
+    pub fn kept(&self) -> usize {
+        self.steps * self.batch * self.cell.kept() * self.hidden
+    }
+
+    /// Weights of a unit.
+    fn row(&self) -> usize {
+        self.inputs + self.hidden
+    }
+
+    /// Calls `f` with some units at a time, so many that it pays to hand over `work` for each.
+    fn units<T: Float>(&self, work: usize, f: impl Fn(Range<usize>) + Sync) {
+        let wide = T::kernels().panel();
+        let grain = (GRAIN / (work * wide).max(1)).max(1);
+        threads::ranges(self.hidden.div_ceil(wide), grain, |some| {
+            f(some.start * wide..self.hidden.min(some.end * wide));
+        });
+    }
+
+    fn check<T>(&self, r: &Reading<'_, T>) {
+        let Self { cell, steps, batch, inputs, hidden, .. } = *self;
+        assert!(r.x.len() == steps * batch * inputs && r.w.len() == cell.gates() * hidden * self.row());
+        assert!(r.b.is_none_or(|b| b.len() == cell.biases() * hidden) && r.h.len() == batch * hidden);
+        assert!(r.c.is_none_or(|c| c.len() == batch * hidden) && r.c.is_some() == (cell == Cell::Lstm));
+    }
+
+    /// Writes the outputs from `y` on, the last state and the last cells, and what a gradient needs.
+    ///
+    /// # Safety
+    /// From `y` on there is room for the outputs, which nobody else uses.
+    pub unsafe fn forward<T: Float>(
+        &self,
+        r: Reading<'_, T>,
+        y: *mut T,
+        (last, last_cells): (&mut [T], Option<&mut [T]>),
+        kept: &mut [T],
+    ) {
+        let Self { cell, steps, batch, inputs, hidden, apart, .. } = *self;
+        self.check(&r);
+        let (gates, wide, samples) = (cell.gates(), cell.kept() * hidden, steps * batch);
+        assert!(kept.len() == self.kept() && last.len() == batch * hidden);
+        if samples == 0 || hidden == 0 {
+            last.copy_from_slice(r.h);
+            last_cells.into_iter().zip(r.c).for_each(|(last, c)| last.copy_from_slice(c));
+            return;
+        }
+        let bias = r.b.map(|b| &b[..gates * hidden]);
+        gemm_then(
+            MatrixMut::new(kept, samples, gates * hidden, wide, 1),
+            Matrix::of_rows(r.x, samples, inputs),
+            Matrix::new(r.w, gates * hidden, inputs, self.row(), 1).t(),
+            Epilogue { column_bias: bias, ..Epilogue::NONE },
+        );
+        let room = Panels::<T>::room(hidden, hidden);
+        scratch::with(gates * room, |packed: &mut [T]| {
+            let of_gate = |gate: usize| {
+                let p = r.w[gate * hidden * self.row() + inputs..].as_ptr();
+                Operand { p, row: 1, col: self.row() as isize }
+            };
+            for (gate, packed) in packed.chunks_exact_mut(room).enumerate() {
+                // SAFETY: the weights of a gate are `hidden` rows, and there is room for them.
+                unsafe { Panels::pack(of_gate(gate), hidden, hidden, packed.as_mut_ptr()) };
+            }
+            let (packed, kept, y) =
+                (Shared::new(packed.as_mut_ptr()), Shared::new(kept.as_mut_ptr()), Shared::new(y));
+            let first = States { p: Shared::read_only(r.h.as_ptr()), apart: hidden };
+            let first_cells = r.c.map(|c| States { p: Shared::read_only(c.as_ptr()), apart: hidden });
+            let outputs =
+                |t: usize| States { p: Shared::new(y.get().wrapping_add(t * batch * apart)), apart };
+            let rows = |t: usize, part: usize| {
+                let p = kept.get().wrapping_add(t * batch * wide + part * hidden);
+                States { p: Shared::new(p), apart: wide }
+            };
+            for i in 0..steps {
+                let t = self.time(i);
+                let before = if i == 0 { first } else { outputs(self.time(i - 1)) };
+                let cells = first_cells.map(|c| if i == 0 { c } else { rows(self.time(i - 1), 4) });
+                self.units::<T>(batch * hidden * gates, |units| {
+                    let n = units.len();
+                    for gate in 0..gates {
+                        // What the last gate of a GRU has of the state is kept apart.
+                        let alone = cell == Cell::Gru && gate == 2;
+                        let to = rows(t, if alone { 3 } else { gate }).at(0).wrapping_add(units.start);
+                        let b = Panels::packed(packed.get().wrapping_add(gate * room), hidden);
+                        let b = b.column(units.start, hidden);
+                        // SAFETY: states of the step before are written; each thread has units of its own.
+                        unsafe { multiply((batch, n, hidden), before.operand(), b, to, wide, !alone) };
+                    }
+                    for sample in 0..batch {
+                        // SAFETY: as above; rows of different arrays or parts do not overlap.
+                        unsafe {
+                            let row = |s: States<T>| -> &mut [T] {
+                                std::slice::from_raw_parts_mut(s.at(sample).add(units.start), n)
+                            };
+                            let h = row(outputs(t));
+                            match cell {
+                                Cell::Tanh | Cell::Relu => elman(cell, row(rows(t, 0)), h),
+                                Cell::Lstm => {
+                                    let gates = [0, 1, 2, 3, 4].map(|part| row(rows(t, part)));
+                                    lstm(gates, cells.map(|c| &*row(c)).unwrap_or_default(), h);
+                                }
+                                Cell::Gru => {
+                                    let gates = [0, 1, 2, 3].map(|part| row(rows(t, part)));
+                                    let bias = r.b.map(|b| &b[3 * hidden + units.start..][..n]);
+                                    gru(gates, bias, row(before), h);
+                                }
+                            }
+                        }
+                    }
+                });
+            }
+            let end = self.time(steps - 1);
+            let copy = |from: States<T>, to: &mut [T]| {
+                for (sample, to) in to.chunks_exact_mut(hidden).enumerate() {
+                    // SAFETY: the states of the last step are written.
+                    to.copy_from_slice(unsafe { std::slice::from_raw_parts(from.at(sample), hidden) });
+                }
+            };
+            copy(outputs(end), last);
+            last_cells.into_iter().for_each(|to| copy(rows(end, 4), to));
+        });
+    }
+
+    /// Adds the gradients, `kept` being what [`Layer::forward`] left, `y` its outputs and `gy` their gradients, and `last` those of the last
+    /// state and the last cells.
+    ///
+    /// # Safety
+    /// From `y` and from `gy` on there are as many numbers as outputs.
+    pub unsafe fn backward<T: Float>(
+        &self,
+        r: Reading<'_, T>,
+        (y, gy): (*const T, *const T),
+        last: (&[T], Option<&[T]>),
+        kept: &[T],
+        to: Adding<'_, T>,
+    ) {
+        let Self { cell, steps, batch, hidden, apart, .. } = *self;
+        self.check(&r);
+        let (gates, wide, slopes) = (cell.gates(), cell.kept() * hidden, cell.biases() * hidden);
+        assert!(kept.len() == self.kept() && last.0.len() == batch * hidden);
+        if steps * batch * hidden == 0 {
+            let add = |to: Option<&mut [T]>, g: &[T]| {
+                to.into_iter().for_each(|to| to.iter_mut().zip(g).for_each(|(to, g)| *to = *to + *g));
+            };
+            add(to.h, last.0);
+            add(to.c, last.1.unwrap_or_default());
+            return;
+        }
+        let sizes = [
+            Panels::<T>::room(gates * hidden, hidden),
+            steps * batch * slopes,
+            batch * hidden,
+            batch * hidden,
+        ];
+        scratch::with(sizes.iter().sum(), |room: &mut [T]| {
+            let (packed, room) = room.split_at_mut(sizes[0]);
+            let (slope, room) = room.split_at_mut(sizes[1]);
+            let (state, carried) = room.split_at_mut(sizes[2]);
+            let p = r.w[self.inputs..].as_ptr();
+            let weights = Operand { p, row: self.row() as isize, col: 1 };
+            // SAFETY: each gate's units have rows of weights, and there is room for them.
+            unsafe { Panels::pack(weights, gates * hidden, hidden, packed.as_mut_ptr()) };
+            state.copy_from_slice(last.0);
+            carried.fill(T::ZERO);
+            last.1.into_iter().for_each(|g| carried.copy_from_slice(g));
+            let shared = |x: &mut [T]| Shared::new(x.as_mut_ptr());
+            let (packed, slopes_at) = (Panels::packed(packed.as_mut_ptr(), gates * hidden), shared(slope));
+            let (state_at, carried_at) = (shared(state), shared(carried));
+            let (y, gy) = (Shared::read_only(y), Shared::read_only(gy));
+            let kept_at = Shared::read_only(kept.as_ptr());
+            let rows = |of: Shared<T>, t: usize, part: usize, wide: usize| States {
+                p: Shared::new(of.get().wrapping_add(t * batch * wide + part * hidden)),
+                apart: wide,
+            };
+            let flat = |p: Shared<T>| States { p, apart: hidden };
+            let outputs = |of: Shared<T>, t: usize| States {
+                p: Shared::new(of.get().wrapping_add(t * batch * apart)),
+                apart,
+            };
+            let first = flat(Shared::read_only(r.h.as_ptr()));
+            // One more than there are steps: the last is what reaches the state at the start.
+            for i in (0..=steps).rev() {
+                self.units::<T>(batch * hidden * gates, |units| {
+                    let n = units.len();
+                    if i < steps {
+                        let t = self.time(i);
+                        let to = state_at.get().wrapping_add(units.start);
+                        let b = packed.column(units.start, gates * hidden);
+                        let part = |part: usize| rows(slopes_at, t, part, slopes).operand();
+                        // SAFETY: gradients of the step after are written; each thread has units of its own.
+                        unsafe {
+                            if cell == Cell::Gru {
+                                multiply((batch, n, 2 * hidden), part(0), b, to, hidden, true);
+                                multiply((batch, n, hidden), part(3), b.row(2 * hidden), to, hidden, true);
+                            } else {
+                                multiply((batch, n, gates * hidden), part(0), b, to, hidden, false);
+                            }
+                        }
+                    }
+                    let Some(i) = i.checked_sub(1) else { return };
+                    let t = self.time(i);
+                    let before = (i > 0).then(|| self.time(i - 1));
+                    for sample in 0..batch {
+                        // SAFETY: as above; rows of different arrays or parts do not overlap, or are only read.
+                        unsafe {
+                            let row = |s: States<T>| -> &mut [T] {
+                                std::slice::from_raw_parts_mut(s.at(sample).add(units.start), n)
+                            };
+                            let kept = |t: usize, part: usize| -> &[T] { row(rows(kept_at, t, part, wide)) };
+                            let slope = |part: usize| row(rows(slopes_at, t, part, slopes));
+                            let (g, gy) = (row(flat(state_at)), row(outputs(gy, t)));
+                            match cell {
+                                Cell::Tanh | Cell::Relu => elman_slopes(cell, kept(t, 0), (g, gy), slope(0)),
+                                Cell::Lstm => {
+                                    let old = match (before, r.c) {
+                                        (Some(before), _) => kept(before, 4),
+                                        (None, c) => &c.unwrap_or_default()[sample * hidden..][units.clone()],
+                                    };
+                                    let gates = [0, 1, 2, 3, 4].map(|part| kept(t, part));
+                                    let to = [0, 1, 2, 3].map(slope);
+                                    lstm_slopes(gates, old, (g, gy), row(flat(carried_at)), to);
+                                }
+                                Cell::Gru => {
+                                    let old = row(before.map_or(first, |before| outputs(y, before)));
+                                    let gates = [0, 1, 2, 3].map(|part| kept(t, part));
+                                    gru_slopes(gates, old, (g, gy), [0, 1, 2, 3].map(slope));
+                                }
+                            }
+                        }
+                    }
+                });
+            }
+            let add = |to: Option<&mut [T]>, g: &[T]| {
+                to.into_iter().for_each(|to| to.iter_mut().zip(g).for_each(|(to, g)| *to = *to + *g));
+            };
+            add(to.h, state);
+            add(to.c, carried);
+            // SAFETY: the caller's promise: outputs reach to the last sample's last number.
+            let y = unsafe { std::slice::from_raw_parts(y.get(), (steps * batch - 1) * apart + hidden) };
+            self.weights(r, y, slope, (to.x, to.w, to.b));
+        });
+    }
+
+    /// Adds the gradients of inputs, weights and biases.
+    fn weights<T: Float>(
+        &self,
+        r: Reading<'_, T>,
+        y: &[T],
+        slope: &[T],
+        (gx, gw, gb): (Option<&mut [T]>, Option<&mut [T]>, Option<&mut [T]>),
+    ) {
+        let Self { cell, steps, batch, inputs, hidden, apart, .. } = *self;
+        let (gates, wide, samples) = (cell.gates() * hidden, cell.biases() * hidden, steps * batch);
+        let of_x = || Matrix::new(slope, samples, gates, wide, 1);
+        if let Some(gx) = gx {
+            gemm(
+                MatrixMut::of_rows(gx, samples, inputs),
+                true,
+                of_x(),
+                Matrix::new(r.w, gates, inputs, self.row(), 1),
+            );
+        }
+        if let Some(gw) = gw {
+            gemm(
+                MatrixMut::new(gw, gates, inputs, self.row(), 1),
+                true,
+                of_x().t(),
+                Matrix::of_rows(r.x, samples, inputs),
+            );
+            // Which slopes meet the state before, and whose weights they are.
+            let groups: &[(usize, usize, usize)] =
+                if cell == Cell::Gru { &[(0, 2, 0), (3, 1, 2)] } else { &[(0, cell.gates(), 0)] };
+            let rest = (steps - 1) * batch;
+            let (later, earlier) = if self.reverse { (0, batch) } else { (batch, 0) };
+            for (part, n, gate) in groups {
+                let n = n * hidden;
+                let gw = &mut gw[gate * hidden * self.row() + inputs..];
+                let from = |sample: usize, count: usize| {
+                    Matrix::new(&slope[sample * wide + part * hidden..], count, n, wide, 1).t()
+                };
+                let start = self.time(0) * batch;
+                let to = MatrixMut::new(gw, n, hidden, self.row(), 1);
+                gemm(to, true, from(start, batch), Matrix::of_rows(r.h, batch, hidden));
+                if rest > 0 {
+                    let old = Matrix::new(&y[earlier * apart..], rest, hidden, apart, 1);
+                    gemm(MatrixMut::new(gw, n, hidden, self.row(), 1), true, from(later, rest), old);
+                }
+            }
+        }
+        if let Some(gb) = gb {
+            for row in slope.chunks_exact(wide) {
+                gb.iter_mut().zip(row).for_each(|(gb, g)| *gb = *gb + *g);
+            }
+        }
+    }
+}
+
+/// The state of a plain layer, of sums that stay where they are as the state.
+fn elman<T: Float>(cell: Cell, sum: &mut [T], h: &mut [T]) {
+    vectorised(
+        #[inline(always)]
+        || {
+            for (sum, h) in sum.iter_mut().zip(h) {
+                *sum = if cell == Cell::Tanh { sum.tanh() } else { sum.max(T::ZERO) };
+                *h = *sum;
+            }
+        },
+    );
+}
+
+fn elman_slopes<T: Float>(cell: Cell, h: &[T], (g, gy): (&[T], &[T]), to: &mut [T]) {
+    for (i, to) in to.iter_mut().enumerate() {
+        let g = g[i] + gy[i];
+        *to = match cell {
+            Cell::Relu if h[i] > T::ZERO => g,
+            Cell::Relu => T::ZERO,
+            _ => g * (T::ONE - h[i] * h[i]),
+        };
+    }
+}
+
+/// The state of an LSTM, of sums for the gates, which stay where they are as gates, and the cells before.
+fn lstm<T: Float>([i, f, g, o, c]: [&mut [T]; 5], before: &[T], h: &mut [T]) {
+    let n = h.len();
+    assert!([i.len(), f.len(), g.len(), o.len(), c.len(), before.len()] == [n; 6]);
+    vectorised(
+        #[inline(always)]
+        || {
+            for k in 0..n {
+                i[k] = i[k].sigmoid();
+                f[k] = f[k].sigmoid();
+                g[k] = g[k].tanh();
+                o[k] = o[k].sigmoid();
+                c[k] = f[k] * before[k] + i[k] * g[k];
+                h[k] = o[k] * c[k].tanh();
+            }
+        },
+    );
+}
+
+fn lstm_slopes<T: Float>(
+    [i, f, g, o, c]: [&[T]; 5],
+    before: &[T],
+    (gh, gy): (&[T], &[T]),
+    carried: &mut [T],
+    [to_i, to_f, to_g, to_o]: [&mut [T]; 4],
+) {
+    let (n, one) = (c.len(), T::ONE);
+    assert!([i.len(), f.len(), g.len(), o.len(), before.len(), gh.len(), gy.len(), carried.len()] == [n; 8]);
+    assert!([to_i.len(), to_f.len(), to_g.len(), to_o.len()] == [n; 4]);
+    vectorised(
+        #[inline(always)]
+        || {
+            for k in 0..n {
+                let (gh, bent) = (gh[k] + gy[k], c[k].tanh());
+                let gc = carried[k] + gh * o[k] * (one - bent * bent);
+                to_i[k] = gc * g[k] * i[k] * (one - i[k]);
+                to_f[k] = gc * before[k] * f[k] * (one - f[k]);
+                to_g[k] = gc * i[k] * (one - g[k] * g[k]);
+                to_o[k] = gh * bent * o[k] * (one - o[k]);
+                carried[k] = gc * f[k];
+            }
+        },
+    );
+}
+
+/// The state of a GRU, of sums for the gates, which stay where they are as gates, and what the last has of the state.
+fn gru<T: Float>([r, z, n, s]: [&mut [T]; 4], bias: Option<&[T]>, before: &[T], h: &mut [T]) {
+    let count = h.len();
+    assert!([r.len(), z.len(), n.len(), s.len(), before.len()] == [count; 5]);
+    bias.into_iter().for_each(|bias| s.iter_mut().zip(bias).for_each(|(s, b)| *s = *s + *b));
+    vectorised(
+        #[inline(always)]
+        || {
+            for k in 0..count {
+                r[k] = r[k].sigmoid();
+                z[k] = z[k].sigmoid();
+                n[k] = (n[k] + r[k] * s[k]).tanh();
+                h[k] = (T::ONE - z[k]) * n[k] + z[k] * before[k];
+            }
+        },
+    );
+}
+
+fn gru_slopes<T: Float>(
+    [r, z, n, s]: [&[T]; 4],
+    before: &[T],
+    (g, gy): (&mut [T], &[T]),
+    [to_r, to_z, to_n, to_s]: [&mut [T]; 4],
+) {
+    let (count, one) = (g.len(), T::ONE);
+    assert!([r.len(), z.len(), n.len(), s.len(), before.len(), gy.len()] == [count; 6]);
+    assert!([to_r.len(), to_z.len(), to_n.len(), to_s.len()] == [count; 4]);
+    vectorised(
+        #[inline(always)]
+        || {
+            for k in 0..count {
+                let gh = g[k] + gy[k];
+                let gn = gh * (one - z[k]) * (one - n[k] * n[k]);
+                to_n[k] = gn;
+                to_s[k] = gn * r[k];
+                to_r[k] = gn * s[k] * r[k] * (one - r[k]);
+                to_z[k] = gh * (before[k] - n[k]) * z[k] * (one - z[k]);
+                g[k] = gh * z[k];
+            }
+        },
+    );
+}

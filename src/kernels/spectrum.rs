@@ -1,0 +1,92 @@
+//! Discrete Fourier transforms, by `rustfft`. Knows lines of complex numbers, real and imaginary parts beside each other.
+
+use std::any::TypeId;
+use std::sync::{Arc, LazyLock};
+
+use parking_lot::Mutex;
+use rustfft::num_complex::Complex;
+use rustfft::{Fft, FftDirection, FftNum, FftPlanner};
+
+use super::threads::{self, Shared};
+use super::{Float, scratch};
+
+/// Columns of a strided axis that are gathered at a time.
+const COLUMNS: usize = 16;
+/// Numbers that are worth handing over.
+const GRAIN: usize = 1 << 13;
+
+/// How lines of a length are transformed; what is worked out for a length is kept.
+fn plan<T: Float>(n: usize, direction: FftDirection) -> impl Fn(&mut [T]) + Sync {
+    static SINGLE: LazyLock<Mutex<FftPlanner<f32>>> = LazyLock::new(|| Mutex::new(FftPlanner::new()));
+    static DOUBLE: LazyLock<Mutex<FftPlanner<f64>>> = LazyLock::new(|| Mutex::new(FftPlanner::new()));
+    let (mut single, mut double) = (None, None);
+    if TypeId::of::<T>() == TypeId::of::<f32>() {
+        single = Some(SINGLE.lock().plan_fft(n, direction));
+    } else {
+        double = Some(DOUBLE.lock().plan_fft(n, direction));
+    }
+    move |lines| match (&single, &double) {
+        (Some(plan), _) => process(plan, lines),
+        (_, Some(plan)) => process(plan, lines),
+        _ => {}
+    }
+}
+
+/// Transforms lines, which hold numbers of the type of the plan.
+fn process<T: Float, F: FftNum>(plan: &Arc<dyn Fft<F>>, lines: &mut [T]) {
+    assert!(size_of::<T>() == size_of::<F>());
+    scratch::with(2 * plan.get_inplace_scratch_len(), |room: &mut [T]| {
+        // SAFETY: both types are the same, as `plan` chose; a complex number is two of them one after the other.
+        let complex = |of: &mut [T]| unsafe {
+            std::slice::from_raw_parts_mut(of.as_mut_ptr().cast::<Complex<F>>(), of.len() / 2)
+        };
+        plan.process_with_scratch(complex(lines), complex(room));
+    });
+}
+
+/// Lines of `n` complex numbers, transformed one by one in place: `y[k] = sum x[t] exp(-2 pi i k t / n)`, with the other sign if
+/// `inverse`.
+pub fn lines<T: Float>(n: usize, inverse: bool) -> impl Fn(&mut [T]) + Sync {
+    plan::<T>(n.max(1), if inverse { FftDirection::Inverse } else { FftDirection::Forward })
+}
+
+/// Transforms an array in place along an axis of length `n`, between `outer` and `inner` others; see [`lines`].
+pub fn along<T: Float>(x: &mut [T], (outer, n, inner): (usize, usize, usize), inverse: bool) {
+    assert!(x.len() == 2 * outer * n * inner);
+    if x.is_empty() || n == 1 {
+        return;
+    }
+    let transform = lines::<T>(n, inverse);
+    let x = Shared::new(x.as_mut_ptr());
+    if inner == 1 {
+        return threads::ranges(outer, (GRAIN / n).max(1), |some| {
+            // SAFETY: each range has lines of its own.
+            let lines = unsafe {
+                std::slice::from_raw_parts_mut(x.get().add(2 * n * some.start), 2 * n * some.len())
+            };
+            transform(lines);
+        });
+    }
+    let blocks = inner.div_ceil(COLUMNS);
+    threads::ranges(outer * blocks, (GRAIN / n / COLUMNS).max(1), |some| {
+        scratch::with(2 * n * COLUMNS, |room: &mut [T]| {
+            for block in some {
+                let (o, first) = (block / blocks, block % blocks * COLUMNS);
+                let columns = COLUMNS.min(inner - first);
+                let room = &mut room[..2 * n * columns];
+                // SAFETY: each block has columns of its own, all of them within the array.
+                let at = |t: usize, c: usize| unsafe { x.get().add(2 * ((o * n + t) * inner + first + c)) };
+                for (t, c) in (0..n).flat_map(|t| (0..columns).map(move |c| (t, c))) {
+                    // SAFETY: as above.
+                    let number = unsafe { [*at(t, c), *at(t, c).add(1)] };
+                    room[2 * (c * n + t)..][..2].copy_from_slice(&number);
+                }
+                transform(room);
+                for (t, c) in (0..n).flat_map(|t| (0..columns).map(move |c| (t, c))) {
+                    // SAFETY: as above.
+                    unsafe { at(t, c).copy_from_nonoverlapping(room[2 * (c * n + t)..][..2].as_ptr(), 2) };
+                }
+            }
+        });
+    });
+}

@@ -1,0 +1,284 @@
+//! Elements that differ from each other.
+
+use std::cmp::Ordering;
+
+use crate::array::{DType, Shape};
+use crate::kernels::Float;
+use crate::kernels::scratch::List;
+use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[Entry::of::<Unique>()];
+
+op! {
+    /// The elements that differ from each other, each once. How many there are depends on the values of `x`, which must
+    /// be known when the function is built. A NaN differs from every other.
+    ///
+    /// The gradient of an element goes to where it stands first.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     flatten: Look at single elements, else at the parts of `x` along `axis`.
+    ///     axis: Axis along which parts are compared; needed where `flatten` is False, and without meaning elsewhere.
+    ///     sorted: In ascending order (parts by their first element that differs), else in the order in which they stand
+    ///         in `x`.
+    ///     with_index: Return for each where it stands first.
+    ///     with_inverse: Return for each element of `x` which one it is.
+    ///     with_counts: Return how often each is there.
+    ///
+    /// Returns:
+    ///     Array of one axis, or with as many as `x` if `flatten` is False; besides it what was asked for, in the order of
+    ///     the arguments, as whole numbers of one axis.
+    ///
+    /// Raises:
+    ///     ArgumentError: If `flatten` is False and there is no `axis`.
+    ///     AxisError: If `x` has no such axis.
+    Unique = unique(x; flatten: bool = true, axis: Option<i64> = None, sorted: bool = true, with_index: bool = false,
+        with_inverse: bool = false, with_counts: bool = false)
+}
+
+op! {
+    /// Zeros but where the elements that differ stand first, which are those of `gy`: the gradient of `unique`.
+    ///
+    /// Args:
+    ///     gy: What goes there.
+    ///     x: The elements.
+    ///     flatten: As for `unique`. So the others.
+    ///     axis: Axis of the parts.
+    ///     sorted: Their order.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    UniquePut = unique_put(gy, x; flatten: bool, axis: Option<i64>, sorted: bool)
+}
+
+op! {
+    /// What stands in an array where elements of another that differ stand first: the gradient of `unique_put`.
+    ///
+    /// Args:
+    ///     from: What is taken.
+    ///     x: The elements, in the shape of `from`.
+    ///     flatten: As for `unique`. So the others.
+    ///     axis: Axis of the parts.
+    ///     sorted: Their order.
+    ///     shape: Shape of the output.
+    ///
+    /// Returns:
+    ///     Array of shape `shape`.
+    UniqueTake = unique_take(from, x; flatten: bool, axis: Option<i64>, sorted: bool, shape: Vec<i64>)
+}
+
+/// How an array is cut into the parts that are compared: element `k` of part `i` in block `o` is at `(o * n + i) * inner + k`.
+struct Parts {
+    outer: usize,
+    n: usize,
+    inner: usize,
+}
+
+impl Parts {
+    fn new(x: &Shape, flatten: bool, axis: Option<i64>) -> Result<Self> {
+        match axis {
+            _ if flatten => Ok(Self { outer: 1, n: x.size(), inner: 1 }),
+            None => Err(Error::argument("unique", "axis", "an axis where `flatten` is False", Value::None)),
+            Some(axis) => {
+                let axis = x.axis("unique", axis)?;
+                Ok(Self { outer: x.size_to(axis), n: x[axis], inner: x.size_from(axis + 1) })
+            }
+        }
+    }
+
+    /// Places of the elements of part `i`.
+    fn places(&self, i: usize) -> impl Iterator<Item = usize> {
+        let (n, inner) = (self.n, self.inner);
+        (0..self.outer).flat_map(move |o| (0..inner).map(move |k| (o * n + i) * inner + k))
+    }
+
+    /// The parts that differ.
+    fn groups<T: PartialOrd + Copy>(&self, x: &[T], sorted: bool) -> Groups {
+        let is_nan = |v: T| v.partial_cmp(&v).is_none();
+        let order = |a: T, b: T| a.partial_cmp(&b).unwrap_or_else(|| is_nan(a).cmp(&is_nan(b)));
+        let pairs = |i, j| self.places(i).zip(self.places(j)).map(|(p, q)| (x[p], x[q]));
+        let compare = |i: &usize, j: &usize| {
+            let first = pairs(*i, *j).map(|(a, b)| order(a, b)).find(|order| order.is_ne());
+            first.unwrap_or(Ordering::Equal).then(i.cmp(j))
+        };
+        let mut at: List<usize> = (0..self.n).collect();
+        at.sort_unstable_by(compare);
+        let (mut first, mut inverse) = (List::with_capacity(0), List::repeat(0, self.n));
+        for (place, i) in at.iter().enumerate() {
+            if place == 0 || pairs(at[place - 1], *i).any(|(a, b)| a != b) {
+                first.push(*i);
+            }
+            inverse[*i] = first.len() - 1;
+        }
+        if !sorted {
+            let mut ranks: List<usize> = (0..first.len()).collect();
+            ranks.sort_unstable_by_key(|group| first[*group]);
+            let mut renamed = List::repeat(0, first.len());
+            ranks.iter().enumerate().for_each(|(to, group)| renamed[*group] = to);
+            inverse.iter_mut().for_each(|group| *group = renamed[*group]);
+            first.sort_unstable();
+        }
+        Groups { first, inverse }
+    }
+
+    /// As [`Parts::groups`], of which there must be as many as when the shapes were made.
+    fn expect<T: Float>(&self, x: &[T], sorted: bool, n: usize) -> Result<Groups> {
+        let groups = self.groups(x, sorted);
+        match groups.first.len() {
+            found if found == n => Ok(groups),
+            found => Err(Error::Value(format!(
+                "unique: expected {n} different elements as on building, got {found}"
+            ))),
+        }
+    }
+}
+
+/// Which parts of an array differ.
+struct Groups {
+    /// For each the first part that is like that.
+    first: List<usize>,
+    /// For each part which one it is.
+    inverse: List<usize>,
+}
+
+impl Unique {
+    fn parts(&self, x: &Shape) -> Result<Parts> {
+        Parts::new(x, self.flatten, self.axis)
+    }
+
+    /// Number of parts along the first output.
+    fn found(&self, y: &Shape) -> Result<usize> {
+        if self.flatten { Ok(y[0]) } else { Ok(y[y.axis("unique", self.axis.unwrap_or(0))?]) }
+    }
+}
+
+impl Compute for Unique {
+    const SHAPED_BY: Option<usize> = Some(0);
+    const HAS_BACKWARD: bool = false;
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let shape = x.get(0);
+        let parts = self.parts(shape)?;
+        let values = x.values.ok_or_else(|| {
+            let expected = "values to be known on building (its outputs depend on them)";
+            Error::Graph(format!("unique: expected {expected}, got none"))
+        })?;
+        let found = parts.groups(values, true).first.len();
+        let mut y = if self.flatten { Shape::from([found]) } else { shape.clone() };
+        if !self.flatten {
+            let axis = y.axis("unique", self.axis.unwrap_or(0))?;
+            y[axis] = found;
+        }
+        let mut shapes = one(y)?;
+        for (asked, n) in [(self.with_index, found), (self.with_inverse, parts.n), (self.with_counts, found)]
+        {
+            if asked {
+                shapes.push(Shape::from([n]));
+            }
+        }
+        Ok(shapes)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (x, parts) = (run.x(0), self.parts(run.x_shape(0))?);
+        let found = self.found(run.y_shape(0))?;
+        let groups = parts.expect(x, self.sorted, found)?;
+        take(x, &parts, &groups, run.y(0));
+        let mut o = 1;
+        for (asked, what) in [self.with_index, self.with_inverse, self.with_counts].into_iter().zip(0..) {
+            if !asked {
+                continue;
+            }
+            let y = run.y_index(o);
+            match what {
+                0 => y.iter_mut().zip(&*groups.first).for_each(|(y, i)| *y = *i as i64),
+                1 => y.iter_mut().zip(&*groups.inverse).for_each(|(y, i)| *y = *i as i64),
+                _ => {
+                    y.fill(0);
+                    groups.inverse.iter().for_each(|group| y[*group] += 1);
+                }
+            }
+            o += 1;
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let put = UniquePut { flatten: self.flatten, axis: self.axis, sorted: self.sorted };
+        vec![Some(Sym::apply(put, &[s.gy(0), s.x(0)]))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::INPUTS
+    }
+
+    fn output(&self, o: usize) -> Option<DType> {
+        (o > 0).then_some(DType::I64)
+    }
+}
+
+/// The first part of each kind.
+fn take<T: Float>(x: &[T], parts: &Parts, groups: &Groups, y: &mut [T]) {
+    let to = Parts { n: groups.first.len(), ..*parts };
+    for (group, i) in groups.first.iter().enumerate() {
+        to.places(group).zip(parts.places(*i)).for_each(|(to, from)| y[to] = x[from]);
+    }
+}
+
+impl Compute for UniquePut {
+    const HAS_BACKWARD: bool = false;
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        one(x.get(1).clone())
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (gy, x, parts) = (run.x(0), run.x(1), Parts::new(run.x_shape(1), self.flatten, self.axis)?);
+        let found = gy.len() / (parts.outer * parts.inner).max(1);
+        let groups = parts.expect(x, self.sorted, if gy.is_empty() { 0 } else { found })?;
+        let from = Parts { n: groups.first.len(), ..parts };
+        let y = run.y(0);
+        y.fill(T::ZERO);
+        for (group, i) in groups.first.iter().enumerate() {
+            from.places(group).zip(parts.places(*i)).for_each(|(from, to)| y[to] = gy[from]);
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let Self { flatten, axis, sorted } = *self;
+        let shape = s.x(0).shape().iter().map(|d| *d as i64).collect();
+        vec![Some(Sym::apply(UniqueTake { flatten, axis, sorted, shape }, &[s.gy(0), s.x(1)])), None]
+    }
+
+    fn reads(&self, gx: usize) -> Reads {
+        if gx == 0 { Reads::INPUTS } else { Reads::NOTHING }
+    }
+}
+
+impl Compute for UniqueTake {
+    const HAS_BACKWARD: bool = false;
+
+    fn shapes(&self, _: &InputShapes<'_>) -> Result<Shapes> {
+        one(self.shape.iter().map(|d| *d as usize).collect::<Shape>())
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (from, x, parts) = (run.x(0), run.x(1), Parts::new(run.x_shape(1), self.flatten, self.axis)?);
+        let y = run.y(0);
+        let found = if y.is_empty() { 0 } else { y.len() / (parts.outer * parts.inner).max(1) };
+        take(from, &parts, &parts.expect(x, self.sorted, found)?, y);
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let put = UniquePut { flatten: self.flatten, axis: self.axis, sorted: self.sorted };
+        vec![Some(Sym::apply(put, &[s.gy(0), s.x(1)])), None]
+    }
+
+    fn reads(&self, gx: usize) -> Reads {
+        if gx == 0 { Reads::inputs(2) } else { Reads::NOTHING }
+    }
+}

@@ -1,0 +1,116 @@
+//! Decomposition of positive definite matrices.
+
+use crate::Result;
+use crate::kernels::threads::Shared;
+use crate::kernels::{Float, triangular};
+use crate::ops::linear_algebra::inverse::{BatchInv, matmul, of_each, side, transposed};
+use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, one, op};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[Entry::of::<BatchCholesky>()];
+
+op! {
+    /// Triangular matrices `y` with `y y' = x`, or `y' y = x` with `upper`, of symmetric positive definite ones.
+    ///
+    /// Only the elements of `x` on the diagonal and below it are looked at; where it is not positive definite the result is
+    /// not a number. The gradient is a symmetric matrix.
+    ///
+    /// Args:
+    ///     x: Matrices, shape (batch..., n, n).
+    ///     upper: Return upper triangular matrices, else lower ones.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ///
+    /// Raises:
+    ///     ShapeError: If the last two axes are not of one length.
+    ///
+    /// Source:
+    ///     Gradient: Murray, Differentiation of the Cholesky decomposition, 2016, arXiv:1602.07527.
+    BatchCholesky = batch_cholesky(x; upper: bool = false)
+}
+
+op! {
+    /// The lower triangles of matrices, their diagonals multiplied by a number: a part of gradients.
+    ///
+    /// Args:
+    ///     x: Matrices, shape (batch..., n, n).
+    ///     diagonal: What the diagonals are multiplied by.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`, zero above the diagonals.
+    LowerTriangle = lower_triangle(x; diagonal: f64)
+}
+
+impl Compute for BatchCholesky {
+    const HAS_BACKWARD: bool = false;
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        side("batch_cholesky", x.get(0))?;
+        one(x.get(0).clone())
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let n = side("batch_cholesky", run.x_shape(0))?;
+        let (x, y) = (run.x(0), run.y(0));
+        let (count, y) = (y.len() / (n * n).max(1), Shared::new(y.as_mut_ptr()));
+        of_each(count, n, |i| {
+            // SAFETY: each matrix has a part of its own.
+            let y = unsafe { std::slice::from_raw_parts_mut(y.get().add(i * n * n), n * n) };
+            y.copy_from_slice(&x[i * n * n..(i + 1) * n * n]);
+            triangular::root(y, n);
+            for (row, column) in (0..n).flat_map(|row| (0..row).map(move |column| (row, column))) {
+                let (below, above) = (row * n + column, column * n + row);
+                y[above] = if self.upper { y[below] } else { T::ZERO };
+                if self.upper {
+                    y[below] = T::ZERO;
+                }
+            }
+        });
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let as_lower = |v: Sym| if self.upper { transposed(v) } else { v };
+        let triangle = |v: Sym, diagonal: f64| Sym::apply(LowerTriangle { diagonal }, &[v]);
+        let (y, gy) = (as_lower(s.y(0)), triangle(as_lower(s.gy(0)), 1.0));
+        let inverse = Sym::apply(BatchInv {}, &[y]);
+        let inner = triangle(matmul(y, true, gy, false), 0.5);
+        let whole = matmul(matmul(inverse, true, inner, false), false, inverse, false);
+        vec![Some((whole + transposed(whole)) * Sym::Const(0.5))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::OUTPUTS
+    }
+}
+
+impl Compute for LowerTriangle {
+    const HAS_BACKWARD: bool = false;
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        side("lower_triangle", x.get(0))?;
+        like(x)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let n = side("lower_triangle", run.x_shape(0))?;
+        let (x, y, factor) = (run.x(0), run.y(0), T::of(self.diagonal));
+        let rows = y.chunks_exact_mut(n.max(1)).zip(x.chunks_exact(n.max(1)));
+        for (i, (y, x)) in rows.enumerate() {
+            let row = i % n;
+            y[..row].copy_from_slice(&x[..row]);
+            y[row] = x[row] * factor;
+            y[row + 1..].fill(T::ZERO);
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        vec![Some(Sym::apply(self.clone(), &[s.gy(0)]))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}

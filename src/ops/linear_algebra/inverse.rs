@@ -1,0 +1,199 @@
+//! Inverses and determinants of square matrices.
+
+use crate::array::Shape;
+use crate::kernels::scratch::{self, List};
+use crate::kernels::threads::{self, Shared};
+use crate::kernels::{Float, triangular};
+use crate::ops::products::batch_matmul::BatchMatmul;
+use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] =
+    &[Entry::of::<BatchDet>(), Entry::of::<BatchInv>(), Entry::of::<BatchLogdet>()];
+
+op! {
+    /// Determinants of square matrices: `y[i] = det(x[i])`.
+    ///
+    /// The gradient goes by the inverse: of a singular matrix it is not a number.
+    ///
+    /// Args:
+    ///     x: Matrices, shape (batch..., n, n).
+    ///
+    /// Returns:
+    ///     Array of shape (batch...).
+    ///
+    /// Raises:
+    ///     ShapeError: If the last two axes are not of one length.
+    BatchDet = batch_det(x)
+}
+
+op! {
+    /// Inverses of square matrices.
+    ///
+    /// That of a singular matrix is infinite, or not a number.
+    ///
+    /// Args:
+    ///     x: Matrices, shape (batch..., n, n).
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ///
+    /// Raises:
+    ///     ShapeError: If the last two axes are not of one length.
+    BatchInv = batch_inv(x)
+}
+
+op! {
+    /// Logarithms of the absolute values of determinants: `y[i] = log(|det(x[i])|)`, without overflow.
+    ///
+    /// Args:
+    ///     x: Matrices, shape (batch..., n, n).
+    ///
+    /// Returns:
+    ///     Array of shape (batch...), negative infinity for a singular matrix.
+    ///
+    /// Raises:
+    ///     ShapeError: If the last two axes are not of one length.
+    BatchLogdet = batch_logdet(x)
+}
+
+/// The length of the sides of square matrices.
+pub(super) fn side(op: &str, x: &Shape) -> Result<usize> {
+    match x[..] {
+        [.., rows, columns] if rows == columns => Ok(rows),
+        _ => Err(Error::shape(op, "square matrices in the last two axes", [x])),
+    }
+}
+
+/// Multiplications that are worth handing over.
+const GRAIN: usize = 1 << 16;
+
+/// Calls `each` with the number of each of `count` matrices of `n` x `n`, on several threads.
+pub(super) fn of_each(count: usize, n: usize, each: impl Fn(usize) + Sync) {
+    threads::ranges(count, (GRAIN / (n * n * n).max(1)).max(1), |some| some.for_each(&each));
+}
+
+/// Calls `f` with the number of each matrix, its decomposition, the order of its rows, and whether that is odd.
+fn decomposed<T: Float>(x: &[T], count: usize, n: usize, f: impl Fn(usize, &[T], &[usize], bool) + Sync) {
+    of_each(count, n, |i| {
+        scratch::with(n * n, |lu: &mut [T]| {
+            lu.copy_from_slice(&x[i * n * n..(i + 1) * n * n]);
+            let mut order: List<usize> = (0..n).collect();
+            let odd = triangular::decompose(lu, n, &mut order);
+            f(i, lu, &order, odd);
+        });
+    });
+}
+
+/// One number for each matrix, made of the diagonal of its decomposition and the sign of the order of rows.
+fn by_diagonal<T: Float>(
+    run: &mut Run<'_, T>,
+    n: usize,
+    f: impl Fn(&mut dyn Iterator<Item = f64>, bool) -> f64 + Sync,
+) {
+    let (x, y) = (run.x(0), run.y(0));
+    let (count, y) = (y.len(), Shared::new(y.as_mut_ptr()));
+    decomposed(x, count, n, |i, lu, _, odd| {
+        let v = f(&mut lu.iter().step_by(n + 1).map(|v| v.real()), odd);
+        // SAFETY: each matrix has an element of its own.
+        unsafe { y.get().add(i).write(T::of(v)) };
+    });
+}
+
+/// The shape of one number for each matrix.
+fn of_matrices(op: &str, x: &Shape) -> Result<Shapes> {
+    side(op, x)?;
+    one(Shape::from(&x[..x.ndim() - 2]))
+}
+
+/// A number for each matrix, times its transposed inverse.
+fn along_inverse(factor: Sym, x: Sym) -> Sym {
+    let n = x.shape().ndim();
+    let lifted: Vec<usize> = x.shape()[..n - 2].iter().copied().chain([1, 1]).collect();
+    factor.reshape(&lifted) * transposed(Sym::apply(BatchInv {}, &[x]))
+}
+
+/// Each matrix transposed.
+pub(super) fn transposed(x: Sym) -> Sym {
+    let n = x.shape().ndim();
+    let axes: Vec<usize> = (0..n - 2).chain([n - 1, n - 2]).collect();
+    x.transpose(&axes)
+}
+
+/// Products of matrices, either of them transposed.
+pub(crate) fn matmul(a: Sym, transpose_a: bool, b: Sym, transpose_b: bool) -> Sym {
+    Sym::apply(BatchMatmul { transpose_a, transpose_b }, &[a, b])
+}
+
+impl Compute for BatchDet {
+    const HAS_BACKWARD: bool = false;
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        of_matrices("batch_det", x.get(0))
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let n = side("batch_det", run.x_shape(0))?;
+        by_diagonal(run, n, |diagonal, odd| diagonal.product::<f64>() * if odd { -1.0 } else { 1.0 });
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        vec![Some(along_inverse(s.gy(0) * s.y(0), s.x(0)))]
+    }
+}
+
+impl Compute for BatchLogdet {
+    const HAS_BACKWARD: bool = false;
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        of_matrices("batch_logdet", x.get(0))
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let n = side("batch_logdet", run.x_shape(0))?;
+        by_diagonal(run, n, |diagonal, _| diagonal.map(|v| v.abs().ln()).sum());
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        vec![Some(along_inverse(s.gy(0), s.x(0)))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::INPUTS
+    }
+}
+
+impl Compute for BatchInv {
+    const HAS_BACKWARD: bool = false;
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        side("batch_inv", x.get(0))?;
+        one(x.get(0).clone())
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let n = side("batch_inv", run.x_shape(0))?;
+        let (x, y) = (run.x(0), run.y(0));
+        let (count, y) = (y.len() / (n * n).max(1), Shared::new(y.as_mut_ptr()));
+        decomposed(x, count, n, |i, lu, order, _| {
+            // SAFETY: each matrix has a part of its own.
+            let y = unsafe { std::slice::from_raw_parts_mut(y.get().add(i * n * n), n * n) };
+            y.fill(T::ZERO);
+            order.iter().enumerate().for_each(|(row, column)| y[row * n + column] = T::ONE);
+            triangular::solve(lu, n, y, n);
+        });
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let (y, gy) = (s.y(0), s.gy(0));
+        vec![Some(-matmul(matmul(y, true, gy, false), false, y, true))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::OUTPUTS
+    }
+}

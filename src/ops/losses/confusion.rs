@@ -1,0 +1,67 @@
+//! Which classes are taken for which.
+
+use crate::Result;
+use crate::array::DType;
+use crate::kernels::Float;
+use crate::ops::losses::classification::{class, labels};
+use crate::ops::reductions::softmax::along;
+use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[Entry::of::<ConfusionMatrix>()];
+
+op! {
+    /// How often each class is taken for each other: `y[i, j]` samples of class `i` have their highest score at class `j`.
+    /// Where several are highest, the first one counts. Its gradient is zero.
+    ///
+    /// Args:
+    ///     x: Scores of the classes along `axis`.
+    ///     target: Index of the class of each sample, of the shape of `x` with length one along `axis`. A sample with a
+    ///         negative label is ignored.
+    ///     axis: Axis of the classes, the last one by default.
+    ///
+    /// Returns:
+    ///     Whole numbers, shape (classes, classes), summed over all samples.
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no such axis.
+    ///     ShapeError: If the shape of `target` does not fit that of `x`.
+    ///     IndexError: If a label is not a whole number, or there is no class of it.
+    ConfusionMatrix = confusion_matrix(x, target: index; axis: Option<i64> = None)
+}
+
+impl Compute for ConfusionMatrix {
+    const HAS_BACKWARD: bool = false;
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        labels("confusion_matrix", x.get(0), x.get(1), self.axis)?;
+        let (_, lines) = along("confusion_matrix", x.get(0), self.axis)?;
+        one([lines.n, lines.n])
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (_, lines) = along("confusion_matrix", run.x_shape(0), self.axis)?;
+        let (x, target, y) = (run.x(0), run.index(1), run.y_index(0));
+        y.fill(0);
+        for (line, label) in target.iter().enumerate() {
+            if let Some(class) = class("confusion_matrix", *label, lines.n)? {
+                let score = |k: usize| x[lines.at(line, k)];
+                let highest = (1..lines.n).fold(0, |best, k| if score(k) > score(best) { k } else { best });
+                y[class * lines.n + highest] += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, _: &Symbols) -> Vec<Option<Sym>> {
+        vec![None, None]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+
+    fn output(&self, _: usize) -> Option<DType> {
+        Some(DType::I64)
+    }
+}

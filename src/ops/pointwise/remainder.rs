@@ -1,0 +1,158 @@
+//! Arithmetic of whole numbers: remainders and shifts of bits.
+
+use crate::array::DType;
+use crate::kernels::Float;
+use crate::kernels::pairing::Pairing;
+use crate::ops::{
+    Backward, Compute, Declared, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op,
+};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[Entry::of::<Mod2>(), Entry::of::<BitShift>()];
+
+op! {
+    /// Remainder of a division, elementwise.
+    ///
+    /// With `fmod` it has the sign of `x0`, as `numpy.fmod` has it, else that of `x1`, as `numpy.mod`. Called by its name
+    /// on an `x0` of real numbers it is always `numpy.fmod`. The remainder of a division by zero is NaN.
+    ///
+    /// Args:
+    ///     x0: What is divided, of any shape.
+    ///     x1: What it is divided by; its shape broadcasts against that of `x0`.
+    ///     fmod: Round the quotient towards zero, else down.
+    ///
+    /// Returns:
+    ///     Array of the shape that the two broadcast to.
+    ///
+    /// Raises:
+    ///     ShapeError: If the shapes do not broadcast together.
+    Mod2 = mod2(x0, x1; fmod: bool = false)
+}
+
+op! {
+    /// Whole numbers with their bits shifted, elementwise: `y = x * 2^shift`, or `y = x / 2^shift` rounded down. Its gradient
+    /// is zero.
+    ///
+    /// Args:
+    ///     x: Whole numbers, none of them negative, of any shape.
+    ///     shift: By how many bits, zero or more; its shape broadcasts against that of `x`.
+    ///     direction: `LEFT` or `RIGHT`.
+    ///     bits: Number of bits of a number, from 1 to 63: what is shifted further is lost. Called by its name, it is that
+    ///         of the type of `x`.
+    ///
+    /// Returns:
+    ///     Whole numbers, of the shape that the two broadcast to.
+    ///
+    /// Raises:
+    ///     ArgumentError: If there is no such direction.
+    ///     ShapeError: If the shapes do not broadcast together.
+    ///     IndexError: If an element is not a whole number.
+    ///     ValueError: If an element is negative, or `x` has more bits.
+    BitShift = bit_shift(x: index, shift: index; direction: String = "LEFT", bits: i64 = 63)
+}
+
+/// The shape in which two arrays meet.
+fn met(op: &str, x: &InputShapes<'_>) -> Result<Shapes> {
+    let fits = Pairing::shape(x.get(0), x.get(1));
+    one(fits.ok_or_else(|| Error::shape(op, "shapes that broadcast together", [x.get(0), x.get(1)]))?)
+}
+
+impl Compute for Mod2 {
+    const HAS_BACKWARD: bool = false;
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        met("mod2", x)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (a, b, y) = (run.x_memory(0), run.x_memory(1), run.y(0));
+        let fmod = self.fmod;
+        // Remainders of numbers of either type are exact in double precision.
+        let f = move |a: T, b: T| {
+            let (a, b) = (a.real(), b.real());
+            let rest = a % b;
+            T::of(if !fmod && rest != 0.0 && (rest < 0.0) != (b < 0.0) { rest + b } else { rest })
+        };
+        // SAFETY: the arrays have the shapes of the pairing, and the output that in which they meet.
+        unsafe { Pairing::new(a.shape, b.shape).map::<T>(a.ptr.cast(), b.ptr.cast(), y.as_mut_ptr(), f) };
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let (a, b, gy) = (s.x(0), s.x(1), s.gy(0));
+        let quotient = || (a - s.y(0)) / b;
+        vec![
+            s.wants(0).then(|| gy.sum_to(&a.shape())),
+            s.wants(1).then(|| (-(gy * quotient())).sum_to(&b.shape())),
+        ]
+    }
+
+    fn reads(&self, gx: usize) -> Reads {
+        if gx == 0 { Reads::NOTHING } else { Reads::ALL }
+    }
+}
+
+impl Compute for BitShift {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        if !matches!(&*self.direction, "LEFT" | "RIGHT") {
+            return Err(Error::argument("bit_shift", "direction", "LEFT or RIGHT", &self.direction));
+        }
+        if !(1..64).contains(&self.bits) {
+            return Err(Error::argument("bit_shift", "bits", "from 1 to 63", self.bits));
+        }
+        met("bit_shift", x)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (x, shift, y) = (run.index(0), run.index(1), run.y_index(0));
+        let (largest, left) = ((1_u64 << self.bits) - 1, self.direction == "LEFT");
+        if let Some(odd) = x.iter().find(|x| !(0..=largest as i64).contains(*x)) {
+            let expected = format!("whole numbers from 0 to {largest}");
+            return Err(Error::Value(format!("bit_shift: expected {expected} in `x`, got {odd}")));
+        }
+        if let Some(odd) = shift.iter().find(|shift| **shift < 0) {
+            return Err(Error::Value(format!("bit_shift: expected `shift` to be zero or more, got {odd}")));
+        }
+        let (a, b, all) = (run.x_shape(0), run.x_shape(1), run.y_shape(0));
+        let place = |of: &crate::array::Shape, i: usize| {
+            let (mut rest, mut at, mut step) = (i, 0, 1);
+            for axis in (0..all.ndim()).rev() {
+                let (k, lead) = (rest % all[axis], all.ndim() - of.ndim());
+                rest /= all[axis];
+                if axis >= lead {
+                    at += if of[axis - lead] == 1 { 0 } else { k * step };
+                    step *= of[axis - lead];
+                }
+            }
+            at
+        };
+        for (i, y) in y.iter_mut().enumerate() {
+            let (x, by) = (x[place(a, i)] as u64, shift[place(b, i)].min(64) as u32);
+            let moved = if left { x.checked_shl(by) } else { x.checked_shr(by) };
+            *y = (moved.unwrap_or(0) & largest) as i64;
+        }
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        (0..2).filter_map(|i| run.gx(i)).for_each(|gx: Grad<'_, T>| gx.put(|_| T::ZERO));
+        Ok(())
+    }
+
+    fn gradient(&self, _: &Symbols) -> Vec<Option<Sym>> {
+        vec![None, None]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+
+    fn output(&self, _: usize) -> Option<DType> {
+        Some(DType::I64)
+    }
+
+    fn info(&self, _: &InputShapes<'_>) -> Vec<(&'static str, Value)> {
+        Self::SPEC.args.iter().map(|arg| arg.info).zip(self.values()).take(1).collect()
+    }
+}

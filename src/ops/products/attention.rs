@@ -1,0 +1,330 @@
+//! Attention.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::array::Shape;
+use crate::kernels::Float;
+use crate::kernels::attention::{Attention, Given, Mask, Wanted};
+use crate::kernels::pairing::Pairing;
+use crate::kernels::random::Key;
+use crate::kernels::scratch::Saved;
+use crate::ops::arrangement::regrid::only_in_gradients;
+use crate::ops::linear_algebra::inverse::matmul;
+use crate::ops::reductions::softmax::{Normalised, Softmax};
+use crate::ops::{
+    Backward, Compute, Declared, Entry, Grad, InputShapes, Reads, Run, Shapes, Spec, Sym, Symbols, Value,
+    like, one, op,
+};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[Entry::of::<Attending>()];
+
+op! {
+    /// Attention: `y = softmax(scale q k' + mask) v` for each head, the softmax over the keys.
+    ///
+    /// The weights are never held as a whole: memory grows with the number of queries and of keys, not with their product, in the
+    /// backward run too. (A gradient that is to be differentiated again holds them.)
+    ///
+    /// Args:
+    ///     query: Queries, shape (batch..., queries, width).
+    ///     key: Keys, shape (batch..., keys, width).
+    ///     value: Values, shape (batch..., keys, depth).
+    ///     mask: Added to the products; its shape broadcasts to (batch..., queries, keys). Negative infinity hides a key; a
+    ///         query from which all are hidden gives NaN.
+    ///     causal: Hide from each query the keys that come after it.
+    ///     dropout: Probability with which a weight is set to zero, from 0 up to but not including 1. The others are divided by
+    ///         `1 - dropout`.
+    ///     scale: What products are multiplied by, `1 / sqrt(width)` by default.
+    ///     seed: Start of a sequence of random numbers of its own for `dropout`; if negative, the library's is used.
+    ///
+    /// Returns:
+    ///     Array of shape (batch..., queries, depth).
+    ///
+    /// Raises:
+    ///     ArgumentError: If `dropout` is out of range.
+    ///     ShapeError: If the shapes do not fit together.
+    ///
+    /// Source:
+    ///     Vaswani et al., Attention Is All You Need, 2017, arXiv:1706.03762; Dao et al., FlashAttention, 2022, arXiv:2205.14135.
+    ScaledDotProductAttention = scaled_dot_product_attention(query, key, value, mask: optional; causal: bool = false,
+        dropout: f64 = 0.0, scale: Option<f64> = None, seed: i64 = -1)
+}
+
+/// The operation as the engine computes it: it knows which random numbers its last forward run used.
+#[derive(Clone)]
+pub(crate) struct Attending {
+    of: ScaledDotProductAttention,
+    last: Arc<Mutex<Option<Key>>>,
+}
+
+impl Declared for Attending {
+    const SPEC: Spec = ScaledDotProductAttention::SPEC;
+    fn bind(values: &[Value]) -> Result<Self> {
+        Ok(Self { of: ScaledDotProductAttention::bind(values)?, last: Arc::default() })
+    }
+    fn values(&self) -> Vec<Value> {
+        self.of.values()
+    }
+}
+
+/// The factors by which the last run of an [`Attending`] multiplied weights, whose output it takes to run after it.
+#[derive(Clone)]
+struct KeptWeights {
+    weights: Attending,
+    shape: Shape,
+}
+only_in_gradients! {
+    KeptWeights = "kept_weights", " The factors by which a dropout multiplies weights.";
+}
+
+op! {
+    /// Products of queries and keys with a number where the key comes after the query.
+    ///
+    /// Args:
+    ///     x: Products, shape (batch..., queries, keys).
+    ///     value: The number.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    HideLater = hide_later(x; value: f64)
+}
+
+/// What a forward run leaves.
+struct Kept<T> {
+    logs: Saved<T>,
+    key: Option<Key>,
+}
+
+impl<T: Copy> Default for Kept<T> {
+    fn default() -> Self {
+        Self { logs: Saved::default(), key: None }
+    }
+}
+
+impl Attending {
+    /// The sizes for inputs of these shapes.
+    fn sizes(&self, q: &Shape, k: &Shape, v: &Shape) -> Result<Attention> {
+        let fail = || {
+            let expected = "query, key and value of shapes (batch..., queries, width), (batch..., keys, width) and \
+                (batch..., keys, depth)";
+            Error::shape("scaled_dot_product_attention", expected, [q, k, v])
+        };
+        let n = q.ndim();
+        if n < 2 || k.ndim() != n || v.ndim() != n {
+            return Err(fail());
+        }
+        let alike = q[..n - 2] == k[..n - 2] && q[..n - 2] == v[..n - 2];
+        if !alike || q[n - 1] != k[n - 1] || k[n - 2] != v[n - 2] {
+            return Err(fail());
+        }
+        let width = q[n - 1];
+        Ok(Attention {
+            heads: q.size_to(n - 2),
+            queries: q[n - 2],
+            keys: k[n - 2],
+            width,
+            depth: v[n - 1],
+            scale: self.scale(width),
+            causal: self.of.causal,
+            dropped: None,
+        })
+    }
+
+    fn scale(&self, width: usize) -> f64 {
+        self.of.scale.unwrap_or_else(|| 1.0 / (width.max(1) as f64).sqrt())
+    }
+
+    /// The shape of all weights.
+    fn weights(q: &Shape, k: &Shape) -> Shape {
+        let mut shape = q.clone();
+        let n = q.ndim();
+        shape[n - 1] = k[n - 2];
+        shape
+    }
+
+    /// A mask as kernels read it.
+    fn mask<'a, T: Float>(mask: &'a [T], shape: &Shape, weights: &Shape) -> Mask<'a, T> {
+        let n = weights.ndim();
+        let (lead, strides) = (n - shape.ndim(), shape.strides());
+        let stride =
+            |axis: usize| if axis < lead || shape[axis - lead] == 1 { 0 } else { strides[axis - lead] };
+        let first = |head: usize| {
+            let (mut rest, mut at) = (head, 0);
+            for axis in (0..n - 2).rev() {
+                at += rest % weights[axis] * stride(axis);
+                rest /= weights[axis];
+            }
+            at
+        };
+        let firsts = (0..weights.size_to(n - 2)).map(first).collect();
+        Mask { data: mask, firsts, row: stride(n - 2), column: stride(n - 1) }
+    }
+
+    fn last(&self) -> Result<Key> {
+        self.last.lock().ok_or_else(|| {
+            let expected = "a forward run before the backward run";
+            Error::Graph(format!("scaled_dot_product_attention: expected {expected}, got none"))
+        })
+    }
+}
+
+impl Compute for Attending {
+    const IS_RANDOM: bool = true;
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let (q, k, v) = (x.get(0), x.get(1), x.get(2));
+        self.sizes(q, k, v)?;
+        if !(0.0..1.0).contains(&self.of.dropout) {
+            let expected = "from 0 up to but not including 1";
+            return Err(Error::argument(
+                "scaled_dot_product_attention",
+                "dropout",
+                expected,
+                self.of.dropout,
+            ));
+        }
+        let weights = Self::weights(q, k);
+        weights.checked_size()?;
+        if let Some(mask) = x.find(3)
+            && Pairing::shape(mask, &weights).as_ref() != Some(&weights)
+        {
+            let expected = format!("a mask whose shape broadcasts to {weights}");
+            return Err(Error::shape("scaled_dot_product_attention", expected, [mask]));
+        }
+        let mut shape = q.clone();
+        shape[q.ndim() - 1] = v[v.ndim() - 1];
+        one(shape)
+    }
+
+    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+        let keys = x.get(1)[x.get(1).ndim() - 2];
+        keys * (x.get(0).size() + y.size())
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let mut sizes = self.sizes(run.x_shape(0), run.x_shape(1), run.x_shape(2))?;
+        let weights = Self::weights(run.x_shape(0), run.x_shape(1));
+        if self.of.dropout > 0.0 {
+            let key = run.random(self.of.seed, sizes.words());
+            *self.last.lock() = Some(key);
+            sizes.dropped = Some((self.of.dropout, key));
+        }
+        let mask = run.has(3).then(|| Self::mask(run.x(3), run.x_shape(3), &weights));
+        let (x, y) = ([run.x(0), run.x(1), run.x(2)], run.y(0));
+        let kept = run.state::<Kept<T>>();
+        kept.key = sizes.dropped.map(|(_, key)| key);
+        kept.logs.resize(sizes.heads * sizes.queries, T::ZERO);
+        sizes.forward(x, mask.as_ref(), y, &mut kept.logs);
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let mut sizes = self.sizes(run.x_shape(0), run.x_shape(1), run.x_shape(2))?;
+        let weights = Self::weights(run.x_shape(0), run.x_shape(1));
+        let mask = run.has(3).then(|| Self::mask(run.x(3), run.x_shape(3), &weights));
+        let (q, k, v, y, gy) = (run.x(0), run.x(1), run.x(2), run.y(0), run.gy(0));
+        let mut adding = |i: usize| run.gx(i).map(Grad::adding);
+        let wanted = Wanted { q: adding(0), k: adding(1), v: adding(2), mask: adding(3) };
+        let kept = run.state::<Kept<T>>();
+        if kept.logs.len() != sizes.heads * sizes.queries {
+            let expected = "a forward run before the backward run";
+            return Err(Error::Graph(format!("scaled_dot_product_attention: expected {expected}, got none")));
+        }
+        if self.of.dropout > 0.0 {
+            sizes.dropped = Some((self.of.dropout, kept.key.map_or_else(|| self.last(), Ok)?));
+        }
+        sizes.backward(&Given { q, k, v, mask, y, logs: &kept.logs, gy }, wanted);
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let (q, k, v, gy) = (s.x(0), s.x(1), s.x(2), s.gy(0));
+        let shape = Self::weights(&q.shape(), &k.shape());
+        let (last, scale) = (shape.ndim() - 1, Sym::Const(self.scale(q.shape()[shape.ndim() - 1])));
+        let hide = |x: Sym, value: f64| {
+            if self.of.causal { Sym::apply(HideLater { value }, &[x]) } else { x }
+        };
+        let products = matmul(q, false, k, true) * scale;
+        let products = if s.has(3) { products + s.x(3) } else { products };
+        let softmax = Normalised(Softmax { axis: Some(last as i64) });
+        let weights = Sym::apply(softmax, &[hide(products, f64::NEG_INFINITY)]);
+        let kept = (self.of.dropout > 0.0)
+            .then(|| Sym::apply(KeptWeights { weights: self.clone(), shape: shape.clone() }, &[s.y(0)]));
+        let drop = |x: Sym| kept.map_or(x, |kept| x * kept);
+        let slopes = drop(matmul(gy, false, v, true));
+        let slopes = weights * (slopes - (slopes * weights).sum(&[last], true));
+        vec![
+            s.wants(0).then(|| matmul(slopes, false, k, false) * scale),
+            s.wants(1).then(|| matmul(slopes, true, q, false) * scale),
+            s.wants(2).then(|| matmul(drop(weights), true, gy, false)),
+            (s.has(3) && s.wants(3)).then(|| slopes.sum_to(&s.x(3).shape())),
+        ]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::ALL
+    }
+}
+
+impl Compute for KeptWeights {
+    const HAS_BACKWARD: bool = false;
+
+    fn shapes(&self, _: &InputShapes<'_>) -> Result<Shapes> {
+        one(self.shape.clone())
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let shape = &self.shape;
+        let n = shape.ndim();
+        let attention = Attention {
+            heads: shape.size_to(n - 2),
+            queries: shape[n - 2],
+            keys: shape[n - 1],
+            width: 0,
+            depth: 0,
+            scale: 0.0,
+            causal: false,
+            dropped: Some((self.weights.of.dropout, self.weights.last()?)),
+        };
+        let (y, factor) = (run.y(0), T::of(1.0 / (1.0 - self.weights.of.dropout)));
+        attention.each_kept(|i, kept| y[i] = if kept { factor } else { T::ZERO });
+        Ok(())
+    }
+
+    fn gradient(&self, _: &Symbols) -> Vec<Option<Sym>> {
+        vec![None]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}
+
+impl Compute for HideLater {
+    const HAS_BACKWARD: bool = false;
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        like(x)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let shape = run.x_shape(0);
+        let (queries, keys) = (shape[shape.ndim() - 2], shape[shape.ndim() - 1]);
+        let (y, value) = (run.y_after(0), T::of(self.value));
+        for (row, y) in y.chunks_exact_mut(keys.max(1)).enumerate() {
+            y[(row % queries + 1).min(keys)..].fill(value);
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        vec![Some(Sym::apply(Self { value: 0.0 }, &[s.gy(0)]))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}

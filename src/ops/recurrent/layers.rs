@@ -1,0 +1,419 @@
+//! Recurrent networks of several layers over whole sequences: what `rnn`, `lstm` and `gru` have in common.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::array::Shape;
+use crate::kernels::Float;
+use crate::kernels::random::Key;
+use crate::kernels::recurrent::{Adding, Cell, Layer, Reading};
+use crate::kernels::scratch::{self, Saved};
+use crate::ops::arrangement::regrid::only_in_gradients;
+use crate::ops::recurrent::cells;
+use crate::ops::{
+    Backward, Compute, Declared, Grad, InputShapes, Reads, Run, Shapes, Spec, Sym, Symbols, Value, one,
+};
+use crate::{Error, Result};
+
+/// An operation that is such a network.
+pub(crate) trait Network: Declared {
+    /// How it is made.
+    fn form(&self) -> Form;
+
+    /// Refuses arguments that [`Form`] does not have.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// What the arguments of a network say.
+#[derive(Clone, Copy)]
+pub(crate) struct Form {
+    pub(crate) cell: Cell,
+    pub(crate) layers: i64,
+    pub(crate) dropout: f64,
+    pub(crate) bidirectional: bool,
+    pub(crate) training: bool,
+}
+
+impl Form {
+    pub(crate) fn directions(&self) -> usize {
+        if self.bidirectional { 2 } else { 1 }
+    }
+
+    /// Number of states that are inputs and outputs: of an LSTM the cells, too.
+    fn states(&self) -> usize {
+        if self.cell == Cell::Lstm { 2 } else { 1 }
+    }
+
+    /// The number of the input with the weights of the first layer; those of the others and the biases are behind it.
+    pub(crate) fn weights(&self) -> usize {
+        1 + self.states()
+    }
+}
+
+/// Such an operation as the engine computes it: it knows which random numbers its last forward run used.
+#[derive(Clone)]
+pub(crate) struct Recurring<C> {
+    pub(crate) of: C,
+    last: Arc<Mutex<Option<Key>>>,
+}
+
+impl<C: Declared> Declared for Recurring<C> {
+    const SPEC: Spec = C::SPEC;
+    fn bind(values: &[Value]) -> Result<Self> {
+        Ok(Self { of: C::bind(values)?, last: Arc::default() })
+    }
+    fn values(&self) -> Vec<Value> {
+        self.of.values()
+    }
+}
+
+/// The factors by which the last run of a network multiplied the outputs of a layer. It takes the network's output to run after it.
+#[derive(Clone)]
+pub(crate) struct KeptOutputs {
+    last: Arc<Mutex<Option<Key>>>,
+    layer: usize,
+    dropout: f64,
+    shape: Shape,
+}
+only_in_gradients! {
+    KeptOutputs = "kept_outputs", " The factors by which a dropout between layers multiplies.";
+}
+
+/// The lengths of all axes of a network.
+#[derive(Clone, Copy)]
+pub(crate) struct Sizes {
+    pub(crate) steps: usize,
+    pub(crate) batch: usize,
+    pub(crate) inputs: usize,
+    pub(crate) hidden: usize,
+    pub(crate) layers: usize,
+    pub(crate) directions: usize,
+}
+
+impl Sizes {
+    /// Numbers of a layer's output at all steps.
+    fn outputs(&self) -> usize {
+        self.steps * self.batch * self.directions * self.hidden
+    }
+
+    /// One direction of a layer.
+    fn layer(&self, cell: Cell, layer: usize, direction: usize) -> Layer {
+        let apart = self.directions * self.hidden;
+        Layer {
+            cell,
+            steps: self.steps,
+            batch: self.batch,
+            inputs: if layer == 0 { self.inputs } else { apart },
+            hidden: self.hidden,
+            apart,
+            reverse: direction == 1,
+        }
+    }
+}
+
+/// What a forward run leaves.
+struct Kept<T> {
+    /// Gates of all layers.
+    gates: Saved<T>,
+    /// Outputs of all layers but the last.
+    outputs: Saved<T>,
+    key: Option<Key>,
+}
+
+impl<T: Copy> Default for Kept<T> {
+    fn default() -> Self {
+        Self { gates: Saved::default(), outputs: Saved::default(), key: None }
+    }
+}
+
+/// Part `i` of an array of equal parts.
+fn part<T>(x: &[T], i: usize, n: usize) -> &[T] {
+    &x[i * n..(i + 1) * n]
+}
+
+/// As [`part`], for writing.
+fn part_mut<T>(x: &mut [T], i: usize, n: usize) -> &mut [T] {
+    &mut x[i * n..(i + 1) * n]
+}
+
+impl<C: Network> Recurring<C> {
+    fn sizes(&self, shape: impl Fn(usize) -> Option<Shape>) -> Result<Sizes> {
+        let (name, form) = (C::SPEC.name, self.of.form());
+        self.of.check()?;
+        let layers = match usize::try_from(form.layers) {
+            Ok(layers) if layers > 0 => layers,
+            _ => return Err(Error::argument(name, "num_layers", "one or more", form.layers)),
+        };
+        if !(0.0..1.0).contains(&form.dropout) {
+            return Err(Error::argument(name, "dropout", "from 0 up to but not including 1", form.dropout));
+        }
+        let given = |i: usize| shape(i).unwrap_or_default();
+        let fail = |i: usize, expected: String| {
+            Err(Error::shape(name, format!("`{}` of shape {expected}", C::SPEC.inputs[i].name), [&given(i)]))
+        };
+        let (x, h) = (given(0), given(1));
+        let &[steps, batch, inputs] = &x[..] else { return fail(0, "(time, batch, inputs)".into()) };
+        let (directions, hidden) = (form.directions(), h.last().copied().unwrap_or(0));
+        let states = Shape::from([layers, directions, batch, hidden]);
+        for i in 1..=form.states() {
+            if given(i) != states {
+                return fail(i, format!("({layers}, {directions}, {batch}, hidden)"));
+            }
+        }
+        let (gates, biases) = (form.cell.gates(), form.cell.biases());
+        // A plain network has one gate, and no axis for it.
+        let of = |lead: &[usize], gates: usize, rest: &[usize]| -> Shape {
+            let axis = (form.cell.gates() > 1).then_some(gates);
+            lead.iter().copied().chain(axis).chain(rest.iter().copied()).collect()
+        };
+        let outputs = directions * hidden;
+        let first = of(&[directions], gates, &[hidden, inputs + hidden]);
+        let later = of(&[layers - 1, directions], gates, &[hidden, outputs + hidden]);
+        let bias = of(&[layers, directions], biases, &[hidden]);
+        let w = form.weights();
+        if given(w) != first {
+            return fail(w, first.to_string());
+        }
+        match shape(w + 1) {
+            Some(found) if found != later || layers == 1 => {
+                let none = "that is left out, there being one layer";
+                return fail(w + 1, if layers == 1 { none.into() } else { later.to_string() });
+            }
+            None if layers > 1 => return fail(w + 1, later.to_string()),
+            _ => {}
+        }
+        if shape(w + 2).is_some_and(|found| found != bias) {
+            return fail(w + 2, bias.to_string());
+        }
+        Ok(Sizes { steps, batch, inputs, hidden, layers, directions })
+    }
+
+    /// The outputs of a layer as the next one reads them: `to`, if some are dropped.
+    fn dropped<'a, T: Float>(&self, x: &'a [T], key: Option<Key>, layer: usize, to: &'a mut [T]) -> &'a [T] {
+        let Some(key) = key else { return x };
+        kept_factors(self.of.form().dropout, key, layer, to);
+        to.iter_mut().zip(x).for_each(|(to, x)| *to = *to * *x);
+        to
+    }
+}
+
+/// The factors by which the outputs of a layer are multiplied.
+fn kept_factors<T: Float>(dropout: f64, key: Key, layer: usize, to: &mut [T]) {
+    let offset = key.offset + (layer * to.len().next_multiple_of(64)) as u64;
+    let factor = T::of(1.0 / (1.0 - dropout));
+    Key { offset, ..key }.uniform(0.0, 1.0, to);
+    let least = T::of(dropout);
+    to.iter_mut().for_each(|v| *v = if *v < least { T::ZERO } else { factor });
+}
+
+impl<C: Network> Compute for Recurring<C> {
+    const IS_RANDOM: bool = true;
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let sizes = self.sizes(|i| x.find(i).cloned())?;
+        let mut shapes = one([sizes.steps, sizes.batch, sizes.directions * sizes.hidden])?;
+        shapes.extend((1..=self.of.form().states()).map(|i| x.get(i).clone()));
+        Ok(shapes)
+    }
+
+    fn products(&self, _: &InputShapes<'_>, y: &Shape) -> usize {
+        y.size() * y.last().copied().unwrap_or(0) * self.of.form().cell.gates()
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let form = self.of.form();
+        let sizes = self.sizes(|i| run.has(i).then(|| run.x_shape(i).clone()))?;
+        let (w, lstm) = (form.weights(), form.states() == 2);
+        let key = (form.training && form.dropout > 0.0 && sizes.layers > 1).then(|| {
+            let count = (sizes.layers - 1) * sizes.outputs().next_multiple_of(64);
+            let key = run.random(-1, count);
+            *self.last.lock() = Some(key);
+            key
+        });
+        let (x, h, first) = (run.x(0), run.x(1), run.x(w));
+        let c = lstm.then(|| run.x(2));
+        let later = run.has(w + 1).then(|| run.x(w + 1));
+        let b = run.has(w + 2).then(|| run.x(w + 2));
+        let (y, last, mut last_cells) = (run.y(0), run.y(1), lstm.then(|| run.y(2)));
+        let kept = run.state::<Kept<T>>();
+        let of_layer = |cell: Cell| sizes.layer(cell, 0, 0).kept();
+        let (gates_size, state) = (of_layer(form.cell), sizes.batch * sizes.hidden);
+        let all_gates = sizes.layers * sizes.directions * gates_size;
+        let all_outputs = (sizes.layers - 1) * sizes.outputs();
+        let mut go = |gates: &mut [T], outputs: &mut [T]| {
+            scratch::with(if key.is_some() { sizes.outputs() } else { 0 }, |room: &mut [T]| {
+                for layer in 0..sizes.layers {
+                    let (before, after) = outputs.split_at_mut(layer * sizes.outputs());
+                    let input = match layer {
+                        0 => x,
+                        _ => self.dropped(part(before, layer - 1, sizes.outputs()), key, layer - 1, room),
+                    };
+                    let output =
+                        if layer + 1 == sizes.layers { &mut *y } else { part_mut(after, 0, sizes.outputs()) };
+                    let weights = if layer == 0 { first } else { later.unwrap_or_default() };
+                    for direction in 0..sizes.directions {
+                        let at = layer * sizes.directions + direction;
+                        let this = sizes.layer(form.cell, layer, direction);
+                        let n = form.cell.gates() * sizes.hidden * (this.inputs + sizes.hidden);
+                        let w_at = if layer == 0 { direction } else { at - sizes.directions };
+                        let reading = Reading {
+                            x: input,
+                            w: part(weights, w_at, n),
+                            b: b.map(|b| part(b, at, form.cell.biases() * sizes.hidden)),
+                            h: part(h, at, state),
+                            c: c.map(|c| part(c, at, state)),
+                        };
+                        let ends = (
+                            part_mut(last, at, state),
+                            last_cells.as_deref_mut().map(|cells| part_mut(cells, at, state)),
+                        );
+                        let y = output.as_mut_ptr().wrapping_add(direction * sizes.hidden);
+                        // SAFETY: the outputs of this direction lie within those of the layer.
+                        unsafe { this.forward(reading, y, ends, part_mut(gates, at, gates_size)) };
+                    }
+                }
+            });
+        };
+        if form.training {
+            kept.key = key;
+            kept.gates.resize(all_gates, T::ZERO);
+            kept.outputs.resize(all_outputs, T::ZERO);
+            go(&mut kept.gates, &mut kept.outputs);
+        } else {
+            scratch::with(all_gates + all_outputs, |room: &mut [T]| {
+                let (gates, outputs) = room.split_at_mut(all_gates);
+                go(gates, outputs);
+            });
+        }
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let form = self.of.form();
+        let name = C::SPEC.name;
+        if !form.training {
+            return Err(Error::Graph(format!("{name}: expected `training` for a backward run, got False")));
+        }
+        let sizes = self.sizes(|i| run.has(i).then(|| run.x_shape(i).clone()))?;
+        let (w, lstm) = (form.weights(), form.states() == 2);
+        let (x, h, first) = (run.x(0), run.x(1), run.x(w));
+        let c = lstm.then(|| run.x(2));
+        let later = run.has(w + 1).then(|| run.x(w + 1));
+        let b = run.has(w + 2).then(|| run.x(w + 2));
+        let (y, gy, last) = (run.y(0), run.gy(0), run.gy(1));
+        let last_cells = lstm.then(|| run.gy(2));
+        let mut adding = |i: usize| run.gx(i).map(Grad::adding);
+        let (mut gx, mut gh) = (adding(0), adding(1));
+        let mut gc = if lstm { adding(2) } else { None };
+        let (mut g_first, mut g_later, mut gb) = (adding(w), adding(w + 1), adding(w + 2));
+        let kept = run.state::<Kept<T>>();
+        let (gates_size, state) = (sizes.layer(form.cell, 0, 0).kept(), sizes.batch * sizes.hidden);
+        if kept.gates.len() != sizes.layers * sizes.directions * gates_size {
+            return Err(Error::Graph(format!("{name}: expected a forward run before backward, got none")));
+        }
+        let n = sizes.outputs();
+        let wants_input = |layer: usize, gx: &Option<&mut [T]>| layer > 0 || gx.is_some();
+        scratch::with(3 * n, |room: &mut [T]| {
+            let (dropped, room) = room.split_at_mut(n);
+            let (mut above, mut below) = room.split_at_mut(n);
+            above.copy_from_slice(gy);
+            for layer in (0..sizes.layers).rev() {
+                let output = if layer + 1 == sizes.layers { y } else { part(&kept.outputs, layer, n) };
+                let input = match layer {
+                    0 => x,
+                    _ => self.dropped(part(&kept.outputs, layer - 1, n), kept.key, layer - 1, dropped),
+                };
+                below.fill(T::ZERO);
+                let weights = if layer == 0 { first } else { later.unwrap_or_default() };
+                for direction in 0..sizes.directions {
+                    let at = layer * sizes.directions + direction;
+                    let this = sizes.layer(form.cell, layer, direction);
+                    let count = form.cell.gates() * sizes.hidden * (this.inputs + sizes.hidden);
+                    let biases = form.cell.biases() * sizes.hidden;
+                    let w_at = if layer == 0 { direction } else { at - sizes.directions };
+                    let reading = Reading {
+                        x: input,
+                        w: part(weights, w_at, count),
+                        b: b.map(|b| part(b, at, biases)),
+                        h: part(h, at, state),
+                        c: c.map(|c| part(c, at, state)),
+                    };
+                    let gw = if layer == 0 { &mut g_first } else { &mut g_later };
+                    let to_x = match layer {
+                        _ if !wants_input(layer, &gx) => None,
+                        0 => gx.as_deref_mut(),
+                        _ => Some(&mut *below),
+                    };
+                    let adding = Adding {
+                        x: to_x,
+                        w: gw.as_deref_mut().map(|g| part_mut(g, w_at, count)),
+                        b: gb.as_deref_mut().map(|g| part_mut(g, at, biases)),
+                        h: gh.as_deref_mut().map(|g| part_mut(g, at, state)),
+                        c: gc.as_deref_mut().map(|g| part_mut(g, at, state)),
+                    };
+                    let ends = (part(last, at, state), last_cells.map(|g| part(g, at, state)));
+                    let offset = direction * sizes.hidden;
+                    let ends_at = (output.as_ptr().wrapping_add(offset), above.as_ptr().wrapping_add(offset));
+                    // SAFETY: the outputs of this direction and their gradients lie within those of the layer.
+                    unsafe {
+                        this.backward(reading, ends_at, ends, part(&kept.gates, at, gates_size), adding)
+                    };
+                }
+                if let (Some(key), true) = (kept.key, layer > 0) {
+                    kept_factors(form.dropout, key, layer - 1, dropped);
+                    below.iter_mut().zip(&*dropped).for_each(|(g, factor)| *g = *g * *factor);
+                }
+                std::mem::swap(&mut above, &mut below);
+            }
+        });
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let form = self.of.form();
+        let shape = |i: usize| s.has(i).then(|| s.x(i).shape());
+        let Ok(sizes) = self.sizes(shape) else { return vec![None; C::SPEC.inputs.len()] };
+        let mask = |layer: usize, shape: Shape| {
+            (form.training && form.dropout > 0.0).then(|| {
+                let kept = KeptOutputs { last: self.last.clone(), layer, dropout: form.dropout, shape };
+                Sym::apply(kept, &[s.y(0)])
+            })
+        };
+        cells::gradients(s, form, sizes, mask)
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::ALL
+    }
+
+    fn open(&self, arg: &str, _: &InputShapes<'_>) -> Value {
+        if arg == "dropout" { Value::Float(0.0) } else { Value::None }
+    }
+}
+
+impl Compute for KeptOutputs {
+    const HAS_BACKWARD: bool = false;
+
+    fn shapes(&self, _: &InputShapes<'_>) -> Result<Shapes> {
+        one(self.shape.clone())
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let key = *self.last.lock();
+        let key =
+            key.ok_or_else(|| Error::Graph("rnn: expected a forward run before backward, got none".into()))?;
+        kept_factors(self.dropout, key, self.layer, run.y(0));
+        Ok(())
+    }
+
+    fn gradient(&self, _: &Symbols) -> Vec<Option<Sym>> {
+        vec![None]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}

@@ -1,0 +1,5 @@
+//! Sequences, and networks that go along them.
+
+pub(crate) mod cells;
+pub(crate) mod layers;
+pub(crate) mod packing;

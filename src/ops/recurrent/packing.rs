@@ -1,0 +1,312 @@
+//! Sequences of different lengths, packed one time step after the other.
+
+use crate::array::{DType, Shape};
+use crate::kernels::Float;
+use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[Entry::of::<PackPaddedSequence>(), Entry::of::<PadPackedSequence>()];
+
+op! {
+    /// Sequences of different lengths packed: their elements at the first time step, then those of the sequences that are still
+    /// there at the second, and so on. How many there are depends on the lengths, which must be known when the function is built.
+    ///
+    /// Args:
+    ///     padded_sequence: Sequences, shape (time, batch, ...), or (batch, time, ...) with `batch_first`, the longest first.
+    ///     lengths: Length of each, shape (batch,).
+    ///     batch_first: Whether the batch is the first axis.
+    ///
+    /// Returns:
+    ///     Elements, shape (sum of the lengths, ...), and how many sequences there are at each time step, shape (time,).
+    ///
+    /// Raises:
+    ///     ShapeError: If the inputs do not fit.
+    ///     ValueError: If the lengths rise, or one of them is negative or longer than the axis of time.
+    PackPaddedSequence = pack_padded_sequence(padded_sequence, lengths: index; batch_first: bool = false)
+}
+
+op! {
+    /// Sequences of different lengths, all made as long as the longest: the inverse of `pack_padded_sequence`. Their number
+    /// depends on the batch sizes, which must be known when the function is built.
+    ///
+    /// Args:
+    ///     packed_sequence: Elements, shape (sum of the batch sizes, ...).
+    ///     batch_sizes: How many sequences there are at each time step, shape (time,).
+    ///     batch_first: Whether the batch is to be the first axis.
+    ///     padding_value: What stands where a sequence has ended, 0 by default.
+    ///     total_length: Length of the axis of time; as long as `batch_sizes` if left out or negative.
+    ///
+    /// Returns:
+    ///     Sequences, shape (time, batch, ...), or (batch, time, ...) with `batch_first`, and the length of each, shape (batch,).
+    ///
+    /// Raises:
+    ///     ArgumentError: If `total_length` is too short.
+    ///     ShapeError: If the inputs do not fit.
+    ///     ValueError: If the batch sizes rise, or one of them is negative.
+    PadPackedSequence = pad_packed_sequence(packed_sequence, batch_sizes: index; batch_first: bool = false,
+        padding_value: Option<f64> = None, total_length: Option<i64> = None)
+}
+
+op! {
+    /// The elements of packed sequences in padded ones: the gradient of `pad_packed_sequence`.
+    ///
+    /// Args:
+    ///     x: Padded sequences.
+    ///     batch_sizes: How many there are at each time step.
+    ///     batch_first: Whether the batch is the first axis.
+    ///     n: Number of elements.
+    ///
+    /// Returns:
+    ///     Elements, shape (n, ...).
+    TakePacked = take_packed(x, batch_sizes: index; batch_first: bool, n: i64)
+}
+
+op! {
+    /// Padded sequences with zeros where they have ended: the gradient of `pack_padded_sequence`.
+    ///
+    /// Args:
+    ///     x: Elements, packed.
+    ///     batch_sizes: How many sequences there are at each time step.
+    ///     batch_first: Whether the batch is the first axis.
+    ///     shape: Shape of the output.
+    ///
+    /// Returns:
+    ///     Array of shape `shape`.
+    PutPacked = put_packed(x, batch_sizes: index; batch_first: bool, shape: Vec<i64>)
+}
+
+/// That numbers of sequences or of steps are none below zero and never rise.
+fn check_falling(op: &str, arg: &str, values: impl Iterator<Item = f64>) -> Result<()> {
+    let mut before = f64::INFINITY;
+    for v in values {
+        if !(0.0..=before).contains(&v) {
+            let expected = format!("`{arg}` to be zero or more and not to rise");
+            return Err(Error::Value(format!("{op}: expected {expected}, got {v} after {before}")));
+        }
+        before = v;
+    }
+    Ok(())
+}
+
+/// The values of lengths or batch sizes, of which shapes follow.
+fn known<'a>(op: &str, arg: &str, x: &InputShapes<'a>) -> Result<&'a [f64]> {
+    let values = x.values.ok_or_else(|| {
+        Error::Graph(format!("{op}: expected the values of `{arg}` to be known on building, got none"))
+    })?;
+    check_falling(op, arg, values.iter().copied())?;
+    Ok(values)
+}
+
+/// Where sequences stand: those of a time step one after the other when packed.
+struct Places {
+    /// Distance from a time step to the next, in elements of sequences.
+    time: usize,
+    /// Distance from a sequence to the next.
+    batch: usize,
+    /// Numbers of an element.
+    inner: usize,
+}
+
+impl Places {
+    fn new(padded: &Shape, batch_first: bool) -> Self {
+        let (time, batch) = if batch_first { (1, padded[1]) } else { (padded[1], 1) };
+        Self { time, batch, inner: padded.size_from(2) }
+    }
+
+    /// Calls `f` with the places of each packed element: of its first number among the packed ones and among the padded ones.
+    fn each(&self, sizes: &[i64], mut f: impl FnMut(usize, usize)) {
+        let mut packed = 0;
+        for (t, size) in sizes.iter().enumerate() {
+            for b in 0..*size as usize {
+                f(packed, (t * self.time + b * self.batch) * self.inner);
+                packed += self.inner;
+            }
+        }
+    }
+
+    fn take<T: Float>(&self, x: &[T], sizes: &[i64], y: &mut [T]) {
+        self.each(sizes, |to, from| y[to..to + self.inner].copy_from_slice(&x[from..from + self.inner]));
+    }
+
+    fn put<T: Float>(&self, x: &[T], sizes: &[i64], y: &mut [T]) {
+        self.each(sizes, |from, to| y[to..to + self.inner].copy_from_slice(&x[from..from + self.inner]));
+    }
+}
+
+/// That values which decide on shapes are those of building.
+fn check_sum(op: &str, sizes: &[i64], n: usize, steps: usize, batch: usize) -> Result<()> {
+    check_falling(op, "batch_sizes", sizes.iter().map(|size| *size as f64))?;
+    let sum: i64 = sizes.iter().sum();
+    if sum == n as i64 && sizes.len() <= steps && sizes.first().is_none_or(|most| *most <= batch as i64) {
+        return Ok(());
+    }
+    Err(Error::Value(format!("{op}: expected batch sizes as on building, {n} elements, got {sum}")))
+}
+
+/// How many sequences there are at each of `steps` time steps.
+fn sizes_of(lengths: &[i64], sizes: &mut [i64]) {
+    for (t, size) in sizes.iter_mut().enumerate() {
+        *size = lengths.iter().filter(|length| **length > t as i64).count() as i64;
+    }
+}
+
+impl Compute for PackPaddedSequence {
+    const SHAPED_BY: Option<usize> = Some(1);
+    const HAS_BACKWARD: bool = false;
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let (padded, lengths) = (x.get(0), x.get(1));
+        let fits = padded.ndim() >= 2 && lengths[..] == [padded[usize::from(!self.batch_first)]];
+        if !fits {
+            let expected = "padded sequences of two axes at least, and a length for each";
+            return Err(Error::shape("pack_padded_sequence", expected, [padded, lengths]));
+        }
+        let time = padded[usize::from(self.batch_first)];
+        let values = known("pack_padded_sequence", "lengths", x)?;
+        let longest = values.first().copied().unwrap_or(0.0);
+        if longest > time as f64 {
+            let got = format!("expected lengths of at most {time}, got {longest}");
+            return Err(Error::Value(format!("pack_padded_sequence: {got}")));
+        }
+        let n = values.iter().sum::<f64>() as usize;
+        let mut shapes = one([n].iter().chain(&padded[2..]).copied().collect::<Shape>())?;
+        shapes.push(Shape::from([time]));
+        Ok(shapes)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (x, lengths, sizes) = (run.x(0), run.index(1), run.y_index(1));
+        let (n, shape) = (run.y_shape(0)[0], run.x_shape(0));
+        sizes_of(lengths, sizes);
+        let (time, batch) = (shape[usize::from(self.batch_first)], shape[usize::from(!self.batch_first)]);
+        check_sum("pack_padded_sequence", sizes, n, time, batch)?;
+        Places::new(shape, self.batch_first).take(x, sizes, run.y(0));
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let shape = s.x(0).shape().iter().map(|d| *d as i64).collect();
+        let put = PutPacked { batch_first: self.batch_first, shape };
+        vec![s.wants(0).then(|| Sym::apply(put, &[s.gy(0), s.y(1)])), None]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads { inputs: 0, outputs: 0b10 }
+    }
+
+    fn output(&self, o: usize) -> Option<DType> {
+        (o == 1).then_some(DType::I64)
+    }
+}
+
+impl Compute for PadPackedSequence {
+    const SHAPED_BY: Option<usize> = Some(1);
+    const HAS_BACKWARD: bool = false;
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let (packed, steps) = (x.get(0), x.get(1).size());
+        let values = known("pad_packed_sequence", "batch_sizes", x)?;
+        let n = values.iter().sum::<f64>();
+        if packed.ndim() == 0 || x.get(1).ndim() != 1 || packed[0] as f64 != n {
+            let expected = format!("{n} packed elements, as many as the batch sizes add up to");
+            return Err(Error::shape("pad_packed_sequence", expected, [packed, x.get(1)]));
+        }
+        let time = match self.total_length {
+            Some(total) if total >= 0 && (total as usize) < steps => {
+                let expected = format!("at least {steps}, the longest length");
+                return Err(Error::argument("pad_packed_sequence", "total_length", expected, total));
+            }
+            Some(total) if total >= 0 => total as usize,
+            _ => steps,
+        };
+        let batch = values.first().copied().unwrap_or(0.0) as usize;
+        let axes = if self.batch_first { [batch, time] } else { [time, batch] };
+        let shape: Shape = axes.iter().chain(&packed[1..]).copied().collect();
+        shape.checked_size()?;
+        let mut shapes = one(shape)?;
+        shapes.push(Shape::from([batch]));
+        Ok(shapes)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (x, sizes, shape) = (run.x(0), run.index(1), run.y_shape(0));
+        let (time, batch) = (shape[usize::from(self.batch_first)], shape[usize::from(!self.batch_first)]);
+        check_sum("pad_packed_sequence", sizes, run.x_shape(0)[0], time, batch)?;
+        let y = run.y(0);
+        y.fill(T::of(self.padding_value.unwrap_or(0.0)));
+        Places::new(shape, self.batch_first).put(x, sizes, y);
+        sizes_of(sizes, run.y_index(1));
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let take = TakePacked { batch_first: self.batch_first, n: s.x(0).shape()[0] as i64 };
+        vec![s.wants(0).then(|| Sym::apply(take, &[s.gy(0), s.x(1)])), None]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::inputs(0b10)
+    }
+
+    fn output(&self, o: usize) -> Option<DType> {
+        (o == 1).then_some(DType::I64)
+    }
+
+    fn open(&self, arg: &str, _: &InputShapes<'_>) -> Value {
+        if arg == "total_length" { Value::Int(-1) } else { Value::Float(0.0) }
+    }
+}
+
+impl Compute for TakePacked {
+    const HAS_BACKWARD: bool = false;
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        one([self.n as usize].iter().chain(&x.get(0)[2..]).copied().collect::<Shape>())
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (x, sizes, shape) = (run.x(0), run.index(1), run.x_shape(0));
+        let (time, batch) = (shape[usize::from(self.batch_first)], shape[usize::from(!self.batch_first)]);
+        check_sum("pad_packed_sequence", sizes, self.n as usize, time, batch)?;
+        Places::new(shape, self.batch_first).take(x, sizes, run.y(0));
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let shape = s.x(0).shape().iter().map(|d| *d as i64).collect();
+        let put = PutPacked { batch_first: self.batch_first, shape };
+        vec![s.wants(0).then(|| Sym::apply(put, &[s.gy(0), s.x(1)])), None]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::inputs(0b10)
+    }
+}
+
+impl Compute for PutPacked {
+    const HAS_BACKWARD: bool = false;
+
+    fn shapes(&self, _: &InputShapes<'_>) -> Result<Shapes> {
+        one(self.shape.iter().map(|d| *d as usize).collect::<Shape>())
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (x, sizes, shape) = (run.x(0), run.index(1), run.y_shape(0));
+        let (time, batch) = (shape[usize::from(self.batch_first)], shape[usize::from(!self.batch_first)]);
+        check_sum("pack_padded_sequence", sizes, run.x_shape(0)[0], time, batch)?;
+        let y = run.y(0);
+        y.fill(T::ZERO);
+        Places::new(shape, self.batch_first).put(x, sizes, y);
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let take = TakePacked { batch_first: self.batch_first, n: s.x(0).shape()[0] as i64 };
+        vec![s.wants(0).then(|| Sym::apply(take, &[s.gy(0), s.x(1)])), None]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::inputs(0b10)
+    }
+}

@@ -1,0 +1,265 @@
+//! Signals cut into windowed frames and their frequencies, and put together of them again: two linear maps and what is adjoint to
+//! them. Knows slices; knows no graphs.
+
+use crate::kernels::scratch::{self, List, Zeros};
+use crate::kernels::threads::{self, Shared};
+use crate::kernels::{Float, spectrum};
+use crate::{Error, Result};
+
+/// Less than this is no sum of windows to divide by.
+const LEAST: f64 = 1e-11;
+/// Pairs of frames that are transformed at a time.
+const PAIRS: usize = 8;
+
+/// How a signal is cut: checked arguments of a short-time Fourier transform.
+pub(super) struct Frames {
+    /// The window, as long as a transform.
+    window: List<f64>,
+    /// Samples from a frame to the next.
+    stride: usize,
+    /// Samples that the signal is made longer by at either end.
+    pub(super) pad: usize,
+    /// What it is made longer by is its mirror image, else zeros.
+    reflect: bool,
+    /// This is the inverse transform or its adjoint: frequencies are weighted, and sums divided by those of the windows.
+    inverse: bool,
+}
+
+impl Frames {
+    /// Reads the arguments of the transform `op`.
+    pub(super) fn new(
+        op: &str,
+        [window, stride, fft]: [i64; 3],
+        window_type: &str,
+        center: bool,
+        pad_mode: &str,
+        inverse: bool,
+    ) -> Result<Self> {
+        for (arg, value) in [("window_size", window), ("stride", stride), ("fft_size", fft)] {
+            if !(1..1 << 32).contains(&value) {
+                return Err(Error::argument(op, arg, "one or more", value));
+            }
+        }
+        if fft < window {
+            return Err(Error::argument(
+                op,
+                "fft_size",
+                format!("at least `window_size`, which is {window}"),
+                fft,
+            ));
+        }
+        if inverse && fft % stride != 0 {
+            return Err(Error::argument(
+                op,
+                "fft_size",
+                format!("a multiple of `stride`, which is {stride}"),
+                fft,
+            ));
+        }
+        let wave = match window_type {
+            "hanning" => Some((0.5, 0.5)),
+            "hamming" => Some((0.54, 0.46)),
+            "rectangular" => None,
+            other => {
+                return Err(Error::argument(
+                    op,
+                    "window_type",
+                    "`hanning`, `hamming` or `rectangular`",
+                    other,
+                ));
+            }
+        };
+        if !matches!(pad_mode, "constant" | "reflect") {
+            return Err(Error::argument(op, "pad_mode", "`constant` or `reflect`", pad_mode));
+        }
+        let (n, fft) = (window as usize, fft as usize);
+        let angle = |i: usize| 2.0 * std::f64::consts::PI * i as f64 / n as f64;
+        let weight = |i: usize| wave.map_or(1.0, |(a, b)| a - b * angle(i).cos());
+        let before = (fft - n) / 2;
+        let window =
+            (0..fft).map(|t| if (before..before + n).contains(&t) { weight(t - before) } else { 0.0 });
+        Ok(Self {
+            window: window.collect(),
+            stride: stride as usize,
+            pad: if center { fft / 2 } else { 0 },
+            reflect: pad_mode == "reflect" && !inverse,
+            inverse,
+        })
+    }
+
+    /// Samples of a frame.
+    fn n(&self) -> usize {
+        self.window.len()
+    }
+
+    /// Frequencies of a frame.
+    pub(super) fn bins(&self) -> usize {
+        self.n() / 2 + 1
+    }
+
+    /// Frames of a signal of so many samples, if it is long enough.
+    pub(super) fn frames(&self, samples: usize) -> Option<usize> {
+        if self.reflect && self.pad > 0 && samples <= self.pad {
+            return None;
+        }
+        Some((samples + 2 * self.pad).checked_sub(self.n())? / self.stride + 1)
+    }
+
+    /// Samples of the signal that so many frames make.
+    pub(super) fn samples(&self, frames: usize) -> Option<usize> {
+        ((frames.checked_sub(1)?) * self.stride + self.n()).checked_sub(2 * self.pad)
+    }
+
+    /// What frequency `k` counts for.
+    fn weight(&self, k: usize) -> f64 {
+        match self.inverse {
+            false => 1.0,
+            true if k == 0 || 2 * k == self.n() => 1.0 / self.n() as f64,
+            true => 2.0 / self.n() as f64,
+        }
+    }
+
+    /// One over the sum of squared windows at each sample of a padded signal; ones where nothing is divided.
+    pub(super) fn scales(&self, op: &str, samples: usize, frames: usize) -> Result<Zeros<f64>> {
+        let mut sums = Zeros::new(samples + 2 * self.pad);
+        if !self.inverse {
+            sums.fill(1.0);
+            return Ok(sums);
+        }
+        for f in 0..frames {
+            let part = &mut sums[f * self.stride..];
+            part.iter_mut().zip(&*self.window).for_each(|(sum, w)| *sum += w * w);
+        }
+        if let Some(at) = sums[self.pad..self.pad + samples].iter().position(|sum| *sum < LEAST) {
+            let expected = "windows that overlap so that their squares add up to more than zero everywhere";
+            return Err(Error::Value(format!(
+                "{op}: expected {expected}, got {:e} at sample {at}",
+                sums[self.pad + at]
+            )));
+        }
+        sums.iter_mut().for_each(|sum| *sum = if *sum < LEAST { 0.0 } else { 1.0 / *sum });
+        Ok(sums)
+    }
+
+    /// Which sample of a signal stands at place `s` of the padded one.
+    fn source(&self, s: usize, samples: usize) -> Option<usize> {
+        match s.checked_sub(self.pad) {
+            Some(i) if i < samples => Some(i),
+            _ if !self.reflect => None,
+            Some(i) => (2 * (samples - 1)).checked_sub(i),
+            None => Some(self.pad - s),
+        }
+    }
+
+    /// The frequencies of the frames of `count` signals: `re` and `im` have for each `bins` x `frames` numbers.
+    pub(super) fn analyse<T: Float>(
+        &self,
+        x: &[T],
+        (count, samples, frames): (usize, usize, usize),
+        scales: &[f64],
+        re: &mut [T],
+        im: &mut [T],
+    ) {
+        let (n, bins) = (self.n(), self.bins());
+        assert!(x.len() == count * samples && re.len() == count * bins * frames && im.len() == re.len());
+        let transform = spectrum::lines::<T>(n, false);
+        let (re, im) = (Shared::new(re.as_mut_ptr()), Shared::new(im.as_mut_ptr()));
+        let blocks = frames.div_ceil(2 * PAIRS);
+        threads::ranges(count * blocks, 1, |some| {
+            scratch::with(2 * n * PAIRS, |room: &mut [T]| {
+                for block in some {
+                    let (signal, first) = (block / blocks, block % blocks * 2 * PAIRS);
+                    let x = &x[signal * samples..(signal + 1) * samples];
+                    // Two frames are the real and the imaginary part of one line.
+                    room.fill(T::ZERO);
+                    for f in first..frames.min(first + 2 * PAIRS) {
+                        let line = &mut room[(f - first) / 2 * 2 * n + (f - first) % 2..];
+                        for (t, w) in self.window.iter().enumerate().filter(|(_, w)| **w != 0.0) {
+                            let s = f * self.stride + t;
+                            let v = self.source(s, samples).map_or(T::ZERO, |i| x[i]);
+                            line[2 * t] = v * T::of(w * scales[s]);
+                        }
+                    }
+                    transform(room);
+                    for f in first..frames.min(first + 2 * PAIRS) {
+                        let line = &room[(f - first) / 2 * 2 * n..][..2 * n];
+                        for k in 0..bins {
+                            let (a, b) = (2 * k, 2 * ((n - k) % n));
+                            let half = T::of(0.5 * self.weight(k));
+                            let (real, imaginary) = match (f - first) % 2 {
+                                0 => (line[a] + line[b], line[a + 1] - line[b + 1]),
+                                _ => (line[a + 1] + line[b + 1], line[b] - line[a]),
+                            };
+                            let at = (signal * bins + k) * frames + f;
+                            // SAFETY: each frame of a signal has its own elements, and both arrays hold as many.
+                            unsafe {
+                                re.get().add(at).write(real * half);
+                                im.get().add(at).write(imaginary * half);
+                            }
+                        }
+                    }
+                }
+            });
+        });
+    }
+
+    /// Adjoint to [`Frames::analyse`], written to or added to `x`: sums of windowed frames made of their frequencies.
+    pub(super) fn synthesise<T: Float>(
+        &self,
+        re: &[T],
+        im: &[T],
+        (count, samples, frames): (usize, usize, usize),
+        scales: &[f64],
+        x: &mut [T],
+    ) {
+        let (n, bins) = (self.n(), self.bins());
+        assert!(x.len() == count * samples && re.len() == count * bins * frames && im.len() == re.len());
+        let transform = spectrum::lines::<T>(n, true);
+        let x = Shared::new(x.as_mut_ptr());
+        threads::ranges(count, 1, |some| {
+            let mut sums = Zeros::<T>::new(samples + 2 * self.pad);
+            for signal in some {
+                sums.fill(T::ZERO);
+                scratch::with(2 * n * PAIRS, |room: &mut [T]| {
+                    for first in (0..frames).step_by(2 * PAIRS) {
+                        room.fill(T::ZERO);
+                        let last = frames.min(first + 2 * PAIRS);
+                        for (f, k) in (first..last).flat_map(|f| (0..bins).map(move |k| (f, k))) {
+                            let at = (signal * bins + k) * frames + f;
+                            let half = T::of(0.5 * self.weight(k));
+                            let (real, imaginary) = (re[at] * half, im[at] * half);
+                            let line = &mut room[(f - first) / 2 * 2 * n..][..2 * n];
+                            let (a, b) = (2 * k, 2 * ((n - k) % n));
+                            let mut add = |at: usize, v: T| line[at] = line[at] + v;
+                            if (f - first).is_multiple_of(2) {
+                                [(a, real), (a + 1, imaginary), (b, real), (b + 1, -imaginary)]
+                            } else {
+                                [(a, -imaginary), (a + 1, real), (b, imaginary), (b + 1, real)]
+                            }
+                            .into_iter()
+                            .for_each(|(at, v)| add(at, v));
+                        }
+                        transform(room);
+                        for f in first..last {
+                            let line = &room[(f - first) / 2 * 2 * n + (f - first) % 2..];
+                            for (t, w) in self.window.iter().enumerate().filter(|(_, w)| **w != 0.0) {
+                                let s = f * self.stride + t;
+                                sums[s] = sums[s] + line[2 * t] * T::of(w * scales[s]);
+                            }
+                        }
+                    }
+                });
+                // SAFETY: each signal has a part of its own.
+                let x = unsafe { std::slice::from_raw_parts_mut(x.get().add(signal * samples), samples) };
+                x.copy_from_slice(&sums[self.pad..self.pad + samples]);
+                if self.reflect {
+                    for s in (0..self.pad).chain(self.pad + samples..samples + 2 * self.pad) {
+                        if let Some(i) = self.source(s, samples) {
+                            x[i] = x[i] + sums[s];
+                        }
+                    }
+                }
+            }
+        });
+    }
+}

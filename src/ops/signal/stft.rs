@@ -1,0 +1,267 @@
+//! Short-time Fourier transforms of real signals, each with the other's adjoint.
+
+use crate::array::Shape;
+use crate::kernels::{Float, scratch};
+use crate::ops::signal::frames::Frames;
+use crate::ops::{Backward, Compute, Entry, InputShapes, Op, Reads, Run, Shapes, Sym, Symbols, one, op};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[Entry::of::<STFT>(), Entry::of::<ISTFT>()];
+
+op! {
+    /// Short-time Fourier transform: frequencies of overlapping parts of signals, each part multiplied by a window.
+    ///
+    /// Args:
+    ///     x: Signals, shape (batch, samples).
+    ///     window_size: Samples of the window, which stands in the middle of a part.
+    ///     stride: Samples from a part to the next.
+    ///     fft_size: Samples of a part, at least those of the window.
+    ///     window_type: `hanning`, `hamming` or `rectangular`.
+    ///     center: Make the signals longer by half of `fft_size` at either end, so that part `i` has its middle at sample
+    ///         `i * stride`.
+    ///     pad_mode: What they are made longer by: `reflect` for their mirror image, `constant` for zeros.
+    ///     as_istft_backward: Compute the gradient of `istft`, `x` being that of its output; `pad_mode` has no meaning then.
+    ///
+    /// Returns:
+    ///     Real parts and imaginary parts, each of shape (batch, fft_size // 2 + 1, parts).
+    ///
+    /// Raises:
+    ///     ArgumentError: If a size is out of range or a mode has another name.
+    ///     ShapeError: If `x` has not two axes, or its signals are too short.
+    STFT = stft(x; window_size: i64, stride: i64, fft_size: i64, window_type: String = "hanning", center: bool = true,
+        pad_mode: String = "reflect", as_istft_backward: bool = false)
+}
+
+op! {
+    /// Inverse of the short-time Fourier transform: signals of the frequencies of their overlapping parts.
+    ///
+    /// Args:
+    ///     y_r: Real parts, shape (batch, fft_size // 2 + 1, parts).
+    ///     y_i: Imaginary parts, of the same shape.
+    ///     window_size: Samples of the window, which stands in the middle of a part.
+    ///     stride: Samples from a part to the next, of which `fft_size` is a multiple.
+    ///     fft_size: Samples of a part, at least those of the window.
+    ///     window_type: `hanning`, `hamming` or `rectangular`.
+    ///     center: Leave half of `fft_size` off at either end, by which `stft` made the signals longer.
+    ///     pad_mode: Has meaning for the gradient of `stft` alone.
+    ///     as_stft_backward: Compute the gradient of `stft`, the inputs being those of its outputs.
+    ///
+    /// Returns:
+    ///     Signals, shape (batch, samples).
+    ///
+    /// Raises:
+    ///     ArgumentError: If a size is out of range or a mode has another name.
+    ///     ShapeError: If the inputs are not alike, or have another number of frequencies.
+    ///     ValueError: If the windows leave samples out.
+    ISTFT = istft(y_r, y_i; window_size: i64, stride: i64, fft_size: i64, window_type: String = "hanning",
+        center: bool = true, pad_mode: String = "reflect", as_stft_backward: bool = false)
+}
+
+op! {
+    /// As `istft` for signals of a given length: the gradient of `stft`, whose parts may leave samples at the end out.
+    ///
+    /// Args:
+    ///     y_r: Real parts, shape (batch, fft_size // 2 + 1, parts).
+    ///     y_i: Imaginary parts, of the same shape.
+    ///     back: Arguments of `stft`: window_size, stride, fft_size. So the others.
+    ///     window_type: Form of the window.
+    ///     center: Leave off the ends.
+    ///     pad_mode: What they were.
+    ///     inverse: Whether it was the gradient of `istft`.
+    ///     samples: Samples of a signal.
+    ///
+    /// Returns:
+    ///     Signals, shape (batch, samples).
+    StftBack = stft_back(y_r, y_i; back: Vec<i64>, window_type: String, center: bool, pad_mode: String, inverse: bool,
+        samples: i64)
+}
+
+impl STFT {
+    fn frames(&self) -> Result<Frames> {
+        let sizes = [self.window_size, self.stride, self.fft_size];
+        Frames::new("stft", sizes, &self.window_type, self.center, &self.pad_mode, self.as_istft_backward)
+    }
+
+    /// Signals, samples and frames of an input.
+    fn sizes(&self, frames: &Frames, x: &Shape) -> Result<(usize, usize, usize)> {
+        let expected = || {
+            let least =
+                if self.center { format!(", more than {} each", self.fft_size / 2) } else { String::new() };
+            Error::shape(
+                "stft",
+                format!("signals of shape (batch, samples){least}, that a part fits in"),
+                [x],
+            )
+        };
+        match x[..] {
+            [count, samples] => Ok((count, samples, frames.frames(samples).ok_or_else(expected)?)),
+            _ => Err(expected()),
+        }
+    }
+}
+
+impl Compute for STFT {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let how = self.frames()?;
+        let (count, samples, frames) = self.sizes(&how, x.get(0))?;
+        how.scales("stft", samples, frames)?;
+        let mut shapes = one([count, how.bins(), frames])?;
+        shapes.push(shapes[0].clone());
+        Ok(shapes)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let how = self.frames()?;
+        let sizes = self.sizes(&how, run.x_shape(0))?;
+        let scales = how.scales("stft", sizes.1, sizes.2)?;
+        how.analyse(run.x(0), sizes, &scales, run.y(0), run.y(1));
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let how = self.frames()?;
+        let sizes = self.sizes(&how, run.x_shape(0))?;
+        let scales = how.scales("stft", sizes.1, sizes.2)?;
+        let (re, im) = (run.gy(0), run.gy(1));
+        if let Some(gx) = run.gx(0) {
+            gx.through(|g| how.synthesise(re, im, sizes, &scales, g));
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let back = StftBack {
+            back: vec![self.window_size, self.stride, self.fft_size],
+            window_type: self.window_type.clone(),
+            center: self.center,
+            pad_mode: self.pad_mode.clone(),
+            inverse: self.as_istft_backward,
+            samples: s.x(0).shape()[1] as i64,
+        };
+        vec![Some(Sym::apply(back, &[s.gy(0), s.gy(1)]))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}
+
+/// Signals, samples and frames of frequencies.
+fn sizes(
+    op: &str,
+    how: &Frames,
+    re: &Shape,
+    im: &Shape,
+    samples: Option<usize>,
+) -> Result<(usize, usize, usize)> {
+    match re[..] {
+        [count, bins, frames] if re == im && bins == how.bins() => {
+            match samples.or_else(|| how.samples(frames)) {
+                Some(samples) => Ok((count, samples, frames)),
+                None => Err(Error::shape(op, "parts that make a signal", [re, im])),
+            }
+        }
+        _ => {
+            let expected = format!("real and imaginary parts of one shape (batch, {}, parts)", how.bins());
+            Err(Error::shape(op, expected, [re, im]))
+        }
+    }
+}
+
+/// Implements what has frequencies as inputs and signals as output.
+macro_rules! synthesis {
+    ($ty:ident, $name:literal) => {
+        impl Compute for $ty {
+            fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+                let how = self.frames()?;
+                let (count, samples, frames) = sizes($name, &how, x.get(0), x.get(1), self.samples())?;
+                how.scales($name, samples, frames)?;
+                one([count, samples])
+            }
+
+            fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+                let how = self.frames()?;
+                let sizes = sizes($name, &how, run.x_shape(0), run.x_shape(1), self.samples())?;
+                let scales = how.scales($name, sizes.1, sizes.2)?;
+                how.synthesise(run.x(0), run.x(1), sizes, &scales, run.y(0));
+                Ok(())
+            }
+
+            fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+                let how = self.frames()?;
+                let sizes = sizes($name, &how, run.x_shape(0), run.x_shape(1), self.samples())?;
+                let scales = how.scales($name, sizes.1, sizes.2)?;
+                let (gy, n) = (run.gy(0), run.x_shape(0).size());
+                scratch::with(2 * n, |both: &mut [T]| {
+                    let (re, im) = both.split_at_mut(n);
+                    how.analyse(gy, sizes, &scales, re, im);
+                    run.gx(0).into_iter().for_each(|gx| gx.put_all(re));
+                    run.gx(1).into_iter().for_each(|gx| gx.put_all(im));
+                });
+                Ok(())
+            }
+
+            fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+                let found = Sym::apply_op(Op::new(self.back()), &[s.gy(0)]);
+                (0..2).map(|i| s.wants(i).then_some(found[i])).collect()
+            }
+
+            fn reads(&self, _: usize) -> Reads {
+                Reads::NOTHING
+            }
+        }
+    };
+}
+synthesis!(ISTFT, "istft");
+synthesis!(StftBack, "stft_back");
+
+impl ISTFT {
+    fn frames(&self) -> Result<Frames> {
+        let sizes = [self.window_size, self.stride, self.fft_size];
+        Frames::new("istft", sizes, &self.window_type, self.center, &self.pad_mode, !self.as_stft_backward)
+    }
+
+    fn samples(&self) -> Option<usize> {
+        None
+    }
+
+    fn back(&self) -> STFT {
+        STFT {
+            window_size: self.window_size,
+            stride: self.stride,
+            fft_size: self.fft_size,
+            window_type: self.window_type.clone(),
+            center: self.center,
+            pad_mode: self.pad_mode.clone(),
+            as_istft_backward: !self.as_stft_backward,
+        }
+    }
+}
+
+impl StftBack {
+    fn sizes(&self) -> [i64; 3] {
+        std::array::from_fn(|i| self.back.get(i).copied().unwrap_or(0))
+    }
+
+    fn frames(&self) -> Result<Frames> {
+        Frames::new("stft_back", self.sizes(), &self.window_type, self.center, &self.pad_mode, self.inverse)
+    }
+
+    fn samples(&self) -> Option<usize> {
+        Some(self.samples as usize)
+    }
+
+    fn back(&self) -> STFT {
+        let [window_size, stride, fft_size] = self.sizes();
+        STFT {
+            window_size,
+            stride,
+            fft_size,
+            window_type: self.window_type.clone(),
+            center: self.center,
+            pad_mode: self.pad_mode.clone(),
+            as_istft_backward: self.inverse,
+        }
+    }
+}
