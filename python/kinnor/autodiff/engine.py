@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -58,6 +59,10 @@ def backward(
         >>> x.g.tolist()
         [5.0, 34.0]
     """
+    if grad_variables is None and inputs is None and is_loss(variables):
+        create_graph, retain = graph_flags("backward", retain_graph, create_graph)
+        _core.differentiate([variables], [None], None, retain, create_graph, None)
+        return
     ys = edges("backward", "variables", variables)
     seeds = starting_gradients("backward", ys, grad_variables)
     xs = None if inputs is None else leaves(inputs)
@@ -138,6 +143,11 @@ def grad(
     if not materialize_grads:
         return tuple(found)
     return tuple(zeros(x, create_graph) if g is None else g for x, g in zip(xs, found, strict=True))
+
+
+def is_loss(given: Any) -> bool:
+    """Whether something is one number that requires grad, of which nothing more need be asked."""
+    return isinstance(given, Variable) and given.requires_grad and math.prod(given.shape) == 1
 
 
 def graph_flags(op: str, retain_graph: Any, create_graph: Any) -> tuple[bool, bool]:
@@ -261,7 +271,7 @@ def starting_gradient(call: str, i: int, y: Edge, given: Any) -> Variable | None
     if given is None:
         if shape is None:
             raise GraphError(f"{call}: expected a gradient for the GradientEdge at index {i}, got None")
-        if int(np.prod(shape)) != 1 and requires_grad(y):
+        if math.prod(shape) != 1 and requires_grad(y):
             raise GraphError(f"{call}: grad can be implicitly created only for scalar outputs, got shape {shape}")
         return None
     if isinstance(given, Variable):

@@ -85,10 +85,42 @@ pub(crate) fn unneeded(a: &Arena, v: Ix, users_below: u32) -> Option<Arc<Storage
     Some(Arc::clone(data))
 }
 
+/// Who reads the data of an output.
+pub(crate) struct Readers {
+    /// The functions that take it, with their generations.
+    pub(crate) functions: SmallVec<[(Ix, u32); 2]>,
+    /// It is the memory of other variables too.
+    pub(crate) is_shared: bool,
+}
+
+/// Who reads the data of output `o` of `f`, if that may be given back at all once `f` was differentiated through for the last
+/// time.
+pub(crate) fn after_last_gradient(a: &Arena, f: Ix, o: usize) -> Option<Readers> {
+    let slot = &a.functions[f];
+    let live = a.live_output(f, o);
+    let protected = flag::PERSISTENT | flag::PROHIBIT_CLEAR;
+    if live.is_some_and(|v| a.variables[v].flags & protected != 0) {
+        return None;
+    }
+    let mut readers = Readers { functions: SmallVec::new(), is_shared: false };
+    // The memory of in-place functions is that of several variables.
+    readers.is_shared =
+        (0..slot.inputs.len()).any(|i| a.op(f).alias(i).is_some_and(|alias| alias.output == o));
+    for c in live.into_iter().flat_map(|v| a.consumers(v)) {
+        let op = a.op(c.function);
+        if !op.may_clear_inputs() {
+            return None;
+        }
+        readers.is_shared |= (0..a.functions[c.function].inputs.len()).any(|i| op.alias(i).is_some());
+        readers.functions.push((c.function, c.generation));
+    }
+    Some(readers)
+}
+
 /// The data of the outputs of `f` that may be given back once it was differentiated through for the last time.
 ///
 /// Of a static graph, as `clear_buffer` has it; in dynamic mode what no handle can see. What a function that still waits
-/// for its backward run may read stays, and so do the pairs that `keep` names.
+/// for its backward run may read stays, and so do the tensors that `keep` names.
 pub(crate) fn after_differentiation(
     a: &Arena,
     f: Ix,
@@ -98,23 +130,11 @@ pub(crate) fn after_differentiation(
     let mut cleared = SmallVec::new();
     for (o, output) in slot.outputs.iter().enumerate() {
         let Some(data) = a.cores[output.core].data.as_ref().filter(|_| !keep(output.core)) else { continue };
-        let live = a.live_output(f, o);
-        let protected = flag::PERSISTENT | flag::PROHIBIT_CLEAR;
-        if live.is_some_and(|v| a.variables[v].flags & protected != 0) || data.is_narrowed() {
-            continue;
-        }
-        // The memory of in-place functions is that of several variables.
-        let mut shared =
-            (0..slot.inputs.len()).any(|i| a.op(f).alias(i).is_some_and(|alias| alias.output == o));
-        let mut awaited = false;
-        for c in live.into_iter().flat_map(|v| a.consumers(v)) {
-            let consumer = &a.functions[c.function];
-            let op = a.op(c.function);
-            awaited |= (consumer.pending && consumer.need_grad) || !op.may_clear_inputs();
-            shared |= (0..consumer.inputs.len()).any(|i| op.alias(i).is_some());
-        }
+        let Some(readers) = after_last_gradient(a, f, o).filter(|_| !data.is_narrowed()) else { continue };
+        let awaits = |f: Ix| a.functions[f].pending && a.functions[f].need_grad;
+        let awaited = readers.functions.iter().any(|(f, _)| awaits(*f));
         let seen = data.users() > 0 || (slot.at_once && Arc::strong_count(data) > 1);
-        if !awaited && !((slot.at_once || shared) && seen) {
+        if !awaited && !((slot.at_once || readers.is_shared) && seen) {
             cleared.push(Arc::clone(data));
         }
     }

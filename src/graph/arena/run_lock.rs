@@ -43,10 +43,37 @@ pub(crate) struct RunLocks {
     pub(crate) single: SmallVec<[Thread; 4]>,
     /// The functions of the one run that holds them together, and its thread.
     pub(crate) leased: Option<(Arc<[Ix]>, Thread)>,
-    /// Functions that a run left waiting for their backward run, or not waiting any more; the last word counts.
-    owed: Vec<(Arc<[Ix]>, bool)>,
-    /// Raised when a function of some plan is freed, or comes under a budget.
+    /// What runs left functions as; the last word counts.
+    owed: Vec<(Arc<[Ix]>, RunOutcome)>,
+    /// Raised when functions of some plan come under a budget.
     lives: u64,
+    /// Raised when functions give back what they would run backward from.
+    freed: u64,
+}
+
+/// What a run that succeeded leaves its functions as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RunOutcome {
+    /// They ran forward, and wait for their backward run.
+    Forward,
+    /// They ran backward.
+    Backward,
+    /// They were differentiated through, and gave back what that needs.
+    Freed,
+    /// They were differentiated through, and are as they were.
+    Retained,
+}
+
+impl FunctionSlot {
+    /// Notes what a run left it as.
+    pub(crate) fn leave(&mut self, outcome: RunOutcome) {
+        match outcome {
+            RunOutcome::Forward => (self.pending, self.life) = (true, Saved::Ready),
+            RunOutcome::Backward => self.pending = false,
+            RunOutcome::Freed => (self.pending, self.life) = (false, Saved::Freed),
+            RunOutcome::Retained => {}
+        }
+    }
 }
 
 /// Notes that wait at most: the runs of one step are a few.
@@ -54,20 +81,22 @@ const DEFERRED_RUNS: usize = 6;
 
 impl RunLocks {
     pub(crate) const NONE: Self =
-        Self { single: SmallVec::new_const(), leased: None, owed: Vec::new(), lives: 0 };
+        Self { single: SmallVec::new_const(), leased: None, owed: Vec::new(), lives: 0, freed: 0 };
 }
 
 /// Functions of a plan, and how they may be held.
 pub(crate) struct PlanLock {
     pub(crate) functions: Arc<[Ix]>,
-    /// The lives of the arena before the last run, if that left every function ready and without a budget.
+    /// The lives of the arena before the last run, if that succeeded, without a budget.
     since: Option<u64>,
     lives: u64,
+    /// When none of them was freed.
+    whole: Option<u64>,
 }
 
 impl From<Vec<Ix>> for PlanLock {
     fn from(functions: Vec<Ix>) -> Self {
-        Self { functions: functions.into(), since: None, lives: 0 }
+        Self { functions: functions.into(), since: None, lives: 0, whole: None }
     }
 }
 
@@ -80,43 +109,64 @@ impl std::ops::Deref for PlanLock {
 }
 
 impl Arena {
-    /// Keeps the functions of a plan alive and to its run until [`Arena::let_go`], together where that can be. Says which
-    /// one, if any, belongs to a graph that was freed.
+    /// Keeps the functions of a plan alive and to its run until [`Arena::let_go`], together where that can be.
     ///
     /// # Errors
     /// As [`Arena::begin_run`].
-    pub(crate) fn hold(&mut self, holding: &mut PlanLock) -> Result<Option<Ix>> {
+    pub(crate) fn hold(&mut self, holding: &mut PlanLock) -> Result<()> {
         let leases = &mut self.leases;
         holding.lives = leases.lives;
         if holding.since == Some(leases.lives) && leases.single.is_empty() && leases.leased.is_none() {
             leases.leased = Some((Arc::clone(&holding.functions), Thread::current()));
-            return Ok(None);
+            return Ok(());
         }
         self.begin_run(&holding.functions)
     }
 
-    /// Ends what [`Arena::hold`] began. `Some(pending)` says that the run succeeded, after which its functions wait for
-    /// their backward run or not; `each` does the same, and more, to one of them.
+    /// Which function of a plan, if any, belongs to a graph that was freed.
+    pub(crate) fn first_freed(&mut self, holding: &mut PlanLock) -> Option<Ix> {
+        if holding.whole == Some(self.leases.freed) {
+            return None;
+        }
+        self.settle_owed();
+        let found = holding.functions.iter().copied().find(|f| self.functions[*f].life == Saved::Freed);
+        holding.whole = found.is_none().then_some(self.leases.freed);
+        found
+    }
+
+    /// Notes that a function was differentiated through and gives back what that needs.
+    pub(crate) fn free(&mut self, f: Ix) {
+        self.settle();
+        self.leases.freed += 1;
+        self.functions[f].leave(RunOutcome::Freed);
+    }
+
+    /// Ends what [`Arena::hold`] began. `outcome` says that the run succeeded, and what it leaves its functions as; `each` does
+    /// the same, and more, to one of them.
     pub(crate) fn let_go(
         &mut self,
         holding: &mut PlanLock,
-        pending: Option<bool>,
+        outcome: Option<RunOutcome>,
         each: impl Fn(&mut FunctionSlot),
     ) {
         let leases = &mut self.leases;
+        leases.freed += u64::from(outcome == Some(RunOutcome::Freed));
         let is_leased =
             leases.leased.as_ref().is_some_and(|(leased, _)| Arc::ptr_eq(leased, &holding.functions));
-        holding.since = pending.map(|_| holding.lives);
+        holding.since = outcome.map(|_| holding.lives);
         if !is_leased {
             return self.end_run(&holding.functions, each);
         }
-        let Some(pending) = pending else {
+        let Some(outcome) = outcome else {
             self.settle();
             return self.end_run(&holding.functions, each);
         };
         leases.leased = None;
+        if outcome == RunOutcome::Retained {
+            return;
+        }
         leases.owed.retain(|(functions, _)| !Arc::ptr_eq(functions, &holding.functions));
-        leases.owed.push((Arc::clone(&holding.functions), pending));
+        leases.owed.push((Arc::clone(&holding.functions), outcome));
         if leases.owed.len() > DEFERRED_RUNS {
             self.settle();
         }
@@ -130,10 +180,10 @@ impl Arena {
         }
     }
 
-    /// Notes what runs that are over left: for who looks only at which functions wait for their backward run.
+    /// Notes what runs that are over left: for who looks only at that.
     pub(crate) fn settle_owed(&mut self) {
-        for (functions, pending) in self.leases.owed.drain(..) {
-            functions.iter().for_each(|f| self.functions[*f].pending = pending);
+        for (functions, outcome) in self.leases.owed.drain(..) {
+            functions.iter().for_each(|f| self.functions[*f].leave(outcome));
         }
     }
 
@@ -155,17 +205,15 @@ impl Arena {
         self.leases.lives += 1;
     }
 
-    /// Keeps the functions of a run alive and to itself until [`Arena::end_run`]. Says which one, if any, belongs to a graph
-    /// that was freed.
+    /// Keeps the functions of a run alive and to itself until [`Arena::end_run`].
     ///
     /// # Errors
     /// [`Error::Graph`] when one of them is running already; nothing is held then.
-    pub(crate) fn begin_run(&mut self, functions: &[Ix]) -> Result<Option<Ix>> {
+    pub(crate) fn begin_run(&mut self, functions: &[Ix]) -> Result<()> {
         self.settle();
         fork::guard();
         let thread = Thread::current();
         self.leases.single.push(thread);
-        let mut freed = None;
         for (n, f) in functions.iter().enumerate() {
             let slot = &mut self.functions[*f];
             if slot.busy.is_some() {
@@ -177,11 +225,8 @@ impl Arena {
             }
             slot.busy = Some(thread);
             slot.count += 1;
-            if slot.life == Saved::Freed {
-                freed = freed.or(Some(*f));
-            }
         }
-        Ok(freed)
+        Ok(())
     }
 
     /// Ends what [`Arena::begin_run`] began, `mark`ing each function.

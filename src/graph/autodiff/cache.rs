@@ -1,32 +1,41 @@
-//! A differentiation by kernels made ready: its course and its steps. Those of static graphs are kept for the next time.
+//! A differentiation made ready: its route, its plan and its gradients. Those of static graphs are kept for the next time.
 
 use std::sync::Arc;
 
 use crate::Result;
 use crate::array::{Shape, Storage};
+use crate::graph::arena::run_lock::RunOutcome;
 use crate::graph::arena::validity::Validity;
 use crate::graph::arena::{self, Arena, Attachment, Garbage, Ix, NONE, flag, order};
-use crate::graph::autodiff::kernels::KernelRun;
+use crate::graph::autodiff::gradients::{Gradients, PlanUse, Seeds};
+use crate::graph::autodiff::hooks;
+use crate::graph::autodiff::options::DifferentiateOptions;
 use crate::graph::autodiff::route::{Edge, GradientRoute, GradientSlotIx};
 use crate::graph::handles::ndarray::{NdArray, copied};
 use crate::graph::memory::eviction::reserve::BudgetedBackward;
+use crate::graph::plan::backward::BackwardPlan;
 use crate::graph::plan::cache;
 
-/// What tells differentiations apart that start from the same variable: where edges begin and end.
+/// What tells differentiations apart that start from the same variable: where edges begin and end, and what becomes of
+/// gradients and graph.
 #[derive(Clone, PartialEq, Eq)]
 struct RouteKey {
     roots: Vec<(Ix, Ix, bool)>,
     targets: Option<Vec<(Ix, Ix, bool)>>,
+    adds: bool,
+    retains: bool,
 }
 
 /// A differentiation made ready.
 pub(crate) struct PreparedBackward {
-    pub(crate) course: GradientRoute,
-    pub(crate) run: KernelRun,
-    /// Whether it is worth to be kept, and where: the variable that is the first root.
-    pub(crate) kept: Option<Ix>,
+    pub(crate) route: GradientRoute,
+    pub(crate) plan: BackwardPlan,
+    pub(crate) gradients: Gradients,
+    /// If it is worth to be kept: the variable where, which is the first root, and how long.
+    kept: Option<(Ix, Validity)>,
+    /// It was kept, and runs again.
+    pub(crate) again: bool,
     key: RouteKey,
-    validity: Option<Validity>,
 }
 
 impl Attachment for PreparedBackward {}
@@ -42,72 +51,100 @@ impl Attachment for Prepared {}
 const PREPARED_PER_VARIABLE: usize = 4;
 
 impl PreparedBackward {
-    /// One that was kept, or a new one. It has been checked, but for the values that it reads. With it comes
-    /// what keeps the run to a budget, if its functions ran under one as they were built.
+    /// One that was kept, or a new one, which adds to leaves or returns. It has been checked, but for the values that it
+    /// reads. With it comes what keeps the run to a budget, if its functions ran under one as they were built.
     pub(crate) fn get(
         a: &mut Arena,
         roots: &[Edge],
         targets: Option<&[Edge]>,
-        seeds: &[Arc<Storage>],
-        since: u64,
-        refuse_unused: bool,
+        seeds: &Seeds,
+        options: &DifferentiateOptions<'_>,
+        adds: bool,
     ) -> Result<(Box<Self>, Option<BudgetedBackward>)> {
         let resolved = |edges: &[Edge]| edges.iter().map(|edge| edge.resolve(a)).collect::<Vec<_>>();
-        let key = RouteKey { roots: resolved(roots), targets: targets.map(resolved) };
+        let retains = options.retain_graph;
+        let key = RouteKey { roots: resolved(roots), targets: targets.map(resolved), adds, retains };
         let first = match roots {
-            [Edge::Variable(v), ..] if since == 0 => Some(v.ix()),
+            [Edge::Variable(v), ..] if options.since == 0 => Some(v.ix()),
             _ => None,
         };
         if let Some(mut ready) = first.and_then(|first| Self::take(a, first, &key)) {
-            ready.course.check(a)?;
-            ready.course.check_used(refuse_unused)?;
-            ready.run.start_from(a, &ready.course, seeds);
+            let Self { route, plan, gradients, .. } = &mut *ready;
+            if a.first_freed(&mut plan.functions).is_some() {
+                route.check(a)?;
+            }
+            route.check_used(options.refuse_unused)?;
+            gradients.start(a, route, plan, seeds);
             return Ok((ready, None));
         }
-        let course = GradientRoute::make(a, roots, targets, since);
-        course.check(a)?;
-        course.check_used(refuse_unused)?;
-        let keeper = BudgetedBackward::begin(a, &course.functions);
-        let run = KernelRun::make(a, &course, seeds);
-        let kept =
-            first.filter(|_| run.is_plain() && course.functions.iter().all(|f| !a.functions[*f].at_once));
-        cache::count_made();
-        let validity = kept.map(|_| {
+        let route = GradientRoute::make(a, roots, targets, options.since);
+        a.settle_owed();
+        route.check(a)?;
+        route.check_used(options.refuse_unused)?;
+        let budget = BudgetedBackward::begin(a, &route.functions);
+        let may_be_kept = first.filter(|_| !hooks::any(a, &route) && is_repeatable(a, &route));
+        let kept = may_be_kept.map(|first| {
             let ends: Vec<Ix> = key.roots.iter().map(|root| root.0).collect();
             let above = order::up_to(a, &ends, |_, _| true);
-            a.plan_made_from(&above)
+            (first, a.plan_made_from(&above))
         });
-        Ok((Box::new(Self { course, run, kept, key, validity }), keeper))
+        cache::count_made();
+        let plan_use = PlanUse { once: kept.is_none(), frees: !retains, adds };
+        let (mut plan, mut gradients) = Gradients::make(a, &route, seeds, plan_use);
+        if kept.is_some() {
+            gradients.start(a, &route, &mut plan, seeds);
+        }
+        Ok((Box::new(Self { route, plan, gradients, kept, again: false, key }), budget))
     }
 
     fn take(a: &mut Arena, first: Ix, key: &RouteKey) -> Option<Box<Self>> {
         let Prepared(kept) = a.variables[first].extra.as_mut()?.prepared.get_mut()?;
         let at = kept.iter().position(|ready| ready.key == *key)?;
         let mut ready = kept.swap_remove(at);
-        let validity = ready.validity.as_ref().filter(|validity| validity.holds(a));
-        let Some(validity) =
-            validity.filter(|_| !ready.course.functions.iter().any(|f| reads_dropped(a, *f)))
-        else {
+        let validity = ready.kept.as_ref().map(|(_, validity)| validity).filter(|validity| validity.holds(a));
+        let Some(moved) = validity.map(Validity::take_moved) else {
             a.discard(Garbage::Attachment(ready));
             return None;
         };
-        if validity.take_moved() {
-            ready.run.relocate(a);
+        if moved {
+            let Self { plan, gradients, .. } = &mut *ready;
+            gradients.relocate(a, plan);
         }
+        ready.again = true;
         Some(ready)
     }
 
-    /// Whether nobody else sees what was found at a place.
-    pub(crate) fn is_ours(&self, place: GradientSlotIx) -> bool {
-        let found = self.run.gradients[place as usize].as_ref();
-        let alone = found.is_some_and(|found| Arc::strong_count(found) == 1);
-        alone || (self.kept.is_some() && !self.course.roots.contains(&place))
+    /// Whether it is kept for the next time.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.kept.is_some()
     }
 
-    /// What was found at a place, for the caller to keep.
-    pub(crate) fn take_out(&self, place: GradientSlotIx) -> Result<Option<Arc<Storage>>> {
-        let Some(found) = &self.run.gradients[place as usize] else { return Ok(None) };
-        if self.kept.is_none() {
+    /// Ends the run of one that is kept: gives its functions back.
+    pub(crate) fn finish(&mut self, a: &mut Arena, succeeded: bool) {
+        let frees = !self.key.retains;
+        let outcome = if frees { RunOutcome::Freed } else { RunOutcome::Retained };
+        let functions = &mut self.plan.functions;
+        a.let_go(functions, succeeded.then_some(outcome), |f| {
+            if succeeded {
+                f.leave(outcome);
+            }
+        });
+        if frees && !succeeded {
+            functions.iter().take(self.plan.done).for_each(|f| a.free(*f));
+        }
+    }
+
+    /// Whether nobody else sees what was found in a slot.
+    pub(crate) fn is_ours(&self, slot: GradientSlotIx) -> bool {
+        let found = self.gradients.by_slot[slot as usize].as_ref();
+        let alone = found.is_some_and(|found| Arc::strong_count(found) == 1);
+        alone || (self.is_kept() && !self.route.roots.contains(&slot))
+    }
+
+    /// What was found in a slot, for the caller to keep.
+    pub(crate) fn take_out(&self, slot: GradientSlotIx) -> Result<Option<Arc<Storage>>> {
+        let Some(found) = &self.gradients.by_slot[slot as usize] else { return Ok(None) };
+        if !self.is_kept() {
             return Ok(Some(Arc::clone(found)));
         }
         let own = Storage::new(found.len());
@@ -120,8 +157,8 @@ impl PreparedBackward {
 
     /// Keeps it for the next time, if it is worth that. What it found must have been taken out.
     pub(crate) fn keep(self: Box<Self>) -> Result<()> {
-        let Some(first) = self.kept else { return Ok(()) };
-        self.run.give_back(&self.course)?;
+        let Some(first) = self.kept.as_ref().map(|(first, _)| *first) else { return Ok(()) };
+        self.gradients.give_back()?;
         arena::with(|a| {
             let Prepared(kept) = a.extra(first).prepared.get_or_default();
             let oldest = (kept.len() >= PREPARED_PER_VARIABLE).then(|| kept.remove(0));
@@ -132,6 +169,13 @@ impl PreparedBackward {
         });
         Ok(())
     }
+}
+
+/// Whether a plan of these functions can run again: they run in static graphs, no user's code may keep its arrays, and all values
+/// stay where they are.
+fn is_repeatable(a: &Arena, route: &GradientRoute) -> bool {
+    let is_plain = |f: Ix| !a.functions[f].at_once && a.op(f).on_arrays().is_none();
+    route.functions.iter().all(|f| is_plain(*f) && !reads_dropped(a, *f))
 }
 
 /// Whether a function has to do with values that may have to be computed again.

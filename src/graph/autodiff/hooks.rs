@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::array::Storage;
 use crate::graph::arena::run_lock::Thread;
-use crate::graph::arena::{self, Ix};
+use crate::graph::arena::{self, Arena, Ix};
 use crate::graph::autodiff::route::{GradientRoute, GradientSlot, GradientSlotIx};
 use crate::graph::handles::gradient_hooks::{self, GradientHook, When};
 use crate::graph::handles::ndarray::NdArray;
@@ -57,7 +57,18 @@ pub(crate) struct RunHooks<'a> {
     held: Option<&'a Suspended>,
 }
 
+/// Whether somebody wants to be told of a gradient on a route.
+pub(crate) fn any(a: &Arena, route: &GradientRoute) -> bool {
+    let hooked = |place: &GradientSlot| !a.gradient_hooks(place.core, place.leaf, When::Gradient).is_empty();
+    a.hooked && route.places.iter().any(hooked)
+}
+
 impl<'a> RunHooks<'a> {
+    /// Of a route on which there are none.
+    pub(crate) fn none(course: &'a GradientRoute) -> Self {
+        Self { by_place: HashMap::new(), course, held: None }
+    }
+
     pub(crate) fn of(course: &'a GradientRoute, held: Option<&'a Suspended>) -> Self {
         let by_place = arena::with(|a| {
             let hooks = |(n, place): (usize, &GradientSlot)| {

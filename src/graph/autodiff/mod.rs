@@ -1,12 +1,12 @@
 //! Differentiation as PyTorch has it: from any number of variables, to every leaf or to what is asked for, all or
 //! nothing. How NNabla has it is in `backward`.
 //!
-//! Both ways to differentiate, by kernels and by rules that build a graph, follow the same `Course` and end in the same
-//! two sinks: [`backward`] adds to the gradients of leaves, [`grad`] returns.
+//! Both ways to differentiate, by the plan of a backward run and by rules that build a graph, follow the same `GradientRoute` and
+//! end in the same two sinks: [`backward`] adds to the gradients of leaves, [`grad`] returns.
 
 pub(crate) mod cache;
+pub(crate) mod gradients;
 pub(crate) mod hooks;
-pub(crate) mod kernels;
 pub(crate) mod options;
 pub(crate) mod route;
 pub(crate) mod sinks;
@@ -20,18 +20,20 @@ use std::sync::Arc;
 
 use crate::array::{RunGuard, Storage};
 use crate::error::caught;
-use crate::graph::arena::{self, Ix};
+use crate::graph::arena::{self, Ix, liveness};
 use crate::graph::autodiff::cache::PreparedBackward;
 use crate::graph::autodiff::hooks::{RunHooks, Suspended};
-use crate::graph::autodiff::kernels::let_go;
 use crate::graph::autodiff::route::{Edge, GradientRoute, GradientSlotIx};
 use crate::graph::build::connect;
 use crate::graph::handles::ndarray::{NdArray, copied};
 use crate::graph::handles::variable::Variable;
 use crate::graph::handles::{callbacks, gradient_hooks};
 use crate::graph::memory::release::{Clearing, Policy};
+use crate::graph::run::backward::{BackwardContext, StepObserver};
+use crate::graph::run::context::RunContext;
 use crate::graph::settings::modes::Scope;
 use crate::graph::step::accumulate::add_into;
+use crate::graph::step::backward::BackwardStep;
 use crate::{Error, Result};
 
 /// Adds the gradients of `roots` to those of the leaves above them; of `inputs` only, where given.
@@ -41,7 +43,7 @@ use crate::{Error, Result};
 /// without being retained, [`Error::Shape`] when a seed does not fit; whatever an operation, a hook or a user's function
 /// fails with. No gradient has changed then.
 pub fn backward(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOptions<'_>) -> Result<()> {
-    let found = differentiate(roots, inputs, options)?;
+    let found = differentiate(roots, inputs, options, true)?;
     let course = found.course();
     let wanted = |place: &GradientSlotIx| inputs.is_none() || *place < course.n_targets;
     let sinks: Vec<GradientSlotIx> = arena::with(|a| {
@@ -53,7 +55,9 @@ pub fn backward(roots: &[Root], inputs: Option<&[Edge]>, options: &Differentiate
         .collect()
     });
     match &found {
-        Found::Arrays(ready) => sinks::arrays(ready, &sinks)?,
+        Found::Arrays(ready) => {
+            sinks::arrays(ready, &sinks).inspect_err(|_| ready.gradients.undo())?;
+        }
         Found::Variables(course, variables) => sinks::variables(course, &sinks, variables)?,
     }
     let leaves = sinks.iter().map(|p| course.places[*p as usize]).filter(|place| place.leaf);
@@ -71,7 +75,7 @@ pub fn grad(
     inputs: &[Edge],
     options: &DifferentiateOptions<'_>,
 ) -> Result<Vec<Option<Variable>>> {
-    let found = differentiate(roots, Some(inputs), options)?;
+    let found = differentiate(roots, Some(inputs), options, false)?;
     let mut made: HashMap<GradientSlotIx, Variable> = HashMap::new();
     let mut results = Vec::with_capacity(inputs.len());
     for (place, input) in found.course().targets.iter().zip(inputs) {
@@ -104,7 +108,7 @@ enum Found {
 impl Found {
     fn course(&self) -> &GradientRoute {
         match self {
-            Self::Arrays(ready) => &ready.course,
+            Self::Arrays(ready) => &ready.route,
             Self::Variables(course, _) => course,
         }
     }
@@ -122,6 +126,7 @@ fn differentiate(
     roots: &[Root],
     inputs: Option<&[Edge]>,
     options: &DifferentiateOptions<'_>,
+    adds: bool,
 ) -> Result<Found> {
     let roots: Vec<Root> = roots.iter().filter(|root| root.edge.need_grad()).cloned().collect();
     if roots.is_empty() {
@@ -137,66 +142,149 @@ fn differentiate(
             return Err(Error::shape("autodiff", format!("a gradient of shape {shape}"), [&seed.shape()]));
         }
     }
-    if options.create_graph { on_graph(&roots, inputs, options) } else { on_arrays(&roots, inputs, options) }
+    match options.create_graph {
+        true => on_graph(&roots, inputs, options),
+        false => on_arrays(&roots, inputs, options, adds),
+    }
 }
 
-fn on_arrays(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOptions<'_>) -> Result<Found> {
+fn on_arrays(
+    roots: &[Root],
+    inputs: Option<&[Edge]>,
+    options: &DifferentiateOptions<'_>,
+    adds: bool,
+) -> Result<Found> {
     let edges: Vec<Edge> = roots.iter().map(|root| root.edge.clone()).collect();
-    let mut seeds = Vec::with_capacity(roots.len());
-    for root in roots {
-        seeds.push(match &root.seed {
-            // What others contribute to must not be the caller's array, and neither must what is returned.
-            Some(seed) if roots.len() > 1 || inputs.is_some() => copied(&seed.data())?.storage,
-            Some(seed) => seed.data().storage,
-            None => {
-                let ones = Storage::new(root.edge.shape().size());
-                ones.fill(1.0)?;
-                ones
-            }
-        });
-    }
-    let (mut ready, held, clearing, mut keeper, budgeted) = arena::with(|a| -> Result<_> {
-        let (ready, keeper) =
-            PreparedBackward::get(a, &edges, inputs, &seeds, options.since, options.refuse_unused)?;
-        a.begin_run(&ready.course.functions)?;
-        let held = Suspended { functions: ready.course.functions.clone(), busy: Cell::new(true) };
-        let policy = Policy { clear_buffer: false, clear_no_need_grad: true, recomputation: true };
-        let budgeted = keeper.is_some() || ready.course.functions.iter().any(|f| a.functions[*f].budgeted);
-        Ok((ready, held, Clearing::new(a, policy), keeper, budgeted))
+    let seeds = seeds(roots, inputs.is_some())?;
+    let (mut ready, held, clearing, budget, budgeted) = arena::with(|a| -> Result<_> {
+        let (mut ready, budget) = PreparedBackward::get(a, &edges, inputs, &seeds, options, adds)?;
+        let is_kept = ready.is_kept();
+        let functions = &mut ready.plan.functions;
+        let budgeted = budget.is_some() || functions.iter().any(|f| a.functions[*f].budgeted);
+        let held = if is_kept {
+            a.hold(functions)?;
+            None
+        } else {
+            a.begin_run(functions)?;
+            Some(Suspended { functions: functions.to_vec(), busy: Cell::new(true) })
+        };
+        Ok((ready, held, Clearing::new(a, Policy::RESTORING), budget, budgeted))
     })?;
     let guard = (!budgeted).then(RunGuard::new);
-    let PreparedBackward { course, run, kept, .. } = &mut *ready;
-    run.check(course)?;
-    for (n, place) in course.roots.iter().enumerate() {
-        if let Some(first) = course.roots[..n].iter().position(|p| p == place) {
-            let sum = NdArray { shape: edges[n].shape(), storage: Arc::clone(&seeds[first]) };
-            add_into(&sum, &seeds[n])?;
+    let (is_kept, optimise) = (ready.is_kept(), ready.again && !budgeted);
+    let PreparedBackward { route, plan, gradients, .. } = &mut *ready;
+    let run = || {
+        gradients::check(plan)?;
+        for (n, slot) in route.roots.iter().enumerate() {
+            if let (Some(seed), Some(sum)) = (&seeds[n], &gradients.by_slot[*slot as usize])
+                && route.roots[..n].contains(slot)
+            {
+                add_into(&NdArray { shape: edges[n].shape(), storage: Arc::clone(sum) }, seed)?;
+            }
         }
-    }
-    let mut hooks = RunHooks::of(course, Some(&held));
-    if hooks.any() {
-        *kept = None; // users may keep what they are shown
-    }
-    let hooked = options.pre_hook.is_some() || options.post_hook.is_some() || hooks.any();
-    let runs_again = kept.is_some();
-    callbacks::detached(options.detach, run.work, hooked, || {
-        caught(|| run.run(course, &mut hooks, options, &clearing, keeper.take(), runs_again, guard.as_ref()))
-    })?;
-    drop(hooks);
+        let mut hooks = if is_kept { RunHooks::none(route) } else { RunHooks::of(route, held.as_ref()) };
+        let looks_again = !plan.restored.is_empty() || hooks.any();
+        let refuse = |text: String| Err(Error::Modified(text));
+        let mut observer = Observer {
+            route,
+            hooks: &mut hooks,
+            gradients: &mut gradients.by_slot,
+            retains: options.retain_graph,
+        };
+        let is_hooked = observer.hooks.any();
+        let mut context = BackwardContext {
+            run: RunContext::new([options.pre_hook, options.post_hook], &[], guard.as_ref(), optimise),
+            modified: if looks_again { Some(&refuse) } else { None },
+            clearing: &clearing,
+            budget,
+            observer: if is_kept { None } else { Some(&mut observer) },
+        };
+        let is_hooked = is_hooked || context.run.is_hooked();
+        callbacks::detached(options.detach, plan.work, is_hooked, || caught(|| plan.run(&mut context)))?;
+        drop(context);
+        observer.finish()
+    };
+    let done = run();
     drop(held);
+    if is_kept {
+        arena::with(|a| ready.finish(a, done.is_ok()));
+    }
     drop(guard);
-    Ok(Found::Arrays(ready))
+    if done.is_err() {
+        ready.gradients.undo();
+    }
+    done.map(|()| Found::Arrays(ready))
+}
+
+/// The gradients to start from; ones that a plan may have at hand are left out.
+fn seeds(roots: &[Root], are_returned: bool) -> Result<Vec<Option<Arc<Storage>>>> {
+    let shared = roots.len() > 1 || are_returned;
+    let seed = |root: &Root| match &root.seed {
+        // What others contribute to must not be the caller's array, and neither must what is returned.
+        Some(seed) if shared => Ok(Some(copied(&seed.data())?.storage)),
+        Some(seed) => Ok(Some(seed.data().storage)),
+        None if !shared => Ok(None),
+        None => {
+            let ones = Storage::new(root.edge.shape().size());
+            ones.fill(1.0)?;
+            Ok(Some(ones))
+        }
+    };
+    roots.iter().map(seed).collect()
+}
+
+/// Shows gradients to hooks as they are complete, and gives each function back as it has run.
+struct Observer<'a, 'b> {
+    route: &'b GradientRoute,
+    hooks: &'a mut RunHooks<'b>,
+    gradients: &'a mut [Option<Arc<Storage>>],
+    retains: bool,
+}
+
+impl Observer<'_, '_> {
+    /// After the last function: shows what is left.
+    fn finish(self) -> Result<()> {
+        for slot in 0..self.route.places.len() as GradientSlotIx {
+            self.hooks.on_array(slot, self.gradients)?;
+        }
+        Ok(())
+    }
+}
+
+impl StepObserver for Observer<'_, '_> {
+    fn before(&mut self, n: usize, step: &mut BackwardStep) -> Result<()> {
+        for (o, slot) in self.route.outputs(n).iter().enumerate() {
+            if let Some(changed) = self.hooks.on_array(*slot, self.gradients)? {
+                step.start_from(o, &changed);
+            }
+        }
+        Ok(())
+    }
+
+    fn after(&mut self, n: usize, step: &mut BackwardStep) -> Result<()> {
+        step.release();
+        if self.retains { Ok(()) } else { free(self.route, self.route.functions[n]) }
+    }
+}
+
+/// Gives back what a function needed to run backward, so that it cannot again.
+fn free(route: &GradientRoute, f: Ix) -> Result<()> {
+    let cleared = arena::with(|a| {
+        a.free(f);
+        liveness::after_differentiation(a, f, |core| route.is_root(core))
+    });
+    cleared.into_iter().try_for_each(|storage| storage.clear(true))
 }
 
 fn on_graph(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOptions<'_>) -> Result<Found> {
     let edges: Vec<Edge> = roots.iter().map(|root| root.edge.clone()).collect();
     let (course, nodes, clearing) = arena::with(|a| -> Result<_> {
         let course = GradientRoute::make(a, &edges, inputs, options.since);
+        a.settle_owed();
         course.check(a)?;
         course.check_used(options.refuse_unused)?;
         let nodes = symbolic::nodes(a, &course);
-        let policy = Policy { clear_buffer: false, clear_no_need_grad: true, recomputation: true };
-        Ok((course, nodes, Clearing::new(a, policy)))
+        Ok((course, nodes, Clearing::new(a, Policy::RESTORING)))
     })?;
     let mut seeds = Vec::with_capacity(roots.len());
     for root in roots {
@@ -228,7 +316,7 @@ fn on_graph(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpti
     let found = found?;
     drop((nodes, hooks));
     if !options.retain_graph {
-        course.functions.iter().try_for_each(|f| let_go(&course, *f))?;
+        course.functions.iter().try_for_each(|f| free(&course, *f))?;
     }
     Ok(Found::Variables(course, found))
 }

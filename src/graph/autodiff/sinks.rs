@@ -14,24 +14,30 @@ use crate::{Error, Result};
 
 /// Adds gradients in memory to those of their pairs. What can fail comes first: all of them are added, or none.
 pub(crate) fn arrays(ready: &PreparedBackward, sinks: &[GradientSlotIx]) -> Result<()> {
-    let course = &ready.course;
-    for place in sinks {
-        // What is part of a graph stays as it is there.
-        let core = course.places[*place as usize].core;
-        if let Some(before) = arena::with(|a| a.gradient_variable(core)) {
-            let own = copied(&before.data())?;
-            let old = arena::with(|a| {
-                a.set_grad(core, Some(own.storage));
-                a.set_gradient_variable(core, None)
-            });
-            drop(old);
-        }
+    let course = &ready.route;
+    let in_graphs = arena::with(|a| {
+        let core = |place: &GradientSlotIx| course.places[*place as usize].core;
+        let all = sinks.iter().map(core).filter_map(|core| Some((core, a.gradient_variable(core)?)));
+        all.collect::<Vec<_>>()
+    });
+    // What is part of a graph stays as it is there.
+    for (core, before) in in_graphs {
+        let own = copied(&before.data())?;
+        let old = arena::with(|a| {
+            a.set_grad(core, Some(own.storage));
+            a.set_gradient_variable(core, None)
+        });
+        drop(old);
     }
     let sums: Vec<Sum<'_>> = arena::with(|a| {
         let sum = |p: &GradientSlotIx| {
             let core = course.places[*p as usize].core;
-            let more = ready.run.gradients[*p as usize].as_ref()?;
-            let to = NdArray { shape: a.cores[core].shape.clone(), storage: Arc::clone(a.grad(core)) };
+            let more = ready.gradients.by_slot[*p as usize].as_ref()?;
+            let own = a.grad(core);
+            if Arc::ptr_eq(own, more) {
+                return None; // it was written in place
+            }
+            let to = NdArray { storage: Arc::clone(own), shape: a.cores[core].shape.clone() };
             Some(Sum { to, more, is_ours: ready.is_ours(*p) })
         };
         sinks.iter().filter_map(sum).collect()

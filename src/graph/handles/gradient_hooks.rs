@@ -113,8 +113,19 @@ impl Arena {
         called.map(|h| Arc::clone(&h.call)).collect()
     }
 
-    /// The gradient of a pair as a variable with a graph, if that is still what its memory holds.
+    /// The gradient of a tensor as a variable with a graph, if that is still what its memory holds.
     pub(crate) fn gradient_variable(&mut self, core: Ix) -> Option<Variable> {
+        let v = self.gradient_in_graph(core)?;
+        self.variables[v].count += 1;
+        Some(Variable::adopt(self, v))
+    }
+
+    /// Whether there is one.
+    pub(crate) fn has_gradient_variable(&self, core: Ix) -> bool {
+        self.gradient_in_graph(core).is_some()
+    }
+
+    fn gradient_in_graph(&self, core: Ix) -> Option<Ix> {
         let slot = &self.cores[core];
         let (v, content) = slot.gradient_state.get::<GradientState>()?.gradient.as_ref()?;
         let v = v.ix();
@@ -122,8 +133,7 @@ impl Arena {
         if !slot.grad.as_ref().is_some_and(|grad| Arc::ptr_eq(grad, data)) || data.content() != *content {
             return None;
         }
-        self.variables[v].count += 1;
-        Some(Variable::adopt(self, v))
+        Some(v)
     }
 
     /// Replaces it; returns the old one, to be dropped outside of the lock.

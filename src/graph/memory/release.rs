@@ -16,6 +16,12 @@ pub(crate) struct Policy {
     pub(crate) recomputation: bool,
 }
 
+impl Policy {
+    /// Of a backward run that restores values: what no gradient reads goes again.
+    pub(crate) const RESTORING: Self =
+        Self { clear_buffer: false, clear_no_need_grad: true, recomputation: true };
+}
+
 /// Decides, function by function in the order of a run, which inputs are cleared after it.
 ///
 /// It remembers what it has seen: one run, one instance.

@@ -16,7 +16,7 @@ use crate::graph::arena::{Arena, Ix, NONE, flag};
 use crate::graph::plan::fusion;
 use crate::graph::plan::fusion::backward::FusedBackward;
 use crate::graph::plan::leaf_hooks::LeafHooks;
-use crate::graph::plan::releases::{Release, ReleasedStorage};
+use crate::graph::plan::releases::{Release, ReleasedStorage, Spares};
 use crate::graph::settings::modes;
 use crate::graph::step::backward::BackwardStep;
 use crate::ops::Kind;
@@ -36,6 +36,15 @@ impl BackwardKey {
     pub(crate) const KEEPING: Self = Self { clear_data: false, clear_grad: false, clear_seed: true };
 }
 
+/// Where the gradients of a run live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GradientHomes {
+    /// They are those of the tensors.
+    Tensors,
+    /// They are the run's own, and whoever made the plan moves them.
+    Private,
+}
+
 /// A backward run made ready.
 pub(crate) struct BackwardPlan {
     pub(crate) functions: PlanLock,
@@ -51,6 +60,11 @@ pub(crate) struct BackwardPlan {
     pub(crate) seed: Arc<Storage>,
     pub(crate) seeded: Option<(f64, u64)>,
     pub(crate) hooked: LeafHooks,
+    pub(crate) homes: GradientHomes,
+    /// Steps, in order, that read or write a gradient which is another in each run: that which the run starts from.
+    pub(crate) varying: SmallVec<[u32; 2]>,
+    /// How many functions have run, in the run under way or the last one.
+    pub(crate) done: usize,
     pub(crate) work: usize,
     /// Steps count what they use and let nobody wait: there is a budget.
     pub(crate) counted: bool,
@@ -78,19 +92,9 @@ impl BackwardPlan {
         let awaited: Vec<AwaitedRun> = awaited.collect();
         let functions = backward_order(a, root);
         functions.iter().try_for_each(|f| order::check_shapes(a, *f, "backward"))?;
-        let mut plan = Self {
-            steps: Vec::with_capacity(functions.len()),
-            zeroed: Vec::new(),
-            clears: Vec::new(),
-            restored: Vec::new(),
-            passes: None,
-            seed: Storage::new(a.cores[a.variables[root].core].shape.size()),
-            seeded: None,
-            hooked: LeafHooks::default(),
-            work: 0,
-            counted: false,
-            functions: functions.into(),
-        };
+        let len = a.cores[a.variables[root].core].shape.size();
+        let mut plan = Self::empty(functions, len, GradientHomes::Tensors);
+        plan.varying.push(0);
         let seen = a.new_mark();
         let run = a.new_mark();
         plan.functions.iter().for_each(|f| a.functions[*f].mark = run);
@@ -99,6 +103,42 @@ impl BackwardPlan {
         }
         plan.hooked = LeafHooks::of(a, root, &plan.functions, &plan.zeroed);
         Ok(plan)
+    }
+
+    /// A plan without steps yet, which starts from gradients of `len` elements.
+    pub(crate) fn empty(functions: Vec<Ix>, len: usize, homes: GradientHomes) -> Self {
+        Self {
+            steps: Vec::with_capacity(functions.len()),
+            zeroed: Vec::new(),
+            clears: Vec::new(),
+            restored: Vec::new(),
+            passes: None,
+            seed: Storage::new(len),
+            seeded: None,
+            hooked: LeafHooks::default(),
+            homes,
+            varying: SmallVec::new(),
+            done: 0,
+            work: 0,
+            counted: false,
+            functions: functions.into(),
+        }
+    }
+
+    /// Adds a step that was made ready.
+    pub(crate) fn push(&mut self, step: BackwardStep) {
+        self.work += 2 * step.x.iter().map(|(s, _)| s.size()).sum::<usize>();
+        self.work += step.gy.iter().map(|s| s.shape.size()).sum::<usize>();
+        self.steps.push(step);
+    }
+
+    /// The storage to start from, if it is filled with a number.
+    pub(crate) fn filled(&mut self, value: f64) -> Arc<Storage> {
+        if self.seeded != Some((value, self.seed.version())) || self.seed.is_shown() {
+            drop(self.seed.fill(value)); // which is whole: it cannot fail
+            self.seeded = Some((value, self.seed.version()));
+        }
+        Arc::clone(&self.seed)
     }
 
     /// How long such a plan holds: it is made from what is above `root` and, as far as these are to come, above `partners`.
@@ -177,13 +217,12 @@ impl BackwardPlan {
                         true => (Vec::new(), Vec::new()),
                         false => (guards.clone(), partners.clone()),
                     };
-                    self.clears.push(Release { step: at, place, guards, partners, restored });
+                    let spares = Spares::Nothing;
+                    self.clears.push(Release { step: at, place, guards, partners, restored, spares });
                 }
             }
         }
         let step = back_step(a, f, &first);
-        self.work += 2 * step.x.iter().map(|(s, _)| s.size()).sum::<usize>();
-        self.work += step.gy.iter().map(|s| s.shape.size()).sum::<usize>();
         for (o, output) in step.y.iter().enumerate() {
             let flags = a.live_output(f, o).map_or(0, |v| a.variables[v].flags);
             if let (true, (_, Some(slot))) = (flags & flag::RESTORED != 0, output) {
@@ -196,21 +235,22 @@ impl BackwardPlan {
                 self.restored.push((at, *v, Arc::clone(&slot.storage)));
             }
         }
-        self.steps.push(step);
+        self.push(step);
     }
 
-    /// Looks at the storages that the pairs have now.
+    /// Looks at the storages that the tensors have now.
     pub(crate) fn relocate(&mut self, a: &mut Arena) {
         let mut any = false;
+        let arena = self.homes == GradientHomes::Tensors;
         for (n, step) in self.steps.iter_mut().enumerate() {
             let mut moved = false;
             for slot in step.x.iter_mut().chain(&mut step.y).filter_map(|(_, slot)| slot.as_mut()) {
                 moved |= slot.move_to(a.data(slot.core));
             }
-            for slot in step.gx.iter_mut().flatten().map(|s| &mut s.slot) {
+            for slot in step.gx.iter_mut().flatten().map(|s| &mut s.slot).filter(|_| arena) {
                 moved |= slot.move_to(a.grad(slot.core));
             }
-            for slot in &mut step.gy {
+            for slot in step.gy.iter_mut().filter(|_| arena) {
                 moved |= slot.move_to(a.grad(slot.core)) && n > 0; // the first one is another in each run
             }
             if moved {
@@ -239,8 +279,9 @@ impl BackwardPlan {
         if self.passes.is_none() && !modes::plan_is_plain() {
             let zeroed = self.zeroed.iter().map(|(step, _)| *step);
             let apart = zeroed.chain(self.restored.iter().map(|(step, ..)| *step)).collect();
-            self.passes = Some(FusedBackward::all(&self.steps, &self.clears, &apart));
-            for clear in self.clears.iter().filter(|clear| clear.place.is_grad && clear.step > 0) {
+            self.passes = Some(FusedBackward::all(&self.steps, &self.clears, &apart, &self.varying));
+            let fixed = |step: u32| self.varying.binary_search(&step).is_err();
+            for clear in self.clears.iter().filter(|clear| clear.place.is_grad && fixed(clear.step)) {
                 let step = &mut self.steps[clear.step as usize];
                 let as_large = |len: usize| step.x.iter().all(|(shape, _)| shape.size() == len);
                 if fusion::backward::backward_len(step)

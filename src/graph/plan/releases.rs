@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use crate::Result;
 use crate::array::Storage;
-use crate::graph::arena::{self, Arena, Ix};
+use crate::graph::arena::{self, Arena, Ix, NONE};
 
-/// A storage of the arena that is cleared.
+/// A storage that is cleared: of a tensor, or of a run's own.
 pub(crate) struct ReleasedStorage {
+    /// The tensor that it is the gradient or the data of; `NONE` if it is the run's own.
     pub(crate) core: Ix,
     pub(crate) is_grad: bool,
     pub(crate) storage: Arc<Storage>,
@@ -21,6 +22,9 @@ impl ReleasedStorage {
 
     /// Looks at the storage that the pair has now.
     pub(crate) fn move_to_current(&mut self, a: &mut Arena) {
+        if self.core == NONE {
+            return;
+        }
         *self = Self::new(a, self.core, self.is_grad);
     }
 }
@@ -35,14 +39,50 @@ pub(crate) struct Release {
     pub(crate) partners: Vec<(Ix, u32)>,
     /// It can be computed again: those other runs do not wait for it.
     pub(crate) restored: bool,
+    /// Whether what somebody else may look at is spared.
+    pub(crate) spares: Spares,
+}
+
+/// What a release leaves alone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Spares {
+    /// Nothing.
+    Nothing,
+    /// What is a part of another array, or has one.
+    Parts,
+    /// Parts, and what a variable in somebody's hands reaches.
+    Seen,
+}
+
+impl Spares {
+    fn keep(self, storage: &Storage) -> bool {
+        self != Self::Nothing && (storage.is_narrowed() || (self == Self::Seen && storage.users() > 0))
+    }
 }
 
 impl Release {
+    /// That of a gradient of the run's own.
+    pub(crate) fn of_private(step: u32, storage: Arc<Storage>) -> Self {
+        let place = ReleasedStorage { core: NONE, is_grad: true, storage };
+        Self {
+            step,
+            place,
+            guards: Vec::new(),
+            partners: Vec::new(),
+            restored: false,
+            spares: Spares::Nothing,
+        }
+    }
+
     /// Clears it, unless a function waits for it.
     pub(crate) fn now(&self) -> Result<()> {
         let storage = &self.place.storage;
         let waits = |guards: &[(Ix, u32)]| !guards.is_empty() && awaited(guards);
-        if storage.is_given_back() || waits(&self.guards) || (!self.restored && waits(&self.partners)) {
+        if storage.is_given_back()
+            || waits(&self.guards)
+            || (!self.restored && waits(&self.partners))
+            || self.spares.keep(storage)
+        {
             return Ok(());
         }
         storage.clear(true)

@@ -8,19 +8,21 @@ use smallvec::SmallVec;
 use crate::array::{RunGuard, Storage};
 use crate::error::caught;
 use crate::graph::arena::describe::{self, explain};
+use crate::graph::arena::run_lock::RunOutcome;
 use crate::graph::arena::{self, Arena, Ix, NONE, order};
-use crate::graph::handles::callbacks::{Detach, FunctionHook, Pace, detached};
+use crate::graph::handles::callbacks::{Detach, FunctionHook, detached};
 use crate::graph::handles::function::Function;
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::variable::Variable;
 use crate::graph::memory::eviction::pool;
 use crate::graph::memory::eviction::reserve::BudgetedBackward;
 use crate::graph::memory::release::{Clearing, Policy};
-use crate::graph::memory::{clear_record, restore};
+use crate::graph::memory::restore;
 use crate::graph::plan::backward::{BackwardKey, BackwardPlan};
 use crate::graph::plan::cache::{self, CachedPlan};
-use crate::graph::settings::modes;
+use crate::graph::run::context::RunContext;
 use crate::graph::step::anomaly;
+use crate::graph::step::backward::BackwardStep;
 use crate::{Error, Result};
 
 /// The gradient that a backward run starts from.
@@ -76,40 +78,55 @@ impl Default for Seed {
     }
 }
 
+/// What accompanies a backward run beside what accompanies any.
+pub(crate) struct BackwardContext<'a> {
+    pub(crate) run: RunContext<'a>,
+    /// Told of a value that a gradient reads and that is not that of the forward run; the first time, if that is no error.
+    pub(crate) modified: Option<&'a (dyn Fn(String) -> Result<()> + Sync)>,
+    /// Says what is cleared again of values that are restored.
+    pub(crate) clearing: &'a Clearing,
+    /// Keeps the run to a budget, if its functions ran under one as they were built.
+    pub(crate) budget: Option<BudgetedBackward>,
+    /// Whoever has gradients of its own, or gives functions back as they have run.
+    pub(crate) observer: Option<&'a mut dyn StepObserver>,
+}
+
+/// Somebody who has something to do with each step of a backward run.
+pub(crate) trait StepObserver {
+    /// Before step `n`, whose gradients to read are complete.
+    ///
+    /// # Errors
+    /// Ends the run with that error.
+    fn before(&mut self, n: usize, step: &mut BackwardStep) -> Result<()>;
+
+    /// After it, when nothing needs it any more.
+    ///
+    /// # Errors
+    /// Ends the run with that error.
+    fn after(&mut self, n: usize, step: &mut BackwardStep) -> Result<()>;
+}
+
 impl BackwardPlan {
     /// The storage to start from.
     fn seed(&mut self, seed: &Seed) -> Option<Arc<Storage>> {
         match seed {
             Seed::Own => None,
             Seed::Shared(array) | Seed::Temporary(array) => Some(Arc::clone(&array.storage)),
-            Seed::Fill(value) => {
-                if self.seeded != Some((*value, self.seed.version())) || self.seed.is_shown() {
-                    drop(self.seed.fill(*value)); // which is whole: it cannot fail
-                    self.seeded = Some((*value, self.seed.version()));
-                }
-                Some(Arc::clone(&self.seed))
-            }
+            Seed::Fill(value) => Some(self.filled(*value)),
         }
     }
 
-    /// `optimise` says that the plan has run before, and that it has memory to hold more at once than single steps do.
-    fn run(
-        &mut self,
-        options: &BackwardOptions<'_>,
-        clearing: &Clearing,
-        mut keeper: Option<BudgetedBackward>,
-        optimise: bool,
-        guard: Option<&RunGuard>,
-    ) -> Result<()> {
-        if self.counted != guard.is_none() {
-            self.counted = guard.is_none();
-            self.steps.iter_mut().for_each(|step| step.count(guard.is_none()));
+    /// Runs every function backward.
+    ///
+    /// # Errors
+    /// Whatever an operation, a hook or a user's function fails with; the functions before it have run then.
+    pub(crate) fn run(&mut self, context: &mut BackwardContext<'_>) -> Result<()> {
+        let BackwardContext { run, modified, clearing, budget, observer } = context;
+        if self.counted != run.guard.is_none() {
+            self.counted = run.guard.is_none();
+            self.steps.iter_mut().for_each(|step| step.count(run.guard.is_none()));
         }
-        let recording = clear_record::is_recording();
-        let anomaly = modes::detect_anomaly();
-        let hooked =
-            options.pre_hook.is_some() || options.post_hook.is_some() || !options.callbacks.is_empty();
-        if optimise && !(hooked || recording || anomaly) && self.hooked.is_empty() {
+        if run.may_fuse() && observer.is_none() && self.hooked.is_empty() {
             self.fuse();
         } else {
             self.unfuse();
@@ -118,12 +135,11 @@ impl BackwardPlan {
         let mut clears = self.clears.iter().peekable();
         let mut restored = self.restored.iter().peekable();
         let mut told = self.hooked.outputs.iter().peekable();
-        let mut pace = Pace::new(guard);
-        let mut modified = options.modified;
+        let mut pace = run.pace();
         let mut passes = self.passes.iter_mut().flatten().peekable();
-        let mut next = 0;
-        while let Some(f) = self.functions.get(next) {
-            let n = next;
+        self.done = 0;
+        while let Some(f) = self.functions.get(self.done) {
+            let n = self.done;
             let at = n as u32;
             while let Some((_, o)) = zeroed.next_if(|(step, _)| *step == at) {
                 self.steps[n].gy[*o as usize].storage.zero()?;
@@ -131,8 +147,11 @@ impl BackwardPlan {
             while let Some(output) = told.next_if(|output| output.step == at) {
                 output.tell(&mut self.steps[n])?;
             }
-            if let Some(keeper) = &mut keeper {
-                keeper.before(*f, &self.steps[n])?;
+            if let Some(observer) = observer {
+                observer.before(n, &mut self.steps[n])?;
+            }
+            if let Some(budget) = budget {
+                budget.before(*f, &self.steps[n])?;
             }
             while let Some((_, v, storage)) = restored.next_if(|(step, ..)| *step == at) {
                 if storage.is_cleared() {
@@ -143,41 +162,40 @@ impl BackwardPlan {
                 && !(modified.is_some() && pass.readers.iter().any(|n| self.steps[*n].modified().is_some()))
                 && pass.run()?
             {
-                next = pass.steps.end;
+                self.done = pass.steps.end;
                 pass.clear(&self.clears)?;
                 clears = self.clears[pass.clears.end..].iter().peekable();
                 pace.step()?;
                 continue;
             }
-            next += 1;
             let step = &mut self.steps[n];
-            let handle = hooked.then(|| arena::with(|a| Function::counted(a, *f)));
-            if let (Some(hook), Some(f)) = (options.pre_hook, &handle) {
-                hook(f)?;
-            }
-            if let (Some(tell), Some(which)) = (modified, modified.and_then(|_| step.modified())) {
+            let handle = run.handle(*f);
+            run.before(handle.as_ref())?;
+            if let (Some(tell), Some(which)) = (*modified, modified.and_then(|_| step.modified())) {
                 tell(which.describe(*f))?;
-                modified = None;
+                *modified = None;
             }
             step.backward().map_err(|e| explain(e, *f, "backward"))?;
-            if let Some(keeper) = &keeper {
-                keeper.after(*f);
-            }
-            if anomaly {
+            if run.anomaly {
                 anomaly::after_backward(*f, step)?;
             }
-            if let (Some(hook), Some(f)) = (options.post_hook, &handle) {
-                hook(f)?;
+            if observer.is_none()
+                && let Some(budget) = budget
+            {
+                budget.after(*f);
+            }
+            run.after(handle.as_ref())?;
+            self.done = n + 1;
+            if let Some(observer) = observer {
+                observer.after(n, step)?;
+                if let Some(budget) = budget {
+                    budget.after(*f);
+                }
             }
             while let Some(clear) = clears.next_if(|c| c.step == at) {
                 clear.now()?;
             }
-            if recording {
-                arena::with(|a| clear_record::record(a, *f));
-            }
-            for callback in &options.callbacks {
-                handle.as_ref().map_or(Ok(()), |f| callback.on_finish_function_backward(f))?;
-            }
+            run.finished(*f, handle.as_ref())?;
             pace.step()?;
         }
         Ok(())
@@ -223,7 +241,7 @@ impl Variable {
             }
         }
         let clear_seed = matches!(options.seed, Seed::Fill(_) | Seed::Temporary(_));
-        let (mut plan, key, validity, reshapes, outer, apart, clearing, mut keeper, optimise, budgeted) =
+        let (mut plan, key, validity, reshapes, outer, apart, clearing, keeper, optimise, budgeted) =
             arena::with(|a| -> Result<_> {
                 let budgeted = a.functions[a.variables[root].parent].budgeted;
                 let clear_data = options.clear_buffer || budgeted;
@@ -245,7 +263,8 @@ impl Variable {
                     let is_kept = !slot.at_once || std::mem::replace(&mut slot.planned, true);
                     (plan, is_kept.then(|| BackwardPlan::validity(a, root, &partners)))
                 };
-                if let Some(f) = a.hold(&mut plan.functions)? {
+                a.hold(&mut plan.functions)?;
+                if let Some(f) = a.first_freed(&mut plan.functions) {
                     let error = describe::freed_graph(a.op(f).name());
                     a.let_go(&mut plan.functions, None, |_| ());
                     return Err(error);
@@ -255,7 +274,6 @@ impl Variable {
                     plan.relocate(a);
                 }
                 let outer = swap_in(a, root, &mut plan, &options.seed);
-                let policy = Policy { clear_buffer: false, clear_no_need_grad: true, recomputation: true };
                 Ok((
                     plan,
                     key,
@@ -263,7 +281,7 @@ impl Variable {
                     a.reshapes,
                     outer,
                     apart,
-                    Clearing::new(a, policy),
+                    Clearing::new(a, Policy::RESTORING),
                     keeper,
                     optimise,
                     budgeted,
@@ -272,13 +290,17 @@ impl Variable {
         let at_once = keeper.is_some();
         // Under a budget nobody is to wait for this run, nor for its way to the graph.
         let guard = (!at_once && !budgeted).then(RunGuard::new);
-        let hooked = options.pre_hook.is_some()
-            || options.post_hook.is_some()
-            || !options.callbacks.is_empty()
-            || !plan.hooked.is_empty();
-        let done = detached(options.detach, plan.work, hooked, || {
-            caught(|| plan.run(options, &clearing, keeper.take(), optimise, guard.as_ref()))
-        });
+        let hooks = [options.pre_hook, options.post_hook];
+        let mut context = BackwardContext {
+            run: RunContext::new(hooks, &options.callbacks, guard.as_ref(), optimise),
+            modified: options.modified,
+            clearing: &clearing,
+            budget: keeper,
+            observer: None,
+        };
+        let hooked = context.run.is_hooked() || !plan.hooked.is_empty();
+        let done = detached(options.detach, plan.work, hooked, || caught(|| plan.run(&mut context)));
+        drop(context);
         let whole = !done.as_ref().is_err_and(Error::is_panic);
         let (apart, plan, done) = arena::with(|a| {
             let kept_shapes =
@@ -289,7 +311,9 @@ impl Variable {
             }
             let apart = apart.given_back(a);
             let finished = done.is_ok();
-            a.let_go(&mut plan.functions, finished.then_some(false), |f| f.pending &= !finished);
+            a.let_go(&mut plan.functions, finished.then_some(RunOutcome::Backward), |f| {
+                f.pending &= !finished
+            });
             // Under a budget, what has hold of values keeps them from being given up.
             match validity.filter(|_| whole && !at_once) {
                 Some(validity) => {

@@ -6,16 +6,16 @@ use std::collections::HashSet;
 use crate::array::RunGuard;
 use crate::error::caught;
 use crate::graph::arena::describe::explain;
+use crate::graph::arena::run_lock::RunOutcome;
 use crate::graph::arena::validity::Validity;
 use crate::graph::arena::{self, Arena, Ix, NONE, Saved, flag, order};
-use crate::graph::handles::callbacks::{self, Detach, FunctionHook, Pace};
-use crate::graph::handles::function::Function;
+use crate::graph::handles::callbacks::{self, Detach, FunctionHook};
 use crate::graph::handles::variable::Variable;
-use crate::graph::memory::clear_record;
 use crate::graph::memory::release::Policy;
 use crate::graph::plan::cache::{self, CachedPlan, ForwardKey};
 use crate::graph::plan::checkpoint::{roots, search};
 use crate::graph::plan::forward::ForwardPlan;
+use crate::graph::run::context::RunContext;
 use crate::graph::settings::modes;
 use crate::graph::step::forward::ForwardStep;
 use crate::graph::step::setup::{self, Stop, set_up_outside};
@@ -53,23 +53,19 @@ impl ForwardPlan {
         left.try_for_each(|storage| storage.clear(true))
     }
 
-    /// `optimise` says that the plan has run before, and that it has memory to hold more at once than single steps do.
-    fn run(&mut self, options: &ForwardOptions<'_>, optimise: bool, guard: Option<&RunGuard>) -> Result<()> {
-        if self.counted != guard.is_none() {
-            self.counted = guard.is_none();
-            self.steps.iter_mut().for_each(|step| step.count(guard.is_none()));
+    fn run(&mut self, context: &RunContext<'_>) -> Result<()> {
+        if self.counted != context.guard.is_none() {
+            self.counted = context.guard.is_none();
+            self.steps.iter_mut().for_each(|step| step.count(context.guard.is_none()));
         }
-        let recording = clear_record::is_recording();
-        let anomaly = modes::detect_anomaly();
-        let hooked = options.pre_hook.is_some() || options.post_hook.is_some();
-        if optimise && !(hooked || recording || anomaly) {
+        if context.may_fuse() {
             self.fuse();
         } else {
             self.unfuse();
         }
         self.start_fresh()?;
         let mut clears = self.clears.iter().peekable();
-        let mut pace = Pace::new(guard);
+        let mut pace = context.pace();
         let mut passes = self.passes.iter_mut().flatten().peekable();
         let mut chains = self.chains.iter().peekable();
         let mut next = 0;
@@ -92,28 +88,22 @@ impl ForwardPlan {
                 continue;
             }
             next += 1;
-            let handle = hooked.then(|| arena::with(|a| Function::counted(a, *f)));
-            if let (Some(hook), Some(f)) = (options.pre_hook, &handle) {
-                hook(f)?;
-            }
+            let handle = context.handle(*f);
+            context.before(handle.as_ref())?;
             if self.late {
                 self.steps[n] = late_step(*f)?;
                 self.steps[n].count(self.counted);
             }
             let step = &mut self.steps[n];
             step.forward(false).map_err(|e| explain(e, *f, "forward"))?;
-            if anomaly {
+            if context.anomaly {
                 anomaly::after_forward(*f, step)?;
             }
-            if let (Some(hook), Some(f)) = (options.post_hook, &handle) {
-                hook(f)?;
-            }
+            context.after(handle.as_ref())?;
             while let Some((_, i)) = clears.next_if(|(at, _)| *at == n as u32) {
                 self.steps[n].x[*i as usize].storage.clear(true)?;
             }
-            if recording {
-                arena::with(|a| clear_record::record(a, *f));
-            }
+            context.finished(*f, handle.as_ref())?;
             pace.step()?;
         }
         Ok(())
@@ -244,19 +234,16 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
             Err(Stop::SetUp(f)) => set_up_outside(f)?,
         }
     };
-    let done = callbacks::detached(
-        options.detach,
-        plan.work,
-        options.pre_hook.or(options.post_hook).is_some(),
-        || caught(|| plan.run(options, optimise, guard.as_ref())),
-    );
+    let context = RunContext::new([options.pre_hook, options.post_hook], &[], guard.as_ref(), optimise);
+    let done =
+        callbacks::detached(options.detach, plan.work, context.is_hooked(), || caught(|| plan.run(&context)));
     let whole = !done.as_ref().is_err_and(Error::is_panic);
     let (rest, done) = arena::with(|a| {
         let kept_shapes = || plan.functions.iter().try_for_each(|f| order::check_outputs(a, *f));
         let done = done.and_then(|()| if a.reshapes == reshapes { Ok(()) } else { kept_shapes() });
         let life = done.is_ok().then_some(Saved::Ready);
         let is_usual = done.is_ok() && budget.is_none();
-        a.let_go(&mut plan.functions, is_usual.then_some(true), |f| {
+        a.let_go(&mut plan.functions, is_usual.then_some(RunOutcome::Forward), |f| {
             (f.pending, f.life, f.budgeted) = (true, life.unwrap_or(f.life), budget.is_some());
         });
         if budget.is_some() {

@@ -1,4 +1,5 @@
 //! Runs through a graph as NNabla has them.
 
 pub(crate) mod backward;
+pub(crate) mod context;
 pub(crate) mod forward;

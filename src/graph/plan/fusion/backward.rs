@@ -38,13 +38,13 @@ struct BackwardPassCall {
 }
 
 /// Steps of a backward plan that run as one pass.
-pub(in crate::graph) struct FusedBackward {
+pub(crate) struct FusedBackward {
     /// The steps.
-    pub(in crate::graph) steps: Range<usize>,
+    pub(crate) steps: Range<usize>,
     /// Those of them whose gradient reads values.
-    pub(in crate::graph) readers: Vec<usize>,
+    pub(crate) readers: Vec<usize>,
     /// Which entries of the list of what is cleared belong to these steps, and those of them that concern more than a room.
-    pub(in crate::graph) clears: Range<usize>,
+    pub(crate) clears: Range<usize>,
     cleared: Vec<usize>,
     /// Those that were there to be cleared in the last run, and since when the others are gone.
     there: Vec<usize>,
@@ -78,7 +78,7 @@ impl Placed {
 }
 
 /// How many elements the gradients of a step have, if it may be part of a pass.
-pub(in crate::graph) fn backward_len(step: &BackwardStep) -> Option<usize> {
+pub(crate) fn backward_len(step: &BackwardStep) -> Option<usize> {
     let gy = step.gy.first()?;
     let len = gy.shape.size();
     let dtype = step.compute.dtype();
@@ -101,17 +101,18 @@ pub(in crate::graph) fn backward_len(step: &BackwardStep) -> Option<usize> {
 
 impl FusedBackward {
     /// All passes of a plan, in order. No step but the first of a pass is one that `apart` names: something happens before
-    /// it.
-    pub(in crate::graph) fn all(
+    /// it. None has a step that is `varying`: arrays of a pass are the same in each run.
+    pub(crate) fn all(
         steps: &[BackwardStep],
         clears: &[Release],
         apart: &HashSet<u32>,
+        varying: &[u32],
     ) -> Vec<Self> {
         let joins = |a: usize, b: usize| {
             steps[a].compute == steps[b].compute && (a + 1..=b).all(|n| !apart.contains(&(n as u32)))
         };
-        // The gradient that the first step reads is another in each run.
-        let found = runs(steps.len(), |n| if n > 0 { backward_len(&steps[n]) } else { None }, joins);
+        let len = |n: usize| backward_len(&steps[n]).filter(|_| varying.binary_search(&(n as u32)).is_err());
+        let found = runs(steps.len(), len, joins);
         found.into_iter().filter_map(|range| Self::plan(steps, clears, range)).collect()
     }
 
@@ -212,12 +213,12 @@ impl FusedBackward {
     }
 
     /// Bytes of gradients that exist in rooms only.
-    pub(in crate::graph) fn saved(&self) -> usize {
+    pub(crate) fn saved(&self) -> usize {
         self.arrays.saved()
     }
 
     /// Forgets which of what it clears was gone: it may be elsewhere.
-    pub(in crate::graph) fn look_again(&mut self) {
+    pub(crate) fn look_again(&mut self) {
         self.gone = Calm::NEVER;
     }
 
@@ -225,7 +226,7 @@ impl FusedBackward {
     ///
     /// # Errors
     /// When something cannot be cleared.
-    pub(in crate::graph) fn clear(&mut self, clears: &[Release]) -> Result<()> {
+    pub(crate) fn clear(&mut self, clears: &[Release]) -> Result<()> {
         if !self.gone.lasts() {
             self.gone = Calm::now();
             self.there.clear();
@@ -238,7 +239,7 @@ impl FusedBackward {
     ///
     /// # Errors
     /// When the user ends it.
-    pub(in crate::graph) fn run(&mut self) -> Result<bool> {
+    pub(crate) fn run(&mut self) -> Result<bool> {
         if !self.arrays.resolve() {
             return Ok(false);
         }

@@ -1,0 +1,339 @@
+//! The plan of a differentiation, and its gradients: they are the run's own, and nobody sees them before it has succeeded.
+//!
+//! The gradient of an intermediate variable lives from the first function that contributes to it to the one that computes the
+//! variable: a long chain needs two at a time. A leaf whose gradient is zero is written in place, and is zero again if the run
+//! fails; other leaves get a gradient that is added to theirs when all are there.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::array::Storage;
+use crate::graph::arena::describe::explain;
+use crate::graph::arena::provenance::Side;
+use crate::graph::arena::{Arena, Ix, NONE, flag, liveness};
+use crate::graph::autodiff::route::{GradientRoute, GradientSlotIx};
+use crate::graph::plan::backward::{BackwardPlan, GradientHomes};
+use crate::graph::plan::releases::{Release, ReleasedStorage, Spares};
+use crate::graph::step::backward::BackwardStep;
+use crate::{Error, Result};
+
+/// Gradients to start from, one for each root; ones where none is given.
+pub(crate) type Seeds = [Option<Arc<Storage>>];
+
+/// What becomes of a plan, and of what its functions need.
+#[derive(Clone, Copy)]
+pub(crate) struct PlanUse {
+    /// It runs once: its steps let go of their arrays, and whoever runs it gives functions back.
+    pub(crate) once: bool,
+    /// It clears what its functions need to be differentiated again.
+    pub(crate) frees: bool,
+    /// It adds to leaves, and may write to their gradients.
+    pub(crate) adds: bool,
+}
+
+/// A leaf of a plan that is kept.
+struct Leaf {
+    slot: GradientSlotIx,
+    core: Ix,
+    /// The steps, and the numbers of the inputs, that contribute to its gradient.
+    sinks: SmallVec<[(u32, u32); 1]>,
+    /// Its own gradient is written, as long as that is found zero.
+    in_place: bool,
+    private: Option<Arc<Storage>>,
+}
+
+/// The gradients of a differentiation.
+pub(crate) struct Gradients {
+    /// By slot, those that are there when the run is over.
+    pub(crate) by_slot: Vec<Option<Arc<Storage>>>,
+    leaves: Vec<Leaf>,
+    /// Slots of other gradients that are there when the run is over, but those of roots.
+    others: Vec<GradientSlotIx>,
+    /// Where gradients of roots are read and written: slot, step, array.
+    roots: Vec<(GradientSlotIx, u32, Side)>,
+    /// Whether gradients of leaves are known not to be the memory of other arrays of the plan.
+    apart: bool,
+}
+
+/// Gradients whose memory can be used again.
+#[derive(Default)]
+struct SpareStorages(Vec<Arc<Storage>>);
+
+impl SpareStorages {
+    fn take(&mut self, len: usize) -> Arc<Storage> {
+        // The last ones are the likeliest to be in the cache.
+        let at = self.0.iter().rposition(|s| s.len() == len);
+        at.map_or_else(|| Storage::new(len), |at| self.0.swap_remove(at))
+    }
+}
+
+impl Leaf {
+    /// Where its gradient goes in the run that is about to start.
+    fn home(&mut self, a: &mut Arena) -> Arc<Storage> {
+        if self.in_place {
+            let is_graph = a.has_gradient_variable(self.core);
+            let own = a.grad(self.core);
+            self.in_place = !is_graph && own.is_zero() && !own.is_narrowed() && !own.is_shown();
+            if self.in_place {
+                return Arc::clone(own);
+            }
+        }
+        let len = a.cores[self.core].shape.size();
+        let private = self.private.get_or_insert_with(|| Storage::new(len));
+        drop(private.zero()); // which is whole: it cannot fail
+        Arc::clone(private)
+    }
+}
+
+impl Gradients {
+    /// Makes the plan of a route. Roots that share a slot start from the first one's seed.
+    pub(crate) fn make(
+        a: &mut Arena,
+        route: &GradientRoute,
+        seeds: &Seeds,
+        plan_use: PlanUse,
+    ) -> (BackwardPlan, Self) {
+        let len = a.cores[route.places[route.roots[0] as usize].core].shape.size();
+        let mut plan = BackwardPlan::empty(route.functions.clone(), len, GradientHomes::Private);
+        let by_slot = vec![None; route.places.len()];
+        let (leaves, others, roots) = (Vec::new(), Vec::new(), Vec::new());
+        let mut own = Self { by_slot, leaves, others, roots, apart: false };
+        own.start_from(route, &mut plan, seeds);
+        let run = a.new_mark();
+        route.functions.iter().for_each(|f| a.functions[*f].mark = run);
+        // A user's function may keep the arrays that it is given.
+        let reuse = route.functions.iter().all(|f| a.op(*f).on_arrays().is_none());
+        let mut spares = SpareStorages::default();
+        for n in 0..route.functions.len() {
+            own.add_step(a, route, &mut plan, n, plan_use, &mut spares);
+            if plan_use.frees && !plan_use.once {
+                release_outputs(a, route, &mut plan, n, run);
+            }
+            for slot in route.outputs(n).iter().filter(|slot| !route.keeps(a, **slot)) {
+                // The steps that write and read it have hold of it.
+                let Some(storage) = own.by_slot[*slot as usize].take() else { continue };
+                if !plan_use.once {
+                    plan.clears.push(Release::of_private(n as u32, storage));
+                } else if reuse {
+                    spares.0.push(storage);
+                }
+            }
+        }
+        let left = (0..).zip(&own.by_slot).filter_map(|(slot, found)| found.as_ref().map(|_| slot));
+        let is_leaf = |slot: &GradientSlotIx| own.leaves.iter().any(|leaf| leaf.slot == *slot);
+        if !plan_use.once {
+            own.others = left.filter(|slot| !route.roots.contains(slot) && !is_leaf(slot)).collect();
+        }
+        (plan, own)
+    }
+
+    fn add_step(
+        &mut self,
+        a: &mut Arena,
+        route: &GradientRoute,
+        plan: &mut BackwardPlan,
+        n: usize,
+        plan_use: PlanUse,
+        spares: &mut SpareStorages,
+    ) {
+        let f = route.functions[n];
+        let (outputs, inputs) = (route.outputs(n), route.inputs(n));
+        let wanted: SmallVec<[bool; 4]> = inputs.iter().map(|slot| *slot != NONE).collect();
+        let at = n as u32;
+        let Self { by_slot, leaves, .. } = self;
+        let mut unreached: SmallVec<[(u32, Arc<Storage>); 1]> = SmallVec::new();
+        let step = BackwardStep::of(a, f, &wanted, |a, core, side| {
+            let len = a.cores[core].shape.size();
+            let (slot, i) = match side {
+                Side::Output(o) => {
+                    let found = by_slot[outputs[o] as usize].clone();
+                    // One that nobody contributed to reads as zeros.
+                    return (
+                        found.unwrap_or_else(|| {
+                            let zeros = Storage::new(len);
+                            unreached.push((o as u32, Arc::clone(&zeros)));
+                            zeros
+                        }),
+                        false,
+                    );
+                }
+                Side::Input(i) => (inputs[i] as usize, i as u32),
+            };
+            let is_leaf = route.places[slot].leaf;
+            let kept_leaf = is_leaf && !plan_use.once;
+            if let Some(found) = &by_slot[slot] {
+                let leaf = leaves.iter_mut().find(|leaf| kept_leaf && leaf.slot as usize == slot);
+                leaf.into_iter().for_each(|leaf| leaf.sinks.push((at, i)));
+                return (Arc::clone(found), false);
+            }
+            let storage = match &a.cores[core].grad {
+                _ if kept_leaf => {
+                    let sinks = SmallVec::from_slice(&[(at, i)]);
+                    let (slot, in_place) = (slot as GradientSlotIx, plan_use.adds);
+                    leaves.push(Leaf { slot, core, sinks, in_place, private: None });
+                    Storage::new(len)
+                }
+                Some(own) if is_leaf => own.zeros_with_spare(),
+                None if is_leaf => Storage::new(len), // it leaves the run
+                _ if plan_use.once => spares.take(len),
+                _ => Storage::new(len),
+            };
+            by_slot[slot] = Some(Arc::clone(&storage));
+            // A leaf's is zero at first, and each contribution is added.
+            (storage, !kept_leaf)
+        });
+        if !plan_use.once {
+            for (o, zeros) in unreached {
+                plan.zeroed.push((at, o));
+                plan.clears.push(Release::of_private(at, zeros));
+            }
+            let sides = (0..).map(Side::Output).zip(outputs).chain((0..).map(Side::Input).zip(inputs));
+            let before = self.roots.len();
+            let starts = sides.filter(|(_, slot)| route.roots.contains(slot));
+            self.roots.extend(starts.map(|(side, slot)| (*slot, at, side)));
+            plan.varying.extend((self.roots.len() > before).then_some(at));
+        }
+        let recomputed = |v: Ix| a.variables[v].parent != NONE && a.variables[v].flags & flag::RESTORED != 0;
+        for (o, (_, operand)) in step.y.iter().enumerate() {
+            if let (Some(y), Some(v)) = (operand, a.live_output(f, o).filter(|v| recomputed(*v))) {
+                plan.restored.push((at, v, Arc::clone(&y.storage)));
+            }
+        }
+        for (v, (_, operand)) in a.functions[f].inputs.iter().zip(&step.x) {
+            if let (Some(x), true) = (operand, recomputed(*v)) {
+                plan.restored.push((at, *v, Arc::clone(&x.storage)));
+            }
+        }
+        plan.push(step);
+    }
+
+    /// Puts the seeds in the slots of roots: of several at one slot the first.
+    fn start_from(&mut self, route: &GradientRoute, plan: &mut BackwardPlan, seeds: &Seeds) {
+        for (slot, seed) in route.roots.iter().zip(seeds).rev() {
+            let seed = seed.clone().unwrap_or_else(|| plan.filled(1.0));
+            self.by_slot[*slot as usize] = Some(seed);
+        }
+    }
+
+    /// Makes a plan that is kept ready to run from these seeds.
+    pub(crate) fn start(
+        &mut self,
+        a: &mut Arena,
+        route: &GradientRoute,
+        plan: &mut BackwardPlan,
+        seeds: &Seeds,
+    ) {
+        self.start_from(route, plan, seeds);
+        for (slot, step, side) in &self.roots {
+            let Some(seed) = &self.by_slot[*slot as usize] else { continue };
+            let step = &mut plan.steps[*step as usize];
+            match side {
+                Side::Output(o) => step.start_from(*o, seed),
+                Side::Input(i) => {
+                    step.gx[*i].iter_mut().for_each(|sink| _ = sink.slot.move_to(seed));
+                }
+            }
+        }
+        let moved = self.move_leaves(a, plan);
+        if (moved || !self.apart) && !self.are_leaves_apart(plan) {
+            self.leaves.iter_mut().for_each(|leaf| leaf.in_place = false);
+            self.move_leaves(a, plan);
+        }
+        self.apart = true;
+    }
+
+    /// Has gradients of leaves go where they go now; false if that is where they went before.
+    fn move_leaves(&mut self, a: &mut Arena, plan: &mut BackwardPlan) -> bool {
+        let mut any = false;
+        for leaf in &mut self.leaves {
+            let home = leaf.home(a);
+            let found = &mut self.by_slot[leaf.slot as usize];
+            if found.as_ref().is_some_and(|before| Arc::ptr_eq(before, &home)) {
+                continue;
+            }
+            any = true;
+            for (step, i) in &leaf.sinks {
+                let step = &mut plan.steps[*step as usize];
+                step.gx[*i as usize].iter_mut().for_each(|sink| _ = sink.slot.move_to(&home));
+                step.look();
+            }
+            *found = Some(home);
+        }
+        if any {
+            plan.unfuse();
+        }
+        any
+    }
+
+    /// Whether no gradient of a leaf that is written in place may be the memory of a value that the plan reads.
+    fn are_leaves_apart(&self, plan: &BackwardPlan) -> bool {
+        let read = plan.steps.iter().flat_map(|step| step.x.iter().chain(&step.y));
+        let read = read.filter_map(|(_, operand)| operand.as_ref()).map(|operand| (&*operand.storage, false));
+        let in_place = self.leaves.iter().filter(|leaf| leaf.in_place);
+        let written = in_place.filter_map(|leaf| Some((&**self.by_slot[leaf.slot as usize].as_ref()?, true)));
+        let mut all: Vec<(&Storage, bool)> = read.chain(written).collect();
+        !Storage::any_may_meet(&mut all)
+    }
+
+    /// Looks at the values where they are now.
+    pub(crate) fn relocate(&mut self, a: &mut Arena, plan: &mut BackwardPlan) {
+        plan.relocate(a);
+        self.apart = false;
+    }
+
+    /// Makes gradients of leaves zero again that a run which failed may have written.
+    pub(crate) fn undo(&self) {
+        let in_place = self.leaves.iter().filter(|leaf| leaf.in_place);
+        let written = in_place.filter_map(|leaf| self.by_slot[leaf.slot as usize].as_ref());
+        written.for_each(|own| drop(own.zero()));
+    }
+
+    /// Gives the memory back of what was found and nobody took.
+    pub(crate) fn give_back(&self) -> Result<()> {
+        let private = self.leaves.iter().filter(|leaf| !leaf.in_place).map(|leaf| leaf.slot);
+        let left = private.chain(self.others.iter().copied());
+        let mut left = left.filter_map(|slot| self.by_slot[slot as usize].as_ref());
+        left.try_for_each(|storage| storage.clear(true))
+    }
+}
+
+/// Has a plan clear the data of the outputs of function `n`, of a static graph, as far as that is allowed.
+fn release_outputs(a: &mut Arena, route: &GradientRoute, plan: &mut BackwardPlan, n: usize, run: u32) {
+    let f = route.functions[n];
+    for o in 0..a.functions[f].outputs.len() {
+        let core = a.functions[f].outputs[o].core;
+        let Some(readers) = liveness::after_last_gradient(a, f, o).filter(|_| !route.is_root(core)) else {
+            continue;
+        };
+        let outside = readers.functions.into_iter().filter(|(f, _)| a.functions[*f].mark != run);
+        let guards = outside.collect();
+        plan.clears.push(Release {
+            step: n as u32,
+            place: ReleasedStorage::new(a, core, false),
+            guards,
+            partners: Vec::new(),
+            restored: false,
+            spares: if readers.is_shared { Spares::Seen } else { Spares::Parts },
+        });
+    }
+}
+
+/// Refuses values that are not those of the forward run, before anything has been given back.
+pub(crate) fn check(plan: &BackwardPlan) -> Result<()> {
+    for (f, step) in plan.functions.iter().zip(&plan.steps) {
+        if step.changed(|_| true).is_none() {
+            continue;
+        }
+        if let Some(which) = step.modified() {
+            return Err(Error::Modified(which.describe(*f)));
+        }
+        // What was dropped on purpose comes back.
+        let gone =
+            |storage: &Storage| !plan.restored.iter().any(|(.., r)| std::ptr::eq(&raw const **r, storage));
+        if step.changed(gone).is_some() {
+            return Err(explain(Error::Cleared(String::new()), *f, "backward"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! What accompanies a run: whom it calls around each function, and what it looks at.
+
+use crate::Result;
+use crate::array::RunGuard;
+use crate::graph::arena::{self, Ix};
+use crate::graph::handles::callbacks::{FunctionHook, Pace};
+use crate::graph::handles::function::Function;
+use crate::graph::memory::clear_record;
+use crate::graph::run::backward::CommunicatorCallback;
+use crate::graph::settings::modes;
+
+/// What accompanies a run.
+pub(crate) struct RunContext<'a> {
+    /// Called before and after each function.
+    pre_hook: Option<FunctionHook<'a>>,
+    post_hook: Option<FunctionHook<'a>>,
+    /// Told of each function that has run.
+    callbacks: &'a [&'a dyn CommunicatorCallback],
+    /// Keeps buffers in place for the time of the run; without it steps pin those that they use.
+    pub(crate) guard: Option<&'a RunGuard>,
+    /// The plan has run before, and may hold more at once than single steps do.
+    optimise: bool,
+    recording: bool,
+    /// Whether results are looked through for what is not finite.
+    pub(crate) anomaly: bool,
+}
+
+impl<'a> RunContext<'a> {
+    pub(crate) fn new(
+        hooks: [Option<FunctionHook<'a>>; 2],
+        callbacks: &'a [&'a dyn CommunicatorCallback],
+        guard: Option<&'a RunGuard>,
+        optimise: bool,
+    ) -> Self {
+        let [pre_hook, post_hook] = hooks;
+        let (recording, anomaly) = (clear_record::is_recording(), modes::detect_anomaly());
+        Self { pre_hook, post_hook, callbacks, guard, optimise, recording, anomaly }
+    }
+
+    /// Whether somebody's code is called.
+    pub(crate) fn is_hooked(&self) -> bool {
+        self.pre_hook.is_some() || self.post_hook.is_some() || !self.callbacks.is_empty()
+    }
+
+    /// Whether functions may run together: nobody looks at each.
+    pub(crate) fn may_fuse(&self) -> bool {
+        self.optimise && !(self.is_hooked() || self.recording || self.anomaly)
+    }
+
+    /// Counts steps, and has no thread wait longer than one takes.
+    pub(crate) fn pace(&self) -> Pace<'a> {
+        Pace::new(self.guard)
+    }
+
+    /// A handle on a function, if there is somebody to give it to.
+    pub(crate) fn handle(&self, f: Ix) -> Option<Function> {
+        self.is_hooked().then(|| arena::with(|a| Function::counted(a, f)))
+    }
+
+    /// Before a function runs.
+    pub(crate) fn before(&self, handle: Option<&Function>) -> Result<()> {
+        self.pre_hook.zip(handle).map_or(Ok(()), |(hook, f)| hook(f))
+    }
+
+    /// After it has run.
+    pub(crate) fn after(&self, handle: Option<&Function>) -> Result<()> {
+        self.post_hook.zip(handle).map_or(Ok(()), |(hook, f)| hook(f))
+    }
+
+    /// After what the plan clears after it was cleared.
+    pub(crate) fn finished(&self, f: Ix, handle: Option<&Function>) -> Result<()> {
+        if self.recording {
+            arena::with(|a| clear_record::record(a, f));
+        }
+        self.callbacks
+            .iter()
+            .zip(handle.iter().cycle())
+            .try_for_each(|(callback, f)| callback.on_finish_function_backward(f))
+    }
+}
