@@ -22,7 +22,7 @@ def run(program, **variables):
         ("KINNOR_MEMORY_LIMIT", "abc", "a number of bytes, such as 1073741824, 1024M or 1G"),
         ("KINNOR_MEMORY_LIMIT", "-1", "a number of bytes, such as 1073741824, 1024M or 1G"),
         ("KINNOR_ISA", "sse", "portable, neon, avx2 or avx512"),
-        ("KINNOR_PLAN", "bogus", "plain or optimised"),
+        ("KINNOR_PLAN", "bogus", "plain, optimised or print"),
         ("KINNOR_NUM_THREADS", "0", "a number from 1 to 1024"),
         ("KINNOR_NUM_THREADS", "two", "a number from 1 to 1024"),
     ],
@@ -36,6 +36,42 @@ def test_a_wrong_value_is_refused(name, value, expected):
 def test_values_that_are_taken():
     given = {"KINNOR_NUM_THREADS": " 3 ", "KINNOR_PLAN": "plain", "KINNOR_ISA": "portable", "KINNOR_MEMORY_LIMIT": ""}
     assert run(IMPORT, **given) == (0, "3 plain", [])
+
+
+def test_plans_are_printed_when_they_are_made_and_when_they_are_joined():
+    program = """
+import kinnor as nn
+import kinnor.functions as F
+x = nn.Variable((4, 600), need_grad=True)
+y = F.sum(F.tanh(F.sin(x)))
+for _ in range(4):
+    y.forward(clear_no_need_grad=True)
+    y.backward(clear_buffer=True)
+print(nn.config.plan)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | {"KINNOR_PLAN": "print"}, capture_output=True, text=True
+    )
+    assert done.stdout == "optimised\n"
+    forward, backward, forward_again, backward_again = blocks(done.stderr)
+    assert forward[:2] == ["forward: 3 functions", "  run      1 Sin (4, 600) -> (4, 600)"]
+    assert backward[:3] == [
+        "backward: 3 functions",
+        "  run      1 Sum () -> (4, 600)",
+        "  run      2 Tanh (4, 600) -> (4, 600)",
+    ]
+    assert forward_again[1] == "  pass     1-2, or one by one:"
+    assert backward_again[2] == "  pass     2-3, or one by one:"
+
+
+def blocks(text):
+    """The lines of each plan that was printed."""
+    found = []
+    for line in text.splitlines():
+        if not line.startswith(" "):
+            found.append([])
+        found[-1].append(line)
+    return found
 
 
 def test_a_limit_with_a_unit_is_kept_to():

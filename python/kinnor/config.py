@@ -92,7 +92,8 @@ class Settings(ModuleType):
         """How static graphs run that have not run yet: "optimised", or "plain", one function after the other.
 
         Optimised runs compute the same numbers to the bit, and leave the same values and errors behind. The environment
-        variable `KINNOR_PLAN=plain` sets it when the process starts. `kinnor.plan_report` says what is optimised.
+        variable `KINNOR_PLAN=plain` sets it when the process starts; `KINNOR_PLAN=print` has runs print what they do.
+        `kinnor.plan_report` says what is optimised.
         """
         return "plain" if _core.plan_is_plain() else "optimised"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import _core
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["plan_report"]
 
 
-def plan_report(loss: Variable, memory_budget: int | None = None, *, clear_buffer: bool = False) -> str:
+def plan_report(
+    loss: Variable, memory_budget: int | None = None, *, clear_buffer: bool = False, instructions: bool = False
+) -> str:
     r"""What a training step does with its memory: function by function, and at its worst moment. Nothing is run.
 
     For each function of the forward run: what it is, the shapes that it takes and gives, the bytes of what it gives,
@@ -36,6 +38,10 @@ def plan_report(loss: Variable, memory_budget: int | None = None, *, clear_buffe
         loss: The variable from which the backward run starts, or that is predicted.
         memory_budget: The budget in bytes; by default that of `kinnor.memory_budget`, if there is one.
         clear_buffer: Whether to say what a prediction by `forward(clear_buffer=True)` does, without a backward run.
+        instructions: Whether to list below what the runs of such a step do (without a budget), one thing after the other,
+            when it is repeated: the shapes that a function reads and writes follow its name, and what is set in is what
+            several functions do one by one where they cannot run together. The environment variable `KINNOR_PLAN=print`
+            has each run print its list when it is made.
 
     Returns:
         A table as text, to be printed.
@@ -62,8 +68,21 @@ def plan_report(loss: Variable, memory_budget: int | None = None, *, clear_buffe
         >>> print(*nn.plan_report(F.relu(F.affine(x, w)), clear_buffer=True).splitlines()[-2:], sep="\n")
         7.00 MiB at most with forward(clear_buffer=True)
         forward: 2 along with the function before, 1.00 MiB in the cache only
+
+        >>> print(nn.plan_report(F.relu(F.affine(x, w)), clear_buffer=True, instructions=True).split("\n\n")[-1])
+        forward: 2 functions
+          chain    1-2, or one by one:
+            run      1 Affine (256, 1024) (1024, 1024) -> (256, 1024)
+            run      2 ReLU (256, 1024) -> (256, 1024)
+            release  input 0 (256, 1024)
     """
     facts = _core.plan_facts(loss, memory_budget, clear_buffer)
+    lines = summary(facts, clear_buffer)
+    return "\n".join([*lines, "", facts["instructions"]] if instructions else lines)
+
+
+def summary(facts: dict[str, Any], clear_buffer: bool) -> list[str]:
+    """What each function, and the whole step, does with memory."""
     rows = [("#", "function", "takes", "gives", "MiB", "value", "all MiB")]
     for n, (name, inputs, outputs, live) in enumerate(facts["steps"], 1):
         first, *rest = outputs or [((), 0, "")]
@@ -81,17 +100,17 @@ def plan_report(loss: Variable, memory_budget: int | None = None, *, clear_buffe
         ]
     if facts["at_once"]:
         lines.append(f"{mib(facts['peak'])} MiB now, under the budget of {mib(facts['budget'])} MiB")
-        return "\n".join(lines)
+        return lines
     if facts["budget"] is not None:
         lines.append(
             f"{mib(facts['peak'])} MiB under the budget of {mib(facts['budget'])} MiB, "
             f"for about {facts['extra']:.0%} more work"
         )
-        return "\n".join(lines)
+        return lines
     forward, backward = facts["optimised"]
     lines += optimised("forward", numbers, forward)
     lines += optimised("backward", count, backward)
-    return "\n".join(lines)
+    return lines
 
 
 def numbers(ranges: Ranges) -> str:

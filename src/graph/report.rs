@@ -77,6 +77,8 @@ pub struct Report {
     pub extra: f64,
     /// What is optimised in the run forward and in the run backward, without a budget.
     pub optimised: [Optimised; 2],
+    /// What these runs do, one thing after the other, for people.
+    pub instructions: String,
 }
 
 /// What is optimised in a run that clears what nobody needs, from the second time on.
@@ -108,21 +110,23 @@ impl Optimised {
     }
 }
 
-/// What is optimised in a step that clears by `policy`.
-fn optimised(a: &mut Arena, root: Ix, policy: Policy) -> Result<[Optimised; 2], Stop> {
+/// What is optimised in a step that clears by `policy`, and its instructions.
+fn optimised(a: &mut Arena, root: Ix, policy: Policy) -> Result<([Optimised; 2], String), Stop> {
     let mut plan = ForwardPlan::make(a, &[root], policy, |_, _| true)?;
     plan.fuse();
     let passes = plan.passes.iter().flatten().map(|pass| (pass.steps.clone(), pass.saved()));
     let chains = plan.chains.iter().map(|chain| (chain.steps.clone(), chain.saved(&plan.steps)));
     let forward = Optimised::new(passes, chains, plan.steps.iter().map(|step| step.over.is_some()));
+    let text = plan.text();
     if policy.clear_buffer || !a.functions[a.variables[root].parent].need_grad {
-        return Ok([forward, Optimised::default()]);
+        return Ok(([forward, Optimised::default()], text));
     }
     let mut plan = BackwardPlan::make(a, root, BackwardKey::CLEARING, &[])?;
     plan.fuse();
     let passes = plan.passes.iter().flatten().map(|pass| (pass.steps.clone(), pass.saved()));
     let chains = std::iter::empty();
-    Ok([forward, Optimised::new(passes, chains, plan.steps.iter().map(|step| step.over.is_some()))])
+    let backward = Optimised::new(passes, chains, plan.steps.iter().map(|step| step.over.is_some()));
+    Ok(([forward, backward], text + "\n" + &plan.text()))
 }
 
 /// What a training step to `root`, or with `clear_buffer` a prediction that clears all that it can, does with its memory,
@@ -196,7 +200,7 @@ fn describe(
     [clearing, keeping]: [&StepModel; 2],
     budget: Option<usize>,
     policy: Policy,
-    optimised: [Optimised; 2],
+    (optimised, instructions): ([Optimised; 2], String),
 ) -> Result<Report> {
     let peak_clearing = clearing.play(&clearing.modest()).peak;
     let peak_keeping = keeping.play(&keeping.flagged()).peak;
@@ -230,5 +234,6 @@ fn describe(
     }
     let peak = budget.map(|_| outcome.peak);
     let extra = outcome.extra as f64 / rehearsal.work().max(1) as f64;
-    Ok(Report { steps, peak_keeping, peak_clearing, peak, budget, at_once: false, extra, optimised })
+    let at_once = false;
+    Ok(Report { steps, peak_keeping, peak_clearing, peak, budget, at_once, extra, optimised, instructions })
 }

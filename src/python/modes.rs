@@ -264,6 +264,7 @@ fn plan_facts<'py>(
         let along: Vec<(usize, usize)> = o.along.iter().map(|along| (along.start, along.end)).collect();
         (passes, o.in_place.clone(), o.saved, along)
     };
+    facts.set_item("instructions", report.instructions)?;
     facts.set_item("optimised", report.optimised.iter().map(optimised).collect::<Vec<_>>())?;
     Ok(facts)
 }

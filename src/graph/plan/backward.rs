@@ -15,6 +15,7 @@ use crate::graph::arena::validity::Validity;
 use crate::graph::arena::{Arena, Ix, NONE, flag};
 use crate::graph::plan::fusion;
 use crate::graph::plan::fusion::backward::FusedBackward;
+use crate::graph::plan::instructions::Instruction;
 use crate::graph::plan::leaf_hooks::LeafHooks;
 use crate::graph::plan::releases::{Release, ReleasedStorage, Spares};
 use crate::graph::settings::modes;
@@ -56,6 +57,8 @@ pub(crate) struct BackwardPlan {
     pub(crate) restored: Vec<(u32, Ix, Arc<Storage>)>,
     /// Which steps run as one pass: found when the plan is used again.
     pub(crate) passes: Option<Vec<FusedBackward>>,
+    /// What a run does; empty when that has to be listed.
+    pub(crate) instructions: Vec<Instruction>,
     /// Where a number to start from is spread out, and the version and number that it had then.
     pub(crate) seed: Arc<Storage>,
     pub(crate) seeded: Option<(f64, u64)>,
@@ -113,6 +116,7 @@ impl BackwardPlan {
             clears: Vec::new(),
             restored: Vec::new(),
             passes: None,
+            instructions: Vec::new(),
             seed: Storage::new(len),
             seeded: None,
             hooked: LeafHooks::default(),
@@ -266,6 +270,7 @@ impl BackwardPlan {
         }
         if any {
             self.unfuse();
+            self.instructions.clear();
         }
         self.clears.iter_mut().for_each(|clear| clear.place.move_to_current(a));
         self.passes.iter_mut().flatten().for_each(FusedBackward::look_again);
@@ -277,6 +282,7 @@ impl BackwardPlan {
     /// Finds the steps that may run as one pass, and those that may write where they read.
     pub(crate) fn fuse(&mut self) {
         if self.passes.is_none() && !modes::plan_is_plain() {
+            self.instructions.clear();
             let zeroed = self.zeroed.iter().map(|(step, _)| *step);
             let apart = zeroed.chain(self.restored.iter().map(|(step, ..)| *step)).collect();
             self.passes = Some(FusedBackward::all(&self.steps, &self.clears, &apart, &self.varying));
@@ -298,6 +304,7 @@ impl BackwardPlan {
     /// Has every step run alone and leave what it reads to whoever looks at it after the step.
     pub(crate) fn unfuse(&mut self) {
         if self.passes.take().is_some() {
+            self.instructions.clear();
             self.steps.iter_mut().for_each(|step| step.over = None);
         }
     }

@@ -8,6 +8,7 @@ use crate::graph::memory::release::{Clearing, Policy};
 use crate::graph::plan::fusion;
 use crate::graph::plan::fusion::epilogue::EpilogueChain;
 use crate::graph::plan::fusion::forward::FusedForward;
+use crate::graph::plan::instructions::Instruction;
 use crate::graph::plan::releases::ReleasedStorage;
 use crate::graph::settings::modes;
 use crate::graph::step::forward::ForwardStep;
@@ -26,6 +27,8 @@ pub(crate) struct ForwardPlan {
     pub(crate) passes: Option<Vec<FusedForward>>,
     /// Which steps are done along with the one before them.
     pub(crate) chains: Vec<EpilogueChain>,
+    /// What a run does; empty when that has to be listed.
+    pub(crate) instructions: Vec<Instruction>,
     /// Functions whose outputs are the memory of their inputs.
     in_place: Vec<Ix>,
     pub(crate) work: usize,
@@ -52,6 +55,7 @@ impl ForwardPlan {
             fresh: Vec::new(),
             passes: None,
             chains: Vec::new(),
+            instructions: Vec::new(),
             in_place: Vec::new(),
             work: 0,
             late,
@@ -87,6 +91,7 @@ impl ForwardPlan {
         }
         if any {
             self.unfuse();
+            self.instructions.clear();
         }
         self.fresh.iter_mut().for_each(|place| place.move_to_current(a));
     }
@@ -94,6 +99,7 @@ impl ForwardPlan {
     /// Finds the steps that may run as one pass, and those that may write where they read.
     pub(crate) fn fuse(&mut self) {
         if self.passes.is_none() && !self.late && !modes::plan_is_plain() {
+            self.instructions.clear();
             self.chains = EpilogueChain::all(&self.steps, &self.clears);
             self.passes = Some(FusedForward::all(&self.steps, &self.clears, &self.chains));
             for (n, i) in &self.clears {
@@ -110,6 +116,7 @@ impl ForwardPlan {
     /// Has every step run alone and leave what it reads to whoever looks at it after the step.
     pub(crate) fn unfuse(&mut self) {
         if self.passes.take().is_some() {
+            self.instructions.clear();
             self.chains.clear();
             self.steps.iter_mut().for_each(|step| step.over = None);
         }

@@ -20,6 +20,7 @@ use crate::graph::memory::release::{Clearing, Policy};
 use crate::graph::memory::restore;
 use crate::graph::plan::backward::{BackwardKey, BackwardPlan};
 use crate::graph::plan::cache::{self, CachedPlan};
+use crate::graph::plan::instructions::Instruction;
 use crate::graph::run::context::RunContext;
 use crate::graph::step::anomaly;
 use crate::graph::step::backward::BackwardStep;
@@ -131,72 +132,83 @@ impl BackwardPlan {
         } else {
             self.unfuse();
         }
-        let mut zeroed = self.zeroed.iter().peekable();
-        let mut clears = self.clears.iter().peekable();
-        let mut restored = self.restored.iter().peekable();
-        let mut told = self.hooked.outputs.iter().peekable();
+        self.list();
+        let passes = self.passes.as_deref_mut().unwrap_or_default();
         let mut pace = run.pace();
-        let mut passes = self.passes.iter_mut().flatten().peekable();
+        let (mut next, mut begun) = (0, 0);
         self.done = 0;
-        while let Some(f) = self.functions.get(self.done) {
-            let n = self.done;
-            let at = n as u32;
-            while let Some((_, o)) = zeroed.next_if(|(step, _)| *step == at) {
-                self.steps[n].gy[*o as usize].storage.zero()?;
-            }
-            while let Some(output) = told.next_if(|output| output.step == at) {
-                output.tell(&mut self.steps[n])?;
-            }
-            if let Some(observer) = observer {
-                observer.before(n, &mut self.steps[n])?;
-            }
-            if let Some(budget) = budget {
-                budget.before(*f, &self.steps[n])?;
-            }
-            while let Some((_, v, storage)) = restored.next_if(|(step, ..)| *step == at) {
-                if storage.is_cleared() {
-                    restore::restore(*v, clearing)?;
+        while let Some(instruction) = self.instructions.get(next) {
+            next += 1;
+            if let Instruction::Restore { step: n, .. } | Instruction::Run { step: n } = *instruction
+                && begun <= n
+            {
+                begun = n + 1;
+                let step = &mut self.steps[n as usize];
+                if let Some(observer) = observer {
+                    observer.before(n as usize, step)?;
                 }
-            }
-            if let Some(pass) = passes.next_if(|pass| pass.steps.start == n)
-                && !(modified.is_some() && pass.readers.iter().any(|n| self.steps[*n].modified().is_some()))
-                && pass.run()?
-            {
-                self.done = pass.steps.end;
-                pass.clear(&self.clears)?;
-                clears = self.clears[pass.clears.end..].iter().peekable();
-                pace.step()?;
-                continue;
-            }
-            let step = &mut self.steps[n];
-            let handle = run.handle(*f);
-            run.before(handle.as_ref())?;
-            if let (Some(tell), Some(which)) = (*modified, modified.and_then(|_| step.modified())) {
-                tell(which.describe(*f))?;
-                *modified = None;
-            }
-            step.backward().map_err(|e| explain(e, *f, "backward"))?;
-            if run.anomaly {
-                anomaly::after_backward(*f, step)?;
-            }
-            if observer.is_none()
-                && let Some(budget) = budget
-            {
-                budget.after(*f);
-            }
-            run.after(handle.as_ref())?;
-            self.done = n + 1;
-            if let Some(observer) = observer {
-                observer.after(n, step)?;
                 if let Some(budget) = budget {
-                    budget.after(*f);
+                    budget.before(self.functions[n as usize], step)?;
                 }
             }
-            while let Some(clear) = clears.next_if(|c| c.step == at) {
-                clear.now()?;
+            match *instruction {
+                Instruction::Zero { step, output } => {
+                    self.steps[step as usize].gy[output as usize].storage.zero()?;
+                }
+                Instruction::Hooks { step, at } => {
+                    self.hooked.outputs[at as usize].tell(&mut self.steps[step as usize])?;
+                }
+                Instruction::Restore { at, .. } => {
+                    let (_, v, storage) = &self.restored[at as usize];
+                    if storage.is_cleared() {
+                        restore::restore(*v, clearing)?;
+                    }
+                }
+                Instruction::Pass { at, next: after } => {
+                    let pass = &mut passes[at as usize];
+                    let changed = |n: &usize| self.steps[*n].modified().is_some();
+                    if !(modified.is_some() && pass.readers.iter().any(changed)) && pass.run()? {
+                        (next, self.done) = (after as usize, pass.steps.end);
+                        pass.clear(&self.clears)?;
+                        pace.step()?;
+                    }
+                }
+                Instruction::Run { step: n } => {
+                    let (n, f) = (n as usize, self.functions[n as usize]);
+                    let step = &mut self.steps[n];
+                    let handle = run.handle(f);
+                    run.before(handle.as_ref())?;
+                    if let (Some(tell), Some(which)) = (*modified, modified.and_then(|_| step.modified())) {
+                        tell(which.describe(f))?;
+                        *modified = None;
+                    }
+                    step.backward().map_err(|e| explain(e, f, "backward"))?;
+                    if run.anomaly {
+                        anomaly::after_backward(f, step)?;
+                    }
+                    if observer.is_none()
+                        && let Some(budget) = budget
+                    {
+                        budget.after(f);
+                    }
+                    run.after(handle.as_ref())?;
+                    self.done = n + 1;
+                    if let Some(observer) = observer {
+                        observer.after(n, step)?;
+                        if let Some(budget) = budget {
+                            budget.after(f);
+                        }
+                    }
+                    while let Some(Instruction::Release { at }) = self.instructions.get(next) {
+                        next += 1;
+                        self.clears[*at as usize].now()?;
+                    }
+                    run.finished(f, handle.as_ref())?;
+                    pace.step()?;
+                }
+                // A step has its releases; chains are a forward run's.
+                Instruction::Release { .. } | Instruction::Chain { .. } => {}
             }
-            run.finished(*f, handle.as_ref())?;
-            pace.step()?;
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ use crate::graph::memory::release::Policy;
 use crate::graph::plan::cache::{self, CachedPlan, ForwardKey};
 use crate::graph::plan::checkpoint::{roots, search};
 use crate::graph::plan::forward::ForwardPlan;
+use crate::graph::plan::instructions::Instruction;
 use crate::graph::run::context::RunContext;
 use crate::graph::settings::modes;
 use crate::graph::step::forward::ForwardStep;
@@ -64,47 +65,52 @@ impl ForwardPlan {
             self.unfuse();
         }
         self.start_fresh()?;
-        let mut clears = self.clears.iter().peekable();
+        self.list();
+        let passes = self.passes.as_deref_mut().unwrap_or_default();
         let mut pace = context.pace();
-        let mut passes = self.passes.iter_mut().flatten().peekable();
-        let mut chains = self.chains.iter().peekable();
         let mut next = 0;
-        while let Some(f) = self.functions.get(next) {
-            let n = next;
-            if let Some(pass) = passes.next_if(|pass| pass.steps.start == n)
-                && pass.run()?
-            {
-                next = pass.steps.end;
-                clears = self.clears[pass.clears.end..].iter().peekable();
-                pace.step()?;
-                continue;
-            }
-            if let Some(chain) = chains.next_if(|chain| chain.steps.start == n)
-                && chain.run(&mut self.steps).map_err(|e| explain(e, *f, "forward"))?
-            {
-                next = chain.steps.end;
-                clears = self.clears[chain.clears.end..].iter().peekable();
-                pace.step()?;
-                continue;
-            }
+        while let Some(instruction) = self.instructions.get(next) {
             next += 1;
-            let handle = context.handle(*f);
-            context.before(handle.as_ref())?;
-            if self.late {
-                self.steps[n] = late_step(*f)?;
-                self.steps[n].count(self.counted);
+            match *instruction {
+                Instruction::Pass { at, next: after } => {
+                    if passes[at as usize].run()? {
+                        next = after as usize;
+                        pace.step()?;
+                    }
+                }
+                Instruction::Chain { at, next: after } => {
+                    let chain = &self.chains[at as usize];
+                    let f = self.functions[chain.steps.start];
+                    if chain.run(&mut self.steps).map_err(|e| explain(e, f, "forward"))? {
+                        next = after as usize;
+                        pace.step()?;
+                    }
+                }
+                Instruction::Run { step: n } => {
+                    let f = self.functions[n as usize];
+                    let handle = context.handle(f);
+                    context.before(handle.as_ref())?;
+                    if self.late {
+                        self.steps[n as usize] = late_step(f)?;
+                        self.steps[n as usize].count(self.counted);
+                    }
+                    let step = &mut self.steps[n as usize];
+                    step.forward(false).map_err(|e| explain(e, f, "forward"))?;
+                    if context.anomaly {
+                        anomaly::after_forward(f, step)?;
+                    }
+                    context.after(handle.as_ref())?;
+                    while let Some(Instruction::Release { at }) = self.instructions.get(next) {
+                        next += 1;
+                        let (n, i) = self.clears[*at as usize];
+                        self.steps[n as usize].x[i as usize].storage.clear(true)?;
+                    }
+                    context.finished(f, handle.as_ref())?;
+                    pace.step()?;
+                }
+                // A step has its releases; the rest is a backward run's.
+                _ => {}
             }
-            let step = &mut self.steps[n];
-            step.forward(false).map_err(|e| explain(e, *f, "forward"))?;
-            if context.anomaly {
-                anomaly::after_forward(*f, step)?;
-            }
-            context.after(handle.as_ref())?;
-            while let Some((_, i)) = clears.next_if(|(at, _)| *at == n as u32) {
-                self.steps[n].x[*i as usize].storage.clear(true)?;
-            }
-            context.finished(*f, handle.as_ref())?;
-            pace.step()?;
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 use crate::Result;
 use crate::environment;
 use std::cell::Cell;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::AtomicU16;
@@ -254,7 +255,7 @@ const OPTIMISED: u8 = 2;
 pub fn plan_is_plain() -> bool {
     match PLAN.load(Ordering::Relaxed) {
         UNKNOWN => {
-            let plain = plan_of_environment().is_ok_and(|plan| plan == Some(PLAIN));
+            let plain = plan_of_environment().is_ok_and(|plan| plan.is_some_and(|(how, _)| how == PLAIN));
             set_plan_is_plain(plain);
             plain
         }
@@ -262,14 +263,22 @@ pub fn plan_is_plain() -> bool {
     }
 }
 
-/// How plans run, if the environment says so.
-pub(crate) fn plan_of_environment() -> Result<Option<u8>> {
+/// How plans run, and whether they are printed, if the environment says so.
+pub(crate) fn plan_of_environment() -> Result<Option<(u8, bool)>> {
     let known = |plan: &str| match plan {
-        "plain" => Some(PLAIN),
-        "optimised" => Some(OPTIMISED),
+        "plain" => Some((PLAIN, false)),
+        "optimised" => Some((OPTIMISED, false)),
+        "print" => Some((OPTIMISED, true)),
         _ => None,
     };
-    environment::setting("KINNOR_PLAN", "plain or optimised", known)
+    environment::setting("KINNOR_PLAN", "plain, optimised or print", known)
+}
+
+/// Whether plans print their instructions when these are listed, as `KINNOR_PLAN=print` says.
+pub(crate) fn plan_is_printed() -> bool {
+    static PRINTED: OnceLock<bool> = OnceLock::new();
+    let asked = || plan_of_environment().is_ok_and(|plan| plan.is_some_and(|(_, printed)| printed));
+    *PRINTED.get_or_init(asked)
 }
 
 /// Whether plans that are made from now on run function by function, for the process.
