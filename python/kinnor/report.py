@@ -38,10 +38,10 @@ def plan_report(
         loss: The variable from which the backward run starts, or that is predicted.
         memory_budget: The budget in bytes; by default that of `kinnor.memory_budget`, if there is one.
         clear_buffer: Whether to say what a prediction by `forward(clear_buffer=True)` does, without a backward run.
-        instructions: Whether to list below what the runs of such a step do (without a budget), one thing after the other,
-            when it is repeated: the shapes that a function reads and writes follow its name, and what is set in is what
-            several functions do one by one where they cannot run together. The environment variable `KINNOR_PLAN=print`
-            has each run print its list when it is made.
+        instructions: Whether to list below what the runs of such a step do (without a budget), one thing after the
+            other, when it is repeated: the shapes that a function reads and writes follow its name, and what is set in
+            is what several functions do one by one if they cannot run together. The environment variable
+            `KINNOR_PLAN=print` has each run print its list when it is made.
 
     Returns:
         A table as text, to be printed.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyBool, PyTuple};
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
 use super::arguments::{flag, some_flag};
@@ -75,6 +75,35 @@ fn differentiate<'py>(
         Ok(())
     })?;
     found.into_iter().map(|g| g.map(|g| Variable::wrap(py, g)).transpose()).collect()
+}
+
+/// Adds the gradients of a variable of one element to leaves, from one on; false, nothing having been done, if it is none, requires
+/// no grad, or `retain_graph` is neither None nor a bool: then more has to be looked at.
+#[pyfunction]
+fn backward_of_loss(
+    py: Python<'_>,
+    loss: &Bound<'_, PyAny>,
+    retain_graph: &Bound<'_, PyAny>,
+) -> PyResult<bool> {
+    let Ok(loss) = loss.cast::<Variable>() else { return Ok(false) };
+    let loss = &loss.get().variable;
+    let retain_graph = match retain_graph.cast::<PyBool>() {
+        Ok(retain) => retain.is_true(),
+        Err(_) if retain_graph.is_none() => false,
+        Err(_) => return Ok(false),
+    };
+    if loss.shape().size() != 1 || !loss.need_grad() {
+        return Ok(false);
+    }
+    let root = Root { edge: Edge::Variable(loss.clone()), seed: None };
+    let detach = |run: &mut (dyn FnMut() + Send)| py.detach(run);
+    with_hooks(py, None, None, |pre_hook, post_hook| {
+        let detach = Some(&detach as graph::Detach<'_>);
+        let options =
+            DifferentiateOptions { retain_graph, pre_hook, post_hook, detach, ..Default::default() };
+        autodiff::backward(&[root], None, &options)
+    })?;
+    Ok(true)
 }
 
 /// A function of the user's that is called with gradients, until it is removed.
@@ -265,6 +294,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<Handle>()?;
     m.add_class::<Notes>()?;
     m.add_function(wrap_pyfunction!(differentiate, m)?)?;
+    m.add_function(wrap_pyfunction!(backward_of_loss, m)?)?;
     m.add_function(wrap_pyfunction!(births, m)?)?;
     m.add_function(wrap_pyfunction!(is_born_since, m)?)?;
     m.add_function(wrap_pyfunction!(taken_from_outside, m)?)?;

@@ -59,9 +59,8 @@ def backward(
         >>> x.g.tolist()
         [5.0, 34.0]
     """
-    if grad_variables is None and inputs is None and is_loss(variables):
-        create_graph, retain = graph_flags("backward", retain_graph, create_graph)
-        _core.differentiate([variables], [None], None, retain, create_graph, None)
+    simple = grad_variables is None and inputs is None and create_graph is False
+    if simple and _core.backward_of_loss(variables, retain_graph):
         return
     ys = edges("backward", "variables", variables)
     seeds = starting_gradients("backward", ys, grad_variables)
@@ -143,11 +142,6 @@ def grad(
     if not materialize_grads:
         return tuple(found)
     return tuple(zeros(x, create_graph) if g is None else g for x, g in zip(xs, found, strict=True))
-
-
-def is_loss(given: Any) -> bool:
-    """Whether something is one number that requires grad, of which nothing more need be asked."""
-    return isinstance(given, Variable) and given.requires_grad and math.prod(given.shape) == 1
 
 
 def graph_flags(op: str, retain_graph: Any, create_graph: Any) -> tuple[bool, bool]:

@@ -1,6 +1,9 @@
 //! A differentiation made ready: its route, its plan and its gradients. Those of static graphs are kept for the next time.
 
+use std::borrow::Cow;
 use std::sync::Arc;
+
+use smallvec::SmallVec;
 
 use crate::Result;
 use crate::array::{Shape, Storage};
@@ -9,7 +12,7 @@ use crate::graph::arena::validity::Validity;
 use crate::graph::arena::{self, Arena, Attachment, Garbage, Ix, NONE, flag, order};
 use crate::graph::autodiff::gradients::{Gradients, PlanUse, Seeds};
 use crate::graph::autodiff::hooks;
-use crate::graph::autodiff::options::DifferentiateOptions;
+use crate::graph::autodiff::options::{DifferentiateOptions, Root};
 use crate::graph::autodiff::route::{Edge, GradientRoute, GradientSlotIx};
 use crate::graph::handles::ndarray::{NdArray, copied};
 use crate::graph::memory::eviction::reserve::BudgetedBackward;
@@ -20,7 +23,7 @@ use crate::graph::plan::cache;
 /// gradients and graph.
 #[derive(Clone, PartialEq, Eq)]
 struct RouteKey {
-    roots: Vec<(Ix, Ix, bool)>,
+    roots: SmallVec<[(Ix, Ix, bool); 1]>,
     targets: Option<Vec<(Ix, Ix, bool)>>,
     adds: bool,
     retains: bool,
@@ -33,6 +36,8 @@ pub(crate) struct PreparedBackward {
     pub(crate) gradients: Gradients,
     /// If it is worth to be kept: the variable where, which is the first root, and how long.
     kept: Option<(Ix, Validity)>,
+    /// The slots whose gradients are added to those of their tensors, if it is kept.
+    sinks: Vec<GradientSlotIx>,
     /// It was kept, and runs again.
     pub(crate) again: bool,
     key: RouteKey,
@@ -55,17 +60,20 @@ impl PreparedBackward {
     /// reads. With it comes what keeps the run to a budget, if its functions ran under one as they were built.
     pub(crate) fn get(
         a: &mut Arena,
-        roots: &[Edge],
+        roots: &[Root],
         targets: Option<&[Edge]>,
         seeds: &Seeds,
         options: &DifferentiateOptions<'_>,
         adds: bool,
     ) -> Result<(Box<Self>, Option<BudgetedBackward>)> {
-        let resolved = |edges: &[Edge]| edges.iter().map(|edge| edge.resolve(a)).collect::<Vec<_>>();
-        let retains = options.retain_graph;
-        let key = RouteKey { roots: resolved(roots), targets: targets.map(resolved), adds, retains };
+        let key = RouteKey {
+            roots: roots.iter().map(|root| root.edge.resolve(a)).collect(),
+            targets: targets.map(|targets| targets.iter().map(|edge| edge.resolve(a)).collect()),
+            adds,
+            retains: options.retain_graph,
+        };
         let first = match roots {
-            [Edge::Variable(v), ..] if options.since == 0 => Some(v.ix()),
+            [Root { edge: Edge::Variable(v), .. }, ..] if options.since == 0 => Some(v.ix()),
             _ => None,
         };
         if let Some(mut ready) = first.and_then(|first| Self::take(a, first, &key)) {
@@ -77,7 +85,8 @@ impl PreparedBackward {
             gradients.start(a, route, plan, seeds);
             return Ok((ready, None));
         }
-        let route = GradientRoute::make(a, roots, targets, options.since);
+        let edges: Vec<&Edge> = roots.iter().map(|root| &root.edge).collect();
+        let route = GradientRoute::make(a, &edges, targets, options.since);
         a.settle_owed();
         route.check(a)?;
         route.check_used(options.refuse_unused)?;
@@ -89,12 +98,14 @@ impl PreparedBackward {
             (first, a.plan_made_from(&above))
         });
         cache::count_made();
-        let plan_use = PlanUse { once: kept.is_none(), frees: !retains, adds };
+        let plan_use = PlanUse { once: kept.is_none(), frees: !options.retain_graph, adds };
         let (mut plan, mut gradients) = Gradients::make(a, &route, seeds, plan_use);
+        let mut sinks = Vec::new();
         if kept.is_some() {
             gradients.start(a, &route, &mut plan, seeds);
+            sinks = route.sinks(a, targets.is_none());
         }
-        Ok((Box::new(Self { route, plan, gradients, kept, again: false, key }), budget))
+        Ok((Box::new(Self { route, plan, gradients, kept, sinks, again: false, key }), budget))
     }
 
     fn take(a: &mut Arena, first: Ix, key: &RouteKey) -> Option<Box<Self>> {
@@ -131,6 +142,14 @@ impl PreparedBackward {
         });
         if frees && !succeeded {
             functions.iter().take(self.plan.done).for_each(|f| a.free(*f));
+        }
+    }
+
+    /// The slots whose gradients are added to those of their tensors: all leaves, or those of targets.
+    pub(crate) fn sinks(&self) -> Cow<'_, [GradientSlotIx]> {
+        match self.is_kept() {
+            true => Cow::Borrowed(&self.sinks),
+            false => Cow::Owned(arena::with(|a| self.route.sinks(a, self.key.targets.is_none()))),
         }
     }
 

@@ -70,19 +70,19 @@ impl SpareStorages {
 
 impl Leaf {
     /// Where its gradient goes in the run that is about to start.
-    fn home(&mut self, a: &mut Arena) -> Arc<Storage> {
+    fn home<'a>(&'a mut self, a: &'a mut Arena) -> &'a Arc<Storage> {
         if self.in_place {
             let is_graph = a.has_gradient_variable(self.core);
             let own = a.grad(self.core);
-            self.in_place = !is_graph && own.is_zero() && !own.is_narrowed() && !own.is_shown();
-            if self.in_place {
-                return Arc::clone(own);
-            }
+            self.in_place = !is_graph && own.is_zero() && !own.is_shown();
+        }
+        if self.in_place {
+            return a.grad(self.core);
         }
         let len = a.cores[self.core].shape.size();
         let private = self.private.get_or_insert_with(|| Storage::new(len));
         drop(private.zero()); // which is whole: it cannot fail
-        Arc::clone(private)
+        private
     }
 }
 
@@ -247,11 +247,12 @@ impl Gradients {
     fn move_leaves(&mut self, a: &mut Arena, plan: &mut BackwardPlan) -> bool {
         let mut any = false;
         for leaf in &mut self.leaves {
-            let home = leaf.home(a);
             let found = &mut self.by_slot[leaf.slot as usize];
-            if found.as_ref().is_some_and(|before| Arc::ptr_eq(before, &home)) {
+            let home = leaf.home(a);
+            if found.as_ref().is_some_and(|before| Arc::ptr_eq(before, home)) {
                 continue;
             }
+            let home = Arc::clone(home);
             any = true;
             for (step, i) in &leaf.sinks {
                 let step = &mut plan.steps[*step as usize];

@@ -14,9 +14,12 @@ pub(crate) mod symbolic;
 
 pub use self::options::DifferentiateOptions;
 pub use self::options::Root;
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+
+use smallvec::SmallVec;
 
 use crate::array::{RunGuard, Storage};
 use crate::error::caught;
@@ -45,15 +48,10 @@ use crate::{Error, Result};
 pub fn backward(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOptions<'_>) -> Result<()> {
     let found = differentiate(roots, inputs, options, true)?;
     let course = found.course();
-    let wanted = |place: &GradientSlotIx| inputs.is_none() || *place < course.n_targets;
-    let sinks: Vec<GradientSlotIx> = arena::with(|a| {
-        let all = 0..course.places.len() as GradientSlotIx;
-        all.filter(|p| {
-            let place = course.places[*p as usize];
-            if place.leaf { wanted(p) } else { a.is_retained(place.core) }
-        })
-        .collect()
-    });
+    let sinks = match &found {
+        Found::Arrays(ready) => ready.sinks(),
+        Found::Variables(course, _) => Cow::Owned(arena::with(|a| course.sinks(a, inputs.is_none()))),
+    };
     match &found {
         Found::Arrays(ready) => {
             sinks::arrays(ready, &sinks).inspect_err(|_| ready.gradients.undo())?;
@@ -61,9 +59,10 @@ pub fn backward(roots: &[Root], inputs: Option<&[Edge]>, options: &Differentiate
         Found::Variables(course, variables) => sinks::variables(course, &sinks, variables)?,
     }
     let leaves = sinks.iter().map(|p| course.places[*p as usize]).filter(|place| place.leaf);
-    let leaves: Vec<Ix> = leaves.map(|leaf| leaf.core).collect();
+    let leaves: SmallVec<[Ix; 32]> = leaves.map(|leaf| leaf.core).collect();
+    drop(sinks);
     found.keep()?;
-    leaves.into_iter().try_for_each(gradient_hooks::tell_accumulated)
+    gradient_hooks::tell_all_accumulated(&leaves)
 }
 
 /// The gradients of `roots` by `inputs`; `None` for an input that no root depends on.
@@ -128,17 +127,18 @@ fn differentiate(
     options: &DifferentiateOptions<'_>,
     adds: bool,
 ) -> Result<Found> {
-    let roots: Vec<Root> = roots.iter().filter(|root| root.edge.need_grad()).cloned().collect();
+    let mut roots = Cow::Borrowed(roots);
+    if !roots.iter().all(|root| root.edge.need_grad()) {
+        roots.to_mut().retain(|root| root.edge.need_grad());
+    }
     if roots.is_empty() {
         return Err(Error::Graph(
             "autodiff: expected a variable that requires grad, got none that does".into(),
         ));
     }
-    for root in &roots {
-        let shape = root.edge.shape();
-        if let Some(seed) = &root.seed
-            && seed.shape() != shape
-        {
+    for (edge, seed) in roots.iter().filter_map(|root| Some((&root.edge, root.seed.as_ref()?))) {
+        let shape = edge.shape();
+        if seed.shape() != shape {
             return Err(Error::shape("autodiff", format!("a gradient of shape {shape}"), [&seed.shape()]));
         }
     }
@@ -154,10 +154,9 @@ fn on_arrays(
     options: &DifferentiateOptions<'_>,
     adds: bool,
 ) -> Result<Found> {
-    let edges: Vec<Edge> = roots.iter().map(|root| root.edge.clone()).collect();
     let seeds = seeds(roots, inputs.is_some())?;
     let (mut ready, held, clearing, budget, budgeted) = arena::with(|a| -> Result<_> {
-        let (mut ready, budget) = PreparedBackward::get(a, &edges, inputs, &seeds, options, adds)?;
+        let (mut ready, budget) = PreparedBackward::get(a, roots, inputs, &seeds, options, adds)?;
         let is_kept = ready.is_kept();
         let functions = &mut ready.plan.functions;
         let budgeted = budget.is_some() || functions.iter().any(|f| a.functions[*f].budgeted);
@@ -179,7 +178,7 @@ fn on_arrays(
             if let (Some(seed), Some(sum)) = (&seeds[n], &gradients.by_slot[*slot as usize])
                 && route.roots[..n].contains(slot)
             {
-                add_into(&NdArray { shape: edges[n].shape(), storage: Arc::clone(sum) }, seed)?;
+                add_into(&NdArray { shape: roots[n].edge.shape(), storage: Arc::clone(sum) }, seed)?;
             }
         }
         let mut hooks = if is_kept { RunHooks::none(route) } else { RunHooks::of(route, held.as_ref()) };
@@ -217,7 +216,7 @@ fn on_arrays(
 }
 
 /// The gradients to start from; ones that a plan may have at hand are left out.
-fn seeds(roots: &[Root], are_returned: bool) -> Result<Vec<Option<Arc<Storage>>>> {
+fn seeds(roots: &[Root], are_returned: bool) -> Result<SmallVec<[Option<Arc<Storage>>; 1]>> {
     let shared = roots.len() > 1 || are_returned;
     let seed = |root: &Root| match &root.seed {
         // What others contribute to must not be the caller's array, and neither must what is returned.
@@ -244,6 +243,9 @@ struct Observer<'a, 'b> {
 impl Observer<'_, '_> {
     /// After the last function: shows what is left.
     fn finish(self) -> Result<()> {
+        if !self.hooks.any() {
+            return Ok(());
+        }
         for slot in 0..self.route.places.len() as GradientSlotIx {
             self.hooks.on_array(slot, self.gradients)?;
         }
@@ -277,7 +279,7 @@ fn free(route: &GradientRoute, f: Ix) -> Result<()> {
 }
 
 fn on_graph(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOptions<'_>) -> Result<Found> {
-    let edges: Vec<Edge> = roots.iter().map(|root| root.edge.clone()).collect();
+    let edges: Vec<&Edge> = roots.iter().map(|root| &root.edge).collect();
     let (course, nodes, clearing) = arena::with(|a| -> Result<_> {
         let course = GradientRoute::make(a, &edges, inputs, options.since);
         a.settle_owed();

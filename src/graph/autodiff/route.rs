@@ -84,7 +84,7 @@ impl Edge {
 
 impl GradientRoute {
     /// The course from `roots` back to `targets`, or to every leaf, through functions born at `since` or later.
-    pub(crate) fn make(a: &mut Arena, roots: &[Edge], targets: Option<&[Edge]>, since: u64) -> Self {
+    pub(crate) fn make(a: &mut Arena, roots: &[&Edge], targets: Option<&[Edge]>, since: u64) -> Self {
         let mark = a.new_mark();
         let mut course = Self {
             functions: Vec::new(),
@@ -239,6 +239,16 @@ impl GradientRoute {
     pub(crate) fn keeps(&self, a: &Arena, place: GradientSlotIx) -> bool {
         let GradientSlot { core, leaf } = self.places[place as usize];
         leaf || place < self.n_targets || self.roots.contains(&place) || a.is_watched(core)
+    }
+
+    /// The places whose gradients are added to those of their tensors: of leaves, all or those of targets, and of what is
+    /// retained.
+    pub(crate) fn sinks(&self, a: &Arena, all: bool) -> Vec<GradientSlotIx> {
+        let is_sink = |(n, place): (GradientSlotIx, &GradientSlot)| match place.leaf {
+            true => (all || n < self.n_targets).then_some(n),
+            false => a.is_retained(place.core).then_some(n),
+        };
+        (0..).zip(&self.places).filter_map(is_sink).collect()
     }
 
     /// Whether a place is that of a target of a differentiation of a part of a graph.

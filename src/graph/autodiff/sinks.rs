@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::graph::arena::{self, Ix, NONE};
 use crate::graph::autodiff::cache::PreparedBackward;
 use crate::graph::autodiff::route::{GradientRoute, GradientSlotIx};
@@ -15,11 +17,23 @@ use crate::{Error, Result};
 /// Adds gradients in memory to those of their pairs. What can fail comes first: all of them are added, or none.
 pub(crate) fn arrays(ready: &PreparedBackward, sinks: &[GradientSlotIx]) -> Result<()> {
     let course = &ready.route;
-    let in_graphs = arena::with(|a| {
-        let core = |place: &GradientSlotIx| course.places[*place as usize].core;
-        let all = sinks.iter().map(core).filter_map(|core| Some((core, a.gradient_variable(core)?)));
-        all.collect::<Vec<_>>()
+    let core = |place: &GradientSlotIx| course.places[*place as usize].core;
+    let found = |place: &GradientSlotIx| ready.gradients.by_slot[*place as usize].as_ref();
+    let (sinks, in_graphs) = arena::with(|a| {
+        // What was written in place is there already.
+        let is_there = |place: &GradientSlotIx| {
+            let own = a.cores[core(place)].grad.as_ref();
+            own.zip(found(place)).is_some_and(|(own, found)| Arc::ptr_eq(own, found))
+        };
+        let left = sinks.iter().copied().filter(|place| !is_there(place));
+        let left: SmallVec<[GradientSlotIx; 4]> = left.collect();
+        let graphs = left.iter().map(core).filter_map(|core| Some((core, a.gradient_variable(core)?)));
+        let graphs: Vec<(Ix, Variable)> = graphs.collect();
+        (left, graphs)
     });
+    if sinks.is_empty() {
+        return Ok(());
+    }
     // What is part of a graph stays as it is there.
     for (core, before) in in_graphs {
         let own = copied(&before.data())?;
@@ -31,13 +45,8 @@ pub(crate) fn arrays(ready: &PreparedBackward, sinks: &[GradientSlotIx]) -> Resu
     }
     let sums: Vec<Sum<'_>> = arena::with(|a| {
         let sum = |p: &GradientSlotIx| {
-            let core = course.places[*p as usize].core;
-            let more = ready.gradients.by_slot[*p as usize].as_ref()?;
-            let own = a.grad(core);
-            if Arc::ptr_eq(own, more) {
-                return None; // it was written in place
-            }
-            let to = NdArray { storage: Arc::clone(own), shape: a.cores[core].shape.clone() };
+            let (core, more) = (core(p), found(p)?);
+            let to = NdArray { shape: a.cores[core].shape.clone(), storage: Arc::clone(a.grad(core)) };
             Some(Sum { to, more, is_ours: ready.is_ours(*p) })
         };
         sinks.iter().filter_map(sum).collect()

@@ -166,6 +166,7 @@ pub fn grad(
     }
     let edges = |list: &[&Variable]| list.iter().map(|v| Edge::Variable((*v).clone())).collect::<Vec<_>>();
     let (roots, targets) = (edges(outputs), edges(inputs));
+    let roots: Vec<&Edge> = roots.iter().collect();
     let (course, nodes) = arena::with(|a| {
         let course = GradientRoute::make(a, &roots, Some(&targets), 0);
         let nodes = nodes(a, &course);

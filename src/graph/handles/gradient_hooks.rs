@@ -5,6 +5,8 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use smallvec::SmallVec;
+
 use crate::graph::arena::{self, Arena, Attached, Attachment, Ix, NONE};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::user::User;
@@ -343,6 +345,15 @@ pub(crate) fn call_each(hooks: &[Arc<dyn GradientHook>], g: &Variable) -> Result
         }
         _ => Ok(changed),
     }
+}
+
+/// Tells the hooks on leaves that their gradients were added to.
+pub(crate) fn tell_all_accumulated(leaves: &[Ix]) -> Result<()> {
+    let hooked = arena::with(|a| {
+        let any = |core: &Ix| a.hooked && !a.gradient_hooks(*core, true, When::Accumulated).is_empty();
+        leaves.iter().copied().filter(any).collect::<SmallVec<[Ix; 4]>>()
+    });
+    hooked.into_iter().try_for_each(tell_accumulated)
 }
 
 /// Tells the hooks on a leaf that its gradient was added to.

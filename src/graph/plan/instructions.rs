@@ -235,9 +235,9 @@ impl Text {
         to: impl Iterator<Item = &'a Shape>,
     ) {
         let mut line = format!("run      {} {}", step + 1, op.type_name());
-        from.for_each(|shape| drop(write!(line, " {shape}")));
+        from.for_each(|shape| _ = write!(line, " {shape}"));
         line.push_str(" ->");
-        to.for_each(|shape| drop(write!(line, " {shape}")));
+        to.for_each(|shape| _ = write!(line, " {shape}"));
         self.line(at, &line);
     }
 }

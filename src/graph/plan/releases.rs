@@ -54,12 +54,6 @@ pub(crate) enum Spares {
     Seen,
 }
 
-impl Spares {
-    fn keep(self, storage: &Storage) -> bool {
-        self != Self::Nothing && (storage.is_narrowed() || (self == Self::Seen && storage.users() > 0))
-    }
-}
-
 impl Release {
     /// That of a gradient of the run's own.
     pub(crate) fn of_private(step: u32, storage: Arc<Storage>) -> Self {
@@ -81,11 +75,13 @@ impl Release {
         if storage.is_given_back()
             || waits(&self.guards)
             || (!self.restored && waits(&self.partners))
-            || self.spares.keep(storage)
+            || (self.spares == Spares::Seen && storage.users() > 0)
         {
             return Ok(());
         }
-        storage.clear(true)
+        // Parts are refused.
+        let is_spared = || self.spares != Spares::Nothing && storage.is_narrowed();
+        storage.clear(true).or_else(|error| if is_spared() { Ok(()) } else { Err(error) })
     }
 }
 

@@ -43,8 +43,7 @@ pub(crate) struct FusedBackward {
     pub(crate) steps: Range<usize>,
     /// Those of them whose gradient reads values.
     pub(crate) readers: Vec<usize>,
-    /// Which entries of the list of what is cleared belong to these steps, and those of them that concern more than a room.
-    pub(crate) clears: Range<usize>,
+    /// Which entries of the list of what is cleared belong to these steps and concern more than a room.
     cleared: Vec<usize>,
     /// Those that were there to be cleared in the last run, and since when the others are gone.
     there: Vec<usize>,
@@ -200,16 +199,7 @@ impl FusedBackward {
         let readers = range.clone().filter(reads).collect();
         let first = &steps[range.start];
         let arrays = Arrays::new(planner, first.compute.dtype(), first.gy[0].shape.size());
-        Some(Self {
-            steps: range,
-            readers,
-            clears: from..to,
-            cleared,
-            there: Vec::new(),
-            gone: Calm::NEVER,
-            arrays,
-            calls,
-        })
+        Some(Self { steps: range, readers, cleared, there: Vec::new(), gone: Calm::NEVER, arrays, calls })
     }
 
     /// Bytes of gradients that exist in rooms only.

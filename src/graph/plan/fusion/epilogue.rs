@@ -20,8 +20,6 @@ use crate::ops::{Activation, Call, Memory, Part, Then};
 pub(in crate::graph) struct EpilogueChain {
     /// The steps, of which the first has the kernel.
     pub(in crate::graph) steps: Range<usize>,
-    /// Which entries of the list of what is cleared belong to them.
-    pub(in crate::graph) clears: Range<usize>,
     /// What these clear and has memory.
     cleared: Vec<Arc<Storage>>,
 }
@@ -60,7 +58,7 @@ impl EpilogueChain {
             .filter(|slot| !between.iter().any(|step| same(&step.y[0], slot)))
             .map(|slot| Arc::clone(&slot.storage))
             .collect();
-        Self { clears: at(range.start)..at(range.end), steps: range, cleared }
+        Self { steps: range, cleared }
     }
 
     /// Bytes of values that are never anywhere else than on their way.

@@ -30,8 +30,6 @@ struct ForwardPassCall {
 pub(in crate::graph) struct FusedForward {
     /// The steps.
     pub(in crate::graph) steps: Range<usize>,
-    /// Which entries of the list of what is cleared belong to them.
-    pub(in crate::graph) clears: Range<usize>,
     arrays: Arrays,
     calls: Vec<ForwardPassCall>,
     /// What the plan clears after one of the steps and that has memory.
@@ -135,7 +133,7 @@ impl FusedForward {
         let names = vec![0; planner.own.len() + planner.rooms as usize];
         let first = &steps[range.start];
         let arrays = Arrays::new(planner, first.compute.dtype(), first.y[0].shape.size());
-        Some(Self { steps: range, clears: from..to, arrays, calls, cleared: kept, names })
+        Some(Self { steps: range, arrays, calls, cleared: kept, names })
     }
 
     /// Bytes of values that exist in rooms only.
