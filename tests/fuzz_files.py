@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import math
 import os
 import random
 import resource
@@ -17,15 +18,18 @@ import sys
 import tempfile
 import time
 import warnings
+import zipfile
 from pathlib import Path
 
 import h5py
 import numpy as np
 
 import kinnor as nn
+import kinnor.functions as F
+import kinnor.parametric_functions as PF
 import kinnor.solvers as S
 from kinnor.datasets import read_idx
-from kinnor.files import parameter_file, schema, solver_file
+from kinnor.files import network_file, parameter_file, schema, solver_file
 from kinnor.files.solver_file import State
 from kinnor.parameter import set_parameter
 
@@ -70,7 +74,9 @@ def _watch(event, arguments):
 def whole(reader, path):
     """Write a file as we do."""
     kind, _, extension = reader.partition(".")
-    if kind == "parameters":
+    if kind == "networks" or extension == "nnp":
+        _whole_network(path)
+    elif kind == "parameters":
         entries = [parameter_file.Entry(k, np.full(s, 0.5, np.float32), k != "scale") for k, s in SHAPES.items()]
         parameter_file.save(path, entries)
     elif kind == "states":
@@ -85,7 +91,9 @@ def whole(reader, path):
 def hostile(reader, path, rng):
     """Write a file that is well formed and lies."""
     kind, _, extension = reader.partition(".")
-    if extension == "safetensors":
+    if kind == "networks" or extension == "nnp":
+        _hostile_network(path, rng)
+    elif extension == "safetensors":
         path.write_bytes(_hostile_safetensors(rng))
     elif extension == "protobuf":
         path.write_bytes(_hostile_protobuf(kind, rng))
@@ -97,6 +105,64 @@ def hostile(reader, path, rng):
         content = bytes([0, 0, rng.choice([8, 13, 14, 99]), len(sizes)])
         content += b"".join(struct.pack(">I", n) for n in sizes) + bytes(rng.choice([0, 8, 1 << 20]))
         path.write_bytes(gzip.compress(content, mtime=0) if extension == "gz" else content)
+
+
+def _whole_network(path):
+    nn.clear_parameters()
+    x = nn.Variable((2, 1, 4, 4))
+    y = PF.affine(F.relu(PF.batch_normalization(PF.convolution(x, 2, (3, 3), name="c"))), 3, name="f")
+    described = nn.graph_def.create_graph_from_variable("net", y, {"x": x, "y": y})
+    described.save(path, include_parameter=True, executors=[{"name": "run", "network": "net"}])
+    nn.clear_parameters()
+
+
+def _hostile_network(path, rng):
+    """A network of names that mislead, in a format that fits the name of the file."""
+    proto = schema.messages().NNablaProtoBuf()
+    names = [n for n in (*NAMES, *SHAPES, "x", "y", "h", "loop{t}", "a[0]") if n.isprintable()]
+    lengths = [n for n in SIZES if n < 2**63] + [-1, 2, 3]
+    for _ in range(rng.choice([1, 1, 2])):
+        net = proto.network.add(name=rng.choice(names), batch_size=rng.choice([0, 2, 2, *lengths]))
+        for repeat in rng.sample(["t", "u"], rng.randrange(3)):
+            net.repeat_info.add(id=repeat, times=rng.choice([0, 1, 3, *lengths]))
+        for name in rng.sample(names, rng.randrange(2, 8)):
+            kind = rng.choice(["Buffer", "Buffer", "Parameter", "?"])
+            variable = net.variable.add(name=name, type=kind, repeat_id=rng.sample(["t", "u", "v"], rng.choice([0, 1])))
+            variable.shape.dim.extend(rng.choice(lengths) for _ in range(rng.choice([0, 1, 2, 70])))
+            variable.initializer.type = rng.choice(["Normal", "NormalAffineHe", "Constant", "UniformCLConvGlorot", "?"])
+            variable.initializer.multiplier = rng.choice([0, 1, -1, float("nan"), 1e38])
+        given = [v.name for v in net.variable]
+        kinds = ["Add2", "Tanh", "Affine", "Convolution", "Reshape", "RepeatStart", "RepeatEnd", "Delay", "Concatenate"]
+        for i in range(rng.randrange(1, 9)):
+            function = net.function.add(name=f"f{rng.choice([i, 0])}")
+            function.type = rng.choice([*kinds, "RecurrentInput", "RecurrentOutput", "Sink", "PythonFunction", ""])
+            function.input.extend(rng.choice(given) for _ in range(rng.choice([0, 1, 2, 3])))
+            function.output.extend(rng.choice(given) for _ in range(rng.choice([0, 1, 1, 2])))
+            function.repeat_id.extend(rng.sample(["t", "u"], rng.choice([0, 0, 1])))
+            if function.type.startswith("Repeat"):
+                function.repeat_param.repeat_id, function.repeat_param.times = rng.choice("tuv"), rng.choice(lengths)
+            elif function.type.startswith(("Recurrent", "Delay")):
+                held = function.recurrent_param
+                held.repeat_id, held.length, held.axis = rng.choice("tuv"), rng.choice(lengths), rng.choice(lengths)
+            elif function.type in ("Convolution", "Reshape"):
+                held = (
+                    function.convolution_param.pad if function.type == "Convolution" else function.reshape_param.shape
+                )
+                held.dim.extend(rng.choice(lengths) for _ in range(rng.choice([1, 2, 40])))
+    text = network_file.text(proto)
+    if path.suffix == ".protobuf":
+        path.write_bytes(proto.SerializeToString())
+    elif path.suffix != ".nnp":
+        path.write_text(text * rng.choice([1, 1, 2]), encoding="utf-8", errors="replace")
+    else:
+        with warnings.catch_warnings(), zipfile.ZipFile(path, "w", rng.choice([0, zipfile.ZIP_DEFLATED])) as archive:
+            warnings.simplefilter("ignore")  # of names that are there twice
+            for name in rng.sample(["network.nntxt", "../evil.nntxt", "/etc/x.prototxt", "a/b/c.protobuf", "x.pkl"], 2):
+                archive.writestr(name, text)
+            content = rng.choice([b"", b" " * (17 << 20), b"\x89HDF\r\n\x1a\n", b"\x80\x04."])
+            archive.writestr(
+                rng.choice(["parameter.h5", "p.protobuf", "z.nntxt", "o_Adam_optimizer.h5.optimizer"]), content
+            )
 
 
 def _hostile_safetensors(rng):
@@ -243,6 +309,38 @@ class States:
         return [v.d for s in self.solver.get_states().values() for v in s.pstate.values()]
 
 
+class NetworkParameters(Parameters):
+    """Parameters that exist, and those of an archive with a network."""
+
+    def __init__(self):
+        super().__init__()
+        del self.made["conv/W"], self.made["conv/b"]
+        nn.clear_parameters()
+        for key, variable in self.made.items():
+            set_parameter(key, variable)
+
+
+class Networks(Parameters):
+    """Networks that are described, written out and built in a scope of their own, and parameters that exist."""
+
+    def read(self, path):
+        described = nn.graph_def.load(path)
+        described.expand_loop_control()
+        for network in described.networks.values():
+            list(network.forward_sequence())
+        if sum(1 for p in described.get_parameters().values() if p.size > 1 << 20) == 0:
+            for network in described.networks.values():
+                if all(_is_small(v) for v in (*network.variables.values(), *network.parameters.values())):
+                    network(batch_size=2)
+
+    def arrays(self):
+        return [v.d for v in nn.get_parameters(grad_only=False).values()]
+
+
+def _is_small(variable):
+    return math.prod(abs(n) for n in variable.shape) < 1 << 20
+
+
 class Idx:
     """A reader that keeps nothing."""
 
@@ -263,6 +361,11 @@ READERS = {
     "parameters.safetensors": Parameters,
     "parameters.h5": Parameters,
     "parameters.protobuf": Parameters,
+    "parameters.nnp": NetworkParameters,
+    "networks.nnp": Networks,
+    "networks.nntxt": Networks,
+    "networks.prototxt": Networks,
+    "networks.protobuf": Networks,
     "states.safetensors": States,
     "states.h5": States,
     "states.protobuf": States,

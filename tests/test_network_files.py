@@ -17,6 +17,7 @@ import kinnor.parametric_functions as PF
 from kinnor import _core
 from kinnor.files import network_file, schema
 from kinnor.graph_def import NetworkError
+from kinnor.utils.load import load
 from kinnor.utils.nnp_graph import NnpLoader, NnpNetworkPass
 from kinnor.utils.save import save
 
@@ -407,3 +408,84 @@ def test_nothing_is_loaded_of_a_file_that_does_not_fit(tmp_path):
         nn.load_parameters(tmp_path / "net.nnp")
     assert list(nn.get_parameters(grad_only=False)) == ["f/affine/W"]
     assert (before.d == 1).all()
+
+
+# --- Files that NNabla wrote
+
+
+def test_a_file_of_nnabla_gives_its_numbers():
+    """`tools/make-nnabla-file` made it, with NNabla 1.39."""
+    with np.load(FILES / "nnabla.npz") as held:
+        x, y = held["x"], held["y"]
+    np.testing.assert_allclose(nn.load(FILES / "nnabla.nnp")(x), y, rtol=1e-5, atol=1e-6)
+    made = NnpLoader(str(FILES / "nnabla.nnp")).get_network("net", batch_size=4)
+    made.inputs["x"].d = x
+    made.outputs["y"].forward()
+    np.testing.assert_allclose(made.outputs["y"].d, y, rtol=1e-5, atol=1e-6)
+
+
+def test_what_trains_and_runs_networks_is_read_and_linked():
+    info = load(str(FILES / "nnabla.nnp"), prepare_data_iterator=False)
+    assert list(info.networks) == ["net", "train"]
+    assert (info.training_config.max_epoch, info.training_config.iter_per_epoch) == (2, 3)
+    assert info.datasets["set"].uri == "set.csv"
+    optimizer = info.optimizers["opt"]
+    assert (optimizer.solver.name, optimizer.solver.learning_rate()) == ("Adam", pytest.approx(0.01))
+    assert {state.t for state in optimizer.solver.get_states().values()} == {2}
+    assert optimizer.scheduler.get_learning_rate(2) == pytest.approx(0.005)
+    assert {node.name: data for node, data in optimizer.dataset_assign.items()} == {"x": "x", "t": "y"}
+    assert "bn/mean" not in optimizer.parameters
+    assert [node.name for node in info.monitors["valid_error"].monitor_variables] == ["loss"]
+    (executor,) = info.executors.values()
+    assert [node.name for node in executor.output_assign] == ["y"]
+    optimizer.target.forward()
+    optimizer.target.backward()
+    optimizer.solver.update()
+
+
+def test_states_of_solvers_come_back(tmp_path):
+    x, y = network()
+    solver = nn.solvers.Adam()
+    solver.set_parameters(nn.get_parameters())
+    y.forward()
+    y.backward()
+    solver.update()
+    optimizer = {"name": "o", "solver": solver, "network": "net", "dataset": [], "weight_decay": 0, "lr_decay": 1}
+    optimizer |= {"lr_decay_interval": 1, "update_interval": 1}
+    net = {"name": "net", "batch_size": 4, "outputs": {"y": y}, "names": {"x": x}}
+    contents = {"networks": [net], "optimizers": [optimizer]}
+    wanted = {k: s.pstate["mean"].d.copy() for k, s in solver.get_states().items()}
+    for name, settings in (
+        ("h.nnp", {"include_solver_state": True}),
+        ("p.nnp", {"include_solver_state": True, "solver_state_format": ".protobuf", "parameter_format": ".protobuf"}),
+        ("t.nntxt", {"include_solver_state": True, "include_params": True}),
+    ):
+        save(str(tmp_path / name), contents, **settings)
+        with nn.parameter_scope("", {}):
+            found = load(str(tmp_path / name)).optimizers["o"].solver.get_states()
+        assert found.keys() == wanted.keys()
+        for key, state in found.items():
+            np.testing.assert_allclose(state.pstate["mean"].d, wanted[key], rtol=1e-5)
+
+
+def test_files_of_old_versions():
+    """With the context as it was before 2018, and with fields that are no more or not yet."""
+    text = """
+        global_config { default_context { backend: "cpu|cuda" array_class: "CudaCachedArray" device_id: "0"
+            compute_backend: "default|cudnn" } }
+        network { name: "n" batch_size: 2 some_field_of_another_version: 3
+            variable { name: "x" type: "Buffer" shape { dim: -1 dim: 3 dim: 4 dim: 4 } }
+            variable { name: "w" type: "Parameter" shape { dim: 2 dim: 3 dim: 3 dim: 3 }
+                initializer { type: "NormalConvolutionGlorot" multiplier: 1 } }
+            variable { name: "y" type: "Buffer" shape { dim: -1 dim: 2 dim: 2 dim: 2 } }
+            function { name: "c" type: "Convolution" input: "x" input: "w" output: "y"
+                convolution_param { base_axis: 1 pad { dim: 0 dim: 0 } stride { dim: 1 dim: 1 } new: 4 } } }
+        optimizer { name: "o" network_name: "n" solver { type: "SGD" sgd_param { lr: 0.1 } lr_decay: 0.9 }
+            loss_variable { variable_name: "y" } parameter_variable { variable_name: "w" learning_rate_multiplier: 1 } }
+    """
+    info = load(io.StringIO(text))
+    x, y = (info.networks["n"].variables[name].variable_instance for name in "xy")
+    x.d = 1
+    y.forward()
+    assert y.d.any()
+    assert info.optimizers["o"].solver.name == "Sgd"

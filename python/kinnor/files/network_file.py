@@ -173,6 +173,7 @@ def _inner(name: str) -> str:
 def _read_text(op: str, name: str, raw: bytes, proto: Any) -> None:
     from google.protobuf import text_format
 
+    raw = raw.strip()
     if len(raw) > LARGEST_TEXT:
         raise NetworkError(f"{op}: expected at most {LARGEST_TEXT} bytes of text, got {len(raw)} in {name}")
     n_messages = raw.count(b"{") + raw.count(b"<")

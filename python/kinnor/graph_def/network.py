@@ -7,12 +7,13 @@ and built without recursion.
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import parameter as parameters
-from .._core import Variable
+from .._core import Error, Variable
 from ..context import context_scope
 from ..files import schema
 from ..files.network_file import MOST_NODES, NetworkError
@@ -228,10 +229,13 @@ class ProtoNetwork:
             raise NetworkError(f"network {self.name!r}: expected inputs {self.inputs}, got {len(args)}")
         batch_size = batch_size or self._given_batch(args) or self.batch_size
         with parameters.parameter_scope("", self.owner.parameter_scope):
-            if ctx is None:
-                return self._build(args, batch_size)
-            with context_scope(ctx):
-                return self._build(args, batch_size)
+            try:
+                with nullcontext() if ctx is None else context_scope(ctx):
+                    return self._build(args, batch_size)
+            except (TypeError, ValueError, OverflowError) as error:
+                if isinstance(error, Error):
+                    raise
+                raise NetworkError(f"network {self.name!r}: expected what can be built, got {error}") from error
 
     def _given_batch(self, args: Sequence[Variable]) -> int | None:
         for name, given in zip(self.inputs, args, strict=False):
