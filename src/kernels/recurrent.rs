@@ -422,14 +422,60 @@ impl Layer {
     }
 }
 
+/// Units that are taken side by side.
+const LANES: usize = 16;
+
+/// Numbers of so many units.
+type Lanes<T> = [T; LANES];
+
+/// The numbers of the units from `at` on; zeros where there are no more.
+#[inline(always)]
+fn load<T: Float>(x: &[T], at: usize) -> Lanes<T> {
+    let x = &x[at..];
+    x.first_chunk().copied().unwrap_or_else(|| {
+        let mut lanes = [T::ZERO; LANES];
+        lanes[..x.len()].copy_from_slice(x);
+        lanes
+    })
+}
+
+/// Writes the numbers of the units from `at` on, as far as there are units.
+#[inline(always)]
+fn store<T: Float>(x: &mut [T], at: usize, lanes: Lanes<T>) {
+    let x = &mut x[at..];
+    match x.first_chunk_mut() {
+        Some(whole) => *whole = lanes,
+        None => x.copy_from_slice(&lanes[..x.len()]),
+    }
+}
+
+/// `f` of the numbers of each unit.
+#[inline(always)]
+fn each<T: Float, const N: usize>(x: [Lanes<T>; N], f: impl Fn([T; N]) -> T) -> Lanes<T> {
+    let mut y = [T::ZERO; LANES];
+    for l in 0..LANES {
+        y[l] = f(x.map(
+            #[inline(always)]
+            |x| x[l],
+        ));
+    }
+    y
+}
+
 /// The state of a plain layer, of sums that stay where they are as the state.
 fn elman<T: Float>(cell: Cell, sum: &mut [T], h: &mut [T]) {
     vectorised(
         #[inline(always)]
         || {
-            for (sum, h) in sum.iter_mut().zip(h) {
-                *sum = if cell == Cell::Tanh { sum.tanh() } else { sum.max(T::ZERO) };
-                *h = *sum;
+            for at in (0..h.len()).step_by(LANES) {
+                let a = load(sum, at);
+                let y = if cell == Cell::Tanh {
+                    each([a], |[a]| a.tanh())
+                } else {
+                    each([a], |[a]| a.max(T::ZERO))
+                };
+                store(sum, at, y);
+                store(h, at, y);
             }
         },
     );
@@ -447,19 +493,22 @@ fn elman_slopes<T: Float>(cell: Cell, h: &[T], (g, gy): (&[T], &[T]), to: &mut [
 }
 
 /// The state of an LSTM, of sums for the gates, which stay where they are as gates, and the cells before.
-fn lstm<T: Float>([i, f, g, o, c]: [&mut [T]; 5], before: &[T], h: &mut [T]) {
-    let n = h.len();
-    assert!([i.len(), f.len(), g.len(), o.len(), c.len(), before.len()] == [n; 6]);
+fn lstm<T: Float>([to_i, to_f, to_g, to_o, to_c]: [&mut [T]; 5], before: &[T], h: &mut [T]) {
     vectorised(
         #[inline(always)]
         || {
-            for k in 0..n {
-                i[k] = i[k].sigmoid();
-                f[k] = f[k].sigmoid();
-                g[k] = g[k].tanh();
-                o[k] = o[k].sigmoid();
-                c[k] = f[k] * before[k] + i[k] * g[k];
-                h[k] = o[k] * c[k].tanh();
+            for at in (0..h.len()).step_by(LANES) {
+                let i = each([load(to_i, at)], |[v]| v.sigmoid());
+                let f = each([load(to_f, at)], |[v]| v.sigmoid());
+                let g = each([load(to_g, at)], |[v]| v.tanh());
+                let o = each([load(to_o, at)], |[v]| v.sigmoid());
+                let c = each([f, load(before, at), i, g], |[f, before, i, g]| f * before + i * g);
+                store(to_i, at, i);
+                store(to_f, at, f);
+                store(to_g, at, g);
+                store(to_o, at, o);
+                store(to_c, at, c);
+                store(h, at, each([o, each([c], |[c]| c.tanh())], |[o, c]| o * c));
             }
         },
     );
@@ -472,38 +521,40 @@ fn lstm_slopes<T: Float>(
     carried: &mut [T],
     [to_i, to_f, to_g, to_o]: [&mut [T]; 4],
 ) {
-    let (n, one) = (c.len(), T::ONE);
-    assert!([i.len(), f.len(), g.len(), o.len(), before.len(), gh.len(), gy.len(), carried.len()] == [n; 8]);
-    assert!([to_i.len(), to_f.len(), to_g.len(), to_o.len()] == [n; 4]);
+    let one = T::ONE;
     vectorised(
         #[inline(always)]
         || {
-            for k in 0..n {
-                let (gh, bent) = (gh[k] + gy[k], c[k].tanh());
-                let gc = carried[k] + gh * o[k] * (one - bent * bent);
-                to_i[k] = gc * g[k] * i[k] * (one - i[k]);
-                to_f[k] = gc * before[k] * f[k] * (one - f[k]);
-                to_g[k] = gc * i[k] * (one - g[k] * g[k]);
-                to_o[k] = gh * bent * o[k] * (one - o[k]);
-                carried[k] = gc * f[k];
+            for at in (0..c.len()).step_by(LANES) {
+                let [i, f, g, o] = [i, f, g, o].map(|x| load(x, at));
+                let gh = each([load(gh, at), load(gy, at)], |[a, b]| a + b);
+                let bent = each([load(c, at)], |[c]| c.tanh());
+                let gc = each([load(carried, at), gh, o, bent], |[gc, gh, o, c]| gc + gh * o * (one - c * c));
+                store(to_i, at, each([gc, g, i], |[gc, g, i]| gc * g * i * (one - i)));
+                store(to_f, at, each([gc, load(before, at), f], |[gc, c, f]| gc * c * f * (one - f)));
+                store(to_g, at, each([gc, i, g], |[gc, i, g]| gc * i * (one - g * g)));
+                store(to_o, at, each([gh, bent, o], |[gh, c, o]| gh * c * o * (one - o)));
+                store(carried, at, each([gc, f], |[gc, f]| gc * f));
             }
         },
     );
 }
 
 /// The state of a GRU, of sums for the gates, which stay where they are as gates, and what the last has of the state.
-fn gru<T: Float>([r, z, n, s]: [&mut [T]; 4], bias: Option<&[T]>, before: &[T], h: &mut [T]) {
-    let count = h.len();
-    assert!([r.len(), z.len(), n.len(), s.len(), before.len()] == [count; 5]);
-    bias.into_iter().for_each(|bias| s.iter_mut().zip(bias).for_each(|(s, b)| *s = *s + *b));
+fn gru<T: Float>([to_r, to_z, to_n, to_s]: [&mut [T]; 4], bias: Option<&[T]>, before: &[T], h: &mut [T]) {
+    bias.into_iter().for_each(|bias| to_s.iter_mut().zip(bias).for_each(|(s, b)| *s = *s + *b));
     vectorised(
         #[inline(always)]
         || {
-            for k in 0..count {
-                r[k] = r[k].sigmoid();
-                z[k] = z[k].sigmoid();
-                n[k] = (n[k] + r[k] * s[k]).tanh();
-                h[k] = (T::ONE - z[k]) * n[k] + z[k] * before[k];
+            for at in (0..h.len()).step_by(LANES) {
+                let r = each([load(to_r, at)], |[v]| v.sigmoid());
+                let z = each([load(to_z, at)], |[v]| v.sigmoid());
+                let n = each([load(to_n, at), r, load(to_s, at)], |[n, r, s]| n + r * s);
+                let n = each([n], |[n]| n.tanh());
+                store(to_r, at, r);
+                store(to_z, at, z);
+                store(to_n, at, n);
+                store(h, at, each([z, n, load(before, at)], |[z, n, h]| (T::ONE - z) * n + z * h));
             }
         },
     );
@@ -515,20 +566,23 @@ fn gru_slopes<T: Float>(
     (g, gy): (&mut [T], &[T]),
     [to_r, to_z, to_n, to_s]: [&mut [T]; 4],
 ) {
-    let (count, one) = (g.len(), T::ONE);
-    assert!([r.len(), z.len(), n.len(), s.len(), before.len(), gy.len()] == [count; 6]);
-    assert!([to_r.len(), to_z.len(), to_n.len(), to_s.len()] == [count; 4]);
+    let one = T::ONE;
     vectorised(
         #[inline(always)]
         || {
-            for k in 0..count {
-                let gh = g[k] + gy[k];
-                let gn = gh * (one - z[k]) * (one - n[k] * n[k]);
-                to_n[k] = gn;
-                to_s[k] = gn * r[k];
-                to_r[k] = gn * s[k] * r[k] * (one - r[k]);
-                to_z[k] = gh * (before[k] - n[k]) * z[k] * (one - z[k]);
-                g[k] = gh * z[k];
+            for at in (0..gy.len()).step_by(LANES) {
+                let [r, z, n, s] = [r, z, n, s].map(|x| load(x, at));
+                let gh = each([load(g, at), load(gy, at)], |[a, b]| a + b);
+                let gn = each([gh, z, n], |[gh, z, n]| gh * (one - z) * (one - n * n));
+                store(to_n, at, gn);
+                store(to_s, at, each([gn, r], |[gn, r]| gn * r));
+                store(to_r, at, each([gn, s, r], |[gn, s, r]| gn * s * r * (one - r)));
+                store(
+                    to_z,
+                    at,
+                    each([gh, load(before, at), n, z], |[gh, h, n, z]| gh * (h - n) * z * (one - z)),
+                );
+                store(g, at, each([gh, z], |[gh, z]| gh * z));
             }
         },
     );
