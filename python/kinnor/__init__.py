@@ -159,7 +159,9 @@ LAZY = (
     "compat",
     "config",
     "communicators",
+    "core",
     "datasets",
+    "experimental",
     "ext_utils",
     "function",
     "functions",
@@ -167,6 +169,7 @@ LAZY = (
     "initializer",
     "logger",
     "model",
+    "models",
     "monitor",
     "parametric_functions",
     "solver",
@@ -179,7 +182,9 @@ LAZY = (
 
 LAZY_NAMES = {
     "Model": "model",
+    "Module": "core",
     "ProtoVariable": "graph_def",
+    "Sequential": "core",
     "load": "model",
     "load_checkpoint": "checkpoint",
     "save": "model",
@@ -197,7 +202,11 @@ def __getattr__(name: str) -> ModuleType | Any:
         module = importlib.import_module(f"{__name__}.{name}")
         # NNabla has a logger object under this name.
         return module.logger if name == "logger" else module
-    raise AttributeError(f"module 'kinnor' has no attribute '{name}'")
+    if name.startswith("_"):
+        raise AttributeError(f"module 'kinnor' has no attribute '{name}'")
+    from ._suggest import absence
+
+    raise AttributeError(absence(f"kinnor.{name}", __dir__()))
 
 
 def __dir__() -> list[str]:

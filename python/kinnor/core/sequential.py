@@ -1,0 +1,57 @@
+"""Modules one after another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .module import Module, checked
+
+__all__ = ["Sequential"]
+
+
+class Sequential(Module):
+    """Modules of which each takes what the one before it gave.
+
+    Args:
+        *args: Modules, or tuples of a name and a module. Without a name it is that of the module with its place.
+
+    Raises:
+        TypeError: If one of them is no module.
+
+        >>> import kinnor as nn, kinnor.functions as F, kinnor.parametric_functions as PF
+        >>> class Dense(nn.Module):
+        ...     def __init__(self, n):
+        ...         self.n = n
+        ...     def call(self, x):
+        ...         return F.relu(PF.affine(x, self.n))
+        >>> network = nn.Sequential(Dense(8), ("last", Dense(2)))
+        >>> network(nn.Variable((5, 3))).shape
+        (5, 2)
+        >>> list(network.get_parameters())[:3]
+        ['@dense_0/affine/W', '@dense_0/affine/b', '@last/affine/W']
+    """
+
+    def __init__(self, *args: Module | tuple[str, Module], **kwargs: Any) -> None:
+        for place, given in enumerate(args):
+            if isinstance(given, tuple):
+                name, module = given[0], checked("Sequential", given[1])
+            else:
+                module = checked("Sequential", given)
+                name = f"{module.name}_{place}"
+            self.submodules[name] = module
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the modules, each with what the one before it gave.
+
+        Args:
+            *args: For the first one.
+            **kwargs: For each of them.
+
+        Returns:
+            What the last one gave.
+        """
+        found: Any = args[0] if len(args) == 1 else args
+        for module in self.submodules.values():
+            found = module(*args, **kwargs)
+            args = found if isinstance(found, tuple) else () if found is None else (found,)
+        return found

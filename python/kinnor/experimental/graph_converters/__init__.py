@@ -1,0 +1,36 @@
+"""Graphs made anew from graphs: for evaluation, with other orders of axes, with fewer functions."""
+
+from .batch_norm_batchstat import BatchNormBatchStatModifier
+from .batch_normalization_folding import (
+    AddBiasModifier,
+    BatchNormalizationFoldingModifier,
+    BatchNormalizationFoldingModifierInner,
+    BatchNormalizationFoldingOppositeModifierInner,
+)
+from .batch_normalization_self_folding import BatchNormalizationSelfFoldingModifier
+from .channel_first import ChannelFirstModifier
+from .channel_last import ChannelLastModifier
+from .graph_converter import FunctionModifier, GraphConverter
+from .identity import IdentityModifier
+from .no_grad import NoGradModifier
+from .prune import PruningModifier
+from .remove_function import RemoveFunctionModifier
+from .test_mode import TestModeModifier
+
+__all__ = [
+    "AddBiasModifier",
+    "BatchNormBatchStatModifier",
+    "BatchNormalizationFoldingModifier",
+    "BatchNormalizationFoldingModifierInner",
+    "BatchNormalizationFoldingOppositeModifierInner",
+    "BatchNormalizationSelfFoldingModifier",
+    "ChannelFirstModifier",
+    "ChannelLastModifier",
+    "FunctionModifier",
+    "GraphConverter",
+    "IdentityModifier",
+    "NoGradModifier",
+    "PruningModifier",
+    "RemoveFunctionModifier",
+    "TestModeModifier",
+]

@@ -1,0 +1,186 @@
+"""Graphs made anew: each modifier beside the graph that it starts from."""
+
+import numpy as np
+import pytest
+
+import kinnor as nn
+import kinnor.experimental.graph_converters as GC
+import kinnor.functions as F
+import kinnor.parametric_functions as PF
+
+
+@pytest.fixture(autouse=True)
+def own_parameters():
+    with nn.parameter_scope("", {}):
+        yield
+
+
+def images(*shape):
+    return nn.Variable.from_numpy_array(np.random.RandomState(0).randn(*shape).astype(np.float32))
+
+
+def normalized(h, axes=(1,), name="bn", batch_stat=False):
+    """A batch normalization whose statistics and parameters are not those of the start."""
+    shape = [1] * h.ndim
+    shape[axes[0]] = h.shape[axes[0]]
+    rng = np.random.RandomState(5)
+    init = {
+        "mean": rng.randn(*shape),
+        "var": rng.rand(*shape) + 0.5,
+        "beta": rng.randn(*shape),
+        "gamma": rng.rand(*shape),
+    }
+    return PF.batch_normalization(h, axes, param_init=init, batch_stat=batch_stat, name=name)
+
+
+def types(y):
+    found = []
+    y.visit(lambda f: found.append(f.info.type_name))
+    return found
+
+
+def same(y, z, tolerance=1e-4):
+    nn.forward_all([y, z])
+    np.testing.assert_allclose(z.d, y.d, atol=tolerance, rtol=tolerance)
+
+
+FOLDED = [
+    lambda x: PF.convolution(x, 4, (3, 3)),
+    lambda x: PF.convolution(x, 6, (3, 3), pad=(1, 1), group=3, with_bias=False),
+    lambda x: PF.deconvolution(x, 4, (3, 3), stride=(2, 2)),
+    lambda x: PF.deconvolution(x, 6, (2, 2), group=3),
+    lambda x: PF.affine(x, 5),
+    lambda x: PF.affine(x, (5, 2)),
+]
+
+
+@pytest.mark.parametrize("layer", FOLDED)
+def test_batch_normalizations_go_into_the_layers_before_them(layer):
+    x = images(2, 3, 6, 6)
+    y = normalized(F.relu(normalized(layer(x), name="first")), name="second")
+    z = GC.GraphConverter([GC.BatchNormalizationFoldingModifier()]).convert(y)
+    assert types(z).count("BatchNormalization") == types(y).count("BatchNormalization") - 1
+    same(y, z)
+
+
+def test_channels_last_are_folded_too():
+    x = images(2, 6, 6, 3)
+    y = normalized(PF.convolution(x, 4, (3, 3), channel_last=True), axes=(3,))
+    z = GC.GraphConverter([GC.BatchNormalizationFoldingModifier(channel_last=True)]).convert(y)
+    assert types(z) == ["Convolution"]
+    same(y, z)
+
+
+AFTER = [
+    lambda h: PF.convolution(h, 4, (3, 3)),
+    lambda h: PF.convolution(h, 6, (3, 3), group=3, with_bias=False),
+    lambda h: PF.affine(h, 5),
+]
+
+
+@pytest.mark.parametrize("layer", AFTER)
+def test_batch_normalizations_go_into_the_layers_after_them(layer):
+    y = layer(normalized(images(2, 3, 6, 6)))
+    z = GC.GraphConverter([GC.BatchNormalizationFoldingModifier(opposite=True)]).convert(y)
+    assert "BatchNormalization" not in types(z)
+    same(y, z)
+
+
+def test_what_is_padded_is_not_folded_into_wrongly():
+    y = PF.convolution(normalized(images(2, 3, 6, 6)), 4, (3, 3), pad=(1, 1))
+    z = GC.GraphConverter([GC.BatchNormalizationFoldingModifier(opposite=True)]).convert(y)
+    same(y, z)
+
+
+def test_what_others_take_is_not_folded():
+    h = PF.convolution(images(2, 3, 6, 6), 4, (3, 3))
+    y = normalized(h) + h
+    z = GC.GraphConverter([GC.BatchNormalizationFoldingModifier()]).convert(y)
+    assert "BatchNormalization" in types(z)
+    same(y, z)
+
+
+def test_batch_normalizations_become_a_product_and_a_sum():
+    y = normalized(images(2, 3, 6, 6))
+    z = GC.GraphConverter([GC.BatchNormalizationSelfFoldingModifier()]).convert(y)
+    assert types(z) == ["Mul2", "Add2"]
+    same(y, z)
+
+
+def network(x, last=False):
+    axes, own = ((3,), {"channel_last": True}) if last else ((1,), {})
+    h = F.relu(normalized(PF.convolution(x, 8, (3, 3), pad=(1, 1), **own), axes))
+    h = F.concatenate(h, PF.convolution(h, 4, (1, 1), name="second", **own), axis=axes[0])
+    h = F.average_pooling(F.max_pooling(h, (2, 2), **own), (2, 2), **own)
+    return PF.affine(h, 5)
+
+
+def test_channels_go_last_and_first():
+    x = images(2, 3, 8, 8)
+    y = network(x)
+    to_last = GC.ChannelLastModifier([x])
+    z = GC.GraphConverter([to_last]).convert(y)
+    assert to_last.inputs_cl[0].shape == (2, 8, 8, 3)
+    same(y, z)
+    back = GC.GraphConverter([GC.ChannelFirstModifier(to_last.inputs_cl, [x])]).convert(z)
+    same(y, back)
+    with nn.parameter_scope("other"):
+        x = images(2, 8, 8, 3)
+        y = network(x, last=True)
+        same(y, GC.GraphConverter([GC.ChannelFirstModifier([x])]).convert(y))
+
+
+def test_a_graph_for_evaluation():
+    x = images(2, 3, 6, 6)
+    y = F.dropout(normalized(x, batch_stat=True), 0.5)
+    z = GC.GraphConverter([GC.TestModeModifier(["Dropout"])]).convert(y)
+    assert types(z) == ["BatchNormalization"]
+    assert z.parent.info.args["batch_stat"] is False
+    same(normalized(x), z)
+
+
+def test_a_copy_on_other_inputs():
+    x, other = images(2, 3), images(5, 3)
+    y, z = PF.affine(F.relu(x), 4), F.tanh(x)
+    copies = GC.GraphConverter([GC.IdentityModifier({x: other})]).convert([y, z])
+    assert [copy.shape for copy in copies] == [(5, 4), (5, 3)]
+    same(F.tanh(other), copies[1])
+    with pytest.raises(nn.ShapeError, match="expected an input of shape"):
+        GC.IdentityModifier({x: other}, copy_value=True)
+    twin = nn.Variable((2, 3))
+    same(y, GC.GraphConverter([GC.IdentityModifier({x: twin}, copy_value=True)]).convert(y))
+
+
+def test_functions_of_several_outputs_are_copied():
+    x = images(4, 2, 3)
+    y = F.add2(*F.split(x, axis=1))
+    same(y, GC.GraphConverter([GC.IdentityModifier()]).convert(y))
+
+
+def test_parameters_without_a_gradient():
+    y = PF.affine(images(2, 3), 4)
+    z = GC.GraphConverter([GC.NoGradModifier()]).convert(y)
+    assert y.need_grad and not z.need_grad
+    same(y, z)
+
+
+def test_pruning():
+    x = images(2, 3, 6, 6)
+    y = PF.convolution(x, 4, (3, 3))
+    w = nn.get_parameters()["conv/W"]
+    w.d[1] *= 1e-3
+    nn.get_parameters()["conv/b"].d = 1.0
+    z = GC.GraphConverter([GC.PruningModifier(1e-2)]).convert(y)
+    nn.forward_all([y, z])
+    assert np.all(z.d[:, 1] == 0)
+    np.testing.assert_array_equal(z.d[:, 0], y.d[:, 0])
+    assert "conv/w-pruned" in nn.get_parameters()
+
+
+def test_a_modifier_that_gives_no_variable_is_refused():
+    class Wrong(GC.FunctionModifier):
+        def modify(self, f, inputs):
+            return 3
+
+    with pytest.raises(TypeError, match="expected a Variable or None, got 3"):
+        GC.GraphConverter([Wrong()]).convert(F.relu(images(2, 3)))
