@@ -1,0 +1,5 @@
+"""Networks for common tasks: with random weights, or with those of files that the user has. Nothing is downloaded."""
+
+from . import imagenet, utils
+
+__all__ = ["imagenet", "utils"]

@@ -1,0 +1,109 @@
+"""Networks for ImageNet: shapes and sizes with random weights, and the reading of files that the user has."""
+
+import numpy as np
+import pytest
+
+import kinnor as nn
+import kinnor.functions as F
+import kinnor.models.imagenet as M
+import kinnor.parametric_functions as PF
+from kinnor.initializer import UniformInitializer
+from kinnor.models import utils
+from kinnor.utils.save import save
+
+# The number of parameters that is trained, as the papers or other libraries have it.
+SIZES = [
+    (M.ResNet18, 64, 11_689_512),
+    (M.ResNet50, 64, 25_557_032),
+    (M.ResNeXt50, 64, 25_028_904),
+    (M.SqueezeNetV10, 97, 1_248_424),
+    (M.SqueezeNetV11, 97, 1_235_496),
+    (M.MobileNet, 64, 4_231_976),
+    (M.MobileNetV2, 64, 3_504_872),
+    (M.NIN, 97, 7_595_176),
+    (M.AlexNet, 227, 60_965_224),
+    (M.DenseNet, 64, 28_681_000),
+    (M.VGG11, 32, 9_220_480 + 512 * 4096 + 4096 + 4096 * 4096 + 4096 + 4096 * 1000 + 1000),
+]
+
+
+@pytest.mark.parametrize(("kind", "size", "n"), SIZES, ids=lambda value: getattr(value, "__name__", None))
+def test_networks_have_the_size_that_they_should(kind, size, n, monkeypatch):
+    monkeypatch.setattr(UniformInitializer, "__call__", lambda self, shape: np.broadcast_to(np.float32(0.1), shape))
+    model = kind(weights=None)
+    y = model(nn.Variable((2, 3, size, size)), training=True)
+    assert y.shape == (2, 1000)
+    trained = [v for v in model.get_parameters().values() if v.need_grad]
+    assert sum(v.size for v in trained) == n
+    assert nn.get_parameters() == {}
+    assert set(model.KEYS) >= {"classifier", "pool"}
+    assert not model(nn.Variable((1, 3, size, size))).need_grad
+
+
+def test_stages():
+    model = M.ResNet18(weights=None)
+    x = nn.Variable((1, 3, 64, 64))
+    assert model(x, use_up_to="lastconv").parent.info.type_name == "Add2"
+    assert model(x, use_up_to="lastconv+relu").shape == (1, 512, 2, 2)
+    assert model(x, use_up_to="pool").shape == (1, 512, 1, 1)
+    assert model().shape == (1, 1000)
+    with pytest.raises(ValueError, match="expected `use_up_to` to be one of classifier, pool, lastconv, lastconv"):
+        model(x, use_up_to="elsewhere")
+    with pytest.raises(ValueError, match="expected images of shape"):
+        model(nn.Variable((1, 1, 64, 64)))
+    with pytest.raises(ValueError, match="expected `num_layers`"):
+        M.ResNet(19)
+
+
+def test_a_file_that_is_not_there(monkeypatch, tmp_path):
+    monkeypatch.setenv("NNABLA_DATA_HOME", str(tmp_path))
+    assert utils.get_model_home() == str(tmp_path / "nnp_models")
+    with pytest.raises(FileNotFoundError, match=r"nnp_models/imagenet/Resnet-18\.nnp, which is not there"):
+        M.ResNet18()
+    with pytest.raises(FileNotFoundError, match=r"category_names\.txt"):
+        _ = M.ResNet18(weights=None).category_names
+    monkeypatch.setenv("NNABLA_MODELS_URL_BASE", "here/")
+    with pytest.raises(FileNotFoundError, match="at here/imagenet/"):
+        M.VGG16()
+    with pytest.raises(NotImplementedError, match="expected weights from a file"):
+        M.SENet(weights=None)()
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A small network with the names that NNabla's file of a ResNet has."""
+    with nn.parameter_scope("", {}):
+        x = nn.Variable((4, 3, 8, 8))
+        h = PF.batch_normalization(PF.convolution(x, 5, (3, 3)), batch_stat=True)
+        pooled = F.average_pooling(h, (6, 6))
+        y = PF.affine(pooled, 1000)
+        contents = {
+            "networks": [
+                {
+                    "name": "Training",
+                    "batch_size": 4,
+                    "outputs": {"Affine": y},
+                    "names": {"InputX": x, "AveragePooling": pooled},
+                }
+            ]
+        }
+        save(str(tmp_path / "net.nnp"), contents)
+        return tmp_path / "net.nnp"
+
+
+def test_weights_from_a_file(file, monkeypatch):
+    class Small(M.ResNet18):
+        POOLING = None
+        AUGMENTATION = "none"
+
+    model = Small(weights=file)
+    x = nn.Variable.from_numpy_array(np.random.RandomState(0).rand(2, 3, 8, 8).astype(np.float32))
+    y = model(x)
+    assert y.shape == (2, 1000)
+    y.forward()
+    again = model(x)
+    again.forward()
+    np.testing.assert_array_equal(again.d, y.d)
+    assert model(x, use_up_to="pool").shape == (2, 5, 1, 1)
+    assert not y.need_grad
+    assert model(x, returns_net=True).outputs
