@@ -24,13 +24,36 @@ def number(op: str, name: str, value: Any) -> Any:
     raise CallError(f"{op}: expected `{name}` to be a number, got {value!r}")
 
 
+def whole(op: str, name: str, value: Any) -> int:
+    """Refuse what is no whole number. A float that is one, as `16 / 2`, stands for the integer."""
+    found = as_whole(value)
+    if found is None:
+        raise CallError(f"{op}: expected `{name}` to be a whole number, got {value!r}")
+    return found
+
+
+def as_whole(value: Any) -> int | None:
+    """The integer that a number is, whole floats included; None for everything else.
+
+    >>> as_whole(16 / 2), as_whole(2.5), as_whole("8")
+    (8, None, None)
+    """
+    if hasattr(value, "__index__"):
+        try:
+            return index(value)
+        except TypeError:  # An array of several.
+            return None
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():
+        return int(value)
+    return None
+
+
 def count(op: str, name: str, value: Any, error: type[Error] = RangeError) -> int:
     """Refuse what is no whole number, with a `CallError`, and what is below one, with an `error`."""
-    if not hasattr(value, "__index__"):
-        raise CallError(f"{op}: expected `{name}` to be a whole number, got {value!r}")
-    if index(value) < 1:
+    found = whole(op, name, value)
+    if found < 1:
         raise error(f"{op}: expected `{name}` to be at least 1, got {value}")
-    return index(value)
+    return found
 
 
 def callee(op: str, name: str, value: Any) -> Any:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import operator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from .._check import callee
+from .._check import as_whole, callee, whole
 from .._core import AxisError, CallError, NdArray, RangeError, ShapeError, Variable
 from ..initializer import ConstantInitializer, UniformInitializer, calc_uniform_lim_glorot
 from ..parameter import get_parameter_or_create
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..initializer import Initializer
 
-__all__ = ["applied", "bias", "check_input", "index_of_axis", "sizes", "weight"]
+__all__ = ["applied", "bias", "check_input", "index_of_axis", "multiple", "sizes", "weight"]
 
 
 def check_input(op: str, inp: Variable, min_ndim: int = 1) -> None:
@@ -33,10 +33,7 @@ def index_of_axis(op: str, inp: Variable, axis: int) -> int:
     """The place of an axis that may be negative."""
     if type(axis) is int and 0 <= axis < inp.ndim:  # As in nearly all calls, which dynamic programs repeat.
         return axis
-    try:
-        axis = operator.index(axis)
-    except TypeError:
-        raise CallError(f"{op}: expected an axis as an int, got {axis!r}") from None
+    axis = whole(op, "axis", axis)
     if not -inp.ndim <= axis < inp.ndim:
         raise AxisError(f"{op}: expected an axis of an input of shape {inp.shape}, got {axis}")
     return axis % inp.ndim
@@ -47,14 +44,11 @@ def sizes(op: str, argument: str, value: int | Sequence[int], single: bool = Fal
     if single and type(value) is int and value > 0:  # As in nearly all calls.
         return (value,)
     given: Any = value
-    try:
-        numbers = (
-            (operator.index(given),) if single and hasattr(given, "__index__") else tuple(map(operator.index, given))
-        )
-    except TypeError:
-        numbers = ()
+    one = as_whole(given) if single else None
+    several = [as_whole(n) for n in given] if one is None and isinstance(given, Iterable) else [one]
+    numbers = tuple(n for n in several if n is not None) if None not in several else ()
     if not numbers or min(numbers) < 1:
-        expected = "a number above 0 or a tuple of them" if single else "a tuple of numbers above 0"
+        expected = "a whole number above 0 or a tuple of them" if single else "a tuple of whole numbers above 0"
         raise (RangeError if numbers else CallError)(f"{op}: expected `{argument}` to be {expected}, got {value!r}")
     return numbers
 
@@ -96,3 +90,11 @@ def applied(argument: str, function: Callable[[Variable], Variable] | None, para
         return parameter
     made: Variable = callee("parametric function", argument, function)(parameter)
     return made
+
+
+def multiple(op: str, what: str, maps: int, group: int, name: str = "group") -> int:
+    """How many maps each group has; refuse numbers that do not divide."""
+    (group,) = sizes(op, name, group, single=True)
+    if maps % group:
+        raise RangeError(f"{op}: expected {what} to be a multiple of `{name}`, got {maps} and {group}")
+    return maps // group

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import functions as F
-from .._core import RangeError
-from .arguments import bias, check_input, index_of_axis, sizes, weight
+from .arguments import bias, check_input, index_of_axis, multiple, sizes, weight
 from .decorator import parametric_function_api
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ def convolution(
     inmaps = _channels(op, inp, base_axis, channel_last)
     taps = sizes(op, "kernel", kernel)
     (outmaps,) = sizes(op, "outmaps", outmaps, single=True)
-    per_group = _per_group(op, "the channels of the input", inmaps, group)
+    per_group = multiple(op, "the channels of the input", inmaps, group)
     shape = (outmaps, *taps, per_group) if channel_last else (outmaps, per_group, *taps)
     w = weight(shape, w_init, (inmaps, outmaps, taps), rng, fix_parameters, apply_w)
     b = bias((outmaps,), b_init, with_bias, fix_parameters, apply_b)
@@ -189,7 +188,7 @@ def deconvolution(
     inmaps = _channels(op, inp, base_axis, channel_last)
     taps = sizes(op, "kernel", kernel)
     (outmaps,) = sizes(op, "outmaps", outmaps, single=True)
-    per_group = _per_group(op, "`outmaps`", outmaps, group)
+    per_group = multiple(op, "`outmaps`", outmaps, group)
     shape = (inmaps, *taps, per_group) if channel_last else (inmaps, per_group, *taps)
     w = weight(shape, w_init, (outmaps, inmaps, taps), rng, fix_parameters, apply_w)
     b = bias((outmaps,), b_init, with_bias, fix_parameters, apply_b)
@@ -199,10 +198,3 @@ def deconvolution(
 def _channels(op: str, inp: Variable, base_axis: int, channel_last: bool = False) -> int:
     check_input(op, inp)
     return inp.shape[-1 if channel_last else index_of_axis(op, inp, base_axis)]
-
-
-def _per_group(op: str, what: str, maps: int, group: int) -> int:
-    (group,) = sizes(op, "group", group, single=True)
-    if maps % group:
-        raise RangeError(f"{op}: expected {what} to be a multiple of `group`, got {maps} and {group}")
-    return maps // group

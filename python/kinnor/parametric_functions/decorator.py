@@ -10,6 +10,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from .._core import CallError
+from .._suggest import question
 from ..parameter_tree import call_within, split
 
 if TYPE_CHECKING:
@@ -58,11 +59,19 @@ def parametric_function_api(
                 raise CallError(
                     f"{function.__name__}: expected at most {place + 1} arguments, got {len(args) + len(kwargs)}"
                 )
-            if name is None:
-                return call_within(names, function, args, kwargs)
-            if not isinstance(name, str):
+            if name is not None and not isinstance(name, str):
                 raise CallError(f"{function.__name__}: expected `name` to be a str or None, got {name!r}")
-            return call_within(split("parameter_scope", name) + names, function, args, kwargs)
+            path = names if name is None else split("parameter_scope", name) + names
+            try:
+                return call_within(path, function, args, kwargs)
+            except TypeError as error:
+                unknown = next((key for key in kwargs if key not in signature.parameters), None)
+                if unknown is None:
+                    raise
+                nearest = question(unknown, signature.parameters)
+                known = ", ".join(signature.parameters)
+                text = f"{function.__name__}: expected ({known}), got an argument '{unknown}'{nearest}"
+                raise CallError(text) from error
 
         call.__signature__ = signature  # type: ignore[attr-defined]
         call.__doc__ = _document(function, scope, param_desc or ())

@@ -73,13 +73,8 @@ def batch_normalization(
     Source:
         Ioffe, Szegedy: Batch normalization, 2015.
     """
-    op = "batch_normalization"
-    shape = _kept(op, inp, axes)
-    init = _known(op, param_init, ("beta", "gamma", "mean", "var"))
-    beta, gamma = _shift_and_scale(shape, init, fix_parameters, no_scale, no_bias)
-    mean = _parameter("mean", shape, init, False, False)
-    var = _parameter("var", shape, init, False, False)
-    return F.batch_normalization(inp, beta, gamma, mean, var, axes, decay_rate, eps, batch_stat, output_stat)
+    own = statistics("batch_normalization", inp, axes, param_init, fix_parameters, no_scale, no_bias)
+    return F.batch_normalization(inp, *own, axes, decay_rate, eps, batch_stat, output_stat)
 
 
 @parametric_function_api(
@@ -218,6 +213,23 @@ def group_normalization(
     (num_groups,) = sizes(op, "num_groups", num_groups, single=True)
     beta, gamma = _shift_and_scale(shape, _known(op, param_init), fix_parameters, no_scale, no_bias)
     return F.group_normalization(inp, beta, gamma, num_groups, channel_axis, batch_axis, eps, output_stat)
+
+
+def statistics(
+    op: str,
+    inp: Variable,
+    axes: Sequence[int],
+    param_init: Mapping[str, Initializer] | None,
+    fix_parameters: bool,
+    no_scale: bool,
+    no_bias: bool,
+) -> tuple[Variable | None, Variable | None, Variable, Variable]:
+    """Shift, scale, running mean and running variance of a batch normalization."""
+    shape = _kept(op, inp, axes)
+    init = _known(op, param_init, ("beta", "gamma", "mean", "var"))
+    beta, gamma = _shift_and_scale(shape, init, fix_parameters, no_scale, no_bias)
+    mean = _parameter("mean", shape, init, False, False)
+    return beta, gamma, mean, _parameter("var", shape, init, False, False)
 
 
 def _kept(op: str, inp: Variable, axes: Sequence[int]) -> list[int]:

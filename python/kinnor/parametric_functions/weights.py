@@ -1,0 +1,94 @@
+"""Weights of layers that keep several versions of them: their shapes and first values.
+
+Knows inputs, kernels and initializers; knows not what a layer makes of its weights.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from .._core import Variable
+from ..initializer import ConstantInitializer, UniformInitializer, calc_uniform_lim_glorot
+from ..parameter import get_parameter_or_create
+from .arguments import check_input, index_of_axis, multiple, sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.random import RandomState
+
+    from ..initializer import Initializer
+
+__all__ = ["Filters", "Matrix", "Weights", "constant", "kept"]
+
+
+class Weights:
+    """What the weights of a layer have in common.
+
+    Attributes:
+        shape: Shape of the weight.
+        maps: Shape of the bias.
+        fans: Input maps, output maps and kernel, which the range of the first values follows from.
+    """
+
+    shape: tuple[int, ...]
+    maps: tuple[int, ...]
+    fans: tuple[int, int, Sequence[int]]
+
+    def initializer(self, given: Initializer | None, rng: RandomState | None) -> Initializer:
+        """The initializer that was given, or uniform numbers."""
+        return UniformInitializer(calc_uniform_lim_glorot(*self.fans), rng) if given is None else given
+
+    def weight(self, init: Initializer | None, rng: RandomState | None, fix_parameters: bool) -> Variable:
+        """The parameter `W`, which is trained."""
+        return get_parameter_or_create("W", self.shape, self.initializer(init, rng), True, not fix_parameters)
+
+    def other(self, name: str, init: Initializer | None, rng: RandomState | None) -> Variable:
+        """A parameter of the shape of the weight, which is not trained."""
+        return get_parameter_or_create(name, self.shape, self.initializer(init, rng), False)
+
+
+class Matrix(Weights):
+    """Those of an affine transformation: shape (inputs, *n_outmaps)."""
+
+    def __init__(self, op: str, inp: Variable, n_outmaps: int | Sequence[int], base_axis: int) -> None:
+        check_input(op, inp)
+        inputs = prod(inp.shape[index_of_axis(op, inp, base_axis) :])
+        self.maps = sizes(op, "n_outmaps", n_outmaps, single=True)
+        self.shape = (inputs, *self.maps)
+        self.fans = inputs, prod(self.maps), (1, 1)
+
+
+class Filters(Weights):
+    """Those of a convolution: shape (outmaps, inmaps / group, *kernel), or with the channels last."""
+
+    def __init__(
+        self,
+        op: str,
+        inp: Variable,
+        outmaps: int,
+        kernel: Sequence[int],
+        base_axis: int,
+        group: int = 1,
+        channel_last: bool = False,
+    ) -> None:
+        check_input(op, inp)
+        inmaps = inp.shape[-1 if channel_last else index_of_axis(op, inp, base_axis)]
+        taps = sizes(op, "kernel", kernel)
+        self.maps = sizes(op, "outmaps", outmaps, single=True)[:1]
+        per_group = multiple(op, "the channels of the input", inmaps, group)
+        self.shape = (*self.maps, *taps, per_group) if channel_last else (*self.maps, per_group, *taps)
+        self.fans = inmaps, self.maps[0], taps
+
+
+def constant(name: str, shape: Sequence[int], value: float = 0) -> Variable:
+    """A parameter that is not trained, the same number everywhere at first."""
+    return get_parameter_or_create(name, shape, ConstantInitializer(value), False)
+
+
+def kept(made: Any) -> Any:
+    """What was made, so that no run clears it: a parameter shows it."""
+    if isinstance(made, Variable):
+        made.persistent = True
+    return made

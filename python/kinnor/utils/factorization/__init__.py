@@ -1,0 +1,5 @@
+"""Decompositions of arrays into factors."""
+
+from . import cpd
+
+__all__ = ["cpd"]
