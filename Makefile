@@ -5,7 +5,7 @@ export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
 EXTRAS := bfloat16,h5,image,lint,mpi,nnp,plot,progress,test
 RUST := $(shell find src -type f) Cargo.toml Cargo.lock
 
-.PHONY: demo demo-mpi test lint build stubs accuracy peers peers-install docs fuzz sanitize clean
+.PHONY: demo demo-mpi test lint build stubs missing accuracy peers peers-install docs fuzz sanitize clean
 
 demo: build
 	@$(PYTHON) examples/demo.py
@@ -29,6 +29,10 @@ demo-mpi: build
 # What follows from the declarations of the operations.
 stubs: build
 	$(PYTHON) tools/make-stubs
+
+# What is missing of NNabla's names: for errors, and for docs/differences.md.
+missing: build
+	$(PYTHON) tools/make-missing
 
 # How far results in float32 are from those in float64: docs/accuracy.md.
 accuracy: build

@@ -157,8 +157,8 @@ __all__ = [
 
 LAZY = (
     "compat",
-    "config",
     "communicators",
+    "config",
     "core",
     "datasets",
     "experimental",

@@ -118,30 +118,30 @@ def get_current_context() -> Context:
     return _here.scopes[-1] if _here.scopes else _default
 
 
-def set_default_context(context: Context) -> None:
+def set_default_context(ctx: Context) -> None:
     """Set the context of every thread that is in no `context_scope`.
 
     Args:
-        context: The new default.
+        ctx: The new default.
 
     Raises:
         TypeError: If it is no context.
         RuntimeError: If no backend of it exists here, or if called inside a `context_scope`.
     """
     global _default
-    _check("set_default_context", context)
+    _check("set_default_context", ctx)
     if _here.scopes:
         raise GraphError("set_default_context: expected a call outside of any context_scope, got one inside")
-    _core.set_context_mode(_number(context))
-    _default = context
+    _core.set_context_mode(_number(ctx))
+    _default = ctx
 
 
 @contextmanager
-def context_scope(context: Context) -> Iterator[Context]:
+def context_scope(ctx: Context) -> Iterator[Context]:
     """Use a context for the functions that this thread builds in a `with` block.
 
     Args:
-        context: The context.
+        ctx: The context.
 
     Returns:
         The context manager; it gives the context.
@@ -150,11 +150,11 @@ def context_scope(context: Context) -> Iterator[Context]:
         TypeError: If it is no context.
         RuntimeError: If no backend of it exists here.
     """
-    _check("context_scope", context)
-    outer = _core.scope_context(_number(context))
-    _here.scopes.append(context)
+    _check("context_scope", ctx)
+    outer = _core.scope_context(_number(ctx))
+    _here.scopes.append(ctx)
     try:
-        yield context
+        yield ctx
     finally:
         _here.scopes.pop()
         _core.scope_context(outer)

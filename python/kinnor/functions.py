@@ -3,9 +3,12 @@
 Those that are one operation are declared in `src/ops/` and made from the declaration; `functions.pyi` lists them.
 """
 
+from typing import NoReturn
+
 from . import _core
 from ._core import PythonFunction
 from ._python_functions import attention, composed, contraction, fused, quantization
+from ._suggest import absence
 
 __all__ = ["PythonFunction"]
 
@@ -21,3 +24,7 @@ for _source in (attention, composed, contraction, fused, quantization):
         __all__ += [_name]
 
 __all__ = sorted(set(__all__))
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise AttributeError(absence(f"{__name__}.{name}", __all__))

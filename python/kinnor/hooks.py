@@ -34,24 +34,24 @@ def warn(text: str) -> None:
     logger.warning(text)
 
 
-def set_function_pre_hook(key: str, hook: Callable[[Any], Any] | None) -> None:
+def set_function_pre_hook(key: str, function_pre_hook: Callable[[Any], Any] | None) -> None:
     """Call a function before each function that runs, in every forward and backward run.
 
     Args:
         key: A name to remove it by; one that is taken is warned of and nothing changes.
-        hook: Called with the function.
+        function_pre_hook: Called with the function.
     """
-    set_function(BEFORE, key, hook)
+    set_function(BEFORE, key, function_pre_hook)
 
 
-def set_function_post_hook(key: str, hook: Callable[[Any], Any] | None) -> None:
+def set_function_post_hook(key: str, function_post_hook: Callable[[Any], Any] | None) -> None:
     """Call a function after each function that ran, in every forward and backward run.
 
     Args:
         key: A name to remove it by; one that is taken is warned of and nothing changes.
-        hook: Called with the function.
+        function_post_hook: Called with the function.
     """
-    set_function(AFTER, key, hook)
+    set_function(AFTER, key, function_post_hook)
 
 
 def unset_function_pre_hook(key: str) -> None:
@@ -72,24 +72,24 @@ def unset_function_post_hook(key: str) -> None:
     unset_function(AFTER, key)
 
 
-def set_solver_pre_hook(key: str, hook: Callable[[], Any] | None) -> None:
+def set_solver_pre_hook(key: str, solver_pre_hook: Callable[[], Any] | None) -> None:
     """Call a function before each parameter's step of every solver.
 
     Args:
         key: A name to remove it by; one that is taken is warned of and nothing changes.
-        hook: Called without arguments.
+        solver_pre_hook: Called without arguments.
     """
-    set_solver("pre", key, hook)
+    set_solver("pre", key, solver_pre_hook)
 
 
-def set_solver_post_hook(key: str, hook: Callable[[], Any] | None) -> None:
+def set_solver_post_hook(key: str, solver_post_hook: Callable[[], Any] | None) -> None:
     """Call a function after each parameter's step of every solver.
 
     Args:
         key: A name to remove it by; one that is taken is warned of and nothing changes.
-        hook: Called without arguments.
+        solver_post_hook: Called without arguments.
     """
-    set_solver("post", key, hook)
+    set_solver("post", key, solver_post_hook)
 
 
 def unset_solver_pre_hook(key: str) -> None:

@@ -329,6 +329,8 @@ def _create(name: str, shape: Sequence[int] | None, initializer: Initializer | N
     op = "get_parameter_or_create"
     if shape is None and not isinstance(initializer, np.ndarray):
         raise ParameterError(f"{op}: expected a shape or an array for the new parameter {name!r}, got none")
+    if shape is not None:
+        shape = [_check.whole(op, "shape", n) for n in shape]
     if initializer is None:
         variable = Variable(tuple(shape or ()), need_grad)
     else:

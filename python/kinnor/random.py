@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import _core
-from ._core import CallError, RangeError
+from ._check import whole
+from ._core import RangeError
 
 if TYPE_CHECKING:
     from numpy.random import RandomState
@@ -30,11 +31,11 @@ def __getattr__(name: str) -> RandomState:
     return prng
 
 
-def seed(value: int, set_function_seed: bool = True, set_parameter_seed: bool = True) -> None:
+def seed(seed_value: int, set_function_seed: bool = True, set_parameter_seed: bool = True) -> None:
     """Restart the random numbers, so that what follows can be repeated.
 
     Args:
-        value: Seed, from 0 to 2**32 - 1.
+        seed_value: Seed, from 0 to 2**32 - 1.
         set_function_seed: Whether to restart the generator of random functions (dropout, `F.rand`, ...).
         set_parameter_seed: Whether to replace `prng`, the generator of initial parameters. Initializers that
             exist already keep the generator they were constructed with.
@@ -43,37 +44,37 @@ def seed(value: int, set_function_seed: bool = True, set_parameter_seed: bool = 
         TypeError: If the seed is not an int.
         ValueError: If the seed is out of range.
     """
-    _check(value)
+    value = _checked(seed_value)
     if set_function_seed:
         _core.seed(value)
     if set_parameter_seed:
         _renew(value)
 
 
-def set_function_seed(value: int) -> None:
+def set_function_seed(seed_value: int) -> None:
     """Restart the generator of random functions only.
 
     Args:
-        value: Seed, from 0 to 2**32 - 1.
+        seed_value: Seed, from 0 to 2**32 - 1.
 
     Raises:
         TypeError: If the seed is not an int.
         ValueError: If the seed is out of range.
     """
-    seed(value, set_parameter_seed=False)
+    seed(seed_value, set_parameter_seed=False)
 
 
-def set_parameter_seed(value: int) -> None:
+def set_parameter_seed(seed_value: int) -> None:
     """Replace the generator of initial parameters only.
 
     Args:
-        value: Seed, from 0 to 2**32 - 1.
+        seed_value: Seed, from 0 to 2**32 - 1.
 
     Raises:
         TypeError: If the seed is not an int.
         ValueError: If the seed is out of range.
     """
-    seed(value, set_function_seed=False)
+    seed(seed_value, set_function_seed=False)
 
 
 def _renew(value: int) -> None:
@@ -83,8 +84,8 @@ def _renew(value: int) -> None:
     prng, pseed = RandomState(value), value
 
 
-def _check(value: int) -> None:
-    if not isinstance(value, int):
-        raise CallError(f"seed: expected an int, got {value!r}")
+def _checked(value: int) -> int:
+    value = whole("seed", "seed_value", value)
     if not 0 <= value < 2**32:
         raise RangeError(f"seed: expected a number from 0 to 2**32 - 1, got {value}")
+    return value

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._core import CallError, NdArray, UnsupportedError, Variable
+from ._suggest import absence
 
 if TYPE_CHECKING:
     import os
@@ -151,3 +152,14 @@ def _variables(arrays: dict[str, NdArray]) -> dict[str, Variable]:
         variables[name] = Variable(array.shape)
         variables[name].data = array
     return variables
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("_"):
+        raise AttributeError(absence(f"{__name__}.{name}"))
+    # The rules, which NNabla has here as well.
+    from . import solvers
+
+    if name in solvers.__all__:
+        return getattr(solvers, name)
+    raise AttributeError(absence(f"{__name__}.{name}", solvers.__all__))

@@ -21,25 +21,33 @@ from inspect import Parameter, Signature
 from typing import Any
 
 from . import _core
-from .solver import Solver
+from ._core import CallError
+from ._suggest import absence, question
+from .solver import Solver, SolverState
 
 
 def _class(name: str, doc: str, args: list[tuple[str, str, Any]]) -> type[Solver]:
     """The class of a row of the registry."""
 
     def new(cls: type[Solver], *args: Any, **kwargs: Any) -> Solver:
+        unknown = [key for key in kwargs if key not in signature.parameters]
+        if unknown:
+            nearest = question(unknown[0], signature.parameters)
+            known = ", ".join(signature.parameters)
+            raise CallError(f"{name}: expected ({known}), got an argument '{unknown[0]}'{nearest}")
         return _core.Solver.__new__(cls, name, *args, **kwargs)
 
     parameters = [Parameter(a, Parameter.POSITIONAL_OR_KEYWORD, default=d, annotation=t) for a, t, d in args]
-    body = {"__doc__": doc, "__new__": new, "__module__": __name__, "__signature__": Signature(parameters)}
+    signature = Signature(parameters)
+    body = {"__doc__": doc, "__new__": new, "__module__": __name__, "__signature__": signature}
     return type(name, (Solver,), body)
 
 
 _classes = {row[0]: _class(*row) for row in _core._solvers()}
 globals().update(_classes)
-__all__ = ["Solver", *_classes]
+__all__ = ["Solver", "SolverState", *_classes]
 
 
 def __getattr__(name: str) -> type[Solver]:
     # Also tells type checkers that there are classes which they do not see being made.
-    raise AttributeError(f"module 'kinnor.solvers' has no attribute '{name}'")
+    raise AttributeError(absence(f"{__name__}.{name}", __all__))

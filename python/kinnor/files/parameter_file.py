@@ -321,10 +321,10 @@ def read_h5(op: str, path: str | os.PathLike[str], content: bytes | None = None)
             if not node.is_dataset:
                 continue
             index, need_grad = node.number("index"), node.number("need_grad")
-            if index is None or need_grad is None:
-                raise ParameterError(f"{op}: expected attributes `index` and `need_grad`, got none in {node.shown}")
-            found.append((index, Entry(node.name, node.values(), bool(need_grad))))
-    found.sort(key=lambda item: item[0])
+            # Files of old versions have no `index`, those of other programs no `need_grad`.
+            entry = Entry(node.name, node.values(), need_grad is None or bool(need_grad))
+            found.append((sys.maxsize if index is None else index, entry))
+    found.sort(key=lambda item: (item[0], item[1].name if item[0] == sys.maxsize else ""))
     return [entry for _, entry in found]
 
 

@@ -198,6 +198,17 @@ class DataIterator:
                 callback(self._epoch)
         return batch.data
 
+    def _reset(self) -> None:
+        """Begin an epoch anew, as programs of NNabla do between two that share an iterator; the count stays."""
+        with self._alone("_reset"):
+            if self._ahead is not None:
+                wait([self._ahead])
+            self._ahead, self._rows, self._wraps = None, [], 0
+            self._data_source.reset()
+            self._data_source.apply_order()
+            self._position = self._data_source.position
+            self._read_ahead()
+
     def _read_ahead(self) -> None:
         if self._thread is not None:
             self._ahead = self._thread.submit(self._read)

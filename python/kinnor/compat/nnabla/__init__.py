@@ -4,72 +4,129 @@
     pytest -p kinnor.compat.nnabla               # runs tests that were
 
 or `import kinnor.compat.nnabla` before the first `import nnabla`. NNabla's modules that have a counterpart are there
-under their names; importing any other fails as usual. Inside, NNabla's habits hold where they differ from Kinnor's:
-forward runs go depth first, and functions refuse what is no variable with an AssertionError. docs/differences.md lists
-where it differs on purpose.
+under their names, found when they are imported; importing any other fails, and says that it is Kinnor that lacks it.
+Inside, NNabla's habits hold where they differ from Kinnor's: forward runs go depth first, functions refuse what is no
+variable with an AssertionError, and mistakes that NNabla lets pass do pass. docs/differences.md lists where it differs
+on purpose.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
+from importlib.abc import Loader, MetaPathFinder
+from importlib.util import spec_from_loader
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import kinnor
 from kinnor import _core
+from kinnor._suggest import absence
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
 
 __all__ = ["install"]
 
-OWN = (
-    "_dropout_workaround",
-    "backward_function",
-    "backward_functions",
-    "context",
-    "dtypes",
-    "functions",
-    "normalization_functions",
-    "parameter",
-    "testing",
-    "utils.converter",
-    "variable",
-)
-"""Modules that act otherwise here than in Kinnor, or that Kinnor has under no name: files of this package."""
-
-SHARED = {
+ALIASES = {
     "_computation_graph": "kinnor._core",
     "_nd_array": "kinnor._core",
     "_variable": "kinnor._core",
     "auto_forward": "kinnor.modes",
     "callback": "kinnor.hooks",
-    "config": "kinnor.config",
+    "communicator": "kinnor.communicators",
     "core.graph_def": "kinnor.graph_def",
-    "ext_utils": "kinnor.ext_utils",
-    "function": "kinnor.function",
+    "function_bases": "kinnor.compat.nnabla.functions",
     "grad": "kinnor.symbolic",
-    "initializer": "kinnor.initializer",
-    "logger": "kinnor.logger",
-    "monitor": "kinnor.monitor",
-    "parametric_functions": "kinnor.parametric_functions",
-    "random": "kinnor.random",
+    "lms": "kinnor.compat.nnabla.lms",
     "recompute": "kinnor.modes",
-    "solver": "kinnor.solver",
-    "solvers": "kinnor.solvers",
     "utils": "kinnor.utils",
-    "utils.data_iterator": "kinnor.utils.data_iterator",
-    "utils.data_source": "kinnor.utils.data_source",
-    "utils.data_source_loader": "kinnor.utils.data_source_loader",
-    "utils.data_source_implements": "kinnor.utils.data_source_implements",
-    "utils.dlpack": "kinnor.utils.dlpack",
-    "utils.learning_rate_scheduler": "kinnor.utils.learning_rate_scheduler",
-    "utils.load": "kinnor.utils.load",
-    "utils.nnabla_pb2": "kinnor.utils.nnabla_pb2",
-    "utils.nnp_graph": "kinnor.utils.nnp_graph",
-    "utils.save": "kinnor.utils.save",
 }
-"""Modules that are Kinnor's own, by NNabla's name."""
+"""Modules that are called otherwise here. Every other one is the file of its name in this package, if there is one, or
+else Kinnor's own."""
+
+NATIVE = (
+    "autodiff",
+    "checkpoint",
+    "cli",
+    "compat",
+    "datasets",
+    "files",
+    "launch",
+    "model",
+    "report",
+    "symbolic",
+    "system",
+)
+"""Modules of Kinnor's that NNabla has not."""
 
 CALLABLE = ("auto_forward", "grad", "logger", "recompute")
 """Names that in `nnabla` itself are an object of the module of that name."""
+
+EAGER = ("context", "parameter", "testing")
+"""Modules whose names stand in `nnabla` too, where they act otherwise than Kinnor's."""
+
+
+def origin(name: str) -> str | None:
+    """The module that NNabla's name of a module stands for, if there is one."""
+    path = name.removeprefix("nnabla.")
+    if path in ALIASES:
+        found = [ALIASES[path]]
+    elif path.partition(".")[0] in NATIVE:
+        found = []
+    else:
+        found = [f"{__name__}.{path}", f"kinnor.{path}"]
+    return next((module for module in found if exists(module)), None)
+
+
+def exists(module: str) -> bool:
+    """Whether there is a module of a name."""
+    if module in sys.modules:
+        return True
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # Nor a package that it would be in.
+        return False
+
+
+class Alias(Loader):
+    """Gives a module that is there under another name."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.module, self.spec = module, module.__spec__
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """The module itself."""
+        return self.module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Leave the module as it is: it keeps its own name."""
+        module.__spec__ = self.spec
+
+
+class Finder(MetaPathFinder):
+    """Finds NNabla's modules by name."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """What `import` is to load for a name below `nnabla`; an error that says why there is nothing."""
+        if name == "nnabla_ext.cpu":
+            return spec_from_loader(name, Alias(importlib.import_module("kinnor.cpu")))
+        if not name.startswith("nnabla."):
+            return None
+        module = origin(name)
+        if module is None:
+            raise ModuleNotFoundError(absence(name), name=name)
+        return spec_from_loader(name, Alias(importlib.import_module(module)))
+
+
+def submodule(name: str) -> Any:
+    """A name of `nnabla` that is not there yet: a module of it, as NNabla imports nearly all of its own."""
+    if name in ("Module", "ProtoVariable", "Sequential"):
+        return getattr(kinnor, name)
+    if name.startswith("__") or origin(f"nnabla.{name}") is None:
+        raise AttributeError(absence(f"nnabla.{name}"))
+    return importlib.import_module(f"nnabla.{name}")
 
 
 def install() -> ModuleType:
@@ -91,25 +148,21 @@ def install() -> ModuleType:
     _core.set_leaves_in_place(True)
     nnabla = package("nnabla", "Kinnor under the name of NNabla.")
     vars(nnabla).update({name: getattr(kinnor, name) for name in kinnor.__all__})
-    vars(nnabla)["__kinnor__"] = kinnor.__version__
+    vars(nnabla).update({"__kinnor__": kinnor.__version__, "__getattr__": submodule})
     sys.modules["nnabla"] = nnabla
-    place("nnabla.core", package("nnabla.core", "What NNabla's graphs are described by."))
-    for name, origin in SHARED.items():
-        place(f"nnabla.{name}", importlib.import_module(origin))
-    for name in OWN:
-        place(f"nnabla.{name}", importlib.import_module(f"{__name__}.{name}"))
-    for name, module in sys.modules["nnabla.backward_function"].modules().items():
-        place(f"nnabla.backward_function.{name}", module)
-    nnabla.graph_def = sys.modules["nnabla.core.graph_def"]  # type: ignore[attr-defined]
-    vars(nnabla)["ProtoVariable"] = kinnor.ProtoVariable
-    for name in CALLABLE:
-        setattr(nnabla, name, getattr(sys.modules[f"nnabla.{name}"], name))
-    for module in ("context", "parameter", "testing"):
-        found = sys.modules[f"nnabla.{module}"]
-        vars(nnabla).update({name: getattr(found, name) for name in found.__all__ if hasattr(nnabla, name)})
     sys.modules["nnabla_ext"] = package("nnabla_ext", "Extensions under the names that NNabla gives them.")
-    place("nnabla.testing.clear_called_flag_recorder", sys.modules["nnabla.testing"].clear_called_flag_recorder)
-    place("nnabla_ext.cpu", importlib.import_module("kinnor.cpu"))
+    sys.meta_path.insert(0, Finder())
+    for name in CALLABLE:
+        setattr(nnabla, name, getattr(importlib.import_module(f"nnabla.{name}"), name))
+    for name in EAGER:
+        found = importlib.import_module(f"nnabla.{name}")
+        vars(nnabla).update({key: getattr(found, key) for key in found.__all__ if hasattr(kinnor, key)})
+    for name, module in importlib.import_module("nnabla.backward_function").modules().items():
+        place(f"nnabla.backward_function.{name}", module)
+    recorder = importlib.import_module("kinnor.compat.nnabla.clear_called_flag_recorder")
+    place("nnabla.testing.clear_called_flag_recorder", recorder)
+    for name in ("functions", "parametric_functions", "solvers", "initializer"):
+        importlib.import_module(f"nnabla.{name}")
     return nnabla
 
 

@@ -25,8 +25,10 @@ def rule_of(name: str, type_name: str, arguments: list[tuple[str, str]]) -> Call
         input_shapes: Sequence[tuple[int, ...]],
         outputs: Sequence[Variable | None],
         output_shapes: Sequence[tuple[int, ...]],
+        *values: Any,
         **args: Any,
     ) -> list[Variable | None]:
+        args.update(zip((info for _, info in arguments), values, strict=False))
         if any(y is None or y.parent is None for y in outputs):
             named = {ours: args[info] for ours, info in arguments if info in args}
             made = getattr(F, name)(*inputs, **named)

@@ -8,14 +8,14 @@ from kinnor.context import Context, context_scope, get_current_context
 __all__ = ["Context", "context_scope", "get_current_context", "set_default_context"]
 
 
-def set_default_context(context: Context) -> None:
+def set_default_context(ctx: Context) -> None:
     """Set the context of every thread that is in no `context_scope`.
 
     Args:
-        context: The new default.
+        ctx: The new default.
 
     Raises:
         AssertionError: If called inside a `context_scope`.
     """
     assert not ours._here.scopes, "set_default_context: expected a call outside of any context_scope, got one inside"
-    ours.set_default_context(context)
+    ours.set_default_context(ctx)

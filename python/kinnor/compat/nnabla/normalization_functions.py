@@ -5,12 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from .functions import batch_normalization, group_normalization, instance_normalization, layer_normalization
+from .functions import (
+    batch_normalization,
+    group_normalization,
+    instance_normalization,
+    layer_normalization,
+    tensor_normalization,
+    weight_standardization,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["batch_normalization", "group_normalization", "instance_normalization", "layer_normalization"]
+__all__ = [
+    "batch_normalization",
+    "group_normalization",
+    "instance_normalization",
+    "layer_normalization",
+    "tensor_normalization",
+    "weight_standardization",
+]
 
 
 def _force_list(axis: int | Sequence[int]) -> Sequence[int]:
