@@ -184,3 +184,11 @@ def test_a_modifier_that_gives_no_variable_is_refused():
 
     with pytest.raises(TypeError, match="expected a Variable or None, got 3"):
         GC.GraphConverter([Wrong()]).convert(F.relu(images(2, 3)))
+
+
+def test_batch_normalization_addition_and_activation_as_one():
+    x, z = images(2, 3, 6, 6), images(2, 3, 6, 6)
+    y = F.relu(normalized(x) + F.tanh(z))
+    fused = GC.GraphConverter([GC.FusedBatchNormalizationModifier()]).convert(y)
+    same(y, fused)
+    same(y, GC.GraphConverter([GC.UnfusedBatchNormalizationModifier()]).convert(fused))

@@ -14,11 +14,29 @@ from ..initializer import WeightNormalizationScaleInitializer as WeightNormaliza
 from ..initializer import calc_uniform_lim_glorot as calc_uniform_lim_glorot
 from ..parameter import get_parameter as get_parameter
 from ..parameter import get_parameter_or_create as get_parameter_or_create
-from .convolutions import convolution, deconvolution, depthwise_convolution
+from .binary import (
+    binary_connect_affine,
+    binary_connect_convolution,
+    binary_weight_affine,
+    binary_weight_convolution,
+    inq_affine,
+    inq_convolution,
+)
+from .convolutions import (
+    convolution,
+    deconvolution,
+    depthwise_convolution,
+    depthwise_deconvolution,
+)
 from .decomposed import cpd3_convolution, svd_affine, svd_convolution
 from .decorator import parametric_function_api
+from .fixed_point import fixed_point_quantized_affine, fixed_point_quantized_convolution
+from .fused import fused_batch_normalization, sync_batch_normalization
 from .layers import affine, embed, prelu
+from .min_max import min_max_quantize, min_max_quantized_affine, min_max_quantized_convolution
 from .normalizations import batch_normalization, group_normalization, instance_normalization, layer_normalization
+from .powers import pow2_quantized_affine, pow2_quantized_convolution
+from .pruned import pruned_affine, pruned_convolution
 from .recurrent import LSTMCell, lstm_cell
 from .reparametrized import weight_normalization
 
@@ -26,19 +44,37 @@ __all__ = [
     "LSTMCell",
     "affine",
     "batch_normalization",
+    "binary_connect_affine",
+    "binary_connect_convolution",
+    "binary_weight_affine",
+    "binary_weight_convolution",
     "convolution",
     "cpd3_convolution",
     "deconvolution",
     "depthwise_convolution",
+    "depthwise_deconvolution",
     "embed",
+    "fixed_point_quantized_affine",
+    "fixed_point_quantized_convolution",
+    "fused_batch_normalization",
     "group_normalization",
+    "inq_affine",
+    "inq_convolution",
     "instance_normalization",
     "layer_normalization",
     "lstm_cell",
+    "min_max_quantize",
+    "min_max_quantized_affine",
+    "min_max_quantized_convolution",
     "parametric_function_api",
+    "pow2_quantized_affine",
+    "pow2_quantized_convolution",
     "prelu",
+    "pruned_affine",
+    "pruned_convolution",
     "svd_affine",
     "svd_convolution",
+    "sync_batch_normalization",
     "weight_normalization",
 ]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .._core import Variable
     from ..initializer import Initializer
 
-__all__ = ["convolution", "deconvolution", "depthwise_convolution"]
+__all__ = ["convolution", "deconvolution", "depthwise_convolution", "depthwise_deconvolution"]
 
 
 @parametric_function_api(
@@ -193,6 +193,54 @@ def deconvolution(
     w = weight(shape, w_init, (outmaps, inmaps, taps), rng, fix_parameters, apply_w)
     b = bias((outmaps,), b_init, with_bias, fix_parameters, apply_b)
     return F.deconvolution(inp, w, b, base_axis, pad, stride, dilation, group, channel_last, output_padding)
+
+
+@parametric_function_api(
+    "depthwise_deconv",
+    [("W", "Filters", "(inmaps, *kernel)", True), ("b", "Bias", "(inmaps / divisor,)", True)],
+)
+def depthwise_deconvolution(
+    inp: Variable,
+    kernel: Sequence[int],
+    pad: Sequence[int] | None = None,
+    stride: Sequence[int] | None = None,
+    dilation: Sequence[int] | None = None,
+    divisor: int = 1,
+    w_init: Initializer | None = None,
+    b_init: Initializer | None = None,
+    base_axis: int = 1,
+    fix_parameters: bool = False,
+    rng: RandomState | None = None,
+    with_bias: bool = True,
+    name: str | None = None,
+) -> Variable:
+    """Transposed depthwise convolution: what the gradient of `depthwise_convolution` does to its output, plus `b`.
+
+    Args:
+        inp: Input, shape (*batch, inmaps, *spatial), one or two spatial axes.
+        kernel: Shape of the filters.
+        pad: Values to cut off at both ends of each spatial axis of the output; by default none.
+        stride: Distance of neighbouring inputs in the output; by default 1.
+        dilation: Distance of neighbouring taps; by default 1.
+        divisor: Number of input maps that are summed up to an output map.
+        w_init: Initial filters; by default uniform, `calc_uniform_lim_glorot`.
+        b_init: Initial bias; by default zeros.
+        base_axis: Axis of the channels; those before it are the batch.
+        fix_parameters: Whether to use the parameters without a gradient.
+        rng: Generator for the default of `w_init`.
+        with_bias: Whether to add a bias.
+        name: Name of a scope around the parameters.
+
+    Returns:
+        Output, shape (*batch, inmaps / divisor, *spatial of the output).
+    """
+    op = "depthwise_deconvolution"
+    inmaps = _channels(op, inp, base_axis)
+    taps = sizes(op, "kernel", kernel)
+    outmaps = multiple(op, "the channels of the input", inmaps, divisor, "divisor")
+    w = weight((inmaps, *taps), w_init, (inmaps, inmaps, taps), rng, fix_parameters)
+    b = bias((outmaps,), b_init, with_bias, fix_parameters)
+    return F.depthwise_deconvolution(inp, w, b, base_axis, pad, stride, dilation, divisor)
 
 
 def _channels(op: str, inp: Variable, base_axis: int, channel_last: bool = False) -> int:

@@ -10,12 +10,14 @@ from .batch_normalization_folding import (
 from .batch_normalization_self_folding import BatchNormalizationSelfFoldingModifier
 from .channel_first import ChannelFirstModifier
 from .channel_last import ChannelLastModifier
+from .fused_batch_normalization import FusedBatchNormalizationModifier
 from .graph_converter import FunctionModifier, GraphConverter
 from .identity import IdentityModifier
 from .no_grad import NoGradModifier
 from .prune import PruningModifier
 from .remove_function import RemoveFunctionModifier
 from .test_mode import TestModeModifier
+from .unfused_batch_normalization import UnfusedBatchNormalizationModifier
 
 __all__ = [
     "AddBiasModifier",
@@ -27,10 +29,12 @@ __all__ = [
     "ChannelFirstModifier",
     "ChannelLastModifier",
     "FunctionModifier",
+    "FusedBatchNormalizationModifier",
     "GraphConverter",
     "IdentityModifier",
     "NoGradModifier",
     "PruningModifier",
     "RemoveFunctionModifier",
     "TestModeModifier",
+    "UnfusedBatchNormalizationModifier",
 ]

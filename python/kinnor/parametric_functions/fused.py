@@ -1,0 +1,106 @@
+"""Parametric normalizations that do more in one: an addition and an activation, several processes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .. import functions as F
+from .decorator import parametric_function_api
+from .normalizations import statistics
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from .._core import Variable
+    from ..initializer import Initializer
+    from .normalizations import Normalized
+
+__all__ = ["fused_batch_normalization", "sync_batch_normalization"]
+
+_BN = [
+    ("beta", "Shift; not with no_bias", "of the input on `axes`, 1 elsewhere", True),
+    ("gamma", "Scale; not with no_scale", "of the input on `axes`, 1 elsewhere", True),
+    ("mean", "Running mean", "of the input on `axes`, 1 elsewhere", False),
+    ("var", "Running variance", "of the input on `axes`, 1 elsewhere", False),
+]
+
+
+@parametric_function_api("bn", _BN)
+def fused_batch_normalization(
+    inp: Variable,
+    z: Variable | None = None,
+    axes: Sequence[int] = (1,),
+    decay_rate: float = 0.9,
+    eps: float = 1e-5,
+    batch_stat: bool = True,
+    nonlinearity: str = "relu",
+    output_stat: bool = False,
+    fix_parameters: bool = False,
+    param_init: Mapping[str, Initializer] | None = None,
+    no_scale: bool = False,
+    no_bias: bool = False,
+    name: str | None = None,
+) -> Normalized:
+    """Batch normalization, addition and activation in one: `y = f(batch_normalization(x) + z)`.
+
+    Args:
+        inp: Input, any shape.
+        z: What is added, shape of the input; by default nothing.
+        axes: Axes that have statistics of their own; the channels.
+        decay_rate: How much of the running statistics a step keeps.
+        eps: Small number that keeps the root away from 0.
+        batch_stat: Whether to use the statistics of the batch; True for training, False for evaluation.
+        nonlinearity: The activation: `relu`, or the empty string for none.
+        output_stat: Whether to return mean and variance of the batch, too.
+        fix_parameters: Whether to use shift and scale without a gradient.
+        param_init: Initial values for `beta`, `gamma`, `mean`, `var`; by default 0, 1, 0, 1.
+        no_scale: Whether to leave out the scale.
+        no_bias: Whether to leave out the shift.
+        name: Name of a scope around the parameters.
+
+    Returns:
+        Output, shape of the input; with `output_stat` a tuple of output, mean and variance.
+    """
+    own = statistics("fused_batch_normalization", inp, axes, param_init, fix_parameters, no_scale, no_bias)
+    return F.fused_batch_normalization(inp, *own, z, axes, decay_rate, eps, batch_stat, nonlinearity, output_stat)
+
+
+@parametric_function_api("bn", _BN)
+def sync_batch_normalization(
+    inp: Variable,
+    comm: Any,
+    group: str = "world",
+    axes: Sequence[int] = (1,),
+    decay_rate: float = 0.9,
+    eps: float = 1e-5,
+    batch_stat: bool = True,
+    output_stat: bool = False,
+    fix_parameters: bool = False,
+    param_init: Mapping[str, Initializer] | None = None,
+    no_scale: bool = False,
+    no_bias: bool = False,
+    name: str | None = None,
+) -> Normalized:
+    """Batch normalization with statistics over the batches of several processes.
+
+    Args:
+        inp: Input, any shape.
+        comm: The communicator of the processes.
+        group: Name of the group of processes.
+        axes: Axes that have statistics of their own; the channels.
+        decay_rate: How much of the running statistics a step keeps.
+        eps: Small number that keeps the root away from 0.
+        batch_stat: Whether to use the statistics of the batches; True for training, False for evaluation.
+        output_stat: Whether to return mean and variance of the batches, too.
+        fix_parameters: Whether to use shift and scale without a gradient.
+        param_init: Initial values for `beta`, `gamma`, `mean`, `var`; by default 0, 1, 0, 1.
+        no_scale: Whether to leave out the scale.
+        no_bias: Whether to leave out the shift.
+        name: Name of a scope around the parameters.
+
+    Returns:
+        Output, shape of the input; with `output_stat` a tuple of output, mean and variance.
+    """
+    own = statistics("sync_batch_normalization", inp, axes, param_init, fix_parameters, no_scale, no_bias)
+    return F.sync_batch_normalization(inp, *own, comm, group, axes, decay_rate, eps, batch_stat, output_stat)

@@ -1,0 +1,163 @@
+"""Parametric functions of whose weights and biases the smallest are zero."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .. import functions as F
+from ..initializer import ConstantInitializer
+from ..parameter import get_parameter_or_create
+from .decorator import parametric_function_api
+from .weights import Filters, Matrix, kept
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.random import RandomState
+
+    from .._core import Variable
+    from ..initializer import Initializer
+
+__all__ = ["pruned_affine", "pruned_convolution"]
+
+
+@parametric_function_api(
+    "pruned_affine",
+    [
+        ("W", "Weight in full precision", "(inputs, *n_outmaps)", True),
+        ("b", "Bias in full precision", "n_outmaps", True),
+        ("W_q", "Pruned weight", "(inputs, *n_outmaps)", False),
+        ("b_q", "Pruned bias", "n_outmaps", False),
+    ],
+)
+def pruned_affine(
+    inp: Variable,
+    n_outmaps: int | Sequence[int],
+    base_axis: int = 1,
+    w_init: Initializer | None = None,
+    b_init: Initializer | None = None,
+    fix_parameters: bool = False,
+    rng: RandomState | None = None,
+    with_bias: bool = True,
+    prune_w: bool = True,
+    rate_w: float = 0.9,
+    prune_b: bool = True,
+    rate_b: float = 0.9,
+    name: str | None = None,
+) -> Variable:
+    """Affine transformation with a weight and a bias of which the smallest values are set to zero.
+
+    Gradients reach the values in full precision, which solvers train; `W_q` and `b_q` hold what was used.
+
+    Args:
+        inp: Input, shape (*batch, *inputs); the axes from `base_axis` are taken as one.
+        n_outmaps: Number of outputs, or their shape.
+        base_axis: First axis of the inputs.
+        w_init: Initial weight; by default uniform, `calc_uniform_lim_glorot`.
+        b_init: Initial bias; by default zeros.
+        fix_parameters: Whether to use the parameters without a gradient.
+        rng: Generator for the default initial values.
+        with_bias: Whether to add a bias.
+        prune_w: Whether to prune the weight.
+        rate_w: Share of the weight that is set to zero.
+        prune_b: Whether to prune the bias.
+        rate_b: Share of the bias that is set to zero.
+        name: Name of a scope around the parameters.
+
+    Returns:
+        Output, shape (*batch, *n_outmaps).
+
+    Source:
+        Han, Pool, Tran, Dally: Learning both weights and connections for efficient neural networks, 2015.
+    """
+    layer = Matrix("pruned_affine", inp, n_outmaps, base_axis)
+    w_init = layer.initializer(w_init, rng)
+    b_init = ConstantInitializer() if b_init is None else b_init
+    w = get_parameter_or_create("W", layer.shape, w_init, True, not fix_parameters)
+    if prune_w:
+        w_q = get_parameter_or_create("W_q", layer.shape, w_init, False)
+        w = kept(F.prune(w, rate=rate_w, outputs=[w_q.data]))
+    b = None
+    if with_bias:
+        b = get_parameter_or_create("b", layer.maps, b_init, True, not fix_parameters)
+        if prune_b:
+            b_q = get_parameter_or_create("b_q", layer.maps, b_init, False)
+            b = kept(F.prune(b, rate=rate_b, outputs=[b_q.data]))
+    return F.affine(inp, w, b, base_axis)
+
+
+@parametric_function_api(
+    "pruned_conv",
+    [
+        ("W", "Weight in full precision", "(outmaps, inmaps / group, *kernel)", True),
+        ("b", "Bias in full precision", "(outmaps,)", True),
+        ("W_q", "Pruned weight", "(outmaps, inmaps / group, *kernel)", False),
+        ("b_q", "Pruned bias", "(outmaps,)", False),
+    ],
+)
+def pruned_convolution(
+    inp: Variable,
+    outmaps: int,
+    kernel: Sequence[int],
+    pad: Sequence[int] | None = None,
+    stride: Sequence[int] | None = None,
+    dilation: Sequence[int] | None = None,
+    group: int = 1,
+    channel_last: bool = False,
+    w_init: Initializer | None = None,
+    b_init: Initializer | None = None,
+    base_axis: int = 1,
+    fix_parameters: bool = False,
+    rng: RandomState | None = None,
+    with_bias: bool = True,
+    prune_w: bool = True,
+    rate_w: float = 0.9,
+    prune_b: bool = True,
+    rate_b: float = 0.9,
+    name: str | None = None,
+) -> Variable:
+    """Convolution with a weight and a bias of which the smallest values are set to zero.
+
+    Gradients reach the values in full precision, which solvers train; `W_q` and `b_q` hold what was used.
+
+    Args:
+        inp: Input, shape (*batch, inmaps, *spatial).
+        outmaps: Number of filters.
+        kernel: Shape of the filters; (3, 3) for images.
+        pad: Zeros to add at both ends of each spatial axis; by default none.
+        stride: Distance of neighbouring outputs; by default 1.
+        dilation: Distance of neighbouring taps; by default 1.
+        group: Number of groups of channels that are convolved apart.
+        channel_last: Whether the channels are the last axis.
+        w_init: Initial weight; by default uniform, `calc_uniform_lim_glorot`.
+        b_init: Initial bias; by default zeros.
+        base_axis: Axis of the channels; those before it are the batch.
+        fix_parameters: Whether to use the parameters without a gradient.
+        rng: Generator for the default initial values.
+        with_bias: Whether to add a bias.
+        prune_w: Whether to prune the weight.
+        rate_w: Share of the weight that is set to zero.
+        prune_b: Whether to prune the bias.
+        rate_b: Share of the bias that is set to zero.
+        name: Name of a scope around the parameters.
+
+    Returns:
+        Output, shape (*batch, outmaps, *spatial of the output).
+
+    Source:
+        Han, Pool, Tran, Dally: Learning both weights and connections for efficient neural networks, 2015.
+    """
+    layer = Filters("pruned_convolution", inp, outmaps, kernel, base_axis, group, channel_last)
+    w_init = layer.initializer(w_init, rng)
+    b_init = ConstantInitializer() if b_init is None else b_init
+    w = get_parameter_or_create("W", layer.shape, w_init, True, not fix_parameters)
+    if prune_w:
+        w_q = get_parameter_or_create("W_q", layer.shape, w_init, False)
+        w = kept(F.prune(w, rate=rate_w, outputs=[w_q.data]))
+    b = None
+    if with_bias:
+        b = get_parameter_or_create("b", layer.maps, b_init, True, not fix_parameters)
+        if prune_b:
+            b_q = get_parameter_or_create("b_q", layer.maps, b_init, False)
+            b = kept(F.prune(b, rate=rate_b, outputs=[b_q.data]))
+    return F.convolution(inp, w, b, base_axis, pad, stride, dilation, group, channel_last)
