@@ -127,6 +127,7 @@ def write(p: Program, a: int, seed: int, way: str) -> None:
         v.d = value.astype(np.float32) if way == "float32" else value
     if way not in ("inside", "part"):
         m.root.epoch = m.epoch = m.epoch + 1
+        m.root.version += 1  # numbers that were there already may have another type now
     m.write(value)
 
 
