@@ -7,7 +7,8 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use kinnor::kernels::convolution::{Finish, Geometry, Spatial, forward, input_gradient, weight_gradient};
+use kinnor::kernels::Epilogue;
+use kinnor::kernels::convolution::{Geometry, Spatial, forward, input_gradient, weight_gradient};
 use kinnor::kernels::simd::isa;
 use kinnor::kernels::threads::{num_threads, set_num_threads};
 use machine::{best, peak};
@@ -90,8 +91,8 @@ impl Case {
     fn run(&mut self, sum: Sum) {
         let Self { g, x, w, y, .. } = self;
         match sum {
-            Sum::Output => forward(g, x, &*w, y, Finish::plain(false)),
-            Sum::Input => input_gradient(g, y, &*w, x, Finish::plain(false)),
+            Sum::Output => forward(g, x, &*w, y, Epilogue::plain(false)),
+            Sum::Input => input_gradient(g, y, &*w, x, Epilogue::plain(false)),
             Sum::Weight => weight_gradient(g, x, y, w, false),
         }
         .expect("memory");

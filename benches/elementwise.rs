@@ -5,7 +5,7 @@
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use kinnor::array::Shape;
-use kinnor::ops::{self, Call, Kind, Memory, Op, State, Then, Value};
+use kinnor::ops::{self, Call, Kind, Memory, Op, State, Tail, Value};
 
 /// About 1 thousand, 64 thousand and 4 million elements, as matrices and as images.
 const MATRICES: [[usize; 2]; 3] = [[16, 64], [256, 256], [4096, 1024]];
@@ -96,7 +96,7 @@ fn run(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, case: &Case) {
                 state: &mut state,
                 double,
                 recompute,
-                then: Then::NOTHING,
+                tail: Tail::NOTHING,
                 lasting: None,
             };
             // SAFETY: the arrays were made for this operation, of the shapes that it names.
@@ -125,7 +125,7 @@ fn run(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, case: &Case) {
                 state: &mut state,
                 double,
                 recompute,
-                then: Then::NOTHING,
+                tail: Tail::NOTHING,
                 lasting: None,
             };
             // SAFETY: the arrays were made for this operation, of the shapes that it names.

@@ -1,35 +1,31 @@
 //! Settings that the environment gives. Each is read where it belongs; how, and what is said of a wrong one, is here.
 
-use crate::{Error, Result};
+/// A variable whose value is none of those that it may have.
+#[derive(Debug, thiserror::Error)]
+#[error("environment: expected {name} to be {expected}, got {given:?}")]
+pub(crate) struct WrongSetting {
+    name: String,
+    expected: String,
+    given: String,
+}
 
 /// The value of the variable `name` as `read` understands it; none if it is not set, or is empty.
 ///
 /// # Errors
-/// [`Error::Value`] when it is none of what is `expected`.
+/// [`WrongSetting`] when it is none of what is `expected`.
 pub(crate) fn setting<T>(
     name: &str,
     expected: &str,
     read: impl FnOnce(&str) -> Option<T>,
-) -> Result<Option<T>> {
+) -> Result<Option<T>, WrongSetting> {
     let Some(given) = std::env::var_os(name) else { return Ok(None) };
     let given = given.to_string_lossy();
     let given = given.trim();
     if given.is_empty() {
         return Ok(None);
     }
-    let refused = || Error::Value(format!("environment: expected {name} to be {expected}, got {given:?}"));
-    read(given).map(Some).ok_or_else(refused)
-}
-
-/// Looks at all settings. (Whoever does not ask gets the default in the place of a wrong one.)
-///
-/// # Errors
-/// [`Error::Value`] when one of them is wrong.
-pub fn check_environment() -> Result<()> {
-    crate::array::limit_of_environment()?;
-    crate::kernels::simd::isa_of_environment()?;
-    crate::kernels::threads::threads_of_environment()?;
-    crate::graph::settings::plan_of_environment().map(drop)
+    let wrong = || WrongSetting { name: name.into(), expected: expected.into(), given: given.into() };
+    read(given).map(Some).ok_or_else(wrong)
 }
 
 /// A number of bytes: digits, perhaps with K, M, G or T for a power of 1024 after them.

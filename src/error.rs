@@ -4,7 +4,9 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::array::Shape;
+use crate::array::{OutOfMemory, Shape};
+use crate::environment::WrongSetting;
+use crate::kernels::stop::Stopped;
 
 /// Shorthand for a result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -157,6 +159,27 @@ impl Error {
         got: impl std::fmt::Display,
     ) -> Self {
         Self::Argument { op: op.into(), arg: arg.into(), expected: expected.into(), got: got.to_string() }
+    }
+}
+
+impl From<OutOfMemory> for Error {
+    fn from(OutOfMemory { bytes }: OutOfMemory) -> Self {
+        Self::Memory { bytes }
+    }
+}
+
+impl From<Stopped> for Error {
+    fn from(stopped: Stopped) -> Self {
+        match stopped {
+            Stopped::Memory(error) => error.into(),
+            Stopped::Interrupted(error) => Self::Foreign(error),
+        }
+    }
+}
+
+impl From<WrongSetting> for Error {
+    fn from(wrong: WrongSetting) -> Self {
+        Self::Value(wrong.to_string())
     }
 }
 

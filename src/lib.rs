@@ -18,5 +18,16 @@ mod python;
 #[global_allocator]
 static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-pub use environment::check_environment;
 pub use error::{Error, Result};
+
+/// Looks at all settings. (Whoever does not ask gets the default in the place of a wrong one.)
+///
+/// # Errors
+/// [`Error::Value`] when one of them is wrong.
+pub fn check_environment() -> Result<()> {
+    array::limit_of_environment()?;
+    kernels::simd::isa_of_environment()?;
+    kernels::threads::threads_of_environment()?;
+    graph::settings::plan_of_environment()?;
+    Ok(())
+}

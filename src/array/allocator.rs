@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use super::store::{CLASSES, Stack, Store, class, class_size};
 use super::workspace;
-use crate::{Result, environment};
+use crate::environment::{self, WrongSetting};
 
 /// Bytes in use, kept for reuse, and the most ever in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -149,7 +149,7 @@ fn lock() -> MutexGuard<'static, Store> {
 }
 
 /// The most that buffers may take, if the environment says so.
-pub(crate) fn limit_of_environment() -> Result<Option<usize>> {
+pub(crate) fn limit_of_environment() -> Result<Option<usize>, WrongSetting> {
     let expected = "a number of bytes, such as 1073741824, 1024M or 1G";
     environment::setting("KINNOR_MEMORY_LIMIT", expected, environment::bytes)
 }

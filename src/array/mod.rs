@@ -38,4 +38,5 @@ pub(crate) use reclaim::{Holds, amid_kernel, hold};
 pub use shape::Shape;
 pub use shortage::fail_allocations;
 pub use storage::{Storage, name_of};
+pub use workspace::OutOfMemory;
 pub(crate) use workspace::{Room, Workspace};

@@ -11,7 +11,6 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use super::{account, allocator};
-use crate::{Error, Result};
 
 /// Blocks that a thread keeps: as many calls deep.
 const DEPTH: usize = 6;
@@ -156,6 +155,14 @@ pub(super) fn clear() -> bool {
     shelves().fold(false, |any, shelf| clear_shelf(shelf) | any)
 }
 
+/// There is no memory, or a limit does not let it be had.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("cannot allocate {bytes} bytes")]
+pub struct OutOfMemory {
+    /// Bytes that were asked for.
+    pub bytes: usize,
+}
+
 /// Memory for some elements, their values undefined and the first at the start of a cache line, until it is dropped.
 pub(crate) struct Workspace<T> {
     block: Block,
@@ -169,9 +176,9 @@ impl<T> Workspace<T> {
     /// Room for `n` elements.
     ///
     /// # Errors
-    /// [`Error::Memory`] when the system has no more.
-    pub(crate) fn new(n: usize) -> Result<Self> {
-        let error = Error::Memory { bytes: n.saturating_mul(size_of::<T>()) };
+    /// [`OutOfMemory`] when the system has no more.
+    pub(crate) fn new(n: usize) -> Result<Self, OutOfMemory> {
+        let error = OutOfMemory { bytes: n.saturating_mul(size_of::<T>()) };
         let Some(bytes) = n.max(1).checked_mul(size_of::<T>()) else { return Err(error) };
         let bytes = bytes.max(LEAST);
         let slots = |own: &Own| if bytes <= SMALL { &own.0.small[..] } else { &own.0.slots };
@@ -234,9 +241,9 @@ impl Room {
     /// Room for so many bytes, the first at the start of a cache line.
     ///
     /// # Errors
-    /// [`Error::Memory`] when the system has no more.
-    pub(crate) fn new(bytes: usize) -> Result<Self> {
-        let block = allocator::allocate(bytes.max(1), 0).ok_or(Error::Memory { bytes })?;
+    /// [`OutOfMemory`] when the system has no more.
+    pub(crate) fn new(bytes: usize) -> Result<Self, OutOfMemory> {
+        let block = allocator::allocate(bytes.max(1), 0).ok_or(OutOfMemory { bytes })?;
         Ok(Self { block })
     }
 

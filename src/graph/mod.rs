@@ -26,7 +26,7 @@ pub mod settings;
 mod step;
 
 #[doc(hidden)]
-pub use crate::kernels::stop::set_check as interrupt_check;
+pub use crate::kernels::stop::{Interrupt, set_check as interrupt_check};
 pub use arena::liveness::check_errors_at_drop;
 pub use autodiff::route::Edge;
 pub use autodiff::symbolic::grad;

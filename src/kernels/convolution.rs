@@ -7,6 +7,7 @@ mod depthwise;
 mod depthwise_pixels;
 mod direct;
 mod dots;
+mod isa;
 mod pixels;
 mod plane;
 mod pointwise;
@@ -26,20 +27,14 @@ mod winograd_weight;
 use smallvec::SmallVec;
 
 use super::Float;
-use super::gemm::{Epilogue, Then};
+use super::epilogue::{Epilogue, Tail};
 use super::threads::{Shared, ranges};
-use crate::Result;
 pub use crate::array::Kept;
-pub(super) use depthwise_pixels::{PixelDots, Pixels};
+use crate::array::OutOfMemory;
 use direct::Correlation;
-pub(super) use dots::Dots;
 use pointwise::Pointwise;
-pub(super) use slide::{Slide, Spread};
 use std::sync::atomic::{AtomicU8, Ordering};
-pub(super) use strip::Layout;
 use tables::{Sum, Tables};
-pub(super) use transforms::{ToPlanes, Transform, WeightTransform};
-pub(super) use unfold::Unfold;
 use weight::WeightGradient;
 use winograd::Winograd;
 
@@ -160,29 +155,6 @@ impl Geometry {
     }
 }
 
-/// What is done to sums on their way to memory, in this order.
-#[derive(Clone, Copy)]
-pub struct Finish<'a, T> {
-    /// Adds a number for each target: map or channel.
-    pub bias: Option<&'a [T]>,
-    /// Adds what is there.
-    pub accumulate: bool,
-    /// Goes through these functions.
-    pub then: Then<'a>,
-}
-
-impl<'a, T> Finish<'a, T> {
-    /// Overwrites what is there, or adds to it.
-    pub fn plain(accumulate: bool) -> Self {
-        Self { bias: None, accumulate, then: Then::NOTHING }
-    }
-
-    /// The rest, which a product of matrices does.
-    fn without_bias(&self) -> Epilogue<'a, T> {
-        Epilogue { accumulate: self.accumulate, then: self.then, ..Epilogue::NONE }
-    }
-}
-
 /// What a function keeps of its weight for the sum that gives its output, and for the gradient of its input.
 #[derive(Default)]
 pub struct KeptWeight {
@@ -229,16 +201,16 @@ pub fn forward<'w, T: Float>(
     x: &[T],
     w: impl Into<Weight<'w, T>>,
     y: &mut [T],
-    finish: Finish<'_, T>,
-) -> Result<()> {
+    epilogue: Epilogue<'_, T>,
+) -> Result<(), OutOfMemory> {
     let Weight { values: w, known } = w.into();
     g.check(x.len(), w.len(), y.len());
     if let Some(products) = Pointwise::new(g) {
-        products.forward(x, w, y, finish);
+        products.forward(x, w, y, epilogue);
         return Ok(());
     }
     if winograd::<T>(g, WINOGRAD_CHANNELS) {
-        let sum = Winograd::forward(g, x.as_ptr(), w.as_ptr(), y.as_mut_ptr(), finish);
+        let sum = Winograd::forward(g, x.as_ptr(), w.as_ptr(), y.as_mut_ptr(), epilogue);
         // SAFETY: the slices are as large as the geometry says, which was checked; `y` is borrowed alone.
         return unsafe { sum.run(known) };
     }
@@ -252,7 +224,7 @@ pub fn forward<'w, T: Float>(
         targets: g.outputs(),
         weight: w.as_ptr(),
         forward: true,
-        finish,
+        epilogue,
     };
     // SAFETY: as above.
     unsafe { sum.run(&all) }
@@ -267,17 +239,17 @@ pub fn input_gradient<'w, T: Float>(
     gy: &[T],
     w: impl Into<Weight<'w, T>>,
     gx: &mut [T],
-    finish: Finish<'_, T>,
-) -> Result<()> {
+    epilogue: Epilogue<'_, T>,
+) -> Result<(), OutOfMemory> {
     let w = w.into();
     g.check(gx.len(), w.values.len(), gy.len());
     if g.stride.iter().any(|s| *s > 1) {
         // What is written with gaps has no rows that could be finished before all is there.
-        spread_gradient(g, gy, w, gx, Finish { then: Then::NOTHING, ..finish })?;
-        finish.then.finish_all(gx);
+        spread_gradient(g, gy, w, gx, Epilogue { tail: Tail::NOTHING, ..epilogue })?;
+        epilogue.tail.finish_all(gx);
         return Ok(());
     }
-    spread_gradient(g, gy, w, gx, finish)
+    spread_gradient(g, gy, w, gx, epilogue)
 }
 
 fn spread_gradient<T: Float>(
@@ -285,21 +257,21 @@ fn spread_gradient<T: Float>(
     gy: &[T],
     Weight { values: w, known }: Weight<'_, T>,
     gx: &mut [T],
-    finish: Finish<'_, T>,
-) -> Result<()> {
-    if let Some(products) = Pointwise::new(g).filter(|p| finish.bias.is_none() || !p.is_strided()) {
-        products.input_gradient(gy, w, gx, finish);
+    epilogue: Epilogue<'_, T>,
+) -> Result<(), OutOfMemory> {
+    if let Some(products) = Pointwise::new(g).filter(|p| epilogue.row_bias.is_none() || !p.is_strided()) {
+        products.input_gradient(gy, w, gx, epilogue);
         return Ok(());
     }
     if winograd::<T>(g, WINOGRAD_CHANNELS) {
-        let sum = Winograd::backward(g, gy.as_ptr(), w.as_ptr(), gx.as_mut_ptr(), finish);
+        let sum = Winograd::backward(g, gy.as_ptr(), w.as_ptr(), gx.as_mut_ptr(), epilogue);
         // SAFETY: as above.
         return unsafe { sum.run(known) };
     }
     let (all, to) = (g.tables(Sum::InputGradient), Shared::new(gx.as_mut_ptr()));
     // Elements that no tap reaches.
-    let is_left_out = |tables: &&Tables| finish.bias.is_none() && tables.window.taps.is_empty();
-    if !finish.accumulate && all.each.iter().any(|tables| is_left_out(&tables)) {
+    let is_left_out = |tables: &&Tables| epilogue.row_bias.is_none() && tables.window.taps.is_empty();
+    if !epilogue.accumulate && all.each.iter().any(|tables| is_left_out(&tables)) {
         ranges(gx.len(), ZEROS, |some| {
             // SAFETY: the ranges are parts of the gradient, each its own.
             unsafe { to.get().add(some.start).write_bytes(0, some.len()) };
@@ -315,7 +287,7 @@ fn spread_gradient<T: Float>(
             targets: g.inputs(),
             weight: w.as_ptr(),
             forward: false,
-            finish,
+            epilogue,
         };
         // SAFETY: as above.
         unsafe { sum.run(&all)? };
@@ -336,7 +308,7 @@ pub fn weight_gradient<T: Float>(
     gy: &[T],
     gw: &mut [T],
     accumulate: bool,
-) -> Result<()> {
+) -> Result<(), OutOfMemory> {
     if x.is_empty() || gy.is_empty() {
         if !accumulate {
             gw.fill(T::ZERO);

@@ -1,6 +1,5 @@
 //! Products of matrices, behind one entry point. Knows rows, columns and strides; knows no arrays, graphs or Python.
 
-mod activation;
 mod blocks;
 mod chunk;
 mod kept;
@@ -11,17 +10,14 @@ mod product;
 mod tile;
 mod vector;
 
-#[cfg(test)]
-pub(super) use activation::Twice;
-pub use activation::{Activation, Rows, Then};
 pub(super) use blocks::{Operand, Split};
 pub(super) use pack::Columns;
 pub(super) use panels::{ONCE, PanelProduct, Panels, Table};
-pub use product::{Epilogue, Strided, multiply};
-pub use tile::Kernels;
-pub(super) use tile::{After, kernels_f32, kernels_f64};
+pub use product::{Strided, multiply};
+pub(super) use tile::kernels;
 
 use super::Float;
+pub use super::epilogue::Epilogue;
 use super::threads::{Shared, ranges};
 use crate::array::{Lasting, Lent};
 

@@ -5,6 +5,7 @@ pub mod channels;
 pub mod convolution;
 mod dual;
 mod elementary;
+mod epilogue;
 pub mod gemm;
 pub mod map;
 pub mod normalization;
@@ -33,4 +34,5 @@ pub mod update;
 mod variates;
 
 pub use dual::Dual;
-pub use number::{Float, Number};
+pub use epilogue::{Activation, Epilogue, RowFunctions, Tail};
+pub use number::{Float, Number, PerFloat};

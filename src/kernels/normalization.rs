@@ -13,7 +13,7 @@ mod row_gradients;
 mod rows;
 
 use super::Float;
-use super::gemm::{Activation, Then};
+use super::epilogue::{Activation, Tail};
 use super::pairing::Pairing;
 use super::scratch::{List, Saved, Zeros};
 use super::threads::Shared;
@@ -110,7 +110,7 @@ struct Target<'a, T> {
     gamma: List<T>,
     beta: List<T>,
     y: Shared<T>,
-    then: Then<'a>,
+    tail: Tail<'a>,
 }
 
 impl<'a, T: Float> Target<'a, T> {
@@ -120,11 +120,11 @@ impl<'a, T: Float> Target<'a, T> {
         gamma: Option<&[T]>,
         beta: Option<&[T]>,
         y: &mut [T],
-        then: Then<'a>,
+        tail: Tail<'a>,
     ) -> Self {
         assert!(x.len() == layout.pairing.size() && y.len() == x.len());
         let (gamma, beta) = (or_all(layout, gamma, T::ONE), or_all(layout, beta, T::ZERO));
-        Self { layout, x, gamma, beta, y: Shared::new(y.as_mut_ptr()), then }
+        Self { layout, x, gamma, beta, y: Shared::new(y.as_mut_ptr()), tail }
     }
 
     /// Normalises a part by statistics that are numbered from `first` on.
@@ -147,7 +147,7 @@ fn or_all<T: Float>(layout: &Layout, given: Option<&[T]>, v: T) -> List<T> {
     all
 }
 
-/// `y = then((x - mean) / sqrt(variance + eps) * gamma + beta)`, with the means and variances of `x`, which are returned.
+/// `y = tail((x - mean) / sqrt(variance + eps) * gamma + beta)`, with the means and variances of `x`, which are returned.
 pub fn normalize<T: Float>(
     layout: &Layout,
     eps: f64,
@@ -155,12 +155,12 @@ pub fn normalize<T: Float>(
     gamma: Option<&[T]>,
     beta: Option<&[T]>,
     y: &mut [T],
-    then: Then<'_>,
+    tail: Tail<'_>,
 ) -> (Zeros<f64>, Zeros<f64>) {
     let count = layout.count() as f64;
     let (mut mean, mut variance) = (Zeros::<f64>::new(layout.n_stats), Zeros::<f64>::new(layout.n_stats));
     let (to_mean, to_variance) = (Shared::new(mean.as_mut_ptr()), Shared::new(variance.as_mut_ptr()));
-    let target = Target::new(layout, x, gamma, beta, y, then);
+    let target = Target::new(layout, x, gamma, beta, y, tail);
     layout.pairing.slabs(|part| {
         let (mean, variance) = if layout.in_rows() {
             T::in_registers(rows::Moments { part, x, count })
@@ -176,7 +176,7 @@ pub fn normalize<T: Float>(
         let (mean, scale): (List<_>, List<_>) = (split(&mean).collect(), scales(&variance, eps).collect());
         target.write(part, View { mean: &mean, scale: &scale }, first);
     });
-    finish_columns(layout, y, then);
+    finish_columns(layout, y, tail);
     (mean, variance)
 }
 
@@ -188,18 +188,18 @@ pub fn normalize_by<T: Float>(
     gamma: Option<&[T]>,
     beta: Option<&[T]>,
     y: &mut [T],
-    then: Then<'_>,
+    tail: Tail<'_>,
 ) {
     assert_eq!(stats.len(), layout.n_stats);
-    let target = Target::new(layout, x, gamma, beta, y, then);
+    let target = Target::new(layout, x, gamma, beta, y, tail);
     layout.pairing.slabs(|part| target.write(part, stats.view(), 0));
-    finish_columns(layout, y, then);
+    finish_columns(layout, y, tail);
 }
 
 /// Takes what was not written row by row through what follows.
-fn finish_columns<T: Float>(layout: &Layout, y: &mut [T], then: Then<'_>) {
+fn finish_columns<T: Float>(layout: &Layout, y: &mut [T], tail: Tail<'_>) {
     if !layout.in_rows() {
-        Then { activation: Activation::Identity, ..then }.finish_all(y);
+        Tail { activation: Activation::Identity, ..tail }.finish_all(y);
     }
 }
 

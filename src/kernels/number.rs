@@ -3,7 +3,6 @@
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use super::elementary::{double, single};
-use super::gemm::{Kernels, kernels_f32, kernels_f64};
 use super::simd::{self, Work};
 use crate::array::Element;
 
@@ -101,6 +100,17 @@ pub trait Number:
     fn is_nan(self) -> Self::Mask;
 }
 
+/// Something that there is for each type of number, such as a table of kernels.
+#[doc(hidden)]
+pub trait PerFloat {
+    /// What it is.
+    type Of<T: Float>;
+    /// That for `f32`.
+    fn f32() -> Self::Of<f32>;
+    /// That for `f64`.
+    fn f64() -> Self::Of<f64>;
+}
+
 /// A real number in memory that kernels compute with: `f32` or `f64`.
 pub trait Float:
     Number<Mask = bool> + Element + PartialOrd + Default + std::fmt::Debug + std::iter::Sum
@@ -119,16 +129,16 @@ pub trait Float:
     const SMALL_ANGLE: Self;
     /// `self * a + b`, rounded once where the machine can.
     fn mul_add(self, a: Self, b: Self) -> Self;
-    /// What multiplies matrices of such numbers on this machine.
+    /// What there is for this type of number.
     #[doc(hidden)]
-    fn kernels() -> &'static Kernels<Self>;
+    fn choose<P: PerFloat>() -> P::Of<Self>;
     /// Does work in the registers of this machine.
     #[doc(hidden)]
     fn in_registers<W: Work<Self>>(work: W) -> W::Output;
 }
 
 macro_rules! float {
-    ($ty:ident, $kernels:path, $functions:ident, $in_registers:ident) => {
+    ($ty:ident, $functions:ident, $in_registers:ident) => {
         impl Number for $ty {
             type Mask = bool;
 
@@ -189,8 +199,8 @@ macro_rules! float {
                 $ty::mul_add(self, a, b)
             }
             #[inline(always)]
-            fn kernels() -> &'static Kernels<Self> {
-                $kernels()
+            fn choose<P: PerFloat>() -> P::Of<Self> {
+                P::$ty()
             }
             #[inline]
             fn in_registers<W: Work<Self>>(work: W) -> W::Output {
@@ -206,5 +216,5 @@ macro_rules! float {
     )+};
 }
 
-float!(f32, kernels_f32, single, in_registers_f32);
-float!(f64, kernels_f64, double, in_registers_f64);
+float!(f32, single, in_registers_f32);
+float!(f64, double, in_registers_f64);

@@ -16,7 +16,7 @@ pub struct Zeros<T> {
 
 /// Room for `n` elements.
 fn room<T>(n: usize) -> Workspace<T> {
-    Workspace::new(n).unwrap_or_else(|error| stop::raise(error))
+    Workspace::new(n).unwrap_or_else(|error| stop::raise(error.into()))
 }
 
 // SAFETY: others only read, while the numbers' own thread keeps them.
@@ -159,7 +159,8 @@ impl<T: Copy> Saved<T> {
         if n <= self.room.as_ref().map_or(0, |room| room.bytes() / size_of::<T>()) {
             return;
         }
-        let room = Room::new(n.saturating_mul(size_of::<T>())).unwrap_or_else(|error| stop::raise(error));
+        let room =
+            Room::new(n.saturating_mul(size_of::<T>())).unwrap_or_else(|error| stop::raise(error.into()));
         // SAFETY: both hold as many, and are different blocks.
         unsafe { room.ptr().cast::<T>().copy_from_nonoverlapping(self.ptr(), self.n) };
         self.room = Some(room);

@@ -1,4 +1,4 @@
-//! How a kernel ends before its time: for want of memory, or because the user wants to. Knows errors and time; knows nothing of
+//! How a kernel ends before its time: for want of memory, or because the user wants to. Knows time; knows nothing of
 //! who asks, nor of what a kernel computes.
 //!
 //! A kernel that cannot go on unwinds, out of loops on several threads too, to whoever runs it: [`guarded`] makes an error of
@@ -9,11 +9,24 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::RwLock;
 use std::time::Duration;
 
-use crate::array::amid_kernel;
-use crate::{Error, Result};
+use crate::array::{OutOfMemory, amid_kernel};
+
+/// An error of whoever is asked.
+pub type Interrupt = Box<dyn std::error::Error + Send + Sync>;
 
 /// Asks somebody whether to go on: an error ends the kernel.
-pub type Check = fn() -> Result<()>;
+pub type Check = fn() -> Result<(), Interrupt>;
+
+/// Why a kernel ended before its time; it unwinds with that.
+#[derive(Debug, thiserror::Error)]
+pub enum Stopped {
+    /// There was no memory for what it lays out.
+    #[error(transparent)]
+    Memory(#[from] OutOfMemory),
+    /// Somebody did not want it to go on.
+    #[error("{0}")]
+    Interrupted(Interrupt),
+}
 
 /// How often somebody is asked.
 pub(super) const EVERY: Duration = Duration::from_millis(40);
@@ -37,9 +50,6 @@ thread_local! {
     static NEXT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// What a kernel that ends unwinds with.
-struct Stopped(Error);
-
 /// What those unwind with who help with a loop that was ended.
 struct Ended;
 
@@ -53,7 +63,7 @@ pub fn set_check(check: Check) {
 /// # Errors
 /// The one to end with.
 #[cold]
-pub fn ask() -> Result<()> {
+pub fn ask() -> Result<(), Interrupt> {
     let check = *CHECK.read().unwrap_or_else(std::sync::PoisonError::into_inner);
     let role = ROLE.replace(Role::Works); // whoever is asked may run kernels, and asks for itself
     let answer = check.map_or(Ok(()), |check| check());
@@ -63,36 +73,36 @@ pub fn ask() -> Result<()> {
 
 /// Ends the kernel.
 #[cold]
-pub(crate) fn raise(error: Error) -> ! {
-    resume_unwind(Box::new(Stopped(error)))
+pub(crate) fn raise(why: Stopped) -> ! {
+    resume_unwind(Box::new(why))
 }
 
 /// Runs kernels that end when memory is short, or the user wants it: what they were to write must not be read then. The
 /// caller holds no lock that Python might wait for.
 ///
 /// # Errors
-/// Those of `f`, and the one with which a kernel ended.
+/// Those of `f`, and why a kernel ended.
 #[inline]
-pub fn guarded<R>(f: impl FnOnce() -> Result<R>) -> Result<R> {
+pub fn guarded<R, E: From<Stopped>>(f: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
     caught(Role::Asks, f)
 }
 
 /// As [`guarded`], for what the user waits for in any case.
 ///
 /// # Errors
-/// Those of `f`, and the one with which a kernel ended.
+/// Those of `f`, and why a kernel ended.
 #[inline]
-pub fn unasked<R>(f: impl FnOnce() -> Result<R>) -> Result<R> {
+pub fn unasked<R, E: From<Stopped>>(f: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
     caught(Role::Works, f)
 }
 
 #[inline]
-fn caught<R>(role: Role, f: impl FnOnce() -> Result<R>) -> Result<R> {
+fn caught<R, E: From<Stopped>>(role: Role, f: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
     let before = ROLE.replace(role);
     let done = catch_unwind(AssertUnwindSafe(f));
     ROLE.set(before);
     done.unwrap_or_else(|panic| match panic.downcast::<Stopped>() {
-        Ok(stopped) => Err(stopped.0),
+        Ok(stopped) => Err(E::from(*stopped)),
         Err(panic) => resume_unwind(panic),
     })
 }
@@ -116,7 +126,7 @@ fn look(role: Role) {
     let now = milliseconds();
     if now >= NEXT.get() {
         NEXT.set(now + EVERY.as_millis() as u64);
-        amid_kernel(ask).unwrap_or_else(|error| raise(error));
+        amid_kernel(ask).unwrap_or_else(|error| raise(Stopped::Interrupted(error)));
     }
 }
 
@@ -147,8 +157,8 @@ fn milliseconds() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{guarded, poll, raise};
-    use crate::Error;
+    use super::{Stopped, guarded, poll, raise};
+    use crate::array::OutOfMemory;
     use crate::kernels::threads::parallel;
 
     #[test]
@@ -157,12 +167,12 @@ mod tests {
             parallel(1000, |i| {
                 poll();
                 if i == 500 {
-                    raise(Error::Memory { bytes: 7 });
+                    raise(OutOfMemory { bytes: 7 }.into());
                 }
             });
-            Err::<(), _>(Error::Graph("nothing runs after the loop".into()))
+            Err::<(), _>(Stopped::Interrupted("nothing runs after the loop".into()))
         });
-        assert!(matches!(error, Err(Error::Memory { bytes: 7 })));
+        assert!(matches!(error, Err(Stopped::Memory(OutOfMemory { bytes: 7 }))));
         parallel(100, |_| poll()); // the threads are there for the next one
     }
 }

@@ -25,7 +25,7 @@ mod spatial;
 #[cfg(test)]
 mod testing;
 
-pub use crate::kernels::gemm::{Activation, Rows, Then};
+pub use crate::kernels::{Activation, RowFunctions, Tail};
 pub use arrangement::parts::{Cut, Indexed, Put};
 pub use contract::bound::Entry;
 pub use contract::compute::{Alias, Compute, Reads};

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use crate::Result;
 use crate::array::{DType, Shape};
 use crate::ops::contract::symbol::{Builder, build};
-use crate::ops::{Call, Kind, Memory, Op, Reads, State, Sym, Symbols, Then};
+use crate::ops::{Call, Kind, Memory, Op, Reads, State, Sym, Symbols, Tail};
 
 /// A float64 array (whole numbers where the operation reads or writes indices).
 #[derive(Clone, Debug)]
@@ -96,7 +96,7 @@ pub(crate) fn forward(op: &Op, x: &[Tensor], state: &mut State, recompute: bool)
         state,
         double: true,
         recompute,
-        then: Then::NOTHING,
+        tail: Tail::NOTHING,
         lasting: None,
     };
     // SAFETY: the arrays were made for this operation, of the shapes that it names.
@@ -156,7 +156,7 @@ fn backward(
         state,
         double: true,
         recompute: false,
-        then: Then::NOTHING,
+        tail: Tail::NOTHING,
         lasting: None,
     };
     // SAFETY: the arrays were made for this operation, of the shapes that it names.

@@ -31,9 +31,11 @@ use std::cell::Cell;
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 
+use crate::graph::Interrupt;
+
 /// Whether the user wants to interrupt what is under way. Python runs handlers of signals on its main thread alone: others need
 /// not wait for its lock.
-fn interrupted() -> crate::Result<()> {
+fn interrupted() -> Result<(), Interrupt> {
     thread_local! {
         /// In this process, which a fork changes.
         static IS_MAIN: Cell<(u32, bool)> = const { Cell::new((0, true)) };
@@ -52,7 +54,7 @@ fn interrupted() -> crate::Result<()> {
             };
             IS_MAIN.set((std::process::id(), is_main().unwrap_or(true)));
         }
-        py.check_signals().map_err(error::foreign)
+        py.check_signals().map_err(Into::into)
     });
     asked.unwrap_or(Ok(()))
 }

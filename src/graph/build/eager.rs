@@ -13,7 +13,7 @@ use crate::graph::settings::context::{self, Precision};
 use crate::graph::settings::modes::Modes;
 use crate::graph::step::operand::MemoPtr;
 use crate::kernels::stop;
-use crate::ops::{Call, Memory, Op, Then};
+use crate::ops::{Call, Memory, Op, Tail};
 
 /// A function of dynamic code with all that its kernel needs, where that is only to compute outputs from inputs whose
 /// elements are in memory as it reads them. (Everything else becomes a [`Step`].)
@@ -102,7 +102,7 @@ impl EagerRun {
             state,
             double: self.double,
             recompute: false,
-            then: Then::NOTHING,
+            tail: Tail::NOTHING,
             lasting: self.keeps.as_ref().map(|(i, x)| Lasting::new(x, self.x[*i].0)),
         };
         // SAFETY: the arrays were made for this operation, of the shapes that it names.

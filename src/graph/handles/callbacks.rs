@@ -1,9 +1,9 @@
 //! What a run calls of its caller's: hooks, the release of a lock, the look for an interrupt.
 
-use crate::Result;
 use crate::array::RunGuard;
 use crate::graph::handles::function::Function;
 use crate::kernels::stop;
+use crate::{Error, Result};
 
 /// A call of the user's before or after each function.
 pub type FunctionHook<'a> = &'a dyn Fn(&Function) -> Result<()>;
@@ -58,6 +58,6 @@ impl<'a> Pace<'a> {
         if !self.steps.is_multiple_of(64) {
             return Ok(());
         }
-        stop::ask()
+        stop::ask().map_err(Error::Foreign)
     }
 }

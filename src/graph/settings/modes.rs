@@ -271,7 +271,7 @@ pub(crate) fn plan_of_environment() -> Result<Option<(u8, bool)>> {
         "print" => Some((OPTIMISED, true)),
         _ => None,
     };
-    environment::setting("KINNOR_PLAN", "plain, optimised or print", known)
+    Ok(environment::setting("KINNOR_PLAN", "plain, optimised or print", known)?)
 }
 
 /// Whether plans print their instructions when these are listed, as `KINNOR_PLAN=print` says.

@@ -11,7 +11,7 @@ use crate::graph::step::formula;
 use crate::graph::step::forward::overlap;
 use crate::graph::step::operand::{Temporaries, store};
 use crate::kernels::stop;
-use crate::ops::{Array, Call, Memory, Then};
+use crate::ops::{Array, Call, Memory, Tail};
 use crate::{Error, Result};
 
 impl BackwardStep {
@@ -102,7 +102,7 @@ impl BackwardStep {
             state,
             double,
             recompute: false,
-            then: Then::NOTHING,
+            tail: Tail::NOTHING,
             lasting: kept.map(|(slot, at)| Lasting::new(&slot.storage, at)),
         };
         let mut refused = false;

@@ -15,7 +15,7 @@ use crate::graph::step::cost::work;
 use crate::graph::step::operand::{MemoPtr, Operand, Temporaries, store};
 use crate::graph::step::shapes::shapes_of;
 use crate::kernels::stop;
-use crate::ops::{Array, Call, Memory, Op, Then};
+use crate::ops::{Array, Call, Memory, Op, Tail};
 use crate::{Error, Result};
 
 /// Whether two arrays, by the addresses of their bytes, have some in common.
@@ -131,7 +131,7 @@ impl ForwardStep {
 
     /// As [`Step::forward`]; the first output goes through what follows, to another place, if that is given. Returns the name
     /// of what it computes.
-    pub(crate) fn run(&mut self, recompute: bool, along: Option<(*mut u8, Then<'_>)>) -> Result<u64> {
+    pub(crate) fn run(&mut self, recompute: bool, along: Option<(*mut u8, Tail<'_>)>) -> Result<u64> {
         if !self.plain {
             return self.run_special(recompute, along);
         }
@@ -158,9 +158,9 @@ impl ForwardStep {
                 };
                 ym.push(Memory { ptr, shape: &slot.shape });
             }
-            let then = along.map_or(Then::NOTHING, |(_, then)| then);
+            let tail = along.map_or(Tail::NOTHING, |(_, tail)| tail);
             let lasting = lasting(*keeps_of, x, &xm, recompute);
-            let call = Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, then, lasting };
+            let call = Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, tail, lasting };
             // SAFETY: the arrays were made for this operation, of the shapes that it names.
             unsafe { op.forward(call) }
         };
@@ -175,7 +175,7 @@ impl ForwardStep {
         !self.idle && self.op.takes_along() && self.y.iter().all(keeps)
     }
 
-    fn run_special(&mut self, recompute: bool, along: Option<(*mut u8, Then<'_>)>) -> Result<u64> {
+    fn run_special(&mut self, recompute: bool, along: Option<(*mut u8, Tail<'_>)>) -> Result<u64> {
         // SAFETY: see `MemoPtr`.
         let memo = unsafe { &mut *self.memo.0 };
         let saved = |(i, x): (usize, &Operand)| if self.op.overwrites(i) { 0 } else { x.storage.saved() };
@@ -219,9 +219,9 @@ impl ForwardStep {
                 };
                 ym.push(Memory { ptr, shape: &slot.shape });
             }
-            let then = along.map_or(Then::NOTHING, |(_, then)| then);
+            let tail = along.map_or(Tail::NOTHING, |(_, tail)| tail);
             let lasting = lasting(self.keeps_of, &self.x, &xm, recompute);
-            let call = Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, then, lasting };
+            let call = Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, tail, lasting };
             // SAFETY: the arrays were made for this operation, of the shapes that it names.
             unsafe { self.op.forward(call) }?;
             store(temporaries)

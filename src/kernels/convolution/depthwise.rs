@@ -4,12 +4,14 @@ use std::ops::Range;
 
 use super::direct::Correlation;
 use super::dots::Dots;
+use super::isa;
 use super::plane::{Plane, TALL};
-use super::results::End;
 use super::slide::{Planes, Slide, Spread};
 use super::tables::{All, Tables};
 use super::weight::WeightGradient;
 use super::window::Window;
+use crate::kernels::epilogue::Epilogue;
+use crate::kernels::gemm::kernels;
 use crate::kernels::threads::{Shared, ranges};
 use crate::kernels::{Float, scratch};
 
@@ -71,13 +73,13 @@ impl<T: Float> Correlation<'_, T> {
         let blocks =
             tables.iter().map(|t| t.plane.as_ref().map_or(0, |plane| plane.blocks.len())).sum::<usize>();
         // Elements that no tap reaches are what they are, but for a bias.
-        if blocks == 0 && self.finish.bias.is_none() {
+        if blocks == 0 && self.epilogue.row_bias.is_none() {
             return;
         }
         let (height, to) = (w.targets.len(), self.target(image, group, target));
         let each = (BLOCK / w.length.max(w.width * tables.len())).max(1).next_multiple_of(TALL);
         let to_row = if height > 1 { w.targets[1] - w.targets[0] } else { w.width };
-        let (end, then) = (self.end(group, target), self.finish.then);
+        let (end, then) = (self.end(group, target), self.epilogue.tail);
         let planes = Planes { n, from: self.sources.group, to: self.targets.group, taps: self.g.taps() };
         for start in (0..height).step_by(each) {
             let rows = start..(start + each).min(height);
@@ -99,10 +101,10 @@ impl<T: Float> Correlation<'_, T> {
                             sums.fill(T::ZERO);
                         }
                         let planes = Planes { to: rows.len() * width, ..planes };
-                        self.sums(tables, [image, group, target], &rows, planes, (to, width), End::PLAIN);
+                        self.sums(tables, [image, group, target], &rows, planes, (to, width), Epilogue::NONE);
                     }
                     let (from, rows) = (sums.as_ptr(), rows.clone());
-                    (T::kernels().spread)(&Spread { tables, rows, planes, from, apart, to, end });
+                    (isa::kernels::<T>().spread)(&Spread { tables, rows, planes, from, apart, to, end });
                 });
             }
         }
@@ -116,7 +118,7 @@ impl<T: Float> Correlation<'_, T> {
         rows: &Range<usize>,
         planes: Planes,
         (to, to_row): (*mut T, usize),
-        end: End<T>,
+        end: Epilogue<'_, T>,
     ) {
         let (g, sources) = (self.g, self.sources.channels);
         let Some(plane) = &tables.plane else { return };
@@ -134,14 +136,15 @@ impl<T: Float> Correlation<'_, T> {
                     from: self.source(image, group, source),
                     to,
                     to_row,
-                    end: End {
-                        bias: end.bias.filter(|_| is_first),
+                    end: Epilogue {
+                        row_bias: end.row_bias.filter(|_| is_first),
                         accumulate: end.accumulate || !is_first,
-                        activation: end.activation.only_if(is_last),
+                        tail: end.tail.in_registers(is_last),
+                        ..end
                     },
                 };
                 // SAFETY: the caller's promise.
-                unsafe { (T::kernels().slide)(&slide) };
+                unsafe { (isa::kernels::<T>().slide)(&slide) };
             }
         }
     }
@@ -168,7 +171,7 @@ impl<T: Float> WeightGradient<'_, T> {
 
     /// Channels first.
     unsafe fn slide(&self, sees: (&Plane, &Window)) {
-        let (g, kernels, gw) = (self.g, T::kernels(), Shared::new(self.gw));
+        let (g, kernels, gw) = (self.g, kernels::<T>(), Shared::new(self.gw));
         let (maps, taps) = (g.maps / g.group, g.taps());
         let lanes = kernels.panel() / 2;
         let grain = (GRAIN / (g.area() * g.images)).max(1);
@@ -184,7 +187,7 @@ impl<T: Float> WeightGradient<'_, T> {
                         let of_map = image * g.maps + channel * maps + map;
                         // SAFETY: the arrays are there, and so is a register for each tap of a map.
                         unsafe {
-                            (kernels.dots)(&Dots {
+                            (isa::kernels::<T>().dots)(&Dots {
                                 sees,
                                 images: together.min(g.images - image),
                                 x_image: g.channels * g.area(),

@@ -3,9 +3,11 @@
 
 use super::depthwise::LANES;
 use super::direct::Correlation;
+use super::isa;
 use super::weight::WeightGradient;
 use super::window::{OUTSIDE, Window};
-use crate::kernels::gemm::Activation;
+use crate::kernels::epilogue::Epilogue;
+use crate::kernels::gemm::kernels;
 use crate::kernels::scratch::List;
 use crate::kernels::simd::Vector;
 use crate::kernels::threads::{Shared, parallel, ranges};
@@ -51,9 +53,8 @@ pub(in crate::kernels) struct Pixels<'a, T> {
     taps: &'a [Tap],
     weights: *const T,
     to: *mut T,
-    bias: Option<*const T>,
-    accumulate: bool,
-    activation: Activation,
+    /// With a bias for each channel.
+    end: Epilogue<'a, T>,
 }
 
 impl<T: Float> Pixels<'_, T> {
@@ -103,13 +104,13 @@ impl<T: Float> Pixels<'_, T> {
                 }
                 for (i, mut v) in sums.into_iter().enumerate() {
                     let to = to.add(i * apart + c);
-                    if let Some(bias) = self.bias {
-                        v = v.add(V::load_masked(bias.add(c), mask));
+                    if let Some(bias) = self.end.row_bias {
+                        v = v.add(V::load_masked(bias.as_ptr().add(c), mask));
                     }
-                    if self.accumulate {
+                    if self.end.accumulate {
                         v = v.add(V::load_masked(to, mask));
                     }
-                    self.activation.on(v).store_masked(to, mask);
+                    self.end.tail.activation.on(v).store_masked(to, mask);
                 }
             }
         }
@@ -198,14 +199,12 @@ impl<T: Float> Correlation<'_, T> {
                         taps: &taps,
                         weights: weights.get(),
                         to: self.target(image, 0, 0).wrapping_add(w.targets[row] * n),
-                        bias: self.finish.bias.map(<[T]>::as_ptr),
-                        accumulate: self.finish.accumulate,
-                        activation: self.finish.then.activation,
+                        end: self.epilogue,
                     };
                     // SAFETY: each row has its own targets; the rest is the caller's promise.
                     unsafe {
-                        (T::kernels().pixels)(&pixels);
-                        self.finish.then.finish(pixels.to, 0, 1, w.width * n);
+                        (isa::kernels::<T>().pixels)(&pixels);
+                        self.epilogue.tail.finish(pixels.to, 0, 1, w.width * n);
                     }
                 }
             });
@@ -219,8 +218,8 @@ impl<T: Float> WeightGradient<'_, T> {
     /// # Safety
     /// As [`WeightGradient::run`].
     pub(super) unsafe fn slide_pixels(&self, w: &Window) {
-        let (g, kernels, gw) = (self.g, T::kernels(), Shared::new(self.gw));
-        let (n, taps, rows, wide) = (g.group, g.taps(), w.targets.len(), T::kernels().panel() / 2);
+        let (g, gw) = (self.g, Shared::new(self.gw));
+        let (n, taps, rows, wide) = (g.group, g.taps(), w.targets.len(), kernels::<T>().panel() / 2);
         parallel(n.div_ceil(wide), |register| {
             let first = register * wide;
             let lanes = wide.min(n - first);
@@ -244,7 +243,7 @@ impl<T: Float> WeightGradient<'_, T> {
                         sums: sums.as_mut_ptr(),
                     };
                     // SAFETY: there is room for the sums; the rest is the caller's promise.
-                    unsafe { (kernels.pixel_dots)(&dots) };
+                    unsafe { (isa::kernels::<T>().pixel_dots)(&dots) };
                     if i % ROWS == ROWS - 1 || i + 1 == g.images * rows {
                         total.iter_mut().zip(&*sums).for_each(|(t, s)| *t = *t + *s);
                     }

@@ -6,10 +6,11 @@ use std::ops::Range;
 use super::strip::{Block, Layout, SLACK, Strips, apart};
 use super::tables::{All, Tables};
 use super::window::Window;
-use super::{Finish, Geometry};
-use crate::Result;
+use super::{Geometry, isa};
+use crate::array::OutOfMemory;
 use crate::array::Workspace;
-use crate::kernels::gemm::{After, Columns, ONCE, Operand, PanelProduct, Panels, Split, Table};
+use crate::kernels::epilogue::Epilogue;
+use crate::kernels::gemm::{Columns, ONCE, Operand, PanelProduct, Panels, Split, Table, kernels};
 use crate::kernels::threads::{Shared, parallel, ranges};
 use crate::kernels::{Float, scratch};
 
@@ -72,7 +73,7 @@ pub(super) struct Correlation<'a, T> {
     pub(super) weight: *const T,
     /// Whether sources are the channels of the weight, as in a convolution, or its maps.
     pub(super) forward: bool,
-    pub(super) finish: Finish<'a, T>,
+    pub(super) epilogue: Epilogue<'a, T>,
 }
 
 // SAFETY: only addresses; those who use them promise that they may.
@@ -90,7 +91,7 @@ unsafe impl<T> Sync for Weights<T> {}
 
 /// What columns of a product cost: a narrow tile two thirds of a wide one, as it loads more for each product.
 fn tiles<T: Float>(n: usize) -> usize {
-    let wide = T::kernels().panel();
+    let wide = kernels::<T>().panel();
     n / wide * 3 + [0, 2, 3][(n % wide).div_ceil(wide / 2)]
 }
 
@@ -107,7 +108,7 @@ impl<T: Float> Correlation<'_, T> {
     ///
     /// # Safety
     /// The arrays are there, and nobody else uses the target meanwhile.
-    pub(super) unsafe fn run(&self, all: &All) -> Result<()> {
+    pub(super) unsafe fn run(&self, all: &All) -> Result<(), OutOfMemory> {
         if self.window().positions() == 0 || self.targets.channels == 0 || self.g.images == 0 {
             return Ok(());
         }
@@ -126,7 +127,7 @@ impl<T: Float> Correlation<'_, T> {
         Ok(())
     }
 
-    fn weights(&self) -> Result<Weights<T>> {
+    fn weights(&self) -> Result<Weights<T>, OutOfMemory> {
         let (g, taps) = (self.g, &self.window().taps);
         let (map, channel, tap) = g.weight_strides();
         let (target, source) = if self.forward { (map, channel) } else { (channel, map) };
@@ -135,7 +136,7 @@ impl<T: Float> Correlation<'_, T> {
         if self.forward && !g.channel_last {
             return Ok(Weights { p: self.weight, group: of_group, _owner: None });
         }
-        let wide = if g.channel_last { T::kernels().panel() } else { 1 };
+        let wide = if g.channel_last { kernels::<T>().panel() } else { 1 };
         let group = targets.next_multiple_of(wide) * depth;
         let memory = Workspace::<T>::new(group * g.group + SLACK)?;
         let (to, from) = (Shared::new(memory.ptr()), Shared::read_only(self.weight));
@@ -156,7 +157,7 @@ impl<T: Float> Correlation<'_, T> {
                     return;
                 }
                 for (i, t) in taps.iter().enumerate() {
-                    (T::kernels().pack_columns)(&Columns {
+                    (kernels::<T>().pack_columns)(&Columns {
                         from: from.add(t * tap),
                         row: source as isize,
                         col: target as isize,
@@ -184,8 +185,8 @@ impl<T: Float> Correlation<'_, T> {
     }
 
     /// The bias of the targets of a group from `first` on.
-    pub(super) fn bias(&self, group: usize, first: usize) -> Option<*const T> {
-        self.finish.bias.map(|b| b[group * self.targets.channels + first..].as_ptr())
+    pub(super) fn bias(&self, group: usize, first: usize) -> Option<&'_ [T]> {
+        self.epilogue.row_bias.map(|b| &b[group * self.targets.channels + first..])
     }
 
     /// Channels first: a left matrix of weights, a right one with a column a position, read from strips.
@@ -193,7 +194,7 @@ impl<T: Float> Correlation<'_, T> {
         let g = self.g;
         // Where there are few positions, each task has a part of the targets
         // (few of them, as each lays out the positions anew).
-        let many = self.targets.channels / (2 * T::kernels().panel());
+        let many = self.targets.channels / (2 * kernels::<T>().panel());
         let parts = (TASKS / (strips.blocks() * g.group)).min(many.min(2).max(many / 2));
         let targets = Split::new(self.targets.channels, parts);
         let parts = targets.parts();
@@ -224,7 +225,7 @@ impl<T: Float> Correlation<'_, T> {
             let (channels, to) = (channels.len(), planes.as_mut_ptr());
             // SAFETY: the table was chosen for this machine, and there is room.
             unsafe {
-                (T::kernels().lay_out)(&Layout { strips, block, image, from, channels, area, to });
+                (isa::kernels::<T>().lay_out)(&Layout { strips, block, image, from, channels, area, to });
             };
         }
     }
@@ -248,7 +249,7 @@ impl<T: Float> Correlation<'_, T> {
         let by_row_costs = n_rows * tiles::<T>(width) * depth;
         let all_costs = tiles::<T>(all) * depth + moved;
         // Short rows are laid out once more without gaps where enough is computed of them.
-        let heights = rows.len().div_ceil(T::kernels().tallest());
+        let heights = rows.len().div_ceil(kernels::<T>().tallest());
         let close_costs = tiles::<T>(n_rows * width) * depth + moved + n_rows * depth / heights;
         let close = width <= SLACK && !strips.in_place && close_costs < by_row_costs.min(all_costs);
         let by_row = !close && by_row_costs <= all_costs;
@@ -295,16 +296,16 @@ impl<T: Float> Correlation<'_, T> {
                         n,
                         k,
                         a: Operand { p: weights, row: depth as isize, col: 1 },
-                        b: Panels { p: b.wrapping_add(at), row: b_row, next: T::kernels().panel() },
+                        b: Panels { p: b.wrapping_add(at), row: b_row, next: kernels::<T>().panel() },
                         table,
                         batch: ONCE,
                         c,
                         c_row,
-                        after: After {
-                            accumulate: i > 0 || direct && self.finish.accumulate,
+                        epilogue: Epilogue {
+                            accumulate: i > 0 || direct && self.epilogue.accumulate,
                             row_bias: self.bias(group, rows.start).filter(|_| direct && i + 1 == chunks),
                             column_bias: None,
-                            activation: self.finish.then.activation.only_if(direct && i + 1 == chunks),
+                            tail: self.epilogue.tail.in_registers(direct && i + 1 == chunks),
                         },
                     };
                     // SAFETY: the table keeps within the planes; the rest is the caller's promise.
@@ -324,7 +325,7 @@ impl<T: Float> Correlation<'_, T> {
                 // SAFETY: these are results of all rows and positions; the target has an element for each.
                 unsafe { self.move_results(strips, block, group, rows.clone(), results, (row, close)) };
             }
-            if self.finish.then.rows.is_some() {
+            if self.epilogue.tail.rows.is_some() {
                 self.finish_rows(strips, block, group, rows);
             }
         });

@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use super::direct::{Correlation, Weights};
-use super::results::End;
+use super::isa;
 use super::strip::{SLACK, apart};
 use super::unfold::Unfold;
-use crate::kernels::gemm::{After, ONCE, Operand, PanelProduct, Panels, Split, Table};
+use crate::kernels::epilogue::Epilogue;
+use crate::kernels::gemm::{ONCE, Operand, PanelProduct, Panels, Split, Table, kernels};
 use crate::kernels::threads::parallel;
 use crate::kernels::{Float, scratch};
 
@@ -37,7 +38,7 @@ impl<T: Float> Correlation<'_, T> {
         positions: Range<usize>,
     ) {
         let (window, depth, targets) = (self.window(), self.depth(), self.targets.channels);
-        let (n, row, wide, direct) = (positions.len(), apart(depth), T::kernels().panel(), window.whole);
+        let (n, row, wide, direct) = (positions.len(), apart(depth), kernels::<T>().panel(), window.whole);
         let results = if direct { 0 } else { n * targets };
         scratch::with(n * row + SLACK + results, |memory: &mut [T]| {
             let (matrix, results) = memory.split_at_mut(n * row + SLACK);
@@ -49,7 +50,7 @@ impl<T: Float> Correlation<'_, T> {
             };
             // SAFETY: there is room for the matrix and the results; the rest is the caller's promise.
             unsafe {
-                (T::kernels().unfold)(&Unfold {
+                (isa::kernels::<T>().unfold)(&Unfold {
                     window,
                     from: self.source(image, group, 0),
                     channels: self.sources.channels,
@@ -72,20 +73,20 @@ impl<T: Float> Correlation<'_, T> {
                     batch: ONCE,
                     c,
                     c_row,
-                    after: After {
-                        accumulate: direct && self.finish.accumulate,
+                    epilogue: Epilogue {
+                        accumulate: direct && self.epilogue.accumulate,
                         row_bias: None,
                         column_bias: self.bias(group, 0),
-                        activation: self.finish.then.activation.only_if(direct),
+                        tail: self.epilogue.tail.in_registers(direct),
                     },
                 }
                 .run();
             }
             if direct {
                 // SAFETY: these pixels were just written, and are of this task alone.
-                return unsafe { self.finish.then.finish(c, c_row, n, targets) };
+                return unsafe { self.epilogue.tail.finish(c, c_row, n, targets) };
             }
-            let end = End { bias: None, ..self.end(group, 0) }; // the product has added it
+            let end = Epilogue { row_bias: None, ..self.end(group, 0) }; // the product has added it
             for (i, o) in positions.enumerate() {
                 let target = window.targets[o / window.width] + o % window.width * window.apart;
                 let to = self.target(image, group, 0).wrapping_add(target * self.targets.pixel);

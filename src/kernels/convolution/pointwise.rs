@@ -1,12 +1,13 @@
 //! Convolution with kernels of one element and no padding: products of matrices, with nothing laid out but what a stride
 //! leaves of the input.
 
+use super::Geometry;
 use super::tables::{All, Sum};
 use super::window::Window;
-use super::{Finish, Geometry};
-use crate::Result;
+use crate::array::OutOfMemory;
 use crate::array::Workspace;
-use crate::kernels::gemm::{Epilogue, Matrix, MatrixMut, Split, gemm, gemm_then};
+use crate::kernels::epilogue::Epilogue;
+use crate::kernels::gemm::{Matrix, MatrixMut, Split, gemm, gemm_then};
 use crate::kernels::threads::{Shared, parallel, ranges};
 use crate::kernels::{Float, scratch};
 use std::sync::Arc;
@@ -76,16 +77,16 @@ impl<'a> Pointwise<'a> {
     }
 
     /// The output.
-    pub(super) fn forward<T: Float>(&self, x: &[T], w: &[T], y: &mut [T], finish: Finish<'_, T>) {
+    pub(super) fn forward<T: Float>(&self, x: &[T], w: &[T], y: &mut [T], epilogue: Epilogue<'_, T>) {
         let (g, maps, n) = (self.g, self.maps, self.g.positions());
-        let bias = |group: usize| finish.bias.map(|b| &b[group * maps..][..maps]);
-        let epilogue = finish.without_bias();
+        let bias = |group: usize| epilogue.row_bias.map(|b| &b[group * maps..][..maps]);
+        let plain = Epilogue { row_bias: None, ..epilogue };
         if g.channel_last {
             for group in 0..g.group {
                 let rows = g.images * n;
                 let x = Matrix::new(tail(x, group * self.channels), rows, self.channels, g.channels, 1);
                 let y = MatrixMut::new(tail_mut(y, group * maps), rows, maps, g.maps, 1);
-                gemm_then(y, x, self.weight(w, group).t(), Epilogue { column_bias: bias(group), ..epilogue });
+                gemm_then(y, x, self.weight(w, group).t(), Epilogue { column_bias: bias(group), ..plain });
             }
             return;
         }
@@ -94,23 +95,29 @@ impl<'a> Pointwise<'a> {
             // SAFETY: each image and group has its own part of the output.
             let y = unsafe { part(to, (image * g.maps + group * maps) * n, maps * n) };
             self.seen(x, image, group, |x| {
-                let epilogue = Epilogue { row_bias: bias(group), ..epilogue };
+                let epilogue = Epilogue { row_bias: bias(group), ..plain };
                 gemm_then(MatrixMut::of_rows(y, maps, n), self.weight(w, group), x, epilogue);
             });
         });
     }
 
     /// The gradient of the input. A bias goes to all elements: there is none where a stride leaves some out.
-    pub(super) fn input_gradient<T: Float>(&self, gy: &[T], w: &[T], gx: &mut [T], finish: Finish<'_, T>) {
+    pub(super) fn input_gradient<T: Float>(
+        &self,
+        gy: &[T],
+        w: &[T],
+        gx: &mut [T],
+        epilogue: Epilogue<'_, T>,
+    ) {
         let (g, channels, n, area) = (self.g, self.channels, self.g.positions(), self.g.area());
-        let bias = |group: usize| finish.bias.map(|b| &b[group * channels..][..channels]);
-        let epilogue = finish.without_bias();
+        let bias = |group: usize| epilogue.row_bias.map(|b| &b[group * channels..][..channels]);
+        let plain = Epilogue { row_bias: None, ..epilogue };
         if g.channel_last {
             for group in 0..g.group {
                 let rows = g.images * n;
                 let gy = Matrix::new(tail(gy, group * self.maps), rows, self.maps, g.maps, 1);
                 let gx = MatrixMut::new(tail_mut(gx, group * channels), rows, channels, g.channels, 1);
-                gemm_then(gx, gy, self.weight(w, group), Epilogue { column_bias: bias(group), ..epilogue });
+                gemm_then(gx, gy, self.weight(w, group), Epilogue { column_bias: bias(group), ..plain });
             }
             return;
         }
@@ -122,12 +129,12 @@ impl<'a> Pointwise<'a> {
             let gy = &gy[(image * g.maps + group * self.maps) * n..][..self.maps * n];
             let gy = Matrix::of_rows(gy, self.maps, n);
             let Some(window) = self.window() else {
-                let epilogue = Epilogue { row_bias: bias(group), ..epilogue };
+                let epilogue = Epilogue { row_bias: bias(group), ..plain };
                 return gemm_then(MatrixMut::of_rows(gx, channels, n), w, gy, epilogue);
             };
             scratch::with(channels * n, |seen: &mut [T]| {
                 gemm(MatrixMut::of_rows(seen, channels, n), false, w, gy);
-                if !finish.accumulate {
+                if !epilogue.accumulate {
                     gx.fill(T::ZERO);
                 }
                 for (gx, seen) in gx.chunks_exact_mut(area).zip(seen.chunks_exact(n)) {
@@ -150,7 +157,7 @@ impl<'a> Pointwise<'a> {
         gy: &[T],
         gw: &mut [T],
         accumulate: bool,
-    ) -> Result<()> {
+    ) -> Result<(), OutOfMemory> {
         let (g, channels, maps, n) = (self.g, self.channels, self.maps, self.g.positions());
         let size = maps * channels;
         if g.channel_last {

@@ -4,30 +4,14 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::Finish;
 use super::direct::Correlation;
 use super::strip::{Block, Strips};
 use crate::kernels::Float;
-use crate::kernels::gemm::Activation;
+use crate::kernels::epilogue::{Activation, Epilogue};
 use crate::kernels::simd::{Vector, vectorised};
 
-/// What is done to sums on their way to memory, in this order.
-#[derive(Clone, Copy)]
-pub(super) struct End<T> {
-    /// A bias for each plane.
-    pub(super) bias: Option<*const T>,
-    pub(super) accumulate: bool,
-    pub(super) activation: Activation,
-}
-
-impl<T: Float> End<T> {
-    pub(super) const PLAIN: Self = Self { bias: None, accumulate: false, activation: Activation::Identity };
-
-    /// That of a later plane.
-    pub(super) fn of(self, plane: usize) -> Self {
-        Self { bias: self.bias.map(|bias| bias.wrapping_add(plane)), ..self }
-    }
-
+/// The end of the sums of a plane, whose bias comes before what is there.
+impl<T: Float> Epilogue<'_, T> {
     /// Writes the first `n` numbers of a register, or all.
     ///
     /// # Safety
@@ -37,13 +21,13 @@ impl<T: Float> End<T> {
         // SAFETY: the caller's promise; the mask keeps within the targets.
         unsafe {
             let (mut v, mask) = (v, V::first(n));
-            if let Some(bias) = self.bias {
-                v = v.add(V::all(*bias));
+            if let Some(bias) = self.row_bias {
+                v = v.add(V::all(*bias.get_unchecked(0)));
             }
             if self.accumulate {
                 v = v.add(V::load_masked(to, mask));
             }
-            self.activation.on(v).store_masked(to, mask);
+            self.tail.activation.on(v).store_masked(to, mask);
         }
     }
 
@@ -53,10 +37,10 @@ impl<T: Float> End<T> {
     /// The memory is there.
     #[inline(always)]
     pub(super) unsafe fn put_each(self, from: &[T], to: *mut T, apart: usize) {
-        let Self { bias, accumulate, activation } = self;
+        let (accumulate, activation) = (self.accumulate, self.tail.activation);
         // SAFETY: the caller's promise.
         unsafe {
-            let bias = bias.map_or(T::ZERO, |bias| *bias);
+            let bias = self.row_bias.map_or(T::ZERO, |bias| *bias.get_unchecked(0));
             if apart == 1 {
                 let to = std::slice::from_raw_parts_mut(to, from.len());
                 if accumulate {
@@ -77,9 +61,8 @@ impl<T: Float> End<T> {
 
 impl<T: Float> Correlation<'_, T> {
     /// What is done to the sums of a target of a group.
-    pub(super) fn end(&self, group: usize, target: usize) -> End<T> {
-        let Finish { accumulate, then, .. } = self.finish;
-        End { bias: self.bias(group, target), accumulate, activation: then.activation }
+    pub(super) fn end(&self, group: usize, target: usize) -> Epilogue<'_, T> {
+        Epilogue { row_bias: self.bias(group, target), ..self.epilogue }
     }
 
     /// Moves results to where they belong. Those of neighbouring targets are `row` apart, and positions lie as in strips or,
@@ -128,7 +111,7 @@ impl<T: Float> Correlation<'_, T> {
         for (image, range) in together {
             let at = self.target(image, group, targets.start).wrapping_add(range.start);
             // SAFETY: these are elements of the target that are of this task alone.
-            unsafe { self.finish.then.finish(at, self.targets.channel, targets.len(), range.len()) };
+            unsafe { self.epilogue.tail.finish(at, self.targets.channel, targets.len(), range.len()) };
         }
     }
 }

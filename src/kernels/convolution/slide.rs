@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use super::plane::{ANY, Block, Lanes, Plane, TALL};
-use super::results::End;
 use super::tables::Tables;
 use super::window::Window;
 use crate::kernels::Float;
+use crate::kernels::epilogue::Epilogue;
 use crate::kernels::simd::Vector;
 
 /// Planes that follow each other: how many, and how far those of sources, of targets and kernels are apart.
@@ -30,7 +30,7 @@ pub(in crate::kernels) struct Slide<'a, T> {
     /// Where the first of the rows goes, and the distance of the next.
     pub(super) to: *mut T,
     pub(super) to_row: usize,
-    pub(super) end: End<T>,
+    pub(super) end: Epilogue<'a, T>,
 }
 
 impl<T: Float> Slide<'_, T> {
@@ -107,7 +107,7 @@ impl<T: Float> Slide<'_, T> {
         j: usize,
         p: usize,
     ) {
-        let (plane, w, end) = (self.sees.0, self.sees.1, self.end.of(p));
+        let (plane, w, end) = (self.sees.0, self.sees.1, self.end.part(p, 0));
         let (source, to) = (p * self.planes.from, self.to.wrapping_add(p * self.planes.to + j));
         let [n, step, apart] = plane.seen::<STEP, R>(TALL);
         for row in self.rows.clone().step_by(TALL) {
@@ -150,7 +150,7 @@ pub(in crate::kernels) struct Spread<'a, T> {
     pub(super) from: *const T,
     pub(super) apart: usize,
     pub(super) to: *mut T,
-    pub(super) end: End<T>,
+    pub(super) end: Epilogue<'a, T>,
 }
 
 impl<T: Float> Spread<'_, T> {
@@ -162,7 +162,7 @@ impl<T: Float> Spread<'_, T> {
     pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) {
         let places = (0..self.planes.n).flat_map(|p| self.rows.clone().map(move |row| (p, row)));
         for (i, (p, row)) in places.enumerate() {
-            let (to, end) = (self.to.wrapping_add(p * self.planes.to), self.end.of(p));
+            let (to, end) = (self.to.wrapping_add(p * self.planes.to), self.end.part(p, 0));
             // SAFETY: the caller's promise.
             unsafe {
                 if let [a, b] = self.tables {
@@ -179,7 +179,13 @@ impl<T: Float> Spread<'_, T> {
 
     /// Writes row `i` of two windows.
     #[inline(always)]
-    unsafe fn weave<V: Vector<T = T>>(&self, [a, b]: [&Window; 2], i: usize, to: *mut T, end: End<T>) {
+    unsafe fn weave<V: Vector<T = T>>(
+        &self,
+        [a, b]: [&Window; 2],
+        i: usize,
+        to: *mut T,
+        end: Epilogue<'_, T>,
+    ) {
         // SAFETY: as above.
         unsafe {
             let (from, others) = (self.from.add(i * a.width), self.from.add(self.apart + i * b.width));

@@ -3,11 +3,11 @@
 use std::marker::PhantomData;
 
 use super::{
-    Finish, Geometry, Kept, Spatial, WINOGRAD_CHANNELS, WINOGRAD_CHANNELS_OF_WEIGHT, Weight, forward,
-    input_gradient, keeps_weight, weight_gradient, winograd,
+    Geometry, Kept, Spatial, WINOGRAD_CHANNELS, WINOGRAD_CHANNELS_OF_WEIGHT, Weight, forward, input_gradient,
+    keeps_weight, weight_gradient, winograd,
 };
 use crate::kernels::Float;
-use crate::kernels::gemm::{Activation, Then, Twice};
+use crate::kernels::epilogue::{Activation, Epilogue, Tail, Twice};
 use crate::kernels::threads::{num_threads, set_num_threads};
 
 /// Images; channels, maps and groups; and for each axis the input, kernel, pad, stride and dilation.
@@ -122,8 +122,8 @@ impl<T: Float> Arrays<T> {
     /// The output, the gradient of the input and that of the weight; each is added to what it holds if so told.
     pub(super) fn sums(&self, g: &Geometry, accumulate: bool) -> [Vec<T>; 3] {
         let [mut y, mut gx, mut gw] = [&self.y, &self.x, &self.w].map(Clone::clone);
-        forward(g, &self.x, &self.w, &mut y, Finish::plain(accumulate)).expect("memory");
-        input_gradient(g, &self.y, &self.w, &mut gx, Finish::plain(accumulate)).expect("memory");
+        forward(g, &self.x, &self.w, &mut y, Epilogue::plain(accumulate)).expect("memory");
+        input_gradient(g, &self.y, &self.w, &mut gx, Epilogue::plain(accumulate)).expect("memory");
         weight_gradient(g, &self.x, &self.y, &mut gw, accumulate).expect("memory");
         [y, gx, gw]
     }
@@ -212,8 +212,8 @@ fn sums_are_exact_for_whole_numbers() {
 
 #[test]
 fn a_bias_is_added_to_each_channel() {
-    fn with(bias: &[f32]) -> Finish<'_, f32> {
-        Finish { bias: Some(bias), ..Finish::plain(true) }
+    fn with(bias: &[f32]) -> Epilogue<'_, f32> {
+        Epilogue { row_bias: Some(bias), ..Epilogue::plain(true) }
     }
     for mut g in all_geometries() {
         for channel_last in [false, true] {
@@ -247,17 +247,17 @@ fn an_activation_comes_last() {
             g.channel_last = channel_last;
             let Arrays { x, w, y } = Arrays::<f32>::new(&g, noise);
             let bias = noise::<f32>(g.maps, 4);
-            let plain = Finish { bias: Some(&bias), ..Finish::plain(accumulate) };
+            let plain = Epilogue { row_bias: Some(&bias), ..Epilogue::plain(accumulate) };
             let [mut expected, mut got] = [y.clone(), y];
             forward(&g, &x, &w, &mut expected, plain).expect("memory");
-            let then = Then { activation: Activation::Relu, rows: Some(&Twice::<f32>(PhantomData)) };
-            forward(&g, &x, &w, &mut got, Finish { then, ..plain }).expect("memory");
+            let tail = Tail { activation: Activation::Relu, rows: Some(&Twice::<f32>(PhantomData)) };
+            forward(&g, &x, &w, &mut got, Epilogue { tail, ..plain }).expect("memory");
             let expected: Vec<f32> = expected.iter().map(|v| 2.0 * v.max(0.0)).collect();
             assert!(got == expected, "{g:?}");
-            let plain = Finish::plain(accumulate);
+            let plain = Epilogue::plain(accumulate);
             let [mut expected, mut back] = [x.clone(), x];
             input_gradient(&g, &got, &w, &mut expected, plain).expect("memory");
-            input_gradient(&g, &got, &w, &mut back, Finish { then, ..plain }).expect("memory");
+            input_gradient(&g, &got, &w, &mut back, Epilogue { tail, ..plain }).expect("memory");
             let expected: Vec<f32> = expected.iter().map(|v| 2.0 * v.max(0.0)).collect();
             assert!(back == expected, "{g:?}");
         }
@@ -304,7 +304,7 @@ fn what_is_kept_of_a_weight_changes_no_bit() {
         for (w, name) in [(&w, 1), (&w, 1), (&w, 1), (&others, 2), (&others, 2), (&others, 2), (&w, 1)] {
             let [mut plain_y, mut plain_x] = [y.clone(), x.clone()];
             let [mut got_y, mut got_x] = [y.clone(), x.clone()];
-            let finish = Finish::plain(false);
+            let finish = Epilogue::plain(false);
             forward(g, &x, w, &mut plain_y, finish).expect("memory");
             input_gradient(g, &y, w, &mut plain_x, finish).expect("memory");
             forward(g, &x, Weight::known(w, name, &mut of_y), &mut got_y, finish).expect("memory");

@@ -1,7 +1,7 @@
 //! The transforms of Winograd's way to convolve with 3 x 3 taps, four by four outputs at a time, each on a register of
 //! channels: `y = A' ((G w G') * (B' x B)) A`, and its gradient by `w`. Knows registers; knows no images.
 
-use crate::kernels::gemm::Activation;
+use crate::kernels::epilogue::Epilogue;
 use crate::kernels::simd::Vector;
 use crate::kernels::{Float, Number};
 
@@ -289,7 +289,7 @@ impl<T: Float> WeightTransform<T> {
 }
 
 /// An order to move pixels of up to a panel of channels back into planes, with a bias for each.
-pub(in crate::kernels) struct ToPlanes<T> {
+pub(in crate::kernels) struct ToPlanes<'a, T> {
     /// The first pixel; neighbours are `pixel` apart, and whole registers of channels can be read.
     pub(super) from: *const T,
     pub(super) pixel: usize,
@@ -297,12 +297,11 @@ pub(in crate::kernels) struct ToPlanes<T> {
     pub(super) channels: usize,
     pub(super) to: *mut T,
     pub(super) plane: usize,
-    pub(super) bias: Option<*const T>,
-    pub(super) accumulate: bool,
-    pub(super) activation: Activation,
+    /// With a bias for each channel.
+    pub(super) end: Epilogue<'a, T>,
 }
 
-impl<T: Float> ToPlanes<T> {
+impl<T: Float> ToPlanes<'_, T> {
     /// Moves the pixels.
     ///
     /// # Safety
@@ -321,13 +320,13 @@ impl<T: Float> ToPlanes<T> {
                     V::transpose(&mut v);
                     for (c, mut v) in v.into_iter().enumerate().take(V::WIDTH.min(self.channels - first)) {
                         let to = self.to.add((first + c) * self.plane + pixel);
-                        if let Some(bias) = self.bias {
-                            v = v.add(V::all(*bias.add(first + c)));
+                        if let Some(bias) = self.end.row_bias {
+                            v = v.add(V::all(*bias.get_unchecked(first + c)));
                         }
-                        if self.accumulate {
+                        if self.end.accumulate {
                             v = v.add(V::load_masked(to, mask));
                         }
-                        self.activation.on(v).store_masked(to, mask);
+                        self.end.tail.activation.on(v).store_masked(to, mask);
                     }
                 }
             }

@@ -4,13 +4,15 @@
 use std::ops::Range;
 
 use super::Geometry;
+use super::isa;
 use super::strip::{Layout, SLACK, Strips, apart};
 use super::tables::Sum;
 use super::unfold::Unfold;
 use super::window::Window;
-use crate::Result;
+use crate::array::OutOfMemory;
 use crate::array::Workspace;
-use crate::kernels::gemm::{After, Columns, ONCE, Operand, PanelProduct, Panels, Split, Table};
+use crate::kernels::epilogue::Epilogue;
+use crate::kernels::gemm::{Columns, ONCE, Operand, PanelProduct, Panels, Split, Table, kernels};
 use crate::kernels::scratch::List;
 use crate::kernels::threads::{Shared, parallel};
 use crate::kernels::{Float, scratch, stop};
@@ -49,7 +51,7 @@ impl<T: Float> WeightGradient<'_, T> {
     ///
     /// # Safety
     /// The arrays are there, and nobody else uses the gradient meanwhile.
-    pub(super) unsafe fn run(&self) -> Result<()> {
+    pub(super) unsafe fn run(&self) -> Result<(), OutOfMemory> {
         let g = self.g;
         let all = g.tables(Sum::WeightGradient);
         let tables = &all.each[0];
@@ -103,7 +105,7 @@ impl<T: Float> WeightGradient<'_, T> {
         channels: Range<usize>,
         to: *mut T,
     ) {
-        let (g, kernels, inputs) = (self.g, T::kernels(), self.g.inputs());
+        let (g, kernels, inputs) = (self.g, kernels::<T>(), self.g.inputs());
         let (maps, taps, wide, positions) = (g.maps / g.group, g.taps(), kernels.panel(), g.positions());
         let depth = channels.len() * taps;
         let to = to.wrapping_add(channels.start * taps * maps);
@@ -154,7 +156,7 @@ impl<T: Float> WeightGradient<'_, T> {
                     } else {
                         for (image, i) in block.images.clone().enumerate() {
                             let (to, channels, area) = (planes.as_mut_ptr(), channels.len(), inputs.channel);
-                            (kernels.lay_out)(&Layout {
+                            (isa::kernels::<T>().lay_out)(&Layout {
                                 strips,
                                 block,
                                 image,
@@ -176,7 +178,7 @@ impl<T: Float> WeightGradient<'_, T> {
                         batch: &batch,
                         c: to,
                         c_row: maps,
-                        after: After { accumulate: i > first, ..After::NOTHING },
+                        epilogue: Epilogue::plain(i > first),
                     }
                     .run();
                 }
@@ -198,7 +200,7 @@ impl<T: Float> WeightGradient<'_, T> {
                 unsafe {
                     let gy = self.gy(image, group, positions.start);
                     let k = positions.len();
-                    (T::kernels().unfold)(&Unfold {
+                    (isa::kernels::<T>().unfold)(&Unfold {
                         window,
                         from: self.x.add(image * inputs.image + group * inputs.group),
                         channels: inputs.channels,
@@ -212,12 +214,12 @@ impl<T: Float> WeightGradient<'_, T> {
                         n: depth,
                         k,
                         a: Operand { p: gy, row: 1, col: g.outputs().pixel as isize },
-                        b: Panels { p: matrix.as_ptr(), row, next: T::kernels().panel() },
+                        b: Panels { p: matrix.as_ptr(), row, next: kernels::<T>().panel() },
                         table: Table::None,
                         batch: ONCE,
                         c: to,
                         c_row: depth,
-                        after: After { accumulate: i > first, ..After::NOTHING },
+                        epilogue: Epilogue::plain(i > first),
                     }
                     .run();
                 }
@@ -228,7 +230,7 @@ impl<T: Float> WeightGradient<'_, T> {
     /// Adds the parts in order, and what the gradient holds if it is to be kept.
     unsafe fn add_up(&self, parts: usize, partial: Shared<T>) {
         let g = self.g;
-        let (maps, wide) = (g.maps / g.group, T::kernels().panel());
+        let (maps, wide) = (g.maps / g.group, kernels::<T>().panel());
         let depth = g.channels / g.group * g.taps();
         let sums = maps * depth;
         let gw = Shared::new(self.gw);
@@ -258,7 +260,7 @@ impl<T: Float> WeightGradient<'_, T> {
                     return put(std::slice::from_raw_parts_mut(gw.add(first * len), n * len), total);
                 }
                 scratch::with(maps * wide, |transposed: &mut [T]| {
-                    (T::kernels().pack_columns)(&Columns {
+                    (kernels::<T>().pack_columns)(&Columns {
                         from: total.as_ptr(),
                         row: 1,
                         col: maps as isize,

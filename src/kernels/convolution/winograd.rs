@@ -7,10 +7,11 @@ use super::direct::Images;
 use super::strip::{SLACK, apart};
 use super::tiles::Tiles;
 use super::transforms::{Grid, IN, OUT, PRODUCTS, Step, ToPlanes, Transform, WeightTransform};
-use super::{Finish, Geometry, Known};
-use crate::Result;
+use super::{Geometry, Known, isa};
+use crate::array::OutOfMemory;
 use crate::array::Workspace;
-use crate::kernels::gemm::{After, Columns, ONCE, Operand, PanelProduct, Panels, Table};
+use crate::kernels::epilogue::Epilogue;
+use crate::kernels::gemm::{Columns, ONCE, Operand, PanelProduct, Panels, Table, kernels};
 use crate::kernels::threads::{Shared, num_threads, parallel};
 use crate::kernels::{Float, scratch};
 
@@ -43,7 +44,7 @@ pub(super) struct Transforms {
 
 /// Channels rounded up to whole registers.
 pub(super) fn whole<T: Float>(channels: usize) -> usize {
-    channels.next_multiple_of(T::kernels().panel() / 2)
+    channels.next_multiple_of(kernels::<T>().panel() / 2)
 }
 
 /// Transforms `side` x `side` pixels of each tile of some rows of tiles of some images into factors. `strip` has room for
@@ -57,7 +58,7 @@ pub(super) unsafe fn factors<T: Float>(
     strip: *mut T,
     to: Factors<T>,
 ) {
-    let (kernels, wide) = (T::kernels(), T::kernels().panel());
+    let (kernels, wide) = (kernels::<T>(), kernels::<T>().panel());
     let (height, width) = (OUT * (rows.len() - 1) + side, OUT * (across - 1) + side);
     for first in (0..of.array.channels).step_by(wide) {
         let channels = wide.min(of.array.channels - first);
@@ -101,7 +102,7 @@ pub(super) unsafe fn factors<T: Float>(
                     tile: to.tile,
                 };
                 // SAFETY: the table was chosen for this machine; there is room for the factors.
-                unsafe { (kernels.transform)(&transform) };
+                unsafe { (isa::kernels::<T>().transform)(&transform) };
             }
         }
     }
@@ -117,7 +118,7 @@ pub(super) struct Winograd<'a, T> {
     pub(super) size: (usize, usize),
     weight: *const T,
     forward: bool,
-    finish: Finish<'a, T>,
+    epilogue: Epilogue<'a, T>,
 }
 
 // SAFETY: only addresses; those who use them promise that they may.
@@ -160,10 +161,10 @@ impl<'a, T: Float> Winograd<'a, T> {
         x: *const T,
         w: *const T,
         y: *mut T,
-        finish: Finish<'a, T>,
+        epilogue: Epilogue<'a, T>,
     ) -> Self {
         let (source, targets, size) = (g.input_planes(x), g.outputs(), g.output_size());
-        Self { g, source, target: y, targets, size, weight: w, forward: true, finish }
+        Self { g, source, target: y, targets, size, weight: w, forward: true, epilogue }
     }
 
     pub(super) fn backward(
@@ -171,18 +172,18 @@ impl<'a, T: Float> Winograd<'a, T> {
         gy: *const T,
         w: *const T,
         gx: *mut T,
-        finish: Finish<'a, T>,
+        epilogue: Epilogue<'a, T>,
     ) -> Self {
         let pad = (2 - g.pad[0] as isize, 2 - g.pad[1] as isize);
         let (source, targets, size) = (g.output_planes(gy, pad), g.inputs(), g.input_size());
-        Self { g, source, target: gx, targets, size, weight: w, forward: false, finish }
+        Self { g, source, target: gx, targets, size, weight: w, forward: false, epilogue }
     }
 
     /// Computes the convolution.
     ///
     /// # Safety
     /// The arrays are there, and nobody else uses the target meanwhile.
-    pub(super) unsafe fn run(&self, known: Known<'_>) -> Result<()> {
+    pub(super) unsafe fn run(&self, known: Known<'_>) -> Result<(), OutOfMemory> {
         let of = self.transforms();
         let Transforms { factor, panel, group } = of;
         let way = [size_of::<T>(), self.g.channels, self.g.group];
@@ -192,7 +193,7 @@ impl<'a, T: Float> Winograd<'a, T> {
             return unsafe { self.run_by_panels(kept) };
         }
         let (sources, targets) = (self.source.array.channels, self.targets.channels);
-        let wide = T::kernels().panel();
+        let wide = kernels::<T>().panel();
         let ((memory, made), kept) = match kept {
             Some((lent, kept)) => (lent, Some(kept)),
             None => ((Workspace::<T>::new(self.g.group * group)?, false), None),
@@ -222,7 +223,7 @@ impl<'a, T: Float> Winograd<'a, T> {
 
     /// How transformed weights lie in memory that has room for all.
     pub(super) fn transforms(&self) -> Transforms {
-        let wide = T::kernels().panel();
+        let wide = kernels::<T>().panel();
         let panel = self.source.array.channels * wide;
         let factor = apart(self.targets.channels.div_ceil(wide) * panel);
         Transforms { factor, panel, group: PRODUCTS * factor }
@@ -240,7 +241,7 @@ impl<'a, T: Float> Winograd<'a, T> {
         factor: usize,
         panel: usize,
     ) {
-        let (kernels, g) = (T::kernels(), self.g);
+        let (kernels, g) = (kernels::<T>(), self.g);
         let wide = kernels.panel();
         let (map, channel) = (g.channels / g.group * 9, 9);
         let (of_source, of_target) = if self.forward { (channel, map) } else { (map, channel) };
@@ -257,7 +258,7 @@ impl<'a, T: Float> Winograd<'a, T> {
                 back: None,
             };
             // SAFETY: the table was chosen for this machine; the weights are there, and the caller has room.
-            unsafe { (kernels.transform_weights)(&transform) };
+            unsafe { (isa::kernels::<T>().transform_weights)(&transform) };
         }
     }
 
@@ -268,7 +269,7 @@ impl<'a, T: Float> Winograd<'a, T> {
         group: usize,
         weights: Factors<T>,
     ) {
-        let wide = T::kernels().panel();
+        let wide = kernels::<T>().panel();
         let (sources, targets) = (self.source.array.channels, self.targets.channels);
         let (of_source, of_target) = (whole::<T>(sources), whole::<T>(targets));
         let (inputs, outputs) = (apart(tiles.most * of_source), apart(tiles.most * of_target));
@@ -294,7 +295,7 @@ impl<'a, T: Float> Winograd<'a, T> {
                         batch: ONCE,
                         c: m.p.add(q * outputs),
                         c_row: of_target,
-                        after: After::NOTHING,
+                        epilogue: Epilogue::NONE,
                     }
                     .run();
                 }
@@ -328,7 +329,7 @@ impl<'a, T: Float> Winograd<'a, T> {
         strip: *mut T,
         m: Factors<T>,
     ) {
-        let (kernels, wide, (height, width)) = (T::kernels(), T::kernels().panel(), self.size);
+        let (kernels, wide, (height, width)) = (isa::kernels::<T>(), kernels::<T>().panel(), self.size);
         let channels = wide.min(self.targets.channels - first);
         let columns = OUT * tiles.across;
         let planes = |y: usize, pixels: usize| {
@@ -341,9 +342,7 @@ impl<'a, T: Float> Winograd<'a, T> {
                 channels,
                 to: self.target.wrapping_add(at + y * width),
                 plane: t.channel,
-                bias: self.finish.bias.map(|b| b[group * t.channels + first..].as_ptr()),
-                accumulate: self.finish.accumulate,
-                activation: self.finish.then.activation,
+                end: self.epilogue.part(group * t.channels + first, 0),
             };
             // SAFETY: the table was chosen for this machine; the pixels lie in the strip and in the target.
             unsafe { (kernels.to_planes)(&order) };
@@ -376,7 +375,7 @@ impl<'a, T: Float> Winograd<'a, T> {
         // SAFETY: these rows of the target were just written, and are of this task alone.
         unsafe {
             let n = (end - start) * width;
-            self.finish.then.finish(self.target.add(at), t.channel, channels, n);
+            self.epilogue.tail.finish(self.target.add(at), t.channel, channels, n);
         }
     }
 }

@@ -5,9 +5,10 @@ use super::strip::{SLACK, apart};
 use super::tiles::Tiles;
 use super::transforms::{IN, OUT, PRODUCTS, Step};
 use super::winograd::{Factors, Winograd, factors, whole};
-use crate::Result;
+use crate::array::OutOfMemory;
 use crate::array::{Kept, Workspace};
-use crate::kernels::gemm::{After, ONCE, Operand, PanelProduct, Panels, Table};
+use crate::kernels::epilogue::Epilogue;
+use crate::kernels::gemm::{ONCE, Operand, PanelProduct, Panels, Table, kernels};
 use crate::kernels::threads::{Shared, num_threads, parallel};
 use crate::kernels::{Float, scratch};
 
@@ -18,7 +19,7 @@ impl<T: Float> Winograd<'_, T> {
     /// Whether this is the quicker way.
     pub(super) fn is_of_few_tiles(&self) -> bool {
         let tiles = Tiles::all(self.g.images, self.size).most;
-        let panels = self.targets.channels.div_ceil(T::kernels().panel()) * self.g.group;
+        let panels = self.targets.channels.div_ceil(kernels::<T>().panel()) * self.g.group;
         tiles <= FEW || 2 * tiles <= self.targets.channels && panels >= num_threads()
     }
 
@@ -26,11 +27,14 @@ impl<T: Float> Winograd<'_, T> {
     ///
     /// # Safety
     /// The arrays are there, and nobody else uses the target meanwhile.
-    pub(super) unsafe fn run_by_panels(&self, kept: Option<((Workspace<T>, bool), &mut Kept)>) -> Result<()> {
+    pub(super) unsafe fn run_by_panels(
+        &self,
+        kept: Option<((Workspace<T>, bool), &mut Kept)>,
+    ) -> Result<(), OutOfMemory> {
         let tiles = Tiles::all(self.g.images, self.size);
         let (images, rows) = tiles.block(0);
         let (wide, sources, of_source) =
-            (T::kernels().panel(), self.source.array.channels, whole::<T>(self.source.array.channels));
+            (kernels::<T>().panel(), self.source.array.channels, whole::<T>(self.source.array.channels));
         let inputs = apart(tiles.most * of_source);
         let strip =
             ((OUT * (rows.len() - 1) + IN) * (OUT * (tiles.across - 1) + IN) * wide).next_multiple_of(SLACK);
@@ -98,7 +102,7 @@ impl<T: Float> Winograd<'_, T> {
                             batch: ONCE,
                             c: p.add(q * outputs),
                             c_row: wide,
-                            after: After::NOTHING,
+                            epilogue: Epilogue::NONE,
                         }
                         .run();
                     }

@@ -2,13 +2,15 @@
 //! order.
 
 use super::Geometry;
+use super::isa;
 use super::strip::{SLACK, apart};
 use super::tiles::Tiles;
 use super::transforms::{IN, OUT, PRODUCTS, Step, WeightTransform};
 use super::winograd::{Factors, factors, whole};
-use crate::Result;
+use crate::array::OutOfMemory;
 use crate::array::Workspace;
-use crate::kernels::gemm::{After, ONCE, Operand, PanelProduct, Panels, Split, Table};
+use crate::kernels::epilogue::Epilogue;
+use crate::kernels::gemm::{ONCE, Operand, PanelProduct, Panels, Split, Table, kernels};
 use crate::kernels::threads::{Shared, parallel};
 use crate::kernels::{Float, scratch, stop};
 
@@ -38,8 +40,8 @@ pub(super) unsafe fn weight_gradient<T: Float>(
     gy: *const T,
     gw: *mut T,
     accumulate: bool,
-) -> Result<()> {
-    let (kernels, wide) = (T::kernels(), T::kernels().panel());
+) -> Result<(), OutOfMemory> {
+    let (kernels, wide) = (isa::kernels::<T>(), kernels::<T>().panel());
     let (channels, maps) = (g.channels / g.group, g.maps / g.group);
     let (of_channel, of_map) = (whole::<T>(channels), whole::<T>(maps));
     let sums = apart(channels * of_map);
@@ -85,7 +87,7 @@ pub(super) unsafe fn weight_gradient<T: Float>(
                             batch: ONCE,
                             c: to.add(q * sums),
                             c_row: of_map,
-                            after: After { accumulate: i > blocks.start, ..After::NOTHING },
+                            epilogue: Epilogue::plain(i > blocks.start),
                         }
                         .run();
                     }

@@ -5,13 +5,13 @@
 
 use std::ops::Range;
 
-use super::activation::Then;
 use super::chunk::Chunk;
 use super::kept;
 use super::product::Strided;
-use super::tile::{After, Kernels};
+use super::tile::{Kernels, kernels};
 use crate::array::Workspace;
 use crate::kernels::Float;
+use crate::kernels::epilogue::Epilogue;
 use crate::kernels::threads::{num_threads, parallel};
 
 /// Rows of the right matrix in a block: two registers of columns of it fill the first cache.
@@ -55,7 +55,7 @@ impl<T> Operand<T> {
     }
 }
 
-/// A product `c = after(a b)`: `a` has `m` rows, `b` has `n` columns, rows of `c` are contiguous and `c_row` apart.
+/// A product `c = epilogue(a b)`: `a` has `m` rows, `b` has `n` columns, rows of `c` are contiguous and `c_row` apart.
 pub(super) struct Product<'a, T> {
     pub(super) m: usize,
     pub(super) n: usize,
@@ -66,8 +66,7 @@ pub(super) struct Product<'a, T> {
     pub(super) packed: Option<*const T>,
     pub(super) c: *mut T,
     pub(super) c_row: isize,
-    pub(super) after: After<T>,
-    pub(super) then: Then<'a>,
+    pub(super) epilogue: Epilogue<'a, T>,
 }
 
 // SAFETY: only addresses; those who use them promise that they may.
@@ -160,7 +159,7 @@ impl<T: Float> Product<'_, T> {
     /// # Safety
     /// The matrices are there, and nobody else uses `c` meanwhile.
     pub(super) unsafe fn run(&self) {
-        let (kernels, size) = (T::kernels(), (self.m, self.n, self.k));
+        let (kernels, size) = (kernels::<T>(), (self.m, self.n, self.k));
         let mut right = match (packs_right(kernels, size, self.b.col), self.packed) {
             (false, _) => Right::Plain,
             (true, Some(packed)) => Right::Kept(packed),

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use super::activation::Activation;
 use super::blocks::{Product, Right, Split, TALL};
 use super::pack::{Columns, Rows};
 use super::product::one_by_one;
@@ -94,9 +93,9 @@ impl<T: Float> Chunk<'_, T> {
         let j = self.columns.start * panel;
         let n = (self.columns.end * panel).min(product.n) - j;
         let (a, b) = (product.a.part(i, 0), product.b.part(0, j));
-        let (c, after) = (product.result(i, j), product.after.part(i, j));
+        let (c, epilogue) = (product.result(i, j), product.epilogue.part(i, j));
         // SAFETY: as the caller promises.
-        unsafe { one_by_one((end - i, n, product.k), a, b, c, after, product.then) };
+        unsafe { one_by_one((end - i, n, product.k), a, b, c, epilogue) };
     }
 
     /// The first row of the matrix in a row of tiles.
@@ -162,7 +161,7 @@ impl<T: Float> Block<'_, T> {
     /// Takes tiles whose sums are complete through what follows.
     fn finish(&self, rows: Range<usize>) {
         let Chunk { product, kernels, .. } = self.chunk;
-        if self.p + self.k < product.k || product.then.rows.is_none() || rows.is_empty() {
+        if self.p + self.k < product.k || product.epilogue.tail.rows.is_none() || rows.is_empty() {
             return;
         }
         let (i, end) = (self.chunk.row(rows.start), self.chunk.row(rows.end));
@@ -170,7 +169,7 @@ impl<T: Float> Block<'_, T> {
         let n = (self.columns.end * kernels.panel()).min(product.n) - j;
         let c = product.result(i, j);
         // SAFETY: these tiles were just written, and are of one chunk alone; rows of the result follow each other.
-        unsafe { product.then.finish(c.p, c.row as usize, end - i, n) };
+        unsafe { product.epilogue.tail.finish(c.p, c.row as usize, end - i, n) };
     }
 
     /// The tile of a row and a column, `first` being the row whose left matrix was packed first.
@@ -206,11 +205,7 @@ impl<T: Float> Block<'_, T> {
             (product.a.at(i, self.p), product.a.row, product.a.col)
         };
         let last = self.p + self.k == product.k;
-        let mut after = product.after.part(i, j);
-        after.accumulate |= self.p > 0;
-        if !last {
-            (after.row_bias, after.column_bias, after.activation) = (None, None, Activation::Identity);
-        }
+        let epilogue = product.epilogue.of_part(self.p == 0, last).part(i, j);
         // Packed tiles of the left matrix come from the second cache, rows of a plain right matrix from anywhere.
         let (ahead, ahead_step) = if packs_left && !packs {
             (a.wrapping_add(count * self.k), count as isize)
@@ -231,7 +226,7 @@ impl<T: Float> Block<'_, T> {
             packed: if packs { self.packed(column) } else { std::ptr::null_mut() },
             c: c.p,
             c_row: c.row,
-            after,
+            epilogue,
             ahead,
             ahead_step,
         };

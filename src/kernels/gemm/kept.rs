@@ -2,6 +2,7 @@
 
 use super::blocks::{COLUMNS, Operand, depth, packs_right};
 use super::pack::Columns;
+use super::tile::kernels;
 use crate::array::{Lasting, Lent};
 use crate::kernels::Float;
 use crate::kernels::threads::{Shared, parallel};
@@ -23,7 +24,7 @@ pub(super) unsafe fn packed<T: Float>(
     b: Operand<T>,
     lasting: Lasting<'_>,
 ) -> Option<Lent<'_, T>> {
-    if m == 1 || m > MANY || n > COLUMNS || !packs_right(T::kernels(), (m, n, k), b.col) {
+    if m == 1 || m > MANY || n > COLUMNS || !packs_right(kernels::<T>(), (m, n, k), b.col) {
         return None;
     }
     let room = room::<T>(n, k)?;
@@ -39,7 +40,7 @@ pub(super) unsafe fn packed<T: Float>(
 
 /// Elements of a packed matrix of `k` rows, unless it is too large.
 pub(super) fn room<T: Float>(n: usize, k: usize) -> Option<usize> {
-    Some(n.next_multiple_of(T::kernels().panel()) * k).filter(|room| room * size_of::<T>() <= LARGEST)
+    Some(n.next_multiple_of(kernels::<T>().panel()) * k).filter(|room| room * size_of::<T>() <= LARGEST)
 }
 
 /// Packs all of a right matrix, block below block.
@@ -48,7 +49,7 @@ pub(super) fn room<T: Float>(n: usize, k: usize) -> Option<usize> {
 /// The matrix is there, and so is [`room`] for it.
 pub(super) unsafe fn pack<T: Float>((n, k): (usize, usize), b: Operand<T>, to: *mut T) {
     let Operand { p, row, col } = b;
-    let (kernels, wide) = (T::kernels(), T::kernels().panel());
+    let (kernels, wide) = (kernels::<T>(), kernels::<T>().panel());
     let (depth, from, to) = (depth(k), Shared::read_only(p), Shared::new(to));
     let together = wide * if col == 1 { TOGETHER } else { 1 };
     let (columns, pieces) = (n.next_multiple_of(wide), n.div_ceil(together));

@@ -2,11 +2,11 @@
 
 use std::ptr;
 
-use super::activation::Activation;
 use super::blocks::{Operand, Split};
 use super::chunk::{AHEAD, SHALLOW};
-use super::tile::{After, Kernels, REGULAR, SCATTERED_A, SCATTERED_B, Tile};
+use super::tile::{Kernels, REGULAR, SCATTERED_A, SCATTERED_B, Tile, kernels};
 use crate::kernels::Float;
+use crate::kernels::epilogue::Epilogue;
 
 /// A sum without further offsets.
 pub(in crate::kernels) const ONCE: &[(isize, isize)] = &[(0, 0)];
@@ -31,7 +31,7 @@ pub(in crate::kernels) enum Table<'a> {
     OfRight(&'a [isize]),
 }
 
-/// A product `c = after(a b)`: `a` has `m` rows, `b` has `n` columns, rows of `c` are contiguous and `c_row` apart.
+/// A product `c = epilogue(a b)`: `a` has `m` rows, `b` has `n` columns, rows of `c` are contiguous and `c_row` apart.
 pub(in crate::kernels) struct PanelProduct<'a, T> {
     pub(in crate::kernels) m: usize,
     pub(in crate::kernels) n: usize,
@@ -43,7 +43,7 @@ pub(in crate::kernels) struct PanelProduct<'a, T> {
     pub(in crate::kernels) batch: &'a [(isize, isize)],
     pub(in crate::kernels) c: *mut T,
     pub(in crate::kernels) c_row: usize,
-    pub(in crate::kernels) after: After<T>,
+    pub(in crate::kernels) epilogue: Epilogue<'a, T>,
 }
 
 impl<T: Float> PanelProduct<'_, T> {
@@ -55,7 +55,7 @@ impl<T: Float> PanelProduct<'_, T> {
         if self.m == 0 || self.n == 0 {
             return;
         }
-        let kernels = T::kernels();
+        let kernels = kernels::<T>();
         let heights = Split::new(self.m, self.m.div_ceil(kernels.tallest()));
         let depth = self.k.div_ceil(self.k.div_ceil(DEPTH).max(1)).max(1);
         // Few rows leave registers for more columns, which lie together unless they are packed.
@@ -65,11 +65,7 @@ impl<T: Float> PanelProduct<'_, T> {
         let wide = if low { 2 * kernels.panel() } else { kernels.panel() };
         for p in (0..self.k.max(1)).step_by(depth) {
             let k = depth.min(self.k - p);
-            let mut after = self.after;
-            after.accumulate |= p > 0;
-            if p + k < self.k {
-                after = After { accumulate: after.accumulate, ..After::NOTHING };
-            }
+            let epilogue = self.epilogue.of_part(p == 0, p + k >= self.k);
             let panels = self.n.div_ceil(wide);
             let tile = |panel: usize, row: usize| {
                 let (j, rows) = (panel * wide, heights.part(row));
@@ -77,7 +73,7 @@ impl<T: Float> PanelProduct<'_, T> {
                 let b = if let Table::OfRight(_) = self.table { b } else { b.wrapping_add(p * self.b.row) };
                 // SAFETY: the tile lies within the matrices.
                 unsafe {
-                    self.tile(kernels, p, k, j, wide.min(self.n - j), rows.start, rows.len(), b, after);
+                    self.tile(kernels, p, k, j, wide.min(self.n - j), rows.start, rows.len(), b, epilogue);
                 };
             };
             // A left matrix that is too large for the second cache is read once, and where sums are short the result is
@@ -101,10 +97,8 @@ impl<T: Float> PanelProduct<'_, T> {
         i: usize,
         rows: usize,
         b: *const T,
-        mut after: After<T>,
+        epilogue: Epilogue<'_, T>,
     ) {
-        after.row_bias = after.row_bias.map(|bias| bias.wrapping_add(i));
-        after.column_bias = after.column_bias.map(|bias| bias.wrapping_add(j));
         let row = self.b.row as isize;
         let (kind, table, a) = match self.table {
             Table::None => (REGULAR, ptr::null(), self.a.at(i, p)),
@@ -124,7 +118,7 @@ impl<T: Float> PanelProduct<'_, T> {
             packed: ptr::null_mut(),
             c: self.c.wrapping_add(i * self.c_row + j),
             c_row: self.c_row as isize,
-            after,
+            epilogue: epilogue.part(i, j),
             ahead: b.wrapping_offset(AHEAD * row),
             ahead_step: row,
         };
@@ -137,10 +131,4 @@ impl<T: Float> PanelProduct<'_, T> {
             }
         }
     }
-}
-
-impl<T> After<T> {
-    /// The sum overwrites the result.
-    pub(in crate::kernels) const NOTHING: Self =
-        Self { accumulate: false, row_bias: None, column_bias: None, activation: Activation::Identity };
 }

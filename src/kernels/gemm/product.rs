@@ -2,10 +2,9 @@
 //!
 //! How a product is cut depends on its shape and layout alone, so the number of threads changes no bit of it.
 
-use super::activation::Then;
 use super::blocks::{Operand, Product};
-use super::tile::After;
 use super::vector;
+use crate::kernels::epilogue::Epilogue;
 use crate::kernels::threads::Shared;
 use crate::kernels::{Float, stop};
 
@@ -16,24 +15,6 @@ pub struct Strided<T> {
     pub p: *mut T,
     pub row: isize,
     pub col: isize,
-}
-
-/// What is done to the product on its way to memory, in this order.
-#[derive(Clone, Copy)]
-pub struct Epilogue<'a, T> {
-    /// Adds what the result holds.
-    pub accumulate: bool,
-    /// Adds a number to each row.
-    pub row_bias: Option<&'a [T]>,
-    /// Adds a number to each column.
-    pub column_bias: Option<&'a [T]>,
-    /// Goes through these functions.
-    pub then: Then<'a>,
-}
-
-impl<T> Epilogue<'_, T> {
-    /// Nothing is done: the result is overwritten.
-    pub const NONE: Self = Self { accumulate: false, row_bias: None, column_bias: None, then: Then::NOTHING };
 }
 
 /// `c = epilogue(a b)`, where `c` is `m` x `n` and the sums have `k` terms; `b` may be there as [`super::kept`] packs it, too.
@@ -55,26 +36,19 @@ pub unsafe fn multiply<T: Float>(
     assert!(epilogue.row_bias.is_none_or(|bias| bias.len() >= m), "a bias of too few rows");
     assert!(epilogue.column_bias.is_none_or(|bias| bias.len() >= n), "a bias of too few columns");
     let operand = |s: Strided<T>| Operand { p: s.p.cast_const(), row: s.row, col: s.col };
-    let after = After {
-        accumulate: epilogue.accumulate,
-        row_bias: epilogue.row_bias.map(<[T]>::as_ptr),
-        column_bias: epilogue.column_bias.map(<[T]>::as_ptr),
-        activation: epilogue.then.activation,
-    };
-    let (a, b, then) = (operand(a), operand(b), epilogue.then);
+    let (a, b) = (operand(a), operand(b));
     if n == 1 && a.col == 1 && b.row == 1 {
         // SAFETY: the caller's promise.
-        return unsafe { single_column((m, k), a, b.p, (c.p, c.row), after, then) };
+        return unsafe { single_column((m, k), a, b.p, (c.p, c.row), epilogue) };
     }
     if m == 1 && a.col == 1 && b.row == 1 {
         // SAFETY: as above; it is the transpose of a single column.
-        return unsafe { single_column((n, k), b.transposed(), a.p, (c.p, c.col), after.transposed(), then) };
+        return unsafe { single_column((n, k), b.transposed(), a.p, (c.p, c.col), epilogue.transposed()) };
     }
     // A result in columns is the transpose of one in rows, and a single column is both.
     let product = if c.col == 1 || n == 1 {
-        Product { m, n, k, a, b, packed, c: c.p, c_row: c.row, after, then }
+        Product { m, n, k, a, b, packed, c: c.p, c_row: c.row, epilogue }
     } else if c.row == 1 || m == 1 {
-        let after = after.transposed();
         Product {
             m: n,
             n: m,
@@ -84,44 +58,28 @@ pub unsafe fn multiply<T: Float>(
             packed: None,
             c: c.p,
             c_row: c.col,
-            after,
-            then,
+            epilogue: epilogue.transposed(),
         }
     } else {
         // SAFETY: the caller's promise.
-        return unsafe { one_by_one((m, n, k), a, b, c, after, then) };
+        return unsafe { one_by_one((m, n, k), a, b, c, epilogue) };
     };
     // SAFETY: the caller's promise.
     unsafe { product.run() };
 }
 
-impl<T: Float> After<T> {
-    /// For the result from an element on.
-    pub(super) fn part(self, i: usize, j: usize) -> Self {
-        let from = |bias: Option<*const T>, at: usize| bias.map(|bias| bias.wrapping_add(at));
-        Self { row_bias: from(self.row_bias, i), column_bias: from(self.column_bias, j), ..self }
-    }
-
-    /// For the transpose of the result.
-    fn transposed(self) -> Self {
-        Self { row_bias: self.column_bias, column_bias: self.row_bias, ..self }
-    }
-
+impl<T: Float> Epilogue<'_, T> {
     /// What becomes of the sum for element (i, j), which held `before`.
-    ///
-    /// # Safety
-    /// A bias has as many elements.
-    unsafe fn of(&self, mut sum: T, before: T, i: usize, j: usize) -> T {
+    fn of(&self, mut sum: T, before: T, i: usize, j: usize) -> T {
         if self.accumulate {
             sum = sum + before;
         }
         for (bias, at) in [(self.row_bias, i), (self.column_bias, j)] {
             if let Some(bias) = bias {
-                // SAFETY: the caller's promise.
-                sum = sum + unsafe { *bias.add(at) };
+                sum = sum + bias[at];
             }
         }
-        self.activation.of(sum)
+        self.tail.activation.of(sum)
     }
 }
 
@@ -131,17 +89,16 @@ unsafe fn single_column<T: Float>(
     a: Operand<T>,
     b: *const T,
     (c, step): (*mut T, isize),
-    after: After<T>,
-    then: Then<'_>,
+    epilogue: Epilogue<'_, T>,
 ) {
-    let (c, after) = (Shared::new(c), Shared::read_only(&raw const after));
-    // SAFETY: the caller of `multiply` promises the matrices; a bias has as many elements, and each result comes once.
+    let c = Shared::new(c);
+    // SAFETY: the caller of `multiply` promises the matrices, and each result comes once.
     unsafe {
         vector::by_rows(size, a, b, |i, sum| {
-            let (c, after) = (c.get().offset(i as isize * step), &*after.get());
-            *c = after.of(sum, *c, i, 0);
+            let c = c.get().offset(i as isize * step);
+            *c = epilogue.of(sum, *c, i, 0);
         });
-        then.finish(c.get(), step as usize, size.0, 1);
+        epilogue.tail.finish(c.get(), step as usize, size.0, 1);
     }
 }
 
@@ -154,21 +111,20 @@ pub(super) unsafe fn one_by_one<T: Float>(
     a: Operand<T>,
     b: Operand<T>,
     c: Strided<T>,
-    after: After<T>,
-    then: Then<'_>,
+    epilogue: Epilogue<'_, T>,
 ) {
     for i in 0..m {
         stop::poll();
         for j in 0..n {
-            // SAFETY: the caller's promise; a bias has as many elements.
+            // SAFETY: the caller's promise.
             unsafe {
                 let mut sum = T::ZERO;
                 for p in 0..k {
                     sum = *a.at(i, p) * *b.at(p, j) + sum;
                 }
                 let c = c.p.offset(i as isize * c.row + j as isize * c.col);
-                *c = after.of(sum, *c, i, j);
-                then.finish(c, 1, 1, 1);
+                *c = epilogue.of(sum, *c, i, j);
+                epilogue.tail.finish(c, 1, 1, 1);
             }
         }
     }

@@ -1,14 +1,12 @@
 //! The innermost product: a tile of the result that lives in registers while the sums run. One source, compiled for each
 //! set of instructions.
 
-use super::activation::Activation;
 use super::pack;
-use crate::kernels::convolution::{
-    Dots, Layout, PixelDots, Pixels, Slide, Spread, ToPlanes, Transform, Unfold, WeightTransform,
-};
-use crate::kernels::simd::{Isa, Vector, isa, portable::Four};
+use crate::kernels::Float;
+use crate::kernels::epilogue::{Activation, Epilogue};
+use crate::kernels::simd::{Vector, tables};
 
-/// One tile: `c = after(sum over items and k of a b)`, `rows` x `n` of it.
+/// One tile: `c = epilogue(sum over items and k of a b)`, `rows` x `n` of it.
 ///
 /// Element (i, p) of `a` is at `i a_row + p a_col`, row p of `b` at `p b_row`, row i of `c` at `i c_row`; each item of the
 /// batch moves `a` and `b` by its offsets, so that a convolution is one batch over the taps of its kernel.
@@ -27,20 +25,10 @@ pub(super) struct Tile<'a, T> {
     pub(super) packed: *mut T,
     pub(super) c: *mut T,
     pub(super) c_row: isize,
-    pub(super) after: After<T>,
+    pub(super) epilogue: Epilogue<'a, T>,
     /// What will be read soon: two registers of it are fetched with each step of `k`, `ahead_step` further on.
     pub(super) ahead: *const T,
     pub(super) ahead_step: isize,
-}
-
-/// The end of a sum: what is already in the result is added, then a bias for each row, one for each column, and the
-/// activation.
-#[derive(Clone, Copy)]
-pub(in crate::kernels) struct After<T> {
-    pub(in crate::kernels) accumulate: bool,
-    pub(in crate::kernels) row_bias: Option<*const T>,
-    pub(in crate::kernels) column_bias: Option<*const T>,
-    pub(in crate::kernels) activation: Activation,
 }
 
 /// Kinds of kernels: both matrices have regular strides; rows of `b` lie where a table says, in the order of columns of
@@ -53,8 +41,8 @@ pub(super) const PACKING: usize = 3;
 /// The kernel for one number of rows. It needs the instructions of its table, and the memory that the tile names.
 pub(super) type Kernel<T> = unsafe fn(&Tile<'_, T>);
 
-/// Kernels of one set of instructions.
-pub struct Kernels<T: 'static> {
+/// Kernels of products, of one set of instructions.
+pub(in crate::kernels) struct Kernels<T: 'static> {
     /// Numbers in a register. A tile is up to two registers wide, but for those of few rows.
     pub(super) width: usize,
     /// By kind, then by number of registers less one, then by number of rows less one.
@@ -65,26 +53,6 @@ pub struct Kernels<T: 'static> {
     pub(in crate::kernels) pack_columns: unsafe fn(&pack::Columns<T>),
     /// Packs rows: see [`pack::rows`].
     pub(super) pack_rows: unsafe fn(&pack::Rows<T>),
-    /// Lays out an image: see [`Layout`].
-    pub(in crate::kernels) lay_out: unsafe fn(&Layout<'_, T>),
-    /// Sums over the taps of a plane: see [`Slide`].
-    pub(in crate::kernels) slide: unsafe fn(&Slide<'_, T>),
-    /// Writes such sums with gaps: see [`Spread`].
-    pub(in crate::kernels) spread: unsafe fn(&Spread<'_, T>),
-    /// Products of planes: see [`Dots`].
-    pub(in crate::kernels) dots: unsafe fn(&Dots<'_, T>),
-    /// Sums over the taps of pixels: see [`Pixels`].
-    pub(in crate::kernels) pixels: unsafe fn(&Pixels<'_, T>),
-    /// Products of pixels: see [`PixelDots`].
-    pub(in crate::kernels) pixel_dots: unsafe fn(&PixelDots<'_, T>),
-    /// See [`Transform`].
-    pub(in crate::kernels) transform: unsafe fn(&Transform<T>),
-    /// See [`WeightTransform`].
-    pub(in crate::kernels) transform_weights: unsafe fn(&WeightTransform<T>),
-    /// See [`ToPlanes`].
-    pub(in crate::kernels) to_planes: unsafe fn(&ToPlanes<T>),
-    /// Unfolds an image: see [`Unfold`].
-    pub(in crate::kernels) unfold: unsafe fn(&Unfold<'_, T>),
 }
 
 impl<T> Kernels<T> {
@@ -192,15 +160,14 @@ unsafe fn store<V: Vector, const M: usize, const N: usize, const MASKED: bool>(
     masks: [V::Mask; N],
     sums: [[V; N]; M],
 ) {
-    let after = &t.after;
+    let Epilogue { accumulate, row_bias, column_bias, tail } = &t.epilogue;
     // SAFETY: the caller has the instructions, and the tile names memory that is there.
     unsafe {
         let c = |i: usize, j: usize| t.c.offset(i as isize * t.c_row).add(j * V::WIDTH);
         let load = |i, j| if MASKED { V::load_masked(c(i, j), masks[j]) } else { V::load(c(i, j)) };
         let put = |v: V, i, j| if MASKED { v.store_masked(c(i, j), masks[j]) } else { v.store(c(i, j)) };
-        if after.row_bias.is_none() && after.column_bias.is_none() && after.activation == Activation::Identity
-        {
-            if after.accumulate {
+        if row_bias.is_none() && column_bias.is_none() && tail.activation == Activation::Identity {
+            if *accumulate {
                 each::<M, N>(|i, j| put(sums[i][j].add(load(i, j)), i, j));
             } else {
                 each::<M, N>(|i, j| put(sums[i][j], i, j));
@@ -209,16 +176,16 @@ unsafe fn store<V: Vector, const M: usize, const N: usize, const MASKED: bool>(
         }
         for (i, row) in sums.into_iter().enumerate() {
             for (j, mut v) in row.into_iter().enumerate() {
-                if after.accumulate {
+                if *accumulate {
                     v = v.add(load(i, j));
                 }
-                if let Some(bias) = after.row_bias {
-                    v = v.add(V::all(*bias.add(i)));
+                if let Some(bias) = row_bias {
+                    v = v.add(V::all(*bias.get_unchecked(i)));
                 }
-                if let Some(bias) = after.column_bias {
-                    v = v.add(V::load_masked(bias.add(j * V::WIDTH), masks[j]));
+                if let Some(bias) = column_bias {
+                    v = v.add(V::load_masked(bias.as_ptr().wrapping_add(j * V::WIDTH), masks[j]));
                 }
-                put(after.activation.on(v), i, j);
+                put(tail.activation.on(v), i, j);
             }
         }
     }
@@ -234,7 +201,7 @@ fn each<const M: usize, const N: usize>(f: impl Fn(usize, usize)) {
     }
 }
 
-macro_rules! kernels {
+macro_rules! make {
     ($name:ident, $vector:ty, $t:ty, [$($m:literal)+] $(, $feature:literal)?) => {
         static $name: Kernels<$t> = {
             $(#[target_feature(enable = $feature)])?
@@ -252,56 +219,6 @@ macro_rules! kernels {
                 // SAFETY: as above.
                 unsafe { pack::rows::<$vector>(rows) }
             }
-            $(#[target_feature(enable = $feature)])?
-            unsafe fn lay_out(layout: &Layout<'_, $t>) {
-                // SAFETY: as above.
-                unsafe { layout.run::<$vector>() }
-            }
-            $(#[target_feature(enable = $feature)])?
-            unsafe fn slide(slide: &Slide<'_, $t>) {
-                // SAFETY: as above.
-                unsafe { slide.run::<$vector>() }
-            }
-            $(#[target_feature(enable = $feature)])?
-            unsafe fn spread(spread: &Spread<'_, $t>) {
-                // SAFETY: as above.
-                unsafe { spread.run::<$vector>() }
-            }
-            $(#[target_feature(enable = $feature)])?
-            unsafe fn dots(dots: &Dots<'_, $t>) {
-                // SAFETY: as above.
-                unsafe { dots.run::<$vector>() }
-            }
-            $(#[target_feature(enable = $feature)])?
-            unsafe fn pixels(pixels: &Pixels<'_, $t>) {
-                // SAFETY: as above.
-                unsafe { pixels.run::<$vector>() }
-            }
-            $(#[target_feature(enable = $feature)])?
-            unsafe fn pixel_dots(dots: &PixelDots<'_, $t>) {
-                // SAFETY: as above.
-                unsafe { dots.run::<$vector>() }
-            }
-            $(#[target_feature(enable = $feature)])?
-            unsafe fn transform(transform: &Transform<$t>) {
-                // SAFETY: as above.
-                unsafe { transform.run::<$vector>() }
-            }
-            $(#[target_feature(enable = $feature)])?
-            unsafe fn transform_weights(transform: &WeightTransform<$t>) {
-                // SAFETY: as above.
-                unsafe { transform.run::<$vector>() }
-            }
-            $(#[target_feature(enable = $feature)])?
-            unsafe fn to_planes(order: &ToPlanes<$t>) {
-                // SAFETY: as above.
-                unsafe { order.run::<$vector>() }
-            }
-            $(#[target_feature(enable = $feature)])?
-            unsafe fn unfold(u: &Unfold<'_, $t>) {
-                // SAFETY: as above.
-                unsafe { u.run::<$vector>() }
-            }
             Kernels {
                 width: <$vector as Vector>::WIDTH,
                 tiles: [
@@ -317,90 +234,9 @@ macro_rules! kernels {
                 ],
                 pack_columns,
                 pack_rows,
-                lay_out,
-                slide,
-                spread,
-                dots,
-                pixels,
-                pixel_dots,
-                to_planes,
-                transform_weights,
-                transform,
-                unfold,
             }
         };
     };
 }
 
-kernels!(PORTABLE_F32, Four<f32>, f32, [1 2 3 4]);
-kernels!(PORTABLE_F64, Four<f64>, f64, [1 2 3 4]);
-
-// As many rows as the registers hold, with two left for a row of b and one for an element of a.
-#[cfg(target_arch = "x86_64")]
-mod best {
-    #[allow(clippy::wildcard_imports)]
-    use super::*;
-    use crate::kernels::simd::x86::{F32x8, F32x16, F64x4, F64x8};
-
-    kernels!(AVX512_F32, F32x16, f32, [1 2 3 4 5 6 7 8 9 10 11 12], "avx512f");
-    kernels!(AVX512_F64, F64x8, f64, [1 2 3 4 5 6 7 8 9 10 11 12], "avx512f");
-    kernels!(AVX2_F32, F32x8, f32, [1 2 3 4 5 6], "avx2,fma");
-    kernels!(AVX2_F64, F64x4, f64, [1 2 3 4 5 6], "avx2,fma");
-
-    pub(super) fn f32() -> Option<&'static Kernels<f32>> {
-        match isa() {
-            Isa::Avx512 => Some(&AVX512_F32),
-            Isa::Avx2 => Some(&AVX2_F32),
-            _ => None,
-        }
-    }
-
-    pub(super) fn f64() -> Option<&'static Kernels<f64>> {
-        match isa() {
-            Isa::Avx512 => Some(&AVX512_F64),
-            Isa::Avx2 => Some(&AVX2_F64),
-            _ => None,
-        }
-    }
-}
-
-#[cfg(target_arch = "aarch64")]
-mod best {
-    #[allow(clippy::wildcard_imports)]
-    use super::*;
-    use crate::kernels::simd::neon::{F32x4, F64x2};
-
-    kernels!(NEON_F32, F32x4, f32, [1 2 3 4 5 6 7 8 9 10 11 12]);
-    kernels!(NEON_F64, F64x2, f64, [1 2 3 4 5 6 7 8 9 10 11 12]);
-
-    pub(super) fn f32() -> Option<&'static Kernels<f32>> {
-        (isa() == Isa::Neon).then_some(&NEON_F32)
-    }
-
-    pub(super) fn f64() -> Option<&'static Kernels<f64>> {
-        (isa() == Isa::Neon).then_some(&NEON_F64)
-    }
-}
-
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-mod best {
-    use super::Kernels;
-
-    pub(super) fn f32() -> Option<&'static Kernels<f32>> {
-        None
-    }
-
-    pub(super) fn f64() -> Option<&'static Kernels<f64>> {
-        None
-    }
-}
-
-/// The kernels of this machine for `f32`.
-pub(crate) fn kernels_f32() -> &'static Kernels<f32> {
-    best::f32().unwrap_or(&PORTABLE_F32)
-}
-
-/// The kernels of this machine for `f64`.
-pub(crate) fn kernels_f64() -> &'static Kernels<f64> {
-    best::f64().unwrap_or(&PORTABLE_F64)
-}
+tables!(make);

@@ -68,7 +68,7 @@ pub(super) fn moments<T: Float>(part: &Pairing, x: &[T], count: f64) -> (Zeros<f
 /// Normalises a part by statistics that are numbered from `first` on.
 pub(super) fn write<T: Float>(target: &Target<'_, T>, part: &Pairing, stats: View<'_, T>, first: usize) {
     let x = target.x;
-    let (gamma, beta, activation) = (&target.gamma[..], &target.beta[..], target.then.activation);
+    let (gamma, beta, activation) = (&target.gamma[..], &target.beta[..], target.tail.activation);
     // SAFETY: the lengths are those of the layout; each element is written once.
     unsafe {
         part.write(

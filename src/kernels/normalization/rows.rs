@@ -2,7 +2,7 @@
 
 use super::{Target, View};
 use crate::kernels::Float;
-use crate::kernels::gemm::Then;
+use crate::kernels::epilogue::Tail;
 use crate::kernels::pairing::Pairing;
 use crate::kernels::scratch::{List, Zeros};
 use crate::kernels::simd::row::{each, sums};
@@ -109,7 +109,7 @@ impl<T: Float> Work<T> for Write<'_, T> {
         let Self { target, part, stats, first } = self;
         let (x, y) = (target.x.as_ptr(), target.y.get());
         let (n, by_params) = (part.width(), part.last_varies().1);
-        let Then { activation, .. } = target.then;
+        let Tail { activation, .. } = target.tail;
         part.walk(
             0..part.rows(),
             #[inline(always)]
@@ -136,7 +136,7 @@ impl<T: Float> Work<T> for Write<'_, T> {
                         |at| at.store(activation.on(unit.centred(at.load(x)).mul(scale).add(beta)), y),
                     );
                 }
-                target.then.finish(y, n, 1, n);
+                target.tail.finish(y, n, 1, n);
             },
         );
     }

@@ -1,6 +1,6 @@
 use super::{Found, Gradients, Layout, Stats, Wanted, normalize, normalize_by};
 use crate::kernels::Float;
-use crate::kernels::gemm::Then;
+use crate::kernels::epilogue::Tail;
 use crate::kernels::threads::{num_threads, set_num_threads};
 
 /// Lengths, which axes have statistics and which have scales: batches, layers, groups and instances, channels first and
@@ -39,10 +39,10 @@ fn everything<T: Float>(layout: &Layout, n: usize, mean: f64, given: bool) -> (V
     let x = values::<T>(n, 1, mean);
     let (gamma, beta) = (values::<T>(layout.n_params, 2, 0.0), values::<T>(layout.n_params, 3, 0.0));
     let (gy, mut gx, mut y) = (values::<T>(n, 4, 0.0), values::<T>(n, 5, 0.0), vec![T::ZERO; n]);
-    let (mean, variance) = normalize(layout, 1e-3, &x, Some(&gamma), Some(&beta), &mut y, Then::NOTHING);
+    let (mean, variance) = normalize(layout, 1e-3, &x, Some(&gamma), Some(&beta), &mut y, Tail::NOTHING);
     let stats = Stats::new(&mean, &variance, 1e-3);
     if given {
-        normalize_by(layout, &stats, &x, Some(&gamma), Some(&beta), &mut y, Then::NOTHING);
+        normalize_by(layout, &stats, &x, Some(&gamma), Some(&beta), &mut y, Tail::NOTHING);
     }
     let outer = values::<T>(layout.n_stats, 6, 0.0);
     let outer = (!given).then_some((&outer[..], &outer[..]));
@@ -104,8 +104,8 @@ fn a_large_mean_costs_no_digits() {
         let x: Vec<f32> = (0..3000).map(|i| 30_000.0 + (i * 7919 % 997) as f32 / 128.0).collect();
         let wide: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
         let (mut y, mut wide_y) = (vec![0.0; 3000], vec![0.0; 3000]);
-        normalize(&layout, 1e-5, &x, None, None, &mut y, Then::NOTHING);
-        normalize(&layout, 1e-5, &wide, None, None, &mut wide_y, Then::NOTHING);
+        normalize(&layout, 1e-5, &x, None, None, &mut y, Tail::NOTHING);
+        normalize(&layout, 1e-5, &wide, None, None, &mut wide_y, Tail::NOTHING);
         for (y, exact) in y.iter().zip(wide_y) {
             assert!((f64::from(*y) - exact).abs() < 1e-6, "{y} is not {exact}");
         }

@@ -4,13 +4,15 @@
 pub(crate) mod neon;
 pub(crate) mod portable;
 pub(crate) mod row;
+mod tables;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86;
 
 use std::sync::OnceLock;
 
 use super::Float;
-use crate::{Result, environment};
+use crate::environment::{self, WrongSetting};
+pub(crate) use tables::tables;
 
 /// A set of instructions that kernels are written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +50,7 @@ pub fn isa() -> Isa {
 }
 
 /// The highest set that the environment allows, if it says so.
-pub(crate) fn isa_of_environment() -> Result<Option<Isa>> {
+pub(crate) fn isa_of_environment() -> Result<Option<Isa>, WrongSetting> {
     let all = [Isa::Portable, Isa::Neon, Isa::Avx2, Isa::Avx512];
     let known = |name: &str| all.into_iter().find(|isa| isa.name() == name);
     environment::setting("KINNOR_ISA", "portable, neon, avx2 or avx512", known)

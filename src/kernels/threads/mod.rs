@@ -11,7 +11,7 @@ use super::stop;
 use pool::Pool;
 pub(super) use pool::is_ended;
 
-use crate::{Result, environment};
+use crate::environment::{self, WrongSetting};
 
 /// More than this are not asked for.
 pub const MOST_THREADS: usize = 1024;
@@ -40,7 +40,7 @@ pub fn set_num_threads(n: usize) {
 }
 
 /// How many threads there are to be, if the environment says so.
-pub(crate) fn threads_of_environment() -> Result<Option<usize>> {
+pub(crate) fn threads_of_environment() -> Result<Option<usize>, WrongSetting> {
     let number = |text: &str| text.parse().ok().filter(|n| (1..=MOST_THREADS).contains(n));
     environment::setting("KINNOR_NUM_THREADS", &format!("a number from 1 to {MOST_THREADS}"), number)
 }

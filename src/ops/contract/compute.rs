@@ -128,7 +128,7 @@ pub trait Compute: Declared {
     /// has written that one. (What has `loops` may.)
     const IN_PLACE: bool = false;
 
-    /// Whether `forward` takes its first output through [`Run::then`].
+    /// Whether `forward` takes its first output through [`Run::tail`].
     const TAKES_ALONG: bool = false;
 
     /// Whether [`Compute::pieces`] does what `forward` does.

@@ -6,7 +6,7 @@ use crate::Result;
 use crate::array::{DType, Lasting, Shape, Storage};
 use crate::ops::contract::bound::Bound;
 use crate::ops::{
-    Activation, Alias, Compute, Kind, Loops, Memory, Pieces, Reads, Shapes, State, Sym, Symbols, Then, Value,
+    Activation, Alias, Compute, Kind, Loops, Memory, Pieces, Reads, Shapes, State, Sym, Symbols, Tail, Value,
 };
 
 /// A call of the kernel of an operation: raw memory, its type told.
@@ -26,7 +26,7 @@ pub struct Call<'a> {
     /// Values that were dropped are computed again.
     pub recompute: bool,
     /// What the first output goes through on its way to memory, if the operation `takes_along` (forward only).
-    pub then: Then<'a>,
+    pub tail: Tail<'a>,
     /// The input of `keeps_of`, if what is made of its values may be kept.
     pub lasting: Option<Lasting<'a>>,
 }

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use crate::array::{Lasting, Shape};
 use crate::kernels::{Float, map, random, scratch};
-use crate::ops::{Call, Part, Then};
+use crate::ops::{Call, Part, Tail};
 
 /// A contiguous array in memory, its type being known to who looks at it.
 #[derive(Clone, Copy)]
@@ -102,7 +102,7 @@ pub struct Run<'a, T> {
     taken: u64,
     state: &'a mut State,
     recompute: bool,
-    then: Then<'a>,
+    tail: Tail<'a>,
     lasting: Option<Lasting<'a>>,
     of: PhantomData<T>,
 }
@@ -118,13 +118,13 @@ pub(crate) fn position(present: u64, i: usize) -> Option<usize> {
 
 impl<'a, T: Float> Run<'a, T> {
     pub(crate) fn new(call: Call<'a>, present: u64) -> Self {
-        let Call { x, y, state, recompute, then, lasting, .. } = call;
-        Self { x, y, present, taken: 0, state, recompute, then, lasting, of: PhantomData }
+        let Call { x, y, state, recompute, tail, lasting, .. } = call;
+        Self { x, y, present, taken: 0, state, recompute, tail, lasting, of: PhantomData }
     }
 
     /// What the first output goes through on its way to memory: nothing unless [`crate::ops::Compute::TAKES_ALONG`] is set.
-    pub fn then(&self) -> Then<'a> {
-        self.then
+    pub fn tail(&self) -> Tail<'a> {
+        self.tail
     }
 
     /// A name for the values of the input of [`crate::ops::Compute::KEEPS_OF`]: as long as it is the same, so are they. Zero where

@@ -197,7 +197,7 @@ normalizes!(TensorNormalization);
 mod tests {
     use super::*;
     use crate::ops::testing::{Tensor, check_forward, check_gradient, forward};
-    use crate::ops::{Call, Memory, Op, State, Then, find};
+    use crate::ops::{Call, Memory, Op, State, Tail, find};
 
     fn batch(axes: &[i64], batch_stat: bool, output_stat: bool, present: u64) -> Op {
         let values = [
@@ -276,7 +276,7 @@ mod tests {
                 state: &mut state,
                 double: true,
                 recompute,
-                then: Then::NOTHING,
+                tail: Tail::NOTHING,
                 lasting: None,
             };
             // SAFETY: the arrays were made for this operation, of the shapes that it names.

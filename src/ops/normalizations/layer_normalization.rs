@@ -67,7 +67,7 @@ impl Form {
     pub(crate) fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> (Zeros<f64>, Zeros<f64>) {
         let (beta, gamma) = (run.has(1).then(|| run.x(1)), run.has(2).then(|| run.x(2)));
         let (mean, variance) =
-            normalize(&self.layout(), self.eps, run.x(0), gamma, beta, run.y(0), run.then());
+            normalize(&self.layout(), self.eps, run.x(0), gamma, beta, run.y(0), run.tail());
         if self.output_stat {
             run.y(1).iter_mut().zip(&*mean).for_each(|(y, v)| *y = T::of(*v));
             run.y(2).iter_mut().zip(&*variance).for_each(|(y, v)| *y = T::of(*v));
@@ -78,11 +78,11 @@ impl Form {
 
     /// Normalises by the statistics that are given.
     pub(crate) fn forward_by<T: Float>(&self, run: &mut Run<'_, T>, mean: &[f64], variance: &[f64]) {
-        let (x, y, then) = (run.x(0), run.y(0), run.then());
+        let (x, y, tail) = (run.x(0), run.y(0), run.tail());
         let (beta, gamma) = (run.has(1).then(|| run.x(1)), run.has(2).then(|| run.x(2)));
         let stats = &mut run.state::<Kept<T>>().stats;
         stats.set(mean, variance, self.eps);
-        normalize_by(&self.layout(), stats, x, gamma, beta, y, then);
+        normalize_by(&self.layout(), stats, x, gamma, beta, y, tail);
     }
 
     /// As [`Form::forward_by`], in place of elements that are not there yet; none where elements of a channel lie too

@@ -75,7 +75,7 @@ impl Compute for Affine {
         let w = Matrix::of_rows(run.x(1), inputs, outputs).of(run.lasting());
         let column_bias = run.has(2).then(|| run.x(2));
         let y = MatrixMut::of_rows(run.y(0), rows, outputs);
-        gemm_then(y, x, w, Epilogue { column_bias, then: run.then(), ..Epilogue::NONE });
+        gemm_then(y, x, w, Epilogue { column_bias, tail: run.tail(), ..Epilogue::NONE });
         Ok(())
     }
 

@@ -1,10 +1,11 @@
 //! Convolution, and its gradient by the weight. The gradient by the input is a deconvolution.
 
 use crate::array::Shape;
+use crate::kernels::Epilogue;
 use crate::kernels::Float;
 use crate::kernels::channels::add_sums;
 use crate::kernels::convolution::{
-    Finish, Geometry, Kept, KeptWeight, Weight, forward, input_gradient, keeps_weight, weight_gradient,
+    Geometry, Kept, KeptWeight, Weight, forward, input_gradient, keeps_weight, weight_gradient,
 };
 use crate::ops::spatial::deconvolution::Deconvolution;
 use crate::ops::spatial::layout::{self, Layout, laid_out};
@@ -115,9 +116,10 @@ impl Compute for Convolution {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (g, _) = self.layout().convolution(run.x_shape(0), run.x_shape(1))?;
         let bias = run.has(2).then(|| run.x(2));
-        let finish = Finish { bias, accumulate: false, then: run.then() };
+        let epilogue = Epilogue { row_bias: bias, tail: run.tail(), ..Epilogue::NONE };
         let (x, w, y, name) = (run.x(0), run.x(1), run.y(0), run.name());
-        forward(&g, x, weight(&g, w, name, || &mut run.state::<KeptWeight>().forward), y, finish)
+        forward(&g, x, weight(&g, w, name, || &mut run.state::<KeptWeight>().forward), y, epilogue)?;
+        Ok(())
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
@@ -126,7 +128,7 @@ impl Compute for Convolution {
         if let Some(Grad { data, accumulate }) = run.gx(0) {
             let (w, name) = (run.x(1), run.name());
             let w = weight(&g, w, name, || &mut run.state::<KeptWeight>().backward);
-            input_gradient(&g, gy, w, data, Finish::plain(accumulate))?;
+            input_gradient(&g, gy, w, data, Epilogue::plain(accumulate))?;
         }
         if let Some(Grad { data, accumulate }) = run.gx(1) {
             weight_gradient(&g, run.x(0), gy, data, accumulate)?;
@@ -197,17 +199,17 @@ impl Compute for ConvolutionFilterGrad {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (g, _) = self.layout().convolution(run.x_shape(1), run.y_shape(0))?;
-        weight_gradient(&g, run.x(1), run.x(0), run.y(0), false)
+        Ok(weight_gradient(&g, run.x(1), run.x(0), run.y(0), false)?)
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (g, _) = self.layout().convolution(run.x_shape(1), run.y_shape(0))?;
         let w = run.gy(0);
         if let Some(Grad { data, accumulate }) = run.gx(0) {
-            forward(&g, run.x(1), w, data, Finish::plain(accumulate))?;
+            forward(&g, run.x(1), w, data, Epilogue::plain(accumulate))?;
         }
         if let Some(Grad { data, accumulate }) = run.gx(1) {
-            input_gradient(&g, run.x(0), w, data, Finish::plain(accumulate))?;
+            input_gradient(&g, run.x(0), w, data, Epilogue::plain(accumulate))?;
         }
         Ok(())
     }

@@ -2,9 +2,10 @@
 
 use crate::Result;
 use crate::array::Shape;
+use crate::kernels::Epilogue;
 use crate::kernels::Float;
 use crate::kernels::channels::add_sums;
-use crate::kernels::convolution::{Finish, Geometry, KeptWeight, forward, input_gradient, weight_gradient};
+use crate::kernels::convolution::{Geometry, KeptWeight, forward, input_gradient, weight_gradient};
 use crate::ops::spatial::convolution::{bias_gradient, inner, weight};
 use crate::ops::spatial::layout::{self, laid_out};
 use crate::ops::{
@@ -81,9 +82,10 @@ impl Compute for Deconvolution {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
         let bias = run.has(2).then(|| run.x(2));
-        let finish = Finish { bias, accumulate: false, then: run.then() };
+        let epilogue = Epilogue { row_bias: bias, tail: run.tail(), ..Epilogue::NONE };
         let (x, w, y, name) = (run.x(0), run.x(1), run.y(0), run.name());
-        input_gradient(&g, x, weight(&g, w, name, || &mut run.state::<KeptWeight>().forward), y, finish)
+        input_gradient(&g, x, weight(&g, w, name, || &mut run.state::<KeptWeight>().forward), y, epilogue)?;
+        Ok(())
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
@@ -92,7 +94,7 @@ impl Compute for Deconvolution {
         if let Some(Grad { data, accumulate }) = run.gx(0) {
             let (w, name) = (run.x(1), run.name());
             let w = weight(&g, w, name, || &mut run.state::<KeptWeight>().backward);
-            forward(&g, gy, w, data, Finish::plain(accumulate))?;
+            forward(&g, gy, w, data, Epilogue::plain(accumulate))?;
         }
         if let Some(Grad { data, accumulate }) = run.gx(1) {
             weight_gradient(&g, gy, run.x(0), data, accumulate)?;

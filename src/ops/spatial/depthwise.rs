@@ -1,9 +1,10 @@
 //! Convolution of each channel with kernels of its own.
 
 use crate::array::Shape;
+use crate::kernels::Epilogue;
 use crate::kernels::Float;
 use crate::kernels::channels::add_sums;
-use crate::kernels::convolution::{Finish, Geometry, forward, input_gradient, weight_gradient};
+use crate::kernels::convolution::{Geometry, forward, input_gradient, weight_gradient};
 use crate::ops::spatial::convolution::bias_gradient;
 use crate::ops::spatial::layout::{self, Layout};
 use crate::ops::{
@@ -104,14 +105,15 @@ impl Compute for DepthwiseConvolution {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
         let bias = run.has(2).then(|| run.x(2));
-        forward(&g, run.x(0), run.x(1), run.y(0), Finish { bias, accumulate: false, then: run.then() })
+        let epilogue = Epilogue { row_bias: bias, tail: run.tail(), ..Epilogue::NONE };
+        Ok(forward(&g, run.x(0), run.x(1), run.y(0), epilogue)?)
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
         let gy = run.gy(0);
         if let Some(Grad { data, accumulate }) = run.gx(0) {
-            input_gradient(&g, gy, run.x(1), data, Finish::plain(accumulate))?;
+            input_gradient(&g, gy, run.x(1), data, Epilogue::plain(accumulate))?;
         }
         if let Some(Grad { data, accumulate }) = run.gx(1) {
             weight_gradient(&g, run.x(0), gy, data, accumulate)?;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::Result;
 use crate::array::{Access, Storage};
 use crate::graph::plan::fusion::broadcast::Broadcast;
 use crate::graph::plan::fusion::forward::forward_len;
@@ -14,7 +13,8 @@ use crate::graph::settings::context::Precision;
 use crate::graph::step::forward::ForwardStep;
 use crate::graph::step::operand::Operand;
 use crate::kernels::stop;
-use crate::ops::{Activation, Call, Memory, Part, Then};
+use crate::ops::{Activation, Call, Memory, Part, Tail};
+use crate::{Error, Result};
 
 /// A step and those after it that are done along with it.
 pub(in crate::graph) struct EpilogueChain {
@@ -74,16 +74,16 @@ impl EpilogueChain {
     pub(in crate::graph) fn run(&self, steps: &mut [ForwardStep]) -> Result<bool> {
         let [first, rest @ ..] = &mut steps[self.steps.clone()] else { return Ok(false) };
         // What is made ready may take memory: without it they run one by one.
-        let Ok(Some((links, activation))) = stop::unasked(|| Ok(links(first, rest))) else {
+        let Ok(Some((links, activation))) = stop::unasked(|| Ok::<_, Error>(links(first, rest))) else {
             return Ok(false);
         };
         let len = first.y[0].shape.size();
-        let along = Then { activation, rows: links.rows(len) };
+        let along = Tail { activation, rows: links.rows(len) };
         let ran = first.run(false, Some((links.at, along)));
         let to = rest.last().map(|step| &step.y[0].storage);
         let forget = || to.into_iter().for_each(|to| drop(to.clear(true)));
         let mut name = ran.inspect_err(|_| forget())?;
-        let done = stop::guarded(|| {
+        let done = stop::guarded(|| -> Result<()> {
             // SAFETY: all elements are there, and nobody else uses them.
             unsafe { links.rest(len) };
             Ok(())
@@ -174,7 +174,7 @@ fn links(first: &ForwardStep, rest: &[ForwardStep]) -> Option<(EpilogueTail, Act
                 places.iter().zip(&step.x).map(|(ptr, x)| Memory { ptr: *ptr, shape: &x.shape }).collect();
             // SAFETY: see `MemoPtr`.
             let state = unsafe { &mut (*step.memo.0).state };
-            let then = Then::NOTHING;
+            let tail = Tail::NOTHING;
             let call = Call {
                 x: &x,
                 y: &[],
@@ -183,7 +183,7 @@ fn links(first: &ForwardStep, rest: &[ForwardStep]) -> Option<(EpilogueTail, Act
                 state,
                 double,
                 recompute: false,
-                then,
+                tail,
                 lasting: None,
             };
             // SAFETY: the arrays were made for this operation, of the shapes that it names.

@@ -157,7 +157,7 @@ impl FusedForward {
         for repeated in &arrays.repeated {
             names[arrays.own.len() + repeated.room as usize] = names[repeated.own as usize];
         }
-        let done = stop::guarded(|| {
+        let done = stop::guarded(|| -> Result<()> {
             Self::pass(arrays, calls, names);
             Ok(())
         });

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::graph::plan::fusion::TILE;
 use crate::graph::plan::fusion::broadcast::Broadcast;
-use crate::ops::{Loops, Part, Pieces, Rows};
+use crate::ops::{Loops, Part, Pieces, RowFunctions};
 
 /// The arrays of an elementwise function, of which that which is written is the chain's; inputs may be repeated over it.
 pub(crate) struct WholeArray {
@@ -75,7 +75,7 @@ pub(crate) struct EpilogueTail {
 // SAFETY: only addresses and functions that threads may share; those who use them promise that they may.
 unsafe impl Sync for EpilogueTail {}
 
-impl Rows for EpilogueTail {
+impl RowFunctions for EpilogueTail {
     unsafe fn finish(&self, at: *mut u8, n: usize) {
         let (first, tile) = ((at as usize - self.at as usize) / self.size, TILE / self.size);
         for start in (0..n).step_by(tile) {
@@ -91,14 +91,14 @@ impl Rows for EpilogueTail {
 impl EpilogueTail {
     /// What a kernel is to do with so many elements; few of them go through the functions when they are all there, by
     /// [`Links::rest`].
-    pub(crate) fn rows(&self, len: usize) -> Option<&dyn Rows> {
+    pub(crate) fn rows(&self, len: usize) -> Option<&dyn RowFunctions> {
         (!self.links.is_empty() && len * self.size > TILE).then_some(self)
     }
 
     /// What [`Links::rows`] has left.
     ///
     /// # Safety
-    /// As [`Rows::finish`], for `len` elements.
+    /// As [`RowFunctions::finish`], for `len` elements.
     pub(crate) unsafe fn rest(&self, len: usize) {
         if self.rows(len).is_none() {
             // SAFETY: the caller's promise.

@@ -1,6 +1,6 @@
-use super::{Epilogue, Strided, multiply};
+use super::{Strided, multiply};
 use crate::kernels::Float;
-use crate::kernels::gemm::{Activation, Rows, Then, Twice};
+use crate::kernels::epilogue::{Activation, Epilogue, RowFunctions, Tail, Twice};
 use crate::kernels::threads::{num_threads, set_num_threads};
 
 /// A matrix of small whole numbers, or of numbers between -1 and 1, stored in one of three layouts.
@@ -54,9 +54,9 @@ fn check<T: Float>((m, n, k): (usize, usize, usize), layouts: [usize; 3], epilog
         accumulate: epilogue & 1 != 0,
         row_bias: (epilogue & 2 != 0).then_some(&rows[..m]),
         column_bias: (epilogue & 4 != 0).then_some(&columns[..n]),
-        then: Then {
+        tail: Tail {
             activation: if epilogue & 8 != 0 { Activation::Relu } else { Activation::Identity },
-            rows: (epilogue & 16 != 0).then_some(&twice as &dyn Rows),
+            rows: (epilogue & 16 != 0).then_some(&twice as &dyn RowFunctions),
         },
     };
     let target = Strided { p: c.data.as_mut_ptr(), row: c.row as isize, col: c.col as isize };
