@@ -20,6 +20,11 @@ static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 pub use error::{Error, Result};
 
+/// How many threads share the work of a kernel, and whose they are.
+pub mod threads {
+    pub use crate::kernels::threads::{ThreadPool, num_threads, set_num_threads, set_thread_pool};
+}
+
 /// Looks at all settings. (Whoever does not ask gets the default in the place of a wrong one.)
 ///
 /// # Errors

@@ -205,3 +205,40 @@ fn forked_children_run_loops() {
     });
     assert_eq!(sum(100), 4950);
 }
+
+#[cfg(feature = "rayon")]
+#[test]
+fn loops_run_on_the_threads_of_rayon_if_asked() {
+    use std::collections::HashSet;
+    use std::thread::{ThreadId, current, sleep};
+
+    use kinnor::threads::{ThreadPool, set_thread_pool};
+
+    let _alone = with_threads(3);
+    set_thread_pool(ThreadPool::Rayon);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().expect("threads");
+    let own: HashSet<ThreadId> = pool.broadcast(|_| current().id()).into_iter().collect();
+    let used = Mutex::new(HashSet::new());
+    pool.install(|| {
+        for round in 0..50 {
+            let counts = counts(round);
+            parallel(counts.len(), |i| {
+                used.lock().unwrap_or_else(PoisonError::into_inner).insert(current().id());
+                counts[i].fetch_add(1, Ordering::Relaxed);
+                parallel(2, |_| sleep(Duration::from_micros(10))); // a loop inside of a chunk
+            });
+            assert!(all_once(&counts), "round {round}");
+        }
+    });
+    assert_eq!(used.into_inner().unwrap_or_else(PoisonError::into_inner), own);
+    // A panic ends the loop, is raised by the caller, and leaves the pool as it was; from outside of any pool too.
+    let panics = || parallel(1000, |i| assert!(i < 500, "chunk {i}"));
+    assert!(catch_unwind(AssertUnwindSafe(|| pool.install(panics))).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+    let counts = counts(100);
+    parallel(100, |i| {
+        counts[i].fetch_add(1, Ordering::Relaxed);
+    });
+    assert!(all_once(&counts));
+    set_thread_pool(ThreadPool::Own);
+}

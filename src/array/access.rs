@@ -60,7 +60,8 @@ impl Storage {
                 self.written(&mut state, access)
             }
             Access::Write => {
-                let reusable = matches!(state.head, Head::Ready(_)) && state.dtype == Some(dtype);
+                let reusable =
+                    matches!(state.head, Head::Ready(_)) && state.dtype == Some(dtype) && !state.is_viewed();
                 if !reusable {
                     // What fails changes nothing: new memory comes before the old goes.
                     let buffer = match state.head.spare(self.len * dtype.size()) {
@@ -82,7 +83,7 @@ impl Storage {
     }
 
     pub(super) fn written(&self, state: &mut State, access: Access) -> *mut u8 {
-        state.zeroing = false;
+        (state.zeroing, state.is_lent) = (false, false);
         state.modifications = 1;
         if access.writes() {
             self.touch();
@@ -128,7 +129,7 @@ impl Storage {
     pub(super) fn make_head(&self, state: &mut State, dtype: DType) -> Result<()> {
         match &mut state.head {
             Head::Cleared { by_engine: true } => return Err(nothing_to_read()),
-            Head::Ready(_) if state.dtype == Some(dtype) => return Ok(()),
+            Head::Ready(_) if state.dtype == Some(dtype) => return self.leave_to_views(state, dtype),
             Head::Ready(_) => {
                 // The copy that a reader would get becomes the elements.
                 self.read(state, dtype)?;
@@ -155,9 +156,19 @@ impl Storage {
         Ok(())
     }
 
+    /// Puts elements that a view shows elsewhere, so that they may be written.
+    fn leave_to_views(&self, state: &mut State, dtype: DType) -> Result<()> {
+        let (true, Head::Ready(shown)) = (state.is_viewed(), &state.head) else { return Ok(()) };
+        let buffer = Buffer::new(self.len * dtype.size())?;
+        // SAFETY: both hold `len` elements of the type, and one is new.
+        unsafe { shown.ptr().copy_to_nonoverlapping(buffer.ptr(), self.len * dtype.size()) };
+        self.set_head(state, buffer, dtype);
+        Ok(())
+    }
+
     pub(super) fn set_head(&self, state: &mut State, buffer: Buffer, dtype: DType) {
         let old = std::mem::replace(&mut state.head, Head::Ready(buffer));
-        state.dtype = Some(dtype);
+        (state.dtype, state.is_lent) = (Some(dtype), false);
         self.publish(state); // before the old memory is free
         discard(old);
     }

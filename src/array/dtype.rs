@@ -83,8 +83,13 @@ impl fmt::Display for DType {
     }
 }
 
+/// Keeps the elements to those below: each is what arrays of its type hold.
+mod sealed {
+    pub trait Sealed {}
+}
+
 /// A Rust type that arrays may hold.
-pub trait Element: Copy + Send + Sync + 'static {
+pub trait Element: Copy + Send + Sync + sealed::Sealed + 'static {
     /// What it is called.
     const DTYPE: DType;
     /// Nearest value to `v`: saturating for integers, `v != 0` for truth.
@@ -99,7 +104,8 @@ pub trait Element: Copy + Send + Sync + 'static {
 
 macro_rules! elements {
     ($($ty:ty = $dtype:ident, $of:expr, $real:expr, $whole:expr, $of_whole:expr;)+) => {
-        $(impl Element for $ty {
+        $(impl sealed::Sealed for $ty {}
+        impl Element for $ty {
             const DTYPE: DType = DType::$dtype;
             #[inline(always)]
             fn of(v: f64) -> Self {

@@ -16,6 +16,7 @@ mod shortage;
 mod storage;
 mod store;
 mod system;
+mod view;
 mod whole;
 mod workspace;
 
@@ -38,5 +39,6 @@ pub(crate) use reclaim::{Holds, amid_kernel, hold};
 pub use shape::Shape;
 pub use shortage::fail_allocations;
 pub use storage::{Storage, name_of};
+pub use view::View;
 pub use workspace::OutOfMemory;
 pub(crate) use workspace::{Room, Workspace};

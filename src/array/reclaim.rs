@@ -149,16 +149,22 @@ fn advance() {
 /// Frees a buffer that nobody can find any more, not being called from within a kernel: the runs of this thread are
 /// between two steps, where they follow no pointer, and only those of other threads are waited for.
 pub(crate) fn release_between_steps(buffer: Buffer) {
-    fence(SeqCst); // what says that the buffer is not there any more is seen before runs are counted
-    let runs: usize = RUNS.iter().map(|runs| runs.load(SeqCst)).sum();
     // A run that begins after the count cannot find the buffer.
+    if is_anyone_in_a_kernel() {
+        release(buffer);
+    }
+}
+
+/// Whether a run may follow pointers that it found before now: one of another thread, or one of this thread that is in the
+/// middle of a kernel.
+pub(super) fn is_anyone_in_a_kernel() -> bool {
+    fence(SeqCst); // what was published before is seen before runs are counted
+    let runs: usize = RUNS.iter().map(|runs| runs.load(SeqCst)).sum();
     let own = match AMID_KERNEL.try_with(Cell::get) {
         Ok(false) => OWN.try_with(Cell::get).unwrap_or([0; 2]),
         _ => [0; 2],
     };
-    if runs > own.iter().sum::<usize>() {
-        release(buffer);
-    }
+    runs > own.iter().sum::<usize>()
 }
 
 /// Frees a buffer once no run that could have seen it is under way.

@@ -91,11 +91,18 @@ pub(super) struct State {
     /// The same elements as other types, for readers that asked.
     pub(super) casts: SmallVec<[Cast; 1]>,
     pub(super) zeroing: bool,
+    /// Whether the head may be what a [`super::View`] shows: then it is not written in place.
+    pub(super) is_lent: bool,
     pub(super) modifications: u64,
     pub(super) children: Vec<Weak<Storage>>,
 }
 
 impl State {
+    /// Whether a view shows the head: whoever writes needs other memory.
+    pub(super) fn is_viewed(&self) -> bool {
+        self.is_lent && matches!(&self.head, Head::Ready(buffer) if buffer.is_shared())
+    }
+
     pub(super) fn take_casts(&mut self) -> impl Iterator<Item = Buffer> {
         self.casts.drain(..).map(|cast| cast.buffer)
     }
@@ -159,6 +166,7 @@ impl Storage {
             dtype,
             casts: SmallVec::new(),
             zeroing: false,
+            is_lent: false,
             modifications: 0,
             children: Vec::new(),
         };
@@ -262,7 +270,7 @@ impl Storage {
                 if self.parent.is_none() && buffer.ptr().addr() & MARKS == 0 =>
             {
                 let alone = state.casts.is_empty() && state.children.is_empty();
-                let writable = alone && !state.zeroing && state.modifications == 1;
+                let writable = alone && !state.zeroing && !state.is_lent && state.modifications == 1;
                 buffer.ptr().expose_provenance() | (dtype as usize + 1) | if writable { WRITABLE } else { 0 }
             }
             _ => NOWHERE,

@@ -135,6 +135,14 @@ pub(super) fn asks() -> bool {
     ROLE.get() == Role::Asks
 }
 
+/// Runs a part of a loop of another thread.
+#[cfg(feature = "rayon")]
+pub(super) fn helping(part: impl FnOnce()) {
+    let before = ROLE.replace(Role::Helps);
+    part();
+    ROLE.set(before);
+}
+
 /// Makes this thread one that helps others.
 pub(super) fn help() {
     ROLE.set(Role::Helps);

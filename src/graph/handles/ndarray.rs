@@ -4,9 +4,11 @@ use crate::Error;
 use crate::Result;
 use crate::array::Access;
 use crate::array::DType;
+use crate::array::Element;
 use crate::array::RunGuard;
 use crate::array::Shape;
 use crate::array::Storage;
+use crate::array::View;
 use crate::array::convert;
 use std::sync::Arc;
 
@@ -100,17 +102,80 @@ impl NdArray {
         copies
             .try_reserve_exact(n)
             .map_err(|_| Error::Memory { bytes: n.saturating_mul(size_of::<f64>()) })?;
-        let (_held, ptr) = self.storage.hold(DType::F64, Access::Read)?;
-        // SAFETY: so many elements of this type are held here.
-        copies.extend_from_slice(unsafe { std::slice::from_raw_parts(ptr.cast::<f64>(), n) });
+        copies.extend_from_slice(&self.view::<f64>()?);
         Ok(copies)
+    }
+
+    /// Its elements as they are now. Whoever writes the array while the view lives writes to other memory.
+    ///
+    /// On threads this is as safe as any read: an array that another thread writes outside of a run must not be looked at.
+    ///
+    /// ```
+    /// use kinnor::graph::NdArray;
+    /// # fn main() -> kinnor::Result<()> {
+    /// let array = NdArray::new([2, 2].into())?;
+    /// array.copy_from_slice(&[1.0, 2.0, 3.0, 4.0])?;
+    /// let before = array.view::<f32>()?;
+    /// array.zero()?;
+    /// assert_eq!(before[..], [1.0, 2.0, 3.0, 4.0]);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Cleared`] when the engine cleared them, [`Error::Memory`].
+    pub fn view<T: Element>(&self) -> Result<View<T>> {
+        self.storage.view(&self.shape)
+    }
+
+    /// An array of the same elements in the same type.
+    ///
+    /// ```
+    /// use kinnor::graph::NdArray;
+    /// use ndarray::array;
+    /// # fn main() -> kinnor::Result<()> {
+    /// let x = NdArray::from_ndarray(&array![[1.0_f32, 2.0], [3.0, 4.0]].t())?;
+    /// assert_eq!(x.view::<f32>()?.array(), array![[1.0, 3.0], [2.0, 4.0]].into_dyn());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    #[cfg(feature = "ndarray")]
+    pub fn from_ndarray<T: Element, S, D>(values: &ndarray::ArrayBase<S, D>) -> Result<Self>
+    where
+        S: ndarray::Data<Elem = T>,
+        D: ndarray::Dimension,
+    {
+        let array = Self::new(values.shape().into())?;
+        array.cast(T::DTYPE)?;
+        array.assign(values)?;
+        Ok(array)
+    }
+
+    /// Overwrites its elements with those of an array of its shape, in the type that they have (`f32` at first).
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the shape differs, [`Error::Memory`].
+    #[cfg(feature = "ndarray")]
+    pub fn assign<T: Element, S, D>(&self, values: &ndarray::ArrayBase<S, D>) -> Result<()>
+    where
+        S: ndarray::Data<Elem = T>,
+        D: ndarray::Dimension,
+    {
+        if values.shape() != &self.shape[..] {
+            return Err(Error::shape("assign", format!("{}", self.shape), [&Shape::from(values.shape())]));
+        }
+        match values.as_slice() {
+            Some(values) => self.copy_from_slice(values),
+            None => self.copy_from_slice(&values.iter().copied().collect::<Vec<_>>()),
+        }
     }
 
     /// Overwrites its elements, in the type that they have (`f32` at first).
     ///
     /// # Errors
     /// [`Error::Shape`] when the count differs.
-    pub fn copy_from_slice(&self, values: &[f64]) -> Result<()> {
+    pub fn copy_from_slice<T: Element>(&self, values: &[T]) -> Result<()> {
         if values.len() != self.shape.size() {
             let expected = format!("{} values", self.shape.size());
             return Err(Error::shape("copy_from_slice", expected, [&Shape::from([values.len()])]));
@@ -118,7 +183,7 @@ impl NdArray {
         let dtype = self.storage.dtype().unwrap_or(DType::F32);
         let (_held, to) = self.storage.hold(dtype, Access::Write)?;
         // SAFETY: both hold that many elements of their types.
-        unsafe { crate::array::convert(values.as_ptr().cast(), DType::F64, to, dtype, values.len()) };
+        unsafe { crate::array::convert(values.as_ptr().cast(), T::DTYPE, to, dtype, values.len()) };
         self.storage.wrote();
         Ok(())
     }

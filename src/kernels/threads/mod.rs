@@ -2,6 +2,8 @@
 //!
 //! Callers divide work by its shape, never by the number of threads, so that results do not depend on it.
 
+#[cfg(feature = "rayon")]
+mod of_rayon;
 mod pool;
 
 use std::ops::Range;
@@ -55,6 +57,44 @@ fn default_threads() -> usize {
         .unwrap_or(1)
 }
 
+/// Whose threads share the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThreadPool {
+    /// Threads of this crate's own, which wait awake for a moment: the quickest for many small kernels.
+    Own,
+    /// Those of the crate `rayon`: of the pool that the calling thread belongs to, or of the global one.
+    #[cfg(feature = "rayon")]
+    Rayon,
+}
+
+#[cfg(feature = "rayon")]
+static ON_RAYON: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+/// Sets whose threads share the work, from the next loop on.
+///
+/// ```
+/// use kinnor::threads::{ThreadPool, set_thread_pool};
+/// # #[cfg(feature = "rayon")]
+/// set_thread_pool(ThreadPool::Rayon);
+/// # set_thread_pool(ThreadPool::Own);
+/// ```
+pub fn set_thread_pool(pool: ThreadPool) {
+    #[cfg(feature = "rayon")]
+    ON_RAYON.store(pool == ThreadPool::Rayon, Ordering::Relaxed);
+    #[cfg(not(feature = "rayon"))]
+    let ThreadPool::Own = pool;
+}
+
+/// Runs a loop on the pool. `false`, with nothing done: another loop is under way.
+#[inline]
+fn on_pool(threads: usize, count: usize, chunk: &(impl Fn(usize) + Sync)) -> bool {
+    #[cfg(feature = "rayon")]
+    if ON_RAYON.load(Ordering::Relaxed) {
+        return of_rayon::run(threads, count, chunk);
+    }
+    Pool::run(threads, count, chunk)
+}
+
 /// Runs `chunk(i)` once for each `i` below `count`, on several threads and in no particular order.
 ///
 /// A loop inside a chunk, or beside another loop, runs on its own thread alone. Handing work over costs about a
@@ -63,7 +103,7 @@ fn default_threads() -> usize {
 #[inline]
 pub fn parallel(count: usize, chunk: impl Fn(usize) + Sync) {
     let threads = num_threads().min(count);
-    if threads > 1 && Pool::run(threads, count, &chunk) {
+    if threads > 1 && on_pool(threads, count, &chunk) {
         return;
     }
     for i in 0..count {

@@ -70,14 +70,14 @@ unsafe impl Sync for Pool {}
 
 static POOL: AtomicPtr<Pool> = AtomicPtr::new(std::ptr::null_mut());
 /// Whether the loop under way was ended by a panic.
-static ENDED: AtomicBool = AtomicBool::new(false);
+pub(super) static ENDED: AtomicBool = AtomicBool::new(false);
 
 /// Whether the loop under way was ended: those who help with it need not finish their chunks.
 pub(in crate::kernels) fn is_ended() -> bool {
     ENDED.load(Ordering::Relaxed)
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,0 +1,53 @@
+//! Loops on the threads of the crate `rayon`, for programs that have these anyway: the machine is not shared between two pools.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::pool::{ENDED, lock};
+use crate::kernels::stop;
+
+/// Whether a loop is under way: there is one at a time, as in the own pool.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Runs a loop on this thread and up to `threads - 1` of the pool that it belongs to. `false`, with nothing done: another loop
+/// is under way.
+pub(super) fn run(threads: usize, count: usize, chunk: &(impl Fn(usize) + Sync)) -> bool {
+    if TAKEN.swap(true, Ordering::Acquire) {
+        return false;
+    }
+    ENDED.store(false, Ordering::Relaxed);
+    let next = AtomicUsize::new(0);
+    let panic: Mutex<Option<Box<dyn Any + Send>>> = Mutex::new(None);
+    // The first panic is that of the loop, and its end: nobody claims another chunk.
+    let claim = || {
+        let chunks = || {
+            loop {
+                let i = next.fetch_add(1, Ordering::Relaxed);
+                if i >= count {
+                    break;
+                }
+                chunk(i);
+                stop::poll();
+            }
+        };
+        if let Err(of_chunk) = catch_unwind(AssertUnwindSafe(chunks)) {
+            lock(&panic).get_or_insert(of_chunk);
+            ENDED.store(true, Ordering::Relaxed);
+            next.store(count, Ordering::Relaxed);
+        }
+    };
+    rayon::in_place_scope(|scope| {
+        for _ in 1..threads.min(rayon::current_num_threads() + 1) {
+            scope.spawn(|_| stop::helping(claim));
+        }
+        claim();
+    });
+    TAKEN.store(false, Ordering::Release);
+    let panic = lock(&panic).take();
+    if let Some(panic) = panic {
+        resume_unwind(panic);
+    }
+    true
+}
