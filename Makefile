@@ -11,12 +11,13 @@ demo: build
 	@$(PYTHON) examples/demo.py
 
 test: build
-	cargo test
+	cargo test --features rayon
 	$(PYTHON) -m pytest
 
 lint: build
 	cargo fmt --check
 	cargo clippy --all-targets --all-features -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --features rayon
 	$(PYTHON) -m ruff check
 	$(PYTHON) -m ruff format --check
 	$(PYTHON) -m mypy

@@ -1,4 +1,20 @@
 //! Kinnor: a deep-learning engine for the machine at hand.
+//!
+//! [`graph`] has variables, functions and how they run forward and backward; [`apply`](graph::apply) computes any of the
+//! operations in [`ops::OPS`] by name. [`solvers`] update parameters, [`array`] has shapes and types. With the feature
+//! `ndarray`, which is on by default, arrays go to and come from the crate of that name; with `rayon`, kernels run on its
+//! threads if asked ([`threads`]).
+//!
+//! ```
+//! use kinnor::graph::{BackwardOptions, ForwardOptions, Variable, apply};
+//!
+//! let x = Variable::from_values([2], &[3.0, 4.0])?.with_need_grad(true);
+//! let y = apply("mul2", &[&x, &x], &[])?.remove(0);
+//! y.forward(&ForwardOptions::default())?;
+//! y.backward(&BackwardOptions::default())?;
+//! assert_eq!(x.grad().to_vec()?, [6.0, 8.0]);
+//! # Ok::<(), kinnor::Error>(())
+//! ```
 
 pub mod array;
 mod environment;
@@ -19,6 +35,11 @@ mod python;
 static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 pub use error::{Error, Result};
+
+/// The code of the README is a test.
+#[cfg(all(doctest, feature = "ndarray"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 /// How many threads share the work of a kernel, and whose they are.
 pub mod threads {
