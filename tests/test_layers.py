@@ -48,7 +48,7 @@ def imports(path, prefix):
         depth, name = 0, ""
         for sign in text[match.end() :]:  # a group: its names, but not those within groups of its own
             depth += (sign == "{") - (sign == "}")
-            if sign in "{,}" and depth <= 1 or depth == 0:
+            if (sign in "{,}" and depth <= 1) or depth == 0:
                 found += [(line, name.strip().split("::")[0])] if name.strip() else []
                 name = ""
             elif depth == 1:
@@ -122,3 +122,37 @@ def test_words_of_the_architecture_page_are_types():
     code = "\n".join(path.read_text() for path in files("src"))
     for name in set(re.findall(r"`([A-Z]\w+)(?:<T>)?`", table)) - {"Arc"}:
         assert re.search(rf"\b(?:struct|enum|trait|type) {name}\b", code), name
+
+
+# Types of one name, and why each pair means one thing.
+SAME_MEANING = {
+    "Bound": "an author's declaration with its arguments",
+    "Function": "the engine's, and Python's face of it",
+    "Kernels": "a table for each family of kernels",
+    "NdArray": "the engine's, and Python's face of it",
+    "Notes": "the engine's, and Python's face of it",
+    "Solver": "the engine's, and Python's face of it",
+    "Variable": "the engine's, and Python's face of it",
+}
+
+
+def types():
+    """Names of the types of the crate, operations among them, each with the files that declare it."""
+    found = {}
+    for path in files("src"):
+        text = re.sub(r"(?s)\n#\[cfg\(test\)\]\nmod tests \{.*", "", path.read_text())
+        text = re.sub(r"//.*", "", text)
+        text = re.sub(r"\b(?:pub(?:\([^)]*\))?|unsafe) ", "", text)
+        names = re.findall(r"(?m)^[ \t]*(?:struct|enum|trait|union) ([A-Z]\w*)", text)
+        names += re.findall(r"(?m)^type ([A-Z]\w*)", text)
+        names += re.findall(r"(?m)^    ([A-Z]\w*) = [a-z]\w*\(", text)  # `op!`
+        for name in names:
+            found.setdefault(name, []).append(str(path.relative_to(ROOT)))
+    return found
+
+
+def test_one_name_is_one_type():
+    shared = {name: where for name, where in types().items() if len(where) > 1}
+    unexplained = {name: where for name, where in shared.items() if name not in SAME_MEANING}
+    assert not unexplained, "types that share a name without sharing a meaning: rename them"
+    assert set(SAME_MEANING) <= set(shared), "an explanation of what is not there"

@@ -4,7 +4,7 @@ use std::sync::Weak;
 use std::sync::atomic::Ordering;
 
 use super::contents::{discard, fill};
-use super::storage::{Cast, Head, STALE, State, Storage};
+use super::storage::{Cast, Head, STALE, Storage, StorageState};
 use super::{Buffer, DType, convert, reclaim};
 use crate::{Error, Result};
 
@@ -82,7 +82,7 @@ impl Storage {
         Ok(ptr)
     }
 
-    pub(super) fn written(&self, state: &mut State, access: Access) -> *mut u8 {
+    pub(super) fn written(&self, state: &mut StorageState, access: Access) -> *mut u8 {
         (state.zeroing, state.is_lent) = (false, false);
         state.modifications = 1;
         if access.writes() {
@@ -95,7 +95,7 @@ impl Storage {
         }
     }
 
-    fn read(&self, state: &mut State, dtype: DType) -> Result<*mut u8> {
+    fn read(&self, state: &mut StorageState, dtype: DType) -> Result<*mut u8> {
         if !matches!(state.head, Head::Ready(_)) {
             let own = state.dtype.unwrap_or(dtype);
             self.make_head(state, own)?;
@@ -126,7 +126,7 @@ impl Storage {
     }
 
     /// Makes `dtype` the type of the head, keeping its values.
-    pub(super) fn make_head(&self, state: &mut State, dtype: DType) -> Result<()> {
+    pub(super) fn make_head(&self, state: &mut StorageState, dtype: DType) -> Result<()> {
         match &mut state.head {
             Head::Cleared { by_engine: true } => return Err(nothing_to_read()),
             Head::Ready(_) if state.dtype == Some(dtype) => return self.leave_to_views(state, dtype),
@@ -157,7 +157,7 @@ impl Storage {
     }
 
     /// Puts elements that a view shows elsewhere, so that they may be written.
-    fn leave_to_views(&self, state: &mut State, dtype: DType) -> Result<()> {
+    fn leave_to_views(&self, state: &mut StorageState, dtype: DType) -> Result<()> {
         let (true, Head::Ready(shown)) = (state.is_viewed(), &state.head) else { return Ok(()) };
         let buffer = Buffer::new(self.len * dtype.size())?;
         // SAFETY: both hold `len` elements of the type, and one is new.
@@ -166,7 +166,7 @@ impl Storage {
         Ok(())
     }
 
-    pub(super) fn set_head(&self, state: &mut State, buffer: Buffer, dtype: DType) {
+    pub(super) fn set_head(&self, state: &mut StorageState, buffer: Buffer, dtype: DType) {
         let old = std::mem::replace(&mut state.head, Head::Ready(buffer));
         (state.dtype, state.is_lent) = (Some(dtype), false);
         self.publish(state); // before the old memory is free
@@ -222,7 +222,7 @@ impl Storage {
         &self,
         dtype: DType,
         access: Access,
-        found: impl Fn(&Self, &mut State),
+        found: impl Fn(&Self, &mut StorageState),
     ) -> Result<(Buffer, *mut u8)> {
         loop {
             let ptr = self.access(dtype, access)?;

@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-use super::store::{CLASSES, Stack, Store, class, class_size};
+use super::store::{BlockStack, CLASSES, Store, class, class_size};
 use super::workspace;
 use crate::environment::{self, WrongSetting};
 
@@ -38,19 +38,19 @@ static LIVE: AtomicIsize = AtomicIsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    static CACHE: Cache = const { Cache { kept: [const { Cell::new(Kept { stack: Stack::EMPTY, room: 0 }) }; KEPT], uncounted: Cell::new(0) } };
+    static CACHE: Cache = const { Cache { kept: [const { Cell::new(FreeList { stack: BlockStack::EMPTY, room: 0 }) }; KEPT], uncounted: Cell::new(0) } };
 }
 
 /// Free blocks of one class: `room` is how many more may come.
 #[derive(Clone, Copy)]
-struct Kept {
-    stack: Stack,
+struct FreeList {
+    stack: BlockStack,
     room: u32,
 }
 
 /// What a thread keeps for itself.
 struct Cache {
-    kept: [Cell<Kept>; KEPT],
+    kept: [Cell<FreeList>; KEPT],
     uncounted: Cell<isize>,
 }
 
@@ -73,7 +73,7 @@ impl Cache {
     /// Keeps a block if there is room.
     ///
     /// # Safety
-    /// As [`Stack::push`]; the block is of that class.
+    /// As [`BlockStack::push`]; the block is of that class.
     #[inline]
     unsafe fn give(&self, class: usize, block: NonNull<u8>) -> bool {
         let mut kept = self.kept[class].get();

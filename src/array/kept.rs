@@ -57,16 +57,16 @@ impl Storage {
 
 /// What a function keeps that it made of a value: from the second time in a row on that the value is the same.
 #[derive(Default)]
-pub struct Kept {
+pub struct DerivedCache {
     /// The value, by its name, and in which way it was taken.
     of: (u64, [usize; 3]),
     own: Option<Own>,
     made: bool,
 }
 
-impl Kept {
+impl DerivedCache {
     /// Memory for `n` elements that are made of the value called `name` (0: it has none) in a certain `way`, and whether
-    /// they are in it already; if they are not, [`Kept::made`] says when they are. None where it does not pay to keep
+    /// they are in it already; if they are not, [`DerivedCache::made`] says when they are. None where it does not pay to keep
     /// them: they were asked for only once, or there is no room.
     pub(crate) fn lend<T>(&mut self, name: u64, way: [usize; 3], n: usize) -> Option<(Workspace<T>, bool)> {
         if name == 0 || (name, way) != self.of {
@@ -87,7 +87,7 @@ impl Kept {
 }
 
 /// What is kept with an array itself, for all who read it: a matrix in two ways, as it is and transposed.
-pub(super) type Forms = [Mutex<Kept>; 2];
+pub(super) type Forms = [Mutex<DerivedCache>; 2];
 
 /// An array with which may be kept what is made of its values.
 #[derive(Clone, Copy)]
@@ -108,7 +108,7 @@ impl<'a> Lasting<'a> {
         self.storage.lasting_name(self.at)
     }
 
-    /// As [`Kept::lend`], of what is kept with the array in one of two forms. None, too, while someone else has it.
+    /// As [`DerivedCache::lend`], of what is kept with the array in one of two forms. None, too, while someone else has it.
     pub(crate) fn lend<T>(self, form: usize, way: [usize; 3], n: usize) -> Option<Lent<'a, T>> {
         let name = Some(self.name()).filter(|name| *name != 0)?;
         let mut kept = self.storage.forms.get_or_init(Box::default)[form].try_lock()?;
@@ -127,7 +127,7 @@ impl fmt::Debug for Lasting<'_> {
 pub(crate) struct Lent<'a, T> {
     memory: Workspace<T>,
     is_made: bool,
-    kept: MutexGuard<'a, Kept>,
+    kept: MutexGuard<'a, DerivedCache>,
 }
 
 impl<T> Lent<'_, T> {

@@ -32,7 +32,7 @@ pub use dtype::{DType, Element};
 pub(crate) use gone::{Calm, Gone};
 pub(crate) use kept::Lent;
 #[doc(hidden)]
-pub use kept::{Kept, Lasting};
+pub use kept::{DerivedCache, Lasting};
 #[doc(hidden)]
 pub use reclaim::RunGuard;
 pub(crate) use reclaim::{Holds, amid_kernel, hold};
@@ -41,4 +41,4 @@ pub use shortage::fail_allocations;
 pub use storage::{Storage, name_of};
 pub use view::View;
 pub use workspace::OutOfMemory;
-pub(crate) use workspace::{Room, Workspace};
+pub(crate) use workspace::{OwnedBlock, Workspace};

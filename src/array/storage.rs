@@ -27,7 +27,7 @@ pub(super) enum Head {
     Empty,
     /// Every element is this number; a buffer to put it in may be at hand.
     Fill(f64, Option<Buffer>),
-    /// Elements of the type of [`State::dtype`].
+    /// Elements of the type of [`StorageState::dtype`].
     Ready(Buffer),
     /// Memory was given back. What the engine cleared must not be read; what a user cleared reads as NaN.
     Cleared { by_engine: bool },
@@ -84,7 +84,7 @@ pub(super) struct Cast {
 /// Never what [`Storage::saved`] returns.
 pub(super) const STALE: u64 = 0;
 
-pub(super) struct State {
+pub(super) struct StorageState {
     pub(super) head: Head,
     /// Type of the head, or of the last one there was.
     pub(super) dtype: Option<DType>,
@@ -97,7 +97,7 @@ pub(super) struct State {
     pub(super) children: Vec<Weak<Storage>>,
 }
 
-impl State {
+impl StorageState {
     /// Whether a view shows the head: whoever writes needs other memory.
     pub(super) fn is_viewed(&self) -> bool {
         self.is_lent && matches!(&self.head, Head::Ready(buffer) if buffer.is_shared())
@@ -129,7 +129,7 @@ pub struct Storage {
     pub(super) parent: Option<(Arc<Storage>, usize)>,
     /// What is kept of it, once someone asked for that.
     pub(super) forms: OnceLock<Box<Forms>>,
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<StorageState>,
 }
 
 impl Storage {
@@ -161,7 +161,7 @@ impl Storage {
         dtype: Option<DType>,
         parent: Option<(Arc<Self>, usize)>,
     ) -> Self {
-        let state = State {
+        let state = StorageState {
             head,
             dtype,
             casts: SmallVec::new(),
@@ -251,7 +251,7 @@ impl Storage {
     }
 
     /// The state, in which memory that was set aside counts as given back, and is.
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, StorageState> {
         let mut state = self.state.lock();
         let place = self.place.load(Ordering::Acquire);
         let aside = place & ASIDE != 0
@@ -264,7 +264,7 @@ impl Storage {
     }
 
     /// Says where the elements are now, for [`Storage::at`]. A part asks the whole each time.
-    pub(super) fn publish(&self, state: &State) {
+    pub(super) fn publish(&self, state: &StorageState) {
         let place = match (&state.head, state.dtype) {
             (Head::Ready(buffer), Some(dtype))
                 if self.parent.is_none() && buffer.ptr().addr() & MARKS == 0 =>

@@ -37,12 +37,12 @@ pub(super) const fn class_size(class: usize) -> usize {
 
 /// A stack of free blocks of one size, each holding the address of the next.
 #[derive(Clone, Copy)]
-pub(super) struct Stack(Option<NonNull<u8>>);
+pub(super) struct BlockStack(Option<NonNull<u8>>);
 
 // SAFETY: free blocks belong to whoever holds the stack.
-unsafe impl Send for Stack {}
+unsafe impl Send for BlockStack {}
 
-impl Stack {
+impl BlockStack {
     pub(super) const EMPTY: Self = Self(None);
 
     #[inline]
@@ -64,7 +64,7 @@ impl Stack {
 }
 
 /// A huge page that blocks are cut from, front to back.
-struct Chunk {
+struct StoreChunk {
     start: NonNull<u8>,
     used: usize,
     free: usize,
@@ -77,9 +77,9 @@ fn alone(size: usize) -> Option<Layout> {
 
 /// Free blocks, and the mappings that they are parts of.
 pub(super) struct Store {
-    free: [Stack; CLASSES],
-    large: BTreeMap<usize, Stack>,
-    chunks: Vec<Chunk>,
+    free: [BlockStack; CLASSES],
+    large: BTreeMap<usize, BlockStack>,
+    chunks: Vec<StoreChunk>,
     mapped: usize,
     limit: usize,
 }
@@ -90,7 +90,7 @@ unsafe impl Send for Store {}
 impl Store {
     pub(super) const fn new() -> Self {
         Self {
-            free: [Stack::EMPTY; CLASSES],
+            free: [BlockStack::EMPTY; CLASSES],
             large: BTreeMap::new(),
             chunks: Vec::new(),
             mapped: 0,
@@ -141,7 +141,7 @@ impl Store {
         let stack = if size <= LARGEST_CUT {
             &mut self.free[class(size)]
         } else {
-            self.large.entry(size).or_insert(Stack::EMPTY)
+            self.large.entry(size).or_insert(BlockStack::EMPTY)
         };
         // SAFETY: the caller gives the block away.
         unsafe { stack.push(block) };
@@ -181,7 +181,7 @@ impl Store {
             recent + i
         } else {
             let start = self.map(HUGE, peak)?;
-            self.chunks.push(Chunk { start, used: 0, free: 0 });
+            self.chunks.push(StoreChunk { start, used: 0, free: 0 });
             self.chunks.len() - 1
         };
         let chunk = &mut self.chunks[at];
@@ -235,7 +235,7 @@ impl Store {
         self.chunks.sort_unstable_by_key(|c| c.start);
         self.chunks.iter_mut().for_each(|c| c.free = 0);
         let chunks = &mut self.chunks;
-        let home = |chunks: &[Chunk], block: NonNull<u8>| {
+        let home = |chunks: &[StoreChunk], block: NonNull<u8>| {
             chunks.partition_point(|c| c.start <= block) - 1 // blocks come from chunks, so there is one before
         };
         for (class, stack) in self.free.iter().enumerate() {
@@ -246,7 +246,7 @@ impl Store {
             }
         }
         for stack in &mut self.free {
-            let mut rest = std::mem::replace(stack, Stack::EMPTY);
+            let mut rest = std::mem::replace(stack, BlockStack::EMPTY);
             while let Some(block) = rest.pop() {
                 let chunk = &chunks[home(chunks, block)];
                 if chunk.free < chunk.used {

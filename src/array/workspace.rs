@@ -23,16 +23,16 @@ const LEAST: usize = 512;
 const SMALL_DEPTH: usize = 16;
 
 /// A block of its own. What is kept for reuse does not count as live.
-fn allocate(bytes: usize) -> Option<Block> {
+fn allocate(bytes: usize) -> Option<RawBlock> {
     if account::is_short() { None } else { allocator::allocate(bytes, 0) }
 }
 
 /// A block and its true size.
-type Block = (NonNull<u8>, usize);
+type RawBlock = (NonNull<u8>, usize);
 
 struct Slot {
     taken: AtomicBool,
-    block: UnsafeCell<Option<Block>>,
+    block: UnsafeCell<Option<RawBlock>>,
 }
 
 // SAFETY: only whoever has `taken` the slot touches the block.
@@ -165,7 +165,7 @@ pub struct OutOfMemory {
 
 /// Memory for some elements, their values undefined and the first at the start of a cache line, until it is dropped.
 pub(crate) struct Workspace<T> {
-    block: Block,
+    block: RawBlock,
     /// The slot that keeps it; without one it is freed.
     slot: Option<&'static Slot>,
     /// It belongs to its thread.
@@ -228,16 +228,16 @@ impl<T> Drop for Workspace<T> {
 }
 
 /// Memory that belongs to nobody's shelf, for what outlives a call: like a workspace it counts for the limit, and is not live.
-pub(crate) struct Room {
-    block: Block,
+pub(crate) struct OwnedBlock {
+    block: RawBlock,
 }
 
 // SAFETY: a block belongs to no thread.
-unsafe impl Send for Room {}
+unsafe impl Send for OwnedBlock {}
 // SAFETY: it only says where the block is.
-unsafe impl Sync for Room {}
+unsafe impl Sync for OwnedBlock {}
 
-impl Room {
+impl OwnedBlock {
     /// Room for so many bytes, the first at the start of a cache line.
     ///
     /// # Errors
@@ -258,7 +258,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for OwnedBlock {
     fn drop(&mut self) {
         // SAFETY: the block came from the allocator with this size and this count, and nobody else has it.
         unsafe { allocator::free(self.block.0, self.block.1, 0) };

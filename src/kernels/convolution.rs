@@ -29,12 +29,12 @@ use smallvec::SmallVec;
 use super::Float;
 use super::epilogue::{Epilogue, Tail};
 use super::threads::{Shared, ranges};
-pub use crate::array::Kept;
+pub use crate::array::DerivedCache;
 use crate::array::OutOfMemory;
 use direct::Correlation;
 use pointwise::Pointwise;
 use std::sync::atomic::{AtomicU8, Ordering};
-use tables::{Sum, Tables};
+use tables::{Tables, WhichSum};
 use weight::WeightGradient;
 use winograd::Winograd;
 
@@ -159,9 +159,9 @@ impl Geometry {
 #[derive(Default)]
 pub struct KeptWeight {
     /// For the output.
-    pub forward: Kept,
+    pub forward: DerivedCache,
     /// For the gradient.
-    pub backward: Kept,
+    pub backward: DerivedCache,
 }
 
 /// The weight of a convolution.
@@ -171,11 +171,11 @@ pub struct Weight<'a, T> {
 }
 
 /// The name of the values of a weight, and what its function keeps of them.
-type Known<'a> = Option<(u64, &'a mut Kept)>;
+type Known<'a> = Option<(u64, &'a mut DerivedCache)>;
 
 impl<'a, T> Weight<'a, T> {
     /// A weight by name, of which the function may keep what it makes of it.
-    pub fn known(values: &'a [T], name: u64, kept: &'a mut Kept) -> Self {
+    pub fn known(values: &'a [T], name: u64, kept: &'a mut DerivedCache) -> Self {
         Self { values, known: Some((name, kept)) }
     }
 }
@@ -214,7 +214,7 @@ pub fn forward<'w, T: Float>(
         // SAFETY: the slices are as large as the geometry says, which was checked; `y` is borrowed alone.
         return unsafe { sum.run(known) };
     }
-    let all = g.tables(Sum::Output);
+    let all = g.tables(WhichSum::Output);
     let sum = Correlation {
         g,
         tables: &all.each[0],
@@ -268,7 +268,7 @@ fn spread_gradient<T: Float>(
         // SAFETY: as above.
         return unsafe { sum.run(known) };
     }
-    let (all, to) = (g.tables(Sum::InputGradient), Shared::new(gx.as_mut_ptr()));
+    let (all, to) = (g.tables(WhichSum::InputGradient), Shared::new(gx.as_mut_ptr()));
     // Elements that no tap reaches.
     let is_left_out = |tables: &&Tables| epilogue.row_bias.is_none() && tables.window.taps.is_empty();
     if !epilogue.accumulate && all.each.iter().any(|tables| is_left_out(&tables)) {

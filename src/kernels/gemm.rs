@@ -10,8 +10,8 @@ mod product;
 mod tile;
 mod vector;
 
-pub(super) use blocks::{Operand, Split};
-pub(super) use pack::Columns;
+pub(super) use blocks::{EvenSplit, MatrixOperand};
+pub(super) use pack::ColumnsToPack;
 pub(super) use panels::{ONCE, PanelProduct, Panels, Table};
 pub use product::{Strided, multiply};
 pub(super) use tile::kernels;
@@ -25,7 +25,7 @@ use crate::array::{Lasting, Lent};
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<'a, T> {
     data: &'a [T],
-    layout: Layout,
+    layout: MatrixLayout,
     lasting: Option<Lasting<'a>>,
 }
 
@@ -33,18 +33,18 @@ pub struct Matrix<'a, T> {
 #[derive(Debug)]
 pub struct MatrixMut<'a, T> {
     data: &'a mut [T],
-    layout: Layout,
+    layout: MatrixLayout,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Layout {
+struct MatrixLayout {
     rows: usize,
     cols: usize,
     row_stride: usize,
     col_stride: usize,
 }
 
-impl Layout {
+impl MatrixLayout {
     /// Refuses what would leave memory of `len` elements: every later access stands on this.
     fn new(len: usize, rows: usize, cols: usize, row_stride: usize, col_stride: usize) -> Self {
         let last = |n: usize, stride: usize| n.saturating_sub(1).saturating_mul(stride);
@@ -65,7 +65,11 @@ impl Layout {
 impl<'a, T> Matrix<'a, T> {
     /// The matrix of `rows` x `cols` that starts with the first element of `data`.
     pub fn new(data: &'a [T], rows: usize, cols: usize, row_stride: usize, col_stride: usize) -> Self {
-        Self { data, layout: Layout::new(data.len(), rows, cols, row_stride, col_stride), lasting: None }
+        Self {
+            data,
+            layout: MatrixLayout::new(data.len(), rows, cols, row_stride, col_stride),
+            lasting: None,
+        }
     }
 
     /// The matrix whose rows lie one after the other.
@@ -81,8 +85,8 @@ impl<'a, T> Matrix<'a, T> {
 
     /// Its transpose, without moving anything.
     pub fn t(self) -> Self {
-        let Layout { rows, cols, row_stride, col_stride } = self.layout;
-        let layout = Layout { rows: cols, cols: rows, row_stride: col_stride, col_stride: row_stride };
+        let MatrixLayout { rows, cols, row_stride, col_stride } = self.layout;
+        let layout = MatrixLayout { rows: cols, cols: rows, row_stride: col_stride, col_stride: row_stride };
         Self { layout, ..self }
     }
 }
@@ -94,9 +98,9 @@ impl<'a, T: Float> Matrix<'a, T> {
 
     /// It packed, as the right matrix of products of `m` rows, if it is kept so.
     fn packed(&self, m: usize) -> Option<Lent<'a, T>> {
-        let Layout { rows, cols, row_stride, col_stride } = self.layout;
-        let b = Operand { p: self.data.as_ptr(), row: row_stride as isize, col: col_stride as isize };
-        // SAFETY: `Layout::new` saw that every element lies in the slice.
+        let MatrixLayout { rows, cols, row_stride, col_stride } = self.layout;
+        let b = MatrixOperand { p: self.data.as_ptr(), row: row_stride as isize, col: col_stride as isize };
+        // SAFETY: `MatrixLayout::new` saw that every element lies in the slice.
         unsafe { kept::packed((m, cols, rows), b, self.lasting?) }
     }
 }
@@ -104,7 +108,7 @@ impl<'a, T: Float> Matrix<'a, T> {
 impl<'a, T> MatrixMut<'a, T> {
     /// As [`Matrix::new`], for writing. No two elements may share a place.
     pub fn new(data: &'a mut [T], rows: usize, cols: usize, row_stride: usize, col_stride: usize) -> Self {
-        let layout = Layout::new(data.len(), rows, cols, row_stride, col_stride);
+        let layout = MatrixLayout::new(data.len(), rows, cols, row_stride, col_stride);
         Self { data, layout }
     }
 
@@ -148,7 +152,7 @@ fn product<T: Float>(
     assert!(a.layout.rows == m && b.layout.cols == n && b.layout.rows == k, "matrices that do not fit");
     let c = layout.strided(data.as_mut_ptr());
     let packed = packed.map(|packed| packed.get().cast_const());
-    // SAFETY: `Layout::new` saw that every element of the three matrices lies in its slice, and `c` is borrowed alone.
+    // SAFETY: `MatrixLayout::new` saw that every element of the three matrices lies in its slice, and `c` is borrowed alone.
     unsafe { multiply((m, n, k), a.strided(), b.strided(), packed, c, epilogue) };
 }
 

@@ -13,7 +13,7 @@ pub const GRAIN: usize = 1 << 14;
 pub(super) const TILE: usize = 512;
 
 /// Memory for a tile.
-pub(super) type Room<T> = [MaybeUninit<T>; TILE];
+pub(super) type LaneBuffer<T> = [MaybeUninit<T>; TILE];
 
 /// Bytes that a thread copies at a time.
 const COPY: usize = 1 << 18;
@@ -109,7 +109,7 @@ pub(super) unsafe fn write_or_add<T: Float>(
         // SAFETY: the caller's promise.
         return write(range.clone(), unsafe { y.add(range.start) });
     }
-    let mut room: Room<T> = [MaybeUninit::uninit(); TILE];
+    let mut room: LaneBuffer<T> = [MaybeUninit::uninit(); TILE];
     for start in range.clone().step_by(TILE) {
         let n = TILE.min(range.end - start);
         let room = room.as_mut_ptr().cast::<T>();

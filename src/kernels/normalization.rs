@@ -15,12 +15,12 @@ mod rows;
 use super::Float;
 use super::epilogue::{Activation, Tail};
 use super::pairing::Pairing;
-use super::scratch::{List, Saved, Zeros};
+use super::scratch::{List, SavedMemory, Zeros};
 use super::threads::Shared;
 pub use in_place::InPlace;
 
 /// How an array meets its statistics and its scale.
-pub struct Layout {
+pub struct NormLayout {
     /// Statistics are the first array, scales the second.
     pairing: Pairing,
     /// Number of means and variances.
@@ -29,7 +29,7 @@ pub struct Layout {
     pub n_params: usize,
 }
 
-impl Layout {
+impl NormLayout {
     /// The layout of an array of lengths `dims` with statistics for each index of the axes that are `kept`, and a
     /// scale for each index of those that are `scaled`.
     pub fn new(dims: &[usize], kept: &[bool], scaled: &[bool]) -> Self {
@@ -52,14 +52,14 @@ impl Layout {
 /// Means and variances as elements are normalised by them.
 pub struct Stats<T> {
     /// Mean, and what rounding took off it: a large mean costs no digits of what is around it.
-    mean: Saved<(T, T)>,
+    mean: SavedMemory<(T, T)>,
     /// `1 / sqrt(variance + eps)`.
-    scale: Saved<T>,
+    scale: SavedMemory<T>,
 }
 
 impl<T> Default for Stats<T> {
     fn default() -> Self {
-        Self { mean: Saved::default(), scale: Saved::default() }
+        Self { mean: SavedMemory::default(), scale: SavedMemory::default() }
     }
 }
 
@@ -77,8 +77,8 @@ impl<T: Float> Stats<T> {
         self.scale.set(scales::<T>(variance, eps));
     }
 
-    fn view(&self) -> View<'_, T> {
-        View { mean: &self.mean, scale: &self.scale }
+    fn view(&self) -> StatisticsView<'_, T> {
+        StatisticsView { mean: &self.mean, scale: &self.scale }
     }
 
     /// Number of statistics.
@@ -98,14 +98,14 @@ fn scales<T: Float>(variance: &[f64], eps: f64) -> impl ExactSizeIterator<Item =
 
 /// [`Stats`], which loops hold by value: what lies behind a reference would be loaded anew for each element.
 #[derive(Clone, Copy)]
-struct View<'a, T> {
+struct StatisticsView<'a, T> {
     mean: &'a [(T, T)],
     scale: &'a [T],
 }
 
 /// What an array is normalised to.
 struct Target<'a, T> {
-    layout: &'a Layout,
+    layout: &'a NormLayout,
     x: &'a [T],
     gamma: List<T>,
     beta: List<T>,
@@ -115,7 +115,7 @@ struct Target<'a, T> {
 
 impl<'a, T: Float> Target<'a, T> {
     fn new(
-        layout: &'a Layout,
+        layout: &'a NormLayout,
         x: &'a [T],
         gamma: Option<&[T]>,
         beta: Option<&[T]>,
@@ -128,7 +128,7 @@ impl<'a, T: Float> Target<'a, T> {
     }
 
     /// Normalises a part by statistics that are numbered from `first` on.
-    fn write(&self, part: &Pairing, stats: View<'_, T>, first: usize) {
+    fn write(&self, part: &Pairing, stats: StatisticsView<'_, T>, first: usize) {
         if self.layout.in_rows() {
             T::in_registers(rows::Write { target: self, part, stats, first });
         } else {
@@ -138,7 +138,7 @@ impl<'a, T: Float> Target<'a, T> {
 }
 
 /// What is given, or `v` for each parameter.
-fn or_all<T: Float>(layout: &Layout, given: Option<&[T]>, v: T) -> List<T> {
+fn or_all<T: Float>(layout: &NormLayout, given: Option<&[T]>, v: T) -> List<T> {
     let all: List<T> = match given {
         Some(given) => given.iter().copied().collect(),
         None => std::iter::repeat_n(v, layout.n_params).collect(),
@@ -149,7 +149,7 @@ fn or_all<T: Float>(layout: &Layout, given: Option<&[T]>, v: T) -> List<T> {
 
 /// `y = tail((x - mean) / sqrt(variance + eps) * gamma + beta)`, with the means and variances of `x`, which are returned.
 pub fn normalize<T: Float>(
-    layout: &Layout,
+    layout: &NormLayout,
     eps: f64,
     x: &[T],
     gamma: Option<&[T]>,
@@ -174,7 +174,7 @@ pub fn normalize<T: Float>(
             to_variance.get().add(first).copy_from_nonoverlapping(variance.as_ptr(), variance.len());
         }
         let (mean, scale): (List<_>, List<_>) = (split(&mean).collect(), scales(&variance, eps).collect());
-        target.write(part, View { mean: &mean, scale: &scale }, first);
+        target.write(part, StatisticsView { mean: &mean, scale: &scale }, first);
     });
     finish_columns(layout, y, tail);
     (mean, variance)
@@ -182,7 +182,7 @@ pub fn normalize<T: Float>(
 
 /// As [`normalize`], by the statistics that are given.
 pub fn normalize_by<T: Float>(
-    layout: &Layout,
+    layout: &NormLayout,
     stats: &Stats<T>,
     x: &[T],
     gamma: Option<&[T]>,
@@ -197,7 +197,7 @@ pub fn normalize_by<T: Float>(
 }
 
 /// Takes what was not written row by row through what follows.
-fn finish_columns<T: Float>(layout: &Layout, y: &mut [T], tail: Tail<'_>) {
+fn finish_columns<T: Float>(layout: &NormLayout, y: &mut [T], tail: Tail<'_>) {
     if !layout.in_rows() {
         Tail { activation: Activation::Identity, ..tail }.finish_all(y);
     }
@@ -205,7 +205,7 @@ fn finish_columns<T: Float>(layout: &Layout, y: &mut [T], tail: Tail<'_>) {
 
 /// What gradients of a normalisation are made of.
 pub struct Gradients<'a, T> {
-    layout: &'a Layout,
+    layout: &'a NormLayout,
     stats: &'a Stats<T>,
     x: &'a [T],
     gamma: List<T>,
@@ -227,11 +227,11 @@ pub struct Wanted<'a, T> {
 }
 
 /// The gradients that are small: by beta and gamma, by mean and variance. They mean nothing where they were not wanted.
-pub type Found<T> = [[List<T>; 2]; 2];
+pub type SmallGradients<T> = [[List<T>; 2]; 2];
 
 /// [`Wanted`], as all threads see it.
 #[derive(Clone, Copy)]
-struct Plan<T> {
+struct GradientPlan<T> {
     gx: Option<(Shared<T>, bool)>,
     params: bool,
     /// Whether sums over the elements of a statistic are needed.
@@ -243,7 +243,7 @@ impl<'a, T: Float> Gradients<'a, T> {
     /// `gy` is the gradient of `y`, `outer` are those of mean and variance, where they are outputs. What a formula does
     /// not take from `x` or `gamma` may be anything.
     pub fn new(
-        layout: &'a Layout,
+        layout: &'a NormLayout,
         (stats, given): (&'a Stats<T>, bool),
         x: &'a [T],
         gamma: Option<&[T]>,
@@ -259,8 +259,8 @@ impl<'a, T: Float> Gradients<'a, T> {
     }
 
     /// Computes those that are wanted.
-    pub fn find(&self, wanted: Wanted<'_, T>) -> Found<T> {
-        let plan = Plan {
+    pub fn find(&self, wanted: Wanted<'_, T>) -> SmallGradients<T> {
+        let plan = GradientPlan {
             params: wanted.params,
             sums: wanted.stats || (wanted.x.is_some() && !self.given),
             gx: wanted.x.map(|(gx, accumulate)| {

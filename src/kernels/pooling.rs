@@ -14,7 +14,7 @@ pub use maximum::{max, put_taken, take};
 /// How windows slide along one axis.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
-pub struct Axis {
+pub struct PoolingAxis {
     pub input: usize,
     pub output: usize,
     pub kernel: usize,
@@ -31,7 +31,7 @@ struct Span {
     padded: usize,
 }
 
-impl Axis {
+impl PoolingAxis {
     /// An axis that is as if it were not there.
     const NONE: Self = Self { input: 1, output: 1, kernel: 1, stride: 1, pad: 0 };
 
@@ -63,11 +63,11 @@ pub enum Divisor {
 pub struct Windows {
     outer: usize,
     inner: usize,
-    axes: [Axis; 3],
+    axes: [PoolingAxis; 3],
 }
 
 /// The windows of one row of outputs: they cover the same planes and rows of the input.
-struct Row<'a> {
+struct PoolingRow<'a> {
     /// First element of the input of this plane.
     plane: usize,
     /// First output.
@@ -77,7 +77,7 @@ struct Row<'a> {
     widths: &'a [Span],
 }
 
-impl Row<'_> {
+impl PoolingRow<'_> {
     /// Calls `f` with where the lines of the window at `width` lie in the input: all at once where nothing is between them.
     #[inline(always)]
     fn lines(&self, w: &Windows, width: &Span, mut f: impl FnMut(Range<usize>)) {
@@ -105,8 +105,8 @@ impl Row<'_> {
 
 impl Windows {
     /// Windows along `axes`, three at most.
-    pub fn new(outer: usize, axes: &[Axis], inner: usize) -> Self {
-        let mut all = [Axis::NONE; 3];
+    pub fn new(outer: usize, axes: &[PoolingAxis], inner: usize) -> Self {
+        let mut all = [PoolingAxis::NONE; 3];
         all[3 - axes.len()..].copy_from_slice(axes);
         Self { outer, inner, axes: all }
     }
@@ -133,7 +133,7 @@ impl Windows {
 
     /// Whether the elements of a window are taken one after the other, rather than all windows element by element.
     fn along_windows(&self) -> bool {
-        let Axis { kernel, output, .. } = self.axes[2];
+        let PoolingAxis { kernel, output, .. } = self.axes[2];
         self.inner == 1 && (kernel >= WIDE || (kernel > 3 && output < kernel))
     }
 
@@ -145,11 +145,11 @@ impl Windows {
     /// Calls `f` for each row of outputs, plane by plane; different planes at the same time. It must be
     /// `#[inline(always)]`.
     #[inline(always)]
-    fn for_each(&self, f: impl Fn(&Row<'_>) + Sync + Copy) {
+    fn for_each(&self, f: impl Fn(&PoolingRow<'_>) + Sync + Copy) {
         if self.outputs() == 0 || self.input_plane() == 0 {
             return;
         }
-        let [depths, heights, widths] = self.axes.each_ref().map(Axis::spans);
+        let [depths, heights, widths] = self.axes.each_ref().map(PoolingAxis::spans);
         let (plane, row) = (self.output_plane(), self.row());
         let (depths, heights, widths) = (&*depths, &*heights, &*widths);
         threads::ranges(self.outer, (GRAIN / self.input_plane()).max(1), |planes| {
@@ -160,7 +160,7 @@ impl Windows {
                         let mut to = i * plane;
                         for depth in depths {
                             for height in heights {
-                                f(&Row { plane: i * self.input_plane(), to, depth, height, widths });
+                                f(&PoolingRow { plane: i * self.input_plane(), to, depth, height, widths });
                                 to += row;
                             }
                         }
@@ -173,8 +173,8 @@ impl Windows {
     /// Calls `f(output, input)` with places in the row of outputs and in the plane of inputs for each element of each
     /// window, those of a window in memory's order. It must be `#[inline(always)]`.
     #[inline(always)]
-    fn taps(&self, row: &Row<'_>, mut f: impl FnMut(usize, usize)) {
-        let Axis { input, output, kernel, stride, pad } = self.axes[2];
+    fn taps(&self, row: &PoolingRow<'_>, mut f: impl FnMut(usize, usize)) {
+        let PoolingAxis { input, output, kernel, stride, pad } = self.axes[2];
         for z in row.depth.range.clone() {
             for y in row.height.range.clone() {
                 let line = (z * self.axes[1].input + y) * input;

@@ -18,7 +18,7 @@ pub const BLOCK: u64 = 64;
 
 /// Where a sequence starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key {
+pub struct PhiloxKey {
     /// Which sequence.
     pub seed: u64,
     /// Number of values before the first.
@@ -55,9 +55,9 @@ pub fn share(part: u32, parts: u32) {
 /// What this thread draws, for those who want to draw the same again.
 struct Tape {
     /// Keys drawn since each of those who record began.
-    recording: Vec<Vec<Key>>,
+    recording: Vec<Vec<PhiloxKey>>,
     /// Keys to be drawn, the next one last, before new ones are.
-    replaying: Vec<Key>,
+    replaying: Vec<PhiloxKey>,
 }
 
 thread_local! {
@@ -79,13 +79,13 @@ pub fn record() {
 }
 
 /// Ends the last [`record`], and returns what was drawn since.
-pub fn recorded() -> Vec<Key> {
+pub fn recorded() -> Vec<PhiloxKey> {
     with_tape(|tape| tape.recording.pop()).unwrap_or_default()
 }
 
 /// Lets this thread draw these first, in order; returns what was still to be drawn of the last ones. The library's
 /// sequence stays where it is.
-pub fn replay(mut keys: Vec<Key>) -> Vec<Key> {
+pub fn replay(mut keys: Vec<PhiloxKey>) -> Vec<PhiloxKey> {
     keys.reverse();
     let mut left = with_tape(|tape| std::mem::replace(&mut tape.replaying, keys));
     left.reverse();
@@ -93,7 +93,7 @@ pub fn replay(mut keys: Vec<Key>) -> Vec<Key> {
 }
 
 /// Takes the next `count` numbers of the library's sequence.
-pub fn draw(count: u64) -> Key {
+pub fn draw(count: u64) -> PhiloxKey {
     if TAPED.get() {
         return with_tape(|tape| {
             let key = tape.replaying.pop().unwrap_or_else(|| draw_new(count));
@@ -104,11 +104,11 @@ pub fn draw(count: u64) -> Key {
     draw_new(count)
 }
 
-fn draw_new(count: u64) -> Key {
+fn draw_new(count: u64) -> PhiloxKey {
     let share = SHARE.load(Ordering::Relaxed);
     let (part, parts) = (share >> 32, share & u64::from(u32::MAX));
     let offset = OFFSET.fetch_add((count * parts).div_ceil(BLOCK) * BLOCK, Ordering::Relaxed);
-    Key { seed: SEED.load(Ordering::Relaxed), offset: offset + part * count }
+    PhiloxKey { seed: SEED.load(Ordering::Relaxed), offset: offset + part * count }
 }
 
 /// Counters that are turned into words together.
@@ -147,7 +147,7 @@ fn inside(word: u32) -> f64 {
     (f64::from(word) + 0.5) / 4_294_967_296.0
 }
 
-impl Key {
+impl PhiloxKey {
     /// The words of the counters from number `first` on, in their `attempt`.
     #[inline(always)]
     fn counters(self, first: u64, attempt: u32) -> [[u32; LANES]; WORDS] {

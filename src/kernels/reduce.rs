@@ -34,20 +34,20 @@ pub trait Fold<T> {
 }
 
 /// An array seen as `outer` blocks of `n` rows of `inner` elements, of which the rows are folded.
-pub struct Rows<'a, T: Float> {
-    x: Elements<'a, T>,
+pub struct ReducedRows<'a, T: Float> {
+    x: RowElements<'a, T>,
     outer: usize,
     n: usize,
     inner: usize,
 }
 
 /// Elements where they lie, or in another order.
-enum Elements<'a, T: Float> {
+enum RowElements<'a, T: Float> {
     There(&'a [T]),
     Copied(Zeros<T>),
 }
 
-impl<T: Float> Deref for Elements<'_, T> {
+impl<T: Float> Deref for RowElements<'_, T> {
     type Target = [T];
     fn deref(&self) -> &[T] {
         match self {
@@ -57,7 +57,7 @@ impl<T: Float> Deref for Elements<'_, T> {
     }
 }
 
-impl<'a, T: Float> Rows<'a, T> {
+impl<'a, T: Float> ReducedRows<'a, T> {
     /// `x` with `axes` to be folded, in ascending order; copied only if they lie scattered.
     pub fn new(x: &'a [T], shape: &Shape, axes: &[usize]) -> Self {
         let is_folded = |i: usize| axes.contains(&i);
@@ -66,18 +66,18 @@ impl<'a, T: Float> Rows<'a, T> {
         let first = long().find(|i| is_folded(*i));
         let last = long().rfind(|i| is_folded(*i));
         let (Some(first), Some(last)) = (first, last) else {
-            return Self { x: Elements::There(x), outer: shape.size(), n: 1, inner: 1 };
+            return Self { x: RowElements::There(x), outer: shape.size(), n: 1, inner: 1 };
         };
         if long().filter(|i| (first..=last).contains(i)).all(is_folded) {
             let (outer, inner) = (shape.size_to(first), shape.size_from(last + 1));
-            return Self { x: Elements::There(x), outer, n, inner };
+            return Self { x: RowElements::There(x), outer, n, inner };
         }
         let kept = (0..shape.ndim()).filter(|i| !is_folded(*i));
         let outer = kept.clone().map(|i| shape[i]).product();
         let order: SmallVec<[usize; 4]> = kept.chain((0..shape.ndim()).filter(|i| is_folded(*i))).collect();
         let mut copy = Zeros::new(x.len());
         strided::transpose(x, shape, &order, &mut copy);
-        Self { x: Elements::Copied(copy), outer, n, inner: 1 }
+        Self { x: RowElements::Copied(copy), outer, n, inner: 1 }
     }
 
     /// Calls `put(i, part)` with all of the elements that result `i` is made of.
@@ -176,9 +176,9 @@ fn fold_columns<T: Float, F: Fold<T>>(
 }
 
 /// The product.
-pub struct Product;
+pub struct ProductFold;
 
-impl<T: Float> Fold<T> for Product {
+impl<T: Float> Fold<T> for ProductFold {
     type Part = T;
     #[inline(always)]
     fn none(&self) -> T {
@@ -253,7 +253,9 @@ mod tests {
     fn scattered_axes_are_folded_in_order() {
         let x: Vec<f64> = (0..24).map(|v| f64::from((v * 7) % 24)).collect();
         let shape = Shape::from([2, 3, 4]);
-        for (i, (value, at)) in Rows::new(&x, &shape, &[0, 2]).extremes(false).iter().copied().enumerate() {
+        for (i, (value, at)) in
+            ReducedRows::new(&x, &shape, &[0, 2]).extremes(false).iter().copied().enumerate()
+        {
             let all: Vec<f64> = (0..8).map(|k| x[k / 4 * 12 + i * 4 + k % 4]).collect();
             assert_eq!(value, all.iter().copied().fold(0.0, f64::max));
             assert_eq!(all[at], value);
@@ -270,7 +272,7 @@ mod tests {
             for _ in 0..2 {
                 for smallest in [false, true] {
                     for (i, (value, at)) in
-                        Rows::new(&x, &shape, &[axis]).extremes(smallest).iter().copied().enumerate()
+                        ReducedRows::new(&x, &shape, &[axis]).extremes(smallest).iter().copied().enumerate()
                     {
                         let line: Vec<f32> = (0..n).map(|k| x[first(i) + k * step]).collect();
                         let nan = line.iter().position(|v| v.is_nan());

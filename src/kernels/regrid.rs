@@ -20,9 +20,9 @@ pub struct Piece {
 
 /// A new axis, from its start to its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Axis(SmallVec<[Piece; 3]>);
+pub struct RegridAxis(SmallVec<[Piece; 3]>);
 
-impl Axis {
+impl RegridAxis {
     /// An axis of length `n` as it was.
     pub fn whole(n: usize) -> Self {
         Self::default().then(0, 1, n)
@@ -93,19 +93,19 @@ impl Axis {
 #[derive(Clone, Debug)]
 pub struct Regrid {
     from: Shape,
-    axes: Vec<Axis>,
+    axes: Vec<RegridAxis>,
 }
 
 impl Regrid {
     /// A new array with these axes of an array of shape `from`.
-    pub fn new(from: Shape, axes: Vec<Axis>) -> Self {
+    pub fn new(from: Shape, axes: Vec<RegridAxis>) -> Self {
         debug_assert_eq!(from.ndim(), axes.len());
         Self { from, axes }
     }
 
     /// Shape of the new array.
     pub fn shape(&self) -> Shape {
-        self.axes.iter().map(Axis::len).collect()
+        self.axes.iter().map(RegridAxis::len).collect()
     }
 
     /// `y` is made of `x`, and of `outside` where that does not reach.
@@ -166,7 +166,7 @@ impl Regrid {
                 .enumerate()
                 .map(|(i, n)| if i == first { range.len() } else { *n })
                 .collect();
-            part.axes[first] = Axis::whole(range.len());
+            part.axes[first] = RegridAxis::whole(range.len());
             part.scatter_part(&gy[range.start * step..range.end * step], gx);
         });
     }
@@ -212,7 +212,7 @@ impl Regrid {
 
 /// The axes that have to be walked; what lies inside the last of them moves as one block.
 struct Walk<'a> {
-    axes: &'a [Axis],
+    axes: &'a [RegridAxis],
     to: &'a [usize],
     from: &'a [usize],
 }
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn positions_become_few_pieces() {
-        let axis = Axis::default().then_each([2, 1, 0, 1, 2, 2, 2]);
+        let axis = RegridAxis::default().then_each([2, 1, 0, 1, 2, 2, 2]);
         assert_eq!(axis.len(), 7);
         assert_eq!(axis.0.len(), 3);
         let mut y = [0.0; 7];
@@ -269,7 +269,11 @@ mod tests {
     #[test]
     fn whole_inner_axes_move_as_blocks() {
         let x: Vec<f64> = (0..12).map(f64::from).collect();
-        let axes = vec![Axis::default().then(1, -1, 2).then_outside(1), Axis::whole(3), Axis::whole(2)];
+        let axes = vec![
+            RegridAxis::default().then(1, -1, 2).then_outside(1),
+            RegridAxis::whole(3),
+            RegridAxis::whole(2),
+        ];
         let grid = Regrid::new(Shape::from([2, 3, 2]), axes);
         let mut y = [0.0; 18];
         grid.gather(&x, -1.0, &mut y);

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 use super::{Float, stop};
-use crate::array::{Room, Workspace};
+use crate::array::{OwnedBlock, Workspace};
 
 /// Numbers that are zero at first and live until this is dropped, in memory that the thread keeps for the next call. The
 /// first is at the start of a cache line.
@@ -136,20 +136,20 @@ impl<T> DerefMut for List<T> {
 }
 
 /// A list of plain values that a function keeps for its next run: in memory of its own, which grows and never shrinks.
-pub struct Saved<T> {
-    room: Option<Room>,
+pub struct SavedMemory<T> {
+    room: Option<OwnedBlock>,
     n: usize,
     of: PhantomData<T>,
 }
 
-impl<T> Default for Saved<T> {
+impl<T> Default for SavedMemory<T> {
     fn default() -> Self {
         const { assert!(!std::mem::needs_drop::<T>() && size_of::<T>() > 0 && align_of::<T>() <= 64) };
         Self { room: None, n: 0, of: PhantomData }
     }
 }
 
-impl<T: Copy> Saved<T> {
+impl<T: Copy> SavedMemory<T> {
     fn ptr(&self) -> *mut T {
         self.room.as_ref().map_or(std::ptr::dangling_mut(), |room| room.ptr().cast())
     }
@@ -159,8 +159,8 @@ impl<T: Copy> Saved<T> {
         if n <= self.room.as_ref().map_or(0, |room| room.bytes() / size_of::<T>()) {
             return;
         }
-        let room =
-            Room::new(n.saturating_mul(size_of::<T>())).unwrap_or_else(|error| stop::raise(error.into()));
+        let room = OwnedBlock::new(n.saturating_mul(size_of::<T>()))
+            .unwrap_or_else(|error| stop::raise(error.into()));
         // SAFETY: both hold as many, and are different blocks.
         unsafe { room.ptr().cast::<T>().copy_from_nonoverlapping(self.ptr(), self.n) };
         self.room = Some(room);
@@ -192,7 +192,7 @@ impl<T: Copy> Saved<T> {
     }
 }
 
-impl<T: Copy> Deref for Saved<T> {
+impl<T: Copy> Deref for SavedMemory<T> {
     type Target = [T];
     fn deref(&self) -> &[T] {
         // SAFETY: so many were written.
@@ -200,7 +200,7 @@ impl<T: Copy> Deref for Saved<T> {
     }
 }
 
-impl<T: Copy> DerefMut for Saved<T> {
+impl<T: Copy> DerefMut for SavedMemory<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as above, and it is borrowed alone.
         unsafe { std::slice::from_raw_parts_mut(self.ptr(), self.n) }
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn what_is_saved_grows_and_stays() {
-        let mut saved = super::Saved::default();
+        let mut saved = super::SavedMemory::default();
         saved.resize(2, 1_u32);
         saved.resize(1000, 2);
         assert!(saved.iter().copied().eq([1, 1].into_iter().chain([2; 998])));

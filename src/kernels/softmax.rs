@@ -6,18 +6,18 @@ mod lines;
 
 use std::mem::MaybeUninit;
 
-pub use lines::{Block, Each, Lines};
+pub use lines::{Each, LineBlock, SoftmaxLines};
 
 use lines::WIDTH;
 
-use super::map::{Room, TILE};
+use super::map::{LaneBuffer, TILE};
 use super::pairing::sum_of;
-use super::scratch::Saved;
+use super::scratch::SavedMemory;
 use super::threads::Shared;
 use super::{Float, Number};
 
 /// `y = exp(x) / sum(exp(x))` along each line.
-pub fn softmax<T: Float>(lines: Lines, x: &[T], y: &mut [T]) {
+pub fn softmax<T: Float>(lines: SoftmaxLines, x: &[T], y: &mut [T]) {
     assert!(x.len() == lines.count() * lines.n && y.len() == x.len());
     let (x, y) = (Shared::read_only(x.as_ptr()), Shared::new(y.as_mut_ptr()));
     lines.blocks(
@@ -51,8 +51,8 @@ pub fn softmax<T: Float>(lines: Lines, x: &[T], y: &mut [T]) {
 /// # Safety
 /// `x` must be all lines.
 #[inline(always)]
-unsafe fn exp_sums<T: Float>(block: Block, x: *const T, max: &Each<T>) -> Each<f64> {
-    let mut room: Room<T> = [MaybeUninit::uninit(); TILE];
+unsafe fn exp_sums<T: Float>(block: LineBlock, x: *const T, max: &Each<T>) -> Each<f64> {
+    let mut room: LaneBuffer<T> = [MaybeUninit::uninit(); TILE];
     let room = room.as_mut_ptr().cast::<T>();
     let mut sums = [0.0; WIDTH];
     let mut start = 0;
@@ -85,7 +85,7 @@ unsafe fn exp_sums<T: Float>(block: Block, x: *const T, max: &Each<T>) -> Each<f
 /// # Safety
 /// `x` must be all lines.
 #[inline(always)]
-unsafe fn log_sums_of<T: Float>(block: Block, x: *const T) -> (Each<T>, Each<T>) {
+unsafe fn log_sums_of<T: Float>(block: LineBlock, x: *const T) -> (Each<T>, Each<T>) {
     // SAFETY: the caller's promise.
     unsafe {
         let max = block.max(x);
@@ -107,7 +107,7 @@ unsafe fn log_sums_of<T: Float>(block: Block, x: *const T) -> (Each<T>, Each<T>)
 }
 
 /// The largest element of each line, and the logarithm of the sum of `exp(x - max)`: what is left in `all`.
-pub fn log_sums<T: Float>(lines: Lines, x: &[T], all: &mut Saved<(T, T)>) {
+pub fn log_sums<T: Float>(lines: SoftmaxLines, x: &[T], all: &mut SavedMemory<(T, T)>) {
     assert_eq!(x.len(), lines.count() * lines.n);
     all.resize(lines.count(), (T::ZERO, T::ZERO));
     let (x, to) = (Shared::read_only(x.as_ptr()), Shared::new(all.as_mut_ptr()));
@@ -122,7 +122,7 @@ pub fn log_sums<T: Float>(lines: Lines, x: &[T], all: &mut Saved<(T, T)>) {
 }
 
 /// `y = x - log(sum(exp(x)))` along each line.
-pub fn log_softmax<T: Float>(lines: Lines, x: &[T], y: &mut [T]) {
+pub fn log_softmax<T: Float>(lines: SoftmaxLines, x: &[T], y: &mut [T]) {
     assert!(x.len() == lines.count() * lines.n && y.len() == x.len());
     let (x, y) = (Shared::read_only(x.as_ptr()), Shared::new(y.as_mut_ptr()));
     lines.blocks(
@@ -142,7 +142,7 @@ pub fn log_softmax<T: Float>(lines: Lines, x: &[T], y: &mut [T]) {
 /// Writes `f(element, sum of g(element) along its line)` to each element, or adds it. Both must be `#[inline(always)]`.
 #[inline(always)]
 pub fn put_by_sums<T: Float>(
-    lines: Lines,
+    lines: SoftmaxLines,
     y: &mut [T],
     accumulate: bool,
     g: impl Fn(usize) -> T + Sync + Copy,
@@ -185,9 +185,9 @@ unsafe fn write_or_add<T: Float>(y: *mut T, v: T, accumulate: bool) {
 
 /// [`put_by_sums`] for short lines that are neighbours as wholes, in one run.
 #[inline(always)]
-fn put_short<T: Float>(block: Block, g: impl Fn(usize) -> T, put: impl Fn(usize, T)) {
+fn put_short<T: Float>(block: LineBlock, g: impl Fn(usize) -> T, put: impl Fn(usize, T)) {
     let (n, all) = (block.n, block.width * block.n);
-    let mut room: Room<T> = [MaybeUninit::uninit(); TILE];
+    let mut room: LaneBuffer<T> = [MaybeUninit::uninit(); TILE];
     let room = room.as_mut_ptr().cast::<T>();
     // SAFETY: the lines are no longer than a tile together.
     unsafe {
@@ -209,7 +209,7 @@ fn put_short<T: Float>(block: Block, g: impl Fn(usize) -> T, put: impl Fn(usize,
 /// Writes `f(element, line)` to each element, or adds it. It must be `#[inline(always)]`.
 #[inline(always)]
 pub fn put<T: Float>(
-    lines: Lines,
+    lines: SoftmaxLines,
     y: &mut [T],
     accumulate: bool,
     f: impl Fn(usize, usize) -> T + Sync + Copy,

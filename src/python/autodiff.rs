@@ -20,9 +20,9 @@ use crate::graph::autodiff::{self, DifferentiateOptions, Root};
 use crate::graph::{self, Edge, GradientHook, HookHandle, When};
 
 /// A variable, or a function and the number of one of its outputs.
-struct Given(Edge);
+struct EdgeArgument(Edge);
 
-impl<'a, 'py> FromPyObject<'a, 'py> for Given {
+impl<'a, 'py> FromPyObject<'a, 'py> for EdgeArgument {
     type Error = PyErr;
     fn extract(ob: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         if let Ok(v) = ob.cast::<Variable>() {
@@ -44,9 +44,9 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Given {
 #[pyo3(signature = (outputs, seeds, inputs, retain_graph, create_graph, allow_unused, since = 0))]
 fn differentiate<'py>(
     py: Python<'py>,
-    outputs: Vec<Given>,
+    outputs: Vec<EdgeArgument>,
     seeds: Vec<Option<Bound<'py, Variable>>>,
-    inputs: Option<Vec<Given>>,
+    inputs: Option<Vec<EdgeArgument>>,
     #[pyo3(from_py_with = flag)] retain_graph: bool,
     #[pyo3(from_py_with = flag)] create_graph: bool,
     #[pyo3(from_py_with = some_flag)] allow_unused: Option<bool>,
@@ -107,12 +107,12 @@ fn backward_of_loss(
 }
 
 /// A function of the user's that is called with gradients, until it is removed.
-struct Call {
+struct AutodiffCall {
     when: When,
     call: Mutex<Option<Py<PyAny>>>,
 }
 
-impl GradientHook for Call {
+impl GradientHook for AutodiffCall {
     fn call(&self, g: &graph::Variable) -> crate::Result<Option<graph::Variable>> {
         calls::call(|py| {
             let Some(call) = self.call.lock().as_ref().map(|c| c.clone_ref(py)) else { return Ok(None) };
@@ -141,7 +141,7 @@ impl GradientHook for Call {
 #[pyclass(frozen, module = "kinnor.autodiff", name = "HookHandle")]
 pub(super) struct Handle {
     hook: HookHandle,
-    call: Arc<Call>,
+    call: Arc<AutodiffCall>,
 }
 
 #[pymethods]
@@ -173,7 +173,7 @@ pub(super) fn register_hook(
         let got = call.get_type().name()?;
         return Err(Error::Type(format!("hook: expected something to call, got {got}")).into());
     }
-    let call = Arc::new(Call { when, call: Mutex::new(Some(call.clone().unbind())) });
+    let call = Arc::new(AutodiffCall { when, call: Mutex::new(Some(call.clone().unbind())) });
     let hook = v.get().variable.add_gradient_hook(when, Arc::clone(&call) as Arc<dyn GradientHook>)?;
     collected(v, true);
     Ok(Handle { hook, call })
@@ -183,7 +183,7 @@ pub(super) fn register_hook(
 pub(super) fn traverse(v: &graph::Variable, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
     let mut result = Ok(());
     v.visit_own_hooks(|hook| {
-        let call = hook.object().downcast_ref::<Call>().and_then(|call| call.call.try_lock());
+        let call = hook.object().downcast_ref::<AutodiffCall>().and_then(|call| call.call.try_lock());
         if let (Some(call), Ok(())) = (call, &result) {
             result = visit.call(&*call);
         }

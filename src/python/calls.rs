@@ -10,9 +10,9 @@ use super::error::foreign;
 use crate::{Error, Result};
 
 /// Waits for ever when it is dropped by what is no panic.
-struct Ended;
+struct CallEnded;
 
-impl Drop for Ended {
+impl Drop for CallEnded {
     fn drop(&mut self) {
         while !std::thread::panicking() {
             std::thread::park();
@@ -25,7 +25,7 @@ impl Drop for Ended {
 /// # Errors
 /// Those of the user's code, and [`Error::Graph`] where there is no interpreter any more.
 pub(super) fn call<R>(code: impl FnOnce(Python<'_>) -> PyResult<R>) -> Result<R> {
-    let ended = Ended;
+    let ended = CallEnded;
     let done = enter(code);
     std::mem::forget(ended);
     done

@@ -116,7 +116,7 @@ fn recorded_random() -> Vec<(u64, u64)> {
 /// Lets this thread draw these before others; returns what was still to be drawn of the last ones.
 #[pyfunction]
 fn replay_random(keys: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
-    let keys = keys.into_iter().map(|(seed, offset)| random::Key { seed, offset }).collect();
+    let keys = keys.into_iter().map(|(seed, offset)| random::PhiloxKey { seed, offset }).collect();
     random::replay(keys).into_iter().map(|key| (key.seed, key.offset)).collect()
 }
 

@@ -13,17 +13,21 @@ use crate::graph::{self, connect_detached, evaluate_into};
 use crate::ops::Op;
 
 /// An input on its way: a variable of the graph or an array.
-pub(super) enum Operand<'a, 'py> {
+pub(super) enum ArrayOrNumber<'a, 'py> {
     Variable(&'a Bound<'py, Variable>),
     Array(&'a Bound<'py, NdArray>),
 }
 
-pub(super) fn operand<'a, 'py>(op: &str, name: &str, x: &'a Bound<'py, PyAny>) -> PyResult<Operand<'a, 'py>> {
+pub(super) fn operand<'a, 'py>(
+    op: &str,
+    name: &str,
+    x: &'a Bound<'py, PyAny>,
+) -> PyResult<ArrayOrNumber<'a, 'py>> {
     if let Ok(v) = x.cast::<Variable>() {
-        return Ok(Operand::Variable(v));
+        return Ok(ArrayOrNumber::Variable(v));
     }
     if let Ok(a) = x.cast::<NdArray>() {
-        return Ok(Operand::Array(a));
+        return Ok(ArrayOrNumber::Array(a));
     }
     let got = x.get_type().name()?.to_string();
     let hint = if got == "ndarray" { "; wrap it: kinnor.Variable.from_numpy_array(x)" } else { "" };
@@ -49,7 +53,7 @@ pub(super) fn current_compute() -> Precision {
     settings::context(settings::current_context()).compute
 }
 
-pub(super) type Inputs<'a, 'py> = SmallVec<[Operand<'a, 'py>; 4]>;
+pub(super) type Inputs<'a, 'py> = SmallVec<[ArrayOrNumber<'a, 'py>; 4]>;
 
 /// Connects or evaluates an operation on operands, and wraps what comes out.
 pub(super) fn run<'py>(
@@ -58,12 +62,12 @@ pub(super) fn run<'py>(
     inputs: &Inputs<'_, 'py>,
     into: &[Option<graph::NdArray>],
 ) -> PyResult<Bound<'py, PyAny>> {
-    if inputs.iter().any(|x| matches!(x, Operand::Array(_))) {
+    if inputs.iter().any(|x| matches!(x, ArrayOrNumber::Array(_))) {
         let x: SmallVec<[graph::NdArray; 4]> = inputs
             .iter()
             .map(|x| match x {
-                Operand::Variable(v) => v.get().variable.data(),
-                Operand::Array(a) => a.get().array.clone(),
+                ArrayOrNumber::Variable(v) => v.get().variable.data(),
+                ArrayOrNumber::Array(a) => a.get().array.clone(),
             })
             .collect();
         let compute = current_compute();
@@ -78,8 +82,8 @@ pub(super) fn run<'py>(
     let x: SmallVec<[&graph::Variable; 4]> = inputs
         .iter()
         .filter_map(|x| match x {
-            Operand::Variable(v) => Some(&v.get().variable),
-            Operand::Array(_) => None,
+            ArrayOrNumber::Variable(v) => Some(&v.get().variable),
+            ArrayOrNumber::Array(_) => None,
         })
         .collect();
     connected(py, op, &x, into)

@@ -60,11 +60,11 @@ impl Variable {
     ///
     /// Raises:
     ///     RuntimeError: If nothing computes it, a value that is needed was cleared, or `grad` has another shape.
-    #[pyo3(signature = (grad = Given::default(), clear_buffer = false, communicator_callbacks = None, function_pre_hook = None, function_post_hook = None), text_signature = "($self, grad=1, clear_buffer=False, communicator_callbacks=None, function_pre_hook=None, function_post_hook=None)")]
+    #[pyo3(signature = (grad = OptionalArgument::default(), clear_buffer = false, communicator_callbacks = None, function_pre_hook = None, function_post_hook = None), text_signature = "($self, grad=1, clear_buffer=False, communicator_callbacks=None, function_pre_hook=None, function_post_hook=None)")]
     fn backward(
         &self,
         py: Python<'_>,
-        grad: Given<'_>,
+        grad: OptionalArgument<'_>,
         #[pyo3(from_py_with = flag)] clear_buffer: bool,
         communicator_callbacks: Option<&Bound<'_, PyAny>>,
         function_pre_hook: Option<&Bound<'_, PyAny>>,
@@ -94,9 +94,9 @@ impl Variable {
 
 /// An argument that may be left out, which is not the same as None.
 #[derive(Default)]
-struct Given<'py>(Option<Bound<'py, PyAny>>);
+struct OptionalArgument<'py>(Option<Bound<'py, PyAny>>);
 
-impl<'a, 'py> FromPyObject<'a, 'py> for Given<'py> {
+impl<'a, 'py> FromPyObject<'a, 'py> for OptionalArgument<'py> {
     type Error = PyErr;
     fn extract(ob: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         Ok(Self(Some(ob.to_owned())))

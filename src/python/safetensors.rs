@@ -26,7 +26,7 @@ const DTYPES: [(&str, Dtype); 13] = [
 ];
 
 /// Name, dtype, shape and place in the file of a tensor.
-type Entry = (String, &'static str, Vec<usize>, usize);
+type TensorEntry = (String, &'static str, Vec<usize>, usize);
 
 fn refuse(error: SafeTensorError) -> PyErr {
     PyValueError::new_err(error.to_string())
@@ -44,7 +44,7 @@ fn refuse(error: SafeTensorError) -> PyErr {
 /// Raises:
 ///     ValueError: If it is no such file, or if NumPy has no such dtype.
 #[pyfunction]
-fn read_safetensors(content: &[u8]) -> PyResult<(Vec<Entry>, HashMap<String, String>)> {
+fn read_safetensors(content: &[u8]) -> PyResult<(Vec<TensorEntry>, HashMap<String, String>)> {
     let (header, metadata) = SafeTensors::read_metadata(content).map_err(refuse)?;
     let start = size_of::<u64>() + header;
     let entries = metadata.offset_keys().into_iter().filter_map(|name| {

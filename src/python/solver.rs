@@ -11,7 +11,7 @@ use super::values::{to_python, value, wrong};
 use super::variable::Variable;
 use crate::graph;
 use crate::ops::Value;
-use crate::solvers::{self, Entry, Existing, Hooks, SOLVERS, SolverState, State};
+use crate::solvers::{self, Existing, Hooks, ParameterState, SOLVERS, SolverEntry, SolverState};
 use crate::{Error, Result};
 
 /// A solver: its rule, and the parameters that follow it with their states.
@@ -194,7 +194,7 @@ impl Solver {
         let found = PyDict::new(py);
         for (name, state) in self.solver.states() {
             let arrays = PyDict::new(py);
-            for State { name, shape, data } in state.pstate {
+            for ParameterState { name, shape, data } in state.pstate {
                 arrays.set_item(name, NdArray::wrap(py, graph::NdArray { shape, storage: data })?)?;
             }
             found.set_item(name, (state.t, arrays))?;
@@ -210,7 +210,11 @@ impl Solver {
             let mut pstate = Vec::new();
             for (name, array) in arrays {
                 let array = array.cast::<NdArray>()?.get().array.clone();
-                pstate.push(State { name: name.extract()?, shape: array.shape, data: array.storage });
+                pstate.push(ParameterState {
+                    name: name.extract()?,
+                    shape: array.shape,
+                    data: array.storage,
+                });
             }
             ready.push((key.extract()?, SolverState { t, pstate }));
         }
@@ -377,7 +381,7 @@ type Argument = (&'static str, &'static str, Py<PyAny>);
 /// Name, docstring and arguments of every solver.
 #[pyfunction]
 fn _solvers(py: Python<'_>) -> PyResult<Vec<(&'static str, String, Vec<Argument>)>> {
-    let row = |entry: &'static Entry| {
+    let row = |entry: &'static SolverEntry| {
         let args = entry.spec.args.iter().map(|a| {
             let default = a.default.map_or(Value::None, |d| d());
             Ok((a.name, a.py_type, to_python(py, &default)?.unbind()))

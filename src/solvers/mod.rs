@@ -20,7 +20,7 @@ pub use adam::{AMSBound, AMSGRAD, AdaBelief, AdaBound, Adam, AdamW, Adamax, Lamb
 pub use adaptive::{Adadelta, Adagrad, RMSprop, RMSpropGraves};
 pub use momentum::{Lars, Lion, Momentum, Nesterov, Sgd, SgdW};
 pub use solver::{Existing, Hooks, Pair, Solver, Source};
-pub use states::{SolverState, State};
+pub use states::{ParameterState, SolverState};
 
 use std::array::from_fn;
 use std::ptr::null_mut;
@@ -88,7 +88,7 @@ fn average<N: Number>(beta: f64) -> impl Fn(N, N) -> N + Copy {
 }
 
 /// The memory of one parameter.
-struct Memory<'a> {
+struct StateMemory<'a> {
     n: usize,
     g: Cells,
     w: Cells,
@@ -106,14 +106,14 @@ trait Stepper: Send + Sync {
     fn decay(&self) -> Option<f64>;
     /// # Safety
     /// The memory must hold what it says, and belong to this call.
-    unsafe fn step(&self, step: Step, memory: &Memory<'_>);
+    unsafe fn step(&self, step: Step, memory: &StateMemory<'_>);
 }
 
-struct Bound<R, const S: usize>(R);
+struct BoundRule<R, const S: usize>(R);
 
-impl<R: Rule<S>, const S: usize> Bound<R, S> {
-    unsafe fn run<T: Float>(&self, mut step: Step, memory: &Memory<'_>) {
-        let Memory { n, g, w, states, .. } = *memory;
+impl<R: Rule<S>, const S: usize> BoundRule<R, S> {
+    unsafe fn run<T: Float>(&self, mut step: Step, memory: &StateMemory<'_>) {
+        let StateMemory { n, g, w, states, .. } = *memory;
         let s: [*mut T; S] = from_fn(|k| states.get(k).map_or(null_mut(), |s| s.cast()));
         // SAFETY: promised by the caller of `Stepper::step`.
         unsafe {
@@ -126,7 +126,7 @@ impl<R: Rule<S>, const S: usize> Bound<R, S> {
     }
 }
 
-impl<R: Rule<S>, const S: usize> Stepper for Bound<R, S> {
+impl<R: Rule<S>, const S: usize> Stepper for BoundRule<R, S> {
     fn spec(&self) -> &'static Spec {
         const { &R::SPEC }
     }
@@ -139,22 +139,22 @@ impl<R: Rule<S>, const S: usize> Stepper for Bound<R, S> {
     fn decay(&self) -> Option<f64> {
         self.0.decay()
     }
-    unsafe fn step(&self, step: Step, memory: &Memory<'_>) {
+    unsafe fn step(&self, step: Step, memory: &StateMemory<'_>) {
         // SAFETY: handed on.
         unsafe { if memory.double { self.run::<f64>(step, memory) } else { self.run::<f32>(step, memory) } }
     }
 }
 
 /// One row of the registry: how to make a solver from its arguments.
-pub struct Entry {
+pub struct SolverEntry {
     /// The declaration; it has no inputs, and its first argument is the learning rate.
     pub spec: &'static Spec,
     make: fn(&[Value]) -> Result<Box<dyn Stepper>>,
 }
 
-impl Entry {
+impl SolverEntry {
     const fn of<R: Rule<S>, const S: usize>() -> Self {
-        Self { spec: const { &R::SPEC }, make: |values| Ok(Box::new(Bound(R::bind(values)?))) }
+        Self { spec: const { &R::SPEC }, make: |values| Ok(Box::new(BoundRule(R::bind(values)?))) }
     }
 
     /// A solver with these arguments, in order; those left out have their defaults.
@@ -195,28 +195,28 @@ fn check(op: &str, arg: &str, v: f64) -> Result<()> {
 }
 
 /// Every solver: the single source for Python, stubs, docs and tests.
-pub const SOLVERS: &[Entry] = &[
-    Entry::of::<Sgd, 0>(),
-    Entry::of::<SgdW, 1>(),
-    Entry::of::<Momentum, 1>(),
-    Entry::of::<Lars, 1>(),
-    Entry::of::<Nesterov, 1>(),
-    Entry::of::<Adadelta, 2>(),
-    Entry::of::<Adagrad, 1>(),
-    Entry::of::<AdaBelief, 3>(),
-    Entry::of::<RMSprop, 1>(),
-    Entry::of::<RMSpropGraves, 3>(),
-    Entry::of::<Adam, 2>(),
-    Entry::of::<AdamW, 2>(),
-    Entry::of::<AdaBound, 2>(),
-    Entry::of::<Adamax, 2>(),
-    Entry::of::<AMSGRAD, 3>(),
-    Entry::of::<AMSBound, 3>(),
-    Entry::of::<Lamb, 2>(),
-    Entry::of::<Lion, 1>(),
+pub const SOLVERS: &[SolverEntry] = &[
+    SolverEntry::of::<Sgd, 0>(),
+    SolverEntry::of::<SgdW, 1>(),
+    SolverEntry::of::<Momentum, 1>(),
+    SolverEntry::of::<Lars, 1>(),
+    SolverEntry::of::<Nesterov, 1>(),
+    SolverEntry::of::<Adadelta, 2>(),
+    SolverEntry::of::<Adagrad, 1>(),
+    SolverEntry::of::<AdaBelief, 3>(),
+    SolverEntry::of::<RMSprop, 1>(),
+    SolverEntry::of::<RMSpropGraves, 3>(),
+    SolverEntry::of::<Adam, 2>(),
+    SolverEntry::of::<AdamW, 2>(),
+    SolverEntry::of::<AdaBound, 2>(),
+    SolverEntry::of::<Adamax, 2>(),
+    SolverEntry::of::<AMSGRAD, 3>(),
+    SolverEntry::of::<AMSBound, 3>(),
+    SolverEntry::of::<Lamb, 2>(),
+    SolverEntry::of::<Lion, 1>(),
 ];
 
 /// The solver that Python calls `name`.
-pub fn find(name: &str) -> Option<&'static Entry> {
+pub fn find(name: &str) -> Option<&'static SolverEntry> {
     SOLVERS.iter().find(|e| e.spec.name == name)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
-use super::{Memory, Step, Stepper, check};
+use super::{StateMemory, Step, Stepper, check};
 use crate::array::{Access, DType, RunGuard, Shape, Storage};
 use crate::kernels::stop;
 use crate::kernels::update::Cells;
@@ -264,7 +264,7 @@ impl<P: Source> Solver<P> {
     ///
     /// # Errors
     /// [`Error::Shape`] or [`Error::Cleared`] when values, gradients and states do not fit or are not there, and
-    /// [`Error::Memory`]: unless a hook brings this about, nothing is changed then. Also what hooks raise.
+    /// [`Error::StateMemory`]: unless a hook brings this about, nothing is changed then. Also what hooks raise.
     pub fn update(&self, hooks: Hooks<'_>) -> Result<()> {
         let prepare = |p: &Parameter<P>, data: &Storage, grad: &Storage| {
             data.prepare(real(data))?;
@@ -284,7 +284,7 @@ impl<P: Source> Solver<P> {
             for state in &p.states {
                 states.push(state.access(dtype, Access::ReadWrite)?);
             }
-            let memory = Memory { n: data.len(), g, w, states: &states, double: dtype == DType::F64 };
+            let memory = StateMemory { n: data.len(), g, w, states: &states, double: dtype == DType::F64 };
             // SAFETY: all have `n` elements (`each` looked), and the run guard keeps them where they are.
             unsafe { self.rule.step(step, &memory) };
             p.states.iter().map(|state| &**state).chain([data]).for_each(Storage::wrote);

@@ -8,7 +8,7 @@ use crate::{Error, Result};
 
 /// One named array of a parameter's states.
 #[derive(Clone)]
-pub struct State {
+pub struct ParameterState {
     /// Its name: `mean`.
     pub name: String,
     /// The shape of the parameter.
@@ -23,7 +23,7 @@ pub struct SolverState {
     /// Number of updates so far.
     pub t: u32,
     /// The arrays, in the order of the rule.
-    pub pstate: Vec<State>,
+    pub pstate: Vec<ParameterState>,
 }
 
 impl<P: Source> Solver<P> {
@@ -32,7 +32,7 @@ impl<P: Source> Solver<P> {
         let names = self.rule.states();
         let held = self.lock();
         let states = held.parameters.iter().map(|p| {
-            let pstate = names.iter().zip(&p.states).map(|(name, data)| State {
+            let pstate = names.iter().zip(&p.states).map(|(name, data)| ParameterState {
                 name: (*name).to_string(),
                 shape: p.shape.clone(),
                 data: Arc::clone(data),

@@ -11,7 +11,7 @@ use crate::graph::build::connect;
 use crate::graph::handles::ndarray::{NdArray, copied};
 use crate::graph::handles::variable::Variable;
 use crate::graph::settings::modes::{self, Scope};
-use crate::graph::step::accumulate::{Sum, all};
+use crate::graph::step::accumulate::{GradientSum, all};
 use crate::{Error, Result};
 
 /// Adds gradients in memory to those of their pairs. What can fail comes first: all of them are added, or none.
@@ -43,11 +43,11 @@ pub(crate) fn arrays(ready: &PreparedBackward, sinks: &[GradientSlotIx]) -> Resu
         });
         drop(old);
     }
-    let sums: Vec<Sum<'_>> = arena::with(|a| {
+    let sums: Vec<GradientSum<'_>> = arena::with(|a| {
         let sum = |p: &GradientSlotIx| {
             let (core, more) = (core(p), found(p)?);
             let to = NdArray { shape: a.cores[core].shape.clone(), storage: Arc::clone(a.grad(core)) };
-            Some(Sum { to, more, is_ours: ready.is_ours(*p) })
+            Some(GradientSum { to, more, is_ours: ready.is_ours(*p) })
         };
         sinks.iter().filter_map(sum).collect()
     });

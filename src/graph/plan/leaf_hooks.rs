@@ -13,7 +13,7 @@ use crate::graph::handles::gradient_hooks::{self, When};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::variable::Variable;
 use crate::graph::settings::modes::Scope;
-use crate::graph::step::accumulate::{self, Sum};
+use crate::graph::step::accumulate::{self, GradientSum};
 use crate::graph::step::backward::BackwardStep;
 
 /// An output of a step whose gradient somebody wants to be told.
@@ -128,7 +128,7 @@ impl DetachedLeafGrads {
                 storage.zero()?;
             }
             let to = NdArray { shape: shape.clone(), storage };
-            sums.push(Sum { to, more, is_ours: Arc::strong_count(more) == 1 });
+            sums.push(GradientSum { to, more, is_ours: Arc::strong_count(more) == 1 });
         }
         accumulate::all(&sums)?;
         self.0.iter().try_for_each(|(leaf, _)| gradient_hooks::tell_accumulated(leaf.core))

@@ -10,7 +10,7 @@ use crate::graph::step::operand::Operand;
 use crate::{Error, Result};
 
 /// A gradient, and what is added to it.
-pub(crate) struct Sum<'a> {
+pub(crate) struct GradientSum<'a> {
     pub(crate) to: NdArray,
     pub(crate) more: &'a Arc<Storage>,
     /// Nobody else sees what is added: its memory may be taken.
@@ -18,8 +18,8 @@ pub(crate) struct Sum<'a> {
 }
 
 /// Adds each up. What can fail comes first.
-pub(crate) fn all(sums: &[Sum<'_>]) -> Result<()> {
-    for Sum { to, more, .. } in sums {
+pub(crate) fn all(sums: &[GradientSum<'_>]) -> Result<()> {
+    for GradientSum { to, more, .. } in sums {
         if more.len() != to.shape.size() || to.storage.len() != more.len() {
             return Err(Error::Graph(format!(
                 "backward: expected variables that keep their shapes during the run, but one is of shape {} now and its \
@@ -29,7 +29,8 @@ pub(crate) fn all(sums: &[Sum<'_>]) -> Result<()> {
             )));
         }
     }
-    let moves = |sum: &Sum<'_>| sum.is_ours && sum.to.storage.is_zero() && !sum.to.storage.is_narrowed();
+    let moves =
+        |sum: &GradientSum<'_>| sum.is_ours && sum.to.storage.is_zero() && !sum.to.storage.is_narrowed();
     for sum in sums.iter().filter(|sum| !moves(sum)) {
         let dtype = type_of_sum(&sum.to.storage, sum.more);
         sum.more.access(if dtype == DType::F64 { DType::F64 } else { DType::F32 }, Access::Read)?;

@@ -22,7 +22,7 @@ use crate::ops::{Array, Kind, Op, Reads};
 const MANY: usize = 16;
 
 /// Where the gradient of one input goes.
-pub(crate) struct Sink {
+pub(crate) struct GradientSink {
     pub(crate) slot: Operand,
     /// Overwrite it in any case: this is the first contribution to an intermediate variable.
     pub(crate) first: bool,
@@ -38,7 +38,7 @@ pub(crate) struct BackwardStep {
     pub(crate) x: SmallVec<[(Shape, Option<Operand>); 3]>,
     pub(crate) y: SmallVec<[(Shape, Option<Operand>); 1]>,
     pub(crate) gy: SmallVec<[Operand; 1]>,
-    pub(crate) gx: SmallVec<[Option<Sink>; 3]>,
+    pub(crate) gx: SmallVec<[Option<GradientSink>; 3]>,
     pub(crate) memo: MemoPtr,
     /// The input whose gradient may have the memory of the output's, since the plan clears that after the step.
     pub(crate) over: Option<usize>,
@@ -89,7 +89,8 @@ impl BackwardStep {
             let (storage, _) = gradient(a, *core, Side::Output(o));
             gy.push(slot(a, *core, storage));
         }
-        let (mut gx, mut met): (SmallVec<[Option<Sink>; 3]>, BTreeSet<*const Storage>) = Default::default();
+        let (mut gx, mut met): (SmallVec<[Option<GradientSink>; 3]>, BTreeSet<*const Storage>) =
+            Default::default();
         for (i, core) in x_cores.iter().enumerate() {
             let sink = wanted[i].then(|| {
                 let (storage, first) = gradient(a, *core, Side::Input(i));
@@ -98,7 +99,7 @@ impl BackwardStep {
                     true => !met.insert(Arc::as_ptr(&slot.storage)),
                     false => gx.iter().flatten().any(|s| Arc::ptr_eq(&s.slot.storage, &slot.storage)),
                 };
-                Sink { slot, first, again }
+                GradientSink { slot, first, again }
             });
             gx.push(sink);
         }
@@ -144,12 +145,16 @@ impl BackwardStep {
             )
         };
         let data = |a: &Array, as_type| (a.shape.clone(), Some(slot(&a.shape, &a.data, as_type, as_type)));
-        let mut gx: SmallVec<[Option<Sink>; 3]> = SmallVec::new();
+        let mut gx: SmallVec<[Option<GradientSink>; 3]> = SmallVec::new();
         for (i, (x, need_grad)) in x.iter().enumerate() {
             let wanted = *need_grad && op.kind(i) != Kind::index;
             let again = gx.iter().flatten().any(|s| Arc::ptr_eq(&s.slot.storage, &x.grad));
             let first = !accumulate.get(i).copied().unwrap_or(true);
-            gx.push(wanted.then(|| Sink { slot: slot(&x.shape, &x.grad, dtype, stored), first, again }));
+            gx.push(wanted.then(|| GradientSink {
+                slot: slot(&x.shape, &x.grad, dtype, stored),
+                first,
+                again,
+            }));
         }
         let arrays =
             op.on_arrays().is_some().then(|| (x.iter().map(|(x, _)| x.clone()).collect(), y.to_vec()));
@@ -223,7 +228,7 @@ impl BackwardStep {
 
 /// Clears the gradients that a kernel which failed was to write or add to, and may have left half done.
 #[cold]
-pub(crate) fn forget(gx: &[Option<Sink>]) {
+pub(crate) fn forget(gx: &[Option<GradientSink>]) {
     gx.iter().flatten().for_each(|sink| sink.slot.storage.give_up());
 }
 

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::array::{Access, Buffer, Holds, Lasting};
 use crate::graph::settings::context::Precision;
-use crate::graph::step::backward::{BackwardStep, Sink, add_to, forget, nowhere};
+use crate::graph::step::backward::{BackwardStep, GradientSink, add_to, forget, nowhere};
 use crate::graph::step::formula;
 use crate::graph::step::forward::overlap;
 use crate::graph::step::operand::{Temporaries, store};
@@ -64,7 +64,8 @@ impl BackwardStep {
         }
         let mut gxm: SmallVec<[Option<(Memory<'_>, bool)>; 5]> = SmallVec::new();
         for (i, sink) in gx.iter_mut().enumerate() {
-            let Some(Sink { slot, first, again: shared }) = sink.as_mut().filter(|_| passed != Some(i))
+            let Some(GradientSink { slot, first, again: shared }) =
+                sink.as_mut().filter(|_| passed != Some(i))
             else {
                 gxm.push(None);
                 continue;
@@ -141,7 +142,7 @@ impl BackwardStep {
 
 /// Puts gradients that were written beside where they belong.
 fn finish(
-    gx: &mut [Option<Sink>],
+    gx: &mut [Option<GradientSink>],
     temporaries: Temporaries,
     again: SmallVec<[(usize, Buffer); 1]>,
 ) -> Result<()> {

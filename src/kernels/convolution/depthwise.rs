@@ -6,7 +6,7 @@ use super::direct::Correlation;
 use super::dots::Dots;
 use super::isa;
 use super::plane::{Plane, TALL};
-use super::slide::{Planes, Slide, Spread};
+use super::slide::{PlaneSteps, Slide, Spread};
 use super::tables::{All, Tables};
 use super::weight::WeightGradient;
 use super::window::Window;
@@ -80,7 +80,7 @@ impl<T: Float> Correlation<'_, T> {
         let each = (BLOCK / w.length.max(w.width * tables.len())).max(1).next_multiple_of(TALL);
         let to_row = if height > 1 { w.targets[1] - w.targets[0] } else { w.width };
         let (end, then) = (self.end(group, target), self.epilogue.tail);
-        let planes = Planes { n, from: self.sources.group, to: self.targets.group, taps: self.g.taps() };
+        let planes = PlaneSteps { n, from: self.sources.group, to: self.targets.group, taps: self.g.taps() };
         for start in (0..height).step_by(each) {
             let rows = start..(start + each).min(height);
             // SAFETY: the caller's promise; the tables were chosen for this machine, and there is room for the sums.
@@ -100,7 +100,7 @@ impl<T: Float> Correlation<'_, T> {
                         if tables.window.taps.is_empty() {
                             sums.fill(T::ZERO);
                         }
-                        let planes = Planes { to: rows.len() * width, ..planes };
+                        let planes = PlaneSteps { to: rows.len() * width, ..planes };
                         self.sums(tables, [image, group, target], &rows, planes, (to, width), Epilogue::NONE);
                     }
                     let (from, rows) = (sums.as_ptr(), rows.clone());
@@ -116,7 +116,7 @@ impl<T: Float> Correlation<'_, T> {
         tables: &Tables,
         [image, group, target]: [usize; 3],
         rows: &Range<usize>,
-        planes: Planes,
+        planes: PlaneSteps,
         (to, to_row): (*mut T, usize),
         end: Epilogue<'_, T>,
     ) {

@@ -23,10 +23,10 @@ const TAPS: usize = 9;
 const ROWS: usize = 64;
 
 /// Where a tap lies in the source, from the first position of a row; and which of the weights it is.
-type Tap = (isize, usize);
+type PixelTap = (isize, usize);
 
 /// The taps of a row of positions on rows of the image, by column of the kernel first.
-fn taps_of_row(w: &Window, row: usize, pixel: usize, to: &mut List<Tap>) {
+fn taps_of_row(w: &Window, row: usize, pixel: usize, to: &mut List<PixelTap>) {
     to.clear();
     for (i, column) in w.columns.iter().enumerate() {
         for (outer, base) in w.bases[row * w.outer..][..w.outer].iter().enumerate() {
@@ -50,7 +50,7 @@ pub(in crate::kernels) struct Pixels<'a, T> {
     from: *const T,
     /// Distance of pixels, which is the number of channels.
     channels: usize,
-    taps: &'a [Tap],
+    taps: &'a [PixelTap],
     weights: *const T,
     to: *mut T,
     /// With a bias for each channel.
@@ -87,7 +87,7 @@ impl<T: Float> Pixels<'_, T> {
 
     /// `P` positions from `o` on that all see these taps.
     #[inline(always)]
-    unsafe fn some<V: Vector<T = T>, const P: usize>(&self, o: usize, taps: &[Tap]) {
+    unsafe fn some<V: Vector<T = T>, const P: usize>(&self, o: usize, taps: &[PixelTap]) {
         let (step, apart) = (self.window.step * self.channels, self.window.apart * self.channels);
         let (from, to) = (self.from.wrapping_add(o * step), self.to.wrapping_add(o * apart));
         for c in (0..self.channels).step_by(V::WIDTH) {
@@ -125,7 +125,7 @@ pub(in crate::kernels) struct PixelDots<'a, T> {
     channels: usize,
     /// Of this register of channels, how many there are.
     lanes: usize,
-    taps: &'a [Tap],
+    taps: &'a [PixelTap],
     sums: *mut T,
 }
 

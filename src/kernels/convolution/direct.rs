@@ -3,14 +3,16 @@
 
 use std::ops::Range;
 
-use super::strip::{Block, Layout, SLACK, Strips, apart};
+use super::strip::{ImageLayout, SLACK, StripBlock, Strips, apart};
 use super::tables::{All, Tables};
 use super::window::Window;
 use super::{Geometry, isa};
 use crate::array::OutOfMemory;
 use crate::array::Workspace;
 use crate::kernels::epilogue::Epilogue;
-use crate::kernels::gemm::{Columns, ONCE, Operand, PanelProduct, Panels, Split, Table, kernels};
+use crate::kernels::gemm::{
+    ColumnsToPack, EvenSplit, MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels,
+};
 use crate::kernels::threads::{Shared, parallel, ranges};
 use crate::kernels::{Float, scratch};
 
@@ -157,7 +159,7 @@ impl<T: Float> Correlation<'_, T> {
                     return;
                 }
                 for (i, t) in taps.iter().enumerate() {
-                    (kernels::<T>().pack_columns)(&Columns {
+                    (kernels::<T>().pack_columns)(&ColumnsToPack {
                         from: from.add(t * tap),
                         row: source as isize,
                         col: target as isize,
@@ -196,7 +198,7 @@ impl<T: Float> Correlation<'_, T> {
         // (few of them, as each lays out the positions anew).
         let many = self.targets.channels / (2 * kernels::<T>().panel());
         let parts = (TASKS / (strips.blocks() * g.group)).min(many.min(2).max(many / 2));
-        let targets = Split::new(self.targets.channels, parts);
+        let targets = EvenSplit::new(self.targets.channels, parts);
         let parts = targets.parts();
         let tasks = strips.blocks() * g.group * parts;
         ranges(tasks, tasks / MANY, |some| {
@@ -215,7 +217,7 @@ impl<T: Float> Correlation<'_, T> {
     unsafe fn lay_out(
         &self,
         strips: &Strips,
-        block: &Block,
+        block: &StripBlock,
         group: usize,
         channels: Range<usize>,
         planes: &mut [T],
@@ -225,7 +227,15 @@ impl<T: Float> Correlation<'_, T> {
             let (channels, to) = (channels.len(), planes.as_mut_ptr());
             // SAFETY: the table was chosen for this machine, and there is room.
             unsafe {
-                (isa::kernels::<T>().lay_out)(&Layout { strips, block, image, from, channels, area, to });
+                (isa::kernels::<T>().lay_out)(&ImageLayout {
+                    strips,
+                    block,
+                    image,
+                    from,
+                    channels,
+                    area,
+                    to,
+                });
             };
         }
     }
@@ -234,7 +244,7 @@ impl<T: Float> Correlation<'_, T> {
         &self,
         weights: &Weights<T>,
         strips: &Strips,
-        block: &Block,
+        block: &StripBlock,
         group: usize,
         rows: Range<usize>,
     ) {
@@ -295,7 +305,7 @@ impl<T: Float> Correlation<'_, T> {
                         m: rows.len(),
                         n,
                         k,
-                        a: Operand { p: weights, row: depth as isize, col: 1 },
+                        a: MatrixOperand { p: weights, row: depth as isize, col: 1 },
                         b: Panels { p: b.wrapping_add(at), row: b_row, next: kernels::<T>().panel() },
                         table,
                         batch: ONCE,

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::depthwise::LANES;
-use super::plane::{ANY, Block, Lanes, Plane, TALL};
+use super::plane::{ANY, Lanes, Plane, TALL, TapBlock};
 use super::window::Window;
 use crate::kernels::Float;
 use crate::kernels::simd::Vector;
@@ -43,7 +43,7 @@ impl<T: Float> Dots<'_, T> {
     }
 
     #[inline(always)]
-    unsafe fn block<V: Vector<T = T>, const STEP: usize>(&self, block: &Block) {
+    unsafe fn block<V: Vector<T = T>, const STEP: usize>(&self, block: &TapBlock) {
         // SAFETY: as above.
         unsafe {
             match block.rows {
@@ -55,7 +55,7 @@ impl<T: Float> Dots<'_, T> {
     }
 
     #[inline(always)]
-    unsafe fn columns<V: Vector<T = T>, const STEP: usize, const R: usize>(&self, block: &Block) {
+    unsafe fn columns<V: Vector<T = T>, const STEP: usize, const R: usize>(&self, block: &TapBlock) {
         // SAFETY: as above.
         unsafe {
             match block.columns {
@@ -69,7 +69,7 @@ impl<T: Float> Dots<'_, T> {
     #[inline(always)]
     unsafe fn taps<V: Vector<T = T>, const STEP: usize, const R: usize, const C: usize>(
         &self,
-        block: &Block,
+        block: &TapBlock,
     ) {
         let (plane, w) = self.sees;
         // SAFETY: as above; there is a register for each tap.

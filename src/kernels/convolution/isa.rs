@@ -3,7 +3,7 @@
 use super::depthwise_pixels::{PixelDots, Pixels};
 use super::dots::Dots;
 use super::slide::{Slide, Spread};
-use super::strip::Layout;
+use super::strip::ImageLayout;
 use super::transforms::{ToPlanes, Transform, WeightTransform};
 use super::unfold::Unfold;
 use crate::kernels::Float;
@@ -11,8 +11,8 @@ use crate::kernels::simd::tables;
 
 /// Kernels of one set of instructions. Each needs these, and the memory that its order names.
 pub(in crate::kernels) struct Kernels<T: 'static> {
-    /// Lays out an image: see [`Layout`].
-    pub(super) lay_out: unsafe fn(&Layout<'_, T>),
+    /// Lays out an image: see [`ImageLayout`].
+    pub(super) lay_out: unsafe fn(&ImageLayout<'_, T>),
     /// Sums over the taps of a plane: see [`Slide`].
     pub(super) slide: unsafe fn(&Slide<'_, T>),
     /// Writes such sums with gaps: see [`Spread`].
@@ -37,7 +37,7 @@ macro_rules! make {
     ($name:ident, $vector:ty, $t:ty, [$($rows:literal)+] $(, $feature:literal)?) => {
         static $name: Kernels<$t> = {
             $(#[target_feature(enable = $feature)])?
-            unsafe fn lay_out(order: &Layout<'_, $t>) {
+            unsafe fn lay_out(order: &ImageLayout<'_, $t>) {
                 // SAFETY: the function has the instructions; the memory is the caller's promise. So below.
                 unsafe { order.run::<$vector>() }
             }

@@ -7,7 +7,7 @@ use super::isa;
 use super::strip::{SLACK, apart};
 use super::unfold::Unfold;
 use crate::kernels::epilogue::Epilogue;
-use crate::kernels::gemm::{ONCE, Operand, PanelProduct, Panels, Split, Table, kernels};
+use crate::kernels::gemm::{EvenSplit, MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
 use crate::kernels::threads::parallel;
 use crate::kernels::{Float, scratch};
 
@@ -21,7 +21,7 @@ impl<T: Float> Correlation<'_, T> {
     pub(super) unsafe fn pixels(&self, weights: &Weights<T>) {
         let (g, w, depth) = (self.g, self.window(), self.depth());
         let n = (BLOCK / depth.max(1)).clamp(LEAST, MOST).min(w.positions());
-        let blocks = Split::new(w.positions(), w.positions().div_ceil(n));
+        let blocks = EvenSplit::new(w.positions(), w.positions().div_ceil(n));
         parallel(g.images * g.group * blocks.parts(), |task| {
             let (image, rest) = (task / (g.group * blocks.parts()), task % (g.group * blocks.parts()));
             let (group, positions) = (rest / blocks.parts(), blocks.part(rest % blocks.parts()));
@@ -63,7 +63,7 @@ impl<T: Float> Correlation<'_, T> {
                     m: n,
                     n: targets,
                     k: depth,
-                    a: Operand { p: matrix.as_ptr(), row: row as isize, col: 1 },
+                    a: MatrixOperand { p: matrix.as_ptr(), row: row as isize, col: 1 },
                     b: Panels {
                         p: weights.p.wrapping_add(weights.group * group),
                         row: wide,

@@ -4,7 +4,7 @@
 use smallvec::SmallVec;
 
 use super::depthwise::LANES;
-use super::window::{Axis, Column, Window};
+use super::window::{Column, Window, WindowAxis};
 use crate::kernels::Float;
 use crate::kernels::simd::Vector;
 
@@ -24,7 +24,7 @@ pub(super) const TALL: usize = 4;
 pub(super) const ANY: usize = 0;
 
 /// Taps that are taken together: their rows see, from the same position, rows of the source that follow each other.
-pub(super) struct Block {
+pub(super) struct TapBlock {
     /// The row of the source that the first row of positions sees first.
     pub(super) offset: isize,
     pub(super) rows: usize,
@@ -40,7 +40,7 @@ pub(super) struct Plane {
     /// Rows of the source, and the step from one row of positions to the next.
     pub(super) rows: usize,
     pub(super) step: usize,
-    pub(super) blocks: SmallVec<[Block; 4]>,
+    pub(super) blocks: SmallVec<[TapBlock; 4]>,
     /// From an element of the kernel to that which sees the next row of the source, and to the next tap of a row.
     pub(super) next_row: isize,
     pub(super) next_column: isize,
@@ -50,7 +50,7 @@ impl Plane {
     /// Blocks of up to `most` rows and columns of taps. `None` for windows of more than two axes.
     pub(super) fn new(window: &Window, most: usize) -> Option<Self> {
         let (rows, columns) = match &window.axes[..] {
-            [columns] => (Axis::of_one(), columns),
+            [columns] => (WindowAxis::of_one(), columns),
             [rows, columns] => (rows.clone(), columns),
             _ => return None,
         };
@@ -64,7 +64,7 @@ impl Plane {
         let wide = if columns.step <= 2 { most } else { 1 };
         let tall = if is_regular { wide } else { 1 };
         let follows = |pair: &[usize]| rows.offsets[pair[0]] + 1 == rows.offsets[pair[1]];
-        let mut blocks: SmallVec<[Block; 4]> = SmallVec::new();
+        let mut blocks: SmallVec<[TapBlock; 4]> = SmallVec::new();
         let mut column = 0;
         while column < n {
             let columns = together(n - column, wide);
@@ -73,7 +73,7 @@ impl Plane {
                 let run = 1 + rest.windows(2).take_while(|pair| follows(pair)).count();
                 let n_rows = together(run, tall);
                 let (offset, element) = (rows.offsets[*row], element(*row, column));
-                blocks.push(Block { offset, rows: n_rows, column, columns, element });
+                blocks.push(TapBlock { offset, rows: n_rows, column, columns, element });
                 rest = &rest[n_rows..];
             }
             column += columns;
@@ -118,7 +118,11 @@ impl<V: Vector, const STEP: usize> Lanes<V, STEP> {
     /// # Safety
     /// The instructions of `V` are there, and so are the columns. So below.
     #[inline(always)]
-    pub(super) unsafe fn of<const C: usize>(window: &Window, block: &Block, j: usize) -> ([Self; C], bool) {
+    pub(super) unsafe fn of<const C: usize>(
+        window: &Window,
+        block: &TapBlock,
+        j: usize,
+    ) -> ([Self; C], bool) {
         // SAFETY: the caller's promise.
         let lanes =
             std::array::from_fn(|c| unsafe { Self::new(window, window.columns[block.column + c], j) });

@@ -2,12 +2,12 @@
 //! leaves of the input.
 
 use super::Geometry;
-use super::tables::{All, Sum};
+use super::tables::{All, WhichSum};
 use super::window::Window;
 use crate::array::OutOfMemory;
 use crate::array::Workspace;
 use crate::kernels::epilogue::Epilogue;
-use crate::kernels::gemm::{Matrix, MatrixMut, Split, gemm, gemm_then};
+use crate::kernels::gemm::{EvenSplit, Matrix, MatrixMut, gemm, gemm_then};
 use crate::kernels::threads::{Shared, parallel, ranges};
 use crate::kernels::{Float, scratch};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl<'a> Pointwise<'a> {
             g,
             channels: g.channels / g.group,
             maps: g.maps / g.group,
-            tables: strided.then(|| g.tables(Sum::Output)),
+            tables: strided.then(|| g.tables(WhichSum::Output)),
         })
     }
 
@@ -170,7 +170,7 @@ impl<'a> Pointwise<'a> {
             return Ok(());
         }
         let wanted = TASKS.div_ceil(g.group).min(PARTIAL / gw.len()).min(g.images);
-        let parts = Split::new(g.images, wanted);
+        let parts = EvenSplit::new(g.images, wanted);
         let memory = Workspace::<T>::new(parts.parts() * gw.len())?;
         let (sums, all) = (Shared::new(memory.ptr()), gw.len());
         let one = |task: usize| {

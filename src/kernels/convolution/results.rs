@@ -5,7 +5,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::direct::Correlation;
-use super::strip::{Block, Strips};
+use super::strip::{StripBlock, Strips};
 use crate::kernels::Float;
 use crate::kernels::epilogue::{Activation, Epilogue};
 use crate::kernels::simd::{Vector, vectorised};
@@ -70,7 +70,7 @@ impl<T: Float> Correlation<'_, T> {
     pub(super) unsafe fn move_results(
         &self,
         strips: &Strips,
-        block: &Block,
+        block: &StripBlock,
         group: usize,
         targets: Range<usize>,
         results: *const T,
@@ -98,7 +98,13 @@ impl<T: Float> Correlation<'_, T> {
     }
 
     /// Takes results that were just written through what follows; positions that lie together are one row.
-    pub(super) fn finish_rows(&self, strips: &Strips, block: &Block, group: usize, targets: Range<usize>) {
+    pub(super) fn finish_rows(
+        &self,
+        strips: &Strips,
+        block: &StripBlock,
+        group: usize,
+        targets: Range<usize>,
+    ) {
         let (w, width) = (self.window(), block.columns.len());
         let mut together: SmallVec<[(usize, Range<usize>); 4]> = SmallVec::new();
         strips.each_row(block, |image, position, column, _| {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::plane::{ANY, Block, Lanes, Plane, TALL};
+use super::plane::{ANY, Lanes, Plane, TALL, TapBlock};
 use super::tables::Tables;
 use super::window::Window;
 use crate::kernels::Float;
@@ -11,7 +11,7 @@ use crate::kernels::simd::Vector;
 
 /// Planes that follow each other: how many, and how far those of sources, of targets and kernels are apart.
 #[derive(Clone, Copy)]
-pub(super) struct Planes {
+pub(super) struct PlaneSteps {
     pub(super) n: usize,
     pub(super) from: usize,
     pub(super) to: usize,
@@ -21,9 +21,9 @@ pub(super) struct Planes {
 /// An order to sum up a block of taps in rows of positions of some planes.
 pub(in crate::kernels) struct Slide<'a, T> {
     pub(super) sees: (&'a Plane, &'a Window),
-    pub(super) block: &'a Block,
+    pub(super) block: &'a TapBlock,
     pub(super) rows: Range<usize>,
-    pub(super) planes: Planes,
+    pub(super) planes: PlaneSteps,
     /// The kernel and the source.
     pub(super) weights: *const T,
     pub(super) from: *const T,
@@ -145,7 +145,7 @@ pub(in crate::kernels) struct Spread<'a, T> {
     pub(super) tables: &'a [Tables],
     pub(super) rows: Range<usize>,
     /// How many planes, and how far those of targets are apart; sums of a plane follow those of another.
-    pub(super) planes: Planes,
+    pub(super) planes: PlaneSteps,
     /// The sums of these rows of the first window, and how far on those of the next are.
     pub(super) from: *const T,
     pub(super) apart: usize,

@@ -6,9 +6,9 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::window::Axis;
+use super::window::WindowAxis;
 use crate::kernels::Float;
-use crate::kernels::gemm::Split;
+use crate::kernels::gemm::EvenSplit;
 use crate::kernels::scratch::List;
 use crate::kernels::simd::{Vector, vectorised};
 
@@ -36,7 +36,7 @@ pub(super) fn apart(n: usize) -> usize {
 /// How blocks of images are laid out. Along each axis, element `e` of a plane with residue `r` is element
 /// `(e + least) step + r` of the image, `least` counted from the first position of the block.
 pub(super) struct Strips {
-    axes: SmallVec<[Axis; 3]>,
+    axes: SmallVec<[WindowAxis; 3]>,
     least: SmallVec<[isize; 3]>,
     /// Elements of a plane along each axis, and how far neighbours are apart.
     pub(super) extents: SmallVec<[usize; 3]>,
@@ -51,19 +51,19 @@ pub(super) struct Strips {
     pub(super) table: Vec<isize>,
     /// Channels at a time.
     pub(super) chunk: usize,
-    pub(super) images: Split,
-    pub(super) rows: Split,
-    pub(super) columns: Split,
+    pub(super) images: EvenSplit,
+    pub(super) rows: EvenSplit,
+    pub(super) columns: EvenSplit,
     /// Whether images are read where they are.
     pub(super) in_place: bool,
 }
 
 /// A tap: for each axis its residue, and the element of the plane that the first position sees.
-type Tap = (SmallVec<[usize; 3]>, SmallVec<[usize; 3]>);
+type StripTap = (SmallVec<[usize; 3]>, SmallVec<[usize; 3]>);
 
 /// Some images, some positions along the first axis and some along the last.
 #[derive(Clone)]
-pub(super) struct Block {
+pub(super) struct StripBlock {
     pub(super) images: Range<usize>,
     pub(super) rows: Range<usize>,
     pub(super) columns: Range<usize>,
@@ -73,29 +73,29 @@ impl Strips {
     /// Blocks for images of `channels`, at most `chunk` of which are read at a time, where `others` are done for each.
     /// Images are read together if `together` is set, or if they are too small to fill a register.
     pub(super) fn new(
-        axes: &[Axis],
+        axes: &[WindowAxis],
         images: usize,
         channels: usize,
         chunk: usize,
         others: usize,
         together: bool,
     ) -> Self {
-        let mut axes: SmallVec<[Axis; 3]> = axes.into();
+        let mut axes: SmallVec<[WindowAxis; 3]> = axes.into();
         if axes.len() == 1 {
-            axes.insert(0, Axis::of_one());
+            axes.insert(0, WindowAxis::of_one());
         }
         let last = axes.len() - 1;
-        let place = |a: &Axis, offset: isize| {
+        let place = |a: &WindowAxis, offset: isize| {
             (offset.div_euclid(a.step as isize), offset.rem_euclid(a.step as isize) as usize)
         };
-        let bounds = |a: &Axis| {
+        let bounds = |a: &WindowAxis| {
             let places = || a.offsets.iter().map(|o| place(a, *o).0);
             (places().min().unwrap_or(0), places().max().unwrap_or(0))
         };
         let least: SmallVec<[isize; 3]> = axes.iter().map(|a| bounds(a).0).collect();
         let more: SmallVec<[usize; 3]> = axes.iter().map(|a| (bounds(a).1 - bounds(a).0) as usize).collect();
         // Taps of each axis as (residue, element), then all of them together.
-        let mut taps: Vec<Tap> = vec![Tap::default()];
+        let mut taps: Vec<StripTap> = vec![StripTap::default()];
         for (a, least) in axes.iter().zip(&least) {
             let of_axis: Vec<_> = a.offsets.iter().map(|o| place(a, *o)).collect();
             taps = taps
@@ -115,7 +115,7 @@ impl Strips {
         planes.dedup();
 
         let width = axes[last].positions;
-        let columns = Split::new(width, width.div_ceil(ROW));
+        let columns = EvenSplit::new(width, width.div_ceil(ROW));
         let columns_each = columns.part(0).len();
         let across: usize = (1..last).map(|i| axes[i].positions + more[i]).product::<usize>();
         let row = across * (columns_each + more[last]);
@@ -127,13 +127,13 @@ impl Strips {
         if images * others * parts * columns.parts() < TASKS {
             parts = parts.max((TASKS / (images * others * columns.parts())).min(height));
         }
-        let rows = Split::new(height, parts);
+        let rows = EvenSplit::new(height, parts);
         let rows_each = rows.part(0).len();
         let whole = rows.parts() == 1 && columns.parts() == 1;
         let image = row * (rows_each + more[0]);
         let together = whole && (together || image <= WIDE);
         let images_each = if together { (POSITIONS / image).clamp(1, images) } else { 1 };
-        let images = Split::new(images, images.div_ceil(images_each));
+        let images = EvenSplit::new(images, images.div_ceil(images_each));
         let images_each = images.part(0).len().max(1);
 
         let mut extents: SmallVec<[usize; 3]> =
@@ -142,7 +142,7 @@ impl Strips {
         extents[last] = columns_each + more[last];
         // Nothing is padded or taken apart: the image is its own strip, unless it is too large for a cache or its planes
         // compete for places there.
-        let fits = |(a, (least, more)): (&Axis, (&isize, &usize))| {
+        let fits = |(a, (least, more)): (&WindowAxis, (&isize, &usize))| {
             a.step == 1 && *least >= 0 && *least as usize + a.positions + more <= a.len
         };
         let area: usize = axes.iter().map(|a| a.len).product();
@@ -162,7 +162,7 @@ impl Strips {
         let channel = if in_place { area } else { apart(planes.len() * of_images) };
         let most = (BLOCK / channel).min(DEPTH / taps.len().max(1)).min(chunk).clamp(1, channels.max(1));
         let chunk = channels.div_ceil(channels.div_ceil(most).max(1)).max(1);
-        let of_tap = |(residues, elements): &Tap| {
+        let of_tap = |(residues, elements): &StripTap| {
             let which = planes.binary_search(residues).unwrap_or_else(|_| unreachable!("is one of them"));
             let within: usize = elements.iter().zip(&strides).map(|(e, s)| e * s).sum();
             which * of_images + within
@@ -191,9 +191,9 @@ impl Strips {
         self.images.parts() * self.rows.parts() * self.columns.parts()
     }
 
-    pub(super) fn block(&self, i: usize) -> Block {
+    pub(super) fn block(&self, i: usize) -> StripBlock {
         let (rows, columns) = (self.rows.parts(), self.columns.parts());
-        Block {
+        StripBlock {
             images: self.images.part(i / columns / rows),
             rows: self.rows.part(i / columns % rows),
             columns: self.columns.part(i % columns),
@@ -217,7 +217,7 @@ impl Strips {
     }
 
     /// From the first position of a block to behind the last one, with what lies between them.
-    pub(super) fn len(&self, block: &Block) -> usize {
+    pub(super) fn len(&self, block: &StripBlock) -> usize {
         let last = self.axes.len() - 1;
         let end = |i: usize| match i {
             0 => block.rows.len() - 1,
@@ -230,7 +230,7 @@ impl Strips {
     }
 
     /// Calls `f(image, row of positions in the window, first column, start in the block)` for each row of a block.
-    pub(super) fn each_row(&self, block: &Block, mut f: impl FnMut(usize, usize, usize, usize)) {
+    pub(super) fn each_row(&self, block: &StripBlock, mut f: impl FnMut(usize, usize, usize, usize)) {
         let last = self.axes.len() - 1;
         let inner = &self.axes[1..last];
         let across: usize = inner.iter().map(|a| a.positions).product();
@@ -249,7 +249,7 @@ impl Strips {
     }
 
     /// Where the rows of a block start.
-    pub(super) fn starts(&self, block: &Block) -> List<usize> {
+    pub(super) fn starts(&self, block: &StripBlock) -> List<usize> {
         let mut starts = List::with_capacity(64);
         self.each_row(block, |_, _, _, at| starts.push(at));
         starts
@@ -287,7 +287,7 @@ impl Strips {
     }
 
     /// Where the first position of a block lies in an image that is read in place.
-    pub(super) fn origin(&self, block: &Block) -> usize {
+    pub(super) fn origin(&self, block: &StripBlock) -> usize {
         let last = self.axes.len() - 1;
         let least: usize = self.least.iter().zip(&self.strides).map(|(l, s)| *l as usize * s).sum();
         least + block.rows.start * self.strides[0] + block.columns.start * self.strides[last]
@@ -295,9 +295,9 @@ impl Strips {
 }
 
 /// An order to lay out one image of a block, of some channels.
-pub(in crate::kernels) struct Layout<'a, T> {
+pub(in crate::kernels) struct ImageLayout<'a, T> {
     pub(super) strips: &'a Strips,
-    pub(super) block: &'a Block,
+    pub(super) block: &'a StripBlock,
     /// Which image of the block it is, and its first channel.
     pub(super) image: usize,
     pub(super) from: *const T,
@@ -306,7 +306,7 @@ pub(in crate::kernels) struct Layout<'a, T> {
     pub(super) to: *mut T,
 }
 
-impl<T: Float> Layout<'_, T> {
+impl<T: Float> ImageLayout<'_, T> {
     /// Lays out the image.
     ///
     /// # Safety

@@ -16,7 +16,7 @@ const NUMBERS: usize = 1 << 18;
 
 /// Which of the three sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sum {
+pub(super) enum WhichSum {
     Output,
     InputGradient,
     WeightGradient,
@@ -37,7 +37,7 @@ pub(super) struct All {
 }
 
 impl All {
-    fn new(g: &Geometry, of: Sum, windows: Vec<Window>) -> Self {
+    fn new(g: &Geometry, of: WhichSum, windows: Vec<Window>) -> Self {
         Self { each: windows.into_iter().map(|window| Tables::new(g, of, window)).collect() }
     }
 
@@ -48,15 +48,15 @@ impl All {
 }
 
 impl Tables {
-    fn new(g: &Geometry, of: Sum, window: Window) -> Self {
+    fn new(g: &Geometry, of: WhichSum, window: Window) -> Self {
         // Sums that stay in registers are few where each tap has its own.
-        let most = if of == Sum::WeightGradient { 3 } else { 5 };
+        let most = if of == WhichSum::WeightGradient { 3 } else { 5 };
         let plane = if g.is_depthwise() && !g.channel_last { Plane::new(&window, most) } else { None };
         let is_strips = plane.is_none() && !g.channel_last && window.positions() > 0 && g.images > 0;
         let strips = is_strips.then(|| match of {
-            Sum::Output => direct::strips(g, &window, g.inputs(), g.outputs()),
-            Sum::InputGradient => direct::strips(g, &window, g.outputs(), g.inputs()),
-            Sum::WeightGradient => weight::strips(g, &window),
+            WhichSum::Output => direct::strips(g, &window, g.inputs(), g.outputs()),
+            WhichSum::InputGradient => direct::strips(g, &window, g.outputs(), g.inputs()),
+            WhichSum::WeightGradient => weight::strips(g, &window),
         });
         Self { window, strips, plane }
     }
@@ -69,26 +69,26 @@ impl Tables {
 }
 
 /// What a thread keeps.
-struct Kept {
-    sums: Vec<(Geometry, Sum, Arc<All>)>,
+struct TableCache {
+    sums: Vec<(Geometry, WhichSum, Arc<All>)>,
     numbers: usize,
 }
 
 thread_local! {
-    static KEPT: RefCell<Kept> = const { RefCell::new(Kept { sums: Vec::new(), numbers: 0 }) };
+    static KEPT: RefCell<TableCache> = const { RefCell::new(TableCache { sums: Vec::new(), numbers: 0 }) };
 }
 
 impl Geometry {
     /// The tables of a sum.
-    pub(super) fn tables(&self, of: Sum) -> Arc<All> {
-        let is_it = |(g, sum, _): &&(Self, Sum, Arc<All>)| *sum == of && g == self;
+    pub(super) fn tables(&self, of: WhichSum) -> Arc<All> {
+        let is_it = |(g, sum, _): &&(Self, WhichSum, Arc<All>)| *sum == of && g == self;
         let kept = KEPT.try_with(|kept| kept.borrow().sums.iter().find(is_it).map(|(.., all)| all.clone()));
         if let Ok(Some(all)) = kept {
             return all;
         }
         let windows = match of {
-            Sum::InputGradient => self.backward_windows(),
-            Sum::Output | Sum::WeightGradient => vec![self.forward_window()],
+            WhichSum::InputGradient => self.backward_windows(),
+            WhichSum::Output | WhichSum::WeightGradient => vec![self.forward_window()],
         };
         let all = Arc::new(All::new(self, of, windows));
         let numbers = all.each.iter().map(Tables::numbers).sum::<usize>();

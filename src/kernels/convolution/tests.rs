@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 
 use super::{
-    Geometry, Kept, Spatial, WINOGRAD_CHANNELS, WINOGRAD_CHANNELS_OF_WEIGHT, Weight, forward, input_gradient,
-    keeps_weight, weight_gradient, winograd,
+    DerivedCache, Geometry, Spatial, WINOGRAD_CHANNELS, WINOGRAD_CHANNELS_OF_WEIGHT, Weight, forward,
+    input_gradient, keeps_weight, weight_gradient, winograd,
 };
 use crate::kernels::Float;
 use crate::kernels::epilogue::{Activation, Epilogue, Tail, Twice};
@@ -299,7 +299,7 @@ fn what_is_kept_of_a_weight_changes_no_bit() {
     for g in geometries().iter().filter(|g| keeps_weight::<f32>(g)) {
         let Arrays { x, w, y } = Arrays::<f32>::new(g, noise);
         let others = noise::<f32>(w.len(), 9);
-        let (mut of_y, mut of_x) = (Kept::default(), Kept::default());
+        let (mut of_y, mut of_x) = (DerivedCache::default(), DerivedCache::default());
         // A name is asked for once, again, and once more; then there is another.
         for (w, name) in [(&w, 1), (&w, 1), (&w, 1), (&others, 2), (&others, 2), (&others, 2), (&w, 1)] {
             let [mut plain_y, mut plain_x] = [y.clone(), x.clone()];

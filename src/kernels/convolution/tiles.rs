@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::transforms::{OUT, PRODUCTS};
-use crate::kernels::gemm::Split;
+use crate::kernels::gemm::EvenSplit;
 
 /// Tiles in a block: fewer where their factors and products would leave the second cache, but enough for the weights.
 const MOST: usize = 48;
@@ -14,8 +14,8 @@ const BLOCK: usize = 512 << 10;
 #[derive(Clone, Copy)]
 pub(super) struct Tiles {
     pub(super) across: usize,
-    pub(super) images: Split,
-    pub(super) rows: Split,
+    pub(super) images: EvenSplit,
+    pub(super) rows: EvenSplit,
     /// In the largest block.
     pub(super) most: usize,
 }
@@ -30,13 +30,13 @@ impl Tiles {
     ) -> Self {
         let (down, across) = (height.div_ceil(OUT), width.div_ceil(OUT));
         let wanted = (BLOCK / (PRODUCTS * channels)).clamp(LEAST, MOST);
-        let rows = Split::new(down, down.div_ceil((wanted / across).max(1)));
+        let rows = EvenSplit::new(down, down.div_ceil((wanted / across).max(1)));
         let together = if rows.parts() == 1 { (wanted / (down * across)).clamp(1, images) } else { 1 };
         let even = |parts: usize, most: usize| parts.next_multiple_of(threads).min(most.max(parts));
         let parts = even(images.div_ceil(together), images);
         // A single image is shared out by its rows.
-        let rows = if parts == 1 { Split::new(down, even(rows.parts(), down)) } else { rows };
-        let images = Split::new(images, parts);
+        let rows = if parts == 1 { EvenSplit::new(down, even(rows.parts(), down)) } else { rows };
+        let images = EvenSplit::new(images, parts);
         Self { across, images, rows, most: images.part(0).len() * rows.part(0).len() * across }
     }
 
@@ -45,8 +45,8 @@ impl Tiles {
         let (down, across) = (height.div_ceil(OUT), width.div_ceil(OUT));
         Self {
             across,
-            images: Split::new(images, 1),
-            rows: Split::new(down, 1),
+            images: EvenSplit::new(images, 1),
+            rows: EvenSplit::new(down, 1),
             most: images * down * across,
         }
     }

@@ -14,7 +14,7 @@ const TAPS: usize = 9;
 
 /// A grid of registers in memory: row `i`, column `j` at `i row + j column`.
 #[derive(Clone, Copy)]
-pub(super) struct Grid<T> {
+pub(super) struct PixelGrid<T> {
     pub(super) p: *mut T,
     pub(super) row: usize,
     pub(super) column: usize,
@@ -44,7 +44,7 @@ macro_rules! square {
     }};
 }
 
-impl<T> Grid<T> {
+impl<T> PixelGrid<T> {
     #[inline(always)]
     fn at(&self, i: usize, j: usize) -> *mut T {
         self.p.wrapping_add(i * self.row + j * self.column)
@@ -154,7 +154,7 @@ unsafe fn weight_gradient<V: Vector>(m: [V; IN]) -> [V; 3] {
 
 /// What is done to a register of channels of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum TransformStep {
     /// `B' x B`: 6 x 6 of the input to 36 factors.
     Input,
     /// `A' m A`: 36 products to 4 x 4 of the output.
@@ -165,12 +165,12 @@ pub(super) enum Step {
 
 /// An order to transform a row of tiles: tile `t` is `t OUT` columns further in the image and `t` rows in each factor.
 pub(in crate::kernels) struct Transform<T> {
-    pub(super) step: Step,
+    pub(super) step: TransformStep,
     pub(super) tiles: usize,
     /// Registers of channels are taken until there are as many channels.
     pub(super) channels: usize,
     /// The first pixel of the first tile; neighbouring channels are neighbours.
-    pub(super) image: Grid<T>,
+    pub(super) image: PixelGrid<T>,
     /// The first factor: `factor` apart for one another and `tile` for neighbouring tiles.
     pub(super) factors: *mut T,
     pub(super) factor: usize,
@@ -187,15 +187,17 @@ impl<T: Float> Transform<T> {
         for t in 0..self.tiles {
             for c in (0..self.channels).step_by(V::WIDTH) {
                 let (row, column) = (self.image.row, self.image.column);
-                let image = Grid { p: self.image.p.wrapping_add(t * OUT * column + c), row, column };
+                let image = PixelGrid { p: self.image.p.wrapping_add(t * OUT * column + c), row, column };
                 let p = self.factors.wrapping_add(t * self.tile + c);
-                let factors = Grid { p, row: IN * self.factor, column: self.factor };
+                let factors = PixelGrid { p, row: IN * self.factor, column: self.factor };
                 // SAFETY: the caller's promise.
                 unsafe {
                     match self.step {
-                        Step::Input => factors.store(square!(input, IN, IN, image)),
-                        Step::Output => image.store(square!(output, IN, OUT, factors)),
-                        Step::OutputGradient => factors.store(square!(output_gradient, OUT, IN, image)),
+                        TransformStep::Input => factors.store(square!(input, IN, IN, image)),
+                        TransformStep::Output => image.store(square!(output, IN, OUT, factors)),
+                        TransformStep::OutputGradient => {
+                            factors.store(square!(output_gradient, OUT, IN, image))
+                        }
                     }
                 }
             }
@@ -225,7 +227,7 @@ impl<T: Float> WeightTransform<T> {
     /// As [`Transform::run`].
     #[inline(always)]
     pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) {
-        let factors = Grid { p: self.factors, row: IN * self.factor, column: self.factor };
+        let factors = PixelGrid { p: self.factors, row: IN * self.factor, column: self.factor };
         // SAFETY: the caller's promise; masks keep within the weights.
         unsafe {
             let mut taps = [V::zero(); TAPS];

@@ -5,14 +5,16 @@ use std::ops::Range;
 
 use super::Geometry;
 use super::isa;
-use super::strip::{Layout, SLACK, Strips, apart};
-use super::tables::Sum;
+use super::strip::{ImageLayout, SLACK, Strips, apart};
+use super::tables::WhichSum;
 use super::unfold::Unfold;
 use super::window::Window;
 use crate::array::OutOfMemory;
 use crate::array::Workspace;
 use crate::kernels::epilogue::Epilogue;
-use crate::kernels::gemm::{Columns, ONCE, Operand, PanelProduct, Panels, Split, Table, kernels};
+use crate::kernels::gemm::{
+    ColumnsToPack, EvenSplit, MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels,
+};
 use crate::kernels::scratch::List;
 use crate::kernels::threads::{Shared, parallel};
 use crate::kernels::{Float, scratch, stop};
@@ -53,7 +55,7 @@ impl<T: Float> WeightGradient<'_, T> {
     /// The arrays are there, and nobody else uses the gradient meanwhile.
     pub(super) unsafe fn run(&self) -> Result<(), OutOfMemory> {
         let g = self.g;
-        let all = g.tables(Sum::WeightGradient);
+        let all = g.tables(WhichSum::WeightGradient);
         let tables = &all.each[0];
         // SAFETY: the caller's promise.
         if unsafe { self.run_depthwise(&all) } {
@@ -63,13 +65,13 @@ impl<T: Float> WeightGradient<'_, T> {
         let sums = channels * taps * maps;
         // Blocks are summed up in a few parts.
         let n = (BLOCK / (channels * taps)).clamp(LEAST, MOST).min(g.positions());
-        let steps = Split::new(g.positions(), g.positions().div_ceil(n));
+        let steps = EvenSplit::new(g.positions(), g.positions().div_ceil(n));
         let (chunks, blocks) = match &tables.strips {
             Some(strips) => (channels.div_ceil(strips.chunk), strips.blocks()),
             None => (1, g.images * steps.parts()),
         };
         let wanted = TASKS.div_ceil(g.group * chunks).min(PARTIAL / (sums * g.group));
-        let parts = Split::new(blocks, wanted.min(blocks));
+        let parts = EvenSplit::new(blocks, wanted.min(blocks));
         let memory = Workspace::<T>::new(parts.parts() * g.group * sums)?;
         let partial = Shared::new(memory.ptr());
         parallel(parts.parts() * g.group * chunks, |task| {
@@ -129,7 +131,7 @@ impl<T: Float> WeightGradient<'_, T> {
                             let from = self.gy(image, group, position).add(map * positions);
                             let (col, n) = (positions as isize, wide.min(maps - map));
                             let to = transposed.get().add(map * largest + at * wide);
-                            (kernels.pack_columns)(&Columns { from, row: 1, col, k, n, to });
+                            (kernels.pack_columns)(&ColumnsToPack { from, row: 1, col, k, n, to });
                         }
                     };
                     // Rows that follow each other are packed together: image, first position, how many, and where to.
@@ -156,7 +158,7 @@ impl<T: Float> WeightGradient<'_, T> {
                     } else {
                         for (image, i) in block.images.clone().enumerate() {
                             let (to, channels, area) = (planes.as_mut_ptr(), channels.len(), inputs.channel);
-                            (isa::kernels::<T>().lay_out)(&Layout {
+                            (isa::kernels::<T>().lay_out)(&ImageLayout {
                                 strips,
                                 block,
                                 image,
@@ -172,7 +174,7 @@ impl<T: Float> WeightGradient<'_, T> {
                         m: depth,
                         n: maps,
                         k: width,
-                        a: Operand { p: a, row: 0, col: 1 },
+                        a: MatrixOperand { p: a, row: 0, col: 1 },
                         b: Panels { p: transposed.get(), row: wide, next: wide * largest },
                         table: Table::OfLeft(&strips.table),
                         batch: &batch,
@@ -187,7 +189,14 @@ impl<T: Float> WeightGradient<'_, T> {
     }
 
     /// Channels last: sums of maps by (tap, channel), from the gradient as it lies and the unfolded input.
-    unsafe fn pixels(&self, window: &Window, steps: Split, blocks: Range<usize>, group: usize, to: *mut T) {
+    unsafe fn pixels(
+        &self,
+        window: &Window,
+        steps: EvenSplit,
+        blocks: Range<usize>,
+        group: usize,
+        to: *mut T,
+    ) {
         let (g, inputs) = (self.g, self.g.inputs());
         let (maps, depth) = (g.maps / g.group, inputs.channels * g.taps());
         let row = apart(depth);
@@ -213,7 +222,7 @@ impl<T: Float> WeightGradient<'_, T> {
                         m: maps,
                         n: depth,
                         k,
-                        a: Operand { p: gy, row: 1, col: g.outputs().pixel as isize },
+                        a: MatrixOperand { p: gy, row: 1, col: g.outputs().pixel as isize },
                         b: Panels { p: matrix.as_ptr(), row, next: kernels::<T>().panel() },
                         table: Table::None,
                         batch: ONCE,
@@ -260,7 +269,7 @@ impl<T: Float> WeightGradient<'_, T> {
                     return put(std::slice::from_raw_parts_mut(gw.add(first * len), n * len), total);
                 }
                 scratch::with(maps * wide, |transposed: &mut [T]| {
-                    (kernels::<T>().pack_columns)(&Columns {
+                    (kernels::<T>().pack_columns)(&ColumnsToPack {
                         from: total.as_ptr(),
                         row: 1,
                         col: maps as isize,

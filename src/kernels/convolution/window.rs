@@ -8,7 +8,7 @@ use super::Geometry;
 /// Where along one axis tap `t` of position `o` lies: at `o step + offsets[t]` of a source of `len` elements, which is
 /// padding where that is no element. Position `o` itself stands for element `first + o apart` of a target.
 #[derive(Clone, Debug)]
-pub(super) struct Axis {
+pub(super) struct WindowAxis {
     pub(super) positions: usize,
     pub(super) step: usize,
     pub(super) offsets: SmallVec<[isize; 8]>,
@@ -28,7 +28,7 @@ pub(super) struct Column {
     pub(super) end: usize,
 }
 
-impl Axis {
+impl WindowAxis {
     /// An axis along which there is one element.
     pub(super) fn of_one() -> Self {
         let (offsets, taps) = (smallvec![0], smallvec![0]);
@@ -39,7 +39,7 @@ impl Axis {
 /// The axes together, the last one apart from the others: rows of positions are as many as all others have.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
-    pub(super) axes: SmallVec<[Axis; 3]>,
+    pub(super) axes: SmallVec<[WindowAxis; 3]>,
     pub(super) width: usize,
     /// Rows of positions for each position of the first axis.
     pub(super) inner: usize,
@@ -67,7 +67,7 @@ pub(super) const OUTSIDE: isize = isize::MIN;
 impl Geometry {
     /// What the outputs see of the input.
     pub(super) fn forward_window(&self) -> Window {
-        let axis = |i: usize| Axis {
+        let axis = |i: usize| WindowAxis {
             positions: self.output[i],
             step: self.stride[i],
             offsets: (0..self.kernel[i])
@@ -85,9 +85,9 @@ impl Geometry {
     /// What the elements of the input see of the output: one window for each residue of `element + pad` by the strides,
     /// as only taps of that residue reach them. Windows without positions are left out.
     pub(super) fn backward_windows(&self) -> Vec<Window> {
-        let mut residues: Vec<SmallVec<[Axis; 3]>> = vec![smallvec![]];
+        let mut residues: Vec<SmallVec<[WindowAxis; 3]>> = vec![smallvec![]];
         for i in 0..self.input.len() {
-            let axes: Vec<Axis> =
+            let axes: Vec<WindowAxis> =
                 (0..self.stride[i].min(self.input[i])).map(|n| self.backward_axis(i, n)).collect();
             residues = residues
                 .into_iter()
@@ -98,14 +98,14 @@ impl Geometry {
     }
 
     /// The elements `first`, `first + stride`, ... along an axis.
-    fn backward_axis(&self, i: usize, first: usize) -> Axis {
+    fn backward_axis(&self, i: usize, first: usize) -> WindowAxis {
         // Tap t of element x lies at (x + pad - t dilation) / stride of the output.
         let (stride, dilation) = (self.stride[i], self.dilation[i]);
         let place = first + self.pad[i];
         let (start, residue) = (place / stride, place % stride);
         let reach = |t: &usize| t * dilation % stride == residue;
         let taps: SmallVec<[usize; 8]> = (0..self.kernel[i]).filter(reach).collect();
-        Axis {
+        WindowAxis {
             positions: (self.input[i] - first).div_ceil(stride),
             step: 1,
             offsets: taps.iter().map(|t| start as isize - (t * dilation / stride) as isize).collect(),
@@ -127,7 +127,7 @@ fn indices(lengths: impl Iterator<Item = usize>) -> Vec<SmallVec<[usize; 3]>> {
 }
 
 impl Window {
-    fn new(axes: &[Axis], kernel: &[usize]) -> Self {
+    fn new(axes: &[WindowAxis], kernel: &[usize]) -> Self {
         let outer = &axes[..axes.len() - 1];
         let last = &axes[axes.len() - 1];
         let rows = indices(outer.iter().map(|a| a.positions));
@@ -149,11 +149,11 @@ impl Window {
             Column { offset: *offset, start, end: beyond(last.len as isize - offset).max(start) }
         };
         let target = |row: &SmallVec<[usize; 3]>| {
-            let place = |at, (axis, o): (&Axis, &usize)| at * axis.target + axis.first + o * axis.apart;
+            let place = |at, (axis, o): (&WindowAxis, &usize)| at * axis.target + axis.first + o * axis.apart;
             outer.iter().zip(row).fold(0, place) * last.target + last.first
         };
         let tap = |outer_tap: &SmallVec<[usize; 3]>| {
-            let of_axis = |at, ((axis, t), n): ((&Axis, &usize), &usize)| at * n + axis.taps[*t];
+            let of_axis = |at, ((axis, t), n): ((&WindowAxis, &usize), &usize)| at * n + axis.taps[*t];
             outer.iter().zip(outer_tap).zip(kernel).fold(0, of_axis) * kernel[kernel.len() - 1]
         };
         let starts: Vec<usize> = outer_taps.iter().map(tap).collect();

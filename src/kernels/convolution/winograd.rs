@@ -6,18 +6,18 @@ use std::ops::Range;
 use super::direct::Images;
 use super::strip::{SLACK, apart};
 use super::tiles::Tiles;
-use super::transforms::{Grid, IN, OUT, PRODUCTS, Step, ToPlanes, Transform, WeightTransform};
+use super::transforms::{IN, OUT, PRODUCTS, PixelGrid, ToPlanes, Transform, TransformStep, WeightTransform};
 use super::{Geometry, Known, isa};
 use crate::array::OutOfMemory;
 use crate::array::Workspace;
 use crate::kernels::epilogue::Epilogue;
-use crate::kernels::gemm::{Columns, ONCE, Operand, PanelProduct, Panels, Table, kernels};
+use crate::kernels::gemm::{ColumnsToPack, MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
 use crate::kernels::threads::{Shared, num_threads, parallel};
 use crate::kernels::{Float, scratch};
 
 /// Images of planes that are seen through a window shifted by `pad`.
 #[derive(Clone, Copy)]
-pub(super) struct Planes<T> {
+pub(super) struct SourcePlanes<T> {
     p: *const T,
     pub(super) array: Images,
     height: usize,
@@ -50,8 +50,8 @@ pub(super) fn whole<T: Float>(channels: usize) -> usize {
 /// Transforms `side` x `side` pixels of each tile of some rows of tiles of some images into factors. `strip` has room for
 /// the pixels of one image and panel.
 pub(super) unsafe fn factors<T: Float>(
-    of: &Planes<T>,
-    (step, side): (Step, usize),
+    of: &SourcePlanes<T>,
+    (step, side): (TransformStep, usize),
     across: usize,
     (images, rows): (&Range<usize>, &Range<usize>),
     group: usize,
@@ -78,7 +78,7 @@ pub(super) unsafe fn factors<T: Float>(
                     row.add(end * wide).write_bytes(0, (width - end) * wide);
                     if start < end {
                         let x = start as isize - of.pad.1;
-                        (kernels.pack_columns)(&Columns {
+                        (kernels.pack_columns)(&ColumnsToPack {
                             from: of.p.add(at).offset(y * of.width as isize + x),
                             row: 1,
                             col: of.array.channel as isize,
@@ -96,7 +96,7 @@ pub(super) unsafe fn factors<T: Float>(
                     step,
                     tiles: across,
                     channels,
-                    image: Grid { p, row: width * wide, column: wide },
+                    image: PixelGrid { p, row: width * wide, column: wide },
                     factors: to.p.wrapping_add(first / wide * to.panel + tile * to.tile),
                     factor: to.factor,
                     tile: to.tile,
@@ -111,7 +111,7 @@ pub(super) unsafe fn factors<T: Float>(
 /// A convolution with 3 x 3 taps that move by one, or the gradient of its input, which is another.
 pub(super) struct Winograd<'a, T> {
     pub(super) g: &'a Geometry,
-    pub(super) source: Planes<T>,
+    pub(super) source: SourcePlanes<T>,
     target: *mut T,
     pub(super) targets: Images,
     /// Height and width of the target.
@@ -144,14 +144,14 @@ impl Geometry {
         (self.output[0], self.output[1])
     }
 
-    pub(super) fn input_planes<T>(&self, x: *const T) -> Planes<T> {
+    pub(super) fn input_planes<T>(&self, x: *const T) -> SourcePlanes<T> {
         let ((height, width), pad) = (self.input_size(), (self.pad[0] as isize, self.pad[1] as isize));
-        Planes { p: x, array: self.inputs(), height, width, pad }
+        SourcePlanes { p: x, array: self.inputs(), height, width, pad }
     }
 
-    pub(super) fn output_planes<T>(&self, gy: *const T, pad: (isize, isize)) -> Planes<T> {
+    pub(super) fn output_planes<T>(&self, gy: *const T, pad: (isize, isize)) -> SourcePlanes<T> {
         let (height, width) = self.output_size();
-        Planes { p: gy, array: self.outputs(), height, width, pad }
+        SourcePlanes { p: gy, array: self.outputs(), height, width, pad }
     }
 }
 
@@ -283,13 +283,21 @@ impl<'a, T: Float> Winograd<'a, T> {
             let m = Factors { p, factor: outputs, tile: of_target, panel: wide };
             // SAFETY: there is room for all; the rest is the caller's promise.
             unsafe {
-                factors(&self.source, (Step::Input, IN), tiles.across, (&images, &rows), group, strip_at, v);
+                factors(
+                    &self.source,
+                    (TransformStep::Input, IN),
+                    tiles.across,
+                    (&images, &rows),
+                    group,
+                    strip_at,
+                    v,
+                );
                 for q in 0..PRODUCTS {
                     PanelProduct {
                         m: images.len() * rows.len() * tiles.across,
                         n: targets,
                         k: sources,
-                        a: Operand { p: v.p.add(q * inputs), row: of_source as isize, col: 1 },
+                        a: MatrixOperand { p: v.p.add(q * inputs), row: of_source as isize, col: 1 },
                         b: Panels { p: weights.p.add(q * weights.factor), row: wide, next: weights.panel },
                         table: Table::None,
                         batch: ONCE,
@@ -349,10 +357,10 @@ impl<'a, T: Float> Winograd<'a, T> {
         };
         for r in 0..rows.len() {
             let transform = Transform {
-                step: Step::Output,
+                step: TransformStep::Output,
                 tiles: tiles.across,
                 channels,
-                image: Grid {
+                image: PixelGrid {
                     p: strip.wrapping_add(OUT * r * columns * wide),
                     row: columns * wide,
                     column: wide,

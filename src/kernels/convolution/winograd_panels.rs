@@ -3,12 +3,12 @@
 
 use super::strip::{SLACK, apart};
 use super::tiles::Tiles;
-use super::transforms::{IN, OUT, PRODUCTS, Step};
+use super::transforms::{IN, OUT, PRODUCTS, TransformStep};
 use super::winograd::{Factors, Winograd, factors, whole};
 use crate::array::OutOfMemory;
-use crate::array::{Kept, Workspace};
+use crate::array::{DerivedCache, Workspace};
 use crate::kernels::epilogue::Epilogue;
-use crate::kernels::gemm::{ONCE, Operand, PanelProduct, Panels, Table, kernels};
+use crate::kernels::gemm::{MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
 use crate::kernels::threads::{Shared, num_threads, parallel};
 use crate::kernels::{Float, scratch};
 
@@ -29,7 +29,7 @@ impl<T: Float> Winograd<'_, T> {
     /// The arrays are there, and nobody else uses the target meanwhile.
     pub(super) unsafe fn run_by_panels(
         &self,
-        kept: Option<((Workspace<T>, bool), &mut Kept)>,
+        kept: Option<((Workspace<T>, bool), &mut DerivedCache)>,
     ) -> Result<(), OutOfMemory> {
         let tiles = Tiles::all(self.g.images, self.size);
         let (images, rows) = tiles.block(0);
@@ -51,7 +51,7 @@ impl<T: Float> Winograd<'_, T> {
         parallel(self.g.group * images.len(), |task| {
             let (group, image) = (task / images.len(), task % images.len());
             scratch::with(strip + SLACK, |memory: &mut [T]| {
-                let side = (Step::Input, IN);
+                let side = (TransformStep::Input, IN);
                 let some = (&(image..image + 1), &rows);
                 // SAFETY: there is room for the pixels of an image, and for its factors, which are its own.
                 unsafe {
@@ -96,7 +96,11 @@ impl<T: Float> Winograd<'_, T> {
                             m: tiles.most,
                             n: targets.len(),
                             k: sources,
-                            a: Operand { p: of(group, 0).p.add(q * inputs), row: of_source as isize, col: 1 },
+                            a: MatrixOperand {
+                                p: of(group, 0).p.add(q * inputs),
+                                row: of_source as isize,
+                                col: 1,
+                            },
                             b: Panels { p: weights.add(q * factor), row: wide, next: 0 },
                             table: Table::None,
                             batch: ONCE,

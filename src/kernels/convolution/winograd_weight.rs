@@ -5,12 +5,12 @@ use super::Geometry;
 use super::isa;
 use super::strip::{SLACK, apart};
 use super::tiles::Tiles;
-use super::transforms::{IN, OUT, PRODUCTS, Step, WeightTransform};
+use super::transforms::{IN, OUT, PRODUCTS, TransformStep, WeightTransform};
 use super::winograd::{Factors, factors, whole};
 use crate::array::OutOfMemory;
 use crate::array::Workspace;
 use crate::kernels::epilogue::Epilogue;
-use crate::kernels::gemm::{ONCE, Operand, PanelProduct, Panels, Split, Table, kernels};
+use crate::kernels::gemm::{EvenSplit, MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
 use crate::kernels::threads::{Shared, parallel};
 use crate::kernels::{Float, scratch, stop};
 
@@ -46,7 +46,7 @@ pub(super) unsafe fn weight_gradient<T: Float>(
     let (of_channel, of_map) = (whole::<T>(channels), whole::<T>(maps));
     let sums = apart(channels * of_map);
     let tiles = Tiles::new(g.images, g.output_size(), channels + maps, 1);
-    let parts = Split::new(tiles.blocks(), parts.min(tiles.blocks()));
+    let parts = EvenSplit::new(tiles.blocks(), parts.min(tiles.blocks()));
     let memory = Workspace::<T>::new(parts.parts() * g.group * PRODUCTS * sums)?;
     let partial = Shared::new(memory.ptr());
     let sides = [Shared::read_only(x), Shared::read_only(gy)];
@@ -74,14 +74,22 @@ pub(super) unsafe fn weight_gradient<T: Float>(
                 let block = (&images, &rows);
                 // SAFETY: there is room for all, and each task has its own sums; the rest is the caller's promise.
                 unsafe {
-                    factors(&x, (Step::Input, IN), tiles.across, block, group, strip_at, v);
-                    factors(&gy, (Step::OutputGradient, OUT), tiles.across, block, group, strip_at, d);
+                    factors(&x, (TransformStep::Input, IN), tiles.across, block, group, strip_at, v);
+                    factors(
+                        &gy,
+                        (TransformStep::OutputGradient, OUT),
+                        tiles.across,
+                        block,
+                        group,
+                        strip_at,
+                        d,
+                    );
                     for q in 0..PRODUCTS {
                         PanelProduct {
                             m: channels,
                             n: maps,
                             k: images.len() * rows.len() * tiles.across,
-                            a: Operand { p: v.p.add(q * inputs), row: 1, col: of_channel as isize },
+                            a: MatrixOperand { p: v.p.add(q * inputs), row: 1, col: of_channel as isize },
                             b: Panels { p: d.p.add(q * outputs), row: wide, next: d.panel },
                             table: Table::None,
                             batch: ONCE,

@@ -33,13 +33,13 @@ const SMALL: usize = 80 * 80 * 80;
 
 /// A matrix in memory: element (i, j) is at `i row + j col`.
 #[derive(Clone, Copy)]
-pub(in crate::kernels) struct Operand<T> {
+pub(in crate::kernels) struct MatrixOperand<T> {
     pub(in crate::kernels) p: *const T,
     pub(in crate::kernels) row: isize,
     pub(in crate::kernels) col: isize,
 }
 
-impl<T> Operand<T> {
+impl<T> MatrixOperand<T> {
     pub(super) fn at(self, i: usize, j: usize) -> *const T {
         self.p.wrapping_offset(i as isize * self.row + j as isize * self.col)
     }
@@ -56,12 +56,12 @@ impl<T> Operand<T> {
 }
 
 /// A product `c = epilogue(a b)`: `a` has `m` rows, `b` has `n` columns, rows of `c` are contiguous and `c_row` apart.
-pub(super) struct Product<'a, T> {
+pub(super) struct BlockedProduct<'a, T> {
     pub(super) m: usize,
     pub(super) n: usize,
     pub(super) k: usize,
-    pub(super) a: Operand<T>,
-    pub(super) b: Operand<T>,
+    pub(super) a: MatrixOperand<T>,
+    pub(super) b: MatrixOperand<T>,
     /// The right matrix as [`super::kept`] packs it, if it was packed before.
     pub(super) packed: Option<*const T>,
     pub(super) c: *mut T,
@@ -70,17 +70,17 @@ pub(super) struct Product<'a, T> {
 }
 
 // SAFETY: only addresses; those who use them promise that they may.
-unsafe impl<T> Sync for Product<'_, T> {}
+unsafe impl<T> Sync for BlockedProduct<'_, T> {}
 
 /// Things shared out in parts as even as can be.
 #[derive(Clone, Copy)]
-pub(in crate::kernels) struct Split {
+pub(in crate::kernels) struct EvenSplit {
     parts: usize,
     each: usize,
     more: usize,
 }
 
-impl Split {
+impl EvenSplit {
     /// At least one part.
     pub(in crate::kernels) fn new(count: usize, parts: usize) -> Self {
         let parts = parts.max(1);
@@ -100,15 +100,15 @@ impl Split {
 }
 
 /// Tiles of a product, and its chunks: each is of some rows of tiles, or of some columns of them.
-struct Grid {
+struct TileGrid {
     /// Rows of the matrix in each row of tiles.
-    heights: Split,
+    heights: EvenSplit,
     columns: usize,
     by_columns: bool,
-    chunks: Split,
+    chunks: EvenSplit,
 }
 
-impl Grid {
+impl TileGrid {
     fn new((m, n, k): (usize, usize, usize), (tallest, panel): (usize, usize), packs_left: bool) -> Self {
         let (rows, columns) = (m.div_ceil(tallest), n.div_ceil(panel));
         let threads = num_threads();
@@ -119,7 +119,7 @@ impl Grid {
         let most = if threads > 1 { (count / each).clamp(threads, CHUNKS * threads) } else { 1 };
         let chunks = most.min(m * n * k / CHUNK_WORK).clamp(1, count);
         let chunks = if chunks > threads { chunks / threads * threads } else { chunks };
-        Self { heights: Split::new(m, rows), columns, by_columns, chunks: Split::new(count, chunks) }
+        Self { heights: EvenSplit::new(m, rows), columns, by_columns, chunks: EvenSplit::new(count, chunks) }
     }
 
     /// The rows and the columns of tiles of a chunk.
@@ -145,7 +145,7 @@ pub(super) enum Right<T> {
 // SAFETY: as above.
 unsafe impl<T> Sync for Right<T> {}
 
-impl<T> Product<'_, T> {
+impl<T> BlockedProduct<'_, T> {
     /// The result from an element on.
     pub(super) fn result(&self, i: usize, j: usize) -> Strided<T> {
         let p = self.c.wrapping_offset(i as isize * self.c_row).wrapping_add(j);
@@ -153,7 +153,7 @@ impl<T> Product<'_, T> {
     }
 }
 
-impl<T: Float> Product<'_, T> {
+impl<T: Float> BlockedProduct<'_, T> {
     /// Computes the product.
     ///
     /// # Safety
@@ -174,7 +174,7 @@ impl<T: Float> Product<'_, T> {
             Right::Plain => self.k.div_ceil(self.k.div_ceil(LONG).max(1)).max(1),
             _ => depth(self.k),
         };
-        let grid = Grid::new(size, (kernels.tallest(), kernels.panel()), packs_left);
+        let grid = TileGrid::new(size, (kernels.tallest(), kernels.panel()), packs_left);
         // Chunks of rows share what takes time to pack, or what each of many would pack anew.
         let many = grid.chunks.parts() == CHUNKS * num_threads();
         let packs = right == Right::InColumns || (right == Right::InRows && many);

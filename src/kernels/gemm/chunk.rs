@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::blocks::{Product, Right, Split, TALL};
-use super::pack::{Columns, Rows};
+use super::blocks::{BlockedProduct, EvenSplit, Right, TALL};
+use super::pack::{ColumnsToPack, RowsToPack};
 use super::product::one_by_one;
-use super::tile::{Kernels, PACKING, REGULAR, Tile};
+use super::tile::{Kernels, PACKING, ProductTile, REGULAR};
 use crate::array::Workspace;
 use crate::kernels::{Float, stop};
 
@@ -18,10 +18,10 @@ const COLUMNS: usize = 1024;
 
 /// Some rows and columns of tiles of a product.
 pub(super) struct Chunk<'a, T: 'static> {
-    pub(super) product: &'a Product<'a, T>,
+    pub(super) product: &'a BlockedProduct<'a, T>,
     pub(super) kernels: &'static Kernels<T>,
     /// Rows of the matrix in each row of tiles.
-    pub(super) heights: Split,
+    pub(super) heights: EvenSplit,
     pub(super) rows: Range<usize>,
     pub(super) columns: Range<usize>,
     pub(super) right: Right<T>,
@@ -31,7 +31,7 @@ pub(super) struct Chunk<'a, T: 'static> {
 }
 
 /// Some columns of tiles and some terms of a chunk, and where its two matrices are packed.
-struct Block<'a, T: 'static> {
+struct PackedBlock<'a, T: 'static> {
     chunk: &'a Chunk<'a, T>,
     columns: Range<usize>,
     p: usize,
@@ -44,7 +44,7 @@ impl<T: Float> Chunk<'_, T> {
     /// Computes this part of the product.
     ///
     /// # Safety
-    /// As [`Product::run`]; the chunk lies within the product.
+    /// As [`BlockedProduct::run`]; the chunk lies within the product.
     pub(super) unsafe fn run(&self) {
         let (product, depth, panel) = (self.product, self.depth, self.kernels.panel());
         let wide = self.columns.len().min(COLUMNS / panel);
@@ -65,12 +65,12 @@ impl<T: Float> Chunk<'_, T> {
         // Packed columns are whole registers, so that what is behind them starts with a cache line, too.
         let b = packed.as_ref().map_or(std::ptr::null_mut(), Workspace::ptr);
         let a = b.wrapping_add(of_b);
-        let parts = Split::new(self.rows.len(), self.rows.len().div_ceil(TALL));
+        let parts = EvenSplit::new(self.rows.len(), self.rows.len().div_ceil(TALL));
         for first in self.columns.clone().step_by(wide.max(1)) {
             let columns = first..self.columns.end.min(first + wide);
             for p in (0..product.k.max(1)).step_by(depth) {
                 let k = depth.min(product.k - p);
-                let block = Block { chunk: self, columns: columns.clone(), p, k, a, b };
+                let block = PackedBlock { chunk: self, columns: columns.clone(), p, k, a, b };
                 // SAFETY: as the caller promises; there is room for the largest block.
                 unsafe {
                     for part in 0..parts.parts() {
@@ -104,7 +104,7 @@ impl<T: Float> Chunk<'_, T> {
     }
 }
 
-impl<T: Float> Block<'_, T> {
+impl<T: Float> PackedBlock<'_, T> {
     /// Where a column of tiles is packed.
     fn packed(&self, column: usize) -> *mut T {
         self.b.wrapping_add((column - self.columns.start) * self.chunk.kernels.panel() * self.k)
@@ -117,7 +117,9 @@ impl<T: Float> Block<'_, T> {
         let n = kernels.panel().min(product.n - j);
         let to = self.packed(column);
         // SAFETY: the table was chosen for this machine; the memory is there.
-        unsafe { (kernels.pack_columns)(&Columns { from: b.p, row: b.row, col: b.col, k: self.k, n, to }) };
+        unsafe {
+            (kernels.pack_columns)(&ColumnsToPack { from: b.p, row: b.row, col: b.col, k: self.k, n, to })
+        };
     }
 
     /// Where the rows of the matrix from `i` on are packed, if those of the block start with row `first` of tiles.
@@ -131,7 +133,7 @@ impl<T: Float> Block<'_, T> {
             let i = self.chunk.heights.part(row);
             let from = a.part(i.start, self.p);
             let to = self.packed_rows(rows.start, i.start);
-            let rows = Rows { from: from.p, row: a.row, col: a.col, k: self.k, n: i.len(), to };
+            let rows = RowsToPack { from: from.p, row: a.row, col: a.col, k: self.k, n: i.len(), to };
             // SAFETY: the matrix is there, and so is room for as many rows as are taken together.
             unsafe { (self.chunk.kernels.pack_rows)(&rows) };
         }
@@ -175,7 +177,7 @@ impl<T: Float> Block<'_, T> {
     /// The tile of a row and a column, `first` being the row whose left matrix was packed first.
     ///
     /// # Safety
-    /// As [`Block::tiles`].
+    /// As [`PackedBlock::tiles`].
     #[inline(always)]
     unsafe fn tile(&self, first: usize, row: usize, column: usize) {
         let Chunk { product, kernels, heights, ref rows, right, packs_left, .. } = *self.chunk;
@@ -199,7 +201,8 @@ impl<T: Float> Block<'_, T> {
             }
         };
         let (a, a_row, a_col) = if packs_left {
-            let (row, col) = if Rows::<T>::one_by_one(product.a.row) { (self.k, 1) } else { (1, count) };
+            let (row, col) =
+                if RowsToPack::<T>::one_by_one(product.a.row) { (self.k, 1) } else { (1, count) };
             (self.packed_rows(first, i).cast_const(), row as isize, col as isize)
         } else {
             (product.a.at(i, self.p), product.a.row, product.a.col)
@@ -213,7 +216,7 @@ impl<T: Float> Block<'_, T> {
             (b.wrapping_offset(AHEAD * b_row), b_row)
         };
         let c = product.result(i, j);
-        let tile = Tile {
+        let tile = ProductTile {
             k: self.k,
             n,
             batch: &[(0, 0)],

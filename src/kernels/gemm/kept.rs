@@ -1,7 +1,7 @@
 //! Right matrices that stay packed from product to product, kept with arrays whose values last.
 
-use super::blocks::{COLUMNS, Operand, depth, packs_right};
-use super::pack::Columns;
+use super::blocks::{COLUMNS, MatrixOperand, depth, packs_right};
+use super::pack::ColumnsToPack;
 use super::tile::kernels;
 use crate::array::{Lasting, Lent};
 use crate::kernels::Float;
@@ -21,7 +21,7 @@ const LARGEST: usize = 16 << 20;
 /// The matrix is there.
 pub(super) unsafe fn packed<T: Float>(
     (m, n, k): (usize, usize, usize),
-    b: Operand<T>,
+    b: MatrixOperand<T>,
     lasting: Lasting<'_>,
 ) -> Option<Lent<'_, T>> {
     if m == 1 || m > MANY || n > COLUMNS || !packs_right(kernels::<T>(), (m, n, k), b.col) {
@@ -47,8 +47,8 @@ pub(super) fn room<T: Float>(n: usize, k: usize) -> Option<usize> {
 ///
 /// # Safety
 /// The matrix is there, and so is [`room`] for it.
-pub(super) unsafe fn pack<T: Float>((n, k): (usize, usize), b: Operand<T>, to: *mut T) {
-    let Operand { p, row, col } = b;
+pub(super) unsafe fn pack<T: Float>((n, k): (usize, usize), b: MatrixOperand<T>, to: *mut T) {
+    let MatrixOperand { p, row, col } = b;
     let (kernels, wide) = (kernels::<T>(), kernels::<T>().panel());
     let (depth, from, to) = (depth(k), Shared::read_only(p), Shared::new(to));
     let together = wide * if col == 1 { TOGETHER } else { 1 };
@@ -58,8 +58,8 @@ pub(super) unsafe fn pack<T: Float>((n, k): (usize, usize), b: Operand<T>, to: *
         let k = depth.min(k - p);
         // SAFETY: the caller's promise; each piece is another.
         unsafe {
-            (kernels.pack_columns)(&Columns {
-                from: Operand { p: from.get().cast_const(), row, col }.at(p, first),
+            (kernels.pack_columns)(&ColumnsToPack {
+                from: MatrixOperand { p: from.get().cast_const(), row, col }.at(p, first),
                 row,
                 col,
                 k,

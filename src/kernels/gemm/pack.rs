@@ -7,7 +7,7 @@ use crate::kernels::simd::Vector;
 
 /// Up to two registers of columns of the right matrix, of `k` rows each, to be laid row after row: `to[p * 2 WIDTH + j]`.
 /// Columns beyond `n` become zeros. Columns side by side may be more: every two registers of them are laid behind those before.
-pub(in crate::kernels) struct Columns<T> {
+pub(in crate::kernels) struct ColumnsToPack<T> {
     pub(in crate::kernels) from: *const T,
     pub(in crate::kernels) row: isize,
     pub(in crate::kernels) col: isize,
@@ -21,7 +21,7 @@ pub(in crate::kernels) struct Columns<T> {
 /// # Safety
 /// The instructions of `V` are there, and so is the memory.
 #[inline(always)]
-pub(super) unsafe fn columns<V: Vector>(c: &Columns<V::T>) {
+pub(super) unsafe fn columns<V: Vector>(c: &ColumnsToPack<V::T>) {
     // SAFETY: as the caller promises; masks and counts keep within `k` and `n`.
     unsafe {
         if c.col == 1 {
@@ -56,7 +56,7 @@ pub(super) unsafe fn columns<V: Vector>(c: &Columns<V::T>) {
 
 /// Columns side by side, row by row: as many at a time as there are, since a row may be alone on its page of memory.
 #[inline(always)]
-unsafe fn rows_of_columns<V: Vector>(c: &Columns<V::T>) {
+unsafe fn rows_of_columns<V: Vector>(c: &ColumnsToPack<V::T>) {
     let (whole, parts) = (c.n / V::WIDTH, c.n.div_ceil(2 * V::WIDTH) * 2);
     // SAFETY: as above.
     unsafe {
@@ -98,7 +98,7 @@ unsafe fn transpose<V: Vector>(from: *const V::T, step: isize, n: usize, to: *mu
 }
 
 /// Some rows of the left matrix, `k` long, and where they go.
-pub(super) struct Rows<T> {
+pub(super) struct RowsToPack<T> {
     pub(super) from: *const T,
     pub(super) row: isize,
     pub(super) col: isize,
@@ -107,7 +107,7 @@ pub(super) struct Rows<T> {
     pub(super) to: *mut T,
 }
 
-impl<T> Rows<T> {
+impl<T> RowsToPack<T> {
     /// Whether rows are packed one after the other, or element p of all of them together, as they lie in memory.
     pub(super) fn one_by_one(row: isize) -> bool {
         row != 1
@@ -119,11 +119,11 @@ impl<T> Rows<T> {
 /// # Safety
 /// The instructions of `V` are there, and so is the memory.
 #[inline(always)]
-pub(super) unsafe fn rows<V: Vector>(r: &Rows<V::T>) {
-    let &Rows { from, row, col, k, n, to } = r;
+pub(super) unsafe fn rows<V: Vector>(r: &RowsToPack<V::T>) {
+    let &RowsToPack { from, row, col, k, n, to } = r;
     // SAFETY: as the caller promises; masks keep within the rows.
     unsafe {
-        if !Rows::<V::T>::one_by_one(row) {
+        if !RowsToPack::<V::T>::one_by_one(row) {
             for p in 0..k {
                 let from = from.wrapping_offset(p as isize * col);
                 V::prefetch(from.wrapping_offset(8 * col));

@@ -2,9 +2,9 @@
 
 use std::ptr;
 
-use super::blocks::{Operand, Split};
+use super::blocks::{EvenSplit, MatrixOperand};
 use super::chunk::{AHEAD, SHALLOW};
-use super::tile::{Kernels, REGULAR, SCATTERED_A, SCATTERED_B, Tile, kernels};
+use super::tile::{Kernels, ProductTile, REGULAR, SCATTERED_A, SCATTERED_B, kernels};
 use crate::kernels::Float;
 use crate::kernels::epilogue::Epilogue;
 
@@ -36,7 +36,7 @@ pub(in crate::kernels) struct PanelProduct<'a, T> {
     pub(in crate::kernels) m: usize,
     pub(in crate::kernels) n: usize,
     pub(in crate::kernels) k: usize,
-    pub(in crate::kernels) a: Operand<T>,
+    pub(in crate::kernels) a: MatrixOperand<T>,
     pub(in crate::kernels) b: Panels<T>,
     pub(in crate::kernels) table: Table<'a>,
     /// The sum goes on over these offsets of the two matrices.
@@ -56,7 +56,7 @@ impl<T: Float> PanelProduct<'_, T> {
             return;
         }
         let kernels = kernels::<T>();
-        let heights = Split::new(self.m, self.m.div_ceil(kernels.tallest()));
+        let heights = EvenSplit::new(self.m, self.m.div_ceil(kernels.tallest()));
         let depth = self.k.div_ceil(self.k.div_ceil(DEPTH).max(1)).max(1);
         // Few rows leave registers for more columns, which lie together unless they are packed.
         let low = self.m <= kernels.low.len()
@@ -105,7 +105,7 @@ impl<T: Float> PanelProduct<'_, T> {
             Table::OfLeft(table) => (SCATTERED_A, table[i..].as_ptr(), self.a.p.wrapping_add(p)),
             Table::OfRight(table) => (SCATTERED_B, table[p..].as_ptr(), self.a.at(i, p)),
         };
-        let tile = Tile {
+        let tile = ProductTile {
             k,
             n,
             batch: self.batch,

@@ -2,7 +2,7 @@
 //!
 //! How a product is cut depends on its shape and layout alone, so the number of threads changes no bit of it.
 
-use super::blocks::{Operand, Product};
+use super::blocks::{BlockedProduct, MatrixOperand};
 use super::vector;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::threads::Shared;
@@ -35,7 +35,7 @@ pub unsafe fn multiply<T: Float>(
     }
     assert!(epilogue.row_bias.is_none_or(|bias| bias.len() >= m), "a bias of too few rows");
     assert!(epilogue.column_bias.is_none_or(|bias| bias.len() >= n), "a bias of too few columns");
-    let operand = |s: Strided<T>| Operand { p: s.p.cast_const(), row: s.row, col: s.col };
+    let operand = |s: Strided<T>| MatrixOperand { p: s.p.cast_const(), row: s.row, col: s.col };
     let (a, b) = (operand(a), operand(b));
     if n == 1 && a.col == 1 && b.row == 1 {
         // SAFETY: the caller's promise.
@@ -47,9 +47,9 @@ pub unsafe fn multiply<T: Float>(
     }
     // A result in columns is the transpose of one in rows, and a single column is both.
     let product = if c.col == 1 || n == 1 {
-        Product { m, n, k, a, b, packed, c: c.p, c_row: c.row, epilogue }
+        BlockedProduct { m, n, k, a, b, packed, c: c.p, c_row: c.row, epilogue }
     } else if c.row == 1 || m == 1 {
-        Product {
+        BlockedProduct {
             m: n,
             n: m,
             k,
@@ -86,7 +86,7 @@ impl<T: Float> Epilogue<'_, T> {
 /// A result of one column, its `m` elements `step` apart.
 unsafe fn single_column<T: Float>(
     size: (usize, usize),
-    a: Operand<T>,
+    a: MatrixOperand<T>,
     b: *const T,
     (c, step): (*mut T, isize),
     epilogue: Epilogue<'_, T>,
@@ -108,8 +108,8 @@ unsafe fn single_column<T: Float>(
 /// As [`multiply`].
 pub(super) unsafe fn one_by_one<T: Float>(
     (m, n, k): (usize, usize, usize),
-    a: Operand<T>,
-    b: Operand<T>,
+    a: MatrixOperand<T>,
+    b: MatrixOperand<T>,
     c: Strided<T>,
     epilogue: Epilogue<'_, T>,
 ) {

@@ -10,7 +10,7 @@ use crate::kernels::simd::{Vector, tables};
 ///
 /// Element (i, p) of `a` is at `i a_row + p a_col`, row p of `b` at `p b_row`, row i of `c` at `i c_row`; each item of the
 /// batch moves `a` and `b` by its offsets, so that a convolution is one batch over the taps of its kernel.
-pub(super) struct Tile<'a, T> {
+pub(super) struct ProductTile<'a, T> {
     pub(super) k: usize,
     pub(super) n: usize,
     pub(super) batch: &'a [(isize, isize)],
@@ -39,7 +39,7 @@ pub(super) const SCATTERED_A: usize = 2;
 pub(super) const PACKING: usize = 3;
 
 /// The kernel for one number of rows. It needs the instructions of its table, and the memory that the tile names.
-pub(super) type Kernel<T> = unsafe fn(&Tile<'_, T>);
+pub(super) type Kernel<T> = unsafe fn(&ProductTile<'_, T>);
 
 /// Kernels of products, of one set of instructions.
 pub(in crate::kernels) struct Kernels<T: 'static> {
@@ -50,9 +50,9 @@ pub(in crate::kernels) struct Kernels<T: 'static> {
     /// Tiles of four registers for up to three rows, of the kind [`SCATTERED_B`]: by number of rows less one.
     pub(super) low: [Kernel<T>; 3],
     /// Packs columns: see [`pack::columns`].
-    pub(in crate::kernels) pack_columns: unsafe fn(&pack::Columns<T>),
+    pub(in crate::kernels) pack_columns: unsafe fn(&pack::ColumnsToPack<T>),
     /// Packs rows: see [`pack::rows`].
-    pub(super) pack_rows: unsafe fn(&pack::Rows<T>),
+    pub(super) pack_rows: unsafe fn(&pack::RowsToPack<T>),
 }
 
 impl<T> Kernels<T> {
@@ -69,7 +69,7 @@ impl<T> Kernels<T> {
 
 #[inline(always)]
 unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, const MASKED: bool>(
-    t: &Tile<'_, V::T>,
+    t: &ProductTile<'_, V::T>,
     masks: [V::Mask; N],
 ) -> [[V; N]; M] {
     // SAFETY: the caller has the instructions, and the tile names memory that is there.
@@ -139,7 +139,7 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
 }
 
 #[inline(always)]
-unsafe fn tile<V: Vector, const KIND: usize, const M: usize, const N: usize>(t: &Tile<'_, V::T>) {
+unsafe fn tile<V: Vector, const KIND: usize, const M: usize, const N: usize>(t: &ProductTile<'_, V::T>) {
     // SAFETY: the caller has the instructions, and the tile names memory that is there.
     unsafe {
         let masks: [V::Mask; N] = std::array::from_fn(|j| V::first(t.n.saturating_sub(j * V::WIDTH)));
@@ -156,7 +156,7 @@ unsafe fn tile<V: Vector, const KIND: usize, const M: usize, const N: usize>(t: 
 /// Stores a tile of sums. The plain cases come first, each a straight line of code.
 #[inline(always)]
 unsafe fn store<V: Vector, const M: usize, const N: usize, const MASKED: bool>(
-    t: &Tile<'_, V::T>,
+    t: &ProductTile<'_, V::T>,
     masks: [V::Mask; N],
     sums: [[V; N]; M],
 ) {
@@ -205,17 +205,17 @@ macro_rules! make {
     ($name:ident, $vector:ty, $t:ty, [$($m:literal)+] $(, $feature:literal)?) => {
         static $name: Kernels<$t> = {
             $(#[target_feature(enable = $feature)])?
-            unsafe fn kernel<const KIND: usize, const M: usize, const N: usize>(t: &Tile<'_, $t>) {
+            unsafe fn kernel<const KIND: usize, const M: usize, const N: usize>(t: &ProductTile<'_, $t>) {
                 // SAFETY: the function has the instructions; the memory is the caller's promise.
                 unsafe { tile::<$vector, KIND, M, N>(t) }
             }
             $(#[target_feature(enable = $feature)])?
-            unsafe fn pack_columns(columns: &pack::Columns<$t>) {
+            unsafe fn pack_columns(columns: &pack::ColumnsToPack<$t>) {
                 // SAFETY: as above.
                 unsafe { pack::columns::<$vector>(columns) }
             }
             $(#[target_feature(enable = $feature)])?
-            unsafe fn pack_rows(rows: &pack::Rows<$t>) {
+            unsafe fn pack_rows(rows: &pack::RowsToPack<$t>) {
                 // SAFETY: as above.
                 unsafe { pack::rows::<$vector>(rows) }
             }

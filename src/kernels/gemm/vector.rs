@@ -1,6 +1,6 @@
 //! Rows times one column, all of whose elements lie one after the other: a product that the memory limits.
 
-use super::blocks::Operand;
+use super::blocks::MatrixOperand;
 use crate::kernels::Float;
 use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{Shared, ranges};
@@ -18,7 +18,7 @@ const GRAIN: usize = 1 << 15;
 /// The elements are there, those of each row one after the other.
 pub(super) unsafe fn by_rows<T: Float>(
     (m, k): (usize, usize),
-    a: Operand<T>,
+    a: MatrixOperand<T>,
     b: *const T,
     put: impl Fn(usize, T) + Sync,
 ) {

@@ -1,6 +1,6 @@
 //! Normalisation where neighbours have statistics of their own: sums over columns, in float64.
 
-use super::{Gradients, Plan, Target, View};
+use super::{GradientPlan, Gradients, StatisticsView, Target};
 use crate::kernels::Float;
 use crate::kernels::pairing::Pairing;
 use crate::kernels::scratch::{List, Zeros};
@@ -11,7 +11,7 @@ fn centred<T: Float>(x: T, mean: (T, T)) -> T {
     (x - mean.0) - mean.1
 }
 
-impl<T: Float> View<'_, T> {
+impl<T: Float> StatisticsView<'_, T> {
     /// Element `x`, normalised by statistic `s`.
     ///
     /// # Safety
@@ -66,7 +66,12 @@ pub(super) fn moments<T: Float>(part: &Pairing, x: &[T], count: f64) -> (Zeros<f
 }
 
 /// Normalises a part by statistics that are numbered from `first` on.
-pub(super) fn write<T: Float>(target: &Target<'_, T>, part: &Pairing, stats: View<'_, T>, first: usize) {
+pub(super) fn write<T: Float>(
+    target: &Target<'_, T>,
+    part: &Pairing,
+    stats: StatisticsView<'_, T>,
+    first: usize,
+) {
     let x = target.x;
     let (gamma, beta, activation) = (&target.gamma[..], &target.beta[..], target.tail.activation);
     // SAFETY: the lengths are those of the layout; each element is written once.
@@ -85,7 +90,7 @@ pub(super) fn write<T: Float>(target: &Target<'_, T>, part: &Pairing, stats: Vie
 
 #[derive(Clone, Copy)]
 struct Terms<'a, T> {
-    stats: View<'a, T>,
+    stats: StatisticsView<'a, T>,
     x: &'a [T],
     gamma: &'a [T],
     gy: &'a [T],
@@ -115,7 +120,7 @@ impl<T: Float> Terms<'_, T> {
 }
 
 /// The sums behind the gradients of parameters and of statistics; writes those by `x`.
-pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: Plan<T>) -> [[Zeros<f64>; 2]; 2] {
+pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: GradientPlan<T>) -> [[Zeros<f64>; 2]; 2] {
     let (pairing, n_stats) = (&g.layout.pairing, g.layout.n_stats);
     let terms = Terms { stats: g.stats.view(), x: g.x, gamma: &g.gamma, gy: g.gy };
     let none = || [(); 2].map(|()| Zeros::new(0));
@@ -168,7 +173,7 @@ pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: Plan<T>) -> [[Zero
 fn write_x<T: Float>(
     g: &Gradients<'_, T>,
     terms: Terms<'_, T>,
-    plan: Plan<T>,
+    plan: GradientPlan<T>,
     part: &Pairing,
     sums: &[Zeros<f64>; 2],
 ) {

@@ -1,9 +1,9 @@
 //! Normalisation by given statistics, piece by piece in place, of what another kernel has just written.
 
-use super::{Layout, Stats, or_all};
+use super::{NormLayout, Stats, or_all};
 use crate::kernels::Float;
 use crate::kernels::pairing::Cycle;
-use crate::kernels::scratch::Saved;
+use crate::kernels::scratch::SavedMemory;
 use crate::kernels::simd::row::each;
 use crate::kernels::simd::{Vector, Work};
 
@@ -14,14 +14,14 @@ pub struct InPlace<T> {
     together: usize,
     /// A mean and what rounding took off it, and what is left is multiplied by. Where neighbours are of one channel that is
     /// the scale by gamma, else the scale, and gamma comes after it: as in the loops that normalise a whole array.
-    mean: Saved<T>,
-    rest: Saved<T>,
-    scale: Saved<T>,
-    gamma: Saved<T>,
-    beta: Saved<T>,
+    mean: SavedMemory<T>,
+    rest: SavedMemory<T>,
+    scale: SavedMemory<T>,
+    gamma: SavedMemory<T>,
+    beta: SavedMemory<T>,
 }
 
-impl Layout {
+impl NormLayout {
     /// How many elements of a channel lie together, if channels come in order, again and again.
     pub fn cycle(&self) -> Option<usize> {
         self.pairing.cycle()
@@ -33,7 +33,7 @@ impl<T: Float> InPlace<T> {
     /// another order.
     pub fn set(
         &mut self,
-        layout: &Layout,
+        layout: &NormLayout,
         stats: &Stats<T>,
         gamma: Option<&[T]>,
         beta: Option<&[T]>,
@@ -58,21 +58,21 @@ impl<T: Float> InPlace<T> {
     pub unsafe fn normalize(&self, mut at: *mut T, start: usize, n: usize) {
         let cycle = Cycle { period: self.scale.len(), together: self.together };
         for (channel, n) in cycle.pieces(start, n) {
-            T::in_registers(Piece { by: self, at, channel, n });
+            T::in_registers(InPlacePiece { by: self, at, channel, n });
             at = at.wrapping_add(n);
         }
     }
 }
 
 /// Elements of one channel, or of several with one element each.
-struct Piece<'a, T> {
+struct InPlacePiece<'a, T> {
     by: &'a InPlace<T>,
     at: *mut T,
     channel: usize,
     n: usize,
 }
 
-impl<T: Float> Work<T> for Piece<'_, T> {
+impl<T: Float> Work<T> for InPlacePiece<'_, T> {
     type Output = ();
 
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! The gradients where neighbours along the last axis have the same statistics: a row at a time, in registers.
 
 use super::rows::Unit;
-use super::{Gradients, Plan};
+use super::{GradientPlan, Gradients};
 use crate::kernels::Float;
 use crate::kernels::pairing::Pairing;
 use crate::kernels::scratch::{List, Zeros};
@@ -13,7 +13,7 @@ use crate::kernels::threads::Shared;
 const TOGETHER: usize = 8;
 
 /// The sums behind the gradients of parameters and of statistics; writes those by `x`.
-pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: Plan<T>) -> [[Zeros<f64>; 2]; 2] {
+pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: GradientPlan<T>) -> [[Zeros<f64>; 2]; 2] {
     let pairing = &g.layout.pairing;
     let (by_params, same) = (pairing.last_varies().1, pairing.is_same());
     let mut of_stats = [(); 2].map(|()| Zeros::new(g.layout.n_stats));
@@ -26,7 +26,7 @@ pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: Plan<T>) -> [[Zero
     let columns = pairing.slabs_with_sums(
         if by_params && plan.params { g.layout.n_params } else { 0 },
         |part, columns| {
-            T::in_registers(Part {
+            T::in_registers(RowPart {
                 g,
                 plan,
                 part,
@@ -52,9 +52,9 @@ pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: Plan<T>) -> [[Zero
 }
 
 /// A part of the gradients, and where its sums go: of `gy`, and of `gy` times the normalised element.
-struct Part<'a, T> {
+struct RowPart<'a, T> {
     g: &'a Gradients<'a, T>,
-    plan: Plan<T>,
+    plan: GradientPlan<T>,
     part: &'a Pairing,
     /// Those of each statistic, of `gy gamma`.
     stats: [*mut f64; 2],
@@ -66,7 +66,7 @@ struct Part<'a, T> {
     columns: [*mut f64; 2],
 }
 
-impl<T: Float> Work<T> for Part<'_, T> {
+impl<T: Float> Work<T> for RowPart<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -85,7 +85,7 @@ impl<T: Float> Work<T> for Part<'_, T> {
     }
 }
 
-impl<T: Float> Part<'_, T> {
+impl<T: Float> RowPart<'_, T> {
     /// Where a row is in `x` and in `gy`.
     #[inline(always)]
     unsafe fn row(&self, i: usize) -> (*const T, *const T) {
@@ -202,7 +202,7 @@ impl<T: Float> Part<'_, T> {
             return;
         }
         let (n, plan_x) = (self.part.width(), self.plan.gx.is_some());
-        let mut together = Together { rows: [Row::default(); TOGETHER], n: 0, p: 0 };
+        let mut together = Together { rows: [GradientRow::default(); TOGETHER], n: 0, p: 0 };
         // Columns are summed up in the precision of the elements as long as the part is: few rows.
         let mut room = Zeros::<T>::new(if self.plan.params { 2 * n } else { 0 });
         self.part.walk(
@@ -219,7 +219,7 @@ impl<T: Float> Part<'_, T> {
                 }
                 let ((mean, rest), scale) = (self.g.stats.mean[s], self.g.stats.scale[s]);
                 let [even, far] = if plan_x { self.pulls(s) } else { [T::ZERO; 2] };
-                together.rows[together.n] = Row { i, mean, rest, scale, even, far };
+                together.rows[together.n] = GradientRow { i, mean, rest, scale, even, far };
                 together.n += 1;
             },
         );
@@ -287,14 +287,14 @@ impl<T: Float> Part<'_, T> {
 
 /// Rows with the same parameters, which begin with number `p`.
 struct Together<T> {
-    rows: [Row<T>; TOGETHER],
+    rows: [GradientRow<T>; TOGETHER],
     n: usize,
     p: usize,
 }
 
 /// A row that begins at `i`, its statistics, and by how much its elements are pulled.
 #[derive(Clone, Copy, Default)]
-struct Row<T> {
+struct GradientRow<T> {
     i: usize,
     mean: T,
     rest: T,

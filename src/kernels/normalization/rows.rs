@@ -1,6 +1,6 @@
 //! Normalisation where neighbours along the last axis have the same statistics: a row at a time, in registers.
 
-use super::{Target, View};
+use super::{StatisticsView, Target};
 use crate::kernels::Float;
 use crate::kernels::epilogue::Tail;
 use crate::kernels::pairing::Pairing;
@@ -79,7 +79,7 @@ impl<V: Vector> Unit<V> {
     /// # Safety
     /// The instructions must be there. So below.
     #[inline(always)]
-    pub(super) unsafe fn of(stats: View<'_, V::T>, s: usize) -> Self {
+    pub(super) unsafe fn of(stats: StatisticsView<'_, V::T>, s: usize) -> Self {
         let (mean, rest) = stats.mean[s];
         // SAFETY: the caller's promise. So below.
         unsafe { Self { mean: V::all(mean), rest: V::all(rest), scale: V::all(stats.scale[s]) } }
@@ -97,7 +97,7 @@ impl<V: Vector> Unit<V> {
 pub(super) struct Write<'a, T> {
     pub target: &'a Target<'a, T>,
     pub part: &'a Pairing,
-    pub stats: View<'a, T>,
+    pub stats: StatisticsView<'a, T>,
     pub first: usize,
 }
 

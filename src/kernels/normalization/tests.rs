@@ -1,4 +1,4 @@
-use super::{Found, Gradients, Layout, Stats, Wanted, normalize, normalize_by};
+use super::{Gradients, NormLayout, SmallGradients, Stats, Wanted, normalize, normalize_by};
 use crate::kernels::Float;
 use crate::kernels::epilogue::Tail;
 use crate::kernels::threads::{num_threads, set_num_threads};
@@ -24,9 +24,9 @@ const LAYOUTS: [(&[usize], &[u8], &[u8]); 16] = [
     (&[0, 4, 3], &[0, 1, 0], &[0, 1, 0]),
 ];
 
-fn layout((dims, kept, scaled): &(&[usize], &[u8], &[u8])) -> (Layout, usize) {
+fn layout((dims, kept, scaled): &(&[usize], &[u8], &[u8])) -> (NormLayout, usize) {
     let marks = |of: &[u8]| of.iter().map(|v| *v == 1).collect::<Vec<_>>();
-    (Layout::new(dims, &marks(kept), &marks(scaled)), dims.iter().product())
+    (NormLayout::new(dims, &marks(kept), &marks(scaled)), dims.iter().product())
 }
 
 /// Numbers around `mean` that `f32` holds to the bit.
@@ -35,7 +35,12 @@ fn values<T: Float>(n: usize, seed: usize, mean: f64) -> Vec<T> {
 }
 
 /// What was normalised, and all gradients of it; with the statistics given if `given`.
-fn everything<T: Float>(layout: &Layout, n: usize, mean: f64, given: bool) -> (Vec<T>, Vec<T>, Found<T>) {
+fn everything<T: Float>(
+    layout: &NormLayout,
+    n: usize,
+    mean: f64,
+    given: bool,
+) -> (Vec<T>, Vec<T>, SmallGradients<T>) {
     let x = values::<T>(n, 1, mean);
     let (gamma, beta) = (values::<T>(layout.n_params, 2, 0.0), values::<T>(layout.n_params, 3, 0.0));
     let (gy, mut gx, mut y) = (values::<T>(n, 4, 0.0), values::<T>(n, 5, 0.0), vec![T::ZERO; n]);
@@ -100,7 +105,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
 #[test]
 fn a_large_mean_costs_no_digits() {
     for kept in [[false, true, false], [true, false, false], [false, false, true]] {
-        let layout = Layout::new(&[4, 3, 250], &kept, &[false; 3]);
+        let layout = NormLayout::new(&[4, 3, 250], &kept, &[false; 3]);
         let x: Vec<f32> = (0..3000).map(|i| 30_000.0 + (i * 7919 % 997) as f32 / 128.0).collect();
         let wide: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
         let (mut y, mut wide_y) = (vec![0.0; 3000], vec![0.0; 3000]);

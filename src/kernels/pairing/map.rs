@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::Pairing;
 use crate::kernels::Float;
-use crate::kernels::map::{GRAIN, Room, TILE, write_or_add};
+use crate::kernels::map::{GRAIN, LaneBuffer, TILE, write_or_add};
 use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{self, Shared};
 
@@ -93,7 +93,7 @@ impl Pairing {
                 #[inline(always)]
                 move || {
                     // By way of memory of its own, which the compiler knows to be no other's.
-                    let mut room: Room<T> = [MaybeUninit::uninit(); TILE];
+                    let mut room: LaneBuffer<T> = [MaybeUninit::uninit(); TILE];
                     self.walk(
                         rows,
                         #[inline(always)]
@@ -161,7 +161,7 @@ impl Pairing {
         // Short rows are put together to one tile, as far as they are repeated in other memory.
         let together = (TILE / n.max(1)).max(1);
         self.pieces(|rows, columns| {
-            let mut room: [Room<T>; 2] = [[MaybeUninit::uninit(); TILE]; 2];
+            let mut room: [LaneBuffer<T>; 2] = [[MaybeUninit::uninit(); TILE]; 2];
             let [room_a, room_b] = &mut room;
             let (room_a, room_b) = (room_a.as_mut_ptr().cast::<T>(), room_b.as_mut_ptr().cast::<T>());
             let mut filled = 0;
@@ -204,7 +204,7 @@ impl Pairing {
 }
 
 #[inline(always)]
-fn fill<T: Float>(room: &mut Room<T>, n: usize, f: impl Fn(usize) -> T) {
+fn fill<T: Float>(room: &mut LaneBuffer<T>, n: usize, f: impl Fn(usize) -> T) {
     for (i, to) in room[..n].iter_mut().enumerate() {
         to.write(f(i));
     }

@@ -26,7 +26,7 @@ const LEAST: usize = 16;
 
 /// An axis of the array in which two others meet, and how far apart its neighbours lie in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Axis {
+struct PairAxis {
     n: usize,
     a: usize,
     b: usize,
@@ -64,8 +64,8 @@ impl Cycle {
 /// that one of them lacks it is repeated. Along the last axis each is contiguous or repeated, and `y` is contiguous.
 #[derive(Clone, Debug)]
 pub struct Pairing {
-    outer: SmallVec<[Axis; 3]>,
-    last: Axis,
+    outer: SmallVec<[PairAxis; 3]>,
+    last: PairAxis,
     /// Where the first elements of `a`, `b` and `y` are.
     first: [usize; 3],
 }
@@ -90,7 +90,7 @@ impl Pairing {
     /// The pairing of arrays of shapes `a` and `b`, which [`Pairing::shape`] accepts.
     pub fn new(a: &Shape, b: &Shape) -> Self {
         if a == b {
-            let last = Axis { n: a.size(), a: 1, b: 1, y: 1 };
+            let last = PairAxis { n: a.size(), a: 1, b: 1, y: 1 };
             return Self { outer: SmallVec::new(), last, first: [0; 3] };
         }
         let n = a.ndim().max(b.ndim());
@@ -127,20 +127,20 @@ impl Pairing {
 
     /// Lengths and strides with axes of length one dropped and those that run together merged.
     fn merged(axes: impl Iterator<Item = (usize, usize, usize)>) -> Self {
-        let mut all: SmallVec<[Axis; 3]> = SmallVec::new();
+        let mut all: SmallVec<[PairAxis; 3]> = SmallVec::new();
         for (n, a, b) in axes.filter(|axis| axis.0 != 1) {
             match all.last_mut() {
                 Some(last) if last.a == a * n && last.b == b * n => {
-                    *last = Axis { n: last.n * n, a, b, y: 0 }
+                    *last = PairAxis { n: last.n * n, a, b, y: 0 }
                 }
-                _ => all.push(Axis { n, a, b, y: 0 }),
+                _ => all.push(PairAxis { n, a, b, y: 0 }),
             }
         }
         let mut y = 1;
         for axis in all.iter_mut().rev() {
             (axis.y, y) = (y, y * axis.n);
         }
-        let last = all.pop().unwrap_or(Axis { n: 1, a: 1, b: 1, y: 1 });
+        let last = all.pop().unwrap_or(PairAxis { n: 1, a: 1, b: 1, y: 1 });
         Self { outer: all, last, first: [0; 3] }
     }
 
@@ -216,7 +216,7 @@ impl Pairing {
         }
         let (inner, outer) = match self.outer.split_last() {
             Some((inner, outer)) => (*inner, outer),
-            None => (Axis { n: 1, a: 0, b: 0, y: 0 }, &[][..]),
+            None => (PairAxis { n: 1, a: 0, b: 0, y: 0 }, &[][..]),
         };
         let mut skip = rows.start % inner.n;
         let [mut a, mut b, mut y] = self.row(rows.start - skip);
@@ -257,7 +257,7 @@ impl Pairing {
     /// The part of the pairing in a range of an outer axis.
     fn slab(&self, axis: usize, range: &Range<usize>) -> Self {
         let mut slab = self.clone();
-        let Axis { a, b, y, .. } = self.outer[axis];
+        let PairAxis { a, b, y, .. } = self.outer[axis];
         slab.outer[axis].n = range.len();
         slab.first = [(0, a), (1, b), (2, y)].map(|(i, step)| self.first[i] + range.start * step);
         slab

@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::{Axis, Pairing};
+use super::{PairAxis, Pairing};
 use crate::kernels::Float;
-use crate::kernels::map::{GRAIN, Room, TILE};
+use crate::kernels::map::{GRAIN, LaneBuffer, TILE};
 use crate::kernels::scratch::Zeros;
 use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{self, Shared};
@@ -187,7 +187,8 @@ impl Pairing {
         }
         // Rows below each other that add to the same sums are taken together.
         let below = self.outer.last().filter(|axis| axis.a == 0).copied();
-        let Axis { n: height, b: down_b, y: down_y, .. } = below.unwrap_or(Axis { n: 1, a: 0, b: 0, y: 0 });
+        let PairAxis { n: height, b: down_b, y: down_y, .. } =
+            below.unwrap_or(PairAxis { n: 1, a: 0, b: 0, y: 0 });
         let mut row = rows.start;
         while row < rows.end {
             let [a, b, y] = self.row(row);
@@ -229,7 +230,7 @@ impl Pairing {
 }
 
 /// Numbers on their way into sums: memory of its own, which the compiler knows to be no other's.
-type Rooms<const K: usize, S> = [Room<S>; K];
+type Rooms<const K: usize, S> = [LaneBuffer<S>; K];
 
 /// Adds `f(i, 0..R)` to sum `at + i`, for each column.
 #[inline(always)]

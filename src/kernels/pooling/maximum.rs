@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Row, Windows};
+use super::{PoolingRow, Windows};
 use crate::kernels::Float;
 use crate::kernels::map::GRAIN;
 use crate::kernels::simd::vectorised;
@@ -30,7 +30,7 @@ pub fn max<T: Float>(w: &Windows, x: &[T], y: &mut [T], at: &mut [u32]) {
 /// A row of outputs that is being written, and the plane of its windows.
 struct Maxima<'a, T> {
     w: &'a Windows,
-    row: &'a Row<'a>,
+    row: &'a PoolingRow<'a>,
     x: *const T,
     y: *mut T,
     at: *mut u32,

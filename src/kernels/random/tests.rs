@@ -14,7 +14,7 @@ fn philox_gives_the_published_words() {
     assert_eq!(words, [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1]);
 }
 
-const KEY: Key = Key { seed: 42, offset: 128 };
+const KEY: PhiloxKey = PhiloxKey { seed: 42, offset: 128 };
 const N: usize = 200_000;
 
 fn moments(x: &[f64]) -> (f64, f64) {
@@ -32,7 +32,7 @@ fn any_part_of_a_sequence_can_be_drawn() {
     let mut whole = vec![0.0_f64; 300];
     KEY.uniform(0.0, 1.0, &mut whole);
     let mut part = vec![0.0_f64; 100];
-    Key { offset: KEY.offset + 128, ..KEY }.uniform(0.0, 1.0, &mut part);
+    PhiloxKey { offset: KEY.offset + 128, ..KEY }.uniform(0.0, 1.0, &mut part);
     assert_eq!(whole[128..228], part);
     let mut single = vec![0.0_f32; 300];
     KEY.uniform(0.0, 1.0, &mut single);

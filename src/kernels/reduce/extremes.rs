@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::Rows;
+use super::ReducedRows;
 use crate::kernels::Float;
 use crate::kernels::map::GRAIN;
 use crate::kernels::scratch::List;
@@ -20,7 +20,7 @@ const GROUP: usize = 64;
 /// Rows whose numbers a `f32` holds to the bit.
 const COUNTED: usize = 1 << 20;
 
-impl<T: Float> Rows<'_, T> {
+impl<T: Float> ReducedRows<'_, T> {
     /// The largest element that each result is made of, or the smallest, and the number of the first that is as large
     /// along the folded axes, of which there are fewer than 2^32. A NaN wins.
     pub fn extremes(&self, smallest: bool) -> List<(T, usize)> {

@@ -14,7 +14,7 @@ pub(super) const WIDTH: usize = 64;
 
 /// The lines of an array along one axis: `outer * inner` of them, of `n` elements `inner` apart.
 #[derive(Clone, Copy)]
-pub struct Lines {
+pub struct SoftmaxLines {
     /// Elements before the axis.
     pub outer: usize,
     /// Elements along the axis.
@@ -25,7 +25,7 @@ pub struct Lines {
 
 /// Lines beside each other, `WIDTH` at most.
 #[derive(Clone, Copy)]
-pub struct Block {
+pub struct LineBlock {
     /// The first line.
     pub line: usize,
     pub(super) width: usize,
@@ -38,7 +38,7 @@ pub struct Block {
 /// A number for each line of a block.
 pub type Each<T> = [T; WIDTH];
 
-impl Lines {
+impl SoftmaxLines {
     /// Number of lines.
     pub fn count(self) -> usize {
         self.outer * self.inner
@@ -52,7 +52,7 @@ impl Lines {
 
     /// Calls `work` for blocks that are all lines together, in parallel. It must be `#[inline(always)]`.
     #[inline(always)]
-    pub fn blocks(self, work: impl Fn(Block) + Sync + Copy) {
+    pub fn blocks(self, work: impl Fn(LineBlock) + Sync + Copy) {
         let Self { outer, n, inner } = self;
         // Lines that are neighbours as wholes are taken together while they are short.
         let width = if inner == 1 { (TILE / n.max(1)).clamp(1, WIDTH) } else { WIDTH.min(inner) };
@@ -72,7 +72,7 @@ impl Lines {
                         };
                         // The last bound is there for the compiler.
                         let width = width.min(length - column).min(WIDTH);
-                        work(Block { line, width, first, n, step: inner });
+                        work(LineBlock { line, width, first, n, step: inner });
                     }
                 },
             );
@@ -99,7 +99,7 @@ impl Lines {
     }
 }
 
-impl Block {
+impl LineBlock {
     /// Calls `f` with the number of each line in the block.
     #[inline(always)]
     pub fn lines(self, mut f: impl FnMut(usize)) {

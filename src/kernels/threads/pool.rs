@@ -32,14 +32,14 @@ struct Line<T>(T);
 
 /// A loop: `call(body, i)` for each `i` below `count`.
 #[derive(Clone, Copy)]
-struct Work {
+struct LoopWork {
     body: *const (),
     call: unsafe fn(*const (), usize),
     count: usize,
     helpers: usize,
 }
 
-impl Work {
+impl LoopWork {
     /// The chunks of a thread; the caller is the first.
     fn share(&self, of: usize) -> Range<usize> {
         let threads = self.helpers + 1;
@@ -56,7 +56,7 @@ pub(super) struct Pool {
     gate: Line<AtomicU64>,
     /// How many chunks of its share are claimed, for each thread of the widest loop so far.
     claimed: UnsafeCell<Vec<Line<AtomicUsize>>>,
-    work: UnsafeCell<Work>,
+    work: UnsafeCell<LoopWork>,
     taken: AtomicBool,
     workers: UnsafeCell<Vec<Worker>>,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
@@ -110,7 +110,7 @@ impl Pool {
             return false;
         }
         let work =
-            Work { body: std::ptr::from_ref(body).cast(), call: call::<F>, count, helpers: threads - 1 };
+            LoopWork { body: std::ptr::from_ref(body).cast(), call: call::<F>, count, helpers: threads - 1 };
         let caught = pool.share(work);
         pool.taken.store(false, Ordering::Release);
         if let Some(panic) = caught {
@@ -135,7 +135,7 @@ impl Pool {
         let pool = Box::into_raw(Box::new(Self {
             gate: Line(AtomicU64::new(0)),
             claimed: UnsafeCell::new(Vec::new()),
-            work: UnsafeCell::new(Work { body: std::ptr::null(), call: |_, _| {}, count: 0, helpers: 0 }),
+            work: UnsafeCell::new(LoopWork { body: std::ptr::null(), call: |_, _| {}, count: 0, helpers: 0 }),
             taken: AtomicBool::new(false),
             workers: UnsafeCell::new(Vec::new()),
             panic: Mutex::new(None),
@@ -156,7 +156,7 @@ impl Pool {
     }
 
     /// Opens the gate, works, shuts the gate, and waits for those inside. The caller has taken the pool.
-    fn share(&'static self, work: Work) -> Option<Box<dyn Any + Send>> {
+    fn share(&'static self, work: LoopWork) -> Option<Box<dyn Any + Send>> {
         // SAFETY: the pool is taken by this thread, the gate is shut, and nobody is inside.
         let (workers, claimed) = unsafe {
             *self.work.get() = work;
@@ -184,7 +184,7 @@ impl Pool {
     }
 
     /// Runs chunks until all are claimed, those of thread `me` first. After a panic nobody claims another.
-    fn claim(&self, work: &Work, me: usize) {
+    fn claim(&self, work: &LoopWork, me: usize) {
         // SAFETY: this thread is inside, so nobody writes the list.
         let claimed = unsafe { &*self.claimed.get() };
         let chunks = || {
@@ -205,7 +205,7 @@ impl Pool {
     }
 
     /// Runs a part of the loop, of which a panic is the end.
-    fn run_or_end(&self, work: &Work, part: impl FnOnce()) {
+    fn run_or_end(&self, work: &LoopWork, part: impl FnOnce()) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(part)) {
             lock(&self.panic).get_or_insert(panic);
             ENDED.store(true, Ordering::Relaxed);
@@ -217,7 +217,7 @@ impl Pool {
     }
 
     /// Waits until nobody is inside: awake at first, as most chunks are short. Meanwhile the loop may end.
-    fn wait(&self, work: &Work) {
+    fn wait(&self, work: &LoopWork) {
         let empty = || self.gate.0.load(Ordering::Acquire) & INSIDE == 0;
         if spin(empty) {
             return;

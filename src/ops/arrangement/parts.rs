@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::array::Shape;
-use crate::kernels::regrid::{Axis, Regrid};
+use crate::kernels::regrid::{Regrid, RegridAxis};
 use crate::kernels::{Float, reduce, scratch, strided};
 use crate::ops::arrangement::regrid::PutBack;
 use crate::ops::arrangement::slicing::cut;
@@ -26,11 +26,11 @@ pub enum Cut {
 }
 
 /// Which part of an array a key names.
-type Key = Arc<[Cut]>;
+type IndexKey = Arc<[Cut]>;
 
 /// The part of an array of shape `x`, and its shape.
-fn resolve(key: &Key, x: &Shape) -> Result<(Regrid, Shape)> {
-    let (mut axes, mut shape): (Vec<Axis>, Vec<usize>) = (Vec::new(), Vec::new());
+fn resolve(key: &IndexKey, x: &Shape) -> Result<(Regrid, Shape)> {
+    let (mut axes, mut shape): (Vec<RegridAxis>, Vec<usize>) = (Vec::new(), Vec::new());
     for entry in key.iter() {
         let (axis, n) = (axes.len(), x.get(axes.len()).copied());
         match (*entry, n) {
@@ -43,7 +43,7 @@ fn resolve(key: &Key, x: &Shape) -> Result<(Regrid, Shape)> {
                         "index: expected an index from {first} to {last} on axis {axis}, got {i}"
                     )));
                 }
-                axes.push(Axis::default().then(at as usize, 1, 1));
+                axes.push(RegridAxis::default().then(at as usize, 1, 1));
             }
             (Cut::Along(start, stop, step), Some(n)) => {
                 axes.push(cut(n, start, stop, step));
@@ -61,7 +61,7 @@ fn resolve(key: &Key, x: &Shape) -> Result<(Regrid, Shape)> {
 /// The part of its input that a key names.
 #[derive(Clone)]
 pub struct Indexed {
-    key: Key,
+    key: IndexKey,
 }
 
 impl Indexed {
@@ -74,7 +74,7 @@ impl Indexed {
 /// An array with other elements in place of the part that a key names.
 #[derive(Clone)]
 pub struct Put {
-    key: Key,
+    key: IndexKey,
     in_place: bool,
 }
 
@@ -109,7 +109,7 @@ unnamed!(Indexed, "slice", "Slice", " The part of the array that a key names.", 
 unnamed!(Put, "put", "Put", " The array with other elements in a part of it.", "x", "value");
 
 /// What NNabla shows of a key: where it starts, stops and how far it steps along each axis.
-fn shown(key: &Key, x: &Shape) -> Vec<(&'static str, Value)> {
+fn shown(key: &IndexKey, x: &Shape) -> Vec<(&'static str, Value)> {
     let lengths = x.iter().map(|n| *n as i64);
     let entries = key.iter().filter(|entry| **entry != Cut::New).zip(lengths);
     let (mut start, mut stop, mut steps) = (Vec::new(), Vec::new(), Vec::new());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::array::Shape;
 use crate::kernels::Float;
-use crate::kernels::regrid::{Axis, Regrid};
+use crate::kernels::regrid::{Regrid, RegridAxis};
 use crate::ops::{
     Backward, Compute, Declared, Entry, Grad, InputShapes, Reads, Run, Shapes, Spec, Sym, Symbols, Value, one,
 };
@@ -16,7 +16,7 @@ pub(crate) trait Rearrange: Declared {
     ///
     /// # Errors
     /// When the arguments do not fit an input of this shape.
-    fn axes(&self, x: &Shape) -> Result<Vec<Axis>>;
+    fn axes(&self, x: &Shape) -> Result<Vec<RegridAxis>>;
 
     /// What an argument that was left open stands for, as [`Compute::open`].
     fn open(&self, arg: &str, x: &Shape) -> Value {
@@ -215,7 +215,8 @@ mod tests {
     #[test]
     fn gradients_of_gradients_are_true() {
         let shape = Shape::from([3, 2]);
-        let axes = vec![Axis::default().then(2, -2, 2).then_outside(1).then(1, 0, 2), Axis::whole(2)];
+        let axes =
+            vec![RegridAxis::default().then(2, -2, 2).then_outside(1).then(1, 0, 2), RegridAxis::whole(2)];
         let grid = Arc::new(Regrid::new(shape.clone(), axes));
         check_gradient(
             &Op::new(TakeOut { grid: grid.clone(), shape: shape.clone() }),

@@ -1,7 +1,7 @@
 //! Parts of arrays and frames around them, and elements in another place: slice, pad, flip, shift.
 
 use crate::array::Shape;
-use crate::kernels::regrid::Axis;
+use crate::kernels::regrid::RegridAxis;
 use crate::ops::arrangement::regrid::Rearrange;
 use crate::ops::{Entry, Value, op};
 use crate::{Error, Result};
@@ -40,7 +40,7 @@ op! {
 }
 
 /// The axis of length `n` from `start` to `stop` by `step`, which is not zero.
-pub(crate) fn cut(n: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> Axis {
+pub(crate) fn cut(n: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> RegridAxis {
     let len = n as i64;
     let (low, high) = if step > 0 { (0, len) } else { (-1, len - 1) };
     let bound = |at: i64| (if at < 0 { at.saturating_add(len) } else { at }).clamp(low, high);
@@ -48,11 +48,11 @@ pub(crate) fn cut(n: usize, start: Option<i64>, stop: Option<i64>, step: i64) ->
     let (start, stop) = (start.map_or(first, bound), stop.map_or(last, bound));
     let distance = if step > 0 { stop - start } else { start - stop };
     let count = if distance > 0 { (distance as u64).div_ceil(step.unsigned_abs()) } else { 0 };
-    Axis::default().then(start.max(0) as usize, step as isize, count as usize)
+    RegridAxis::default().then(start.max(0) as usize, step as isize, count as usize)
 }
 
 impl Rearrange for Slice {
-    fn axes(&self, x: &Shape) -> Result<Vec<Axis>> {
+    fn axes(&self, x: &Shape) -> Result<Vec<RegridAxis>> {
         for (name, given) in [("start", &self.start), ("stop", &self.stop), ("step", &self.step)] {
             if let Some(given) = given.as_ref().filter(|given| given.len() != x.ndim()) {
                 let expected = format!("{} numbers, one for each axis", x.ndim());
@@ -106,7 +106,7 @@ fn reflect(at: i64, n: i64) -> usize {
 }
 
 impl Rearrange for Pad {
-    fn axes(&self, x: &Shape) -> Result<Vec<Axis>> {
+    fn axes(&self, x: &Shape) -> Result<Vec<RegridAxis>> {
         let width = &self.pad_width;
         if width.len() % 2 == 1 || width.len() > 2 * x.ndim() || width.iter().any(|w| *w < 0) {
             let expected = format!("pairs of widths of zero or more for at most {} axes", x.ndim());
@@ -125,7 +125,7 @@ impl Rearrange for Pad {
             .collect();
         framed.checked_size()?;
         let axis = |(n, (before, after)): (&usize, (i64, i64))| {
-            let (whole, len) = (Axis::default(), *n as i64);
+            let (whole, len) = (RegridAxis::default(), *n as i64);
             if before + after > 0 && len == 0 && self.mode != "constant" {
                 return Err(Error::shape("pad", format!("elements to {}", self.mode), [x]));
             }
@@ -164,11 +164,11 @@ op! {
 }
 
 impl Rearrange for Flip {
-    fn axes(&self, x: &Shape) -> Result<Vec<Axis>> {
+    fn axes(&self, x: &Shape) -> Result<Vec<RegridAxis>> {
         let flipped = x.axes("flip", Some(self.axes.as_deref().unwrap_or(&[-1])))?;
         let axis = |(i, n): (usize, &usize)| match flipped.contains(&i) && *n > 0 {
-            true => Axis::default().then(n - 1, -1, *n),
-            false => Axis::whole(*n),
+            true => RegridAxis::default().then(n - 1, -1, *n),
+            false => RegridAxis::whole(*n),
         };
         Ok(x.iter().enumerate().map(axis).collect())
     }
@@ -196,22 +196,22 @@ op! {
 }
 
 /// An axis of length `n` moved by `shift`.
-fn shifted(n: usize, shift: i64, mirrored: bool) -> Axis {
+fn shifted(n: usize, shift: i64, mirrored: bool) -> RegridAxis {
     let len = n as i64;
     if !mirrored {
         let before = shift.clamp(0, len);
         let after = shift.saturating_neg().clamp(0, len);
         let last = (len - 1).max(0) as usize;
-        let kept = Axis::default().then(0, 0, before as usize);
+        let kept = RegridAxis::default().then(0, 0, before as usize);
         return kept.then(after as usize, 1, (len - before - after) as usize).then(last, 0, after as usize);
     }
     let period = 2 * len.max(1);
     let at = |i: i64| (i - shift % period).rem_euclid(period);
-    Axis::default().then_each((0..len).map(at).map(|i| i.min(period - 1 - i) as usize))
+    RegridAxis::default().then_each((0..len).map(at).map(|i| i.min(period - 1 - i) as usize))
 }
 
 impl Rearrange for Shift {
-    fn axes(&self, x: &Shape) -> Result<Vec<Axis>> {
+    fn axes(&self, x: &Shape) -> Result<Vec<RegridAxis>> {
         let shifts = self.shifts.as_deref().unwrap_or_default();
         if shifts.len() > x.ndim() {
             let expected = format!("at most {} numbers, one for each of the last axes", x.ndim());
@@ -231,7 +231,7 @@ impl Rearrange for Shift {
         };
         let all = std::iter::repeat_n(0, x.ndim() - shifts.len()).chain(shifts.iter().copied());
         let axis = |(n, shift): (&usize, i64)| {
-            if shift == 0 { Axis::whole(*n) } else { shifted(*n, shift, mirrored) }
+            if shift == 0 { RegridAxis::whole(*n) } else { shifted(*n, shift, mirrored) }
         };
         Ok(x.iter().zip(all).map(axis).collect())
     }

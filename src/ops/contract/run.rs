@@ -31,12 +31,12 @@ impl<'a> Memory<'a> {
 
 /// What one function keeps between its forward and its backward run: a mask, indices, statistics, its random key.
 #[derive(Default)]
-pub struct State(Option<Box<Kept>>);
+pub struct State(Option<Box<SavedState>>);
 
 #[derive(Default)]
-struct Kept {
+struct SavedState {
     value: Option<Box<dyn Any + Send>>,
-    key: Option<random::Key>,
+    key: Option<random::PhiloxKey>,
     drawn: u64,
 }
 
@@ -67,7 +67,8 @@ impl State {
 
     /// One that draws the random numbers of the last run again, and keeps nothing else of it.
     pub(crate) fn same_numbers(&self) -> Self {
-        let numbers = |kept: &Kept| Box::new(Kept { value: None, key: kept.key, drawn: kept.drawn });
+        let numbers =
+            |kept: &SavedState| Box::new(SavedState { value: None, key: kept.key, drawn: kept.drawn });
         Self(self.0.as_deref().map(numbers))
     }
 
@@ -79,13 +80,13 @@ impl State {
     /// The random numbers of this run: those of the last run if it is a recomputation, else new ones.
     ///
     /// A `seed` that is not negative makes a sequence of its own, which starts anew for each function.
-    fn key(&mut self, seed: i64, count: u64, recompute: bool) -> random::Key {
+    fn key(&mut self, seed: i64, count: u64, recompute: bool) -> random::PhiloxKey {
         let kept = self.0.get_or_insert_default();
         if let (Some(key), true) = (kept.key, recompute) {
             return key;
         }
         let key = match u64::try_from(seed) {
-            Ok(seed) => random::Key { seed, offset: kept.drawn },
+            Ok(seed) => random::PhiloxKey { seed, offset: kept.drawn },
             Err(_) => random::draw(count),
         };
         kept.drawn += count.div_ceil(random::BLOCK) * random::BLOCK;
@@ -257,7 +258,7 @@ impl<'a, T: Float> Run<'a, T> {
     }
 
     /// The key of `count` random numbers: new ones in a forward run, the same ones again in a recomputation.
-    pub fn random(&mut self, seed: i64, count: usize) -> random::Key {
+    pub fn random(&mut self, seed: i64, count: usize) -> random::PhiloxKey {
         self.state.key(seed, count as u64, self.recompute)
     }
 

@@ -94,9 +94,9 @@ fn along(
 
 /// An array whose elements are written by several threads.
 #[derive(Clone, Copy)]
-struct Cells<T>(Shared<T>, usize);
+struct ScatterCells<T>(Shared<T>, usize);
 
-impl<T: Float> Cells<T> {
+impl<T: Float> ScatterCells<T> {
     fn new(of: &mut [T]) -> Self {
         Self(Shared::new(of.as_mut_ptr()), of.len())
     }
@@ -135,7 +135,7 @@ impl Compute for ScatterAdd {
         let (x1, y, axis) = (run.x(2), run.y(0), self.axis(run.x_shape(0))?);
         y.copy_from_slice(run.x(0));
         let index = (run.index(1), run.x_shape(1));
-        let y = Cells::new(y);
+        let y = ScatterCells::new(y);
         along("scatter_add", run.x_shape(0), index, run.x_shape(2), axis, |i, at| y.put(at, |y| y + x1[i]))
     }
 
@@ -146,7 +146,7 @@ impl Compute for ScatterAdd {
         }
         if let Some(gx) = run.gx(2).map(Grad::adding) {
             let (index, axis) = ((run.index(1), run.x_shape(1)), self.axis(shape)?);
-            let gx = Cells::new(gx);
+            let gx = ScatterCells::new(gx);
             along("scatter_add", shape, index, run.x_shape(2), axis, |i, at| gx.put(i, |gx| gx + gy[at]))?;
         }
         Ok(())
@@ -174,7 +174,7 @@ impl Compute for TakeAlong {
         let (x, y, axis) = (run.x(0), run.y(0), run.x_shape(0).axis("take_along", self.axis)?);
         y.fill(T::ZERO);
         let index = (run.index(1), run.x_shape(1));
-        let y = Cells::new(y);
+        let y = ScatterCells::new(y);
         along("take_along", run.x_shape(0), index, run.y_shape(0), axis, |i, at| y.put(i, |_| x[at]))
     }
 

@@ -1,7 +1,7 @@
 //! Losses and metrics of class labels.
 
 use crate::array::Shape;
-use crate::kernels::scratch::{Saved, Zeros};
+use crate::kernels::scratch::{SavedMemory, Zeros};
 use crate::kernels::{Float, Number, softmax as kernels};
 use crate::ops::losses::loss::TINY;
 use crate::ops::reductions::softmax::{Normalised, Softmax, along};
@@ -110,7 +110,7 @@ op! {
 }
 
 /// What [`SoftmaxCrossEntropy`] keeps: of each line its largest element and the logarithm of its sum.
-type LogSums<T> = Saved<(T, T)>;
+type LogSums<T> = SavedMemory<(T, T)>;
 
 impl Compute for SoftmaxCrossEntropy {
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {

@@ -1,7 +1,7 @@
 //! Losses of two arrays of real numbers.
 
 use crate::array::Shape;
-use crate::kernels::{Float, Number, softmax::Lines};
+use crate::kernels::{Float, Number, softmax::SoftmaxLines};
 use crate::ops::reductions::reduction::spread_each;
 use crate::ops::{
     Backward, Binary, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, not_negative, one, op,
@@ -259,9 +259,9 @@ const KL_EPSILON: f64 = 1e-8;
 
 impl KLMultinomial {
     /// Each sample as a line.
-    fn lines(&self, p: &Shape) -> Result<Lines> {
+    fn lines(&self, p: &Shape) -> Result<SoftmaxLines> {
         let axis = p.axis("kl_multinomial", self.base_axis)?;
-        Ok(Lines { outer: p.size_to(axis), n: p.size_from(axis), inner: 1 })
+        Ok(SoftmaxLines { outer: p.size_to(axis), n: p.size_from(axis), inner: 1 })
     }
 
     /// The shape with length one along the axes of a sample.

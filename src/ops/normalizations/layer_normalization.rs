@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::array::Shape;
-use crate::kernels::normalization::{Gradients, InPlace, Layout, Stats, Wanted, normalize, normalize_by};
+use crate::kernels::normalization::{Gradients, InPlace, NormLayout, Stats, Wanted, normalize, normalize_by};
 use crate::kernels::scratch::Zeros;
 use crate::kernels::{Float, Number};
 use crate::ops::{
@@ -44,8 +44,8 @@ impl Form {
         Self { view: x.clone(), kept, scaled, params, stats, eps, output_stat }
     }
 
-    pub(crate) fn layout(&self) -> Layout {
-        Layout::new(&self.view, &self.kept, &self.scaled)
+    pub(crate) fn layout(&self) -> NormLayout {
+        NormLayout::new(&self.view, &self.kept, &self.scaled)
     }
 
     /// Shapes of the outputs.
@@ -72,7 +72,7 @@ impl Form {
             run.y(1).iter_mut().zip(&*mean).for_each(|(y, v)| *y = T::of(*v));
             run.y(2).iter_mut().zip(&*variance).for_each(|(y, v)| *y = T::of(*v));
         }
-        run.state::<Kept<T>>().stats.set(&mean, &variance, self.eps);
+        run.state::<SavedStatistics<T>>().stats.set(&mean, &variance, self.eps);
         (mean, variance)
     }
 
@@ -80,7 +80,7 @@ impl Form {
     pub(crate) fn forward_by<T: Float>(&self, run: &mut Run<'_, T>, mean: &[f64], variance: &[f64]) {
         let (x, y, tail) = (run.x(0), run.y(0), run.tail());
         let (beta, gamma) = (run.has(1).then(|| run.x(1)), run.has(2).then(|| run.x(2)));
-        let stats = &mut run.state::<Kept<T>>().stats;
+        let stats = &mut run.state::<SavedStatistics<T>>().stats;
         stats.set(mean, variance, self.eps);
         normalize_by(&self.layout(), stats, x, gamma, beta, y, tail);
     }
@@ -94,7 +94,7 @@ impl Form {
         variance: &[f64],
     ) -> Option<&'a (dyn Pieces + 'static)> {
         let (beta, gamma) = (run.has(1).then(|| run.x(1)), run.has(2).then(|| run.x(2)));
-        let Kept { stats, in_place } = run.into_state::<Kept<T>>();
+        let SavedStatistics { stats, in_place } = run.into_state::<SavedStatistics<T>>();
         stats.set(mean, variance, self.eps);
         in_place.set(&self.layout(), stats, gamma, beta).then_some(in_place)
     }
@@ -102,10 +102,10 @@ impl Form {
     /// The gradients of all inputs; `given` says that the statistics are inputs 3 and 4.
     pub(crate) fn backward<T: Float>(&self, op: &str, run: &mut Backward<'_, T>, given: bool) -> Result<()> {
         let layout = self.layout();
-        if run.state::<Kept<T>>().stats.len() != layout.n_stats {
+        if run.state::<SavedStatistics<T>>().stats.len() != layout.n_stats {
             return Err(Error::Graph(format!("{op}: expected a forward run before backward, got none")));
         }
-        let stats = std::mem::take(&mut run.state::<Kept<T>>().stats);
+        let stats = std::mem::take(&mut run.state::<SavedStatistics<T>>().stats);
         // What is not read may be gone: the gradient of the output stands in for it.
         let by_stats = given && (run.wants(3) || run.wants(4));
         let reads_gamma = run.wants(0) || by_stats;
@@ -126,7 +126,7 @@ impl Form {
                 gx.put_all(&values);
             }
         }
-        run.state::<Kept<T>>().stats = stats;
+        run.state::<SavedStatistics<T>>().stats = stats;
         Ok(())
     }
 
@@ -191,7 +191,7 @@ impl<T: Float> Pieces for InPlace<T> {
 
 /// What a run leaves: the statistics for the gradients, and what takes elements through in place.
 #[derive(Default)]
-struct Kept<T> {
+struct SavedStatistics<T> {
     stats: Stats<T>,
     in_place: InPlace<T>,
 }

@@ -2,7 +2,7 @@
 
 use crate::array::DType;
 use crate::kernels::Float;
-use crate::kernels::random::Key;
+use crate::kernels::random::PhiloxKey;
 use crate::kernels::threads::Shared;
 use crate::ops::arrangement::array::lengths;
 use crate::ops::arrangement::regrid::only_in_gradients;
@@ -52,7 +52,7 @@ only_in_gradients! {
 
 /// Calls `f(i, whether element i is kept)`.
 #[inline(always)]
-fn masked(key: Key, p: f64, n: usize, f: impl Fn(usize, bool) + Sync + Copy) {
+fn masked(key: PhiloxKey, p: f64, n: usize, f: impl Fn(usize, bool) + Sync + Copy) {
     let dropped = (p * 4_294_967_296.0) as u32;
     key.for_each(
         n,
@@ -280,7 +280,7 @@ macro_rules! draws {
 
             fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
                 let key = run.random(self.seed, run.y_shape(0).size());
-                let draw: fn(&Self, Key, &mut Run<'_, T>) = $draw;
+                let draw: fn(&Self, PhiloxKey, &mut Run<'_, T>) = $draw;
                 draw(self, key, run);
                 Ok(())
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::kernels::Float;
-use crate::kernels::random::Key;
+use crate::kernels::random::PhiloxKey;
 use crate::ops::{Backward, Declared, Run, Spec, Value};
 use crate::{Error, Result};
 
@@ -13,7 +13,7 @@ use crate::{Error, Result};
 #[derive(Clone)]
 pub(crate) struct Drawing<C> {
     pub(crate) of: C,
-    last: Arc<Mutex<Option<Key>>>,
+    last: Arc<Mutex<Option<PhiloxKey>>>,
 }
 
 impl<C: Declared> Declared for Drawing<C> {
@@ -28,7 +28,7 @@ impl<C: Declared> Declared for Drawing<C> {
 
 impl<C: Declared> Drawing<C> {
     /// The key of `count` numbers: new ones in a forward run, the same ones again in a recomputation.
-    pub(crate) fn draw<T: Float>(&self, run: &mut Run<'_, T>, seed: i64, count: usize) -> Key {
+    pub(crate) fn draw<T: Float>(&self, run: &mut Run<'_, T>, seed: i64, count: usize) -> PhiloxKey {
         let key = run.random(seed, count);
         *self.last.lock() = Some(key);
         *run.state() = Some(key);
@@ -37,12 +37,12 @@ impl<C: Declared> Drawing<C> {
 
     /// The key of the forward run that a backward run belongs to: the function's own first, for copies of a function
     /// share the other.
-    pub(crate) fn drawn<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<Key> {
-        (*run.state::<Option<Key>>()).map_or_else(|| self.last(), Ok)
+    pub(crate) fn drawn<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<PhiloxKey> {
+        (*run.state::<Option<PhiloxKey>>()).map_or_else(|| self.last(), Ok)
     }
 
     /// The key of the last forward run.
-    pub(crate) fn last(&self) -> Result<Key> {
+    pub(crate) fn last(&self) -> Result<PhiloxKey> {
         self.last.lock().ok_or_else(|| {
             let name = C::SPEC.name;
             Error::Graph(format!("{name}: expected a forward run before the backward run, got none"))

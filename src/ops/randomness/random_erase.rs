@@ -2,7 +2,7 @@
 
 use crate::array::Shape;
 use crate::kernels::Float;
-use crate::kernels::random::{BLOCK, Key};
+use crate::kernels::random::{BLOCK, PhiloxKey};
 use crate::kernels::scratch::{List, Zeros};
 use crate::ops::arrangement::regrid::only_in_gradients;
 use crate::ops::randomness::generator_state::Drawing;
@@ -73,7 +73,7 @@ fn pair(name: &str, values: &[f64], least: f64) -> Result<(f64, f64)> {
 }
 
 /// The axes of images as numbers: images, channels, height, width.
-struct Images {
+struct ErasedImages {
     count: usize,
     channels: usize,
     height: usize,
@@ -81,25 +81,25 @@ struct Images {
 }
 
 impl Erasing {
-    fn images(&self, x: &Shape) -> Result<Images> {
+    fn images(&self, x: &Shape) -> Result<ErasedImages> {
         let base = x.axis("random_erase", self.of.base_axis)?;
         if x.ndim() != base + 3 {
             return Err(Error::shape("random_erase", format!("three axes from {base} on"), [x]));
         }
         let [c, h, w] = if self.of.channel_last { [2, 0, 1] } else { [0, 1, 2] };
         let count = x.iter().take(base).product();
-        Ok(Images { count, channels: x[base + c], height: x[base + h], width: x[base + w] })
+        Ok(ErasedImages { count, channels: x[base + c], height: x[base + h], width: x[base + w] })
     }
 
     /// Number of random numbers that place the patches, of all images or of all channels.
-    fn placing(&self, images: &Images) -> usize {
+    fn placing(&self, images: &ErasedImages) -> usize {
         let groups = images.count * if self.of.share { 1 } else { images.channels };
         groups * self.of.n as usize * DRAWS
     }
 
     /// Whether each element lies under a patch.
-    fn erased(&self, key: Key, images: &Images) -> Result<List<bool>> {
-        let Images { count, channels, height, width } = *images;
+    fn erased(&self, key: PhiloxKey, images: &ErasedImages) -> Result<List<bool>> {
+        let ErasedImages { count, channels, height, width } = *images;
         let area = pair("area_ratios", &self.of.area_ratios, 0.0)?;
         let aspect = pair("aspect_ratios", &self.of.aspect_ratios, f64::MIN_POSITIVE)?;
         let mut drawn = Zeros::<f64>::new(self.placing(images));
@@ -152,7 +152,7 @@ impl Compute for Erasing {
         let placing = self.placing(&images).next_multiple_of(BLOCK as usize);
         let key = self.draw(run, self.of.seed, placing + x.len());
         let (low, high) = pair("replacements", &self.of.replacements, f64::MIN)?;
-        Key { offset: key.offset + placing as u64, ..key }.uniform(low, high, y);
+        PhiloxKey { offset: key.offset + placing as u64, ..key }.uniform(low, high, y);
         for ((y, x), erased) in y.iter_mut().zip(x).zip(&*self.erased(key, &images)?) {
             *y = if *erased { *y } else { *x };
         }

@@ -1,8 +1,8 @@
 //! The largest and the smallest element along axes, and where they are.
 
 use crate::array::{DType, Shape};
-use crate::kernels::reduce::Rows;
-use crate::kernels::scratch::Saved;
+use crate::kernels::reduce::ReducedRows;
+use crate::kernels::scratch::SavedMemory;
 use crate::kernels::{Float, map, threads};
 use crate::ops::indexing::gather::OneHot;
 use crate::ops::reductions::reduction::{ascending, from_rows, reduced, to_rows};
@@ -133,7 +133,7 @@ impl<C: Ends> Compute for Extremes<C> {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let axes = ascending(C::SPEC.name, run.x_shape(0), self.0.axis())?;
-        let rows = Rows::new(run.x(0), run.x_shape(0), &axes);
+        let rows = ReducedRows::new(run.x(0), run.x_shape(0), &axes);
         let found = rows.extremes(C::SMALLEST);
         if self.0.only_index() {
             let y = run.y_index(0);
@@ -142,7 +142,7 @@ impl<C: Ends> Compute for Extremes<C> {
         }
         let y = run.y(0);
         let index = if self.0.with_index() { Some(run.y_index(1)) } else { None };
-        let kept = run.state::<Saved<usize>>();
+        let kept = run.state::<SavedMemory<usize>>();
         kept.set(found.iter().map(|(_, at)| *at));
         y.iter_mut().zip(&*found).for_each(|(y, (value, _))| *y = *value);
         if let Some(index) = index {
@@ -156,7 +156,7 @@ impl<C: Ends> Compute for Extremes<C> {
         let axes = ascending(C::SPEC.name, shape, self.0.axis())?;
         let Some(gx) = run.gx(0).map(crate::ops::Grad::adding) else { return Ok(()) };
         if !self.0.only_index() {
-            let kept = &**run.state::<Saved<usize>>();
+            let kept = &**run.state::<SavedMemory<usize>>();
             threads::in_turn(kept.len(), map::GRAIN, |range| {
                 for i in range {
                     let at = place(shape, &axes, i, kept[i]);

@@ -7,7 +7,7 @@ use crate::ops::reductions::cumulative::CumProd;
 use crate::Result;
 use crate::array::Shape;
 use crate::kernels::pairing::Pairing;
-use crate::kernels::reduce::{Fold, Product, Rows};
+use crate::kernels::reduce::{Fold, ProductFold, ReducedRows};
 use crate::kernels::scratch::Zeros;
 use crate::kernels::threads::Shared;
 use crate::kernels::{Float, reduce, strided};
@@ -243,7 +243,7 @@ impl Compute for Prod {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let axes = ascending("prod", run.x_shape(0), self.axis.as_deref())?;
         let y = run.y(0);
-        Rows::new(run.x(0), run.x_shape(0), &axes).fold(&Product, |i, product| y[i] = product);
+        ReducedRows::new(run.x(0), run.x_shape(0), &axes).fold(&ProductFold, |i, product| y[i] = product);
         Ok(())
     }
 
@@ -254,7 +254,7 @@ impl Compute for Prod {
         let Some(gx) = run.gx(0) else { return Ok(()) };
         // What an element that is not zero is divided from, and what one that is gets, as the only zero of its product.
         let (mut whole, mut others) = (Zeros::new(gy.len()), Zeros::new(gy.len()));
-        Rows::new(x, shape, &axes).fold(&ZerosApart, |i, (product, zeros)| match zeros {
+        ReducedRows::new(x, shape, &axes).fold(&ZerosApart, |i, (product, zeros)| match zeros {
             0 => whole[i] = gy[i] * product,
             1 => others[i] = gy[i] * product,
             _ => {}

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::array::Shape;
-use crate::kernels::{Float, Number, softmax as kernels, softmax::Lines};
+use crate::kernels::{Float, Number, softmax as kernels, softmax::SoftmaxLines};
 use crate::ops::{
     Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Spec, Sym, Symbols, Value, like, op,
 };
@@ -11,9 +11,9 @@ use crate::ops::{
 pub(crate) const OPS: &[Entry] = &[Entry::of::<Normalised<Softmax>>(), Entry::of::<Normalised<LogSoftmax>>()];
 
 /// The axis that is meant, the last one by default, and the lines along it.
-pub(crate) fn along(op: &str, x: &Shape, axis: Option<i64>) -> Result<(usize, Lines)> {
+pub(crate) fn along(op: &str, x: &Shape, axis: Option<i64>) -> Result<(usize, SoftmaxLines)> {
     let axis = x.axis(op, axis.unwrap_or(-1))?;
-    Ok((axis, Lines { outer: x.size_to(axis), n: x[axis], inner: x.size_from(axis + 1) }))
+    Ok((axis, SoftmaxLines { outer: x.size_to(axis), n: x[axis], inner: x.size_from(axis + 1) }))
 }
 
 /// An operation that normalises lines, and of whose gradient each element needs one sum along its line.
@@ -22,7 +22,7 @@ pub(crate) trait Normalising: Declared {
     fn axis(&self) -> Option<i64>;
 
     /// Writes the normalised elements of `x` to `y`.
-    fn f<T: Float>(lines: Lines, x: &[T], y: &mut [T]);
+    fn f<T: Float>(lines: SoftmaxLines, x: &[T], y: &mut [T]);
 
     /// What is summed up along a line. It must be `#[inline(always)]`.
     fn summand<N: Number>(y: N, gy: N) -> N;
@@ -51,7 +51,7 @@ impl Normalising for Softmax {
         self.axis
     }
 
-    fn f<T: Float>(lines: Lines, x: &[T], y: &mut [T]) {
+    fn f<T: Float>(lines: SoftmaxLines, x: &[T], y: &mut [T]) {
         kernels::softmax(lines, x, y);
     }
 
@@ -86,7 +86,7 @@ impl Normalising for LogSoftmax {
         self.axis
     }
 
-    fn f<T: Float>(lines: Lines, x: &[T], y: &mut [T]) {
+    fn f<T: Float>(lines: SoftmaxLines, x: &[T], y: &mut [T]) {
         kernels::log_softmax(lines, x, y);
     }
 

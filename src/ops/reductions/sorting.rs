@@ -1,7 +1,7 @@
 //! Elements by size: sort, searchsorted.
 
 use crate::array::{DType, Shape};
-use crate::kernels::scratch::Saved;
+use crate::kernels::scratch::SavedMemory;
 use crate::kernels::{Float, map, order, threads};
 use crate::ops::indexing::scatter::ScatterAdd;
 use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
@@ -46,7 +46,7 @@ impl Compute for Sort {
             (false, true) => Some(run.y_index(1)),
             (false, false) => None,
         };
-        let from = run.state::<Saved<usize>>();
+        let from = run.state::<SavedMemory<usize>>();
         from.resize(x.len(), 0);
         order::sorted(x, n, inner, self.reverse, from);
         let from = &**from;
@@ -63,7 +63,7 @@ impl Compute for Sort {
         let gy = run.gy(0);
         let Some(gx) = run.gx(0).map(Grad::adding) else { return Ok(()) };
         if !self.only_index {
-            let from = &**run.state::<Saved<usize>>();
+            let from = &**run.state::<SavedMemory<usize>>();
             threads::in_turn(from.len(), map::GRAIN, |range| {
                 from[range.clone()].iter().zip(&gy[range]).for_each(|(from, gy)| gx[*from] = gx[*from] + *gy);
             });

@@ -5,10 +5,10 @@ use crate::kernels::Epilogue;
 use crate::kernels::Float;
 use crate::kernels::channels::add_sums;
 use crate::kernels::convolution::{
-    Geometry, Kept, KeptWeight, Weight, forward, input_gradient, keeps_weight, weight_gradient,
+    DerivedCache, Geometry, KeptWeight, Weight, forward, input_gradient, keeps_weight, weight_gradient,
 };
 use crate::ops::spatial::deconvolution::Deconvolution;
-use crate::ops::spatial::layout::{self, Layout, laid_out};
+use crate::ops::spatial::layout::{self, SpatialLayout, laid_out};
 use crate::ops::{
     Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, arrangement::array,
     one, op,
@@ -63,7 +63,7 @@ pub(crate) fn weight<'a, T: Float>(
     g: &Geometry,
     w: &'a [T],
     name: u64,
-    kept: impl FnOnce() -> &'a mut Kept,
+    kept: impl FnOnce() -> &'a mut DerivedCache,
 ) -> Weight<'a, T> {
     if name != 0 && keeps_weight::<T>(g) { Weight::known(w, name, kept()) } else { w.into() }
 }
@@ -76,7 +76,7 @@ pub(crate) fn bias_gradient(gy: Sym, channel_last: bool, spatial: usize) -> Sym 
     gy.sum(&axes, false)
 }
 
-impl Layout<'_> {
+impl SpatialLayout<'_> {
     /// The gradient by the input of a convolution with geometry `g`, from that of its output.
     pub(crate) fn input_gradient(&self, g: &Geometry, gy: Sym, w: Sym) -> Sym {
         Sym::apply(Deconvolution::laid_out(self, Some(Self::output_padding(g))), &[gy, w])

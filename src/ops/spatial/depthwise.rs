@@ -6,7 +6,7 @@ use crate::kernels::Float;
 use crate::kernels::channels::add_sums;
 use crate::kernels::convolution::{Geometry, forward, input_gradient, weight_gradient};
 use crate::ops::spatial::convolution::bias_gradient;
-use crate::ops::spatial::layout::{self, Layout};
+use crate::ops::spatial::layout::{self, SpatialLayout};
 use crate::ops::{
     Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op,
 };
@@ -51,7 +51,7 @@ fn grouped(w: &Shape) -> Shape {
 }
 
 impl DepthwiseConvolution {
-    fn layout(&self, x: &Shape, w: &Shape) -> Result<Layout<'_>> {
+    fn layout(&self, x: &Shape, w: &Shape) -> Result<SpatialLayout<'_>> {
         let op = "depthwise_convolution";
         let base = x.axis(op, self.base_axis)?;
         if w.ndim() != x.ndim() - base {
@@ -68,7 +68,7 @@ impl DepthwiseConvolution {
             );
             return Err(Error::shape(op, expected, [x, w]));
         }
-        Ok(Layout {
+        Ok(SpatialLayout {
             op,
             base_axis: self.base_axis,
             pad: self.pad.as_deref(),

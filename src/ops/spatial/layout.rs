@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::array::Shape;
 use crate::kernels::convolution::{Geometry, Spatial};
-use crate::kernels::pooling::{Axis, Windows};
+use crate::kernels::pooling::{PoolingAxis, Windows};
 use crate::ops::Value;
 use crate::{Error, Result};
 
@@ -41,7 +41,7 @@ pub(crate) fn open(arg: &str, base_axis: i64, x: &Shape) -> Value {
 
 /// How a kernel moves over the spatial axes: what convolution and its relatives have in common.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Layout<'a> {
+pub(crate) struct SpatialLayout<'a> {
     pub(crate) op: &'static str,
     pub(crate) base_axis: i64,
     pub(crate) pad: Option<&'a [i64]>,
@@ -51,12 +51,12 @@ pub(crate) struct Layout<'a> {
     pub(crate) channel_last: bool,
 }
 
-/// Goes from the arguments of an operation to a [`Layout`] and back, with the one argument that it has beside them.
+/// Goes from the arguments of an operation to a [`SpatialLayout`] and back, with the one argument that it has beside them.
 macro_rules! laid_out {
     ($ty:ident $(, $arg:ident: $arg_ty:ty)?) => {
         impl $ty {
-            fn layout(&self) -> $crate::ops::spatial::layout::Layout<'_> {
-                $crate::ops::spatial::layout::Layout {
+            fn layout(&self) -> $crate::ops::spatial::layout::SpatialLayout<'_> {
+                $crate::ops::spatial::layout::SpatialLayout {
                     op: <Self as $crate::ops::Declared>::SPEC.name,
                     base_axis: self.base_axis,
                     pad: self.pad.as_deref(),
@@ -67,8 +67,8 @@ macro_rules! laid_out {
                 }
             }
 
-            pub(crate) fn laid_out(layout: &$crate::ops::spatial::layout::Layout<'_> $(, $arg: $arg_ty)?) -> Self {
-                let $crate::ops::spatial::layout::Layout { base_axis, pad, stride, dilation, group, channel_last, .. } =
+            pub(crate) fn laid_out(layout: &$crate::ops::spatial::layout::SpatialLayout<'_> $(, $arg: $arg_ty)?) -> Self {
+                let $crate::ops::spatial::layout::SpatialLayout { base_axis, pad, stride, dilation, group, channel_last, .. } =
                     *layout;
                 let [pad, stride, dilation] = [pad, stride, dilation].map(|v| v.map(<[i64]>::to_vec));
                 Self { base_axis, pad, stride, dilation, group, channel_last $(, $arg)? }
@@ -78,7 +78,7 @@ macro_rules! laid_out {
 }
 pub(crate) use laid_out;
 
-impl Layout<'_> {
+impl SpatialLayout<'_> {
     /// The geometry of a convolution, its output open, from its weight and the side that is `given`.
     fn geometry(&self, given: &Shape, w: &Shape) -> Result<(Geometry, usize, Spatial)> {
         let op = self.op;
@@ -202,7 +202,7 @@ impl Layout<'_> {
         Error::shape(self.op, expected, got)
     }
 
-    /// What [`Layout::deconvolution`] must add to each axis to come back to the input of a convolution.
+    /// What [`SpatialLayout::deconvolution`] must add to each axis to come back to the input of a convolution.
     pub(crate) fn output_padding(g: &Geometry) -> Vec<i64> {
         let extra = |i: usize| {
             let steps = (g.output[i] as i128 - 1) * g.stride[i] as i128;
@@ -234,7 +234,7 @@ fn reach(g: &Geometry, i: usize) -> i128 {
 }
 
 /// The arguments of a pooling.
-pub(crate) struct Pool<'a> {
+pub(crate) struct PoolingArguments<'a> {
     pub(crate) op: &'static str,
     pub(crate) kernel: &'a [i64],
     pub(crate) stride: Option<&'a [i64]>,
@@ -243,12 +243,12 @@ pub(crate) struct Pool<'a> {
     pub(crate) channel_last: bool,
 }
 
-/// Reads the [`Pool`] of an operation off its arguments.
+/// Reads the [`PoolingArguments`] of an operation off its arguments.
 macro_rules! pools {
     ($($ty:ident)+) => {$(
         impl $ty {
-            fn pool(&self) -> $crate::ops::spatial::layout::Pool<'_> {
-                $crate::ops::spatial::layout::Pool {
+            fn pool(&self) -> $crate::ops::spatial::layout::PoolingArguments<'_> {
+                $crate::ops::spatial::layout::PoolingArguments {
                     op: <Self as $crate::ops::Declared>::SPEC.name,
                     kernel: &self.kernel,
                     stride: self.stride.as_deref(),
@@ -262,7 +262,7 @@ macro_rules! pools {
 }
 pub(crate) use pools;
 
-impl Pool<'_> {
+impl PoolingArguments<'_> {
     /// The windows over an input of shape `x`, and the shape of the output.
     pub(crate) fn windows(&self, x: &Shape) -> Result<(Windows, Shape)> {
         let n = self.kernel.len();
@@ -278,7 +278,7 @@ impl Pool<'_> {
             let expected = format!("an input with the {n} axes of `kernel`{channels}");
             return Err(Error::shape(self.op, expected, [x]));
         };
-        let (mut y, mut axes) = (x.clone(), SmallVec::<[Axis; 3]>::new());
+        let (mut y, mut axes) = (x.clone(), SmallVec::<[PoolingAxis; 3]>::new());
         for i in 0..n {
             let (input, kernel, stride, pad) = (x[first + i], kernel[i], stride[i], pad[i]);
             // Like the original's, the division goes toward zero: one window may be larger than a small input.
@@ -294,7 +294,7 @@ impl Pool<'_> {
                 return Err(Error::shape(self.op, expected, [x]));
             }
             y[first + i] = last as usize + 1;
-            axes.push(Axis { input, output: y[first + i], kernel, stride, pad });
+            axes.push(PoolingAxis { input, output: y[first + i], kernel, stride, pad });
         }
         y.checked_size()?;
         let inner = if self.channel_last { x[x.ndim() - 1] } else { 1 };

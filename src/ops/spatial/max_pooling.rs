@@ -3,8 +3,8 @@
 use crate::array::Shape;
 use crate::kernels::Float;
 use crate::kernels::pooling::{Windows, max, put_taken, take};
-use crate::kernels::scratch::{self, Saved};
-use crate::ops::spatial::layout::{Pool, pools};
+use crate::kernels::scratch::{self, SavedMemory};
+use crate::ops::spatial::layout::{PoolingArguments, pools};
 use crate::ops::{
     Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op,
 };
@@ -103,7 +103,7 @@ macro_rules! with_arguments_of {
 }
 
 /// The windows of a pooling whose elements can be numbered with 32 bits.
-fn windows(pool: &Pool<'_>, x: &Shape) -> Result<(Windows, Shape)> {
+fn windows(pool: &PoolingArguments<'_>, x: &Shape) -> Result<(Windows, Shape)> {
     let (windows, y) = pool.windows(x)?;
     pool.check_filled()?; // of nothing there is no largest element
     if u32::try_from(windows.input_plane()).is_err() {
@@ -113,7 +113,7 @@ fn windows(pool: &Pool<'_>, x: &Shape) -> Result<(Windows, Shape)> {
 }
 
 /// Where the largest element of each window of `x` lies.
-fn find<T: Float>(windows: &Windows, x: &[T], at: &mut Saved<u32>) {
+fn find<T: Float>(windows: &Windows, x: &[T], at: &mut SavedMemory<u32>) {
     at.resize(windows.outputs(), 0);
     scratch::with(at.len(), |y| max(windows, x, y, at));
 }
@@ -126,7 +126,7 @@ impl Compute for MaxPooling {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (windows, _) = windows(&self.pool(), run.x_shape(0))?;
         let (x, y) = (run.x(0), run.y(0));
-        let at: &mut Saved<u32> = run.state();
+        let at: &mut SavedMemory<u32> = run.state();
         at.resize(windows.outputs(), 0);
         max(&windows, x, y, at);
         Ok(())
@@ -135,7 +135,7 @@ impl Compute for MaxPooling {
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (windows, _) = windows(&self.pool(), run.x_shape(0))?;
         let (gx, gy) = (run.gx(0), run.gy(0));
-        let at: &mut Saved<u32> = run.state();
+        let at: &mut SavedMemory<u32> = run.state();
         if at.len() != gy.len() {
             return Err(Error::Graph("max_pooling: expected a forward run before the backward run".into()));
         }
@@ -175,7 +175,7 @@ impl Compute for MaxPoolingBackward {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (windows, _) = windows(&self.pool(), run.x_shape(1))?;
         let (dy, x, gx) = (run.x(0), run.x(1), run.y(0));
-        let at: &mut Saved<u32> = run.state();
+        let at: &mut SavedMemory<u32> = run.state();
         find(&windows, x, at);
         put_taken(&windows, at, dy, gx, false);
         Ok(())
@@ -209,7 +209,7 @@ impl Compute for MaxPoolingTake {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (windows, _) = windows(&self.pool(), run.x_shape(1))?;
         let (v, x, y) = (run.x(0), run.x(1), run.y(0));
-        let at: &mut Saved<u32> = run.state();
+        let at: &mut SavedMemory<u32> = run.state();
         find(&windows, x, at);
         take(&windows, at, v, y);
         Ok(())

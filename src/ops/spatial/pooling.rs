@@ -3,7 +3,7 @@
 use crate::array::Shape;
 use crate::kernels::channels::sum as sum_of;
 use crate::kernels::map::GRAIN;
-use crate::kernels::pooling::{Axis, Divisor, Windows, add_sum_gradient, sum};
+use crate::kernels::pooling::{Divisor, PoolingAxis, Windows, add_sum_gradient, sum};
 use crate::kernels::threads::{Shared, ranges};
 use crate::kernels::{Float, reduce, strided};
 use crate::ops::reductions::reduction::spread;
@@ -314,9 +314,9 @@ impl Unpooling {
         let first = x.ndim() - self.kernel.len() - usize::from(self.channel_last);
         let axis = |(i, kernel): (usize, &i64)| {
             let (output, kernel) = (x[first + i], *kernel as usize);
-            Axis { input: output * kernel, output, kernel, stride: kernel, pad: 0 }
+            PoolingAxis { input: output * kernel, output, kernel, stride: kernel, pad: 0 }
         };
-        let axes: Vec<Axis> = self.kernel.iter().enumerate().map(axis).collect();
+        let axes: Vec<PoolingAxis> = self.kernel.iter().enumerate().map(axis).collect();
         (axes.len() <= 3).then(|| Windows::new(x.size_to(first), &axes, x.size_from(first + axes.len())))
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::Result;
 use crate::array::{Access, Calm, DType, Shape, Storage};
-use crate::graph::plan::fusion::broadcast::Broadcast;
-use crate::graph::plan::fusion::{Arrays, Location, NOTHING, Planner, Tile, runs};
+use crate::graph::plan::fusion::broadcast::BroadcastCycle;
+use crate::graph::plan::fusion::{Arrays, Location, NOTHING, Planner, TileRange, runs};
 use crate::graph::plan::releases::Release;
 use crate::graph::step::backward::BackwardStep;
 use crate::graph::step::operand::Operand;
@@ -83,7 +83,7 @@ pub(crate) fn backward_len(step: &BackwardStep) -> Option<usize> {
     let dtype = step.compute.dtype();
     let same = |slot: &Operand| slot.shape == gy.shape && slot.dtype == dtype && slot.stored == dtype;
     let read = |(shape, slot): &(Shape, Option<Operand>)| {
-        slot.as_ref().is_none_or(|slot| slot.dtype == dtype && Broadcast::fits(shape, &gy.shape))
+        slot.as_ref().is_none_or(|slot| slot.dtype == dtype && BroadcastCycle::fits(shape, &gy.shape))
     };
     let fits = step.op.has_backward()
         && step.arrays.is_none()
@@ -246,7 +246,7 @@ impl FusedBackward {
 
 impl BackwardPassCall {
     #[inline(always)]
-    fn run(&self, tile: Tile<'_>, adds: &[bool], n: usize) {
+    fn run(&self, tile: TileRange<'_>, adds: &[bool], n: usize) {
         let adds = |i: usize| match self.fate[i] {
             GradientFate::Written => false,
             GradientFate::Added => true,

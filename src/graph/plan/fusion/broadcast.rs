@@ -5,12 +5,12 @@ use crate::kernels::pairing::Cycle;
 
 /// How an array is repeated.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Broadcast(Cycle);
+pub(crate) struct BroadcastCycle(Cycle);
 
 /// Equal neighbours from which on writing them one run after the other is quick.
 const RUN: usize = 8;
 
-impl Broadcast {
+impl BroadcastCycle {
     /// How an array of shape `x` is repeated over one of shape `y`, with which it was found to go; `None` if it is as large, or
     /// repeated in several directions or in short runs.
     pub(crate) fn of(x: &Shape, y: &Shape) -> Option<Self> {
@@ -85,7 +85,7 @@ impl Broadcast {
 
 #[cfg(test)]
 mod tests {
-    use super::Broadcast;
+    use super::BroadcastCycle;
     use crate::array::Shape;
 
     #[test]
@@ -102,7 +102,7 @@ mod tests {
         ];
         for (x, y) in cases {
             let (x, y) = (Shape::from(x), Shape::from(y));
-            let spread = Broadcast::of(&x, &y).expect("is spread");
+            let spread = BroadcastCycle::of(&x, &y).expect("is spread");
             let from: Vec<u32> = (0..x.size() as u32).collect();
             for start in 0..y.size() {
                 for n in 1..=y.size() - start {
@@ -114,7 +114,7 @@ mod tests {
                 }
             }
         }
-        assert!(Broadcast::of(&Shape::from([3, 1, 4]), &Shape::from([3, 9, 4])).is_none());
-        assert!(Broadcast::of(&Shape::from([3, 1]), &Shape::from([3, 2])).is_none());
+        assert!(BroadcastCycle::of(&Shape::from([3, 1, 4]), &Shape::from([3, 9, 4])).is_none());
+        assert!(BroadcastCycle::of(&Shape::from([3, 1]), &Shape::from([3, 2])).is_none());
     }
 }

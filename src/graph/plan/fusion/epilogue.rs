@@ -6,7 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::array::{Access, Storage};
-use crate::graph::plan::fusion::broadcast::Broadcast;
+use crate::graph::plan::fusion::broadcast::BroadcastCycle;
 use crate::graph::plan::fusion::forward::forward_len;
 use crate::graph::plan::fusion::tile_chain::{EpilogueTail, TailOperation, WholeArray};
 use crate::graph::settings::context::Precision;
@@ -166,7 +166,7 @@ fn links(first: &ForwardStep, rest: &[ForwardStep]) -> Option<(EpilogueTail, Act
             activation = in_registers;
         } else if let Some(loops) = step.op.loops(double) {
             let x = [places[0].cast_const(), places.last()?.cast_const()];
-            let spread = [&step.x[0], step.x.last()?].map(|x| Broadcast::of(&x.shape, &last.shape));
+            let spread = [&step.x[0], step.x.last()?].map(|x| BroadcastCycle::of(&x.shape, &last.shape));
             let whole = WholeArray { part: Part { x, y: at, ..Part::NOTHING }, spread };
             links.links.push(TailOperation::Loops(loops, whole));
         } else {

@@ -8,9 +8,9 @@ use smallvec::SmallVec;
 
 use crate::Result;
 use crate::array::{Access, DType, Storage, name_of};
-use crate::graph::plan::fusion::broadcast::Broadcast;
+use crate::graph::plan::fusion::broadcast::BroadcastCycle;
 use crate::graph::plan::fusion::epilogue::EpilogueChain;
-use crate::graph::plan::fusion::{Arrays, Location, NOTHING, Planner, Tile, holds, runs};
+use crate::graph::plan::fusion::{Arrays, Location, NOTHING, Planner, TileRange, holds, runs};
 use crate::graph::step::forward::ForwardStep;
 use crate::graph::step::operand::{MemoPtr, Operand};
 use crate::kernels::stop;
@@ -42,7 +42,7 @@ pub(in crate::graph) struct FusedForward {
 pub(in crate::graph) fn forward_len(step: &ForwardStep) -> Option<usize> {
     let len = step.y.first()?.shape.size();
     let same = |slot: &Operand| {
-        let fits = Broadcast::fits(&slot.shape, &step.y[0].shape);
+        let fits = BroadcastCycle::fits(&slot.shape, &step.y[0].shape);
         fits && slot.dtype == step.compute.dtype() && slot.stored == slot.dtype
     };
     let fits = step.is_plain()
@@ -209,7 +209,7 @@ impl ForwardPassCall {
     }
 
     #[inline(always)]
-    fn run(&self, tile: Tile<'_>, n: usize) {
+    fn run(&self, tile: TileRange<'_>, n: usize) {
         let part =
             Part { x: self.x.map(|x| tile.of(x).cast_const()), y: tile.of(self.y), n, ..Part::NOTHING };
         // SAFETY: the operation is here, and each array has a tile of `n` elements of its type.

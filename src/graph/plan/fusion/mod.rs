@@ -24,7 +24,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::array::{Access, DType, Gone, Shape, Storage};
-use crate::graph::plan::fusion::broadcast::Broadcast;
+use crate::graph::plan::fusion::broadcast::BroadcastCycle;
 use crate::kernels::threads::{self, Shared};
 use crate::kernels::{map, scratch};
 
@@ -51,7 +51,7 @@ struct Repeated {
     /// Number of the array, which has memory of its own, and of the room.
     own: u32,
     room: u32,
-    spread: Broadcast,
+    spread: BroadcastCycle,
 }
 
 /// The arrays of a fused pass while it is planned: which have memory of their own and which share rooms.
@@ -81,7 +81,7 @@ impl Planner {
 
     /// An array of shape `x` that is read, perhaps repeated over one of shape `y`; `None` if the pass writes it.
     fn read(&mut self, storage: &Arc<Storage>, x: &Shape, y: &Shape) -> Option<Location> {
-        let spread = Broadcast::of(x, y);
+        let spread = BroadcastCycle::of(x, y);
         let place = match self.find(storage) {
             None => self.own(storage, Access::Read),
             Some(place) if spread.is_none() || self.access(place) == Some(Access::Read) => place,
@@ -164,7 +164,7 @@ pub(crate) struct Arrays {
 
 /// Where the arrays of a fused pass are for one tile.
 #[derive(Clone, Copy)]
-pub(crate) struct Tile<'a> {
+pub(crate) struct TileRange<'a> {
     own: &'a [Shared<u8>],
     /// In bytes from the start of each array.
     offset: usize,
@@ -172,7 +172,7 @@ pub(crate) struct Tile<'a> {
     room: usize,
 }
 
-impl Tile<'_> {
+impl TileRange<'_> {
     /// The elements of the array with this number.
     #[inline(always)]
     fn of(&self, number: u32) -> *mut u8 {
@@ -254,7 +254,7 @@ impl Arrays {
     }
 
     /// Takes each tile of a range, and how many elements it has, through `work`.
-    fn tiles(&self, range: Range<usize>, mut work: impl FnMut(Tile<'_>, usize)) {
+    fn tiles(&self, range: Range<usize>, mut work: impl FnMut(TileRange<'_>, usize)) {
         let (size, tile) = (self.dtype.size(), self.tile());
         let room = tile.min(self.len).next_multiple_of(64 / size) * size;
         scratch::with(self.rooms * room / size_of::<f32>(), |memory: &mut [f32]| {
@@ -268,13 +268,13 @@ impl Arrays {
                         unsafe { spread.gather(from, rooms.add(to), start, n, size) };
                     }
                 }
-                work(Tile { own: &self.at, offset: start * size, rooms, room }, n);
+                work(TileRange { own: &self.at, offset: start * size, rooms, room }, n);
             }
         });
     }
 
     /// As [`Arrays::tiles`] for all of them, on several threads where that pays for so many calls.
-    fn pass(&self, calls: usize, work: impl Fn(Tile<'_>, usize) + Sync) {
+    fn pass(&self, calls: usize, work: impl Fn(TileRange<'_>, usize) + Sync) {
         let grain = (map::GRAIN / calls).next_multiple_of(self.tile());
         threads::ranges(self.len, grain, |range| self.tiles(range, &work));
     }

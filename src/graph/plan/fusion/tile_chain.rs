@@ -5,13 +5,13 @@ use std::mem::MaybeUninit;
 use smallvec::SmallVec;
 
 use crate::graph::plan::fusion::TILE;
-use crate::graph::plan::fusion::broadcast::Broadcast;
+use crate::graph::plan::fusion::broadcast::BroadcastCycle;
 use crate::ops::{Loops, Part, Pieces, RowFunctions};
 
 /// The arrays of an elementwise function, of which that which is written is the chain's; inputs may be repeated over it.
 pub(crate) struct WholeArray {
     pub(crate) part: Part,
-    pub(crate) spread: [Option<Broadcast>; 2],
+    pub(crate) spread: [Option<BroadcastCycle>; 2],
 }
 
 /// What an input is gathered in.
