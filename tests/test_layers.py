@@ -1,5 +1,6 @@
 """Imports point one way: between the parts of the crate, and between the folders of the graph."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -126,7 +127,6 @@ def test_words_of_the_architecture_page_are_types():
 
 # Types of one name, and why each pair means one thing.
 SAME_MEANING = {
-    "Bound": "an author's declaration with its arguments",
     "Function": "the engine's, and Python's face of it",
     "Kernels": "a table for each family of kernels",
     "NdArray": "the engine's, and Python's face of it",
@@ -156,3 +156,47 @@ def test_one_name_is_one_type():
     unexplained = {name: where for name, where in shared.items() if name not in SAME_MEANING}
     assert not unexplained, "types that share a name without sharing a meaning: rename them"
     assert set(SAME_MEANING) <= set(shared), "an explanation of what is not there"
+
+
+PACKAGE = ROOT / "python/kinnor"
+
+
+def modules():
+    """The modules of the package, by name."""
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def loaded(name, path, known):
+    """What a module imports when it is loaded: not within functions, nor for types alone."""
+    package = name.split(".") if path.stem == "__init__" else name.split(".")[:-1]
+    found, todo = set(), list(ast.parse(path.read_text()).body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.FunctionDef):
+            continue
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            todo += node.orelse
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*base, *([node.module] if node.module else [])])
+            inner = {f"{base}.{alias.name}" for alias in node.names}
+            found |= {one if one in known or one == "kinnor._core" else base for one in inner}
+        else:
+            todo += [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)]
+    return found & set(known) - {name}
+
+
+def test_modules_of_the_package_import_in_no_circle():
+    known = modules()
+    left = {name: loaded(name, path, known) for name, path in known.items()}
+    assert "kinnor.autodiff" in left["kinnor"], "finds imports"
+    while ends := [name for name, imported in left.items() if not imported & set(left)]:
+        for name in ends:
+            del left[name]
+    assert not left, f"modules that import each other, or what does: {sorted(left)}"
