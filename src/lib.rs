@@ -1,7 +1,7 @@
 //! Kinnor: a deep-learning engine for the machine at hand.
 //!
 //! [`graph`] has variables, functions and how they run forward and backward; [`apply`](graph::apply) computes any of the
-//! operations in [`ops::OPS`] by name. [`solvers`] update parameters, [`array`] has shapes and types. With the feature
+//! operations of [`ops::registry`] by name. [`solvers`] update parameters, [`mod@array`] has shapes and types. With the feature
 //! `ndarray`, which is on by default, arrays go to and come from the crate of that name; with `rayon`, kernels run on its
 //! threads if asked ([`threads`]).
 //!

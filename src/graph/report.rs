@@ -130,7 +130,7 @@ fn optimised(a: &mut Arena, root: Ix, policy: Policy) -> Result<([Optimised; 2],
 }
 
 /// What a training step to `root`, or with `clear_buffer` a prediction that clears all that it can, does with its memory,
-/// under a budget or (`None`) under [`mode::memory_budget`], which may be none. Nothing is run.
+/// under a budget or (`None`) under [`crate::graph::settings::memory_budget`], which may be none. Nothing is run.
 ///
 /// # Errors
 /// [`Error::Graph`] when no function computes `root`, [`Error::Budget`] when the budget cannot be kept to, and what an

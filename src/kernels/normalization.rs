@@ -2,7 +2,7 @@
 //!
 //! Where neighbours have the same statistics, sums run along rows in registers, of numbers without their mean, which is
 //! found in two steps: the mean of a float32 row, and what that leaves. Each is off by no more than 14 roundings of the
-//! numbers that were summed up (see [`row`](super::simd::row)), so that what is left of both is a fraction of a rounding
+//! numbers that were summed up (see `simd::row`), so that what is left of both is a fraction of a rounding
 //! of the mean, and 14 roundings of the deviation. Elsewhere sums run in float64. The order of sums is decided by the
 //! shape alone. Where statistics belong to parts of an array, all passes over a part come before the next one, while it
 //! is in the cache.

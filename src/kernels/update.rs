@@ -11,10 +11,9 @@ use crate::array::{DType, convert};
 /// Elements in memory and their type.
 #[derive(Clone, Copy, Debug)]
 pub struct Cells {
-    /// The first one.
-    pub ptr: *mut u8,
-    /// Type of each.
-    pub dtype: DType,
+    ptr: *mut u8,
+    dtype: DType,
+    n: usize,
 }
 
 // SAFETY: only an address and a type; each use of it is an unsafe operation with its own reason.
@@ -23,6 +22,19 @@ unsafe impl Send for Cells {}
 unsafe impl Sync for Cells {}
 
 impl Cells {
+    /// `n` elements of the type, from the pointer on.
+    ///
+    /// # Safety
+    /// They are there, and nobody else uses them, as long as these cells or copies of them are used.
+    pub unsafe fn new(ptr: *mut u8, dtype: DType, n: usize) -> Self {
+        Self { ptr, dtype, n }
+    }
+
+    /// Type of each element.
+    pub fn dtype(self) -> DType {
+        self.dtype
+    }
+
     /// The elements from `i` on.
     unsafe fn from(self, i: usize) -> Self {
         // SAFETY: the caller's element is one of them.
@@ -96,24 +108,25 @@ pub unsafe fn squares<T: Float, const S: usize, F: Fn(T, T, &mut [T; S]) -> [T; 
     totals.iter().fold([0.0; 2], |[a, b], [c, d]| [a + c, b + d])
 }
 
+/// `g[i] = f(w[i], g[i])`; both may be the same.
+pub fn map<T: Float>(w: Cells, g: Cells, f: impl Fn(T, T) -> T + Sync + Copy) {
+    assert_eq!(w.n, g.n);
+    // SAFETY: the cells hold as many elements.
+    unsafe { step::<T, 0, _>(g.n, w, g, [], || move |w, g, _: &mut _| f(w, g)) };
+}
+
 /// The sum of squares of the elements.
-///
-/// # Safety
-/// `g` must hold `n` elements.
-pub unsafe fn sum_of_squares<T: Float>(n: usize, g: Cells) -> f64 {
-    // SAFETY: as promised.
-    unsafe { squares::<T, 0, _>(n, g, g, [], || |g, _, _: &mut _| [g, T::ZERO])[0] }
+pub fn sum_of_squares<T: Float>(g: Cells) -> f64 {
+    // SAFETY: the cells hold as many elements.
+    unsafe { squares::<T, 0, _>(g.n, g, g, [], || |g, _, _: &mut _| [g, T::ZERO])[0] }
 }
 
 /// Whether `f` holds for any element.
-///
-/// # Safety
-/// `g` must hold `n` elements.
-pub unsafe fn any<T: Float>(n: usize, g: Cells, f: impl Fn(T) -> bool + Sync) -> bool {
+pub fn any<T: Float>(g: Cells, f: impl Fn(T) -> bool + Sync) -> bool {
     let found = AtomicBool::new(false);
-    chunks(n, |_, range| {
+    chunks(g.n, |_, range| {
         let mut here = false;
-        // SAFETY: as promised.
+        // SAFETY: the ranges are those of the elements.
         unsafe { each::<T, 0, false>(range, g, g, [], |_, g, _, []| here |= f(g)) };
         if here {
             found.store(true, Ordering::Relaxed);

@@ -25,11 +25,13 @@ mod spatial;
 #[cfg(test)]
 mod testing;
 
+#[doc(hidden)]
 pub use crate::kernels::{Activation, RowFunctions, Tail};
 pub use arrangement::parts::{Cut, Indexed, Put};
 pub use contract::bound::Entry;
 pub use contract::compute::{Alias, Compute, Reads};
 pub use contract::elementwise::{Binary, Unary};
+#[doc(hidden)]
 pub use contract::loops::{Loops, Part, Pieces};
 #[doc(hidden)]
 pub use contract::operation::Call;

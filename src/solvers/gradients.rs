@@ -14,8 +14,7 @@ impl<P: Source> Solver<P> {
         };
         self.each("weight_decay", hooks, prepare, |_, _, data, grad| {
             let (w, g) = (cells(data, Access::Read)?, cells(grad, Access::ReadWrite)?);
-            // SAFETY: both have as many elements (`each` looked), and the run guard keeps them where they are.
-            unsafe { add_scaled(data.len(), w, g, rate) };
+            add_scaled(w, g, rate);
             grad.wrote();
             Ok(true)
         })
@@ -30,8 +29,7 @@ impl<P: Source> Solver<P> {
             return Err(Error::argument(self.op("scale_grad"), "scale", "a finite number", scale));
         }
         self.each("scale_grad", hooks, with_gradient, |_, _, _, grad| {
-            // SAFETY: the storage says how many elements it has; the run guard keeps them where they are.
-            unsafe { scale_all(grad.len(), cells(grad, Access::ReadWrite)?, scale) };
+            scale_all(cells(grad, Access::ReadWrite)?, scale);
             grad.wrote();
             Ok(true)
         })
@@ -47,13 +45,10 @@ impl<P: Source> Solver<P> {
             return Ok(());
         }
         self.each("clip_grad_by_norm", hooks, with_gradient, |_, _, _, grad| {
-            // SAFETY: as in `scale_grad`.
-            unsafe {
-                let norm = squares(grad.len(), cells(grad, Access::Read)?).sqrt();
-                if norm > clip_norm {
-                    scale_all(grad.len(), cells(grad, Access::ReadWrite)?, clip_norm / norm);
-                    grad.wrote();
-                }
+            let norm = squares(cells(grad, Access::Read)?).sqrt();
+            if norm > clip_norm {
+                scale_all(cells(grad, Access::ReadWrite)?, clip_norm / norm);
+                grad.wrote();
             }
             Ok(true)
         })
@@ -73,8 +68,7 @@ impl<P: Source> Solver<P> {
         }
         let mut sum = 0.0;
         self.each(METHOD, Hooks::none(), with_gradient, |_, _, _, grad| {
-            // SAFETY: as in `scale_grad`.
-            sum += unsafe { squares(grad.len(), cells(grad, Access::Read)?) };
+            sum += squares(cells(grad, Access::Read)?);
             Ok(true)
         })?;
         let norm = sum.sqrt();
@@ -111,8 +105,7 @@ impl<P: Source> Solver<P> {
     fn any(&self, method: &str, trouble: Trouble, hooks: Hooks<'_>) -> Result<bool> {
         let mut found = false;
         self.each(method, hooks, with_gradient, |_, _, _, grad| {
-            // SAFETY: as in `scale_grad`.
-            found = unsafe { troubled(grad.len(), cells(grad, Access::Read)?, trouble) };
+            found = troubled(cells(grad, Access::Read)?, trouble);
             Ok(!found)
         })?;
         Ok(found)
@@ -134,7 +127,7 @@ enum Trouble {
 /// Calls a function for the type in which to compute with these elements.
 macro_rules! computing {
     ($cells:expr, $T:ident => $body:expr) => {
-        if $cells.dtype == DType::F64 {
+        if $cells.dtype() == DType::F64 {
             type $T = f64;
             $body
         } else {
@@ -145,34 +138,22 @@ macro_rules! computing {
 }
 
 /// `g += rate * w`
-unsafe fn add_scaled(n: usize, w: Cells, g: Cells, rate: f64) {
-    computing!(g, T => {
-        let rate = rate as T;
-        // SAFETY: the caller promises the elements.
-        unsafe { update::step::<T, 0, _>(n, w, g, [], || |w, g, _: &mut _| g + rate * w) }
-    });
+fn add_scaled(w: Cells, g: Cells, rate: f64) {
+    computing!(g, T => update::map::<T>(w, g, |w, g| g + rate as T * w));
 }
 
-unsafe fn scale_all(n: usize, g: Cells, scale: f64) {
-    computing!(g, T => {
-        let scale = scale as T;
-        // SAFETY: the caller promises the elements.
-        unsafe { update::step::<T, 0, _>(n, g, g, [], || |g, _, _: &mut _| g * scale) }
-    });
+fn scale_all(g: Cells, scale: f64) {
+    computing!(g, T => update::map::<T>(g, g, |g, _| g * scale as T));
 }
 
-unsafe fn squares(n: usize, g: Cells) -> f64 {
-    // SAFETY: the caller promises the elements.
-    computing!(g, T => unsafe { update::sum_of_squares::<T>(n, g) })
+fn squares(g: Cells) -> f64 {
+    computing!(g, T => update::sum_of_squares::<T>(g))
 }
 
-unsafe fn troubled(n: usize, g: Cells, trouble: Trouble) -> bool {
-    // SAFETY: the caller promises the elements.
-    computing!(g, T => unsafe {
-        match trouble {
-            Trouble::Infinite => update::any(n, g, |x: T| x.abs() == T::INFINITY),
-            Trouble::NotANumber => update::any(n, g, |x: T| x.is_nan()),
-            Trouble::Either => update::any(n, g, |x: T| x.is_nan() || x.abs() == T::INFINITY),
-        }
+fn troubled(g: Cells, trouble: Trouble) -> bool {
+    computing!(g, T => match trouble {
+        Trouble::Infinite => update::any(g, |x: T| x.abs() == T::INFINITY),
+        Trouble::NotANumber => update::any(g, |x: T| x.is_nan()),
+        Trouble::Either => update::any(g, |x: T| x.is_nan() || x.abs() == T::INFINITY),
     })
 }

@@ -264,7 +264,7 @@ impl<P: Source> Solver<P> {
     ///
     /// # Errors
     /// [`Error::Shape`] or [`Error::Cleared`] when values, gradients and states do not fit or are not there, and
-    /// [`Error::StateMemory`]: unless a hook brings this about, nothing is changed then. Also what hooks raise.
+    /// [`Error::Memory`]: unless a hook brings this about, nothing is changed then. Also what hooks raise.
     pub fn update(&self, hooks: Hooks<'_>) -> Result<()> {
         let prepare = |p: &Parameter<P>, data: &Storage, grad: &Storage| {
             data.prepare(real(data))?;
@@ -279,7 +279,7 @@ impl<P: Source> Solver<P> {
             let schedule = if self.initial_rate == 0.0 { 1.0 } else { rate / self.initial_rate };
             let step = Step { rate, schedule, t: f64::from(t), decay, norms: [0.0; 2] };
             let (w, g) = (cells(data, Access::ReadWrite)?, cells(grad, Access::Read)?);
-            let dtype = precision(w.dtype);
+            let dtype = precision(w.dtype());
             let mut states: SmallVec<[*mut u8; 3]> = SmallVec::new();
             for state in &p.states {
                 states.push(state.access(dtype, Access::ReadWrite)?);
@@ -400,8 +400,10 @@ fn precision(dtype: DType) -> DType {
     if dtype == DType::F64 { DType::F64 } else { DType::F32 }
 }
 
-/// Where the elements are, as their [`real`] type.
+/// The elements as their [`real`] type, under the run guard of [`Solver::each`] and for one call of its.
 pub(super) fn cells(storage: &Storage, access: Access) -> Result<Cells> {
     let dtype = real(storage);
-    Ok(Cells { ptr: storage.access(dtype, access)?, dtype })
+    let ptr = storage.access(dtype, access)?;
+    // SAFETY: the storage says how many elements it has; the run guard keeps them where they are.
+    Ok(unsafe { Cells::new(ptr, dtype, storage.len()) })
 }

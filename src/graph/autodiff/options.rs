@@ -20,7 +20,7 @@ pub struct DifferentiateOptions<'a> {
     pub retain_graph: bool,
     /// Make gradients that can be differentiated themselves.
     pub create_graph: bool,
-    /// Go through functions only that were made at this time of [`super::births`] or later.
+    /// Go through functions only that were made at this time of [`crate::graph::births`] or later.
     pub since: u64,
     /// Refuse inputs that no root depends on.
     pub refuse_unused: bool,

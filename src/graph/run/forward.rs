@@ -31,8 +31,8 @@ pub struct ForwardOptions<'a> {
     /// Give memory back after its last use unless a gradient will read it.
     pub clear_no_need_grad: bool,
     /// Bytes that the arrays of the graph may take at most in this run and the backward run after it, which gives
-    /// memory back as [`super::BackwardOptions::clear_buffer`] says. What must be dropped for that, and computed again,
-    /// is chosen here. By default [`super::mode::memory_budget`].
+    /// memory back as [`crate::graph::BackwardOptions::clear_buffer`] says. What must be dropped for that, and computed again,
+    /// is chosen here. By default [`crate::graph::settings::memory_budget`].
     pub memory_budget: Option<usize>,
     /// Called before each function.
     pub pre_hook: Option<FunctionHook<'a>>,

@@ -17,7 +17,7 @@ pub struct Strided<T> {
     pub col: isize,
 }
 
-/// `c = epilogue(a b)`, where `c` is `m` x `n` and the sums have `k` terms; `b` may be there as [`super::kept`] packs it, too.
+/// `c = epilogue(a b)`, where `c` is `m` x `n` and the sums have `k` terms; `b` may be there as `kept` packs it, too.
 ///
 /// # Safety
 /// Every element of the matrices is readable, those of `c` are writable, lie apart, and are nobody else's meanwhile.

@@ -41,18 +41,16 @@ impl Pairing {
     }
 
     /// Writes `f(a, b, i)` for each element `i` of `y`, or adds it. The formula must be `#[inline(always)]`.
-    ///
-    /// # Safety
-    /// The arrays must have the shapes of the pairing.
     #[inline(always)]
-    pub unsafe fn put<T: Float>(
+    pub fn put<T: Float>(
         &self,
-        a: *const T,
-        b: *const T,
+        a: &[T],
+        b: &[T],
         y: &mut [T],
         accumulate: bool,
         f: impl Fn(T, T, usize) -> T + Sync + Copy,
     ) {
+        assert!(self.fits([a.len(), b.len(), y.len()]), "arrays that have not the shapes of the pairing");
         let y = Shared::new(y.as_mut_ptr());
         let tile = |start: usize, a: *const T, b: *const T, n: usize| {
             let write = |range: Range<usize>, to: *mut T| {
@@ -71,8 +69,8 @@ impl Pairing {
             // SAFETY: the tile lies within `y`.
             unsafe { write_or_add(y.get(), start..start + n, accumulate, &write) };
         };
-        // SAFETY: the caller's promise.
-        unsafe { self.tiles(a, b, &tile) };
+        // SAFETY: all that meets lies within the arrays.
+        unsafe { self.tiles(a.as_ptr(), b.as_ptr(), &tile) };
     }
 
     /// Writes `f(a, b, i)`, which gets the indices of elements that meet, to each element `i` of `y`, or adds it. The

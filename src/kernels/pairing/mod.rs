@@ -192,6 +192,14 @@ impl Pairing {
         self.rows() * self.last.n
     }
 
+    /// Whether all that meets lies within arrays of so many elements.
+    pub fn fits(&self, lengths: [usize; 3]) -> bool {
+        let axes = || self.outer.iter().chain([&self.last]);
+        let steps = |axis: &PairAxis| [axis.a, axis.b, axis.y];
+        let end = |k: usize| self.first[k] + axes().map(|axis| (axis.n - 1) * steps(axis)[k]).sum::<usize>();
+        self.size() == 0 || (0..3).all(|k| end(k) < lengths[k])
+    }
+
     /// Whether an element of `a` meets one of `b` only.
     pub fn a_is_whole(&self) -> bool {
         self.outer.iter().chain([&self.last]).all(|axis| axis.a == axis.y)

@@ -54,8 +54,7 @@ fn everything_meets_what_it_should() {
         // SAFETY: the arrays have the shapes of the pairing. So below.
         unsafe { pairing.map(x.as_ptr(), w.as_ptr(), y.as_mut_ptr(), |x, w| x - w) };
         assert_eq!(y, expected, "{a} and {b}");
-        // SAFETY: as above.
-        unsafe { pairing.put(x.as_ptr(), w.as_ptr(), &mut y, true, |x, w, i| x - w + i as f64) };
+        pairing.put(&x, &w, &mut y, true, |x, w, i| x - w + i as f64);
         assert!(y.iter().zip(&expected).enumerate().all(|(i, (y, e))| *y == e + (e + i as f64)));
         let to = Shared::new(y.as_mut_ptr());
         // SAFETY: each index of `y` comes once.

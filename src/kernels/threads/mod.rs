@@ -125,6 +125,19 @@ pub fn ranges(len: usize, grain: usize, work: impl Fn(Range<usize>) + Sync) {
     parallel(len.div_ceil(grain), |i| work(i * grain..len.min((i + 1) * grain)));
 }
 
+/// Runs `work` on the rows of `all`, `row` elements each, with the number of the row; so many rows are one piece of work.
+/// What is left over of a last row is not touched.
+#[inline]
+pub fn rows_mut<T: Send>(all: &mut [T], row: usize, grain: usize, work: impl Fn(usize, &mut [T]) + Sync) {
+    let (rows, to) = (all.len().checked_div(row).unwrap_or(0), Shared::new(all.as_mut_ptr()));
+    ranges(rows, grain, |some| {
+        for i in some {
+            // SAFETY: each row comes once, and they lie within the slice one after the other.
+            work(i, unsafe { std::slice::from_raw_parts_mut(to.get().add(i * row), row) });
+        }
+    });
+}
+
 /// Runs `work` on ranges that together are `0..len`, one after the other: the loop may end in between, see [`stop`].
 #[inline]
 pub fn in_turn(len: usize, grain: usize, mut work: impl FnMut(Range<usize>)) {
@@ -135,8 +148,15 @@ pub fn in_turn(len: usize, grain: usize, mut work: impl FnMut(Range<usize>)) {
 }
 
 /// A pointer that the chunks of a loop share. That no two of them write the same element is up to the loop.
-#[derive(Clone, Copy)]
 pub struct Shared<T>(*mut T);
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Shared<T> {}
 
 // SAFETY: only an address; each use of it is an unsafe operation with its own reason.
 unsafe impl<T> Send for Shared<T> {}

@@ -111,9 +111,7 @@ impl Compute for Reshape {
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let (x, y) = (run.x_memory(0), run.y_memory(0));
-        // SAFETY: both hold as many elements; `copy` allows them to be the same.
-        unsafe { std::ptr::copy::<T>(x.ptr.cast(), y.ptr.cast(), x.shape.size()) };
+        Run::<T>::copy(run.x_memory(0), run.y_memory(0));
         Ok(())
     }
 

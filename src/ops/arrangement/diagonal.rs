@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::array::Shape;
 use crate::kernels::Float;
 use crate::kernels::map::{self, GRAIN};
-use crate::kernels::threads::{Shared, ranges};
+use crate::kernels::threads::rows_mut;
 use crate::ops::{
     Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, one, op,
 };
@@ -145,20 +145,15 @@ impl Trilu {
 
     /// Writes or adds what is kept of matrices of shape (`m`, `n`), and zeros elsewhere.
     fn put<T: Float>(&self, x: &[T], (m, n): (usize, usize), y: &mut [T], adds: bool) {
-        let to = Shared::new(y.as_mut_ptr());
-        ranges(x.len() / n.max(1), GRAIN / n.max(1), |rows| {
-            for row in rows {
-                let kept = self.kept(row % m, n);
-                // SAFETY: each row comes once.
-                let y = unsafe { std::slice::from_raw_parts_mut(to.get().add(row * n), n) };
-                let x = &x[row * n..][kept.clone()];
-                if adds {
-                    y[kept].iter_mut().zip(x).for_each(|(y, x)| *y = *y + *x);
-                } else {
-                    y[..kept.start].fill(T::ZERO);
-                    y[kept.end..].fill(T::ZERO);
-                    y[kept].copy_from_slice(x);
-                }
+        rows_mut(y, n, GRAIN / n.max(1), |row, y| {
+            let kept = self.kept(row % m, n);
+            let x = &x[row * n..][kept.clone()];
+            if adds {
+                y[kept].iter_mut().zip(x).for_each(|(y, x)| *y = *y + *x);
+            } else {
+                y[..kept.start].fill(T::ZERO);
+                y[kept.end..].fill(T::ZERO);
+                y[kept].copy_from_slice(x);
             }
         });
     }

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::marker::PhantomData;
 
 use crate::array::{Lasting, Shape};
+use crate::kernels::pairing::Pairing;
 use crate::kernels::{Float, map, random, scratch};
 use crate::ops::{Call, Part, Tail};
 
@@ -228,11 +229,31 @@ impl<'a, T: Float> Run<'a, T> {
         let from = self.has(i).then(|| self.x_memory(i));
         let to = self.take(0);
         match from {
-            // SAFETY: both have the shape of the output; `copy` allows them to be the same.
-            Some(from) => unsafe { std::ptr::copy::<T>(from.ptr.cast(), to.ptr.cast(), to.shape.size()) },
+            Some(from) => Self::copy(from, to),
             None => to.slice_mut().fill(T::ZERO),
         }
         to.slice_mut()
+    }
+
+    /// Output 0 by a formula of inputs 0 and 1 as they meet; it may be the memory of one that is not repeated. The formula must be
+    /// `#[inline(always)]`.
+    #[inline(always)]
+    pub(crate) fn map_pairs(&mut self, pairing: &Pairing, f: impl Fn(T, T) -> T + Sync + Copy)
+    where
+        T: Float,
+    {
+        let (a, b, y) = (self.x_memory(0), self.x_memory(1), self.y_memory(0));
+        let fits = pairing.fits([a.shape.size(), b.shape.size(), y.shape.size()]);
+        assert!(fits, "arrays that have not the shapes of the pairing");
+        // SAFETY: all that meets lies within the arrays.
+        unsafe { pairing.map::<T>(a.ptr.cast(), b.ptr.cast(), y.ptr.cast(), f) };
+    }
+
+    /// Copies `from` to `to`, which may be the same memory.
+    pub(crate) fn copy(from: Memory<'_>, to: Memory<'_>) {
+        assert_eq!(from.shape.size(), to.shape.size());
+        // SAFETY: both hold as many elements of the type; `copy` allows them to be the same.
+        unsafe { std::ptr::copy::<T>(from.ptr.cast(), to.ptr.cast(), to.shape.size()) };
     }
 
     /// Elements of output `o`, which [`crate::ops::Compute::output`] says are whole numbers. May be asked for once.

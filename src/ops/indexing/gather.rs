@@ -4,7 +4,7 @@ use crate::array::Shape;
 use crate::kernels::map::{self, GRAIN};
 use crate::kernels::rows::Rows;
 use crate::kernels::scratch::List;
-use crate::kernels::threads::{self, Shared};
+use crate::kernels::threads;
 use crate::kernels::{Float, stop};
 use crate::ops::arrangement::array::lengths;
 use crate::ops::{
@@ -134,19 +134,14 @@ impl Lines {
             Rows { n: inner, count: each, from: |j| at[j] * inner, to: |j| j * inner }.put(x, y, false);
             return Ok(());
         }
-        let y = Shared::new(y.as_mut_ptr());
-        threads::ranges(self.count(), (GRAIN / (each * inner).max(1)).max(1), |lines| {
-            for line in lines {
-                let (x, at) = (&x[line * n * inner..][..n * inner], &at[line / outer * each..][..each]);
-                // SAFETY: each line of `y` comes once.
-                let y =
-                    unsafe { std::slice::from_raw_parts_mut(y.get().add(line * each * inner), each * inner) };
-                if inner == 1 {
-                    y.iter_mut().zip(at).for_each(|(y, at)| *y = x[*at]);
-                } else {
-                    let rows = y.chunks_exact_mut(inner.max(1)).zip(at);
-                    rows.for_each(|(y, at)| y.copy_from_slice(&x[at * inner..][..inner]));
-                }
+        let y = &mut y[..self.count() * each * inner];
+        threads::rows_mut(y, each * inner, (GRAIN / (each * inner).max(1)).max(1), |line, y| {
+            let (x, at) = (&x[line * n * inner..][..n * inner], &at[line / outer * each..][..each]);
+            if inner == 1 {
+                y.iter_mut().zip(at).for_each(|(y, at)| *y = x[*at]);
+            } else {
+                let rows = y.chunks_exact_mut(inner.max(1)).zip(at);
+                rows.for_each(|(y, at)| y.copy_from_slice(&x[at * inner..][..inner]));
             }
         });
         Ok(())
@@ -159,17 +154,12 @@ impl Lines {
                 .put_in_order(gy, gx, true);
             return Ok(());
         }
-        let gx = Shared::new(gx.as_mut_ptr());
-        threads::ranges(self.count(), (GRAIN / (each * inner).max(1)).max(1), |lines| {
-            for line in lines {
-                let (gy, at) =
-                    (&gy[line * each * inner..][..each * inner], &at[line / outer * each..][..each]);
-                // SAFETY: each line of `gx` comes once.
-                let gx = unsafe { std::slice::from_raw_parts_mut(gx.get().add(line * n * inner), n * inner) };
-                for (gy, at) in gy.chunks_exact(inner.max(1)).zip(at) {
-                    let gx = gx[at * inner..][..inner].iter_mut();
-                    gx.zip(gy).for_each(|(gx, gy)| *gx = *gx + *gy);
-                }
+        let gx = &mut gx[..self.count() * n * inner];
+        threads::rows_mut(gx, n * inner, (GRAIN / (each * inner).max(1)).max(1), |line, gx| {
+            let (gy, at) = (&gy[line * each * inner..][..each * inner], &at[line / outer * each..][..each]);
+            for (gy, at) in gy.chunks_exact(inner.max(1)).zip(at) {
+                let gx = gx[at * inner..][..inner].iter_mut();
+                gx.zip(gy).for_each(|(gx, gy)| *gx = *gx + *gy);
             }
         });
         Ok(())

@@ -41,11 +41,9 @@ impl Compute for BoolFill {
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let (x, mask, y) = (run.x_memory(0), run.x_memory(1), run.y_memory(0));
-        let (pairing, value) = (Pairing::new(x.shape, mask.shape), T::of(self.value));
+        let (pairing, value) = (Pairing::new(run.x_shape(0), run.x_shape(1)), T::of(self.value));
         let f = move |x, mask| if mask == T::ZERO { x } else { value };
-        // SAFETY: the arrays have the shapes of the pairing, and the output that of `data`, as `shapes` says.
-        unsafe { pairing.map::<T>(x.ptr.cast(), mask.ptr.cast(), y.ptr.cast(), f) };
+        run.map_pairs(&pairing, f);
         Ok(())
     }
 
@@ -54,8 +52,7 @@ impl Compute for BoolFill {
             let (mask, gy) = (run.x(1), run.gy(0));
             let pairing = Pairing::new(run.x_shape(0), run.x_shape(1));
             let f = move |gy, mask, _| if mask == T::ZERO { gy } else { T::ZERO };
-            // SAFETY: the arrays have the shapes of the pairing, and the gradient that of `data`.
-            unsafe { pairing.put(gy.as_ptr(), mask.as_ptr(), gx.data, gx.accumulate, f) };
+            pairing.put(gy, mask, gx.data, gx.accumulate, f);
         }
         if let Some(gx) = run.gx(1) {
             gx.put(|_| T::ZERO);

@@ -124,10 +124,8 @@ impl Compute for PReLU {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let slopes = self.slopes(run.x_shape(0), run.x_shape(1))?;
         let pairing = Pairing::new(run.x_shape(0), &slopes);
-        let (x, w, y) = (run.x_memory(0), run.x_memory(1), run.y_memory(0));
         let f = |x: T, w: T| if x >= T::ZERO { x } else { w * x };
-        // SAFETY: the arrays have the shapes of the pairing, and the output that of `x0`.
-        unsafe { pairing.map::<T>(x.ptr.cast(), w.ptr.cast(), y.ptr.cast(), f) };
+        run.map_pairs(&pairing, f);
         Ok(())
     }
 
@@ -137,13 +135,12 @@ impl Compute for PReLU {
         let (x, gy) = (run.x(0), run.gy(0));
         if let Some(gx) = run.gx(0) {
             let w = run.x(1);
-            // SAFETY: the arrays have the shapes of the pairing, and `gy` that of `x0`.
-            unsafe {
-                pairing.put(x.as_ptr(), w.as_ptr(), gx.data, gx.accumulate, move |x, w, i| {
-                    let gy = *gy.get_unchecked(i);
-                    if x >= T::ZERO { gy } else { gy * w }
-                });
-            }
+            assert_eq!(gy.len(), x.len());
+            pairing.put(x, w, gx.data, gx.accumulate, move |x, w, i| {
+                // SAFETY: the index is one of the gradient, which is as long as `x`.
+                let gy = unsafe { *gy.get_unchecked(i) };
+                if x >= T::ZERO { gy } else { gy * w }
+            });
         }
         if let Some(gw) = run.gx(1) {
             let mut all = vec![T::ZERO; x.len()];

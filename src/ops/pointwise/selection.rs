@@ -187,16 +187,13 @@ impl Compute for Where {
         if let Some(g) = run.gx(0) {
             g.put(|_| T::ZERO);
         }
-        let (gy, c) = (gy.as_ptr(), c.as_ptr());
         if let Some(g) = run.gx(1) {
             let f = move |gy, c, _| if c == T::ZERO { T::ZERO } else { gy };
-            // SAFETY: the arrays have the shapes of the pairing. So below.
-            unsafe { pairing.put(gy, c, g.data, g.accumulate, f) };
+            pairing.put(gy, c, g.data, g.accumulate, f);
         }
         if let Some(g) = run.gx(2) {
             let f = move |gy, c, _| if c == T::ZERO { gy } else { T::ZERO };
-            // SAFETY: as above.
-            unsafe { pairing.put(gy, c, g.data, g.accumulate, f) };
+            pairing.put(gy, c, g.data, g.accumulate, f);
         }
         Ok(())
     }

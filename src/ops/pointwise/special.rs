@@ -28,9 +28,7 @@ impl Compute for Unlink {
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let (x, y) = (run.x_memory(0), run.y_memory(0));
-        // SAFETY: both hold as many elements; `copy` allows them to be the same.
-        unsafe { std::ptr::copy::<T>(x.ptr.cast(), y.ptr.cast(), x.shape.size()) };
+        Run::<T>::copy(run.x_memory(0), run.y_memory(0));
         Ok(())
     }
 
@@ -128,9 +126,7 @@ impl Compute for Assign {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         run.y(0).copy_from_slice(run.x(1));
-        let (dst, y) = (run.x_memory(0), run.y_memory(0));
-        // SAFETY: both hold as many elements; `copy` allows `dst` to be `src` or the output.
-        unsafe { std::ptr::copy::<T>(y.ptr.cast(), dst.ptr.cast(), dst.shape.size()) };
+        Run::<T>::copy(run.y_memory(0), run.x_memory(0));
         Ok(())
     }
 

@@ -260,20 +260,16 @@ impl Compute for Prod {
             _ => {}
         });
         let pairing = Pairing::new(shape, &kept);
-        // SAFETY: the arrays have the shapes of the pairing.
-        unsafe {
-            let (x, whole, others) = (x.as_ptr(), whole.as_ptr(), others.as_ptr());
-            pairing.put(
-                x,
-                whole,
-                gx.data,
-                gx.accumulate,
-                |x, all, _| {
-                    if x == T::ZERO { T::ZERO } else { all / x }
-                },
-            );
-            pairing.put(x, others, gx.data, true, |x, others, _| if x == T::ZERO { others } else { T::ZERO });
-        }
+        pairing.put(
+            x,
+            &whole,
+            gx.data,
+            gx.accumulate,
+            |x, all, _| {
+                if x == T::ZERO { T::ZERO } else { all / x }
+            },
+        );
+        pairing.put(x, &others, gx.data, true, |x, others, _| if x == T::ZERO { others } else { T::ZERO });
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use crate::array::Shape;
 use crate::kernels::channels::sum as sum_of;
 use crate::kernels::map::GRAIN;
 use crate::kernels::pooling::{Divisor, PoolingAxis, Windows, add_sum_gradient, sum};
-use crate::kernels::threads::{Shared, ranges};
+use crate::kernels::threads::rows_mut;
 use crate::kernels::{Float, reduce, strided};
 use crate::ops::reductions::reduction::spread;
 use crate::ops::spatial::layout::pools;
@@ -241,12 +241,8 @@ impl Compute for GlobalAveragePooling {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let n = run.x_shape(0).size_from(2);
-        let (x, y) = (run.x(0), Shared::new(run.y(0).as_mut_ptr()));
-        ranges(x.len() / n, (GRAIN / n).max(1), |range| {
-            let of = |i: usize| sum_of(&x[i * n..(i + 1) * n]) / T::of(n as f64);
-            // SAFETY: there is a result for each channel, and each comes once.
-            range.for_each(|i| unsafe { y.get().add(i).write(of(i)) });
-        });
+        let (x, y) = (run.x(0), run.y(0));
+        rows_mut(y, 1, (GRAIN / n).max(1), |i, y| y[0] = sum_of(&x[i * n..(i + 1) * n]) / T::of(n as f64));
         Ok(())
     }
 
