@@ -3,8 +3,9 @@
 //!
 //! Method: Dao et al., FlashAttention, 2022, arXiv:2205.14135; the running softmax is Milakov and Gimelshein's, 2018.
 
-use super::gemm::{After, ONCE, Operand, PanelProduct, Panels, Table};
-use super::random::Key;
+use super::epilogue::Epilogue;
+use super::gemm::{MatrixOperand, ONCE, PanelProduct, Panels, Table};
+use super::random::PhiloxKey;
 use super::scratch::{self, List};
 use super::simd::vectorised;
 use super::threads::{self, Shared};
@@ -34,7 +35,7 @@ pub struct Attention {
     /// Queries do not see keys that come after them.
     pub causal: bool,
     /// Share of the weights that are dropped, and the random numbers that say which.
-    pub dropped: Option<(f64, Key)>,
+    pub dropped: Option<(f64, PhiloxKey)>,
 }
 
 /// What is added to the weights before the softmax: element (i, j) of head `h` is at `firsts[h] + i * row + j * column`.
@@ -115,7 +116,7 @@ impl Attention {
         let Some((p, key)) = self.dropped else { return };
         let row = tile.head * self.queries + tile.query + r;
         let offset = key.offset + (row * self.drawn_in_row() + tile.key) as u64;
-        Key { offset, ..key }.kept(tile.keys, p, f);
+        PhiloxKey { offset, ..key }.kept(tile.keys, p, f);
     }
 
     /// What kept weights are multiplied by.
@@ -334,7 +335,7 @@ impl Attention {
             let (k_columns, k_rows, v_columns, gy_rows, q_rows) = unsafe {
                 (0..q.len()).for_each(|i| q[i] = *q_at.add(i) * scale);
                 (0..k.len()).for_each(|i| k[i] = *k_at.add(i) * scale);
-                let lying = |p: *const T, n: usize| Operand { p, row: n as isize, col: 1 };
+                let lying = |p: *const T, n: usize| MatrixOperand { p, row: n as isize, col: 1 };
                 Panels::pack(lying(k_at, width).transposed(), width, keys, k_columns.as_mut_ptr());
                 Panels::pack(rows(k, width), keys, width, k_rows.as_mut_ptr());
                 Panels::pack(lying(v_at, depth).transposed(), depth, keys, v_columns.as_mut_ptr());
@@ -367,7 +368,7 @@ impl Attention {
                         let a = rows(&q[query * width..], width);
                         let b = k_columns.column(key, width);
                         multiply((queries, n, width), a, b, weights.as_mut_ptr(), KEYS, false);
-                        let a = Operand { p: gy_at.add(query * depth), row: depth as isize, col: 1 };
+                        let a = MatrixOperand { p: gy_at.add(query * depth), row: depth as isize, col: 1 };
                         let b = v_columns.column(key, depth);
                         multiply((queries, n, depth), a, b, slopes.as_mut_ptr(), KEYS, false);
                     }
@@ -465,13 +466,13 @@ impl<T: Float> Mask<'_, T> {
 }
 
 /// A matrix whose rows of `n` lie one after the other.
-fn rows<T>(x: &[T], n: usize) -> Operand<T> {
-    Operand { p: x.as_ptr(), row: n as isize, col: 1 }
+fn rows<T>(x: &[T], n: usize) -> MatrixOperand<T> {
+    MatrixOperand { p: x.as_ptr(), row: n as isize, col: 1 }
 }
 
 /// Its transpose.
-fn columns<T>(x: &[T], n: usize) -> Operand<T> {
-    Operand { p: x.as_ptr(), row: 1, col: n as isize }
+fn columns<T>(x: &[T], n: usize) -> MatrixOperand<T> {
+    MatrixOperand { p: x.as_ptr(), row: 1, col: n as isize }
 }
 
 /// `c = a b` or `c += a b`, on this thread.
@@ -480,14 +481,14 @@ fn columns<T>(x: &[T], n: usize) -> Operand<T> {
 /// The matrices are there, and nobody else uses `c` meanwhile.
 pub(super) unsafe fn multiply<T: Float>(
     (m, n, k): (usize, usize, usize),
-    a: Operand<T>,
+    a: MatrixOperand<T>,
     b: Panels<T>,
     c: *mut T,
     c_row: usize,
     accumulate: bool,
 ) {
-    let after = After { accumulate, ..After::NOTHING };
-    let product = PanelProduct { m, n, k, a, b, table: Table::None, batch: ONCE, c, c_row, after };
+    let epilogue = Epilogue::plain(accumulate);
+    let product = PanelProduct { m, n, k, a, b, table: Table::None, batch: ONCE, c, c_row, epilogue };
     // SAFETY: the caller's promise.
     unsafe { product.run() };
 }

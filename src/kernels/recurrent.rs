@@ -7,7 +7,8 @@ use std::ops::Range;
 
 use super::Float;
 use super::attention::multiply;
-use super::gemm::{Epilogue, Matrix, MatrixMut, Operand, Panels, gemm, gemm_then};
+use super::epilogue::Epilogue;
+use super::gemm::{Matrix, MatrixMut, MatrixOperand, Panels, gemm, gemm_then, kernels};
 use super::scratch;
 use super::simd::vectorised;
 use super::threads::{self, Shared};
@@ -110,8 +111,8 @@ struct States<T> {
 }
 
 impl<T> States<T> {
-    fn operand(self) -> Operand<T> {
-        Operand { p: self.p.get(), row: self.apart as isize, col: 1 }
+    fn operand(self) -> MatrixOperand<T> {
+        MatrixOperand { p: self.p.get(), row: self.apart as isize, col: 1 }
     }
 
     fn at(self, sample: usize) -> *mut T {
@@ -137,7 +138,7 @@ impl Layer {
 
     /// Calls `f` with some units at a time, so many that it pays to hand over `work` for each.
     fn units<T: Float>(&self, work: usize, f: impl Fn(Range<usize>) + Sync) {
-        let wide = T::kernels().panel();
+        let wide = kernels::<T>().panel();
         let grain = (GRAIN / (work * wide).max(1)).max(1);
         threads::ranges(self.hidden.div_ceil(wide), grain, |some| {
             f(some.start * wide..self.hidden.min(some.end * wide));
@@ -182,7 +183,7 @@ impl Layer {
         scratch::with(gates * room, |packed: &mut [T]| {
             let of_gate = |gate: usize| {
                 let p = r.w[gate * hidden * self.row() + inputs..].as_ptr();
-                Operand { p, row: 1, col: self.row() as isize }
+                MatrixOperand { p, row: 1, col: self.row() as isize }
             };
             for (gate, packed) in packed.chunks_exact_mut(room).enumerate() {
                 // SAFETY: the weights of a gate are `hidden` rows, and there is room for them.
@@ -284,7 +285,7 @@ impl Layer {
             let (slope, room) = room.split_at_mut(sizes[1]);
             let (state, carried) = room.split_at_mut(sizes[2]);
             let p = r.w[self.inputs..].as_ptr();
-            let weights = Operand { p, row: self.row() as isize, col: 1 };
+            let weights = MatrixOperand { p, row: self.row() as isize, col: 1 };
             // SAFETY: each gate's units have rows of weights, and there is room for them.
             unsafe { Panels::pack(weights, gates * hidden, hidden, packed.as_mut_ptr()) };
             state.copy_from_slice(last.0);

@@ -16,14 +16,14 @@ pub struct Spread<'a, const N: usize> {
 }
 
 /// Elements that lie side by side.
-pub struct Piece<const N: usize> {
+pub struct SpreadPiece<const N: usize> {
     /// Where they are in the array.
     pub range: Range<usize>,
     /// For each parameter where its numbers are: as many as elements, or one.
     places: [(usize, usize); N],
 }
 
-impl<const N: usize> Piece<N> {
+impl<const N: usize> SpreadPiece<N> {
     /// Where the numbers of parameter `i` are: as many as there are elements, or one for all of them.
     #[inline(always)]
     pub fn of(&self, i: usize) -> Range<usize> {
@@ -62,7 +62,7 @@ impl<'a, const N: usize> Spread<'a, N> {
     }
 
     /// Calls `work` with each piece, in parallel.
-    pub fn pieces(&self, work: impl Fn(Piece<N>) + Sync) {
+    pub fn pieces(&self, work: impl Fn(SpreadPiece<N>) + Sync) {
         let n = self.shape.size_from(self.axis);
         if self.shape.size() == 0 {
             return;
@@ -76,7 +76,7 @@ impl<'a, const N: usize> Spread<'a, N> {
                     1 => (self.start(i, row), 1),
                     _ => (self.start(i, row) + from, len),
                 };
-                work(Piece {
+                work(SpreadPiece {
                     range: row * n + from..row * n + from + len,
                     places: std::array::from_fn(place),
                 });

@@ -6,7 +6,7 @@ use super::direct::Correlation;
 use super::dots::Dots;
 use super::isa;
 use super::plane::{Plane, TALL};
-use super::slide::{PlaneSteps, Slide, Spread};
+use super::slide::{PlaneSteps, Slide, SpreadOrder};
 use super::tables::{All, Tables};
 use super::weight::WeightGradient;
 use super::window::Window;
@@ -104,7 +104,7 @@ impl<T: Float> Correlation<'_, T> {
                         self.sums(tables, [image, group, target], &rows, planes, (to, width), Epilogue::NONE);
                     }
                     let (from, rows) = (sums.as_ptr(), rows.clone());
-                    (isa::kernels::<T>().spread)(&Spread { tables, rows, planes, from, apart, to, end });
+                    (isa::kernels::<T>().spread)(&SpreadOrder { tables, rows, planes, from, apart, to, end });
                 });
             }
         }

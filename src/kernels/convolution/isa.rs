@@ -2,7 +2,7 @@
 
 use super::depthwise_pixels::{PixelDots, Pixels};
 use super::dots::Dots;
-use super::slide::{Slide, Spread};
+use super::slide::{Slide, SpreadOrder};
 use super::strip::ImageLayout;
 use super::transforms::{ToPlanes, Transform, WeightTransform};
 use super::unfold::Unfold;
@@ -15,8 +15,8 @@ pub(in crate::kernels) struct Kernels<T: 'static> {
     pub(super) lay_out: unsafe fn(&ImageLayout<'_, T>),
     /// Sums over the taps of a plane: see [`Slide`].
     pub(super) slide: unsafe fn(&Slide<'_, T>),
-    /// Writes such sums with gaps: see [`Spread`].
-    pub(super) spread: unsafe fn(&Spread<'_, T>),
+    /// Writes such sums with gaps: see [`SpreadOrder`].
+    pub(super) spread: unsafe fn(&SpreadOrder<'_, T>),
     /// Products of planes: see [`Dots`].
     pub(super) dots: unsafe fn(&Dots<'_, T>),
     /// Sums over the taps of pixels: see [`Pixels`].
@@ -47,7 +47,7 @@ macro_rules! make {
                 unsafe { order.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
-            unsafe fn spread(order: &Spread<'_, $t>) {
+            unsafe fn spread(order: &SpreadOrder<'_, $t>) {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }

@@ -141,7 +141,7 @@ impl<T: Float> Slide<'_, T> {
 }
 
 /// An order to write sums of several windows, whose targets take turns along rows of planes.
-pub(in crate::kernels) struct Spread<'a, T> {
+pub(in crate::kernels) struct SpreadOrder<'a, T> {
     pub(super) tables: &'a [Tables],
     pub(super) rows: Range<usize>,
     /// How many planes, and how far those of targets are apart; sums of a plane follow those of another.
@@ -153,7 +153,7 @@ pub(in crate::kernels) struct Spread<'a, T> {
     pub(super) end: Epilogue<'a, T>,
 }
 
-impl<T: Float> Spread<'_, T> {
+impl<T: Float> SpreadOrder<'_, T> {
     /// Writes the sums.
     ///
     /// # Safety

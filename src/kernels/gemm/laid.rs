@@ -1,33 +1,34 @@
 //! Right matrices packed once into panels, for many products on one thread each.
 
-use super::blocks::Operand;
-use super::pack::Columns;
+use super::blocks::MatrixOperand;
+use super::pack::ColumnsToPack;
 use super::panels::Panels;
+use super::tile::kernels;
 use crate::kernels::Float;
 
 impl<T: Float> Panels<T> {
     /// Elements of a right matrix of `k` rows and `n` columns when it is packed.
     pub(in crate::kernels) fn room(k: usize, n: usize) -> usize {
-        n.next_multiple_of(T::kernels().panel()) * k
+        n.next_multiple_of(kernels::<T>().panel()) * k
     }
 
     /// Packs a right matrix of `k` rows and `n` columns.
     ///
     /// # Safety
     /// The matrix is there, and so is [`Panels::room`] for it.
-    pub(in crate::kernels) unsafe fn pack(from: Operand<T>, k: usize, n: usize, to: *mut T) {
-        let (kernels, wide) = (T::kernels(), T::kernels().panel());
+    pub(in crate::kernels) unsafe fn pack(from: MatrixOperand<T>, k: usize, n: usize, to: *mut T) {
+        let (kernels, wide) = (kernels::<T>(), kernels::<T>().panel());
         for j in (0..n).step_by(wide) {
-            let Operand { row, col, .. } = from;
+            let MatrixOperand { row, col, .. } = from;
             let (n, to) = (wide.min(n - j), to.wrapping_add(j * k));
             // SAFETY: the caller's promise; each panel is another.
-            unsafe { (kernels.pack_columns)(&Columns { from: from.at(0, j), row, col, k, n, to }) };
+            unsafe { (kernels.pack_columns)(&ColumnsToPack { from: from.at(0, j), row, col, k, n, to }) };
         }
     }
 
     /// What was packed of a matrix of `k` rows.
     pub(in crate::kernels) fn packed(p: *mut T, k: usize) -> Self {
-        let row = T::kernels().panel();
+        let row = kernels::<T>().panel();
         Self { p, row, next: k * row }
     }
 

@@ -142,7 +142,7 @@ impl<'a, T: Float> Run<'a, T> {
 
     /// The run of another operation, on inputs `x` and for the same outputs: a part of this one.
     pub(crate) fn on<'b>(&'b mut self, x: &'b [Memory<'b>]) -> Run<'b, T> {
-        let (y, then, recompute) = (self.y, self.then, self.recompute);
+        let (y, tail, recompute) = (self.y, self.tail, self.recompute);
         Run {
             x,
             y,
@@ -150,7 +150,7 @@ impl<'a, T: Float> Run<'a, T> {
             taken: 0,
             state: self.state,
             recompute,
-            then,
+            tail,
             lasting: None,
             of: PhantomData,
         }

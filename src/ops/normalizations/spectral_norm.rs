@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use crate::array::Shape;
 use crate::kernels::Float;
 use crate::kernels::gemm::{Matrix, MatrixMut, gemm};
-use crate::kernels::scratch::Saved;
+use crate::kernels::scratch::SavedMemory;
 use crate::ops::arrangement::regrid::only_in_gradients;
 use crate::ops::{
     Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Spec, Sym, Symbols, Value, not_negative, one,
@@ -58,8 +58,8 @@ pub(crate) struct Normalizing {
 /// The left and the right singular vector.
 #[derive(Default)]
 struct Vectors {
-    u: Saved<f64>,
-    v: Saved<f64>,
+    u: SavedMemory<f64>,
+    v: SavedMemory<f64>,
 }
 
 impl Declared for Normalizing {
@@ -137,11 +137,11 @@ impl Compute for Normalizing {
         let (w, lies) = (run.x(0), self.lies(run.x_shape(0))?);
         let again = run.is_recomputation();
         let given = run.x(1);
-        let began = run.state::<Saved<T>>();
+        let began = run.state::<SavedMemory<T>>();
         if !(again && began.len() == given.len()) {
             began.set(given.iter().copied());
         }
-        let (mut u, mut v) = (Saved::<T>::default(), Saved::<T>::default());
+        let (mut u, mut v) = (SavedMemory::<T>::default(), SavedMemory::<T>::default());
         u.set(began.iter().copied());
         v.resize(lies.columns(), T::ZERO);
         if self.of.output_u {

@@ -30,16 +30,16 @@ op! {
 }
 
 /// The sizes of an [`Affine`]: `rows` products of `inputs` numbers for each of `outputs`.
-struct Sizes {
+struct AffineSizes {
     rows: usize,
     inputs: usize,
     outputs: usize,
 }
 
 impl Affine {
-    fn sizes(&self, x: &Shape, w: &Shape) -> Result<Sizes> {
+    fn sizes(&self, x: &Shape, w: &Shape) -> Result<AffineSizes> {
         let base = x.axis("affine", self.base_axis)?;
-        Ok(Sizes { rows: x.size_to(base), inputs: x.size_from(base), outputs: w.size_from(1) })
+        Ok(AffineSizes { rows: x.size_to(base), inputs: x.size_from(base), outputs: w.size_from(1) })
     }
 }
 
@@ -70,7 +70,7 @@ impl Compute for Affine {
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let Sizes { rows, inputs, outputs } = self.sizes(run.x_shape(0), run.x_shape(1))?;
+        let AffineSizes { rows, inputs, outputs } = self.sizes(run.x_shape(0), run.x_shape(1))?;
         let x = Matrix::of_rows(run.x(0), rows, inputs);
         let w = Matrix::of_rows(run.x(1), inputs, outputs).of(run.lasting());
         let column_bias = run.has(2).then(|| run.x(2));
@@ -80,7 +80,7 @@ impl Compute for Affine {
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
-        let Sizes { rows, inputs, outputs } = self.sizes(run.x_shape(0), run.x_shape(1))?;
+        let AffineSizes { rows, inputs, outputs } = self.sizes(run.x_shape(0), run.x_shape(1))?;
         let gy = Matrix::of_rows(run.gy(0), rows, outputs);
         if let Some(Grad { data, accumulate }) = run.gx(0) {
             let w = Matrix::of_rows(run.x(1), inputs, outputs).of(run.lasting());
@@ -99,7 +99,9 @@ impl Compute for Affine {
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         let (x, w, gy) = (s.x(0), s.x(1), s.gy(0));
         let (x_shape, w_shape) = (x.shape(), w.shape());
-        let Ok(Sizes { rows, inputs, outputs }) = self.sizes(&x_shape, &w_shape) else { return Vec::new() };
+        let Ok(AffineSizes { rows, inputs, outputs }) = self.sizes(&x_shape, &w_shape) else {
+            return Vec::new();
+        };
         let gy = gy.reshape(&[rows, outputs]);
         let matmul = |a: Sym, b: Sym, transpose_a, transpose_b| {
             Sym::apply(BatchMatmul { transpose_a, transpose_b }, &[a, b])

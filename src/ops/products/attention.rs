@@ -8,8 +8,8 @@ use crate::array::Shape;
 use crate::kernels::Float;
 use crate::kernels::attention::{Attention, Given, Mask, Wanted};
 use crate::kernels::pairing::Pairing;
-use crate::kernels::random::Key;
-use crate::kernels::scratch::Saved;
+use crate::kernels::random::PhiloxKey;
+use crate::kernels::scratch::SavedMemory;
 use crate::ops::arrangement::regrid::only_in_gradients;
 use crate::ops::linear_algebra::inverse::matmul;
 use crate::ops::reductions::softmax::{Normalised, Softmax};
@@ -57,7 +57,7 @@ op! {
 #[derive(Clone)]
 pub(crate) struct Attending {
     of: ScaledDotProductAttention,
-    last: Arc<Mutex<Option<Key>>>,
+    last: Arc<Mutex<Option<PhiloxKey>>>,
 }
 
 impl Declared for Attending {
@@ -94,13 +94,13 @@ op! {
 
 /// What a forward run leaves.
 struct Kept<T> {
-    logs: Saved<T>,
-    key: Option<Key>,
+    logs: SavedMemory<T>,
+    key: Option<PhiloxKey>,
 }
 
 impl<T: Copy> Default for Kept<T> {
     fn default() -> Self {
-        Self { logs: Saved::default(), key: None }
+        Self { logs: SavedMemory::default(), key: None }
     }
 }
 
@@ -163,7 +163,7 @@ impl Attending {
         Mask { data: mask, firsts, row: stride(n - 2), column: stride(n - 1) }
     }
 
-    fn last(&self) -> Result<Key> {
+    fn last(&self) -> Result<PhiloxKey> {
         self.last.lock().ok_or_else(|| {
             let expected = "a forward run before the backward run";
             Error::Graph(format!("scaled_dot_product_attention: expected {expected}, got none"))

@@ -14,10 +14,10 @@ use crate::{Error, Result};
 
 /// The operations of this file.
 pub(crate) const OPS: &[Entry] = &[
-    Entry::of::<Binary<BinaryConnectAffine>>(),
-    Entry::of::<Binary<BinaryConnectConvolution>>(),
-    Entry::of::<Binary<BinaryWeightAffine>>(),
-    Entry::of::<Binary<BinaryWeightConvolution>>(),
+    Entry::of::<BinarizedLayer<BinaryConnectAffine>>(),
+    Entry::of::<BinarizedLayer<BinaryConnectConvolution>>(),
+    Entry::of::<BinarizedLayer<BinaryWeightAffine>>(),
+    Entry::of::<BinarizedLayer<BinaryWeightConvolution>>(),
 ];
 
 op! {
@@ -180,8 +180,8 @@ macro_rules! weighted {
     )+};
     (convolution: $($ty:ident)+) => {$(
         impl $ty {
-            fn layout(&self) -> $crate::ops::spatial::layout::Layout<'_> {
-                $crate::ops::spatial::layout::Layout {
+            fn layout(&self) -> $crate::ops::spatial::layout::SpatialLayout<'_> {
+                $crate::ops::spatial::layout::SpatialLayout {
                     op: <Self as $crate::ops::Declared>::SPEC.name,
                     base_axis: self.base_axis,
                     pad: self.pad.as_deref(),
@@ -220,7 +220,7 @@ weighted!(convolution: BinaryConnectConvolution BinaryWeightConvolution);
 
 /// A weight as a matrix whose rows or columns are its outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outputs {
+enum BinaryOutputs {
     Rows,
     Columns,
 }
@@ -229,7 +229,7 @@ enum Outputs {
 #[derive(Clone, Copy)]
 struct Signs {
     zero: f64,
-    scaled: Option<Outputs>,
+    scaled: Option<BinaryOutputs>,
 }
 only_in_gradients! {
     Signs = "signs", " The signs of a weight, or what has its size on average.";
@@ -237,14 +237,14 @@ only_in_gradients! {
 
 impl Signs {
     /// The mean size of the weights of each output.
-    fn alpha<T: Float>(w: &[T], rows: usize, outputs: Outputs) -> List<T> {
+    fn alpha<T: Float>(w: &[T], rows: usize, outputs: BinaryOutputs) -> List<T> {
         let columns = w.len() / rows.max(1);
-        let n = if outputs == Outputs::Rows { rows } else { columns };
+        let n = if outputs == BinaryOutputs::Rows { rows } else { columns };
         let mut sums = List::repeat(0.0, n);
         for (row, w) in w.chunks_exact(columns.max(1)).enumerate() {
             match outputs {
-                Outputs::Rows => sums[row] = w.iter().map(|v| v.real().abs()).sum(),
-                Outputs::Columns => sums.iter_mut().zip(w).for_each(|(sum, v)| *sum += v.real().abs()),
+                BinaryOutputs::Rows => sums[row] = w.iter().map(|v| v.real().abs()).sum(),
+                BinaryOutputs::Columns => sums.iter_mut().zip(w).for_each(|(sum, v)| *sum += v.real().abs()),
             }
         }
         let each = (w.len() / n.max(1)).max(1) as f64;
@@ -268,8 +268,8 @@ impl Signs {
         let columns = (w.len() / rows.max(1)).max(1);
         for (row, y) in y.chunks_exact_mut(columns).enumerate() {
             match outputs {
-                Outputs::Rows => y.iter_mut().for_each(|y| *y = *y * alpha[row]),
-                Outputs::Columns => y.iter_mut().zip(&*alpha).for_each(|(y, a)| *y = *y * *a),
+                BinaryOutputs::Rows => y.iter_mut().for_each(|y| *y = *y * alpha[row]),
+                BinaryOutputs::Columns => y.iter_mut().zip(&*alpha).for_each(|(y, a)| *y = *y * *a),
             }
         }
     }
@@ -320,9 +320,9 @@ binary! {
 
 /// A [`BinaryLayer`] as what the engine computes.
 #[derive(Clone)]
-pub(crate) struct Binary<C>(C);
+pub(crate) struct BinarizedLayer<C>(C);
 
-impl<C: Declared> Declared for Binary<C> {
+impl<C: Declared> Declared for BinarizedLayer<C> {
     const SPEC: Spec = C::SPEC;
     fn bind(values: &[Value]) -> Result<Self> {
         C::bind(values).map(Self)
@@ -332,10 +332,10 @@ impl<C: Declared> Declared for Binary<C> {
     }
 }
 
-impl<C: BinaryLayer> Binary<C> {
+impl<C: BinaryLayer> BinarizedLayer<C> {
     fn signs(&self) -> Signs {
         let (zero, rows) = self.0.signs();
-        let outputs = |rows| if rows { Outputs::Rows } else { Outputs::Columns };
+        let outputs = |rows| if rows { BinaryOutputs::Rows } else { BinaryOutputs::Columns };
         Signs { zero, scaled: rows.map(outputs) }
     }
 
@@ -358,7 +358,7 @@ pub(crate) fn memory<'a, T: Float>(values: &'a mut [T], shape: &'a Shape) -> Mem
     Memory { ptr: values.as_mut_ptr().cast(), shape }
 }
 
-impl<C: BinaryLayer> Compute for Binary<C> {
+impl<C: BinaryLayer> Compute for BinarizedLayer<C> {
     const TAKES_ALONG: bool = true;
 
     fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
@@ -372,7 +372,7 @@ impl<C: BinaryLayer> Compute for Binary<C> {
             return Err(Error::shape(name, "binary_weight of the shape of weight", [w, x.get(2)]));
         }
         if let Some(outputs) = self.signs().scaled {
-            let n = if outputs == Outputs::Rows { w[0] } else { w.size_from(1) };
+            let n = if outputs == BinaryOutputs::Rows { w[0] } else { w.size_from(1) };
             if x.get(3).size() != n {
                 return Err(Error::shape(
                     name,

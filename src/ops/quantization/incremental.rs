@@ -3,8 +3,8 @@
 use smallvec::SmallVec;
 
 use crate::kernels::Float;
-use crate::kernels::random::Key;
-use crate::kernels::scratch::{List, Saved, Zeros};
+use crate::kernels::random::PhiloxKey;
+use crate::kernels::scratch::{List, SavedMemory, Zeros};
 use crate::ops::quantization::binary_layers::{Weighted, memory, weighted};
 use crate::ops::{
     Backward, Compute, Declared, Entry, Input, InputShapes, Kind, Memory, Reads, Run, Shapes, Spec, Sym,
@@ -138,14 +138,14 @@ impl<C: Declared> Declared for Incremental<C> {
 struct Runs<T> {
     count: i64,
     /// The weights of the last run.
-    weight: Saved<T>,
+    weight: SavedMemory<T>,
     /// Which of them were fixed.
-    fixed: Saved<bool>,
+    fixed: SavedMemory<bool>,
 }
 
 impl<T> Default for Runs<T> {
     fn default() -> Self {
-        Self { count: 0, weight: Saved::default(), fixed: Saved::default() }
+        Self { count: 0, weight: SavedMemory::default(), fixed: SavedMemory::default() }
     }
 }
 
@@ -154,7 +154,7 @@ const MOST_BITS: i64 = 16;
 
 impl Fixing<'_> {
     /// Marks the weights that become fixed in run number `count`.
-    fn choose<T: Float>(self, count: i64, w: &[T], fixed: &mut [T], draw: impl FnOnce() -> Key) {
+    fn choose<T: Float>(self, count: i64, w: &[T], fixed: &mut [T], draw: impl FnOnce() -> PhiloxKey) {
         if !self.iterations.contains(&count) {
             return;
         }
@@ -200,9 +200,9 @@ impl Fixing<'_> {
 
 /// The first input, once the second is computed.
 #[derive(Clone)]
-struct After;
+struct RestOfSteps;
 
-impl Declared for After {
+impl Declared for RestOfSteps {
     const SPEC: Spec = Spec {
         name: "after",
         type_name: "After",
@@ -218,7 +218,7 @@ impl Declared for After {
     }
 }
 
-impl Compute for After {
+impl Compute for RestOfSteps {
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         like(x)
     }
@@ -318,7 +318,7 @@ impl<C: Fixes> Compute for Incremental<C> {
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         let mut inputs: SmallVec<[Sym; 3]> = SmallVec::new();
         // The weight as the forward run has left it.
-        inputs.extend([s.x(0), Sym::apply(After, &[s.x(1), s.y(0)])]);
+        inputs.extend([s.x(0), Sym::apply(RestOfSteps, &[s.x(1), s.y(0)])]);
         inputs.extend(s.has(3).then(|| s.x(3)));
         let wanted = [0, 1, 3].map(|i| s.wants(i));
         let found = self.0.plain().gradient(&Symbols::new(&inputs, &[], &[s.gy(0)], &wanted));

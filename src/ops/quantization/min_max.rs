@@ -3,8 +3,8 @@
 use crate::array::Shape;
 use crate::kernels::Float;
 use crate::kernels::map;
-use crate::kernels::reduce::Rows;
-use crate::kernels::scratch::{List, Saved};
+use crate::kernels::reduce::ReducedRows;
+use crate::kernels::scratch::{List, SavedMemory};
 use crate::kernels::simd::vectorised;
 use crate::kernels::spread::Spread;
 use crate::kernels::threads::Shared;
@@ -67,17 +67,17 @@ struct Range {
 
 /// What a forward run leaves for the backward run: the range of each parameter.
 #[derive(Default)]
-struct Ranges(Saved<Range>);
+struct Ranges(SavedMemory<Range>);
 
 /// Where in its range an element is: which gradient it gives.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum RangeSide {
     Below,
     Within,
     Above,
 }
 
-impl Side {
+impl RangeSide {
     #[inline(always)]
     fn has<T: Float>(self, x: T, least: T, most: T) -> bool {
         match self {
@@ -92,7 +92,7 @@ impl Side {
 #[derive(Clone)]
 struct MinMaxMask {
     eps: f64,
-    side: Side,
+    side: RangeSide,
 }
 
 impl Declared for MinMaxMask {
@@ -185,7 +185,7 @@ impl MinMaxQuantize {
             return;
         }
         let axes: List<usize> = (0..own.ndim()).filter(|i| own[*i] == 1).collect();
-        let rows = Rows::new(x, shape, &axes);
+        let rows = ReducedRows::new(x, shape, &axes);
         for (i, smallest) in [(1, true), (2, false)] {
             for (q, (found, _)) in run.overwrite(i).iter_mut().zip(&*rows.extremes(smallest)) {
                 let share = T::of(self.decay);
@@ -251,7 +251,7 @@ impl Compute for MinMaxQuantize {
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (gy, shape, own) = (run.gy(0), run.x_shape(0), run.x_shape(1));
         let learns = !self.x_min_max && !self.ema;
-        let mut of_side = |i: usize, side: Side| {
+        let mut of_side = |i: usize, side: RangeSide| {
             let Some(Grad { data, accumulate }) = run.gx(i) else { return };
             let x = (run.x(0), shape);
             let ranges = (&*run.state::<Ranges>().0, own);
@@ -259,7 +259,7 @@ impl Compute for MinMaxQuantize {
                 // SAFETY: the index is one of the output, which has the shape of the input.
                 if side.has(x, least, most) { unsafe { *gy.get_unchecked(at) } } else { T::ZERO }
             };
-            if side == Side::Within {
+            if side == RangeSide::Within {
                 each(data, accumulate, x, ranges, masked);
             } else {
                 crate::kernels::scratch::with(gy.len(), |all| {
@@ -269,11 +269,11 @@ impl Compute for MinMaxQuantize {
             }
         };
         if learns {
-            of_side(1, Side::Below);
-            of_side(2, Side::Above);
+            of_side(1, RangeSide::Below);
+            of_side(2, RangeSide::Above);
         }
         if self.ste_fine_grained {
-            of_side(0, Side::Within);
+            of_side(0, RangeSide::Within);
         } else if let Some(gx) = run.gx(0) {
             gx.put_all(gy);
         }
@@ -294,9 +294,9 @@ impl Compute for MinMaxQuantize {
         let learns = !self.x_min_max && !self.ema;
         let own = s.x(1).shape();
         vec![
-            s.wants(0).then(|| if self.ste_fine_grained { mask(Side::Within) } else { s.gy(0) }),
-            (learns && s.wants(1)).then(|| mask(Side::Below).sum_to(&own)),
-            (learns && s.wants(2)).then(|| mask(Side::Above).sum_to(&own)),
+            s.wants(0).then(|| if self.ste_fine_grained { mask(RangeSide::Within) } else { s.gy(0) }),
+            (learns && s.wants(1)).then(|| mask(RangeSide::Below).sum_to(&own)),
+            (learns && s.wants(2)).then(|| mask(RangeSide::Above).sum_to(&own)),
             None,
             None,
         ]

@@ -2,8 +2,8 @@
 
 use crate::array::{DType, Shape};
 use crate::kernels::Float;
-use crate::kernels::random::Key;
-use crate::kernels::scratch::{List, Saved, Zeros};
+use crate::kernels::random::PhiloxKey;
+use crate::kernels::scratch::{List, SavedMemory, Zeros};
 use crate::ops::arrangement::array::lengths;
 use crate::ops::indexing::scatter::ScatterAdd;
 use crate::ops::randomness::generator_state::Drawing;
@@ -42,7 +42,7 @@ op! {
 type Choosing = Drawing<RandomChoice>;
 
 /// Sizes of populations and samples.
-struct Sizes {
+struct ChoiceSizes {
     populations: usize,
     n: usize,
     samples: usize,
@@ -50,7 +50,7 @@ struct Sizes {
 }
 
 impl Choosing {
-    fn sizes(&self, x: &Shape) -> Result<Sizes> {
+    fn sizes(&self, x: &Shape) -> Result<ChoiceSizes> {
         let Some((n, leading)) = x.split_last() else {
             return Err(Error::shape("random_choice", "populations along a last axis", [x]));
         };
@@ -59,17 +59,17 @@ impl Choosing {
             false => lengths("random_choice", &self.of.shape)?,
         };
         let shape: Shape = leading.iter().chain(samples.iter()).copied().collect();
-        Ok(Sizes { populations: leading.iter().product(), n: *n, samples: samples.size(), shape })
+        Ok(ChoiceSizes { populations: leading.iter().product(), n: *n, samples: samples.size(), shape })
     }
 
     /// How many random numbers all samples take.
-    fn numbers(&self, sizes: &Sizes) -> usize {
+    fn numbers(&self, sizes: &ChoiceSizes) -> usize {
         sizes.populations * if self.of.replace { sizes.samples } else { sizes.n }
     }
 
     /// Which element of its population each sample is.
-    fn chosen<T: Float>(&self, key: Key, w: &[T], sizes: &Sizes) -> Result<List<usize>> {
-        let &Sizes { populations, n, samples, .. } = sizes;
+    fn chosen<T: Float>(&self, key: PhiloxKey, w: &[T], sizes: &ChoiceSizes) -> Result<List<usize>> {
+        let &ChoiceSizes { populations, n, samples, .. } = sizes;
         let fail = |what: &str| Err(Error::Value(format!("random_choice: expected {what}")));
         let mut drawn = Zeros::<f64>::new(self.numbers(sizes));
         key.uniform(0.0, 1.0, &mut drawn);
@@ -166,7 +166,7 @@ impl Compute for Chosen {
 
 /// What a forward run chose.
 #[derive(Default)]
-struct Kept(Saved<usize>);
+struct Kept(SavedMemory<usize>);
 
 impl Compute for Choosing {
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {

@@ -1,7 +1,7 @@
 //! Random changes of images: place, size, angle, shape, brightness, contrast, noise.
 
 use crate::array::Shape;
-use crate::kernels::random::{BLOCK, Key};
+use crate::kernels::random::{BLOCK, PhiloxKey};
 use crate::kernels::scratch::{List, Zeros};
 use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{self, Shared};
@@ -55,7 +55,7 @@ op! {
 const DRAWS: usize = 11;
 
 /// Sizes of images before and after.
-struct Sizes {
+struct ImageSizes {
     images: usize,
     channels: usize,
     x: [usize; 2],
@@ -75,7 +75,7 @@ struct Change {
 }
 
 impl ImageAugmentation {
-    fn sizes(&self, x: &Shape) -> Result<(Sizes, Shape)> {
+    fn sizes(&self, x: &Shape) -> Result<(ImageSizes, Shape)> {
         let op = "image_augmentation";
         let n = x.ndim();
         if n < 2 || x[n - 1] == 0 || x[n - 2] == 0 {
@@ -96,11 +96,11 @@ impl ImageAugmentation {
         y.checked_size()?;
         let channels = if n > 2 { x[n - 3] } else { 1 };
         let images = if n > 3 { x[..n - 3].iter().product() } else { 1 };
-        Ok((Sizes { images, channels, x: [x[n - 2], x[n - 1]], y: [y[n - 2], y[n - 1]] }, y))
+        Ok((ImageSizes { images, channels, x: [x[n - 2], x[n - 1]], y: [y[n - 2], y[n - 1]] }, y))
     }
 
     /// The change that numbers between 0 and 1 mean.
-    fn change(&self, sizes: &Sizes, u: &[f64]) -> Change {
+    fn change(&self, sizes: &ImageSizes, u: &[f64]) -> Change {
         let [h, w] = sizes.x.map(|d| d as f64);
         let [out_h, out_w] = sizes.y.map(|d| d as f64);
         let (pad_y, pad_x) = (self.pad[0] as f64, self.pad[1] as f64);
@@ -134,12 +134,12 @@ impl ImageAugmentation {
 }
 
 /// Where a place in an image is: the place of its upper left neighbour, steps to the others, and shares.
-type Tap<T> = (usize, usize, usize, T, T);
+type ImageTap<T> = (usize, usize, usize, T, T);
 
 impl Change {
     /// Where element (`row`, `column`) of the output is looked up.
     #[inline(always)]
-    fn tap<T: Float>(&self, sizes: &Sizes, row: usize, column: usize) -> Tap<T> {
+    fn tap<T: Float>(&self, sizes: &ImageSizes, row: usize, column: usize) -> ImageTap<T> {
         let [h, w] = sizes.x;
         let (mut right, mut down) = (column as f64, row as f64);
         if self.distortion != 0.0 {
@@ -205,14 +205,14 @@ impl Compute for ImageAugmentation {
         let changes: List<Change> = drawn.chunks_exact(each).map(|u| self.change(&sizes, u)).collect();
         let (len, to) = (y.len(), Shared::new(y.as_mut_ptr()));
         let [height, width] = sizes.y;
-        let row = |image: usize, row: usize, taps: &mut List<Tap<T>>| {
+        let row = |image: usize, row: usize, taps: &mut List<ImageTap<T>>| {
             let (change, u) = (&changes[image], &drawn[image * each..][..each]);
             taps.clear();
             (0..width).for_each(|column| taps.push(change.tap(&sizes, row, column)));
             let number = image * height + row;
             let mut noise = Zeros::<T>::new(if change.noise > 0.0 { sizes.channels * width } else { 0 });
             let offset = key.offset + (settings + number * row_noise) as u64;
-            Key { offset, ..key }.normal(0.0, change.noise, &mut noise);
+            PhiloxKey { offset, ..key }.normal(0.0, change.noise, &mut noise);
             for channel in 0..sizes.channels {
                 let plane = image * sizes.channels + channel;
                 let x = &x[plane * size_x..][..size_x];

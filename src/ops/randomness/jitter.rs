@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::array::Shape;
 use crate::kernels::Float;
 use crate::kernels::map::GRAIN;
-use crate::kernels::random::Key;
+use crate::kernels::random::PhiloxKey;
 use crate::kernels::scratch::{List, Zeros};
 use crate::kernels::threads::{self, Shared};
 use crate::ops::randomness::generator_state::Drawing;
@@ -193,7 +193,7 @@ impl<C: Moves> Moving<C> {
     }
 
     /// How the elements of an input of this shape move with these random numbers.
-    fn moved(&self, key: Key, x: &Shape) -> Result<Moved> {
+    fn moved(&self, key: PhiloxKey, x: &Shape) -> Result<Moved> {
         let base = x.axis(C::SPEC.name, self.of.base_axis())?;
         let y = self.of.shape(x, base)?;
         let (samples, axes) = (x.size_to(base), x.ndim() - base);

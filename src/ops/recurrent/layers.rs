@@ -6,9 +6,9 @@ use parking_lot::Mutex;
 
 use crate::array::Shape;
 use crate::kernels::Float;
-use crate::kernels::random::Key;
+use crate::kernels::random::PhiloxKey;
 use crate::kernels::recurrent::{Adding, Cell, Layer, Reading};
-use crate::kernels::scratch::{self, Saved};
+use crate::kernels::scratch::{self, SavedMemory};
 use crate::ops::arrangement::regrid::only_in_gradients;
 use crate::ops::recurrent::cells;
 use crate::ops::{
@@ -57,7 +57,7 @@ impl Form {
 #[derive(Clone)]
 pub(crate) struct Recurring<C> {
     pub(crate) of: C,
-    last: Arc<Mutex<Option<Key>>>,
+    last: Arc<Mutex<Option<PhiloxKey>>>,
 }
 
 impl<C: Declared> Declared for Recurring<C> {
@@ -73,7 +73,7 @@ impl<C: Declared> Declared for Recurring<C> {
 /// The factors by which the last run of a network multiplied the outputs of a layer. It takes the network's output to run after it.
 #[derive(Clone)]
 pub(crate) struct KeptOutputs {
-    last: Arc<Mutex<Option<Key>>>,
+    last: Arc<Mutex<Option<PhiloxKey>>>,
     layer: usize,
     dropout: f64,
     shape: Shape,
@@ -117,15 +117,15 @@ impl Sizes {
 /// What a forward run leaves.
 struct Kept<T> {
     /// Gates of all layers.
-    gates: Saved<T>,
+    gates: SavedMemory<T>,
     /// Outputs of all layers but the last.
-    outputs: Saved<T>,
-    key: Option<Key>,
+    outputs: SavedMemory<T>,
+    key: Option<PhiloxKey>,
 }
 
 impl<T: Copy> Default for Kept<T> {
     fn default() -> Self {
-        Self { gates: Saved::default(), outputs: Saved::default(), key: None }
+        Self { gates: SavedMemory::default(), outputs: SavedMemory::default(), key: None }
     }
 }
 
@@ -192,7 +192,13 @@ impl<C: Network> Recurring<C> {
     }
 
     /// The outputs of a layer as the next one reads them: `to`, if some are dropped.
-    fn dropped<'a, T: Float>(&self, x: &'a [T], key: Option<Key>, layer: usize, to: &'a mut [T]) -> &'a [T] {
+    fn dropped<'a, T: Float>(
+        &self,
+        x: &'a [T],
+        key: Option<PhiloxKey>,
+        layer: usize,
+        to: &'a mut [T],
+    ) -> &'a [T] {
         let Some(key) = key else { return x };
         kept_factors(self.of.form().dropout, key, layer, to);
         to.iter_mut().zip(x).for_each(|(to, x)| *to = *to * *x);
@@ -201,10 +207,10 @@ impl<C: Network> Recurring<C> {
 }
 
 /// The factors by which the outputs of a layer are multiplied.
-fn kept_factors<T: Float>(dropout: f64, key: Key, layer: usize, to: &mut [T]) {
+fn kept_factors<T: Float>(dropout: f64, key: PhiloxKey, layer: usize, to: &mut [T]) {
     let offset = key.offset + (layer * to.len().next_multiple_of(64)) as u64;
     let factor = T::of(1.0 / (1.0 - dropout));
-    Key { offset, ..key }.uniform(0.0, 1.0, to);
+    PhiloxKey { offset, ..key }.uniform(0.0, 1.0, to);
     let least = T::of(dropout);
     to.iter_mut().for_each(|v| *v = if *v < least { T::ZERO } else { factor });
 }

@@ -2,7 +2,7 @@
 
 use crate::array::{DType, Shape};
 use crate::kernels::map::GRAIN;
-use crate::kernels::scratch::{List, Saved};
+use crate::kernels::scratch::{List, SavedMemory};
 use crate::kernels::threads::Shared;
 use crate::kernels::{Float, map, threads};
 use crate::ops::arrangement::regrid::only_in_gradients;
@@ -148,7 +148,7 @@ impl Compute for TopKData {
         let (_, n) = sample("top_k_data", run.x_shape(0), self.base_axis, self.k)?;
         let k = self.k as usize;
         let index = self.with_index.then(|| run.y_index(1));
-        let places = run.state::<Saved<usize>>();
+        let places = run.state::<SavedMemory<usize>>();
         places.resize(x.len() / n * k, 0);
         self.choice().places(x, n, places);
         let places = &**places;
@@ -173,7 +173,7 @@ impl Compute for TopKData {
             return Ok(());
         }
         let (gx, k) = (gx.adding(), self.k as usize);
-        for (i, (at, g)) in run.state::<Saved<usize>>().iter().zip(gy).enumerate() {
+        for (i, (at, g)) in run.state::<SavedMemory<usize>>().iter().zip(gy).enumerate() {
             let to = &mut gx[i / k * n + at];
             *to = *to + *g;
         }

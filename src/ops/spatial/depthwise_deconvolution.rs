@@ -1,11 +1,11 @@
 //! Deconvolution of channels with kernels of their own, some of which are summed up.
 
 use crate::array::Shape;
-use crate::kernels::Float;
 use crate::kernels::channels::add_sums;
-use crate::kernels::convolution::{Finish, Geometry, forward, input_gradient, weight_gradient};
+use crate::kernels::convolution::{Geometry, forward, input_gradient, weight_gradient};
+use crate::kernels::{Epilogue, Float};
 use crate::ops::spatial::convolution::bias_gradient;
-use crate::ops::spatial::layout::{self, Layout};
+use crate::ops::spatial::layout::{self, SpatialLayout};
 use crate::ops::{
     Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op,
 };
@@ -50,7 +50,7 @@ fn grouped(w: &Shape) -> Shape {
 }
 
 impl DepthwiseDeconvolution {
-    fn layout(&self, x: &Shape, w: &Shape) -> Result<Layout<'_>> {
+    fn layout(&self, x: &Shape, w: &Shape) -> Result<SpatialLayout<'_>> {
         let op = "depthwise_deconvolution";
         let base = x.axis(op, self.base_axis)?;
         if w.ndim() != x.ndim() - base || w[0] != x[base] {
@@ -62,7 +62,7 @@ impl DepthwiseDeconvolution {
             let expected = format!("a divisor of the number of channels, which is {channels}");
             return Err(Error::argument(op, "divisor", expected, self.divisor));
         }
-        Ok(Layout {
+        Ok(SpatialLayout {
             op,
             base_axis: self.base_axis,
             pad: self.pad.as_deref(),
@@ -99,14 +99,15 @@ impl Compute for DepthwiseDeconvolution {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
         let bias = run.has(2).then(|| run.x(2));
-        input_gradient(&g, run.x(0), run.x(1), run.y(0), Finish { bias, accumulate: false, then: run.then() })
+        let epilogue = Epilogue { row_bias: bias, tail: run.tail(), ..Epilogue::NONE };
+        Ok(input_gradient(&g, run.x(0), run.x(1), run.y(0), epilogue)?)
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
         let gy = run.gy(0);
         if let Some(Grad { data, accumulate }) = run.gx(0) {
-            forward(&g, gy, run.x(1), data, Finish::plain(accumulate))?;
+            forward(&g, gy, run.x(1), data, Epilogue::plain(accumulate))?;
         }
         if let Some(Grad { data, accumulate }) = run.gx(1) {
             weight_gradient(&g, gy, run.x(0), data, accumulate)?;
