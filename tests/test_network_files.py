@@ -16,7 +16,7 @@ import kinnor.functions as F
 import kinnor.parametric_functions as PF
 from kinnor import _core
 from kinnor.files import network_file, schema
-from kinnor.graph_def import NetworkError
+from kinnor.graph_def import NetworkError, messages
 from kinnor.utils.load import load
 from kinnor.utils.nnp_graph import NnpLoader, NnpNetworkPass
 from kinnor.utils.save import save
@@ -25,6 +25,15 @@ FILES = Path(__file__).parent / "files"
 PROTO = Path(schema.__file__).with_name("nnabla.proto")
 
 pytestmark = pytest.mark.usefixtures("no_parameters")
+
+
+def refusal(described):
+    """What a graph says that cannot be written, or None."""
+    try:
+        described.as_proto(variable_batch_size=False)
+    except NetworkError as error:
+        return str(error)
+    return None
 
 
 def variable(values):
@@ -55,6 +64,13 @@ def test_every_function_comes_back(name, rows):
         names |= {f"y{i}": y for i, y in enumerate(outputs)}
         described = nn.graph_def.create_graph_from_variable("net", outputs, names)
         file = io.BytesIO()
+        refused = refusal(described)
+        if refused is not None:  # What NNabla does not have, its files cannot hold.
+            (kind,) = re.findall(r"expected functions that NNabla's files can hold, got (\w+)", refused) or [
+                "arguments"
+            ]
+            assert kind not in messages.holders() and (kind != "arguments" or "arguments that NNabla has" in refused)
+            continue
         network_file.write(file, described.as_proto(variable_batch_size=False), ".nntxt")
         network = nn.graph_def.load(file, extension=".nntxt").default_graph()
         assert network.outputs == [f"y{i}" for i in range(len(outputs))]

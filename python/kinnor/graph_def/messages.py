@@ -8,6 +8,7 @@ declaration says how it calls them. Knows no networks.
 from __future__ import annotations
 
 import re
+from ast import literal_eval
 from functools import cache
 from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,6 +37,7 @@ class Declared(NamedTuple):
     keywords: dict[str, str]
     """By the names of files: the names that the Python function calls its arguments."""
     may_be_none: set[str]
+    defaults: dict[str, str | None]
 
 
 @cache
@@ -47,6 +49,7 @@ def declared() -> dict[str, Declared]:
             inputs,
             {info: keyword for keyword, info, _, _ in arguments},
             {info for _, info, _, default in arguments if default == "None"},
+            {info: default for _, info, _, default in arguments},
         )
         for name, kind, inputs, arguments, _ in _core.declarations()
     }
@@ -91,10 +94,26 @@ def fill(message: Any, kind: str, arguments: Mapping[str, Any]) -> None:
         return
     held = getattr(message, holder)
     held.SetInParent()
+    places = {field.name for field in held.DESCRIPTOR.fields}
+    for name, value in arguments.items():
+        if name not in places and not _is_default(kind, name, value):
+            raise NetworkError(f"save: expected arguments that NNabla has, got {name}={value!r} of {kind}")
     for field in held.DESCRIPTOR.fields:
         value = arguments.get(field.name)
         if value is not None:
             _set(kind, held, field.name, value)
+
+
+def _is_default(kind: str, name: str, value: Any) -> bool:
+    """Whether an argument says nothing that leaving it out would not."""
+    if value is None or value is False:
+        return True
+    default = declared()[kind].defaults.get(name) if kind in declared() else None
+    try:
+        known = literal_eval(default or "None")
+    except (SyntaxError, ValueError):
+        return False
+    return bool(known == value or (isinstance(known, tuple) and list(known) == value))
 
 
 def _set(kind: str, held: Any, name: str, value: Any) -> None:
@@ -197,7 +216,8 @@ def _named(kind: str, known: Declared, inputs: Sequence[Any], arguments: Mapping
     named = {}
     n_missing = len(known.inputs) - len(inputs)
     for name, word in known.inputs:
-        is_out = n_missing > 0 and word == "optional" and bool(arguments.get(LEAVES_OUT.get(name, "")))
+        says_so = bool(arguments.get(LEAVES_OUT.get(name, ""))) or (name, arguments.get("num_layers")) == ("weight", 1)
+        is_out = n_missing > 0 and word == "optional" and says_so
         n_missing -= is_out
         if left and not is_out:
             named[name] = left.pop(0)

@@ -177,6 +177,9 @@ def _describe(
         network.add_function(ProtoFunction(function_names.take(prefix + kind), kind, args, taking, making))
     network.find_ports()
     order = [described[y] for y in outputs if y in described]
+    for key in order:  # A reader finds them in the order of the variables.
+        if key in network.variables:
+            network.variables.move_to_end(key)
     network.outputs.sort(key=lambda key: order.index(key) if key in order else len(order))
     for variable, key in given.items():
         if variable in described and described[variable] != key:
