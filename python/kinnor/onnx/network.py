@@ -1,0 +1,293 @@
+"""Networks in ONNX: read once, called with arrays or variables of any shape.
+
+Knows how graphs are built of rows and kept; knows no operators.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._core import CallError, Error, ShapeError, UnsupportedError, Variable, forward_all
+from ..modes import auto_forward
+from . import reading
+from .tables import TABLE
+from .values import MOST_FIXED, NeedsValuesError, Node, OnnxError, Value
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["Model", "load"]
+
+_MOST_GRAPHS = 8
+"""How many shapes of inputs a model keeps graphs for."""
+
+_FROZEN = {"BatchNormalization": (3, 4)}
+"""Inputs that are statistics, not trained."""
+
+
+class Model:
+    """A network from an ONNX file, which is called like a function.
+
+    Of arrays it gives arrays, by a static graph that it builds when shapes come for the first time and keeps. Of
+    variables it makes a graph, and gives its outputs as variables, to be trained. In both, the floating-point
+    initializers of the file are the parameters. Whole numbers that are computed are exact up to 2^24 (float32); those
+    that follow from shapes and constants are exact.
+
+    Args:
+        proto: The `ModelProto`.
+        folder: The folder that files of tensors are in.
+
+    Attributes:
+        inputs: The names of the inputs, in the order of a call.
+        outputs: The names of the outputs.
+
+    Raises:
+        UnsupportedError: If operators or element types are missing.
+        OnnxError: If the model is malformed.
+    """
+
+    def __init__(self, proto: Any, folder: Path | None = None) -> None:
+        reading.check(proto)
+        self._proto = proto
+        self._folder = folder
+        self._versions = reading.versions_of(proto)
+        graph = proto.graph
+        self._constants: dict[str, Value] = {}
+        frozen = {node.input[i] for node in graph.node for i in _FROZEN.get(node.op_type, ()) if i < len(node.input)}
+        self._parameters: OrderedDict[str, Variable] = OrderedDict()
+        for tensor in graph.initializer:
+            self._constants[tensor.name] = self._initializer(tensor, tensor.name not in frozen)
+        self._types: dict[str, tuple[np.dtype[Any], tuple[int | None, ...] | None]] = {}
+        for held in graph.input:
+            if held.name not in self._constants:
+                self._types[held.name] = _type_of(held)
+        self.inputs = list(self._types)
+        self.outputs = [held.name for held in graph.output]
+        self._attributes: dict[int, tuple[Any, dict[str, Any]]] = {}
+        self._fixed: frozenset[str] = frozenset()
+        self._graphs: dict[Any, tuple[list[Variable], list[Value]]] = {}
+        for node in graph.node:
+            self._attributes_of(node)
+
+    def __repr__(self) -> str:
+        return f"<onnx.Model {self._proto.graph.name!r} {self.inputs} -> {self.outputs}>"
+
+    def _initializer(self, tensor: Any, is_trained: bool) -> Value:
+        array = reading.array_of(tensor, self._folder)
+        if array.dtype.kind in "iub":
+            return Value(array)
+        parameter = Variable.from_numpy_array(array.astype(np.float32), need_grad=is_trained)
+        self._parameters[tensor.name] = parameter
+        return Value(array, parameter=parameter)
+
+    def _attributes_of(self, node: Any) -> dict[str, Any]:
+        # The message is kept beside them, so that its place in memory names it.
+        found = self._attributes.get(id(node))
+        if found is None:
+            found = self._attributes[id(node)] = node, reading.attributes_of(node, self._folder)
+        return found[1]
+
+    def get_parameters(self, grad_only: bool = False) -> OrderedDict[str, Variable]:
+        """The floating-point initializers by name, as solvers take them.
+
+        Args:
+            grad_only: Whether to leave out those that need no gradient.
+        """
+        return OrderedDict((key, x) for key, x in self._parameters.items() if x.need_grad or not grad_only)
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Compute the outputs.
+
+        Args:
+            args: The inputs, in the order of `inputs`: arrays, or variables.
+            named: Inputs by name, after those.
+
+        Returns:
+            The output, or a tuple of the outputs in the order of `outputs`: arrays of the element types of the file,
+            or variables if one of the inputs is one.
+
+        Raises:
+            CallError: If an input is missing.
+            ShapeError: If an input has not the shape that the file says.
+            OnnxError: If the network cannot be built for these inputs.
+        """
+        given = dict(zip(self.inputs, args, strict=False))
+        if len(args) > len(self.inputs) or given.keys() & named.keys() or {*given, *named} != set(self.inputs):
+            raise CallError(f"onnx.Model: expected inputs {self.inputs}, got {len(args)} and {list(named)}")
+        given.update(named)
+        for name in self.inputs:
+            if not isinstance(given[name], Variable):
+                given[name] = np.asarray(given[name])
+            _check_shape(name, given[name].shape, self._types[name][1])
+        if any(isinstance(x, Variable) for x in given.values()):
+            made = [value.variable for value in self._built(given)[1]]
+            return made[0] if len(made) == 1 else tuple(made)
+        inputs, outputs = self._graph(given)
+        free = [name for name in self.inputs if name not in self._fixed]
+        for variable, name in zip(inputs, free, strict=True):
+            variable.d = given[name]
+        open_outputs = [
+            value.variable for value in outputs if value.array is None and value.variable.parent is not None
+        ]
+        if open_outputs:
+            forward_all(open_outputs, clear_no_need_grad=True)
+        found = [_result(value) for value in outputs]
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def _key(self, given: Mapping[str, Any]) -> Any:
+        return tuple(
+            (name, x.shape, x.dtype.str, x.tobytes() if name in self._fixed else None) for name, x in given.items()
+        )
+
+    def _graph(self, given: Mapping[str, Any]) -> tuple[list[Variable], list[Value]]:
+        graph = self._graphs.get(self._key(given))
+        if graph is None:
+            if len(self._graphs) >= _MOST_GRAPHS:
+                del self._graphs[next(iter(self._graphs))]
+            graph = self._built(given)
+            self._graphs[self._key(given)] = graph
+        return graph
+
+    def _built(self, given: Mapping[str, Any]) -> tuple[list[Variable], list[Value]]:
+        """The graph of some inputs; those that decide on shapes become constants of it."""
+        while True:
+            inputs, values = [], dict(self._constants)
+            for name in self.inputs:
+                x, dtype = given[name], self._types[name][0]
+                if name in self._fixed and not isinstance(x, Variable):
+                    values[name] = Value(x.astype(dtype))
+                    continue
+                variable = x if isinstance(x, Variable) else Variable.from_numpy_array(_readable(x))
+                inputs.append(variable)
+                values[name] = Value(variable, dtype, sources=frozenset([name]))
+            try:
+                with auto_forward(False):
+                    return inputs, self._run(self._proto.graph, values)
+            except NeedsValuesError as needed:
+                names = needed.names - self._fixed
+                fit = [x for x in names if not isinstance(given[x], Variable) and given[x].size <= MOST_FIXED]
+                if not names or len(fit) < len(names):
+                    raise OnnxError(
+                        f"onnx.Model: expected shapes that follow from shapes and constants, got some that depend on "
+                        f"the values of {sorted(needed.names)}"
+                    ) from None
+                self._fixed |= names
+                self._graphs.clear()
+
+    def _run(self, graph: Any, values: dict[str, Value]) -> list[Value]:
+        for node in graph.node:
+            inputs = [values[name] if name else None for name in node.input]
+            domain = "" if node.domain == "ai.onnx" else node.domain
+
+            def inside(held: Any, outer: dict[str, Value] = values) -> list[Value]:
+                known = dict(outer)
+                for tensor in held.initializer:
+                    known[tensor.name] = Value(reading.array_of(tensor, self._folder))
+                return self._run(held, known)
+
+            held = Node(node, self._attributes_of(node), inputs, self._versions[domain], inside)
+            try:
+                made = _apply(held, domain)
+            except (NeedsValuesError, UnsupportedError):
+                raise
+            except Exception as error:
+                shapes = [value.shape if value is not None else None for value in inputs]
+                raise OnnxError(
+                    f"onnx.Model: node {node.name or list(node.output)!r}, {node.op_type}-{held.version} of shapes "
+                    f"{shapes}: {error}"
+                ) from error
+            values.update((name, value) for name, value in zip(node.output, made, strict=False) if name)
+            for name in node.output[len(made) :]:
+                if name:
+                    raise held.unsupported(f"expected {len(made)} outputs, got {len(node.output)}")
+        return [values[held.name] for held in graph.output]
+
+
+def _readable(x: Any) -> Any:
+    return x if x.dtype.kind in "fiub" else x.astype(np.float32)
+
+
+def _type_of(held: Any) -> tuple[np.dtype[Any], tuple[int | None, ...] | None]:
+    """The element type of an input, and its shape with None for lengths that are open."""
+    if not held.type.HasField("tensor_type"):
+        raise UnsupportedError(f"onnx.load: expected a tensor as input {held.name!r}, got another type")
+    tensor = held.type.tensor_type
+    shape = None
+    if tensor.HasField("shape"):
+        shape = tuple(axis.dim_value if axis.HasField("dim_value") else None for axis in tensor.shape.dim)
+    return reading.dtype_of(tensor.elem_type), shape
+
+
+def _check_shape(name: str, got: Sequence[int], expected: tuple[int | None, ...] | None) -> None:
+    if expected is None:
+        return
+    if len(got) != len(expected) or any(b not in (None, a) for a, b in zip(got, expected, strict=False)):
+        raise ShapeError(f"onnx.Model: expected shape {expected} of input {name!r}, got {tuple(got)}")
+
+
+def _apply(node: Node, domain: str) -> list[Value]:
+    """The outputs of a node."""
+    row = TABLE[domain, node.proto.op_type]
+    given = [value for value in node.inputs if value is not None]
+    sources = frozenset[str]().union(*(value.sources for value in given))
+    is_known = all(value.known for value in given)
+    made = (row.fold if row.fold is not None and is_known else row.build)(node)
+    default = row.dtype if row.dtype is not None else given[0].dtype if given else np.dtype(np.float32)
+    outputs = []
+    for content in made if isinstance(made, (tuple, list)) else [made]:
+        value = content if isinstance(content, Value) else None
+        if value is None:
+            value = Value(content, default if isinstance(content, Variable) else None, sources=sources)
+        if is_known and value.array is None:
+            value = _folded(value)
+        outputs.append(value)
+    return outputs
+
+
+def _folded(value: Value) -> Value:
+    """What follows from constants alone, computed at once."""
+    variable = value.variable
+    if variable.parent is not None:
+        variable.forward()
+    return Value(_cast(variable.d.copy(), value.dtype))
+
+
+def _cast(array: Any, dtype: np.dtype[Any]) -> Any:
+    if array.dtype.kind == "f" and dtype.kind in "iu" and dtype.itemsize < 8:
+        return array.astype(np.int64).astype(dtype)
+    return array.astype(dtype)
+
+
+def _result(value: Value) -> Any:
+    """An output as the file says it, in memory of its own."""
+    if value.known:
+        return np.array(value.array)
+    return _cast(value.variable.d.copy(), value.dtype)
+
+
+def load(path: str | os.PathLike[str]) -> Model:
+    """Read a network from an ONNX file.
+
+    Args:
+        path: Path; files of tensors must be in its folder or below.
+
+    Returns:
+        The model: nothing of it is built before it is called.
+
+    Raises:
+        UnsupportedError: If operators are missing: with their versions and nodes.
+        OnnxError: If the file is malformed.
+        OSError: If it cannot be read.
+        ImportError: If the package `onnx` is not installed.
+    """
+    try:
+        return Model(reading.read(path), Path(path).parent)
+    except (Error, OSError, ImportError):
+        raise
+    except Exception as error:
+        raise OnnxError(f"onnx.load: expected a well-formed model in {path}, got {error}") from error

@@ -1,0 +1,32 @@
+"""The operators of ONNX: one row for each, in a table for each subject."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .arithmetic import ARITHMETIC
+from .convolutions import CONVOLUTIONS
+from .normalization import NORMALIZATION
+from .quantization import QUANTIZATION
+from .recurrent import RECURRENT
+from .reductions import REDUCTIONS
+from .shapes import SHAPES
+
+if TYPE_CHECKING:
+    from ..values import Row
+
+__all__ = ["SUBJECTS", "TABLE"]
+
+SUBJECTS: dict[str, dict[tuple[str, str], Row]] = {
+    "Arithmetic": ARITHMETIC,
+    "Shapes": SHAPES,
+    "Convolutions and pooling": CONVOLUTIONS,
+    "Reductions": REDUCTIONS,
+    "Normalization": NORMALIZATION,
+    "Recurrent": RECURRENT,
+    "Quantization": QUANTIZATION,
+}
+"""Tables by subject."""
+
+TABLE: dict[tuple[str, str], Row] = {key: row for table in SUBJECTS.values() for key, row in table.items()}
+"""All rows, by domain and name."""

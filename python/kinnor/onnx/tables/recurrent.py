@@ -1,0 +1,141 @@
+"""Recurrent operators, one step after the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ... import functions as F
+from ..._core import Variable
+from ..values import Row
+from .building import reshape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..values import Node
+
+__all__ = ["RECURRENT"]
+
+
+def _part(x: Variable, axis: int, start: int, stop: int) -> Variable:
+    low, high = [0] * x.ndim, list(x.shape)
+    low[axis], high[axis] = start, stop
+    return F.slice(x, low, high, [1] * x.ndim)
+
+
+def _direction(x: Variable, k: int) -> Variable:
+    """The part of one direction, without the axis of directions."""
+    return reshape(_part(x, 0, k, k + 1), x.shape[1:])
+
+
+def _times(x: Variable, w: Variable) -> Variable:
+    return F.batch_matmul(x, w, transpose_b=True)
+
+
+def _lstm(node: Node, h_size: int, peephole: Variable | None) -> Any:
+    def step(px: Variable, h: Variable, c: Variable, r: Variable, rb: Variable | None) -> tuple[Variable, Variable]:
+        gates = px + _times(h, r)
+        gates = gates if rb is None else gates + rb
+        i, o, f, g = (_part(gates, 1, k * h_size, (k + 1) * h_size) for k in range(4))
+        if peephole is not None:
+            pi, po, pf = (_part(peephole, 0, k * h_size, (k + 1) * h_size) for k in range(3))
+            i, f = i + pi * c, f + pf * c
+        c = F.sigmoid(f) * c + F.sigmoid(i) * F.tanh(g)
+        o = o if peephole is None else o + po * c
+        return F.sigmoid(o) * F.tanh(c), c
+
+    return step
+
+
+def _gru(node: Node, h_size: int) -> Any:
+    def step(px: Variable, h: Variable, c: Variable, r: Variable, rb: Variable | None) -> tuple[Variable, Variable]:
+        first = _part(px, 1, 0, 2 * h_size) + _times(h, _part(r, 0, 0, 2 * h_size))
+        first = first if rb is None else first + _part(rb, 1, 0, 2 * h_size)
+        z, s = (F.sigmoid(_part(first, 1, k * h_size, (k + 1) * h_size)) for k in (0, 1))
+        rest, weight = _part(px, 1, 2 * h_size, 3 * h_size), _part(r, 0, 2 * h_size, 3 * h_size)
+        bias = None if rb is None else _part(rb, 1, 2 * h_size, 3 * h_size)
+        if node.get("linear_before_reset", 0):
+            inner = _times(h, weight)
+            inner = s * (inner if bias is None else inner + bias)
+        else:
+            inner = _times(s * h, weight)
+            inner = inner if bias is None else inner + bias
+        return (1.0 - z) * F.tanh(rest + inner) + z * h, c
+
+    return step
+
+
+def _rnn(node: Node) -> Any:
+    def step(px: Variable, h: Variable, c: Variable, r: Variable, rb: Variable | None) -> tuple[Variable, Variable]:
+        y = px + _times(h, r)
+        return F.tanh(y if rb is None else y + rb), c
+
+    return step
+
+
+def _recurrent(kind: str, n_gates: int) -> Callable[[Node], list[Variable]]:
+    usual = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"], "RNN": ["Tanh"]}[kind]
+
+    def build(node: Node) -> list[Variable]:
+        x, w, r = node.x(0), node.x(1), node.x(2)
+        n_directions, size = w.shape[0], node.get("hidden_size", r.shape[-1])
+        given = node.get("activations")
+        if (given and given != usual * n_directions) or node.get("clip") is not None or node.get("input_forget", 0):
+            raise node.unsupported("expected the usual activations without clip, got others")
+        if node.get("layout", 0):
+            x = F.transpose(x, (1, 0, 2))
+        length, batch, n_in = x.shape
+        if node.has(4) and not np.all(node.static(4) == length):
+            raise node.unsupported("expected sequences as long as the input, got shorter ones")
+        outputs, last_h, last_c = [], [], []
+        for k in range(n_directions):
+            is_reverse = node.get("direction", "forward") == "reverse" or k == 1
+            bias = None if not node.has(3) else _direction(node.x(3), k)
+            wb = None if bias is None else _part(bias, 0, 0, n_gates * size)
+            rb = (
+                None
+                if bias is None
+                else reshape(_part(bias, 0, n_gates * size, 2 * n_gates * size), (1, n_gates * size))
+            )
+            h, c = (_state(node, i, k, batch, size) for i in (5, 6))
+            if kind == "LSTM":
+                peephole = _direction(node.x(7), k) if node.has(7) else None
+                step = _lstm(node, size, peephole)
+            else:
+                step = _gru(node, size) if kind == "GRU" else _rnn(node)
+            flat = F.affine(reshape(x, (length * batch, n_in)), F.transpose(_direction(w, k), (1, 0)), wb)
+            steps = reshape(flat, (length, batch, n_gates * size))
+            found: list[Variable] = []
+            for t in reversed(range(length)) if is_reverse else range(length):
+                px = reshape(_part(steps, 0, t, t + 1), (batch, n_gates * size))
+                h, c = step(px, h, c, _direction(r, k), rb)
+                found.append(h)
+            outputs.append(F.stack(*(found[::-1] if is_reverse else found), axis=0))
+            last_h.append(h)
+            last_c.append(c)
+        y = F.stack(*outputs, axis=1)
+        ends = [F.stack(*last_h, axis=0), F.stack(*last_c, axis=0)]
+        if node.get("layout", 0):
+            y = F.transpose(y, (2, 0, 1, 3))
+            ends = [F.transpose(end, (1, 0, 2)) for end in ends]
+        return [y, *ends][: 3 if kind == "LSTM" else 2]
+
+    return build
+
+
+def _state(node: Node, i: int, k: int, batch: int, size: int) -> Variable:
+    """What the first step starts from."""
+    if not node.has(i):
+        return Variable.from_numpy_array(np.zeros((batch, size), np.float32))
+    held = F.transpose(node.x(i), (1, 0, 2)) if node.get("layout", 0) else node.x(i)
+    return _direction(held, k)
+
+
+RECURRENT: dict[tuple[str, str], Row] = {
+    ("", "GRU"): Row(_recurrent("GRU", 3)),
+    ("", "LSTM"): Row(_recurrent("LSTM", 4)),
+    ("", "RNN"): Row(_recurrent("RNN", 1)),
+}
+"""One row for each operator."""

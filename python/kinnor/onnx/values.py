@@ -1,0 +1,219 @@
+"""What rows of operators are made of: values of a graph that is built, and the node that a row reads.
+
+Knows attributes, element types and what is known while a graph is built; knows no files and no operators.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._core import Error, UnsupportedError, Variable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["MOST_FIXED", "NeedsValuesError", "Node", "OnnxError", "Row", "Value"]
+
+MOST_FIXED = 4096
+"""Elements of an input that may decide on shapes: a graph is kept for each of its values."""
+
+
+class OnnxError(Error, ValueError):
+    """An ONNX file that is malformed, or a network that does not fit."""
+
+
+class NeedsValuesError(Exception):
+    """The values of some inputs are needed to build the graph, not just their shapes.
+
+    Args:
+        names: The inputs.
+    """
+
+    def __init__(self, names: frozenset[str]) -> None:
+        super().__init__(names)
+        self.names = names
+
+
+class Value:
+    """A tensor of a graph: an array that is known while the graph is built, or a variable, with its element type.
+
+    Args:
+        content: The array or the variable.
+        dtype: The element type in ONNX; variables that are computed hold float32.
+        parameter: The variable that is trained, if the array is a parameter.
+        sources: The inputs of the model that it depends on.
+    """
+
+    def __init__(
+        self,
+        content: NDArray[Any] | Variable,
+        dtype: Any = None,
+        parameter: Variable | None = None,
+        sources: frozenset[str] = frozenset(),
+    ) -> None:
+        self.array = None if isinstance(content, Variable) else np.asarray(content)
+        self._variable = content if isinstance(content, Variable) else parameter
+        self.parameter = parameter
+        self.dtype = np.dtype(content.dtype if dtype is None and not isinstance(content, Variable) else dtype)
+        self.sources = sources
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of its axes."""
+        return tuple(self.array.shape if self.array is not None else self.variable.shape)
+
+    @property
+    def known(self) -> bool:
+        """Whether it is a constant: an array that nobody trains."""
+        return self.array is not None and self.parameter is None
+
+    @property
+    def variable(self) -> Variable:
+        """It as a variable of the graph."""
+        if self._variable is None:
+            array = np.asarray(self.array)
+            if array.dtype.kind not in "fiub":
+                array = array.astype(np.float32)
+            self._variable = Variable.from_numpy_array(array)
+        return self._variable
+
+    def static(self) -> NDArray[Any]:
+        """Its numbers, while the graph is built.
+
+        Raises:
+            NeedsValuesError: If inputs decide on it.
+        """
+        if self.array is None:
+            raise NeedsValuesError(self.sources)
+        return self.array
+
+
+class Node:
+    """A node of a graph with its inputs, as rows read it.
+
+    Args:
+        proto: The `NodeProto`.
+        attributes: Its attributes by name, as Python values.
+        inputs: Its inputs; None for those that are left out.
+        version: The version of the operators of its domain.
+        run: What builds a graph inside of it, of a `GraphProto`.
+    """
+
+    def __init__(
+        self,
+        proto: Any,
+        attributes: Mapping[str, Any],
+        inputs: Sequence[Value | None],
+        version: int,
+        run: Callable[[Any], list[Value]] | None = None,
+    ) -> None:
+        self.proto = proto
+        self.attributes = attributes
+        self.inputs = inputs
+        self.version = version
+        self.n_outputs = len(proto.output)
+        self.run = run
+
+    def has(self, i: int) -> bool:
+        """Whether an input is given.
+
+        Args:
+            i: Which.
+        """
+        return i < len(self.inputs) and self.inputs[i] is not None
+
+    def value(self, i: int) -> Value:
+        """An input.
+
+        Args:
+            i: Which.
+
+        Raises:
+            OnnxError: If it is missing.
+        """
+        found = self.inputs[i] if i < len(self.inputs) else None
+        if found is None:
+            raise OnnxError(f"{self.proto.op_type}: expected input {i}, got none")
+        return found
+
+    def x(self, i: int = 0) -> Variable:
+        """An input as a variable.
+
+        Args:
+            i: Which.
+        """
+        return self.value(i).variable
+
+    def optional(self, i: int) -> Variable | None:
+        """An input as a variable, or None if it is left out.
+
+        Args:
+            i: Which.
+        """
+        return self.x(i) if self.has(i) else None
+
+    def static(self, i: int) -> NDArray[Any]:
+        """The numbers of an input while the graph is built.
+
+        Args:
+            i: Which.
+        """
+        return self.value(i).static()
+
+    def ints(self, i: int, name: str = "") -> list[int] | None:
+        """Whole numbers of an input or, in older versions, of an attribute; None if both are missing.
+
+        Args:
+            i: Which input.
+            name: The attribute.
+        """
+        if name and name in self.attributes:
+            found = self.attributes[name]
+            return [int(k) for k in (found if isinstance(found, list) else [found])]
+        return [int(k) for k in self.static(i).ravel()] if self.has(i) else None
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """An attribute.
+
+        Args:
+            name: Its name.
+            default: What it is if it is left out.
+        """
+        return self.attributes.get(name, default)
+
+    def is_integer(self, i: int = 0) -> bool:
+        """Whether an input holds whole numbers.
+
+        Args:
+            i: Which.
+        """
+        return self.value(i).dtype.kind in "iu"
+
+    def unsupported(self, what: str) -> UnsupportedError:
+        """The error for what an operator asks for and does not exist here.
+
+        Args:
+            what: What it asks for.
+        """
+        return UnsupportedError(f"onnx: {self.proto.op_type}-{self.version} (node {self.proto.name!r}): {what}")
+
+
+@dataclass(frozen=True)
+class Row:
+    """How an operator is built.
+
+    Args:
+        build: Makes variables, arrays or values of a node.
+        fold: Computes it with NumPy where all inputs are constants; by default they become variables, and the graph is
+            run.
+        dtype: The element type of the outputs; by default that of the first input.
+    """
+
+    build: Callable[[Node], Any]
+    fold: Callable[[Node], Any] | None = None
+    dtype: Any = None

@@ -1,0 +1,211 @@
+"""ONNX: the node tests of the package `onnx` and its converted networks, files that are broken, and training."""
+
+import importlib
+import pkgutil
+import warnings
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.backend.test.case.node as node_cases
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.backend.test.loader import load_model_tests
+
+import kinnor as nn
+import kinnor.functions as F
+import kinnor.onnx
+import kinnor.solvers as S
+from kinnor.onnx.tables import SUBJECTS, TABLE
+
+KNOWN = {"bool", "float16", "float32", "float64"} | {
+    f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
+}
+
+SLOW = {"averagepool", "lppool", "maxpool"}
+"""Modules of cases that take half a minute to be made; the converted networks have pooling."""
+
+
+def cases_of(table):
+    """The cases of the modules that are named after operators of a table."""
+    names = {name.lower() for _, name in table}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for module in pkgutil.iter_modules(node_cases.__path__):
+            if module.name.replace("_", "") in names - SLOW:
+                importlib.import_module(f"{node_cases.__name__}.{module.name}")
+    found = []
+    for case in node_cases._NodeTestCases:
+        operators = [node.op_type for node in case.model.graph.node]
+        is_here = any(name in operators for _, name in table) and all(("", name) in TABLE for name in operators)
+        if is_here and "_expanded" not in case.name and types_of(case.model) <= KNOWN:
+            found.append(case)
+    return found
+
+
+def types_of(model):
+    held = [*model.graph.input, *model.graph.output]
+    if not all(x.type.HasField("tensor_type") for x in held):
+        return {"other"}
+    return {np.dtype(helper.tensor_dtype_to_np_dtype(x.type.tensor_type.elem_type)).name for x in held}
+
+
+def array(x):
+    return numpy_helper.to_array(x) if isinstance(x, TensorProto) else np.asarray(x)
+
+
+def passes(case):
+    model = kinnor.onnx.Model(case.model)
+    for inputs, outputs in case.data_sets:
+        found = model(*(array(x) for x in inputs))
+        for y, expected in zip(found if isinstance(found, tuple) else (found,), map(array, outputs), strict=True):
+            assert (y.dtype, y.shape) == (expected.dtype, expected.shape)
+            np.testing.assert_allclose(y.astype(np.float64), expected.astype(np.float64), rtol=1e-3, atol=1e-6)
+
+
+# The least cases that pass, counted with version 1.23 of the package, which adds some in each.
+FLOORS = {
+    "Arithmetic": 315,
+    "Shapes": 149,
+    "Convolutions and pooling": 49,
+    "Reductions": 135,
+    "Normalization": 53,
+    "Recurrent": 18,
+    "Quantization": 20,
+}
+
+
+CONVERTED = {"pytorch-converted": 80, "pytorch-operator": 31, "simple": 7}
+"""Likewise, of the networks."""
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_nodes(subject):
+    failed, cases = [], cases_of(SUBJECTS[subject])
+    for case in cases:
+        try:
+            passes(case)
+        except (nn.UnsupportedError, kinnor.onnx.OnnxError, AssertionError) as error:
+            failed.append(f"{case.name}: {str(error)[:200]}")
+    assert len(cases) - len(failed) >= FLOORS[subject], "\n".join(failed)
+
+
+@pytest.mark.parametrize("kind", ["pytorch-converted", "pytorch-operator", "simple"])
+def test_networks(kind):
+    failed, cases = [], load_model_tests(kind=kind)
+    for case in cases:
+        folder = Path(case.model_dir)
+        try:
+            model = kinnor.onnx.load(folder / "model.onnx")
+            for data in sorted(folder.glob("test_data_set_*")):
+                inputs, outputs = (
+                    [numpy_helper.to_array(onnx.load_tensor(path)) for path in sorted(data.glob(f"{way}_*.pb"))]
+                    for way in ("input", "output")
+                )
+                found = model(*inputs[: len(model.inputs)])
+                for y, expected in zip(found if isinstance(found, tuple) else (found,), outputs, strict=True):
+                    np.testing.assert_allclose(y, expected, rtol=1e-3, atol=1e-5)
+        except (nn.UnsupportedError, kinnor.onnx.OnnxError, AssertionError) as error:
+            failed.append(f"{case.name}: {str(error)[:200]}")
+    assert len(cases) - len(failed) >= CONVERTED[kind], "\n".join(failed)
+
+
+def saved(path, nodes, inputs, outputs, initializers=(), opset=17):
+    graph = helper.make_graph(nodes, "net", inputs, outputs, list(initializers))
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)]), path)
+    return path
+
+
+def info(name, shape, kind=TensorProto.FLOAT):
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+@pytest.fixture
+def affine(tmp_path):
+    w = np.random.default_rng(0).normal(size=(3, 2)).astype(np.float32)
+    nodes = [helper.make_node("Gemm", ["x", "w", "b"], ["h"]), helper.make_node("Tanh", ["h"], ["y"])]
+    held = [numpy_helper.from_array(w, "w"), numpy_helper.from_array(np.ones(2, np.float32), "b")]
+    return saved(tmp_path / "net.onnx", nodes, [info("x", ["n", 3])], [info("y", ["n", 2])], held), w
+
+
+def test_shapes_are_open(affine):
+    model = kinnor.onnx.load(affine[0])
+    assert (model.inputs, model.outputs) == (["x"], ["y"])
+    for n in (1, 4, 1):
+        x = np.random.default_rng(n).normal(size=(n, 3)).astype(np.float32)
+        np.testing.assert_allclose(model(x), np.tanh(x @ affine[1] + 1), rtol=1e-5)
+        np.testing.assert_array_equal(model(x=x), model(x))
+    with pytest.raises(nn.ShapeError, match="expected shape"):
+        model(np.zeros((1, 4), np.float32))
+    with pytest.raises(nn.CallError, match="expected inputs"):
+        model()
+
+
+def test_it_is_trained(affine):
+    model = kinnor.onnx.load(affine[0])
+    x = np.random.default_rng(1).normal(size=(8, 3)).astype(np.float32)
+    before = model(x)
+    loss = F.mean(F.squared_error(model(nn.Variable.from_numpy_array(x)), nn.Variable.from_numpy_array(before * 0)))
+    solver = S.Sgd(lr=0.5)
+    solver.set_parameters(model.get_parameters())
+    for _ in range(20):
+        solver.zero_grad()
+        loss.forward()
+        loss.backward()
+        solver.update()
+    assert np.square(model(x)).mean() < 0.2 * np.square(before).mean()
+
+
+def test_what_is_missing_is_named(tmp_path):
+    node = helper.make_node("Det", ["x"], ["y"], name="the_node")
+    path = saved(tmp_path / "net.onnx", [node], [info("x", [2, 2])], [info("y", [])])
+    with pytest.raises(nn.UnsupportedError, match=r"Det-17 \(node 'the_node'\)"):
+        kinnor.onnx.load(path)
+
+
+def test_shapes_that_are_computed_are_folded(tmp_path):
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "zero"], ["n"]),
+        helper.make_node("Unsqueeze", ["n", "axes"], ["n1"]),
+        helper.make_node("Concat", ["n1", "rest"], ["t"], axis=0),
+        helper.make_node("Reshape", ["x", "t"], ["y"]),
+    ]
+    held = [("zero", np.int64(0)), ("axes", np.array([0])), ("rest", np.array([2, -1]))]
+    held = [numpy_helper.from_array(np.asarray(x, np.int64), name) for name, x in held]
+    path = saved(tmp_path / "net.onnx", nodes, [info("x", ["n", 3, 4])], [info("y", ["n", 2, 6])], held)
+    assert kinnor.onnx.load(path)(np.zeros((5, 3, 4), np.float32)).shape == (5, 2, 6)
+
+
+def test_files_of_tensors_stay_in_the_folder(tmp_path, affine):
+    folder = tmp_path / "inside"
+    folder.mkdir()
+    model = onnx.load(affine[0])
+    onnx.save(model, folder / "net.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    x = np.ones((1, 3), np.float32)
+    np.testing.assert_array_equal(kinnor.onnx.load(folder / "net.onnx")(x), kinnor.onnx.load(affine[0])(x))
+    (tmp_path / "w.bin").write_bytes((folder / "w.bin").read_bytes())
+    proto = onnx.load(folder / "net.onnx", load_external_data=False)
+    for location in ("../w.bin", str(tmp_path / "w.bin"), "none.bin", "", "."):
+        for tensor in proto.graph.initializer:
+            tensor.external_data[0].value = location
+        (folder / "bad.onnx").write_bytes(proto.SerializeToString())
+        with pytest.raises(kinnor.onnx.OnnxError, match="in the folder of the model"):
+            kinnor.onnx.load(folder / "bad.onnx")
+
+
+def test_broken_files_are_refused(tmp_path, affine):
+    whole = affine[0].read_bytes()
+    rng = np.random.default_rng(0)
+    refused = 0
+    for k in range(60):
+        broken = bytearray(whole[: rng.integers(len(whole))] if k % 3 == 0 else whole)
+        for place in rng.integers(len(broken), size=3) if broken else ():
+            broken[place] = rng.integers(256)
+        (tmp_path / "broken.onnx").write_bytes(broken)
+        try:
+            model = kinnor.onnx.load(tmp_path / "broken.onnx")
+            model(np.ones((1, 3), np.float32))
+        except nn.Error:
+            refused += 1
+    assert refused > 20
