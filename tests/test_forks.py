@@ -148,3 +148,46 @@ def test_gradients_that_a_run_of_another_thread_had_in_hand_are_there_again():
     print(float(z.g))
     """
     assert run(program) == "0\n5.0\n"
+
+
+def test_gradients_of_leaves_that_another_thread_differentiates_by_are_zero():
+    program = """
+    from kinnor import autodiff
+    v, w = leaf(8, 8), leaf(8, 8)
+    h = v
+    for _ in range(4):
+        h = F.tanh(F.affine(h, w))
+    z = F.sum(h * v)
+    inside, on = threading.Event(), threading.Event()
+
+    def step():
+        z.forward()
+        v.grad.zero(), w.grad.zero()
+        autodiff.backward(z)
+
+    # Nobody has looked at the gradients: they are written in place.
+    step(), step(), step()
+    passed = []
+
+    def stop(f):
+        passed.append(f)
+        if len(passed) == 14:
+            inside.set()
+            on.wait(20)
+
+    nn.set_function_post_hook("stop", stop)
+    thread = threading.Thread(target=step)
+    thread.start()
+    assert inside.wait(20)
+
+    def child():
+        assert not v.g.any() and not w.g.any()
+        step()
+        return v.g.all() and w.g.all()
+
+    print(forked(child))
+    on.set()
+    thread.join()
+    print(bool(v.g.all() and w.g.all()))
+    """
+    assert run(program) == "0\nTrue\n"

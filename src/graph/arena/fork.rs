@@ -47,6 +47,7 @@ impl Arena {
         }
         let own = Thread::current();
         self.give_back_gradients_of_others(own);
+        self.forget_gradients_of_others(own);
         let leases = &mut self.leases;
         let leased = leases.leased.take_if(|(_, thread)| *thread != own);
         let all = leases.single.len();
@@ -74,6 +75,20 @@ impl Arena {
             // The gradient of the run is not looked at, and not dropped.
             std::mem::forget(std::mem::replace(&mut self.cores[core].grad, grad));
             self.moved(core);
+        }
+    }
+}
+
+impl Arena {
+    /// Gradients that other threads were writing, all or none, are as they were before: zero.
+    fn forget_gradients_of_others(&mut self, own: Thread) {
+        while let Some(at) = self.written.iter().rposition(|(thread, _)| *thread != own) {
+            let (_, cores) = self.written.remove(at);
+            for core in &*cores {
+                // What the run wrote is not looked at, and not dropped.
+                std::mem::forget(self.cores[*core].grad.take());
+                self.moved(*core);
+            }
         }
     }
 }

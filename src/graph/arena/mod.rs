@@ -62,6 +62,8 @@ pub(crate) struct Arena {
     pub(crate) leases: RunLocks,
     /// Gradients that pairs do not have while a thread runs backward from them, the last ones last.
     pub(crate) outer: Vec<OuterGradient>,
+    /// Tensors whose gradients runs of these threads write, all of them or none.
+    pub(crate) written: Vec<(Thread, Arc<[Ix]>)>,
 }
 
 /// A gradient that a pair had before a run, and gets back after it.
@@ -84,6 +86,7 @@ static ARENA: Mutex<Arena> = Mutex::new(Arena {
     dying: Vec::new(),
     leases: RunLocks::NONE,
     outer: Vec::new(),
+    written: Vec::new(),
 });
 
 /// The arena, under its lock.

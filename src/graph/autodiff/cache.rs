@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::Result;
 use crate::array::{Shape, Storage};
-use crate::graph::arena::run_lock::RunOutcome;
+use crate::graph::arena::run_lock::{RunOutcome, Thread};
 use crate::graph::arena::validity::Validity;
 use crate::graph::arena::{self, Arena, Attachment, Garbage, Ix, NONE, flag, order};
 use crate::graph::autodiff::gradients::{Gradients, PlanUse, Seeds};
@@ -130,8 +130,23 @@ impl PreparedBackward {
         self.kept.is_some()
     }
 
+    /// Begins the run of one that is kept: takes its functions.
+    ///
+    /// # Errors
+    /// As [`Arena::hold`].
+    pub(crate) fn begin(&mut self, a: &mut Arena) -> Result<()> {
+        a.hold(&mut self.plan.functions)?;
+        a.written.push((Thread::current(), Arc::clone(&self.gradients.in_place)));
+        Ok(())
+    }
+
     /// Ends the run of one that is kept: gives its functions back.
     pub(crate) fn finish(&mut self, a: &mut Arena, succeeded: bool) {
+        let own = (Thread::current(), &self.gradients.in_place);
+        let is_own = |run: &(Thread, Arc<[Ix]>)| run.0 == own.0 && Arc::ptr_eq(&run.1, own.1);
+        if let Some(at) = a.written.iter().rposition(is_own) {
+            a.written.swap_remove(at);
+        }
         let frees = !self.key.retains;
         let outcome = if frees { RunOutcome::Freed } else { RunOutcome::Retained };
         let functions = &mut self.plan.functions;

@@ -52,6 +52,8 @@ pub(crate) struct Gradients {
     others: Vec<GradientSlotIx>,
     /// Where gradients of roots are read and written: slot, step, array.
     roots: Vec<(GradientSlotIx, u32, Side)>,
+    /// The tensors of leaves that are written in place.
+    pub(crate) in_place: Arc<[Ix]>,
     /// Whether gradients of leaves are known not to be the memory of other arrays of the plan.
     apart: bool,
 }
@@ -98,7 +100,8 @@ impl Gradients {
         let mut plan = BackwardPlan::empty(route.functions.clone(), len, GradientHomes::Private);
         let by_slot = vec![None; route.places.len()];
         let (leaves, others, roots) = (Vec::new(), Vec::new(), Vec::new());
-        let mut own = Self { by_slot, leaves, others, roots, apart: false };
+        let in_place = Arc::new([]);
+        let mut own = Self { by_slot, leaves, others, roots, in_place, apart: false };
         own.start_from(route, &mut plan, seeds);
         let run = a.new_mark();
         route.functions.iter().for_each(|f| a.functions[*f].mark = run);
@@ -263,6 +266,7 @@ impl Gradients {
         }
         if any {
             plan.unfuse();
+            self.in_place = self.leaves.iter().filter(|leaf| leaf.in_place).map(|leaf| leaf.core).collect();
         }
         any
     }

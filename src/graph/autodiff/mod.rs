@@ -157,11 +157,10 @@ fn on_arrays(
     let seeds = seeds(roots, inputs.is_some())?;
     let (mut ready, held, clearing, budget, budgeted) = arena::with(|a| -> Result<_> {
         let (mut ready, budget) = PreparedBackward::get(a, roots, inputs, &seeds, options, adds)?;
-        let is_kept = ready.is_kept();
-        let functions = &mut ready.plan.functions;
+        let functions = &ready.plan.functions;
         let budgeted = budget.is_some() || functions.iter().any(|f| a.functions[*f].budgeted);
-        let held = if is_kept {
-            a.hold(functions)?;
+        let held = if ready.is_kept() {
+            ready.begin(a)?;
             None
         } else {
             a.begin_run(functions)?;
