@@ -94,7 +94,7 @@ impl Provenance {
         self.changed(x, y, |storage| !storage.is_cleared())
     }
 
-    /// As [`Memo::modified`], of values that are not what they were and that `counts`.
+    /// As [`Provenance::modified`], of values that are not what they were and that `counts`.
     pub(crate) fn changed<'a>(
         &self,
         x: impl Iterator<Item = Option<&'a Storage>>,

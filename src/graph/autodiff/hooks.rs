@@ -50,10 +50,10 @@ impl Drop for Suspended {
     }
 }
 
-/// What users want to be told of gradients on a course, each once.
+/// What users want to be told of gradients on a route, each once.
 pub(crate) struct RunHooks<'a> {
     by_place: HashMap<GradientSlotIx, Vec<Arc<dyn GradientHook>>>,
-    course: &'a GradientRoute,
+    route: &'a GradientRoute,
     held: Option<&'a Suspended>,
 }
 
@@ -65,23 +65,23 @@ pub(crate) fn any(a: &Arena, route: &GradientRoute) -> bool {
 
 impl<'a> RunHooks<'a> {
     /// Of a route on which there are none.
-    pub(crate) fn none(course: &'a GradientRoute) -> Self {
-        Self { by_place: HashMap::new(), course, held: None }
+    pub(crate) fn none(route: &'a GradientRoute) -> Self {
+        Self { by_place: HashMap::new(), route, held: None }
     }
 
-    pub(crate) fn of(course: &'a GradientRoute, held: Option<&'a Suspended>) -> Self {
+    pub(crate) fn of(route: &'a GradientRoute, held: Option<&'a Suspended>) -> Self {
         let by_place = arena::with(|a| {
             let hooks = |(n, place): (usize, &GradientSlot)| {
                 // What a part of a graph contributes to a variable outside is not its gradient yet.
-                if course.ends_outside(n) {
+                if route.ends_outside(n) {
                     return None;
                 }
                 let hooks = a.gradient_hooks(place.core, place.leaf, When::Gradient);
                 (!hooks.is_empty()).then_some((n as GradientSlotIx, hooks))
             };
-            course.places.iter().enumerate().filter_map(hooks).collect()
+            route.places.iter().enumerate().filter_map(hooks).collect()
         });
-        Self { by_place, course, held }
+        Self { by_place, route, held }
     }
 
     pub(crate) fn any(&self) -> bool {
@@ -99,7 +99,7 @@ impl<'a> RunHooks<'a> {
         gradient_hooks::call_each(&hooks, g)
     }
 
-    /// As [`Hooks::on_variable`] for a gradient in memory, which is replaced there too.
+    /// As [`RunHooks::on_variable`] for a gradient in memory, which is replaced there too.
     pub(crate) fn on_array(
         &mut self,
         place: GradientSlotIx,
@@ -109,7 +109,7 @@ impl<'a> RunHooks<'a> {
             return Ok(None);
         }
         let Some(storage) = gradients[place as usize].clone() else { return Ok(None) };
-        let core = self.course.places[place as usize].core;
+        let core = self.route.places[place as usize].core;
         let shape = arena::with(|a| a.cores[core].shape.clone());
         let g = Variable::over(&NdArray { shape, storage })?;
         let held = self.held;

@@ -47,18 +47,18 @@ use crate::{Error, Result};
 /// fails with. No gradient has changed then.
 pub fn backward(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOptions<'_>) -> Result<()> {
     let found = differentiate(roots, inputs, options, true)?;
-    let course = found.course();
+    let route = found.route();
     let sinks = match &found {
         Found::Arrays(ready) => ready.sinks(),
-        Found::Variables(course, _) => Cow::Owned(arena::with(|a| course.sinks(a, inputs.is_none()))),
+        Found::Variables(route, _) => Cow::Owned(arena::with(|a| route.sinks(a, inputs.is_none()))),
     };
     match &found {
         Found::Arrays(ready) => {
             sinks::arrays(ready, &sinks).inspect_err(|_| ready.gradients.undo())?;
         }
-        Found::Variables(course, variables) => sinks::variables(course, &sinks, variables)?,
+        Found::Variables(route, variables) => sinks::variables(route, &sinks, variables)?,
     }
-    let leaves = sinks.iter().map(|p| course.places[*p as usize]).filter(|place| place.leaf);
+    let leaves = sinks.iter().map(|p| route.places[*p as usize]).filter(|place| place.leaf);
     let leaves: SmallVec<[Ix; 32]> = leaves.map(|leaf| leaf.core).collect();
     drop(sinks);
     found.keep()?;
@@ -77,7 +77,7 @@ pub fn grad(
     let found = differentiate(roots, Some(inputs), options, false)?;
     let mut made: HashMap<GradientSlotIx, Variable> = HashMap::new();
     let mut results = Vec::with_capacity(inputs.len());
-    for (place, input) in found.course().targets.iter().zip(inputs) {
+    for (place, input) in found.route().targets.iter().zip(inputs) {
         if let Some(v) = made.get(place) {
             results.push(Some(v.clone()));
             continue;
@@ -105,10 +105,10 @@ enum Found {
 }
 
 impl Found {
-    fn course(&self) -> &GradientRoute {
+    fn route(&self) -> &GradientRoute {
         match self {
             Self::Arrays(ready) => &ready.route,
-            Self::Variables(course, _) => course,
+            Self::Variables(route, _) => route,
         }
     }
 
@@ -279,13 +279,13 @@ fn free(route: &GradientRoute, f: Ix) -> Result<()> {
 
 fn on_graph(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOptions<'_>) -> Result<Found> {
     let edges: Vec<&Edge> = roots.iter().map(|root| &root.edge).collect();
-    let (course, nodes, clearing) = arena::with(|a| -> Result<_> {
-        let course = GradientRoute::make(a, &edges, inputs, options.since);
+    let (route, nodes, clearing) = arena::with(|a| -> Result<_> {
+        let route = GradientRoute::make(a, &edges, inputs, options.since);
         a.settle_owed();
-        course.check(a)?;
-        course.check_used(options.refuse_unused)?;
-        let nodes = symbolic::nodes(a, &course);
-        Ok((course, nodes, Clearing::new(a, Policy::RESTORING)))
+        route.check(a)?;
+        route.check_used(options.refuse_unused)?;
+        let nodes = symbolic::nodes(a, &route);
+        Ok((route, nodes, Clearing::new(a, Policy::RESTORING)))
     })?;
     let mut seeds = Vec::with_capacity(roots.len());
     for root in roots {
@@ -298,15 +298,15 @@ fn on_graph(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpti
             }
         });
     }
-    let mut hooks = RunHooks::of(&course, None);
+    let mut hooks = RunHooks::of(&route, None);
     let scope = Scope::at_once(true);
-    let found = symbolic::on_graph(&course, &nodes, &seeds, Some((&mut hooks, options, &clearing)));
+    let found = symbolic::on_graph(&route, &nodes, &seeds, Some((&mut hooks, options, &clearing)));
     let found = found.and_then(|mut found| {
         // A rule may say that a gradient is nothing at all.
-        for (place, used) in course.targets.iter().zip(course.used()) {
+        for (place, used) in route.targets.iter().zip(route.used()) {
             let g = &mut found[*place as usize];
             if used && g.is_none() {
-                let core = course.places[*place as usize].core;
+                let core = route.places[*place as usize].core;
                 *g = Some(Variable::new(arena::with(|a| a.cores[core].shape.clone()))?);
             }
         }
@@ -317,9 +317,9 @@ fn on_graph(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpti
     let found = found?;
     drop((nodes, hooks));
     if !options.retain_graph {
-        course.functions.iter().try_for_each(|f| free(&course, *f))?;
+        route.functions.iter().try_for_each(|f| free(&route, *f))?;
     }
-    Ok(Found::Variables(course, found))
+    Ok(Found::Variables(route, found))
 }
 
 /// Gives each place a variable of its own that can be differentiated: not the seed, and not that of another place.

@@ -1,4 +1,4 @@
-//! The course of a differentiation: which functions it goes through, in which order, and which of their gradients meet.
+//! The route of a differentiation: which functions it goes through, in which order, and which of their gradients meet.
 //!
 //! Gradients that add up share a *place*. A pair of data and gradient has up to two: one for all leaves on it, one for the
 //! output of the function that computes it. (An unlinked copy is a leaf on the pair of an output: what reaches the copy
@@ -30,7 +30,7 @@ pub(crate) struct GradientSlot {
     pub(crate) leaf: bool,
 }
 
-/// A function on the course, with where the places of its outputs and inputs begin in the lists.
+/// A function on the route, with where the places of its outputs and inputs begin in the lists.
 #[derive(Clone, Copy)]
 struct RouteNode {
     outputs: u32,
@@ -83,10 +83,10 @@ impl Edge {
 }
 
 impl GradientRoute {
-    /// The course from `roots` back to `targets`, or to every leaf, through functions born at `since` or later.
+    /// The route from `roots` back to `targets`, or to every leaf, through functions born at `since` or later.
     pub(crate) fn make(a: &mut Arena, roots: &[&Edge], targets: Option<&[Edge]>, since: u64) -> Self {
         let mark = a.new_mark();
-        let mut course = Self {
+        let mut route = Self {
             functions: Vec::new(),
             places: Vec::new(),
             nodes: Vec::new(),
@@ -100,26 +100,26 @@ impl GradientRoute {
         };
         for target in targets.into_iter().flatten() {
             let (_, core, leaf) = target.resolve(a);
-            let place = course.place(a, core, leaf);
-            course.targets.push(place);
+            let place = route.place(a, core, leaf);
+            route.targets.push(place);
         }
-        course.n_targets = course.places.len() as u32;
+        route.n_targets = route.places.len() as u32;
         let ends: Vec<Ix> = roots.iter().map(|root| root.resolve(a).0).collect();
         let above = order::up_to(a, &ends, |a, f| a.functions[f].born >= since);
         order::rank(a, &above);
         let pruned = targets.is_some();
         if pruned {
-            course.take_for_outputs(a, &above);
+            route.take_for_outputs(a, &above);
         }
-        course.find_way(a, &above, pruned);
-        course.functions = order::descending(a, &ends, |a, f| course.goes_through(a, f));
+        route.find_way(a, &above, pruned);
+        route.functions = order::descending(a, &ends, |a, f| route.goes_through(a, f));
         for root in roots {
             let (_, core, leaf) = root.resolve(a);
-            let place = course.place(a, core, leaf);
-            course.roots.push(place);
+            let place = route.place(a, core, leaf);
+            route.roots.push(place);
         }
-        course.list_places(a, pruned);
-        course
+        route.list_places(a, pruned);
+        route
     }
 
     /// The place of a pair, as a leaf or as an output.
@@ -175,7 +175,7 @@ impl GradientRoute {
         }
     }
 
-    /// Whether gradients flow through `f`; to be asked once [`Course::find_way`] has got there.
+    /// Whether gradients flow through `f`; to be asked once [`GradientRoute::find_way`] has got there.
     fn goes_through(&self, a: &Arena, f: Ix) -> bool {
         a.functions[f].born >= self.since && a.functions[f].at & 1 == 1
     }
@@ -261,7 +261,7 @@ impl GradientRoute {
         self.roots.iter().any(|place| self.places[*place as usize].core == core)
     }
 
-    /// Whether each target is on the course.
+    /// Whether each target is on the route.
     pub(crate) fn used(&self) -> Vec<bool> {
         let mut used = vec![false; self.places.len()];
         for place in self.inputs.iter().chain(&self.roots).filter(|place| **place != NONE) {
@@ -270,7 +270,7 @@ impl GradientRoute {
         self.targets.iter().map(|place| used[*place as usize]).collect()
     }
 
-    /// Refuses targets that are not on the course, if that is wanted.
+    /// Refuses targets that are not on the route, if that is wanted.
     pub(crate) fn check_used(&self, refuse: bool) -> Result<()> {
         if !refuse {
             return Ok(());
@@ -283,7 +283,7 @@ impl GradientRoute {
         })
     }
 
-    /// Refuses a course through functions whose values are not those of a forward run.
+    /// Refuses a route through functions whose values are not those of a forward run.
     pub(crate) fn check(&self, a: &Arena) -> Result<()> {
         for f in &self.functions {
             let slot = &a.functions[*f];

@@ -16,8 +16,8 @@ use crate::{Error, Result};
 
 /// Adds gradients in memory to those of their pairs. What can fail comes first: all of them are added, or none.
 pub(crate) fn arrays(ready: &PreparedBackward, sinks: &[GradientSlotIx]) -> Result<()> {
-    let course = &ready.route;
-    let core = |place: &GradientSlotIx| course.places[*place as usize].core;
+    let route = &ready.route;
+    let core = |place: &GradientSlotIx| route.places[*place as usize].core;
     let found = |place: &GradientSlotIx| ready.gradients.by_slot[*place as usize].as_ref();
     let (sinks, in_graphs) = arena::with(|a| {
         // What was written in place is there already.
@@ -56,13 +56,13 @@ pub(crate) fn arrays(ready: &PreparedBackward, sinks: &[GradientSlotIx]) -> Resu
 
 /// Adds gradients with graphs to those of their pairs, which get new memory: what they were may be part of a graph.
 pub(crate) fn variables(
-    course: &GradientRoute,
+    route: &GradientRoute,
     sinks: &[GradientSlotIx],
     found: &[Option<Variable>],
 ) -> Result<()> {
     let mut sums = Vec::new();
     for place in sinks {
-        let core = course.places[*place as usize].core;
+        let core = route.places[*place as usize].core;
         let Some(g) = &found[*place as usize] else { continue };
         let before = arena::with(|a| Variable::leaf_on(a, core)).grad_variable();
         let sum = match before {

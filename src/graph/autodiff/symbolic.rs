@@ -121,8 +121,8 @@ impl RuleNode {
     }
 }
 
-/// The functions of a course, held.
-pub(crate) fn nodes(a: &mut Arena, course: &GradientRoute) -> Vec<RuleNode> {
+/// The functions of a route, held.
+pub(crate) fn nodes(a: &mut Arena, route: &GradientRoute) -> Vec<RuleNode> {
     let node = |f: &Ix| {
         let inputs = a.functions[*f].inputs.clone();
         let handle = |v: Ix| {
@@ -138,7 +138,7 @@ pub(crate) fn nodes(a: &mut Arena, course: &GradientRoute) -> Vec<RuleNode> {
         let outputs = outputs.collect();
         RuleNode { op: a.op(*f).clone(), context: a.functions[*f].context, inputs, outputs }
     };
-    course.functions.iter().map(node).collect()
+    route.functions.iter().map(node).collect()
 }
 
 /// What accompanies a differentiation of values that are there: hooks, and how to get values again that were dropped.
@@ -167,41 +167,41 @@ pub fn grad(
     let edges = |list: &[&Variable]| list.iter().map(|v| Edge::Variable((*v).clone())).collect::<Vec<_>>();
     let (roots, targets) = (edges(outputs), edges(inputs));
     let roots: Vec<&Edge> = roots.iter().collect();
-    let (course, nodes) = arena::with(|a| {
-        let course = GradientRoute::make(a, &roots, Some(&targets), 0);
-        let nodes = nodes(a, &course);
-        (course, nodes)
+    let (route, nodes) = arena::with(|a| {
+        let route = GradientRoute::make(a, &roots, Some(&targets), 0);
+        let nodes = nodes(a, &route);
+        (route, nodes)
     });
-    let found = on_graph(&course, &nodes, grad_outputs, None)?;
-    Ok(course.targets.iter().map(|place| found[*place as usize].clone()).collect())
+    let found = on_graph(&route, &nodes, grad_outputs, None)?;
+    Ok(route.targets.iter().map(|place| found[*place as usize].clone()).collect())
 }
 
 /// Differentiates by the rules on symbols, from one seed for each root. Returns the gradients by place, of those places
 /// that somebody asks for.
 pub(crate) fn on_graph(
-    course: &GradientRoute,
+    route: &GradientRoute,
     nodes: &[RuleNode],
     seeds: &[Variable],
     mut company: Option<RuleContext<'_, '_>>,
 ) -> Result<Vec<Option<Variable>>> {
     let mut graph = GraphBuilder::default();
     let anomaly = modes::detect_anomaly();
-    let mut total: Vec<Option<Sym>> = vec![None; course.places.len()];
+    let mut total: Vec<Option<Sym>> = vec![None; route.places.len()];
     let seeds: Vec<Sym> = seeds.iter().map(|g| graph.add(g.clone())).collect();
     build(&mut graph, || {
-        for (place, g) in course.roots.iter().zip(&seeds) {
+        for (place, g) in route.roots.iter().zip(&seeds) {
             add_up(&mut total[*place as usize], *g);
         }
     })?;
     for (n, node) in nodes.iter().enumerate().filter(|_| company.is_some()) {
-        check(course.functions[n], node.reads(course.inputs(n)))?;
+        check(route.functions[n], node.reads(route.inputs(n)))?;
     }
     for (n, node) in nodes.iter().enumerate() {
-        let (outputs, inputs) = (course.outputs(n), course.inputs(n));
+        let (outputs, inputs) = (route.outputs(n), route.inputs(n));
         if outputs.iter().all(|place| total[*place as usize].is_none()) {
             continue;
         }
-        let f = course.functions[n];
+        let f = route.functions[n];
         let _context = Scope::context(node.context);
         if let Some((hooks, options, clearing)) = &mut company {
             for (place, y) in outputs.iter().zip(&node.outputs) {
@@ -218,11 +218,11 @@ pub(crate) fn on_graph(
             options.post_hook.map_or(Ok(()), |hook| hook(&arena::with(|a| Function::counted(a, f))))?;
         }
     }
-    let mut found = vec![None; course.places.len()];
-    for place in 0..course.places.len() {
+    let mut found = vec![None; route.places.len()];
+    for place in 0..route.places.len() {
         let (kept, shape) = arena::with(|a| {
-            let shape = a.cores[course.places[place].core].shape.clone();
-            (course.keeps(a, place as u32), shape)
+            let shape = a.cores[route.places[place].core].shape.clone();
+            (route.keeps(a, place as u32), shape)
         });
         if !kept || total[place].is_none() {
             continue;

@@ -86,6 +86,7 @@ impl ForwardPlan {
     /// Lists the instructions, if that was not done since steps were joined or taken apart.
     pub(crate) fn list(&mut self) {
         if self.instructions.is_empty() {
+            debug_assert_eq!(self.steps.len(), self.functions.len(), "a plan has a step for each function");
             self.instructions = self.listed();
             print_made(|| self.text());
         }
@@ -160,6 +161,7 @@ impl BackwardPlan {
     /// Lists the instructions, if that was not done since steps were joined or taken apart.
     pub(crate) fn list(&mut self) {
         if self.instructions.is_empty() {
+            debug_assert_eq!(self.steps.len(), self.functions.len(), "a plan has a step for each function");
             self.instructions = self.listed();
             print_made(|| self.text());
         }

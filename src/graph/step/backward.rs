@@ -216,7 +216,7 @@ impl BackwardStep {
         self.changed(|storage| !storage.is_cleared())
     }
 
-    /// As [`BackStep::modified`], of the values that `counts`: those that were cleared have changed too.
+    /// As [`BackwardStep::modified`], of the values that `counts`: those that were cleared have changed too.
     pub(crate) fn changed(&self, counts: impl Fn(&Storage) -> bool) -> Option<Modified> {
         fn storage(read: &(Shape, Option<Operand>)) -> Option<&Storage> {
             read.1.as_ref().map(|slot| &*slot.storage)

@@ -129,7 +129,7 @@ impl ForwardStep {
         self.run(recompute, None).map(drop)
     }
 
-    /// As [`Step::forward`]; the first output goes through what follows, to another place, if that is given. Returns the name
+    /// As [`ForwardStep::forward`]; the first output goes through what follows, to another place, if that is given. Returns the name
     /// of what it computes.
     pub(crate) fn run(&mut self, recompute: bool, along: Option<(*mut u8, Tail<'_>)>) -> Result<u64> {
         if !self.plain {

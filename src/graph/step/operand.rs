@@ -69,7 +69,7 @@ impl Operand {
         self.storage.access(self.dtype, access)
     }
 
-    /// As [`Slot::resolve`] for reading input `i` of an operation; indices have to be whole numbers.
+    /// As [`Operand::resolve`] for reading input `i` of an operation; indices have to be whole numbers.
     #[inline(always)]
     pub(crate) fn read(&self, op: &Op, i: usize) -> Result<*mut u8> {
         let ptr = self.resolve(Access::Read)?;
@@ -100,7 +100,7 @@ impl Operand {
         Err(Error::Index(format!("{name}: expected whole numbers in {input}, got {value} at {place}")))
     }
 
-    /// As [`Slot::resolve`] for writing; values that are kept as another type get a temporary place.
+    /// As [`Operand::resolve`] for writing; values that are kept as another type get a temporary place.
     pub(crate) fn place(&self, access: Access, temporary: &mut Temporaries) -> Result<*mut u8> {
         if self.stored == self.dtype {
             return self.resolve(access);
@@ -160,7 +160,7 @@ pub(crate) fn store(temporaries: Temporaries) -> Result<()> {
     Ok(())
 }
 
-/// Where a function's [`Memo`] is: in its slot, which the run keeps alive.
+/// Where a function's [`Provenance`] is: in its slot, which the run keeps alive.
 #[derive(Clone, Copy)]
 pub(crate) struct MemoPtr(pub(crate) *mut Provenance);
 
