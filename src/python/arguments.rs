@@ -2,9 +2,12 @@
 
 use pyo3::PyClass;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyDict, PyFloat, PyList, PyString, PyTuple};
 
+use super::ndarray::NdArray;
+use super::variable::Variable;
 use crate::Error;
+use crate::ops::contract::spec::integer;
 
 pub(super) fn refused(expected: &str, got: &Bound<'_, PyAny>) -> PyErr {
     Error::Type(format!("expected {expected}, got {}", shown(got))).into()
@@ -69,17 +72,31 @@ pub(super) fn dict<'py>(v: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
 
 /// A number, or an array of one.
 pub(super) fn number(v: &Bound<'_, PyAny>) -> PyResult<f64> {
-    v.extract().map_err(|_| refused("a number", v))
+    let plain = v.is_instance_of::<PyFloat>() || !v.hasattr("item")?;
+    let found = if plain { v.extract() } else { v.call_method0("item").and_then(|one| one.extract()) };
+    found.map_err(|_| refused("a number", v))
 }
 
 /// A whole number.
 pub(super) fn whole(v: &Bound<'_, PyAny>) -> PyResult<i64> {
-    v.extract().map_err(|_| refused("a whole number", v))
+    v.extract().ok().or_else(|| whole_float(v)).ok_or_else(|| refused("a whole number", v))
+}
+
+/// The whole number that a float is, as `16 / 2`; none of other numbers.
+pub(super) fn whole_float(v: &Bound<'_, PyAny>) -> Option<i64> {
+    let ours = || v.is_instance_of::<NdArray>() || v.is_instance_of::<Variable>();
+    let numpys = || v.getattr("ndim").and_then(|n| n.extract::<usize>()).is_ok_and(|n| n == 0) && !ours();
+    if v.is_instance_of::<PyFloat>() || numpys() { v.extract().ok().and_then(integer) } else { None }
 }
 
 /// A place in a list, or a count.
 pub(super) fn count(v: &Bound<'_, PyAny>) -> PyResult<usize> {
-    v.extract().map_err(|_| refused("a whole number of zero or more", v))
+    length(v).ok_or_else(|| refused("a whole number of zero or more", v))
+}
+
+/// A whole number of zero or more, if it is one.
+pub(super) fn length(v: &Bound<'_, PyAny>) -> Option<usize> {
+    v.extract().ok().or_else(|| whole_float(v).and_then(|i| usize::try_from(i).ok()))
 }
 
 /// A number of bytes, or None for no limit.

@@ -287,6 +287,10 @@ impl Function {
         hasher.finish() >> 2
     }
 
+    fn __str__(&self) -> String {
+        self.function.type_name()
+    }
+
     fn __repr__(&self) -> String {
         let args: Vec<_> = self.function.arguments().iter().map(|(k, v)| format!("{k}={v}")).collect();
         format!("<Function {}({})>", self.function.type_name(), args.join(", "))

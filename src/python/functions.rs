@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::arguments::{shown, whole};
 use super::operands::{Inputs, connected, into_arrays, operand, run};
-use super::values::{value, wrong};
+use super::values::{lone_number, value, wrong};
 use super::variable::Variable;
 use crate::ops::{self, Entry, Kind, Op, Value};
 use crate::{Error, graph};
@@ -139,7 +139,9 @@ fn apply<'py>(
                 continue;
             }
             (None, None) => {
-                return Err(fail(format!("expected {}, got an argument '{key}'", signature(row))));
+                let known = spec.inputs.iter().map(|i| i.name).chain(spec.args.iter().map(|a| a.name));
+                let nearest = nearest(py, key, known.collect());
+                return Err(fail(format!("expected {}, got an argument '{key}'{nearest}", signature(row))));
             }
         };
         if slot.replace(value).is_some() {
@@ -172,7 +174,10 @@ fn apply<'py>(
             let mut values = Vec::with_capacity(given.len());
             for (i, v) in given.iter().enumerate() {
                 values.push(match (v, &row.defaults[i]) {
-                    (Some(v), _) => value(v)?.ok_or_else(|| wrong(spec.name, &spec.args[i], v))?,
+                    (Some(v), _) => {
+                        let found = value(v)?.ok_or_else(|| wrong(spec.name, &spec.args[i], v))?;
+                        lone_number(&spec.args[i], v, found)
+                    }
                     (None, Some(default)) => default.clone(),
                     (None, None) => {
                         return Err(fail(format!("expected '{}', which is missing", spec.args[i].name)));
@@ -184,6 +189,12 @@ fn apply<'py>(
     };
     let into = outputs.map_or(Ok(Vec::new()), into_arrays)?;
     run(py, op, &inputs, &into)
+}
+
+/// `; did you mean 'axis'?`, if a name is near enough to one of those that are known.
+fn nearest(py: Python<'_>, name: &str, known: Vec<&str>) -> String {
+    let ask = || py.import("kinnor._suggest")?.call_method1("question", (name, known))?.extract();
+    ask().unwrap_or_default()
 }
 
 /// `x, alpha=0.1`: the parameter list as Python shows it.

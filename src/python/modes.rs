@@ -56,6 +56,10 @@ plain! {
     leaves_in_place() -> bool = settings::leaves_in_place();
     /// Sets `leaves_in_place`, for the process.
     set_leaves_in_place(on: bool) -> () = settings::set_leaves_in_place(on);
+    /// Whether calls that can only be mistakes pass in silence.
+    unwary() -> bool = settings::unwary();
+    /// Sets `unwary`, for the process.
+    set_unwary(on: bool) -> () = settings::set_unwary(on);
     /// Whether plans run function by function.
     plan_is_plain() -> bool = settings::plan_is_plain();
     /// Sets it.

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::arguments::{MOST, flag, items, number, object, shown, whole};
+use super::arguments::{MOST, flag, items, length, number, object, shown, whole};
 use super::operands::current_compute;
 use super::protocols::Elements;
 use super::{functions, numpy, operators};
@@ -24,16 +24,16 @@ pub(super) struct NdArray {
 
 /// A shape from integers or one sequence of them.
 pub(super) fn shape_from(object: &Bound<'_, PyAny>) -> PyResult<Shape> {
-    if let Ok(one) = object.extract::<usize>() {
+    if let Some(one) = length(object) {
         return Ok([one].into());
     }
     let refuse = || {
         PyErr::from(Error::Value(format!(
-            "shape: expected lengths of zero or more, {MOST} at most, got {}",
+            "shape: expected whole lengths of zero or more, {MOST} at most, got {}",
             shown(object)
         )))
     };
-    let dims = items(object, |d| d.extract::<usize>());
+    let dims = items(object, |d| length(&d).ok_or_else(refuse));
     Ok(dims.map_err(|_| refuse())?.into())
 }
 

@@ -61,9 +61,10 @@ fn number(o: &Bound<'_, PyAny>) -> Option<f64> {
     if let Ok(v) = o.cast::<PyInt>() {
         return v.extract().ok();
     }
-    // A NumPy scalar has a float and no axes; an array is not a number.
-    let scalar = o.getattr("ndim").ok()?.extract::<usize>().ok()? == 0;
-    (scalar && !o.is_instance_of::<Variable>() && !o.is_instance_of::<NdArray>()).then(|| o.extract().ok())?
+    // A NumPy scalar has one element and says which; an array of more is not a number.
+    let scalar = o.getattr("size").ok()?.extract::<usize>().ok()? == 1;
+    let foreign = scalar && !o.is_instance_of::<Variable>() && !o.is_instance_of::<NdArray>();
+    foreign.then(|| o.call_method0("item").and_then(|one| one.extract()).ok())?
 }
 
 fn with_number<'py>(

@@ -8,6 +8,7 @@ use super::arguments::whole;
 use super::ndarray::NdArray;
 use super::variable::Variable;
 use super::{numpy, operators};
+use crate::graph::settings;
 use crate::{Error, graph};
 
 /// An object with elements, which says itself what to do where they were cleared.
@@ -32,6 +33,25 @@ pub(super) trait Elements {
     /// A NumPy array to read the elements from, which does not count as a write.
     fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.reading(py, |array| numpy::read_view(py, array))
+    }
+
+    /// Whether its values were computed, if it is a function's output.
+    fn is_computed(&self) -> bool {
+        true
+    }
+
+    /// Whether the only element is other than zero.
+    fn truth(&self, py: Python<'_>) -> PyResult<bool> {
+        let shape = self.array().shape;
+        if shape.size() != 1 {
+            let expected = "one element (compare, or ask whether it `is not None`)";
+            return Err(Error::shape("bool", expected, [&shape]).into());
+        }
+        if !self.is_computed() {
+            let text = "bool: expected a value, got a variable that no forward() has computed yet";
+            return Err(Error::Graph(text.into()).into());
+        }
+        self.values(py)?.call_method0("item")?.is_truthy()
     }
 
     fn reading<'py>(
@@ -64,6 +84,10 @@ impl Elements for Variable {
 
     fn bring_back(&self) -> crate::Result<bool> {
         self.variable.bring_back()
+    }
+
+    fn is_computed(&self) -> bool {
+        self.variable.is_computed()
     }
 }
 
@@ -134,6 +158,10 @@ macro_rules! protocols {
                     return Err(Error::shape("item", "an array of one element", [&shape.into()]).into());
                 }
                 values.call_method0("item")
+            }
+
+            fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {
+                if settings::unwary() { Ok(true) } else { self.truth(py) }
             }
 
             fn __float__(&self, py: Python<'_>) -> PyResult<f64> {

@@ -7,6 +7,7 @@ use super::arguments::{MOST, items, refused, shown};
 use super::ndarray::NdArray;
 use super::variable::Variable;
 use crate::Error;
+use crate::ops::contract::spec::integer;
 use crate::ops::{self, Value};
 
 /// The value of an argument from Python.
@@ -50,13 +51,15 @@ fn sequence(v: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
         let plain = v.call_method0("tolist")?;
         return if plain.hasattr("tolist")? { Ok(None) } else { value(&plain) };
     }
-    let (mut numbers, mut whole, mut open) = (true, true, false);
+    let (mut numbers, mut whole, mut open, mut integers) = (true, true, false, true);
     let found = items(v, |item| match value(&item)? {
         Some(Value::Int(i)) => Ok((Some(i), i as f64)),
         Some(Value::Bool(b)) => Ok((Some(i64::from(b)), f64::from(u8::from(b)))),
         Some(Value::Float(f)) => {
             whole = false;
-            Ok((None, f))
+            let i = integer(f);
+            integers &= i.is_some();
+            Ok((i, f))
         }
         Some(Value::None) => {
             open = true;
@@ -73,10 +76,22 @@ fn sequence(v: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
     let found = found?.into_iter();
     Ok(match (whole, open) {
         (true, false) => Some(Value::Ints(found.filter_map(|(i, _)| i).collect())),
-        (true, true) => Some(Value::Bounds(found.map(|(i, _)| i).collect())),
         (false, false) => Some(Value::Floats(found.map(|(_, f)| f).collect())),
-        (false, true) => None,
+        (_, true) => integers.then(|| Value::Bounds(found.map(|(i, _)| i).collect())),
     })
+}
+
+/// An array of one element where a number is expected: the number.
+pub(super) fn lone_number(arg: &ops::Arg, v: &Bound<'_, PyAny>, found: Value) -> Value {
+    match (&found, arg.py_type) {
+        (Value::Floats(one), "float") if one.len() == 1 && v.hasattr("tolist").unwrap_or(false) => {
+            Value::Float(one[0])
+        }
+        (Value::Ints(one), "float" | "int") if one.len() == 1 && v.hasattr("tolist").unwrap_or(false) => {
+            Value::Int(one[0])
+        }
+        _ => found,
+    }
 }
 
 pub(super) fn wrong(op: &str, arg: &ops::Arg, got: &Bound<'_, PyAny>) -> PyErr {

@@ -323,10 +323,6 @@ impl Variable {
         self.variable.drop_own_hooks();
     }
 
-    fn __bool__(&self) -> bool {
-        true
-    }
-
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
         other.cast::<Self>().is_ok_and(|o| o.get().variable == self.variable)
     }

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use super::{StateMemory, Step, Stepper, check};
 use crate::array::{Access, DType, RunGuard, Shape, Storage};
+use crate::graph::settings;
 use crate::kernels::stop;
 use crate::kernels::update::Cells;
 use crate::ops::{Spec, Value};
@@ -340,6 +341,10 @@ impl<P: Source> Solver<P> {
     ) -> Result<()> {
         let _run = RunGuard::new();
         let mut held = self.lock();
+        if held.parameters.is_empty() && method == "update" && !settings::unwary() {
+            let text = "expected parameters, got none; call set_parameters first";
+            return Err(Error::Graph(format!("{}: {text}", self.op(method))));
+        }
         let pairs = held.take_pairs();
         let with_gradients = || pairs.iter().enumerate().filter(|(_, (_, grad))| !grad.is_zeroing());
         let mut done = with_gradients()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from .. import _core
+from .._check import as_whole
 from .._core import ArgumentError, CallError, NdArray, RangeError, Variable
 from . import matmul
 
@@ -120,9 +121,10 @@ def entries(name: str, given: int | Iterable[int | None] | None) -> list[int | N
     """What is given for each axis."""
     if given is None:
         return None
-    found: list[int | None] = list(given) if isinstance(given, Iterable) else [given]
-    if all(entry is None or isinstance(entry, (int, np.integer)) for entry in found):
-        return found
+    found = list(given) if isinstance(given, Iterable) else [given]
+    whole = [None if entry is None else as_whole(entry) for entry in found]
+    if all((entry is None) == (n is None) for entry, n in zip(found, whole, strict=True)):
+        return whole
     raise CallError(f"slice: expected `{name}` to be integers or None, got {given!r}")
 
 

@@ -11,6 +11,8 @@ from .._core import NdArray, Variable
 
 f = _core.functions
 Arrays = (np.ndarray, NdArray, Variable, list)
+TRUTH = ("Equal", "Greater", "Less", "Logical", "NotEqual", "IsInf", "IsNaN")
+"""How the types of functions begin that compare."""
 
 
 def getitem(x: Any, key: Any) -> Any:
@@ -76,6 +78,11 @@ def expand(x: Any, key: Any) -> list[Any]:
         fits = k is None or k is Ellipsis or isinstance(k, (int, np.integer, slice, *Arrays))
         if not fits or isinstance(k, bool):
             raise _core.CallError(f"index: expected integers, slices, None, Ellipsis or arrays, got {type(k).__name__}")
+        if isinstance(k, Variable) and not is_mask(k) and says_truth(k) and not _core.unwary():
+            raise _core.CallError(
+                f"index: expected positions, got the truth values of {k.parent.name}, which are the numbers 0 and 1 "
+                "(F.bool_gather and F.bool_scatter take them)"
+            )
     dots = sum(k is Ellipsis for k in keys)
     if dots > 1:
         raise _core.IndexRangeError("index: expected at most one Ellipsis")
@@ -105,6 +112,11 @@ def is_mask(k: Any) -> bool:
         except RuntimeError:
             return False
     return isinstance(k, (list, np.ndarray)) and np.asarray(k).dtype == np.bool_
+
+
+def says_truth(k: Any) -> bool:
+    """Whether a variable is the outcome of a comparison."""
+    return k.parent is not None and k.parent.name.startswith(TRUTH)
 
 
 def advanced(x: Any, keys: list[Any]) -> tuple[Any, list[Any]]:

@@ -312,6 +312,15 @@ impl Arena {
         parent == NONE || !self.functions[parent].need_grad
     }
 
+    /// Whether `v` is a leaf, or the function that computes it has run.
+    pub(crate) fn is_computed(&self, v: Ix) -> bool {
+        let parent = self.variables[v].parent;
+        parent == NONE || {
+            let slot = &self.functions[parent];
+            slot.life != Saved::New || slot.memo.has_run()
+        }
+    }
+
     /// The data of a pair, made if it was never touched.
     pub(crate) fn data(&mut self, core: Ix) -> &Arc<Storage> {
         let slot = &mut self.cores[core];

@@ -52,6 +52,11 @@ impl Provenance {
         std::mem::take(&mut self.state)
     }
 
+    /// Whether it remembers the inputs of a run.
+    pub(crate) fn has_run(&self) -> bool {
+        !self.seen.is_empty()
+    }
+
     /// Forgets everything that somebody was in the middle of changing: it is not looked at, and not dropped.
     pub(crate) fn abandon(&mut self) {
         std::mem::forget(std::mem::take(&mut self.seen));

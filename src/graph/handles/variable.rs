@@ -211,6 +211,11 @@ impl Variable {
         arena::with(|a| describe(a, self.0))
     }
 
+    /// Whether it is a leaf, or the function that computes it has run.
+    pub fn is_computed(&self) -> bool {
+        arena::with(|a| a.is_computed(self.0))
+    }
+
     /// The function that computes it.
     pub fn parent(&self) -> Option<Function> {
         arena::with(|a| {

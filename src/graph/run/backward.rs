@@ -235,7 +235,7 @@ impl Variable {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Graph`] when no function computes it or the graph is being run already, [`Error::Cleared`] when a value
+    /// [`Error::Graph`] when no function computes it, it was never computed or the graph is being run already, [`Error::Cleared`] when a value
     /// that is needed was cleared, [`Error::Shape`] when the seed has another shape; whatever an operation, a hook or a
     /// user's function fails with: gradients that were written until then stay written.
     pub fn backward(&self, options: &BackwardOptions<'_>) -> Result<()> {
@@ -265,6 +265,12 @@ impl Variable {
                 let (mut plan, validity) = if let Some((plan, validity)) = kept {
                     (plan, Some(validity))
                 } else {
+                    if !modes::unwary() && !a.is_computed(root) {
+                        return Err(Error::Graph(format!(
+                            "backward: expected a graph that has run, but {} has not; call forward() first",
+                            a.op(a.variables[root].parent).name()
+                        )));
+                    }
                     cache::count_made();
                     let partners = a.variables[root].extra.as_ref().map(|extra| extra.partners.clone());
                     let partners = partners.unwrap_or_default();

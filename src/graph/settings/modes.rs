@@ -47,6 +47,8 @@ static DEPTH_FIRST: AtomicBool = AtomicBool::new(false);
 
 static LEAVES_IN_PLACE: AtomicBool = AtomicBool::new(false);
 
+static UNWARY: AtomicBool = AtomicBool::new(false);
+
 /// Changes one field of the modes of this thread and returns its old value.
 fn swap<T>(field: impl FnOnce(&mut Scoped) -> &mut T, value: T) -> T {
     let mut scoped = SCOPED.get();
@@ -210,6 +212,17 @@ pub fn leaves_in_place() -> bool {
 /// Sets [`leaves_in_place`].
 pub fn set_leaves_in_place(on: bool) {
     LEAVES_IN_PLACE.store(on, Ordering::Relaxed);
+}
+
+/// Whether calls that can only be mistakes pass in silence, as in NNabla: the truth of an array, a backward run before any
+/// forward run, an update of no parameters.
+pub fn unwary() -> bool {
+    UNWARY.load(Ordering::Relaxed)
+}
+
+/// Sets [`unwary`].
+pub fn set_unwary(on: bool) {
+    UNWARY.store(on, Ordering::Relaxed);
 }
 
 /// What a backward run does about a value that changed since the forward run and that a gradient reads.

@@ -16,8 +16,10 @@ fn one_hot_marks_places() {
     expected.data[6 + 4] = 1.0;
     check_forward(&op("one_hot", &[ints(&[3, 2])]), &[x.clone()], &[expected]);
     check_forward(&op("one_hot", &[ints(&[3])]), &[Tensor::new([0, 1], &[])], &[Tensor::new([0, 3], &[])]);
-    let error = refused(&op("one_hot", &[ints(&[3, 1])]), &[x.clone()]);
-    assert_eq!(error.to_string(), "one_hot: expected an index within the length 1 of axis 1, got 1");
+    // An index out of range names no place.
+    let mut first = Tensor::new([2, 3, 1], &[0.0; 6]);
+    first.data[3 + 2] = 1.0;
+    check_forward(&op("one_hot", &[ints(&[3, 1])]), &[x.clone()], &[first]);
     assert!(matches!(refused(&op("one_hot", &[ints(&[3])]), &[x]), Error::Shape { .. }));
 }
 

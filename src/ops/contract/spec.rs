@@ -120,6 +120,13 @@ pub trait ArgType: Sized + Clone {
     fn write(self) -> Value;
 }
 
+/// The whole number that a real one is, as `16 / 2` of Python.
+pub(crate) fn integer(v: f64) -> Option<i64> {
+    /// All whole numbers up to here are numbers of double precision.
+    const MOST: f64 = 9_007_199_254_740_992.0;
+    (v.fract() == 0.0 && v.abs() <= MOST).then_some(v as i64)
+}
+
 macro_rules! arg_type {
     ($rust:ty, $py:literal, $words:literal, $variant:ident, $($pattern:pat => $read:expr),+) => {
         impl ArgType for $rust {
@@ -138,17 +145,20 @@ macro_rules! arg_type {
     };
 }
 arg_type!(bool, "bool", "True or False", Bool, Value::Bool(v) => *v, Value::Int(v @ (0 | 1)) => *v == 1);
-arg_type!(i64, "int", "an integer", Int, Value::Int(v) => *v, Value::Bool(v) => i64::from(*v));
+arg_type!(i64, "int", "an integer", Int, Value::Int(v) => *v, Value::Bool(v) => i64::from(*v),
+    Value::Float(v) => integer(*v)?);
 arg_type!(f64, "float", "a number", Float, Value::Float(v) => *v, Value::Int(v) => *v as f64,
     Value::Bool(v) => f64::from(u8::from(*v)));
 arg_type!(Vec<i64>, "int | Sequence[int]", "an integer or several", Ints, Value::Ints(v) => v.clone(),
-    Value::Int(v) => vec![*v]);
+    Value::Int(v) => vec![*v], Value::Float(v) => vec![integer(*v)?],
+    Value::Floats(v) => v.iter().map(|v| integer(*v)).collect::<Option<_>>()?);
 arg_type!(Vec<f64>, "float | Sequence[float]", "a number or several", Floats, Value::Floats(v) => v.clone(),
     Value::Float(v) => vec![*v], Value::Int(v) => vec![*v as f64],
     Value::Ints(v) => v.iter().map(|v| *v as f64).collect());
 arg_type!(Vec<Option<i64>>, "int | Sequence[int | None]", "an integer, or several or None", Bounds,
     Value::Bounds(v) => v.clone(), Value::Ints(v) => v.iter().copied().map(Some).collect(),
-    Value::Int(v) => vec![Some(*v)]);
+    Value::Int(v) => vec![Some(*v)], Value::Float(v) => vec![Some(integer(*v)?)],
+    Value::Floats(v) => v.iter().map(|v| integer(*v).map(Some)).collect::<Option<_>>()?);
 arg_type!(String, "str", "a string", Str, Value::Str(v) => v.clone());
 
 macro_rules! optional {

@@ -32,6 +32,8 @@ pub(crate) fn positions(op: &str, index: &[i64], axis: usize, n: usize) -> Resul
 op! {
     /// Ones at the places that indices name, zeros elsewhere. Its gradient is zero.
     ///
+    /// An index that is out of range names no place: where one of the n is, as where a label is to be ignored, all is zero.
+    ///
     /// Args:
     ///     x: Indices, shape (..., n); negative ones count from the end.
     ///     shape: Lengths of the n axes that they index.
@@ -41,7 +43,7 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the last axis of `x` is not as long as `shape`.
-    ///     IndexError: If an index is out of range or not a whole number.
+    ///     IndexError: If an index is not a whole number.
     OneHot = one_hot(x: index; shape: Vec<i64>)
 }
 
@@ -69,11 +71,15 @@ impl Compute for OneHot {
             if i % GRAIN == 0 {
                 stop::poll();
             }
-            let mut at = i;
-            for (axis, (index, n)) in index.iter().zip(shape.iter()).enumerate() {
-                at = at * n + position("one_hot", *index, axis, *n)?;
+            let (mut at, mut inside) = (i, true);
+            for (index, n) in index.iter().zip(shape.iter()) {
+                let place = if *index < 0 { index.saturating_add(*n as i64) } else { *index };
+                inside &= (0..*n as i64).contains(&place);
+                at = if inside { at * n + place as usize } else { 0 };
             }
-            y[at] = T::ONE;
+            if inside {
+                y[at] = T::ONE;
+            }
         }
         Ok(())
     }

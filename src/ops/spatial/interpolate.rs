@@ -65,7 +65,8 @@ impl Interpolate {
     fn taps<T: Float>(&self, from: usize, to: usize) -> List<Tap<T>> {
         let ratio = from as f64 / to as f64;
         let aligned = if to > 1 { (from - 1) as f64 / (to - 1) as f64 } else { 0.0 };
-        let step = if self.align_corners { aligned } else { ratio };
+        // A single element is taken from the start, as in NNabla, whose step is zero then.
+        let step = if self.align_corners || to == 1 { aligned } else { ratio };
         let tap = |d: usize| {
             let d = d as f64;
             let nearest = self.mode == "nearest";

@@ -1,0 +1,224 @@
+"""What programs of NNabla stumble over first: whole floats, NNabla's keywords, states that go round, mistakes."""
+
+import numpy as np
+import pytest
+
+import kinnor as nn
+import kinnor.functions as F
+import kinnor.parametric_functions as PF
+import kinnor.solvers as S
+
+
+@pytest.fixture(autouse=True)
+def own_parameters():
+    with nn.parameter_scope("", {}):
+        yield
+
+
+def variable(*shape, need_grad=False):
+    x = np.random.RandomState(0).randn(*shape).astype(np.float32)
+    return nn.Variable.from_numpy_array(x, need_grad=need_grad)
+
+
+WHOLE = [
+    (lambda: PF.convolution(variable(1, 4, 8, 8), 16 / 2, (6 / 2, 3.0), pad=(1.0, 1), stride=(2.0, 2.0)), (1, 8, 4, 4)),
+    (lambda: PF.convolution(variable(1, 4, 8, 8), 8, (3, 3), group=4 / 2), (1, 8, 6, 6)),
+    (lambda: PF.deconvolution(variable(1, 4, 8, 8), 16 / 4, (2, 2), stride=(2.0, 2)), (1, 4, 16, 16)),
+    (lambda: PF.affine(variable(2, 4), 6 / 2), (2, 3)),
+    (lambda: PF.affine(variable(2, 4), (6 / 2, 2.0), base_axis=1.0), (2, 3, 2)),
+    (lambda: PF.embed(nn.Variable((2,)), 8 / 2, 3.0), (2, 3)),
+    (lambda: PF.group_normalization(variable(1, 4, 2), 4 / 2), (1, 4, 2)),
+    (lambda: F.reshape(variable(2, 6), (3, 8 / 2)), (3, 4)),
+    (lambda: F.reshape(variable(2, 6), (2.0, -1.0)), (2, 6)),
+    (lambda: F.max_pooling(variable(1, 1, 4, 4), (4 / 2, 2.0)), (1, 1, 2, 2)),
+    (lambda: F.sum(variable(2, 3), axis=1.0), (2,)),
+    (lambda: F.slice(variable(2, 6), (0, 0.0), (2.0, 3)), (2, 3)),
+    (lambda: F.slice(variable(2, 6), (None, 1.0), (2.0, None)), (2, 5)),
+    (lambda: F.one_hot(nn.Variable((2, 1)), (5.0,)), (2, 5)),
+    (lambda: F.tile(variable(2, 3), (2.0, 1)), (4, 3)),
+    (lambda: F.pad(variable(2, 3), (1.0, 1.0)), (2, 5)),
+    (lambda: F.broadcast(variable(1, 3), (4.0, 3)), (4, 3)),
+    (lambda: F.interpolate(variable(1, 4, 4), output_size=(8 / 2, 6.0)), (1, 4, 6)),
+    (lambda: F.rand(shape=(2.0, 3)), (2, 3)),
+    (lambda: nn.Variable((4 / 2, 3.0)), (2, 3)),
+    (lambda: nn.NdArray((4 / 2, np.float32(3))), (2, 3)),
+    (lambda: nn.parameter.get_parameter_or_create("w", (2.0, 3)), (2, 3)),
+]
+
+
+@pytest.mark.parametrize(("make", "shape"), WHOLE)
+def test_whole_floats_are_integers(make, shape):
+    assert make().shape == shape
+
+
+BROKEN = [
+    lambda: PF.convolution(variable(1, 4, 8, 8), 2.5, (3, 3)),
+    lambda: PF.convolution(variable(1, 4, 8, 8), 4, (3, 2.5)),
+    lambda: PF.affine(variable(2, 4), 3, base_axis=0.5),
+    lambda: F.reshape(variable(2, 6), (2.5, 4)),
+    lambda: F.sum(variable(2, 3), axis=0.5),
+    lambda: F.max_pooling(variable(1, 1, 4, 4), (2, float("nan"))),
+    lambda: F.slice(variable(2, 6), (None, 1.5), (2, None)),
+    lambda: nn.Variable((2.5, 3)),
+    lambda: nn.Variable((float("inf"), 3)),
+    lambda: nn.parameter.get_parameter_or_create("w", (2.5, 3)),
+    lambda: nn.seed(2.5),
+]
+
+
+@pytest.mark.parametrize("call", BROKEN)
+def test_other_floats_are_refused(call):
+    with pytest.raises((nn.CallError, nn.ArgumentError, nn.RangeError), match=r"2\.5|0\.5|1\.5|NaN|inf"):
+        call()
+    assert nn.get_parameters(grad_only=False) == {}
+
+
+def test_arrays_of_one_element_are_numbers():
+    x = variable(2, 3)
+    for y in (x * np.array([2.0]), np.array([[2.0]]) * x, F.mul_scalar(x, np.array([2.0], np.float32))):
+        y.forward()
+        np.testing.assert_array_equal(y.d, x.d * 2)
+    assert F.sum(x, axis=np.array([1])).shape == (2,)
+    with pytest.raises(TypeError):
+        x * np.array([2.0, 3.0])
+
+
+def test_labels_out_of_range_are_no_place():
+    t = nn.Variable.from_numpy_array(np.array([[5], [1], [-1], [-5]]))
+    y = F.one_hot(t, (3,))
+    y.forward()
+    np.testing.assert_array_equal(y.d, [[0, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]])
+
+
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+def test_interpolation_to_one_element_takes_the_first(mode):
+    x = nn.Variable.from_numpy_array(np.arange(12, dtype=np.float32).reshape(1, 3, 4))
+    for size, expected in (((1, 1), [[0]]), ((1, 4), [[0, 1, 2, 3]])):
+        y = F.interpolate(x, output_size=size, mode=mode, half_pixel=True)
+        y.forward()
+        np.testing.assert_array_equal(y.d[0], expected)
+
+
+def test_keywords_are_nnablas():
+    nn.seed(seed_value=3)
+    nn.random.set_function_seed(seed_value=3)
+    nn.random.set_parameter_seed(seed_value=3)
+    nn.set_default_context(ctx=nn.Context())
+    with nn.context_scope(ctx=nn.Context(["cpu:double"])) as ctx:
+        assert nn.get_current_context() is ctx
+    seen = []
+    nn.set_function_pre_hook("k", function_pre_hook=seen.append)
+    nn.set_function_post_hook("k", function_post_hook=seen.append)
+    nn.set_solver_pre_hook("k", solver_pre_hook=lambda: seen.append("pre"))
+    nn.set_solver_post_hook("k", solver_post_hook=lambda: seen.append("post"))
+    F.relu(variable(2)).forward()
+    for unset in (nn.unset_function_pre_hook, nn.unset_function_post_hook):
+        unset("k")
+    for unset in (nn.unset_solver_pre_hook, nn.unset_solver_post_hook):
+        unset("k")
+    assert len(seen) == 2
+
+
+def test_a_function_prints_as_its_type():
+    f = PF.affine(variable(2, 3), 4).parent
+    assert (str(f), f"{f}") == ("Affine", "Affine")
+    assert repr(f) == "<Function Affine(base_axis=1)>"
+
+
+def test_h5_files_without_attributes(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    path = tmp_path / "old.h5"
+    with h5py.File(path, "w") as file:
+        file["b/W"] = np.ones((2, 3), np.float32)
+        file["a"] = np.zeros(2, np.float32)
+        file["a"].attrs["need_grad"] = False
+    nn.load_parameters(path)
+    found = nn.get_parameters(grad_only=False)
+    assert [(key, v.need_grad) for key, v in found.items()] == [("a", False), ("b/W", True)]
+
+
+def test_names_are_where_programs_take_them():
+    import kinnor.initializer as I
+    import kinnor.solver
+
+    assert PF.get_parameter_or_create is nn.parameter.get_parameter_or_create
+    assert PF.get_parameter is nn.parameter.get_parameter
+    assert PF.NormalInitializer is I.NormalInitializer
+    assert kinnor.solver.Adam is S.Adam
+    assert S.SolverState is kinnor.solver.SolverState
+
+
+def test_a_data_iterator_begins_anew():
+    from kinnor.utils.data_iterator import data_iterator_simple
+
+    with data_iterator_simple(lambda i: (i,), 6, 4, shuffle=False) as batches:
+        batches.next()
+        batches._reset()
+        assert [batches.next()[0].tolist() for _ in range(2)] == [[0, 1, 2, 3], [4, 5, 0, 1]]
+        assert batches.epoch == 1
+
+
+# --- Mistakes
+
+
+def test_misspelt_names_are_answered_with_the_nearest():
+    x = variable(2, 3)
+    for call, told in (
+        (lambda: F.sofmax, "module 'kinnor.functions' has no attribute 'sofmax'; did you mean 'softmax'?"),
+        (lambda: PF.convolutoin, "did you mean 'convolution'?"),
+        (lambda: nn.Variabel, "did you mean 'Variable'?"),
+        (lambda: S.adam, "did you mean 'Adam'?"),
+    ):
+        with pytest.raises(AttributeError) as raised:
+            call()
+        assert told in str(raised.value)
+    for call, told in (
+        (lambda: F.softmax(x, dim=1), "got an argument 'dim'; did you mean 'axis'?"),
+        (lambda: F.dropout(x, prob=0.5), "got an argument 'prob'"),
+        (lambda: PF.affine(x, out_features=3), "got an argument 'out_features'; did you mean 'n_outmaps'?"),
+        (lambda: PF.affine(x, 3, with_bais=False), "did you mean 'with_bias'?"),
+        (lambda: S.Adam(lr=0.1), "got an argument 'lr'; did you mean 'alpha'?"),
+    ):
+        with pytest.raises(TypeError) as raised:
+            call()
+        assert told in str(raised.value)
+
+
+def test_the_truth_of_a_variable():
+    x, one = variable(2, 3), nn.Variable.from_numpy_array(np.array(2.0))
+    assert bool(one)
+    assert not bool(one.data * 0.0)
+    with pytest.raises(nn.ShapeError, match="bool: expected one element"):
+        bool(x)
+    with pytest.raises(nn.ShapeError, match="bool: expected one element"):
+        bool(x.data)
+    y = F.sum(x)
+    with pytest.raises(nn.GraphError, match="no forward"):
+        bool(y)
+    y.forward()
+    assert bool(y)
+
+
+def test_backward_before_forward():
+    w = variable(2, 3, need_grad=True)
+    loss = F.sum(w * w)
+    with pytest.raises(nn.GraphError, match="backward: expected a graph that has run, but sum has not"):
+        loss.backward()
+    loss.forward()
+    loss.backward()
+    np.testing.assert_allclose(w.g, 2 * w.d, rtol=1e-6)
+
+
+def test_an_update_of_no_parameters():
+    solver = S.Sgd(0.1)
+    with pytest.raises(nn.GraphError, match=r"expected parameters, got none; call set_parameters first"):
+        solver.update()
+
+
+@pytest.mark.parametrize("mask", [lambda x: F.greater_scalar(x, 0.0), lambda x: F.logical_not(F.less_scalar(x, 0.0))])
+def test_a_mask_of_floats_is_no_index(mask):
+    x = variable(4)
+    with pytest.raises(TypeError, match="index: expected positions, got the truth values of"):
+        x[mask(x)]
+    with pytest.raises(TypeError, match="bool_gather"):
+        x[mask(x)] = 0.0
