@@ -265,7 +265,7 @@ impl Variable {
                 let (mut plan, validity) = if let Some((plan, validity)) = kept {
                     (plan, Some(validity))
                 } else {
-                    if !modes::unwary() && !a.is_computed(root) {
+                    if !crate::graph::settings::unwary() && !a.is_computed(root) {
                         return Err(Error::Graph(format!(
                             "backward: expected a graph that has run, but {} has not; call forward() first",
                             a.op(a.variables[root].parent).name()
