@@ -37,12 +37,14 @@ SUMS_OF_PRODUCTS = {
     "binary_weight_convolution",
     "convolution",
     "deconvolution",
+    "deformable_convolution",
     "depthwise_convolution",
     "depthwise_deconvolution",
     "dot",
     "fused_convolution",
     "inq_affine",
     "inq_convolution",
+    "onnx_resize",
 }
 """Operations whose bits depend on the instructions, by how many products one of them sums up."""
 

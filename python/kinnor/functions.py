@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from . import _core
 from ._core import PythonFunction
-from ._python_functions import attention, composed, contraction, fused, quantization
+from ._python_functions import attention, composed, contraction, detection, fused, quantization
 from ._suggest import absence
 
 __all__ = ["PythonFunction"]
@@ -17,7 +17,7 @@ for _name in sorted(vars(_core.functions)):
         globals()[_name] = getattr(_core.functions, _name)
         __all__ += [_name]
 
-for _source in (attention, composed, contraction, fused, quantization):
+for _source in (attention, composed, contraction, detection, fused, quantization):
     for _name in _source.__all__:
         globals()[_name] = getattr(_source, _name)
         globals()[_name].__module__ = __name__

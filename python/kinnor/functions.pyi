@@ -71,6 +71,7 @@ __all__ = [
     "cumprod",
     "cumsum",
     "deconvolution",
+    "deformable_convolution",
     "depthwise_convolution",
     "depthwise_deconvolution",
     "dequantize_linear",
@@ -155,12 +156,14 @@ __all__ = [
     "mul_n",
     "mul_scalar",
     "multi_head_attention",
+    "nms_detection2d",
     "nonzero",
     "norm",
     "norm_normalization",
     "not_equal",
     "not_equal_scalar",
     "one_hot",
+    "onnx_resize",
     "pack_padded_sequence",
     "pad",
     "pad_packed_sequence",
@@ -194,6 +197,7 @@ __all__ = [
     "reset_nan",
     "reshape",
     "rnn",
+    "roi_align",
     "round",
     "scaled_dot_product_attention",
     "scatter_add",
@@ -1406,6 +1410,55 @@ def deconvolution(
         AxisError: If `x` has no axis `base_axis`.
         ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
         ShapeError: If the shapes do not fit together, or `pad` leaves nothing of the output.
+    """
+
+def deformable_convolution(
+    x: T,
+    weight: T,
+    offset: T,
+    mask: T | None = None,
+    bias: T | None = None,
+    base_axis: int = 1,
+    pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None,
+    dilation: int | Sequence[int] | None = None,
+    group: int = 1,
+    deformable_group: int = 1,
+    channel_last: bool = False,
+) -> T:
+    """Convolution of images whose kernels reach for places that are given.
+
+    `y[k, o] = b[k] + sum over c, t of w[k, c, t] m[t, o] x[c, o * stride + t * dilation - pad + offset[t, o]]`, where
+    `x` is looked up between its elements, and is zero outside.
+
+    Args:
+        x: Images, shape (batch..., channels, height, width).
+        weight: Weight `w`, shape (maps, channels / group, kernel height, kernel width).
+        offset: How far each element of a kernel is moved, along the height and along the width, shape (batch...,
+            deformable_group * 2 * kernel size, out...); or with the height and width of `x`, of which every `stride`-th
+            place is read.
+        mask: Factors `m`, shape (batch..., deformable_group * kernel size, out...), or likewise; ones if left out.
+        bias: Bias `b`, shape (maps,); none by default.
+        base_axis: The axis of the channels; the axes before it are the batch.
+        pad: Zeros added at both ends of each spatial axis, none by default.
+        stride: Step of the kernel along each spatial axis, 1 by default.
+        dilation: Distance of neighbours in the kernel along each spatial axis, 1 by default.
+        group: Number of groups that channels and maps are divided into; each map sees the channels of its group.
+        deformable_group: Number of groups of channels, each with offsets and factors of its own.
+        channel_last: False; channels are before the spatial axes.
+
+    Returns:
+        Array of shape (batch..., maps, out...), `out` being that of `convolution`.
+
+    Raises:
+        AxisError: If `x` has no axis `base_axis`.
+        ArgumentError: If an argument is out of range, or `channel_last` is True.
+        ShapeError: If the shapes do not fit together, or there are not two spatial axes.
+        NotImplementedError: If a gradient by `offset` is differentiated again.
+
+    Source:
+        Dai et al., Deformable Convolutional Networks, 2017, arXiv:1703.06211; Zhu et al., Deformable ConvNets v2, 2018,
+        arXiv:1811.11168.
     """
 
 def depthwise_convolution(
@@ -3425,6 +3478,35 @@ def multi_head_attention(
         Vaswani et al., Attention Is All You Need, 2017, arXiv:1706.03762.
     """
 
+def nms_detection2d(
+    x: T,
+    thresh: float = 0.5,
+    nms: float = 0.45,
+    nms_per_class: bool = True,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Detected boxes, with probabilities multiplied by objectness and set to zero where they are low or where the box
+    overlaps a better one (non-maximum suppression). The gradient is zero.
+
+    Args:
+        x: Boxes, shape (n, boxes, 5 + classes): x and y of the centre, width, height, objectness, and a probability for
+            each class.
+        thresh: Objectness and probabilities below this become zero.
+        nms: Share of the union of two boxes that their intersection may have; above it the worse box is suppressed.
+        nms_per_class: Compare boxes class by class, and suppress their probability of that class; else compare them by
+            objectness, and suppress it with all probabilities.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        ShapeError: If `x` has another shape.
+
+    Source:
+        Redmon and Farhadi, YOLO9000, 2016, arXiv:1612.08242.
+    """
+
 def nonzero(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
     """The indices of the elements that are not zero, row by row. The shape of the result depends on the values of `x`,
     which must be known when the function is built. Its gradient is zero.
@@ -3535,6 +3617,44 @@ def one_hot(
     Raises:
         ShapeError: If the last axis of `x` is not as long as `shape`.
         IndexError: If an index is out of range or not a whole number.
+    """
+
+def onnx_resize(
+    x: T,
+    roi: Sequence[float] = (),
+    scales: Sequence[float] = (),
+    sizes: Sequence[int] = (),
+    mode: str = "nearest",
+    coordinate_transformation_mode: str = "half_pixel",
+    cubic_coeff_a: float = -0.75,
+    exclude_outside: int = 0,
+    extrapolation_value: float = 0.0,
+    nearest_mode: str = "round_prefer_floor",
+) -> T:
+    """Resize an array as the operator `Resize` of ONNX does: each axis by interpolation along it.
+
+    Args:
+        x: Input of any shape.
+        roi: For `tf_crop_and_resize` where the part that is resized begins along each axis, and after these where it
+            ends; 0 is the first element of an axis, 1 the last.
+        scales: Factor for each axis; give this or `sizes`.
+        sizes: Length of each axis of the output.
+        mode: `nearest`, `linear`, between two elements, or `cubic`, between four.
+        coordinate_transformation_mode: How a place in the output becomes one in `x`: `half_pixel`,
+            `pytorch_half_pixel`, `align_corners`, `asymmetric` or `tf_crop_and_resize`.
+        cubic_coeff_a: Coefficient of the cubic interpolation.
+        exclude_outside: 1 leaves elements outside of `x` out, 0 takes the one at the border for them.
+        extrapolation_value: For `tf_crop_and_resize` what stands at places outside of `x`.
+        nearest_mode: `round_prefer_floor`, `round_prefer_ceil`, `floor` or `ceil`.
+
+    Returns:
+        Array with as many axes as `x`.
+
+    Raises:
+        ArgumentError: If a mode is unknown, or `scales`, `sizes` or `roi` do not go with the axes of `x`.
+
+    Source:
+        ONNX operators, https://github.com/onnx/onnx/blob/main/docs/Operators.md.
     """
 
 def pack_padded_sequence(
@@ -4233,6 +4353,41 @@ def rnn(
 
     Source:
         Elman, Finding Structure in Time, 1990.
+    """
+
+def roi_align(
+    input: T,
+    boxes: T,
+    output_size: int | Sequence[int],
+    spatial_scale: float | Sequence[float] = (1.0, 1.0),
+    sampling_ratio: int = -1,
+    channel_last: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Parts of images inside of boxes, brought to one size: each element is the mean of the image at points of a grid in its
+    share of the box, looked up between their neighbours.
+
+    Args:
+        input: Images, shape (n, channels, height, width), or (n, height, width, channels) if `channel_last`.
+        boxes: Boxes, shape (k, 5): number of the image, x and y of one corner, x and y of the opposite one. They have no
+            gradient.
+        output_size: Height and width of the output.
+        spatial_scale: Factors that bring boxes to elements of the image, of y and of x.
+        sampling_ratio: Points along either axis in the share of an element; if not positive, as many as the share is
+            elements wide.
+        channel_last: The channels are the last axis of `input` and of the output.
+
+    Returns:
+        Array of shape (k, channels, *output_size), or (k, *output_size, channels).
+
+    Raises:
+        ShapeError: If the inputs have other shapes.
+        ArgumentError: If `output_size` or `spatial_scale` are no two numbers, those of a size positive.
+        IndexError: If a box is of no image, when it runs.
+
+    Source:
+        He et al., Mask R-CNN, 2017, arXiv:1703.06870.
     """
 
 def round(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:

@@ -1,4 +1,4 @@
-"""Rows of images that are looked up at places, and of kernels that differ from place to place."""
+"""Rows of images that are looked up at places: warped, brought to one size, correlated; and of detected boxes."""
 
 from __future__ import annotations
 
@@ -82,12 +82,104 @@ def grid(*shape, seed=0):
     return g
 
 
+def roi_align(x, boxes, output_size, spatial_scale=(1.0, 1.0), sampling_ratio=-1, channel_last=False):
+    x = np.moveaxis(x, -1, 1) if channel_last else x
+    h, w = x.shape[2:]
+    y = np.zeros((len(boxes), x.shape[1], *output_size))
+    for k, (n, x1, y1, x2, y2) in enumerate(boxes):
+        low = np.array([y1, x1]) * spatial_scale - 0.5
+        step = (np.array([y2, x2]) * spatial_scale - 0.5 - low) / output_size
+        count = [sampling_ratio] * 2 if sampling_ratio > 0 else np.ceil(step).astype(int)
+        for at in np.ndindex(*output_size):
+            for point in np.ndindex(*count):
+                place = low + step * (np.array(at) + (np.array(point) + 0.5) / count)
+                if np.all((place >= -1) & (place <= (h, w))):
+                    place = np.clip(place, 0, (h - 1, w - 1))
+                    y[(k, slice(None), *at)] += looked_up(x[int(n)][None], place[None])[0] / np.prod(count)
+    return np.moveaxis(y, 1, -1) if channel_last else y
+
+
+def deformable_convolution(x, w, offset, mask=None, b=None, base_axis=1, group=1, deformable_group=1, **how):
+    pad, stride, dilation = (how.get(k) or (v, v) for k, v in (("pad", 0), ("stride", 1), ("dilation", 1)))
+    batch, kernel = x.shape[:base_axis], w.shape[2:]
+    x = x.reshape(-1, *x.shape[base_axis:])
+    out = offset.shape[base_axis + 1 :]
+    offset = offset.reshape(len(x), deformable_group, *kernel, 2, *out)
+    mask = np.ones(offset.shape[:4] + out) if mask is None else mask.reshape(offset.shape[:4] + out)
+    each = x.shape[1] // deformable_group
+    read = np.zeros((*x.shape[:2], *kernel, *out))
+    for d, i, j in np.ndindex(deformable_group, *kernel):
+        at = np.indices(out) * np.reshape(stride, (2, 1, 1)) - np.reshape(pad, (2, 1, 1))
+        at = at + np.reshape(np.multiply((i, j), dilation), (2, 1, 1)) + offset[:, d, i, j]
+        channels = slice(d * each, (d + 1) * each)
+        values = looked_up(x[:, channels], np.moveaxis(at, 1, -1))
+        read[:, channels, i, j] = values * mask[:, d, i, j][:, None]
+    parts = zip(np.split(w, group), np.split(read, group, 1), strict=True)
+    y = np.concatenate([np.einsum("kcij,ncij...->nk...", w, r) for w, r in parts], 1)
+    return (y + (0 if b is None else b[:, None, None])).reshape(*batch, *y.shape[1:])
+
+
+def offsets(*shape):
+    """Places that are not near an element."""
+    x = sample(*shape, low=-1.5, high=1.5, seed=5)
+    return np.floor(x) + 0.1 + 0.8 * (x - np.floor(x))
+
+
+def onnx_resize(x, scales=(), sizes=(), mode="nearest", coordinate_transformation_mode="half_pixel", **_):
+    """Of the modes those that NumPy can say shortly; what NNabla gives for all others was compared by hand."""
+    sizes = sizes or tuple(int(n * s) for n, s in zip(x.shape, scales, strict=True))
+    for axis, (n, to) in enumerate(zip(x.shape, sizes, strict=True)):
+        scale = scales[axis] if scales else to / n
+        at = (
+            np.arange(to) / scale
+            if coordinate_transformation_mode == "asymmetric"
+            else (np.arange(to) + 0.5) / scale - 0.5
+        )
+        if mode == "nearest":
+            x = np.take(x, np.clip(np.ceil(at - 0.5), 0, n - 1).astype(int), axis)
+        else:
+            x = np.apply_along_axis(lambda line, at=at, n=n: np.interp(at, np.arange(n), line), axis, x)
+    return x
+
+
 def adaptive_separable_convolution(x, v, u):
     h, w = x.shape[2] - v.shape[1] + 1, x.shape[3] - u.shape[1] + 1
     y = np.zeros((*x.shape[:2], h, w))
     for j, i in itertools.product(range(v.shape[1]), range(u.shape[1])):
         y += (v[:, j, :h, :w] * u[:, i, :h, :w])[:, None] * x[:, :, j : j + h, i : i + w]
     return y
+
+
+def overlap(a, b):
+    """The share of the union of two boxes (x, y, width, height) that is their intersection."""
+    w, h = (
+        min(a[i] + a[i + 2] / 2, b[i] + b[i + 2] / 2) - max(a[i] - a[i + 2] / 2, b[i] - b[i + 2] / 2) for i in (0, 1)
+    )
+    return w * h / (a[2] * a[3] + b[2] * b[3] - w * h) if w > 0 and h > 0 else 0.0
+
+
+def nms_detection(x, thresh=0.5, nms=0.45, nms_per_class=True):
+    y = x.copy()
+    y[..., 4] = np.where(x[..., 4] < thresh, 0, x[..., 4])
+    scores = y[..., 4:5] * x[..., 5:]
+    y[..., 5:] = np.where(scores < thresh, 0, scores)
+    for boxes in y:
+        for k in range(5, x.shape[-1]) if nms_per_class else (4,):
+            best = [i for i in np.argsort(-boxes[:, k], kind="stable") if boxes[i, k] != 0]
+            gone = set()
+            for at, i in enumerate(best):
+                if nms_per_class and i in gone:
+                    continue
+                gone |= {j for j in best[at + 1 :] if overlap(boxes[i], boxes[j]) > nms}
+            for i in gone:
+                boxes[i, k : k + 1 if nms_per_class else None] = 0
+    return y
+
+
+def boxes(*shape):
+    x = sample(*shape, low=0.2, high=1.0)
+    x[..., :4] = sample(*shape[:-1], 4, low=0.3, high=0.7, seed=2)
+    return x
 
 
 WARPS = (
@@ -137,6 +229,61 @@ ROWS: list[Row] = [
         for s in ((2, 3, 4, 5), (1, 1, 1, 3), (0, 2, 3, 4))
     ),
     *(
+        Row("roi_align", (sample(*s), np.array(at)), roi_align, args, by=(0,), tolerance=1e-5)
+        for s, at, args in (
+            ((2, 3, 6, 7), [[0, 0.3, 0.4, 4.1, 5.2], [1, 1.2, 2.1, 6.9, 5.7]], {"output_size": (2, 3)}),
+            (
+                (2, 3, 6, 7),
+                [[1, 0.11, 0.12, 0.52, 0.83], [0, -0.2, 0.1, 1.3, 1.2]],
+                {"output_size": (2, 2), "spatial_scale": (6.0, 7.0), "sampling_ratio": 2},
+            ),
+            ((1, 6, 7, 2), [[0, 0.3, 0.4, 4.1, 5.2]], {"output_size": (3, 1), "channel_last": True}),
+            ((1, 1, 1, 1), [[0, 0.0, 0.0, 1.0, 1.0]], {"output_size": (1, 1)}),
+            ((1, 2, 3, 4), np.zeros((0, 5)), {"output_size": (2, 2)}),
+        )
+    ),
+    *(
+        Row(
+            "deformable_convolution",
+            (sample(*x), sample(*w, seed=1), offsets(*o), m and sample(*m, seed=2), b and sample(*b, seed=3)),
+            deformable_convolution,
+            args,
+            second=False,
+            tolerance=1e-5,
+        )
+        for x, w, o, m, b, args in (
+            ((2, 2, 4, 5), (3, 2, 2, 2), (2, 8, 3, 4), None, None, {}),
+            (
+                (1, 4, 5, 4),
+                (2, 2, 3, 2),
+                (1, 24, 3, 2),
+                (1, 12, 3, 2),
+                (2,),
+                {"pad": (1, 1), "stride": (2, 2), "dilation": (1, 2), "group": 2, "deformable_group": 2},
+            ),
+            ((1, 2, 1, 3, 3), (1, 1, 2, 2), (1, 2, 8, 2, 2), (1, 2, 4, 2, 2), None, {"base_axis": 2}),
+            ((0, 2, 4, 5), (3, 2, 2, 2), (0, 8, 3, 4), None, (3,), {"channel_last": False}),
+        )
+    ),
+    Row(
+        "deformable_convolution",
+        (sample(2, 2, 4, 5), sample(3, 2, 2, 2, seed=1), offsets(2, 8, 3, 4), sample(2, 4, 3, 4, seed=2)),
+        deformable_convolution,
+        by=(0, 1, 3),
+        second=False,
+        tolerance=1e-5,
+    ),
+    *(
+        Row("onnx_resize", (sample(*s),), onnx_resize, args, tolerance=1e-5)
+        for s, args in (
+            ((1, 2, 4, 5), {"scales": (1.0, 1.0, 1.7, 0.6)}),
+            ((1, 2, 4, 5), {"sizes": (1, 2, 3, 9), "mode": "linear"}),
+            ((4, 5), {"scales": (2.0, 0.5), "mode": "linear", "coordinate_transformation_mode": "asymmetric"}),
+            ((5,), {"sizes": (3,), "mode": "linear"}),
+            ((1, 1), {"sizes": (2, 3)}),
+        )
+    ),
+    *(
         Row(
             "adaptive_separable_convolution",
             (sample(*x), sample(*v, seed=1), sample(*u, seed=2)),
@@ -149,5 +296,10 @@ ROWS: list[Row] = [
             ((1, 1, 1, 1), (1, 1, 1, 1), (1, 1, 1, 1)),
             ((0, 2, 4, 4), (0, 2, 3, 2), (0, 3, 3, 2)),
         )
+    ),
+    *(
+        Row("nms_detection2d", (boxes(*s),), nms_detection, args, gradient=lambda gy, x: (np.zeros_like(x),))
+        for s in ((2, 9, 8), (1, 1, 6), (0, 3, 7), (1, 0, 6))
+        for args in ({"thresh": 0.2, "nms": 0.3}, {"thresh": 0.2, "nms": 0.3, "nms_per_class": False}, {})
     ),
 ]

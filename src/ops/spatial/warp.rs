@@ -184,7 +184,7 @@ impl ByKernel for AffineGrid {
 
 /// What is outside of an image.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Border {
+pub(crate) enum Border {
     Zero,
     Repeat,
     /// Reflected at the middle of the outermost elements, or at their outer ends.
@@ -225,18 +225,18 @@ impl Border {
 }
 
 /// How places are looked up in a plane of up to three axes.
-struct Lookup {
+pub(crate) struct Lookup {
     /// Lengths of the axes, the last first.
-    sizes: [usize; 3],
-    axes: usize,
-    border: Border,
-    nearest: bool,
+    pub(crate) sizes: [usize; 3],
+    pub(crate) axes: usize,
+    pub(crate) border: Border,
+    pub(crate) nearest: bool,
 }
 
 impl Lookup {
     /// The point at a place, given in elements along each axis, the last first, with the slopes of the places; and the
     /// derivatives of its weights by each.
-    fn point<T: Float>(&self, places: [(f64, f64); 3]) -> (Point<T>, [[T; NEIGHBOURS]; 3]) {
+    pub(crate) fn point<T: Float>(&self, places: [(f64, f64); 3]) -> (Point<T>, [[T; NEIGHBOURS]; 3]) {
         let (mut point, mut slopes) = (Point::NOWHERE, [[T::ZERO; NEIGHBOURS]; 3]);
         let (mut low, mut share, mut slope) = ([0_i64; 3], [0.0; 3], [0.0; 3]);
         for a in 0..self.axes {

@@ -1,0 +1,252 @@
+"""Functions of images and of boxes in them that take arguments in several forms, or are made of others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from .. import _core
+from .._core import ArgumentError, NdArray, Variable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["deformable_convolution", "onnx_resize"]
+
+T = TypeVar("T", Variable, NdArray)
+
+f = _core.functions
+
+
+def pair(given: int | Sequence[int]) -> list[int]:
+    """A number for each of two axes."""
+    numbers = [int(v) for v in np.ravel(given)]
+    return numbers * 2 if len(numbers) == 1 else numbers
+
+
+def deformable_convolution(
+    x: T,
+    weight: T,
+    offset: T,
+    mask: T | None = None,
+    bias: T | None = None,
+    base_axis: int = 1,
+    pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None,
+    dilation: int | Sequence[int] | None = None,
+    group: int = 1,
+    deformable_group: int = 1,
+    channel_last: bool = False,
+) -> T:
+    """Convolution of images whose kernels reach for places that are given.
+
+    `y[k, o] = b[k] + sum over c, t of w[k, c, t] m[t, o] x[c, o * stride + t * dilation - pad + offset[t, o]]`, where
+    `x` is looked up between its elements, and is zero outside.
+
+    Args:
+        x: Images, shape (batch..., channels, height, width).
+        weight: Weight `w`, shape (maps, channels / group, kernel height, kernel width).
+        offset: How far each element of a kernel is moved, along the height and along the width, shape (batch...,
+            deformable_group * 2 * kernel size, out...); or with the height and width of `x`, of which every `stride`-th
+            place is read.
+        mask: Factors `m`, shape (batch..., deformable_group * kernel size, out...), or likewise; ones if left out.
+        bias: Bias `b`, shape (maps,); none by default.
+        base_axis: The axis of the channels; the axes before it are the batch.
+        pad: Zeros added at both ends of each spatial axis, none by default.
+        stride: Step of the kernel along each spatial axis, 1 by default.
+        dilation: Distance of neighbours in the kernel along each spatial axis, 1 by default.
+        group: Number of groups that channels and maps are divided into; each map sees the channels of its group.
+        deformable_group: Number of groups of channels, each with offsets and factors of its own.
+        channel_last: False; channels are before the spatial axes.
+
+    Returns:
+        Array of shape (batch..., maps, out...), `out` being that of `convolution`.
+
+    Raises:
+        AxisError: If `x` has no axis `base_axis`.
+        ArgumentError: If an argument is out of range, or `channel_last` is True.
+        ShapeError: If the shapes do not fit together, or there are not two spatial axes.
+        NotImplementedError: If a gradient by `offset` is differentiated again.
+
+    Source:
+        Dai et al., Deformable Convolutional Networks, 2017, arXiv:1703.06211; Zhu et al., Deformable ConvNets v2, 2018,
+        arXiv:1811.11168.
+    """
+    steps = pair(1 if stride is None else stride)
+    sizes = tuple(x.shape[-2:])
+    if x.ndim > 2 and len(steps) == 2 and tuple(offset.shape[-2:]) == sizes:
+        moved = [pair(0 if pad is None else pad), pair(1 if dilation is None else dilation)]
+        each = zip(sizes, weight.shape[-2:], steps, *moved, strict=True)
+        out = tuple((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in each)
+        # Where the output is as large as the images, this is all of them.
+        if out != sizes and min(out) > 0:
+            offset = at_steps(offset, steps, out)
+            mask = None if mask is None else at_steps(mask, steps, out)
+    result: T = f.deformable_convolution(
+        x,
+        weight,
+        offset,
+        mask,
+        bias,
+        base_axis,
+        pad,
+        stride,
+        dilation,
+        group,
+        deformable_group,
+        channel_last,
+    )
+    return result
+
+
+def at_steps(x: T, steps: Sequence[int], out: Sequence[int]) -> T:
+    """Of the last two axes every so-many-th element, as many as that."""
+    lead = x.ndim - 2
+    stop: list[int | None] = [None] * lead
+    stop += [(n - 1) * s + 1 for n, s in zip(out, steps, strict=True)]
+    every: list[int | None] = [None] * lead
+    part: T = f.slice(x, None, stop, every + list(steps))
+    return part
+
+
+MODES = ("nearest", "linear", "cubic")
+COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize")
+ROUNDINGS: dict[str, Callable[[Any], Any]] = {
+    "round_prefer_floor": lambda at: np.ceil(at - 0.5),
+    "round_prefer_ceil": lambda at: np.floor(at + 0.5),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
+
+
+def onnx_resize(
+    x: T,
+    roi: Sequence[float] = (),
+    scales: Sequence[float] = (),
+    sizes: Sequence[int] = (),
+    mode: str = "nearest",
+    coordinate_transformation_mode: str = "half_pixel",
+    cubic_coeff_a: float = -0.75,
+    exclude_outside: int = 0,
+    extrapolation_value: float = 0.0,
+    nearest_mode: str = "round_prefer_floor",
+) -> T:
+    """Resize an array as the operator `Resize` of ONNX does: each axis by interpolation along it.
+
+    Args:
+        x: Input of any shape.
+        roi: For `tf_crop_and_resize` where the part that is resized begins along each axis, and after these where it
+            ends; 0 is the first element of an axis, 1 the last.
+        scales: Factor for each axis; give this or `sizes`.
+        sizes: Length of each axis of the output.
+        mode: `nearest`, `linear`, between two elements, or `cubic`, between four.
+        coordinate_transformation_mode: How a place in the output becomes one in `x`: `half_pixel`,
+            `pytorch_half_pixel`, `align_corners`, `asymmetric` or `tf_crop_and_resize`.
+        cubic_coeff_a: Coefficient of the cubic interpolation.
+        exclude_outside: 1 leaves elements outside of `x` out, 0 takes the one at the border for them.
+        extrapolation_value: For `tf_crop_and_resize` what stands at places outside of `x`.
+        nearest_mode: `round_prefer_floor`, `round_prefer_ceil`, `floor` or `ceil`.
+
+    Returns:
+        Array with as many axes as `x`.
+
+    Raises:
+        ArgumentError: If a mode is unknown, or `scales`, `sizes` or `roi` do not go with the axes of `x`.
+
+    Source:
+        ONNX operators, https://github.com/onnx/onnx/blob/main/docs/Operators.md.
+    """
+    for name, given, known in (
+        ("mode", mode, MODES),
+        ("coordinate_transformation_mode", coordinate_transformation_mode, COORDINATES),
+        ("nearest_mode", nearest_mode, tuple(ROUNDINGS)),
+    ):
+        if given not in known:
+            raise ArgumentError(f"onnx_resize: expected `{name}` to be one of {', '.join(known)}, got {given!r}")
+    lengths = resized(x.shape, scales, sizes)
+    crops = coordinate_transformation_mode == "tf_crop_and_resize"
+    if crops and len(roi) != 2 * x.ndim:
+        raise ArgumentError(f"onnx_resize: expected `roi` to have {2 * x.ndim} numbers, got {len(roi)}")
+    y: T = x
+    outside = np.zeros(lengths, bool)
+    for axis, (n, to) in enumerate(zip(x.shape, lengths, strict=True)):
+        scale = float(scales[axis]) if len(scales) else to / n
+        part = (roi[axis], roi[x.ndim + axis]) if crops else (0.0, 1.0)
+        at = places_along(n, to, scale, coordinate_transformation_mode, part)
+        weights = taps_along(at, n, mode, cubic_coeff_a, bool(exclude_outside), nearest_mode)
+        if crops:
+            outside |= ((at < 0) | (at > n - 1)).reshape([-1 if a == axis else 1 for a in range(x.ndim)])
+        if n == to and np.array_equal(weights, np.eye(n)):
+            continue
+        order = [a for a in range(x.ndim) if a != axis] + [axis]
+        matrix = type(x).from_numpy_array(weights.T)
+        product = f.affine(f.transpose(y, order), matrix, base_axis=x.ndim - 1) if x.ndim > 1 else None
+        if product is None:
+            product = f.reshape(f.affine(f.reshape(y, (1, n)), matrix), (to,))
+        y = f.transpose(product, np.argsort(order).tolist())
+    if outside.any():
+        where = type(x).from_numpy_array(outside.astype(np.float32))
+        y = f.where(where, f.add_scalar(f.mul_scalar(y, 0.0), float(extrapolation_value)), y)
+    return y
+
+
+def resized(shape: Sequence[int], scales: Sequence[float], sizes: Sequence[int]) -> list[int]:
+    """Lengths of the axes of a resized array."""
+    if (len(scales) > 0) == (len(sizes) > 0):
+        raise ArgumentError("onnx_resize: expected either scales or sizes, got both or neither")
+    given = len(scales) or len(sizes)
+    if given != len(shape):
+        raise ArgumentError(f"onnx_resize: expected one number for each of {len(shape)} axes, got {given}")
+    found = [int(v) for v in sizes] if len(sizes) else [int(n * s) for n, s in zip(shape, scales, strict=True)]
+    if any(n < 1 for n in found) or 0 in shape:
+        raise ArgumentError(f"onnx_resize: expected positive lengths of axes that have elements, got {found}")
+    return found
+
+
+def places_along(n: int, to: int, scale: float, mode: str, part: tuple[float, float]) -> NDArray[np.float64]:
+    """Where in an axis of length `n` each of `to` elements comes from."""
+    i = np.arange(to, dtype=np.float64)
+    if mode == "align_corners":
+        return i * (n - 1) / (to - 1) if to > 1 else np.zeros(1)
+    if mode == "asymmetric":
+        return i / scale
+    if mode == "tf_crop_and_resize":
+        start, end = part
+        return (
+            start * (n - 1) + i * (end - start) * (n - 1) / (to - 1)
+            if to > 1
+            else np.array([(start + end) / 2 * (n - 1)])
+        )
+    if mode == "pytorch_half_pixel" and to == 1:
+        return np.zeros(1)
+    return (i + 0.5) / scale - 0.5
+
+
+def taps_along(
+    at: NDArray[np.float64], n: int, mode: str, a: float, exclude: bool, nearest_mode: str
+) -> NDArray[np.float64]:
+    """What share each of `n` elements has in an element that is looked up at a place, for all places."""
+    weights = np.zeros((len(at), n))
+    rows = np.arange(len(at))
+    if mode == "nearest":
+        np.add.at(weights, (rows, np.clip(ROUNDINGS[nearest_mode](at), 0, n - 1).astype(int)), 1.0)
+        return weights
+    low = np.floor(at)
+    for step in (0, 1) if mode == "linear" else (-1, 0, 1, 2):
+        distance = np.abs(at - low - step)
+        if mode == "linear":
+            share = 1 - distance
+        else:
+            near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
+            share = np.where(distance <= 1, near, ((distance - 5) * distance + 8) * distance * a - 4 * a)
+        place = low + step
+        if exclude:
+            share = np.where((place < 0) | (place > n - 1), 0.0, share)
+        np.add.at(weights, (rows, np.clip(place, 0, n - 1).astype(int)), share)
+    if exclude:
+        total = weights.sum(1, keepdims=True)
+        weights /= np.where(total == 0, 1, total)
+    return weights

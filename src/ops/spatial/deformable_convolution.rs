@@ -1,0 +1,335 @@
+//! Convolution whose kernels reach for places that are given.
+
+use crate::array::Shape;
+use crate::kernels::Float;
+use crate::kernels::channels::add_sums;
+use crate::kernels::convolution::Geometry;
+use crate::kernels::gemm::{Matrix, MatrixMut, gemm};
+use crate::kernels::sampling::{NEIGHBOURS, Point, Sampling};
+use crate::kernels::scratch::Zeros;
+use crate::kernels::threads::Shared;
+use crate::ops::contract::derivative::{ByKernel, by_kernel};
+use crate::ops::spatial::convolution::bias_gradient;
+use crate::ops::spatial::layout::{self, SpatialLayout};
+use crate::ops::spatial::warp::{Border, Lookup};
+use crate::ops::{
+    Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op,
+};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[Entry::of::<DeformableConvolution>()];
+
+op! {
+    /// Convolution of images whose kernels reach for places that are given:
+    /// `y[k, o] = b[k] + sum over c, t of w[k, c, t] m[t, o] x[c, o * stride + t * dilation - pad + offset[t, o]]`, where `x` is
+    /// looked up between its elements, and is zero outside.
+    ///
+    /// Args:
+    ///     x: Images, shape (batch..., channels, height, width).
+    ///     weight: Weight `w`, shape (maps, channels / group, kernel height, kernel width).
+    ///     offset: How far each element of a kernel is moved, shape (batch..., deformable_group * 2 * kernel size, out...):
+    ///         for each of them along the height, and along the width.
+    ///     mask: Factors `m`, shape (batch..., deformable_group * kernel size, out...); ones if left out.
+    ///     bias: Bias `b`, shape (maps,); none by default.
+    ///     base_axis: The axis of the channels; the axes before it are the batch.
+    ///     pad: Zeros added at both ends of each spatial axis, none by default.
+    ///     stride: Step of the kernel along each spatial axis, 1 by default.
+    ///     dilation: Distance of neighbours in the kernel along each spatial axis, 1 by default.
+    ///     group: Number of groups that channels and maps are divided into; each map sees the channels of its group.
+    ///     deformable_group: Number of groups of channels, each with offsets and factors of its own.
+    ///     channel_last: False; channels are before the spatial axes.
+    ///
+    /// Returns:
+    ///     Array of shape (batch..., maps, out...), `out` being that of `convolution`.
+    ///
+    /// Raises:
+    ///     AxisError: If `x` has no axis `base_axis`.
+    ///     ArgumentError: If an argument is out of range, or `channel_last` is True.
+    ///     ShapeError: If the shapes do not fit together, or there are not two spatial axes.
+    ///     NotImplementedError: If a gradient by `offset` is differentiated again.
+    ///
+    /// Source:
+    ///     Dai et al., Deformable Convolutional Networks, 2017, arXiv:1703.06211; Zhu et al., Deformable ConvNets v2, 2018,
+    ///     arXiv:1811.11168.
+    DeformableConvolution = deformable_convolution(x, weight, offset, mask: optional, bias: optional;
+        base_axis: i64 = 1,
+        pad: Option<Vec<i64>> = None,
+        stride: Option<Vec<i64>> = None,
+        dilation: Option<Vec<i64>> = None,
+        group: i64 = 1,
+        deformable_group: i64 = 1,
+        channel_last: bool = false,
+    )
+}
+
+/// What one image is made of: elements read for each place and element of the kernel, and places.
+#[derive(Clone)]
+struct Parts {
+    g: Geometry,
+    /// Groups of channels with offsets of their own.
+    groups: usize,
+    /// Elements of a kernel.
+    kernel: usize,
+    /// Places of the output.
+    places: usize,
+    /// Elements of a plane of the input.
+    plane: usize,
+}
+
+impl DeformableConvolution {
+    fn layout(&self) -> SpatialLayout<'_> {
+        SpatialLayout {
+            op: "deformable_convolution",
+            base_axis: self.base_axis,
+            pad: self.pad.as_deref(),
+            stride: self.stride.as_deref(),
+            dilation: self.dilation.as_deref(),
+            group: self.group,
+            channel_last: false,
+        }
+    }
+
+    fn parts(&self, x: &Shape, w: &Shape) -> Result<(Parts, Shape)> {
+        let op = "deformable_convolution";
+        if self.channel_last {
+            return Err(Error::argument(op, "channel_last", "False", "True"));
+        }
+        let (g, shape) = self.layout().convolution(x, w)?;
+        if g.kernel.len() != 2 {
+            return Err(Error::shape(op, "images with two spatial axes", [x, w]));
+        }
+        let groups = usize::try_from(self.deformable_group).unwrap_or(0);
+        if groups == 0 || !g.channels.is_multiple_of(groups) {
+            let expected = format!("a divisor of the number of channels, which is {}", g.channels);
+            return Err(Error::argument(op, "deformable_group", expected, self.deformable_group));
+        }
+        let (kernel, places) = (g.kernel.iter().product(), g.output.iter().product());
+        let plane = g.input.iter().product();
+        Ok((Parts { g, groups, kernel, places, plane }, shape))
+    }
+}
+
+impl Parts {
+    /// How the channels of a group are looked up.
+    fn sampling(&self) -> Sampling {
+        Sampling {
+            images: 1,
+            channels: self.g.channels / self.groups,
+            plane: self.plane,
+            points: self.kernel * self.places,
+            channel_last: false,
+        }
+    }
+
+    /// The point that element `i / places` of the kernel reaches for at place `i % places`, for group number `group` of all
+    /// images, and the derivatives of its weights along the last axis and the one before.
+    fn point<T: Float>(&self, offset: &[T], group: usize, i: usize) -> (Point<T>, [[T; NEIGHBOURS]; 3]) {
+        let (k, p) = (i / self.places, i % self.places);
+        let g = &self.g;
+        let at = |axis: usize| {
+            let (t, o) = match axis {
+                0 => (k / g.kernel[1], p / g.output[1]),
+                _ => (k % g.kernel[1], p % g.output[1]),
+            };
+            let fixed = (o * g.stride[axis] + t * g.dilation[axis]) as f64 - g.pad[axis] as f64;
+            fixed + offset[((group * self.kernel + k) * 2 + axis) * self.places + p].real()
+        };
+        let lookup =
+            Lookup { sizes: [g.input[1], g.input[0], 1], axes: 2, border: Border::Zero, nearest: false };
+        lookup.point([(at(1), 1.0), (at(0), 1.0), (0.0, 0.0)])
+    }
+
+    /// [`Parts::point`] with its weights multiplied by the mask.
+    fn masked<T: Float>(&self, offset: &[T], mask: Option<&[T]>, group: usize, i: usize) -> Point<T> {
+        let mut point = self.point(offset, group, i).0;
+        if let Some(mask) = mask {
+            let m = mask[group * self.kernel * self.places + i];
+            point.weight.iter_mut().for_each(|w| *w = *w * m);
+        }
+        point
+    }
+
+    /// Elements of an image, and of one group of its channels.
+    fn image(&self) -> (usize, usize) {
+        (self.g.channels * self.plane, self.g.channels / self.groups * self.plane)
+    }
+
+    /// What is read of image `n`: for each channel and element of the kernel a row of all places.
+    fn columns<T: Float>(&self, x: &[T], offset: &[T], mask: Option<&[T]>, n: usize, columns: &mut [T]) {
+        let ((image, group), part) = (self.image(), columns.len() / self.groups);
+        for d in 0..self.groups {
+            let x = &x[n * image + d * group..][..group];
+            let to = &mut columns[d * part..][..part];
+            self.sampling().forward(x, to, |_, i| self.masked(offset, mask, n * self.groups + d, i));
+        }
+    }
+
+    /// Rows and columns of the product that a group of maps is: maps, elements of the kernel, places.
+    fn product(&self) -> [usize; 3] {
+        let g = &self.g;
+        [g.maps / g.group, g.channels / g.group * self.kernel, self.places]
+    }
+}
+
+impl Compute for DeformableConvolution {
+    fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
+        layout::open(arg, self.base_axis, x.get(0))
+    }
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let (x0, w) = (x.get(0), x.get(1));
+        let (parts, shape) = self.parts(x0, w)?;
+        self.layout().check_bias(x.find(4), parts.g.maps, [x0, w])?;
+        let base = x0.ndim() - 3;
+        let of = |n: usize| -> Shape {
+            x0[..base]
+                .iter()
+                .copied()
+                .chain([parts.groups * n * parts.kernel])
+                .chain(shape[base + 1..].iter().copied())
+                .collect()
+        };
+        for (i, name, n) in [(2, "offset", 2), (3, "mask", 1)] {
+            if let Some(given) = x.find(i).filter(|given| **given != of(n)) {
+                let expected = format!("{name} of shape {}", of(n));
+                return Err(Error::shape("deformable_convolution", expected, [x0, w, given]));
+            }
+        }
+        one(shape)
+    }
+
+    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+        y.size() * x.get(1).size_from(1)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (parts, _) = self.parts(run.x_shape(0), run.x_shape(1))?;
+        let (x, w, offset) = (run.x(0), run.x(1), run.x(2));
+        let mask = run.has(3).then(|| run.x(3));
+        let bias = run.has(4).then(|| run.x(4));
+        let ([maps, inner, places], groups) = (parts.product(), parts.g.group);
+        let y = run.y(0);
+        let mut columns = Zeros::<T>::new(groups * inner * places);
+        for n in 0..parts.g.images {
+            parts.columns(x, offset, mask, n, &mut columns);
+            for g in 0..groups {
+                let to = &mut y[(n * groups + g) * maps * places..][..maps * places];
+                let w = Matrix::of_rows(&w[g * maps * inner..][..maps * inner], maps, inner);
+                let columns =
+                    Matrix::of_rows(&columns[g * inner * places..][..inner * places], inner, places);
+                gemm(MatrixMut::of_rows(to, maps, places), false, w, columns);
+            }
+        }
+        if let Some(bias) = bias {
+            for (row, y) in y.chunks_exact_mut(places.max(1)).enumerate() {
+                let b = bias[row % parts.g.maps];
+                y.iter_mut().for_each(|y| *y = *y + b);
+            }
+        }
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (parts, _) = self.parts(run.x_shape(0), run.x_shape(1))?;
+        let ([maps, inner, places], groups) = (parts.product(), parts.g.group);
+        let gy = run.gy(0);
+        if let Some(gb) = run.gx(4) {
+            add_sums(gy, gb.adding(), places);
+        }
+        let [mut gx, mut gw, mut go, mut gm] = [0, 1, 2, 3].map(|i| run.gx(i).map(Grad::adding));
+        if gx.is_none() && gw.is_none() && go.is_none() && gm.is_none() {
+            return Ok(());
+        }
+        let offset = run.x(2);
+        let mask = run.has(3).then(|| run.x(3));
+        let mut columns = Zeros::<T>::new(groups * inner * places);
+        let (image, group) = parts.image();
+        for n in 0..parts.g.images {
+            let of_group = |g: usize| {
+                Matrix::of_rows(&gy[(n * groups + g) * maps * places..][..maps * places], maps, places)
+            };
+            if let Some(gw) = gw.as_deref_mut() {
+                parts.columns(run.x(0), offset, mask, n, &mut columns);
+                for g in 0..groups {
+                    let to = MatrixMut::of_rows(&mut gw[g * maps * inner..][..maps * inner], maps, inner);
+                    let columns =
+                        Matrix::of_rows(&columns[g * inner * places..][..inner * places], inner, places);
+                    gemm(to, true, of_group(g), columns.t());
+                }
+            }
+            if gx.is_none() && go.is_none() && gm.is_none() {
+                continue;
+            }
+            for g in 0..groups {
+                let w = Matrix::of_rows(&run.x(1)[g * maps * inner..][..maps * inner], maps, inner);
+                let to = &mut columns[g * inner * places..][..inner * places];
+                gemm(MatrixMut::of_rows(to, inner, places), false, w.t(), of_group(g));
+            }
+            let part = columns.len() / parts.groups;
+            for d in 0..parts.groups {
+                let (at, of) = (n * parts.groups + d, &columns[d * part..][..part]);
+                if let Some(gx) = gx.as_deref_mut() {
+                    let gx = &mut gx[n * image + d * group..][..group];
+                    parts.sampling().give_back(of, gx, |_, i| parts.masked(offset, mask, at, i));
+                }
+                if go.is_none() && gm.is_none() {
+                    continue;
+                }
+                let x = &run.x(0)[n * image + d * group..][..group];
+                let shared = |to: &mut Option<&mut [T]>| {
+                    to.as_mut().map(|to| (Shared::new(to.as_mut_ptr()), to.len()))
+                };
+                let (to_offset, to_mask) = (shared(&mut go), shared(&mut gm));
+                let add = |to: Option<(Shared<T>, usize)>, place: usize, v: T| {
+                    if let Some((to, len)) = to {
+                        assert!(place < len);
+                        // SAFETY: it lies within the gradient, and each of its elements comes once.
+                        unsafe {
+                            let to = to.get().add(place);
+                            to.write(to.read() + v);
+                        }
+                    }
+                };
+                let point = |_: usize, i: usize| {
+                    let (point, [along, down, _]) = parts.point(offset, at, i);
+                    (point, [down, along, point.weight])
+                };
+                parts.sampling().slopes(x, of, point, |_, i, [down, along, weight]| {
+                    let (k, p) = (i / parts.places, i % parts.places);
+                    let m = mask.map_or(T::ONE, |mask| mask[at * parts.kernel * parts.places + i]);
+                    let row = (at * parts.kernel + k) * 2;
+                    add(to_offset, row * parts.places + p, down * m);
+                    add(to_offset, (row + 1) * parts.places + p, along * m);
+                    add(to_mask, at * parts.kernel * parts.places + i, weight);
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let mut found = by_kernel(self, s, |i| i != 4);
+        found[4] = s.wants(4).then(|| bias_gradient(s.gy(0), false, 2));
+        found
+    }
+
+    fn reads(&self, gx: usize) -> Reads {
+        match gx {
+            0 => Reads::inputs(0b01110),
+            1 => Reads::inputs(0b01101),
+            2 | 3 => Reads::inputs(0b01111),
+            _ => Reads::NOTHING,
+        }
+    }
+
+    fn symbol_reads(&self, gx: usize) -> Reads {
+        if gx == 4 { Reads::NOTHING } else { Reads::inputs(0b01111) }
+    }
+}
+
+impl ByKernel for DeformableConvolution {
+    fn is_linear(&self, i: usize) -> bool {
+        i != 2
+    }
+}

@@ -1,0 +1,121 @@
+//! Detected boxes without those that overlap better ones.
+
+use crate::kernels::Float;
+use crate::kernels::scratch::List;
+use crate::kernels::threads::{self, Shared};
+use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, op};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[Entry::of::<NmsDetection2d>()];
+
+op! {
+    /// Detected boxes, with probabilities multiplied by objectness and set to zero where they are low or where the box
+    /// overlaps a better one (non-maximum suppression). The gradient is zero.
+    ///
+    /// Args:
+    ///     x: Boxes, shape (n, boxes, 5 + classes): x and y of the centre, width, height, objectness, and a probability for
+    ///         each class.
+    ///     thresh: Objectness and probabilities below this become zero.
+    ///     nms: Share of the union of two boxes that their intersection may have; above it the worse box is suppressed.
+    ///     nms_per_class: Compare boxes class by class, and suppress their probability of that class; else compare them by
+    ///         objectness, and suppress it with all probabilities.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ///
+    /// Raises:
+    ///     ShapeError: If `x` has another shape.
+    ///
+    /// Source:
+    ///     Redmon and Farhadi, YOLO9000, 2016, arXiv:1612.08242.
+    NmsDetection2d = nms_detection2d(x; thresh: f64 = 0.5, nms: f64 = 0.45, nms_per_class: bool = true)
+}
+
+/// The share of the union of two boxes that is their intersection.
+fn overlap<T: Float>(a: &[T], b: &[T]) -> T {
+    let half = T::of(0.5);
+    let along = |i: usize| {
+        let high = (a[i] + a[i + 2] * half, b[i] + b[i + 2] * half);
+        let low = (a[i] - a[i + 2] * half, b[i] - b[i + 2] * half);
+        let (end, start) =
+            (if high.0 < high.1 { high.0 } else { high.1 }, if low.0 > low.1 { low.0 } else { low.1 });
+        end - start
+    };
+    let (w, h) = (along(0), along(1));
+    if !(w > T::ZERO && h > T::ZERO) {
+        return T::ZERO;
+    }
+    w * h / (a[2] * a[3] + b[2] * b[3] - w * h)
+}
+
+impl Compute for NmsDetection2d {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        if x.get(0).ndim() != 3 || x.get(0)[2] <= 5 {
+            return Err(Error::shape(
+                "nms_detection2d",
+                "boxes of shape (n, boxes, 5 + classes)",
+                [x.get(0)],
+            ));
+        }
+        like(x)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (x, shape) = (run.x(0), run.x_shape(0));
+        let (n, size) = (shape[1], shape[2]);
+        let y = run.y(0);
+        let (least, nms) = (T::of(self.thresh), T::of(self.nms));
+        let kept = |v: T| if v < least { T::ZERO } else { v };
+        for (y, x) in y.chunks_exact_mut(size).zip(x.chunks_exact(size)) {
+            y[..4].copy_from_slice(&x[..4]);
+            y[4] = kept(x[4]);
+            let objectness = y[4];
+            y[5..].iter_mut().zip(&x[5..]).for_each(|(y, p)| *y = kept(objectness * *p));
+        }
+        // What is compared: probabilities of each class, or objectness.
+        let (first, scores) = if self.nms_per_class { (5, size - 5) } else { (4, 1) };
+        let to = Shared::new(y.as_mut_ptr());
+        threads::ranges(shape[0] * scores, 1, |range| {
+            for (image, score) in range.map(|i| (i / scores, first + i % scores)) {
+                let of = |i: usize| (image * n + i) * size;
+                let boxes = &x[of(0)..][..n * size];
+                // SAFETY: each score of each image comes once, and with objectness its image's probabilities do.
+                let read = |i: usize| unsafe { to.get().add(of(i) + score).read() };
+                let mut order: List<(T, usize)> =
+                    (0..n).map(|i| (read(i), i)).filter(|s| s.0 != T::ZERO).collect();
+                order.sort_unstable_by(|a, b| {
+                    let by_score = b.0.partial_cmp(&a.0).unwrap_or_else(|| b.0.is_nan().cmp(&a.0.is_nan()));
+                    by_score.then(a.1.cmp(&b.1))
+                });
+                let mut gone = List::repeat(false, order.len());
+                for a in 0..order.len() {
+                    // By objectness a box that is suppressed itself suppresses others, too.
+                    if gone[a] && self.nms_per_class {
+                        continue;
+                    }
+                    let better = &boxes[order[a].1 * size..][..4];
+                    for b in a + 1..order.len() {
+                        gone[b] |= overlap(better, &boxes[order[b].1 * size..][..4]) > nms;
+                    }
+                }
+                for ((_, i), _) in order.iter().zip(&*gone).filter(|(_, gone)| **gone) {
+                    let all = if self.nms_per_class { score..score + 1 } else { 4..size };
+                    // SAFETY: as above.
+                    all.for_each(|k| unsafe { to.get().add(of(*i) + k).write(T::ZERO) });
+                }
+            }
+        });
+        Ok(())
+    }
+
+    const HAS_BACKWARD: bool = false;
+
+    fn gradient(&self, _: &Symbols) -> Vec<Option<Sym>> {
+        vec![None]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+}

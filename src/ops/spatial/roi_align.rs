@@ -1,0 +1,252 @@
+//! Parts of images inside of boxes, brought to one size.
+
+use crate::array::Shape;
+use crate::kernels::Float;
+use crate::kernels::map::GRAIN;
+use crate::kernels::scratch::List;
+use crate::kernels::threads::{self, Shared};
+use crate::ops::contract::derivative::{ByKernel, by_kernel};
+use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[Entry::of::<RoiAlign>()];
+
+op! {
+    /// Parts of images inside of boxes, brought to one size: each element is the mean of the image at points of a grid in its
+    /// share of the box, looked up between their neighbours.
+    ///
+    /// Args:
+    ///     input: Images, shape (n, channels, height, width), or (n, height, width, channels) if `channel_last`.
+    ///     boxes: Boxes, shape (k, 5): number of the image, x and y of one corner, x and y of the opposite one. They have no
+    ///         gradient.
+    ///     output_size: Height and width of the output.
+    ///     spatial_scale: Factors that bring boxes to elements of the image, of y and of x.
+    ///     sampling_ratio: Points along either axis in the share of an element; if not positive, as many as the share is
+    ///         elements wide.
+    ///     channel_last: The channels are the last axis of `input` and of the output.
+    ///
+    /// Returns:
+    ///     Array of shape (k, channels, *output_size), or (k, *output_size, channels).
+    ///
+    /// Raises:
+    ///     ShapeError: If the inputs have other shapes.
+    ///     ArgumentError: If `output_size` or `spatial_scale` are no two numbers, those of a size positive.
+    ///     IndexError: If a box is of no image, when it runs.
+    ///
+    /// Source:
+    ///     He et al., Mask R-CNN, 2017, arXiv:1703.06870.
+    RoiAlign = roi_align(input, boxes; output_size: Vec<i64>, spatial_scale: Vec<f64> = [1.0, 1.0],
+        sampling_ratio: i64 = -1, channel_last: bool = false)
+}
+
+/// Sizes of images and output.
+#[derive(Clone, Copy)]
+struct Sizes {
+    images: usize,
+    channels: usize,
+    x: [usize; 2],
+    boxes: usize,
+    y: [usize; 2],
+    channel_last: bool,
+}
+
+/// A place on an axis: two neighbours, and the share of either.
+type Tap = (usize, usize, f64, f64);
+
+/// What a box looks up along one axis: for each element of the output the places of its points.
+struct Along {
+    taps: List<Option<Tap>>,
+    points: usize,
+}
+
+/// Number of a box's image, and its places along height and width.
+struct Lookup {
+    image: usize,
+    axes: [Along; 2],
+}
+
+/// Points of a share that are computed at most: a box of finite size has no more elements.
+const MOST_POINTS: f64 = 65536.0;
+
+impl RoiAlign {
+    fn sizes(&self, x: &Shape, boxes: &Shape) -> Result<Sizes> {
+        let op = "roi_align";
+        if x.ndim() != 4 || boxes.ndim() != 2 || boxes[1] != 5 {
+            return Err(Error::shape(op, "images with four axes and boxes of shape (k, 5)", [x, boxes]));
+        }
+        let [c, h, w] = if self.channel_last { [3, 1, 2] } else { [1, 2, 3] };
+        if x[h] == 0 || x[w] == 0 {
+            return Err(Error::shape(op, "images with elements", [x, boxes]));
+        }
+        let fits = self.output_size.len() == 2 && self.output_size.iter().all(|n| (1..1 << 31).contains(n));
+        if !fits {
+            let got = format!("{:?}", self.output_size);
+            return Err(Error::argument(op, "output_size", "two positive numbers", got));
+        }
+        if self.spatial_scale.len() != 2 {
+            let got = format!("{:?}", self.spatial_scale);
+            return Err(Error::argument(op, "spatial_scale", "two numbers, of y and of x", got));
+        }
+        let y = [self.output_size[0] as usize, self.output_size[1] as usize];
+        let channel_last = self.channel_last;
+        Ok(Sizes { images: x[0], channels: x[c], x: [x[h], x[w]], boxes: boxes[0], y, channel_last })
+    }
+
+    /// What a box looks up.
+    fn lookup<T: Float>(&self, s: &Sizes, given: &[T]) -> Result<Lookup> {
+        let v = [0, 1, 2, 3, 4].map(|i| given[i].real());
+        if !(v[0] >= 0.0 && v[0] < s.images as f64 && v[0].fract() == 0.0) {
+            let got = v[0];
+            return Err(Error::Index(format!(
+                "roi_align: expected a box of one of {} images, got {got}",
+                s.images
+            )));
+        }
+        let along = |axis: usize| {
+            let (first, last) =
+                (v[2 - axis] * self.spatial_scale[axis], v[4 - axis] * self.spatial_scale[axis]);
+            // Elements are in the middle of their share of the axis.
+            let start = first - 0.5;
+            let (n, step) = (s.x[axis], (last - first) / s.y[axis] as f64);
+            let points = match self.sampling_ratio {
+                ratio if ratio > 0 => (ratio as f64).min(MOST_POINTS) as usize,
+                _ => step.ceil().clamp(0.0, MOST_POINTS) as usize,
+            };
+            let mut taps = List::with_capacity(s.y[axis] * points);
+            for i in 0..s.y[axis] * points {
+                let at = start + step * ((i / points) as f64 + ((i % points) as f64 + 0.5) / points as f64);
+                taps.push((at >= -1.0 && at <= n as f64).then(|| {
+                    let at = at.clamp(0.0, (n - 1) as f64);
+                    let low = at as usize;
+                    (low, (low + 1).min(n - 1), 1.0 - at.fract(), at.fract())
+                }));
+            }
+            Along { taps, points }
+        };
+        Ok(Lookup { image: v[0] as usize, axes: [along(0), along(1)] })
+    }
+}
+
+impl Sizes {
+    /// Where an element of an image is.
+    fn x_at(&self, image: usize, channel: usize, row: usize, column: usize) -> usize {
+        let [h, w] = self.x;
+        match self.channel_last {
+            true => ((image * h + row) * w + column) * self.channels + channel,
+            false => ((image * self.channels + channel) * h + row) * w + column,
+        }
+    }
+
+    /// Where an element of the output is.
+    fn y_at(&self, k: usize, channel: usize, row: usize, column: usize) -> usize {
+        let [h, w] = self.y;
+        match self.channel_last {
+            true => ((k * h + row) * w + column) * self.channels + channel,
+            false => ((k * self.channels + channel) * h + row) * w + column,
+        }
+    }
+
+    /// Calls `f` with each element of a channel of a box's output, and with each neighbour of its points and the share of it.
+    fn each(&self, k: usize, channel: usize, of: &Lookup, mut f: impl FnMut(usize, usize, f64)) {
+        let [rows, columns] = &of.axes;
+        let share = 1.0 / (rows.points * columns.points).max(1) as f64;
+        for (row, ys) in rows.taps.chunks(rows.points.max(1)).enumerate() {
+            for (column, xs) in columns.taps.chunks(columns.points.max(1)).enumerate() {
+                let to = self.y_at(k, channel, row, column);
+                for (y0, y1, above, below) in ys.iter().flatten() {
+                    for (x0, x1, left, right) in xs.iter().flatten() {
+                        for (y, v) in [(y0, above), (y1, below)] {
+                            for (x, u) in [(x0, left), (x1, right)] {
+                                f(to, self.x_at(of.image, channel, *y, *x), v * u * share);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Compute for RoiAlign {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let s = self.sizes(x.get(0), x.get(1))?;
+        let ([h, w], c) = (s.y, s.channels);
+        let shape = Shape::from(if self.channel_last { [s.boxes, h, w, c] } else { [s.boxes, c, h, w] });
+        shape.checked_size()?;
+        one(shape)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let s = self.sizes(run.x_shape(0), run.x_shape(1))?;
+        let (x, boxes, y) = (run.x(0), run.x(1), run.y(0));
+        y.fill(T::ZERO);
+        let (len, to) = (y.len(), Shared::new(y.as_mut_ptr()));
+        for k in 0..s.boxes {
+            let of = self.lookup(&s, &boxes[k * 5..][..5])?;
+            let work = 4 * of.axes[0].taps.len() * of.axes[1].taps.len();
+            threads::ranges(s.channels, (GRAIN / work.max(1)).max(1), |channels| {
+                for channel in channels {
+                    s.each(k, channel, &of, |to_at, at, share| {
+                        assert!(to_at < len);
+                        // SAFETY: it lies within the output, and no other thread has this channel of this box.
+                        unsafe {
+                            let to = to.get().add(to_at);
+                            to.write(to.read() + x[at] * T::of(share));
+                        }
+                    });
+                }
+            });
+        }
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let s = self.sizes(run.x_shape(0), run.x_shape(1))?;
+        let gy = run.gy(0);
+        if let Some(gx) = run.gx(0).map(Grad::adding) {
+            let boxes = run.x(1);
+            let (len, to) = (gx.len(), Shared::new(gx.as_mut_ptr()));
+            for k in 0..s.boxes {
+                let of = self.lookup(&s, &boxes[k * 5..][..5])?;
+                let work = 4 * of.axes[0].taps.len() * of.axes[1].taps.len();
+                threads::ranges(s.channels, (GRAIN / work.max(1)).max(1), |channels| {
+                    for channel in channels {
+                        s.each(k, channel, &of, |from, at, share| {
+                            assert!(at < len);
+                            // SAFETY: it lies within the gradient, and no other thread has this channel.
+                            unsafe {
+                                let to = to.get().add(at);
+                                to.write(to.read() + gy[from] * T::of(share));
+                            }
+                        });
+                    }
+                });
+            }
+        }
+        if let Some(gb) = run.gx(1) {
+            gb.put(|_| T::ZERO);
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let mut found = by_kernel(self, s, |_| true);
+        found.truncate(1);
+        found
+    }
+
+    fn reads(&self, gx: usize) -> Reads {
+        if gx == 0 { Reads::inputs(0b10) } else { Reads::NOTHING }
+    }
+
+    fn symbol_reads(&self, gx: usize) -> Reads {
+        if gx == 0 { Reads::INPUTS } else { Reads::NOTHING }
+    }
+}
+
+impl ByKernel for RoiAlign {
+    fn is_linear(&self, _: usize) -> bool {
+        true
+    }
+}

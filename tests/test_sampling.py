@@ -1,0 +1,78 @@
+"""Forms of the arguments of functions of images, values of NNabla's, and errors."""
+
+import re
+
+import numpy as np
+import pytest
+from cases import sampling
+
+import kinnor as nn
+import kinnor.functions as F
+
+
+def variable(*shape, seed=0, low=-1.0, high=1.0, need_grad=False):
+    values = np.random.RandomState(seed).uniform(low, high, shape)
+    return nn.Variable.from_numpy_array(values, need_grad=need_grad)
+
+
+def test_offsets_of_the_size_of_images_are_read_at_every_step():
+    x, w, offset, mask = variable(2, 2, 6, 7), variable(3, 2, 3, 3), variable(2, 18, 6, 7, seed=1), variable(2, 9, 6, 7)
+    y = F.deformable_convolution(x, w, offset, mask, pad=(1, 1), stride=(2, 2))
+    y.forward()
+    read = [part.d[:, :, ::2, ::2] for part in (offset, mask)]
+    expected = sampling.deformable_convolution(x.d, w.d, *read, pad=(1, 1), stride=(2, 2))
+    np.testing.assert_allclose(y.d, expected, atol=1e-5)
+
+
+# What NNabla 1.39 gives for these.
+RESIZED = [
+    (
+        {"mode": "cubic", "sizes": (1, 6)},
+        [[-0.052517, 0.667969, 1.563079, 2.436919, 3.332031, 4.052518]],
+    ),
+    (
+        {
+            "mode": "linear",
+            "coordinate_transformation_mode": "tf_crop_and_resize",
+            "roi": (0, 0.25, 1, 1.5),
+            "extrapolation_value": 9.0,
+            "sizes": (1, 4),
+        },
+        [[1.0, 2.666667, 9.0, 9.0]],
+    ),
+]
+
+
+@pytest.mark.parametrize("case", range(len(RESIZED)))
+def test_modes_of_resizing(case):
+    args, expected = RESIZED[case]
+    y = F.onnx_resize(nn.Variable.from_numpy_array(np.arange(5.0).reshape(1, 5)), **args)
+    y.forward()
+    np.testing.assert_allclose(y.d, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: F.onnx_resize(x), "onnx_resize: expected either scales or sizes, got both or neither"),
+        (lambda x: F.onnx_resize(x, sizes=(1, 2, 3)), "expected one number for each of 4 axes, got 3"),
+        (lambda x: F.onnx_resize(x, sizes=(1, 2, 3, 4), mode="area"), "`mode` to be one of nearest, linear, cubic"),
+        (lambda x: F.roi_align(x, x, (2, 2)), "roi_align: expected images with four axes and boxes of shape (k, 5)"),
+        (lambda x: F.nms_detection2d(x), "nms_detection2d: expected boxes of shape (n, boxes, 5 + classes)"),
+        (lambda x: F.deformable_convolution(x, x, x, channel_last=True), "`channel_last` to be False, got True"),
+        (lambda x: F.warp_by_grid(x, x, mode="cubic"), "warp_by_grid: expected `mode` to be linear or nearest"),
+        (
+            lambda x: F.adaptive_separable_convolution(x, x, x),
+            "kernels of at least one element, no larger than the image",
+        ),
+    ],
+)
+def test_errors_say_what_was_expected(call, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        call(variable(1, 3, 2, 2))
+
+
+def test_a_box_of_no_image_is_an_error_when_it_runs():
+    y = F.roi_align(variable(2, 1, 4, 4), nn.Variable.from_numpy_array(np.array([[2.0, 0, 0, 1, 1]])), (1, 1))
+    with pytest.raises(IndexError, match="a box of one of 2 images, got 2"):
+        y.forward()
