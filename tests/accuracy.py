@@ -30,6 +30,10 @@ FOLDS = {"crelu", "celu", "add_n", "mul_n", "clip_by_norm"}
 
 SUMS_OF_PRODUCTS = {
     "affine",
+    "batch_cholesky",
+    "batch_det",
+    "batch_inv",
+    "batch_logdet",
     "batch_matmul",
     "binary_connect_affine",
     "binary_connect_convolution",
@@ -42,9 +46,14 @@ SUMS_OF_PRODUCTS = {
     "depthwise_deconvolution",
     "dot",
     "fused_convolution",
+    "gru",
     "inq_affine",
     "inq_convolution",
+    "lstm",
     "onnx_resize",
+    "rnn",
+    "scaled_dot_product_attention",
+    "spectral_norm",
 }
 """Operations whose bits depend on the instructions, by how many products one of them sums up."""
 

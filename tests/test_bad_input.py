@@ -154,7 +154,7 @@ TOLD = {
     "expected `rng` to be a RandomState": lambda: data_iterator_simple(lambda i: (i,), 10, 2, True, 3),
     "set_states: expected a SolverState": lambda: S.Adam().set_states({"w": 3}),
     "set_parameter: expected a Variable": lambda: nn.parameter.set_parameter("w", 3),
-    "seed: expected an int": lambda: nn.seed("x"),
+    "seed: expected `seed_value` to be a whole number": lambda: nn.seed("x"),
     "context_scope: expected a Context": lambda: nn.context_scope(3).__enter__(),
     "forward_all: expected a list of Variables, got Variable": lambda: nn.forward_all(F.exp(X)),
     "forward_all: expected a list of Variables, got int": lambda: nn.forward_all([1]),

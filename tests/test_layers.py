@@ -24,7 +24,7 @@ CRATE = {
 KERNELS = [
     *["elementary", "number", "simd", "dual", "variates", "stop", "threads", "scratch", "epilogue", "map", "channels"],
     *["pairing", "strided", "rows", "regrid", "resample", "scan", "order", "reduce", "pooling", "random", "softmax"],
-    *["normalization", "update", "sampling", "spread", "gemm", "convolution"],
+    *["normalization", "update", "sampling", "spread", "gemm", "convolution", "attention", "recurrent"],
 ]
 # ... and these from each other: a number runs in registers of numbers, a loop on threads may be stopped.
 KERNELS_IN_PAIRS = {("number", "simd"), ("stop", "threads")}
@@ -131,6 +131,7 @@ SAME_MEANING = {
     "Kernels": "a table for each family of kernels",
     "NdArray": "the engine's, and Python's face of it",
     "Notes": "the engine's, and Python's face of it",
+    "Shape": "of an array, and NNabla's function that gives it",
     "Solver": "the engine's, and Python's face of it",
     "Variable": "the engine's, and Python's face of it",
 }

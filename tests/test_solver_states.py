@@ -99,7 +99,7 @@ def test_states_that_do_not_fit_change_nothing(tmp_path):
     assert s.get_states()["w"].t == 1
     with pytest.raises(nn.ParameterError, match=r"\.safetensors"):
         s.save_states(tmp_path / "states.txt")
-    with pytest.raises(NotImplementedError):
+    with pytest.raises(nn.ParameterError, match=r"\.safetensors"):
         s.load_states(tmp_path / "states.nnp")
     with pytest.raises(FileNotFoundError):
         s.load_states(tmp_path / "none.safetensors")

@@ -11,7 +11,7 @@ import kinnor as nn
 import kinnor.functions as F
 import kinnor.solvers as S
 
-RULES = [name for name in S.__all__ if name != "Solver"]
+RULES = [name for name in S.__all__ if name not in ("Solver", "SolverState")]
 
 
 def adam(s, g, t, lr):

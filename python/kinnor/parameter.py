@@ -66,6 +66,7 @@ class parameter_scope(tree.Entered, ContextDecorator):
         ParameterError: If `scope` is no dict, or, on entering, if the name is that of a parameter.
 
         >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> nn.clear_parameters()
         >>> with nn.parameter_scope("encoder"):
         ...     y = PF.affine(nn.Variable((2, 3)), 4)
         >>> list(nn.get_parameters())

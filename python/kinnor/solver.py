@@ -23,9 +23,14 @@ class SolverState:
     Args:
         pstate: Variables by name.
         t: Number of updates so far.
+
+    Raises:
+        TypeError: If `pstate` is no dict.
     """
 
     def __init__(self, pstate: dict[str, Variable] | None = None, t: int = 0) -> None:
+        if pstate is not None and not isinstance(pstate, Mapping):
+            raise CallError(f"SolverState: expected `pstate` to be a dict of Variables, got {pstate!r}")
         self.pstate = {} if pstate is None else pstate
         self.t = t
 

@@ -69,7 +69,7 @@ pub struct Given<'a, T> {
 }
 
 /// Where gradients are added to, if they are wanted.
-pub struct Wanted<'a, T> {
+pub struct WantedAttention<'a, T> {
     /// Those of the queries.
     pub q: Option<&'a mut [T]>,
     /// Those of the keys.
@@ -82,7 +82,7 @@ pub struct Wanted<'a, T> {
 
 /// A tile: its head, its queries and its keys.
 #[derive(Clone, Copy)]
-struct Tile {
+struct ScoreTile {
     head: usize,
     query: usize,
     queries: usize,
@@ -103,16 +103,16 @@ impl Attention {
 
     /// Calls `f` with the number of each element of the mask or of what is dropped, head by head, query by query, and whether it is kept.
     pub fn each_kept(&self, mut f: impl FnMut(usize, bool)) {
-        let whole = Tile { head: 0, query: 0, queries: 1, key: 0, keys: self.keys };
+        let whole = ScoreTile { head: 0, query: 0, queries: 1, key: 0, keys: self.keys };
         for row in 0..self.heads * self.queries {
             let (head, query) = (row / self.queries, row % self.queries);
-            self.kept(Tile { head, query, ..whole }, 0, |j, kept| f(row * self.keys + j, kept));
+            self.kept(ScoreTile { head, query, ..whole }, 0, |j, kept| f(row * self.keys + j, kept));
         }
     }
 
     /// Calls `f` with the columns of row `r` of a tile and whether they are kept.
     #[inline(always)]
-    fn kept(&self, tile: Tile, r: usize, f: impl FnMut(usize, bool)) {
+    fn kept(&self, tile: ScoreTile, r: usize, f: impl FnMut(usize, bool)) {
         let Some((p, key)) = self.dropped else { return };
         let row = tile.head * self.queries + tile.query + r;
         let offset = key.offset + (row * self.drawn_in_row() + tile.key) as u64;
@@ -126,7 +126,7 @@ impl Attention {
 
     /// How many keys of a tile row `r` sees.
     #[inline(always)]
-    fn seen(&self, tile: Tile, r: usize) -> usize {
+    fn seen(&self, tile: ScoreTile, r: usize) -> usize {
         if self.causal { (tile.query + r + 1).saturating_sub(tile.key).min(tile.keys) } else { tile.keys }
     }
 
@@ -170,7 +170,7 @@ impl Attention {
             });
             threads::parallel(heads * blocks, |i| {
                 let (head, query) = (i / blocks, i % blocks * QUERIES);
-                let tile = Tile { head, query, queries: QUERIES.min(queries - query), key: 0, keys: 0 };
+                let tile = ScoreTile { head, query, queries: QUERIES.min(queries - query), key: 0, keys: 0 };
                 let (k_at, v_at) = panels(head);
                 let (k, v) = (Panels::packed(k_at, width), Panels::packed(v_at, keys));
                 let row = head * queries + query;
@@ -189,7 +189,7 @@ impl Attention {
     /// The outputs of a block of queries.
     fn block<T: Float>(
         &self,
-        mut tile: Tile,
+        mut tile: ScoreTile,
         q: &[T],
         (k, v): (Panels<T>, Panels<T>),
         mask: Option<&Mask<'_, T>>,
@@ -240,7 +240,7 @@ impl Attention {
     /// Turns products into exponentials, `most` and `sums` being their largest exponents and sums so far, and scales what `y` has so far.
     fn soften<T: Float>(
         &self,
-        tile: Tile,
+        tile: ScoreTile,
         weights: &mut [T],
         mask: Option<&Mask<'_, T>>,
         (most, sums): (&mut [T], &mut [T]),
@@ -278,7 +278,7 @@ impl Attention {
     }
 
     /// Adds the gradients.
-    pub fn backward<T: Float>(&self, given: &Given<'_, T>, wanted: Wanted<'_, T>) {
+    pub fn backward<T: Float>(&self, given: &Given<'_, T>, wanted: WantedAttention<'_, T>) {
         let Self { heads, queries, keys, width, depth, .. } = *self;
         assert!(given.q.len() == heads * queries * width && given.k.len() == heads * keys * width);
         assert!(given.v.len() == heads * keys * depth && given.gy.len() == heads * queries * depth);
@@ -292,7 +292,7 @@ impl Attention {
                 Shared::new(g.as_mut_ptr())
             })
         };
-        let Wanted { mut q, mut k, mut v, mask } = wanted;
+        let WantedAttention { mut q, mut k, mut v, mask } = wanted;
         let to = (place(&mut q, given.q.len()), place(&mut k, given.k.len()), place(&mut v, given.v.len()));
         match mask {
             // Several heads may add to one element.
@@ -362,7 +362,7 @@ impl Attention {
                 for query in (start..queries).step_by(QUERIES) {
                     let queries = QUERIES.min(queries - query);
                     let n = KEYS.min(keys - key).min(self.reach(query + queries).saturating_sub(key));
-                    let tile = Tile { head, query, queries, key, keys: n };
+                    let tile = ScoreTile { head, query, queries, key, keys: n };
                     // SAFETY: tiles lie within the arrays of the head, which no other thread adds to.
                     unsafe {
                         let a = rows(&q[query * width..], width);
@@ -400,7 +400,7 @@ impl Attention {
     /// Turns products of queries and keys into weights, and those of gradients and values into gradients of what the softmax is taken of.
     fn slope<T: Float>(
         &self,
-        tile: Tile,
+        tile: ScoreTile,
         given: &Given<'_, T>,
         along: &[T],
         weights: &mut [T],
@@ -429,7 +429,7 @@ impl Attention {
                         continue;
                     }
                     row.iter_mut().for_each(|w| *w = (*w - log).exp());
-                    self.kept(Tile { keys: seen, ..tile }, r, |j, kept| {
+                    self.kept(ScoreTile { keys: seen, ..tile }, r, |j, kept| {
                         let by = if kept { factor } else { T::ZERO };
                         slope[j] = row[j] * (slope[j] * by - along);
                         row[j] = row[j] * by;
@@ -443,7 +443,7 @@ impl Attention {
 impl<T: Float> Mask<'_, T> {
     /// Adds its elements to row `r` of a tile.
     #[inline(always)]
-    fn add_to(&self, tile: Tile, r: usize, row: &mut [T]) {
+    fn add_to(&self, tile: ScoreTile, r: usize, row: &mut [T]) {
         let at = self.firsts[tile.head] + (tile.query + r) * self.row + tile.key * self.column;
         if self.column == 0 {
             let v = self.data[at];
@@ -454,7 +454,7 @@ impl<T: Float> Mask<'_, T> {
     }
 
     /// Adds the gradients of a tile to those of the mask.
-    fn take_in(&self, tile: Tile, slopes: &[T], to: &mut [T]) {
+    fn take_in(&self, tile: ScoreTile, slopes: &[T], to: &mut [T]) {
         for r in 0..tile.queries {
             let at = self.firsts[tile.head] + (tile.query + r) * self.row + tile.key * self.column;
             for (j, v) in slopes[r * KEYS..][..tile.keys].iter().enumerate() {

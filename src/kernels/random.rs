@@ -53,7 +53,7 @@ pub fn share(part: u32, parts: u32) {
 }
 
 /// What this thread draws, for those who want to draw the same again.
-struct Tape {
+struct DrawTape {
     /// Keys drawn since each of those who record began.
     recording: Vec<Vec<PhiloxKey>>,
     /// Keys to be drawn, the next one last, before new ones are.
@@ -61,11 +61,11 @@ struct Tape {
 }
 
 thread_local! {
-    static TAPE: RefCell<Tape> = const { RefCell::new(Tape { recording: Vec::new(), replaying: Vec::new() }) };
+    static TAPE: RefCell<DrawTape> = const { RefCell::new(DrawTape { recording: Vec::new(), replaying: Vec::new() }) };
     static TAPED: Cell<bool> = const { Cell::new(false) };
 }
 
-fn with_tape<R>(f: impl FnOnce(&mut Tape) -> R) -> R {
+fn with_tape<R>(f: impl FnOnce(&mut DrawTape) -> R) -> R {
     TAPE.with_borrow_mut(|tape| {
         let result = f(tape);
         TAPED.set(!(tape.recording.is_empty() && tape.replaying.is_empty()));

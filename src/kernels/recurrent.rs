@@ -427,11 +427,11 @@ impl Layer {
 const LANES: usize = 16;
 
 /// Numbers of so many units.
-type Lanes<T> = [T; LANES];
+type CellLanes<T> = [T; LANES];
 
 /// The numbers of the units from `at` on; zeros where there are no more.
 #[inline(always)]
-fn load<T: Float>(x: &[T], at: usize) -> Lanes<T> {
+fn load<T: Float>(x: &[T], at: usize) -> CellLanes<T> {
     let x = &x[at..];
     x.first_chunk().copied().unwrap_or_else(|| {
         let mut lanes = [T::ZERO; LANES];
@@ -442,7 +442,7 @@ fn load<T: Float>(x: &[T], at: usize) -> Lanes<T> {
 
 /// Writes the numbers of the units from `at` on, as far as there are units.
 #[inline(always)]
-fn store<T: Float>(x: &mut [T], at: usize, lanes: Lanes<T>) {
+fn store<T: Float>(x: &mut [T], at: usize, lanes: CellLanes<T>) {
     let x = &mut x[at..];
     match x.first_chunk_mut() {
         Some(whole) => *whole = lanes,
@@ -452,7 +452,7 @@ fn store<T: Float>(x: &mut [T], at: usize, lanes: Lanes<T>) {
 
 /// `f` of the numbers of each unit.
 #[inline(always)]
-fn each<T: Float, const N: usize>(x: [Lanes<T>; N], f: impl Fn([T; N]) -> T) -> Lanes<T> {
+fn each<T: Float, const N: usize>(x: [CellLanes<T>; N], f: impl Fn([T; N]) -> T) -> CellLanes<T> {
     let mut y = [T::ZERO; LANES];
     for l in 0..LANES {
         y[l] = f(x.map(

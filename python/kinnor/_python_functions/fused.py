@@ -99,7 +99,7 @@ def sync_batch_normalization(
     output_stat: bool = False,
     n_outputs: int | None = None,
 ) -> Any:
-    """Batch normalization with the statistics of all processes of a communicator, of which there is one here.
+    """Batch normalization with the statistics of the examples of all processes, which have as many each.
 
     In one process it is `batch_normalization`.
 
@@ -109,7 +109,7 @@ def sync_batch_normalization(
         gamma: Scale, as in `batch_normalization`.
         mean: Running mean, overwritten with `batch_stat`.
         variance: Running variance, overwritten with `batch_stat`.
-        comm: Communicator of one process, or None.
+        comm: Communicator of the processes, or None for one process.
         group: Group of its processes.
         axes: Axes that have their own statistics.
         decay_rate: Share of the running statistics that stays in each run, from 0 to 1.
@@ -122,13 +122,15 @@ def sync_batch_normalization(
         Array of the shape of `x`; with `output_stat` also its mean and its variance.
 
     Raises:
-        NotImplementedError: If the communicator has several processes.
         ArgumentError: If an argument of `batch_normalization` is out of range.
         ShapeError: If an input has the wrong shape.
     """
-    size = getattr(comm, "size", 1)
-    if batch_stat and size != 1:
-        raise NotImplementedError(f"sync_batch_normalization: expected a communicator of one process, got {size}")
+    if batch_stat and getattr(comm, "size", 1) != 1:
+        from ..communicators import functions
+
+        return functions.sync_batch_normalization(
+            x, beta, gamma, mean, variance, comm, group, axes, decay_rate, eps, batch_stat, output_stat, n_outputs
+        )
     return batch_normalization(
         x, beta, gamma, mean, variance, axes, decay_rate, eps, batch_stat, output_stat, n_outputs
     )

@@ -10,7 +10,7 @@ use crate::array::{Shape, Storage};
 use crate::graph::arena::run_lock::{RunOutcome, Thread};
 use crate::graph::arena::validity::Validity;
 use crate::graph::arena::{self, Arena, Attachment, Garbage, Ix, NONE, flag, order};
-use crate::graph::autodiff::gradients::{Gradients, PlanUse, Seeds};
+use crate::graph::autodiff::gradients::{PlanUse, RunGradients, Seeds};
 use crate::graph::autodiff::hooks;
 use crate::graph::autodiff::options::{DifferentiateOptions, Root};
 use crate::graph::autodiff::route::{Edge, GradientRoute, GradientSlotIx};
@@ -33,7 +33,7 @@ struct RouteKey {
 pub(crate) struct PreparedBackward {
     pub(crate) route: GradientRoute,
     pub(crate) plan: BackwardPlan,
-    pub(crate) gradients: Gradients,
+    pub(crate) gradients: RunGradients,
     /// If it is worth to be kept: the variable where, which is the first root, and how long.
     kept: Option<(Ix, Validity)>,
     /// The slots whose gradients are added to those of their tensors, if it is kept.
@@ -99,7 +99,7 @@ impl PreparedBackward {
         });
         cache::count_made();
         let plan_use = PlanUse { once: kept.is_none(), frees: !options.retain_graph, adds };
-        let (mut plan, mut gradients) = Gradients::make(a, &route, seeds, plan_use);
+        let (mut plan, mut gradients) = RunGradients::make(a, &route, seeds, plan_use);
         let mut sinks = Vec::new();
         if kept.is_some() {
             gradients.start(a, &route, &mut plan, seeds);

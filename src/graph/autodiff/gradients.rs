@@ -44,7 +44,7 @@ struct Leaf {
 }
 
 /// The gradients of a differentiation.
-pub(crate) struct Gradients {
+pub(crate) struct RunGradients {
     /// By slot, those that are there when the run is over.
     pub(crate) by_slot: Vec<Option<Arc<Storage>>>,
     leaves: Vec<Leaf>,
@@ -88,7 +88,7 @@ impl Leaf {
     }
 }
 
-impl Gradients {
+impl RunGradients {
     /// Makes the plan of a route. Roots that share a slot start from the first one's seed.
     pub(crate) fn make(
         a: &mut Arena,

@@ -70,13 +70,13 @@ op! {
 }
 
 /// How an array is cut into the parts that are compared: element `k` of part `i` in block `o` is at `(o * n + i) * inner + k`.
-struct Parts {
+struct UniqueParts {
     outer: usize,
     n: usize,
     inner: usize,
 }
 
-impl Parts {
+impl UniqueParts {
     fn new(x: &Shape, flatten: bool, axis: Option<i64>) -> Result<Self> {
         match axis {
             _ if flatten => Ok(Self { outer: 1, n: x.size(), inner: 1 }),
@@ -144,8 +144,8 @@ struct Groups {
 }
 
 impl Unique {
-    fn parts(&self, x: &Shape) -> Result<Parts> {
-        Parts::new(x, self.flatten, self.axis)
+    fn parts(&self, x: &Shape) -> Result<UniqueParts> {
+        UniqueParts::new(x, self.flatten, self.axis)
     }
 
     /// Number of parts along the first output.
@@ -220,8 +220,8 @@ impl Compute for Unique {
 }
 
 /// The first part of each kind.
-fn take<T: Float>(x: &[T], parts: &Parts, groups: &Groups, y: &mut [T]) {
-    let to = Parts { n: groups.first.len(), ..*parts };
+fn take<T: Float>(x: &[T], parts: &UniqueParts, groups: &Groups, y: &mut [T]) {
+    let to = UniqueParts { n: groups.first.len(), ..*parts };
     for (group, i) in groups.first.iter().enumerate() {
         to.places(group).zip(parts.places(*i)).for_each(|(to, from)| y[to] = x[from]);
     }
@@ -235,10 +235,10 @@ impl Compute for UniquePut {
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let (gy, x, parts) = (run.x(0), run.x(1), Parts::new(run.x_shape(1), self.flatten, self.axis)?);
+        let (gy, x, parts) = (run.x(0), run.x(1), UniqueParts::new(run.x_shape(1), self.flatten, self.axis)?);
         let found = gy.len() / (parts.outer * parts.inner).max(1);
         let groups = parts.expect(x, self.sorted, if gy.is_empty() { 0 } else { found })?;
-        let from = Parts { n: groups.first.len(), ..parts };
+        let from = UniqueParts { n: groups.first.len(), ..parts };
         let y = run.y(0);
         y.fill(T::ZERO);
         for (group, i) in groups.first.iter().enumerate() {
@@ -266,7 +266,8 @@ impl Compute for UniqueTake {
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let (from, x, parts) = (run.x(0), run.x(1), Parts::new(run.x_shape(1), self.flatten, self.axis)?);
+        let (from, x, parts) =
+            (run.x(0), run.x(1), UniqueParts::new(run.x_shape(1), self.flatten, self.axis)?);
         let y = run.y(0);
         let found = if y.is_empty() { 0 } else { y.len() / (parts.outer * parts.inner).max(1) };
         take(from, &parts, &parts.expect(x, self.sorted, found)?, y);

@@ -40,7 +40,7 @@ struct Session {
     builder: *mut dyn Builder,
     error: Option<Error>,
     /// What is built, if a formula wants to know.
-    tape: Option<Vec<tape::Step>>,
+    tape: Option<Vec<tape::TapeStep>>,
 }
 
 thread_local! {
@@ -110,7 +110,7 @@ impl Sym {
         let y = with_builder(|b| b.apply(op, &x), || SmallVec::from_elem(0, 8));
         if let Some(op) = noted {
             let nodes = |v: &[u32]| v.iter().map(|v| Self::Node(*v)).collect();
-            let step = tape::Step { op, x: nodes(&x), y: y.iter().map(|v| Self::Node(*v)).collect() };
+            let step = tape::TapeStep { op, x: nodes(&x), y: y.iter().map(|v| Self::Node(*v)).collect() };
             SESSIONS.with(|s| s.borrow_mut().last_mut().and_then(|s| Some(s.tape.as_mut()?.push(step))));
         }
         y.into_iter().map(Self::Node).collect()

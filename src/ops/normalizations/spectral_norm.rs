@@ -15,6 +15,9 @@ use crate::ops::{
 };
 use crate::{Error, Result};
 
+/// Iterations that find any norm; more of them are a mistake.
+const MOST: i64 = 10_000;
+
 /// The operations of this file.
 pub(crate) const OPS: &[Entry] = &[Entry::of::<Normalizing>()];
 
@@ -29,7 +32,7 @@ op! {
     ///     w: Weights of any shape with one axis at least.
     ///     u: Where the iteration begins, shape (w.shape[dim],); overwritten with where it ends unless `test` is set.
     ///     dim: Axis of the rows.
-    ///     itr: Number of iterations, one at least.
+    ///     itr: Number of iterations, 1 to 10,000.
     ///     eps: Added to squared lengths before the root, zero or more.
     ///     test: Leave `u` as it is.
     ///     output_u: Return the `u` that the iteration began with too.
@@ -119,8 +122,8 @@ impl Compute for Normalizing {
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         not_negative("spectral_norm", "eps", self.of.eps)?;
-        if self.of.itr < 1 {
-            return Err(Error::argument("spectral_norm", "itr", "one or more", self.of.itr));
+        if !(1..=MOST).contains(&self.of.itr) {
+            return Err(Error::argument("spectral_norm", "itr", "1 to 10,000", self.of.itr));
         }
         let rows = self.lies(x.get(0))?.rows;
         if **x.get(1) != [rows] {

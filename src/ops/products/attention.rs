@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use crate::array::Shape;
 use crate::kernels::Float;
-use crate::kernels::attention::{Attention, Given, Mask, Wanted};
+use crate::kernels::attention::{Attention, Given, Mask, WantedAttention};
 use crate::kernels::pairing::Pairing;
 use crate::kernels::random::PhiloxKey;
 use crate::kernels::scratch::SavedMemory;
@@ -93,12 +93,12 @@ op! {
 }
 
 /// What a forward run leaves.
-struct Kept<T> {
+struct KeptScores<T> {
     logs: SavedMemory<T>,
     key: Option<PhiloxKey>,
 }
 
-impl<T: Copy> Default for Kept<T> {
+impl<T: Copy> Default for KeptScores<T> {
     fn default() -> Self {
         Self { logs: SavedMemory::default(), key: None }
     }
@@ -214,7 +214,7 @@ impl Compute for Attending {
         }
         let mask = run.has(3).then(|| Self::mask(run.x(3), run.x_shape(3), &weights));
         let (x, y) = ([run.x(0), run.x(1), run.x(2)], run.y(0));
-        let kept = run.state::<Kept<T>>();
+        let kept = run.state::<KeptScores<T>>();
         kept.key = sizes.dropped.map(|(_, key)| key);
         kept.logs.resize(sizes.heads * sizes.queries, T::ZERO);
         sizes.forward(x, mask.as_ref(), y, &mut kept.logs);
@@ -227,8 +227,8 @@ impl Compute for Attending {
         let mask = run.has(3).then(|| Self::mask(run.x(3), run.x_shape(3), &weights));
         let (q, k, v, y, gy) = (run.x(0), run.x(1), run.x(2), run.y(0), run.gy(0));
         let mut adding = |i: usize| run.gx(i).map(Grad::adding);
-        let wanted = Wanted { q: adding(0), k: adding(1), v: adding(2), mask: adding(3) };
-        let kept = run.state::<Kept<T>>();
+        let wanted = WantedAttention { q: adding(0), k: adding(1), v: adding(2), mask: adding(3) };
+        let kept = run.state::<KeptScores<T>>();
         if kept.logs.len() != sizes.heads * sizes.queries {
             let expected = "a forward run before the backward run";
             return Err(Error::Graph(format!("scaled_dot_product_attention: expected {expected}, got none")));

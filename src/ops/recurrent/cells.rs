@@ -8,7 +8,7 @@ use crate::ops::arrangement::slicing::Slice;
 use crate::ops::contract::symbol::Tape;
 use crate::ops::linear_algebra::inverse::matmul;
 use crate::ops::pointwise::rectifier::ReLU;
-use crate::ops::recurrent::layers::{Form, Network, Recurring, Sizes};
+use crate::ops::recurrent::layers::{LayerForm, LayerSizes, Network, Recurring};
 use crate::ops::{Entry, Op, Sym, Symbols, op};
 use crate::{Error, Result};
 
@@ -114,8 +114,8 @@ op! {
 }
 
 impl Network for RNN {
-    fn form(&self) -> Form {
-        Form {
+    fn form(&self) -> LayerForm {
+        LayerForm {
             cell: if self.nonlinearity == "relu" { Cell::Relu } else { Cell::Tanh },
             layers: self.num_layers,
             dropout: self.dropout.unwrap_or(0.0),
@@ -135,8 +135,8 @@ impl Network for RNN {
 macro_rules! network {
     ($ty:ident, $cell:ident) => {
         impl Network for $ty {
-            fn form(&self) -> Form {
-                Form {
+            fn form(&self) -> LayerForm {
+                LayerForm {
                     cell: Cell::$cell,
                     layers: self.num_layers,
                     dropout: self.dropout.unwrap_or(0.0),
@@ -168,8 +168,8 @@ fn cut(x: Sym, axis: usize, range: std::ops::Range<usize>) -> Sym {
 /// The gradients of a network, by those of what it is composed of.
 pub(super) fn gradients(
     s: &Symbols,
-    form: Form,
-    sizes: Sizes,
+    form: LayerForm,
+    sizes: LayerSizes,
     mask: impl Fn(usize, Shape) -> Option<Sym>,
 ) -> Vec<Option<Sym>> {
     let count = form.weights() + 3;
@@ -186,8 +186,8 @@ pub(super) fn gradients(
 }
 
 /// The outputs of a network, composed of other operations.
-fn compose(s: &Symbols, form: Form, sizes: Sizes, masks: &[Option<Sym>]) -> Vec<Sym> {
-    let Sizes { steps, batch, hidden, layers, directions, .. } = sizes;
+fn compose(s: &Symbols, form: LayerForm, sizes: LayerSizes, masks: &[Option<Sym>]) -> Vec<Sym> {
+    let LayerSizes { steps, batch, hidden, layers, directions, .. } = sizes;
     let (cell, w) = (form.cell, form.weights());
     let (gates, lstm) = (cell.gates(), cell == Cell::Lstm);
     let join = |some: &[Sym], axis: i64| {

@@ -19,9 +19,9 @@ use crate::{Error, Result};
 /// An operation that is such a network.
 pub(crate) trait Network: Declared {
     /// How it is made.
-    fn form(&self) -> Form;
+    fn form(&self) -> LayerForm;
 
-    /// Refuses arguments that [`Form`] does not have.
+    /// Refuses arguments that [`LayerForm`] does not have.
     fn check(&self) -> Result<()> {
         Ok(())
     }
@@ -29,7 +29,7 @@ pub(crate) trait Network: Declared {
 
 /// What the arguments of a network say.
 #[derive(Clone, Copy)]
-pub(crate) struct Form {
+pub(crate) struct LayerForm {
     pub(crate) cell: Cell,
     pub(crate) layers: i64,
     pub(crate) dropout: f64,
@@ -37,7 +37,7 @@ pub(crate) struct Form {
     pub(crate) training: bool,
 }
 
-impl Form {
+impl LayerForm {
     pub(crate) fn directions(&self) -> usize {
         if self.bidirectional { 2 } else { 1 }
     }
@@ -84,7 +84,7 @@ only_in_gradients! {
 
 /// The lengths of all axes of a network.
 #[derive(Clone, Copy)]
-pub(crate) struct Sizes {
+pub(crate) struct LayerSizes {
     pub(crate) steps: usize,
     pub(crate) batch: usize,
     pub(crate) inputs: usize,
@@ -93,7 +93,7 @@ pub(crate) struct Sizes {
     pub(crate) directions: usize,
 }
 
-impl Sizes {
+impl LayerSizes {
     /// Numbers of a layer's output at all steps.
     fn outputs(&self) -> usize {
         self.steps * self.batch * self.directions * self.hidden
@@ -115,7 +115,7 @@ impl Sizes {
 }
 
 /// What a forward run leaves.
-struct Kept<T> {
+struct KeptStates<T> {
     /// Gates of all layers.
     gates: SavedMemory<T>,
     /// Outputs of all layers but the last.
@@ -123,7 +123,7 @@ struct Kept<T> {
     key: Option<PhiloxKey>,
 }
 
-impl<T: Copy> Default for Kept<T> {
+impl<T: Copy> Default for KeptStates<T> {
     fn default() -> Self {
         Self { gates: SavedMemory::default(), outputs: SavedMemory::default(), key: None }
     }
@@ -140,7 +140,7 @@ fn part_mut<T>(x: &mut [T], i: usize, n: usize) -> &mut [T] {
 }
 
 impl<C: Network> Recurring<C> {
-    fn sizes(&self, shape: impl Fn(usize) -> Option<Shape>) -> Result<Sizes> {
+    fn sizes(&self, shape: impl Fn(usize) -> Option<Shape>) -> Result<LayerSizes> {
         let (name, form) = (C::SPEC.name, self.of.form());
         self.of.check()?;
         let layers = match usize::try_from(form.layers) {
@@ -188,7 +188,7 @@ impl<C: Network> Recurring<C> {
         if shape(w + 2).is_some_and(|found| found != bias) {
             return fail(w + 2, bias.to_string());
         }
-        Ok(Sizes { steps, batch, inputs, hidden, layers, directions })
+        Ok(LayerSizes { steps, batch, inputs, hidden, layers, directions })
     }
 
     /// The outputs of a layer as the next one reads them: `to`, if some are dropped.
@@ -244,7 +244,7 @@ impl<C: Network> Compute for Recurring<C> {
         let later = run.has(w + 1).then(|| run.x(w + 1));
         let b = run.has(w + 2).then(|| run.x(w + 2));
         let (y, last, mut last_cells) = (run.y(0), run.y(1), lstm.then(|| run.y(2)));
-        let kept = run.state::<Kept<T>>();
+        let kept = run.state::<KeptStates<T>>();
         let of_layer = |cell: Cell| sizes.layer(cell, 0, 0).kept();
         let (gates_size, state) = (of_layer(form.cell), sizes.batch * sizes.hidden);
         let all_gates = sizes.layers * sizes.directions * gates_size;
@@ -315,7 +315,7 @@ impl<C: Network> Compute for Recurring<C> {
         let (mut gx, mut gh) = (adding(0), adding(1));
         let mut gc = if lstm { adding(2) } else { None };
         let (mut g_first, mut g_later, mut gb) = (adding(w), adding(w + 1), adding(w + 2));
-        let kept = run.state::<Kept<T>>();
+        let kept = run.state::<KeptStates<T>>();
         let (gates_size, state) = (sizes.layer(form.cell, 0, 0).kept(), sizes.batch * sizes.hidden);
         if kept.gates.len() != sizes.layers * sizes.directions * gates_size {
             return Err(Error::Graph(format!("{name}: expected a forward run before backward, got none")));

@@ -99,7 +99,7 @@ fn known<'a>(op: &str, arg: &str, x: &InputShapes<'a>) -> Result<&'a [f64]> {
 }
 
 /// Where sequences stand: those of a time step one after the other when packed.
-struct Places {
+struct PackedPlaces {
     /// Distance from a time step to the next, in elements of sequences.
     time: usize,
     /// Distance from a sequence to the next.
@@ -108,7 +108,7 @@ struct Places {
     inner: usize,
 }
 
-impl Places {
+impl PackedPlaces {
     fn new(padded: &Shape, batch_first: bool) -> Self {
         let (time, batch) = if batch_first { (1, padded[1]) } else { (padded[1], 1) };
         Self { time, batch, inner: padded.size_from(2) }
@@ -181,7 +181,7 @@ impl Compute for PackPaddedSequence {
         sizes_of(lengths, sizes);
         let (time, batch) = (shape[usize::from(self.batch_first)], shape[usize::from(!self.batch_first)]);
         check_sum("pack_padded_sequence", sizes, n, time, batch)?;
-        Places::new(shape, self.batch_first).take(x, sizes, run.y(0));
+        PackedPlaces::new(shape, self.batch_first).take(x, sizes, run.y(0));
         Ok(())
     }
 
@@ -235,7 +235,7 @@ impl Compute for PadPackedSequence {
         check_sum("pad_packed_sequence", sizes, run.x_shape(0)[0], time, batch)?;
         let y = run.y(0);
         y.fill(T::of(self.padding_value.unwrap_or(0.0)));
-        Places::new(shape, self.batch_first).put(x, sizes, y);
+        PackedPlaces::new(shape, self.batch_first).put(x, sizes, y);
         sizes_of(sizes, run.y_index(1));
         Ok(())
     }
@@ -269,7 +269,7 @@ impl Compute for TakePacked {
         let (x, sizes, shape) = (run.x(0), run.index(1), run.x_shape(0));
         let (time, batch) = (shape[usize::from(self.batch_first)], shape[usize::from(!self.batch_first)]);
         check_sum("pad_packed_sequence", sizes, self.n as usize, time, batch)?;
-        Places::new(shape, self.batch_first).take(x, sizes, run.y(0));
+        PackedPlaces::new(shape, self.batch_first).take(x, sizes, run.y(0));
         Ok(())
     }
 
@@ -297,7 +297,7 @@ impl Compute for PutPacked {
         check_sum("pack_padded_sequence", sizes, run.x_shape(0)[0], time, batch)?;
         let y = run.y(0);
         y.fill(T::ZERO);
-        Places::new(shape, self.batch_first).put(x, sizes, y);
+        PackedPlaces::new(shape, self.batch_first).put(x, sizes, y);
         Ok(())
     }
 

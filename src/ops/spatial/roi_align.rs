@@ -42,7 +42,7 @@ op! {
 
 /// Sizes of images and output.
 #[derive(Clone, Copy)]
-struct Sizes {
+struct RoiSizes {
     images: usize,
     channels: usize,
     x: [usize; 2],
@@ -52,25 +52,25 @@ struct Sizes {
 }
 
 /// A place on an axis: two neighbours, and the share of either.
-type Tap = (usize, usize, f64, f64);
+type BilinearTap = (usize, usize, f64, f64);
 
 /// What a box looks up along one axis: for each element of the output the places of its points.
-struct Along {
-    taps: List<Option<Tap>>,
+struct AlongAxis {
+    taps: List<Option<BilinearTap>>,
     points: usize,
 }
 
 /// Number of a box's image, and its places along height and width.
-struct Lookup {
+struct RoiLookup {
     image: usize,
-    axes: [Along; 2],
+    axes: [AlongAxis; 2],
 }
 
 /// Points of a share that are computed at most: a box of finite size has no more elements.
 const MOST_POINTS: f64 = 65536.0;
 
 impl RoiAlign {
-    fn sizes(&self, x: &Shape, boxes: &Shape) -> Result<Sizes> {
+    fn sizes(&self, x: &Shape, boxes: &Shape) -> Result<RoiSizes> {
         let op = "roi_align";
         if x.ndim() != 4 || boxes.ndim() != 2 || boxes[1] != 5 {
             return Err(Error::shape(op, "images with four axes and boxes of shape (k, 5)", [x, boxes]));
@@ -90,11 +90,11 @@ impl RoiAlign {
         }
         let y = [self.output_size[0] as usize, self.output_size[1] as usize];
         let channel_last = self.channel_last;
-        Ok(Sizes { images: x[0], channels: x[c], x: [x[h], x[w]], boxes: boxes[0], y, channel_last })
+        Ok(RoiSizes { images: x[0], channels: x[c], x: [x[h], x[w]], boxes: boxes[0], y, channel_last })
     }
 
     /// What a box looks up.
-    fn lookup<T: Float>(&self, s: &Sizes, given: &[T]) -> Result<Lookup> {
+    fn lookup<T: Float>(&self, s: &RoiSizes, given: &[T]) -> Result<RoiLookup> {
         let v = [0, 1, 2, 3, 4].map(|i| given[i].real());
         if !(v[0] >= 0.0 && v[0] < s.images as f64 && v[0].fract() == 0.0) {
             let got = v[0];
@@ -122,13 +122,13 @@ impl RoiAlign {
                     (low, (low + 1).min(n - 1), 1.0 - at.fract(), at.fract())
                 }));
             }
-            Along { taps, points }
+            AlongAxis { taps, points }
         };
-        Ok(Lookup { image: v[0] as usize, axes: [along(0), along(1)] })
+        Ok(RoiLookup { image: v[0] as usize, axes: [along(0), along(1)] })
     }
 }
 
-impl Sizes {
+impl RoiSizes {
     /// Where an element of an image is.
     fn x_at(&self, image: usize, channel: usize, row: usize, column: usize) -> usize {
         let [h, w] = self.x;
@@ -148,7 +148,7 @@ impl Sizes {
     }
 
     /// Calls `f` with each element of a channel of a box's output, and with each neighbour of its points and the share of it.
-    fn each(&self, k: usize, channel: usize, of: &Lookup, mut f: impl FnMut(usize, usize, f64)) {
+    fn each(&self, k: usize, channel: usize, of: &RoiLookup, mut f: impl FnMut(usize, usize, f64)) {
         let [rows, columns] = &of.axes;
         let share = 1.0 / (rows.points * columns.points).max(1) as f64;
         for (row, ys) in rows.taps.chunks(rows.points.max(1)).enumerate() {

@@ -6,14 +6,14 @@ use super::{SESSIONS, Sym};
 use crate::ops::{Op, Symbols};
 
 /// One function that a formula built.
-pub(super) struct Step {
+pub(super) struct TapeStep {
     pub(super) op: Op,
     pub(super) x: SmallVec<[Sym; 4]>,
     pub(super) y: SmallVec<[Sym; 2]>,
 }
 
 /// The functions that a formula built, in order.
-pub(crate) struct Tape(Vec<Step>);
+pub(crate) struct Tape(Vec<TapeStep>);
 
 impl Tape {
     /// Runs a formula and notes what it builds.
