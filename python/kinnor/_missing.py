@@ -46,11 +46,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     ),
     "function.Function": ("set_active_input_mask",),
     "functions": (
-        "deformable_convolution",
-        "nms_detection2d",
         "onnx_non_max_suppression",
-        "onnx_resize",
-        "roi_align",
+        "patch_correlation",
     ),
     "grad": (
         "Grad",
@@ -113,7 +110,6 @@ MODULES: tuple[str, ...] = (
     "utils.audio_utils",
     "utils.callback",
     "utils.cli",
-    "utils.communicator_util",
     "utils.create_cache",
     "utils.download",
     "utils.function_profile",

@@ -3607,6 +3607,8 @@ def one_hot(
 ) -> T:
     """Ones at the places that indices name, zeros elsewhere. Its gradient is zero.
 
+    An index that is out of range names no place: where one of the n is, as where a label is to be ignored, all is zero.
+
     Args:
         x: Indices, shape (..., n); negative ones count from the end.
         shape: Lengths of the n axes that they index.
@@ -3616,7 +3618,7 @@ def one_hot(
 
     Raises:
         ShapeError: If the last axis of `x` is not as long as `shape`.
-        IndexError: If an index is out of range or not a whole number.
+        IndexError: If an index is not a whole number.
     """
 
 def onnx_resize(
@@ -5018,7 +5020,7 @@ def sync_batch_normalization(
     output_stat: Literal[False] = False,
     n_outputs: int | None = None,
 ) -> T:
-    """Batch normalization with the statistics of all processes of a communicator, of which there is one here.
+    """Batch normalization with the statistics of the examples of all processes, which have as many each.
 
     In one process it is `batch_normalization`.
 
@@ -5028,7 +5030,7 @@ def sync_batch_normalization(
         gamma: Scale, as in `batch_normalization`.
         mean: Running mean, overwritten with `batch_stat`.
         variance: Running variance, overwritten with `batch_stat`.
-        comm: Communicator of one process, or None.
+        comm: Communicator of the processes, or None for one process.
         group: Group of its processes.
         axes: Axes that have their own statistics.
         decay_rate: Share of the running statistics that stays in each run, from 0 to 1.
@@ -5041,7 +5043,6 @@ def sync_batch_normalization(
         Array of the shape of `x`; with `output_stat` also its mean and its variance.
 
     Raises:
-        NotImplementedError: If the communicator has several processes.
         ArgumentError: If an argument of `batch_normalization` is out of range.
         ShapeError: If an input has the wrong shape.
     """
