@@ -171,7 +171,7 @@ TOLD = {
     "item: expected an array of one element": lambda: float(X),
     "array: expected numbers": lambda: X.apply(d=np.zeros((2, 3), np.complex64)),
     "size_from_axis: expected an axis": lambda: X.size_from_axis(3),
-    "shape: expected lengths": lambda: nn.NdArray((1.5,)),
+    "shape: expected whole lengths": lambda: nn.NdArray((1.5,)),
     "Node: expected a Function, got list": lambda: nn.autodiff.graph.Node([]),
     "AccumulateGrad: expected a Variable, got int": lambda: nn.autodiff.graph.AccumulateGrad(3),
     "from_dlpack: expected a capsule": lambda: from_dlpack(3),

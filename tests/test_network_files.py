@@ -55,8 +55,18 @@ def by_name():
     return found.items()
 
 
+OPEN = {
+    "bit_shift": "files hold no types: what shifts in 8 bits does in more of them",
+    "deformable_convolution": "an optional input that is left out before one that is given is not told apart",
+    "onnx_resize": "lists of numbers that may be empty come back as names",
+}
+"""What does not come back yet; `docs/roadmap.md` says so, too."""
+
+
 @pytest.mark.parametrize(("name", "rows"), by_name(), ids=lambda value: value if isinstance(value, str) else "")
-def test_every_function_comes_back(name, rows):
+def test_every_function_comes_back(request, name, rows):
+    if name in OPEN:
+        request.applymarker(pytest.mark.xfail(reason=OPEN[name]))
     for row in rows:
         inputs = [variable(x) for x in row.inputs]
         outputs = listed((getattr(_core.functions, name, None) or getattr(F, name))(*inputs, **row.args))

@@ -132,7 +132,8 @@ def test_parameters_come_back_in_their_order():
     assert list(s.get_parameters()) == ["z", "y"]
     s.clear_parameters()
     assert s.get_parameters() == {}
-    s.update()
+    with pytest.raises(nn.GraphError, match="expected parameters, got none"):
+        s.update()
 
 
 def test_more_parameters_replace_or_take_over():
