@@ -231,7 +231,9 @@ impl Attention {
             }
             for (r, y) in y.chunks_exact_mut(depth).enumerate() {
                 let factor = T::ONE / sums[r];
-                y.iter_mut().for_each(|y| *y = *y * factor);
+                for y in y.iter_mut() {
+                    *y = *y * factor;
+                }
                 logs[r] = most[r] + sums[r].ln();
             }
         });
@@ -293,7 +295,7 @@ impl Attention {
             })
         };
         let WantedAttention { mut q, mut k, mut v, mask } = wanted;
-        let to = (place(&mut q, given.q.len()), place(&mut k, given.k.len()), place(&mut v, given.v.len()));
+        let to = [place(&mut q, given.q.len()), place(&mut k, given.k.len()), place(&mut v, given.v.len())];
         match mask {
             // Several heads may add to one element.
             Some(mask) => (0..heads).for_each(|head| self.of_head(head, given, to, Some(&mut *mask))),
@@ -306,7 +308,7 @@ impl Attention {
         &self,
         head: usize,
         given: &Given<'_, T>,
-        (to_q, to_k, to_v): (Option<Shared<T>>, Option<Shared<T>>, Option<Shared<T>>),
+        [to_q, to_k, to_v]: [Option<Shared<T>>; 3],
         mut to_mask: Option<&mut [T]>,
     ) {
         let Self { queries, keys, width, depth, .. } = *self;
@@ -428,7 +430,9 @@ impl Attention {
                         }
                         continue;
                     }
-                    row.iter_mut().for_each(|w| *w = (*w - log).exp());
+                    for w in row.iter_mut() {
+                        *w = (*w - log).exp();
+                    }
                     self.kept(ScoreTile { keys: seen, ..tile }, r, |j, kept| {
                         let by = if kept { factor } else { T::ZERO };
                         slope[j] = row[j] * (slope[j] * by - along);
@@ -447,7 +451,9 @@ impl<T: Float> Mask<'_, T> {
         let at = self.firsts[tile.head] + (tile.query + r) * self.row + tile.key * self.column;
         if self.column == 0 {
             let v = self.data[at];
-            row.iter_mut().for_each(|w| *w = *w + v);
+            for w in row.iter_mut() {
+                *w = *w + v;
+            }
         } else {
             row.iter_mut().zip(&self.data[at..]).for_each(|(w, v)| *w = *w + *v);
         }

@@ -245,7 +245,9 @@ impl Layer {
                 }
             };
             copy(outputs(end), last);
-            last_cells.into_iter().for_each(|to| copy(rows(end, 4), to));
+            if let Some(to) = last_cells {
+                copy(rows(end, 4), to);
+            }
         });
     }
 
@@ -267,11 +269,8 @@ impl Layer {
         let (gates, wide, slopes) = (cell.gates(), cell.kept() * hidden, cell.biases() * hidden);
         assert!(kept.len() == self.kept() && last.0.len() == batch * hidden);
         if steps * batch * hidden == 0 {
-            let add = |to: Option<&mut [T]>, g: &[T]| {
-                to.into_iter().for_each(|to| to.iter_mut().zip(g).for_each(|(to, g)| *to = *to + *g));
-            };
-            add(to.h, last.0);
-            add(to.c, last.1.unwrap_or_default());
+            add_to(to.h, last.0);
+            add_to(to.c, last.1.unwrap_or_default());
             return;
         }
         let sizes = [
@@ -358,14 +357,11 @@ impl Layer {
                     }
                 });
             }
-            let add = |to: Option<&mut [T]>, g: &[T]| {
-                to.into_iter().for_each(|to| to.iter_mut().zip(g).for_each(|(to, g)| *to = *to + *g));
-            };
-            add(to.h, state);
-            add(to.c, carried);
+            add_to(to.h, state);
+            add_to(to.c, carried);
             // SAFETY: the caller's promise: outputs reach to the last sample's last number.
             let y = unsafe { std::slice::from_raw_parts(y.get(), (steps * batch - 1) * apart + hidden) };
-            self.weights(r, y, slope, (to.x, to.w, to.b));
+            self.weights(r, y, slope, [to.x, to.w, to.b]);
         });
     }
 
@@ -375,7 +371,7 @@ impl Layer {
         r: Reading<'_, T>,
         y: &[T],
         slope: &[T],
-        (gx, gw, gb): (Option<&mut [T]>, Option<&mut [T]>, Option<&mut [T]>),
+        [gx, gw, gb]: [Option<&mut [T]>; 3],
     ) {
         let Self { cell, steps, batch, inputs, hidden, apart, .. } = *self;
         let (gates, wide, samples) = (cell.gates() * hidden, cell.biases() * hidden, steps * batch);
@@ -541,9 +537,18 @@ fn lstm_slopes<T: Float>(
     );
 }
 
+/// Adds gradients to those that are wanted.
+fn add_to<T: Float>(to: Option<&mut [T]>, g: &[T]) {
+    if let Some(to) = to {
+        to.iter_mut().zip(g).for_each(|(to, g)| *to = *to + *g);
+    }
+}
+
 /// The state of a GRU, of sums for the gates, which stay where they are as gates, and what the last has of the state.
 fn gru<T: Float>([to_r, to_z, to_n, to_s]: [&mut [T]; 4], bias: Option<&[T]>, before: &[T], h: &mut [T]) {
-    bias.into_iter().for_each(|bias| to_s.iter_mut().zip(bias).for_each(|(s, b)| *s = *s + *b));
+    if let Some(bias) = bias {
+        to_s.iter_mut().zip(bias).for_each(|(s, b)| *s = *s + *b);
+    }
     vectorised(
         #[inline(always)]
         || {

@@ -165,7 +165,7 @@ mod tests {
     use super::{decompose, root, solve};
 
     fn matrix(n: usize) -> Vec<f64> {
-        (0..n * n).map(|i| ((i * 37 + i / n * 11) % 101) as f64 / 50.0 - 1.0).collect()
+        (0..n * n).map(|i| ((i * i * i * 37 + i / n * 11) % 101) as f64 / 50.0 - 1.0).collect()
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::arguments::{shown, whole};
 use super::operands::{Inputs, connected, into_arrays, operand, run};
 use super::values::{lone_number, value, wrong};
 use super::variable::Variable;
-use crate::ops::{self, Entry, Kind, Op, Value};
+use crate::ops::{self, Entry, Kind, Op, Spec, Value};
 use crate::{Error, graph};
 
 /// A registry entry as Python calls it.
@@ -75,6 +75,31 @@ fn common<'a, 'py>(
     Ok((key == "outputs").then_some(value))
 }
 
+/// The common case: all inputs by position, arguments at their defaults.
+#[inline]
+fn apply_plain<'py>(
+    py: Python<'py>,
+    spec: &Spec,
+    op: &Op,
+    args: &[Bound<'py, PyAny>],
+) -> PyResult<Bound<'py, PyAny>> {
+    let mut variables: SmallVec<[&graph::Variable; 4]> = SmallVec::new();
+    for x in args {
+        match x.cast::<Variable>() {
+            Ok(v) => variables.push(&v.get().variable),
+            Err(_) => break,
+        }
+    }
+    if variables.len() == args.len() {
+        return connected(py, op.clone(), &variables, &[]);
+    }
+    let mut inputs = Inputs::new();
+    for (x, input) in args.iter().zip(spec.inputs) {
+        inputs.push(operand(spec.name, input.name, x)?);
+    }
+    run(py, op.clone(), &inputs, &[])
+}
+
 /// Lays the arguments of a call out in the order of the declaration, and calls.
 fn apply<'py>(
     py: Python<'py>,
@@ -84,27 +109,12 @@ fn apply<'py>(
     kwvalues: &[Bound<'py, PyAny>],
 ) -> PyResult<Bound<'py, PyAny>> {
     let spec = row.entry.spec;
-    // The common case first: inputs by position, arguments at their defaults.
     if row.simple
         && kwnames.is_empty()
         && args.len() == row.n_inputs
         && let Some(op) = &row.plain
     {
-        let mut variables: SmallVec<[&graph::Variable; 4]> = SmallVec::new();
-        for x in args {
-            match x.cast::<Variable>() {
-                Ok(v) => variables.push(&v.get().variable),
-                Err(_) => break,
-            }
-        }
-        if variables.len() == args.len() {
-            return connected(py, op.clone(), &variables, &[]);
-        }
-        let mut inputs = Inputs::new();
-        for (x, input) in args.iter().zip(spec.inputs) {
-            inputs.push(operand(spec.name, input.name, x)?);
-        }
-        return run(py, op.clone(), &inputs, &[]);
+        return apply_plain(py, spec, op, args);
     }
     let fail = |what: String| PyErr::from(Error::Type(format!("{}: {what}", spec.name)));
     let n_fixed = if row.has_list { row.n_inputs - 1 } else { row.n_inputs };

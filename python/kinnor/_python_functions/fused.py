@@ -128,7 +128,8 @@ def sync_batch_normalization(
     if batch_stat and getattr(comm, "size", 1) != 1:
         from ..communicators import functions
 
-        return functions.sync_batch_normalization(
+        over_processes: Any = functions.sync_batch_normalization
+        return over_processes(
             x, beta, gamma, mean, variance, comm, group, axes, decay_rate, eps, batch_stat, output_stat, n_outputs
         )
     return batch_normalization(

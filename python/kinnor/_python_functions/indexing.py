@@ -78,9 +78,9 @@ def expand(x: Any, key: Any) -> list[Any]:
         fits = k is None or k is Ellipsis or isinstance(k, (int, np.integer, slice, *Arrays))
         if not fits or isinstance(k, bool):
             raise _core.CallError(f"index: expected integers, slices, None, Ellipsis or arrays, got {type(k).__name__}")
-        if isinstance(k, Variable) and not is_mask(k) and says_truth(k) and not _core.unwary():
+        if isinstance(k, Variable) and not is_mask(k) and (name := comparison(k)) and not _core.unwary():
             raise _core.CallError(
-                f"index: expected positions, got the truth values of {k.parent.name}, which are the numbers 0 and 1 "
+                f"index: expected positions, got the truth values of {name}, which are the numbers 0 and 1 "
                 "(F.bool_gather and F.bool_scatter take them)"
             )
     dots = sum(k is Ellipsis for k in keys)
@@ -114,9 +114,9 @@ def is_mask(k: Any) -> bool:
     return isinstance(k, (list, np.ndarray)) and np.asarray(k).dtype == np.bool_
 
 
-def says_truth(k: Any) -> bool:
-    """Whether a variable is the outcome of a comparison."""
-    return k.parent is not None and k.parent.name.startswith(TRUTH)
+def comparison(k: Any) -> str | None:
+    """The comparison that a variable is the outcome of, by name."""
+    return k.parent.name if k.parent is not None and k.parent.name.startswith(TRUTH) else None
 
 
 def advanced(x: Any, keys: list[Any]) -> tuple[Any, list[Any]]:

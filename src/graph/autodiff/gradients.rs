@@ -167,7 +167,9 @@ impl RunGradients {
             let kept_leaf = is_leaf && !plan_use.once;
             if let Some(found) = &by_slot[slot] {
                 let leaf = leaves.iter_mut().find(|leaf| kept_leaf && leaf.slot as usize == slot);
-                leaf.into_iter().for_each(|leaf| leaf.sinks.push((at, i)));
+                if let Some(leaf) = leaf {
+                    leaf.sinks.push((at, i));
+                }
                 return (Arc::clone(found), false);
             }
             let storage = match &a.cores[core].grad {

@@ -9,6 +9,7 @@ use crate::array::{RunGuard, Storage};
 use crate::error::caught;
 use crate::graph::arena::describe::{self, explain};
 use crate::graph::arena::run_lock::RunOutcome;
+use crate::graph::arena::validity::Validity;
 use crate::graph::arena::{self, Arena, Ix, NONE, order};
 use crate::graph::handles::callbacks::{Detach, FunctionHook, detached};
 use crate::graph::handles::function::Function;
@@ -262,24 +263,9 @@ impl Variable {
                 let key = BackwardKey { clear_data, clear_grad: clear_data || keeper.is_some(), clear_seed };
                 let kept = CachedPlan::take_backward(a, root, key);
                 let optimise = kept.is_some() && !budgeted && keeper.is_none();
-                let (mut plan, validity) = if let Some((plan, validity)) = kept {
-                    (plan, Some(validity))
-                } else {
-                    if !crate::graph::settings::unwary() && !a.is_computed(root) {
-                        return Err(Error::Graph(format!(
-                            "backward: expected a graph that has run, but {} has not; call forward() first",
-                            a.op(a.variables[root].parent).name()
-                        )));
-                    }
-                    cache::count_made();
-                    let partners = a.variables[root].extra.as_ref().map(|extra| extra.partners.clone());
-                    let partners = partners.unwrap_or_default();
-                    let plan = BackwardPlan::make(a, root, key, &partners)?;
-                    let parent = a.variables[root].parent;
-                    // The first backward run of an eager graph is its only one, as a rule.
-                    let slot = &mut a.functions[parent];
-                    let is_kept = !slot.at_once || std::mem::replace(&mut slot.planned, true);
-                    (plan, is_kept.then(|| BackwardPlan::validity(a, root, &partners)))
+                let (mut plan, validity) = match kept {
+                    Some((plan, validity)) => (plan, Some(validity)),
+                    None => new_plan(a, root, key)?,
                 };
                 a.hold(&mut plan.functions)?;
                 if let Some(f) = a.first_freed(&mut plan.functions) {
@@ -330,7 +316,7 @@ impl Variable {
             let apart = apart.given_back(a);
             let finished = done.is_ok();
             a.let_go(&mut plan.functions, finished.then_some(RunOutcome::Backward), |f| {
-                f.pending &= !finished
+                f.pending &= !finished;
             });
             // Under a budget, what has hold of values keeps them from being given up.
             match validity.filter(|_| whole && !at_once) {
@@ -347,6 +333,25 @@ impl Variable {
         apart.finish()?;
         options.callbacks.iter().try_for_each(|callback| callback.on_finish_backward())
     }
+}
+
+/// A plan for a graph that has run, and what it holds for if it is worth keeping.
+fn new_plan(a: &mut Arena, root: Ix, key: BackwardKey) -> Result<(BackwardPlan, Option<Validity>)> {
+    let parent = a.variables[root].parent;
+    if !crate::graph::settings::unwary() && !a.is_computed(root) {
+        return Err(Error::Graph(format!(
+            "backward: expected a graph that has run, but {} has not; call forward() first",
+            a.op(parent).name()
+        )));
+    }
+    cache::count_made();
+    let partners = a.variables[root].extra.as_ref().map(|extra| extra.partners.clone());
+    let partners = partners.unwrap_or_default();
+    let plan = BackwardPlan::make(a, root, key, &partners)?;
+    // The first backward run of an eager graph is its only one, as a rule.
+    let slot = &mut a.functions[parent];
+    let is_kept = !slot.at_once || std::mem::replace(&mut slot.planned, true);
+    Ok((plan, is_kept.then(|| BackwardPlan::validity(a, root, &partners))))
 }
 
 /// Gives the variable the gradient to start from, and the other outputs of its parent zeros, for the time of a run.

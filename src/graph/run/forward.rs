@@ -72,11 +72,9 @@ impl ForwardPlan {
         while let Some(instruction) = self.instructions.get(next) {
             next += 1;
             match *instruction {
-                Instruction::Pass { at, next: after } => {
-                    if passes[at as usize].run()? {
-                        next = after as usize;
-                        pace.step()?;
-                    }
+                Instruction::Pass { at, next: after } if passes[at as usize].run()? => {
+                    next = after as usize;
+                    pace.step()?;
                 }
                 Instruction::Chain { at, next: after } => {
                     let chain = &self.chains[at as usize];

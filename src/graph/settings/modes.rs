@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicU8;
 use std::sync::atomic::AtomicU16;
 use std::sync::atomic::Ordering;
 
+#[allow(clippy::struct_excessive_bools)] // each is a mode of its own
 #[derive(Clone, Copy)]
 struct Scoped {
     grad: bool,

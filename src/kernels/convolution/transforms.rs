@@ -196,7 +196,7 @@ impl<T: Float> Transform<T> {
                         TransformStep::Input => factors.store(square!(input, IN, IN, image)),
                         TransformStep::Output => image.store(square!(output, IN, OUT, factors)),
                         TransformStep::OutputGradient => {
-                            factors.store(square!(output_gradient, OUT, IN, image))
+                            factors.store(square!(output_gradient, OUT, IN, image));
                         }
                     }
                 }

@@ -118,7 +118,7 @@ impl<T: Float> PackedBlock<'_, T> {
         let to = self.packed(column);
         // SAFETY: the table was chosen for this machine; the memory is there.
         unsafe {
-            (kernels.pack_columns)(&ColumnsToPack { from: b.p, row: b.row, col: b.col, k: self.k, n, to })
+            (kernels.pack_columns)(&ColumnsToPack { from: b.p, row: b.row, col: b.col, k: self.k, n, to });
         };
     }
 

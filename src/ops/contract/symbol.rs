@@ -111,7 +111,12 @@ impl Sym {
         if let Some(op) = noted {
             let nodes = |v: &[u32]| v.iter().map(|v| Self::Node(*v)).collect();
             let step = tape::TapeStep { op, x: nodes(&x), y: y.iter().map(|v| Self::Node(*v)).collect() };
-            SESSIONS.with(|s| s.borrow_mut().last_mut().and_then(|s| Some(s.tape.as_mut()?.push(step))));
+            SESSIONS.with(|s| {
+                s.borrow_mut().last_mut().and_then(|s| {
+                    let _: () = s.tape.as_mut()?.push(step);
+                    Some(())
+                })
+            });
         }
         y.into_iter().map(Self::Node).collect()
     }

@@ -113,7 +113,9 @@ impl Normalizing {
     fn scale<T: Float>(&self, v: &mut [T]) {
         let squares: f64 = v.iter().map(|v| v.real() * v.real()).sum();
         let factor = T::of(1.0 / (squares + self.of.eps).sqrt());
-        v.iter_mut().for_each(|v| *v = *v * factor);
+        for v in v.iter_mut() {
+            *v = *v * factor;
+        }
     }
 }
 

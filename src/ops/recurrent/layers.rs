@@ -212,7 +212,9 @@ fn kept_factors<T: Float>(dropout: f64, key: PhiloxKey, layer: usize, to: &mut [
     let factor = T::of(1.0 / (1.0 - dropout));
     PhiloxKey { offset, ..key }.uniform(0.0, 1.0, to);
     let least = T::of(dropout);
-    to.iter_mut().for_each(|v| *v = if *v < least { T::ZERO } else { factor });
+    for v in to.iter_mut() {
+        *v = if *v < least { T::ZERO } else { factor };
+    }
 }
 
 impl<C: Network> Compute for Recurring<C> {
@@ -365,7 +367,7 @@ impl<C: Network> Compute for Recurring<C> {
                     let ends_at = (output.as_ptr().wrapping_add(offset), above.as_ptr().wrapping_add(offset));
                     // SAFETY: the outputs of this direction and their gradients lie within those of the layer.
                     unsafe {
-                        this.backward(reading, ends_at, ends, part(&kept.gates, at, gates_size), adding)
+                        this.backward(reading, ends_at, ends, part(&kept.gates, at, gates_size), adding);
                     };
                 }
                 if let (Some(key), true) = (kept.key, layer > 0) {

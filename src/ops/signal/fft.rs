@@ -74,7 +74,9 @@ fn transform<T: Float>(y: &mut [T], shape: &Shape, signal_ndim: i64, inverse: bo
     }
     if factor != 1.0 {
         let factor = T::of(factor);
-        y.iter_mut().for_each(|y| *y = *y * factor);
+        for y in y.iter_mut() {
+            *y = *y * factor;
+        }
     }
 }
 

@@ -171,18 +171,18 @@ fn sizes(
 
 /// Implements what has frequencies as inputs and signals as output.
 macro_rules! synthesis {
-    ($ty:ident, $name:literal) => {
+    ($ty:ident, $name:literal, $samples:expr) => {
         impl Compute for $ty {
             fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
                 let how = self.frames()?;
-                let (count, samples, frames) = sizes($name, &how, x.get(0), x.get(1), self.samples())?;
+                let (count, samples, frames) = sizes($name, &how, x.get(0), x.get(1), ($samples)(self))?;
                 how.scales($name, samples, frames)?;
                 one([count, samples])
             }
 
             fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
                 let how = self.frames()?;
-                let sizes = sizes($name, &how, run.x_shape(0), run.x_shape(1), self.samples())?;
+                let sizes = sizes($name, &how, run.x_shape(0), run.x_shape(1), ($samples)(self))?;
                 let scales = how.scales($name, sizes.1, sizes.2)?;
                 how.synthesise(run.x(0), run.x(1), sizes, &scales, run.y(0));
                 Ok(())
@@ -190,7 +190,7 @@ macro_rules! synthesis {
 
             fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
                 let how = self.frames()?;
-                let sizes = sizes($name, &how, run.x_shape(0), run.x_shape(1), self.samples())?;
+                let sizes = sizes($name, &how, run.x_shape(0), run.x_shape(1), ($samples)(self))?;
                 let scales = how.scales($name, sizes.1, sizes.2)?;
                 let (gy, n) = (run.gy(0), run.x_shape(0).size());
                 scratch::with(2 * n, |both: &mut [T]| {
@@ -213,17 +213,13 @@ macro_rules! synthesis {
         }
     };
 }
-synthesis!(ISTFT, "istft");
-synthesis!(StftBack, "stft_back");
+synthesis!(ISTFT, "istft", |_: &Self| None);
+synthesis!(StftBack, "stft_back", |op: &Self| Some(op.samples as usize));
 
 impl ISTFT {
     fn frames(&self) -> Result<Frames> {
         let sizes = [self.window_size, self.stride, self.fft_size];
         Frames::new("istft", sizes, &self.window_type, self.center, &self.pad_mode, !self.as_stft_backward)
-    }
-
-    fn samples(&self) -> Option<usize> {
-        None
     }
 
     fn back(&self) -> STFT {
@@ -246,10 +242,6 @@ impl StftBack {
 
     fn frames(&self) -> Result<Frames> {
         Frames::new("stft_back", self.sizes(), &self.window_type, self.center, &self.pad_mode, self.inverse)
-    }
-
-    fn samples(&self) -> Option<usize> {
-        Some(self.samples as usize)
     }
 
     fn back(&self) -> STFT {

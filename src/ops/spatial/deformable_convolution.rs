@@ -224,7 +224,9 @@ impl Compute for DeformableConvolution {
         if let Some(bias) = bias {
             for (row, y) in y.chunks_exact_mut(places.max(1)).enumerate() {
                 let b = bias[row % parts.g.maps];
-                y.iter_mut().for_each(|y| *y = *y + b);
+                for y in y.iter_mut() {
+                    *y = *y + b;
+                }
             }
         }
         Ok(())

@@ -256,11 +256,11 @@ impl Lookup {
                 (_, true) => share[a],
                 (_, false) => 1.0 - share[a],
             };
-            for a in 0..self.axes {
-                let i = low[a] + i64::from(upper(a));
-                inside &= (0..self.sizes[a] as i64).contains(&i);
+            for (a, (low, size)) in low.iter().zip(&self.sizes).enumerate().take(self.axes) {
+                let i = low + i64::from(upper(a));
+                inside &= (0..*size as i64).contains(&i);
                 at += step * i.max(0) as usize;
-                step *= self.sizes[a];
+                step *= size;
                 weight *= part(a);
             }
             if !inside {

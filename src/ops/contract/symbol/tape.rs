@@ -45,7 +45,9 @@ impl Tape {
                 *sum = Some(sum.map_or(g, |sum| sum + g));
             }
         };
-        outputs.iter().for_each(|(y, g)| add(&mut found, *y, *g));
+        for (y, g) in outputs {
+            add(&mut found, *y, *g);
+        }
         for step in self.0.iter().rev() {
             let given = |y: &Sym| number(*y).and_then(|v| found[v]);
             if !step.y.iter().any(|y| is_wanted(&wanted, *y)) || step.y.iter().all(|y| given(y).is_none()) {
