@@ -137,6 +137,8 @@ def update(p: Program, a: int, lr: float, over: int, kind: str, decay: float) ->
             some = not decay or x.pair.grad.value.any()
             if x.variable.data.dtype != np.float16 and large and some:
                 chosen[x.pair] = x
+    if not chosen:
+        return
     make, formula = SOLVERS[kind]
     solver = make(lr)
     solver.set_parameters({str(i): x.variable for i, x in enumerate(chosen.values())})

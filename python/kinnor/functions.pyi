@@ -4827,7 +4827,7 @@ def spectral_norm(
         w: Weights of any shape with one axis at least.
         u: Where the iteration begins, shape (w.shape[dim],); overwritten with where it ends unless `test` is set.
         dim: Axis of the rows.
-        itr: Number of iterations, one at least.
+        itr: Number of iterations, 1 to 10,000.
         eps: Added to squared lengths before the root, zero or more.
         test: Leave `u` as it is.
         output_u: Return the `u` that the iteration began with too.

@@ -309,6 +309,9 @@ impl Compute for NonZero {
         check_count("nonzero", x, n)?;
         let (y, shape) = (run.y_index(0), run.x_shape(0));
         for (i, at) in chosen(x).enumerate() {
+            if i % GRAIN == 0 {
+                stop::poll();
+            }
             for axis in 0..shape.ndim() {
                 y[axis * n + i] = (at / strides[axis] % shape[axis]) as i64;
             }

@@ -22,8 +22,8 @@ op! {
     ///         gradient.
     ///     output_size: Height and width of the output.
     ///     spatial_scale: Factors that bring boxes to elements of the image, of y and of x.
-    ///     sampling_ratio: Points along either axis in the share of an element; if not positive, as many as the share is
-    ///         elements wide.
+    ///     sampling_ratio: Points along either axis in the share of an element, up to 1,000; if not positive, as many as the
+    ///         share is elements wide.
     ///     channel_last: The channels are the last axis of `input` and of the output.
     ///
     /// Returns:
@@ -31,7 +31,8 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the inputs have other shapes.
-    ///     ArgumentError: If `output_size` or `spatial_scale` are no two numbers, those of a size positive.
+    ///     ArgumentError: If `output_size` or `spatial_scale` are no two numbers, those of a size positive, or
+    ///         `sampling_ratio` is too large.
     ///     IndexError: If a box is of no image, when it runs.
     ///
     /// Source:
@@ -88,6 +89,9 @@ impl RoiAlign {
             let got = format!("{:?}", self.spatial_scale);
             return Err(Error::argument(op, "spatial_scale", "two numbers, of y and of x", got));
         }
+        if self.sampling_ratio > 1000 {
+            return Err(Error::argument(op, "sampling_ratio", "at most 1,000", self.sampling_ratio));
+        }
         let y = [self.output_size[0] as usize, self.output_size[1] as usize];
         let channel_last = self.channel_last;
         Ok(RoiSizes { images: x[0], channels: x[c], x: [x[h], x[w]], boxes: boxes[0], y, channel_last })
@@ -110,7 +114,7 @@ impl RoiAlign {
             let start = first - 0.5;
             let (n, step) = (s.x[axis], (last - first) / s.y[axis] as f64);
             let points = match self.sampling_ratio {
-                ratio if ratio > 0 => (ratio as f64).min(MOST_POINTS) as usize,
+                ratio if ratio > 0 => ratio as usize,
                 _ => step.ceil().clamp(0.0, MOST_POINTS) as usize,
             };
             let mut taps = List::with_capacity(s.y[axis] * points);

@@ -1,8 +1,9 @@
 //! Products of matrices beside other crates, in GFLOP/s and as a share of what the machine's multipliers can do: `gemm` and
-//! `matrixmultiply`, and with `--features faer` that one too.
+//! `matrixmultiply`, and with `--features faer` that one too: `cargo bench --manifest-path benches/products/Cargo.toml --features faer`.
 //!
 //! The peak is measured in the same run: chains of fused multiply-adds in registers, on one thread and on all.
 
+#[path = "../machine/mod.rs"]
 mod machine;
 
 use std::time::Duration;
