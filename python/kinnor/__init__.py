@@ -45,6 +45,7 @@ from ._core import (
 )
 from .autodiff import no_grad
 from .context import Context, context_scope, get_current_context, set_default_context
+from .display import attach as _attach_display
 from .hooks import (
     set_function_post_hook,
     set_function_pre_hook,
@@ -77,6 +78,8 @@ from .random import seed
 from .report import plan_report
 from .symbolic import grad
 from .system import array_classes, available_contexts, prefer_cached_array, reset_array_preference, show_config
+
+_attach_display()
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -19,9 +19,9 @@ from .graph_def import NetworkError, ProtoExecutor, ProtoNetwork
 from .modes import auto_forward
 
 if TYPE_CHECKING:
-    from collections import OrderedDict
     from collections.abc import Mapping, Sequence
 
+    from .display import Parameters
     from .files.parameter_file import PathOrFile
 
 __all__ = ["Model", "load", "save"]
@@ -61,7 +61,7 @@ class Model:
     def __repr__(self) -> str:
         return f"<Model {self.network.name!r} {self.inputs} -> {self.outputs}>"
 
-    def get_parameters(self, grad_only: bool = False) -> OrderedDict[str, Variable]:
+    def get_parameters(self, grad_only: bool = False) -> Parameters:
         """The parameters by path, as solvers take them.
 
         Args:

@@ -6,7 +6,6 @@ is one for the process; the scope that a `with` block enters is its thread's own
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import ContextDecorator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +16,7 @@ from . import _check, _core
 from . import parameter_tree as tree
 from ._core import CallError, ParameterError, Variable
 from .autodiff import no_grad
+from .display import Parameters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,7 +88,7 @@ def get_current_parameter_scope() -> Scope:
     return tree.here().scope
 
 
-def get_parameters(params: Scope | None = None, path: str = "", grad_only: bool = True) -> OrderedDict[str, Variable]:
+def get_parameters(params: Scope | None = None, path: str = "", grad_only: bool = True) -> Parameters:
     """Parameters of the current scope and of those below it, in the order of their registration.
 
     Args:
@@ -97,15 +97,15 @@ def get_parameters(params: Scope | None = None, path: str = "", grad_only: bool 
         grad_only: Whether to leave out parameters that need no gradient, such as running means.
 
     Returns:
-        The registered variables by their path.
+        The registered variables by their path. To print it shows a table of names, shapes, types and sizes.
     """
     if params is not None and not isinstance(params, dict):
         raise CallError(f"get_parameters: expected `params` to be a scope or None, got {params!r}")
     path = _check.text("get_parameters", "path", path)
     with tree.lock:
-        found = OrderedDict(tree.walk(tree.here().scope if params is None else params, path))
+        found = Parameters(tree.walk(tree.here().scope if params is None else params, path))
     if _check.flag("get_parameters", "grad_only", grad_only):
-        return OrderedDict((key, variable) for key, variable in found.items() if variable.need_grad)
+        return Parameters((key, variable) for key, variable in found.items() if variable.need_grad)
     return found
 
 

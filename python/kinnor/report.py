@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import _core
+from .display import text_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -88,7 +89,7 @@ def summary(facts: dict[str, Any], clear_buffer: bool) -> list[str]:
         first, *rest = outputs or [((), 0, "")]
         rows.append((str(n), name, shapes(inputs), *describe(first), mib(live)))
         rows += [("", "", "", *describe(output), "") for output in rest]
-    lines = table(rows, right=(0, 4, 6))
+    lines = text_table(rows, right=(0, 4, 6))
     keeping, clearing = mib(facts["peak_keeping"]), mib(facts["peak_clearing"])
     if clear_buffer:
         lines += ["", f"{clearing} MiB at most with forward(clear_buffer=True)"]
@@ -153,14 +154,3 @@ def shapes(inputs: Iterable[Sequence[int]]) -> str:
 def mib(size: int) -> str:
     """Bytes as mebibytes."""
     return f"{size / 2**20:.2f}"
-
-
-def table(rows: Sequence[Sequence[str]], right: Iterable[int]) -> list[str]:
-    """Lines of columns, those that are named being set to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    right = set(right)
-
-    def cell(i: int, text: str) -> str:
-        return text.rjust(widths[i]) if i in right else text.ljust(widths[i])
-
-    return ["  ".join(cell(i, text) for i, text in enumerate(row)).rstrip() for row in rows]

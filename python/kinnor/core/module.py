@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._core import CallError, ParameterError
+from ..display import Parameters
 from ..parameter import get_parameters, load_parameters, parameter_scope, save_parameters, set_parameter
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ class Module:
 
     def get_parameters(
         self, recursive: bool = True, grad_only: bool = False, memo: set[Variable] | None = None
-    ) -> OrderedDict[str, Variable]:
+    ) -> Parameters:
         """Its parameters, each once: those of submodules first.
 
         Args:
@@ -169,7 +170,7 @@ class Module:
             Variables by path.
         """
         memo = set() if memo is None else memo
-        found: OrderedDict[str, Variable] = OrderedDict()
+        found = Parameters()
         for name, module in self.submodules.items() if recursive else ():
             own = module.get_parameters(recursive, grad_only, memo)
             found.update({f"@{name}/{key}": variable for key, variable in own.items()})

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.random import RandomState
 
+    from ..display import Parameters
     from ..parameter_tree import Scope
 
 __all__ = ["ProtoExecutor", "ProtoGraph"]
@@ -140,7 +141,7 @@ class ProtoGraph:
             return network
         raise NetworkError("ProtoGraph: expected a network, got none")
 
-    def get_parameters(self, grad_only: bool = False) -> OrderedDict[str, Variable]:
+    def get_parameters(self, grad_only: bool = False) -> Parameters:
         """The parameters by path.
 
         Args:

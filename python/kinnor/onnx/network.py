@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._core import CallError, Error, ShapeError, UnsupportedError, Variable, forward_all
+from ..display import Parameters
 from ..modes import auto_forward
 from . import reading
 from .tables import TABLE
@@ -92,13 +93,13 @@ class Model:
             found = self._attributes[id(node)] = node, reading.attributes_of(node, self._folder)
         return found[1]
 
-    def get_parameters(self, grad_only: bool = False) -> OrderedDict[str, Variable]:
+    def get_parameters(self, grad_only: bool = False) -> Parameters:
         """The floating-point initializers by name, as solvers take them.
 
         Args:
             grad_only: Whether to leave out those that need no gradient.
         """
-        return OrderedDict((key, x) for key, x in self._parameters.items() if x.need_grad or not grad_only)
+        return Parameters((key, x) for key, x in self._parameters.items() if x.need_grad or not grad_only)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Compute the outputs.

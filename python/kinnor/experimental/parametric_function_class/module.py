@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..._core import ParameterError, Variable
+from ...display import Parameters
 from ...parameter import get_parameters, load_parameters, parameter_scope, save_parameters
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Module:
     ['hidden/W', 'hidden/b', 'out/W', 'out/b']
     """
 
-    def get_parameters(self, grad_only: bool = True) -> OrderedDict[str, Variable]:
+    def get_parameters(self, grad_only: bool = True) -> Parameters:
         """Its parameters and those of its parts.
 
         Args:
@@ -43,7 +44,7 @@ class Module:
         Returns:
             Variables by path.
         """
-        found = OrderedDict()
+        found = Parameters()
         for prefix, module in self.get_modules():
             for name, value in vars(module).items():
                 if isinstance(value, Variable) and (value.need_grad or not grad_only):
