@@ -59,18 +59,6 @@ NAMES: dict[str, tuple[str, ...]] = {
         "sync_batch_normalization",
     ),
     "parameter": ("set_parameter_from_proto",),
-    "parametric_functions": (
-        "deformable_convolution",
-        "gru",
-        "lstm",
-        "mean_subtraction",
-        "multi_head_attention",
-        "rnn",
-        "spectral_norm",
-        "transformer",
-        "transformer_decode",
-        "transformer_encode",
-    ),
     "utils.data_source": (
         "DataSourceWithFileCache",
         "DataSourceWithFileCacheError",

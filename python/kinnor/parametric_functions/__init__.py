@@ -14,6 +14,7 @@ from ..initializer import WeightNormalizationScaleInitializer as WeightNormaliza
 from ..initializer import calc_uniform_lim_glorot as calc_uniform_lim_glorot
 from ..parameter import get_parameter as get_parameter
 from ..parameter import get_parameter_or_create as get_parameter_or_create
+from .attention import multi_head_attention, transformer, transformer_decode, transformer_encode
 from .binary import (
     binary_connect_affine,
     binary_connect_convolution,
@@ -25,20 +26,22 @@ from .binary import (
 from .convolutions import (
     convolution,
     deconvolution,
+    deformable_convolution,
     depthwise_convolution,
     depthwise_deconvolution,
 )
 from .decomposed import cpd3_convolution, svd_affine, svd_convolution
 from .decorator import parametric_function_api
 from .fixed_point import fixed_point_quantized_affine, fixed_point_quantized_convolution
-from .fused import fused_batch_normalization, sync_batch_normalization
+from .fused import fused_batch_normalization, mean_subtraction, sync_batch_normalization
 from .layers import affine, embed, prelu
 from .min_max import min_max_quantize, min_max_quantized_affine, min_max_quantized_convolution
 from .normalizations import batch_normalization, group_normalization, instance_normalization, layer_normalization
 from .powers import pow2_quantized_affine, pow2_quantized_convolution
 from .pruned import pruned_affine, pruned_convolution
 from .recurrent import LSTMCell, lstm_cell
-from .reparametrized import weight_normalization
+from .reparametrized import spectral_norm, weight_normalization
+from .stacked import gru, lstm, rnn
 
 __all__ = [
     "LSTMCell",
@@ -51,6 +54,7 @@ __all__ = [
     "convolution",
     "cpd3_convolution",
     "deconvolution",
+    "deformable_convolution",
     "depthwise_convolution",
     "depthwise_deconvolution",
     "embed",
@@ -58,23 +62,32 @@ __all__ = [
     "fixed_point_quantized_convolution",
     "fused_batch_normalization",
     "group_normalization",
+    "gru",
     "inq_affine",
     "inq_convolution",
     "instance_normalization",
     "layer_normalization",
+    "lstm",
     "lstm_cell",
+    "mean_subtraction",
     "min_max_quantize",
     "min_max_quantized_affine",
     "min_max_quantized_convolution",
+    "multi_head_attention",
     "parametric_function_api",
     "pow2_quantized_affine",
     "pow2_quantized_convolution",
     "prelu",
     "pruned_affine",
     "pruned_convolution",
+    "rnn",
+    "spectral_norm",
     "svd_affine",
     "svd_convolution",
     "sync_batch_normalization",
+    "transformer",
+    "transformer_decode",
+    "transformer_encode",
     "weight_normalization",
 ]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .._core import Variable
     from ..initializer import Initializer
 
-__all__ = ["convolution", "deconvolution", "depthwise_convolution", "depthwise_deconvolution"]
+__all__ = ["convolution", "deconvolution", "deformable_convolution", "depthwise_convolution", "depthwise_deconvolution"]
 
 
 @parametric_function_api(
@@ -241,6 +241,77 @@ def depthwise_deconvolution(
     w = weight((inmaps, *taps), w_init, (inmaps, inmaps, taps), rng, fix_parameters)
     b = bias((outmaps,), b_init, with_bias, fix_parameters)
     return F.depthwise_deconvolution(inp, w, b, base_axis, pad, stride, dilation, divisor)
+
+
+@parametric_function_api(
+    "deformable_conv",
+    [
+        ("W", "Filters", "(outmaps, inmaps / group, *kernel); channels last if channel_last", True),
+        ("b", "Bias", "(outmaps,)", True),
+    ],
+)
+def deformable_convolution(
+    inp: Variable,
+    outmaps: int,
+    kernel: Sequence[int],
+    offset: Variable,
+    mask: Variable | None = None,
+    pad: Sequence[int] | None = None,
+    stride: Sequence[int] | None = None,
+    dilation: Sequence[int] | None = None,
+    group: int = 1,
+    deformable_group: int = 1,
+    channel_last: bool = False,
+    w_init: Initializer | None = None,
+    b_init: Initializer | None = None,
+    base_axis: int = 1,
+    fix_parameters: bool = False,
+    rng: RandomState | None = None,
+    with_bias: bool = True,
+    apply_w: Callable[[Variable], Variable] | None = None,
+    apply_b: Callable[[Variable], Variable] | None = None,
+    name: str | None = None,
+) -> Variable:
+    """Convolution of images whose taps are moved, each by an offset of its own, and weighted.
+
+    Args:
+        inp: Input, shape (*batch, inmaps, height, width).
+        outmaps: Number of filters.
+        kernel: Shape of the filters; (3, 3) for images.
+        offset: How far each tap is moved, shape (*batch, 2 * deformable_group * taps, *spatial of the output).
+        mask: Weight of each tap, shape (*batch, deformable_group * taps, *spatial of the output); by default 1.
+        pad: Zeros to add at both ends of each spatial axis; by default none.
+        stride: Distance of neighbouring outputs; by default 1.
+        dilation: Distance of neighbouring taps; by default 1.
+        group: Number of groups of channels that are convolved apart.
+        deformable_group: Number of groups of channels that have offsets of their own.
+        channel_last: Whether the channels are the last axis.
+        w_init: Initial filters; by default uniform, `calc_uniform_lim_glorot`.
+        b_init: Initial bias; by default zeros.
+        base_axis: Axis of the channels; those before it are the batch.
+        fix_parameters: Whether to use the parameters without a gradient.
+        rng: Generator for the default of `w_init`.
+        with_bias: Whether to add a bias.
+        apply_w: Function that is applied to the filters before use.
+        apply_b: Function that is applied to the bias before use.
+        name: Name of a scope around the parameters.
+
+    Returns:
+        Output, shape (*batch, outmaps, *spatial of the output).
+
+    Source:
+        Dai et al.: Deformable convolutional networks, 2017; with the masks of Zhu et al., 2018.
+    """
+    op = "deformable_convolution"
+    inmaps = _channels(op, inp, base_axis, channel_last)
+    taps = sizes(op, "kernel", kernel)
+    (outmaps,) = sizes(op, "outmaps", outmaps, single=True)
+    per_group = multiple(op, "the channels of the input", inmaps, group)
+    shape = (outmaps, *taps, per_group) if channel_last else (outmaps, per_group, *taps)
+    w = weight(shape, w_init, (inmaps, outmaps, taps), rng, fix_parameters, apply_w)
+    b = bias((outmaps,), b_init, with_bias, fix_parameters, apply_b)
+    place = (base_axis, pad, stride, dilation, group, deformable_group, channel_last)
+    return F.deformable_convolution(inp, w, offset, mask, b, *place)
 
 
 def _channels(op: str, inp: Variable, base_axis: int, channel_last: bool = False) -> int:

@@ -1,10 +1,13 @@
-"""Parametric normalizations that do more in one: an addition and an activation, several processes."""
+"""Parametric normalizations that do more in one: an addition and an activation, several processes, a mean alone."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from .. import functions as F
+from ..initializer import ConstantInitializer
+from ..parameter import get_parameter_or_create
+from .arguments import check_input, index_of_axis
 from .decorator import parametric_function_api
 from .normalizations import statistics
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     from ..initializer import Initializer
     from .normalizations import Normalized
 
-__all__ = ["fused_batch_normalization", "sync_batch_normalization"]
+__all__ = ["fused_batch_normalization", "mean_subtraction", "sync_batch_normalization"]
 
 _BN = [
     ("beta", "Shift; not with no_bias", "of the input on `axes`, 1 elsewhere", True),
@@ -104,3 +107,37 @@ def sync_batch_normalization(
     """
     own = statistics("sync_batch_normalization", inp, axes, param_init, fix_parameters, no_scale, no_bias)
     return F.sync_batch_normalization(inp, *own, comm, group, axes, decay_rate, eps, batch_stat, output_stat)
+
+
+@parametric_function_api(
+    "mean_subtraction",
+    [
+        ("mean", "Running mean", "of the input from base_axis", False),
+        ("t", "Number of batches that it is the mean of", "(1,)", False),
+    ],
+)
+def mean_subtraction(
+    inp: Variable,
+    base_axis: int = 1,
+    update_running_mean: bool = True,
+    fix_parameters: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """The input less the mean of all batches so far: centred inputs, without a look at them beforehand.
+
+    Args:
+        inp: Input, shape (*batch, *features).
+        base_axis: First axis of the features.
+        update_running_mean: Whether a run counts this batch; False for evaluation.
+        fix_parameters: Without effect: nothing is trained.
+        name: Name of a scope around the parameters.
+
+    Returns:
+        Output, shape of the input.
+    """
+    op = "mean_subtraction"
+    check_input(op, inp)
+    shape = inp.shape[index_of_axis(op, inp, base_axis) :]
+    mean = get_parameter_or_create("mean", shape, ConstantInitializer(0), False)
+    t = get_parameter_or_create("t", (1,), ConstantInitializer(0), False)
+    return F.mean_subtraction(inp, mean, t, base_axis, update_running_mean)
