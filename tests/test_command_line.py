@@ -12,8 +12,7 @@ import pytest
 import kinnor as nn
 import kinnor.functions as F
 import kinnor.parametric_functions as PF
-from kinnor.files.images import read_image
-from kinnor.files.png import write_png
+from kinnor.files.images import read_image, write_image
 from kinnor.monitor import Monitor, MonitorSeries, MonitorTimeElapsed
 from kinnor_cli import COMMANDS, main
 
@@ -172,7 +171,7 @@ def test_what_is_in_a_file_is_shown(folder, model, capsys):
 
 
 def test_data_sets_become_arrays(folder):
-    write_png("a.png", np.full((6, 9, 3), 200, np.uint8))
+    write_image("a.png", np.full((6, 9, 3), 200, np.uint8))
     (folder / "set.csv").write_text("x,y\na.png,1\na.png,2\n")
     ok("conv_dataset set.csv set.cache --normalize")
     assert run("conv_dataset set.csv set.cache") == 1
@@ -190,8 +189,8 @@ def test_data_sets_become_arrays(folder):
 def test_images_are_made_to_fit(folder, mode, colours):
     (folder / "in/cat").mkdir(parents=True)
     (folder / "in/none").mkdir()
-    write_png("in/cat/wide.png", np.full((4, 12, 3), 250, np.uint8))
-    write_png("in/cat/grey.png", np.full((9, 3), 250, np.uint8))
+    write_image("in/cat/wide.png", np.full((4, 12, 3), 250, np.uint8))
+    write_image("in/cat/grey.png", np.full((9, 3), 250, np.uint8))
     ok(f"create_image_classification_dataset -i in -o out -c {colours} -w 4 -g 4 -m {mode} -s false -f1 a.csv")
     assert (folder / "out/a.csv").read_text() == "x:image,y:label\n./cat/grey.png,0\n./cat/wide.png,0\n"
     for name in ("wide", "grey"):

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from kinnor.files.images import ImageError, read_image, resized
-from kinnor.files.png import write_png
+from kinnor.files.images import ImageError, read_image, resized, write_image
 from kinnor.utils.cache_data_source import write_cache
 from kinnor.utils.data_iterator import data_iterator_cache, data_iterator_csv_dataset
 from kinnor.utils.data_source import DataError
@@ -17,7 +16,7 @@ IMAGES = np.arange(5 * 4 * 6, dtype=np.uint8).reshape(5, 4, 6) * 2
 @pytest.fixture
 def folder(tmp_path):
     for i, image in enumerate(IMAGES):
-        write_png(tmp_path / f"{i}.png", image)
+        write_image(tmp_path / f"{i}.png", image)
     np.save(tmp_path / "a.npy", np.ones((2, 2)))
     rows = "".join(f"{i}.png,{i},{i + 0.5},{-i},skipped\n" for i in range(5))
     (tmp_path / "set.csv").write_text("\ufeffx:image,y:label,v__0:a,v__1:b,#note\n" + rows + "\n", encoding="utf-8")

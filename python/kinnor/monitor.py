@@ -13,7 +13,7 @@ import numpy as np
 
 from . import _check
 from ._core import ArgumentError, CallError
-from .files.png import write_png
+from .files.images import write_image
 from .logger import logger
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class MonitorTimeElapsed:
 class MonitorImage:
     """Images, such as those a network makes, as files `<name>/<index>-<number>.png`.
 
-    They are written at index 0 and whenever `index + 1` is a multiple of `interval`.
+    They are written at index 0 and whenever `index + 1` is a multiple of `interval`, by Pillow: the extra `image`.
 
     Args:
         name: Name of the directory.
@@ -234,7 +234,7 @@ class MonitorImage:
 
     def _write(self, index: int, images: NDArray[Any]) -> None:
         for number, image in enumerate(images):
-            write_png(Path(self.save_dir, f"{index:06d}-{number:03d}.png"), image.transpose(1, 2, 0))
+            write_image(Path(self.save_dir, f"{index:06d}-{number:03d}.png"), image.transpose(1, 2, 0))
         self._log(index, f"{index:06d}-*.png")
 
     def _log(self, index: int, name: str) -> None:
@@ -255,7 +255,7 @@ class MonitorImageTile(MonitorImage):
     """
 
     def _write(self, index: int, images: NDArray[Any]) -> None:
-        write_png(Path(self.save_dir, f"{index:06d}.png"), tile_images(images))
+        write_image(Path(self.save_dir, f"{index:06d}.png"), tile_images(images))
         self._log(index, f"{index:06d}.png")
 
 

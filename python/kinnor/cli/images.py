@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..files.atomic import replacing
-from ..files.images import ImageError, read_image, resized
-from ..files.png import write_png
+from ..files.images import ImageError, read_image, resized, write_image
 from ..utils.data_source import DataError
 from .progress import Progress
 
@@ -99,7 +98,7 @@ def create(
             name = Path(path.parent.name, path.stem + ".png")
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             try:
-                write_png(target / name, _fitted(read_image(path), shape, mode))
+                write_image(target / name, _fitted(read_image(path), shape, mode))
             except ImageError as error:
                 raise DataError(f"expected an image, got {path}: {error}") from error
             rows.append((f"./{name.as_posix()}", label))
@@ -159,6 +158,6 @@ def write_digits(outdir: str) -> int:
         for number, (image, label) in enumerate(zip(pixels, np.ravel(labels), strict=True)):
             folder = Path(outdir, str(int(label)))
             folder.mkdir(parents=True, exist_ok=True)
-            write_png(folder / f"{number:04d}.png", np.asarray(image * (255 / top), np.uint8))
+            write_image(folder / f"{number:04d}.png", np.asarray(image * (255 / top), np.uint8))
             bar.to(number + 1)
     return len(pixels)

@@ -1,4 +1,4 @@
-"""Images from files, by the package Pillow.
+"""Images in files, by the package Pillow.
 
 Knows pixels and sizes; knows no data sets.
 """
@@ -7,22 +7,68 @@ from __future__ import annotations
 
 import os
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core import Error
+from .._core import ArgumentError, Error
+from .atomic import replacing
 from .packages import needed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
-__all__ = ["ImageError", "read_image", "resized"]
+__all__ = ["ImageError", "opened_image", "pillow", "read_image", "resized", "write_image"]
 
 
 class ImageError(Error, ValueError):
-    """A file is no image, or not one that can be read."""
+    """A file is no image, or not one that can be read or written."""
+
+
+def pillow(op: str) -> Any:
+    """The module `PIL.Image`.
+
+    Args:
+        op: What needs it, for errors.
+
+    Raises:
+        ImportError: If Pillow is not installed.
+    """
+    return needed(op, "PIL.Image", "images", "image")
+
+
+@contextmanager
+def opened_image(op: str, source: str | os.PathLike[str] | IO[bytes]) -> Iterator[Any]:
+    """An image of Pillow's, for a `with` block in which it is looked at.
+
+    Args:
+        op: What needs it, for errors.
+        source: Path, or a file open for reading bytes.
+
+    Raises:
+        ImageError: If the file is no image, or if it has too many pixels for memory.
+        OSError: If it cannot be opened.
+        ImportError: If Pillow is not installed.
+    """
+    image = pillow(op)
+    if isinstance(source, (str, os.PathLike)):
+        with Path(source).open("rb") as file, opened_image(op, file) as found:
+            yield found
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", image.DecompressionBombWarning)
+        try:
+            found = image.open(source)
+            found.load()
+        except (OSError, ValueError, SyntaxError, EOFError, image.DecompressionBombError, Warning) as error:
+            shown = getattr(source, "name", source)
+            raise ImageError(f"{op}: expected an image, got {shown}: {error}") from error
+    with found:
+        yield found
 
 
 def read_image(source: str | os.PathLike[str] | IO[bytes]) -> NDArray[Any]:
@@ -39,44 +85,86 @@ def read_image(source: str | os.PathLike[str] | IO[bytes]) -> NDArray[Any]:
         OSError: If it cannot be opened.
         ImportError: If Pillow is not installed.
     """
-    image = needed("read_image", "PIL.Image", "images", "image")
-    if isinstance(source, (str, os.PathLike)):
-        with Path(source).open("rb") as file:
-            return read_image(file)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", image.DecompressionBombWarning)
-        try:
-            with image.open(source) as found:
-                if found.mode in ("P", "CMYK", "YCbCr", "LAB", "HSV"):
-                    found = found.convert("RGBA" if "transparency" in found.info else "RGB")
-                elif found.mode == "1":
-                    found = found.convert("L")
-                pixels = np.asarray(found)
-        except (OSError, ValueError, SyntaxError, EOFError, image.DecompressionBombError, Warning) as error:
-            shown = getattr(source, "name", source)
-            raise ImageError(f"read_image: expected an image, got {shown}: {error}") from error
+    with opened_image("read_image", source) as found:
+        if found.mode in ("P", "CMYK", "YCbCr", "LAB", "HSV"):
+            found = found.convert("RGBA" if "transparency" in found.info else "RGB")
+        elif found.mode == "1":
+            found = found.convert("L")
+        pixels = np.asarray(found)
     if pixels.dtype.kind in "iu" and pixels.dtype.itemsize > 1:
         pixels = pixels.astype(np.uint16)
     return pixels
 
 
-def resized(pixels: NDArray[Any], height: int, width: int) -> NDArray[Any]:
-    """An image in another size, between whose pixels values are interpolated linearly.
+def write_image(path: str | os.PathLike[str], pixels: NDArray[Any]) -> None:
+    """Write an image to a file, whole or not at all.
+
+    Args:
+        path: The file; its ending says the format.
+        pixels: Shape (height, width) or (height, width, channels) with 1 to 4 channels: grey, grey and opacity, RGB,
+            RGB and opacity. `uint8`, `uint16` of grey, or a real type from 0 to 1; values outside are clipped, NaN is
+            black.
+
+    Raises:
+        ArgumentError: If the shape is another one, or the ending is not that of a format.
+        ImageError: If the format has no such pixels.
+        OSError: If the file cannot be written.
+        ImportError: If Pillow is not installed.
+    """
+    image = pillow("write_image")
+    if pixels.ndim == 3 and pixels.shape[2] == 1:
+        pixels = pixels[..., 0]
+    if pixels.ndim not in (2, 3) or 0 in pixels.shape or (pixels.ndim == 3 and pixels.shape[2] > 4):
+        raise ArgumentError(f"write_image: expected shape (height, width[, 1 to 4 channels]), got {pixels.shape}")
+    if pixels.dtype not in (np.uint8, np.uint16):
+        pixels = np.rint(np.nan_to_num(pixels.astype(np.float64)).clip(0, 1) * 255).astype(np.uint8)
+    if pixels.dtype == np.uint16 and pixels.ndim == 3:
+        raise ImageError(f"write_image: expected 8 bits for colours, or 16 bits of grey, got uint16 of {pixels.shape}")
+    formats = image.registered_extensions()
+    ending = Path(path).suffix.lower()
+    if ending not in formats:
+        raise ArgumentError(f"write_image: expected an ending of an image format such as .png, got {ending!r}")
+    made = image.fromarray(np.ascontiguousarray(pixels))
+    with replacing(path) as temporary:
+        try:
+            made.save(temporary, format=formats[ending])
+        except (OSError, KeyError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            raise ImageError(
+                f"write_image: expected pixels that {ending} has, got mode {made.mode}: {error}"
+            ) from error
+
+
+def resized(pixels: NDArray[Any], height: int, width: int, interpolate: str = "bilinear") -> NDArray[Any]:
+    """An image in another size.
 
     Args:
         pixels: Array of shape (height, width) or (height, width, colours).
         height: New height, above 0.
         width: New width, above 0.
+        interpolate: How values between pixels are found: nearest, box, bilinear, hamming, bicubic or lanczos.
 
     Returns:
         Array of the same type.
+
+    Raises:
+        ImportError: If Pillow is not installed.
     """
-    image = needed("resized", "PIL.Image", "images", "image")
+    image = pillow("resized")
+    filtering = image.Resampling[interpolate.upper()]
+    planes = pixels.reshape(*pixels.shape[:2], -1)
     if pixels.dtype == np.uint8:
-        return np.asarray(image.fromarray(pixels).resize((width, height), image.Resampling.BILINEAR))
-    planes = pixels.reshape(*pixels.shape[:2], -1).astype(np.float32)
+        if 2 <= planes.shape[2] <= 4:  # Pillow weighs colours by opacity.
+            return np.asarray(image.fromarray(np.ascontiguousarray(pixels)).resize((width, height), filtering))
+    else:
+        planes = planes.astype(np.float32)
     made = [
-        np.asarray(image.fromarray(planes[..., i]).resize((width, height), image.Resampling.BILINEAR))
+        np.asarray(image.fromarray(np.ascontiguousarray(planes[..., i])).resize((width, height), filtering))
         for i in range(planes.shape[2])
     ]
-    return np.stack(made, -1).reshape(height, width, *pixels.shape[2:]).astype(pixels.dtype)
+    found = np.stack(made, -1).reshape(height, width, *pixels.shape[2:])
+    if pixels.dtype.kind in "iu":
+        top = np.iinfo(pixels.dtype)
+        found = np.clip(found, top.min, top.max)
+    return found.astype(pixels.dtype)

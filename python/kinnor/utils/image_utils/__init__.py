@@ -1,0 +1,204 @@
+"""Images from files and to files, by NNabla's names: Pillow reads, writes and resizes them.
+
+Knows NNabla's arguments; how pixels are read is the backend's business, of which there is one. The extra `image`
+installs Pillow.
+"""
+
+from __future__ import annotations
+
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from .backend_events.common import rescale_pixel_intensity
+from .backend_manager import backend_manager
+
+if TYPE_CHECKING:
+    import os
+
+    from numpy.typing import NDArray
+
+__all__ = [
+    "backend_manager",
+    "get_available_backends",
+    "get_backend",
+    "imload",
+    "imread",
+    "imresize",
+    "imsave",
+    "imwrite",
+    "minmax_auto_scale",
+    "rescale_pixel_intensity",
+    "set_backend",
+]
+
+
+def set_backend(backend: str) -> None:
+    """Say what reads and writes images.
+
+    Args:
+        backend: `"PilBackend"` or `"pil"`, that is Pillow. The names of NNabla's other backends (cv2, pypng, dicom)
+            are taken as well, with a line in the log: Pillow stands for them.
+
+    Raises:
+        ArgumentError: If it is another name.
+    """
+    backend_manager.set_backend(backend)
+
+
+def get_backend() -> str:
+    """The name of what reads and writes images.
+
+    >>> get_backend()
+    'PilBackend'
+    """
+    return backend_manager.get_backend()
+
+
+def get_available_backends() -> list[str]:
+    """The names of what can read and write images.
+
+    >>> get_available_backends()
+    ['PilBackend']
+    """
+    return backend_manager.get_available_backends()
+
+
+def imread(
+    path: str | os.PathLike[str] | IO[bytes],
+    grayscale: bool = False,
+    size: tuple[int, int] | None = None,
+    interpolate: str = "bilinear",
+    channel_first: bool = False,
+    as_uint16: bool = False,
+    num_channels: int = -1,
+    **kwargs: Any,
+) -> NDArray[Any]:
+    """Read an image from a file.
+
+    Args:
+        path: Path, or a file open for reading bytes.
+        grayscale: Whether to turn colours into grey.
+        size: Width and height of the result; those of the image by default.
+        interpolate: How values between pixels are found where the size changes: nearest, box, bilinear, hamming,
+            bicubic or lanczos.
+        channel_first: Whether the result has shape (channels, height, width) instead of (height, width, channels).
+        as_uint16: Whether to read 16 bits, from 0 to 65535; 8 bits become those times 256. Otherwise the result is
+            `uint8`, and 16 bits lose the lower 8.
+        num_channels: Channels of the result: 3 or 4 of colours, 0 (no axis for them), 1, 3 or 4 of grey; by default
+            those of the image, without an axis for grey.
+        **kwargs: `return_palette_indices`, whether the numbers of the colours in an image's palette are read, rather
+            than the colours.
+
+    Returns:
+        The pixels, shape (height, width) or (height, width, channels).
+
+    Raises:
+        ImageError: If the file is no image.
+        ArgumentError: If an argument is another one.
+        OSError: If the file cannot be opened.
+        ImportError: If Pillow is not installed.
+
+    Examples:
+        >>> import io
+        >>> from PIL import Image
+        >>> file = io.BytesIO()
+        >>> Image.new("RGB", (4, 2), (255, 128, 0)).save(file, "PNG")
+        >>> imread(file).shape, imread(file, size=(8, 6), channel_first=True).shape, imread(file, grayscale=True).shape
+        ((2, 4, 3), (3, 6, 8), (2, 4))
+    """
+    return backend_manager.imread(path, grayscale, size, interpolate, channel_first, as_uint16, num_channels, **kwargs)
+
+
+imload = imread
+
+
+def imsave(
+    path: str | os.PathLike[str],
+    img: NDArray[Any],
+    channel_first: bool = False,
+    as_uint16: bool = False,
+    auto_scale: bool = True,
+    **kwargs: Any,
+) -> None:
+    """Write an image to a file, whole or not at all.
+
+    Args:
+        path: The file; its ending says the format.
+        img: The pixels, shape (height, width) or (height, width, channels) with 1 to 4 channels: `uint8` or `uint16`
+            as they are, another type from 0 to 1.
+        channel_first: Whether the shape is (channels, height, width).
+        as_uint16: Whether to write 16 bits, which is possible for grey; `uint8` times 256.
+        auto_scale: Whether to multiply by the largest value; a must for types that go from 0 to 1.
+        **kwargs: None.
+
+    Raises:
+        ArgumentError: If the pixels are others, or the ending is not that of a format.
+        ImageError: If the format has no such pixels.
+        OSError: If the file cannot be written.
+        ImportError: If Pillow is not installed.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     imsave(f"{folder}/grey.png", np.array([[0.0, 0.5, 1.0]]))
+        ...     imread(f"{folder}/grey.png").tolist()
+        [[0, 127, 255]]
+    """
+    backend_manager.imsave(path, img, channel_first, as_uint16, auto_scale, **kwargs)
+
+
+imwrite = imsave
+
+
+def imresize(
+    img: NDArray[Any],
+    size: tuple[int, int],
+    interpolate: str = "bilinear",
+    channel_first: bool = False,
+    **kwargs: Any,
+) -> NDArray[Any]:
+    """An image in another size.
+
+    Args:
+        img: The pixels, shape (height, width) or (height, width, channels).
+        size: Width and height of the result.
+        interpolate: How values between pixels are found: nearest, box, bilinear, hamming, bicubic or lanczos.
+        channel_first: Whether the shapes are (channels, height, width).
+        **kwargs: None.
+
+    Returns:
+        The pixels: `uint8` and `uint16` as they were, other types as `float32`.
+
+    Raises:
+        ArgumentError: If an argument is another one.
+        ImportError: If Pillow is not installed.
+
+    Examples:
+        >>> imresize(np.zeros((2, 3, 3), np.uint8), (6, 4)).shape
+        (4, 6, 3)
+    """
+    return backend_manager.imresize(img, size, interpolate, channel_first, **kwargs)
+
+
+def minmax_auto_scale(img: NDArray[Any], as_uint16: bool) -> NDArray[Any]:
+    """An image stretched to all the values of its type: the smallest becomes 0, the largest 255 or 65535.
+
+    Args:
+        img: The pixels; an image of one value becomes zeros.
+        as_uint16: Whether to `uint16`; otherwise to `uint8`.
+
+    Examples:
+        >>> minmax_auto_scale(np.array([-1.0, 0.0, 1.0]), as_uint16=False)
+        array([  0, 127, 255], dtype=uint8)
+    """
+    kind = np.uint16 if as_uint16 else np.uint8
+    values = np.asarray(img, np.float64)
+    return rescale_pixel_intensity(
+        values,
+        input_low=float(values.min()),
+        input_high=float(values.max()),
+        output_low=0,
+        output_high=np.iinfo(kind).max,
+        output_type=kind,
+    )
