@@ -480,11 +480,6 @@ def test_batch_size_that_is_no_number():
         data_iterator_simple(number, 4, 2.5)
 
 
-def test_file_caches_are_refused():
-    with pytest.raises(NotImplementedError, match="cache in files"):
-        data_iterator_simple(number, 4, 2, with_file_cache=True)
-
-
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_shards_are_the_batches_of_one_process_and_go_on_in_another_number(shuffle):
     def iterator(size):

@@ -59,20 +59,9 @@ NAMES: dict[str, tuple[str, ...]] = {
         "sync_batch_normalization",
     ),
     "parameter": ("set_parameter_from_proto",),
-    "utils.data_source": (
-        "DataSourceWithFileCache",
-        "DataSourceWithFileCacheError",
-    ),
     "utils.data_source_implements": (
         "CachePrefetcher",
         "CacheReaderWithPrefetch",
-    ),
-    "utils.data_source_loader": (
-        "ResourceFileReader",
-        "load_audio",
-        "load_audio_pydub",
-        "load_image_imread",
-        "load_wav",
     ),
     "utils.load": (
         "base_load",
@@ -95,11 +84,9 @@ MODULES: tuple[str, ...] = (
     "mlflow_save_load_model",
     "models.object_detection",
     "models.semantic_segmentation",
-    "utils.audio_utils",
+    "utils.audio_utils.pydub_utils",
     "utils.callback",
     "utils.cli",
-    "utils.create_cache",
-    "utils.download",
     "utils.function_profile",
     "utils.get_file_handle",
     "utils.image_utils.backend_events.cv2_backend",

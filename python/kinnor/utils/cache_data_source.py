@@ -8,6 +8,7 @@ variables, and in each file an array of NumPy's for each of them. NNabla's name 
 from __future__ import annotations
 
 import csv
+import tempfile
 from bisect import bisect_right
 from itertools import accumulate
 from pathlib import Path
@@ -17,7 +18,7 @@ import numpy as np
 
 from ..files.atomic import replacing
 from ..files.parameter_file import read_h5_arrays
-from .data_source import DataError, DataSource, Orders
+from .data_source import DataError, DataSource, Orders, check_source
 
 if TYPE_CHECKING:
     import os
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.random import RandomState
     from numpy.typing import NDArray
 
-__all__ = ["CacheDataSource", "write_cache"]
+__all__ = ["CacheDataSource", "DataSourceWithFileCache", "DataSourceWithFileCacheError", "write_cache"]
 
 EXAMPLES = 100
 """In one file."""
@@ -120,6 +121,63 @@ class CacheDataSource(DataSource):
         self._generation += 1
 
 
+class DataSourceWithFileCacheError(DataError):
+    """A data set that cannot be kept in files."""
+
+
+class DataSourceWithFileCache(CacheDataSource):
+    """A source that reads another one once, keeps it in files, and reads these.
+
+    Args:
+        data_source: The source that is read, in its order of this epoch.
+        cache_dir: Path of the folder for the files, which is made, and is a data set for `CacheDataSource`
+            afterwards; without it they are in a temporary folder until the source is closed.
+        cache_file_name_prefix: What the names of the files begin with.
+        shuffle: Whether the examples come in random order, a new one in each epoch.
+        rng: What the order is drawn from; `RandomState(313)` if it is None.
+
+    Raises:
+        DataSourceWithFileCacheError: If there are no examples, or if they differ in shape.
+        OSError: If a file cannot be written.
+
+    Examples:
+        >>> from kinnor.utils.data_source_implements import SimpleDataSource
+        >>> with DataSourceWithFileCache(SimpleDataSource(lambda i: (i, i**2), 5)) as source:
+        ...     source.variables, source.size, [int(x) for x in (*source.next(), *source.next())]
+        (['x0', 'x1'], 5, [0, 0, 1, 1])
+    """
+
+    def __init__(
+        self,
+        data_source: DataSource,
+        cache_dir: str | os.PathLike[str] | None = None,
+        cache_file_name_prefix: str = "cache",
+        shuffle: bool = False,
+        rng: RandomState | None = None,
+    ) -> None:
+        check_source("DataSourceWithFileCache", data_source)
+        self._data_source = data_source
+        self._temporary = tempfile.TemporaryDirectory(prefix="kinnor-cache-") if cache_dir is None else None
+        folder = self._temporary.name if cache_dir is None and self._temporary else Path(cache_dir or "")
+        try:
+            write_cache(data_source, folder, prefix=cache_file_name_prefix)
+            super().__init__(folder, shuffle, rng)
+        except DataError as error:
+            self._remove()
+            raise DataSourceWithFileCacheError(str(error)) from error
+
+    def _remove(self) -> None:
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def close(self) -> None:
+        """Close the source that was read, and remove temporary files."""
+        if not self._closed:
+            self._data_source.close()
+            self._remove()
+        super().close()
+
+
 def _rows(path: Path) -> list[list[str]]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -129,7 +187,10 @@ def _rows(path: Path) -> list[list[str]]:
 
 
 def write_cache(
-    source: DataSource, folder: str | os.PathLike[str], told: Callable[[int], object] = lambda n: None
+    source: DataSource,
+    folder: str | os.PathLike[str],
+    told: Callable[[int], object] = lambda n: None,
+    prefix: str = "cache",
 ) -> None:
     """Write a data set as a folder of arrays.
 
@@ -137,6 +198,7 @@ def write_cache(
         source: The data set; one epoch is written, in its order.
         folder: Path of the folder, which is made.
         told: Called with the number of examples that were written, after each file.
+        prefix: What the names of the files begin with.
 
     Raises:
         DataError: If the arrays of examples differ in shape.
@@ -148,7 +210,7 @@ def write_cache(
     for start in range(0, source.size, EXAMPLES):
         stop = min(start + EXAMPLES, source.size)
         examples = [source._get_data(i) for i in range(start, stop)]
-        name = f"cache_{start:08d}_{stop - 1:08d}.npy"
+        name = f"{prefix}_{start:08d}_{stop - 1:08d}.npy"
         with replacing(target / name) as temporary, temporary.open("wb") as file:
             for variable, arrays in zip(source.variables, zip(*examples, strict=True), strict=True):
                 shapes = {np.shape(array) for array in arrays}

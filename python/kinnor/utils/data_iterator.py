@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .. import _check
-from .._core import UnsupportedError
+from .cache_data_source import DataSourceWithFileCache
 from .data_source import (
     DataError,
     DataSource,
@@ -245,7 +245,7 @@ class DataIterator:
         slice_pos: int | None = None,
         slice_start: int | None = None,
         slice_end: int | None = None,
-        cache_dir: None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
         use_cache: bool = False,
         drop_last: bool | None = None,
     ) -> DataIterator:
@@ -261,7 +261,7 @@ class DataIterator:
             slice_pos: Which of them, from 0.
             slice_start: The first position.
             slice_end: The one after the last position.
-            cache_dir: Must be None; caches in files are not supported.
+            cache_dir: A folder to keep the part's examples in as files, which are read from the first epoch on.
             use_cache: Whether to keep examples in memory.
             drop_last: What is done if the parts cannot be equal: None makes some of them longer by one example, True
                 leaves examples out, False gives some of them twice, as NNabla does.
@@ -280,7 +280,6 @@ class DataIterator:
                 "DataIterator.slice: expected either `num_of_slices` and `slice_pos` or `slice_start` and `slice_end`, "
                 f"got {num_of_slices}, {slice_pos}, {slice_start} and {slice_end}"
             )
-        _refuse_file_cache("DataIterator.slice", cache_dir is not None)
         if num_of_slices is not None and slice_pos is not None:
             slice_start, slice_end = _part(self.size, num_of_slices, slice_pos, drop_last)
         with self._alone("slice"):
@@ -289,7 +288,9 @@ class DataIterator:
             source: DataSource = SlicedDataSource(
                 self._data_source, self._data_source.shuffle, slice_start=slice_start, slice_end=slice_end
             )
-        if use_cache:
+        if cache_dir is not None:
+            source = DataSourceWithFileCache(source, cache_dir, shuffle=self._data_source.shuffle, rng=rng)
+        elif use_cache:
             source = DataSourceWithMemoryCache(source, self._data_source.shuffle, rng)
         return DataIterator(source, self._batch_size)
 
@@ -394,11 +395,6 @@ def _part(size: int, n_parts: int, part: int, drop_last: bool | None) -> tuple[i
     return start, start + length
 
 
-def _refuse_file_cache(caller: str, is_wanted: bool) -> None:
-    if is_wanted:
-        raise UnsupportedError(f"{caller}: expected no cache in files, which is not supported; memory caches are")
-
-
 def data_iterator(
     data_source: DataSource,
     batch_size: int,
@@ -406,7 +402,7 @@ def data_iterator(
     use_thread: bool = True,
     with_memory_cache: bool = True,
     with_file_cache: bool = False,
-    cache_dir: None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
     epoch_begin_callbacks: Sequence[Callable[[int], object]] = (),
     epoch_end_callbacks: Sequence[Callable[[int], object]] = (),
     stop_exhausted: bool = False,
@@ -419,8 +415,9 @@ def data_iterator(
         rng: What the order of the cache is drawn from.
         use_thread: Whether to read ahead in a thread.
         with_memory_cache: Whether to keep the examples in memory if they fit.
-        with_file_cache: Must be False; caches in files are not supported.
-        cache_dir: Must be None.
+        with_file_cache: Whether to keep the examples in files, which are read from the first epoch on.
+        cache_dir: The folder for these files, which stay there; otherwise they are temporary. It implies
+            `with_file_cache`.
         epoch_begin_callbacks: Functions that are called with the number of an epoch when it begins.
         epoch_end_callbacks: Functions that are called with the number of an epoch when it ends.
         stop_exhausted: Whether to stop after one epoch.
@@ -428,8 +425,9 @@ def data_iterator(
     Returns:
         The iterator.
     """
-    _refuse_file_cache("data_iterator", with_file_cache or cache_dir is not None)
     check_source("data_iterator", data_source)
+    if with_file_cache or cache_dir is not None:
+        data_source = DataSourceWithFileCache(data_source, cache_dir, shuffle=data_source.shuffle, rng=rng)
     if with_memory_cache:
         data_source = DataSourceWithMemoryCache(data_source, data_source.shuffle, rng)
     return DataIterator(
@@ -446,7 +444,7 @@ def data_iterator_simple(
     use_thread: bool = True,
     with_memory_cache: bool = False,
     with_file_cache: bool = False,
-    cache_dir: None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
     epoch_begin_callbacks: Sequence[Callable[[int], object]] = (),
     epoch_end_callbacks: Sequence[Callable[[int], object]] = (),
     stop_exhausted: bool = False,
@@ -462,8 +460,9 @@ def data_iterator_simple(
         rng: What the order is drawn from; `RandomState(313)` if it is None.
         use_thread: Whether to read ahead in a thread.
         with_memory_cache: Whether to keep the examples in memory if they fit.
-        with_file_cache: Must be False; caches in files are not supported.
-        cache_dir: Must be None.
+        with_file_cache: Whether to keep the examples in files, which are read from the first epoch on.
+        cache_dir: The folder for these files, which stay there; otherwise they are temporary. It implies
+            `with_file_cache`.
         epoch_begin_callbacks: Functions that are called with the number of an epoch when it begins.
         epoch_end_callbacks: Functions that are called with the number of an epoch when it ends.
         stop_exhausted: Whether to stop after one epoch.
@@ -493,7 +492,7 @@ def data_iterator_concat_datasets(
     use_thread: bool = True,
     with_memory_cache: bool = True,
     with_file_cache: bool = False,
-    cache_dir: None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
     epoch_begin_callbacks: Sequence[Callable[[int], object]] = (),
     epoch_end_callbacks: Sequence[Callable[[int], object]] = (),
     stop_exhausted: bool = False,
@@ -507,8 +506,9 @@ def data_iterator_concat_datasets(
         rng: What the order is drawn from; `RandomState(313)` if it is None.
         use_thread: Whether to read ahead in a thread.
         with_memory_cache: Whether to keep the examples in memory if they fit.
-        with_file_cache: Must be False; caches in files are not supported.
-        cache_dir: Must be None.
+        with_file_cache: Whether to keep the examples in files, which are read from the first epoch on.
+        cache_dir: The folder for these files, which stay there; otherwise they are temporary. It implies
+            `with_file_cache`.
         epoch_begin_callbacks: Functions that are called with the number of an epoch when it begins.
         epoch_end_callbacks: Functions that are called with the number of an epoch when it ends.
         stop_exhausted: Whether to stop after one epoch.
@@ -554,8 +554,9 @@ def data_iterator_csv_dataset(
         use_thread: Whether to read ahead in a thread.
         normalize: Whether to divide pixels by the largest value, so that they lie within [0, 1].
         with_memory_cache: Whether to keep the examples in memory if they fit.
-        with_file_cache: Without effect; `kinnor conv_dataset` writes a data set that `data_iterator_cache` reads.
-        cache_dir: Without effect.
+        with_file_cache: Whether to keep the examples in files, which are read from the first epoch on.
+        cache_dir: The folder for these files, which stay there, for `data_iterator_cache`; otherwise they are
+            temporary. It implies `with_file_cache`.
         epoch_begin_callbacks: Functions that are called with the number of an epoch when it begins.
         epoch_end_callbacks: Functions that are called with the number of an epoch when it ends.
         stop_exhausted: Whether to stop after one epoch.
@@ -569,6 +570,8 @@ def data_iterator_csv_dataset(
         rng,
         use_thread,
         with_memory_cache,
+        with_file_cache,
+        cache_dir,
         epoch_begin_callbacks=epoch_begin_callbacks,
         epoch_end_callbacks=epoch_end_callbacks,
         stop_exhausted=stop_exhausted,

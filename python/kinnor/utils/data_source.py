@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._core import CallError, Error
+from .._suggest import absence
 from ..config import nnabla_config
 
 if TYPE_CHECKING:
@@ -32,6 +33,15 @@ __all__ = [
 ]
 
 DEFAULT_SEED = 313
+
+
+def __getattr__(name: str) -> Any:
+    """NNabla's names of what `cache_data_source` has, which is made of this module."""
+    if name in ("DataSourceWithFileCache", "DataSourceWithFileCacheError"):
+        from . import cache_data_source
+
+        return getattr(cache_data_source, name)
+    raise AttributeError(absence(f"{__name__}.{name}", __all__))
 
 
 class DataError(Error, ValueError):

@@ -1,6 +1,6 @@
-"""Loaders of what a cell of a CSV data set names: images, tables, arrays.
+"""Loaders of what a cell of a CSV data set names: images, sounds, tables, arrays.
 
-Knows files on this machine and their formats; knows no data sets. No pickle is loaded.
+Knows files, on this machine or at an address, and their formats; knows no data sets. No pickle is loaded.
 """
 
 from __future__ import annotations
@@ -8,37 +8,63 @@ from __future__ import annotations
 import csv
 import io
 import os
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import urljoin
 
 import numpy as np
 
-from .._core import UnsupportedError
+from .._core import ArgumentError, UnsupportedError
 from ..files.images import ImageError, read_image, resized
+from ..files.packages import needed
+from .audio_utils import auread, auresize
 from .data_source import DataError
+from .download import download, get_data_home, opened_address
+from .image_utils import imread, imresize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-__all__ = ["LOADERS", "FileReader", "ImageError", "get_file_extension", "load", "load_csv", "load_image", "load_npy"]
+__all__ = [
+    "LOADERS",
+    "FileReader",
+    "ImageError",
+    "ResourceFileReader",
+    "download",
+    "get_data_home",
+    "get_file_extension",
+    "load",
+    "load_audio",
+    "load_audio_pydub",
+    "load_csv",
+    "load_image",
+    "load_image_imread",
+    "load_npy",
+    "load_wav",
+]
 
 
 class FileReader:
     """Files by names that are relative to a folder, or to the folder that a file is in.
 
     Args:
-        base_uri: The folder, or the file.
+        base_uri: The folder, or the file: a path, or an address (`http:`, `https:`, `file:`).
 
     Raises:
-        UnsupportedError: If it is on another machine.
+        UnsupportedError: If it is an address of another kind, such as `s3:`.
     """
 
     def __init__(self, base_uri: str | os.PathLike[str]) -> None:
         self._base_uri = os.fspath(base_uri)
-        if "://" in self._base_uri:
-            raise UnsupportedError(f"FileReader: expected a path on this machine, got {self._base_uri!r}")
+        scheme, mark, _ = self._base_uri.partition("://")
+        self._is_address = bool(mark)
+        if mark and scheme.lower() not in ("http", "https", "file"):
+            raise UnsupportedError(
+                f"FileReader: expected a path, or an address with http, https or file, got {self._base_uri!r}"
+            )
 
     def _path(self, filename: str | None) -> Path:
         base = Path(self._base_uri)
@@ -57,11 +83,37 @@ class FileReader:
         Raises:
             OSError: If it cannot be read.
         """
+        if self._is_address:
+            address = self._base_uri if filename is None else urljoin(self._base_uri, filename.replace("\\", "/"))
+            with opened_address(address) as answer:
+                content = io.BytesIO(answer.read())
+            return io.TextIOWrapper(content, encoding, newline="") if textmode else content
         path = self._path(filename)
         return path.open(encoding=encoding, newline="") if textmode else path.open("rb")
 
+    @contextmanager
+    def open_cache(self, cache_name: str) -> Iterator[Any]:
+        """A file `.h5` in the folder, open for reading in a `with` block.
+
+        Args:
+            cache_name: Its name.
+
+        Raises:
+            OSError: If it cannot be read.
+            ImportError: If h5py is not installed.
+        """
+        h5py = needed("FileReader.open_cache", "h5py", ".h5 files", "h5")
+        with self.open(cache_name) as file, h5py.File(file, "r") as cache:
+            yield cache
+
     def listdir(self) -> list[str]:
-        """The names in the folder, in order."""
+        """The names in the folder, in order.
+
+        Raises:
+            UnsupportedError: If it is at an address: nothing tells what is there.
+        """
+        if self._is_address:
+            raise UnsupportedError(f"FileReader.listdir: expected a folder on this machine, got {self._base_uri!r}")
         return sorted(path.name for path in self._path(".").iterdir())
 
 
@@ -73,6 +125,44 @@ def get_file_extension(source: str | os.PathLike[str] | IO[Any]) -> str:
     """
     name = source if isinstance(source, (str, os.PathLike)) else getattr(source, "name", "")
     return Path(name).suffix.lower()
+
+
+class ResourceFileReader:
+    """A file, or one that is open, with the ending of its name.
+
+    Args:
+        source: Path, or a file open for reading bytes that has a name.
+    """
+
+    def __init__(self, source: str | os.PathLike[str] | IO[bytes]) -> None:
+        self._source = source
+        self.ext = get_file_extension(source)
+
+    @contextmanager
+    def open(self) -> Iterator[Any]:
+        """The file for a `with` block, with an attribute `ext`.
+
+        Raises:
+            OSError: If it cannot be read.
+        """
+        if isinstance(self._source, (str, os.PathLike)):
+            with FileReader(self._source).open() as file:
+                yield _Named(file, self.ext)
+        else:
+            yield _Named(self._source, self.ext)
+
+
+class _Named:
+    """A file with the ending of its name."""
+
+    def __init__(self, file: IO[bytes], ext: str) -> None:
+        self._file, self.ext = file, ext
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._file)
 
 
 def load_image(
@@ -104,6 +194,76 @@ def load_image(
     if not normalize or pixels.dtype.kind != "u":
         return pixels
     return np.asarray(pixels * np.float32(1 / np.iinfo(pixels.dtype).max))
+
+
+def load_image_imread(
+    file: str | os.PathLike[str] | IO[bytes], shape: Sequence[int] | None = None, max_range: float = 1.0
+) -> NDArray[Any]:
+    """An image as networks take it, in another size if wanted.
+
+    Args:
+        file: Path, or a file open for reading bytes.
+        shape: Colours (1 of grey, 3 or 4), height and width; those of the image by default.
+        max_range: What the largest value of a pixel becomes; if negative, the pixels stay `uint8`.
+
+    Returns:
+        Array of shape (colours, height, width).
+
+    Raises:
+        ImageError: If the file is no image.
+        ArgumentError: If the number of colours is another one.
+    """
+    if shape is not None and len(shape) != 3:
+        raise ArgumentError(f"load_image_imread: expected `shape` to be colours, height and width, got {shape}")
+    colours = -1 if shape is None else int(shape[0])
+    pixels = imread(file, grayscale=colours == 1, num_channels=colours)
+    if shape is not None:
+        pixels = imresize(pixels, (int(shape[2]), int(shape[1])))
+    first = pixels[np.newaxis] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+    return first if max_range < 0 else np.asarray(first * (max_range / 255.0))
+
+
+def load_wav(
+    path: str | os.PathLike[str] | IO[bytes], shape: Sequence[int] | None = None, normalize: bool = False
+) -> NDArray[Any]:
+    """A sound from a WAV file.
+
+    Args:
+        path: Path, or a file open for reading bytes.
+        shape: Shape of the array; samples and channels by default.
+        normalize: Without effect.
+
+    Raises:
+        DataError: If it has no sound, or one of another size.
+    """
+    try:
+        samples = auread(path)
+        return samples if shape is None else samples.reshape(tuple(shape))
+    except ValueError as error:
+        raise DataError(f"load_wav: expected a sound of shape {shape}, got {_name(path)}: {error}") from error
+
+
+def load_audio(
+    file: str | os.PathLike[str] | IO[bytes], shape: Sequence[int] | None = None, normalize: bool = False
+) -> NDArray[Any]:
+    """A sound with as many samples and channels as wanted.
+
+    Args:
+        file: Path, or a file open for reading bytes.
+        shape: Samples and channels; those of the sound by default.
+        normalize: Without effect.
+
+    Raises:
+        DataError: If it has no sound, or one that does not become one of these channels.
+    """
+    try:
+        samples = auread(file)
+        return samples if shape is None or tuple(shape) == samples.shape else auresize(samples, (shape[0], shape[1]))
+    except ValueError as error:
+        raise DataError(f"load_audio: expected a sound of shape {shape}, got {_name(file)}: {error}") from error
+
+
+load_audio_pydub = load_audio
 
 
 def load_csv(file: IO[bytes], shape: Sequence[int] | None = None, normalize: bool = False) -> NDArray[Any]:
@@ -151,6 +311,7 @@ def _name(file: Any) -> Any:
 
 LOADERS: dict[str, Callable[..., NDArray[Any]]] = {
     **dict.fromkeys((".bmp", ".jpg", ".jpeg", ".png", ".gif", ".tif", ".tiff"), load_image),
+    **dict.fromkeys((".wav", ".flac", ".ogg", ".aiff"), load_audio),
     ".csv": load_csv,
     ".npy": load_npy,
 }

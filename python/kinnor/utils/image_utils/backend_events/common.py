@@ -43,7 +43,7 @@ def rescale_pixel_intensity(
     input_high: float = 255,
     output_low: float = 0,
     output_high: float = 255,
-    output_type: DTypeLike = None,
+    output_type: DTypeLike | None = None,
 ) -> NDArray[Any]:
     """Pixels mapped from one range to another.
 

@@ -1,0 +1,56 @@
+"""Ranges of samples."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
+
+__all__ = ["normalize_intensity", "rescale_intensity"]
+
+
+def normalize_intensity(audio_arr: NDArray[Any], input_low: float, input_high: float) -> NDArray[Any]:
+    """Samples mapped to [0, 1]: `(x - low) / (high - low)`; zeros where `high` is `low`.
+
+    Args:
+        audio_arr: The samples.
+        input_low: What becomes 0.
+        input_high: What becomes 1.
+
+    Examples:
+        >>> normalize_intensity(np.array([0, 5, 10]), 0, 10)
+        array([0. , 0.5, 1. ])
+    """
+    shifted = np.asarray(audio_arr, np.float64) - input_low
+    return shifted / (input_high - input_low) if input_high != input_low else np.zeros_like(shifted)
+
+
+def rescale_intensity(
+    audio_arr: NDArray[Any],
+    input_low: float = 0,
+    input_high: float = 255,
+    output_low: float = 0,
+    output_high: float = 255,
+    output_type: DTypeLike | None = None,
+) -> NDArray[Any]:
+    """Samples mapped from one range to another.
+
+    Args:
+        audio_arr: The samples.
+        input_low: What becomes `output_low`.
+        input_high: What becomes `output_high`.
+        output_low: Lower end of the result.
+        output_high: Upper end of the result.
+        output_type: Type of the result; that of `audio_arr` by default.
+
+    Examples:
+        >>> rescale_intensity(np.array([0.0, 127.5, 255.0]), output_low=-1, output_high=1)
+        array([-1.,  0.,  1.])
+    """
+    normal = normalize_intensity(audio_arr, input_low, input_high)
+    return np.asarray(normal * (output_high - output_low) + output_low).astype(
+        output_type or np.asarray(audio_arr).dtype
+    )

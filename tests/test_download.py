@@ -1,0 +1,109 @@
+"""Files from an address: kept, whole or not at all, with errors that say where they were expected."""
+
+import http.server
+import threading
+import urllib.error
+
+import h5py
+import numpy as np
+import pytest
+
+import kinnor as nn
+from kinnor.utils.data_source_loader import FileReader, ResourceFileReader
+from kinnor.utils.download import DownloadError, download, get_data_home
+
+
+@pytest.fixture
+def home(monkeypatch, tmp_path):
+    monkeypatch.setenv("NNABLA_DATA_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+class Server(http.server.BaseHTTPRequestHandler):
+    """Says a file of a thousand bytes, and sends what the path says of it."""
+
+    asked = 0
+
+    def do_GET(self):
+        type(self).asked += 1
+        if self.path == "/none.bin":
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", "1000")
+        self.end_headers()
+        self.wfile.write(bytes(1000 if self.path == "/whole.bin" else 500))
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def server():
+    Server.asked = 0
+    with http.server.HTTPServer(("127.0.0.1", 0), Server) as found:
+        thread = threading.Thread(target=found.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{found.server_port}"
+        found.shutdown()
+        thread.join()
+
+
+def test_a_file_is_read_once(home, server):
+    for _ in range(2):
+        with download(f"{server}/whole.bin") as file:
+            assert len(file.read()) == 1000
+    assert Server.asked == 1
+    assert [path.name for path in home.iterdir()] == ["whole.bin"]
+    assert download(f"{server}/whole.bin", open_file=False, allow_overwrite=True) is None
+    assert Server.asked == 2
+
+
+def test_a_part_leaves_nothing(home, server):
+    with pytest.raises(DownloadError, match="500"):
+        download(f"{server}/part.bin")
+    with pytest.raises(DownloadError, match="Not Found"):
+        download(f"{server}/none.bin")
+    assert not list(home.iterdir())
+
+
+def test_of_this_machine(home, tmp_path):
+    source = tmp_path / "a name.txt"
+    source.write_text("data")
+    with download(source.as_uri()) as file:
+        assert file.read() == b"data"
+    download(source.as_uri(), tmp_path / "new/b.txt", open_file=False)
+    assert (tmp_path / "new/b.txt").read_text() == "data"
+    assert (home / "a name.txt").exists()
+    assert get_data_home() == str(home)
+
+
+def test_without_a_network(home):
+    with pytest.raises(DownloadError, match=r"http://127.0.0.1:9/a.bin .*home/a.bin by hand.*refused") as caught:
+        download("http://127.0.0.1:9/a.bin")
+    assert isinstance(caught.value, nn.Error)
+    assert isinstance(caught.value, urllib.error.URLError)
+    (home / "a.bin").write_text("by hand")
+    with download("http://127.0.0.1:9/a.bin") as file:
+        assert file.read() == b"by hand"
+    for bad in ("a.bin", "http://127.0.0.1:9/", ""):
+        with pytest.raises(nn.ArgumentError, match="expected an address of a file"):
+            download(bad)
+
+
+def test_readers_of_files(tmp_path, server):
+    (tmp_path / "a.csv").write_text("1,2")
+    for base in (str(tmp_path / "a.csv"), (tmp_path / "a.csv").as_uri()):
+        with FileReader(base).open(textmode=True) as file:
+            assert file.read() == "1,2"
+    with FileReader(f"{server}/a.csv").open("whole.bin") as file:
+        assert len(file.read()) == 1000
+    with ResourceFileReader(tmp_path / "a.csv").open() as file:
+        assert (file.ext, file.read()) == (".csv", b"1,2")
+    with h5py.File(tmp_path / "c.h5", "w") as cache:
+        cache["x"] = np.arange(3)
+    with FileReader(tmp_path).open_cache("c.h5") as cache:
+        assert cache["x"][:].tolist() == [0, 1, 2]
+    for call in (lambda: FileReader("s3://bucket/a.csv"), FileReader(f"{server}/a.csv").listdir):
+        with pytest.raises(nn.UnsupportedError):
+            call()

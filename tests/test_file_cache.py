@@ -1,0 +1,60 @@
+"""Data sets that are kept in files: iterators that write them, and those that read them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kinnor.utils.create_cache import CreateCache
+from kinnor.utils.data_iterator import data_iterator_cache, data_iterator_csv_dataset, data_iterator_simple
+from kinnor.utils.data_source import DataSourceWithFileCache, DataSourceWithFileCacheError
+from kinnor.utils.data_source_implements import SimpleDataSource
+
+
+def test_file_caches():
+    read = []
+
+    def load(i):
+        read.append(i)
+        return np.float32(i), np.arange(2) + i
+
+    with data_iterator_simple(load, 250, 50, with_file_cache=True, shuffle=True) as batches:
+        folder = Path(batches._data_source._folder)
+        assert len(list(folder.glob("*.npy"))) == 3
+        first, second = ([batches.next() for _ in range(5)] for _ in range(2))
+    assert not folder.exists()
+    assert len(read) == 1 + 250
+    for epoch in (first, second):
+        numbers = np.concatenate([x for x, _ in epoch])
+        assert sorted(numbers) == list(range(250))
+        np.testing.assert_array_equal(np.concatenate([y for _, y in epoch])[:, 1], numbers + 1)
+    assert not np.array_equal(first[0][0], second[0][0])
+
+
+def test_a_file_cache_stays_where_it_is_told(tmp_path):
+    with data_iterator_simple(lambda i: (np.float32(i),), 10, 2, cache_dir=tmp_path / "all") as batches:
+        assert batches.next()[0].tolist() == [0, 1]
+        with batches.slice(None, 2, 1, cache_dir=tmp_path / "part") as part:
+            assert part.next()[0].tolist() == [5, 6]
+    with data_iterator_cache(tmp_path / "all", 10) as batches:
+        assert batches.next()[0].tolist() == list(range(10))
+    with data_iterator_cache(tmp_path / "part", 5) as batches:
+        assert batches.next()[0].tolist() == [5, 6, 7, 8, 9]
+    ragged = SimpleDataSource(lambda i: (np.zeros(i),), 3)
+    with pytest.raises(DataSourceWithFileCacheError, match="expected arrays of one shape for 'x0'"):
+        DataSourceWithFileCache(ragged)
+
+
+def test_a_cache_of_a_csv_file(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x,y__0,y__1\n1,2,3\n4,5,6\n7,8,9\n")
+    CreateCache(path, shuffle=True).create(tmp_path / "cache", cache_file_name_prefix="part")
+    assert (tmp_path / "cache/original.csv").read_text() == path.read_text()
+    order = np.loadtxt(tmp_path / "cache/order.csv", delimiter=",", dtype=int)
+    with data_iterator_cache(tmp_path / "cache", 3) as batches:
+        x, y = batches.next()
+    np.testing.assert_array_equal(x[:, 0], 1 + 3 * order[:, 1])
+    np.testing.assert_array_equal(y, x + np.array([1, 2]))
+    with data_iterator_csv_dataset(path.as_uri(), 3, cache_dir=tmp_path / "other") as batches:
+        assert batches.next()[0].tolist() == [[1], [4], [7]]
+    assert (tmp_path / "other/cache_info.csv").read_text() == "x\ny\n"
