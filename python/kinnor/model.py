@@ -15,7 +15,7 @@ from . import graph_def
 from . import parameter as parameters
 from ._core import CallError, Variable, forward_all
 from .files import network_file
-from .graph_def import NetworkError, ProtoExecutor, ProtoNetwork
+from .graph_def import NetworkError, ProtoExecutor, ProtoGraph, ProtoNetwork
 from .modes import auto_forward
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .display import Parameters
     from .files.parameter_file import PathOrFile
 
-__all__ = ["Model", "load", "save"]
+__all__ = ["Model", "from_graph", "load", "save"]
 
 _MOST_GRAPHS = 8
 """How many shapes of inputs a model keeps graphs for."""
@@ -225,7 +225,19 @@ def load(path: PathOrFile, network: str | None = None) -> Model:
         NetworkError: If the file is malformed, or has no such network.
         OSError: If the file cannot be read.
     """
-    described = graph_def.load(path, extension=".nnp")
+    return from_graph(graph_def.load(path, extension=".nnp"), network)
+
+
+def from_graph(described: ProtoGraph, network: str | None = None) -> Model:
+    """A model of a graph that is described.
+
+    Args:
+        described: The graph, with the parameters.
+        network: The name of the network, as `load` takes it.
+
+    Raises:
+        NetworkError: If there is no such network.
+    """
     executors = [held.proto for held in described.executors.values()]
     executor = next((held for held in executors if network in (None, held.network_name)), None)
     if network is None:

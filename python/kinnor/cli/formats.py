@@ -8,9 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .. import parameter as parameters
 from .._core import Error
 from ..files import network_file, parameter_file, parameter_protobuf, schema
-from ..graph_def import NetworkError
+from ..graph_def import NetworkError, ProtoGraph, entries
+from ..model import from_graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,11 +71,31 @@ def _write_parameters(path: str, document: Document) -> None:
     parameter_file.save(path, document.entries)
 
 
+def _read_onnx(path: str) -> Document:
+    from .. import onnx
+    from ..onnx.converting import described
+
+    proto, graph = described(onnx.load(path), Path(path).stem)
+    return Document(proto, entries(graph.get_parameters().items()))
+
+
+def _write_onnx(path: str, document: Document) -> None:
+    from .. import onnx
+
+    graph = ProtoGraph.from_proto(document.proto)
+    if not graph.networks:
+        raise NetworkError(f"expected a network to write to {path!r}, got parameters alone")
+    with parameters.parameter_scope("", graph.parameter_scope):
+        parameters.put(document.entries, "convert")
+    onnx.save(from_graph(graph), path)
+
+
 FORMATS: dict[str, Format] = {
     ".nnp": Format(_read_network, _write_archive, holds_networks=True),
     ".nntxt": Format(_read_network, _write_network, holds_networks=True),
     ".prototxt": Format(_read_network, _write_network, holds_networks=True),
     ".protobuf": Format(_read_network, _write_network, holds_networks=True),
+    ".onnx": Format(_read_onnx, _write_onnx, holds_networks=True),
     ".h5": Format(_read_parameters, _write_parameters, holds_networks=False),
     ".safetensors": Format(_read_parameters, _write_parameters, holds_networks=False),
 }

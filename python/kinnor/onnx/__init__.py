@@ -1,10 +1,12 @@
-"""ONNX: networks that other programs made, loaded and called; needs the package `onnx` (`pip install "kinnor[onnx]"`).
+"""ONNX: networks from and for other programs; needs the package `onnx` (`pip install "kinnor[onnx]"`).
 
 model = kinnor.onnx.load("net.onnx")
 y = model(images)
+kinnor.onnx.save({"y": y}, "net.onnx", inputs={"x": x})
 """
 
 from .network import Model, load
+from .saving import save
 from .values import OnnxError
 
-__all__ = ["Model", "OnnxError", "load"]
+__all__ = ["Model", "OnnxError", "load", "save"]

@@ -71,6 +71,7 @@ class Model:
         self.outputs = [held.name for held in graph.output]
         self._attributes: dict[int, tuple[Any, dict[str, Any]]] = {}
         self._fixed: frozenset[str] = frozenset()
+        self._is_computed_at_once = False
         self._graphs: dict[Any, tuple[list[Variable], list[Value]]] = {}
         for node in graph.node:
             self._attributes_of(node)
@@ -92,6 +93,22 @@ class Model:
         if found is None:
             found = self._attributes[id(node)] = node, reading.attributes_of(node, self._folder)
         return found[1]
+
+    @property
+    def shapes(self) -> dict[str, tuple[int | None, ...] | None]:
+        """The shapes of the inputs by name; None for lengths that are open, or for a shape that is."""
+        return {key: shape for key, (_, shape) in self._types.items()}
+
+    def written(self) -> tuple[Any, dict[str, Any]]:
+        """A copy of the message without initializers, and these by name: the parameters with their values of now."""
+        proto = type(self._proto)()
+        proto.CopyFrom(self._proto)
+        proto.graph.ClearField("initializer")
+        held = {}
+        for key, value in self._constants.items():
+            parameter = self._parameters.get(key)
+            held[key] = value.array if parameter is None else parameter.d.astype(value.dtype)
+        return proto, held
 
     def get_parameters(self, grad_only: bool = False) -> Parameters:
         """The floating-point initializers by name, as solvers take them.
@@ -151,13 +168,16 @@ class Model:
             if len(self._graphs) >= _MOST_GRAPHS:
                 del self._graphs[next(iter(self._graphs))]
             graph = self._built(given)
-            self._graphs[self._key(given)] = graph
+            if not self._is_computed_at_once:
+                self._graphs[self._key(given)] = graph
         return graph
 
     def _built(self, given: Mapping[str, Any]) -> tuple[list[Variable], list[Value]]:
         """The graph of some inputs; those that decide on shapes become constants of it."""
         while True:
             inputs, values = [], dict(self._constants)
+            if self._is_computed_at_once:
+                values.update((key, Value(x.d.astype(values[key].dtype))) for key, x in self._parameters.items())
             for name in self.inputs:
                 x, dtype = given[name], self._types[name][0]
                 if name in self._fixed and not isinstance(x, Variable):
@@ -171,6 +191,11 @@ class Model:
                     return inputs, self._run(self._proto.graph, values)
             except NeedsValuesError as needed:
                 names = needed.names - self._fixed
+                if (
+                    not needed.names and not self._is_computed_at_once
+                ):  # Parameters decide, too, with their values of now.
+                    self._is_computed_at_once = True
+                    continue
                 fit = [x for x in names if not isinstance(given[x], Variable) and given[x].size <= MOST_FIXED]
                 if not names or len(fit) < len(names):
                     raise OnnxError(
@@ -244,6 +269,8 @@ def _apply(node: Node, domain: str) -> list[Value]:
         value = content if isinstance(content, Value) else None
         if value is None:
             value = Value(content, default if isinstance(content, Variable) else None, sources=sources)
+        elif value.array is None:
+            value.sources |= sources
         if is_known and value.array is None:
             value = _folded(value)
         outputs.append(value)

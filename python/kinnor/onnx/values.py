@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_FIXED", "NeedsValuesError", "Node", "OnnxError", "Row", "Value"]
 
-MOST_FIXED = 4096
+MOST_FIXED = 1 << 18
 """Elements of an input that may decide on shapes: a graph is kept for each of its values."""
 
 

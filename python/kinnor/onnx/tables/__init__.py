@@ -11,6 +11,7 @@ from .quantization import QUANTIZATION
 from .recurrent import RECURRENT
 from .reductions import REDUCTIONS
 from .shapes import SHAPES
+from .vision import VISION
 
 if TYPE_CHECKING:
     from ..values import Row
@@ -25,6 +26,7 @@ SUBJECTS: dict[str, dict[tuple[str, str], Row]] = {
     "Normalization": NORMALIZATION,
     "Recurrent": RECURRENT,
     "Quantization": QUANTIZATION,
+    "Images and detection": VISION,
 }
 """Tables by subject."""
 

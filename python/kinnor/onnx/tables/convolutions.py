@@ -9,7 +9,7 @@ import numpy as np
 from ... import functions as F
 from ..._core import Variable
 from ..values import Row
-from .building import reshape
+from .building import per_channel, reshape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,10 +88,9 @@ def _conv_transpose(node: Node) -> Variable:
             (max(-low, 0), max(end + o - have, 0))
             for (low, _), end, o, have in zip(pads, ends, more, whole, strict=True)
         ]
-        bias = node.optional(2)
-        if bias is not None:
-            raise node.unsupported("expected a bias of none with output_padding beyond the result, got one")
+        y = F.deconvolution(x, w, stride=strides, dilation=dilations, group=node.get("group", 1))
         y = _framed(y, frame)
+        y = y if not node.has(2) else y + per_channel(node.x(2), 1, y.ndim)
         pads = [(low + before, high) for (low, high), (before, _) in zip(pads, frame, strict=True)]
         ends = [end + before for end, (before, _) in zip(ends, frame, strict=True)]
     stops = [end + o for end, o in zip(ends, more, strict=True)]

@@ -68,9 +68,11 @@ def _gru(node: Node, h_size: int) -> Any:
 
 
 def _rnn(node: Node) -> Any:
+    act = F.relu if "Relu" in (node.get("activations") or ()) else F.tanh
+
     def step(px: Variable, h: Variable, c: Variable, r: Variable, rb: Variable | None) -> tuple[Variable, Variable]:
         y = px + _times(h, r)
-        return F.tanh(y if rb is None else y + rb), c
+        return act(y if rb is None else y + rb), c
 
     return step
 
@@ -82,7 +84,8 @@ def _recurrent(kind: str, n_gates: int) -> Callable[[Node], list[Variable]]:
         x, w, r = node.x(0), node.x(1), node.x(2)
         n_directions, size = w.shape[0], node.get("hidden_size", r.shape[-1])
         given = node.get("activations")
-        if (given and given != usual * n_directions) or node.get("clip") is not None or node.get("input_forget", 0):
+        known = (usual * n_directions, ["Relu"] * n_directions) if kind == "RNN" else (usual * n_directions,)
+        if (given and given not in known) or node.get("clip") is not None or node.get("input_forget", 0):
             raise node.unsupported("expected the usual activations without clip, got others")
         if node.get("layout", 0):
             x = F.transpose(x, (1, 0, 2))

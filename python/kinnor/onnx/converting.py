@@ -1,0 +1,67 @@
+"""Between ONNX and networks that are described, which NNabla's files hold.
+
+Knows both kinds of networks; knows no files.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import graph_def
+from .. import parameter as parameters
+from .._core import Variable
+from ..files.network_file import NetworkError
+from ..graph_def import ProtoExecutor, ProtoGraph
+
+if TYPE_CHECKING:
+    from .network import Model
+
+__all__ = ["described"]
+
+
+def described(model: Model, name: str = "model", batch_size: int = 2) -> tuple[Any, ProtoGraph]:
+    """A model as a network that is described, with its constants as parameters.
+
+    Args:
+        model: The model; of its inputs the first axis alone may be open.
+        name: The name of the network.
+        batch_size: What stands in the place of the batch; it stays open where the network allows that.
+
+    Returns:
+        The `NNablaProtoBuf` message without parameters, and the graph, which has these.
+
+    Raises:
+        NetworkError: If lengths are open that must not be, or if NNabla's files cannot hold a function.
+    """
+    inputs = {}
+    for key, shape in model.shapes.items():
+        if shape is None or None in shape[1:]:
+            raise NetworkError(f"convert: expected input {key!r} with the first axis open at most, got {shape}")
+        inputs[key] = Variable([batch_size if n is None else n for n in shape])
+    made = model(**inputs)
+    outputs = dict(zip(model.outputs, made if isinstance(made, tuple) else (made,), strict=True))
+    with parameters.parameter_scope("", {}):
+        for key, x in model.get_parameters().items():
+            parameters.set_parameter(key, x)
+        known = set(model.get_parameters().values()) | set(inputs.values())
+        functions: list[Any] = []
+        for output in outputs.values():
+            output.visit(functions.append)
+        for function in functions:
+            for x in function.inputs:
+                if x.parent is None and x not in known:
+                    known.add(x)
+                    parameters.set_parameter(f"constant/{len(known)}", x)
+        names = {**inputs, **outputs}
+        graph = graph_def.create_graph_from_variable(name, list(outputs.values()), names)
+    network = graph.networks[name]
+    executor = {"name": "runtime", "network": name, "data": list(inputs), "output": list(outputs)}
+    graph.executors["runtime"] = ProtoExecutor.create_from_dict(executor, network)
+    is_open = any(shape and shape[0] is None for shape in model.shapes.values())
+    try:
+        proto = graph.as_proto(False, False, [network], is_open)
+    except NetworkError:
+        if not is_open:
+            raise
+        proto = graph.as_proto(False, False, [network], False)  # A shape of it does not begin with the batch.
+    return proto, graph

@@ -1,0 +1,83 @@
+"""Operators on images, boxes and grids, and determinants."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ... import functions as F
+from ..values import Row
+from .building import reshape
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..._core import Variable
+    from ..values import Node
+
+__all__ = ["VISION"]
+
+
+def _det(node: Node) -> Variable:
+    x = node.x()
+    flat = F.batch_det(reshape(x, (x.size // (x.shape[-1] ** 2 or 1), *x.shape[-2:])))
+    return reshape(flat, x.shape[:-2])
+
+
+def _grid_sample(node: Node) -> Variable:
+    modes = {"linear": "linear", "bilinear": "linear", "nearest": "nearest"}
+    mode = node.get("mode", "linear" if node.version >= 20 else "bilinear")
+    if mode not in modes:
+        raise node.unsupported(f"expected the mode linear or nearest, got {mode}")
+    frame = {"zeros": "zero", "border": "repeat", "reflection": "reflect"}[node.get("padding_mode", "zeros")]
+    is_aligned = bool(node.get("align_corners", 0))
+    return F.warp_by_grid(node.x(0), node.x(1), mode=modes[mode], padding_mode=frame, align_corners=is_aligned)
+
+
+def _corners(boxes: NDArray[Any], is_centre: bool) -> NDArray[Any]:
+    """Boxes as lower and upper ends of both axes."""
+    if is_centre:
+        half = boxes[:, 2:] / 2
+        return np.concatenate([boxes[:, :2] - half, boxes[:, :2] + half], axis=1)
+    return np.concatenate([np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])], axis=1)
+
+
+def _suppressed(node: Node) -> NDArray[Any]:
+    """Chosen boxes as rows of image, class and box; how many there are follows from values."""
+    boxes, scores = node.static(0), node.static(1)
+    most, share, least = (node.static(i).ravel()[0] if node.has(i) and node.static(i).size else None for i in (2, 3, 4))
+    n_most, share = int(most or 0), float(share or 0.0)
+    found = []
+    for image in range(len(scores)):
+        ends = _corners(boxes[image].astype(np.float32), bool(node.get("center_point_box", 0)))
+        areas = np.prod(ends[:, 2:] - ends[:, :2], axis=1)
+        for kind in range(scores.shape[1]):
+            of = scores[image, kind]
+            order = np.argsort(-of, kind="stable")
+            order = order[of[order] > least] if least is not None else order
+            kept: list[int] = []
+            for k in order.tolist():
+                if len(kept) >= n_most:
+                    break
+                sides = np.minimum(ends[kept, 2:], ends[k, 2:]) - np.maximum(ends[kept, :2], ends[k, :2])
+                common = np.prod(np.maximum(sides, 0), axis=1)
+                whole = areas[kept] + areas[k] - common
+                if not np.any(common > share * whole):
+                    kept.append(k)
+            found += [(image, kind, k) for k in kept]
+    return np.array(found, np.int64).reshape(-1, 3)
+
+
+def _affine_grid(node: Node) -> Variable:
+    size = node.ints(1) or []
+    return F.affine_grid(node.x(0), tuple(size[2:]), align_corners=bool(node.get("align_corners", 0)))
+
+
+VISION: dict[tuple[str, str], Row] = {
+    ("", "AffineGrid"): Row(_affine_grid),
+    ("", "Det"): Row(_det),
+    ("", "GridSample"): Row(_grid_sample),
+    ("", "NonMaxSuppression"): Row(_suppressed, dtype=np.int64),
+}
+"""One row for each operator."""

@@ -1,0 +1,205 @@
+"""Networks written as ONNX: every function that has a row, run by onnxruntime and read again; files and names."""
+
+import functools
+from collections import Counter
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from cases import all_rows
+
+import kinnor as nn
+import kinnor.functions as F
+import kinnor.onnx
+import kinnor.parametric_functions as PF
+from kinnor import _core
+from kinnor.onnx.exports import EXPORTS
+
+pytestmark = pytest.mark.usefixtures("no_parameters")
+
+NEWEST = max(v for v in range(9, onnx.defs.onnx_opset_version() + 1) if v <= 25)
+OPSETS = (9, 13, 17, 21, NEWEST)
+
+
+def variable(values):
+    return nn.Variable.from_numpy_array(np.asarray(values, np.float32 if values.dtype.kind == "f" else values.dtype))
+
+
+def listed(made):
+    return list(made) if isinstance(made, (list, tuple)) else [made]
+
+
+def run(path, given):
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    held = {x.name: given[x.name] for x in session.get_inputs()}
+    return session.run(None, {key: x.astype(np.float32) if x.dtype.kind == "f" else x for key, x in held.items()})
+
+
+def agrees(found, wanted, tolerance=1e-4):
+    for y, held in zip(found, wanted, strict=True):
+        assert y.shape == held.shape
+        np.testing.assert_allclose(y.astype(np.float64), held.astype(np.float64), rtol=tolerance, atol=tolerance)
+
+
+def built(row):
+    xs = [None if x is None else variable(x) for x in row.inputs]
+    return xs, listed((getattr(_core.functions, row.name, None) or getattr(F, row.name))(*xs, **row.args))
+
+
+@functools.cache
+def rows(most):
+    """Rows of the table of operations that are made of functions with a row for ONNX, a few of each name."""
+    found, counts = [], Counter()
+    for row in all_rows():
+        is_usual = not (row.random or row.writes or any(x is not None and not x.size for x in row.inputs))
+        if not is_usual or counts[row.name] >= most:
+            continue
+        kinds = set()
+        for y in built(row)[1]:
+            y.visit(lambda function, kinds=kinds: kinds.add(function.info.type_name))
+        if kinds <= EXPORTS.keys():
+            counts[row.name] += 1
+            found.append(row)
+    return found
+
+
+# How many of the rows a version has no operators for, with arguments that none has included.
+REFUSED = {9: 8, 13: 2, 17: 0, 21: 1, NEWEST: 0}
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+def test_functions(tmp_path, opset):
+    refused, outputs, inputs = [], {}, {}
+    for number, row in enumerate(rows(2 if opset == 21 else 1)):
+        xs, ys = built(row)
+        mine = {f"x{number}_{i}": x for i, x in enumerate(xs) if x is not None}
+        made = {f"{row.name}_{number}_{i}": y for i, y in enumerate(ys)}
+        try:
+            kinnor.onnx.save(made, tmp_path / "one.onnx", mine, opset=opset, free_batch=False)
+        except nn.UnsupportedError as error:
+            refused.append(str(error))
+            continue
+        outputs |= made
+        inputs |= mine
+    assert len(refused) <= REFUSED[opset], refused
+    path = tmp_path / "net.onnx"
+    kinnor.onnx.save(outputs, path, inputs, opset=opset, free_batch=False)
+    onnx.checker.check_model(path)
+    nn.forward_all(list(outputs.values()))
+    wanted, given = {key: y.d.copy() for key, y in outputs.items()}, {key: x.d.copy() for key, x in inputs.items()}
+    for found in (run(path, given), kinnor.onnx.load(path)(**given)):
+        failed = []
+        for (key, held), y in zip(wanted.items(), found, strict=True):
+            try:
+                agrees([y], [held])
+            except AssertionError as error:
+                failed.append(f"{key}: {error}")
+        assert not failed, failed
+
+
+def test_every_row_is_tried():
+    kinds = set()
+    for row in rows(1):
+        for y in built(row)[1]:
+            y.visit(lambda function: kinds.add(function.info.type_name))
+    assert sorted(EXPORTS.keys() - kinds) == ["Dropout", "Einsum"]
+
+
+def network(n=2):
+    x = nn.Variable((n, 1, 6, 6))
+    h = F.relu(PF.convolution(x, 2, (3, 3), name="c"))
+    return x, PF.affine(h, 3, name="f")
+
+
+def test_names_of_parameters_inputs_and_outputs(tmp_path):
+    x, y = network()
+    kinnor.onnx.save({"scores": y}, tmp_path / "net.onnx", {"image": x}, name="small")
+    proto = onnx.load(tmp_path / "net.onnx")
+    assert {held.name for held in proto.graph.initializer} >= set(nn.get_parameters())
+    assert ([held.name for held in proto.graph.input], proto.graph.output[0].name) == (["image"], "scores")
+    assert proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
+    assert (proto.graph.name, proto.opset_import[0].version) == ("small", 21)
+    assert list(kinnor.onnx.load(tmp_path / "net.onnx").get_parameters()) == list(nn.get_parameters())
+
+
+def test_any_batch_or_one(tmp_path):
+    x, y = network()
+    for free, allowed in ((True, True), ({"x": 0}, True), (False, False), ({}, False)):
+        kinnor.onnx.save(y, tmp_path / "net.onnx", {"x": x}, free_batch=free)
+        model = kinnor.onnx.load(tmp_path / "net.onnx")
+        given = np.ones((5, 1, 6, 6), np.float32)
+        if allowed:
+            assert model(given).shape == run(tmp_path / "net.onnx", {"x": given})[0].shape == (5, 3)
+        else:
+            with pytest.raises(nn.ShapeError):
+                model(given)
+    mixed = F.reshape(x, (2 * 6 * 6,))[:3]
+    with pytest.raises(nn.UnsupportedError, match=r"free_batch=False|length is open|length that is known"):
+        kinnor.onnx.save(F.split(F.reshape(x, (72, 1)))[0], tmp_path / "other.onnx", {"x": x})
+    kinnor.onnx.save(mixed, tmp_path / "mixed.onnx", {"x": x}, free_batch=False)
+    for wrong in ({"z": 0}, {"x": 4}):
+        with pytest.raises(nn.ArgumentError, match="expected axes of the inputs"):
+            kinnor.onnx.save(y, tmp_path / "other.onnx", {"x": x}, free_batch=wrong)
+    assert not (tmp_path / "other.onnx").exists()
+
+
+def test_what_cannot_be_written_is_named_and_leaves_the_file(tmp_path):
+    path = tmp_path / "net.onnx"
+    x, y = network()
+    kinnor.onnx.save(y, path)
+    before = path.read_bytes()
+    with pytest.raises(nn.UnsupportedError, match=r"expected functions of docs/onnx.md, got FFT \(function 1\)"):
+        kinnor.onnx.save(F.fft(F.relu(nn.Variable((3, 4, 2))), 1), path)
+    with pytest.raises(
+        nn.UnsupportedError, match=r"CumSum of inputs .*: expected opset 11 or later, got 9 \(function 0\)"
+    ):
+        kinnor.onnx.save(F.cumsum(nn.Variable((3, 4))), path, opset=9)
+    for opset in (8, 99):
+        with pytest.raises(nn.ArgumentError, match="expected an `opset` from 9 to"):
+            kinnor.onnx.save(y, path, opset=opset)
+    with pytest.raises(nn.ArgumentError, match="names for outputs"):
+        kinnor.onnx.save({"x": y}, path, {"x": x})
+    with pytest.raises(nn.CallError, match="expected outputs, got none"):
+        kinnor.onnx.save({}, path)
+    assert path.read_bytes() == before
+    assert [held.name for held in tmp_path.iterdir()] == ["net.onnx"]
+
+
+def test_tensors_outside_of_the_file(tmp_path):
+    x, y = network()
+    path = tmp_path / "net.onnx"
+    kinnor.onnx.save(y, path, {"x": x}, external_data=True)
+    assert sorted(held.name for held in tmp_path.iterdir()) == ["net.onnx", "net.onnx.data"]
+    given = {"x": np.random.default_rng(0).normal(size=x.shape).astype(np.float32)}
+    x.d = given["x"]
+    y.forward()
+    agrees(run(path, given), [y.d])
+    agrees([kinnor.onnx.load(path)(**given)], [y.d])
+
+
+def test_models(tmp_path):
+    x, y = network()
+    nn.save(tmp_path / "net.nnp", {"y": y}, {"x": x})
+    kinnor.onnx.save(nn.load(tmp_path / "net.nnp"), tmp_path / "net.onnx")
+    model = kinnor.onnx.load(tmp_path / "net.onnx")
+    given = np.random.default_rng(0).normal(size=(3, 1, 6, 6)).astype(np.float32)
+    x, y = network(3)
+    x.d = given
+    y.forward()
+    agrees([model(given)], [y.d])
+    for parameter in model.get_parameters().values():
+        parameter.d = parameter.d * 0.5
+    kinnor.onnx.save(model, tmp_path / "again.onnx")
+    agrees(run(tmp_path / "again.onnx", {"x": given}), [model(given)])
+
+
+def test_inputs_of_whole_numbers(tmp_path):
+    x = nn.Variable.from_numpy_array(np.array([[0, 2], [1, 1], [2, 0]]))
+    y = PF.embed(x, 3, 4, name="e")
+    kinnor.onnx.save(y, tmp_path / "net.onnx", {"x": x})
+    y.forward()
+    agrees(run(tmp_path / "net.onnx", {"x": x.d}), [y.d])
