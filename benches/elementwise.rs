@@ -103,11 +103,11 @@ fn run(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, case: &Case) {
             unsafe { op.forward(call) }
         });
     });
-    if !op.has_backward() {
+    if !op.facts().has_backward {
         return;
     }
     let wanted: Vec<_> = (0..shapes.len()).map(|i| op.kind(i) != Kind::index).collect();
-    let reads = (0..shapes.len()).filter(|i| wanted[*i]).map(|i| op.backward_reads(i));
+    let reads = (0..shapes.len()).filter(|i| wanted[*i]).map(|i| op.facts().backward_reads(i));
     let reads = reads.reduce(ops::Reads::or).unwrap_or(ops::Reads::NOTHING);
     let bytes = |shape: &Shape| (shape.size() * width) as u64;
     let read = shapes.iter().enumerate().filter(|(i, _)| reads.input(*i)).map(|(_, s)| bytes(s)).sum::<u64>()

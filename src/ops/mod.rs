@@ -31,6 +31,7 @@ pub use arrangement::parts::{Cut, Indexed, Put};
 pub use contract::bound::Entry;
 pub use contract::compute::{Alias, Compute, Reads};
 pub use contract::elementwise::{Binary, Unary};
+pub use contract::facts::{Facts, InputFacts};
 #[doc(hidden)]
 pub use contract::loops::{Loops, Part, Pieces};
 #[doc(hidden)]

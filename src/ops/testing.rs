@@ -80,7 +80,7 @@ fn output(op: &Op, o: usize, n: usize) -> Bytes {
 /// Runs the forward kernel in float64.
 pub(crate) fn forward(op: &Op, x: &[Tensor], state: &mut State, recompute: bool) -> Result<Vec<Tensor>> {
     let shapes: Vec<_> = x.iter().map(|x| &x.shape).collect();
-    let shapes = match op.shaped_by() {
+    let shapes = match op.facts().shaped_by {
         Some(by) => op.shapes_by(&shapes, &x[by].data)?,
         None => op.shapes(&shapes)?,
     };
@@ -273,8 +273,8 @@ pub(crate) fn check_gradient(op: &Op, x: &[Tensor], through: &[bool]) {
         let y = forward(op, x, &mut State::default(), false).expect("forward runs");
         y.iter().zip(&gy).flat_map(|(y, g)| y.data.iter().zip(&g.data)).map(|(y, g)| y * g).sum()
     };
-    let reads = (0..x.len()).filter(|i| all[*i]).fold(Reads::NOTHING, |r, i| r.or(op.reads(i)));
-    let together = op.has_backward().then(|| backward(op, x, &y, &gy, &all, None, &mut state, reads));
+    let reads = (0..x.len()).filter(|i| all[*i]).fold(Reads::NOTHING, |r, i| r.or(op.facts().reads(i)));
+    let together = op.facts().has_backward.then(|| backward(op, x, &y, &gy, &all, None, &mut state, reads));
     for i in (0..x.len()).filter(|i| all[*i]) {
         // An input without a true derivative is not moved: a mask that changes may change shapes.
         let mut differences = vec![0.0; if through[i] { x[i].data.len() } else { 0 }];
@@ -288,7 +288,8 @@ pub(crate) fn check_gradient(op: &Op, x: &[Tensor], through: &[bool]) {
         }
         let mut alone = vec![false; x.len()];
         alone[i] = true;
-        let graph = gradient(op, x, &y, &gy, &alone, op.symbol_reads(i))[i].clone().unwrap_or_default();
+        let graph =
+            gradient(op, x, &y, &gy, &alone, op.facts().symbol_reads(i))[i].clone().unwrap_or_default();
         if through[i] {
             close(
                 &format!("graph-form gradient of input {i} against differences"),
@@ -303,14 +304,14 @@ pub(crate) fn check_gradient(op: &Op, x: &[Tensor], through: &[bool]) {
             close(&format!("gradient of input {i} against differences"), together, &differences, 1e-5);
         }
         close(&format!("graph-form gradient of input {i} against the kernel"), &graph, together, 1e-9);
-        let single = backward(op, x, &y, &gy, &alone, None, &mut state, op.reads(i));
+        let single = backward(op, x, &y, &gy, &alone, None, &mut state, op.facts().reads(i));
         close(
             &format!("gradient of input {i} alone"),
             single[i].as_deref().unwrap_or_default(),
             together,
             1e-12,
         );
-        let added = backward(op, x, &y, &gy, &alone, Some(2.0), &mut state, op.reads(i));
+        let added = backward(op, x, &y, &gy, &alone, Some(2.0), &mut state, op.facts().reads(i));
         let added: Vec<_> = added[i].iter().flatten().map(|g| g - 2.0).collect();
         close(&format!("gradient of input {i} added"), &added, together, 1e-9);
     }

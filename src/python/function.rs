@@ -167,7 +167,7 @@ impl Function {
         #[pyo3(from_py_with = count)] j: usize,
     ) -> PyResult<bool> {
         self.have(i, "input", j)?;
-        Ok(self.function.op().reads(i).input(j))
+        Ok(self.function.op().facts().reads(i).input(j))
     }
 
     /// Whether the gradient of input `i` reads the data of output `o`.
@@ -177,7 +177,7 @@ impl Function {
         #[pyo3(from_py_with = count)] o: usize,
     ) -> PyResult<bool> {
         self.have(i, "output", o)?;
-        Ok(self.function.op().reads(i).output(o))
+        Ok(self.function.op().facts().reads(i).output(o))
     }
 
     /// As `grad_depends_input_data`, for the gradient as a graph.
@@ -187,7 +187,7 @@ impl Function {
         #[pyo3(from_py_with = count)] j: usize,
     ) -> PyResult<bool> {
         self.have(i, "input", j)?;
-        Ok(self.function.op().symbol_reads(i).input(j))
+        Ok(self.function.op().facts().symbol_reads(i).input(j))
     }
 
     /// As `grad_depends_output_data`, for the gradient as a graph.
@@ -197,13 +197,13 @@ impl Function {
         #[pyo3(from_py_with = count)] o: usize,
     ) -> PyResult<bool> {
         self.have(i, "output", o)?;
-        Ok(self.function.op().symbol_reads(i).output(o))
+        Ok(self.function.op().facts().symbol_reads(i).output(o))
     }
 
     /// Whether recomputing output `o` repeats random numbers.
     fn need_setup_recompute(&self, #[pyo3(from_py_with = count)] o: usize) -> PyResult<bool> {
         self.has("output", o)?;
-        Ok(self.function.op().is_random())
+        Ok(self.function.op().facts().is_random)
     }
 
     /// Says that the next forward run will be recomputed. (Every run is remembered; kept for NNabla programs.)

@@ -41,7 +41,7 @@ impl Row {
         let all: Option<Vec<Value>> = defaults.iter().cloned().collect();
         let plain = all.and_then(|values| entry.bind(&values, u64::MAX).ok());
         // Nodes that draw do not share one: it may keep what it drew.
-        let plain = plain.filter(|op| !op.is_random()).map(leak);
+        let plain = plain.filter(|op| !op.facts().is_random).map(leak);
         let has_list = spec.inputs.last().is_some_and(|i| i.kind == Kind::list);
         let simple = spec.inputs.iter().all(|i| matches!(i.kind, Kind::float | Kind::index));
         Self { entry, defaults, plain, n_inputs: spec.inputs.len(), has_list, simple }

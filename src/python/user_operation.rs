@@ -12,7 +12,9 @@ use super::user::{FunctionVariable, PythonFunction};
 use super::variable::Variable;
 use crate::array::{DType, Shape, Storage};
 use crate::graph;
-use crate::ops::{Alias, Array, Call, Kind, OnArrays, Op, Operation, Reads, Shapes, Sym, Symbols, Value};
+use crate::ops::{
+    Alias, Array, Call, Facts, InputFacts, Kind, OnArrays, Op, Operation, Reads, Shapes, Sym, Symbols, Value,
+};
 use crate::{Error, Result};
 
 /// The user's object, for the engine to ask for gradients made of variables.
@@ -57,11 +59,7 @@ pub(super) struct UserOp {
     object: Py<PythonFunction>,
     name: String,
     n_outputs: usize,
-    reads: Vec<Reads>,
-    symbol_reads: Vec<Reads>,
-    aliases: Vec<Option<Alias>>,
-    overwrites: Vec<bool>,
-    keeps_inputs: bool,
+    facts: Facts,
 }
 
 /// Outputs that an operation of a user has at most.
@@ -140,7 +138,6 @@ impl UserOp {
         };
         let reads = read("grad_depends_input_data", "grad_depends_output_data")?;
         let more = read("auto_grad_depends_input_data", "auto_grad_depends_output_data")?;
-        let symbol_reads = reads.iter().zip(more).map(|(own, more)| own.or(more)).collect();
         let alias = |i| -> PyResult<Option<Alias>> {
             let level: usize = number(&name, "inplace_data", 2, user.call_method1("inplace_data", (i,))?)?;
             if level == 0 || n_outputs == 0 {
@@ -150,15 +147,22 @@ impl UserOp {
             let output = number(&name, "inplace_data_with", n_outputs.max(1) - 1, output)?;
             Ok(Some(Alias { output, modifies: level == 2 }))
         };
-        let aliases = (0..n).map(alias).collect::<PyResult<_>>()?;
+        let aliases = (0..n).map(alias).collect::<PyResult<Vec<_>>>()?;
         let overwrites = |i| user.call_method1("overwrite_input_data_in_forward", (i,))?.is_truthy();
-        let overwrites = (0..n).map(overwrites).collect::<PyResult<_>>()?;
+        let overwrites = (0..n).map(overwrites).collect::<PyResult<Vec<_>>>()?;
+        let inputs = (0..n).map(|i| InputFacts {
+            reads: reads[i],
+            symbol_reads: reads[i].or(more[i]),
+            alias: aliases[i],
+            overwrites: overwrites[i],
+        });
         let keeps_inputs = user.call_method0("prohibit_clear_input_buffers")?.is_truthy()?;
+        let facts = Facts { may_clear_inputs: !keeps_inputs, ..Facts::of_users_code(inputs) };
         let object = user.clone().unbind();
         let rule = Object(object.clone_ref(user.py()));
         ALIVE.fetch_add(1, Ordering::Relaxed);
         let user = graph::User(Box::new(rule));
-        Ok(Self { user, object, name, n_outputs, reads, symbol_reads, aliases, overwrites, keeps_inputs })
+        Ok(Self { user, object, name, n_outputs, facts })
     }
 
     fn call(&self, method: &str, x: &[Array], y: &[Array]) -> Result<()> {
@@ -221,6 +225,9 @@ unsafe impl Operation for UserOp {
     fn name(&self) -> &str {
         &self.name
     }
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
     fn info(&self, _: &[&Shape]) -> Vec<(&'static str, Value)> {
         Vec::new()
     }
@@ -247,13 +254,13 @@ unsafe impl Operation for UserOp {
             }
             Ok(y.all.iter().map(|y| y.get().array.lock().shape.clone()).collect())
         })?;
-        for (i, alias) in self.aliases.iter().enumerate() {
-            if let Some(Alias { output, .. }) = alias
-                && x[i].size() != y[*output].size()
+        for (i, x) in x.iter().enumerate() {
+            if let Some(Alias { output, .. }) = self.facts.alias(i)
+                && x.size() != y[output].size()
             {
                 let expected =
                     format!("output {output} to have the size of input {i}, whose memory it shares");
-                return Err(Error::shape(&self.name, expected, [x[i], &y[*output]]));
+                return Err(Error::shape(&self.name, expected, [x, &y[output]]));
             }
         }
         Ok(y)
@@ -267,29 +274,8 @@ unsafe impl Operation for UserOp {
     unsafe fn backward(&self, _: Call<'_>) -> Result<()> {
         Err(Error::NotImplemented(format!("{}: runs on arrays", self.name)))
     }
-    fn has_backward(&self) -> bool {
-        true
-    }
     fn gradient(&self, _: Symbols) -> Result<Vec<Option<Sym>>> {
         Err(Error::NotImplemented(format!("{}: makes its gradient of variables", self.name)))
-    }
-    fn reads(&self, gx: usize) -> Reads {
-        self.reads.get(gx).copied().unwrap_or(Reads::ALL)
-    }
-    fn symbol_reads(&self, gx: usize) -> Reads {
-        self.symbol_reads.get(gx).copied().unwrap_or(Reads::ALL)
-    }
-    fn alias(&self, i: usize) -> Option<Alias> {
-        self.aliases.get(i).copied().flatten()
-    }
-    fn overwrites(&self, i: usize) -> bool {
-        self.overwrites.get(i).copied().unwrap_or(false)
-    }
-    fn is_random(&self) -> bool {
-        false
-    }
-    fn may_clear_inputs(&self) -> bool {
-        !self.keeps_inputs
     }
     fn on_arrays(&self) -> Option<&dyn OnArrays> {
         Some(self)

@@ -9,7 +9,7 @@ use crate::{Error, Result};
 /// Lets outputs of in-place functions share the memory of the inputs.
 pub(crate) fn share_memory(a: &mut Arena, f: Ix) {
     for i in 0..a.functions[f].inputs.len() {
-        let Some(alias) = a.op(f).alias(i) else { continue };
+        let Some(alias) = a.facts(f).alias(i) else { continue };
         let (input, output) = (a.functions[f].inputs[i], a.functions[f].outputs[alias.output].core);
         let data = Arc::clone(a.data(a.variables[input].core));
         if a.cores[output].data.as_ref().is_none_or(|own| !Arc::ptr_eq(own, &data)) {
@@ -21,7 +21,7 @@ pub(crate) fn share_memory(a: &mut Arena, f: Ix) {
 /// Refuses a function that would change in place what someone else needs.
 pub(crate) fn verify(a: &Arena, f: Ix) -> Result<()> {
     for (i, v) in a.functions[f].inputs.iter().copied().enumerate() {
-        if !a.op(f).alias(i).is_some_and(|alias| alias.modifies) {
+        if !a.facts(f).modifies(i) {
             continue;
         }
         let name = a.op(f).name();
@@ -55,8 +55,8 @@ pub(crate) fn may_modify(a: &Arena, v: Ix) -> bool {
     };
     a.functions[f].inputs.iter().copied().enumerate().all(|(i, input)| {
         let need_grad = a.need_grad(input);
-        let shared = a.op(f).alias(i).is_some_and(|alias| alias.output == o && !alias.modifies);
-        !(need_grad && a.op(f).backward_reads(i).output(o))
+        let shared = a.facts(f).alias(i).is_some_and(|alias| alias.output == o && !alias.modifies);
+        !(need_grad && a.facts(f).backward_reads(i).output(o))
             && !(shared && (need_grad || a.consumers(input).count() > 1))
     })
 }

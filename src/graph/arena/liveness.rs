@@ -12,8 +12,8 @@ use crate::{Error, Result};
 
 /// What the gradients of `f` read, all together.
 pub(crate) fn reads(a: &Arena, f: Ix) -> Reads {
-    let op = a.op(f);
-    (0..a.functions[f].inputs.len()).fold(Reads::NOTHING, |all, i| all.or(op.backward_reads(i)))
+    let facts = a.facts(f);
+    (0..a.functions[f].inputs.len()).fold(Reads::NOTHING, |all, i| all.or(facts.backward_reads(i)))
 }
 
 /// Why the data of `v` must stay, as scratch bits: a gradient reads it, or it is the memory of another variable too.
@@ -22,22 +22,21 @@ pub(crate) fn needs(a: &Arena, v: Ix) -> u16 {
     let mut add = |yes: bool, bit: u16| bits |= if yes { bit } else { 0 };
     let inputs = |f: Ix| 0..a.functions[f].inputs.len();
     for c in a.consumers(v) {
-        let (f, op) = (c.function, a.op(c.function));
+        let (f, facts) = (c.function, a.facts(c.function));
         let reads = reads(a, f);
         for i in inputs(f).filter(|i| a.functions[f].inputs[*i] == v) {
-            let read = op.overwrites(i) || reads.input(i);
+            let read = facts.overwrites(i) || reads.input(i);
             add(read && a.functions[f].need_grad, flag::SCRATCH_NEED);
-            add(op.alias(i).is_some(), flag::SCRATCH_INPLACE);
+            add(facts.alias(i).is_some(), flag::SCRATCH_INPLACE);
         }
     }
     let f = a.variables[v].parent;
     if f != NONE {
-        let op = a.op(f);
+        let facts = a.facts(f);
         for o in (0..a.functions[f].outputs.len()).filter(|o| a.live_output(f, *o) == Some(v)) {
-            let read = inputs(f).any(|i| op.backward_reads(i).output(o));
+            let read = inputs(f).any(|i| facts.backward_reads(i).output(o));
             add(read && a.functions[f].need_grad, flag::SCRATCH_NEED);
-            let shared = inputs(f).any(|i| op.alias(i).is_some_and(|alias| alias.output == o));
-            add(shared, flag::SCRATCH_INPLACE);
+            add(facts.shares_output(o, inputs(f).len()), flag::SCRATCH_INPLACE);
         }
     }
     bits
@@ -64,20 +63,18 @@ pub(crate) fn unneeded(a: &Arena, v: Ix, users_below: u32) -> Option<Arc<Storage
         return None;
     }
     for o in (0..producer.outputs.len()).filter(|o| a.live_output(slot.parent, *o) == Some(v)) {
-        let op = a.op(slot.parent);
-        let shares = |i: usize| op.alias(i).is_some_and(|alias| alias.output == o);
-        if (0..producer.inputs.len()).any(|i| op.reads(i).or(op.symbol_reads(i)).output(o) || shares(i)) {
+        let (facts, n) = (a.facts(slot.parent), producer.inputs.len());
+        if facts.shares_output(o, n) || (0..n).any(|i| facts.either_reads(i).output(o)) {
             return None;
         }
     }
     for c in a.consumers(v) {
         let consumer = &a.functions[c.function];
-        let op = a.op(c.function);
-        let n = consumer.inputs.len();
+        let (facts, n) = (a.facts(c.function), consumer.inputs.len());
         for (i, _) in consumer.inputs.iter().enumerate().filter(|(_, input)| **input == v) {
             // What shares the memory may be read long after its own handle is gone.
-            let is_read = consumer.need_grad && (0..n).any(|j| op.reads(j).or(op.symbol_reads(j)).input(i));
-            if is_read || op.alias(i).is_some() {
+            let is_read = consumer.need_grad && (0..n).any(|j| facts.either_reads(j).input(i));
+            if is_read || facts.alias(i).is_some() {
                 return None;
             }
         }
@@ -102,16 +99,15 @@ pub(crate) fn after_last_gradient(a: &Arena, f: Ix, o: usize) -> Option<Readers>
     if live.is_some_and(|v| a.variables[v].flags & protected != 0) {
         return None;
     }
-    let mut readers = Readers { functions: SmallVec::new(), is_shared: false };
     // The memory of in-place functions is that of several variables.
-    readers.is_shared =
-        (0..slot.inputs.len()).any(|i| a.op(f).alias(i).is_some_and(|alias| alias.output == o));
+    let is_shared = a.facts(f).shares_output(o, slot.inputs.len());
+    let mut readers = Readers { functions: SmallVec::new(), is_shared };
     for c in live.into_iter().flat_map(|v| a.consumers(v)) {
-        let op = a.op(c.function);
-        if !op.may_clear_inputs() {
+        let facts = a.facts(c.function);
+        if !facts.may_clear_inputs {
             return None;
         }
-        readers.is_shared |= (0..a.functions[c.function].inputs.len()).any(|i| op.alias(i).is_some());
+        readers.is_shared |= (0..a.functions[c.function].inputs.len()).any(|i| facts.alias(i).is_some());
         readers.functions.push((c.function, c.generation));
     }
     Some(readers)
@@ -161,9 +157,7 @@ pub fn check_errors_at_drop() -> Result<()> {
 
 /// Whether a function computes the same when it runs again, and nobody but its outputs notices.
 pub(crate) fn is_repeatable(a: &Arena, f: Ix) -> bool {
-    let op = a.op(f);
-    let modifies = |i| op.alias(i).is_some_and(|alias| alias.modifies);
-    !op.sets_up_outside() && !(0..a.functions[f].inputs.len()).any(modifies)
+    a.facts(f).is_repeatable(a.functions[f].inputs.len())
 }
 
 pub(crate) fn is_cleared(a: &Arena, core: Ix) -> bool {

@@ -30,7 +30,7 @@ use crate::graph::arena::provenance::{ByHand, Provenance};
 use crate::graph::arena::run_lock::{RunLocks, Thread};
 use crate::graph::arena::validity::PlanMarks;
 use crate::graph::settings::modes;
-use crate::ops::{Op, State};
+use crate::ops::{Facts, Op, State};
 
 /// What must be dropped after the lock is released: destructors may lock memory or call into Python.
 #[allow(dead_code)] // held only to be dropped
@@ -202,6 +202,11 @@ impl Arena {
     /// The operation of a live function.
     pub(crate) fn op(&self, f: Ix) -> &Op {
         self.functions[f].op.as_ref().unwrap_or_else(|| unreachable!("a live function has an operation"))
+    }
+
+    /// What is known of the operation of a live function.
+    pub(crate) fn facts(&self, f: Ix) -> &Facts {
+        self.op(f).facts()
     }
 
     /// Notes that `function` uses `v`.

@@ -195,7 +195,7 @@ impl GradientRoute {
         }
         for f in above {
             let n = a.functions[*f].inputs.len();
-            let flows = a.functions[*f].need_grad && !a.op(*f).keeps_gradients();
+            let flows = a.functions[*f].need_grad && !a.facts(*f).keeps_gradients;
             let way = flows && (0..n).any(|i| self.is_wanted(a, *f, i, pruned));
             a.functions[*f].at |= u32::from(way);
         }

@@ -117,7 +117,7 @@ impl RuleNode {
     /// What its rule reads for the inputs whose gradient is wanted.
     fn reads(&self, places: &[u32]) -> Reads {
         let wanted = (0..places.len()).filter(|i| places[*i] != NONE);
-        wanted.fold(Reads::NOTHING, |all, i| all.or(self.op.symbol_reads(i)))
+        wanted.fold(Reads::NOTHING, |all, i| all.or(self.op.facts().symbol_reads(i)))
     }
 }
 

@@ -59,7 +59,7 @@ pub fn connect_detached(
     if !modes.grad && modes.auto_forward {
         if modes.noting {
             // What is not kept now is built once more, with a graph.
-            let changed = |i: &usize| op.alias(*i).is_some_and(|alias| alias.modifies);
+            let changed = |i: &usize| op.facts().modifies(*i);
             let check = |a: &arena::Arena, i: usize| node::check_kept(a, &op, i, inputs[i].ix());
             arena::with(|a| (0..inputs.len()).filter(changed).try_for_each(|i| check(a, i)))?;
         }
@@ -71,7 +71,7 @@ pub fn connect_detached(
         return Ok(outputs);
     }
     // Neither a user's function nor a look at values may run under the lock.
-    let shapes = match op.sets_up_outside() {
+    let shapes = match op.facts().sets_up_outside {
         true => {
             reserve::rematerialize_inputs(inputs)?;
             let x: SmallVec<[NdArray; 4]> = inputs.iter().map(|v| v.data()).collect();
@@ -87,7 +87,7 @@ pub fn connect_detached(
             Ok(outputs)
         });
     }
-    if into.is_empty() && op.is_plain() && !modes.anomaly && modes.memory_budget.is_none() {
+    if into.is_empty() && op.facts().is_plain && !modes.anomaly && modes.memory_budget.is_none() {
         let _guard = RunGuard::new();
         let mut run = EagerRun::default();
         let outputs = arena::with(|a| run.build(a, modes, &op, inputs))?;

@@ -46,7 +46,7 @@ impl EagerRun {
         if dtype != compute.stored() {
             return Ok(Outputs::new());
         }
-        let (keeps_of, mut saved): (_, SmallVec<[u64; 3]>) = (op.keeps_of(), SmallVec::new());
+        let (keeps_of, mut saved): (_, SmallVec<[u64; 3]>) = (op.facts().keeps_of, SmallVec::new());
         let mut given: SmallVec<[&Shape; 4]> = SmallVec::new();
         for (i, v) in inputs.iter().enumerate() {
             let core = &a.cores[a.variables[v.ix()].core];

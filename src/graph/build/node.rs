@@ -83,7 +83,7 @@ pub(crate) fn build_shaped(
         let slot = &a.variables[v];
         rank = rank.max(slot.rank);
         rooted |= slot.rank == 0 || slot.flags & (flag::PERSISTENT | flag::PROHIBIT_CLEAR) != 0;
-        let Some(alias) = op.alias(i) else { continue };
+        let Some(alias) = op.facts().alias(i) else { continue };
         inplace = true;
         if alias.modifies && grad {
             check_kept(a, &op, i, v)?;

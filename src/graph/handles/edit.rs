@@ -182,7 +182,7 @@ impl Variable {
         arena::with(|a| {
             let v = self.ix();
             let parent = a.variables[v].parent;
-            let shares = |i| a.op(parent).alias(i).is_some_and(|alias| !alias.modifies);
+            let shares = |i| a.facts(parent).alias(i).is_some_and(|alias| !alias.modifies);
             let is_view = parent != NONE && (0..a.functions[parent].inputs.len()).any(shares);
             !is_view && a.consumers(v).next().is_none() && aliasing::may_modify(a, v)
         })

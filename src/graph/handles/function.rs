@@ -88,7 +88,7 @@ impl Function {
 
     /// The output that shares memory with input `i`, if one does.
     pub fn alias(&self, i: usize) -> Option<Alias> {
-        self.op().alias(i)
+        self.op().facts().alias(i)
     }
 }
 

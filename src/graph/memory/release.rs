@@ -64,10 +64,10 @@ impl Clearing {
             if reads.input(i) {
                 bits |= flag::SCRATCH_NEED;
             }
-            if need_grad && a.op(f).overwrites(i) {
+            if need_grad && a.facts(f).overwrites(i) {
                 bits |= flag::SCRATCH_OVERWRITE;
             }
-            let alias = a.op(f).alias(i);
+            let alias = a.facts(f).alias(i);
             if let Some(alias) = alias {
                 bits |= flag::SCRATCH_INPLACE;
                 if let Some(output) = a.live_output(f, alias.output) {
@@ -83,7 +83,7 @@ impl Clearing {
             let keep = slot.parent == NONE
                 || slot.flags & (flag::PERSISTENT | flag::PROHIBIT_CLEAR | flag::SCRATCH_INPLACE) != 0
                 || alias.is_some()
-                || !a.op(f).may_clear_inputs();
+                || !a.facts(f).may_clear_inputs;
             // What was there before is not the recomputation's to take away, unless a budget wants it.
             let kept = recomputation && !budgeted && slot.flags & flag::SCRATCH_RESTORED == 0;
             let unneeded = slot.flags & (flag::SCRATCH_NEED | flag::SCRATCH_OVERWRITE) == 0;

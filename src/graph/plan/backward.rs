@@ -169,7 +169,7 @@ impl BackwardPlan {
         let f = self.functions[n];
         let at = n as u32;
         let inputs: SmallVec<[Ix; 4]> = a.functions[f].inputs.iter().copied().collect();
-        let may_clear = a.op(f).may_clear_inputs();
+        let may_clear = a.facts(f).may_clear_inputs;
         let mut first: SmallVec<[bool; 4]> = SmallVec::new();
         for (i, v) in inputs.iter().copied().enumerate() {
             let slot = &mut a.variables[v];
@@ -181,7 +181,7 @@ impl BackwardPlan {
             if !may_clear {
                 slot.flags |= KEEP_DATA | KEEP_GRAD;
             }
-            if let Some(alias) = a.op(f).alias(i) {
+            if let Some(alias) = a.facts(f).alias(i) {
                 let output = a.live_output(f, alias.output).map(|o| &a.variables[o]);
                 let keeps =
                     output.is_none_or(|o| o.mark != seen || o.flags & (KEEP_DATA | flag::PERSISTENT) != 0);
@@ -206,7 +206,7 @@ impl BackwardPlan {
             };
             grad &= (was_seen || n > 0 || key.clear_seed) && !a.is_retained(core);
             data &= key.clear_data;
-            data &= !(0..inputs.len()).any(|i| a.op(f).alias(i).is_some_and(|alias| alias.output == o));
+            data &= !a.facts(f).shares_output(o, inputs.len());
             let guards: Vec<(Ix, u32)> = live.map_or(Vec::new(), |v| {
                 let outside = a.consumers(v).filter(|c| a.functions[c.function].mark != run);
                 outside.map(|c| (c.function, c.generation)).collect()

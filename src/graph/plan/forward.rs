@@ -47,7 +47,7 @@ impl ForwardPlan {
     ) -> Result<Self, Stop> {
         let functions = setup::forward(a, roots, enter)?;
         let clearing = Clearing::new(a, policy);
-        let late = functions.iter().any(|f| a.op(*f).shaped_by().is_some());
+        let late = functions.iter().any(|f| a.facts(*f).shaped_by.is_some());
         let mut plan = Self {
             functions: functions.into(),
             steps: Vec::new(),
@@ -66,7 +66,7 @@ impl ForwardPlan {
             order::check_shapes(a, *f, "forward")?;
             let step = prepare::step(a, *f);
             plan.work += step.work();
-            if (0..step.x.len()).any(|i| a.op(*f).alias(i).is_some()) {
+            if (0..step.x.len()).any(|i| a.facts(*f).alias(i).is_some()) {
                 plan.in_place.push(*f);
             }
             plan.steps.push(step);

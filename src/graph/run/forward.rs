@@ -271,7 +271,7 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
 
 /// Makes a function ready when its turn comes: shapes above it are known only now.
 fn late_step(f: Ix) -> Result<ForwardStep> {
-    if arena::with(|a| a.op(f).shaped_by().is_some()) {
+    if arena::with(|a| a.facts(f).shaped_by.is_some()) {
         set_up_outside(f)?;
     }
     loop {

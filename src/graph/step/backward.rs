@@ -70,7 +70,7 @@ impl BackwardStep {
         let (x_cores, y_cores) = cores(a, f);
         let reads = (0..wanted.len())
             .filter(|i| wanted[*i])
-            .fold(Reads::NOTHING, |all, i| all.or(op.backward_reads(i)));
+            .fold(Reads::NOTHING, |all, i| all.or(op.facts().backward_reads(i)));
         let (dtype, stored) = (compute.dtype(), compute.stored());
         let data = |a: &mut Arena, core: Ix, as_type, read: bool| -> (Shape, Option<Operand>) {
             let slot = read.then(|| Operand::new(core, data_array(a, core), as_type, as_type));
@@ -119,7 +119,7 @@ impl BackwardStep {
             Some(_) => x_cores.iter().chain(&y_cores).copied().collect(),
             None => Vec::new(),
         };
-        let keeps_of = op.keeps_of();
+        let keeps_of = op.facts().keeps_of;
         let mut step =
             Self { op, compute, x, y, gy, gx, memo, over: None, keeps_of, arrays, cores, meets: false };
         step.look();
@@ -163,7 +163,7 @@ impl BackwardStep {
             y: y.iter().enumerate().map(|(o, y)| data(y, op.output(o).unwrap_or(dtype))).collect(),
             gy: y.iter().map(|y| slot(&y.shape, &y.grad, dtype, stored)).collect(),
             gx,
-            keeps_of: op.keeps_of(),
+            keeps_of: op.facts().keeps_of,
             op,
             compute,
             memo,

@@ -147,7 +147,7 @@ impl Function {
             v.reset_shape(shape, true)?;
         }
         for (i, v) in x.iter().enumerate() {
-            if let Some(alias) = op.alias(i) {
+            if let Some(alias) = op.facts().alias(i) {
                 let data = NdArray { shape: y[alias.output].shape(), storage: v.data().storage };
                 y[alias.output].set_data(&data)?;
             }
@@ -166,7 +166,7 @@ impl Function {
         self.shape_outputs(x, y)?;
         let memo = self.memo_of_forward(x, y, recompute);
         // SAFETY: the handle keeps the slot, and no other run has the function.
-        if recompute && op.is_random() && !unsafe { &*memo.0 }.state.has_key() {
+        if recompute && op.facts().is_random && !unsafe { &*memo.0 }.state.has_key() {
             return Err(Error::Graph(format!(
                 "recompute of {}: expected a forward run before it; call setup_recompute and forward first",
                 op.name()

@@ -6,7 +6,7 @@ use crate::ops::Op;
 /// An estimate of the work of an operation that touches so many elements.
 pub(crate) fn work(op: &Op, touched: usize) -> usize {
     // Products of matrices touch each element often.
-    if touched > 1 << 8 && op.reads(0).inputs > 1 { touched * 8 } else { touched }
+    if touched > 1 << 8 && op.facts().reads(0).inputs > 1 { touched * 8 } else { touched }
 }
 
 /// Work that one element costs which is read or written, in multiplications: about what memory is slower than a core.

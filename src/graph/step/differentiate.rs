@@ -17,7 +17,7 @@ use crate::{Error, Result};
 impl BackwardStep {
     /// Runs the function backward.
     pub(crate) fn backward(&mut self) -> Result<()> {
-        if self.op.keeps_gradients() {
+        if self.op.facts().keeps_gradients {
             return Ok(());
         }
         if let Some((x, y)) = &self.arrays {
@@ -27,7 +27,7 @@ impl BackwardStep {
             return Ok(());
         }
         let _holds = self.gy.first().is_some_and(|gy| gy.counted).then(Holds::new);
-        if !self.op.has_backward() {
+        if !self.op.facts().has_backward {
             return formula::backward_by_symbols(self);
         }
         let mut temporaries = Temporaries::new();

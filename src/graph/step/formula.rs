@@ -82,7 +82,7 @@ impl Builder for MeasuringBuilder {
         };
         let first = self.shapes.len() as u32;
         for (o, shape) in shapes.into_iter().enumerate() {
-            let shared = (0..x.len()).any(|i| op.alias(i).is_some_and(|alias| alias.output == o));
+            let shared = op.facts().shares_output(o, x.len());
             let dtype = op.output(o).unwrap_or(self.compute.stored());
             self.bytes += if shared { 0 } else { shape.size() * dtype.size() };
             self.shapes.push(shape);
@@ -97,7 +97,7 @@ impl Builder for MeasuringBuilder {
 /// Bytes of the arrays that come and go within the backward run of a function without a backward kernel; none where only
 /// the run itself can tell.
 pub(crate) fn temporary_bytes(step: &BackwardStep) -> usize {
-    if step.op.has_backward() || step.op.on_arrays().is_some() || step.gx.iter().all(Option::is_none) {
+    if step.op.facts().has_backward || step.op.on_arrays().is_some() || step.gx.iter().all(Option::is_none) {
         return 0;
     }
     let mut measured = MeasuringBuilder { shapes: Vec::new(), compute: step.compute, bytes: 0 };

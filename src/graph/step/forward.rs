@@ -72,7 +72,7 @@ impl ForwardStep {
         y: SmallVec<[Operand; 1]>,
         memo: MemoPtr,
     ) -> Self {
-        let keeps_of = op.keeps_of();
+        let keeps_of = op.facts().keeps_of;
         let (idle, plain, meets) = (false, false, false);
         let mut step = Self { op, compute, x, y, memo, over: None, idle, plain, meets, keeps_of };
         step.look();
@@ -82,28 +82,29 @@ impl ForwardStep {
     /// Finds out what follows from whose memory its arrays have.
     pub(crate) fn look(&mut self) {
         let Self { op, compute, x, y, .. } = self;
+        let facts = op.facts();
         let shares = |i: usize| {
-            let alias = op.alias(i).filter(|alias| !alias.modifies)?;
+            let alias = facts.alias(i).filter(|alias| !alias.modifies)?;
             Some(Arc::ptr_eq(&x[i].storage, &y[alias.output].storage))
         };
         self.idle = !y.is_empty() && (0..x.len()).filter_map(shares).any(|same| same);
         let meets = |o: usize, y: &Operand| {
-            let given = |i: usize| op.alias(i).is_some_and(|alias| alias.output == o);
+            let given = |i: usize| facts.alias(i).is_some_and(|alias| alias.output == o);
             let own = |(i, x): (usize, &Operand)| given(i) && Arc::ptr_eq(&x.storage, &y.storage);
             x.iter().enumerate().any(|(i, x)| x.storage.may_meet(&y.storage) && !own((i, x)))
         };
         self.meets = y.iter().enumerate().any(|(o, y)| meets(o, y));
-        let special = self.meets || (0..x.len()).any(|i| op.alias(i).is_some() || op.overwrites(i));
+        let special = self.meets || (0..x.len()).any(|i| facts.alias(i).is_some() || facts.overwrites(i));
         self.plain = !special && compute.dtype() == compute.stored() && op.on_arrays().is_none();
     }
 
     /// Whether output `o`, its elements being at `at`, needs another place for the time of the kernel, which reads those of
     /// inputs at `x`: they have elements in common, and it may not write an element where it has read that one.
     fn collides(&self, o: usize, at: *mut u8, x: &[*mut u8]) -> bool {
-        let (y, in_place) = (&self.y[o], self.op.in_place());
+        let (y, facts) = (&self.y[o], self.op.facts());
         let meets = |i: usize| {
             let slot = &self.x[i];
-            let may_be_same = in_place || self.op.alias(i).is_some_and(|alias| alias.output == o);
+            let may_be_same = facts.in_place || facts.alias(i).is_some_and(|alias| alias.output == o);
             let same = x[i] == at && slot.shape.size() == y.shape.size() && slot.dtype == y.dtype;
             overlap(&slot.span(x[i]), &y.span(at)) && !(same && may_be_same)
         };
@@ -172,13 +173,14 @@ impl ForwardStep {
     /// Whether the kernel can take its first output through what follows, and writes it where it is kept.
     pub(crate) fn may_take_along(&self) -> bool {
         let keeps = |slot: &Operand| slot.dtype == slot.stored && slot.shape.size() > 0;
-        !self.idle && self.op.takes_along() && self.y.iter().all(keeps)
+        !self.idle && self.op.facts().takes_along && self.y.iter().all(keeps)
     }
 
     fn run_special(&mut self, recompute: bool, along: Option<(*mut u8, Tail<'_>)>) -> Result<u64> {
         // SAFETY: see `MemoPtr`.
         let memo = unsafe { &mut *self.memo.0 };
-        let saved = |(i, x): (usize, &Operand)| if self.op.overwrites(i) { 0 } else { x.storage.saved() };
+        let facts = self.op.facts();
+        let saved = |(i, x): (usize, &Operand)| if facts.overwrites(i) { 0 } else { x.storage.saved() };
         let noted = memo.note(self.x.iter().enumerate().map(saved), recompute);
         if let Some(user) = self.op.on_arrays() {
             // It may write an output element by element.
@@ -199,7 +201,7 @@ impl ForwardStep {
         let mut temporaries = Temporaries::new();
         let mut x: SmallVec<[*mut u8; 5]> = SmallVec::new();
         for (i, slot) in self.x.iter().enumerate() {
-            let write = self.op.overwrites(i) && !recompute;
+            let write = facts.overwrites(i) && !recompute;
             x.push(if write { slot.resolve(Access::ReadWrite)? } else { slot.read(&self.op, i)? });
         }
         let xm: SmallVec<[Memory<'_>; 5]> =
@@ -227,7 +229,7 @@ impl ForwardStep {
             store(temporaries)
         };
         let ran = stop::guarded(run);
-        let changed = self.x.iter().enumerate().filter(|(i, _)| self.op.overwrites(*i) && !recompute);
+        let changed = self.x.iter().enumerate().filter(|(i, _)| facts.overwrites(*i) && !recompute);
         changed.for_each(|(_, x)| x.storage.wrote());
         ran.inspect_err(|_| forget(&self.y, &self.x))?;
         memo.settle(noted, along.is_some().into(), self.y.iter().map(|y| &*y.storage));
@@ -278,7 +280,7 @@ pub fn evaluate_into(
     for (o, shape) in shapes_of(op, x)?.into_iter().enumerate() {
         shape.checked_size()?;
         let given = into.get(o).cloned().flatten();
-        let aliased = (0..x.len()).find(|i| op.alias(*i).is_some_and(|alias| alias.output == o));
+        let aliased = op.facts().aliased_by(o, x.len());
         let storage = match (given, aliased) {
             (Some(given), _) if given.shape.size() == shape.size() => given.storage,
             (Some(given), _) => {

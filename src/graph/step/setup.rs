@@ -94,7 +94,7 @@ pub(crate) fn refresh(a: &mut Arena, f: Ix) -> Result<(), Stop> {
         }
     }
     if a.needs_setup(f) {
-        if a.op(f).sets_up_outside() {
+        if a.facts(f).sets_up_outside {
             return Err(Stop::SetUp(f));
         }
         let inputs = &a.functions[f].inputs;
@@ -103,7 +103,7 @@ pub(crate) fn refresh(a: &mut Arena, f: Ix) -> Result<(), Stop> {
         drop(x);
         set_up(a, f, shapes, a.reshapes)?;
     }
-    if (0..a.functions[f].inputs.len()).any(|i| a.op(f).alias(i).is_some()) {
+    if (0..a.functions[f].inputs.len()).any(|i| a.facts(f).alias(i).is_some()) {
         aliasing::share_memory(a, f);
         aliasing::verify(a, f)?;
     }

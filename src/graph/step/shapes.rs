@@ -11,7 +11,7 @@ use crate::ops::Op;
 /// Shapes of the outputs of an operation on these arrays.
 pub(crate) fn shapes_of(op: &Op, x: &[NdArray]) -> Result<crate::ops::Shapes> {
     let shapes: SmallVec<[&Shape; 4]> = x.iter().map(|x| &x.shape).collect();
-    match op.shaped_by().and_then(|by| x.get(by)) {
+    match op.facts().shaped_by.and_then(|by| x.get(by)) {
         Some(decisive) => {
             let (_held, values) = decisive.storage.hold(DType::F64, Access::Read)?;
             // SAFETY: so many elements of this type are held here.

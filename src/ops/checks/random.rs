@@ -80,17 +80,17 @@ fn special_operations() {
     let x = Tensor::sample([2, 3], 1);
     check_forward(&op("unlink", &[]), &[x.clone()], &[x.clone()]);
     check_gradient(&op("unlink", &[]), &[x.clone()], &[false]);
-    assert_eq!(op("unlink", &[]).alias(0), Some(Alias { output: 0, modifies: false }));
+    assert_eq!(op("unlink", &[]).facts().alias(0), Some(Alias { output: 0, modifies: false }));
 
     let sink = op("sink", &[Value::Bool(true)]);
     check_forward(&sink, &[x.clone(), Tensor::new([], &[1.0])], &[Tensor::new([], &[0.0])]);
     check_gradient(&sink, &[x.clone(), Tensor::new([], &[1.0])], &[false, false]);
-    assert!(!sink.may_clear_inputs() && !sink.keeps_gradients());
-    assert!(op("sink", &[Value::Bool(false)]).keeps_gradients());
+    assert!(!sink.facts().may_clear_inputs && !sink.facts().keeps_gradients);
+    assert!(op("sink", &[Value::Bool(false)]).facts().keeps_gradients);
 
     let y = Tensor::sample([2, 3], 2);
     check_forward(&op("assign", &[]), &[x.clone(), y.clone()], &[y.clone()]);
     check_gradient(&op("assign", &[]), &[x.clone(), y], &[false, false]);
-    assert!(op("assign", &[]).overwrites(0) && !op("assign", &[]).overwrites(1));
+    assert!(op("assign", &[]).facts().overwrites(0) && !op("assign", &[]).facts().overwrites(1));
     assert!(matches!(refused(&op("assign", &[]), &[x, Tensor::new([2], &[0.0; 2])]), Error::Shape { .. }));
 }

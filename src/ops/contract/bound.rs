@@ -5,18 +5,58 @@ use std::sync::Arc;
 
 use crate::array::{DType, Shape};
 use crate::ops::{
-    Activation, Alias, Backward, Call, Compute, Input, InputShapes, Kind, Loops, Op, Operation, Pieces,
+    Backward, Call, Compute, Facts, Input, InputFacts, InputShapes, Kind, Loops, Op, Operation, Pieces,
     Reads, Run, Shapes, Spec, Sym, Symbols, Value,
 };
 use crate::{Error, Result};
 
 /// A [`Compute`] with the mask of the inputs that were given.
 pub(crate) struct Bound<C> {
-    pub(crate) op: C,
-    pub(crate) present: u64,
+    op: C,
+    present: u64,
+    facts: Facts,
 }
 
 impl<C: Compute> Bound<C> {
+    pub(crate) fn new(op: C, present: u64) -> Self {
+        let inputs = C::SPEC.inputs;
+        let alone = |i| op.alias(i).is_none() && !op.overwrites(i);
+        let facts = Facts {
+            shaped_by: C::SHAPED_BY,
+            sets_up_outside: C::SHAPED_BY.is_some(),
+            keeps_gradients: op.keeps_gradients(),
+            keeps_of: C::KEEPS_OF,
+            takes_along: C::TAKES_ALONG,
+            activation: C::ACTIVATION,
+            has_backward: C::HAS_BACKWARD,
+            is_random: C::IS_RANDOM,
+            is_plain: !C::IS_RANDOM
+                && C::SHAPED_BY.is_none()
+                && inputs.iter().all(|input| input.kind == Kind::float)
+                && (0..inputs.len()).all(alone),
+            in_place: C::IN_PLACE || op.loops(false).is_some(),
+            may_clear_inputs: C::MAY_CLEAR_INPUTS,
+            ..Facts::of_users_code([])
+        };
+        let mut bound = Self { op, present, facts };
+        // Of a list there may be any number; one entry holds for all inputs whose bits in masks are one.
+        let is_list = inputs.iter().any(|input| input.kind == Kind::list);
+        let last = if is_list { 63 } else { inputs.len() };
+        bound.facts.inputs = Facts::by_input(last, |i| bound.input_facts(i));
+        bound
+    }
+
+    /// What holds for the `i`-th input that was given.
+    fn input_facts(&self, i: usize) -> InputFacts {
+        let declared = self.declared(i);
+        InputFacts {
+            reads: self.given(self.op.reads(declared)),
+            symbol_reads: self.given(self.op.symbol_reads(declared)),
+            alias: self.op.alias(declared),
+            overwrites: self.op.overwrites(declared),
+        }
+    }
+
     /// The declared number of the `i`-th input that was given.
     #[inline(always)]
     fn declared(&self, i: usize) -> usize {
@@ -63,7 +103,10 @@ impl<C: Compute> Bound<C> {
         if self.present == u64::MAX {
             return reads;
         }
-        let inputs = (0..63).filter(|i| reads.input(self.declared(*i))).fold(0, |m, i| m | 1 << i);
+        // From there on inputs are numbered as declared.
+        let n = C::SPEC.inputs.len().min(63);
+        let own = (0..n).filter(|i| reads.input(self.declared(*i))).fold(0, |m, i| m | 1 << i);
+        let inputs = own | (reads.inputs & (u64::MAX << n));
         Reads { inputs, outputs: reads.outputs }
     }
 }
@@ -76,6 +119,9 @@ unsafe impl<C: Compute> Operation for Bound<C> {
     }
     fn name(&self) -> &str {
         C::SPEC.name
+    }
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
     fn info(&self, x: &[&Shape]) -> Vec<(&'static str, Value)> {
         self.op.info(&InputShapes { x, present: self.present, values: None })
@@ -90,18 +136,9 @@ unsafe impl<C: Compute> Operation for Bound<C> {
         self.check_count(x.len())?;
         self.op.shapes(&InputShapes { x, present: self.present, values: None })
     }
-    fn shaped_by(&self) -> Option<usize> {
-        C::SHAPED_BY
-    }
     fn shapes_by(&self, x: &[&Shape], values: &[f64]) -> Result<Shapes> {
         self.check_count(x.len())?;
         self.op.shapes(&InputShapes { x, present: self.present, values: Some(values) })
-    }
-    fn keeps_gradients(&self) -> bool {
-        self.op.keeps_gradients()
-    }
-    fn keeps_of(&self) -> Option<usize> {
-        C::KEEPS_OF
     }
     fn output(&self, o: usize) -> Option<DType> {
         self.op.output(o)
@@ -120,12 +157,6 @@ unsafe impl<C: Compute> Operation for Bound<C> {
             self.op.backward(&mut Backward::<f32>::new(call, self.present))
         }
     }
-    fn takes_along(&self) -> bool {
-        C::TAKES_ALONG
-    }
-    fn activation(&self) -> Option<Activation> {
-        C::ACTIVATION
-    }
     fn goes_along(&self, x: &[&Shape]) -> bool {
         self.op.goes_along(&InputShapes { x, present: self.present, values: None })
     }
@@ -136,46 +167,14 @@ unsafe impl<C: Compute> Operation for Bound<C> {
             self.op.pieces(Run::<f32>::new(call, self.present))
         }
     }
-    fn has_backward(&self) -> bool {
-        C::HAS_BACKWARD
-    }
     fn gradient(&self, mut s: Symbols) -> Result<Vec<Option<Sym>>> {
         s.present = self.present;
         let declared = self.op.gradient(&s);
         let n = s.n_inputs();
         Ok((0..n).map(|i| declared.get(self.declared(i)).copied().flatten()).collect())
     }
-    fn reads(&self, gx: usize) -> Reads {
-        self.given(self.op.reads(self.declared(gx)))
-    }
-    fn symbol_reads(&self, gx: usize) -> Reads {
-        self.given(self.op.symbol_reads(self.declared(gx)))
-    }
-    fn alias(&self, i: usize) -> Option<Alias> {
-        self.op.alias(self.declared(i))
-    }
-    fn overwrites(&self, i: usize) -> bool {
-        self.op.overwrites(self.declared(i))
-    }
-    fn is_random(&self) -> bool {
-        C::IS_RANDOM
-    }
-    fn is_plain(&self) -> bool {
-        let alone = |i| self.op.alias(i).is_none() && !self.op.overwrites(i);
-        let inputs = C::SPEC.inputs;
-        !C::IS_RANDOM
-            && C::SHAPED_BY.is_none()
-            && inputs.iter().all(|input| input.kind == Kind::float)
-            && (0..inputs.len()).all(alone)
-    }
     fn loops(&self, double: bool) -> Option<Loops> {
         self.op.loops(double)
-    }
-    fn in_place(&self) -> bool {
-        C::IN_PLACE || self.op.loops(false).is_some()
-    }
-    fn may_clear_inputs(&self) -> bool {
-        C::MAY_CLEAR_INPUTS
     }
     fn products(&self, x: &[&Shape], y: &Shape) -> usize {
         self.op.products(&InputShapes { x, present: self.present, values: None }, y)

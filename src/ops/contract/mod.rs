@@ -4,6 +4,7 @@ pub(crate) mod bound;
 pub(crate) mod compute;
 pub(crate) mod derivative;
 pub(crate) mod elementwise;
+pub(crate) mod facts;
 pub(crate) mod loops;
 pub(crate) mod operation;
 pub(crate) mod run;

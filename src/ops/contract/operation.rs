@@ -5,9 +5,7 @@ use std::sync::Arc;
 use crate::Result;
 use crate::array::{DType, Lasting, Shape, Storage};
 use crate::ops::contract::bound::Bound;
-use crate::ops::{
-    Activation, Alias, Compute, Kind, Loops, Memory, Pieces, Reads, Shapes, State, Sym, Symbols, Tail, Value,
-};
+use crate::ops::{Compute, Facts, Kind, Loops, Memory, Pieces, Shapes, State, Sym, Symbols, Tail, Value};
 
 /// A call of the kernel of an operation: raw memory, its type told.
 pub struct Call<'a> {
@@ -67,13 +65,15 @@ pub trait OnArrays: Send + Sync {
 ///
 /// # Safety
 /// The engine believes it: kernels read and write no more than the arrays of a [`Call`] hold, of the types that `kind` and
-/// `output` name, and only inputs that it `overwrites`; outputs that have the memory of an input by `alias` are as large.
+/// `output` name, and only inputs that it overwrites, by its [`Facts`]; outputs that have the memory of an input are as large.
 #[allow(missing_docs, clippy::missing_errors_doc)] // each is the method of `Compute` of the same name, with inputs numbered as given
 pub unsafe trait Operation: Send + Sync + 'static {
     /// `LeakyReLU`
     fn type_name(&self) -> &str;
     /// `leaky_relu`
     fn name(&self) -> &str;
+    /// What it reads, aliases, overwrites, draws and hosts.
+    fn facts(&self) -> &Facts;
     fn info(&self, x: &[&Shape]) -> Vec<(&'static str, Value)>;
     fn kind(&self, i: usize) -> Kind;
     /// What input `i` is called in the declaration.
@@ -81,24 +81,13 @@ pub unsafe trait Operation: Send + Sync + 'static {
         "x"
     }
     fn shapes(&self, x: &[&Shape]) -> Result<Shapes>;
-    /// The input whose values `shapes_by` takes: shapes of outputs follow from them.
-    fn shaped_by(&self) -> Option<usize> {
-        None
-    }
-    /// As `shapes`, given the values of the input that `shaped_by` names.
+    /// As `shapes`, given the values of the input that [`Facts::shaped_by`] names.
     ///
     /// # Errors
     /// As for `shapes`.
     fn shapes_by(&self, x: &[&Shape], values: &[f64]) -> Result<Shapes> {
         let _ = values;
         self.shapes(x)
-    }
-    fn keeps_gradients(&self) -> bool {
-        false
-    }
-    /// The input of which it keeps something from run to run.
-    fn keeps_of(&self) -> Option<usize> {
-        None
     }
     fn output(&self, o: usize) -> Option<DType>;
     /// # Safety
@@ -107,12 +96,6 @@ pub unsafe trait Operation: Send + Sync + 'static {
     /// # Safety
     /// As for `forward`, where the gradient reads or writes them.
     unsafe fn backward(&self, call: Call<'_>) -> Result<()>;
-    fn takes_along(&self) -> bool {
-        false
-    }
-    fn activation(&self) -> Option<Activation> {
-        None
-    }
     fn goes_along(&self, x: &[&Shape]) -> bool {
         let _ = x;
         false
@@ -123,30 +106,12 @@ pub unsafe trait Operation: Send + Sync + 'static {
         let _ = call;
         None
     }
-    fn has_backward(&self) -> bool;
     fn gradient(&self, s: Symbols) -> Result<Vec<Option<Sym>>>;
-    fn reads(&self, gx: usize) -> Reads;
-    fn symbol_reads(&self, gx: usize) -> Reads;
-    /// What a backward run reads for the gradient of input `gx`: the kernel, or the formula where there is none.
-    fn backward_reads(&self, gx: usize) -> Reads {
-        if self.has_backward() { self.reads(gx) } else { self.symbol_reads(gx) }
-    }
-    fn alias(&self, i: usize) -> Option<Alias>;
-    fn overwrites(&self, i: usize) -> bool;
-    fn is_random(&self) -> bool;
-    /// Whether it does nothing but compute outputs from inputs, which it reads in the type that the context computes in.
-    fn is_plain(&self) -> bool {
-        false
-    }
     /// The loops that compute in `f64` (if `double`) or `f32`, if it works element by element.
     fn loops(&self, double: bool) -> Option<Loops> {
         let _ = double;
         None
     }
-    fn in_place(&self) -> bool {
-        self.loops(false).is_some()
-    }
-    fn may_clear_inputs(&self) -> bool;
     fn products(&self, x: &[&Shape], y: &Shape) -> usize {
         let _ = (x, y);
         0
@@ -170,11 +135,6 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether the shapes of an operation's outputs cannot be told under the lock: user's code or values decide.
-    pub(crate) fn sets_up_outside(&self) -> bool {
-        self.on_arrays().is_some() || self.shaped_by().is_some()
-    }
-
     /// A node's operation from what its author wrote, all inputs being given.
     pub(crate) fn new<C: Compute>(op: C) -> Self {
         Self::with_inputs(op, u64::MAX)
@@ -182,7 +142,7 @@ impl Op {
 
     /// As [`Op::new`] where only the inputs in the mask are given.
     pub(crate) fn with_inputs<C: Compute>(op: C, present: u64) -> Self {
-        Self::Shared(Arc::new(Bound { op, present }))
+        Self::Shared(Arc::new(Bound::new(op, present)))
     }
 }
 

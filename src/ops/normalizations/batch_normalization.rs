@@ -260,8 +260,8 @@ mod tests {
         };
         let expected = [moved(&x[3], &mean, 1.0), moved(&x[4], &variance, 8.0 / 7.0)];
         let (op, mut y, mut state) = (batch(&[1], true, false, u64::MAX), vec![0.0; 24], State::default());
-        assert_eq!([0, 2, 3, 4].map(|i| op.overwrites(i)), [false, false, true, true]);
-        assert!(!batch(&[1], false, false, u64::MAX).overwrites(3));
+        assert_eq!([0, 2, 3, 4].map(|i| op.facts().overwrites(i)), [false, false, true, true]);
+        assert!(!batch(&[1], false, false, u64::MAX).facts().overwrites(3));
         for recompute in [false, true] {
             let shape = x[0].shape.clone();
             let memory = |x: &mut Tensor| (x.data.as_mut_ptr().cast::<u8>(), x.shape.clone());

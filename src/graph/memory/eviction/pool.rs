@@ -158,9 +158,7 @@ impl PoolState {
         let repeatable = is_repeatable(a, f);
         let cost = work(a, f);
         for o in 0..a.functions[f].outputs.len() {
-            let op = a.op(f);
-            let shared =
-                (0..a.functions[f].inputs.len()).any(|i| op.alias(i).is_some_and(|alias| alias.output == o));
+            let shared = a.facts(f).shares_output(o, a.functions[f].inputs.len());
             if let (Some(v), true) = (a.live_output(f, o), repeatable) {
                 a.variables[v].flags |= flag::DROPPED;
             }

@@ -73,7 +73,8 @@ impl Reservation {
                 need += cast_bytes(data, read_as(op, i, compute));
             }
             for (o, shape) in shapes.iter().enumerate() {
-                let there = into.get(o).is_some_and(Option::is_some) || is_shared(op, inputs.len(), o);
+                let there =
+                    into.get(o).is_some_and(Option::is_some) || op.facts().shares_output(o, inputs.len());
                 need += if there { 0 } else { stored_bytes(shape.size(), compute, op.output(o)) };
             }
             let backward =
@@ -111,11 +112,6 @@ pub(crate) fn rematerialize_inputs(inputs: &[&Variable]) -> Result<()> {
     if gone { inputs.iter().try_for_each(|v| v.bring_back().map(drop)) } else { Ok(()) }
 }
 
-/// Whether output `o` is the memory of one of `n` inputs.
-fn is_shared(op: &Op, n: usize, o: usize) -> bool {
-    (0..n).any(|i| op.alias(i).is_some_and(|alias| alias.output == o))
-}
-
 /// Bytes that the backward run of a function takes beside leaves and their gradients.
 fn backward_bytes(a: &Arena, op: &Op, inputs: &[Ix], shapes: &Shapes, compute: Precision) -> usize {
     let wanted: SmallVec<[usize; 4]> = (0..inputs.len()).filter(|i| a.need_grad(inputs[*i])).collect();
@@ -134,11 +130,12 @@ fn backward_bytes(a: &Arena, op: &Op, inputs: &[Ix], shapes: &Shapes, compute: P
         if a.variables[*v].parent == NONE {
             continue;
         }
-        let times = usize::from(wanted.iter().any(|j| op.backward_reads(*j).input(i)));
+        let times = usize::from(wanted.iter().any(|j| op.facts().backward_reads(*j).input(i)));
         total += bytes(a.cores[core].shape.size()) * (times + usize::from(wanted.contains(&i)));
     }
     for (o, shape) in shapes.iter().enumerate() {
-        let read = wanted.iter().any(|j| op.backward_reads(*j).output(o)) && !is_shared(op, inputs.len(), o);
+        let read = wanted.iter().any(|j| op.facts().backward_reads(*j).output(o))
+            && !op.facts().shares_output(o, inputs.len());
         total += bytes(shape.size()) * (1 + usize::from(read));
     }
     total

@@ -100,10 +100,10 @@ pub(crate) fn sharers(a: &Arena, v: Ix) -> usize {
             let slot = &a.functions[c.function];
             for (i, _) in slot.inputs.iter().enumerate().filter(|(_, input)| **input == v) {
                 let op = a.op(c.function);
-                if !op.may_clear_inputs() {
+                if !op.facts().may_clear_inputs {
                     return 0;
                 }
-                let Some(alias) = op.alias(i) else { continue };
+                let Some(alias) = op.facts().alias(i) else { continue };
                 match a.live_output(c.function, alias.output) {
                     _ if alias.modifies => return 0,
                     Some(output) => next.push(output),

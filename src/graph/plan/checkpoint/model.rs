@@ -217,12 +217,12 @@ impl StepModel {
         };
         for (i, slot) in step.x.iter().enumerate() {
             let v = self.value(a, numbers, a.functions[f].inputs[i], slot);
-            let read = (0..n).any(|j| op.backward_reads(j).input(i)) || op.overwrites(i);
+            let read = (0..n).any(|j| op.facts().backward_reads(j).input(i)) || op.facts().overwrites(i);
             let value = &mut self.values[v as usize];
             value.last = Some(at);
             value.reads += 1;
             value.needed |= need_grad && read;
-            value.fixed |= op.alias(i).is_some() || !op.may_clear_inputs();
+            value.fixed |= op.facts().alias(i).is_some() || !op.facts().may_clear_inputs;
             act.inputs.push(v);
             let (touch, _) = self.touch(numbers, slot, false, false);
             act.touches.push(touch);
@@ -232,9 +232,9 @@ impl StepModel {
             let v = self.value(a, numbers, v, slot);
             let value = &mut self.values[v as usize];
             value.producer = Some(at);
-            value.needed |= need_grad && (0..n).any(|i| op.backward_reads(i).output(o));
-            value.fixed |= op.sets_up_outside();
-            value.fixed |= (0..n).any(|i| op.alias(i).is_some_and(|alias| alias.output == o));
+            value.needed |= need_grad && (0..n).any(|i| op.facts().backward_reads(i).output(o));
+            value.fixed |= op.facts().sets_up_outside;
+            value.fixed |= op.facts().shares_output(o, n);
             act.outputs.push(v);
             // What only gives memory another name writes nothing: the memory may be that of a leaf.
             let (touch, temporary) = self.touch(numbers, slot, false, !step.idle);
@@ -261,7 +261,7 @@ impl StepModel {
                     act.reads.push(self.value(a, numbers, *v, slot));
                 }
             }
-            if step.gx.iter().any(Option::is_some) && !step.op.keeps_gradients() {
+            if step.gx.iter().any(Option::is_some) && !step.op.facts().keeps_gradients {
                 let data = step.x.iter().chain(&step.y).filter_map(|(_, slot)| Some((slot.as_ref()?, false)));
                 for (slot, is_grad) in data.chain(step.gy.iter().map(|slot| (slot, true))) {
                     act.touches.push(self.touch(numbers, slot, is_grad, false).0);

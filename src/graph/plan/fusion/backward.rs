@@ -85,9 +85,9 @@ pub(crate) fn backward_len(step: &BackwardStep) -> Option<usize> {
     let read = |(shape, slot): &(Shape, Option<Operand>)| {
         slot.as_ref().is_none_or(|slot| slot.dtype == dtype && BroadcastCycle::fits(shape, &gy.shape))
     };
-    let fits = step.op.has_backward()
+    let fits = step.op.facts().has_backward
         && step.arrays.is_none()
-        && !step.op.keeps_gradients()
+        && !step.op.facts().keeps_gradients
         && step.gy.len() == 1
         && (1..=2).contains(&step.x.len())
         && step.op.loops(false).is_some()

@@ -119,7 +119,7 @@ fn follows(steps: &[ForwardStep], clears: &[(u32, u32)], n: usize) -> bool {
     let own = |slot: &&Operand| !same(slot, y);
     let written = |slot: &Operand| {
         before.iter().any(|step| step.y.iter().any(|y| same(y, slot)))
-            || (0..first.x.len()).any(|i| first.op.overwrites(i) && same(&first.x[i], slot))
+            || (0..first.x.len()).any(|i| first.op.facts().overwrites(i) && same(&first.x[i], slot))
     };
     let to = &step.y[0];
     let read = |slot: &Operand| before.iter().chain([step]).any(|step| step.x.iter().any(|x| same(x, slot)));
@@ -162,7 +162,7 @@ fn links(first: &ForwardStep, rest: &[ForwardStep]) -> Option<(EpilogueTail, Act
     for (n, step) in rest.iter().enumerate() {
         let (places, others) = rest_of_places.split_at(step.x.len());
         rest_of_places = others;
-        if let (0, Some(in_registers)) = (n, step.op.activation()) {
+        if let (0, Some(in_registers)) = (n, step.op.facts().activation) {
             activation = in_registers;
         } else if let Some(loops) = step.op.loops(double) {
             let x = [places[0].cast_const(), places.last()?.cast_const()];
