@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use smallvec::SmallVec;
 
-use crate::graph::arena::{Arena, FunctionSlot, Ix, Saved, fork};
+use crate::graph::arena::{self, Arena, FunctionSlot, Ix, Saved, fork};
 use crate::{Error, Result};
 
 /// A number that a thread has to itself. (Where there were more threads than numbers, two have one; nothing but what a forked
@@ -97,6 +97,50 @@ pub(crate) struct PlanLock {
 impl From<Vec<Ix>> for PlanLock {
     fn from(functions: Vec<Ix>) -> Self {
         Self { functions: functions.into(), since: None, lives: 0, whole: None }
+    }
+}
+
+/// A plan whose functions a run has to itself: until [`HeldPlan::let_go`], or until it is dropped if the run ends in another
+/// way. It is made before the arena is locked, since it locks the arena when it is dropped.
+pub(crate) struct HeldPlan<P: AsMut<PlanLock>>(Option<P>);
+
+impl<P: AsMut<PlanLock>> HeldPlan<P> {
+    /// None yet.
+    pub(crate) const NONE: Self = Self(None);
+
+    /// Takes the functions of a plan.
+    ///
+    /// # Errors
+    /// As [`Arena::hold`].
+    pub(crate) fn hold(&mut self, a: &mut Arena, mut plan: P) -> Result<&mut P> {
+        debug_assert!(self.0.is_none(), "a run has one plan");
+        a.hold(plan.as_mut())?;
+        Ok(self.0.insert(plan))
+    }
+
+    /// The plan that runs.
+    pub(crate) fn plan(&mut self) -> &mut P {
+        self.0.as_mut().unwrap_or_else(|| unreachable!("a run that was begun has a plan"))
+    }
+
+    /// As [`Arena::let_go`]; the plan is the caller's from now on.
+    pub(crate) fn let_go(
+        &mut self,
+        a: &mut Arena,
+        outcome: Option<RunOutcome>,
+        each: impl Fn(&mut FunctionSlot),
+    ) -> P {
+        let mut plan = self.0.take().unwrap_or_else(|| unreachable!("a run that was begun has a plan"));
+        a.let_go(plan.as_mut(), outcome, each);
+        plan
+    }
+}
+
+impl<P: AsMut<PlanLock>> Drop for HeldPlan<P> {
+    fn drop(&mut self) {
+        if let Some(plan) = &mut self.0 {
+            arena::with(|a| a.let_go(plan.as_mut(), None, |_| ()));
+        }
     }
 }
 
@@ -253,130 +297,4 @@ impl Arena {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::cell::RefCell;
-
-    use crate::Error;
-    use crate::graph::{BackwardOptions, ForwardOptions, Function, Variable, apply, arena, forward_all};
-
-    fn one(name: &str, x: &[&Variable]) -> Variable {
-        apply(name, x, &[]).expect("builds").remove(0)
-    }
-
-    fn leaf() -> Variable {
-        Variable::from_values([3], &[0.1, 0.2, 0.3]).expect("fits").with_need_grad(true)
-    }
-
-    fn step(y: &Variable, clear: bool) {
-        y.forward(&ForwardOptions { clear_no_need_grad: clear, ..Default::default() }).expect("runs");
-        y.backward(&BackwardOptions { clear_buffer: clear, ..Default::default() }).expect("runs");
-    }
-
-    /// What must be so when nothing is under way, looked at behind the lease.
-    fn is_at_rest(y: &Variable, pending: bool) {
-        arena::with(|a| {
-            a.settle();
-            let slot = &a.functions[a.variables[y.ix()].parent];
-            assert_eq!((slot.busy, slot.count, slot.pending), (None, 1, pending));
-        });
-    }
-
-    #[test]
-    fn a_run_within_a_run_is_refused_cold_and_warm() {
-        let y = one("sin", &[&one("exp", &[&leaf()])]);
-        for _ in 0..4 {
-            step(&y, false);
-            let again = |_: &Function| y.forward(&ForwardOptions::default());
-            let hooked = ForwardOptions { post_hook: Some(&again), ..Default::default() };
-            let refused = y.forward(&hooked).expect_err("is running");
-            assert!(refused.to_string().contains("expected a graph that is at rest"), "{refused}");
-            is_at_rest(&y, true);
-            step(&y, false);
-            is_at_rest(&y, false);
-        }
-    }
-
-    #[test]
-    fn a_panic_is_an_error_and_leaves_the_graph_at_rest() {
-        let (x, n) = (leaf(), std::cell::Cell::new(0));
-        let y = one("sin", &[&one("exp", &[&x])]);
-        y.grad().storage.fill(5.0).expect("has room");
-        let panics = |_: &Function| match n.get() {
-            0 => panic!("on purpose"),
-            left => {
-                n.set(left - 1);
-                Ok(())
-            }
-        };
-        for at in [0, 1, 0, 1] {
-            step(&y, false);
-            n.set(at);
-            let hooked = ForwardOptions { post_hook: Some(&panics), ..Default::default() };
-            let error = y.forward(&hooked).expect_err("panics");
-            assert!(matches!(&error, Error::Internal(text) if text == "on purpose"), "{error}");
-            step(&y, false);
-            is_at_rest(&y, false);
-            n.set(at);
-            y.forward(&ForwardOptions::default()).expect("runs");
-            let hooked = BackwardOptions { pre_hook: Some(&panics), ..Default::default() };
-            let error = y.backward(&hooked).expect_err("panics");
-            assert!(error.is_panic(), "{error}");
-            is_at_rest(&y, true);
-            assert_eq!(y.grad().to_vec().expect("is there"), [5.0; 3]);
-        }
-        // No run of this thread is thought to be under way for ever: plans are leased again.
-        let own = super::Thread::current();
-        assert!(arena::with(|a| !a.leases.single.contains(&own)));
-    }
-
-    #[test]
-    fn what_dies_or_runs_during_a_run_changes_nothing() {
-        let y = one("sin", &[&one("exp", &[&leaf()])]);
-        step(&y, false);
-        for _ in 0..3 {
-            let other = one("cos", &[&leaf()]);
-            step(&other, true);
-            step(&other, true);
-            let others = RefCell::new(vec![other]);
-            let hook = |_: &Function| {
-                others.borrow_mut().pop().map_or(Ok(()), |other| other.forward(&ForwardOptions::default()))
-            };
-            y.forward(&ForwardOptions { pre_hook: Some(&hook), ..Default::default() }).expect("runs");
-            is_at_rest(&y, true);
-            y.backward(&BackwardOptions::default()).expect("runs");
-            is_at_rest(&y, false);
-        }
-    }
-
-    #[test]
-    fn a_loss_that_waits_keeps_the_trunk() {
-        let x = leaf();
-        let trunk = one("exp", &[&x]);
-        let (a, b) = (one("sin", &[&trunk]), one("cos", &[&trunk]));
-        drop(trunk); // nobody looks
-        for n in 0..5 {
-            x.grad().storage.zero().expect("is whole");
-            forward_all(&[&a, &b], &ForwardOptions::default()).expect("run");
-            let clearing = BackwardOptions { clear_buffer: true, ..Default::default() };
-            a.backward(&clearing).expect("runs");
-            is_at_rest(&b, true);
-            b.backward(&clearing).unwrap_or_else(|e| panic!("step {n}: {e}"));
-            let e: Vec<f64> = [0.1f64, 0.2, 0.3].iter().map(|x| x.exp()).collect();
-            for (g, e) in x.grad().to_vec().expect("is there").iter().zip(e) {
-                assert!((g - e * (e.cos() - e.sin())).abs() < 1e-5);
-            }
-        }
-    }
-
-    #[test]
-    fn a_function_dies_with_its_last_handle_after_warm_runs() {
-        let y = one("sin", &[&one("exp", &[&leaf()])]);
-        for _ in 0..3 {
-            step(&y, true);
-        }
-        let f = arena::with(|a| a.variables[y.ix()].parent);
-        let generation = arena::with(|a| a.functions[f].generation);
-        drop(y);
-        assert_ne!(arena::with(|a| a.functions[f].generation), generation);
-    }
-}
+mod tests;

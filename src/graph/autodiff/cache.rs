@@ -40,6 +40,8 @@ pub(crate) struct PreparedBackward {
     sinks: Vec<GradientSlotIx>,
     /// It was kept, and runs again.
     pub(crate) again: bool,
+    /// It is in a run: its functions are its own, and gradients of leaves may be written.
+    is_running: bool,
     key: RouteKey,
 }
 
@@ -105,7 +107,10 @@ impl PreparedBackward {
             gradients.start(a, &route, &mut plan, seeds);
             sinks = route.sinks(a, targets.is_none());
         }
-        Ok((Box::new(Self { route, plan, gradients, kept, sinks, again: false, key }), budget))
+        Ok((
+            Box::new(Self { route, plan, gradients, kept, sinks, again: false, is_running: false, key }),
+            budget,
+        ))
     }
 
     fn take(a: &mut Arena, first: Ix, key: &RouteKey) -> Option<Box<Self>> {
@@ -130,18 +135,21 @@ impl PreparedBackward {
         self.kept.is_some()
     }
 
-    /// Begins the run of one that is kept: takes its functions.
+    /// Begins the run of one that is kept: takes its functions, until [`PreparedBackward::finish`] or until it is dropped, which
+    /// must not happen under the arena's lock.
     ///
     /// # Errors
     /// As [`Arena::hold`].
     pub(crate) fn begin(&mut self, a: &mut Arena) -> Result<()> {
         a.hold(&mut self.plan.functions)?;
+        self.is_running = true;
         a.written.push((Thread::current(), Arc::clone(&self.gradients.in_place)));
         Ok(())
     }
 
     /// Ends the run of one that is kept: gives its functions back.
     pub(crate) fn finish(&mut self, a: &mut Arena, succeeded: bool) {
+        self.is_running = false;
         let own = (Thread::current(), &self.gradients.in_place);
         let is_own = |run: &(Thread, Arc<[Ix]>)| run.0 == own.0 && Arc::ptr_eq(&run.1, own.1);
         if let Some(at) = a.written.iter().rposition(is_own) {
@@ -202,6 +210,15 @@ impl PreparedBackward {
             }
         });
         Ok(())
+    }
+}
+
+impl Drop for PreparedBackward {
+    fn drop(&mut self) {
+        if self.is_running {
+            arena::with(|a| self.finish(a, false));
+            self.gradients.undo();
+        }
     }
 }
 

@@ -159,6 +159,8 @@ fn on_arrays(
         let (mut ready, budget) = PreparedBackward::get(a, roots, inputs, &seeds, options, adds)?;
         let functions = &ready.plan.functions;
         let budgeted = budget.is_some() || functions.iter().any(|f| a.functions[*f].budgeted);
+        let clearing = Clearing::new(a, Policy::RESTORING);
+        // Last, since what undoes it locks the arena.
         let held = if ready.is_kept() {
             ready.begin(a)?;
             None
@@ -166,7 +168,7 @@ fn on_arrays(
             a.begin_run(functions)?;
             Some(Suspended { functions: functions.to_vec(), busy: Cell::new(true) })
         };
-        Ok((ready, held, Clearing::new(a, Policy::RESTORING), budget, budgeted))
+        Ok((ready, held, clearing, budget, budgeted))
     })?;
     let guard = (!budgeted).then(RunGuard::new);
     let (is_kept, optimise) = (ready.is_kept(), ready.again && !budgeted);

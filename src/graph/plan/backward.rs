@@ -79,6 +79,12 @@ struct AwaitedRun {
     all: HashSet<Ix>,
 }
 
+impl AsMut<PlanLock> for BackwardPlan {
+    fn as_mut(&mut self) -> &mut PlanLock {
+        &mut self.functions
+    }
+}
+
 impl BackwardPlan {
     /// The run from `root`; backward runs from `partners` are to come, and find what is not computed again.
     ///

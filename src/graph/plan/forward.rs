@@ -38,6 +38,12 @@ pub(crate) struct ForwardPlan {
     pub(crate) counted: bool,
 }
 
+impl AsMut<PlanLock> for ForwardPlan {
+    fn as_mut(&mut self) -> &mut PlanLock {
+        &mut self.functions
+    }
+}
+
 impl ForwardPlan {
     pub(crate) fn make(
         a: &mut Arena,

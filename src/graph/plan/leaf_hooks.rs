@@ -41,6 +41,7 @@ pub(crate) struct LeafHooks {
 }
 
 /// Leaves with hooks, and their gradients in a run that is over.
+#[derive(Default)]
 pub(crate) struct DetachedLeafGrads(Vec<(HookedLeaf, Option<Arc<Storage>>)>);
 
 impl LeafHooks {
@@ -83,12 +84,14 @@ impl LeafHooks {
     }
 
     /// Gives leaves whose gradients are to be shown new ones.
-    pub(crate) fn set_apart(&self, a: &mut Arena) -> DetachedLeafGrads {
-        for leaf in self.leaves.iter().filter(|leaf| leaf.shown) {
-            a.moved(leaf.core);
-            a.lend_gradient(leaf.core, Storage::new(a.cores[leaf.core].shape.size()));
+    pub(crate) fn set_apart(&self, a: &mut Arena, apart: &mut DetachedLeafGrads) {
+        for leaf in &self.leaves {
+            apart.0.push((*leaf, None));
+            if leaf.shown {
+                a.moved(leaf.core);
+                a.lend_gradient(leaf.core, Storage::new(a.cores[leaf.core].shape.size()));
+            }
         }
-        DetachedLeafGrads(self.leaves.iter().map(|leaf| (*leaf, None)).collect())
     }
 }
 
@@ -99,6 +102,7 @@ impl DetachedLeafGrads {
     }
 
     /// Gives leaves the gradients back that they did not have, and takes those of the run.
+    #[must_use]
     pub(crate) fn given_back(mut self, a: &mut Arena) -> Self {
         for (leaf, grad) in self.0.iter_mut().filter(|(leaf, _)| leaf.shown) {
             a.moved(leaf.core);

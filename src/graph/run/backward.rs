@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use crate::array::{RunGuard, Storage};
 use crate::error::caught;
 use crate::graph::arena::describe::{self, explain};
-use crate::graph::arena::run_lock::RunOutcome;
+use crate::graph::arena::run_lock::{HeldPlan, RunOutcome};
 use crate::graph::arena::validity::Validity;
 use crate::graph::arena::{self, Arena, Ix, NONE, order};
 use crate::graph::handles::callbacks::{Detach, FunctionHook, detached};
@@ -22,6 +22,7 @@ use crate::graph::memory::restore;
 use crate::graph::plan::backward::{BackwardKey, BackwardPlan};
 use crate::graph::plan::cache::{self, CachedPlan};
 use crate::graph::plan::instructions::Instruction;
+use crate::graph::plan::leaf_hooks::DetachedLeafGrads;
 use crate::graph::run::context::RunContext;
 use crate::graph::step::anomaly;
 use crate::graph::step::backward::BackwardStep;
@@ -254,42 +255,34 @@ impl Variable {
             }
         }
         let clear_seed = matches!(options.seed, Seed::Fill(_) | Seed::Temporary(_));
-        let (mut plan, key, validity, reshapes, outer, apart, clearing, keeper, optimise, budgeted) =
+        // What the run marks is undone when these are dropped, in any exit.
+        let mut held: HeldPlan<BackwardPlan> = HeldPlan::NONE;
+        let mut lent = LentGradients::default();
+        let (key, validity, reshapes, clearing, keeper, optimise, budgeted) =
             arena::with(|a| -> Result<_> {
                 let budgeted = a.functions[a.variables[root].parent].budgeted;
                 let clear_data = options.clear_buffer || budgeted;
                 let above = if pool::in_use() { order::backward_order(a, root) } else { Vec::new() };
                 let keeper = BudgetedBackward::begin(a, &above);
-                let key = BackwardKey { clear_data, clear_grad: clear_data || keeper.is_some(), clear_seed };
+                let key =
+                    BackwardKey { clear_data, clear_grad: clear_data || keeper.is_some(), clear_seed };
                 let kept = CachedPlan::take_backward(a, root, key);
                 let optimise = kept.is_some() && !budgeted && keeper.is_none();
-                let (mut plan, validity) = match kept {
+                let (plan, validity) = match kept {
                     Some((plan, validity)) => (plan, Some(validity)),
                     None => new_plan(a, root, key)?,
                 };
-                a.hold(&mut plan.functions)?;
+                let plan = held.hold(a, plan)?;
                 if let Some(f) = a.first_freed(&mut plan.functions) {
-                    let error = describe::freed_graph(a.op(f).name());
-                    a.let_go(&mut plan.functions, None, |_| ());
-                    return Err(error);
+                    return Err(describe::freed_graph(a.op(f).name()));
                 }
-                let apart = plan.hooked.set_apart(a);
-                if !apart.is_empty() {
+                plan.hooked.set_apart(a, &mut lent.leaves);
+                if !lent.leaves.is_empty() {
                     plan.relocate(a);
                 }
-                let outer = swap_in(a, root, &mut plan, &options.seed);
-                Ok((
-                    plan,
-                    key,
-                    validity,
-                    a.reshapes,
-                    outer,
-                    apart,
-                    Clearing::new(a, Policy::RESTORING),
-                    keeper,
-                    optimise,
-                    budgeted,
-                ))
+                lent.swap_in(a, root, plan, &options.seed);
+                let clearing = Clearing::new(a, Policy::RESTORING);
+                Ok((key, validity, a.reshapes, clearing, keeper, optimise, budgeted))
             })?;
         let at_once = keeper.is_some();
         // Under a budget nobody is to wait for this run, nor for its way to the graph.
@@ -302,20 +295,18 @@ impl Variable {
             budget: keeper,
             observer: None,
         };
+        let plan = held.plan();
         let hooked = context.run.is_hooked() || !plan.hooked.is_empty();
         let done = detached(options.detach, plan.work, hooked, || caught(|| plan.run(&mut context)));
         drop(context);
         let whole = !done.as_ref().is_err_and(Error::is_panic);
         let (apart, plan, done) = arena::with(|a| {
-            let kept_shapes =
-                || plan.functions.iter().try_for_each(|f| order::check_shapes(a, *f, "backward"));
+            let functions = &held.plan().functions;
+            let kept_shapes = || functions.iter().try_for_each(|f| order::check_shapes(a, *f, "backward"));
             let done = done.and_then(|()| if a.reshapes == reshapes { Ok(()) } else { kept_shapes() });
-            for core in outer.into_iter().rev() {
-                drop(a.give_back_gradient(core));
-            }
-            let apart = apart.given_back(a);
+            let apart = lent.give_back(a);
             let finished = done.is_ok();
-            a.let_go(&mut plan.functions, finished.then_some(RunOutcome::Backward), |f| {
+            let plan = held.let_go(a, finished.then_some(RunOutcome::Backward), |f| {
                 f.pending &= !finished;
             });
             // Under a budget, what has hold of values keeps them from being given up.
@@ -354,29 +345,54 @@ fn new_plan(a: &mut Arena, root: Ix, key: BackwardKey) -> Result<(BackwardPlan, 
     Ok((plan, is_kept.then(|| BackwardPlan::validity(a, root, &partners))))
 }
 
-/// Gives the variable the gradient to start from, and the other outputs of its parent zeros, for the time of a run.
-/// Returns the pairs that are to get theirs back.
-fn swap_in(a: &mut Arena, root: Ix, plan: &mut BackwardPlan, seed: &Seed) -> SmallVec<[Ix; 2]> {
-    let (own, parent) = (a.variables[root].core, a.variables[root].parent);
-    let outputs: SmallVec<[Ix; 2]> = a.functions[parent].outputs.iter().map(|o| o.core).collect();
-    let mut outer = SmallVec::new();
-    let seed = plan.seed(seed);
-    for (o, core) in outputs.into_iter().enumerate() {
-        let inner = if core == own { seed.clone() } else { Some(Storage::new(a.cores[core].shape.size())) };
-        if let Some(inner) = inner {
-            if let Some(step) = plan.steps.first_mut() {
-                step.start_from(o, &inner);
+/// Tensors that have another gradient for the time of a run. They get theirs back when it is over, or when this is dropped; it
+/// is made before the arena is locked, since it locks the arena then.
+#[derive(Default)]
+struct LentGradients {
+    /// The root, and the other outputs of its parent.
+    roots: SmallVec<[Ix; 2]>,
+    leaves: DetachedLeafGrads,
+}
+
+impl LentGradients {
+    /// Gives the variable the gradient to start from, and the other outputs of its parent zeros.
+    fn swap_in(&mut self, a: &mut Arena, root: Ix, plan: &mut BackwardPlan, seed: &Seed) {
+        let (own, parent) = (a.variables[root].core, a.variables[root].parent);
+        let outputs: SmallVec<[Ix; 2]> = a.functions[parent].outputs.iter().map(|o| o.core).collect();
+        let seed = plan.seed(seed);
+        for (o, core) in outputs.into_iter().enumerate() {
+            let inner =
+                if core == own { seed.clone() } else { Some(Storage::new(a.cores[core].shape.size())) };
+            if let Some(inner) = inner {
+                if let Some(step) = plan.steps.first_mut() {
+                    step.start_from(o, &inner);
+                }
+                self.roots.push(core);
+                a.lend_gradient(core, inner);
+            } else if let Some(step) = plan.steps.first_mut() {
+                step.start_from(o, a.grad(core));
             }
-            a.lend_gradient(core, inner);
-            outer.push(core);
-        } else if let Some(step) = plan.steps.first_mut() {
-            step.start_from(o, a.grad(core));
-        }
-        for clear in plan.clears.iter_mut().take_while(|c| c.step == 0).filter(|c| c.place.core == core) {
-            if clear.place.is_grad {
-                clear.place.storage = Arc::clone(a.grad(core));
+            for clear in plan.clears.iter_mut().take_while(|c| c.step == 0).filter(|c| c.place.core == core) {
+                if clear.place.is_grad {
+                    clear.place.storage = Arc::clone(a.grad(core));
+                }
             }
         }
     }
-    outer
+
+    /// Gives all of them theirs, and returns what the run made of those of leaves.
+    fn give_back(&mut self, a: &mut Arena) -> DetachedLeafGrads {
+        while let Some(core) = self.roots.pop() {
+            drop(a.give_back_gradient(core));
+        }
+        std::mem::take(&mut self.leaves).given_back(a)
+    }
+}
+
+impl Drop for LentGradients {
+    fn drop(&mut self) {
+        if !self.roots.is_empty() || !self.leaves.is_empty() {
+            drop(arena::with(|a| self.give_back(a)));
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use crate::array::RunGuard;
 use crate::error::caught;
 use crate::graph::arena::describe::explain;
-use crate::graph::arena::run_lock::RunOutcome;
+use crate::graph::arena::run_lock::{HeldPlan, RunOutcome};
 use crate::graph::arena::validity::Validity;
 use crate::graph::arena::{self, Arena, Ix, NONE, Saved, flag, order};
 use crate::graph::handles::callbacks::{self, Detach, FunctionHook};
@@ -213,12 +213,13 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
     };
     let guard = budget.is_none().then(RunGuard::new);
     let mut optimise = false;
-    let (mut plan, validity, reshapes) = loop {
-        let made = arena::with(|a| -> Result<(ForwardPlan, Option<Validity>, u64), Stop> {
+    let mut held: HeldPlan<ForwardPlan> = HeldPlan::NONE;
+    let (validity, reshapes) = loop {
+        let made = arena::with(|a| -> Result<(Option<Validity>, u64), Stop> {
             roots::introduce(a, roots, policy, budget);
             let kept = if cacheable { CachedPlan::take_forward(a, roots[0], &key) } else { None };
             optimise = kept.is_some() && budget.is_none();
-            let (mut plan, validity) = if let Some((plan, validity)) = kept {
+            let (plan, validity) = if let Some((plan, validity)) = kept {
                 (plan, Some(validity))
             } else {
                 cache::count_made();
@@ -229,8 +230,8 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
                 let validity = cacheable.then(|| a.plan_made_from(&plan.functions));
                 (plan, validity)
             };
-            a.hold(&mut plan.functions)?;
-            Ok((plan, validity, a.reshapes))
+            held.hold(a, plan)?;
+            Ok((validity, a.reshapes))
         });
         match made {
             Ok(ready) => break ready,
@@ -239,15 +240,17 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
         }
     };
     let context = RunContext::new([options.pre_hook, options.post_hook], &[], guard.as_ref(), optimise);
+    let plan = held.plan();
     let done =
         callbacks::detached(options.detach, plan.work, context.is_hooked(), || caught(|| plan.run(&context)));
     let whole = !done.as_ref().is_err_and(Error::is_panic);
     let (rest, done) = arena::with(|a| {
-        let kept_shapes = || plan.functions.iter().try_for_each(|f| order::check_outputs(a, *f));
+        let functions = &held.plan().functions;
+        let kept_shapes = || functions.iter().try_for_each(|f| order::check_outputs(a, *f));
         let done = done.and_then(|()| if a.reshapes == reshapes { Ok(()) } else { kept_shapes() });
         let life = done.is_ok().then_some(Saved::Ready);
         let is_usual = done.is_ok() && budget.is_none();
-        a.let_go(&mut plan.functions, is_usual.then_some(RunOutcome::Forward), |f| {
+        let plan = held.let_go(a, is_usual.then_some(RunOutcome::Forward), |f| {
             (f.pending, f.life, f.budgeted) = (true, life.unwrap_or(f.life), budget.is_some());
         });
         if budget.is_some() {

@@ -164,13 +164,14 @@ impl Rerun {
         let functions = order::depth_first(a, wanted, dropped);
         a.settle();
         let taken: Vec<Ix> = functions.iter().copied().filter(|f| a.functions[*f].busy.is_none()).collect();
-        a.begin_run(&taken)?;
         for f in &functions {
             for i in 0..a.functions[*f].inputs.len() {
                 let core = a.variables[a.functions[*f].inputs[i]].core;
                 pins.add(a.data(core));
             }
         }
+        // Last, since what undoes it locks the arena.
+        a.begin_run(&taken)?;
         Ok(Self { functions, taken })
     }
 }
