@@ -104,6 +104,12 @@ def test_folders_of_the_graph_import_downwards():
     assert not broken, "\n".join(broken)
 
 
+def test_runs_name_no_eviction():
+    for folder in ["run", "autodiff"]:
+        for path in files(f"src/graph/{folder}"):
+            assert "memory::eviction" not in path.read_text(), f"{path.relative_to(ROOT)}: expected `evictor` alone"
+
+
 def test_the_graph_has_no_files_outside_of_its_layers():
     assert {path.name for path in (ROOT / "src/graph").glob("*.rs")} == {"mod.rs", "report.rs"}
 

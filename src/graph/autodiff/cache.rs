@@ -15,9 +15,12 @@ use crate::graph::autodiff::hooks;
 use crate::graph::autodiff::options::{DifferentiateOptions, Root};
 use crate::graph::autodiff::route::{Edge, GradientRoute, GradientSlotIx};
 use crate::graph::handles::ndarray::{NdArray, copied};
-use crate::graph::memory::eviction::reserve::BudgetedBackward;
+use crate::graph::memory::evictor::{self, StepGuard};
 use crate::graph::plan::backward::BackwardPlan;
 use crate::graph::plan::cache;
+
+/// One that is ready, and what keeps its run to a budget.
+type PreparedRun = (Box<PreparedBackward>, Option<Box<dyn StepGuard>>);
 
 /// What tells differentiations apart that start from the same variable: where edges begin and end, and what becomes of
 /// gradients and graph.
@@ -67,7 +70,7 @@ impl PreparedBackward {
         seeds: &Seeds,
         options: &DifferentiateOptions<'_>,
         adds: bool,
-    ) -> Result<(Box<Self>, Option<BudgetedBackward>)> {
+    ) -> Result<PreparedRun> {
         let key = RouteKey {
             roots: roots.iter().map(|root| root.edge.resolve(a)).collect(),
             targets: targets.map(|targets| targets.iter().map(|edge| edge.resolve(a)).collect()),
@@ -92,7 +95,7 @@ impl PreparedBackward {
         a.settle_owed();
         route.check(a)?;
         route.check_used(options.refuse_unused)?;
-        let budget = BudgetedBackward::begin(a, &route.functions);
+        let budget = evictor::guard(a, &route.functions);
         let may_be_kept = first.filter(|_| !hooks::any(a, &route) && is_repeatable(a, &route));
         let kept = may_be_kept.map(|first| {
             let ends: Vec<Ix> = key.roots.iter().map(|root| root.0).collect();

@@ -2,5 +2,6 @@
 
 pub(crate) mod clear_record;
 pub(crate) mod eviction;
+pub(crate) mod evictor;
 pub(crate) mod release;
 pub(crate) mod restore;

@@ -3,19 +3,16 @@
 use crate::Result;
 use crate::graph::arena::order::{self, to_restore};
 use crate::graph::arena::{self, Ix};
-use crate::graph::memory::clear_record;
-use crate::graph::memory::eviction::pool::EvictionPool;
-use crate::graph::memory::eviction::reserve;
 use crate::graph::memory::release::Clearing;
+use crate::graph::memory::{clear_record, evictor};
 use crate::graph::settings::modes::Scope;
 use crate::graph::step::prepare;
 
 /// Computes the data of `v` again, and of all that it needs and that was cleared too. What no gradient reads is cleared
 /// again at once.
 pub(crate) fn restore(v: Ix, clearing: &Clearing) -> Result<()> {
-    let ledger = arena::with(|a| EvictionPool::of(a, a.variables[v].parent));
-    if let Some(ledger) = ledger {
-        return reserve::restore_one(&ledger, v);
+    if let Some(evictor) = arena::with(|a| evictor::of(a, a.variables[v].parent)) {
+        return evictor.restore(v);
     }
     let steps = arena::with(|a| {
         let functions = to_restore(a, v);

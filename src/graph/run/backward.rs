@@ -15,8 +15,7 @@ use crate::graph::handles::callbacks::{Detach, FunctionHook, detached};
 use crate::graph::handles::function::Function;
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::variable::Variable;
-use crate::graph::memory::eviction::pool;
-use crate::graph::memory::eviction::reserve::BudgetedBackward;
+use crate::graph::memory::evictor::{self, StepGuard};
 use crate::graph::memory::release::{Clearing, Policy};
 use crate::graph::memory::restore;
 use crate::graph::plan::backward::{BackwardKey, BackwardPlan};
@@ -89,7 +88,7 @@ pub(crate) struct BackwardContext<'a> {
     /// Says what is cleared again of values that are restored.
     pub(crate) clearing: &'a Clearing,
     /// Keeps the run to a budget, if its functions ran under one as they were built.
-    pub(crate) budget: Option<BudgetedBackward>,
+    pub(crate) budget: Option<Box<dyn StepGuard>>,
     /// Whoever has gradients of its own, or gives functions back as they have run.
     pub(crate) observer: Option<&'a mut dyn StepObserver>,
 }
@@ -258,16 +257,16 @@ impl Variable {
         // What the run marks is undone when these are dropped, in any exit.
         let mut held: HeldPlan<BackwardPlan> = HeldPlan::NONE;
         let mut lent = LentGradients::default();
-        let (key, validity, reshapes, clearing, keeper, optimise, budgeted) =
+        let (key, validity, reshapes, clearing, step_guard, optimise, budgeted) =
             arena::with(|a| -> Result<_> {
                 let budgeted = a.functions[a.variables[root].parent].budgeted;
                 let clear_data = options.clear_buffer || budgeted;
-                let above = if pool::in_use() { order::backward_order(a, root) } else { Vec::new() };
-                let keeper = BudgetedBackward::begin(a, &above);
+                let above = if evictor::in_use() { order::backward_order(a, root) } else { Vec::new() };
+                let step_guard = evictor::guard(a, &above);
                 let key =
-                    BackwardKey { clear_data, clear_grad: clear_data || keeper.is_some(), clear_seed };
+                    BackwardKey { clear_data, clear_grad: clear_data || step_guard.is_some(), clear_seed };
                 let kept = CachedPlan::take_backward(a, root, key);
-                let optimise = kept.is_some() && !budgeted && keeper.is_none();
+                let optimise = kept.is_some() && !budgeted && step_guard.is_none();
                 let (plan, validity) = match kept {
                     Some((plan, validity)) => (plan, Some(validity)),
                     None => new_plan(a, root, key)?,
@@ -282,9 +281,9 @@ impl Variable {
                 }
                 lent.swap_in(a, root, plan, &options.seed);
                 let clearing = Clearing::new(a, Policy::RESTORING);
-                Ok((key, validity, a.reshapes, clearing, keeper, optimise, budgeted))
+                Ok((key, validity, a.reshapes, clearing, step_guard, optimise, budgeted))
             })?;
-        let at_once = keeper.is_some();
+        let at_once = step_guard.is_some();
         // Under a budget nobody is to wait for this run, nor for its way to the graph.
         let guard = (!at_once && !budgeted).then(RunGuard::new);
         let hooks = [options.pre_hook, options.post_hook];
@@ -292,7 +291,7 @@ impl Variable {
             run: RunContext::new(hooks, &options.callbacks, guard.as_ref(), optimise),
             modified: options.modified,
             clearing: &clearing,
-            budget: keeper,
+            budget: step_guard,
             observer: None,
         };
         let plan = held.plan();

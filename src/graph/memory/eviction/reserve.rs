@@ -16,6 +16,7 @@ use crate::graph::handles::variable::Variable;
 use crate::graph::memory::clear_record;
 use crate::graph::memory::eviction::pool::{EvictionPool, Pins};
 use crate::graph::memory::eviction::score;
+use crate::graph::memory::evictor::{Evictor, StepGuard};
 use crate::graph::settings::context::{self, Precision};
 use crate::graph::settings::modes::{self, Scope};
 use crate::graph::step::backward::BackwardStep;
@@ -245,30 +246,33 @@ fn missing(slot: &Operand) -> usize {
 }
 
 /// A backward run that keeps to the budget under which its graph was built.
-pub(crate) struct BudgetedBackward {
+struct BudgetedBackward {
     ledger: Arc<EvictionPool>,
     pins: Pins,
     /// What the run allocates belongs to the budget of the graph, whoever runs it.
     _paying: Paying,
 }
 
-impl BudgetedBackward {
-    /// To be called before anything has hold of the values of these functions; none where there was no budget.
-    pub(crate) fn begin(a: &mut Arena, functions: &[Ix]) -> Option<Self> {
-        let ledger = functions.iter().find_map(|f| EvictionPool::of(a, *f))?;
-        let mut book = ledger.book();
+impl Evictor for EvictionPool {
+    fn restore(self: Arc<Self>, v: Ix) -> Result<()> {
+        restore_one(&self, v)
+    }
+
+    fn guard(self: Arc<Self>, a: &mut Arena) -> Box<dyn StepGuard> {
+        let mut book = self.book();
         if book.runs == 0 {
             book.note_holders(a);
         }
         book.runs += 1;
         book.renew_limit();
         drop(book);
-        let paying = ledger.pay();
-        Some(Self { ledger, pins: Pins::default(), _paying: paying })
+        let paying = self.pay();
+        Box::new(BudgetedBackward { ledger: self, pins: Pins::default(), _paying: paying })
     }
+}
 
-    /// Makes ready what `f` reads to run backward, and room for what it writes.
-    pub(crate) fn before(&mut self, f: Ix, step: &BackwardStep) -> Result<()> {
+impl StepGuard for BudgetedBackward {
+    fn before(&mut self, f: Ix, step: &BackwardStep) -> Result<()> {
         let Self { ledger, pins, .. } = self;
         pins.clear();
         let data = || step.x.iter().chain(&step.y).filter_map(|(_, slot)| slot.as_ref());
@@ -299,8 +303,7 @@ impl BudgetedBackward {
         })
     }
 
-    /// Says that `f` ran backward for good.
-    pub(crate) fn after(&self, f: Ix) {
+    fn after(&self, f: Ix) {
         arena::with(|a| self.ledger.book().finish(a, f));
     }
 }
@@ -311,8 +314,8 @@ impl Drop for BudgetedBackward {
     }
 }
 
-/// As `recompute::restore`, of a value that a budget made room of.
-pub(crate) fn restore_one(ledger: &Arc<EvictionPool>, v: Ix) -> Result<()> {
+/// As `restore` of one value, within its pool's budget.
+fn restore_one(ledger: &Arc<EvictionPool>, v: Ix) -> Result<()> {
     let mut pins = Pins::default();
     let _paying = ledger.pay();
     let (gone, now) = arena::with(|a| {
