@@ -44,6 +44,11 @@ def test_parts_of_a_batch_train_as_the_whole_does_with_every_solver():
     assert run(4, "solvers.py").count("right") == 4
 
 
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_layers_whose_weights_are_spread_train_as_those_of_one_process(n):
+    assert run(n, "tensor_parallel.py").count("right") == n
+
+
 @pytest.mark.parametrize(
     ("what", "told"),
     [

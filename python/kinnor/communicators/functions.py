@@ -176,6 +176,68 @@ class _Reduce(Broadcast):
         return Broadcast(self.communicator, self.group, self.src)
 
 
+# --- Between arrays that are the same on all processes and arrays of which each has a part. A loss that all compute
+# counts once here: the gradient of what is the same everywhere is the same everywhere, too.
+
+
+class Copied(_Collective):
+    """The same array, for use in different ways: each process gives a part of its gradient."""
+
+    def run(self, x: Any) -> Any:
+        return x
+
+    def transposed(self) -> _Collective:
+        return Summed(self.communicator, self.group)
+
+
+class Summed(_Collective):
+    """The sum of different arrays, the same for all: each array's gradient is that of the sum."""
+
+    def run(self, x: Any) -> Any:
+        total = x.copy()
+        self.members.all_reduce(total)
+        return total
+
+    def transposed(self) -> _Collective:
+        return Copied(self.communicator, self.group)
+
+
+class Joined(_Collective):
+    """The parts of all processes, one after the other along the last axis."""
+
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (*shape[:-1], shape[-1] * self.members.size)
+
+    def run(self, x: Any) -> Any:
+        parts = np.empty((self.members.size, *x.shape), x.dtype)
+        self.members.all_gather(x, parts, [x.size] * self.members.size)
+        return np.moveaxis(parts, 0, -2).reshape(self.output_shape(x.shape))
+
+    def transposed(self) -> _Collective:
+        return Part(self.communicator, self.group)
+
+
+class Part(_Collective):
+    """This process's part of the last axis of an array that is the same on all."""
+
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        if not shape or shape[-1] % self.members.size:
+            raise CommunicatorError(
+                f"Part: expected a last axis that {self.members.size} processes divide, got shape {shape}"
+            )
+        return (*shape[:-1], shape[-1] // self.members.size)
+
+    def run(self, x: Any) -> Any:
+        width = x.shape[-1] // self.members.size
+        return x[..., width * self.members.rank : width * (self.members.rank + 1)]
+
+    def transposed(self) -> _Collective:
+        return Joined(self.communicator, self.group)
+
+
+# --- What programs call
+
+
 def all_reduce(x: Variable, comm: Communicator, group: str = "world", division: bool = False) -> Variable:
     """Sum an array over all processes. Each gets the sum, and each gives its part of the gradient.
 
