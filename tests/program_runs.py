@@ -71,8 +71,13 @@ def backward(p: Program, a: int, clear_buffer: bool, seed: int, start: str, zero
     else:
         p.unknown_gradients(r)
         p.spent(r, True)
-        for n in r.functions():
-            n.pair.data.forget() if n.recompute and n.op not in SHARED else None
+        forget_restored(r)
+
+
+def forget_restored(r: Node) -> None:
+    """Values that were computed again from leaves that are not what they were."""
+    for n in r.functions():
+        n.pair.data.forget() if n.recompute and n.op not in SHARED else None
 
 
 @step(a=ANY, how=CLEARS[:3], clear_buffer=FLAG, times=[1, 2, 3])
@@ -131,8 +136,10 @@ def update(p: Program, a: int, lr: float, over: int, kind: str, decay: float) ->
     for i in range(over + 1):
         x = p.leaf(a + i, True)
         if x is not None and x.pair.data.known and x.pair.data.sure and x.pair.grad.known and x.pair.grad.sure:
-            # Half precision rounds by more than is allowed here; where slopes are small, so does Adam.
-            large = kind != "Adam" or not ((np.abs(x.pair.grad.value) < 1e-3) & (x.pair.grad.value != 0)).any()
+            # Half precision rounds by more than is allowed here; where slopes are small or zero but for rounding, so
+            # does Adam.
+            slope = x.pair.grad.value + decay * x.pair.data.value
+            large = kind != "Adam" or not (np.abs(slope) < 1e-3).any()
             # A gradient that is zero may count as none.
             some = not decay or x.pair.grad.value.any()
             if x.variable.data.dtype != np.float16 and large and some:
@@ -168,9 +175,12 @@ def autodiff_backward(p: Program, a: int, retain: bool, forward_first: bool) -> 
     except (nn.ClearedError, nn.GraphError, nn.ShapeError, autodiff.ModifiedError, autodiff.GraphFreedError):
         assert not ready
         p.spent(r, True)
+        forget_restored(r)
         return
     wanted = r.wanted()
     found = r.gradients(start)
+    if not fresh:
+        forget_restored(r)
     for n in r.above():
         if n.op is not None:
             if not any(wanted[x] for x in n.inputs):

@@ -65,6 +65,8 @@ def build(p: Program, op: str, inputs: list[Node], f: Callable[..., Any], marked
         node.compute()
         if y.parent is None:
             node.op, node.inputs, node.need_grad, y.need_grad = None, (), False, False
+        elif y.need_grad != node.wanted()[node]:
+            node.seen = None  # what follows from a flag of another is known with the next run
         node.kept = None
         if marked:
             node.pair.data.sure = False

@@ -6,6 +6,7 @@ about; it knows no plans, no fusion, no order of runs, and of the library only t
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -167,6 +168,10 @@ def joined_backward(gy: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.nd
     return g * y - gy * s * (1 - s), g * x
 
 
+BEGINNINGS = itertools.count(0, 1_000_000)
+"""First versions: no two arrays share one."""
+
+
 class Memory:
     """An array: its numbers if anybody can know them, and whether reading it has to succeed."""
 
@@ -174,7 +179,7 @@ class Memory:
         self.value = value if part_of is not None else np.array(value, np.float64)
         self.known = self.sure = known
         self.root = self if part_of is None else part_of.root
-        self.version = 0
+        self.version = next(BEGINNINGS)
         self.epoch = 0
         """Counts what may have put other memory in the place of this."""
 
@@ -212,7 +217,9 @@ class Node:
         self.need_grad: bool | None = None
         self.persistent = self.recompute = self.is_weight = False
         self.seen: tuple[int, ...] | None = None
-        """Versions of the inputs and of itself when it was computed."""
+        """Versions of the inputs and of itself when it was computed; None: it has to be computed again."""
+        self.read: tuple[int, ...] = ()
+        """Versions of the inputs when it was computed last."""
         self.kept: frozenset[Node] | None = frozenset()
         """For gradients of which nodes its values were kept; None: for all."""
         self.hooks: list[tuple[Any, float]] = []
@@ -264,10 +271,11 @@ class Node:
         value = self.formula()(*(x.pair.data.value for x in self.inputs))
         if value.shape != self.pair.data.value.shape:
             self.pair.data, self.pair.grad = Memory(value), Memory(np.zeros_like(value))
-        elif self.seen is not None and self.seen[:-1] != self.versions()[:-1]:
+        elif self.read != self.versions()[:-1]:
             self.pair.data.root.version += 1  # what it is computed from may have changed, for all that is known
         self.pair.data.write(value)
         self.seen = self.versions()
+        self.read = self.seen[:-1]
 
     def is_fresh(self) -> bool:
         """Whether all above is as the last runs left it, so that a gradient is that of the values."""

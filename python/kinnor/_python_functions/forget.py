@@ -247,7 +247,7 @@ class Forget(PythonFunction):
         """The same on variables: the segment is connected to its inputs, so that gradients of gradients get there."""
         with self.again(grad=True):
             # Two inputs may be one variable: each gets an end of its own.
-            ends = [_core.functions.identity(x) for x in inputs[: self.n_xs]]
+            ends = [_core.functions.identity(available(x)) for x in inputs[: self.n_xs]]
         return self.gradients(ends, grad_outputs, propagate_down, create_graph=True)
 
     def grad_depends_output_data(self, i: int, o: int) -> bool:
@@ -269,6 +269,13 @@ def without_graph() -> Iterator[_core.Notes]:
     finally:
         notes.swap()
         _core.set_grad_mode(outer)
+
+
+def available(x: Variable) -> Variable:
+    """An input with values: one that is to be computed again is computed now."""
+    if x.parent is not None and x.data.clear_called:
+        x.forward()
+    return x
 
 
 def leaf(x: Variable | FunctionVariable, need_grad: bool) -> Variable:
