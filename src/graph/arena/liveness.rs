@@ -163,3 +163,58 @@ pub(crate) fn is_repeatable(a: &Arena, f: Ix) -> bool {
 pub(crate) fn is_cleared(a: &Arena, core: Ix) -> bool {
     a.cores[core].data.as_ref().is_some_and(|data| data.is_cleared())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{Variable, apply, arena};
+
+    fn one(name: &str, x: &[&Variable]) -> Variable {
+        apply(name, x, &[]).expect("builds").remove(0)
+    }
+
+    fn leaf(need_grad: bool) -> Variable {
+        Variable::from_values([2], &[0.5, 1.0]).expect("fits").with_need_grad(need_grad)
+    }
+
+    #[test]
+    fn a_value_stays_for_the_gradient_that_reads_it() {
+        let x = leaf(true);
+        let (h, sum) = (one("sin", &[&x]), one("add2", &[&x, &x]));
+        let (_product, _alike) = (one("mul2", &[&h, &x]), one("add2", &[&sum, &x]));
+        assert!(arena::with(|a| is_read_backward(a, h.ix())));
+        assert!(!arena::with(|a| is_read_backward(a, sum.ix())));
+    }
+
+    #[test]
+    fn without_a_gradient_nothing_stays() {
+        let h = one("sin", &[&leaf(false)]);
+        let _product = one("mul2", &[&h, &h]);
+        assert!(!arena::with(|a| is_read_backward(a, h.ix())));
+    }
+
+    #[test]
+    fn what_is_persistent_is_not_given_back_after_its_last_gradient() {
+        let h = one("sin", &[&leaf(true)]);
+        let y = one("sin", &[&h]);
+        let readers = || {
+            arena::with(|a| {
+                let f = a.variables[h.ix()].parent;
+                after_last_gradient(a, f, 0).map(|readers| readers.functions.to_vec())
+            })
+        };
+        let consumer = arena::with(|a| {
+            let f = a.variables[y.ix()].parent;
+            (f, a.functions[f].generation)
+        });
+        assert_eq!(readers(), Some(vec![consumer]));
+        h.set_persistent(true);
+        assert_eq!(readers(), None);
+    }
+
+    #[test]
+    fn a_leaf_is_never_unneeded() {
+        let x = leaf(false);
+        assert!(arena::with(|a| unneeded(a, x.ix(), u32::MAX)).is_none());
+    }
+}

@@ -12,6 +12,7 @@ pub(crate) mod refcount;
 pub(crate) mod run_lock;
 pub(crate) mod slab;
 pub(crate) mod slots;
+pub(crate) mod storages;
 pub(crate) mod validity;
 
 pub(crate) use attachment::{Attached, Attachment};
@@ -28,6 +29,7 @@ use smallvec::SmallVec;
 use crate::array::{Shape, Storage};
 use crate::graph::arena::provenance::{ByHand, Provenance};
 use crate::graph::arena::run_lock::{RunLocks, Thread};
+use crate::graph::arena::storages::OuterGradient;
 use crate::graph::arena::validity::PlanMarks;
 use crate::graph::settings::modes;
 use crate::ops::{Facts, Op, State};
@@ -64,13 +66,6 @@ pub(crate) struct Arena {
     pub(crate) outer: Vec<OuterGradient>,
     /// Tensors whose gradients runs of these threads write, all of them or none.
     pub(crate) written: Vec<(Thread, Arc<[Ix]>)>,
-}
-
-/// A gradient that a pair had before a run, and gets back after it.
-pub(crate) struct OuterGradient {
-    pub(crate) thread: Thread,
-    pub(crate) core: Ix,
-    pub(crate) grad: Option<Arc<Storage>>,
 }
 
 static ARENA: Mutex<Arena> = Mutex::new(Arena {
@@ -324,69 +319,6 @@ impl Arena {
             let slot = &self.functions[parent];
             slot.life != Saved::New || slot.memo.has_run()
         }
-    }
-
-    /// The data of a pair, made if it was never touched.
-    pub(crate) fn data(&mut self, core: Ix) -> &Arc<Storage> {
-        let slot = &mut self.cores[core];
-        let (handles, len) = (slot.handles, slot.shape.size());
-        slot.data.get_or_insert_with(|| {
-            let data = Storage::new(len);
-            data.add_users(i64::from(handles));
-            data
-        })
-    }
-
-    /// The gradient of a pair, made if it was never touched.
-    pub(crate) fn grad(&mut self, core: Ix) -> &Arc<Storage> {
-        let slot = &mut self.cores[core];
-        let len = slot.shape.size();
-        slot.grad.get_or_insert_with(|| Storage::new(len))
-    }
-
-    /// Gives a pair other data.
-    pub(crate) fn set_data(&mut self, core: Ix, data: Arc<Storage>) {
-        self.moved(core);
-        let slot = &mut self.cores[core];
-        debug_assert_eq!(data.len(), slot.shape.size(), "a pair has memory for its shape");
-        data.add_users(i64::from(slot.handles));
-        if let Some(old) = slot.data.replace(data) {
-            old.add_users(-i64::from(slot.handles));
-            self.garbage.push(Garbage::Storage(old));
-        }
-    }
-
-    /// Gives a pair another gradient. One that was laid aside while the pair got another size is none any more.
-    pub(crate) fn set_grad(&mut self, core: Ix, grad: Option<Arc<Storage>>) {
-        self.moved(core);
-        self.swap_grad(core, grad);
-    }
-
-    /// As [`Arena::set_grad`], of which no plan hears.
-    fn swap_grad(&mut self, core: Ix, grad: Option<Arc<Storage>>) {
-        let slot = &mut self.cores[core];
-        let fits = grad.as_ref().is_none_or(|grad| grad.len() == slot.shape.size());
-        let (new, unfit) = if fits { (grad, None) } else { (None, grad) };
-        let old = std::mem::replace(&mut slot.grad, new);
-        self.garbage.extend(old.into_iter().chain(unfit).map(Garbage::Storage));
-    }
-
-    /// Gives a pair another gradient for the time of a run of this thread, of which no plan but that of the run hears.
-    pub(crate) fn lend_gradient(&mut self, core: Ix, grad: Arc<Storage>) {
-        let own = self.cores[core].grad.take();
-        self.outer.push(OuterGradient { thread: Thread::current(), core, grad: own });
-        self.swap_grad(core, Some(grad));
-    }
-
-    /// Gives a pair its own gradient back, and returns that of the run.
-    pub(crate) fn give_back_gradient(&mut self, core: Ix) -> Option<Arc<Storage>> {
-        let of_run = self.cores[core].grad.clone();
-        let own = Thread::current();
-        if let Some(at) = self.outer.iter().rposition(|outer| outer.core == core && outer.thread == own) {
-            let grad = self.outer.remove(at).grad;
-            self.swap_grad(core, grad);
-        }
-        of_run
     }
 
     /// Variables that are alive, in graphs or in hands.

@@ -130,3 +130,53 @@ pub(crate) fn to_restore(a: &mut Arena, v: Ix) -> Vec<Ix> {
         f == first || a.functions[f].outputs.iter().any(|o| dropped(o.core))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{ForwardOptions, Variable, apply, arena};
+
+    fn one(name: &str, x: &[&Variable]) -> Variable {
+        apply(name, x, &[]).expect("builds").remove(0)
+    }
+
+    /// `(exp(x) + sin(x)) * exp(x)`, and its functions as they were built.
+    fn diamond() -> (Variable, [Ix; 4]) {
+        let x = Variable::from_values([2], &[0.5, 1.0]).expect("fits").with_need_grad(true);
+        let (a, b) = (one("exp", &[&x]), one("sin", &[&x]));
+        let sum = one("add2", &[&a, &b]);
+        let y = one("mul2", &[&sum, &a]);
+        let functions = arena::with(|arena| [&a, &b, &sum, &y].map(|v| arena.variables[v.ix()].parent));
+        (y, functions)
+    }
+
+    #[test]
+    fn each_function_comes_once_and_after_those_that_feed_it() {
+        let (y, [exp, sin, sum, product]) = diamond();
+        let order = arena::with(|a| depth_first(a, &[y.ix()], |_, _| true));
+        assert_eq!(order, [exp, sin, sum, product]);
+        let cut = arena::with(|a| depth_first(a, &[y.ix()], |_, f| f != sum));
+        assert_eq!(cut, [exp, product]);
+    }
+
+    #[test]
+    fn a_backward_run_goes_by_descending_rank() {
+        let (y, [exp, sin, sum, product]) = diamond();
+        let order = arena::with(|a| backward_order(a, y.ix()));
+        assert_eq!(order, [product, sum, exp, sin]);
+    }
+
+    #[test]
+    fn restoring_starts_where_data_still_is() {
+        let (y, [exp, _, sum, product]) = diamond();
+        y.forward(&ForwardOptions::default()).expect("runs");
+        let clear = |f: Ix| {
+            let core = arena::with(|a| a.functions[f].outputs[0].core);
+            arena::with(|a| a.data(core).clone()).clear(true).expect("is whole");
+        };
+        clear(sum);
+        assert_eq!(arena::with(|a| to_restore(a, y.ix())), [sum, product]);
+        clear(exp);
+        assert_eq!(arena::with(|a| to_restore(a, y.ix())), [exp, sum, product]);
+    }
+}

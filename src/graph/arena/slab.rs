@@ -58,3 +58,19 @@ impl<T> std::ops::IndexMut<Ix> for Slab<T> {
         &mut self.chunks[(ix >> CHUNK) as usize][(ix & ((1 << CHUNK) - 1)) as usize]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growing_moves_no_slot_and_a_freed_one_is_used_again() {
+        let mut slab = Slab::new();
+        let first = slab.take(|| 7_u64);
+        let at = &raw const slab[first];
+        let others: Vec<Ix> = (0..5000).map(|_| slab.take(|| 0)).collect();
+        assert_eq!((&raw const slab[first], slab[first], slab.in_use()), (at, 7, 5001));
+        slab.free.push(others[3]);
+        assert_eq!((slab.in_use(), slab.take(|| 0), slab.in_use()), (5000, others[3], 5001));
+    }
+}

@@ -307,3 +307,60 @@ impl GradientRoute {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{Variable, apply};
+
+    fn one(name: &str, x: &[&Variable]) -> Variable {
+        apply(name, x, &[]).expect("builds").remove(0)
+    }
+
+    fn leaf(need_grad: bool) -> Variable {
+        Variable::from_values([2], &[0.5, 1.0]).expect("fits").with_need_grad(need_grad)
+    }
+
+    fn route(root: &Variable, target: Option<&Variable>) -> GradientRoute {
+        // Handles lock the arena.
+        let root = Edge::Variable(root.clone());
+        let target = target.map(|v| [Edge::Variable(v.clone())]);
+        arena::with(|a| GradientRoute::make(a, &[&root], target.as_ref().map(<[Edge; 1]>::as_slice), 0))
+    }
+
+    fn parent(v: &Variable) -> Ix {
+        arena::with(|a| a.variables[v.ix()].parent)
+    }
+
+    #[test]
+    fn it_goes_where_gradients_flow_and_by_descending_rank() {
+        let (x, fixed) = (leaf(true), leaf(false));
+        let (h, still) = (one("sin", &[&x]), one("exp", &[&fixed]));
+        let y = one("mul2", &[&h, &still]);
+        let route = route(&y, None);
+        assert_eq!(route.functions, [parent(&y), parent(&h)]);
+        assert_eq!(route.inputs(0)[1], NONE);
+        assert_eq!(route.inputs(0)[0], route.outputs(1)[0]);
+    }
+
+    #[test]
+    fn gradients_of_one_leaf_meet_in_one_slot() {
+        let x = leaf(true);
+        let y = one("mul2", &[&one("sin", &[&x]), &one("exp", &[&x])]);
+        let route = route(&y, None);
+        assert_eq!(route.functions.len(), 3);
+        assert_eq!(route.inputs(1), route.inputs(2));
+        let slot = route.places[route.inputs(1)[0] as usize];
+        assert!(slot.leaf && slot.core == arena::with(|a| a.variables[x.ix()].core));
+    }
+
+    #[test]
+    fn targets_leave_other_ways_out() {
+        let (x, other) = (leaf(true), leaf(true));
+        let (a, b) = (one("sin", &[&x]), one("exp", &[&other]));
+        let y = one("mul2", &[&a, &b]);
+        let route = route(&y, Some(&x));
+        assert_eq!(route.functions, [parent(&y), parent(&a)]);
+        assert_eq!((route.n_targets, route.targets.as_slice()), (1, &[0][..]));
+    }
+}

@@ -100,3 +100,44 @@ impl Clearing {
         cleared
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{Variable, apply, arena};
+
+    fn one(name: &str, x: &[&Variable]) -> Variable {
+        apply(name, x, &[]).expect("builds").remove(0)
+    }
+
+    /// What each function of a graph clears, in the order of a run.
+    fn cleared(policy: Policy, graph: &[&Variable]) -> Vec<Vec<usize>> {
+        arena::with(|a| {
+            let clearing = Clearing::new(a, policy);
+            let functions: Vec<Ix> = graph.iter().map(|v| a.variables[v.ix()].parent).collect();
+            functions.into_iter().map(|f| clearing.after(a, f)).collect()
+        })
+    }
+
+    #[test]
+    fn a_value_goes_after_its_last_use_and_a_leaf_never() {
+        let x = Variable::from_values([2], &[0.5, 1.0]).expect("fits").with_need_grad(true);
+        let h = one("sin", &[&x]);
+        let (a, b) = (one("exp", &[&h]), one("cos", &[&h]));
+        let all = Policy { clear_buffer: true, ..Policy::default() };
+        assert_eq!(cleared(all, &[&h, &a, &b]), [vec![], vec![], vec![0]]);
+        h.set_persistent(true);
+        assert_eq!(cleared(all, &[&h, &a, &b]), [vec![], vec![], vec![]]);
+    }
+
+    #[test]
+    fn a_value_that_a_gradient_reads_stays_for_it() {
+        let x = Variable::from_values([2], &[0.5, 1.0]).expect("fits").with_need_grad(true);
+        let h = one("sin", &[&x]);
+        let sum = one("add2", &[&h, &x]);
+        let read = one("cos", &[&sum]);
+        let unread = one("add2", &[&read, &x]);
+        let policy = Policy { clear_no_need_grad: true, ..Policy::default() };
+        assert_eq!(cleared(policy, &[&h, &sum, &read, &unread]), [vec![], vec![0], vec![], vec![0]]);
+    }
+}
