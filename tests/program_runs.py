@@ -75,9 +75,9 @@ def backward(p: Program, a: int, clear_buffer: bool, seed: int, start: str, zero
 
 
 def forget_restored(r: Node) -> None:
-    """Values that were computed again from leaves that are not what they were."""
+    """Values that were cleared, and computed again from leaves that may not be what they were."""
     for n in r.functions():
-        n.pair.data.forget() if n.recompute and n.op not in SHARED else None
+        n.pair.data.forget() if n.op not in SHARED and (n.recompute or not n.pair.data.sure) else None
 
 
 @step(a=ANY, how=CLEARS[:3], clear_buffer=FLAG, times=[1, 2, 3])
@@ -246,6 +246,7 @@ def graph_grad(p: Program, a: int, b: int, how: dict[str, bool], seed: int) -> N
             value = numbers(seed, leaf.pair.data.value.shape)
             leaf.variable.d = value
             leaf.pair.data.root.epoch = leaf.pair.data.epoch = leaf.pair.data.epoch + 1
+            leaf.pair.data.root.version += 1  # numbers that were there already may have another type now
             leaf.pair.data.write(value)
         for n in r.functions():
             n.compute()

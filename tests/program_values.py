@@ -383,8 +383,7 @@ def cut(p: Program, a: int) -> None:
     x.op, x.inputs, x.seen = None, (), None
     x.need_grad = x.variable.need_grad = False
     for n in p.sorted():
-        if x in n.inputs:
-            n.seen = None
+        n.seen = None  # which take part in differentiation is known with their next run
 
 
 @step(a=ANY, need_grad=[True, False])
