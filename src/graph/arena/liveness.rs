@@ -122,6 +122,7 @@ pub(crate) fn after_differentiation(
     f: Ix,
     keep: impl Fn(Ix) -> bool,
 ) -> SmallVec<[Arc<Storage>; 1]> {
+    debug_assert!(a.leases.is_settled(), "whoever reads `pending` has settled what is owed");
     let slot = &a.functions[f];
     let mut cleared = SmallVec::new();
     for (o, output) in slot.outputs.iter().enumerate() {

@@ -92,8 +92,13 @@ pub(crate) fn lock() -> MutexGuard<'static, Arena> {
 /// Runs `f` on the arena under its lock, and drops what it threw away after unlocking.
 #[inline(always)]
 pub(crate) fn with<R>(f: impl FnOnce(&mut Arena) -> R) -> R {
+    debug_assert!(!is_locked_here(), "nobody locks the arena twice");
     let mut arena = ARENA.lock();
-    let result = f(&mut arena);
+    let result = {
+        #[cfg(debug_assertions)]
+        let _here = LockedHere::new();
+        f(&mut arena)
+    };
     if arena.garbage.is_empty() {
         return result;
     }
@@ -101,6 +106,39 @@ pub(crate) fn with<R>(f: impl FnOnce(&mut Arena) -> R) -> R {
     drop(arena);
     drop(garbage);
     result
+}
+
+/// Whether this thread has the arena's lock, in which no kernel and nobody's code may run. (Builds without debug assertions do
+/// not note it.)
+pub(crate) fn is_locked_here() -> bool {
+    #[cfg(debug_assertions)]
+    return LOCKED_HERE.get();
+    #[cfg(not(debug_assertions))]
+    false
+}
+
+#[cfg(debug_assertions)]
+thread_local! {
+    static LOCKED_HERE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Notes that this thread has the lock.
+#[cfg(debug_assertions)]
+struct LockedHere;
+
+#[cfg(debug_assertions)]
+impl LockedHere {
+    fn new() -> Self {
+        LOCKED_HERE.set(true);
+        Self
+    }
+}
+
+#[cfg(debug_assertions)]
+impl Drop for LockedHere {
+    fn drop(&mut self) {
+        LOCKED_HERE.set(false);
+    }
 }
 
 impl Arena {

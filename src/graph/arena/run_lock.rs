@@ -82,6 +82,12 @@ const DEFERRED_RUNS: usize = 6;
 impl RunLocks {
     pub(crate) const NONE: Self =
         Self { single: SmallVec::new_const(), leased: None, owed: Vec::new(), lives: 0, freed: 0 };
+
+    /// Whether each function says itself what it is.
+    #[inline(always)]
+    pub(crate) fn is_settled(&self) -> bool {
+        self.leased.is_none() && self.owed.is_empty()
+    }
 }
 
 /// Functions of a plan, and how they may be held.
@@ -219,7 +225,7 @@ impl Arena {
     /// Notes in each function what is outstanding: to be called before one of them is looked at, changed or let die.
     #[inline(always)]
     pub(crate) fn settle(&mut self) {
-        if self.leases.leased.is_some() || !self.leases.owed.is_empty() {
+        if !self.leases.is_settled() {
             self.settle_each();
         }
     }

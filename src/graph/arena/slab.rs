@@ -48,6 +48,7 @@ impl<T> std::ops::Index<Ix> for Slab<T> {
     type Output = T;
     #[inline(always)]
     fn index(&self, ix: Ix) -> &T {
+        debug_assert!(ix < self.len, "a number is that of a slot");
         &self.chunks[(ix >> CHUNK) as usize][(ix & ((1 << CHUNK) - 1)) as usize]
     }
 }
@@ -55,6 +56,7 @@ impl<T> std::ops::Index<Ix> for Slab<T> {
 impl<T> std::ops::IndexMut<Ix> for Slab<T> {
     #[inline(always)]
     fn index_mut(&mut self, ix: Ix) -> &mut T {
+        debug_assert!(ix < self.len, "a number is that of a slot");
         &mut self.chunks[(ix >> CHUNK) as usize][(ix & ((1 << CHUNK) - 1)) as usize]
     }
 }

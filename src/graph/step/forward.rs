@@ -6,8 +6,8 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::array::{Access, Holds, Lasting, RunGuard, Storage};
-use crate::graph::arena::NONE;
 use crate::graph::arena::provenance::Provenance;
+use crate::graph::arena::{self, NONE};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::settings::context::Precision;
 use crate::graph::settings::modes;
@@ -123,6 +123,7 @@ impl ForwardStep {
 
     /// Runs the function. Values of `recompute` runs are those of the last run, and side effects are not repeated.
     pub(crate) fn forward(&mut self, recompute: bool) -> Result<()> {
+        debug_assert!(!arena::is_locked_here(), "no kernel runs under the arena's lock");
         if self.idle {
             return Ok(());
         }
