@@ -6,10 +6,7 @@ PAGE = "docs/differences.md"
 """Where it is told."""
 
 NAMES: dict[str, tuple[str, ...]] = {
-    "": (
-        "add_available_context",
-        "contrib",
-    ),
+    "": ("add_available_context",),
     "communicator": (
         "Comm",
         "Dist",
@@ -73,7 +70,6 @@ NAMES: dict[str, tuple[str, ...]] = {
 
 MODULES: tuple[str, ...] = (
     "autolog",
-    "contrib",
     "core.graph_optimizer",
     "core.variable_batch_size",
     "experimental.framework.data",
@@ -85,23 +81,14 @@ MODULES: tuple[str, ...] = (
     "models.object_detection",
     "models.semantic_segmentation",
     "utils.audio_utils.pydub_utils",
-    "utils.callback",
     "utils.cli",
-    "utils.function_profile",
     "utils.get_file_handle",
     "utils.image_utils.backend_events.cv2_backend",
     "utils.image_utils.backend_events.dicom_backend",
     "utils.image_utils.backend_events.pypng_backend",
-    "utils.inspection",
     "utils.load_function",
-    "utils.nnp_format",
     "utils.nvml",
-    "utils.profiler",
-    "utils.progress",
-    "utils.py23_compatible",
     "utils.qnn",
-    "utils.rnn",
     "utils.save_function",
-    "utils.signature_utils",
 )
 """Modules that are missing as a whole."""

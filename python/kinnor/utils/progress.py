@@ -1,0 +1,57 @@
+"""How far a program is, in a file that another program reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+
+__all__ = ["configure_progress", "progress"]
+
+
+class _Target:
+    path: Path | None = None
+    call: Callable[[str | None, float], object] | None = None
+
+
+def configure_progress(
+    file_name: str | os.PathLike[str] | None, cb: Callable[[str | None, float], object] | None = None
+) -> None:
+    """Say where `progress` goes; before that it goes nowhere.
+
+    Args:
+        file_name: Path of the file, which is emptied; None for no file.
+        cb: A function that is called with the state and the progress as well.
+
+    Raises:
+        OSError: If the file cannot be written.
+    """
+    _Target.path = None if file_name is None else Path(file_name)
+    _Target.call = cb
+    progress(None)
+
+
+def progress(state: str | None, progress: float = 0.0) -> None:
+    """Tell how far the program is: the file has then the state with the progress in per cent, and nothing else.
+
+    Args:
+        state: What the program does; None empties the file.
+        progress: How much of it is done, from 0 to 1; more is 1.
+
+    Raises:
+        OSError: If the file cannot be written.
+
+    Examples:
+        >>> configure_progress(None, lambda state, part: print(state, part))
+        None 0.0
+        >>> globals()["progress"]("Training", 0.25)
+        Training 0.25
+        >>> configure_progress(None)
+    """
+    if _Target.path is not None:
+        _Target.path.write_text("" if state is None else f"{state} ({min(progress, 1.0):.2%})")
+    if _Target.call is not None:
+        _Target.call(state, progress)

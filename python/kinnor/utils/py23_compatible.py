@@ -1,0 +1,37 @@
+"""The arguments of a Python function, as `inspect.getargspec` once told them."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["ArgSpec", "getargspec", "getargspec_py3"]
+
+
+class ArgSpec(NamedTuple):
+    """What a Python function takes by position."""
+
+    args: list[str]
+    varargs: str | None
+    keywords: str | None
+    defaults: tuple[Any, ...] | None
+
+
+def getargspec(func: Callable[..., Any]) -> ArgSpec:
+    """The arguments of a Python function; those by keyword alone are left out.
+
+    Args:
+        func: The function.
+
+    Examples:
+        >>> getargspec(lambda x, y=1, *rest: x)
+        ArgSpec(args=['x', 'y'], varargs='rest', keywords=None, defaults=(1,))
+    """
+    found = inspect.getfullargspec(func)
+    return ArgSpec(found.args, found.varargs, found.varkw, found.defaults)
+
+
+getargspec_py3 = getargspec

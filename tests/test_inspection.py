@@ -1,0 +1,172 @@
+"""Looking at graphs and runs by NNabla's names: text, times, NaN."""
+
+import csv
+import io
+
+import numpy as np
+import pytest
+
+import kinnor as nn
+import kinnor.functions as F
+import kinnor.parametric_functions as PF
+import kinnor.solvers as S
+from kinnor.utils.function_profile import FunctionProfile, profile
+from kinnor.utils.inspection import NanInfError, NanInfTracer, TimeProfiler, pprint
+from kinnor.utils.profiler import GraphProfiler, GraphProfilerCsvWriter, convert_time_scale
+
+KINDS = ["Convolution", "BatchNormalization", "ReLU", "Affine", "PowScalar", "Mean"]
+
+
+@pytest.fixture
+def loss():
+    nn.clear_parameters()
+    x = nn.Variable((2, 1, 6, 6))
+    x.d = np.random.RandomState(0).randn(*x.shape)
+    with nn.parameter_scope("c1"):
+        h = F.relu(PF.batch_normalization(PF.convolution(x, 3, (3, 3))))
+    with nn.parameter_scope("f"):
+        return F.mean(PF.affine(h, 4) ** 2)
+
+
+def test_a_graph_as_text(loss, capsys):
+    printer = pprint(loss, printer=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if not line.startswith("\t")] == [
+        "c1/conv/Convolution(Convolution)",
+        "c1/bn/BatchNormalization(BatchNormalization)",
+        "ReLU(ReLU)",
+        "f/affine/Affine(Affine)",
+        "PowScalar(PowScalar)",
+        "Mean(Mean)",
+    ]
+    # As NNabla 1.39 prints it.
+    assert "\tInputs: [(2, 1, 6, 6), (3, 1, 3, 3), (3,)]" in lines
+    assert "\tBackward Inputs: [True, True, True, False, False]" in lines
+    assert "\tArgs: ['axes=[0, 1]', 'keep_dims=False']" in lines
+    assert printer.functions[2] == {"name": "ReLU(ReLU)", "inputs": [(2, 3, 4, 4)], "outputs": [(2, 3, 4, 4)]}
+
+
+def test_statistics_of_a_graph(loss, capsys):
+    printer = pprint(loss, forward=True, backward=True, summary=True, hidden=True, printer=True)
+    text = capsys.readouterr().out
+    x, out = printer.functions[0]["inputs"][0], printer.functions[-1]["outputs"][0]
+    assert f"\t\tStd: [{float(np.std(x.d))}, " in text
+    assert f"\t\tMax: [{float(out.d)}]" in text
+    assert f"\t\tAve: [{0.125}]" in text
+    assert text.count("\tOutput Grads:") == len(KINDS)
+
+
+def test_times_of_functions(loss, tmp_path, capsys):
+    profiler = TimeProfiler("cpu", "0")
+    hooks = lambda: {"function_pre_hook": profiler.pre_hook, "function_post_hook": profiler.post_hook}  # noqa: E731
+    for _ in range(3):
+        with profiler.scope("forward"):
+            loss.forward(**hooks())
+        with profiler.scope("backward") as same:
+            loss.backward(**hooks())
+        assert same is profiler
+        profiler.calc_elapsed_time(["forward", "backward", "summary"])
+    loss.forward(**hooks())  # Outside of a scope nothing is counted.
+    profiler.calc_elapsed_time()
+    found = profiler.get_all_results()
+    assert [f.info.type_name for f in found["forward"]] == KINDS
+    assert [f.info.type_name for f in found["backward"]] == KINDS[::-1]
+    assert all(len(times) == 3 and min(times) > 0 for scope in found.values() for times in scope.values())
+    assert found["summary"]["forward"][1] > sum(times[1] for times in found["forward"].values())
+    profiler()
+    assert "### backward ###\nMean: " in capsys.readouterr().out
+    profiler.to_csv(tmp_path / "out")
+    with (tmp_path / "out/profile_summary.csv").open() as file:
+        assert [(row["scope"], row["num"]) for row in csv.DictReader(file)] == [("forward", "2"), ("backward", "2")]
+    with (tmp_path / "out/profile_detail.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["scope"] for row in rows] == [f"{kind}_0" for kind in KINDS]
+    mean = np.mean(next(iter(found["forward"].values()))[1:]) * 1e3
+    assert float(rows[0]["time_forward"]) == pytest.approx(mean)
+
+
+def test_where_nan_begins():
+    x = nn.Variable.from_numpy_array(np.array([-1.0, 0, 1], np.float32), need_grad=True)
+    y = F.log(x) * 2
+    tracer = NanInfTracer()
+    with (
+        pytest.raises(NanInfError, match=r"forward: .* got nan and inf in output 0 of Log .*\[\(3,\)\]"),
+        tracer.trace(),
+    ):
+        y.forward(function_post_hook=tracer.forward_post_hook)
+    tracer.check()  # What was told is forgotten.
+    only = NanInfTracer(trace_nan=False, need_details=False)
+    with pytest.raises(ValueError, match="got inf in output 0 of Log"), only.trace():
+        y.forward(function_post_hook=only.post_hook)
+    x.d = [0, 1, 2]
+    root = F.sum(x**0.5)
+    with tracer.trace():
+        root.forward(function_post_hook=tracer.forward_post_hook)
+    with pytest.raises(NanInfError, match=r"backward: .* the gradient of input 0 of PowScalar"), tracer.trace():
+        root.backward(function_post_hook=tracer.backward_post_hook)
+    finite = F.sum(x * 2)
+    with NanInfTracer().trace():
+        finite.forward(function_post_hook=tracer.forward_post_hook)
+        finite.backward(function_post_hook=tracer.backward_post_hook)
+
+
+def test_a_profile_of_a_graph(loss, capsys):
+    solver = S.Sgd()
+    solver.set_parameters(nn.get_parameters())
+    before = nn.get_parameters()["f/affine/b"].d.copy()
+    profiler = GraphProfiler(loss, device_id="0", ext_name="cpu", solver=solver, n_run=3, time_scale="u")
+    with pytest.raises(nn.ArgumentError, match="that has run"):
+        GraphProfilerCsvWriter(profiler).write()
+    profiler.run()
+    result = profiler.get_result()
+    for side in ("forward", "backward"):
+        assert [stat.function_name for stat in result[side]] == KINDS
+        assert [stat.parameter_scope for stat in result[side]] == ["c1/conv", "c1/bn", None, "f/affine", None, None]
+        assert all(stat.n_run == 3 and float(stat.mean_time) > 0 for stat in result[side])
+        assert float(result[f"{side}_all"]) > 0
+    assert result["n_run_training"] == 3
+    assert not np.array_equal(nn.get_parameters()["f/affine/b"].d, before)
+    profiler.print_result()
+    assert "all forward: " in capsys.readouterr().out
+    file = io.StringIO()
+    GraphProfilerCsvWriter(profiler, file).write()
+    rows = list(csv.reader(io.StringIO(file.getvalue())))
+    assert rows[3] == ["time scale", "u"]
+    at = next(i for i, row in enumerate(rows) if row[:1] == ["parameter_scope"])
+    assert rows[at + 6][:4] == ["", "Mean", "[(2, 4)]", "axes: [0, 1], keep_dims: False"]
+    assert [row[0] for row in rows if len(row) == 2][-2:] == ["training(forward + backward + update)", "training_n_run"]
+
+
+def test_what_cannot_be_profiled():
+    with pytest.raises(TypeError, match="GraphProfiler: expected a variable that a function computes"):
+        GraphProfiler(nn.Variable((2,)), "0", "cpu")
+    with pytest.raises(nn.ArgumentError, match="got 's'"):
+        convert_time_scale(1, "s")
+    constant = GraphProfiler(F.sum(nn.Variable((2,))), "0", "cpu", n_run=1)
+    constant.run()
+    assert constant.get_result()["backward"] == []
+    assert "backward_all" not in constant.get_result()
+
+
+def test_watched_python_functions(capsys):
+    @profile(print_freq=2, condition=lambda n: n > 0)
+    def total(n):
+        return sum(range(n))
+
+    assert [total(n) for n in (3, 0, 4)] == [3, 0, 6]
+    out = capsys.readouterr().out
+    assert "total: 2 calls" in out
+    assert "cumtime" in out
+    assert isinstance(total.profiler, FunctionProfile)
+    assert total.__name__ == "total"
+    total.profiler.print_stats()
+    assert ": 0 calls" in capsys.readouterr().out
+
+    @profile
+    def fails():
+        raise KeyError("x")
+
+    with pytest.raises(KeyError):
+        fails()
+    assert not FunctionProfile.profiling
+    fails.profiler.reset_stats()
