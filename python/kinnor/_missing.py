@@ -75,8 +75,6 @@ MODULES: tuple[str, ...] = (
     "experimental.framework.data",
     "experimental.framework.worker",
     "experimental.graph_converters.quantize",
-    "experimental.tb_graph_writer",
-    "experimental.viewers",
     "mlflow_save_load_model",
     "models.object_detection",
     "models.semantic_segmentation",

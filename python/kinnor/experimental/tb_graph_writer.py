@@ -1,0 +1,136 @@
+"""Graphs, curves and histograms for TensorBoard, by the package tensorboardX: the extra `tensorboard`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .._core import CallError, Variable
+from ..files.packages import needed
+from ..parameter import get_parameters
+
+if TYPE_CHECKING:
+    import os
+
+    from typing_extensions import Self
+
+    from .._core import Function
+
+__all__ = ["TBGraphWriter"]
+
+
+class TBGraphWriter:
+    """Writes for TensorBoard: graphs; all else (`add_scalar`, `add_histogram`, ...) is tensorboardX's.
+
+    `tensorboard --logdir log_out` shows what is in a folder.
+
+    Args:
+        log_dir: Path of the folder; one with the time and the host in its name, in `runs`, by default.
+        comment: What the name of that folder ends with.
+        **kwargs: Further arguments of `tensorboardX.SummaryWriter`.
+
+    Raises:
+        ImportError: If tensorboardX is not installed.
+
+    Examples:
+        >>> import tempfile, kinnor as nn
+        >>> y = nn.functions.relu(nn.Variable((2, 3)))
+        >>> with tempfile.TemporaryDirectory() as folder, TBGraphWriter(log_dir=folder) as writer:
+        ...     writer.from_variable(y, output_name="y")
+        ...     writer.add_scalar("loss", 0.5, 0)
+        ...     [(node.name, node.op) for node in writer.graph_def(y, "y").node]
+        [('x', 'Variable'), ('ReLU', 'ReLU'), ('y', 'Variable')]
+    """
+
+    def __init__(self, log_dir: str | os.PathLike[str] = "", comment: str = "", **kwargs: Any) -> None:
+        package = needed("TBGraphWriter", "tensorboardX", "TensorBoard", "tensorboard")
+        self._writer = package.SummaryWriter(str(log_dir) or None, comment, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._writer, name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._writer.close()
+
+    def from_variable(self, leaf: Variable, output_name: str = "output") -> None:
+        """Write the graph that computes a variable.
+
+        Args:
+            leaf: The variable.
+            output_name: What it is called.
+
+        Raises:
+            CallError: If it is no variable.
+        """
+        self.from_graph_def(self.graph_def(leaf, output_name))
+
+    def from_graph_def(self, graph_def: Any) -> None:
+        """Write a graph as TensorFlow describes it.
+
+        Args:
+            graph_def: A `tensorboardX.proto.graph_pb2.GraphDef`.
+        """
+        event = needed("TBGraphWriter", "tensorboardX.proto.event_pb2", "TensorBoard", "tensorboard")
+        self._writer.file_writer.add_event(event.Event(graph_def=graph_def.SerializeToString()))
+
+    def graph_def(self, leaf: Variable, output_name: str = "output") -> Any:
+        """The graph that computes a variable, as TensorFlow describes it: a node for each function and each variable
+        that is a parameter, an input or the output.
+
+        Args:
+            leaf: The variable.
+            output_name: What it is called.
+
+        Raises:
+            CallError: If it is no variable.
+        """  # noqa: D205
+        if not isinstance(leaf, Variable):
+            raise CallError(f"TBGraphWriter.from_variable: expected a Variable, got {type(leaf).__name__}")
+        proto = needed("TBGraphWriter", "tensorboardX.proto.graph_pb2", "TensorBoard", "tensorboard")
+        graph = proto.GraphDef()
+        parameters = {variable: name for name, variable in get_parameters(grad_only=False).items()}
+        names: dict[Variable, str] = {}
+        used: set[str] = set()
+
+        def unique(name: str) -> str:
+            found, number = name, 0
+            while found in used:
+                number += 1
+                found = f"{name}_{number}"
+            used.add(found)
+            return found
+
+        def leaf_node(variable: Variable) -> str:
+            if variable not in names:
+                names[variable] = unique(parameters.get(variable) or variable.name or "x")
+                node = graph.node.add(name=names[variable], op="Parameter" if variable in parameters else "Variable")
+                _shape(node, variable)
+            return names[variable]
+
+        def visited(function: Function) -> None:
+            inputs = [leaf_node(x) for x in function.inputs]
+            scope = next((parameters[x].rpartition("/")[0] for x in function.inputs if x in parameters), "")
+            kind = str(function.info.type_name)
+            name = unique(f"{scope}/{kind}" if scope else kind)
+            node = graph.node.add(name=name, op=kind, input=inputs)
+            for key, value in function.info.args.items():
+                node.attr[key].s = str(value).encode()
+            for i, output in enumerate(function.outputs):
+                names[output] = f"{name}:{i}" if i else name
+            _shape(node, function.outputs[0])
+
+        used.add(output_name)
+        leaf.visit(visited)
+        node = graph.node.add(name=output_name, op="Variable", input=[names[leaf]] if leaf in names else [])
+        _shape(node, leaf)
+        return graph
+
+
+def _shape(node: Any, variable: Variable) -> None:
+    shape = node.attr["_output_shapes"].list.shape.add()
+    for length in variable.shape:
+        shape.dim.add(size=length)
