@@ -16,6 +16,7 @@ import kinnor.communicators as C
 import kinnor.communicators.functions as CF
 import kinnor.functions as F
 from kinnor import launch
+from kinnor.communicators.pipeline import schedule
 
 pytest.importorskip("mpi4py")
 
@@ -47,6 +48,45 @@ def test_parts_of_a_batch_train_as_the_whole_does_with_every_solver():
 @pytest.mark.parametrize("n", [1, 2, 4])
 def test_layers_whose_weights_are_spread_train_as_those_of_one_process(n):
     assert run(n, "tensor_parallel.py").count("right") == n
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_a_pipeline_trains_as_one_process(n):
+    assert run(n, "pipeline.py").count("right") == n
+
+
+def test_a_pipeline_trains_what_no_single_process_has_memory_for():
+    losses, peak = run(1, "pipeline_memory.py", 0).splitlines()
+    parts, peaks = run(4, "pipeline_memory.py", 256).splitlines()
+    assert int(peak) > 800 << 20 and max(map(int, peaks.split())) < 256 << 20
+    np.testing.assert_allclose([float(x) for x in parts.split()], [float(x) for x in losses.split()], rtol=1e-6)
+    run(1, "pipeline_memory.py", 256, fails=True)
+
+
+@pytest.mark.parametrize("places", [1, 2, 5])
+@pytest.mark.parametrize("parts", [1, 3, 8])
+def test_the_schedule_of_a_pipeline_runs_each_part_once_and_keeps_few(places, parts):
+    waiting = [list(schedule(place, places, parts)) for place in range(places)]
+    assert all(
+        sorted(steps) == sorted((w, n) for w in ("forward", "backward") for n in range(parts)) for steps in waiting
+    )
+    for place, steps in enumerate(waiting):
+        kept = np.cumsum([1 if what == "forward" else -1 for what, _ in steps])
+        assert kept.max() == min(places - place, parts)
+    done = set()
+    while any(waiting):  # Each step waits for those that it needs, and some step can always run.
+        ready = [
+            place
+            for place, steps in enumerate(waiting)
+            if steps
+            and (
+                (steps[0][0] == "forward" and (place == 0 or ("forward", steps[0][1], place - 1) in done))
+                or (steps[0][0] == "backward" and (place == places - 1 or ("backward", steps[0][1], place + 1) in done))
+            )
+        ]
+        assert ready
+        for place in ready:
+            done.add((*waiting[place].pop(0), place))
 
 
 @pytest.mark.parametrize(

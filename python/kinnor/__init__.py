@@ -74,6 +74,7 @@ from .parameter import (
     parameter_scope,
     save_parameters,
 )
+from .placement import place
 from .random import seed
 from .report import plan_report
 from .symbolic import grad
@@ -133,6 +134,7 @@ __all__ = [
     "memory_stats",
     "no_grad",
     "parameter_scope",
+    "place",
     "plan_report",
     "prefer_cached_array",
     "recompute",

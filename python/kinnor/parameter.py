@@ -17,6 +17,7 @@ from . import parameter_tree as tree
 from ._core import CallError, ParameterError, Variable
 from .autodiff import no_grad
 from .display import Parameters
+from .placement import is_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -332,10 +333,11 @@ def _create(name: str, shape: Sequence[int] | None, initializer: Initializer | N
         raise ParameterError(f"{op}: expected a shape or an array for the new parameter {name!r}, got none")
     if shape is not None:
         shape = [_check.whole(op, "shape", n) for n in shape]
-    if initializer is None:
-        variable = Variable(tuple(shape or ()), need_grad)
+    values = None if initializer is None else _initial(op, name, shape, initializer)
+    if values is None or is_elsewhere():  # Another process has the values; they are drawn so that all draw the same.
+        variable = Variable(tuple(shape or ()) if values is None else values.shape, need_grad)
     else:
-        variable = Variable.from_numpy_array(_initial(op, name, shape, initializer), need_grad=need_grad)
+        variable = Variable.from_numpy_array(values, need_grad=need_grad)
     variable.info = ParameterInfo(initializer)
     return variable
 

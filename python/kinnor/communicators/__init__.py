@@ -18,6 +18,7 @@ from .communicator import (
     MultiProcessDataParallelCommunicator,
 )
 from .errors import CommunicatorError
+from .pipeline import Pipeline
 from .sharded import ShardedSolver
 
 __all__ = [
@@ -27,5 +28,6 @@ __all__ = [
     "MultiProcessCommunicator",
     "MultiProcessDataParalellCommunicator",
     "MultiProcessDataParallelCommunicator",
+    "Pipeline",
     "ShardedSolver",
 ]

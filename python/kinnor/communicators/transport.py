@@ -54,6 +54,9 @@ class Transport(Protocol):
     def send(self, array: NDArray[Any], to: int, tag: int) -> None:
         """Send an array to one process."""
 
+    def start_sending(self, array: NDArray[Any], to: int, tag: int) -> Any:
+        """Send an array, which stays as it is until the request that this returns is done: `Test()`, `Wait()`."""
+
     def receive(self, array: NDArray[Any], source: int, tag: int) -> None:
         """Receive an array from one process."""
 
@@ -105,6 +108,10 @@ class OneProcess:
     def send(self, array: NDArray[Any], to: int, tag: int) -> None:
         """Refuse: there is nobody else."""
         raise CommunicatorError(f"send: expected another process as {to}, got a program of one process")
+
+    def start_sending(self, array: NDArray[Any], to: int, tag: int) -> Any:
+        """Refuse: there is nobody else."""
+        self.send(array, to, tag)
 
     def receive(self, array: NDArray[Any], source: int, tag: int) -> None:
         """Refuse: there is nobody else."""
@@ -175,6 +182,10 @@ class Mpi:
     def send(self, array: NDArray[Any], to: int, tag: int) -> None:
         """Send; returns when the array may be written again."""
         self._handle.Send(array, dest=to, tag=tag)
+
+    def start_sending(self, array: NDArray[Any], to: int, tag: int) -> Any:
+        """Begin to send."""
+        return self._handle.Isend(array, dest=to, tag=tag)
 
     def receive(self, array: NDArray[Any], source: int, tag: int) -> None:
         """Receive into an array of the same size."""
