@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx.backend.test.case.node as node_cases
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.backend.test.loader import load_model_tests
@@ -28,7 +29,7 @@ SLOW = {"averagepool", "lppool", "maxpool"}
 
 def cases_of(table):
     """The cases of the modules that are named after operators of a table."""
-    names = {name.lower() for _, name in table}
+    names = {name.lower() for domain, name in table if not domain}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for module in pkgutil.iter_modules(node_cases.__path__):
@@ -37,7 +38,9 @@ def cases_of(table):
     found = []
     for case in node_cases._NodeTestCases:
         operators = [node.op_type for node in case.model.graph.node]
-        is_here = any(name in operators for _, name in table) and all(("", name) in TABLE for name in operators)
+        is_here = any(("", name) in table for name in operators) and all(
+            ("", name) in TABLE or ("", name) in table for name in operators
+        )
         if is_here and "_expanded" not in case.name and types_of(case.model) <= KNOWN:
             found.append(case)
     return found
@@ -73,7 +76,20 @@ FLOORS = {
     "Recurrent": 18,
     "Quantization": 20,
     "Images and detection": 20,
+    "Transformers": 0,
+    "Loops": 4,
+    "Computed while the graph is built": 70,
 }
+
+
+DEFINED = {
+    "Attention": 15,
+    "CenterCropPad": 6,
+    "NegativeLogLikelihoodLoss": 18,
+    "RotaryEmbedding": 8,
+    "SoftmaxCrossEntropyLoss": 34,
+}
+"""Likewise, of operators that ONNX defines by others."""
 
 
 CONVERTED = {"pytorch-converted": 80, "pytorch-operator": 31, "simple": 7}
@@ -89,6 +105,71 @@ def test_nodes(subject):
         except (nn.UnsupportedError, kinnor.onnx.OnnxError, AssertionError) as error:
             failed.append(f"{case.name}: {str(error)[:200]}")
     assert len(cases) - len(failed) >= FLOORS[subject], "\n".join(failed)
+
+
+@pytest.mark.parametrize("name", DEFINED)
+def test_operators_that_are_defined_by_others(name):
+    failed, cases = [], cases_of({("", name): None})[:: 5 if name == "Attention" else 1]
+    for case in cases:
+        try:
+            passes(case)
+        except (nn.UnsupportedError, kinnor.onnx.OnnxError, AssertionError) as error:
+            failed.append(f"{case.name}: {str(error)[:200]}")
+    assert len(cases) - len(failed) >= DEFINED[name], (len(cases), failed)
+
+
+def test_operators_of_transformers(tmp_path):
+    rng = np.random.default_rng(0)
+
+    def tensor(name, *shape, of=None):
+        values = rng.normal(size=shape).astype(np.float32) if of is None else of
+        return numpy_helper.from_array(values, name)
+
+    def node(kind, inputs, n=1, **attributes):
+        return helper.make_node(kind, inputs, [f"y{i}" for i in range(n)], domain="com.microsoft", **attributes)
+
+    mask = np.array([[1, 1, 1, 0], [1, 1, 1, 1]], np.int32)
+    x, ids = rng.normal(size=(2, 4, 8)).astype(np.float32), rng.integers(5, size=(2, 4)).astype(np.int32)
+    packed = rng.integers(256, size=(3, 1, 8)).astype(np.uint8)
+    tables = [tensor("words", 5, 8), tensor("places", 6, 8), tensor("kinds", 2, 8), tensor("g", 8), tensor("b", 8)]
+    weights = [tensor("w", 8, 24), tensor("wb", 24), tensor("m", of=mask)]
+    cases = [
+        (node("Attention", ["x", "w", "wb", "m"], num_heads=2), {"x": x}, weights),
+        (node("Attention", ["x", "w", "wb"], num_heads=2, unidirectional=1), {"x": x}, weights[:2]),
+        (
+            node(
+                "EmbedLayerNormalization", ["ids", "kind", "words", "places", "kinds", "g", "b", "m"], 2, epsilon=1e-6
+            ),
+            {"ids": ids, "kind": ids % 2},
+            [*tables, weights[2]],
+        ),
+        (
+            node("MatMulNBits", ["x", "q", "s", "z"], K=8, N=3, bits=4, block_size=16),
+            {"x": x},
+            [tensor("q", of=packed), tensor("s", 3), tensor("z", of=np.array([[3], [8], [5]], np.uint8))],
+        ),
+    ]
+    for made, given, held in cases:
+        outputs = [helper.make_empty_tensor_value_info(name) for name in made.output]
+        inputs = [info(k, v.shape, helper.np_dtype_to_tensor_dtype(v.dtype)) for k, v in given.items()]
+        graph = helper.make_graph([made], "net", inputs, outputs, held)
+        versions = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+        proto = helper.make_model(graph, opset_imports=versions, ir_version=8)
+        onnx.save(proto, tmp_path / "net.onnx")
+        found = kinnor.onnx.load(tmp_path / "net.onnx")(**given)
+        session = onnxruntime.InferenceSession(tmp_path / "net.onnx", providers=["CPUExecutionProvider"])
+        for y, wanted in zip(found if isinstance(found, tuple) else (found,), session.run(None, given), strict=True):
+            np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-4, err_msg=made.op_type)
+
+
+def test_functions_of_a_file_are_put_in_their_place():
+    body = [helper.make_node("Relu", ["a"], ["h"]), helper.make_node("Add", ["h", "a"], ["b"])]
+    versions = [helper.make_opsetid("", 17), helper.make_opsetid("mine", 1)]
+    function = helper.make_function("mine", "Both", ["a"], ["b"], body, versions[:1])
+    node = helper.make_node("Both", ["x"], ["y"], domain="mine")
+    graph = helper.make_graph([node], "net", [info("x", [2])], [info("y", [2])])
+    model = kinnor.onnx.Model(helper.make_model(graph, functions=[function], opset_imports=versions))
+    np.testing.assert_array_equal(model(np.array([-1, 2], np.float32)), [-1, 4])
 
 
 @pytest.mark.parametrize("kind", ["pytorch-converted", "pytorch-operator", "simple"])

@@ -15,6 +15,7 @@ from .._core import CallError, Error, ShapeError, UnsupportedError, Variable, fo
 from ..display import Parameters
 from ..modes import auto_forward
 from . import reading
+from .definitions import definition
 from .tables import TABLE
 from .values import MOST_FIXED, NeedsValuesError, Node, OnnxError, Value
 
@@ -53,6 +54,7 @@ class Model:
     """
 
     def __init__(self, proto: Any, folder: Path | None = None) -> None:
+        proto = reading.inlined(proto)
         reading.check(proto)
         self._proto = proto
         self._folder = folder
@@ -175,9 +177,12 @@ class Model:
     def _built(self, given: Mapping[str, Any]) -> tuple[list[Variable], list[Value]]:
         """The graph of some inputs; those that decide on shapes become constants of it."""
         while True:
-            inputs, values = [], dict(self._constants)
+            inputs: list[Variable] = []
+            values: dict[str, Value | None] = dict(self._constants)
             if self._is_computed_at_once:
-                values.update((key, Value(x.d.astype(values[key].dtype))) for key, x in self._parameters.items())
+                values.update(
+                    (key, Value(x.d.astype(self._constants[key].dtype))) for key, x in self._parameters.items()
+                )
             for name in self.inputs:
                 x, dtype = given[name], self._types[name][0]
                 if name in self._fixed and not isinstance(x, Variable):
@@ -188,7 +193,8 @@ class Model:
                 values[name] = Value(variable, dtype, sources=frozenset([name]))
             try:
                 with auto_forward(False):
-                    return inputs, self._run(self._proto.graph, values)
+                    self._run(self._proto.graph, values)
+                    return inputs, _named(self._proto.graph, values)
             except NeedsValuesError as needed:
                 names = needed.names - self._fixed
                 if (
@@ -205,20 +211,24 @@ class Model:
                 self._fixed |= names
                 self._graphs.clear()
 
-    def _run(self, graph: Any, values: dict[str, Value]) -> list[Value]:
+    def _run(self, graph: Any, values: dict[str, Value | None], versions: Mapping[str, int] | None = None) -> None:
+        """Build a graph, or the definition of an operator, which has versions of its own: adds to the values."""
+        known = self._versions if versions is None else versions
         for node in graph.node:
             inputs = [values[name] if name else None for name in node.input]
             domain = "" if node.domain == "ai.onnx" else node.domain
 
-            def inside(held: Any, outer: dict[str, Value] = values) -> list[Value]:
-                known = dict(outer)
+            def inside(held: Any, given: Sequence[Value] = (), outer: dict[str, Value | None] = values) -> list[Value]:
+                inner = {**outer, **dict(zip((x.name for x in held.input), given, strict=False))}
                 for tensor in held.initializer:
-                    known[tensor.name] = Value(reading.array_of(tensor, self._folder))
-                return self._run(held, known)
+                    inner[tensor.name] = Value(reading.array_of(tensor, self._folder))
+                self._run(held, inner, versions)
+                return _named(held, inner)
 
-            held = Node(node, self._attributes_of(node), inputs, self._versions[domain], inside)
+            attributes = self._attributes_of(node) if versions is None else reading.attributes_of(node, self._folder)
+            held = Node(node, attributes, inputs, known.get(domain, 1), inside)
             try:
-                made = _apply(held, domain)
+                made = _apply(held, domain) if (domain, node.op_type) in TABLE else self._defined(held, known)
             except (NeedsValuesError, UnsupportedError):
                 raise
             except Exception as error:
@@ -231,7 +241,28 @@ class Model:
             for name in node.output[len(made) :]:
                 if name:
                     raise held.unsupported(f"expected {len(made)} outputs, got {len(node.output)}")
-        return [values[held.name] for held in graph.output]
+
+    def _defined(self, held: Node, versions: Mapping[str, int]) -> list[Value]:
+        """The outputs of a node whose operator is defined by others."""
+        try:
+            function = definition(held.proto, versions, held.inputs)
+        except LookupError:
+            raise held.unsupported("expected an operator of docs/onnx.md") from None
+        given = [*held.inputs, *[None] * (len(function.input) - len(held.inputs))]
+        values = dict(zip(function.input, given, strict=False))
+        self._run(function, values, reading.versions_of(function))
+        found = []
+        for wanted, name in zip(held.proto.output, function.output, strict=False):
+            value = values.get(name)
+            if wanted and value is None:
+                raise held.unsupported(f"expected {wanted!r} in the definition of the operator, got nothing")
+            found.append(value if value is not None else Value(np.zeros(0, np.float32)))
+        return found
+
+
+def _named(graph: Any, values: Mapping[str, Value | None]) -> list[Value]:
+    """The outputs of a graph."""
+    return [found for held in graph.output if (found := values[held.name]) is not None]
 
 
 def _readable(x: Any) -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 
 from .._core import UnsupportedError
 from ..files.packages import needed
+from . import definitions
 from .tables import TABLE
 from .values import OnnxError
 
@@ -22,9 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["array_of", "attributes_of", "check", "dtype_of", "onnx_package", "read", "versions_of"]
-
-SUBGRAPHS = ("If", "Loop")
+__all__ = ["array_of", "attributes_of", "check", "dtype_of", "inlined", "onnx_package", "read", "versions_of"]
 
 
 def onnx_package(op: str) -> Any:
@@ -56,6 +55,18 @@ def read(path: str | os.PathLike[str]) -> Any:
     if not model.HasField("graph") or not model.opset_import:
         raise OnnxError(f"onnx.load: expected a model with a graph and versions of operators in {path}, got none")
     return model
+
+
+def inlined(model: Any) -> Any:
+    """A model without functions of its own: what calls one has its nodes instead.
+
+    Args:
+        model: A `ModelProto`.
+    """
+    if not len(model.functions):
+        return model
+    onnx_package("onnx.load")
+    return needed("onnx.load", "onnx.inliner", "ONNX files", "onnx").inline_local_functions(model)
 
 
 def versions_of(model: Any) -> dict[str, int]:
@@ -93,7 +104,7 @@ def check(model: Any) -> None:
     for graph in _graphs(model.graph):
         for node in graph.node:
             domain = "" if node.domain == "ai.onnx" else node.domain
-            if (domain, node.op_type) not in TABLE:
+            if (domain, node.op_type) not in TABLE and not definitions.is_defined(node, versions):
                 named = f"{domain}.{node.op_type}" if domain else node.op_type
                 missing.append(f"{named}-{versions.get(domain, '?')} (node {node.name or node.output[:1]!r})")
             elif domain not in versions:

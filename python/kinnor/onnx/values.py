@@ -101,7 +101,7 @@ class Node:
         attributes: Its attributes by name, as Python values.
         inputs: Its inputs; None for those that are left out.
         version: The version of the operators of its domain.
-        run: What builds a graph inside of it, of a `GraphProto`.
+        run: What builds a graph inside of it, of a `GraphProto` and the values of its inputs.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Node:
         attributes: Mapping[str, Any],
         inputs: Sequence[Value | None],
         version: int,
-        run: Callable[[Any], list[Value]] | None = None,
+        run: Callable[..., list[Value]] | None = None,
     ) -> None:
         self.proto = proto
         self.attributes = attributes

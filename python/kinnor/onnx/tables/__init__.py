@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .arithmetic import ARITHMETIC
+from .computed import COMPUTED
 from .convolutions import CONVOLUTIONS
+from .loops import LOOPS
 from .normalization import NORMALIZATION
 from .quantization import QUANTIZATION
 from .recurrent import RECURRENT
 from .reductions import REDUCTIONS
 from .shapes import SHAPES
+from .transformers import TRANSFORMERS
 from .vision import VISION
 
 if TYPE_CHECKING:
@@ -27,6 +30,9 @@ SUBJECTS: dict[str, dict[tuple[str, str], Row]] = {
     "Recurrent": RECURRENT,
     "Quantization": QUANTIZATION,
     "Images and detection": VISION,
+    "Transformers": TRANSFORMERS,
+    "Loops": LOOPS,
+    "Computed while the graph is built": COMPUTED,
 }
 """Tables by subject."""
 

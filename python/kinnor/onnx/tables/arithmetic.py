@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import functions as F
+from ..._core import Variable
 from ..values import Row
 from .building import binary, expand, folded, many, per_channel, reshape, unary
 
 if TYPE_CHECKING:
-    from ..._core import Variable
     from ..values import Node
 
 __all__ = ["ARITHMETIC", "matmul", "rounded"]
@@ -226,6 +226,21 @@ def _softmax(function: Any) -> Row:
     return Row(build)
 
 
+def _hardmax(node: Node) -> Variable:
+    x = node.x()
+    axis = node.get("axis", -1 if node.version >= 13 else 1) % x.ndim
+    if node.version < 13:
+        flat = reshape(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
+        return reshape(_top(flat, 1), x.shape)
+    return _top(x, axis)
+
+
+def _top(x: Variable, axis: int) -> Variable:
+    """One where the first of the largest elements is, zero elsewhere."""
+    places = np.arange(x.shape[axis], dtype=np.float32).reshape([-1 if k == axis else 1 for k in range(x.ndim)])
+    return F.equal(Variable.from_numpy_array(places), F.max(x, axis=[axis], keepdims=True, only_index=True))
+
+
 def _dropout(node: Node) -> Any:
     if node.has(2) and bool(node.static(2).item()):
         raise node.unsupported("expected training_mode to be off, got True")
@@ -266,6 +281,7 @@ ARITHMETIC: dict[tuple[str, str], Row] = {
     ("", "Gemm"): Row(_gemm),
     ("", "Greater"): binary(F.greater, np.greater, np.bool_),
     ("", "GreaterOrEqual"): binary(F.greater_equal, np.greater_equal, np.bool_),
+    ("", "Hardmax"): Row(_hardmax),
     ("", "HardSigmoid"): Row(_hard_sigmoid),
     ("", "HardSwish"): Row(_hard_swish),
     ("", "Identity"): Row(lambda node: F.identity(node.x()), lambda node: node.value(0)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from ..values import Node
 
-__all__ = ["CONVOLUTIONS"]
+__all__ = ["CONVOLUTIONS", "convolved"]
 
 
 def _pads(
@@ -42,8 +43,15 @@ def _framed(x: Variable, pads: Any, number: float = 0.0) -> Variable:
     return F.pad(x, [width for pair in pads for width in pair], "constant", number) if np.any(pads) else x
 
 
-def _conv(node: Node) -> Variable:
-    x, w = node.x(0), node.x(1)
+def convolved(node: Node, x: Variable, w: Variable, bias: Variable | None) -> Variable:
+    """A convolution as the attributes of a node say it.
+
+    Args:
+        node: The node.
+        x: Input.
+        w: Weight.
+        bias: Bias, or None.
+    """
     n = w.ndim - 2
     strides, dilations = node.get("strides") or [1] * n, node.get("dilations") or [1] * n
     pads = _pads(node, x.shape[2:], w.shape[2:], strides, dilations)
@@ -52,7 +60,7 @@ def _conv(node: Node) -> Variable:
     return F.convolution(
         x,
         w,
-        node.optional(2),
+        bias,
         pad=[low for low, _ in pads],
         stride=strides,
         dilation=dilations,
@@ -114,9 +122,27 @@ def _pool_setup(node: Node) -> Any:
             span = length + low + high - (size - 1) * d - 1
             if -(-span // s) * s < length + low:
                 extra[k] = max(-(-span // s) * s - span, 0)
-    if any(d != 1 for d in dilations):
-        raise node.unsupported("expected windows without dilation, got dilations")
     return x, pads, extra, kernel, strides
+
+
+def _dilated(node: Node) -> list[int] | None:
+    """The distances within a window, or None if they are all one."""
+    found = node.get("dilations")
+    return found if found and any(d != 1 for d in found) else None
+
+
+def _windows(x: Variable, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> list[Variable]:
+    """For each place in the windows, what is there in each of them."""
+    n_steps = [
+        (length - (k - 1) * d - 1) // s + 1
+        for length, k, s, d in zip(x.shape[2:], kernel, strides, dilations, strict=True)
+    ]
+    found = []
+    for at in np.ndindex(*kernel):
+        low = [i * d for i, d in zip(at, dilations, strict=True)]
+        high = [a + (n - 1) * s + 1 for a, n, s in zip(low, n_steps, strides, strict=True)]
+        found.append(F.slice(x, [0, 0, *low], [*x.shape[:2], *high], [1, 1, *strides]))
+    return found
 
 
 def _max_pool(node: Node) -> Any:
@@ -124,6 +150,8 @@ def _max_pool(node: Node) -> Any:
         raise node.unsupported("expected one output, got the indices too")
     x, pads, extra, kernel, strides = _pool_setup(node)
     ends = [(low, high + more) for (low, high), more in zip(pads, extra, strict=True)]
+    if (dilations := _dilated(node)) is not None:
+        return reduce(F.maximum2, _windows(_framed(x, ends, -np.inf), kernel, strides, dilations))
     if all(low == high < size for (low, high), size in zip(ends, kernel, strict=True)):
         return F.max_pooling(x, kernel, strides, pad=[low for low, _ in ends])
     return F.max_pooling(_framed(x, ends, -np.inf), kernel, strides)
@@ -133,16 +161,23 @@ def _average_pool(node: Node) -> Any:
     x, pads, extra, kernel, strides = _pool_setup(node)
     counts_pads = bool(node.get("count_include_pad", 0))
     ends = [(low, high + more) for (low, high), more in zip(pads, extra, strict=True)]
-    if not np.any(ends):
+    dilations = _dilated(node)
+    if not np.any(ends) and dilations is None:
         return F.average_pooling(x, kernel, strides)
-    total = F.sum_pooling(_framed(x, ends), kernel, strides)
+
+    def summed(x: Variable) -> Variable:
+        if dilations is None:
+            return F.sum_pooling(x, kernel, strides)
+        return reduce(F.add2, _windows(x, kernel, strides, dilations))
+
+    total = summed(_framed(x, ends))
     ones = np.ones(x.shape[2:], np.float32)
     if counts_pads:
         ones = np.pad(ones, pads, constant_values=1.0)
         rest = [(0, more) for more in extra]
     else:
         rest = ends
-    counted = F.sum_pooling(Variable.from_numpy_array(np.pad(ones, rest)[None, None]), kernel, strides)
+    counted = summed(Variable.from_numpy_array(np.pad(ones, rest)[None, None]))
     counted.forward()
     return total * Variable.from_numpy_array(1.0 / np.maximum(counted.d, 1.0))
 
@@ -151,7 +186,10 @@ def _lp_pool(node: Node) -> Variable:
     x, pads, extra, kernel, strides = _pool_setup(node)
     ends = [(low, high + more) for (low, high), more in zip(pads, extra, strict=True)]
     p = float(node.get("p", 2))
-    return F.pow_scalar(F.sum_pooling(_framed(F.pow_scalar(F.abs(x), p), ends), kernel, strides), 1.0 / p)
+    powers = _framed(F.pow_scalar(F.abs(x), p), ends)
+    if (dilations := _dilated(node)) is not None:
+        return F.pow_scalar(reduce(F.add2, _windows(powers, kernel, strides, dilations)), 1.0 / p)
+    return F.pow_scalar(F.sum_pooling(powers, kernel, strides), 1.0 / p)
 
 
 def _over_space(function: Any) -> Row:
@@ -256,7 +294,7 @@ def _along(x: Variable, matrix: Any, axis: int, mode: str) -> Variable:
 
 CONVOLUTIONS: dict[tuple[str, str], Row] = {
     ("", "AveragePool"): Row(_average_pool),
-    ("", "Conv"): Row(_conv),
+    ("", "Conv"): Row(lambda node: convolved(node, node.x(0), node.x(1), node.optional(2))),
     ("", "ConvTranspose"): Row(_conv_transpose),
     ("", "GlobalAveragePool"): _over_space(F.mean),
     ("", "GlobalMaxPool"): _over_space(F.max),

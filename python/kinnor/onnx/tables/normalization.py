@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..._core import Variable
     from ..values import Node
 
-__all__ = ["NORMALIZATION"]
+__all__ = ["NORMALIZATION", "standardized"]
 
 
 def _batch(node: Node) -> Any:
@@ -28,8 +28,14 @@ def _batch(node: Node) -> Any:
     )
 
 
-def _standardized(x: Variable, axes: list[int], eps: float) -> tuple[Variable, Variable, Variable]:
-    """An array of mean zero and variance one along axes; the mean, and one over the deviation."""
+def standardized(x: Variable, axes: list[int], eps: float) -> tuple[Variable, Variable, Variable]:
+    """An array of mean zero and variance one along axes; the mean, and one over the deviation.
+
+    Args:
+        x: The array.
+        axes: The axes.
+        eps: Added to the variance.
+    """
     mean = F.mean(x, axis=axes, keepdims=True)
     rest = x - mean
     scale = F.pow_scalar(F.mean(rest * rest, axis=axes, keepdims=True) + eps, -0.5)
@@ -39,7 +45,7 @@ def _standardized(x: Variable, axes: list[int], eps: float) -> tuple[Variable, V
 def _layer(node: Node) -> Any:
     x = node.x(0)
     axis = node.get("axis", -1) % x.ndim
-    y, mean, scale = _standardized(x, list(range(axis, x.ndim)), node.get("epsilon", 1e-5))
+    y, mean, scale = standardized(x, list(range(axis, x.ndim)), node.get("epsilon", 1e-5))
     y = y * node.x(1)
     y = y + node.x(2) if node.has(2) else y
     return [y, mean, scale][: node.n_outputs]
@@ -53,14 +59,14 @@ def _rms(node: Node) -> Any:
 
 def _instance(node: Node) -> Variable:
     x = node.x(0)
-    y, _, _ = _standardized(x, list(range(2, x.ndim)), node.get("epsilon", 1e-5))
+    y, _, _ = standardized(x, list(range(2, x.ndim)), node.get("epsilon", 1e-5))
     return y * per_channel(node.x(1), 1, x.ndim) + per_channel(node.x(2), 1, x.ndim)
 
 
 def _group(node: Node) -> Variable:
     x, groups = node.x(0), node.get("num_groups")
     parts = reshape(x, (x.shape[0], groups, math.prod(x.shape[1:]) // groups))
-    y, _, _ = _standardized(parts, [2], node.get("epsilon", 1e-5))
+    y, _, _ = standardized(parts, [2], node.get("epsilon", 1e-5))
     if node.version < 21:
         each = (1, groups, 1)
         return reshape(y * reshape(node.x(1), each) + reshape(node.x(2), each), x.shape)
@@ -106,7 +112,7 @@ def _skip_layer(node: Node) -> Any:
     if is_rms:
         y = x * F.pow_scalar(F.mean(x * x, axis=[x.ndim - 1], keepdims=True) + eps, -0.5) * gamma
     else:
-        y = _standardized(x, [x.ndim - 1], eps)[0] * gamma
+        y = standardized(x, [x.ndim - 1], eps)[0] * gamma
     y = y if beta is None else y + beta
     return [y, x, x, x][: node.n_outputs]
 
@@ -121,6 +127,7 @@ NORMALIZATION: dict[tuple[str, str], Row] = {
     ("", "MeanVarianceNormalization"): Row(_mean_variance),
     ("", "RMSNormalization"): Row(_rms),
     ("", "SimplifiedLayerNormalization"): Row(_rms),
+    ("com.microsoft", "LayerNormalization"): Row(_layer),
     ("com.microsoft", "SkipLayerNormalization"): Row(_skip_layer),
     ("com.microsoft", "SkipSimplifiedLayerNormalization"): Row(_skip_layer),
 }

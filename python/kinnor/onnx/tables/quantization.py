@@ -10,6 +10,7 @@ from ... import functions as F
 from ..values import Row, Value
 from .arithmetic import matmul, rounded
 from .building import per_channel, reshape
+from .convolutions import convolved
 
 if TYPE_CHECKING:
     from ..._core import Variable
@@ -91,10 +92,33 @@ def _qlinear_matmul(node: Node) -> Value:
     return _saturated(node, y, node.value(7).dtype, node.value(0).sources | node.value(3).sources)
 
 
+def _levels(node: Node, i: int, zero: int, axis: int | None = None) -> Variable:
+    """Levels without their zero point."""
+    if not node.has(zero):
+        return node.x(i)
+    held = node.x(zero)
+    return node.x(i) - (reshape(held, ()) if held.size == 1 else per_channel(held, axis or 0, node.x(i).ndim))
+
+
+def _conv_integer(node: Node) -> Variable:
+    return convolved(node, _levels(node, 0, 2), _levels(node, 1, 3), None)
+
+
+def _qlinear_conv(node: Node) -> Value:
+    x, w = _levels(node, 0, 2), _levels(node, 3, 5)
+    y = convolved(node, x, w, node.optional(8))
+    scale = node.x(1) * node.x(4) / node.x(6)
+    scale = per_channel(scale, 1, y.ndim) if scale.size > 1 else reshape(scale, ())
+    y = rounded(y * scale) + reshape(node.x(7), ())
+    return _saturated(node, y, node.value(7).dtype, node.value(0).sources)
+
+
 QUANTIZATION: dict[tuple[str, str], Row] = {
+    ("", "ConvInteger"): Row(_conv_integer, dtype=np.int32),
     ("", "DequantizeLinear"): Row(_dequantize),
     ("", "DynamicQuantizeLinear"): Row(_dynamic),
     ("", "MatMulInteger"): Row(_matmul_integer, dtype=np.int32),
+    ("", "QLinearConv"): Row(_qlinear_conv),
     ("", "QLinearMatMul"): Row(_qlinear_matmul),
     ("", "QuantizeLinear"): Row(_quantize),
 }

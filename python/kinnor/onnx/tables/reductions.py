@@ -101,15 +101,21 @@ def _top_k(node: Node) -> list[Value]:
     return made
 
 
-def _cum_sum(node: Node) -> Variable:
-    axis = int(node.static(1).item()) % len(node.value(0).shape)
-    return F.cumsum(node.x(), axis=axis, exclusive=bool(node.get("exclusive", 0)), reverse=bool(node.get("reverse", 0)))
+def _cumulative(function: Callable[..., Variable]) -> Row:
+    def build(node: Node) -> Variable:
+        axis = int(node.static(1).item()) % len(node.value(0).shape)
+        return function(
+            node.x(), axis=axis, exclusive=bool(node.get("exclusive", 0)), reverse=bool(node.get("reverse", 0))
+        )
+
+    return Row(build)
 
 
 REDUCTIONS: dict[tuple[str, str], Row] = {
     ("", "ArgMax"): _place(F.max),
     ("", "ArgMin"): _place(F.min),
-    ("", "CumSum"): Row(_cum_sum),
+    ("", "CumProd"): _cumulative(F.cumprod),
+    ("", "CumSum"): _cumulative(F.cumsum),
     ("", "ReduceL1"): _reduction(F.sum, F.abs),
     ("", "ReduceL2"): _reduction(F.sum, lambda x: x * x, _root),
     ("", "ReduceLogSum"): _reduction(F.sum, after=F.log),

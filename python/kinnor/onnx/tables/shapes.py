@@ -385,6 +385,7 @@ SHAPES: dict[tuple[str, str], Row] = {
     ("", "Range"): Row(_range, _range),
     ("", "Reshape"): _reshaping(_target),
     ("", "ReverseSequence"): Row(_reverse_sequence),
+    ("", "Scatter"): Row(_scatter_elements),
     ("", "ScatterElements"): Row(_scatter_elements),
     ("", "ScatterND"): Row(_scatter_nd),
     ("", "Shape"): Row(_shape, _shape),

@@ -74,8 +74,28 @@ def _affine_grid(node: Node) -> Variable:
     return F.affine_grid(node.x(0), tuple(size[2:]), align_corners=bool(node.get("align_corners", 0)))
 
 
+def _deform(node: Node) -> Variable:
+    n = node.x(1).ndim - 2
+    pads = node.get("pads") or [0] * (2 * n)
+    if pads[:n] != pads[n:]:
+        raise node.unsupported(f"expected a frame as wide before as after, got {pads}")
+    return F.deformable_convolution(
+        node.x(0),
+        node.x(1),
+        node.x(2),
+        node.optional(4),
+        node.optional(3),
+        pad=pads[:n],
+        stride=node.get("strides") or [1] * n,
+        dilation=node.get("dilations") or [1] * n,
+        group=node.get("group", 1),
+        deformable_group=node.get("offset_group", 1),
+    )
+
+
 VISION: dict[tuple[str, str], Row] = {
     ("", "AffineGrid"): Row(_affine_grid),
+    ("", "DeformConv"): Row(_deform),
     ("", "Det"): Row(_det),
     ("", "GridSample"): Row(_grid_sample),
     ("", "NonMaxSuppression"): Row(_suppressed, dtype=np.int64),
