@@ -33,11 +33,13 @@ class Network:
         self.x.d = rng.standard_normal((EXAMPLES, FEATURES)).astype(np.float32)[rows]
         self.t.d = rng.integers(0, CLASSES, (EXAMPLES, 1))[rows]
 
-    def step(self, solver: Any, callback: Any = None) -> None:
-        """One step of training."""
+    def step(self, solver: Any, callback: Any = None, after: bool = False) -> None:
+        """One step of training; `after` sums gradients after the run rather than during it."""
         self.loss.forward()
         solver.zero_grad()
-        self.loss.backward(clear_buffer=True, communicator_callbacks=callback)
+        self.loss.backward(clear_buffer=True, communicator_callbacks=None if after else callback)
+        if after:
+            callback.sum_gradients()
         solver.update()
 
 

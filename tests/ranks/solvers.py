@@ -20,8 +20,10 @@ for n, name in enumerate(names):
         its_solver.set_parameters(network.parameters)
     comm.clear_context_parameters()
     comm.add_context_and_parameters((nn.Context(), part.parameters))
-    overlap = ("blocking", "thread", "none")[n % 3]
-    callback = comm.get_all_reduce_callback(packing_size=200, division=True, overlap=overlap)
+    overlap = ("blocking", "thread", "none", "after")[n % 4]
+    callback = comm.get_all_reduce_callback(
+        packing_size=200, division=True, overlap="none" if overlap == "after" else overlap
+    )
     for step in range(4):
         whole.feed(step)
         whole.step(solver)
@@ -30,7 +32,7 @@ for n, name in enumerate(names):
             (sharded, solver_of_shards, solver_of_shards.callback),
         ):
             network.feed(step, comm.rank)
-            network.step(its_solver, its_callback)
+            network.step(its_solver, its_callback, network is part and overlap == "after")
     # Solvers divide by roots of squares: rounding of tiny gradients is what differs.
     scale = max(float(np.abs(v.d).max()) for v in whole.parameters.values())
     assert distance(whole, part) < 2e-5 * scale, (name, distance(whole, part))

@@ -126,9 +126,9 @@ class AllReduceCallback(CommunicatorBackwardCallback):
 
     def on_finish_backward(self) -> None:
         """Send what is left, and wait for all."""
-        for name in self._grads:
-            self._complete(name, send=False)
         if self._flat is None:
+            for name in self._grads:
+                self._complete(name)
             self._reduce_packed()
             self._arrange()
         else:
@@ -138,6 +138,31 @@ class AllReduceCallback(CommunicatorBackwardCallback):
             for sent in self._waiting:
                 sent.result()
         self._start_run()
+
+    def sum_gradients(self) -> None:
+        """Sum the gradients of a backward run that was not given this callback.
+
+        A run with callbacks tells them of each function, so functions do not run together. Where nothing is sent
+        during the run (`overlap` is `"none"`), a run without callbacks and this call after it give the same sums
+        sooner.
+
+        Examples:
+            >>> import kinnor as nn, kinnor.functions as F
+            >>> from kinnor.communicators import MultiProcessDataParallelCommunicator
+            >>> comm = MultiProcessDataParallelCommunicator()
+            >>> comm.init()
+            >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+            >>> comm.add_context_and_parameters((nn.Context(), {"w": w}))
+            >>> callback = comm.get_all_reduce_callback(division=True)
+            >>> loss = F.sum(w * w)
+            >>> loss.forward()
+            >>> w.grad.zero()
+            >>> loss.backward(clear_buffer=True)
+            >>> callback.sum_gradients()
+            >>> w.g.tolist()
+            [2.0, 4.0]
+        """
+        self.on_finish_backward()
 
     def _grad(self, name: str) -> NdArray:
         return self._grads[name] if self._variables is None else self._variables[name].grad
@@ -155,14 +180,14 @@ class AllReduceCallback(CommunicatorBackwardCallback):
         last.outputs[0].visit(count)
         return uses
 
-    def _complete(self, name: str, send: bool = True) -> None:
+    def _complete(self, name: str) -> None:
         if name in self._done:
             return
         self._done.add(name)
         if self._flat is None:
             self._order.append(name)
             return
-        if not send or self._overlap == "none":
+        if self._overlap == "none":
             return
         while self._sent < len(self._buckets) and self._done.issuperset(self._buckets[self._sent].names):
             self._send()
