@@ -23,9 +23,11 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import onnx
 
 import kinnor as nn
 import kinnor.functions as F
+import kinnor.onnx
 import kinnor.parametric_functions as PF
 import kinnor.solvers as S
 from kinnor.datasets import read_idx
@@ -74,7 +76,9 @@ def _watch(event, arguments):
 def whole(reader, path):
     """Write a file as we do."""
     kind, _, extension = reader.partition(".")
-    if kind == "networks" or extension == "nnp":
+    if kind == "onnx":
+        _whole_onnx(path)
+    elif kind == "networks" or extension == "nnp":
         _whole_network(path)
     elif kind == "parameters":
         entries = [parameter_file.Entry(k, np.full(s, 0.5, np.float32), k != "scale") for k, s in SHAPES.items()]
@@ -91,7 +95,9 @@ def whole(reader, path):
 def hostile(reader, path, rng):
     """Write a file that is well formed and lies."""
     kind, _, extension = reader.partition(".")
-    if kind == "networks" or extension == "nnp":
+    if kind == "onnx":
+        _hostile_onnx(path, rng)
+    elif kind == "networks" or extension == "nnp":
         _hostile_network(path, rng)
     elif extension == "safetensors":
         path.write_bytes(_hostile_safetensors(rng))
@@ -163,6 +169,68 @@ def _hostile_network(path, rng):
             archive.writestr(
                 rng.choice(["parameter.h5", "p.protobuf", "z.nntxt", "o_Adam_optimizer.h5.optimizer"]), content
             )
+
+
+def _whole_onnx(path):
+    nn.clear_parameters()
+    x = nn.Variable((2, 1, 4, 4))
+    y = PF.affine(F.relu(PF.convolution(x, 2, (3, 3), name="c")), 3, name="f")
+    kinnor.onnx.save(y, path, {"x": x})
+    nn.clear_parameters()
+
+
+def _hostile_onnx(path, rng):
+    """A graph of names, lengths, files and definitions that mislead."""
+    names = ["x", "y", "h", "", "a" * 100, "\u00e9"]
+    kinds = ["Add", "Relu", "Conv", "If", "Loop", "Constant", "Attention", "Reshape", "Mine", "NonMaxSuppression"]
+    proto = onnx.ModelProto(ir_version=8)
+    for domain in rng.sample(["", "ai.onnx", "mine"], rng.choice([0, 1, 1, 3])):
+        proto.opset_import.add(domain=domain, version=rng.choice([17, 17, 21, 0, -1, 2**62]))
+    proto.graph.name = "net"
+
+    def fill(tensor):
+        tensor.name, tensor.data_type = rng.choice(names), rng.choice([1, 1, 7, 9, 16, 8, 21, 999])
+        tensor.dims.extend(rng.choice([2, 3, 0, -1, 2**31, 2**60, 2**62]) for _ in range(rng.choice([0, 1, 2, 70])))
+        what = rng.randrange(4)
+        if what == 0:
+            tensor.raw_data = bytes(rng.choice([0, 4, 8, 24, 36]))
+        elif what == 1:
+            tensor.float_data.extend([0.5] * rng.choice([1, 4, 9]))
+        elif what == 2:
+            tensor.data_location = onnx.TensorProto.EXTERNAL
+            places = ["../secret.h5", "secret.h5/../../x", "/etc/passwd", "/dev/zero", ".", "a\0b", "none", path.name]
+            tensor.external_data.add(key="location", value=rng.choice(places))
+            for key in rng.sample(["offset", "length"], rng.randrange(3)):
+                tensor.external_data.add(key=key, value=rng.choice(["0", "-1", str(2**60), "x", "9" * 5000]))
+
+    def graph(made, depth):
+        for _ in range(rng.choice([0, 1, 3])):
+            fill(made.initializer.add())
+        for held in (made.input, made.output):
+            for _ in range(rng.choice([0, 1, 2])):
+                info = held.add(name=rng.choice(names))
+                if rng.random() < 0.8:
+                    info.type.tensor_type.elem_type = rng.choice([1, 1, 7, 8, 999])
+                    info.type.tensor_type.shape.dim.add(dim_value=rng.choice([2, -1, 2**62]))
+        many = 120_000 if depth == 0 and rng.random() < 0.01 else 5
+        for _ in range(rng.choice([1, 2, many])):
+            node = made.node.add(op_type=rng.choice(kinds), domain=rng.choice(["", "", "mine", "ai.onnx"]))
+            node.input.extend(rng.choice(names) for _ in range(rng.choice([0, 1, 2])))
+            node.output.extend(rng.choice(names) for _ in range(rng.choice([0, 1, 1, 2])))
+            if len(made.node) < 9 and rng.random() < 0.5:
+                held = node.attribute.add(name=rng.choice(["then_branch", "body", "value", "axis"]))
+                held.type = rng.choice([0, 1, 2, 3, 4, 5, 5, 7, 11, 13])
+                if held.type == onnx.AttributeProto.TENSOR:
+                    fill(held.t)
+                elif held.type == onnx.AttributeProto.GRAPH and depth < rng.choice([2, 30]):
+                    graph(held.g, depth + 1)
+
+    graph(proto.graph, 0)
+    for _ in range(rng.choice([0, 0, 1, 2])):  # They may call themselves, and each other.
+        function = proto.functions.add(name="Mine", domain="mine", input=["a"], output=["b"])
+        function.opset_import.add(domain=rng.choice(["", "mine"]), version=17)
+        function.node.add(op_type=rng.choice(kinds), domain=rng.choice(["mine", ""]), input=["a"], output=["b"])
+    path.write_bytes(proto.SerializeToString())
 
 
 def _hostile_safetensors(rng):
@@ -341,6 +409,22 @@ def _is_small(variable):
     return math.prod(abs(n) for n in variable.shape) < 1 << 20
 
 
+class Onnx:
+    """A reader of networks that have parameters of their own."""
+
+    def __init__(self):
+        self.model = None
+
+    def read(self, path):
+        self.model = kinnor.onnx.load(path)
+
+    def is_untouched(self):
+        return self.model is None
+
+    def arrays(self):
+        return [v.d for v in self.model.get_parameters().values()]
+
+
 class Idx:
     """A reader that keeps nothing."""
 
@@ -369,6 +453,7 @@ READERS = {
     "states.safetensors": States,
     "states.h5": States,
     "states.protobuf": States,
+    "onnx.onnx": Onnx,
     "idx.plain": Idx,
     "idx.gz": Idx,
 }

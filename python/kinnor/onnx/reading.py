@@ -78,6 +78,10 @@ def versions_of(model: Any) -> dict[str, int]:
     return {"" if held.domain == "ai.onnx" else held.domain: int(held.version) for held in model.opset_import}
 
 
+_MOST_NODES = 100_000
+"""How many nodes a file has at most, those of its functions included."""
+
+
 def _graphs(graph: Any) -> Iterator[Any]:
     """A graph and those inside of it."""
     yield graph
@@ -100,6 +104,9 @@ def check(model: Any) -> None:
         OnnxError: If the nodes are not in an order in which they can be computed.
     """
     versions = versions_of(model)
+    n_nodes = sum(len(graph.node) for graph in _graphs(model.graph))
+    if n_nodes > _MOST_NODES:
+        raise OnnxError(f"onnx.load: expected {_MOST_NODES} nodes at most, got {n_nodes}")
     missing = []
     for graph in _graphs(model.graph):
         for node in graph.node:
