@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from .model import Model as Model
     from .model import load as load
     from .model import save as save
+    from .pictures import show as show
 
 __all__ = [
     "ArgumentError",
@@ -177,6 +178,7 @@ LAZY = (
     "models",
     "monitor",
     "parametric_functions",
+    "pictures",
     "solver",
     "solvers",
     "testing",
@@ -194,6 +196,7 @@ LAZY_NAMES = {
     "load_checkpoint": "checkpoint",
     "save": "model",
     "save_checkpoint": "checkpoint",
+    "show": "pictures",
 }
 """What is in such a submodule and has a name here as well."""
 

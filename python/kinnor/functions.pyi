@@ -4376,8 +4376,8 @@ def roi_align(
             gradient.
         output_size: Height and width of the output.
         spatial_scale: Factors that bring boxes to elements of the image, of y and of x.
-        sampling_ratio: Points along either axis in the share of an element; if not positive, as many as the share is
-            elements wide.
+        sampling_ratio: Points along either axis in the share of an element, up to 1,000; if not positive, as many as the
+            share is elements wide.
         channel_last: The channels are the last axis of `input` and of the output.
 
     Returns:
@@ -4385,7 +4385,8 @@ def roi_align(
 
     Raises:
         ShapeError: If the inputs have other shapes.
-        ArgumentError: If `output_size` or `spatial_scale` are no two numbers, those of a size positive.
+        ArgumentError: If `output_size` or `spatial_scale` are no two numbers, those of a size positive, or
+            `sampling_ratio` is too large.
         IndexError: If a box is of no image, when it runs.
 
     Source:

@@ -8,6 +8,8 @@ use crate::{Error, Result};
 
 /// Less than this is no sum of windows to divide by.
 const LEAST: f64 = 1e-11;
+/// Samples of a frame at most.
+const LONGEST: i64 = 1 << 24;
 /// Pairs of frames that are transformed at a time.
 const PAIRS: usize = 8;
 
@@ -36,8 +38,8 @@ impl Frames {
         inverse: bool,
     ) -> Result<Self> {
         for (arg, value) in [("window_size", window), ("stride", stride), ("fft_size", fft)] {
-            if !(1..1 << 32).contains(&value) {
-                return Err(Error::argument(op, arg, "one or more", value));
+            if !(1..=LONGEST).contains(&value) {
+                return Err(Error::argument(op, arg, "1 to 16,777,216", value));
             }
         }
         if fft < window {

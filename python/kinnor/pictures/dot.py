@@ -1,0 +1,90 @@
+"""Pictures of graphs by graphviz, if its program `dot` is there."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .graph import Graph, Node
+
+__all__ = ["is_there", "source", "svg"]
+
+SECONDS = 30
+"""That `dot` may take."""
+
+
+def is_there() -> bool:
+    """Whether graphviz can be asked."""
+    return shutil.which("dot") is not None
+
+
+def svg(graph: Graph) -> str:
+    """Draw a graph.
+
+    Args:
+        graph: Its nodes.
+
+    Returns:
+        The text of an SVG file.
+
+    Raises:
+        OSError: If `dot` fails or takes longer than 30 seconds.
+    """
+    command = [shutil.which("dot") or "dot", "-Tsvg"]
+    try:
+        done = subprocess.run(command, input=source(graph), capture_output=True, text=True, timeout=SECONDS, check=True)
+    except subprocess.SubprocessError as error:
+        raise OSError(f"show: expected `dot` to draw the graph, got {error}") from error
+    return done.stdout
+
+
+def source(graph: Graph) -> str:
+    """A graph in graphviz's language: scopes are clusters.
+
+    Args:
+        graph: Its nodes.
+    """
+    lines = [
+        "digraph {",
+        'bgcolor="transparent"; rankdir=TB; nodesep=0.25; ranksep=0.3; color="#888888"; fontcolor="#888888";',
+        'fontname="sans-serif"; fontsize=11; node [shape=box, style="rounded,filled", fontname="sans-serif",',
+        'fontsize=11, color="#55667a", fillcolor="#e3ecfa"]; edge [color="#888888", arrowsize=0.6];',
+    ]
+    lines += clusters([(node.scope, n) for n, node in enumerate(graph.nodes)])
+    ends = set(graph.outputs)
+    for n, node in enumerate(graph.nodes):
+        fill = ', fillcolor="#fff3d6"' if node.kind == "Input" else ', fillcolor="#d9f2de"' if n in ends else ""
+        lines.append(f"n{n} [label={quoted(text(node))}{fill}];")
+        lines += [f"n{m} -> n{n};" for m in node.inputs]
+    return "\n".join([*lines, "}"])
+
+
+def clusters(places: list[tuple[tuple[str, ...], int]]) -> list[str]:
+    """Nested clusters with the numbers of their nodes."""
+    lines: list[str] = []
+    opened: tuple[str, ...] = ()
+    for scope, n in sorted(places):
+        common = 0
+        while common < min(len(scope), len(opened)) and scope[common] == opened[common]:
+            common += 1
+        lines += ["}"] * (len(opened) - common)
+        for depth in range(common, len(scope)):
+            name = quoted("/".join(scope[: depth + 1]))
+            lines.append(f"subgraph {quoted('cluster' + '/'.join(scope[: depth + 1]))} {{ label={name};")
+        lines.append(f"n{n};")
+        opened = scope
+    return lines + ["}"] * len(opened)
+
+
+def text(node: Node) -> str:
+    """What stands in a box."""
+    head = f"{node.kind} {node.label}".strip()
+    spent = f"{node.time * 1e3:.2f} ms" if node.time else ""
+    return "\n".join(filter(None, (head, " ".join(node.gives), *node.parameters, spent)))
+
+
+def quoted(label: str) -> str:
+    """A text in graphviz's quotes."""
+    return '"' + label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

@@ -1,0 +1,174 @@
+"""`nn.show`: a graph as a picture, in whatever form the place takes."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from html import escape
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._core import ArgumentError, UnsupportedError, Variable
+from ..display import counted, readable, text_table
+from ..files.atomic import replacing
+from . import dot
+from .graph import Graph, collect, data
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+    from .._core import Function
+
+__all__ = ["Picture", "show"]
+
+MOST = 200
+"""Nodes that graphviz is asked to draw."""
+
+LINES = 60
+"""Functions that are listed in a terminal."""
+
+
+class Picture:
+    """A picture of a graph: a picture in a notebook, a list of functions in a terminal, a file by `save`.
+
+    Args:
+        graph: The nodes.
+        title: What stands above.
+    """
+
+    def __init__(self, graph: Graph, title: str) -> None:
+        self.graph = graph
+        self.title = title
+
+    @property
+    def format(self) -> str:
+        """`svg` if graphviz is there and there are at most 200 nodes, else `html`."""
+        return "svg" if len(self.graph.nodes) <= MOST and dot.is_there() else "html"
+
+    def svg(self) -> str:
+        """The picture as the text of an SVG file.
+
+        Raises:
+            UnsupportedError: If graphviz, whose program `dot` draws it, is not there.
+            OSError: If `dot` fails.
+        """
+        if not dot.is_there():
+            raise UnsupportedError(
+                "show: expected the program `dot` of graphviz to draw SVG, got none; a page (.html) needs no program"
+            )
+        return dot.svg(self.graph)
+
+    def html(self) -> str:
+        """The picture as one HTML page that opens and folds scopes and searches; it loads nothing from elsewhere."""
+        page = resources.files(__package__).joinpath("page.html").read_text("utf-8")
+        content = json.dumps(data(self.graph, self.title), separators=(",", ":")).replace("<", "\\u003c")
+        return page.replace("__TITLE__", escape(self.title)).replace("__DATA__", content)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the picture to a file.
+
+        Args:
+            path: Path that ends in `.svg` or `.html`.
+
+        Raises:
+            ArgumentError: If it ends otherwise.
+            UnsupportedError: If it is to be SVG and graphviz is not there.
+            OSError: If it cannot be written.
+        """
+        kind = Path(path).suffix.lower()
+        if kind not in (".svg", ".html"):
+            raise ArgumentError(f"show: expected a path that ends in .svg or .html, got {str(path)!r}")
+        text = self.svg() if kind == ".svg" else self.html()
+        with replacing(Path(path)) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+
+    def __repr__(self) -> str:
+        nodes = self.graph.nodes
+        rows = [("#", "function", "scope", "gives", "memory", "parameters")]
+        for n, node in enumerate(nodes[:LINES], 1):
+            own = ", ".join(name.partition(" ")[0].rsplit("/", 1)[-1] for name in node.parameters)
+            scope = "/".join(filter(None, (*node.scope, node.label)))
+            rows.append((str(n), node.kind, scope, " ".join(node.gives), readable(node.memory), own))
+        lines = text_table(rows, right=(0, 4))
+        if len(nodes) > LINES:
+            lines.append(f"... and {len(nodes) - LINES:,} more")
+        kinds = Counter(node.kind for node in nodes if node.kind != "Input")
+        most = ", ".join(f"{n} {kind}" for kind, n in kinds.most_common(5))
+        return "\n".join([*lines, f"{counted(sum(kinds.values()), 'function')}: {most}"])
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        bundle = {"text/plain": repr(self)}
+        if self.format == "svg":
+            return bundle | {"image/svg+xml": self.svg()}
+        frame = 'style="width:100%;height:600px;border:1px solid rgba(128,128,128,.4)"'
+        return bundle | {"text/html": f'<iframe {frame} srcdoc="{escape(self.html())}"></iframe>'}
+
+
+def show(
+    y: Variable | Sequence[Variable],
+    path: str | os.PathLike[str] | None = None,
+    *,
+    parameters: Mapping[str, Variable] | None = None,
+    times: Mapping[Function, float] | None = None,
+    title: str | None = None,
+    browser: bool = False,
+) -> Picture:
+    """Draw the graph that computes a variable. Nothing is run.
+
+    In a notebook the result is a picture: SVG by graphviz, if its program `dot` is there and the graph has at most 200
+    nodes; else a page that opens and folds scopes, searches, and shows shapes, types, arguments, parameters and memory
+    of what is selected. In a terminal it prints the functions. Functions are in the scopes of their parameters; those
+    without parameters are in the scope of what they read.
+
+    Args:
+        y: What the graph computes, or several such variables.
+        path: A file to write the picture to, which ends in `.html` or, with graphviz, in `.svg`.
+        parameters: The parameters by path, such as those of a module; those of the current scope by default.
+        times: Seconds that functions took, which their boxes show: those that a hook measured.
+        title: What stands above; the names of the variables by default.
+        browser: Whether to open the page in the web browser; without a path it is a temporary file.
+
+    Returns:
+        The picture.
+
+    Raises:
+        TypeError: If `y` is no variable.
+        GraphError: If no function computes it.
+        UnsupportedError: If the file is to be SVG and graphviz is not there.
+        OSError: If the file cannot be written.
+
+        >>> import kinnor as nn, kinnor.functions as F, kinnor.parametric_functions as PF
+        >>> nn.clear_parameters()
+        >>> with nn.parameter_scope("hidden"):
+        ...     h = F.relu(PF.affine(nn.Variable((8, 3)), 4))
+        >>> nn.show(F.mean(h))
+        #  function  scope          gives      memory  parameters
+        1  Input                    (8, 3)   96 bytes
+        2  Affine    hidden/affine  (8, 4)  128 bytes  W, b
+        3  ReLU      hidden         (8, 4)  128 bytes
+        4  Mean      hidden         ()        4 bytes
+        3 functions: 1 Affine, 1 ReLU, 1 Mean
+        >>> nn.clear_parameters()
+    """
+    graph = collect(y, parameters, times)
+    ends: list[Any] = [y] if isinstance(y, Variable) else list(y)
+    named = ", ".join(v.name for v in ends if v.name)
+    picture = Picture(graph, title or named or f"{counted(len(graph.nodes), 'node')}")
+    if path is not None:
+        picture.save(path)
+    if browser:
+        opened(picture, path)
+    return picture
+
+
+def opened(picture: Picture, path: str | os.PathLike[str] | None) -> None:
+    """Show a picture in the web browser."""
+    import tempfile
+    import webbrowser
+
+    if path is None:
+        path = Path(tempfile.mkdtemp(prefix="kinnor-"), "graph.html")
+        picture.save(path)
+    webbrowser.open(Path(path).resolve().as_uri())

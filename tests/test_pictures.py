@@ -1,0 +1,116 @@
+"""Pictures of graphs: what is in them, what they are written as, and what is refused."""
+
+import json
+import re
+import stat
+
+import pytest
+
+import kinnor as nn
+import kinnor.functions as F
+import kinnor.parametric_functions as PF
+from kinnor.pictures import dot
+from kinnor.pictures.graph import collect
+
+SCRIPT = re.compile(r'<script id="data" type="application/json">(.*?)</script>', re.DOTALL)
+
+
+@pytest.fixture
+def network():
+    nn.clear_parameters()
+    h = nn.Variable((8, 3, 12, 12))
+    with nn.parameter_scope("first"):
+        h = F.relu(PF.convolution(h, 4, (3, 3)))
+    with nn.parameter_scope("branch"):
+        h = h + PF.convolution(h, 4, (3, 3), pad=(1, 1))
+    with nn.parameter_scope("last"):
+        y = PF.affine(h, 10)
+    yield y
+    nn.clear_parameters()
+
+
+def content(picture):
+    return json.loads(SCRIPT.search(picture.html())[1])
+
+
+def test_functions_stand_after_what_they_read_in_the_scopes_of_their_parameters(network):
+    graph = collect(network)
+    assert [node.kind for node in graph.nodes] == ["Input", "Convolution", "ReLU", "Convolution", "Add2", "Affine"]
+    assert [node.inputs for node in graph.nodes] == [[], [0], [1], [2], [2, 3], [4]]
+    assert [node.scope for node in graph.nodes] == [(), ("first",), ("first",), ("branch",), (), ("last",)]
+    assert graph.nodes[1].parameters == ["first/conv/W (4, 3, 3, 3)", "first/conv/b (4,)"]
+    assert graph.nodes[1].weights == 4 * (4 * 27 + 4) and graph.nodes[5].gives == ["(8, 10)"]
+    assert graph.nodes[2].memory == 4 * 8 * 4 * 10 * 10 and graph.outputs == [5]
+
+
+def test_parameters_may_be_given_by_name(network):
+    own = {f"net/{path}": v for path, v in nn.get_parameters().items()}
+    assert [node.scope for node in collect(network, own).nodes][1:3] == [("net", "first"), ("net", "first")]
+
+
+def test_a_page_holds_the_graph_and_loads_nothing(network, tmp_path):
+    path = tmp_path / "graph.html"
+    picture = nn.show(network, path, title="a <b> & </script>")
+    page = path.read_text("utf-8")
+    assert page == picture.html()
+    assert set(re.findall(r"https?://[^\s\"']+", page)) <= {"http://www.w3.org/2000/svg"}
+    assert page.count("</script>") == 2 and "__" not in re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    found = content(picture)
+    assert len(found["nodes"]) == 6 and found["title"] == "a <b> & </script>" and found["outputs"] == [5]
+
+
+def test_times_are_in_the_picture(network):
+    times = {}
+    network.visit(lambda f: times.setdefault(f, 0.25 if f.name == "Affine" else 0.0))
+    assert [n[-1] for n in content(nn.show(network, times=times))["nodes"]] == [0, 0, 0, 0, 0, 250_000]
+
+
+def test_a_terminal_gets_a_table_and_a_notebook_a_page(network, monkeypatch):
+    monkeypatch.setattr(dot, "is_there", lambda: False)
+    picture = nn.show(network)
+    lines = repr(picture).splitlines()
+    assert lines[0].split() == ["#", "function", "scope", "gives", "memory", "parameters"] and len(lines) == 8
+    assert lines[-1].startswith("5 functions: 2 Convolution")
+    bundle = picture._repr_mimebundle_()
+    assert bundle["text/plain"] == repr(picture) and bundle["text/html"].startswith("<iframe")
+
+
+def test_graphviz_draws_what_is_small(network, tmp_path, monkeypatch):
+    program = tmp_path / "dot"
+    program.write_text('#!/bin/sh\necho "<svg>"; cat; echo "</svg>"\n')
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    picture = nn.show(network, tmp_path / "graph.svg")
+    text = (tmp_path / "graph.svg").read_text()
+    assert text.startswith("<svg>") and text.count("->") == 6 and text.count("subgraph") == 3
+    assert picture.format == "svg" and "image/svg+xml" in picture._repr_mimebundle_()
+    program.write_text("#!/bin/sh\nexit 3\n")
+    with pytest.raises(OSError, match="show: expected `dot` to draw the graph"):
+        picture.svg()
+
+
+def test_a_long_chain_is_walked_without_recursion():
+    y = nn.Variable((2,))
+    for _ in range(5_000):
+        y = y + 1.0
+    picture = nn.show(y)
+    assert len(picture.graph.nodes) == 5_001 and picture.format == "html"
+    assert repr(picture).splitlines()[-2] == "... and 4,941 more"
+
+
+def test_two_ends_share_a_trunk(network):
+    graph = collect([F.sum(network), F.exp(network)])
+    assert [node.kind for node in graph.nodes][-2:] == ["Sum", "Exp"] and graph.outputs == [6, 7]
+
+
+def test_what_is_no_graph_is_refused(network, tmp_path, monkeypatch):
+    with pytest.raises(TypeError, match="show: expected a Variable"):
+        nn.show(3)
+    with pytest.raises(nn.GraphError, match="show: expected a variable that a function computes"):
+        nn.show(nn.Variable((2,)))
+    with pytest.raises(ValueError, match=r"ends in \.svg or \.html"):
+        nn.show(network, tmp_path / "graph.png")
+    monkeypatch.setattr(dot, "is_there", lambda: False)
+    with pytest.raises(nn.UnsupportedError, match="graphviz"):
+        nn.show(network, tmp_path / "graph.svg")
+    assert list(tmp_path.iterdir()) == []
