@@ -316,6 +316,7 @@ def throw_on_gradient(p: Program, a: int, b: int, by: str) -> None:
     if not p.can_run(r) or not r.wanted()[r] or not any(r.wanted()[x] for x in r.inputs):
         return
     p.settle(r)
+    p.add_to_zeros(r)
     above = [n for n in r.gradients(np.zeros(r.pair.data.value.shape)) if n.variable is not None]
     x = above[b % len(above)]
     if any(n is not x and n.pair is x.pair for n in p.sorted()):

@@ -361,6 +361,10 @@ def rewire(p: Program, a: int, b: int) -> None:
         return
     if any(n.op in SHARED for n in p.sorted()):
         return
+    # Nor would a run be anything but a step of a recursion where `y` reads, by another name, what is computed from `x`.
+    read = {n.pair.data.root for n in y.above() if n.op is None}
+    if any(n.op is not None and x in n.above() and n.pair.data.root in read for n in p.sorted()):
+        return
     p.views = [v for v in p.views if v[1] is not x.pair.data]
     x.variable.rewire_on(y.variable)
     p.nodes.remove(y)
