@@ -32,6 +32,24 @@ _FROZEN = {"BatchNormalization": (3, 4)}
 """Inputs that are statistics, not trained."""
 
 
+class _Graph:
+    """A static graph with its inputs, which is run on arrays."""
+
+    __slots__ = ("inputs", "outputs", "roots")
+
+    def __init__(self, inputs: list[Variable], outputs: list[Value]) -> None:
+        self.inputs, self.outputs = inputs, outputs
+        self.roots = [value.variable for value in outputs if value.array is None and value.variable.parent is not None]
+
+    def run(self, arrays: Sequence[Any]) -> Any:
+        for variable, array in zip(self.inputs, arrays, strict=True):
+            variable.d = array
+        if self.roots:
+            forward_all(self.roots, clear_no_need_grad=True)
+        found = [_result(value) for value in self.outputs]
+        return found[0] if len(found) == 1 else tuple(found)
+
+
 class Model:
     """A network from an ONNX file, which is called like a function.
 
@@ -74,7 +92,9 @@ class Model:
         self._attributes: dict[int, tuple[Any, dict[str, Any]]] = {}
         self._fixed: frozenset[str] = frozenset()
         self._is_computed_at_once = False
-        self._graphs: dict[Any, tuple[list[Variable], list[Value]]] = {}
+        self._graphs: dict[Any, _Graph] = {}
+        # The same by shapes and types alone: arrays of which a graph was built before need no other look.
+        self._known: dict[Any, _Graph] = {}
         for node in graph.node:
             self._attributes_of(node)
 
@@ -136,6 +156,10 @@ class Model:
             ShapeError: If an input has not the shape that the file says.
             OnnxError: If the network cannot be built for these inputs.
         """
+        if not named and self._known:
+            graph = self._known.get(tuple([(type(x), x.shape, x.dtype) for x in args if isinstance(x, np.ndarray)]))
+            if graph is not None:
+                return graph.run(args)
         given = dict(zip(self.inputs, args, strict=False))
         if len(args) > len(self.inputs) or given.keys() & named.keys() or {*given, *named} != set(self.inputs):
             raise CallError(f"onnx.Model: expected inputs {self.inputs}, got {len(args)} and {list(named)}")
@@ -147,29 +171,23 @@ class Model:
         if any(isinstance(x, Variable) for x in given.values()):
             made = [value.variable for value in self._built(given)[1]]
             return made[0] if len(made) == 1 else tuple(made)
-        inputs, outputs = self._graph(given)
-        free = [name for name in self.inputs if name not in self._fixed]
-        for variable, name in zip(inputs, free, strict=True):
-            variable.d = given[name]
-        open_outputs = [
-            value.variable for value in outputs if value.array is None and value.variable.parent is not None
-        ]
-        if open_outputs:
-            forward_all(open_outputs, clear_no_need_grad=True)
-        found = [_result(value) for value in outputs]
-        return found[0] if len(found) == 1 else tuple(found)
+        graph = self._graph(given)
+        if not self._fixed and not self._is_computed_at_once:
+            self._known[tuple((np.ndarray, given[name].shape, given[name].dtype) for name in self.inputs)] = graph
+        return graph.run([given[name] for name in self.inputs if name not in self._fixed])
 
     def _key(self, given: Mapping[str, Any]) -> Any:
         return tuple(
             (name, x.shape, x.dtype.str, x.tobytes() if name in self._fixed else None) for name, x in given.items()
         )
 
-    def _graph(self, given: Mapping[str, Any]) -> tuple[list[Variable], list[Value]]:
+    def _graph(self, given: Mapping[str, Any]) -> _Graph:
         graph = self._graphs.get(self._key(given))
         if graph is None:
             if len(self._graphs) >= _MOST_GRAPHS:
                 del self._graphs[next(iter(self._graphs))]
-            graph = self._built(given)
+            self._known.clear()
+            graph = _Graph(*self._built(given))
             if not self._is_computed_at_once:
                 self._graphs[self._key(given)] = graph
         return graph
@@ -313,10 +331,11 @@ def _folded(value: Value) -> Value:
     variable = value.variable
     if variable.parent is not None:
         variable.forward()
-    return Value(_cast(variable.d.copy(), value.dtype))
+    return Value(_cast(variable.d, value.dtype))
 
 
 def _cast(array: Any, dtype: np.dtype[Any]) -> Any:
+    """A copy in another type."""
     if array.dtype.kind == "f" and dtype.kind in "iu" and dtype.itemsize < 8:
         return array.astype(np.int64).astype(dtype)
     return array.astype(dtype)
@@ -326,7 +345,7 @@ def _result(value: Value) -> Any:
     """An output as the file says it, in memory of its own."""
     if value.known:
         return np.array(value.array)
-    return _cast(value.variable.d.copy(), value.dtype)
+    return _cast(value.variable.d, value.dtype)
 
 
 def load(path: str | os.PathLike[str]) -> Model:
