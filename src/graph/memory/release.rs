@@ -127,7 +127,7 @@ mod tests {
         let all = Policy { clear_buffer: true, ..Policy::default() };
         assert_eq!(cleared(all, &[&h, &a, &b]), [vec![], vec![], vec![0]]);
         h.set_persistent(true);
-        assert_eq!(cleared(all, &[&h, &a, &b]), [vec![], vec![], vec![]]);
+        assert!(cleared(all, &[&h, &a, &b]).iter().all(Vec::is_empty));
     }
 
     #[test]
