@@ -211,7 +211,8 @@ def narrow(p: Program, a: int, b: int, seed: int) -> None:
 @step(a=ANY, need_grad=FLAG)
 def unlink(p: Program, a: int, need_grad: bool) -> None:
     x = p.node(a)
-    if x is not None and len(p.nodes) < MOST and x.op not in SHARED:
+    # Hooks on a gradient are called for all who share it.
+    if x is not None and len(p.nodes) < MOST and x.op not in SHARED and not x.hooks:
         u = p.add(x.variable.get_unlinked_variable(need_grad=need_grad), x.pair)
         u.need_grad, u.is_weight = need_grad, True
 
