@@ -386,6 +386,7 @@ def cut(p: Program, a: int) -> None:
         return
     x.variable.parent = None
     x.op, x.inputs, x.seen = None, (), None
+    x.hooks = []  # they are called with what the function gets
     x.need_grad = x.variable.need_grad = False
     for n in p.sorted():
         n.seen = None  # which take part in differentiation is known with their next run
