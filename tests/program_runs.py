@@ -170,7 +170,9 @@ def autodiff_backward(p: Program, a: int, retain: bool, forward_first: bool) -> 
         return
     if forward_first:
         p.settle(r)
-    ready, fresh = r.is_ready(), r.is_fresh()
+    wanted = r.wanted()
+    ends = [n for n in r.above() if n is not r and wanted[n] and not any(wanted[x] for x in n.inputs)]
+    ready, fresh = r.is_ready() and all(n.pair.grad.sure for n in ends), r.is_fresh()
     start = np.ones(r.pair.data.value.shape)
     try:
         autodiff.backward(r.variable, nn.NdArray.from_numpy_array(start), retain_graph=retain)
@@ -179,7 +181,6 @@ def autodiff_backward(p: Program, a: int, retain: bool, forward_first: bool) -> 
         p.spent(r, True)
         forget_restored(r)
         return
-    wanted = r.wanted()
     found = r.gradients(start)
     if not fresh:
         forget_restored(r)

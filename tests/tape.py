@@ -284,9 +284,7 @@ class Node:
     def is_ready(self) -> bool:
         """Whether a backward run has to find all that it reads."""
         kept = all(n.kept is None or self in n.kept for n in self.functions())
-        wanted = self.wanted()
-        ends = (n for n in self.above() if n is not self and wanted[n] and not any(wanted[x] for x in n.inputs))
-        return self.is_fresh() and kept and all(x.pair.grad.sure for x in (*self.leaves(), *ends))
+        return self.is_fresh() and kept and all(x.pair.grad.sure for x in self.leaves())
 
     def gradients(self, start: np.ndarray, hooked: bool = True) -> dict[Node, np.ndarray]:
         """The gradients of those that take part. `nn.grad` calls no hooks."""
