@@ -61,6 +61,37 @@ print(nn.config.plan)
     assert backward_again[3] == "  pass     2-3, or one by one:"
 
 
+def test_callbacks_leave_passes_together_and_are_told_of_each_function():
+    program = """
+import numpy as np
+import kinnor as nn
+import kinnor.functions as F
+
+class Callback(nn.CommunicatorBackwardCallback):
+    def on_finish_function_backward(self, f):
+        seen.append(f.name)
+
+def trained(callbacks):
+    x = nn.Variable.from_numpy_array(np.linspace(-1, 1, 2400).reshape(4, 600), need_grad=True)
+    y = F.sum(F.tanh(F.sin(x)))
+    for _ in range(4):
+        y.forward(clear_no_need_grad=True)
+        x.grad.zero()
+        y.backward(clear_buffer=True, communicator_callbacks=callbacks)
+    return x.g.tobytes()
+
+seen = []
+assert trained([Callback()]) == trained([])
+print(seen)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | {"KINNOR_PLAN": "print"}, capture_output=True, text=True
+    )
+    assert done.stdout == f"{['Sum', 'Tanh', 'Sin'] * 4}\n"
+    joined = [block for block in blocks(done.stderr) if any("pass" in line for line in block)]
+    assert [block[0] for block in joined] == ["forward: 3 functions", "backward: 3 functions"] * 2
+
+
 def blocks(text):
     """The lines of each plan that was printed."""
     found = []

@@ -222,3 +222,55 @@ def test_a_mask_of_floats_is_no_index(mask):
         x[mask(x)]
     with pytest.raises(TypeError, match="bool_gather"):
         x[mask(x)] = 0.0
+
+
+def sequence(clear_buffer, steps=3, share=True):
+    """Truncated back-propagation: the last state of a sequence is the first one of the next, by sharing its array."""
+    nn.seed(7)
+    x = [variable(2, 3) for _ in range(2)]
+    with nn.parameter_scope("", {}):
+        cell = PF.LSTMCell(2, 4)
+        h0, c0 = cell.h, cell.c
+        for step in x:
+            y = cell(step)
+        loss = F.sum(y * y)
+        if share:
+            h0.data, c0.data = cell.h.data, cell.c.data
+        found = []
+        for _ in range(steps):
+            loss.forward(clear_no_need_grad=True)
+            for p in nn.get_parameters().values():
+                p.grad.zero()
+            loss.backward(clear_buffer=clear_buffer)
+            found.append([p.g.copy() for p in nn.get_parameters().values()])
+        return found
+
+
+# The states of one run are read by the gradients of the next, which is what the program asks for.
+@pytest.mark.filterwarnings("ignore:backward of mul2")
+def test_an_array_that_a_leaf_holds_too_is_not_cleared():
+    for cleared, kept in zip(sequence(True), sequence(False), strict=True):
+        for g, expected in zip(cleared, kept, strict=True):
+            np.testing.assert_array_equal(g, expected)
+    first = sequence(True, steps=1, share=False)[0]
+    assert all(np.isfinite(g).all() for g in first)
+
+
+def test_a_state_that_goes_round_is_kept_until_another_takes_its_place():
+    h = nn.Variable((1, 3))
+    nxt = F.tanh(h * 2.0)
+    out = F.sum(nxt + 1.0)
+    h.data = nxt.data
+    h.data.fill(1.0)
+    expected = 1.0
+    for _ in range(3):
+        out.forward(clear_buffer=True)
+        expected = np.tanh(2 * expected)
+        np.testing.assert_allclose(out.d, 3 * expected + 3, rtol=1e-6)
+    np.testing.assert_allclose(h.d, expected, rtol=1e-6)
+    h.data = nn.NdArray.from_numpy_array(np.zeros((1, 3), np.float32))
+    for _ in range(2):
+        out.forward(clear_buffer=True)
+        assert out.d == 3
+        with pytest.raises(nn.ClearedError):
+            _ = nxt.d

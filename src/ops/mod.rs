@@ -113,6 +113,8 @@ pub fn registry() -> impl Iterator<Item = &'static Entry> {
         spatial::adaptive_separable_convolution::OPS,
         spatial::deformable_convolution::OPS,
         spatial::nms_detection::OPS,
+        spatial::non_max_suppression::OPS,
+        spatial::patch_correlation::OPS,
         spatial::roi_align::OPS,
         spatial::warp::OPS,
         normalizations::clip_gradient::OPS,

@@ -142,6 +142,24 @@ def onnx_resize(x, scales=(), sizes=(), mode="nearest", coordinate_transformatio
     return x
 
 
+def patch_correlation(
+    a, b, patch=(1, 1), shift=(0, 0), patch_step=(1, 1), shift_step=(1, 1), padding=(0, 0, 0, 0), channel_last=True
+):
+    top, bottom, left, right = padding
+    more = [(0, 0), (shift[0], shift[0]), (shift[1], shift[1]), (0, 0)]
+    a, b = (np.pad(x, [(0, 0), (top, bottom), (left, right), (0, 0)]) for x in (a, b))
+    n, h, w, _ = a.shape
+    b = np.pad(b, more)
+    starts = [range(0, size - p + 1, s) for size, p, s in zip((h, w), patch, patch_step, strict=True)]
+    moves = [range(0, 2 * m + 1, s) for m, s in zip(shift, shift_step, strict=True)]
+    y = np.zeros((n, *map(len, starts), *map(len, moves)))
+    for (r, i), (c, j) in itertools.product(*map(enumerate, starts)):
+        one = a[:, i : i + patch[0], j : j + patch[1]]
+        for (k, u), (m, v) in itertools.product(*map(enumerate, moves)):
+            y[:, r, c, k, m] = (one * b[:, i + u : i + u + patch[0], j + v : j + v + patch[1]]).sum((1, 2, 3))
+    return y
+
+
 def adaptive_separable_convolution(x, v, u):
     h, w = x.shape[2] - v.shape[1] + 1, x.shape[3] - u.shape[1] + 1
     y = np.zeros((*x.shape[:2], h, w))
@@ -174,6 +192,29 @@ def nms_detection(x, thresh=0.5, nms=0.45, nms_per_class=True):
             for i in gone:
                 boxes[i, k : k + 1 if nms_per_class else None] = 0
     return y
+
+
+SUPPRESSION = ("center_point_box", "max_output_boxes_per_class", "iou_threshold", "score_threshold")
+
+
+def chosen_boxes(x, scores, center_point_box=0, max_output_boxes_per_class=0, iou_threshold=0.0, score_threshold=0.0):
+    a, b = x[..., :2], x[..., 2:]
+    low, high = (a - b / 2, a + b / 2) if center_point_box else (np.minimum(a, b), np.maximum(a, b))
+    area, found = (high - low).prod(-1), []
+    for n, k in itertools.product(*map(range, scores.shape[:2])):
+        kept = []
+        for i in np.argsort(-scores[n, k], kind="stable"):
+            sides = np.minimum(high[n, kept], high[n, i]) - np.maximum(low[n, kept], low[n, i])
+            common = np.clip(sides, 0, None).prod(-1)
+            free = np.all(common <= iou_threshold * (area[n, kept] + area[n, i] - common))
+            if scores[n, k, i] > score_threshold and len(kept) < max_output_boxes_per_class and free:
+                kept.append(i)
+        found += [(n, k, i) for i in kept]
+    return np.array(found, np.int64).reshape(-1, 3)
+
+
+def boxes_and_scores(n, many, classes):
+    return boxes(n, many, 4), sample(n, classes, many, low=0.1, high=1.0, seed=3)
 
 
 def boxes(*shape):
@@ -282,6 +323,27 @@ ROWS: list[Row] = [
             ((5,), {"sizes": (3,), "mode": "linear"}),
             ((1, 1), {"sizes": (2, 3)}),
         )
+    ),
+    *(
+        Row("patch_correlation", (sample(*s), sample(*s, seed=1)), patch_correlation, args | {"channel_last": True})
+        for s, args in (
+            ((2, 3, 4, 2), {}),
+            ((2, 4, 5, 3), {"patch": (2, 3), "patch_step": (2, 1)}),
+            ((1, 4, 5, 2), {"patch": (3, 1), "shift": (1, 2), "shift_step": (1, 2), "padding": (1, 0, 2, 1)}),
+            ((1, 1, 1, 1), {"shift": (1, 1)}),
+            ((0, 3, 4, 2), {"patch": (2, 2)}),
+        )
+    ),
+    *(
+        Row(
+            "onnx_non_max_suppression",
+            boxes_and_scores(*s),
+            chosen_boxes,
+            dict(zip(SUPPRESSION, args, strict=False)),
+            by=(),
+        )
+        for s in ((2, 9, 3), (1, 1, 1), (0, 3, 2), (1, 0, 2), (1, 4, 0))
+        for args in ((0, 3, 0.3, 0.4), (1, 9, 0.5, 0.5), (1, 1, 1.0), (0,))
     ),
     *(
         Row(

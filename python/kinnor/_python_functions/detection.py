@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from .. import _core
-from .._core import ArgumentError, NdArray, Variable
+from .._core import ArgumentError, NdArray, ShapeError, Variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-__all__ = ["deformable_convolution", "onnx_resize"]
+__all__ = ["deformable_convolution", "onnx_non_max_suppression", "onnx_resize", "patch_correlation"]
 
 T = TypeVar("T", Variable, NdArray)
 
@@ -25,6 +25,119 @@ def pair(given: int | Sequence[int]) -> list[int]:
     """A number for each of two axes."""
     numbers = [int(v) for v in np.ravel(given)]
     return numbers * 2 if len(numbers) == 1 else numbers
+
+
+def patch_correlation(
+    x1: T,
+    x2: T,
+    patch: int | Sequence[int] = (1, 1),
+    shift: int | Sequence[int] = (0, 0),
+    patch_step: int | Sequence[int] = (1, 1),
+    shift_step: int | Sequence[int] = (1, 1),
+    padding: int | Sequence[int] = (0, 0, 0, 0),
+    channel_last: bool = False,
+) -> T:
+    """Sums of products of patches of two images, at places that are shifted against each other.
+
+    `y[n, i, j, h, w] = sum over k, l, c of x1[n, c, h + k, w + l] x2[n, c, h + k + s_i, w + l + s_j]`.
+
+    Args:
+        x1: Images, shape (n, channels, height, width), or (n, height, width, channels) if `channel_last`.
+        x2: Images of the same shape.
+        patch: Height and width of a patch; one number is both.
+        shift: Largest shift, in either direction, along height and width.
+        patch_step: Distance of neighbouring patches.
+        shift_step: Distance of neighbouring shifts.
+        padding: Zeros above, below, left and right of the images; two numbers are those along height and along width.
+        channel_last: The channels are the last axis of the images, and the shifts the last axes of the output.
+
+    Returns:
+        Array of shape (n, shifts along height, shifts along width, rows, columns), or (n, rows, columns, shifts along
+        height, shifts along width) if `channel_last`.
+
+    Raises:
+        ShapeError: If the images differ in shape, have not four axes, or are smaller than a patch.
+        ArgumentError: If an argument has not as many numbers, or one out of range.
+
+    Source:
+        Fischer et al., FlowNet, 2015, arXiv:1504.06852.
+
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.Variable.from_numpy_array(np.ones((1, 2, 3, 4)))
+        >>> y = F.patch_correlation(x, x, (3, 1), shift=(0, 1))
+        >>> y.forward()
+        >>> y.d.squeeze().tolist()
+        [[0.0, 6.0, 6.0, 6.0], [6.0, 6.0, 6.0, 6.0], [6.0, 6.0, 6.0, 0.0]]
+    """
+    if x1.ndim != 4 or x1.shape != x2.shape:
+        raise ShapeError(
+            f"patch_correlation: expected images of one shape with four axes, got shapes {x1.shape}, {x2.shape}"
+        )
+    pairs = [pair(given) for given in (patch, shift, patch_step, shift_step)]
+    sides = [int(p) for p in np.ravel(padding)]
+    if len(sides) == 1:
+        sides *= 4
+    elif len(sides) == 2:
+        sides = [sides[0], sides[0], sides[1], sides[1]]
+    if not channel_last:
+        x1, x2 = (f.transpose(x, (0, 2, 3, 1)) for x in (x1, x2))
+    y: T = f.patch_correlation(x1, x2, *pairs, sides)
+    if channel_last:
+        return y
+    result: T = f.transpose(y, (0, 3, 4, 1, 2))
+    return result
+
+
+def onnx_non_max_suppression(
+    boxes: T,
+    scores: T,
+    center_point_box: int = 0,
+    max_output_boxes_per_class: int = 0,
+    iou_threshold: float = 0.0,
+    score_threshold: float = 0.0,
+) -> T:
+    """Indices of the boxes that are left when those that overlap better ones are taken out, class by class.
+
+    Boxes of a class are gone through by falling score; a box is chosen unless its intersection with one that was chosen
+    is more than `iou_threshold` of their union. How many are chosen depends on the values, which must be known when the
+    function is built.
+
+    Args:
+        boxes: Boxes, shape (n, boxes, 4).
+        scores: Scores, shape (n, classes, boxes).
+        center_point_box: 0 if a box is two opposite corners (y, x, y, x), 1 if it is centre and size (x, y, width,
+            height).
+        max_output_boxes_per_class: How many boxes of an image are chosen for a class, at most; none by default.
+        iou_threshold: Share of the union of two boxes that their intersection may have, from 0 to 1.
+        score_threshold: Boxes are chosen whose score is above this.
+
+    Returns:
+        Array of int64 of shape (m, 3): image, class and box, the better ones of a class first.
+
+    Raises:
+        ShapeError: If the shapes do not fit.
+        ArgumentError: If an argument is out of range.
+
+    Source:
+        ONNX, NonMaxSuppression.
+
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> boxes = nn.Variable.from_numpy_array([[[0, 0, 2, 2], [0, 0, 2, 1.8], [3, 3, 4, 4]]])
+        >>> scores = nn.Variable.from_numpy_array([[[0.5, 0.9, 0.3]]])
+        >>> y = F.onnx_non_max_suppression(boxes, scores, 0, 2, 0.5)
+        >>> y.forward()
+        >>> y.d.tolist()
+        [[0, 0, 1], [0, 0, 2]]
+    """
+    fits = boxes.ndim == scores.ndim == 3 and boxes.shape[2] == 4
+    if not fits or (boxes.shape[0], boxes.shape[1]) != (scores.shape[0], scores.shape[2]):
+        raise ShapeError(
+            "onnx_non_max_suppression: expected boxes of shape (n, boxes, 4) and scores of shape (n, classes, boxes), "
+            f"got shapes {boxes.shape}, {scores.shape}"
+        )
+    x = f.concatenate(boxes, f.transpose(scores, (0, 2, 1)), axis=2)
+    y: T = f.onnx_non_max_suppression(x, center_point_box, max_output_boxes_per_class, iou_threshold, score_threshold)
+    return y
 
 
 def deformable_convolution(

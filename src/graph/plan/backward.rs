@@ -17,7 +17,7 @@ use crate::graph::plan::fusion;
 use crate::graph::plan::fusion::backward::FusedBackward;
 use crate::graph::plan::instructions::Instruction;
 use crate::graph::plan::leaf_hooks::LeafHooks;
-use crate::graph::plan::releases::{Release, ReleasedStorage, Spares};
+use crate::graph::plan::releases::{Release, ReleasedStorage, Spares, held_by_leaves};
 use crate::graph::settings::modes;
 use crate::graph::step::backward::BackwardStep;
 use crate::ops::Kind;
@@ -53,6 +53,8 @@ pub(crate) struct BackwardPlan {
     /// Gradients that nobody contributes to, set to zero before a step reads them.
     pub(crate) zeroed: Vec<(u32, u32)>,
     pub(crate) clears: Vec<Release>,
+    /// If values are cleared: the functions of the forward run, whose leaves keep the memory that they have.
+    above: Vec<Ix>,
     /// Data that may have been dropped, and is computed again before a step reads it.
     pub(crate) restored: Vec<(u32, Ix, Arc<Storage>)>,
     /// Which steps run as one pass: found when the plan is used again.
@@ -104,6 +106,9 @@ impl BackwardPlan {
         let len = a.cores[a.variables[root].core].shape.size();
         let mut plan = Self::empty(functions, len, GradientHomes::Tensors);
         plan.varying.push(0);
+        if key.clear_data {
+            plan.above = order::depth_first(a, &[root], |_, _| true);
+        }
         let seen = a.new_mark();
         let run = a.new_mark();
         plan.functions.iter().for_each(|f| a.functions[*f].mark = run);
@@ -111,7 +116,18 @@ impl BackwardPlan {
             plan.add_step(a, n, seen, run, key, &awaited);
         }
         plan.hooked = LeafHooks::of(a, root, &plan.functions, &plan.zeroed);
+        plan.spare_what_leaves_hold(a);
         Ok(plan)
+    }
+
+    /// Spares the values whose memory a leaf has too.
+    fn spare_what_leaves_hold(&mut self, a: &Arena) {
+        let held = held_by_leaves(a, &self.above);
+        let values = self.clears.iter_mut().filter(|clear| !clear.place.is_grad);
+        for clear in values.filter(|clear| matches!(clear.spares, Spares::Nothing | Spares::Held)) {
+            let is_held = held.contains(&Arc::as_ptr(&clear.place.storage));
+            clear.spares = if is_held { Spares::Held } else { Spares::Nothing };
+        }
     }
 
     /// A plan without steps yet, which starts from gradients of `len` elements.
@@ -120,6 +136,7 @@ impl BackwardPlan {
             steps: Vec::with_capacity(functions.len()),
             zeroed: Vec::new(),
             clears: Vec::new(),
+            above: Vec::new(),
             restored: Vec::new(),
             passes: None,
             instructions: Vec::new(),
@@ -279,6 +296,7 @@ impl BackwardPlan {
             self.instructions.clear();
         }
         self.clears.iter_mut().for_each(|clear| clear.place.move_to_current(a));
+        self.spare_what_leaves_hold(a);
         self.passes.iter_mut().flatten().for_each(FusedBackward::look_again);
         for (_, v, storage) in &mut self.restored {
             *storage = Arc::clone(a.data(a.variables[*v].core));

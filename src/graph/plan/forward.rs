@@ -1,5 +1,7 @@
 //! The plan of a forward run: which functions run in which order, and what is cleared after which.
 
+use std::sync::Arc;
+
 use crate::Result;
 use crate::array::Storage;
 use crate::graph::arena::run_lock::PlanLock;
@@ -9,7 +11,7 @@ use crate::graph::plan::fusion;
 use crate::graph::plan::fusion::epilogue::EpilogueChain;
 use crate::graph::plan::fusion::forward::FusedForward;
 use crate::graph::plan::instructions::Instruction;
-use crate::graph::plan::releases::ReleasedStorage;
+use crate::graph::plan::releases::{ReleasedStorage, held_by_leaves};
 use crate::graph::settings::modes;
 use crate::graph::step::forward::ForwardStep;
 use crate::graph::step::prepare;
@@ -21,6 +23,8 @@ pub(crate) struct ForwardPlan {
     pub(crate) steps: Vec<ForwardStep>,
     /// Which input of which step is cleared after which step, in order.
     pub(crate) clears: Vec<(u32, u32)>,
+    /// What would be cleared, but a leaf has the same memory.
+    held: Vec<(u32, u32)>,
     /// Under a memory budget: what is given back before the first step, if it is there.
     pub(crate) fresh: Vec<ReleasedStorage>,
     /// Which steps run as one pass: found when the plan is used again.
@@ -58,6 +62,7 @@ impl ForwardPlan {
             functions: functions.into(),
             steps: Vec::new(),
             clears: Vec::new(),
+            held: Vec::new(),
             fresh: Vec::new(),
             passes: None,
             chains: Vec::new(),
@@ -78,7 +83,20 @@ impl ForwardPlan {
             plan.steps.push(step);
             plan.clears.extend(clearing.after(a, *f).into_iter().map(|i| (n as u32, i as u32)));
         }
+        plan.spare_what_leaves_hold(a);
         Ok(plan)
+    }
+
+    /// Spares the values whose memory a leaf has too.
+    fn spare_what_leaves_hold(&mut self, a: &Arena) {
+        self.clears.append(&mut self.held);
+        if self.clears.is_empty() {
+            return;
+        }
+        let held = held_by_leaves(a, &self.functions);
+        let storage = |n: u32, i: u32| Arc::as_ptr(&self.steps[n as usize].x[i as usize].storage);
+        (self.held, self.clears) = self.clears.drain(..).partition(|(n, i)| held.contains(&storage(*n, *i)));
+        self.clears.sort_unstable();
     }
 
     /// Looks at the storages that the pairs have now, and has outputs in place share those of their inputs.
@@ -98,6 +116,7 @@ impl ForwardPlan {
         if any {
             self.unfuse();
             self.instructions.clear();
+            self.spare_what_leaves_hold(a);
         }
         self.fresh.iter_mut().for_each(|place| place.move_to_current(a));
     }

@@ -1,5 +1,6 @@
 //! What is cleared after a step of a backward run, and who keeps it from that.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::Result;
@@ -52,6 +53,8 @@ pub(crate) enum Spares {
     Parts,
     /// Parts, and what a variable in somebody's hands reaches.
     Seen,
+    /// Everything: a leaf of the graph has the same memory.
+    Held,
 }
 
 impl Release {
@@ -72,7 +75,8 @@ impl Release {
     pub(crate) fn now(&self) -> Result<()> {
         let storage = &self.place.storage;
         let waits = |guards: &[(Ix, u32)]| !guards.is_empty() && awaited(guards);
-        if storage.is_given_back()
+        if self.spares == Spares::Held
+            || storage.is_given_back()
             || waits(&self.guards)
             || (!self.restored && waits(&self.partners))
             || (self.spares == Spares::Seen && storage.users() > 0)
@@ -83,6 +87,14 @@ impl Release {
         let is_spared = || self.spares != Spares::Nothing && storage.is_narrowed();
         storage.clear(true).or_else(|error| if is_spared() { Ok(()) } else { Err(error) })
     }
+}
+
+/// Memory of leaves among the inputs of functions. An output that has the same, as `h0.data = h.data` makes it, is not
+/// cleared: the leaf is read in the next run.
+pub(crate) fn held_by_leaves(a: &Arena, functions: &[Ix]) -> HashSet<*const Storage> {
+    let inputs = functions.iter().flat_map(|f| &a.functions[*f].inputs).map(|v| &a.variables[*v]);
+    let leaves = inputs.filter(|v| v.parent == NONE);
+    leaves.filter_map(|v| a.cores[v.core].data.as_ref().map(Arc::as_ptr)).collect()
 }
 
 /// Whether a function outside of the run ran forward and still has to run backward.

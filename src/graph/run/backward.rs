@@ -171,6 +171,7 @@ impl BackwardPlan {
                     if !(modified.is_some() && pass.readers.iter().any(changed)) && pass.run()? {
                         (next, self.done) = (after as usize, pass.steps.end);
                         pass.clear(&self.clears)?;
+                        run.finished_together(&self.functions[pass.steps.clone()])?;
                         pace.step()?;
                     }
                 }

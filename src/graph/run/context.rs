@@ -42,9 +42,11 @@ impl<'a> RunContext<'a> {
         self.pre_hook.is_some() || self.post_hook.is_some() || !self.callbacks.is_empty()
     }
 
-    /// Whether functions may run together: nobody looks at each.
+    /// Whether functions may run together: nobody looks at each. Callbacks may be told of them one after the other
+    /// afterwards.
     pub(crate) fn may_fuse(&self) -> bool {
-        self.optimise && !(self.is_hooked() || self.recording || self.anomaly)
+        let looked_at = self.pre_hook.is_some() || self.post_hook.is_some() || self.recording || self.anomaly;
+        self.optimise && !looked_at
     }
 
     /// Counts steps, and has no thread wait longer than one takes.
@@ -76,5 +78,13 @@ impl<'a> RunContext<'a> {
             .iter()
             .zip(handle.iter().cycle())
             .try_for_each(|(callback, f)| callback.on_finish_function_backward(f))
+    }
+
+    /// After functions that ran together.
+    pub(crate) fn finished_together(&self, functions: &[Ix]) -> Result<()> {
+        if self.callbacks.is_empty() {
+            return Ok(());
+        }
+        functions.iter().try_for_each(|f| self.finished(*f, self.handle(*f).as_ref()))
     }
 }

@@ -10,6 +10,8 @@ pub(crate) mod interpolate;
 pub(crate) mod layout;
 pub(crate) mod max_pooling;
 pub(crate) mod nms_detection;
+pub(crate) mod non_max_suppression;
+pub(crate) mod patch_correlation;
 pub(crate) mod pooling;
 pub(crate) mod roi_align;
 pub(crate) mod warp;

@@ -1,0 +1,156 @@
+//! Indices of boxes that overlap no better one, class by class.
+
+use std::cmp::Ordering;
+
+use crate::array::{DType, Shape};
+use crate::kernels::scratch::List;
+use crate::kernels::{Float, stop};
+use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[Entry::of::<OnnxNonMaxSuppression>()];
+
+op! {
+    /// Indices of the boxes that are left when those that overlap better ones are taken out, class by class. How many
+    /// there are depends on the values, which must be known when the function is built.
+    ///
+    /// Args:
+    ///     x: Boxes and scores, shape (n, boxes, 4 + classes).
+    ///     center_point_box: 0 if a box is two opposite corners (y, x, y, x), 1 if it is centre and size (x, y, width,
+    ///         height).
+    ///     max_output_boxes_per_class: How many boxes of an image are chosen for a class, at most.
+    ///     iou_threshold: Share of the union of two boxes that their intersection may have.
+    ///     score_threshold: Boxes are chosen whose score is above this.
+    ///
+    /// Returns:
+    ///     Array of int64 of shape (m, 3): image, class and box, the better ones of a class first.
+    ///
+    /// Raises:
+    ///     ShapeError: If `x` has another shape.
+    ///     ArgumentError: If an argument is out of range.
+    OnnxNonMaxSuppression = onnx_non_max_suppression(x; center_point_box: i64 = 0,
+        max_output_boxes_per_class: i64 = 0, iou_threshold: f64 = 0.0, score_threshold: f64 = 0.0)
+}
+
+const OP: &str = "onnx_non_max_suppression";
+
+/// Lower and upper ends of a box along both axes.
+type Ends = [[f64; 2]; 2];
+
+impl OnnxNonMaxSuppression {
+    fn check(&self, shape: &Shape) -> Result<()> {
+        if shape.ndim() != 3 || shape[2] < 4 {
+            return Err(Error::shape(OP, "boxes and scores of shape (n, boxes, 4 + classes)", [shape]));
+        }
+        let refused = |name, expected: &str, got| Err(Error::argument(OP, name, expected.to_string(), got));
+        if !(0..=1).contains(&self.center_point_box) {
+            return refused("center_point_box", "0 or 1", self.center_point_box.to_string());
+        }
+        if self.max_output_boxes_per_class < 0 {
+            let got = self.max_output_boxes_per_class.to_string();
+            return refused("max_output_boxes_per_class", "0 or more", got);
+        }
+        if !(0.0..=1.0).contains(&self.iou_threshold) {
+            return refused("iou_threshold", "a number from 0 to 1", self.iou_threshold.to_string());
+        }
+        Ok(())
+    }
+
+    fn ends(&self, of: &[f64]) -> Ends {
+        [0, 1].map(|axis| {
+            let (a, b) = (of[axis], of[axis + 2]);
+            if self.center_point_box == 1 {
+                let half = b * 0.5;
+                [a - half, a + half]
+            } else if b < a {
+                [b, a]
+            } else {
+                [a, b]
+            }
+        })
+    }
+
+    /// Calls `f` with image, class and box of each that is chosen. It is reckoned in the type in which values are known when
+    /// shapes are made, so that as many are found in the run.
+    fn choose(&self, x: &[f64], shape: &Shape, mut f: impl FnMut([usize; 3])) {
+        let (n, size, most) = (shape[1], shape[2], self.max_output_boxes_per_class as usize);
+        for (image, class) in (0..shape[0]).flat_map(|image| (4..size).map(move |class| (image, class))) {
+            let row = |i: usize| &x[(image * n + i) * size..][..size];
+            let mut order: List<(f64, usize)> =
+                (0..n).map(|i| (row(i)[class], i)).filter(|of| of.0 > self.score_threshold).collect();
+            order.sort_unstable_by(|a, b| {
+                b.0.partial_cmp(&a.0).unwrap_or(Ordering::Equal).then(a.1.cmp(&b.1))
+            });
+            let mut kept: List<Ends> = List::with_capacity(most.min(order.len()));
+            for (_, i) in order.iter() {
+                if kept.len() >= most {
+                    break;
+                }
+                stop::poll();
+                let ends = self.ends(row(*i));
+                if !kept.iter().any(|better| overlaps(better, &ends, self.iou_threshold)) {
+                    kept.push(ends);
+                    f([image, class - 4, *i]);
+                }
+            }
+        }
+    }
+}
+
+/// Whether the intersection of two boxes has more than a share of their union.
+fn overlaps(a: &Ends, b: &Ends, share: f64) -> bool {
+    let along = |axis: usize| {
+        let (low, high) = (a[axis][0].max(b[axis][0]), a[axis][1].min(b[axis][1]));
+        (high - low).max(0.0)
+    };
+    let area = |of: &Ends| (of[0][1] - of[0][0]) * (of[1][1] - of[1][0]);
+    let common = along(0) * along(1);
+    common > share * (area(a) + area(b) - common)
+}
+
+impl Compute for OnnxNonMaxSuppression {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        self.check(x.get(0))?;
+        let values = x.values.ok_or_else(|| {
+            Error::Graph(format!(
+                "{OP}: expected values to be known on building (its output depends on them)"
+            ))
+        })?;
+        let mut n = 0;
+        self.choose(values, x.get(0), |_| n += 1);
+        one([n, 3])
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let x: List<f64> = run.x(0).iter().map(|v| v.real()).collect();
+        let (shape, n) = (run.x_shape(0), run.y_shape(0)[0]);
+        let (y, mut found) = (run.y_index(0), 0);
+        self.choose(&x, shape, |chosen| {
+            if let Some(y) = y.get_mut(3 * found..3 * found + 3) {
+                y.iter_mut().zip(chosen).for_each(|(y, v)| *y = v as i64);
+            }
+            found += 1;
+        });
+        if found == n {
+            return Ok(());
+        }
+        Err(Error::Value(format!("{OP}: expected {n} boxes to be chosen as on building, got {found}")))
+    }
+
+    const HAS_BACKWARD: bool = false;
+
+    fn gradient(&self, _: &Symbols) -> Vec<Option<Sym>> {
+        vec![None]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+
+    fn output(&self, _: usize) -> Option<DType> {
+        Some(DType::I64)
+    }
+
+    const SHAPED_BY: Option<usize> = Some(0);
+}
