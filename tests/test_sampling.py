@@ -76,3 +76,42 @@ def test_a_box_of_no_image_is_an_error_when_it_runs():
     y = F.roi_align(variable(2, 1, 4, 4), nn.Variable.from_numpy_array(np.array([[2.0, 0, 0, 1, 1]])), (1, 1))
     with pytest.raises(IndexError, match="a box of one of 2 images, got 2"):
         y.forward()
+
+
+def test_patches_of_images_whose_channels_come_first_or_last():
+    rng = np.random.RandomState(0)
+    a, b = (nn.Variable.from_numpy_array(rng.randn(2, 5, 6, 3).astype(np.float32)) for _ in range(2))
+    last = F.patch_correlation(a, b, (2, 1), 1, 1, 1, padding=(0, 1), channel_last=True)
+    first = F.patch_correlation(*(F.transpose(x, (0, 3, 1, 2)) for x in (a, b)), (2, 1), (1, 1), padding=(0, 0, 1, 1))
+    nn.forward_all([last, first])
+    assert first.shape == (2, 3, 3, 4, 8)
+    np.testing.assert_allclose(first.d, last.d.transpose(0, 3, 4, 1, 2), rtol=1e-6)
+    with pytest.raises(nn.ShapeError, match="patch_correlation: expected images of one shape"):
+        F.patch_correlation(a, F.transpose(b, (0, 2, 1, 3)))
+
+
+def test_boxes_are_chosen_as_nnabla_chooses_them():
+    corners = [[[0, 0, 1, 1], [0, 0, 1, 0.5], [1, 1, 0, 0], [0.2, 0.2, 0.2, 0.2], [0.2, 0.2, 0.2, 0.2]]]
+    boxes = nn.Variable.from_numpy_array(np.array(corners, np.float32))
+    scores = nn.Variable.from_numpy_array(np.array([[[0.5, 0.5, 0.4, 0.3, 0.2]]], np.float32))
+
+    def chosen(*args):
+        y = F.onnx_non_max_suppression(boxes, scores, *args)
+        y.forward()
+        assert (y.data.dtype, y.shape[1]) == (np.int64, 3)
+        return y.d[:, 2].tolist()
+
+    assert chosen(0, 9, 0.5, 0.0) == [0, 1, 3, 4]
+    assert chosen(0, 9, 0.49, 0.3) == [0, 3]
+    assert chosen(0, 9, 0.51, 0.4) == [0, 1]
+    assert chosen(0, 9, 0.0, 0.0) == [0, 3, 4]
+    assert chosen(1, 9, 0.5, 0.0) == [0, 1, 2, 3]
+    assert chosen(0, 2, 1.0, 0.0) == [0, 1]
+    assert chosen() == []
+    scores.d[0, 0, 1] = np.nan
+    assert chosen(0, 9, 1.0, 0.0) == [0, 2, 3, 4]
+    with pytest.raises(nn.ShapeError, match="onnx_non_max_suppression: expected boxes of shape"):
+        F.onnx_non_max_suppression(boxes, boxes)
+    for args in ((2,), (0, -1), (0, 1, 1.5)):
+        with pytest.raises(nn.ArgumentError, match="onnx_non_max_suppression"):
+            F.onnx_non_max_suppression(boxes, scores, *args)

@@ -42,10 +42,6 @@ NAMES: dict[str, tuple[str, ...]] = {
         "QuantizeRecordingToTrainingModifier",
     ),
     "function.Function": ("set_active_input_mask",),
-    "functions": (
-        "onnx_non_max_suppression",
-        "patch_correlation",
-    ),
     "grad": (
         "Grad",
         "GradEndFunction",

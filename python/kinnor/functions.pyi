@@ -163,10 +163,12 @@ __all__ = [
     "not_equal",
     "not_equal_scalar",
     "one_hot",
+    "onnx_non_max_suppression",
     "onnx_resize",
     "pack_padded_sequence",
     "pad",
     "pad_packed_sequence",
+    "patch_correlation",
     "pow2",
     "pow2_quantize",
     "pow_scalar",
@@ -3621,6 +3623,48 @@ def one_hot(
         IndexError: If an index is not a whole number.
     """
 
+def onnx_non_max_suppression(
+    boxes: T,
+    scores: T,
+    center_point_box: int = 0,
+    max_output_boxes_per_class: int = 0,
+    iou_threshold: float = 0.0,
+    score_threshold: float = 0.0,
+) -> T:
+    """Indices of the boxes that are left when those that overlap better ones are taken out, class by class.
+
+    Boxes of a class are gone through by falling score; a box is chosen unless its intersection with one that was chosen
+    is more than `iou_threshold` of their union. How many are chosen depends on the values, which must be known when the
+    function is built.
+
+    Args:
+        boxes: Boxes, shape (n, boxes, 4).
+        scores: Scores, shape (n, classes, boxes).
+        center_point_box: 0 if a box is two opposite corners (y, x, y, x), 1 if it is centre and size (x, y, width,
+            height).
+        max_output_boxes_per_class: How many boxes of an image are chosen for a class, at most; none by default.
+        iou_threshold: Share of the union of two boxes that their intersection may have, from 0 to 1.
+        score_threshold: Boxes are chosen whose score is above this.
+
+    Returns:
+        Array of int64 of shape (m, 3): image, class and box, the better ones of a class first.
+
+    Raises:
+        ShapeError: If the shapes do not fit.
+        ArgumentError: If an argument is out of range.
+
+    Source:
+        ONNX, NonMaxSuppression.
+
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> boxes = nn.Variable.from_numpy_array([[[0, 0, 2, 2], [0, 0, 2, 1.8], [3, 3, 4, 4]]])
+        >>> scores = nn.Variable.from_numpy_array([[[0.5, 0.9, 0.3]]])
+        >>> y = F.onnx_non_max_suppression(boxes, scores, 0, 2, 0.5)
+        >>> y.forward()
+        >>> y.d.tolist()
+        [[0, 0, 1], [0, 0, 2]]
+    """
+
 def onnx_resize(
     x: T,
     roi: Sequence[float] = (),
@@ -3732,6 +3776,49 @@ def pad_packed_sequence(
         ArgumentError: If `total_length` is too short.
         ShapeError: If the inputs do not fit.
         ValueError: If the batch sizes rise, or one of them is negative.
+    """
+
+def patch_correlation(
+    x1: T,
+    x2: T,
+    patch: int | Sequence[int] = (1, 1),
+    shift: int | Sequence[int] = (0, 0),
+    patch_step: int | Sequence[int] = (1, 1),
+    shift_step: int | Sequence[int] = (1, 1),
+    padding: int | Sequence[int] = (0, 0, 0, 0),
+    channel_last: bool = False,
+) -> T:
+    """Sums of products of patches of two images, at places that are shifted against each other.
+
+    `y[n, i, j, h, w] = sum over k, l, c of x1[n, c, h + k, w + l] x2[n, c, h + k + s_i, w + l + s_j]`.
+
+    Args:
+        x1: Images, shape (n, channels, height, width), or (n, height, width, channels) if `channel_last`.
+        x2: Images of the same shape.
+        patch: Height and width of a patch; one number is both.
+        shift: Largest shift, in either direction, along height and width.
+        patch_step: Distance of neighbouring patches.
+        shift_step: Distance of neighbouring shifts.
+        padding: Zeros above, below, left and right of the images; two numbers are those along height and along width.
+        channel_last: The channels are the last axis of the images, and the shifts the last axes of the output.
+
+    Returns:
+        Array of shape (n, shifts along height, shifts along width, rows, columns), or (n, rows, columns, shifts along
+        height, shifts along width) if `channel_last`.
+
+    Raises:
+        ShapeError: If the images differ in shape, have not four axes, or are smaller than a patch.
+        ArgumentError: If an argument has not as many numbers, or one out of range.
+
+    Source:
+        Fischer et al., FlowNet, 2015, arXiv:1504.06852.
+
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.Variable.from_numpy_array(np.ones((1, 2, 3, 4)))
+        >>> y = F.patch_correlation(x, x, (3, 1), shift=(0, 1))
+        >>> y.forward()
+        >>> y.d.squeeze().tolist()
+        [[0.0, 6.0, 6.0, 6.0], [6.0, 6.0, 6.0, 6.0], [6.0, 6.0, 6.0, 0.0]]
     """
 
 def pow2(

@@ -213,7 +213,7 @@ impl Storage {
     ///
     /// # Errors
     /// As [`Storage::access`].
-    pub(crate) fn hold(&self, dtype: DType, access: Access) -> Result<(Buffer, *mut u8)> {
+    pub(crate) fn pin(&self, dtype: DType, access: Access) -> Result<(Buffer, *mut u8)> {
         self.find(dtype, access, |_, _| {})
     }
 

@@ -35,7 +35,7 @@ pub(crate) use kept::Lent;
 pub use kept::{DerivedCache, Lasting};
 #[doc(hidden)]
 pub use reclaim::RunGuard;
-pub(crate) use reclaim::{Holds, amid_kernel, hold};
+pub(crate) use reclaim::{StepPins, amid_kernel, pin_for_step};
 pub use shape::Shape;
 pub use shortage::fail_allocations;
 pub use storage::{Storage, name_of};

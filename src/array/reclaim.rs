@@ -4,7 +4,7 @@
 //! buffer that is freed while runs are under way waits until those have ended. Runs belong to the epoch in which they
 //! began; the epoch moves on once no run of the one before is left, and what was freed in that one goes then.
 //!
-//! Under a budget of memory it is the other way round: there a run counts what it uses ([`Holds`]), and has nobody wait.
+//! Under a budget of memory it is the other way round: there a run counts what it uses ([`StepPins`]), and has nobody wait.
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
@@ -31,19 +31,19 @@ thread_local! {
 }
 
 /// While it lives, what [`hold`] is given stays allocated. It belongs to its thread.
-pub(crate) struct Holds {
+pub(crate) struct StepPins {
     outer: usize,
     thread: PhantomData<*const ()>,
 }
 
-impl Holds {
+impl StepPins {
     /// Says that a step begins which counts what it uses.
     pub(crate) fn new() -> Self {
         Self { outer: HELD.with_borrow(Vec::len), thread: PhantomData }
     }
 }
 
-impl Drop for Holds {
+impl Drop for StepPins {
     fn drop(&mut self) {
         // What is dropped may be a view's, and may call back.
         let held = HELD.with_borrow_mut(|held| held.split_off(self.outer));
@@ -51,8 +51,8 @@ impl Drop for Holds {
     }
 }
 
-/// Keeps a buffer until the innermost [`Holds`] of this thread ends.
-pub(crate) fn hold(buffer: Buffer) {
+/// Keeps a buffer until the innermost [`StepPins`] of this thread ends.
+pub(crate) fn pin_for_step(buffer: Buffer) {
     HELD.with_borrow_mut(|held| held.push(buffer));
 }
 

@@ -326,7 +326,7 @@ impl Storage {
     /// Names the values that were just written after what they were computed from: whoever computes them again from the
     /// same finds the same name.
     #[inline(always)]
-    pub(crate) fn settle(&self, content: u64) {
+    pub(crate) fn set_content(&self, content: u64) {
         self.settled.store(self.version() as u16, Ordering::Relaxed);
         self.content.store(content, Ordering::Release);
     }

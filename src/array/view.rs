@@ -57,7 +57,7 @@ impl Storage {
     /// As [`Storage::access`].
     pub(crate) fn view<T: Element>(&self, shape: &Shape) -> Result<View<T>> {
         assert!(shape.size() <= self.len, "an array has memory for its shape");
-        let (held, from) = self.hold(T::DTYPE, Access::Read)?;
+        let (held, from) = self.pin(T::DTYPE, Access::Read)?;
         let view = |buffer| View { buffer, shape: shape.clone(), element: PhantomData };
         if self.lend(&held) {
             return Ok(view(held));

@@ -34,7 +34,7 @@ impl Storage {
     /// As [`Storage::access`].
     pub(crate) fn first_fraction(&self) -> Result<Option<(usize, f64)>> {
         let Some(dtype) = self.dtype().filter(|dtype| dtype.is_float()) else { return Ok(None) };
-        let (_held, at) = self.hold(dtype, Access::Read)?;
+        let (_held, at) = self.pin(dtype, Access::Read)?;
         Ok(with_element!(dtype, T => {
             // SAFETY: there are that many elements of the type, and they stay while they are held.
             first_fraction(unsafe { std::slice::from_raw_parts(at.cast::<T>(), self.len) })

@@ -8,8 +8,9 @@ use crate::array::Shape;
 use crate::graph::arena::{self, Arena, Ix, NONE, liveness};
 use crate::graph::handles::variable::Variable;
 use crate::graph::memory::eviction::pool::EvictionPool;
+use crate::graph::memory::release::BackwardKey;
 use crate::graph::memory::release::Policy;
-use crate::graph::plan::backward::{BackwardKey, BackwardPlan};
+use crate::graph::plan::backward::BackwardPlan;
 use crate::graph::plan::checkpoint::model::StepModel;
 use crate::graph::plan::checkpoint::roots;
 use crate::graph::plan::checkpoint::search::CheckpointSearch;
@@ -155,12 +156,12 @@ pub fn report(root: &Variable, budget: Option<usize>, clear_buffer: bool) -> Res
         });
         match made {
             Ok((plan, clearing, keeping, optimised)) => {
-                let ledger = arena::with(|a| EvictionPool::of(a, a.variables[v].parent));
+                let pool = arena::with(|a| EvictionPool::of(a, a.variables[v].parent));
                 let planned = |budget| describe(&plan, [&clearing, &keeping], budget, policy, optimised);
-                return match ledger {
-                    Some(ledger) => {
+                return match pool {
+                    Some(pool) => {
                         let planned = planned(None)?;
-                        Ok(arena::with(|a| as_it_is(a, &plan, planned, ledger.book().limit)))
+                        Ok(arena::with(|a| as_it_is(a, &plan, planned, pool.state().limit)))
                     }
                     None => planned(budget),
                 };
@@ -176,9 +177,9 @@ fn as_it_is(a: &Arena, plan: &ForwardPlan, mut report: Report, budget: usize) ->
     let mut counted = HashSet::new();
     let mut live = 0;
     for ((f, step), said) in plan.functions.iter().zip(&plan.steps).zip(&mut report.steps) {
-        for core in step.x.iter().chain(&step.y).map(|slot| &a.cores[slot.core]) {
+        for tensor in step.x.iter().chain(&step.y).map(|slot| &a.tensors[slot.tensor]) {
             let new =
-                [&core.data, &core.grad].into_iter().flatten().filter(|s| counted.insert(Arc::as_ptr(s)));
+                [&tensor.data, &tensor.grad].into_iter().flatten().filter(|s| counted.insert(Arc::as_ptr(s)));
             live += new.map(|s| s.held_bytes()).sum::<usize>();
         }
         for (o, value) in said.outputs.iter_mut().enumerate() {

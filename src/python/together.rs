@@ -31,7 +31,7 @@ fn prepare<'py>(array: &graph::NdArray, value: &Bound<'py, PyAny>) -> PyResult<(
     if storage.is_part() {
         storage.access(dtype, Access::Show)?;
     } else if !storage.holds_memory() || storage.is_cleared() || storage.dtype() != Some(dtype) {
-        let (buffer, _) = np::new_array(&value)?.storage.hold(dtype, Access::Read)?;
+        let (buffer, _) = np::new_array(&value)?.storage.pin(dtype, Access::Read)?;
         return Ok((dtype, Values::Adopted(buffer)));
     }
     if value.is_c_contiguous() && value.dtype().is_native_byteorder() != Some(false) {

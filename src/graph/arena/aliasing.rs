@@ -10,9 +10,9 @@ use crate::{Error, Result};
 pub(crate) fn share_memory(a: &mut Arena, f: Ix) {
     for i in 0..a.functions[f].inputs.len() {
         let Some(alias) = a.facts(f).alias(i) else { continue };
-        let (input, output) = (a.functions[f].inputs[i], a.functions[f].outputs[alias.output].core);
-        let data = Arc::clone(a.data(a.variables[input].core));
-        if a.cores[output].data.as_ref().is_none_or(|own| !Arc::ptr_eq(own, &data)) {
+        let (input, output) = (a.functions[f].inputs[i], a.functions[f].outputs[alias.output].tensor);
+        let data = Arc::clone(a.data(a.variables[input].tensor));
+        if a.tensors[output].data.as_ref().is_none_or(|own| !Arc::ptr_eq(own, &data)) {
             a.set_data(output, data);
         }
     }

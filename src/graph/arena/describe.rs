@@ -17,8 +17,8 @@ pub(crate) fn explain(error: Error, f: Ix, what: &str) -> Error {
     let Error::Cleared(_) = error else { return error };
     arena::with(|a| {
         let name = a.op(f).name().to_string();
-        let cleared = |core: Ix| a.cores[core].data.as_ref().is_some_and(|s| s.is_cleared());
-        let (inputs, outputs) = arena::cores(a, f);
+        let cleared = |tensor: Ix| a.tensors[tensor].data.as_ref().is_some_and(|s| s.is_cleared());
+        let (inputs, outputs) = arena::tensors(a, f);
         let found = inputs
             .iter()
             .position(|c| cleared(*c))
@@ -27,7 +27,7 @@ pub(crate) fn explain(error: Error, f: Ix, what: &str) -> Error {
             found.or_else(|| outputs.iter().position(|c| cleared(*c)).map(|o| format!("its output {o}")));
         let adds_to = |i: &usize| {
             let v = &a.variables[a.functions[f].inputs[*i]];
-            v.parent == NONE && a.cores[v.core].grad.as_ref().is_some_and(|s| s.is_cleared())
+            v.parent == NONE && a.tensors[v.tensor].grad.as_ref().is_some_and(|s| s.is_cleared())
         };
         if let (None, Some(i)) = (&found, (0..inputs.len()).find(adds_to)) {
             let variable = describe(a, a.functions[f].inputs[i]);
@@ -68,7 +68,7 @@ impl Modified {
 /// How messages speak of a variable: by its name if it has one.
 pub(crate) fn describe(a: &Arena, v: Ix) -> String {
     let slot = &a.variables[v];
-    let shape = &a.cores[slot.core].shape;
+    let shape = &a.tensors[slot.tensor].shape;
     match slot.extra.as_ref().and_then(|e| e.name.as_ref()) {
         Some(name) => format!("variable '{name}' of shape {shape}"),
         None => format!("a variable of shape {shape}"),

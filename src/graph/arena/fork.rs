@@ -42,17 +42,17 @@ impl Arena {
     /// What the runs had in hand may be half done: what their functions remember is lost, and they are set up before they
     /// run again.
     fn end_runs_of_others(&mut self) {
-        for tensor in self.cores.iter_mut() {
+        for tensor in self.tensors.iter_mut() {
             [&tensor.data, &tensor.grad].into_iter().flatten().for_each(|storage| storage.abandon_lock());
         }
         let own = Thread::current();
         self.give_back_gradients_of_others(own);
         self.forget_gradients_of_others(own);
-        let leases = &mut self.leases;
-        let leased = leases.leased.take_if(|(_, thread)| *thread != own);
-        let all = leases.single.len();
-        leases.single.retain(|thread| *thread == own);
-        if leased.is_none() && leases.single.len() == all {
+        let run_locks = &mut self.run_locks;
+        let leased = run_locks.leased.take_if(|(_, thread)| *thread != own);
+        let all = run_locks.single.len();
+        run_locks.single.retain(|thread| *thread == own);
+        if leased.is_none() && run_locks.single.len() == all {
             return;
         }
         self.epoch += 1;
@@ -71,10 +71,10 @@ impl Arena {
     /// Pairs from which other threads ran backward have their own gradients again.
     fn give_back_gradients_of_others(&mut self, own: Thread) {
         while let Some(at) = self.outer.iter().rposition(|outer| outer.thread != own) {
-            let OuterGradient { core, grad, .. } = self.outer.remove(at);
+            let OuterGradient { tensor, grad, .. } = self.outer.remove(at);
             // The gradient of the run is not looked at, and not dropped.
-            std::mem::forget(std::mem::replace(&mut self.cores[core].grad, grad));
-            self.moved(core);
+            std::mem::forget(std::mem::replace(&mut self.tensors[tensor].grad, grad));
+            self.moved(tensor);
         }
     }
 }
@@ -83,11 +83,11 @@ impl Arena {
     /// Gradients that other threads were writing, all or none, are as they were before: zero.
     fn forget_gradients_of_others(&mut self, own: Thread) {
         while let Some(at) = self.written.iter().rposition(|(thread, _)| *thread != own) {
-            let (_, cores) = self.written.remove(at);
-            for core in &*cores {
+            let (_, tensors) = self.written.remove(at);
+            for tensor in &*tensors {
                 // What the run wrote is not looked at, and not dropped.
-                std::mem::forget(self.cores[*core].grad.take());
-                self.moved(*core);
+                std::mem::forget(self.tensors[*tensor].grad.take());
+                self.moved(*tensor);
             }
         }
     }

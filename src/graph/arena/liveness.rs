@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use smallvec::SmallVec;
 
 use crate::array::Storage;
 use crate::graph::arena::{Arena, Ix, NONE, flag};
@@ -53,7 +52,7 @@ pub(crate) fn unneeded(a: &Arena, v: Ix, users_below: u32) -> Option<Arc<Storage
     if slot.parent == NONE || slot.flags & flag::PERSISTENT != 0 {
         return None;
     }
-    let data = a.cores[slot.core].data.as_ref()?;
+    let data = a.tensors[slot.tensor].data.as_ref()?;
     if data.users() >= users_below {
         return None;
     }
@@ -82,62 +81,6 @@ pub(crate) fn unneeded(a: &Arena, v: Ix, users_below: u32) -> Option<Arc<Storage
     Some(Arc::clone(data))
 }
 
-/// Who reads the data of an output.
-pub(crate) struct Readers {
-    /// The functions that take it, with their generations.
-    pub(crate) functions: SmallVec<[(Ix, u32); 2]>,
-    /// It is the memory of other variables too.
-    pub(crate) is_shared: bool,
-}
-
-/// Who reads the data of output `o` of `f`, if that may be given back at all once `f` was differentiated through for the last
-/// time.
-pub(crate) fn after_last_gradient(a: &Arena, f: Ix, o: usize) -> Option<Readers> {
-    let slot = &a.functions[f];
-    let live = a.live_output(f, o);
-    let protected = flag::PERSISTENT | flag::PROHIBIT_CLEAR;
-    if live.is_some_and(|v| a.variables[v].flags & protected != 0) {
-        return None;
-    }
-    // The memory of in-place functions is that of several variables.
-    let is_shared = a.facts(f).shares_output(o, slot.inputs.len());
-    let mut readers = Readers { functions: SmallVec::new(), is_shared };
-    for c in live.into_iter().flat_map(|v| a.consumers(v)) {
-        let facts = a.facts(c.function);
-        if !facts.may_clear_inputs {
-            return None;
-        }
-        readers.is_shared |= (0..a.functions[c.function].inputs.len()).any(|i| facts.alias(i).is_some());
-        readers.functions.push((c.function, c.generation));
-    }
-    Some(readers)
-}
-
-/// The data of the outputs of `f` that may be given back once it was differentiated through for the last time.
-///
-/// Of a static graph, as `clear_buffer` has it; in dynamic mode what no handle can see. What a function that still waits
-/// for its backward run may read stays, and so do the tensors that `keep` names.
-pub(crate) fn after_differentiation(
-    a: &Arena,
-    f: Ix,
-    keep: impl Fn(Ix) -> bool,
-) -> SmallVec<[Arc<Storage>; 1]> {
-    debug_assert!(a.leases.is_settled(), "whoever reads `pending` has settled what is owed");
-    let slot = &a.functions[f];
-    let mut cleared = SmallVec::new();
-    for (o, output) in slot.outputs.iter().enumerate() {
-        let Some(data) = a.cores[output.core].data.as_ref().filter(|_| !keep(output.core)) else { continue };
-        let Some(readers) = after_last_gradient(a, f, o).filter(|_| !data.is_narrowed()) else { continue };
-        let awaits = |f: Ix| a.functions[f].pending && a.functions[f].need_grad;
-        let awaited = readers.functions.iter().any(|(f, _)| awaits(*f));
-        let seen = data.users() > 0 || (slot.at_once && Arc::strong_count(data) > 1);
-        if !awaited && !((slot.at_once || readers.is_shared) && seen) {
-            cleared.push(Arc::clone(data));
-        }
-    }
-    cleared
-}
-
 static ERRORS_AT_DROP: Mutex<Vec<Error>> = Mutex::new(Vec::new());
 
 /// Keeps an error that a destructor cannot return.
@@ -161,8 +104,8 @@ pub(crate) fn is_repeatable(a: &Arena, f: Ix) -> bool {
     a.facts(f).is_repeatable(a.functions[f].inputs.len())
 }
 
-pub(crate) fn is_cleared(a: &Arena, core: Ix) -> bool {
-    a.cores[core].data.as_ref().is_some_and(|data| data.is_cleared())
+pub(crate) fn is_cleared(a: &Arena, tensor: Ix) -> bool {
+    a.tensors[tensor].data.as_ref().is_some_and(|data| data.is_cleared())
 }
 
 #[cfg(test)]
@@ -192,25 +135,6 @@ mod tests {
         let h = one("sin", &[&leaf(false)]);
         let _product = one("mul2", &[&h, &h]);
         assert!(!arena::with(|a| is_read_backward(a, h.ix())));
-    }
-
-    #[test]
-    fn what_is_persistent_is_not_given_back_after_its_last_gradient() {
-        let h = one("sin", &[&leaf(true)]);
-        let y = one("sin", &[&h]);
-        let readers = || {
-            arena::with(|a| {
-                let f = a.variables[h.ix()].parent;
-                after_last_gradient(a, f, 0).map(|readers| readers.functions.to_vec())
-            })
-        };
-        let consumer = arena::with(|a| {
-            let f = a.variables[y.ix()].parent;
-            (f, a.functions[f].generation)
-        });
-        assert_eq!(readers(), Some(vec![consumer]));
-        h.set_persistent(true);
-        assert_eq!(readers(), None);
     }
 
     #[test]

@@ -48,11 +48,11 @@ pub(crate) enum Garbage {
 /// Every node of every graph.
 pub(crate) struct Arena {
     pub(crate) variables: Slab<VariableSlot>,
-    pub(crate) cores: Slab<TensorSlot>,
+    pub(crate) tensors: Slab<TensorSlot>,
     pub(crate) functions: Slab<FunctionSlot>,
     /// Raised when every plan has to be made anew.
     pub(crate) epoch: u64,
-    /// Raised when a pair gets another shape.
+    /// Raised when a tensor gets another shape.
     pub(crate) reshapes: u64,
     /// Whether a hook on a gradient was ever registered.
     pub(crate) hooked: bool,
@@ -61,8 +61,8 @@ pub(crate) struct Arena {
     marks: u32,
     pub(crate) garbage: SmallVec<[Garbage; 2]>,
     pub(crate) dying: Vec<Ix>,
-    pub(crate) leases: RunLocks,
-    /// Gradients that pairs do not have while a thread runs backward from them, the last ones last.
+    pub(crate) run_locks: RunLocks,
+    /// Gradients that tensors do not have while a thread runs backward from them, the last ones last.
     pub(crate) outer: Vec<OuterGradient>,
     /// Tensors whose gradients runs of these threads write, all of them or none.
     pub(crate) written: Vec<(Thread, Arc<[Ix]>)>,
@@ -70,7 +70,7 @@ pub(crate) struct Arena {
 
 static ARENA: Mutex<Arena> = Mutex::new(Arena {
     variables: Slab::new(),
-    cores: Slab::new(),
+    tensors: Slab::new(),
     functions: Slab::new(),
     epoch: 0,
     reshapes: 0,
@@ -79,7 +79,7 @@ static ARENA: Mutex<Arena> = Mutex::new(Arena {
     marks: 0,
     garbage: SmallVec::new_const(),
     dying: Vec::new(),
-    leases: RunLocks::NONE,
+    run_locks: RunLocks::NONE,
     outer: Vec::new(),
     written: Vec::new(),
 });
@@ -153,9 +153,9 @@ impl Arena {
         self.garbage.push(garbage);
     }
 
-    /// A new pair, counted once.
-    pub(crate) fn new_core(&mut self, shape: &Shape) -> Ix {
-        let ix = self.cores.take(|| TensorSlot {
+    /// A new tensor, counted once.
+    pub(crate) fn new_tensor(&mut self, shape: &Shape) -> Ix {
+        let ix = self.tensors.take(|| TensorSlot {
             count: 0,
             handles: 0,
             shape: Shape::default(),
@@ -167,19 +167,19 @@ impl Arena {
             gradient_state: Attached::NONE,
             plans: PlanMarks::NONE,
         });
-        let slot = &mut self.cores[ix];
+        let slot = &mut self.tensors[ix];
         slot.count = 1;
         slot.shape.clone_from(shape);
         ix
     }
 
-    /// A new variable around a pair whose count it takes over; counted once for the caller.
-    pub(crate) fn new_variable(&mut self, core: Ix, flags: u16, parent: Ix, rank: u32) -> Ix {
+    /// A new variable around a tensor whose count it takes over; counted once for the caller.
+    pub(crate) fn new_variable(&mut self, tensor: Ix, flags: u16, parent: Ix, rank: u32) -> Ix {
         let ix = self.variables.take(|| VariableSlot {
             generation: 0,
             count: 0,
             handles: 0,
-            core: NONE,
+            tensor: NONE,
             parent: NONE,
             rank: 0,
             flags: 0,
@@ -190,7 +190,7 @@ impl Arena {
         });
         let slot = &mut self.variables[ix];
         slot.count = 1;
-        slot.core = core;
+        slot.tensor = tensor;
         slot.flags = flags;
         slot.parent = parent;
         slot.rank = rank;
@@ -270,31 +270,31 @@ impl Arena {
         }
     }
 
-    /// Gives a pair another shape, and other memory where it has another size. Functions on it, through whatever variable,
+    /// Gives a tensor another shape, and other memory where it has another size. Functions on it, through whatever variable,
     /// find that out when they are made ready to run.
-    pub(crate) fn reshape(&mut self, core: Ix, shape: Shape) {
-        let resized = self.cores[core].shape.size() != shape.size();
-        self.outdate(core);
+    pub(crate) fn reshape(&mut self, tensor: Ix, shape: Shape) {
+        let resized = self.tensors[tensor].shape.size() != shape.size();
+        self.outdate(tensor);
         self.reshapes += 1;
-        let slot = &mut self.cores[core];
+        let slot = &mut self.tensors[tensor];
         (slot.shape, slot.reshaped) = (shape, self.reshapes);
         if resized {
-            let data = Storage::new(self.cores[core].shape.size());
-            self.set_data(core, data);
-            self.set_grad(core, None);
+            let data = Storage::new(self.tensors[tensor].shape.size());
+            self.set_data(tensor, data);
+            self.set_grad(tensor, None);
         }
     }
 
-    /// Whether a pair got another shape since `f` was set up.
-    pub(crate) fn is_reshaped(&self, f: Ix, core: Ix) -> bool {
-        self.cores[core].reshaped > self.functions[f].set_up
+    /// Whether a tensor got another shape since `f` was set up.
+    pub(crate) fn is_reshaped(&self, f: Ix, tensor: Ix) -> bool {
+        self.tensors[tensor].reshaped > self.functions[f].set_up
     }
 
     /// Whether an input or an output of `f` got another shape since it was set up.
     pub(crate) fn has_other_shapes(&self, f: Ix) -> bool {
         let slot = &self.functions[f];
-        slot.inputs.iter().any(|v| self.is_reshaped(f, self.variables[*v].core))
-            || slot.outputs.iter().any(|o| self.is_reshaped(f, o.core))
+        slot.inputs.iter().any(|v| self.is_reshaped(f, self.variables[*v].tensor))
+            || slot.outputs.iter().any(|o| self.is_reshaped(f, o.tensor))
     }
 
     /// Whether `f` must be set up before it runs forward.
@@ -303,16 +303,16 @@ impl Arena {
     }
 
     /// The variable of output `o` of `f`, counted for the caller: the one in the graph, or a bare one around the same
-    /// pair where that has died.
+    /// tensor where that has died.
     pub(crate) fn output(&mut self, f: Ix, o: usize) -> Ix {
         if let Some(v) = self.live_output(f, o) {
             self.variables[v].count += 1;
             return v;
         }
-        let core = self.functions[f].outputs[o].core;
-        self.cores[core].count += 1;
+        let tensor = self.functions[f].outputs[o].tensor;
+        self.tensors[tensor].count += 1;
         let flags = if modes::recompute() { flag::RECOMPUTE } else { 0 };
-        self.new_variable(core, flags, NONE, 0)
+        self.new_variable(tensor, flags, NONE, 0)
     }
 
     /// As [`Arena::output`]; where the variable has died, another takes its place in the graph.
@@ -370,11 +370,11 @@ impl Arena {
     }
 }
 
-/// The pairs of the inputs and of the outputs of a function.
-pub(crate) fn cores(a: &Arena, f: Ix) -> (SmallVec<[Ix; 4]>, SmallVec<[Ix; 2]>) {
+/// The tensors of the inputs and of the outputs of a function.
+pub(crate) fn tensors(a: &Arena, f: Ix) -> (SmallVec<[Ix; 4]>, SmallVec<[Ix; 2]>) {
     let slot = &a.functions[f];
     (
-        slot.inputs.iter().map(|v| a.variables[*v].core).collect(),
-        slot.outputs.iter().map(|o| o.core).collect(),
+        slot.inputs.iter().map(|v| a.variables[*v].tensor).collect(),
+        slot.outputs.iter().map(|o| o.tensor).collect(),
     )
 }

@@ -95,7 +95,7 @@ pub(crate) fn descending(a: &mut Arena, ends: &[Ix], enter: impl Fn(&Arena, Ix) 
 
 /// Refuses a function that ran while one of its outputs got another shape: what it computed is nowhere.
 pub(crate) fn check_outputs(a: &Arena, f: Ix) -> Result<()> {
-    match a.functions[f].outputs.iter().any(|o| a.is_reshaped(f, o.core)) {
+    match a.functions[f].outputs.iter().any(|o| a.is_reshaped(f, o.tensor)) {
         true => check_shapes(a, f, "forward"),
         false => Ok(()),
     }
@@ -107,14 +107,16 @@ pub(crate) fn check_shapes(a: &Arena, f: Ix, what: &str) -> Result<()> {
         return Ok(());
     }
     let slot = &a.functions[f];
-    let reshaped = |core: Ix| a.is_reshaped(f, core);
-    let input = slot.inputs.iter().position(|v| reshaped(a.variables[*v].core));
-    let output = || slot.outputs.iter().position(|o| reshaped(o.core)).unwrap_or(0);
+    let reshaped = |tensor: Ix| a.is_reshaped(f, tensor);
+    let input = slot.inputs.iter().position(|v| reshaped(a.variables[*v].tensor));
+    let output = || slot.outputs.iter().position(|o| reshaped(o.tensor)).unwrap_or(0);
     let changed = match input {
         Some(i) => format!("input {i} is {} now", describe(a, slot.inputs[i])),
-        None => format!("output {} is of shape {} now", output(), a.cores[slot.outputs[output()].core].shape),
+        None => {
+            format!("output {} is of shape {} now", output(), a.tensors[slot.outputs[output()].tensor].shape)
+        }
     };
-    let made: Vec<String> = slot.outputs.iter().map(|o| a.cores[o.core].shape.to_string()).collect();
+    let made: Vec<String> = slot.outputs.iter().map(|o| a.tensors[o.tensor].shape.to_string()).collect();
     let of = if input.is_some() { format!(", which made {}", made.join(", ")) } else { String::new() };
     Err(Error::Graph(format!(
         "{what} of {}: expected the shapes of its forward run{of}, but {changed}; run forward() again",
@@ -126,8 +128,8 @@ pub(crate) fn check_shapes(a: &Arena, f: Ix, what: &str) -> Result<()> {
 pub(crate) fn to_restore(a: &mut Arena, v: Ix) -> Vec<Ix> {
     let first = a.variables[v].parent;
     depth_first(a, &[v], |a, f| {
-        let dropped = |core: Ix| a.cores[core].data.as_ref().is_some_and(|s| s.is_cleared());
-        f == first || a.functions[f].outputs.iter().any(|o| dropped(o.core))
+        let dropped = |tensor: Ix| a.tensors[tensor].data.as_ref().is_some_and(|s| s.is_cleared());
+        f == first || a.functions[f].outputs.iter().any(|o| dropped(o.tensor))
     })
 }
 
@@ -171,8 +173,8 @@ mod tests {
         let (y, [exp, _, sum, product]) = diamond();
         y.forward(&ForwardOptions::default()).expect("runs");
         let clear = |f: Ix| {
-            let core = arena::with(|a| a.functions[f].outputs[0].core);
-            arena::with(|a| a.data(core).clone()).clear(true).expect("is whole");
+            let tensor = arena::with(|a| a.functions[f].outputs[0].tensor);
+            arena::with(|a| a.data(tensor).clone()).clear(true).expect("is whole");
         };
         clear(sum);
         assert_eq!(arena::with(|a| to_restore(a, y.ix())), [sum, product]);

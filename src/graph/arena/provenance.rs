@@ -76,8 +76,8 @@ impl Provenance {
 
     /// Names what a run has made of what `note` named, but for the first outputs, which went on to somewhere else.
     #[inline(always)]
-    pub(crate) fn settle<'a>(&self, noted: u64, gone: usize, y: impl Iterator<Item = &'a Storage>) {
-        y.enumerate().skip(gone).for_each(|(o, y)| y.settle(self.name(noted, o)));
+    pub(crate) fn stamp_outputs<'a>(&self, noted: u64, gone: usize, y: impl Iterator<Item = &'a Storage>) {
+        y.enumerate().skip(gone).for_each(|(o, y)| y.set_content(self.name(noted, o)));
     }
 
     /// The name of output `o` of a run on what `note` named.

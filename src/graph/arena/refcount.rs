@@ -15,9 +15,9 @@ impl Arena {
     pub(crate) fn count_handle(&mut self, v: Ix) {
         let slot = &mut self.variables[v];
         slot.handles += 1;
-        let core = &mut self.cores[slot.core];
-        core.handles += 1;
-        if let Some(data) = &core.data {
+        let tensor = &mut self.tensors[slot.tensor];
+        tensor.handles += 1;
+        if let Some(data) = &tensor.data {
             data.add_users(1);
         }
     }
@@ -26,9 +26,9 @@ impl Arena {
     pub(crate) fn drop_handle(&mut self, v: Ix) {
         let slot = &mut self.variables[v];
         slot.handles -= 1;
-        let core = &mut self.cores[slot.core];
-        core.handles -= 1;
-        if let Some(data) = &core.data {
+        let tensor = &mut self.tensors[slot.tensor];
+        tensor.handles -= 1;
+        if let Some(data) = &tensor.data {
             data.add_users(-1);
         }
         self.release(v);
@@ -62,16 +62,16 @@ impl Arena {
             let slot = &mut self.variables[v];
             slot.generation = slot.generation.wrapping_add(1);
             slot.consumers.clear();
-            let (parent, core) = (std::mem::replace(&mut slot.parent, NONE), slot.core);
+            let (parent, tensor) = (std::mem::replace(&mut slot.parent, NONE), slot.tensor);
             let planned = slot.flags & flag::PLANNED != 0;
             if let Some(extra) = slot.extra.take() {
                 self.garbage.push(Garbage::Extra(extra));
             }
             self.variables.free.push(v);
             if planned {
-                self.outdate(core);
+                self.outdate(tensor);
             }
-            self.release_core(core);
+            self.release_tensor(tensor);
             if parent != NONE {
                 self.release_function_to(parent, &mut dying);
             }
@@ -79,9 +79,9 @@ impl Arena {
         self.dying = dying;
     }
 
-    /// Gives one count of a pair back.
-    pub(crate) fn release_core(&mut self, core: Ix) {
-        let slot = &mut self.cores[core];
+    /// Gives one count of a tensor back.
+    pub(crate) fn release_tensor(&mut self, tensor: Ix) {
+        let slot = &mut self.tensors[tensor];
         slot.count -= 1;
         if slot.count > 0 {
             return;
@@ -94,14 +94,14 @@ impl Arena {
         if let Some(state) = slot.gradient_state.take() {
             self.garbage.push(Garbage::Attachment(state));
         }
-        self.outdate(core);
-        self.cores.free.push(core);
+        self.outdate(tensor);
+        self.tensors.free.push(tensor);
     }
 
     fn release_function_to(&mut self, f: Ix, dying: &mut Vec<Ix>) {
         let slot = &self.functions[f];
         if slot.count == 1 && slot.planned {
-            self.settle(); // a run may have it
+            self.flush(); // a run may have it
         }
         let slot = &mut self.functions[f];
         slot.count -= 1;
@@ -126,9 +126,9 @@ impl Arena {
         self.garbage.extend(by_hand.map(Garbage::ByHand));
         for output in outputs {
             if planned {
-                self.outdate(output.core);
+                self.outdate(output.tensor);
             }
-            self.release_core(output.core);
+            self.release_tensor(output.tensor);
         }
         for input in inputs {
             self.consumers_changed(input);

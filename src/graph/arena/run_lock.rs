@@ -3,8 +3,8 @@
 //! A run keeps its functions alive, and no other run may take one of them meanwhile. To note that in each of them, and
 //! afterwards which of them wait for a backward run, would be a good part of what a step of a small network costs. So a plan
 //! whose functions have been as its last run left them takes all of them on a *lease*, one note for all, while no other run
-//! is under way; and what such runs leave is *owed* to the functions, again in one note. As soon as somebody looks at one of
-//! the functions, or gives the last other count of one back, all that is outstanding is settled: it is noted in each
+//! is under way; and what such runs leave is *deferred*, again in one note. As soon as somebody looks at one of
+//! the functions, or gives the last other count of one back, all that is outstanding is flushed: it is noted in each
 //! function as if there had been no lease.
 
 use std::cell::Cell;
@@ -44,9 +44,9 @@ pub(crate) struct RunLocks {
     /// The functions of the one run that holds them together, and its thread.
     pub(crate) leased: Option<(Arc<[Ix]>, Thread)>,
     /// What runs left functions as; the last word counts.
-    owed: Vec<(Arc<[Ix]>, RunOutcome)>,
+    deferred: Vec<(Arc<[Ix]>, RunOutcome)>,
     /// Raised when functions of some plan come under a budget.
-    lives: u64,
+    epoch: u64,
     /// Raised when functions give back what they would run backward from.
     freed: u64,
 }
@@ -81,32 +81,32 @@ const DEFERRED_RUNS: usize = 6;
 
 impl RunLocks {
     pub(crate) const NONE: Self =
-        Self { single: SmallVec::new_const(), leased: None, owed: Vec::new(), lives: 0, freed: 0 };
+        Self { single: SmallVec::new_const(), leased: None, deferred: Vec::new(), epoch: 0, freed: 0 };
 
     /// Whether each function says itself what it is.
     #[inline(always)]
-    pub(crate) fn is_settled(&self) -> bool {
-        self.leased.is_none() && self.owed.is_empty()
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.leased.is_none() && self.deferred.is_empty()
     }
 }
 
 /// Functions of a plan, and how they may be held.
 pub(crate) struct PlanLock {
     pub(crate) functions: Arc<[Ix]>,
-    /// The lives of the arena before the last run, if that succeeded, without a budget.
+    /// The epoch of the arena before the last run, if that succeeded, without a budget.
     since: Option<u64>,
-    lives: u64,
+    epoch: u64,
     /// When none of them was freed.
     whole: Option<u64>,
 }
 
 impl From<Vec<Ix>> for PlanLock {
     fn from(functions: Vec<Ix>) -> Self {
-        Self { functions: functions.into(), since: None, lives: 0, whole: None }
+        Self { functions: functions.into(), since: None, epoch: 0, whole: None }
     }
 }
 
-/// A plan whose functions a run has to itself: until [`HeldPlan::let_go`], or until it is dropped if the run ends in another
+/// A plan whose functions a run has to itself: until [`HeldPlan::unlock`], or until it is dropped if the run ends in another
 /// way. It is made before the arena is locked, since it locks the arena when it is dropped.
 pub(crate) struct HeldPlan<P: AsMut<PlanLock>>(Option<P>);
 
@@ -117,10 +117,10 @@ impl<P: AsMut<PlanLock>> HeldPlan<P> {
     /// Takes the functions of a plan.
     ///
     /// # Errors
-    /// As [`Arena::hold`].
-    pub(crate) fn hold(&mut self, a: &mut Arena, mut plan: P) -> Result<&mut P> {
+    /// As [`Arena::lock_run`].
+    pub(crate) fn lock(&mut self, a: &mut Arena, mut plan: P) -> Result<&mut P> {
         debug_assert!(self.0.is_none(), "a run has one plan");
-        a.hold(plan.as_mut())?;
+        a.lock_run(plan.as_mut())?;
         Ok(self.0.insert(plan))
     }
 
@@ -129,15 +129,15 @@ impl<P: AsMut<PlanLock>> HeldPlan<P> {
         self.0.as_mut().unwrap_or_else(|| unreachable!("a run that was begun has a plan"))
     }
 
-    /// As [`Arena::let_go`]; the plan is the caller's from now on.
-    pub(crate) fn let_go(
+    /// As [`Arena::unlock_run`]; the plan is the caller's from now on.
+    pub(crate) fn unlock(
         &mut self,
         a: &mut Arena,
         outcome: Option<RunOutcome>,
         each: impl Fn(&mut FunctionSlot),
     ) -> P {
         let mut plan = self.0.take().unwrap_or_else(|| unreachable!("a run that was begun has a plan"));
-        a.let_go(plan.as_mut(), outcome, each);
+        a.unlock_run(plan.as_mut(), outcome, each);
         plan
     }
 }
@@ -145,7 +145,7 @@ impl<P: AsMut<PlanLock>> HeldPlan<P> {
 impl<P: AsMut<PlanLock>> Drop for HeldPlan<P> {
     fn drop(&mut self) {
         if let Some(plan) = &mut self.0 {
-            arena::with(|a| a.let_go(plan.as_mut(), None, |_| ()));
+            arena::with(|a| a.unlock_run(plan.as_mut(), None, |_| ()));
         }
     }
 }
@@ -159,89 +159,89 @@ impl std::ops::Deref for PlanLock {
 }
 
 impl Arena {
-    /// Keeps the functions of a plan alive and to its run until [`Arena::let_go`], together where that can be.
+    /// Keeps the functions of a plan alive and to its run until [`Arena::unlock_run`], together where that can be.
     ///
     /// # Errors
     /// As [`Arena::begin_run`].
-    pub(crate) fn hold(&mut self, holding: &mut PlanLock) -> Result<()> {
-        let leases = &mut self.leases;
-        holding.lives = leases.lives;
-        if holding.since == Some(leases.lives) && leases.single.is_empty() && leases.leased.is_none() {
-            leases.leased = Some((Arc::clone(&holding.functions), Thread::current()));
+    pub(crate) fn lock_run(&mut self, plan: &mut PlanLock) -> Result<()> {
+        let run_locks = &mut self.run_locks;
+        plan.epoch = run_locks.epoch;
+        if plan.since == Some(run_locks.epoch) && run_locks.single.is_empty() && run_locks.leased.is_none() {
+            run_locks.leased = Some((Arc::clone(&plan.functions), Thread::current()));
             return Ok(());
         }
-        self.begin_run(&holding.functions)
+        self.begin_run(&plan.functions)
     }
 
     /// Which function of a plan, if any, belongs to a graph that was freed.
-    pub(crate) fn first_freed(&mut self, holding: &mut PlanLock) -> Option<Ix> {
-        if holding.whole == Some(self.leases.freed) {
+    pub(crate) fn first_freed(&mut self, plan: &mut PlanLock) -> Option<Ix> {
+        if plan.whole == Some(self.run_locks.freed) {
             return None;
         }
-        self.settle_owed();
-        let found = holding.functions.iter().copied().find(|f| self.functions[*f].life == Saved::Freed);
-        holding.whole = found.is_none().then_some(self.leases.freed);
+        self.flush_outcomes();
+        let found = plan.functions.iter().copied().find(|f| self.functions[*f].life == Saved::Freed);
+        plan.whole = found.is_none().then_some(self.run_locks.freed);
         found
     }
 
     /// Notes that a function was differentiated through and gives back what that needs.
     pub(crate) fn free(&mut self, f: Ix) {
-        self.settle();
-        self.leases.freed += 1;
+        self.flush();
+        self.run_locks.freed += 1;
         self.functions[f].leave(RunOutcome::Freed);
     }
 
-    /// Ends what [`Arena::hold`] began. `outcome` says that the run succeeded, and what it leaves its functions as; `each` does
+    /// Ends what [`Arena::lock_run`] began. `outcome` says that the run succeeded, and what it leaves its functions as; `each` does
     /// the same, and more, to one of them.
-    pub(crate) fn let_go(
+    pub(crate) fn unlock_run(
         &mut self,
-        holding: &mut PlanLock,
+        plan: &mut PlanLock,
         outcome: Option<RunOutcome>,
         each: impl Fn(&mut FunctionSlot),
     ) {
-        let leases = &mut self.leases;
-        leases.freed += u64::from(outcome == Some(RunOutcome::Freed));
+        let run_locks = &mut self.run_locks;
+        run_locks.freed += u64::from(outcome == Some(RunOutcome::Freed));
         let is_leased =
-            leases.leased.as_ref().is_some_and(|(leased, _)| Arc::ptr_eq(leased, &holding.functions));
-        holding.since = outcome.map(|_| holding.lives);
+            run_locks.leased.as_ref().is_some_and(|(leased, _)| Arc::ptr_eq(leased, &plan.functions));
+        plan.since = outcome.map(|_| plan.epoch);
         if !is_leased {
-            return self.end_run(&holding.functions, each);
+            return self.end_run(&plan.functions, each);
         }
         let Some(outcome) = outcome else {
-            self.settle();
-            return self.end_run(&holding.functions, each);
+            self.flush();
+            return self.end_run(&plan.functions, each);
         };
-        leases.leased = None;
+        run_locks.leased = None;
         if outcome == RunOutcome::Retained {
             return;
         }
-        leases.owed.retain(|(functions, _)| !Arc::ptr_eq(functions, &holding.functions));
-        leases.owed.push((Arc::clone(&holding.functions), outcome));
-        if leases.owed.len() > DEFERRED_RUNS {
-            self.settle();
+        run_locks.deferred.retain(|(functions, _)| !Arc::ptr_eq(functions, &plan.functions));
+        run_locks.deferred.push((Arc::clone(&plan.functions), outcome));
+        if run_locks.deferred.len() > DEFERRED_RUNS {
+            self.flush();
         }
     }
 
     /// Notes in each function what is outstanding: to be called before one of them is looked at, changed or let die.
     #[inline(always)]
-    pub(crate) fn settle(&mut self) {
-        if !self.leases.is_settled() {
-            self.settle_each();
+    pub(crate) fn flush(&mut self) {
+        if !self.run_locks.is_flushed() {
+            self.flush_each();
         }
     }
 
     /// Notes what runs that are over left: for who looks only at that.
-    pub(crate) fn settle_owed(&mut self) {
-        for (functions, outcome) in self.leases.owed.drain(..) {
+    pub(crate) fn flush_outcomes(&mut self) {
+        for (functions, outcome) in self.run_locks.deferred.drain(..) {
             functions.iter().for_each(|f| self.functions[*f].leave(outcome));
         }
     }
 
     #[cold]
-    fn settle_each(&mut self) {
-        self.settle_owed();
-        if let Some((functions, thread)) = self.leases.leased.take() {
-            self.leases.single.push(thread);
+    fn flush_each(&mut self) {
+        self.flush_outcomes();
+        if let Some((functions, thread)) = self.run_locks.leased.take() {
+            self.run_locks.single.push(thread);
             for f in &*functions {
                 let slot = &mut self.functions[*f];
                 slot.busy = Some(thread);
@@ -251,8 +251,8 @@ impl Arena {
     }
 
     /// Says that a function that a plan may have was freed or came under a budget: its next run looks at each.
-    pub(crate) fn lives_change(&mut self) {
-        self.leases.lives += 1;
+    pub(crate) fn raise_lock_epoch(&mut self) {
+        self.run_locks.epoch += 1;
     }
 
     /// Keeps the functions of a run alive and to itself until [`Arena::end_run`].
@@ -260,10 +260,10 @@ impl Arena {
     /// # Errors
     /// [`Error::Graph`] when one of them is running already; nothing is held then.
     pub(crate) fn begin_run(&mut self, functions: &[Ix]) -> Result<()> {
-        self.settle();
+        self.flush();
         fork::guard();
         let thread = Thread::current();
-        self.leases.single.push(thread);
+        self.run_locks.single.push(thread);
         for (n, f) in functions.iter().enumerate() {
             let slot = &mut self.functions[*f];
             if slot.busy.is_some() {
@@ -281,7 +281,7 @@ impl Arena {
 
     /// Ends what [`Arena::begin_run`] began, `mark`ing each function.
     pub(crate) fn end_run(&mut self, functions: &[Ix], mark: impl Fn(&mut FunctionSlot)) {
-        self.settle();
+        self.flush();
         for f in functions {
             let slot = &mut self.functions[*f];
             slot.busy = None;
@@ -293,8 +293,8 @@ impl Arena {
     /// As [`Arena::end_run`] of functions that others may run already.
     pub(crate) fn release_run(&mut self, functions: &[Ix]) {
         let thread = Thread::current();
-        if let Some(at) = self.leases.single.iter().rposition(|of| *of == thread) {
-            self.leases.single.swap_remove(at);
+        if let Some(at) = self.run_locks.single.iter().rposition(|of| *of == thread) {
+            self.run_locks.single.swap_remove(at);
         }
         for f in functions {
             self.release_function(*f);

@@ -1,4 +1,4 @@
-//! What the arena keeps of each node: variables, the pairs of data and gradient that they share, and functions, in
+//! What the arena keeps of each node: variables, the tensors that they share, and functions, in
 //! slabs whose slots have generations and counts.
 
 use std::any::Any;
@@ -70,7 +70,7 @@ pub(crate) struct VariableSlot {
     /// Handles and functions that hold it.
     pub(crate) count: u32,
     pub(crate) handles: u32,
-    pub(crate) core: Ix,
+    pub(crate) tensor: Ix,
     pub(crate) parent: Ix,
     pub(crate) rank: u32,
     pub(crate) flags: u16,
@@ -80,7 +80,7 @@ pub(crate) struct VariableSlot {
     pub(crate) extra: Option<Box<Extra>>,
 }
 
-/// The pair of data and gradient that a variable and its unlinked copies share.
+/// A tensor: the data and the gradient that a variable and its unlinked copies share.
 pub(crate) struct TensorSlot {
     pub(crate) count: u32,
     pub(crate) handles: u32,
@@ -98,12 +98,12 @@ pub(crate) struct TensorSlot {
     pub(crate) plans: PlanMarks,
 }
 
-/// An output of a function: the variable may die, its pair stays.
+/// An output of a function: the variable may die, its tensor stays.
 #[derive(Clone, Copy)]
 pub(crate) struct Output {
     pub(crate) variable: Ix,
     pub(crate) generation: u32,
-    pub(crate) core: Ix,
+    pub(crate) tensor: Ix,
 }
 
 /// What has become of the values that a function would read to run backward.
@@ -146,7 +146,7 @@ pub(crate) struct FunctionSlot {
     pub(crate) busy: Option<Thread>,
     /// Something that it takes has another shape or another origin since it was set up.
     pub(crate) need_setup: bool,
-    /// What [`super::arena::Arena::reshapes`] was when it was set up: pairs that got another shape later are not those that
+    /// What [`super::arena::Arena::reshapes`] was when it was set up: tensors that got another shape later are not those that
     /// it knows.
     pub(crate) set_up: u64,
     /// Number of its context.

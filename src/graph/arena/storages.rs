@@ -6,18 +6,18 @@ use crate::array::Storage;
 use crate::graph::arena::run_lock::Thread;
 use crate::graph::arena::{Arena, Garbage, Ix};
 
-/// A gradient that a pair had before a run, and gets back after it.
+/// A gradient that a tensor had before a run, and gets back after it.
 pub(crate) struct OuterGradient {
     pub(crate) thread: Thread,
-    pub(crate) core: Ix,
+    pub(crate) tensor: Ix,
     pub(crate) grad: Option<Arc<Storage>>,
 }
 
 impl Arena {
-    /// The data of a pair, made if it was never touched.
+    /// The data of a tensor, made if it was never touched.
     #[inline]
-    pub(crate) fn data(&mut self, core: Ix) -> &Arc<Storage> {
-        let slot = &mut self.cores[core];
+    pub(crate) fn data(&mut self, tensor: Ix) -> &Arc<Storage> {
+        let slot = &mut self.tensors[tensor];
         let (handles, len) = (slot.handles, slot.shape.size());
         slot.data.get_or_insert_with(|| {
             let data = Storage::new(len);
@@ -26,19 +26,19 @@ impl Arena {
         })
     }
 
-    /// The gradient of a pair, made if it was never touched.
+    /// The gradient of a tensor, made if it was never touched.
     #[inline]
-    pub(crate) fn grad(&mut self, core: Ix) -> &Arc<Storage> {
-        let slot = &mut self.cores[core];
+    pub(crate) fn grad(&mut self, tensor: Ix) -> &Arc<Storage> {
+        let slot = &mut self.tensors[tensor];
         let len = slot.shape.size();
         slot.grad.get_or_insert_with(|| Storage::new(len))
     }
 
-    /// Gives a pair other data.
-    pub(crate) fn set_data(&mut self, core: Ix, data: Arc<Storage>) {
-        self.moved(core);
-        let slot = &mut self.cores[core];
-        debug_assert_eq!(data.len(), slot.shape.size(), "a pair has memory for its shape");
+    /// Gives a tensor other data.
+    pub(crate) fn set_data(&mut self, tensor: Ix, data: Arc<Storage>) {
+        self.moved(tensor);
+        let slot = &mut self.tensors[tensor];
+        debug_assert_eq!(data.len(), slot.shape.size(), "a tensor has memory for its shape");
         data.add_users(i64::from(slot.handles));
         if let Some(old) = slot.data.replace(data) {
             old.add_users(-i64::from(slot.handles));
@@ -46,35 +46,35 @@ impl Arena {
         }
     }
 
-    /// Gives a pair another gradient. One that was laid aside while the pair got another size is none any more.
-    pub(crate) fn set_grad(&mut self, core: Ix, grad: Option<Arc<Storage>>) {
-        self.moved(core);
-        self.swap_grad(core, grad);
+    /// Gives a tensor another gradient. One that was laid aside while the tensor got another size is none any more.
+    pub(crate) fn set_grad(&mut self, tensor: Ix, grad: Option<Arc<Storage>>) {
+        self.moved(tensor);
+        self.swap_grad(tensor, grad);
     }
 
     /// As [`Arena::set_grad`], of which no plan hears.
-    fn swap_grad(&mut self, core: Ix, grad: Option<Arc<Storage>>) {
-        let slot = &mut self.cores[core];
+    fn swap_grad(&mut self, tensor: Ix, grad: Option<Arc<Storage>>) {
+        let slot = &mut self.tensors[tensor];
         let fits = grad.as_ref().is_none_or(|grad| grad.len() == slot.shape.size());
         let (new, unfit) = if fits { (grad, None) } else { (None, grad) };
         let old = std::mem::replace(&mut slot.grad, new);
         self.garbage.extend(old.into_iter().chain(unfit).map(Garbage::Storage));
     }
 
-    /// Gives a pair another gradient for the time of a run of this thread, of which no plan but that of the run hears.
-    pub(crate) fn lend_gradient(&mut self, core: Ix, grad: Arc<Storage>) {
-        let own = self.cores[core].grad.take();
-        self.outer.push(OuterGradient { thread: Thread::current(), core, grad: own });
-        self.swap_grad(core, Some(grad));
+    /// Gives a tensor another gradient for the time of a run of this thread, of which no plan but that of the run hears.
+    pub(crate) fn lend_gradient(&mut self, tensor: Ix, grad: Arc<Storage>) {
+        let own = self.tensors[tensor].grad.take();
+        self.outer.push(OuterGradient { thread: Thread::current(), tensor, grad: own });
+        self.swap_grad(tensor, Some(grad));
     }
 
-    /// Gives a pair its own gradient back, and returns that of the run.
-    pub(crate) fn give_back_gradient(&mut self, core: Ix) -> Option<Arc<Storage>> {
-        let of_run = self.cores[core].grad.clone();
+    /// Gives a tensor its own gradient back, and returns that of the run.
+    pub(crate) fn give_back_gradient(&mut self, tensor: Ix) -> Option<Arc<Storage>> {
+        let of_run = self.tensors[tensor].grad.clone();
         let own = Thread::current();
-        if let Some(at) = self.outer.iter().rposition(|outer| outer.core == core && outer.thread == own) {
+        if let Some(at) = self.outer.iter().rposition(|outer| outer.tensor == tensor && outer.thread == own) {
             let grad = self.outer.remove(at).grad;
-            self.swap_grad(core, grad);
+            self.swap_grad(tensor, grad);
         }
         of_run
     }

@@ -78,21 +78,21 @@ impl Arena {
     /// The validity of a plan that was just made from `functions`: all above its destination, and what else it rests on.
     pub(crate) fn plan_made_from(&mut self, functions: &[Ix]) -> Validity {
         let mark = Arc::new(PlanMark(AtomicU8::new(0)));
-        let Self { functions: slots, variables, cores, .. } = self;
+        let Self { functions: slots, variables, tensors, .. } = self;
         for f in functions {
             let slot = &mut slots[*f];
             slot.planned = true;
             for v in &slot.inputs {
                 let variable = &mut variables[*v];
                 variable.flags |= flag::PLANNED;
-                cores[variable.core].plans.add(&mark);
+                tensors[variable.tensor].plans.add(&mark);
             }
             for output in &slot.outputs {
                 let variable = &mut variables[output.variable];
                 if variable.generation == output.generation {
                     variable.flags |= flag::PLANNED;
                 }
-                cores[output.core].plans.add(&mark);
+                tensors[output.tensor].plans.add(&mark);
             }
         }
         Validity { mark, epoch: self.epoch }
@@ -100,8 +100,8 @@ impl Arena {
 
     /// Has every plan that depends on a tensor made anew.
     #[inline]
-    pub(crate) fn outdate(&mut self, core: Ix) {
-        if let Some(marks) = self.cores[core].plans.0.take() {
+    pub(crate) fn outdate(&mut self, tensor: Ix) {
+        if let Some(marks) = self.tensors[tensor].plans.0.take() {
             marks.iter().for_each(|mark| mark.add(OUTDATED));
         }
     }
@@ -110,7 +110,7 @@ impl Arena {
     pub(crate) fn changed(&mut self, v: Ix) {
         let slot = &self.variables[v];
         if slot.flags & flag::PLANNED != 0 {
-            self.outdate(slot.core);
+            self.outdate(slot.tensor);
         }
     }
 
@@ -123,8 +123,8 @@ impl Arena {
     }
 
     /// Has plans that depend on a tensor look again where its memory is.
-    pub(crate) fn moved(&mut self, core: Ix) {
-        let marks = self.cores[core].plans.0.as_deref();
+    pub(crate) fn moved(&mut self, tensor: Ix) {
+        let marks = self.tensors[tensor].plans.0.as_deref();
         marks.into_iter().flatten().for_each(|mark| mark.add(MOVED));
     }
 }

@@ -92,7 +92,7 @@ impl PreparedBackward {
         }
         let edges: Vec<&Edge> = roots.iter().map(|root| &root.edge).collect();
         let route = GradientRoute::make(a, &edges, targets, options.since);
-        a.settle_owed();
+        a.flush_outcomes();
         route.check(a)?;
         route.check_used(options.refuse_unused)?;
         let budget = evictor::guard(a, &route.functions);
@@ -144,7 +144,7 @@ impl PreparedBackward {
     /// # Errors
     /// As [`Arena::hold`].
     pub(crate) fn begin(&mut self, a: &mut Arena) -> Result<()> {
-        a.hold(&mut self.plan.functions)?;
+        a.lock_run(&mut self.plan.functions)?;
         self.is_running = true;
         a.written.push((Thread::current(), Arc::clone(&self.gradients.in_place)));
         Ok(())
@@ -161,7 +161,7 @@ impl PreparedBackward {
         let frees = !self.key.retains;
         let outcome = if frees { RunOutcome::Freed } else { RunOutcome::Retained };
         let functions = &mut self.plan.functions;
-        a.let_go(functions, succeeded.then_some(outcome), |f| {
+        a.unlock_run(functions, succeeded.then_some(outcome), |f| {
             if succeeded {
                 f.leave(outcome);
             }

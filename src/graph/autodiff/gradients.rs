@@ -11,8 +11,9 @@ use smallvec::SmallVec;
 use crate::array::Storage;
 use crate::graph::arena::describe::explain;
 use crate::graph::arena::provenance::Side;
-use crate::graph::arena::{Arena, Ix, NONE, flag, liveness};
+use crate::graph::arena::{Arena, Ix, NONE, flag};
 use crate::graph::autodiff::route::{GradientRoute, GradientSlotIx};
+use crate::graph::memory::release;
 use crate::graph::plan::backward::{BackwardPlan, GradientHomes};
 use crate::graph::plan::releases::{Release, ReleasedStorage, Spares};
 use crate::graph::step::backward::BackwardStep;
@@ -35,7 +36,7 @@ pub(crate) struct PlanUse {
 /// A leaf of a plan that is kept.
 struct Leaf {
     slot: GradientSlotIx,
-    core: Ix,
+    tensor: Ix,
     /// The steps, and the numbers of the inputs, that contribute to its gradient.
     sinks: SmallVec<[(u32, u32); 1]>,
     /// Its own gradient is written, as long as that is found zero.
@@ -74,14 +75,14 @@ impl Leaf {
     /// Where its gradient goes in the run that is about to start.
     fn home<'a>(&'a mut self, a: &'a mut Arena) -> &'a Arc<Storage> {
         if self.in_place {
-            let is_graph = a.has_gradient_variable(self.core);
-            let own = a.grad(self.core);
+            let is_graph = a.has_gradient_variable(self.tensor);
+            let own = a.grad(self.tensor);
             self.in_place = !is_graph && own.is_zero() && !own.is_shown();
         }
         if self.in_place {
-            return a.grad(self.core);
+            return a.grad(self.tensor);
         }
-        let len = a.cores[self.core].shape.size();
+        let len = a.tensors[self.tensor].shape.size();
         let private = self.private.get_or_insert_with(|| Storage::new(len));
         drop(private.zero()); // which is whole: it cannot fail
         private
@@ -96,7 +97,7 @@ impl RunGradients {
         seeds: &Seeds,
         plan_use: PlanUse,
     ) -> (BackwardPlan, Self) {
-        let len = a.cores[route.places[route.roots[0] as usize].core].shape.size();
+        let len = a.tensors[route.places[route.roots[0] as usize].tensor].shape.size();
         let mut plan = BackwardPlan::empty(route.functions.clone(), len, GradientHomes::Private);
         let by_slot = vec![None; route.places.len()];
         let (leaves, others, roots) = (Vec::new(), Vec::new(), Vec::new());
@@ -146,8 +147,8 @@ impl RunGradients {
         let at = n as u32;
         let Self { by_slot, leaves, .. } = self;
         let mut unreached: SmallVec<[(u32, Arc<Storage>); 1]> = SmallVec::new();
-        let step = BackwardStep::of(a, f, &wanted, |a, core, side| {
-            let len = a.cores[core].shape.size();
+        let step = BackwardStep::of(a, f, &wanted, |a, tensor, side| {
+            let len = a.tensors[tensor].shape.size();
             let (slot, i) = match side {
                 Side::Output(o) => {
                     let found = by_slot[outputs[o] as usize].clone();
@@ -172,11 +173,11 @@ impl RunGradients {
                 }
                 return (Arc::clone(found), false);
             }
-            let storage = match &a.cores[core].grad {
+            let storage = match &a.tensors[tensor].grad {
                 _ if kept_leaf => {
                     let sinks = SmallVec::from_slice(&[(at, i)]);
                     let (slot, in_place) = (slot as GradientSlotIx, plan_use.adds);
-                    leaves.push(Leaf { slot, core, sinks, in_place, private: None });
+                    leaves.push(Leaf { slot, tensor, sinks, in_place, private: None });
                     Storage::new(len)
                 }
                 Some(own) if is_leaf => own.zeros_with_spare(),
@@ -268,7 +269,7 @@ impl RunGradients {
         }
         if any {
             plan.unfuse();
-            self.in_place = self.leaves.iter().filter(|leaf| leaf.in_place).map(|leaf| leaf.core).collect();
+            self.in_place = self.leaves.iter().filter(|leaf| leaf.in_place).map(|leaf| leaf.tensor).collect();
         }
         any
     }
@@ -309,15 +310,15 @@ impl RunGradients {
 fn release_outputs(a: &mut Arena, route: &GradientRoute, plan: &mut BackwardPlan, n: usize, run: u32) {
     let f = route.functions[n];
     for o in 0..a.functions[f].outputs.len() {
-        let core = a.functions[f].outputs[o].core;
-        let Some(readers) = liveness::after_last_gradient(a, f, o).filter(|_| !route.is_root(core)) else {
+        let tensor = a.functions[f].outputs[o].tensor;
+        let Some(readers) = release::after_last_gradient(a, f, o).filter(|_| !route.is_root(tensor)) else {
             continue;
         };
         let outside = readers.functions.into_iter().filter(|(f, _)| a.functions[*f].mark != run);
         let guards = outside.collect();
         plan.clears.push(Release {
             step: n as u32,
-            place: ReleasedStorage::new(a, core, false),
+            place: ReleasedStorage::new(a, tensor, false),
             guards,
             partners: Vec::new(),
             restored: false,

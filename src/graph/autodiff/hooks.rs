@@ -27,7 +27,7 @@ impl Suspended {
         self.busy.set(false);
         let result = hook()?;
         arena::with(|a| {
-            a.settle();
+            a.flush();
             if self.functions.iter().any(|f| a.functions[*f].busy.is_some()) {
                 let text =
                     "autodiff: expected the graph at rest after a hook, but another run of it is under way";
@@ -59,7 +59,8 @@ pub(crate) struct RunHooks<'a> {
 
 /// Whether somebody wants to be told of a gradient on a route.
 pub(crate) fn any(a: &Arena, route: &GradientRoute) -> bool {
-    let hooked = |place: &GradientSlot| !a.gradient_hooks(place.core, place.leaf, When::Gradient).is_empty();
+    let hooked =
+        |place: &GradientSlot| !a.gradient_hooks(place.tensor, place.leaf, When::Gradient).is_empty();
     a.hooked && route.places.iter().any(hooked)
 }
 
@@ -76,7 +77,7 @@ impl<'a> RunHooks<'a> {
                 if route.ends_outside(n) {
                     return None;
                 }
-                let hooks = a.gradient_hooks(place.core, place.leaf, When::Gradient);
+                let hooks = a.gradient_hooks(place.tensor, place.leaf, When::Gradient);
                 (!hooks.is_empty()).then_some((n as GradientSlotIx, hooks))
             };
             route.places.iter().enumerate().filter_map(hooks).collect()
@@ -109,8 +110,8 @@ impl<'a> RunHooks<'a> {
             return Ok(None);
         }
         let Some(storage) = gradients[place as usize].clone() else { return Ok(None) };
-        let core = self.route.places[place as usize].core;
-        let shape = arena::with(|a| a.cores[core].shape.clone());
+        let tensor = self.route.places[place as usize].tensor;
+        let shape = arena::with(|a| a.tensors[tensor].shape.clone());
         let g = Variable::over(&NdArray { shape, storage })?;
         let held = self.held;
         let _scope = Scope::at_once(false);

@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 
 use crate::array::{RunGuard, Storage};
 use crate::error::caught;
-use crate::graph::arena::{self, Ix, liveness};
+use crate::graph::arena::{self, Ix};
 use crate::graph::autodiff::cache::PreparedBackward;
 use crate::graph::autodiff::hooks::{RunHooks, Suspended};
 use crate::graph::autodiff::route::{Edge, GradientRoute, GradientSlotIx};
@@ -31,7 +31,7 @@ use crate::graph::build::connect;
 use crate::graph::handles::ndarray::{NdArray, copied};
 use crate::graph::handles::variable::Variable;
 use crate::graph::handles::{callbacks, gradient_hooks};
-use crate::graph::memory::release::{Clearing, Policy};
+use crate::graph::memory::release::{self, Clearing, Policy};
 use crate::graph::run::backward::{BackwardContext, StepObserver};
 use crate::graph::run::context::RunContext;
 use crate::graph::settings::modes::Scope;
@@ -59,7 +59,7 @@ pub fn backward(roots: &[Root], inputs: Option<&[Edge]>, options: &Differentiate
         Found::Variables(route, variables) => sinks::variables(route, &sinks, variables)?,
     }
     let leaves = sinks.iter().map(|p| route.places[*p as usize]).filter(|place| place.leaf);
-    let leaves: SmallVec<[Ix; 32]> = leaves.map(|leaf| leaf.core).collect();
+    let leaves: SmallVec<[Ix; 32]> = leaves.map(|leaf| leaf.tensor).collect();
     drop(sinks);
     found.keep()?;
     gradient_hooks::tell_all_accumulated(&leaves)
@@ -274,7 +274,7 @@ impl StepObserver for Observer<'_, '_> {
 fn free(route: &GradientRoute, f: Ix) -> Result<()> {
     let cleared = arena::with(|a| {
         a.free(f);
-        liveness::after_differentiation(a, f, |core| route.is_root(core))
+        release::after_differentiation(a, f, |tensor| route.is_root(tensor))
     });
     cleared.into_iter().try_for_each(|storage| storage.clear(true))
 }
@@ -283,7 +283,7 @@ fn on_graph(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpti
     let edges: Vec<&Edge> = roots.iter().map(|root| &root.edge).collect();
     let (route, nodes, clearing) = arena::with(|a| -> Result<_> {
         let route = GradientRoute::make(a, &edges, inputs, options.since);
-        a.settle_owed();
+        a.flush_outcomes();
         route.check(a)?;
         route.check_used(options.refuse_unused)?;
         let nodes = symbolic::nodes(a, &route);
@@ -308,8 +308,8 @@ fn on_graph(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpti
         for (place, used) in route.targets.iter().zip(route.used()) {
             let g = &mut found[*place as usize];
             if used && g.is_none() {
-                let core = route.places[*place as usize].core;
-                *g = Some(Variable::new(arena::with(|a| a.cores[core].shape.clone()))?);
+                let tensor = route.places[*place as usize].tensor;
+                *g = Some(Variable::new(arena::with(|a| a.tensors[tensor].shape.clone()))?);
             }
         }
         own_each(&mut found)?;

@@ -1,7 +1,7 @@
 //! The route of a differentiation: which functions it goes through, in which order, and which of their gradients meet.
 //!
-//! Gradients that add up share a *place*. A pair of data and gradient has up to two: one for all leaves on it, one for the
-//! output of the function that computes it. (An unlinked copy is a leaf on the pair of an output: what reaches the copy
+//! Gradients that add up share a *place*. A tensor has up to two: one for all leaves on it, one for the
+//! output of the function that computes it. (An unlinked copy is a leaf on the tensor of an output: what reaches the copy
 //! must not flow on into that function.)
 
 use crate::graph::arena::describe::{describe, freed_graph};
@@ -26,7 +26,7 @@ pub(crate) type GradientSlotIx = u32;
 /// Where gradients add up.
 #[derive(Clone, Copy)]
 pub(crate) struct GradientSlot {
-    pub(crate) core: Ix,
+    pub(crate) tensor: Ix,
     pub(crate) leaf: bool,
 }
 
@@ -57,17 +57,17 @@ pub(crate) struct GradientRoute {
 }
 
 impl Edge {
-    /// The function that computes it, its pair, and whether gradients end there.
+    /// The function that computes it, its tensor, and whether gradients end there.
     pub(crate) fn resolve(&self, a: &Arena) -> (Ix, Ix, bool) {
         match self {
-            Self::Variable(v) => (a.variables[v.ix()].parent, a.variables[v.ix()].core, a.is_end(v.ix())),
-            Self::Output(f, o) => (f.ix(), a.functions[f.ix()].outputs[*o].core, false),
+            Self::Variable(v) => (a.variables[v.ix()].parent, a.variables[v.ix()].tensor, a.is_end(v.ix())),
+            Self::Output(f, o) => (f.ix(), a.functions[f.ix()].outputs[*o].tensor, false),
         }
     }
 
     /// The shape.
     pub fn shape(&self) -> crate::array::Shape {
-        arena::with(|a| a.cores[self.resolve(a).1].shape.clone())
+        arena::with(|a| a.tensors[self.resolve(a).1].shape.clone())
     }
 
     /// Whether gradients flow to it.
@@ -99,8 +99,8 @@ impl GradientRoute {
             mark,
         };
         for target in targets.into_iter().flatten() {
-            let (_, core, leaf) = target.resolve(a);
-            let place = route.place(a, core, leaf);
+            let (_, tensor, leaf) = target.resolve(a);
+            let place = route.place(a, tensor, leaf);
             route.targets.push(place);
         }
         route.n_targets = route.places.len() as u32;
@@ -114,41 +114,41 @@ impl GradientRoute {
         route.find_way(a, &above, pruned);
         route.functions = order::descending(a, &ends, |a, f| route.goes_through(a, f));
         for root in roots {
-            let (_, core, leaf) = root.resolve(a);
-            let place = route.place(a, core, leaf);
+            let (_, tensor, leaf) = root.resolve(a);
+            let place = route.place(a, tensor, leaf);
             route.roots.push(place);
         }
         route.list_places(a, pruned);
         route
     }
 
-    /// The place of a pair, as a leaf or as an output.
-    fn place(&mut self, a: &mut Arena, core: Ix, leaf: bool) -> GradientSlotIx {
-        let found = self.find(a, core, leaf);
+    /// The place of a tensor, as a leaf or as an output.
+    fn place(&mut self, a: &mut Arena, tensor: Ix, leaf: bool) -> GradientSlotIx {
+        let found = self.find(a, tensor, leaf);
         if found != NONE {
             return found;
         }
-        let slot = &mut a.cores[core];
+        let slot = &mut a.tensors[tensor];
         if slot.mark != self.mark {
             (slot.mark, slot.places) = (self.mark, [NONE; 2]);
         }
         slot.places[usize::from(leaf)] = self.places.len() as GradientSlotIx;
-        self.places.push(GradientSlot { core, leaf });
+        self.places.push(GradientSlot { tensor, leaf });
         slot.places[usize::from(leaf)]
     }
 
-    fn find(&self, a: &Arena, core: Ix, leaf: bool) -> GradientSlotIx {
-        let slot = &a.cores[core];
+    fn find(&self, a: &Arena, tensor: Ix, leaf: bool) -> GradientSlotIx {
+        let slot = &a.tensors[tensor];
         if slot.mark == self.mark { slot.places[usize::from(leaf)] } else { NONE }
     }
 
-    /// A target without parent that is no leaf of this graph stands for the output on the same pair: it is an unlinked
+    /// A target without parent that is no leaf of this graph stands for the output on the same tensor: it is an unlinked
     /// copy, or a handle on an output that nobody held.
     fn take_for_outputs(&mut self, a: &mut Arena, above: &[Ix]) {
         let mut met = vec![false; self.places.len()];
         for f in above {
             for leaf in a.functions[*f].inputs.iter().filter(|v| a.is_end(**v)) {
-                if let Some(met) = met.get_mut(self.find(a, a.variables[*leaf].core, true) as usize) {
+                if let Some(met) = met.get_mut(self.find(a, a.variables[*leaf].tensor, true) as usize) {
                     *met = true;
                 }
             }
@@ -156,10 +156,10 @@ impl GradientRoute {
         let strangers = self.places.iter().zip(&met).any(|(p, met)| p.leaf && !met);
         for f in above.iter().filter(|_| strangers) {
             for o in 0..a.functions[*f].outputs.len() {
-                let core = a.functions[*f].outputs[o].core;
-                let place = self.find(a, core, true);
-                if place != NONE && !met[place as usize] && self.find(a, core, false) == NONE {
-                    a.cores[core].places[0] = place;
+                let tensor = a.functions[*f].outputs[o].tensor;
+                let place = self.find(a, tensor, true);
+                if place != NONE && !met[place as usize] && self.find(a, tensor, false) == NONE {
+                    a.tensors[tensor].places[0] = place;
                     self.places[place as usize].leaf = false;
                 }
             }
@@ -168,10 +168,10 @@ impl GradientRoute {
 
     /// Whether the gradient of `v` is wanted for its own sake.
     fn ends_at(&self, a: &Arena, v: Ix, pruned: bool) -> bool {
-        let core = a.variables[v].core;
+        let tensor = a.variables[v].tensor;
         match pruned {
-            true => self.find(a, core, a.is_end(v)) < self.n_targets,
-            false => a.is_end(v) || a.is_watched(core),
+            true => self.find(a, tensor, a.is_end(v)) < self.n_targets,
+            false => a.is_end(v) || a.is_watched(tensor),
         }
     }
 
@@ -207,14 +207,14 @@ impl GradientRoute {
             self.nodes
                 .push(RouteNode { outputs: self.outputs.len() as u32, inputs: self.inputs.len() as u32 });
             for o in 0..a.functions[f].outputs.len() {
-                let place = self.place(a, a.functions[f].outputs[o].core, false);
+                let place = self.place(a, a.functions[f].outputs[o].tensor, false);
                 self.outputs.push(place);
             }
             for i in 0..a.functions[f].inputs.len() {
                 let v = a.functions[f].inputs[i];
-                let (core, leaf) = (a.variables[v].core, a.is_end(v));
+                let (tensor, leaf) = (a.variables[v].tensor, a.is_end(v));
                 let wanted = self.is_wanted(a, f, i, pruned);
-                let place = if wanted { self.place(a, core, leaf) } else { NONE };
+                let place = if wanted { self.place(a, tensor, leaf) } else { NONE };
                 self.inputs.push(place);
             }
         }
@@ -237,8 +237,8 @@ impl GradientRoute {
 
     /// Whether a run has to keep the gradient of a place to its end, or to show it to the user.
     pub(crate) fn keeps(&self, a: &Arena, place: GradientSlotIx) -> bool {
-        let GradientSlot { core, leaf } = self.places[place as usize];
-        leaf || place < self.n_targets || self.roots.contains(&place) || a.is_watched(core)
+        let GradientSlot { tensor, leaf } = self.places[place as usize];
+        leaf || place < self.n_targets || self.roots.contains(&place) || a.is_watched(tensor)
     }
 
     /// The places whose gradients are added to those of their tensors: of leaves, all or those of targets, and of what is
@@ -246,7 +246,7 @@ impl GradientRoute {
     pub(crate) fn sinks(&self, a: &Arena, all: bool) -> Vec<GradientSlotIx> {
         let is_sink = |(n, place): (GradientSlotIx, &GradientSlot)| match place.leaf {
             true => (all || n < self.n_targets).then_some(n),
-            false => a.is_retained(place.core).then_some(n),
+            false => a.is_retained(place.tensor).then_some(n),
         };
         (0..).zip(&self.places).filter_map(is_sink).collect()
     }
@@ -256,9 +256,9 @@ impl GradientRoute {
         self.since > 0 && place < self.n_targets as usize
     }
 
-    /// Whether this is the pair of a root.
-    pub(crate) fn is_root(&self, core: Ix) -> bool {
-        self.roots.iter().any(|place| self.places[*place as usize].core == core)
+    /// Whether this is the tensor of a root.
+    pub(crate) fn is_root(&self, tensor: Ix) -> bool {
+        self.roots.iter().any(|place| self.places[*place as usize].tensor == tensor)
     }
 
     /// Whether each target is on the route.
@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(route.functions.len(), 3);
         assert_eq!(route.inputs(1), route.inputs(2));
         let slot = route.places[route.inputs(1)[0] as usize];
-        assert!(slot.leaf && slot.core == arena::with(|a| a.variables[x.ix()].core));
+        assert!(slot.leaf && slot.tensor == arena::with(|a| a.variables[x.ix()].tensor));
     }
 
     #[test]

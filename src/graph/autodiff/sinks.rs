@@ -14,20 +14,21 @@ use crate::graph::settings::modes::{self, Scope};
 use crate::graph::step::accumulate::{GradientSum, all};
 use crate::{Error, Result};
 
-/// Adds gradients in memory to those of their pairs. What can fail comes first: all of them are added, or none.
+/// Adds gradients in memory to those of their tensors. What can fail comes first: all of them are added, or none.
 pub(crate) fn arrays(ready: &PreparedBackward, sinks: &[GradientSlotIx]) -> Result<()> {
     let route = &ready.route;
-    let core = |place: &GradientSlotIx| route.places[*place as usize].core;
+    let tensor = |place: &GradientSlotIx| route.places[*place as usize].tensor;
     let found = |place: &GradientSlotIx| ready.gradients.by_slot[*place as usize].as_ref();
     let (sinks, in_graphs) = arena::with(|a| {
         // What was written in place is there already.
         let is_there = |place: &GradientSlotIx| {
-            let own = a.cores[core(place)].grad.as_ref();
+            let own = a.tensors[tensor(place)].grad.as_ref();
             own.zip(found(place)).is_some_and(|(own, found)| Arc::ptr_eq(own, found))
         };
         let left = sinks.iter().copied().filter(|place| !is_there(place));
         let left: SmallVec<[GradientSlotIx; 4]> = left.collect();
-        let graphs = left.iter().map(core).filter_map(|core| Some((core, a.gradient_variable(core)?)));
+        let graphs =
+            left.iter().map(tensor).filter_map(|tensor| Some((tensor, a.gradient_variable(tensor)?)));
         let graphs: Vec<(Ix, Variable)> = graphs.collect();
         (left, graphs)
     });
@@ -35,18 +36,18 @@ pub(crate) fn arrays(ready: &PreparedBackward, sinks: &[GradientSlotIx]) -> Resu
         return Ok(());
     }
     // What is part of a graph stays as it is there.
-    for (core, before) in in_graphs {
+    for (tensor, before) in in_graphs {
         let own = copied(&before.data())?;
         let old = arena::with(|a| {
-            a.set_grad(core, Some(own.storage));
-            a.set_gradient_variable(core, None)
+            a.set_grad(tensor, Some(own.storage));
+            a.set_gradient_variable(tensor, None)
         });
         drop(old);
     }
     let sums: Vec<GradientSum<'_>> = arena::with(|a| {
         let sum = |p: &GradientSlotIx| {
-            let (core, more) = (core(p), found(p)?);
-            let to = NdArray { shape: a.cores[core].shape.clone(), storage: Arc::clone(a.grad(core)) };
+            let (tensor, more) = (tensor(p), found(p)?);
+            let to = NdArray { shape: a.tensors[tensor].shape.clone(), storage: Arc::clone(a.grad(tensor)) };
             Some(GradientSum { to, more, is_ours: ready.is_ours(*p) })
         };
         sinks.iter().filter_map(sum).collect()
@@ -54,7 +55,7 @@ pub(crate) fn arrays(ready: &PreparedBackward, sinks: &[GradientSlotIx]) -> Resu
     all(&sums)
 }
 
-/// Adds gradients with graphs to those of their pairs, which get new memory: what they were may be part of a graph.
+/// Adds gradients with graphs to those of their tensors, which get new memory: what they were may be part of a graph.
 pub(crate) fn variables(
     route: &GradientRoute,
     sinks: &[GradientSlotIx],
@@ -62,9 +63,9 @@ pub(crate) fn variables(
 ) -> Result<()> {
     let mut sums = Vec::new();
     for place in sinks {
-        let core = route.places[*place as usize].core;
+        let tensor = route.places[*place as usize].tensor;
         let Some(g) = &found[*place as usize] else { continue };
-        let before = arena::with(|a| Variable::leaf_on(a, core)).grad_variable();
+        let before = arena::with(|a| Variable::leaf_on(a, tensor)).grad_variable();
         let sum = match before {
             Some(before) => {
                 let context = arena::with(|a| match a.variables[g.ix()].parent {
@@ -76,17 +77,17 @@ pub(crate) fn variables(
             }
             None => g.clone(),
         };
-        let own = arena::with(|a| a.cores[core].shape.clone());
+        let own = arena::with(|a| a.tensors[tensor].shape.clone());
         if sum.shape() != own {
             return Err(Error::shape("backward", format!("a gradient of shape {own}"), [&sum.shape()]));
         }
-        sums.push((core, sum));
+        sums.push((tensor, sum));
     }
     let old = arena::with(|a| {
-        let commit = |(core, sum): (Ix, Variable)| {
-            let data = Arc::clone(a.data(a.variables[sum.ix()].core));
-            a.set_grad(core, Some(data));
-            a.set_gradient_variable(core, Some(sum))
+        let commit = |(tensor, sum): (Ix, Variable)| {
+            let data = Arc::clone(a.data(a.variables[sum.ix()].tensor));
+            a.set_grad(tensor, Some(data));
+            a.set_gradient_variable(tensor, Some(sum))
         };
         sums.into_iter().map(commit).collect::<Vec<_>>()
     });

@@ -221,7 +221,7 @@ pub(crate) fn on_graph(
     let mut found = vec![None; route.places.len()];
     for place in 0..route.places.len() {
         let (kept, shape) = arena::with(|a| {
-            let shape = a.cores[route.places[place].core].shape.clone();
+            let shape = a.tensors[route.places[place].tensor].shape.clone();
             (route.keeps(a, place as u32), shape)
         });
         if !kept || total[place].is_none() {
@@ -278,10 +278,10 @@ fn restore(node: &RuleNode, reads: Reads, clearing: &Clearing) -> Result<()> {
 /// Refuses values that a rule reads and that are not those of the forward run.
 fn check(f: Ix, reads: Reads) -> Result<()> {
     let changed = arena::with(|a| {
-        let (x, y) = arena::cores(a, f);
-        let data = |core: &Ix, read: bool| a.cores[*core].data.as_deref().filter(|_| read);
-        let x = x.iter().enumerate().map(|(i, core)| data(core, reads.input(i)));
-        let y = y.iter().enumerate().map(|(o, core)| data(core, reads.output(o)));
+        let (x, y) = arena::tensors(a, f);
+        let data = |tensor: &Ix, read: bool| a.tensors[*tensor].data.as_deref().filter(|_| read);
+        let x = x.iter().enumerate().map(|(i, tensor)| data(tensor, reads.input(i)));
+        let y = y.iter().enumerate().map(|(o, tensor)| data(tensor, reads.output(o)));
         a.functions[f].memo.modified(x, y)
     });
     changed.map_or(Ok(()), |which| Err(Error::Modified(which.describe(f))))

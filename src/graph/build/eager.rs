@@ -46,19 +46,19 @@ impl EagerRun {
         if dtype != compute.stored() {
             return Ok(Outputs::new());
         }
-        let (keeps_of, mut saved): (_, SmallVec<[u64; 3]>) = (op.facts().keeps_of, SmallVec::new());
+        let (cached_input, mut saved): (_, SmallVec<[u64; 3]>) = (op.facts().cached_input, SmallVec::new());
         let mut given: SmallVec<[&Shape; 4]> = SmallVec::new();
         for (i, v) in inputs.iter().enumerate() {
-            let core = &a.cores[a.variables[v.ix()].core];
-            let Some(data) = &core.data else { return Ok(Outputs::new()) };
+            let tensor = &a.tensors[a.variables[v.ix()].tensor];
+            let Some(data) = &tensor.data else { return Ok(Outputs::new()) };
             let Some(ptr) = data.at(dtype, Access::Read) else { return Ok(Outputs::new()) };
             self.touched += data.len();
-            if keeps_of == Some(i) {
+            if cached_input == Some(i) {
                 self.keeps = Some((i, data.clone()));
             }
-            self.x.push((ptr, core.shape.clone()));
+            self.x.push((ptr, tensor.shape.clone()));
             saved.push(data.saved());
-            given.push(&core.shape);
+            given.push(&tensor.shape);
         }
         let shapes = op.shapes(&given)?;
         drop(given);
@@ -76,13 +76,13 @@ impl EagerRun {
         let slot = &mut a.functions[f];
         (slot.pending, slot.life, slot.at_once) = (true, Saved::Ready, true);
         let noted = slot.memo.note(saved.into_iter(), false);
-        slot.memo.settle(noted, 0, data.iter().map(|y| &**y));
+        slot.memo.stamp_outputs(noted, 0, data.iter().map(|y| &**y));
         self.memo = Some(MemoPtr(&raw mut slot.memo));
         self.double = compute == Precision::Double;
         for (output, data) in outputs.iter().zip(data) {
-            let core = &mut a.cores[a.variables[output.ix()].core];
-            data.add_users(i64::from(core.handles));
-            core.data = Some(data);
+            let tensor = &mut a.tensors[a.variables[output.ix()].tensor];
+            data.add_users(i64::from(tensor.handles));
+            tensor.data = Some(data);
         }
         Ok(outputs)
     }

@@ -48,7 +48,7 @@ pub(crate) fn build(
     }
     let mut x: SmallVec<[&Shape; 4]> = SmallVec::new();
     for v in inputs {
-        x.push(&a.cores[a.variables[v.ix()].core].shape);
+        x.push(&a.tensors[a.variables[v.ix()].tensor].shape);
     }
     let shapes = op.shapes(&x)?;
     drop(x);
@@ -111,15 +111,15 @@ pub(crate) fn build_shaped(
     };
     let mut outputs = Outputs::new();
     for (o, shape) in shapes.iter().enumerate() {
-        let core = a.new_core(shape);
-        a.cores[core].count += 1; // the variable's and the function's
-        let v = a.new_variable(core, flags, f, rank + 1);
+        let tensor = a.new_tensor(shape);
+        a.tensors[tensor].count += 1; // the variable's and the function's
+        let v = a.new_variable(tensor, flags, f, rank + 1);
         a.functions[f].count += 1;
         let generation = a.variables[v].generation;
-        a.functions[f].outputs.push(Output { variable: v, generation, core });
+        a.functions[f].outputs.push(Output { variable: v, generation, tensor });
         outputs.push(Variable::adopt(a, v));
         if let Some(Some(given)) = into.get(o) {
-            a.set_data(core, Arc::clone(&given.storage));
+            a.set_data(tensor, Arc::clone(&given.storage));
         }
     }
     if !inplace {

@@ -88,8 +88,8 @@ impl Variable {
                     "parent: expected a function that may compute {own}, got {name}, {but}"
                 )))
             };
-            let core = a.variables[v].core;
-            let Some(o) = a.functions[f].outputs.iter().position(|output| output.core == core) else {
+            let tensor = a.variables[v].tensor;
+            let Some(o) = a.functions[f].outputs.iter().position(|output| output.tensor == tensor) else {
                 return refused(a, "which computes other data: see rewire_on");
             };
             if a.live_output(f, o).is_some_and(|other| other != v && a.variables[other].parent == f) {
@@ -102,7 +102,7 @@ impl Variable {
             if above.iter().any(|f| a.functions[*f].inputs.contains(&v)) {
                 return refused(a, "which is computed from it");
             }
-            a.outdate(core);
+            a.outdate(tensor);
             let generation = a.variables[v].generation;
             let output = &mut a.functions[f].outputs[o];
             (output.variable, output.generation) = (v, generation);
@@ -151,8 +151,8 @@ impl Variable {
                     describe::describe(a, from)
                 )));
             }
-            a.outdate(a.variables[to].core);
-            a.outdate(a.variables[from].core);
+            a.outdate(a.variables[to].tensor);
+            a.outdate(a.variables[from].tensor);
             let generation = a.variables[to].generation;
             for output in &mut a.functions[f].outputs {
                 if output.variable == from {
@@ -163,7 +163,7 @@ impl Variable {
             a.variables[from].rank = 0;
             let old = std::mem::replace(&mut a.variables[to].parent, f);
             a.variables[to].rank = a.functions[f].rank + 1;
-            share_core(a, to, a.variables[from].core);
+            share_tensor(a, to, a.variables[from].tensor);
             let need_grad = flag::NEED_GRAD_SET | flag::NEED_GRAD | flag::NEED_GRAD_STATE;
             let taken = flag::PROHIBIT_CLEAR | need_grad;
             let flags = a.variables[from].flags & taken;
@@ -195,12 +195,12 @@ impl Variable {
         arena::with(|a| {
             let v = self.ix();
             let slot = &a.variables[v];
-            let (core, parent, rank, flags) = (slot.core, slot.parent, slot.rank, slot.flags);
-            a.outdate(core);
-            a.cores[core].count += 1;
+            let (tensor, parent, rank, flags) = (slot.tensor, slot.parent, slot.rank, slot.flags);
+            a.outdate(tensor);
+            a.tensors[tensor].count += 1;
             let kept = flag::NEED_GRAD_SET | flag::NEED_GRAD | flag::NEED_GRAD_STATE;
             let copy =
-                a.new_variable(core, new_flags() | flags & (kept | flag::PROHIBIT_CLEAR), parent, rank);
+                a.new_variable(tensor, new_flags() | flags & (kept | flag::PROHIBIT_CLEAR), parent, rank);
             if parent != NONE {
                 let generation = a.variables[copy].generation;
                 for output in &mut a.functions[parent].outputs {
@@ -303,7 +303,7 @@ fn cut(a: &mut Arena, v: Ix) {
     if f == NONE {
         return;
     }
-    a.outdate(a.variables[v].core);
+    a.outdate(a.variables[v].tensor);
     let state = a.need_grad(v);
     let slot = &mut a.variables[v];
     slot.rank = 0;
@@ -314,21 +314,21 @@ fn cut(a: &mut Arena, v: Ix) {
     a.release_function(f);
 }
 
-/// Lets a variable refer to another pair.
-fn share_core(a: &mut Arena, v: Ix, core: Ix) {
-    let old = a.variables[v].core;
-    if old == core {
+/// Lets a variable refer to another tensor.
+fn share_tensor(a: &mut Arena, v: Ix, tensor: Ix) {
+    let old = a.variables[v].tensor;
+    if old == tensor {
         return;
     }
     let handles = a.variables[v].handles;
-    for (c, sign) in [(old, -1_i64), (core, 1)] {
-        let slot = &mut a.cores[c];
+    for (c, sign) in [(old, -1_i64), (tensor, 1)] {
+        let slot = &mut a.tensors[c];
         slot.handles = (i64::from(slot.handles) + sign * i64::from(handles)) as u32;
         if let Some(data) = &slot.data {
             data.add_users(sign * i64::from(handles));
         }
     }
-    a.cores[core].count += 1;
-    a.variables[v].core = core;
-    a.release_core(old);
+    a.tensors[tensor].count += 1;
+    a.variables[v].tensor = tensor;
+    a.release_tensor(old);
 }

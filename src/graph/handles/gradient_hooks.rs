@@ -45,7 +45,7 @@ pub enum When {
 }
 
 struct RegisteredHook {
-    /// Registered on a leaf: the pair may also be that of a variable in the middle of a graph.
+    /// Registered on a leaf: the tensor may also be that of a variable in the middle of a graph.
     leaf: bool,
     when: When,
     call: Arc<dyn GradientHook>,
@@ -58,7 +58,7 @@ impl RegisteredHook {
     }
 }
 
-/// What is kept beside a pair of data and gradient that somebody watches.
+/// What is kept beside a tensor that somebody watches.
 #[derive(Default)]
 pub(crate) struct GradientState {
     hooks: Vec<RegisteredHook>,
@@ -81,20 +81,20 @@ impl HookHandle {
 }
 
 impl Arena {
-    fn gradient_state(&mut self, core: Ix) -> &mut GradientState {
-        self.cores[core].gradient_state.get_or_default()
+    fn gradient_state(&mut self, tensor: Ix) -> &mut GradientState {
+        self.tensors[tensor].gradient_state.get_or_default()
     }
 
-    /// Whether a run has to keep the gradient of a pair, other than that of a leaf, for the user.
-    pub(crate) fn is_watched(&self, core: Ix) -> bool {
+    /// Whether a run has to keep the gradient of a tensor, other than that of a leaf, for the user.
+    pub(crate) fn is_watched(&self, tensor: Ix) -> bool {
         let hooked = |w: &GradientState| w.hooks.iter().any(|h| !h.leaf && h.is_there());
-        self.cores[core].gradient_state.get::<GradientState>().is_some_and(|w| w.retained || hooked(w))
+        self.tensors[tensor].gradient_state.get::<GradientState>().is_some_and(|w| w.retained || hooked(w))
     }
 
-    /// Whether a single handle keeps a variable and its pair alive.
+    /// Whether a single handle keeps a variable and its tensor alive.
     fn is_held_by_one(&self, v: Ix) -> bool {
         let slot = &self.variables[v];
-        let (held, f) = (self.cores[slot.core].count, slot.parent);
+        let (held, f) = (self.tensors[slot.tensor].count, slot.parent);
         let pair = match f {
             NONE => held == 1,
             f => held == 2 && self.functions[f].count == 1,
@@ -103,35 +103,35 @@ impl Arena {
     }
 
     /// Whether the gradient of an intermediate variable is kept.
-    pub(crate) fn is_retained(&self, core: Ix) -> bool {
-        self.cores[core].gradient_state.get::<GradientState>().is_some_and(|w| w.retained)
+    pub(crate) fn is_retained(&self, tensor: Ix) -> bool {
+        self.tensors[tensor].gradient_state.get::<GradientState>().is_some_and(|w| w.retained)
     }
 
     /// The hooks on a leaf, or on what a function computes.
-    pub(crate) fn gradient_hooks(&self, core: Ix, leaf: bool, when: When) -> Vec<Arc<dyn GradientHook>> {
-        let watch = self.cores[core].gradient_state.get::<GradientState>();
+    pub(crate) fn gradient_hooks(&self, tensor: Ix, leaf: bool, when: When) -> Vec<Arc<dyn GradientHook>> {
+        let watch = self.tensors[tensor].gradient_state.get::<GradientState>();
         let all = watch.into_iter().flat_map(|w| &w.hooks);
         let called = all.filter(|h| h.leaf == leaf && h.when == when && h.is_there());
         called.map(|h| Arc::clone(&h.call)).collect()
     }
 
     /// The gradient of a tensor as a variable with a graph, if that is still what its memory holds.
-    pub(crate) fn gradient_variable(&mut self, core: Ix) -> Option<Variable> {
-        let v = self.gradient_in_graph(core)?;
+    pub(crate) fn gradient_variable(&mut self, tensor: Ix) -> Option<Variable> {
+        let v = self.gradient_in_graph(tensor)?;
         self.variables[v].count += 1;
         Some(Variable::adopt(self, v))
     }
 
     /// Whether there is one.
-    pub(crate) fn has_gradient_variable(&self, core: Ix) -> bool {
-        self.gradient_in_graph(core).is_some()
+    pub(crate) fn has_gradient_variable(&self, tensor: Ix) -> bool {
+        self.gradient_in_graph(tensor).is_some()
     }
 
-    fn gradient_in_graph(&self, core: Ix) -> Option<Ix> {
-        let slot = &self.cores[core];
+    fn gradient_in_graph(&self, tensor: Ix) -> Option<Ix> {
+        let slot = &self.tensors[tensor];
         let (v, content) = slot.gradient_state.get::<GradientState>()?.gradient.as_ref()?;
         let v = v.ix();
-        let data = self.cores[self.variables[v].core].data.as_ref()?;
+        let data = self.tensors[self.variables[v].tensor].data.as_ref()?;
         if !slot.grad.as_ref().is_some_and(|grad| Arc::ptr_eq(grad, data)) || data.content() != *content {
             return None;
         }
@@ -139,15 +139,15 @@ impl Arena {
     }
 
     /// Replaces it; returns the old one, to be dropped outside of the lock.
-    pub(crate) fn set_gradient_variable(&mut self, core: Ix, v: Option<Variable>) -> Option<Variable> {
-        if v.is_none() && self.cores[core].gradient_state.get::<GradientState>().is_none() {
+    pub(crate) fn set_gradient_variable(&mut self, tensor: Ix, v: Option<Variable>) -> Option<Variable> {
+        if v.is_none() && self.tensors[tensor].gradient_state.get::<GradientState>().is_none() {
             return None;
         }
         let named = v.map(|v| {
-            let content = self.data(self.variables[v.ix()].core).content();
+            let content = self.data(self.variables[v.ix()].tensor).content();
             (v, content)
         });
-        std::mem::replace(&mut self.gradient_state(core).gradient, named).map(|(old, _)| old)
+        std::mem::replace(&mut self.gradient_state(tensor).gradient, named).map(|(old, _)| old)
     }
 }
 
@@ -197,14 +197,14 @@ impl Variable {
         let handle = HookHandle(Arc::clone(&removed));
         let old = arena::with(|a| {
             let slot = &a.variables[self.ix()];
-            let (core, leaf) = (slot.core, a.is_end(self.ix()));
+            let (tensor, leaf) = (slot.tensor, a.is_end(self.ix()));
             if when == When::Accumulated && !leaf {
                 let text = "hook after accumulation: expected a leaf, got what a function computes";
                 return Err(Error::Graph(text.into()));
             }
             a.hooked = true;
-            a.outdate(core); // plans say whom to call
-            let hooks = &mut a.gradient_state(core).hooks;
+            a.outdate(tensor); // plans say whom to call
+            let hooks = &mut a.gradient_state(tensor).hooks;
             let old: Vec<RegisteredHook> = hooks.extract_if(.., |h| !h.is_there()).collect();
             hooks.push(RegisteredHook { leaf, when, call, removed });
             Ok(old)
@@ -217,9 +217,11 @@ impl Variable {
     /// nobody else has a hand on that.
     pub fn visit_own_hooks(&self, mut visit: impl FnMut(&dyn GradientHook)) {
         arena::with(|a| {
-            let core = a.variables[self.ix()].core;
-            let state =
-                a.cores[core].gradient_state.get::<GradientState>().filter(|_| a.is_held_by_one(self.ix()));
+            let tensor = a.variables[self.ix()].tensor;
+            let state = a.tensors[tensor]
+                .gradient_state
+                .get::<GradientState>()
+                .filter(|_| a.is_held_by_one(self.ix()));
             let hooks = state.into_iter().flat_map(|watch| &watch.hooks);
             hooks.filter(|hook| hook.is_there()).for_each(|hook| visit(&*hook.call));
         });
@@ -253,10 +255,10 @@ impl Variable {
     /// Removes the hooks that [`Variable::visit_own_hooks`] visits.
     pub fn drop_own_hooks(&self) {
         let old = arena::with(|a| {
-            let core = a.variables[self.ix()].core;
+            let tensor = a.variables[self.ix()].tensor;
             let own = a.is_held_by_one(self.ix());
             own.then(|| {
-                a.cores[core]
+                a.tensors[tensor]
                     .gradient_state
                     .get_mut::<GradientState>()
                     .map(|watch| std::mem::take(&mut watch.hooks))
@@ -279,9 +281,9 @@ impl Variable {
         }
         arena::with(|a| {
             if !a.is_end(self.ix()) {
-                let core = a.variables[self.ix()].core;
-                a.gradient_state(core).retained = true;
-                a.outdate(core);
+                let tensor = a.variables[self.ix()].tensor;
+                a.gradient_state(tensor).retained = true;
+                a.outdate(tensor);
             }
         });
         Ok(())
@@ -289,13 +291,13 @@ impl Variable {
 
     /// Whether [`Variable::retain_grad`] was called on what a function computes.
     pub fn retains_grad(&self) -> bool {
-        arena::with(|a| !a.is_end(self.ix()) && a.is_retained(a.variables[self.ix()].core))
+        arena::with(|a| !a.is_end(self.ix()) && a.is_retained(a.variables[self.ix()].tensor))
     }
 
     /// Whether a gradient was written since it was made, zeroed or dropped.
     pub fn has_grad(&self) -> bool {
         arena::with(|a| {
-            let grad = a.cores[a.variables[self.ix()].core].grad.as_ref();
+            let grad = a.tensors[a.variables[self.ix()].tensor].grad.as_ref();
             grad.is_some_and(|grad| !grad.is_zero() && !grad.is_cleared())
         })
     }
@@ -305,16 +307,16 @@ impl Variable {
         if !self.has_grad() {
             return None;
         }
-        let found = arena::with(|a| a.gradient_variable(a.variables[self.ix()].core));
+        let found = arena::with(|a| a.gradient_variable(a.variables[self.ix()].tensor));
         found.or_else(|| Self::over(&self.grad()).ok())
     }
 
     /// Gives the memory of its gradient back, which reads as zeros then, and lets go of the graph of its gradient.
     pub fn drop_grad(&self) {
         let old = arena::with(|a| {
-            let core = a.variables[self.ix()].core;
-            a.set_grad(core, None);
-            a.set_gradient_variable(core, None)
+            let tensor = a.variables[self.ix()].tensor;
+            a.set_grad(tensor, None);
+            a.set_gradient_variable(tensor, None)
         });
         drop(old);
     }
@@ -350,17 +352,17 @@ pub(crate) fn call_each(hooks: &[Arc<dyn GradientHook>], g: &Variable) -> Result
 /// Tells the hooks on leaves that their gradients were added to.
 pub(crate) fn tell_all_accumulated(leaves: &[Ix]) -> Result<()> {
     let hooked = arena::with(|a| {
-        let any = |core: &Ix| a.hooked && !a.gradient_hooks(*core, true, When::Accumulated).is_empty();
+        let any = |tensor: &Ix| a.hooked && !a.gradient_hooks(*tensor, true, When::Accumulated).is_empty();
         leaves.iter().copied().filter(any).collect::<SmallVec<[Ix; 4]>>()
     });
     hooked.into_iter().try_for_each(tell_accumulated)
 }
 
 /// Tells the hooks on a leaf that its gradient was added to.
-pub(crate) fn tell_accumulated(core: Ix) -> Result<()> {
+pub(crate) fn tell_accumulated(tensor: Ix) -> Result<()> {
     let (hooks, leaf) = arena::with(|a| {
-        let hooks = a.gradient_hooks(core, true, When::Accumulated);
-        let leaf = (!hooks.is_empty()).then(|| Variable::leaf_on(a, core));
+        let hooks = a.gradient_hooks(tensor, true, When::Accumulated);
+        let leaf = (!hooks.is_empty()).then(|| Variable::leaf_on(a, tensor));
         (hooks, leaf)
     });
     hooks.iter().zip(leaf.iter().cycle()).try_for_each(|(hook, leaf)| hook.call(leaf).map(drop))

@@ -181,7 +181,7 @@ impl NdArray {
             return Err(Error::shape("copy_from_slice", expected, [&Shape::from([values.len()])]));
         }
         let dtype = self.storage.dtype().unwrap_or(DType::F32);
-        let (_held, to) = self.storage.hold(dtype, Access::Write)?;
+        let (_held, to) = self.storage.pin(dtype, Access::Write)?;
         // SAFETY: both hold that many elements of their types.
         unsafe { crate::array::convert(values.as_ptr().cast(), T::DTYPE, to, dtype, values.len()) };
         self.storage.wrote();

@@ -64,21 +64,21 @@ pub fn is_born_since(v: &Variable, since: u64) -> bool {
     })
 }
 
-/// The variables that need a gradient and that the segment from `since` to `ends` takes from outside, each pair of data
-/// and gradient once; those of `known` are left out.
+/// The variables that need a gradient and that the segment from `since` to `ends` takes from outside, each tensor
+/// once; those of `known` are left out.
 pub fn taken_from_outside(ends: &[&Variable], since: u64, known: &[&Variable]) -> Vec<Variable> {
     arena::with(|a| {
         let roots: Vec<Ix> = ends.iter().map(|v| v.ix()).collect();
-        let mut seen: Vec<Ix> = known.iter().map(|v| a.variables[v.ix()].core).collect();
+        let mut seen: Vec<Ix> = known.iter().map(|v| a.variables[v.ix()].tensor).collect();
         let segment = order::depth_first(a, &roots, |a, f| a.functions[f].born >= since);
         let inputs = segment.iter().flat_map(|f| a.functions[*f].inputs.clone());
         let mut taken = Vec::new();
         for v in roots.iter().copied().chain(inputs) {
             let parent = a.variables[v].parent;
             let outside = parent == NONE || a.functions[parent].born < since;
-            let core = a.variables[v].core;
-            if outside && a.need_grad(v) && !seen.contains(&core) {
-                seen.push(core);
+            let tensor = a.variables[v].tensor;
+            if outside && a.need_grad(v) && !seen.contains(&tensor) {
+                seen.push(tensor);
                 taken.push(v);
             }
         }

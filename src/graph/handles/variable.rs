@@ -14,7 +14,7 @@ use crate::{Error, Result};
 
 /// A handle on a variable of a graph. It holds the variable, and the variable holds all that it was computed from.
 ///
-/// Handles on the same pair of data and gradient are equal, whether in a graph or unlinked from it.
+/// Handles on the same tensor are equal, whether in a graph or unlinked from it.
 ///
 /// ```
 /// use kinnor::graph::{BackwardOptions, ForwardOptions, Variable, apply};
@@ -38,8 +38,8 @@ impl Variable {
         let shape = shape.into();
         shape.checked_size()?;
         Ok(arena::with(|a| {
-            let core = a.new_core(&shape);
-            Self::counted(a, core, new_flags())
+            let tensor = a.new_tensor(&shape);
+            Self::counted(a, tensor, new_flags())
         }))
     }
 
@@ -53,16 +53,16 @@ impl Variable {
         Ok(v)
     }
 
-    fn counted(a: &mut Arena, core: Ix, flags: u16) -> Self {
-        let v = a.new_variable(core, flags, NONE, 0);
+    fn counted(a: &mut Arena, tensor: Ix, flags: u16) -> Self {
+        let v = a.new_variable(tensor, flags, NONE, 0);
         a.count_handle(v);
         Self(v)
     }
 
-    /// A new leaf on a pair, which needs a gradient.
-    pub(crate) fn leaf_on(a: &mut Arena, core: Ix) -> Self {
-        a.cores[core].count += 1;
-        Self::counted(a, core, new_flags() | flag::NEED_GRAD_SET | flag::NEED_GRAD)
+    /// A new leaf on a tensor, which needs a gradient.
+    pub(crate) fn leaf_on(a: &mut Arena, tensor: Ix) -> Self {
+        a.tensors[tensor].count += 1;
+        Self::counted(a, tensor, new_flags() | flag::NEED_GRAD_SET | flag::NEED_GRAD)
     }
 
     /// A handle that takes over one count of `v`.
@@ -75,33 +75,33 @@ impl Variable {
         self.0
     }
 
-    pub(crate) fn core_ix(&self) -> Ix {
-        arena::with(|a| a.variables[self.0].core)
+    pub(crate) fn tensor_ix(&self) -> Ix {
+        arena::with(|a| a.variables[self.0].tensor)
     }
 
     /// The shape.
     pub fn shape(&self) -> Shape {
-        arena::with(|a| a.cores[a.variables[self.0].core].shape.clone())
+        arena::with(|a| a.tensors[a.variables[self.0].tensor].shape.clone())
     }
 
     /// Number of elements.
     pub fn size(&self) -> usize {
-        arena::with(|a| a.cores[a.variables[self.0].core].shape.size())
+        arena::with(|a| a.tensors[a.variables[self.0].tensor].shape.size())
     }
 
     /// The values. They are shared: writing to them writes to the variable.
     pub fn data(&self) -> NdArray {
         arena::with(|a| {
-            let core = a.variables[self.0].core;
-            NdArray { storage: Arc::clone(a.data(core)), shape: a.cores[core].shape.clone() }
+            let tensor = a.variables[self.0].tensor;
+            NdArray { storage: Arc::clone(a.data(tensor)), shape: a.tensors[tensor].shape.clone() }
         })
     }
 
     /// The gradient, shared likewise.
     pub fn grad(&self) -> NdArray {
         arena::with(|a| {
-            let core = a.variables[self.0].core;
-            NdArray { storage: Arc::clone(a.grad(core)), shape: a.cores[core].shape.clone() }
+            let tensor = a.variables[self.0].tensor;
+            NdArray { storage: Arc::clone(a.grad(tensor)), shape: a.tensors[tensor].shape.clone() }
         })
     }
 
@@ -125,7 +125,7 @@ impl Variable {
     /// [`Error::Shape`] unless it has exactly the shape of the variable.
     pub fn set_data(&self, data: &NdArray) -> Result<()> {
         self.fits("data", data)?;
-        arena::with(|a| a.set_data(a.variables[self.0].core, Arc::clone(&data.storage)));
+        arena::with(|a| a.set_data(a.variables[self.0].tensor, Arc::clone(&data.storage)));
         Ok(())
     }
 
@@ -136,9 +136,9 @@ impl Variable {
     pub fn set_grad(&self, grad: &NdArray) -> Result<()> {
         self.fits("grad", grad)?;
         let old = arena::with(|a| {
-            let core = a.variables[self.0].core;
-            a.set_grad(core, Some(Arc::clone(&grad.storage)));
-            a.set_gradient_variable(core, None)
+            let tensor = a.variables[self.0].tensor;
+            a.set_grad(tensor, Some(Arc::clone(&grad.storage)));
+            a.set_gradient_variable(tensor, None)
         });
         drop(old);
         Ok(())
@@ -167,8 +167,8 @@ impl Variable {
         let shape = shape.into();
         let size = shape.checked_size()?;
         let old = arena::with(|a| {
-            let core = a.variables[self.0].core;
-            let slot = &a.cores[core];
+            let tensor = a.variables[self.0].tensor;
+            let slot = &a.tensors[tensor];
             let own = slot.shape.size();
             if slot.shape == shape {
                 return Ok(None);
@@ -182,10 +182,10 @@ impl Variable {
                     "reset_shape: expected an array of its own, got one that shares memory by narrow".into(),
                 ));
             }
-            a.reshape(core, shape);
+            a.reshape(tensor, shape);
             a.mark_need_setup(self.0);
             // A gradient with a graph has the shape of before.
-            Ok(a.set_gradient_variable(core, None))
+            Ok(a.set_gradient_variable(tensor, None))
         })?;
         drop(old);
         Ok(())
@@ -245,10 +245,10 @@ impl Variable {
     /// Number of handles that reach its data, in the graph, unlinked, in place or shared.
     pub fn number_of_references(&self) -> usize {
         arena::with(|a| {
-            let core = a.variables[self.0].core;
-            match &a.cores[core].data {
+            let tensor = a.variables[self.0].tensor;
+            match &a.tensors[tensor].data {
                 Some(data) => data.users() as usize,
-                None => a.cores[core].handles as usize,
+                None => a.tensors[tensor].handles as usize,
             }
         })
     }
@@ -273,11 +273,11 @@ impl Variable {
     /// A variable without parent on the same data and gradient.
     pub fn unlinked(&self, need_grad: Option<bool>) -> Self {
         arena::with(|a| {
-            let core = a.variables[self.0].core;
-            a.cores[core].count += 1;
+            let tensor = a.variables[self.0].tensor;
+            a.tensors[tensor].count += 1;
             let on = need_grad.unwrap_or_else(|| a.need_grad(self.0));
             let need = flag::NEED_GRAD_SET | if on { flag::NEED_GRAD } else { 0 };
-            Self::counted(a, core, new_flags() | need)
+            Self::counted(a, tensor, new_flags() | need)
         })
     }
 
@@ -294,10 +294,10 @@ impl Variable {
         let (data, grad) = (self.data().storage, self.grad().storage);
         Ok(arena::with(|a| {
             let need = flag::NEED_GRAD_SET | if a.need_grad(self.0) { flag::NEED_GRAD } else { 0 };
-            let core = a.new_core(&shape);
-            a.set_data(core, data);
-            a.set_grad(core, Some(grad));
-            Self::counted(a, core, new_flags() | need)
+            let tensor = a.new_tensor(&shape);
+            a.set_data(tensor, data);
+            a.set_grad(tensor, Some(grad));
+            Self::counted(a, tensor, new_flags() | need)
         }))
     }
 
@@ -342,8 +342,8 @@ impl Variable {
     ) {
         arena::with(|a| {
             for variable in all {
-                let core = a.variables[variable.0].core;
-                pairs.push((Arc::clone(a.data(core)), Arc::clone(a.grad(core))));
+                let tensor = a.variables[variable.0].tensor;
+                pairs.push((Arc::clone(a.data(tensor)), Arc::clone(a.grad(tensor))));
             }
         });
     }
@@ -374,7 +374,7 @@ impl Drop for Variable {
 
 impl PartialEq for Variable {
     fn eq(&self, other: &Self) -> bool {
-        arena::with(|a| a.variables[self.0].core == a.variables[other.0].core)
+        arena::with(|a| a.variables[self.0].tensor == a.variables[other.0].tensor)
     }
 }
 
@@ -382,6 +382,6 @@ impl Eq for Variable {}
 
 impl Hash for Variable {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.core_ix().hash(state);
+        self.tensor_ix().hash(state);
     }
 }

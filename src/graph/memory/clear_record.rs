@@ -42,13 +42,13 @@ pub(crate) fn is_recording() -> bool {
 
 /// Notes the state of the arrays of a function that has just run.
 pub(crate) fn record(a: &Arena, f: Ix) {
-    let flags = |core: Ix| {
-        let core = &a.cores[core];
+    let flags = |tensor: Ix| {
+        let tensor = &a.tensors[tensor];
         let cleared = |s: &Option<Arc<Storage>>| s.as_ref().is_some_and(|s| s.is_cleared());
-        (cleared(&core.data), cleared(&core.grad))
+        (cleared(&tensor.data), cleared(&tensor.grad))
     };
     let slot = &a.functions[f];
-    let inputs = slot.inputs.iter().map(|v| flags(a.variables[*v].core)).collect();
-    let outputs = slot.outputs.iter().map(|o| flags(o.core)).collect();
+    let inputs = slot.inputs.iter().map(|v| flags(a.variables[*v].tensor)).collect();
+    let outputs = slot.outputs.iter().map(|o| flags(o.tensor)).collect();
     RECORDS.lock().push(ClearRecord { inputs, outputs });
 }

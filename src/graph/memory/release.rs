@@ -4,7 +4,14 @@
 //! for a backward run. A backward run may clear what it has differentiated through. Dynamic mode clears what its last
 //! handle let go of. Leaves, persistent variables and memory shared in place are never cleared.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::array::Storage;
 use crate::graph::arena::liveness::{needs, reads};
+use crate::graph::arena::order::backward_order;
 use crate::graph::arena::{Arena, Ix, NONE, flag};
 use crate::ops::Reads;
 
@@ -101,6 +108,204 @@ impl Clearing {
     }
 }
 
+/// What a backward run clears: it tells the plans of one variable apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BackwardKey {
+    pub(crate) clear_data: bool,
+    pub(crate) clear_grad: bool,
+    pub(crate) clear_seed: bool,
+}
+
+impl BackwardKey {
+    /// Of a run that gives back all it can, as one under a memory budget does.
+    pub(crate) const CLEARING: Self = Self { clear_data: true, clear_grad: true, clear_seed: true };
+    /// Of a run that gives nothing back but what it starts from.
+    pub(crate) const KEEPING: Self = Self { clear_data: false, clear_grad: false, clear_seed: true };
+}
+
+/// A function that waits for its backward run, and all that will run backward with it.
+pub(crate) struct AwaitedRun {
+    function: (Ix, u32),
+    all: HashSet<Ix>,
+}
+
+impl AwaitedRun {
+    /// The runs that begin at those of `partners` that are alive.
+    pub(crate) fn of(a: &mut Arena, partners: &[(Ix, u32)]) -> Vec<Self> {
+        let alive = partners.iter().filter(|(v, generation)| a.variables[*v].generation == *generation);
+        let alive: Vec<Ix> = alive.map(|(v, _)| *v).filter(|v| a.variables[*v].parent != NONE).collect();
+        let runs = alive.into_iter().map(|v| {
+            let f = a.variables[v].parent;
+            let function = (f, a.functions[f].generation);
+            Self { function, all: backward_order(a, v).into_iter().collect() }
+        });
+        runs.collect()
+    }
+}
+
+/// The data or the gradient of a tensor, to be cleared after a step of a backward run.
+pub(crate) struct Cleared {
+    pub(crate) tensor: Ix,
+    pub(crate) is_grad: bool,
+    /// Functions outside of the run that may still have to run backward, and would read it.
+    pub(crate) guards: Vec<(Ix, u32)>,
+    /// Where other backward runs that are to come begin, if they lead through here.
+    pub(crate) partners: Vec<(Ix, u32)>,
+    /// It can be computed again: those other runs do not wait for it.
+    pub(crate) restored: bool,
+}
+
+/// Decides, function by function in the order of a backward run, which outputs are cleared after it, by NNabla's rules. Who
+/// contributes to a gradient first follows from the same marks.
+///
+/// It remembers what it has seen: one plan, one instance.
+pub(crate) struct BackwardClearing {
+    key: BackwardKey,
+    seen: u32,
+    run: u32,
+    awaited: Vec<AwaitedRun>,
+}
+
+impl BackwardClearing {
+    /// Scratch bits of a variable that was seen: its data or its gradient must stay.
+    const KEEP_DATA: u16 = flag::SCRATCH_NEED;
+    const KEEP_GRAD: u16 = flag::SCRATCH_OVERWRITE;
+
+    /// For a run of `functions`, while `awaited` runs are still to come.
+    pub(crate) fn new(a: &mut Arena, key: BackwardKey, functions: &[Ix], awaited: Vec<AwaitedRun>) -> Self {
+        let (seen, run) = (a.new_mark(), a.new_mark());
+        functions.iter().for_each(|f| a.functions[*f].mark = run);
+        Self { key, seen, run, awaited }
+    }
+
+    /// Sees the inputs of `f`, and says which of them no function before it has: it makes their gradient, the others add to
+    /// it.
+    pub(crate) fn enter(&self, a: &mut Arena, f: Ix) -> SmallVec<[bool; 4]> {
+        let inputs: SmallVec<[Ix; 4]> = a.functions[f].inputs.iter().copied().collect();
+        let may_clear = a.facts(f).may_clear_inputs;
+        let mut first: SmallVec<[bool; 4]> = SmallVec::new();
+        for (i, v) in inputs.into_iter().enumerate() {
+            let slot = &mut a.variables[v];
+            first.push(slot.mark != self.seen);
+            if slot.mark != self.seen {
+                slot.mark = self.seen;
+                slot.flags &= !flag::SCRATCH;
+            }
+            if !may_clear {
+                slot.flags |= Self::KEEP_DATA | Self::KEEP_GRAD;
+            }
+            if let Some(alias) = a.facts(f).alias(i) {
+                let output = a.live_output(f, alias.output).map(|o| &a.variables[o]);
+                let keeps = output.is_none_or(|o| {
+                    o.mark != self.seen || o.flags & (Self::KEEP_DATA | flag::PERSISTENT) != 0
+                });
+                a.variables[v].flags |= if keeps { Self::KEEP_DATA } else { 0 };
+            }
+        }
+        first
+    }
+
+    /// Whether a function of the run has output `o` of `f` as an input.
+    pub(crate) fn was_seen(&self, a: &Arena, f: Ix, o: usize) -> bool {
+        a.live_output(f, o).is_some_and(|v| a.variables[v].mark == self.seen)
+    }
+
+    /// What of output `o` of `f` is cleared once that has run; the run begins at a `root`.
+    pub(crate) fn after(&self, a: &Arena, f: Ix, o: usize, root: bool) -> SmallVec<[Cleared; 2]> {
+        let BackwardKey { clear_data, clear_grad, clear_seed } = self.key;
+        if !clear_grad {
+            return SmallVec::new();
+        }
+        let (live, tensor) = (a.live_output(f, o), a.functions[f].outputs[o].tensor);
+        let was_seen = self.was_seen(a, f, o);
+        let (mut data, mut grad) = match live.map(|v| a.variables[v].flags) {
+            Some(flags) if flags & flag::PERSISTENT != 0 => (false, false),
+            Some(flags) if was_seen => (flags & Self::KEEP_DATA == 0, flags & Self::KEEP_GRAD == 0),
+            _ => (false, clear_seed || !root),
+        };
+        grad &= (was_seen || !root || clear_seed) && !a.is_retained(tensor);
+        data &= clear_data && !a.facts(f).shares_output(o, a.functions[f].inputs.len());
+        let restored = live.is_some_and(|v| a.variables[v].flags & flag::RESTORED != 0);
+        let mut cleared = SmallVec::new();
+        if data {
+            let outside = live.into_iter().flat_map(|v| a.consumers(v));
+            let outside = outside.filter(|c| a.functions[c.function].mark != self.run);
+            let guards = outside.map(|c| (c.function, c.generation)).collect();
+            let through = self.awaited.iter().filter(|other| other.all.contains(&f));
+            let partners = through.map(|other| other.function).collect();
+            cleared.push(Cleared { tensor, is_grad: false, guards, partners, restored });
+        }
+        if grad {
+            cleared.push(Cleared {
+                tensor,
+                is_grad: true,
+                guards: Vec::new(),
+                partners: Vec::new(),
+                restored,
+            });
+        }
+        cleared
+    }
+}
+
+/// Who reads the data of an output.
+pub(crate) struct Readers {
+    /// The functions that take it, with their generations.
+    pub(crate) functions: SmallVec<[(Ix, u32); 2]>,
+    /// It is the memory of other variables too.
+    pub(crate) is_shared: bool,
+}
+
+/// Who reads the data of output `o` of `f`, if that may be given back at all once `f` was differentiated through for the last
+/// time.
+pub(crate) fn after_last_gradient(a: &Arena, f: Ix, o: usize) -> Option<Readers> {
+    let slot = &a.functions[f];
+    let live = a.live_output(f, o);
+    let protected = flag::PERSISTENT | flag::PROHIBIT_CLEAR;
+    if live.is_some_and(|v| a.variables[v].flags & protected != 0) {
+        return None;
+    }
+    // The memory of in-place functions is that of several variables.
+    let is_shared = a.facts(f).shares_output(o, slot.inputs.len());
+    let mut readers = Readers { functions: SmallVec::new(), is_shared };
+    for c in live.into_iter().flat_map(|v| a.consumers(v)) {
+        let facts = a.facts(c.function);
+        if !facts.may_clear_inputs {
+            return None;
+        }
+        readers.is_shared |= (0..a.functions[c.function].inputs.len()).any(|i| facts.alias(i).is_some());
+        readers.functions.push((c.function, c.generation));
+    }
+    Some(readers)
+}
+
+/// The data of the outputs of `f` that may be given back once it was differentiated through for the last time.
+///
+/// Of a static graph, as `clear_buffer` has it; in dynamic mode what no handle can see. What a function that still waits
+/// for its backward run may read stays, and so do the tensors that `keep` names.
+pub(crate) fn after_differentiation(
+    a: &Arena,
+    f: Ix,
+    keep: impl Fn(Ix) -> bool,
+) -> SmallVec<[Arc<Storage>; 1]> {
+    debug_assert!(a.run_locks.is_flushed(), "whoever reads `pending` has settled what is owed");
+    let slot = &a.functions[f];
+    let mut cleared = SmallVec::new();
+    for (o, output) in slot.outputs.iter().enumerate() {
+        let Some(data) = a.tensors[output.tensor].data.as_ref().filter(|_| !keep(output.tensor)) else {
+            continue;
+        };
+        let Some(readers) = after_last_gradient(a, f, o).filter(|_| !data.is_narrowed()) else { continue };
+        let awaits = |f: Ix| a.functions[f].pending && a.functions[f].need_grad;
+        let awaited = readers.functions.iter().any(|(f, _)| awaits(*f));
+        let seen = data.users() > 0 || (slot.at_once && Arc::strong_count(data) > 1);
+        if !awaited && !((slot.at_once || readers.is_shared) && seen) {
+            cleared.push(Arc::clone(data));
+        }
+    }
+    cleared
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,5 +344,24 @@ mod tests {
         let unread = one("add2", &[&read, &x]);
         let policy = Policy { clear_no_need_grad: true, ..Policy::default() };
         assert_eq!(cleared(policy, &[&h, &sum, &read, &unread]), [vec![], vec![0], vec![], vec![0]]);
+    }
+
+    #[test]
+    fn what_is_persistent_is_not_given_back_after_its_last_gradient() {
+        let h = one("sin", &[&leaf(true)]);
+        let y = one("sin", &[&h]);
+        let readers = || {
+            arena::with(|a| {
+                let f = a.variables[h.ix()].parent;
+                after_last_gradient(a, f, 0).map(|readers| readers.functions.to_vec())
+            })
+        };
+        let consumer = arena::with(|a| {
+            let f = a.variables[y.ix()].parent;
+            (f, a.functions[f].generation)
+        });
+        assert_eq!(readers(), Some(vec![consumer]));
+        h.set_persistent(true);
+        assert_eq!(readers(), None);
     }
 }

@@ -1,7 +1,6 @@
 //! The plan of a backward run: which functions run in which order, who writes a gradient first and who adds to it, and what
 //! is cleared after which step.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -13,6 +12,7 @@ use crate::graph::arena::provenance::Side;
 use crate::graph::arena::run_lock::PlanLock;
 use crate::graph::arena::validity::Validity;
 use crate::graph::arena::{Arena, Ix, NONE, flag};
+use crate::graph::memory::release::{AwaitedRun, BackwardClearing, BackwardKey, Cleared};
 use crate::graph::plan::fusion;
 use crate::graph::plan::fusion::backward::FusedBackward;
 use crate::graph::plan::instructions::Instruction;
@@ -21,21 +21,6 @@ use crate::graph::plan::releases::{Release, ReleasedStorage, Spares, held_by_lea
 use crate::graph::settings::modes;
 use crate::graph::step::backward::BackwardStep;
 use crate::ops::Kind;
-
-/// What tells the backward plans of one variable apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BackwardKey {
-    pub(crate) clear_data: bool,
-    pub(crate) clear_grad: bool,
-    pub(crate) clear_seed: bool,
-}
-
-impl BackwardKey {
-    /// Of a run that gives back all it can, as one under a memory budget does.
-    pub(crate) const CLEARING: Self = Self { clear_data: true, clear_grad: true, clear_seed: true };
-    /// Of a run that gives nothing back but what it starts from.
-    pub(crate) const KEEPING: Self = Self { clear_data: false, clear_grad: false, clear_seed: true };
-}
 
 /// Where the gradients of a run live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,12 +60,6 @@ pub(crate) struct BackwardPlan {
     pub(crate) counted: bool,
 }
 
-/// A function that waits for its backward run, and all that will run backward with it.
-struct AwaitedRun {
-    function: (Ix, u32),
-    all: HashSet<Ix>,
-}
-
 impl AsMut<PlanLock> for BackwardPlan {
     fn as_mut(&mut self) -> &mut PlanLock {
         &mut self.functions
@@ -93,27 +72,18 @@ impl BackwardPlan {
     /// # Errors
     /// [`crate::Error::Graph`] where shapes are not those of the forward run.
     pub(crate) fn make(a: &mut Arena, root: Ix, key: BackwardKey, partners: &[(Ix, u32)]) -> Result<Self> {
-        let alive = partners.iter().filter(|(v, generation)| a.variables[*v].generation == *generation);
-        let alive: Vec<Ix> = alive.map(|(v, _)| *v).filter(|v| a.variables[*v].parent != NONE).collect();
-        let awaited = alive.into_iter().map(|v| {
-            let f = a.variables[v].parent;
-            let function = (f, a.functions[f].generation);
-            AwaitedRun { function, all: backward_order(a, v).into_iter().collect() }
-        });
-        let awaited: Vec<AwaitedRun> = awaited.collect();
+        let awaited = AwaitedRun::of(a, partners);
         let functions = backward_order(a, root);
         functions.iter().try_for_each(|f| order::check_shapes(a, *f, "backward"))?;
-        let len = a.cores[a.variables[root].core].shape.size();
+        let len = a.tensors[a.variables[root].tensor].shape.size();
         let mut plan = Self::empty(functions, len, GradientHomes::Tensors);
         plan.varying.push(0);
         if key.clear_data {
             plan.above = order::depth_first(a, &[root], |_, _| true);
         }
-        let seen = a.new_mark();
-        let run = a.new_mark();
-        plan.functions.iter().for_each(|f| a.functions[*f].mark = run);
+        let clearing = BackwardClearing::new(a, key, &plan.functions, awaited);
         for n in 0..plan.functions.len() {
-            plan.add_step(a, n, seen, run, key, &awaited);
+            plan.add_step(a, n, &clearing);
         }
         plan.hooked = LeafHooks::of(a, root, &plan.functions, &plan.zeroed);
         plan.spare_what_leaves_hold(a);
@@ -176,77 +146,19 @@ impl BackwardPlan {
         a.plan_made_from(&above)
     }
 
-    /// Adds step `n`, following NNabla's rules of who is seen first, what accumulates and what may be cleared.
-    fn add_step(
-        &mut self,
-        a: &mut Arena,
-        n: usize,
-        seen: u32,
-        run: u32,
-        key: BackwardKey,
-        awaited: &[AwaitedRun],
-    ) {
-        /// Scratch bits of a variable that was seen: its data or its gradient must stay.
-        const KEEP_DATA: u16 = flag::SCRATCH_NEED;
-        const KEEP_GRAD: u16 = flag::SCRATCH_OVERWRITE;
-        let f = self.functions[n];
-        let at = n as u32;
+    /// Adds step `n`.
+    fn add_step(&mut self, a: &mut Arena, n: usize, clearing: &BackwardClearing) {
+        let (f, at) = (self.functions[n], n as u32);
         let inputs: SmallVec<[Ix; 4]> = a.functions[f].inputs.iter().copied().collect();
-        let may_clear = a.facts(f).may_clear_inputs;
-        let mut first: SmallVec<[bool; 4]> = SmallVec::new();
-        for (i, v) in inputs.iter().copied().enumerate() {
-            let slot = &mut a.variables[v];
-            first.push(slot.mark != seen);
-            if slot.mark != seen {
-                slot.mark = seen;
-                slot.flags &= !flag::SCRATCH;
-            }
-            if !may_clear {
-                slot.flags |= KEEP_DATA | KEEP_GRAD;
-            }
-            if let Some(alias) = a.facts(f).alias(i) {
-                let output = a.live_output(f, alias.output).map(|o| &a.variables[o]);
-                let keeps =
-                    output.is_none_or(|o| o.mark != seen || o.flags & (KEEP_DATA | flag::PERSISTENT) != 0);
-                a.variables[v].flags |= if keeps { KEEP_DATA } else { 0 };
-            }
-        }
-        let n_outputs = a.functions[f].outputs.len();
-        for o in 0..n_outputs {
-            let live = a.live_output(f, o);
-            let core = a.functions[f].outputs[o].core;
-            let was_seen = live.is_some_and(|v| a.variables[v].mark == seen);
-            if !was_seen && n > 0 {
+        let first = clearing.enter(a, f);
+        for o in 0..a.functions[f].outputs.len() {
+            if n > 0 && !clearing.was_seen(a, f, o) {
                 self.zeroed.push((at, o as u32));
             }
-            if !key.clear_grad {
-                continue;
-            }
-            let (mut data, mut grad) = match live.map(|v| a.variables[v].flags) {
-                Some(flags) if flags & flag::PERSISTENT != 0 => (false, false),
-                Some(flags) if was_seen => (flags & KEEP_DATA == 0, flags & KEEP_GRAD == 0),
-                _ => (false, key.clear_seed || n > 0),
-            };
-            grad &= (was_seen || n > 0 || key.clear_seed) && !a.is_retained(core);
-            data &= key.clear_data;
-            data &= !a.facts(f).shares_output(o, inputs.len());
-            let guards: Vec<(Ix, u32)> = live.map_or(Vec::new(), |v| {
-                let outside = a.consumers(v).filter(|c| a.functions[c.function].mark != run);
-                outside.map(|c| (c.function, c.generation)).collect()
-            });
-            let through = awaited.iter().filter(|other| other.all.contains(&f));
-            let partners: Vec<(Ix, u32)> = through.map(|other| other.function).collect();
-            let restored = live.is_some_and(|v| a.variables[v].flags & flag::RESTORED != 0);
-            for (wanted, is_grad) in [(data, false), (grad, true)] {
-                if wanted {
-                    let place = ReleasedStorage::new(a, core, is_grad);
-                    let (guards, partners) = match is_grad {
-                        true => (Vec::new(), Vec::new()),
-                        false => (guards.clone(), partners.clone()),
-                    };
-                    let spares = Spares::Nothing;
-                    self.clears.push(Release { step: at, place, guards, partners, restored, spares });
-                }
+            for Cleared { tensor, is_grad, guards, partners, restored } in clearing.after(a, f, o, n == 0) {
+                let place = ReleasedStorage::new(a, tensor, is_grad);
+                let spares = Spares::Nothing;
+                self.clears.push(Release { step: at, place, guards, partners, restored, spares });
             }
         }
         let step = back_step(a, f, &first);
@@ -272,22 +184,22 @@ impl BackwardPlan {
         for (n, step) in self.steps.iter_mut().enumerate() {
             let mut moved = false;
             for slot in step.x.iter_mut().chain(&mut step.y).filter_map(|(_, slot)| slot.as_mut()) {
-                moved |= slot.move_to(a.data(slot.core));
+                moved |= slot.move_to(a.data(slot.tensor));
             }
             for slot in step.gx.iter_mut().flatten().map(|s| &mut s.slot).filter(|_| arena) {
-                moved |= slot.move_to(a.grad(slot.core));
+                moved |= slot.move_to(a.grad(slot.tensor));
             }
             for slot in step.gy.iter_mut().filter(|_| arena) {
-                moved |= slot.move_to(a.grad(slot.core)) && n > 0; // the first one is another in each run
+                moved |= slot.move_to(a.grad(slot.tensor)) && n > 0; // the first one is another in each run
             }
             if moved {
                 step.look();
             }
             any |= moved;
             if let Some((x, y)) = &mut step.arrays {
-                let slots = step.cores.iter();
-                for (array, core) in x.iter_mut().chain(y).zip(slots) {
-                    (array.data, array.grad) = (Arc::clone(a.data(*core)), Arc::clone(a.grad(*core)));
+                let slots = step.tensors.iter();
+                for (array, tensor) in x.iter_mut().chain(y).zip(slots) {
+                    (array.data, array.grad) = (Arc::clone(a.data(*tensor)), Arc::clone(a.grad(*tensor)));
                 }
             }
         }
@@ -299,7 +211,7 @@ impl BackwardPlan {
         self.spare_what_leaves_hold(a);
         self.passes.iter_mut().flatten().for_each(FusedBackward::look_again);
         for (_, v, storage) in &mut self.restored {
-            *storage = Arc::clone(a.data(a.variables[*v].core));
+            *storage = Arc::clone(a.data(a.variables[*v].tensor));
         }
     }
 
@@ -339,8 +251,8 @@ fn back_step(a: &mut Arena, f: Ix, first: &[bool]) -> BackwardStep {
     let inputs: SmallVec<[Ix; 4]> = a.functions[f].inputs.iter().copied().collect();
     let is_wanted = |a: &Arena, i: usize| a.need_grad(inputs[i]) && a.op(f).kind(i) != Kind::index;
     let wanted: SmallVec<[bool; 4]> = (0..inputs.len()).map(|i| is_wanted(a, i)).collect();
-    BackwardStep::of(a, f, &wanted, |a, core, side| {
-        let storage = Arc::clone(a.grad(core));
+    BackwardStep::of(a, f, &wanted, |a, tensor, side| {
+        let storage = Arc::clone(a.grad(tensor));
         let first = matches!(side, Side::Input(i) if first[i] && a.variables[inputs[i]].parent != NONE);
         (storage, first)
     })

@@ -7,8 +7,9 @@ use smallvec::SmallVec;
 
 use crate::graph::arena::validity::Validity;
 use crate::graph::arena::{self, Arena, Attachment, Garbage, Ix};
+use crate::graph::memory::release::BackwardKey;
 use crate::graph::memory::release::Policy;
-use crate::graph::plan::backward::{BackwardKey, BackwardPlan};
+use crate::graph::plan::backward::BackwardPlan;
 use crate::graph::plan::forward::ForwardPlan;
 use crate::graph::settings::modes;
 use crate::ops::{Op, Operation};

@@ -99,14 +99,14 @@ impl ForwardPlan {
         self.clears.sort_unstable();
     }
 
-    /// Looks at the storages that the pairs have now, and has outputs in place share those of their inputs.
+    /// Looks at the storages that the tensors have now, and has outputs in place share those of their inputs.
     pub(crate) fn relocate(&mut self, a: &mut Arena) {
         self.in_place.iter().for_each(|f| aliasing::share_memory(a, *f));
         let mut any = false;
         for step in &mut self.steps {
             let mut moved = false;
             for slot in step.x.iter_mut().chain(&mut step.y) {
-                moved |= slot.move_to(a.data(slot.core));
+                moved |= slot.move_to(a.data(slot.tensor));
             }
             if moved {
                 step.look();

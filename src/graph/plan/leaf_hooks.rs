@@ -20,13 +20,13 @@ use crate::graph::step::backward::BackwardStep;
 pub(crate) struct HookedOutput {
     pub(crate) step: u32,
     number: u32,
-    core: Ix,
+    tensor: Ix,
 }
 
 /// A leaf with hooks.
 #[derive(Clone, Copy)]
 struct HookedLeaf {
-    core: Ix,
+    tensor: Ix,
     /// Not all of its hooks only want to be told when it is over.
     shown: bool,
     /// It has a parent through which no gradient flows, as NNabla allows: runs overwrite its gradient.
@@ -51,25 +51,25 @@ impl LeafHooks {
         if !a.hooked {
             return found;
         }
-        let has = |core, leaf, when| !a.gradient_hooks(core, leaf, when).is_empty();
+        let has = |tensor, leaf, when| !a.gradient_hooks(tensor, leaf, when).is_empty();
         for (f, step) in functions.iter().zip(0..) {
             for (output, number) in a.functions[*f].outputs.iter().zip(0..) {
-                let core = output.core;
+                let tensor = output.tensor;
                 let reached = match step {
-                    0 => core == a.variables[root].core,
+                    0 => tensor == a.variables[root].tensor,
                     _ => zeroed.binary_search(&(step, number)).is_err(),
                 };
-                if reached && has(core, false, When::Gradient) {
-                    found.outputs.push(HookedOutput { step, number, core });
+                if reached && has(tensor, false, When::Gradient) {
+                    found.outputs.push(HookedOutput { step, number, tensor });
                 }
             }
             for v in a.functions[*f].inputs.iter().filter(|v| a.is_end(**v) && a.need_grad(**v)) {
-                let core = a.variables[*v].core;
-                let shown = has(core, true, When::Gradient);
-                let hooked = shown || has(core, true, When::Accumulated);
-                if hooked && found.leaves.iter().all(|leaf| leaf.core != core) {
+                let tensor = a.variables[*v].tensor;
+                let shown = has(tensor, true, When::Gradient);
+                let hooked = shown || has(tensor, true, When::Accumulated);
+                if hooked && found.leaves.iter().all(|leaf| leaf.tensor != tensor) {
                     found.leaves.push(HookedLeaf {
-                        core,
+                        tensor,
                         shown,
                         overwritten: a.variables[*v].parent != NONE,
                     });
@@ -88,8 +88,8 @@ impl LeafHooks {
         for leaf in &self.leaves {
             apart.0.push((*leaf, None));
             if leaf.shown {
-                a.moved(leaf.core);
-                a.lend_gradient(leaf.core, Storage::new(a.cores[leaf.core].shape.size()));
+                a.moved(leaf.tensor);
+                a.lend_gradient(leaf.tensor, Storage::new(a.tensors[leaf.tensor].shape.size()));
             }
         }
     }
@@ -105,8 +105,8 @@ impl DetachedLeafGrads {
     #[must_use]
     pub(crate) fn given_back(mut self, a: &mut Arena) -> Self {
         for (leaf, grad) in self.0.iter_mut().filter(|(leaf, _)| leaf.shown) {
-            a.moved(leaf.core);
-            *grad = a.give_back_gradient(leaf.core);
+            a.moved(leaf.tensor);
+            *grad = a.give_back_gradient(leaf.tensor);
         }
         self
     }
@@ -117,7 +117,7 @@ impl DetachedLeafGrads {
         for (leaf, own) in &self.0 {
             let Some(storage) = own.clone().filter(|_| leaf.shown) else { continue };
             let (shape, hooks) = arena::with(|a| {
-                (a.cores[leaf.core].shape.clone(), a.gradient_hooks(leaf.core, true, When::Gradient))
+                (a.tensors[leaf.tensor].shape.clone(), a.gradient_hooks(leaf.tensor, true, When::Gradient))
             });
             let array = NdArray { shape: shape.clone(), storage: Arc::clone(&storage) };
             let _scope = Scope::at_once(false);
@@ -127,7 +127,7 @@ impl DetachedLeafGrads {
         }
         let mut sums = Vec::with_capacity(found.len());
         for (leaf, shape, more) in &found {
-            let storage = arena::with(|a| Arc::clone(a.grad(leaf.core)));
+            let storage = arena::with(|a| Arc::clone(a.grad(leaf.tensor)));
             if leaf.overwritten {
                 storage.zero()?;
             }
@@ -135,14 +135,14 @@ impl DetachedLeafGrads {
             sums.push(GradientSum { to, more, is_ours: Arc::strong_count(more) == 1 });
         }
         accumulate::all(&sums)?;
-        self.0.iter().try_for_each(|(leaf, _)| gradient_hooks::tell_accumulated(leaf.core))
+        self.0.iter().try_for_each(|(leaf, _)| gradient_hooks::tell_accumulated(leaf.tensor))
     }
 }
 
 impl HookedOutput {
     /// Calls the hooks with the gradient that a step is about to read.
     pub(crate) fn tell(&self, step: &mut BackwardStep) -> Result<()> {
-        let hooks = arena::with(|a| a.gradient_hooks(self.core, false, When::Gradient));
+        let hooks = arena::with(|a| a.gradient_hooks(self.tensor, false, When::Gradient));
         let slot = &step.gy[self.number as usize];
         let array = NdArray { shape: slot.shape.clone(), storage: Arc::clone(&slot.storage) };
         let _scope = Scope::at_once(false);
@@ -154,8 +154,8 @@ impl HookedOutput {
             // What a run starts from is not the run's to write to.
             step.start_from(self.number as usize, &changed);
         } else if !Arc::ptr_eq(&changed, &array.storage) {
-            let (_held, from) = changed.hold(slot.stored, Access::Read)?;
-            let (_held_too, to) = array.storage.hold(slot.stored, Access::Write)?;
+            let (_held, from) = changed.pin(slot.stored, Access::Read)?;
+            let (_held_too, to) = array.storage.pin(slot.stored, Access::Write)?;
             // SAFETY: both hold that many elements of the type and are different blocks.
             unsafe { convert(from, slot.stored, to, slot.stored, array.shape.size()) };
             array.storage.wrote();

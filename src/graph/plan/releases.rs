@@ -10,23 +10,23 @@ use crate::graph::arena::{self, Arena, Ix, NONE};
 /// A storage that is cleared: of a tensor, or of a run's own.
 pub(crate) struct ReleasedStorage {
     /// The tensor that it is the gradient or the data of; `NONE` if it is the run's own.
-    pub(crate) core: Ix,
+    pub(crate) tensor: Ix,
     pub(crate) is_grad: bool,
     pub(crate) storage: Arc<Storage>,
 }
 
 impl ReleasedStorage {
-    /// Where the gradient or the data of a pair is.
-    pub(crate) fn new(a: &mut Arena, core: Ix, is_grad: bool) -> Self {
-        Self { core, is_grad, storage: Arc::clone(if is_grad { a.grad(core) } else { a.data(core) }) }
+    /// Where the gradient or the data of a tensor is.
+    pub(crate) fn new(a: &mut Arena, tensor: Ix, is_grad: bool) -> Self {
+        Self { tensor, is_grad, storage: Arc::clone(if is_grad { a.grad(tensor) } else { a.data(tensor) }) }
     }
 
-    /// Looks at the storage that the pair has now.
+    /// Looks at the storage that the tensor has now.
     pub(crate) fn move_to_current(&mut self, a: &mut Arena) {
-        if self.core == NONE {
+        if self.tensor == NONE {
             return;
         }
-        *self = Self::new(a, self.core, self.is_grad);
+        *self = Self::new(a, self.tensor, self.is_grad);
     }
 }
 
@@ -60,7 +60,7 @@ pub(crate) enum Spares {
 impl Release {
     /// That of a gradient of the run's own.
     pub(crate) fn of_private(step: u32, storage: Arc<Storage>) -> Self {
-        let place = ReleasedStorage { core: NONE, is_grad: true, storage };
+        let place = ReleasedStorage { tensor: NONE, is_grad: true, storage };
         Self {
             step,
             place,
@@ -94,13 +94,13 @@ impl Release {
 pub(crate) fn held_by_leaves(a: &Arena, functions: &[Ix]) -> HashSet<*const Storage> {
     let inputs = functions.iter().flat_map(|f| &a.functions[*f].inputs).map(|v| &a.variables[*v]);
     let leaves = inputs.filter(|v| v.parent == NONE);
-    leaves.filter_map(|v| a.cores[v.core].data.as_ref().map(Arc::as_ptr)).collect()
+    leaves.filter_map(|v| a.tensors[v.tensor].data.as_ref().map(Arc::as_ptr)).collect()
 }
 
 /// Whether a function outside of the run ran forward and still has to run backward.
 fn awaited(guards: &[(Ix, u32)]) -> bool {
     arena::with(|a| {
-        a.settle_owed();
+        a.flush_outcomes();
         guards.iter().any(|(f, generation)| {
             let slot = &a.functions[*f];
             slot.generation == *generation && slot.pending && slot.need_grad

@@ -16,9 +16,9 @@ use crate::graph::handles::function::Function;
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::variable::Variable;
 use crate::graph::memory::evictor::{self, StepGuard};
-use crate::graph::memory::release::{Clearing, Policy};
+use crate::graph::memory::release::{BackwardKey, Clearing, Policy};
 use crate::graph::memory::restore;
-use crate::graph::plan::backward::{BackwardKey, BackwardPlan};
+use crate::graph::plan::backward::BackwardPlan;
 use crate::graph::plan::cache::{self, CachedPlan};
 use crate::graph::plan::instructions::Instruction;
 use crate::graph::plan::leaf_hooks::DetachedLeafGrads;
@@ -272,7 +272,7 @@ impl Variable {
                     Some((plan, validity)) => (plan, Some(validity)),
                     None => new_plan(a, root, key)?,
                 };
-                let plan = held.hold(a, plan)?;
+                let plan = held.lock(a, plan)?;
                 if let Some(f) = a.first_freed(&mut plan.functions) {
                     return Err(describe::freed_graph(a.op(f).name()));
                 }
@@ -306,7 +306,7 @@ impl Variable {
             let done = done.and_then(|()| if a.reshapes == reshapes { Ok(()) } else { kept_shapes() });
             let apart = lent.give_back(a);
             let finished = done.is_ok();
-            let plan = held.let_go(a, finished.then_some(RunOutcome::Backward), |f| {
+            let plan = held.unlock(a, finished.then_some(RunOutcome::Backward), |f| {
                 f.pending &= !finished;
             });
             // Under a budget, what has hold of values keeps them from being given up.
@@ -357,24 +357,26 @@ struct LentGradients {
 impl LentGradients {
     /// Gives the variable the gradient to start from, and the other outputs of its parent zeros.
     fn swap_in(&mut self, a: &mut Arena, root: Ix, plan: &mut BackwardPlan, seed: &Seed) {
-        let (own, parent) = (a.variables[root].core, a.variables[root].parent);
-        let outputs: SmallVec<[Ix; 2]> = a.functions[parent].outputs.iter().map(|o| o.core).collect();
+        let (own, parent) = (a.variables[root].tensor, a.variables[root].parent);
+        let outputs: SmallVec<[Ix; 2]> = a.functions[parent].outputs.iter().map(|o| o.tensor).collect();
         let seed = plan.seed(seed);
-        for (o, core) in outputs.into_iter().enumerate() {
+        for (o, tensor) in outputs.into_iter().enumerate() {
             let inner =
-                if core == own { seed.clone() } else { Some(Storage::new(a.cores[core].shape.size())) };
+                if tensor == own { seed.clone() } else { Some(Storage::new(a.tensors[tensor].shape.size())) };
             if let Some(inner) = inner {
                 if let Some(step) = plan.steps.first_mut() {
                     step.start_from(o, &inner);
                 }
-                self.roots.push(core);
-                a.lend_gradient(core, inner);
+                self.roots.push(tensor);
+                a.lend_gradient(tensor, inner);
             } else if let Some(step) = plan.steps.first_mut() {
-                step.start_from(o, a.grad(core));
+                step.start_from(o, a.grad(tensor));
             }
-            for clear in plan.clears.iter_mut().take_while(|c| c.step == 0).filter(|c| c.place.core == core) {
+            for clear in
+                plan.clears.iter_mut().take_while(|c| c.step == 0).filter(|c| c.place.tensor == tensor)
+            {
                 if clear.place.is_grad {
-                    clear.place.storage = Arc::clone(a.grad(core));
+                    clear.place.storage = Arc::clone(a.grad(tensor));
                 }
             }
         }
@@ -382,8 +384,8 @@ impl LentGradients {
 
     /// Gives all of them theirs, and returns what the run made of those of leaves.
     fn give_back(&mut self, a: &mut Arena) -> DetachedLeafGrads {
-        while let Some(core) = self.roots.pop() {
-            drop(a.give_back_gradient(core));
+        while let Some(tensor) = self.roots.pop() {
+            drop(a.give_back_gradient(tensor));
         }
         std::mem::take(&mut self.leaves).given_back(a)
     }

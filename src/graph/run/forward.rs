@@ -230,7 +230,7 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
                 let validity = cacheable.then(|| a.plan_made_from(&plan.functions));
                 (plan, validity)
             };
-            held.hold(a, plan)?;
+            held.lock(a, plan)?;
             Ok((validity, a.reshapes))
         });
         match made {
@@ -250,11 +250,11 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
         let done = done.and_then(|()| if a.reshapes == reshapes { Ok(()) } else { kept_shapes() });
         let life = done.is_ok().then_some(Saved::Ready);
         let is_usual = done.is_ok() && budget.is_none();
-        let plan = held.let_go(a, is_usual.then_some(RunOutcome::Forward), |f| {
+        let plan = held.unlock(a, is_usual.then_some(RunOutcome::Forward), |f| {
             (f.pending, f.life, f.budgeted) = (true, life.unwrap_or(f.life), budget.is_some());
         });
         if budget.is_some() {
-            a.lives_change();
+            a.raise_lock_epoch();
         }
         if let Some(closed) = &mut closed {
             closed.0.extend(plan.functions.iter().map(|f| (*f, a.functions[*f].generation)));

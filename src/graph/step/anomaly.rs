@@ -32,7 +32,7 @@ pub(crate) fn source_line() -> Option<String> {
 fn unusual(storage: &Storage) -> Option<&'static str> {
     let dtype = storage.dtype().filter(|dtype| dtype.is_float() && !storage.is_cleared())?;
     let read = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
-    let (_held, ptr) = storage.hold(read, Access::Read).ok()?;
+    let (_held, ptr) = storage.pin(read, Access::Read).ok()?;
     let (mut nan, mut infinite) = (false, false);
     for i in 0..storage.len() {
         // SAFETY: `access` made `len` elements of this type readable here.
@@ -98,8 +98,8 @@ fn line(a: &Arena, f: Ix) -> Option<String> {
 fn found(f: Ix, what: &str, cause: Option<String>) -> Error {
     let (name, line, output) = arena::with(|a| {
         let line = line(a, f);
-        let (_, outputs) = arena::cores(a, f);
-        let shape = outputs.first().map_or_else(String::new, |core| a.cores[*core].shape.to_string());
+        let (_, outputs) = arena::tensors(a, f);
+        let shape = outputs.first().map_or_else(String::new, |tensor| a.tensors[*tensor].shape.to_string());
         (a.op(f).name().to_string(), line, shape)
     });
     let line = line.map_or_else(

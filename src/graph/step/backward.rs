@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use crate::Result;
 use crate::array::{Access, DType, Shape, Storage};
 use crate::graph::arena::provenance::{Modified, Side};
-use crate::graph::arena::{Arena, Ix, NONE, cores};
+use crate::graph::arena::{Arena, Ix, NONE, tensors};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::settings::context::{self, Precision};
 use crate::graph::step::operand::{MemoPtr, Operand, Temporaries, read_as, store};
@@ -43,11 +43,11 @@ pub(crate) struct BackwardStep {
     /// The input whose gradient may have the memory of the output's, since the plan clears that after the step.
     pub(crate) over: Option<usize>,
     /// The input of which the operation keeps something.
-    pub(crate) keeps_of: Option<usize>,
+    pub(crate) cached_input: Option<usize>,
     /// Both sides in full, for operations on arrays.
     pub(crate) arrays: Option<(Vec<Array>, Vec<Array>)>,
-    /// The pairs that these belong to.
-    pub(crate) cores: Vec<Ix>,
+    /// The tensors that these belong to.
+    pub(crate) tensors: Vec<Ix>,
     /// A gradient that is written may have elements of an array that is read, or of another such gradient.
     pub(crate) meets: bool,
 }
@@ -58,7 +58,7 @@ pub(crate) fn nowhere() -> *mut u8 {
 }
 
 impl BackwardStep {
-    /// A function made ready to run backward for the inputs that are wanted. `gradient` says where the gradient of a pair
+    /// A function made ready to run backward for the inputs that are wanted. `gradient` says where the gradient of a tensor
     /// is, and for an input whether this is the first contribution.
     pub(crate) fn of(
         a: &mut Arena,
@@ -67,34 +67,35 @@ impl BackwardStep {
         mut gradient: impl FnMut(&mut Arena, Ix, Side) -> (Arc<Storage>, bool),
     ) -> Self {
         let (op, compute) = (a.op(f).clone(), context::precision(a.functions[f].context));
-        let (x_cores, y_cores) = cores(a, f);
+        let (x_tensors, y_tensors) = tensors(a, f);
         let reads = (0..wanted.len())
             .filter(|i| wanted[*i])
             .fold(Reads::NOTHING, |all, i| all.or(op.facts().backward_reads(i)));
         let (dtype, stored) = (compute.dtype(), compute.stored());
-        let data = |a: &mut Arena, core: Ix, as_type, read: bool| -> (Shape, Option<Operand>) {
-            let slot = read.then(|| Operand::new(core, data_array(a, core), as_type, as_type));
-            (a.cores[core].shape.clone(), slot)
+        let data = |a: &mut Arena, tensor: Ix, as_type, read: bool| -> (Shape, Option<Operand>) {
+            let slot = read.then(|| Operand::new(tensor, data_array(a, tensor), as_type, as_type));
+            (a.tensors[tensor].shape.clone(), slot)
         };
-        let x = x_cores.iter().enumerate();
-        let x = x.map(|(i, core)| data(a, *core, read_as(&op, i, compute), reads.input(i))).collect();
-        let y = y_cores.iter().enumerate();
-        let y = y.map(|(o, core)| data(a, *core, op.output(o).unwrap_or(dtype), reads.output(o))).collect();
-        let slot = |a: &Arena, core: Ix, storage| {
-            let array = NdArray { storage, shape: a.cores[core].shape.clone() };
-            Operand::new(core, array, dtype, stored)
+        let x = x_tensors.iter().enumerate();
+        let x = x.map(|(i, tensor)| data(a, *tensor, read_as(&op, i, compute), reads.input(i))).collect();
+        let y = y_tensors.iter().enumerate();
+        let y =
+            y.map(|(o, tensor)| data(a, *tensor, op.output(o).unwrap_or(dtype), reads.output(o))).collect();
+        let slot = |a: &Arena, tensor: Ix, storage| {
+            let array = NdArray { storage, shape: a.tensors[tensor].shape.clone() };
+            Operand::new(tensor, array, dtype, stored)
         };
         let mut gy: SmallVec<[Operand; 1]> = SmallVec::new();
-        for (o, core) in y_cores.iter().enumerate() {
-            let (storage, _) = gradient(a, *core, Side::Output(o));
-            gy.push(slot(a, *core, storage));
+        for (o, tensor) in y_tensors.iter().enumerate() {
+            let (storage, _) = gradient(a, *tensor, Side::Output(o));
+            gy.push(slot(a, *tensor, storage));
         }
         let (mut gx, mut met): (SmallVec<[Option<GradientSink>; 3]>, BTreeSet<*const Storage>) =
             Default::default();
-        for (i, core) in x_cores.iter().enumerate() {
+        for (i, tensor) in x_tensors.iter().enumerate() {
             let sink = wanted[i].then(|| {
-                let (storage, first) = gradient(a, *core, Side::Input(i));
-                let slot = slot(a, *core, storage);
+                let (storage, first) = gradient(a, *tensor, Side::Input(i));
+                let slot = slot(a, *tensor, storage);
                 let again = match wanted.len() > MANY {
                     true => !met.insert(Arc::as_ptr(&slot.storage)),
                     false => gx.iter().flatten().any(|s| Arc::ptr_eq(&s.slot.storage, &slot.storage)),
@@ -104,24 +105,26 @@ impl BackwardStep {
             gx.push(sink);
         }
         let arrays = op.on_arrays().is_some().then(|| {
-            let mut array = |core: Ix, grad: Option<&Operand>| Array {
-                shape: a.cores[core].shape.clone(),
-                data: Arc::clone(a.data(core)),
-                grad: Arc::clone(grad.map_or_else(|| a.grad(core), |slot| &slot.storage)),
+            let mut array = |tensor: Ix, grad: Option<&Operand>| Array {
+                shape: a.tensors[tensor].shape.clone(),
+                data: Arc::clone(a.data(tensor)),
+                grad: Arc::clone(grad.map_or_else(|| a.grad(tensor), |slot| &slot.storage)),
             };
-            let inputs =
-                x_cores.iter().zip(&gx).map(|(core, sink)| array(*core, sink.as_ref().map(|s| &s.slot)));
+            let inputs = x_tensors
+                .iter()
+                .zip(&gx)
+                .map(|(tensor, sink)| array(*tensor, sink.as_ref().map(|s| &s.slot)));
             let inputs = inputs.collect();
-            (inputs, y_cores.iter().zip(&gy).map(|(core, slot)| array(*core, Some(slot))).collect())
+            (inputs, y_tensors.iter().zip(&gy).map(|(tensor, slot)| array(*tensor, Some(slot))).collect())
         });
         let memo = MemoPtr(&raw mut a.functions[f].memo);
-        let cores = match arrays {
-            Some(_) => x_cores.iter().chain(&y_cores).copied().collect(),
+        let tensors = match arrays {
+            Some(_) => x_tensors.iter().chain(&y_tensors).copied().collect(),
             None => Vec::new(),
         };
-        let keeps_of = op.facts().keeps_of;
+        let cached_input = op.facts().cached_input;
         let mut step =
-            Self { op, compute, x, y, gy, gx, memo, over: None, keeps_of, arrays, cores, meets: false };
+            Self { op, compute, x, y, gy, gx, memo, over: None, cached_input, arrays, tensors, meets: false };
         step.look();
         step
     }
@@ -163,13 +166,13 @@ impl BackwardStep {
             y: y.iter().enumerate().map(|(o, y)| data(y, op.output(o).unwrap_or(dtype))).collect(),
             gy: y.iter().map(|y| slot(&y.shape, &y.grad, dtype, stored)).collect(),
             gx,
-            keeps_of: op.facts().keeps_of,
+            cached_input: op.facts().cached_input,
             op,
             compute,
             memo,
             over: None,
             arrays,
-            cores: Vec::new(),
+            tensors: Vec::new(),
             meets: false,
         };
         step.look();

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::array::{RunGuard, Shape};
-use crate::graph::arena::{self, Arena, Ix, cores, order};
+use crate::graph::arena::{self, Arena, Ix, order, tensors};
 use crate::graph::handles::function::Function;
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::variable::Variable;
@@ -31,21 +31,21 @@ impl Drop for Alone {
     }
 }
 
-/// The pairs of variables.
-fn pairs(a: &Arena, of: &[&Variable]) -> SmallVec<[Ix; 4]> {
-    of.iter().map(|v| a.variables[v.ix()].core).collect()
+/// The tensors of variables.
+fn tensors_of(a: &Arena, of: &[&Variable]) -> SmallVec<[Ix; 4]> {
+    of.iter().map(|v| a.variables[v.ix()].tensor).collect()
 }
 
-/// The shapes of pairs.
+/// The shapes of tensors.
 fn shapes(a: &Arena, of: &[Ix]) -> SmallVec<[Shape; 3]> {
-    of.iter().map(|core| a.cores[*core].shape.clone()).collect()
+    of.iter().map(|tensor| a.tensors[*tensor].shape.clone()).collect()
 }
 
 impl Function {
     /// Whether these are the inputs and, as far as they are given, the outputs of the function in its graph.
     fn is_own(&self, a: &Arena, x: &[&Variable], y: &[&Variable]) -> bool {
-        let (own_x, own_y) = cores(a, self.0);
-        own_x == pairs(a, x) && own_y[..] == pairs(a, y)[..y.len().min(own_y.len())]
+        let (own_x, own_y) = tensors(a, self.0);
+        own_x == tensors_of(a, x) && own_y[..] == tensors_of(a, y)[..y.len().min(own_y.len())]
     }
 
     /// What a forward run by hand is to remember, or one that computes the last one `again` has remembered.
@@ -68,7 +68,7 @@ impl Function {
     /// Notes of what shapes the forward run by hand was that has just succeeded.
     fn note_shapes(&self, x: &[&Variable], y: &[&Variable]) {
         arena::with(|a| {
-            let shapes = (!self.is_own(a, x, y)).then(|| shapes(a, &pairs(a, x)));
+            let shapes = (!self.is_own(a, x, y)).then(|| shapes(a, &tensors_of(a, x)));
             if let (Some(shapes), Some(by_hand)) = (shapes, &mut a.functions[self.0].by_hand) {
                 by_hand.x = Some(shapes);
             }
@@ -80,7 +80,7 @@ impl Function {
     fn memo_of_backward(&self, x: &[&Variable], y: &[&Variable]) -> Result<MemoPtr> {
         arena::with(|a| {
             let own = self.is_own(a, x, y);
-            let given = Some(shapes(a, &pairs(a, x)));
+            let given = Some(shapes(a, &tensors_of(a, x)));
             let by_hand = a.functions[self.0].by_hand.as_ref().is_some_and(|by_hand| by_hand.x == given);
             if own {
                 order::check_shapes(a, self.0, "backward")?;
@@ -89,7 +89,7 @@ impl Function {
                 return Ok(MemoPtr(&raw mut slot.by_hand.get_or_insert_default().memo));
             }
             let stale = a.has_other_shapes(self.0);
-            let fits = Some(shapes(a, &cores(a, self.0).0)) == given;
+            let fits = Some(shapes(a, &tensors(a, self.0).0)) == given;
             let slot = &mut a.functions[self.0];
             if !own && (!fits || stale) && !slot.memo.state.is_empty() {
                 let text =

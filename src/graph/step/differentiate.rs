@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use crate::array::{Access, Buffer, Holds, Lasting};
+use crate::array::{Access, Buffer, Lasting, StepPins};
 use crate::graph::settings::context::Precision;
 use crate::graph::step::backward::{BackwardStep, GradientSink, add_to, forget, nowhere};
 use crate::graph::step::formula;
@@ -26,13 +26,13 @@ impl BackwardStep {
         if self.gx.iter().all(Option::is_none) {
             return Ok(());
         }
-        let _holds = self.gy.first().is_some_and(|gy| gy.counted).then(Holds::new);
+        let _holds = self.gy.first().is_some_and(|gy| gy.counted).then(StepPins::new);
         if !self.op.facts().has_backward {
             return formula::backward_by_symbols(self);
         }
         let mut temporaries = Temporaries::new();
         let mut again: SmallVec<[(usize, Buffer); 1]> = SmallVec::new();
-        let Self { op, compute, x, y, gy, gx, memo, over, keeps_of, meets, .. } = self;
+        let Self { op, compute, x, y, gy, gx, memo, over, cached_input, meets, .. } = self;
         let mut xm: SmallVec<[Memory<'_>; 5]> = SmallVec::new();
         for (i, (shape, slot)) in x.iter().enumerate() {
             let ptr = slot.as_ref().map_or(Ok(nowhere()), |s| s.read(op, i))?;
@@ -94,7 +94,7 @@ impl BackwardStep {
         // SAFETY: see `MemoPtr`.
         let state = unsafe { &mut (*memo.0).state };
         let double = *compute == Precision::Double;
-        let kept = keeps_of.and_then(|i| Some((x.get(i)?.1.as_ref()?, xm[i].ptr)));
+        let kept = cached_input.and_then(|i| Some((x.get(i)?.1.as_ref()?, xm[i].ptr)));
         let call = Call {
             x: &xm,
             y: &ym,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::array::{Access, Holds, Lasting, RunGuard, Storage};
+use crate::array::{Access, Lasting, RunGuard, StepPins, Storage};
 use crate::graph::arena::provenance::Provenance;
 use crate::graph::arena::{self, NONE};
 use crate::graph::handles::ndarray::NdArray;
@@ -38,17 +38,17 @@ pub(crate) struct ForwardStep {
     /// An output may have elements of an input that it is not said to have.
     meets: bool,
     /// The input of which the operation keeps something.
-    keeps_of: Option<usize>,
+    cached_input: Option<usize>,
 }
 
 /// The input of which the operation keeps something. What is computed again is soon forgotten: keeping is for runs that follow.
 fn lasting<'a>(
-    keeps_of: Option<usize>,
+    cached_input: Option<usize>,
     x: &'a [Operand],
     at: &[Memory<'_>],
     recompute: bool,
 ) -> Option<Lasting<'a>> {
-    keeps_of.filter(|_| !recompute).map(|i| Lasting::new(&x[i].storage, at[i].ptr))
+    cached_input.filter(|_| !recompute).map(|i| Lasting::new(&x[i].storage, at[i].ptr))
 }
 
 impl ForwardStep {
@@ -72,9 +72,9 @@ impl ForwardStep {
         y: SmallVec<[Operand; 1]>,
         memo: MemoPtr,
     ) -> Self {
-        let keeps_of = op.facts().keeps_of;
+        let cached_input = op.facts().cached_input;
         let (idle, plain, meets) = (false, false, false);
-        let mut step = Self { op, compute, x, y, memo, over: None, idle, plain, meets, keeps_of };
+        let mut step = Self { op, compute, x, y, memo, over: None, idle, plain, meets, cached_input };
         step.look();
         step
     }
@@ -127,7 +127,7 @@ impl ForwardStep {
         if self.idle {
             return Ok(());
         }
-        let _holds = self.y.first().is_some_and(|y| y.counted).then(Holds::new);
+        let _holds = self.y.first().is_some_and(|y| y.counted).then(StepPins::new);
         self.run(recompute, None).map(drop)
     }
 
@@ -137,7 +137,7 @@ impl ForwardStep {
         if !self.plain {
             return self.run_special(recompute, along);
         }
-        let Self { op, compute, x, y, memo, over, keeps_of, .. } = self;
+        let Self { op, compute, x, y, memo, over, cached_input, .. } = self;
         // SAFETY: see `MemoPtr`.
         let memo = unsafe { &mut *memo.0 };
         let noted = memo.note(x.iter().map(|x| x.storage.saved()), recompute);
@@ -161,20 +161,20 @@ impl ForwardStep {
                 ym.push(Memory { ptr, shape: &slot.shape });
             }
             let tail = along.map_or(Tail::NOTHING, |(_, tail)| tail);
-            let lasting = lasting(*keeps_of, x, &xm, recompute);
+            let lasting = lasting(*cached_input, x, &xm, recompute);
             let call = Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, tail, lasting };
             // SAFETY: the arrays were made for this operation, of the shapes that it names.
             unsafe { op.forward(call) }
         };
         stop::guarded(run).inspect_err(|_| forget(y, x))?;
-        memo.settle(noted, along.is_some().into(), y.iter().map(|y| &*y.storage));
+        memo.stamp_outputs(noted, along.is_some().into(), y.iter().map(|y| &*y.storage));
         Ok(memo.name(noted, 0))
     }
 
     /// Whether the kernel can take its first output through what follows, and writes it where it is kept.
     pub(crate) fn may_take_along(&self) -> bool {
         let keeps = |slot: &Operand| slot.dtype == slot.stored && slot.shape.size() > 0;
-        !self.idle && self.op.facts().takes_along && self.y.iter().all(keeps)
+        !self.idle && self.op.facts().hosts_epilogue && self.y.iter().all(keeps)
     }
 
     fn run_special(&mut self, recompute: bool, along: Option<(*mut u8, Tail<'_>)>) -> Result<u64> {
@@ -196,7 +196,7 @@ impl ForwardStep {
             }
             if recompute { user.recompute(&x, &y) } else { user.forward(&x, &y) }?;
             self.y.iter().zip(&y).filter(|_| self.meets).try_for_each(|(slot, y)| slot.take(&y.data))?;
-            memo.settle(noted, 0, self.y.iter().map(|y| &*y.storage));
+            memo.stamp_outputs(noted, 0, self.y.iter().map(|y| &*y.storage));
             return Ok(memo.name(noted, 0));
         }
         let mut temporaries = Temporaries::new();
@@ -223,7 +223,7 @@ impl ForwardStep {
                 ym.push(Memory { ptr, shape: &slot.shape });
             }
             let tail = along.map_or(Tail::NOTHING, |(_, tail)| tail);
-            let lasting = lasting(self.keeps_of, &self.x, &xm, recompute);
+            let lasting = lasting(self.cached_input, &self.x, &xm, recompute);
             let call = Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, tail, lasting };
             // SAFETY: the arrays were made for this operation, of the shapes that it names.
             unsafe { self.op.forward(call) }?;
@@ -233,7 +233,7 @@ impl ForwardStep {
         let changed = self.x.iter().enumerate().filter(|(i, _)| facts.overwrites(*i) && !recompute);
         changed.for_each(|(_, x)| x.storage.wrote());
         ran.inspect_err(|_| forget(&self.y, &self.x))?;
-        memo.settle(noted, along.is_some().into(), self.y.iter().map(|y| &*y.storage));
+        memo.stamp_outputs(noted, along.is_some().into(), self.y.iter().map(|y| &*y.storage));
         Ok(memo.name(noted, 0))
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
 
-use crate::array::{Access, Buffer, DType, Shape, Storage, convert, hold};
+use crate::array::{Access, Buffer, DType, Shape, Storage, convert, pin_for_step};
 use crate::graph::arena::Ix;
 use crate::graph::arena::provenance::Provenance;
 use crate::graph::handles::ndarray::NdArray;
@@ -17,8 +17,8 @@ use crate::{Error, Result};
 /// An array that a kernel works on. Its storage is large enough for its shape, whatever the graph believes: kernels count on
 /// that.
 pub(crate) struct Operand {
-    /// The pair in the arena that it belongs to, if any.
-    pub(crate) core: Ix,
+    /// The tensor in the arena that it belongs to, if any.
+    pub(crate) tensor: Ix,
     pub(crate) storage: Arc<Storage>,
     pub(crate) shape: Shape,
     /// Type that the kernel works on.
@@ -32,22 +32,22 @@ pub(crate) struct Operand {
 }
 
 impl Operand {
-    pub(crate) fn new(core: Ix, array: NdArray, dtype: DType, stored: DType) -> Self {
+    pub(crate) fn new(tensor: Ix, array: NdArray, dtype: DType, stored: DType) -> Self {
         let NdArray { shape, storage } = array;
         assert!(storage.len() >= shape.size(), "an array has memory for its shape");
-        Self { core, storage, shape, dtype, stored, counted: false, whole: AtomicU64::new(0) }
+        Self { tensor, storage, shape, dtype, stored, counted: false, whole: AtomicU64::new(0) }
     }
 
     /// Input `i` of an operation.
-    pub(crate) fn input(op: &Op, i: usize, compute: Precision, core: Ix, array: NdArray) -> Self {
+    pub(crate) fn input(op: &Op, i: usize, compute: Precision, tensor: Ix, array: NdArray) -> Self {
         let dtype = read_as(op, i, compute);
-        Self::new(core, array, dtype, dtype)
+        Self::new(tensor, array, dtype, dtype)
     }
 
     /// Output `o` of an operation.
-    pub(crate) fn output(op: &Op, o: usize, compute: Precision, core: Ix, array: NdArray) -> Self {
+    pub(crate) fn output(op: &Op, o: usize, compute: Precision, tensor: Ix, array: NdArray) -> Self {
         let own = op.output(o);
-        Self::new(core, array, own.unwrap_or(compute.dtype()), own.unwrap_or(compute.stored()))
+        Self::new(tensor, array, own.unwrap_or(compute.dtype()), own.unwrap_or(compute.stored()))
     }
 
     /// Looks at another storage from now on; false if it is the same one.
@@ -114,7 +114,7 @@ impl Operand {
         let own = self.storage.dtype().filter(|_| self.storage.is_narrowed());
         let dtype = own.or_else(|| from.dtype()).unwrap_or(self.stored);
         let ((_from, source), (_to, to)) =
-            (from.hold(dtype, Access::Read)?, self.storage.hold(dtype, Access::Write)?);
+            (from.pin(dtype, Access::Read)?, self.storage.pin(dtype, Access::Write)?);
         // SAFETY: both hold that many elements of the type and are different blocks.
         unsafe { convert(source, dtype, to, dtype, self.shape.size()) };
         Ok(())
@@ -142,8 +142,8 @@ impl Operand {
 /// Where elements are, for the time of the step under way.
 #[cold]
 fn hold_at(storage: &Storage, dtype: DType, access: Access) -> Result<*mut u8> {
-    let (buffer, ptr) = storage.hold(dtype, access)?;
-    hold(buffer);
+    let (buffer, ptr) = storage.pin(dtype, access)?;
+    pin_for_step(buffer);
     Ok(ptr)
 }
 
@@ -152,7 +152,7 @@ pub(crate) type Temporaries = SmallVec<[(Arc<Storage>, DType, DType, Buffer); 1]
 
 pub(crate) fn store(temporaries: Temporaries) -> Result<()> {
     for (storage, stored, dtype, buffer) in temporaries {
-        let (_held, to) = storage.hold(stored, Access::Write)?;
+        let (_held, to) = storage.pin(stored, Access::Write)?;
         // SAFETY: both hold that many elements of their types and are different blocks.
         unsafe { convert(buffer.ptr(), dtype, to, stored, storage.len()) };
         storage.wrote();

@@ -11,8 +11,8 @@ use crate::graph::step::forward::ForwardStep;
 use crate::graph::step::operand::{MemoPtr, Operand};
 
 /// An array of the arena, and where it comes from.
-pub(crate) fn data_array(a: &mut Arena, core: Ix) -> NdArray {
-    NdArray { storage: Arc::clone(a.data(core)), shape: a.cores[core].shape.clone() }
+pub(crate) fn data_array(a: &mut Arena, tensor: Ix) -> NdArray {
+    NdArray { storage: Arc::clone(a.data(tensor)), shape: a.tensors[tensor].shape.clone() }
 }
 
 /// A function made ready to run forward. Its shapes are those with which it was set up: see [`super::order::check_shapes`].
@@ -22,12 +22,12 @@ pub(crate) fn step(a: &mut Arena, f: Ix) -> ForwardStep {
     let (op, compute) = (a.op(f).clone(), context::precision(a.functions[f].context));
     let (mut x, mut y) = (SmallVec::new(), SmallVec::new());
     for i in 0..a.functions[f].inputs.len() {
-        let core = a.variables[a.functions[f].inputs[i]].core;
-        x.push(Operand::input(&op, i, compute, core, data_array(a, core)));
+        let tensor = a.variables[a.functions[f].inputs[i]].tensor;
+        x.push(Operand::input(&op, i, compute, tensor, data_array(a, tensor)));
     }
     for o in 0..a.functions[f].outputs.len() {
-        let core = a.functions[f].outputs[o].core;
-        y.push(Operand::output(&op, o, compute, core, data_array(a, core)));
+        let tensor = a.functions[f].outputs[o].tensor;
+        y.push(Operand::output(&op, o, compute, tensor, data_array(a, tensor)));
     }
     ForwardStep::new(op, compute, x, y, memo)
 }

@@ -16,8 +16,8 @@ use crate::{Error, Result};
 /// Sets a function up again whose shapes user's code or values decide: that must not happen under the lock.
 pub(crate) fn set_up_outside(f: Ix) -> Result<()> {
     let (held, op, x, asked) = arena::with(|a| {
-        let (inputs, _) = arena::cores(a, f);
-        let x: Vec<NdArray> = inputs.into_iter().map(|core| prepare::data_array(a, core)).collect();
+        let (inputs, _) = arena::tensors(a, f);
+        let x: Vec<NdArray> = inputs.into_iter().map(|tensor| prepare::data_array(a, tensor)).collect();
         (Function::counted(a, f), a.op(f).clone(), x, a.reshapes)
     });
     let shapes = shapes::shapes_of(&op, &x)?;
@@ -83,8 +83,8 @@ pub(crate) fn refresh(a: &mut Arena, f: Ix) -> Result<(), Stop> {
     slot.rank = rank + 1;
     if std::mem::replace(&mut slot.need_grad, need_grad) != need_grad {
         // Plans that go past it asked whether its gradient will read what it takes.
-        let (x, y) = arena::cores(a, f);
-        x.into_iter().chain(y).for_each(|core| a.outdate(core));
+        let (x, y) = arena::tensors(a, f);
+        x.into_iter().chain(y).for_each(|tensor| a.outdate(tensor));
     }
     for o in 0..a.functions[f].outputs.len() {
         if let Some(v) = a.live_output(f, o) {
@@ -98,7 +98,8 @@ pub(crate) fn refresh(a: &mut Arena, f: Ix) -> Result<(), Stop> {
             return Err(Stop::SetUp(f));
         }
         let inputs = &a.functions[f].inputs;
-        let x: SmallVec<[&Shape; 4]> = inputs.iter().map(|v| &a.cores[a.variables[*v].core].shape).collect();
+        let x: SmallVec<[&Shape; 4]> =
+            inputs.iter().map(|v| &a.tensors[a.variables[*v].tensor].shape).collect();
         let shapes = a.op(f).shapes(&x)?;
         drop(x);
         set_up(a, f, shapes, a.reshapes)?;
@@ -121,7 +122,7 @@ pub(crate) fn set_up(a: &mut Arena, f: Ix, shapes: Shapes, asked: u64) -> Result
         )));
     }
     shapes.iter().try_for_each(|shape| shape.checked_size().map(drop))?;
-    let since = |v: &&Ix| a.cores[a.variables[**v].core].reshaped > asked;
+    let since = |v: &&Ix| a.tensors[a.variables[**v].tensor].reshaped > asked;
     if let Some(v) = a.functions[f].inputs.iter().find(since) {
         return Err(Error::Graph(format!(
             "{}: expected inputs that keep their shapes while it is set up, but {} got that shape meanwhile",
@@ -130,9 +131,9 @@ pub(crate) fn set_up(a: &mut Arena, f: Ix, shapes: Shapes, asked: u64) -> Result
         )));
     }
     for (o, shape) in shapes.into_iter().enumerate() {
-        let core = a.functions[f].outputs[o].core;
-        if a.cores[core].shape != shape {
-            a.reshape(core, shape);
+        let tensor = a.functions[f].outputs[o].tensor;
+        if a.tensors[tensor].shape != shape {
+            a.reshape(tensor, shape);
             if let Some(v) = a.live_output(f, o) {
                 a.mark_need_setup(v);
             }

@@ -13,7 +13,7 @@ pub(crate) fn shapes_of(op: &Op, x: &[NdArray]) -> Result<crate::ops::Shapes> {
     let shapes: SmallVec<[&Shape; 4]> = x.iter().map(|x| &x.shape).collect();
     match op.facts().shaped_by.and_then(|by| x.get(by)) {
         Some(decisive) => {
-            let (_held, values) = decisive.storage.hold(DType::F64, Access::Read)?;
+            let (_held, values) = decisive.storage.pin(DType::F64, Access::Read)?;
             // SAFETY: so many elements of this type are held here.
             let values = unsafe { std::slice::from_raw_parts(values.cast(), decisive.shape.size()) };
             stop::guarded(|| op.shapes_by(&shapes, values))

@@ -129,7 +129,7 @@ pub trait Compute: Declared {
     const IN_PLACE: bool = false;
 
     /// Whether `forward` takes its first output through [`Run::tail`].
-    const TAKES_ALONG: bool = false;
+    const HOSTS_EPILOGUE: bool = false;
 
     /// Whether [`Compute::pieces`] does what `forward` does.
     fn goes_along(&self, x: &InputShapes<'_>) -> bool {
@@ -154,7 +154,7 @@ pub trait Compute: Declared {
 
     /// The input, given always, of which something is kept from run to run under the name of its values: see [`Run::name`] and
     /// [`Run::lasting`].
-    const KEEPS_OF: Option<usize> = None;
+    const CACHED_INPUT: Option<usize> = None;
 
     /// Whether the gradients of the inputs stay what the user made them: no backward kernel is run.
     fn keeps_gradients(&self) -> bool {

@@ -37,9 +37,9 @@ pub struct Facts {
     /// Whether the gradients of the inputs stay what the user made them.
     pub keeps_gradients: bool,
     /// The input of which something is kept from run to run.
-    pub keeps_of: Option<usize>,
+    pub cached_input: Option<usize>,
     /// Whether `forward` takes its first output through a tail.
-    pub takes_along: bool,
+    pub hosts_epilogue: bool,
     /// What `forward` is, if another operation can do it on its output's way to memory.
     pub activation: Option<Activation>,
     /// Whether there is a backward kernel, or user's code in its place.
@@ -62,8 +62,8 @@ impl Facts {
             shaped_by: None,
             sets_up_outside: true,
             keeps_gradients: false,
-            keeps_of: None,
-            takes_along: false,
+            cached_input: None,
+            hosts_epilogue: false,
             activation: None,
             has_backward: true,
             is_random: false,

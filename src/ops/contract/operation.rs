@@ -23,9 +23,9 @@ pub struct Call<'a> {
     pub double: bool,
     /// Values that were dropped are computed again.
     pub recompute: bool,
-    /// What the first output goes through on its way to memory, if the operation `takes_along` (forward only).
+    /// What the first output goes through on its way to memory, if the operation `hosts_epilogue` (forward only).
     pub tail: Tail<'a>,
-    /// The input of `keeps_of`, if what is made of its values may be kept.
+    /// The input of `cached_input`, if what is made of its values may be kept.
     pub lasting: Option<Lasting<'a>>,
 }
 

@@ -124,18 +124,18 @@ impl<'a, T: Float> Run<'a, T> {
         Self { x, y, present, taken: 0, state, recompute, tail, lasting, of: PhantomData }
     }
 
-    /// What the first output goes through on its way to memory: nothing unless [`crate::ops::Compute::TAKES_ALONG`] is set.
+    /// What the first output goes through on its way to memory: nothing unless [`crate::ops::Compute::HOSTS_EPILOGUE`] is set.
     pub fn tail(&self) -> Tail<'a> {
         self.tail
     }
 
-    /// A name for the values of the input of [`crate::ops::Compute::KEEPS_OF`]: as long as it is the same, so are they. Zero where
+    /// A name for the values of the input of [`crate::ops::Compute::CACHED_INPUT`]: as long as it is the same, so are they. Zero where
     /// nothing is to be kept of them.
     pub fn name(&self) -> u64 {
         self.lasting.map_or(0, Lasting::name)
     }
 
-    /// The input of [`crate::ops::Compute::KEEPS_OF`], if what is made of its values may be kept.
+    /// The input of [`crate::ops::Compute::CACHED_INPUT`], if what is made of its values may be kept.
     pub fn lasting(&self) -> Option<Lasting<'a>> {
         self.lasting
     }
@@ -358,7 +358,7 @@ impl<'a, T: Float> Backward<'a, T> {
         self.lasting.map_or(0, Lasting::name)
     }
 
-    /// The input of [`crate::ops::Compute::KEEPS_OF`], if what is made of its values may be kept.
+    /// The input of [`crate::ops::Compute::CACHED_INPUT`], if what is made of its values may be kept.
     pub fn lasting(&self) -> Option<Lasting<'a>> {
         self.lasting
     }

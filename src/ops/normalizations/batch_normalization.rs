@@ -67,7 +67,7 @@ impl BatchNormalization {
 }
 
 impl Compute for BatchNormalization {
-    const TAKES_ALONG: bool = true;
+    const HOSTS_EPILOGUE: bool = true;
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let form = self.form(x.get(0))?;

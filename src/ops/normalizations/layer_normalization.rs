@@ -221,7 +221,7 @@ pub(crate) fn info(spec: &Spec, values: Vec<Value>, x: &InputShapes<'_>) -> Vec<
 macro_rules! normalizes {
     ($($op:ty)+) => {$(
         impl $crate::ops::Compute for $op {
-            const TAKES_ALONG: bool = true;
+            const HOSTS_EPILOGUE: bool = true;
 
             fn shapes(&self, x: &$crate::ops::InputShapes<'_>) -> $crate::Result<$crate::ops::Shapes> {
                 self.form(x.get(0), x.find(2).or(x.find(1)))?.shapes(&<Self as $crate::ops::Declared>::SPEC, x)

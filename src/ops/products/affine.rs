@@ -62,8 +62,8 @@ pub(crate) fn shapes(op: &str, base_axis: i64, [x, w]: [&Shape; 2], bias: Option
 }
 
 impl Compute for Affine {
-    const TAKES_ALONG: bool = true;
-    const KEEPS_OF: Option<usize> = Some(1);
+    const HOSTS_EPILOGUE: bool = true;
+    const CACHED_INPUT: Option<usize> = Some(1);
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         shapes("affine", self.base_axis, [x.get(0), x.get(1)], x.find(2))

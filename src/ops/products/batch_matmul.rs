@@ -106,7 +106,7 @@ impl BatchMatmul {
 }
 
 impl Compute for BatchMatmul {
-    const KEEPS_OF: Option<usize> = Some(1);
+    const CACHED_INPUT: Option<usize> = Some(1);
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let p = self.products(x.get(0), x.get(1))?;

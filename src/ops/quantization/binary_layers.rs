@@ -359,7 +359,7 @@ pub(crate) fn memory<'a, T: Float>(values: &'a mut [T], shape: &'a Shape) -> Mem
 }
 
 impl<C: BinaryLayer> Compute for BinarizedLayer<C> {
-    const TAKES_ALONG: bool = true;
+    const HOSTS_EPILOGUE: bool = true;
 
     fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
         self.0.open(arg, x.get(0))

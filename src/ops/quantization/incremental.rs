@@ -240,7 +240,7 @@ impl Compute for RestOfSteps {
 }
 
 impl<C: Fixes> Compute for Incremental<C> {
-    const TAKES_ALONG: bool = true;
+    const HOSTS_EPILOGUE: bool = true;
 
     fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
         self.0.open(arg, x.get(0))

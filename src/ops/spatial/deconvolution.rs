@@ -61,8 +61,8 @@ impl Deconvolution {
 }
 
 impl Compute for Deconvolution {
-    const TAKES_ALONG: bool = true;
-    const KEEPS_OF: Option<usize> = Some(1);
+    const HOSTS_EPILOGUE: bool = true;
+    const CACHED_INPUT: Option<usize> = Some(1);
 
     fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
         layout::open(arg, self.base_axis, x.get(0))

@@ -85,7 +85,7 @@ impl DepthwiseConvolution {
 }
 
 impl Compute for DepthwiseConvolution {
-    const TAKES_ALONG: bool = true;
+    const HOSTS_EPILOGUE: bool = true;
 
     fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
         layout::open(arg, self.base_axis, x.get(0))

@@ -79,7 +79,7 @@ impl DepthwiseDeconvolution {
 }
 
 impl Compute for DepthwiseDeconvolution {
-    const TAKES_ALONG: bool = true;
+    const HOSTS_EPILOGUE: bool = true;
 
     fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
         layout::open(arg, self.base_axis, x.get(0))

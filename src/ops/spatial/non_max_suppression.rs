@@ -35,8 +35,8 @@ op! {
 
 const OP: &str = "onnx_non_max_suppression";
 
-/// Lower and upper ends of a box along both axes.
-type Ends = [[f64; 2]; 2];
+/// Where a box begins and ends along both axes.
+type Corners = [[f64; 2]; 2];
 
 impl OnnxNonMaxSuppression {
     fn check(&self, shape: &Shape) -> Result<()> {
@@ -57,7 +57,7 @@ impl OnnxNonMaxSuppression {
         Ok(())
     }
 
-    fn ends(&self, of: &[f64]) -> Ends {
+    fn ends(&self, of: &[f64]) -> Corners {
         [0, 1].map(|axis| {
             let (a, b) = (of[axis], of[axis + 2]);
             if self.center_point_box == 1 {
@@ -82,7 +82,7 @@ impl OnnxNonMaxSuppression {
             order.sort_unstable_by(|a, b| {
                 b.0.partial_cmp(&a.0).unwrap_or(Ordering::Equal).then(a.1.cmp(&b.1))
             });
-            let mut kept: List<Ends> = List::with_capacity(most.min(order.len()));
+            let mut kept: List<Corners> = List::with_capacity(most.min(order.len()));
             for (_, i) in order.iter() {
                 if kept.len() >= most {
                     break;
@@ -99,12 +99,12 @@ impl OnnxNonMaxSuppression {
 }
 
 /// Whether the intersection of two boxes has more than a share of their union.
-fn overlaps(a: &Ends, b: &Ends, share: f64) -> bool {
+fn overlaps(a: &Corners, b: &Corners, share: f64) -> bool {
     let along = |axis: usize| {
         let (low, high) = (a[axis][0].max(b[axis][0]), a[axis][1].min(b[axis][1]));
         (high - low).max(0.0)
     };
-    let area = |of: &Ends| (of[0][1] - of[0][0]) * (of[1][1] - of[1][0]);
+    let area = |of: &Corners| (of[0][1] - of[0][0]) * (of[1][1] - of[1][0]);
     let common = along(0) * along(1);
     common > share * (area(a) + area(b) - common)
 }

@@ -23,7 +23,7 @@ fn step(y: &Variable, clear: bool) {
 /// What must be so when nothing is under way, looked at behind the lease.
 fn is_at_rest(y: &Variable, pending: bool) {
     arena::with(|a| {
-        a.settle();
+        a.flush();
         let slot = &a.functions[a.variables[y.ix()].parent];
         assert_eq!((slot.busy, slot.count, slot.pending), (None, 1, pending));
     });
@@ -74,7 +74,7 @@ fn a_panic_is_an_error_and_leaves_the_graph_at_rest() {
     }
     // No run of this thread is thought to be under way for ever: plans are leased again.
     let own = super::Thread::current();
-    assert!(arena::with(|a| !a.leases.single.contains(&own)));
+    assert!(arena::with(|a| !a.run_locks.single.contains(&own)));
 }
 
 /// Whoever detaches a run panics after it, where nobody catches that but the test.
@@ -114,7 +114,7 @@ fn a_panic_that_nobody_catches_leaves_the_graph_at_rest() {
         y.forward(&ForwardOptions::default()).expect("runs");
     }
     let own = super::Thread::current();
-    assert!(arena::with(|a| !a.leases.single.contains(&own)));
+    assert!(arena::with(|a| !a.run_locks.single.contains(&own)));
 }
 
 #[test]

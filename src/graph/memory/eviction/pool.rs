@@ -26,7 +26,7 @@ const SMALL: usize = 1024;
 
 /// The memory of the graphs that one thread builds under a budget.
 pub(crate) struct EvictionPool {
-    book: Mutex<PoolState>,
+    state: Mutex<PoolState>,
     account: Arc<Account>,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct PoolState {
 impl Default for EvictionPool {
     fn default() -> Self {
         let account = Account::open();
-        let book = PoolState {
+        let state = PoolState {
             limit: 0,
             account: Arc::clone(&account),
             values: BTreeMap::new(),
@@ -101,7 +101,7 @@ impl Default for EvictionPool {
             leaves: BTreeSet::new(),
             runs: 0,
         };
-        Self { book: Mutex::new(book), account }
+        Self { state: Mutex::new(state), account }
     }
 }
 
@@ -127,13 +127,13 @@ impl EvictionPool {
     pub(crate) fn of_thread(limit: usize) -> Arc<Self> {
         IN_USE.store(true, Ordering::Relaxed);
         let own = OWN.with(Arc::clone);
-        own.book.lock().limit = limit;
+        own.state.lock().limit = limit;
         own
     }
 
     /// To be locked after the arena.
-    pub(crate) fn book(&self) -> MutexGuard<'_, PoolState> {
-        self.book.lock()
+    pub(crate) fn state(&self) -> MutexGuard<'_, PoolState> {
+        self.state.lock()
     }
 
     /// Has this thread pay for what it allocates from the account of this one.
@@ -147,7 +147,7 @@ impl PoolState {
     pub(crate) fn add(&mut self, a: &mut Arena, f: Ix) {
         for i in 0..a.functions[f].inputs.len() {
             let v = a.functions[f].inputs[i];
-            if a.variables[v].parent == NONE && a.cores[a.variables[v].core].shape.size() > SMALL {
+            if a.variables[v].parent == NONE && a.tensors[a.variables[v].tensor].shape.size() > SMALL {
                 self.leaves.insert((v, a.variables[v].generation));
             }
         }
@@ -163,7 +163,8 @@ impl PoolState {
                 a.variables[v].flags |= flag::DROPPED;
             }
             let (slot, output) = (&a.functions[f], a.functions[f].outputs[o]);
-            let Some(data) = a.cores[output.core].data.as_ref().filter(|d| !shared && d.len() > SMALL) else {
+            let Some(data) = a.tensors[output.tensor].data.as_ref().filter(|d| !shared && d.len() > SMALL)
+            else {
                 continue;
             };
             let storage = Arc::downgrade(data);
@@ -235,20 +236,20 @@ impl PoolState {
     /// leaves that only functions above it read come after that.)
     pub(crate) fn backward_least(&mut self, a: &Arena, inputs: &[Ix], grad: DType, beside: usize) -> usize {
         self.forget_leaves(a);
-        let mut cores: BTreeMap<Ix, (bool, bool)> = BTreeMap::new();
+        let mut tensors: BTreeMap<Ix, (bool, bool)> = BTreeMap::new();
         let own = inputs.iter().copied().filter(|v| a.variables[*v].parent == NONE);
         let all = self.leaves.iter().map(|(v, _)| (*v, false)).chain(own.map(|v| (v, true)));
         for (v, own) in all {
-            let known = cores.entry(a.variables[v].core).or_default();
+            let known = tensors.entry(a.variables[v].tensor).or_default();
             *known = (known.0 | a.need_grad(v), known.1 | own);
         }
         let held = |storage: &Option<Arc<Storage>>| storage.as_ref().map_or(0, |s| s.held_bytes());
         let (mut there, mut missing, mut missing_here) = (0, 0, 0);
-        for (core, (wanted, own)) in cores {
-            let core = &a.cores[core];
-            there += held(&core.data) + held(&core.grad);
+        for (tensor, (wanted, own)) in tensors {
+            let tensor = &a.tensors[tensor];
+            there += held(&tensor.data) + held(&tensor.grad);
             if wanted {
-                let new = (core.shape.size() * grad.size()).saturating_sub(held(&core.grad));
+                let new = (tensor.shape.size() * grad.size()).saturating_sub(held(&tensor.grad));
                 missing += new;
                 missing_here += if own { new } else { 0 };
             }
@@ -323,7 +324,7 @@ impl PoolState {
             for c in a.consumers(v).filter(|c| seen.insert(c.function)) {
                 let slot = &a.functions[c.function];
                 for (o, output) in slot.outputs.iter().enumerate() {
-                    if is_cleared(a, output.core) {
+                    if is_cleared(a, output.tensor) {
                         gone.extend(a.live_output(c.function, o));
                     } else if let Some(below) = self.values.get_mut(&(slot.born, o as u32)) {
                         below.cost = below.cost.saturating_add(cost);

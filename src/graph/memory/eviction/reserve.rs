@@ -58,18 +58,18 @@ impl Reservation {
         into: &[Option<NdArray>],
         shapes: Option<&Shapes>,
     ) -> Result<Self> {
-        let ledger = EvictionPool::of_thread(bytes);
+        let pool = EvictionPool::of_thread(bytes);
         let compute = context::precision(modes::current_context());
         arena::with(|a| {
             let inputs: SmallVec<[Ix; 4]> = inputs.iter().map(|v| v.ix()).collect();
             let mut x: SmallVec<[&Shape; 4]> = SmallVec::new();
-            x.extend(inputs.iter().map(|v| &a.cores[a.variables[*v].core].shape));
+            x.extend(inputs.iter().map(|v| &a.tensors[a.variables[*v].tensor].shape));
             let shapes = shapes.map_or_else(|| op.shapes(&x), |shapes| Ok(shapes.clone()))?;
             drop(x);
             let mut pins = Pins::default();
             let mut need = 0;
             for (i, v) in inputs.iter().enumerate() {
-                let data = a.data(a.variables[*v].core);
+                let data = a.data(a.variables[*v].tensor);
                 pins.add(data);
                 need += cast_bytes(data, read_as(op, i, compute));
             }
@@ -80,18 +80,18 @@ impl Reservation {
             }
             let backward =
                 if modes::grad_enabled() { backward_bytes(a, op, &inputs, &shapes, compute) } else { 0 };
-            let mut book = ledger.book();
+            let mut state = pool.state();
             let least = match backward {
                 0 => 0,
-                backward => book.backward_least(a, &inputs, compute.stored(), backward),
+                backward => state.backward_least(a, &inputs, compute.stored(), backward),
             };
             if least > bytes {
                 return Err(too_much(op, bytes, least, "the backward run of "));
             }
-            let made = book.make_room(a, need, &pins, a.births);
+            let made = state.make_room(a, need, &pins, a.births);
             made.map_err(|needed| too_much(op, bytes, needed, ""))
         })?;
-        Ok(Self(ledger))
+        Ok(Self(pool))
     }
 
     /// Counts the function once it has run.
@@ -101,7 +101,7 @@ impl Reservation {
         let Some(first) = outputs.first() else { return };
         arena::with(|a| {
             let f = a.variables[first.ix()].parent;
-            self.0.book().add(a, f);
+            self.0.state().add(a, f);
             a.functions[f].evictor = Some(self.0);
         });
     }
@@ -123,16 +123,16 @@ fn backward_bytes(a: &Arena, op: &Op, inputs: &[Ix], shapes: &Shapes, compute: P
     let mut seen: SmallVec<[Ix; 4]> = SmallVec::new();
     let mut total = 0;
     for (i, v) in inputs.iter().enumerate() {
-        let core = a.variables[*v].core;
-        if seen.contains(&core) {
+        let tensor = a.variables[*v].tensor;
+        if seen.contains(&tensor) {
             continue;
         }
-        seen.push(core);
+        seen.push(tensor);
         if a.variables[*v].parent == NONE {
             continue;
         }
         let times = usize::from(wanted.iter().any(|j| op.facts().backward_reads(*j).input(i)));
-        total += bytes(a.cores[core].shape.size()) * (times + usize::from(wanted.contains(&i)));
+        total += bytes(a.tensors[tensor].shape.size()) * (times + usize::from(wanted.contains(&i)));
     }
     for (o, shape) in shapes.iter().enumerate() {
         let read = wanted.iter().any(|j| op.facts().backward_reads(*j).output(o))
@@ -146,7 +146,7 @@ fn backward_bytes(a: &Arena, op: &Op, inputs: &[Ix], shapes: &Shapes, compute: P
 fn is_evicted(a: &Arena, v: Ix) -> bool {
     let slot = &a.variables[v];
     let restorable = slot.parent != NONE && slot.flags & flag::RESTORED != 0;
-    restorable && a.cores[slot.core].data.as_ref().is_some_and(|data| data.is_cleared())
+    restorable && a.tensors[slot.tensor].data.as_ref().is_some_and(|data| data.is_cleared())
 }
 
 /// Functions that run again, and what must stay for which of them.
@@ -159,16 +159,16 @@ struct Rerun {
 impl Rerun {
     fn make(a: &mut Arena, wanted: &[Ix], pins: &mut Pins) -> Result<Self> {
         let dropped = |a: &Arena, f: Ix| {
-            let gone = |core: Ix| a.cores[core].data.as_ref().is_some_and(|data| data.is_cleared());
-            a.functions[f].outputs.iter().any(|o| gone(o.core))
+            let gone = |tensor: Ix| a.tensors[tensor].data.as_ref().is_some_and(|data| data.is_cleared());
+            a.functions[f].outputs.iter().any(|o| gone(o.tensor))
         };
         let functions = order::depth_first(a, wanted, dropped);
-        a.settle();
+        a.flush();
         let taken: Vec<Ix> = functions.iter().copied().filter(|f| a.functions[*f].busy.is_none()).collect();
         for f in &functions {
             for i in 0..a.functions[*f].inputs.len() {
-                let core = a.variables[a.functions[*f].inputs[i]].core;
-                pins.add(a.data(core));
+                let tensor = a.variables[a.functions[*f].inputs[i]].tensor;
+                pins.add(a.data(tensor));
             }
         }
         // Last, since what undoes it locks the arena.
@@ -187,25 +187,25 @@ impl Drop for Rerun {
 ///
 /// # Errors
 /// [`Error::BudgetFor`] when there is no room for that.
-fn restore(ledger: &Arc<EvictionPool>, wanted: &[Ix], pins: &mut Pins, now: u64) -> Result<()> {
+fn restore(pool: &Arc<EvictionPool>, wanted: &[Ix], pins: &mut Pins, now: u64) -> Result<()> {
     if wanted.is_empty() {
         return Ok(());
     }
     let rerun = arena::with(|a| Rerun::make(a, wanted, pins))?;
     let _recomputing = Scope::recomputing(true);
-    rerun.functions.iter().try_for_each(|f| run_again(ledger, *f, pins, now))
+    rerun.functions.iter().try_for_each(|f| run_again(pool, *f, pins, now))
 }
 
-fn run_again(ledger: &Arc<EvictionPool>, f: Ix, pins: &mut Pins, now: u64) -> Result<()> {
+fn run_again(pool: &Arc<EvictionPool>, f: Ix, pins: &mut Pins, now: u64) -> Result<()> {
     let mut step = arena::with(|a| -> Result<ForwardStep> {
         order::check_shapes(a, f, "recomputation")?;
         let step = prepare::step(a, f);
         step.y.iter().for_each(|y| pins.add(&y.storage));
         let need = step.x.iter().map(|x| cast_bytes(&x.storage, x.dtype)).sum::<usize>();
         let need = need + if step.idle { 0 } else { step.y.iter().map(missing).sum::<usize>() };
-        let mut book = ledger.book();
-        let made = book.make_room(a, need, pins, now);
-        made.map_err(|needed| too_much(a.op(f), book.limit, needed, "computing again "))?;
+        let mut state = pool.state();
+        let made = state.make_room(a, need, pins, now);
+        made.map_err(|needed| too_much(a.op(f), state.limit, needed, "computing again "))?;
         Ok(step)
     })?;
     step.count(true);
@@ -216,8 +216,8 @@ fn run_again(ledger: &Arc<EvictionPool>, f: Ix, pins: &mut Pins, now: u64) -> Re
         if clear_record::is_recording() {
             clear_record::record(a, f);
         }
-        let mut book = ledger.book();
-        book.add(a, f);
+        let mut state = pool.state();
+        state.add(a, f);
         let mut idle: SmallVec<[(Ix, usize); 4]> = SmallVec::new();
         for (o, storage) in y.iter().enumerate() {
             if pins.take(storage) {
@@ -233,7 +233,7 @@ fn run_again(ledger: &Arc<EvictionPool>, f: Ix, pins: &mut Pins, now: u64) -> Re
             }
         }
         drop((x, y));
-        idle.into_iter().for_each(|(f, o)| book.drop_idle(a, f, o));
+        idle.into_iter().for_each(|(f, o)| state.drop_idle(a, f, o));
     });
     Ok(())
 }
@@ -247,7 +247,7 @@ fn missing(slot: &Operand) -> usize {
 
 /// A backward run that keeps to the budget under which its graph was built.
 struct BudgetedBackward {
-    ledger: Arc<EvictionPool>,
+    pool: Arc<EvictionPool>,
     pins: Pins,
     /// What the run allocates belongs to the budget of the graph, whoever runs it.
     _paying: Paying,
@@ -259,21 +259,21 @@ impl Evictor for EvictionPool {
     }
 
     fn guard(self: Arc<Self>, a: &mut Arena) -> Box<dyn StepGuard> {
-        let mut book = self.book();
-        if book.runs == 0 {
-            book.note_holders(a);
+        let mut state = self.state();
+        if state.runs == 0 {
+            state.note_holders(a);
         }
-        book.runs += 1;
-        book.renew_limit();
-        drop(book);
+        state.runs += 1;
+        state.renew_limit();
+        drop(state);
         let paying = self.pay();
-        Box::new(BudgetedBackward { ledger: self, pins: Pins::default(), _paying: paying })
+        Box::new(BudgetedBackward { pool: self, pins: Pins::default(), _paying: paying })
     }
 }
 
 impl StepGuard for BudgetedBackward {
     fn before(&mut self, f: Ix, step: &BackwardStep) -> Result<()> {
-        let Self { ledger, pins, .. } = self;
+        let Self { pool, pins, .. } = self;
         pins.clear();
         let data = || step.x.iter().chain(&step.y).filter_map(|(_, slot)| slot.as_ref());
         data().for_each(|slot| pins.add(&slot.storage));
@@ -286,7 +286,7 @@ impl StepGuard for BudgetedBackward {
             gone.extend(inputs.chain(outputs).filter(|v| is_evicted(a, *v)));
             (gone, a.functions[f].born)
         });
-        restore(ledger, &gone, pins, now)?;
+        restore(pool, &gone, pins, now)?;
         let formula = formula::temporary_bytes(step);
         arena::with(|a| {
             let mut need: usize = data().map(|slot| cast_bytes(&slot.storage, slot.dtype)).sum();
@@ -297,33 +297,33 @@ impl StepGuard for BudgetedBackward {
                 need += if kept_as_other { sink.slot.storage.len() * sink.slot.dtype.size() } else { 0 };
                 need += if sink.again { sink.slot.storage.len() * sink.slot.dtype.size() } else { 0 };
             }
-            let mut book = ledger.book();
-            let made = book.make_room(a, need, pins, now);
-            made.map_err(|needed| too_much(a.op(f), book.limit, needed, "the backward run of "))
+            let mut state = pool.state();
+            let made = state.make_room(a, need, pins, now);
+            made.map_err(|needed| too_much(a.op(f), state.limit, needed, "the backward run of "))
         })
     }
 
     fn after(&self, f: Ix) {
-        arena::with(|a| self.ledger.book().finish(a, f));
+        arena::with(|a| self.pool.state().finish(a, f));
     }
 }
 
 impl Drop for BudgetedBackward {
     fn drop(&mut self) {
-        self.ledger.book().runs -= 1;
+        self.pool.state().runs -= 1;
     }
 }
 
 /// As `restore` of one value, within its pool's budget.
-fn restore_one(ledger: &Arc<EvictionPool>, v: Ix) -> Result<()> {
+fn restore_one(pool: &Arc<EvictionPool>, v: Ix) -> Result<()> {
     let mut pins = Pins::default();
-    let _paying = ledger.pay();
+    let _paying = pool.pay();
     let (gone, now) = arena::with(|a| {
-        ledger.book().renew_limit();
-        pins.add(a.data(a.variables[v].core));
+        pool.state().renew_limit();
+        pins.add(a.data(a.variables[v].tensor));
         (is_evicted(a, v), a.births)
     });
-    if gone { restore(ledger, &[v], &mut pins, now) } else { Ok(()) }
+    if gone { restore(pool, &[v], &mut pins, now) } else { Ok(()) }
 }
 
 impl Variable {
@@ -333,26 +333,26 @@ impl Variable {
     /// [`Error::Modified`] when it would not be what it was, [`Error::BudgetFor`] when there is no room for it.
     pub fn bring_back(&self) -> Result<bool> {
         let v = self.ix();
-        let ledger = arena::with(|a| -> Result<_> {
+        let pool = arena::with(|a| -> Result<_> {
             let f = a.variables[v].parent;
-            let ledger = if is_evicted(a, v) { EvictionPool::of(a, f) } else { None };
-            if ledger.is_some() {
+            let pool = if is_evicted(a, v) { EvictionPool::of(a, f) } else { None };
+            if pool.is_some() {
                 for f in order::to_restore(a, v) {
                     if !score::is_as_it_was(a, f) {
                         return Ok(Err(f));
                     }
                 }
             }
-            Ok(Ok(ledger))
+            Ok(Ok(pool))
         })?;
-        let ledger = ledger.map_err(|f| Error::Modified(self.describe_change(f)))?;
-        ledger.map_or(Ok(false), |ledger| restore_one(&ledger, v).map(|()| true))
+        let pool = pool.map_err(|f| Error::Modified(self.describe_change(f)))?;
+        pool.map_or(Ok(false), |pool| restore_one(&pool, v).map(|()| true))
     }
 
     fn describe_change(&self, f: Ix) -> String {
         let changed = arena::with(|a| {
             let slot = &a.functions[f];
-            let x = slot.inputs.iter().map(|v| a.cores[a.variables[*v].core].data.as_deref());
+            let x = slot.inputs.iter().map(|v| a.tensors[a.variables[*v].tensor].data.as_deref());
             slot.memo.modified(x, std::iter::empty())
         });
         changed.map_or_else(|| self.describe(), |which| which.describe(f))

@@ -28,8 +28,8 @@ pub(crate) struct EvictionCandidate {
 /// The work of a function as [`rehearsal::work_of`] estimates it.
 pub(crate) fn work(a: &Arena, f: Ix) -> u64 {
     let slot = &a.functions[f];
-    let inputs = slot.inputs.iter().map(|v| &a.cores[a.variables[*v].core].shape);
-    let outputs = slot.outputs.iter().map(|o| &a.cores[o.core].shape);
+    let inputs = slot.inputs.iter().map(|v| &a.tensors[a.variables[*v].tensor].shape);
+    let outputs = slot.outputs.iter().map(|o| &a.tensors[o.tensor].shape);
     cost::work_of(a.op(f), &inputs.collect::<Vec<_>>(), &outputs.collect::<Vec<_>>())
 }
 
@@ -54,7 +54,7 @@ impl EvictionCandidate {
         let f = &a.functions[self.function];
         let there = |v: &Ix| {
             let slot = &a.variables[*v];
-            !is_cleared(a, slot.core) || (slot.parent != NONE && slot.flags & flag::RESTORED != 0)
+            !is_cleared(a, slot.tensor) || (slot.parent != NONE && slot.flags & flag::RESTORED != 0)
         };
         !held && f.inputs.iter().all(there) && has_leaves_as_they_were(a, self.function)
     }
@@ -72,7 +72,7 @@ impl EvictionCandidate {
 /// Whether the inputs of `f` that are there are those that it ran on.
 pub(crate) fn is_as_it_was(a: &Arena, f: Ix) -> bool {
     let slot = &a.functions[f];
-    let x = slot.inputs.iter().map(|v| a.cores[a.variables[*v].core].data.as_deref());
+    let x = slot.inputs.iter().map(|v| a.tensors[a.variables[*v].tensor].data.as_deref());
     slot.memo.modified(x, std::iter::empty()).is_none()
 }
 
@@ -81,18 +81,18 @@ pub(crate) fn is_as_it_was(a: &Arena, f: Ix) -> bool {
 fn has_leaves_as_they_were(a: &Arena, f: Ix) -> bool {
     let slot = &a.functions[f];
     let leaf = |v: &Ix| a.variables[*v].parent == NONE;
-    let x = slot.inputs.iter().map(|v| a.cores[a.variables[*v].core].data.as_deref().filter(|_| leaf(v)));
+    let x = slot.inputs.iter().map(|v| a.tensors[a.variables[*v].tensor].data.as_deref().filter(|_| leaf(v)));
     slot.memo.modified(x, std::iter::empty()).is_none()
 }
 
-/// How many pairs share the memory of `v` by functions in place, itself among them; none where one of them is seen from
+/// How many tensors share the memory of `v` by functions in place, itself among them; none where one of them is seen from
 /// outside of the graph.
 pub(crate) fn sharers(a: &Arena, v: Ix) -> usize {
     let mut all = 0;
     let mut next = vec![v];
     while let Some(v) = next.pop() {
         // Its own count and that of the function that computes it.
-        if a.cores[a.variables[v].core].count > 2 {
+        if a.tensors[a.variables[v].tensor].count > 2 {
             return 0;
         }
         all += 1;

@@ -21,8 +21,8 @@ use crate::graph::step::operand::Operand;
 /// Elements of one storage.
 pub(crate) struct Block {
     pub(crate) storage: Arc<Storage>,
-    /// The pair that it is the data or the gradient of.
-    core: Ix,
+    /// The tensor that it is the data or the gradient of.
+    tensor: Ix,
     is_grad: bool,
     written: bool,
     /// Type of the elements that are there before the step and stay after it.
@@ -154,17 +154,17 @@ impl StepModel {
         all
     }
 
-    fn block(&mut self, numbers: &mut Numbers, storage: &Arc<Storage>, core: Ix, is_grad: bool) -> u32 {
+    fn block(&mut self, numbers: &mut Numbers, storage: &Arc<Storage>, tensor: Ix, is_grad: bool) -> u32 {
         *numbers.blocks.entry(Arc::as_ptr(storage)).or_insert_with(|| {
             let storage = Arc::clone(storage);
-            self.blocks.push(Block { storage, core, is_grad, written: false, lasting: None });
+            self.blocks.push(Block { storage, tensor, is_grad, written: false, lasting: None });
             self.blocks.len() as u32 - 1
         })
     }
 
     /// Notes the use of an array, and returns what it takes besides for that time.
     fn touch(&mut self, numbers: &mut Numbers, slot: &Operand, is_grad: bool, write: bool) -> (Touch, usize) {
-        let block = self.block(numbers, &slot.storage, slot.core, is_grad);
+        let block = self.block(numbers, &slot.storage, slot.tensor, is_grad);
         self.blocks[block as usize].written |= write;
         let (dtype, temporary) = match write && slot.stored != slot.dtype {
             true => (slot.stored, slot.storage.len() * slot.dtype.size()),
@@ -176,7 +176,7 @@ impl StepModel {
     fn value(&mut self, a: &Arena, numbers: &mut Numbers, v: Ix, slot: &Operand) -> u32 {
         let known = (v != NONE).then(|| numbers.values.get(&v).copied()).flatten();
         known.unwrap_or_else(|| {
-            let block = self.block(numbers, &slot.storage, slot.core, false);
+            let block = self.block(numbers, &slot.storage, slot.tensor, false);
             let (fixed, flagged, uses) = match v {
                 NONE => (true, false, 0),
                 v => {
@@ -289,8 +289,8 @@ impl StepModel {
             };
             let after: After = clear.guards.iter().map(runs_with).collect();
             if !after.contains(&0) {
-                let ReleasedStorage { core, is_grad, storage } = &clear.place;
-                let block = self.block(numbers, storage, *core, *is_grad);
+                let ReleasedStorage { tensor, is_grad, storage } = &clear.place;
+                let block = self.block(numbers, storage, *tensor, *is_grad);
                 let unless_dropped = clear.partners.iter().map(runs_with).collect();
                 let value = match clear.partners[..] {
                     [] => None,
@@ -326,7 +326,7 @@ impl StepModel {
     pub(crate) fn fresh(self) -> Vec<ReleasedStorage> {
         let given_back = self.blocks.into_iter().filter(|b| b.lasting.is_none() && b.written);
         given_back
-            .map(|Block { core, is_grad, storage, .. }| ReleasedStorage { core, is_grad, storage })
+            .map(|Block { tensor, is_grad, storage, .. }| ReleasedStorage { tensor, is_grad, storage })
             .collect()
     }
 

@@ -3,8 +3,9 @@
 
 use crate::Result;
 use crate::graph::arena::{Arena, Ix, NONE, Partners};
+use crate::graph::memory::release::BackwardKey;
 use crate::graph::memory::release::Policy;
-use crate::graph::plan::backward::{BackwardKey, BackwardPlan};
+use crate::graph::plan::backward::BackwardPlan;
 use crate::graph::plan::checkpoint::model::StepModel;
 use crate::graph::plan::forward::ForwardPlan;
 
@@ -33,7 +34,7 @@ pub(crate) fn introduce(a: &mut Arena, roots: &[Ix], policy: Policy, budget: Opt
         let known = a.variables[*root].extra.as_ref().map_or(&[][..], |extra| &extra.partners);
         if *known != others[..] {
             a.extra(*root).partners = others;
-            a.outdate(a.variables[*root].core); // plans of backward runs rest on it
+            a.outdate(a.variables[*root].tensor); // plans of backward runs rest on it
         }
     }
 }

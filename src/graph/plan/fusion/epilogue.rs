@@ -98,7 +98,7 @@ impl EpilogueChain {
             name = memo.name(noted, 0);
             before = &step.y[0];
         }
-        before.storage.settle(name);
+        before.storage.set_content(name);
         self.cleared.iter().try_for_each(|storage| storage.clear(true))?;
         Ok(true)
     }

@@ -164,7 +164,7 @@ impl FusedForward {
         done.inspect_err(|_| arrays.forget())?;
         for (saved, (storage, access)) in names.iter().zip(&arrays.own) {
             if *access != Access::Read {
-                storage.settle(name_of(*saved));
+                storage.set_content(name_of(*saved));
             }
         }
         self.cleared.iter().try_for_each(|storage| storage.clear(true))?;
