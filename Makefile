@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 CORE := python/kinnor/_core.abi3.so
 export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
-EXTRAS := audio,bfloat16,h5,image,lint,mpi,nnp,onnx,plot,progress,tensorboard,test
+EXTRAS := audio,bfloat16,docs,h5,image,lint,mpi,nnp,onnx,plot,progress,tensorboard,test
 RUST := $(shell find src -type f) Cargo.toml Cargo.lock
 
 .PHONY: demo demo-mpi test lint build stubs missing accuracy peers peers-install docs fuzz sanitize clean
@@ -20,6 +20,7 @@ lint: build
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --features rayon
 	$(PYTHON) -m ruff check
 	$(PYTHON) -m ruff format --check
+	$(PYTHON) -m codespell_lib
 	$(PYTHON) -m mypy
 	MYPYPATH=python $(PYTHON) -m mypy.stubtest --allowlist tools/stubtest-allowlist kinnor._core kinnor.functions
 
@@ -55,9 +56,9 @@ peers: build $(if $(PEERS),peers-install)
 peers-install:
 	@tools/make-peers $(PEERS)
 
-# The site, in target/site; needs `.venv/bin/pip install mkdocs-material "mkdocstrings[python]"` (the extra `docs`).
+# The site, in target/site. It stops at the first thing that is wrong, a public name on no page too.
 docs: build
-	$(PYTHON) -m mkdocs build --strict --site-dir target/site
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --quiet --strict --site-dir target/site
 
 build: $(CORE)
 

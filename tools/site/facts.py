@@ -1,0 +1,3 @@
+"""Gradient and cost of functions, in words."""
+
+FACTS: dict[str, tuple[str, str]] = {}

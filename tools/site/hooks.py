@@ -1,0 +1,59 @@
+"""What `make docs` adds to the pages that are written by hand: the reference, its lists, and pictures.
+
+MkDocs calls these functions by their names, in this order.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mkdocs.structure.files import File
+
+sys.path.insert(0, str(Path(__file__).parent))
+import pictures
+import reference
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Lists the pages of the reference, and stops if a public name is on none of them."""
+    if lost := reference.missing():
+        raise SystemExit(f"tools/site/reference.py: expected a page for every public name, got none for {lost}")
+    listed = next(each["Reference"] for each in config.nav if "Reference" in each)
+    functions, others = reference.pages()[: len(reference.FAMILIES)], reference.pages()[len(reference.FAMILIES) :]
+    listed += [{"Functions": ["functions.md", *(page.path for page in functions)]}, *(page.path for page in others)]
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Makes the pages of the reference, and what they show."""
+    for page in reference.pages():
+        files.append(File.generated(config, page.path, content=text(page)))
+    for name, drawn in pictures.all_pictures().items():
+        files.append(File.generated(config, f"reference/{name}.svg", content=drawn))
+    return files
+
+
+def text(page: reference.Page) -> str:
+    """A page of the reference, which is filled in from docstrings."""
+    parts = [f"# {page.title}\n\n{page.about}\n"]
+    for name in page.names:
+        parts.append(f"::: kinnor.{name}\n")
+    return "\n".join(parts)
+
+
+def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
+    """Adds the list of all functions to the page that is about them."""
+    if page.file.src_uri != "functions.md":
+        return markdown
+    parts = [markdown]
+    for listed in reference.pages()[: len(reference.FAMILIES)]:
+        names = (f"[{name.rpartition('.')[2]}]({listed.path}#kinnor.{name})" for name in sorted(listed.names))
+        parts.append(f"\n## {listed.title}\n\n{', '.join(names)}\n")
+    return "\n".join(parts)

@@ -1,0 +1,301 @@
+"""The pages of the reference: which public name stands on which page, and which stands on none.
+
+Knows the package as it is imported; knows nothing of the program that builds the site (see `hooks.py`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "python"))
+import kinnor as nn  # noqa: E402
+
+FAMILIES = {
+    "Activations": ("pointwise/activation", "pointwise/rectifier", "pointwise/concatenated_relu"),
+    "Arithmetic": ("pointwise/arithmetic", "pointwise/powers", "pointwise/nary", "pointwise/remainder"),
+    "Mathematics": ("pointwise/math", "pointwise/trigonometry"),
+    "Comparison and logic": ("pointwise/comparison", "pointwise/logical", "pointwise/selection"),
+    "Shapes and parts of arrays": ("arrangement", "indexing"),
+    "Reductions and sorting": ("reductions",),
+    "Products and attention": ("products", "linear_algebra"),
+    "Convolutions, pooling and images": ("spatial",),
+    "Recurrent networks": ("recurrent",),
+    "Normalization": ("normalizations",),
+    "Losses": ("losses",),
+    "Random numbers": ("randomness",),
+    "Quantization": ("quantization",),
+    "Signals": ("signal",),
+    "The graph itself": ("pointwise/special",),
+}
+"""The pages of functions, each with the folders or files of `src/ops` whose operations it shows."""
+
+COMPOSED = {
+    "PythonFunction": "The graph itself",
+    "clip_by_norm": "Normalization",
+    "clip_by_value": "Comparison and logic",
+    "dot": "Products and attention",
+    "einsum": "Products and attention",
+    "forget": "The graph itself",
+    "fused_batch_normalization": "Normalization",
+    "fused_convolution": "Convolutions, pooling and images",
+    "multi_head_attention": "Products and attention",
+    "onnx_resize": "Convolutions, pooling and images",
+    "reduce": "Reductions and sorting",
+    "sync_batch_normalization": "Normalization",
+    "vat_noise": "Random numbers",
+}
+"""Functions that are written in Python, and the page of each."""
+
+SUBJECTS = {
+    "Variables and arrays": (
+        "A variable is a place in a graph, an array the memory behind it.",
+        (
+            "Variable",
+            "NdArray",
+            "function",
+            "utils.dlpack",
+            "array_classes",
+            "prefer_cached_array",
+            "reset_array_preference",
+        ),
+    ),
+    "Errors": (
+        "Each derives from the error of Python that a caller expects. A refused call changes nothing.",
+        (
+            "Error",
+            "ArgumentError",
+            "AxisError",
+            "BudgetError",
+            "CallError",
+            "ClearedError",
+            "DTypeError",
+            "GraphError",
+            "IndexRangeError",
+            "InternalError",
+            "ModifiedError",
+            "ParameterError",
+            "RangeError",
+            "ShapeError",
+            "UnsupportedError",
+        ),
+    ),
+    "Running graphs": (
+        "When functions are computed, where, and by how many threads.",
+        (
+            "auto_forward",
+            "get_auto_forward",
+            "set_auto_forward",
+            "forward_all",
+            "grad",
+            "no_grad",
+            "context",
+            "contrib.context",
+            "ext_utils",
+            "available_contexts",
+            "cpu",
+            "set_num_threads",
+            "get_num_threads",
+            "set_conv_algorithm",
+            "get_conv_algorithm",
+            "show_config",
+            "hooks",
+            "config",
+        ),
+    ),
+    "Memory": (
+        "What is kept, freed and computed again.",
+        (
+            "memory_budget",
+            "recompute",
+            "recompute_fn",
+            "set_global_recompute",
+            "get_global_recompute",
+            "memory_stats",
+            "reset_peak_memory",
+            "clear_memory_cache",
+            "plan_report",
+        ),
+    ),
+    "Gradients": ("Gradients of any order, in dynamic mode and by functions.", ("autodiff", "autodiff.graph")),
+    "Parameters and modules": (
+        "Parameters live in a tree under their names; modules keep their own.",
+        ("parameter", "core", "experimental.parametric_function_class", "initializer"),
+    ),
+    "Parametric functions": (
+        "Functions with parameters, which they find or make in the current parameter scope.",
+        ("parametric_functions",),
+    ),
+    "Solvers": (
+        "Rules by which parameters move along their gradients, and schedules of their rates.",
+        ("solvers", "utils.learning_rate_scheduler", "experimental.mixed_precision_training"),
+    ),
+    "Data": (
+        "Data sets, data sources and the iterators over them.",
+        (
+            "datasets",
+            "utils.data_iterator",
+            "utils.data_source",
+            "utils.data_source_implements",
+            "utils.cache_data_source",
+            "utils.csv_data_source",
+            "utils.create_cache",
+            "utils.data_source_loader",
+            "utils.download",
+            "utils.image_utils",
+            "utils.image_utils.backend_manager",
+            "utils.image_utils.backend_events.image_utils_backend",
+            "utils.image_utils.backend_events.pil_backend",
+            "utils.image_utils.backend_events.common",
+            "utils.audio_utils",
+            "utils.audio_utils.backend_manager",
+            "utils.rnn",
+        ),
+    ),
+    "Files": (
+        "Networks, parameters and states of solvers as files.",
+        (
+            "model",
+            "load_checkpoint",
+            "save_checkpoint",
+            "utils.load",
+            "utils.save",
+            "utils.nnp_graph",
+            "utils.nnp_format",
+        ),
+    ),
+    "ONNX": ("Networks from other frameworks and for them: see also [the operators](../onnx.md).", ("onnx",)),
+    "Networks as data": (
+        "Graphs that are kept, changed and written without being run.",
+        ("graph_def", "experimental.graph_converters", "utils.factorization", "utils.factorization.cpd"),
+    ),
+    "Models": ("Networks for images, with trained weights.", ("models.imagenet", "models.utils")),
+    "Several processes": (
+        "Training on more than one process.",
+        ("communicators", "place", "CommunicatorBackwardCallback", "utils.communicator_util"),
+    ),
+    "Watching a run": (
+        "Curves, pictures, profiles, progress.",
+        (
+            "monitor",
+            "pictures",
+            "experimental.viewers",
+            "experimental.tb_graph_writer",
+            "utils.inspection",
+            "utils.profiler",
+            "utils.function_profile",
+            "utils.progress",
+            "logger",
+            "testing",
+        ),
+    ),
+    "Training loops": ("Loops that others wrote.", ("experimental.framework", "utils.callback")),
+    "Random state": ("Seeds.", ("seed", "random")),
+    "Python itself": (
+        "What NNabla's programs use of its tools for Python.",
+        ("utils.py23_compatible", "utils.signature_utils"),
+    ),
+}
+"""The other pages: what they are about, and what they show of `kinnor`; of a module all of its `__all__`."""
+
+INSIDE = {"compat", "files", "cli", "display", "launch", "parameter_tree", "placement", "report", "symbolic", "modes"}
+"""Modules that no program imports: what they have for programs is in `kinnor` itself, or a command."""
+
+
+PACKAGE = ROOT / "python/kinnor"
+PATHS = [path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", ".") for path in PACKAGE.rglob("*.py")]
+MODULES = {f"kinnor.{name.removesuffix('.__init__')}" for name in PATHS if not name.startswith("compat")}
+"""All modules of the package but NNabla's names, which change the package's ways when they are imported."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page of the reference: its title, its first sentence and the names on it, with their modules."""
+
+    title: str
+    about: str
+    names: tuple[str, ...]
+
+    @property
+    def path(self) -> str:
+        """Where it is below `docs`."""
+        return f"reference/{re.sub(r'[^a-z]+', '_', self.title.lower())}.md"
+
+
+def at(name: str) -> Any:
+    """What has this name below `kinnor`. Where a module has the name too, it is meant if more follows."""
+    outer, _, last = name.rpartition(".")
+    module = importlib.import_module(f"kinnor.{outer}") if f"kinnor.{outer}" in MODULES else nn
+    if outer and module is nn:
+        return getattr(at(outer), last)
+    return getattr(module, last)
+
+
+def members(name: str) -> list[str]:
+    """The names that one of `SUBJECTS` stands for: of a module all that it lists."""
+    if f"kinnor.{name}" not in MODULES:
+        return [name]
+    module = importlib.import_module(f"kinnor.{name}")
+    return [f"{name}.{each}" for each in module.__all__ if is_documented(getattr(module, each))]
+
+
+def is_documented(what: Any) -> bool:
+    """Whether something is documented by itself: a module's names are, it is not."""
+    return not isinstance(what, ModuleType)
+
+
+@cache
+def pages() -> tuple[Page, ...]:
+    """All pages. What several modules list is shown once, where it is listed first."""
+    import kinnor.functions as F
+
+    declared = {}
+    for path in sorted((ROOT / "src/ops").rglob("*.rs")):
+        for name in re.findall(r"^    \w+ = (\w+)\(", path.read_text(), re.MULTILINE):
+            declared[name] = path.relative_to(ROOT / "src/ops").with_suffix("").as_posix()
+    found, shown = [], set()
+    for title, sources in FAMILIES.items():
+        names = [n for source in sources for n, file in declared.items() if file.startswith(source) and n in F.__all__]
+        names += [n for n, page in COMPOSED.items() if page == title]
+        shown |= {id(getattr(F, n)) for n in names}
+        about = "Each takes variables and gives a variable of the graph, or takes an `NdArray` and computes at once."
+        found.append(Page(title, about, tuple(f"functions.{n}" for n in names)))
+    for title, (about, listed) in SUBJECTS.items():
+        names = []
+        for name in (each for source in listed for each in members(source)):
+            target = at(name)
+            if id(target) not in shown or not callable(target):
+                shown.add(id(target))
+                names.append(name)
+        found.append(Page(title, about, tuple(names)))
+    return tuple(found)
+
+
+def public() -> dict[str, Any]:
+    """Every public name of the package below `kinnor`, and what it is."""
+    found = {name: getattr(nn, name) for name in {*nn.__all__, *nn.LAZY_NAMES} if not name.startswith("_")}
+    for path in sorted(MODULES - {"kinnor.__init__", "kinnor.__main__"}):
+        name = path.removeprefix("kinnor.")
+        outer = name.rpartition(".")[0]
+        if name.split(".")[0] in INSIDE or any(part.startswith("_") for part in name.split(".")):
+            continue
+        module = importlib.import_module(path)
+        parent = sys.modules[f"kinnor.{outer}" if outer else "kinnor"]
+        inner = outer and hasattr(parent, "__all__") and name.rpartition(".")[2] not in parent.__all__
+        if not inner and not any(f"{outer}.".startswith(f"{each}.") for each in ("onnx", "models.imagenet")):
+            found |= {f"{name}.{each}": getattr(module, each) for each in getattr(module, "__all__", ())}
+    return {name: each for name, each in found.items() if is_documented(each)}
+
+
+def missing() -> list[str]:
+    """Public names that stand on no page."""
+    names = {name for page in pages() for name in page.names}
+    shown = {id(at(name)) for name in names}
+    return sorted(name for name, each in public().items() if name not in names and id(each) not in shown)
