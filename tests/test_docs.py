@@ -4,6 +4,7 @@ import doctest
 import re
 import runpy
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,15 @@ def test_commands_do_what_they_say(tmp_path, monkeypatch, capsys):
             with nn.parameter_scope("", {}):
                 runpy.run_path(sys.argv[0], run_name="__main__")
     assert re.search(r"epoch 10 of 10: cost \S+, valid_error 0.0[01]", capsys.readouterr().out)
+
+
+def test_the_tutorial_of_rust_shows_what_is_compiled():
+    blocks = re.findall(
+        r"(?:^(?:    .*)?\n)+", (ROOT / "docs/tutorials/own_operation_rust.md").read_text(), re.MULTILINE
+    )
+    shown = [textwrap.dedent(block).strip("\n") for block in blocks if block.strip()]
+    assert len(shown) == 1
+    assert shown[0] in (ROOT / "src/ops/pointwise/activation.rs").read_text()
 
 
 def test_all_pages_are_reachable():
