@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from odd_arguments import Choose
 
 EXPECTED = (
+    nn.Error,
     TypeError,
     ValueError,
     RuntimeError,
@@ -70,7 +71,7 @@ class Throw:
             self.note = mmap.mmap(file.fileno(), 8192)
         self.number = 0
 
-    def __call__(self, what: str, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, what: str, f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """The result of a call, or None when it was refused."""
         text = (
             f"{self.number}: {what}({', '.join([*map(shown, args), *(f'{k}={shown(v)}' for k, v in kwargs.items())])})"
@@ -112,7 +113,10 @@ def shown(x: Any) -> str:
             else f", cleared={(x.data if isinstance(x, nn.Variable) else x).clear_called}"
         )
         return f"{type(x).__name__}({x.shape}{kind})"
-    return repr(x)[:200]
+    try:
+        return repr(x)[:200]
+    except EXPECTED as e:  # of what was made of garbage
+        return f"{type(x).__name__}, whose repr raises {type(e).__name__}"
 
 
 def follow(throw: Throw, what: str, y: Any) -> None:
