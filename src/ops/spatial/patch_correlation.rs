@@ -3,7 +3,7 @@
 use crate::array::Shape;
 use crate::kernels::Float;
 use crate::kernels::map::GRAIN;
-use crate::kernels::threads::{self, Shared};
+use crate::kernels::threads;
 use crate::ops::contract::derivative::{ByKernel, by_kernel};
 use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::{Error, Result};
@@ -120,25 +120,19 @@ impl Compute for PatchCorrelation {
         let (a, b, channels) = (run.x(0), run.x(1), shape[3]);
         let size = shape.size_from(1);
         let shifts = axes[0].shifts * axes[1].shifts;
-        let places = shape[0] * axes[0].patches * axes[1].patches;
         let y = run.y(0);
-        assert!(y.len() == places * shifts);
-        let to = Shared::new(y.as_mut_ptr());
         let work = shifts * (self.patch[0] * self.patch[1]).max(1) as usize * channels.max(1);
-        threads::ranges(places, (GRAIN / work).max(1), |range| {
-            for place in range {
-                let (image, at) = (place / axes[1].patches / axes[0].patches, place / axes[1].patches);
-                let (row, column) = (at % axes[0].patches, place % axes[1].patches);
-                let (a, b) = (&a[image * size..][..size], &b[image * size..][..size]);
-                for s in 0..shifts {
-                    let mut sum = T::ZERO;
-                    pairs(&axes, [row, column, s / axes[1].shifts, s % axes[1].shifts], |i, j, width| {
-                        let n = width * channels;
-                        sum = sum + dot(&a[i * channels..][..n], &b[j * channels..][..n]);
-                    });
-                    // SAFETY: each place and shift comes once, and there is room for all of them.
-                    unsafe { to.get().add(place * shifts + s).write(sum) };
-                }
+        threads::rows_mut(y, shifts, (GRAIN / work).max(1), |place, y| {
+            let (image, at) = (place / axes[1].patches / axes[0].patches, place / axes[1].patches);
+            let (row, column) = (at % axes[0].patches, place % axes[1].patches);
+            let (a, b) = (&a[image * size..][..size], &b[image * size..][..size]);
+            for (s, y) in y.iter_mut().enumerate() {
+                let mut sum = T::ZERO;
+                pairs(&axes, [row, column, s / axes[1].shifts, s % axes[1].shifts], |i, j, width| {
+                    let n = width * channels;
+                    sum = sum + dot(&a[i * channels..][..n], &b[j * channels..][..n]);
+                });
+                *y = sum;
             }
         });
         Ok(())
@@ -152,30 +146,23 @@ impl Compute for PatchCorrelation {
         for wanted in 0..2 {
             let Some(gx) = run.gx(wanted).map(Grad::adding) else { continue };
             let other = run.x(1 - wanted);
-            let to = Shared::new(gx.as_mut_ptr());
-            assert!(gx.len() == shape.size() && gy.len() == shape[0] * places * shifts);
-            threads::ranges(shape[0], 1, |images| {
-                for image in images {
-                    let other = &other[image * size..][..size];
-                    // SAFETY: each image comes once.
-                    let gx = unsafe { std::slice::from_raw_parts_mut(to.get().add(image * size), size) };
-                    threads::in_turn(places, (GRAIN / shifts.max(1)).max(1), |range| {
-                        for place in range {
-                            let (row, column) = (place / axes[1].patches, place % axes[1].patches);
-                            for s in 0..shifts {
-                                let g = gy[(image * places + place) * shifts + s];
-                                let at = [row, column, s / axes[1].shifts, s % axes[1].shifts];
-                                pairs(&axes, at, |i, j, width| {
-                                    let (own, from) = if wanted == 0 { (i, j) } else { (j, i) };
-                                    let n = width * channels;
-                                    let gx = gx[own * channels..][..n].iter_mut();
-                                    gx.zip(&other[from * channels..][..n])
-                                        .for_each(|(gx, x)| *gx = *gx + g * *x);
-                                });
-                            }
+            threads::rows_mut(gx, size, 1, |image, gx| {
+                let other = &other[image * size..][..size];
+                threads::in_turn(places, (GRAIN / shifts.max(1)).max(1), |range| {
+                    for place in range {
+                        let (row, column) = (place / axes[1].patches, place % axes[1].patches);
+                        for s in 0..shifts {
+                            let g = gy[(image * places + place) * shifts + s];
+                            let at = [row, column, s / axes[1].shifts, s % axes[1].shifts];
+                            pairs(&axes, at, |i, j, width| {
+                                let (own, from) = if wanted == 0 { (i, j) } else { (j, i) };
+                                let n = width * channels;
+                                let gx = gx[own * channels..][..n].iter_mut();
+                                gx.zip(&other[from * channels..][..n]).for_each(|(gx, x)| *gx = *gx + g * *x);
+                            });
                         }
-                    });
-                }
+                    }
+                });
             });
         }
         Ok(())
