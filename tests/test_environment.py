@@ -157,3 +157,34 @@ print("ends")
 """
     for _ in range(3):
         assert run(program) == (0, "ends", [])
+
+
+def test_what_a_program_leaves_open_is_written_when_it_ends(tmp_path):
+    program = """
+import kinnor, sys
+
+class Last:
+    def __del__(self, write=sys.stdout.write):
+        write("gone")
+
+last = Last()
+file = open(sys.argv[1], "w")
+file.write("kept")
+"""
+    path = tmp_path / "left.txt"
+    done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, path.read_text()) == (0, "gone", "kept")
+
+
+def test_a_second_interpreter_may_be_left_to_the_end():
+    program = """
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+import kinnor
+second = interpreters.create()
+interpreters.run_string(second, "try: import kinnor._core\\nexcept ImportError: pass")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

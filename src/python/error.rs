@@ -90,9 +90,10 @@ fn of_panics<'py>(py: Python<'py>, bases: &Bound<'py, PyTuple>, doc: &str) -> Py
     class.setattr("__module__", "kinnor")?;
     class.setattr("__doc__", doc)?;
     let text = Error::Internal(String::new()).to_string();
-    // One that passed through a user's code says it already.
+    // One that passed through a user's code says it already. The function has globals of its own: as long as the class had
+    // hold of those of `__main__`, they were not cleared at the end, and files that a program left open not written.
     let code = c"lambda said: lambda e: (lambda t: t if t.startswith(said) else said + t)(', '.join(map(str, e.args)))";
-    class.setattr("__str__", py.eval(code, None, None)?.call1((text,))?)?;
+    class.setattr("__str__", py.eval(code, Some(&PyDict::new(py)), None)?.call1((text,))?)?;
     Ok(class)
 }
 
