@@ -101,9 +101,30 @@ def test_file_objects(extension):
     before = described()
     file = io.BytesIO()
     nn.save_parameters(file, extension=extension)
+    assert file.tell() == 0  # as NNabla leaves it
     nn.clear_parameters()
-    file.seek(0)
     nn.load_parameters(file, extension=extension)
+    assert described() == before
+
+
+class Pipe:
+    """Something to write to that has no place to go back to."""
+
+    def __init__(self):
+        self.written = b""
+
+    def write(self, data):
+        self.written += data
+
+
+@pytest.mark.parametrize("extension", FORMATS)
+def test_what_only_writes_is_written_to(extension):
+    network()
+    before = described()
+    pipe = Pipe()
+    nn.save_parameters(pipe, extension=extension)
+    nn.clear_parameters()
+    nn.load_parameters(io.BytesIO(pipe.written), extension=extension)
     assert described() == before
 
 

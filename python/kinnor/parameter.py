@@ -228,7 +228,8 @@ def save_parameters(path: PathOrFile, params: dict[str, Variable] | None = None,
     """Save parameters with their order, dtype and `need_grad`; the file is replaced whole or not at all.
 
     Args:
-        path: Path that ends in `.safetensors`, `.h5` or `.protobuf`, or a file open for writing bytes.
+        path: Path that ends in `.safetensors`, `.h5` or `.protobuf`, or a file open for writing bytes,
+            which is at its start afterwards.
         params: Parameters by path; by default those of the current scope, as `get_parameters(grad_only=False)`.
         extension: `.safetensors`, `.h5` or `.protobuf`, where `path` is a file or does not say it.
 

@@ -295,5 +295,4 @@ def _fill(path: PathOrFile, fill: Callable[[Path | BytesIO], None]) -> None:
         file.write(held.getvalue())
     except TypeError:
         file.write(held.getvalue().decode())
-    if file.seekable():
-        file.seek(0)  # As NNabla leaves it.
+    parameter_file.rewind(file)

@@ -39,6 +39,7 @@ __all__ = [
     "read_h5_arrays",
     "read_safetensors",
     "regular",
+    "rewind",
     "save",
     "write_safetensors",
 ]
@@ -65,7 +66,7 @@ def save(path: PathOrFile, entries: list[Entry], extension: str | None = None) -
     """Write a file, whole or not at all.
 
     Args:
-        path: Path, or a file open for writing bytes.
+        path: Path, or a file open for writing bytes, which is at its start afterwards.
         entries: What to write, in order.
         extension: Format, if the path does not say it: `.safetensors`, `.h5` or `.protobuf`.
 
@@ -83,6 +84,17 @@ def save(path: PathOrFile, entries: list[Entry], extension: str | None = None) -
         write(temporary, entries)
         with temporary.open("rb") as file:
             shutil.copyfileobj(file, path)
+    rewind(path)
+
+
+def rewind(file: IO[Any]) -> None:
+    """Go back to the start of a file object that was written, as NNabla does; those that cannot stay where they are.
+
+    Args:
+        file: The file object.
+    """
+    if hasattr(file, "seekable") and file.seekable():
+        file.seek(0)
 
 
 def load(path: PathOrFile, extension: str | None = None) -> list[Entry]:
