@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from .display import Parameters
     from .files.parameter_file import PathOrFile
+    from .folding import Folding
 
 __all__ = ["Model", "from_graph", "load", "save"]
 
@@ -35,7 +36,9 @@ class Model:
 
     Of arrays it gives arrays, by a static graph that it builds when a shape comes for the first time and keeps: a call
     costs what `forward()` of a graph built by hand costs. Of variables it makes a graph, and gives its outputs as
-    variables, to be trained or put into another graph. In both the parameters are the model's own.
+    variables, to be trained or put into another graph. In both the parameters are the model's own. Graphs of a model
+    that `load` gave are folded until somebody asks for its parameters or its network, or calls it with variables: what
+    follows from parameters alone is computed once, and batch normalizations go into the weights before them.
 
     Args:
         network: What describes it; its owner has the parameters.
@@ -49,7 +52,8 @@ class Model:
     def __init__(
         self, network: ProtoNetwork, inputs: Sequence[str] | None = None, outputs: Sequence[str] | None = None
     ) -> None:
-        self.network = network
+        self._network = network
+        self._folding: Folding | None = None
         self.inputs = list(network.inputs if inputs is None else inputs)
         self.outputs = list(network.outputs if outputs is None else outputs)
         if sorted(self.inputs) != sorted(network.inputs):
@@ -58,8 +62,20 @@ class Model:
             network.variable(name)
         self._graphs: dict[Any, tuple[list[Variable], list[Variable]]] = {}
 
+    @property
+    def network(self) -> ProtoNetwork:
+        """What describes the model; its owner has the parameters."""
+        self._unfold()
+        return self._network
+
+    def _unfold(self) -> None:
+        """Parameters may change from now on."""
+        if self._folding is not None:
+            self._folding = None
+            self._graphs.clear()
+
     def __repr__(self) -> str:
-        return f"<Model {self.network.name!r} {self.inputs} -> {self.outputs}>"
+        return f"<Model {self._network.name!r} {self.inputs} -> {self.outputs}>"
 
     def get_parameters(self, grad_only: bool = False) -> Parameters:
         """The parameters by path, as solvers take them.
@@ -67,10 +83,11 @@ class Model:
         Args:
             grad_only: Whether to leave out those that need no gradient.
         """
+        self._unfold()
         self._make_parameters()
-        found = self.network.owner.get_parameters(grad_only)
+        found = self._network.owner.get_parameters(grad_only)
         for name in list(found):
-            if name not in self.network.parameters:
+            if name not in self._network.parameters:
                 del found[name]
         return found
 
@@ -90,6 +107,7 @@ class Model:
         """
         given = self._given(args, named)
         if any(isinstance(x, Variable) for x in given):
+            self._unfold()
             made = self._build([x if isinstance(x, Variable) else Variable.from_numpy_array(x) for x in given])
             return made[0] if len(made) == 1 else tuple(made)
         arrays = [np.asarray(x) for x in given]
@@ -105,7 +123,7 @@ class Model:
         twice = given.keys() & named.keys()
         given.update(named)
         if len(args) > len(self.inputs) or twice or given.keys() != set(self.inputs):
-            raise CallError(f"{self.network.name}: expected inputs {self.inputs}, got {len(args)} and {list(named)}")
+            raise CallError(f"{self._network.name}: expected inputs {self.inputs}, got {len(args)} and {list(named)}")
         return [given[name] for name in self.inputs]
 
     def _graph(self, arrays: Sequence[Any]) -> tuple[list[Variable], list[Variable]]:
@@ -115,27 +133,30 @@ class Model:
             if len(self._graphs) >= _MOST_GRAPHS:
                 del self._graphs[next(iter(self._graphs))]
             inputs = [Variable.from_numpy_array(x) for x in arrays]
-            graph = self._graphs[key] = inputs, self._build(inputs)
+            graph = inputs, self._build(inputs)
+            if self._folding is not None:
+                self._folding.fold(graph[1], inputs)
+            self._graphs[key] = graph
         return graph
 
     def _build(self, inputs: Sequence[Variable]) -> list[Variable]:
-        order = [inputs[self.inputs.index(name)] for name in self.network.inputs]
+        order = [inputs[self.inputs.index(name)] for name in self._network.inputs]
         with auto_forward(False):
-            self.network(*order)
+            self._network(*order)
         found = []
         for name in self.outputs:
-            node = self.network.variable(name)
+            node = self._network.variable(name)
             if node.variable_instance is None:
-                raise NetworkError(f"{self.network.name}: expected output {name!r}, got none")
+                raise NetworkError(f"{self._network.name}: expected output {name!r}, got none")
             found.append(node.variable_instance)
-        for node in (*self.network.variables.values(), *self.network.parameters.values()):
+        for node in (*self._network.variables.values(), *self._network.parameters.values()):
             node.variable_instance = None  # The graph is the caller's.
         return found
 
     def _make_parameters(self) -> None:
         """Make those that the file does not hold."""
-        with parameters.parameter_scope("", self.network.owner.parameter_scope):
-            for name, node in self.network.parameters.items():
+        with parameters.parameter_scope("", self._network.owner.parameter_scope):
+            for name, node in self._network.parameters.items():
                 if parameters.get_parameter(name) is None:
                     parameters.get_parameter_or_create(name, node.shape, node.initializer, node.need_grad)
 
@@ -149,7 +170,7 @@ class Model:
             NetworkError: If the format is another.
             OSError: If the file cannot be written.
         """
-        _write(path, self.network, self.inputs, self.outputs)
+        _write(path, self._network, self.inputs, self.outputs)
 
 
 def save(
@@ -225,7 +246,11 @@ def load(path: PathOrFile, network: str | None = None) -> Model:
         NetworkError: If the file is malformed, or has no such network.
         OSError: If the file cannot be read.
     """
-    return from_graph(graph_def.load(path, extension=".nnp"), network)
+    from .folding import Folding
+
+    model = from_graph(graph_def.load(path, extension=".nnp"), network)
+    model._folding = Folding(model._network.owner.get_parameters(grad_only=False).values())
+    return model
 
 
 def from_graph(described: ProtoGraph, network: str | None = None) -> Model:

@@ -13,6 +13,7 @@ import numpy as np
 
 from .._core import CallError, Error, ShapeError, UnsupportedError, Variable, forward_all
 from ..display import Parameters
+from ..folding import Folding
 from ..modes import auto_forward
 from . import reading
 from .definitions import definition
@@ -55,8 +56,10 @@ class Model:
 
     Of arrays it gives arrays, by a static graph that it builds when shapes come for the first time and keeps. Of
     variables it makes a graph, and gives its outputs as variables, to be trained. In both, the floating-point
-    initializers of the file are the parameters. Whole numbers that are computed are exact up to 2^24 (float32); those
-    that follow from shapes and constants are exact.
+    initializers of the file are the parameters. Until somebody asks for them, or calls the model with variables, graphs
+    are folded: what follows from parameters alone is computed once, and batch normalizations go into the weights before
+    them; from then on graphs are as the file says, and follow the values of the parameters. Whole numbers that are
+    computed are exact up to 2^24 (float32); those that follow from shapes and constants are exact.
 
     Args:
         proto: The `ModelProto`.
@@ -95,6 +98,7 @@ class Model:
         self._graphs: dict[Any, _Graph] = {}
         # The same by shapes and types alone: arrays of which a graph was built before need no other look.
         self._known: dict[Any, _Graph] = {}
+        self._folding: Folding | None = Folding(self._parameters.values())
         for node in graph.node:
             self._attributes_of(node)
 
@@ -138,7 +142,15 @@ class Model:
         Args:
             grad_only: Whether to leave out those that need no gradient.
         """
+        self._unfold()
         return Parameters((key, x) for key, x in self._parameters.items() if x.need_grad or not grad_only)
+
+    def _unfold(self) -> None:
+        """Parameters may change from now on."""
+        if self._folding is not None:
+            self._folding = None
+            self._graphs.clear()
+            self._known.clear()
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Compute the outputs.
@@ -169,6 +181,7 @@ class Model:
                 given[name] = np.asarray(given[name])
             _check_shape(name, given[name].shape, self._types[name][1])
         if any(isinstance(x, Variable) for x in given.values()):
+            self._unfold()
             made = [value.variable for value in self._built(given)[1]]
             return made[0] if len(made) == 1 else tuple(made)
         graph = self._graph(given)
@@ -188,6 +201,8 @@ class Model:
                 del self._graphs[next(iter(self._graphs))]
             self._known.clear()
             graph = _Graph(*self._built(given))
+            if self._folding is not None:
+                self._folding.fold(graph.roots, graph.inputs)
             if not self._is_computed_at_once:
                 self._graphs[self._key(given)] = graph
         return graph

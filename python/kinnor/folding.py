@@ -1,0 +1,152 @@
+"""Graphs for prediction: what follows from parameters alone is computed once, and normalizations go into weights.
+
+Knows functions and their inputs; knows no files. Whoever lets parameters be changed must not fold.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import functions as F
+from .experimental.graph_converters.layers import is_a, normalization, only_reader, scaled
+from .modes import auto_forward
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ._core import Function, Variable
+
+__all__ = ["Folding"]
+
+_COMPUTED = frozenset(
+    [
+        *(
+            "Abs",
+            "Add2",
+            "AddScalar",
+            "BatchMatmul",
+            "Broadcast",
+            "Concatenate",
+            "Div2",
+            "DivScalar",
+            "Exp",
+            "Identity",
+        ),
+        *("Log", "Maximum2", "MaximumScalar", "Mean", "Minimum2", "MinimumScalar", "Mul2", "MulScalar", "Pow2"),
+        *("PowScalar", "RDivScalar", "RPowScalar", "RSubScalar", "ReLU", "Reshape", "Round", "Sigmoid", "Slice"),
+        *("Split", "Stack", "Sub2", "SubScalar", "Sum", "Tanh", "Transpose", "WeightNormalization"),
+    ]
+)
+"""Types of functions that are computed once if all they take is constant: they draw no numbers and keep no state."""
+
+_WRITING = ("Assign", "MinMaxQuantize", "PythonFunction")
+"""Types of functions that may write what they take: a graph with one is left as it is."""
+
+_LONGER = 4
+"""How many times the elements that it takes a constant may have, to be kept."""
+
+
+class Folding:
+    """What was folded for one network, which its graphs for several shapes share.
+
+    Numbers stay as they were to about 1e-5 of their size: a weight is multiplied before the products are summed.
+
+    Args:
+        parameters: What never changes, and belongs to all of the graphs.
+    """
+
+    def __init__(self, parameters: Iterable[Variable]) -> None:
+        self._shared = set(parameters)
+        self._made: dict[Any, list[Variable]] = {}
+        self._given: set[Variable] = set()
+        self._kept: set[Variable] = set()
+        self._first: dict[Variable, Variable] = {}
+
+    def fold(self, outputs: Sequence[Variable], inputs: Sequence[Variable]) -> None:
+        """Fold a static graph in its place: its outputs are the same variables.
+
+        Args:
+            outputs: Its outputs.
+            inputs: What each call gives; all other variables that no function computes are constants.
+        """
+        order: dict[Function, None] = {}
+        for output in outputs:
+            output.visit(lambda f: order.setdefault(f))
+        if any(is_a(f, *_WRITING) or f.info.args.get("batch_stat") for f in order):
+            return
+        self._given, self._kept = set(inputs), set(outputs)
+        with auto_forward(False):
+            for f in order:
+                self._compute(f)
+            for f in order:
+                self._normalize(f)
+        self._given, self._kept, self._first = set(), set(), {}
+
+    def _is_constant(self, x: Variable) -> bool:
+        return x.parent is None and x not in self._given
+
+    def _known(self, key: Any, inputs: Sequence[Variable]) -> tuple[Any, list[Variable] | None]:
+        """What was made of the same constants before; without a key if other graphs do not have them."""
+        first = tuple(self._first.get(x, x) for x in inputs)
+        if not self._shared.issuperset(first):
+            return None, None
+        key = (*key, first)
+        return key, self._made.get(key)
+
+    def _compute(self, f: Function) -> None:
+        """Make constants of the outputs of a function of constants."""
+        if f.info.type_name not in _COMPUTED or not f.inputs or not all(map(self._is_constant, f.inputs)):
+            return
+        outputs = f.outputs
+        if any(y in self._kept for y in outputs):
+            return
+        if sum(y.size for y in outputs) > max(_LONGER * sum(x.size for x in f.inputs), 1 << 12):
+            return
+        key, found = self._known((f.info.type_name, repr(f.info.args), outputs[0].shape), f.inputs)
+        if found is None:
+            outputs[0].forward()
+            found = list(outputs)
+            if key is not None:
+                self._made[key] = found
+                self._shared.update(found)
+        for y, first in zip(outputs, found, strict=True):
+            y.parent = None
+            y.data = first.data
+            self._first[y] = first
+
+    def _normalize(self, f: Function) -> None:
+        """Put a batch normalization by its running statistics into the weight and bias of the layer before it."""
+        layer = f.inputs[0].parent if f.inputs else None
+        if layer is None or not _goes_into(f, layer) or f.inputs[0] in self._kept:
+            return
+        held = [*layer.inputs[1:], *f.inputs[1:]]
+        if not all(map(self._is_constant, held)) or layer.inputs[1].data.dtype != np.float32:
+            return
+        name = "affine" if is_a(layer, "Affine") else "convolution"
+        key, found = self._known((name, repr(layer.info.args), repr(f.info.args)), held)
+        if found is None:
+            how = normalization(f)
+            w = scaled(layer, how.scale, outputs=True).astype(np.float32)
+            b = how.shift + (how.scale * layer.inputs[2].d.ravel() if len(layer.inputs) == 3 else 0)
+            if not (np.isfinite(w).all() and np.isfinite(b).all()):
+                return
+            found = [type(f.inputs[0]).from_numpy_array(values.astype(np.float32)) for values in (w, b)]
+            if key is not None:
+                self._made[key] = found
+        f.outputs[0].rewire_on(getattr(F, name)(layer.inputs[0], *found, **layer.info.args))
+
+
+def _goes_into(f: Function, layer: Function) -> bool:
+    """Whether a function is a batch normalization that a layer, read by it alone, can take in."""
+    if not is_a(f, "BatchNormalization") or f.info.args["batch_stat"] or only_reader(layer) != f:
+        return False
+    y, args = layer.outputs[0], layer.info.args
+    if is_a(layer, "Affine"):
+        axis = args["base_axis"] if y.ndim == args["base_axis"] + 1 and layer.inputs[1].ndim == 2 else None
+    elif is_a(layer, "Convolution"):
+        axis = y.ndim - 1 if args["channel_last"] else args["base_axis"]
+    else:
+        return False
+    return [k % y.ndim for k in f.info.args["axes"]] == [axis]

@@ -1,0 +1,126 @@
+"""Models for prediction: batch normalizations and constants are folded until somebody may change parameters."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from test_onnx_networks import densenet, images, listed, resnet, shaken
+
+import kinnor as nn
+import kinnor.functions as F
+import kinnor.onnx
+import kinnor.parametric_functions as PF
+import kinnor.solvers as S
+
+pytestmark = pytest.mark.usefixtures("no_parameters")
+
+
+def counted(model):
+    """How many functions of each type the graph that was built last has."""
+    graph = list(model._graphs.values())[-1]
+    found = {}
+    for output in graph.roots if hasattr(graph, "roots") else graph[1]:
+        output.visit(lambda f: found.setdefault(f, f.info.type_name))
+    return Counter(found.values())
+
+
+def mixed(x):
+    """Layers of all kinds before a normalization, and a weight that is computed."""
+    h = PF.convolution(x, 6, (3, 3), pad=(1, 1), group=3, name="a")
+    h = F.relu(PF.batch_normalization(h, batch_stat=False, name="a"))
+    h = PF.convolution(F.transpose(h, (0, 2, 3, 1)), 4, (3, 3), channel_last=True, with_bias=False, name="b")
+    h = PF.batch_normalization(h, axes=[3], batch_stat=False, name="b")
+    h = PF.batch_normalization(PF.affine(h, 5, name="c"), batch_stat=False, name="c")
+    w = nn.parameter.get_parameter_or_create("d/W", (4, 5), np.ones((4, 5), np.float32), True)
+    return F.tanh(F.affine(h, F.transpose(w * 2.0, (1, 0))))
+
+
+@pytest.mark.parametrize("extension", ["onnx", "nnp"])
+@pytest.mark.parametrize("network", [resnet, densenet, mixed], ids=lambda network: network.__name__)
+def test_numbers_are_those_of_the_graph_as_written(tmp_path, network, extension):
+    x = nn.Variable((2, 3, 32, 32))
+    network(x)
+    shaken()
+    path, y = tmp_path / f"net.{extension}", network(x)
+    if extension == "onnx":
+        kinnor.onnx.save(y, path, {"x": x})
+    else:
+        nn.save(path, {"y": y}, {"x": x})
+    load = kinnor.onnx.load if extension == "onnx" else nn.load
+    model, plain = load(path), load(path)
+    plain.get_parameters()
+    for n in (2, 3, 2):
+        given = images(n)["x"][:, :, :32, :32]
+        for found, wanted in zip(listed(model(given)), listed(plain(given)), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
+    before, after = counted(plain), counted(model)
+    folds = before["BatchNormalization"] - (0 if network is not densenet else after["BatchNormalization"])
+    assert folds > 0
+    assert after["BatchNormalization"] == before["BatchNormalization"] - folds
+    assert sum(after.values()) <= sum(before.values()) - folds
+    if network is mixed:
+        assert after["MulScalar"] == 0
+        assert before["MulScalar"] + before["Mul2"] > 0
+
+
+@pytest.fixture
+def normalized(tmp_path):
+    x = nn.Variable((2, 3, 8, 8))
+    h = PF.convolution(x, 4, (3, 3))
+    y = PF.batch_normalization(h, batch_stat=False)
+    shaken()
+    kinnor.onnx.save({"h": h, "y": y}, tmp_path / "both.onnx", {"x": x})
+    kinnor.onnx.save({"y": y}, tmp_path / "net.onnx", {"x": x})
+    nn.save(tmp_path / "net.nnp", {"y": y}, {"x": x})
+    return tmp_path, np.random.default_rng(0).normal(size=x.shape).astype(np.float32)
+
+
+def test_what_others_take_is_left_as_it_is(normalized):
+    folder, x = normalized
+    model = kinnor.onnx.load(folder / "both.onnx")
+    model(x)
+    assert counted(model)["BatchNormalization"] == 1
+
+
+@pytest.mark.parametrize("name", ["net.onnx", "net.nnp"])
+def test_parameters_that_change_are_seen(normalized, name):
+    folder, x = normalized
+    model = (kinnor.onnx if name.endswith("onnx") else nn).load(folder / name)
+    before = model(x)
+    assert counted(model)["BatchNormalization"] == 0
+    parameters = model.get_parameters()
+    np.testing.assert_allclose(model(x), before, rtol=1e-4, atol=1e-5)
+    assert counted(model)["BatchNormalization"] == 1
+    solver = S.Sgd(lr=0.1)
+    solver.set_parameters(parameters)
+    loss = F.mean(model(nn.Variable.from_numpy_array(x)) ** 2)
+    for _ in range(3):
+        loss.forward()
+        solver.zero_grad()
+        loss.backward()
+        solver.update()
+    loss.forward()
+    np.testing.assert_allclose(np.mean(model(x) ** 2), loss.d, rtol=1e-5)
+    assert np.abs(model(x) - before).max() > 1e-3
+
+
+@pytest.mark.parametrize("name", ["net.onnx", "net.nnp"])
+def test_graphs_of_several_shapes_share_what_was_folded(normalized, name):
+    folder, x = normalized
+    model = (kinnor.onnx if name.endswith("onnx") else nn).load(folder / name)
+    weights = []
+    for n in (1, 2):
+        model(x[:n])
+        graph = list(model._graphs.values())[-1]
+        output = graph.roots[0] if hasattr(graph, "roots") else graph[1][0]
+        weights.append(output.parent.inputs[1:])
+    assert weights[0] == weights[1]
+
+
+def test_a_network_that_is_handed_out_is_not_folded(normalized):
+    folder, x = normalized
+    model = nn.load(folder / "net.nnp")
+    before = model(x)
+    held = model.network.owner.get_parameters()
+    next(v for k, v in held.items() if k.endswith("gamma")).d *= 2
+    assert np.abs(model(x) - before).max() > 1e-3
