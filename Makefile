@@ -5,7 +5,7 @@ export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
 EXTRAS := audio,bfloat16,docs,h5,image,lint,mpi,nnp,onnx,plot,progress,tensorboard,test
 RUST := $(shell find src -type f) Cargo.toml Cargo.lock
 
-.PHONY: demo demo-mpi test lint build stubs missing accuracy peers peers-install docs fuzz sanitize clean
+.PHONY: demo demo-mpi test lint build stubs missing accuracy peers peers-install docs wheel sdist crate fuzz sanitize clean
 
 demo: build
 	@$(PYTHON) examples/demo.py
@@ -59,6 +59,19 @@ peers-install:
 # The site, in target/site. It stops at the first thing that is wrong, a public name on no page too.
 docs: build
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --quiet --strict --site-dir target/site
+
+# What is released, in target/wheels: on Linux for glibc 2.17 and later, which the linker of `zig` knows; CPython 3.10 and later.
+ZIG := $(if $(filter Linux,$(shell uname)),--zig --compatibility manylinux_2_17)
+wheel: .venv/made
+	$(if $(ZIG),$(PYTHON) -m pip install --quiet ziglang)
+	PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/maturin build $(ZIG) --locked --out target/wheels
+
+# The sources of the package, which need Rust alone to be built, and the crate as crates.io would get it.
+sdist: .venv/made
+	.venv/bin/maturin sdist --out target/wheels
+
+crate:
+	cargo publish --dry-run --no-verify --allow-dirty
 
 build: $(CORE)
 
