@@ -3,22 +3,32 @@
 import importlib.util
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
+import numpy as np
 import pytest
+from bed import TABLE
 
+import kinnor as nn
 import kinnor.functions as F
+from kinnor import _core
 
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.fixture
-def reference(monkeypatch):
-    """The module that lists the pages, fresh."""
-    spec = importlib.util.spec_from_file_location("reference", ROOT / "tools/site/reference.py")
+def site(name, monkeypatch):
+    """A module of `tools/site`, fresh."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"tools/site/{name}.py")
     module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "reference", module)  # where a dataclass looks for its module
+    monkeypatch.setitem(sys.modules, name, module)  # where a dataclass looks for its module
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def reference(monkeypatch):
+    """The module that lists the pages."""
+    return site("reference", monkeypatch)
 
 
 def test_every_public_name_is_on_a_page(reference):
@@ -44,3 +54,46 @@ def test_pages_have_names_of_their_own(reference):
     paths = [page.path for page in reference.pages()]
     assert len(paths) == len(set(paths))
     assert all(page.names for page in reference.pages())
+
+
+DECLARED = {name: (inputs, args) for name, _, inputs, args, _ in _core.declarations()}
+
+
+def test_formulas_of_gradients_are_those_that_are_computed(monkeypatch):
+    facts = site("facts", monkeypatch)
+    assert facts.ELEMENTWISE.keys() | facts.FACTS.keys() <= set(F.__all__)
+    for name, formulas in facts.ELEMENTWISE.items():
+        compared = sum(compare(row, (formulas,) if isinstance(formulas, str) else formulas) for row in TABLE[name])
+        assert compared > 0, name
+
+
+def compare(row, formulas):
+    """How many elements of the gradients of a row were compared with formulas."""
+    inputs, args = DECLARED[row.name]
+    known = {name: eval(default) for name, _, _, default in args if default is not None} | row.args
+    with nn.context_scope(nn.Context(["cpu:double"])), nn.auto_forward():
+        xs = [nn.Variable.from_numpy_array(x, need_grad=i in row.wanted) for i, x in enumerate(row.inputs)]
+        y = getattr(F, row.name)(*xs, **row.args)
+        gy = np.random.RandomState(0).normal(size=y.shape)
+        y.backward(nn.NdArray.from_numpy_array(gy))
+    known |= {given: x for (given, _), x in zip(inputs, row.inputs, strict=True)} | {"y": y.d, "gy": gy, "np": np}
+    compared = 0
+    for i, formula in enumerate(formulas):
+        if i in row.wanted:
+            expected = np.broadcast_to(eval(formula, known), y.shape)
+            shape = row.inputs[i].shape
+            expected = expected.sum(axis=tuple(range(y.ndim - len(shape))))
+            axes = tuple(a for a, n in enumerate(shape) if n == 1 != expected.shape[a])
+            np.testing.assert_allclose(
+                xs[i].g, expected.sum(axis=axes, keepdims=True), rtol=1e-5, atol=1e-7, err_msg=row.name
+            )
+            compared += expected.size
+    return compared
+
+
+def test_pictures_are_well_formed_and_of_functions(monkeypatch):
+    drawn = site("pictures", monkeypatch).all_pictures()
+    assert {"relu", "convolution", "max_pooling"} <= drawn.keys() <= set(F.__all__)
+    for text in drawn.values():
+        assert ElementTree.fromstring(text).get("viewBox")
+        assert "nan" not in text

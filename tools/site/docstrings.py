@@ -12,6 +12,7 @@ import griffe
 
 sys.path.insert(0, str(Path(__file__).parent))
 import facts
+import reference
 
 MADE = {"solvers": "solvers.py"}
 """Modules whose classes are made when they are imported, and their files."""
@@ -42,11 +43,17 @@ class Docstrings(griffe.Extension):
         for name in (*(f"solvers.{name}" for name in importlib.import_module("kinnor.solvers").__all__), *BY_NEW):
             module, _, last = name.rpartition(".")
             constructed(pkg[name], getattr(importlib.import_module(f"kinnor.{module}"), last))
-        for name, (gradient, cost) in facts.FACTS.items():
-            function = pkg["functions"][name]
-            parts = [("Gradient", gradient), ("Cost", cost)]
-            text = "".join(f"\n\n{title}:\n    {said}" for title, said in parts if said)
-            function.docstring = griffe.Docstring(function.docstring.value + text, parent=function)
+        inputs = {name: [given for given, _ in taken] for name, _, taken, _, _ in core.declarations()}
+        for page in reference.pages()[: len(reference.FAMILIES)]:
+            for name in (path.rpartition(".")[2] for path in page.names):
+                function = pkg["functions"][name]
+                parts = [
+                    ("Gradient", facts.gradient(name, inputs.get(name, []))),
+                    ("Cost", facts.cost(name, page.title)),
+                ]
+                text = "".join(f"\n\n{title}:\n    {said}" for title, said in parts if said)
+                if text and function.docstring:
+                    function.docstring = griffe.Docstring(function.docstring.value + text, parent=function)
 
 
 def overloaded(stub: griffe.Module | griffe.Class, into: griffe.Module | griffe.Class) -> None:

@@ -45,6 +45,10 @@ def text(page: reference.Page) -> str:
     parts = [f"# {page.title}\n\n{page.about}\n"]
     for name in page.names:
         parts.append(f"::: kinnor.{name}\n")
+        last = name.rpartition(".")[2]
+        if page.title in reference.FAMILIES and last in pictures.CURVES | pictures.WINDOWS:
+            said = pictures.WINDOWS.get(last, "The function, and its derivative (dashed).")
+            parts.append(f"![{last}]({last}.svg)\n\n*{said}*\n")
     return "\n".join(parts)
 
 
