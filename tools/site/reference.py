@@ -205,7 +205,19 @@ SUBJECTS = {
 }
 """The other pages: what they are about, and what they show of `kinnor`; of a module all of its `__all__`."""
 
-INSIDE = {"compat", "files", "cli", "display", "launch", "parameter_tree", "placement", "report", "symbolic", "modes"}
+INSIDE = {
+    "compat",
+    "files",
+    "folding",
+    "cli",
+    "display",
+    "launch",
+    "parameter_tree",
+    "placement",
+    "report",
+    "symbolic",
+    "modes",
+}
 """Modules that no program imports: what they have for programs is in `kinnor` itself, or a command."""
 
 
