@@ -17,6 +17,7 @@ import kinnor.communicators.functions as CF
 import kinnor.functions as F
 from kinnor import launch
 from kinnor.communicators.pipeline import schedule
+from kinnor.files.parameter_file import read_safetensors
 
 pytest.importorskip("mpi4py")
 
@@ -97,7 +98,8 @@ def test_the_schedule_of_a_pipeline_runs_each_part_once_and_keeps_few(places, pa
         ("shape", ["rank 0: all_reduce of (2, 3)", "rank 1: all_reduce of (2, 4)"]),
         ("parameters", ["got a (2,) on rank 0 and b (2,) on rank 1 as number 0"]),
         ("order", ["rank 0: all_reduce of (2, 3)", "rank 1: bcast from 0 of (2, 3)"]),
-        ("skip", ["rank 0 has waited", "wrong.py:", "rank 1 is outside of a collective"]),
+        ("skip", ["rank 0 has waited", "all_reduce", "wrong.py:", "rank 1 is outside of a collective"]),
+        ("unsaved", ["rank 0 has waited", "save_checkpoint", "wrong.py:", "rank 1 is outside of a collective"]),
     ],
 )
 def test_what_goes_wrong_on_one_process_is_told_and_ends_all(what, told):
@@ -112,6 +114,19 @@ def test_a_refused_start_is_one_line(capsys):
     assert launch.main(["-n", "1", "no_such_program.py"]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2 and "--oversubscribe" in lines[0] and "no_such_program.py" in lines[1]
+
+
+def test_a_missing_mpi_is_told_with_what_brings_it(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    with pytest.raises(C.CommunicatorError, match=r'init: expected mpi4py .*pip install "kinnor\[mpi\]"'):
+        C.MultiProcessDataParallelCommunicator().init()
+    assert launch.main(["-n", "1", str(RANKS / "wrong.py")]) == 2
+    monkeypatch.setattr(launch, "_mpirun", lambda: None)
+    assert launch.main(["-n", "1", str(RANKS / "wrong.py")]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2 and all("kinnor[mpi]" in line for line in lines)
+    assert "mpi4py" in lines[0] and "mpirun" in lines[1]
 
 
 def losses(folder):
@@ -166,6 +181,32 @@ def test_another_number_of_processes_goes_on(tmp_path):
     assert alone.keys() == changed.keys()
     for step, loss in alone.items():
         np.testing.assert_allclose(float.fromhex(changed[step]), float.fromhex(loss), rtol=1e-4)
+
+
+def arrays(path):
+    """The arrays of a checkpoint of one file."""
+    return {entry.name: entry.values for entry in read_safetensors(path) if entry.name != "about"}
+
+
+def test_parts_of_spread_layers_and_pipelines_are_joined_for_any_number_of_processes(tmp_path):
+    """Two processes save, one goes on from their files, two go on from its files."""
+    said = [run(n, "saving.py", tmp_path, *before).splitlines() for n, before in ((2, ()), (1, ("2",)), (2, ("12",)))]
+    assert [lines.count("right") for lines in said] == [2, 1, 2]
+    losses = [sorted(line.split() for line in lines if line != "right") for lines in said]
+    assert losses[2] == losses[0]
+    for (name, *found), (expected_name, *expected) in zip(losses[1], losses[0], strict=True):
+        assert name == expected_name
+        np.testing.assert_allclose([*map(float.fromhex, found)], [*map(float.fromhex, expected)], rtol=1e-4)
+    for name in ("spread", "placed"):
+        first = arrays(tmp_path / f"2.{name}.one")
+        assert first["parameters/a/affine/W"].shape == (8, 12) and len(first) > 20
+        for other in (f"12.{name}.one", f"212.{name}.one"):
+            found = arrays(tmp_path / other)
+            assert found.keys() == first.keys()
+            for key, values in first.items():
+                np.testing.assert_array_equal(found[key], values)
+        shards = list(tmp_path.glob(f"2.{name}.shards.*-of-2"))
+        assert len(shards) == 2 and all(path.stat().st_size > 1000 for path in shards)
 
 
 # --- One process

@@ -22,12 +22,13 @@ from .solver import SolverState
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from numpy.typing import NDArray
 
     from ._core import Variable
     from .communicators import Communicator, ShardedSolver
+    from .communicators.spread import Spread
     from .solver import Solver
     from .utils.data_iterator import DataIterator
 
@@ -57,6 +58,9 @@ def save_checkpoint(
 ) -> None:
     """Write all that a program needs to go on: a crash at any moment leaves the checkpoint of before or this one.
 
+    With a communicator, parameters that are spread over processes and those of a pipeline's places are saved as the
+    arrays of one process.
+
     Args:
         path: Path of the file. With `shards` there are others beside it, whose names begin like its name.
         parameters: Variables by their names; those of `nn.get_parameters(grad_only=False)` by default.
@@ -64,10 +68,11 @@ def save_checkpoint(
         iterators: Data iterators by names of your choice, with their positions.
         values: Anything that JSON can hold, such as the number of the step.
         communicator: The processes of the program, which all call this; the first one writes.
-        shards: Whether each process writes the states of its own part of a `ShardedSolver`.
+        shards: Whether each process writes to a file of its own what the first one does not have: states of a
+            `ShardedSolver`, parts of spread layers, its place of a pipeline. Otherwise the first one collects them.
 
     Raises:
-        ParameterError: If a name would not come back.
+        ParameterError: If a name would not come back, or if processes have different arrays under one name.
         OSError: If a file cannot be written.
 
     Examples:
@@ -84,28 +89,37 @@ def save_checkpoint(
         >>> w.d.tolist()
         [1.0, 2.0]
     """
+    from .communicators.spread import gathered, sources
+
+    op = "save_checkpoint"
     parts = _parts(parameters, solvers, iterators)
     rank, size = (0, 1) if communicator is None else (communicator.rank, communicator.size)
-    told = _exchange(communicator, json.dumps({"random": _random_state(), "iterators": _positions(parts)}))
-    token = _exchange(communicator, secrets.token_hex(8))[0]
-    states = _states(parts, gathered=not shards)
+    own = _arrays(parts, communicator is not None)
+    told = _exchange(communicator, json.dumps({"random": _random_state(), "iterators": _positions(parts)}), op)
+    token = _exchange(communicator, secrets.token_hex(8), op)[0]
+    tables = [json.loads(text) for text in _exchange(communicator, json.dumps(_table(own)), op)]
+    places = sources(tables)
+    values_of = {name: array.values for name, array in own.items()}
     target = Path(path)
     files: list[str] = []
+    joined: dict[str, Any] = {}
     if shards:
         files = [f"{target.name}.{token}.{n}-of-{size}" for n in range(size)]
-        _write(target.with_name(files[rank]), states)
-        states = []
-        _exchange(communicator, "written")
+        apart = {name for name, place in places.items() if name.startswith("solvers/") or place.ranks != [0]}
+        joined = {name: place for name, place in places.items() if place.axis is not None}
+        mine = [name for name in apart if rank in places[name].ranks]
+        _write(target.with_name(files[rank]), [(name, values_of[name], own[name].need_grad) for name in sorted(mine)])
+        whole = {name: values_of[name] for name in places if name not in apart and name in own}
+        _exchange(communicator, "written", op)
+    else:
+        whole = values_of if communicator is None else gathered(values_of, places, tables, communicator)
     if rank == 0:
-        about = {"kinnor": 1, "processes": [json.loads(text) for text in told], "values": values, "shards": files}
-        entries = [
-            parameter_file.Entry(f"parameters/{name}", v.data.get_data("r"), v.need_grad)
-            for name, v in parts.parameters.items()
-        ]
-        text = np.frombuffer(json.dumps(about).encode(), np.uint8)
-        _write(target, [parameter_file.Entry(ABOUT, text, False), *entries, *states])
+        about = {"kinnor": 1, "processes": [json.loads(text) for text in told], "values": values}
+        text = np.frombuffer(json.dumps(about | {"shards": files, "joined": joined}).encode(), np.uint8)
+        flags = {name: table[name][4] for table in reversed(tables) for name in table}
+        _write(target, [(ABOUT, text, False), *((name, array, flags[name]) for name, array in whole.items())])
         _remove_others(target, files)
-    _exchange(communicator, "saved")
+    _exchange(communicator, "saved", op)
 
 
 def load_checkpoint(
@@ -116,7 +130,7 @@ def load_checkpoint(
     iterators: Mapping[str, DataIterator] | None = None,
     communicator: Communicator | None = None,
 ) -> Any:
-    """Read a checkpoint. The number of processes may be another one than that which saved it.
+    """Read a checkpoint. The number of processes may be another one than that which saved it: each takes its parts.
 
     The same number of processes goes on with the same bits: random generators and positions are those of each process.
     Another number takes the positions and generators of the first one.
@@ -138,36 +152,34 @@ def load_checkpoint(
         OSError: If a file cannot be read.
     """
     parts = _parts(parameters, solvers, iterators)
-    rank, size = (0, 1) if communicator is None else (communicator.rank, communicator.size)
-    found, about = _read(Path(path))
-    arrays = {name: found.get(f"parameters/{name}") for name in parts.parameters}
-    for name, v in parts.parameters.items():
-        values = arrays[name]
-        if values is None or values.shape != v.shape:
-            got = "none" if values is None else f"{values.shape}"
-            raise ParameterError(
-                f"load_checkpoint: expected parameter {name!r} of shape {v.shape}, got {got} in {path}"
-            )
-    states = {name: _of_solver(path, found, name) for name in parts.solvers}
-    processes = about["processes"]
-    own = processes[rank if len(processes) == size else 0]
-    missing = next((name for name in parts.iterators if name not in own["iterators"]), None)
-    if missing is not None:
-        raise ParameterError(f"load_checkpoint: expected the position of iterator {missing!r}, got none in {path}")
+    rank = 0 if communicator is None else communicator.rank
+    keys = {name: list(solver.get_parameters()) for name, solver in parts.solvers.items()}
+    others = [json.loads(text) for text in _exchange(communicator, json.dumps(keys), "load_checkpoint")]
+    ready, failure = None, None
+    try:
+        ready = _ready(Path(path), parts, others, rank, communicator is not None)
+    except (ParameterError, OSError) as error:
+        failure = error
+    told = _exchange(communicator, "" if failure is None else str(failure), "load_checkpoint")
+    if failure is not None:
+        raise failure
+    wrong = next((text for text in told if text), None)
+    if ready is None or wrong is not None:
+        raise ParameterError(f"load_checkpoint: expected all processes to read {path}, got on another one: {wrong}")
     before = {name: _copied(_own(solver)) for name, solver in parts.solvers.items()}
     try:
         for name, solver in parts.solvers.items():
-            solver.set_states(states[name])
+            solver.set_states(ready.states[name])
     except BaseException:
         for name, solver in parts.solvers.items():
             _own(solver).set_states(before[name])
         raise
     for name, v in parts.parameters.items():
-        v.data.get_data("w")[...] = arrays[name]
-    _set_random_state(own["random"])
+        v.data.get_data("w")[...] = ready.parameters[name]
+    _set_random_state(ready.process["random"])
     for name, iterator in parts.iterators.items():
-        iterator.set_state(own["iterators"][name])
-    return about["values"]
+        iterator.set_state(ready.process["iterators"][name])
+    return ready.values
 
 
 def _parts(
@@ -179,10 +191,12 @@ def _parts(
     return _Parts(dict(known), dict(solvers or {}), dict(iterators or {}))
 
 
-def _exchange(communicator: Communicator | None, text: str) -> list[str]:
+def _exchange(communicator: Communicator | None, text: str, op: str) -> list[str]:
     if communicator is None:
         return [text]
-    return communicator._members("checkpoint", "world").exchange(text)
+    members = communicator._members(op, "world")
+    with communicator._watched(op):
+        return members.exchange(text)
 
 
 def _own(solver: Solver | ShardedSolver) -> Solver:
@@ -214,37 +228,125 @@ def _positions(parts: _Parts) -> dict[str, Any]:
     return {name: iterator.state() for name, iterator in parts.iterators.items()}
 
 
-# --- States of solvers
+# --- Parameters and states of solvers
 
 
-def _states(parts: _Parts, gathered: bool) -> list[parameter_file.Entry]:
-    entries = []
+class _Array(NamedTuple):
+    """What this process has of an array."""
+
+    values: NDArray[Any]
+    spread: Spread | None
+    need_grad: bool
+
+
+def _arrays(parts: _Parts, is_joined: bool) -> dict[str, _Array]:
+    """The arrays by their names in a checkpoint: those that this process has, if those of all are joined."""
+    spreads = _spreads(parts) if is_joined else {}
+    arrays = {
+        f"parameters/{name}": _Array(v.data.get_data("r"), spreads.get(v.data), v.need_grad)
+        for name, v in parts.parameters.items()
+    }
     for name, solver in parts.solvers.items():
-        source = solver if gathered else _own(solver)
+        source = _own(solver) if is_joined else solver
+        variables = source.get_parameters()
         for key, state in source.get_states().items():
-            arrays = {each: v.data.get_data("r") for each, v in state.pstate.items()}
-            arrays["t"] = np.asarray(state.t, np.int64)
-            entries += [
-                parameter_file.Entry(f"solvers/{name}/{key}/{each}", values, False) for each, values in arrays.items()
-            ]
-    return entries
+            spread = spreads.get(variables[key].data)
+            for each, v in state.pstate.items():
+                is_part = v.shape == variables[key].shape
+                arrays[f"solvers/{name}/{key}/{each}"] = _Array(
+                    v.data.get_data("r"), spread if is_part else None, False
+                )
+            arrays[f"solvers/{name}/{key}/t"] = _Array(np.asarray(state.t, np.int64), None, False)
+    return arrays
 
 
-def _of_solver(path: Any, found: Mapping[str, NDArray[Any]], name: str) -> dict[str, SolverState]:
+def _table(arrays: Mapping[str, _Array]) -> dict[str, Any]:
+    """What the processes tell each other of their arrays."""
+    return {
+        name: [
+            array.values.shape,
+            array.values.dtype.name,
+            array.spread and array.spread.axis,
+            array.spread and array.spread.ranks,
+            array.need_grad,
+        ]
+        for name, array in arrays.items()
+    }
+
+
+def _spreads(parts: _Parts) -> dict[NdArray, Spread]:
+    """How parameters are spread over processes, by their arrays."""
+    from .communicators.spread import spread_of
+
+    known = [*get_parameters(grad_only=False).values(), *parts.parameters.values()]
+    return {v.data: spread for v in known if (spread := spread_of(v)) is not None}
+
+
+class _Ready(NamedTuple):
+    """What a checkpoint has for this process."""
+
+    parameters: dict[str, NDArray[Any]]
+    states: dict[str, dict[str, SolverState]]
+    process: dict[str, Any]
+    values: Any
+
+
+def _ready(path: Path, parts: _Parts, keys: list[dict[str, list[str]]], rank: int, is_joined: bool) -> _Ready:
+    """Read what this process needs; `keys` are the parameters of the solvers of all processes."""
+    variables = {name: _own(solver).get_parameters() for name, solver in parts.solvers.items()}
+    elsewhere = {name: {key for of in keys for key in of.get(name, ())} - set(variables[name]) for name in variables}
+
+    def is_needed(entry: str) -> bool:
+        kind, _, rest = entry.partition("/")
+        if kind == "parameters":
+            return rest in parts.parameters
+        return any(
+            rest.startswith(f"{name}/") and rest[len(name) + 1 :].rpartition("/")[0] not in keys_elsewhere
+            for name, keys_elsewhere in elsewhere.items()
+        )
+
+    found, about = _read(path, is_needed)
+    spreads = _spreads(parts) if is_joined else {}
+    arrays = {}
+    for name, v in parts.parameters.items():
+        values, spread = found.get(f"parameters/{name}"), spreads.get(v.data)
+        shape = v.shape if spread is None else spread.shape
+        if values is None or values.shape != shape:
+            got = "none" if values is None else f"{values.shape}"
+            raise ParameterError(f"load_checkpoint: expected parameter {name!r} of shape {shape}, got {got} in {path}")
+        arrays[name] = values if spread is None else spread.take(values)
+    states = {name: _of_solver(path, found, name, variables[name], spreads) for name in variables}
+    processes = about["processes"]
+    process = processes[rank if len(processes) == len(keys) else 0]
+    missing = next((name for name in parts.iterators if name not in process["iterators"]), None)
+    if missing is not None:
+        raise ParameterError(f"load_checkpoint: expected the position of iterator {missing!r}, got none in {path}")
+    return _Ready(arrays, states, process, about["values"])
+
+
+def _of_solver(
+    path: Path,
+    found: Mapping[str, NDArray[Any]],
+    name: str,
+    variables: Mapping[str, Variable],
+    spreads: Mapping[NdArray, Spread],
+) -> dict[str, SolverState]:
     prefix = f"solvers/{name}/"
     states: dict[str, SolverState] = {}
-    for entry, values in found.items():
+    for entry, array in found.items():
         if not entry.startswith(prefix):
             continue
         key, _, each = entry[len(prefix) :].rpartition("/")
         state = states.setdefault(key, SolverState())
         if each == "t":
-            state.t = int(values)
+            state.t = int(array)
         else:
+            spread = spreads.get(variables[key].data) if key in variables else None
+            values = array if spread is None or array.shape != spread.shape else spread.take(array)
             v = _core.Variable(values.shape)
             v.data = NdArray.from_numpy_array(values)
             state.pstate[each] = v
-    if not states:
+    if variables and not states:
         raise ParameterError(f"load_checkpoint: expected states of solver {name!r}, got none in {path}")
     return states
 
@@ -263,28 +365,44 @@ def _copied(solver: Solver) -> dict[str, SolverState]:
 # --- Files
 
 
-def _write(path: Path, entries: Iterable[parameter_file.Entry]) -> None:
-    entries = list(entries)
+def _write(path: Path, named: Iterable[tuple[str, NDArray[Any], bool]]) -> None:
+    entries = [parameter_file.Entry(*each) for each in named]
     parameter_file.check_names("save_checkpoint", [entry.name for entry in entries])
     with replacing(path) as temporary:
         parameter_file.write_safetensors(temporary, entries)
 
 
-def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """The arrays of a checkpoint, and what else it says."""
+def _read(path: Path, is_needed: Callable[[str], bool]) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """The arrays of a checkpoint that are needed, and what else it says."""
     found = {entry.name: entry.values for entry in parameter_file.read_safetensors(path)}
     text = found.pop(ABOUT, np.zeros(0, np.uint8)).tobytes()
     try:
         about = json.loads(text)
         shards = [str(name) for name in about["shards"]]
+        joined = {
+            str(name): (int(axis), [shards[int(n)] for n in ranks])
+            for name, (ranks, axis) in about.get("joined", {}).items()
+        }
         is_known = about["kinnor"] == 1 and all(set(own) >= {"random", "iterators"} for own in about["processes"])
         is_known = is_known and len(about["processes"]) > 0 and "values" in about
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (AttributeError, IndexError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ParameterError(f"load_checkpoint: expected a checkpoint, got {path}, which is none") from error
     if not is_known or any(Path(name).name != name for name in shards):
         raise ParameterError(f"load_checkpoint: expected a checkpoint of this version, got another in {path}")
-    for name in shards:
-        found |= {entry.name: entry.values for entry in parameter_file.read_safetensors(path.with_name(name))}
+    found = {name: array for name, array in found.items() if is_needed(name)}
+    parts: dict[str, dict[str, NDArray[Any]]] = {name: {} for name in joined if is_needed(name)}
+    for shard in shards:
+        for entry in parameter_file.read_safetensors(path.with_name(shard)):
+            if entry.name in parts:
+                parts[entry.name][shard] = entry.values
+            elif is_needed(entry.name):
+                found[entry.name] = entry.values
+    for name, pieces in parts.items():
+        axis, files = joined[name]
+        try:
+            found[name] = np.concatenate([pieces[file] for file in files], axis)
+        except (KeyError, ValueError, IndexError) as error:
+            raise ParameterError(f"load_checkpoint: expected the parts of {name!r}, got others in {path}") from error
     return found, about
 
 

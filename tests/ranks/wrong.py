@@ -26,6 +26,8 @@ if what == "parameters":
     comm.get_all_reduce_callback()
 if what == "order" and comm.rank == 1:
     comm.bcast(x, 0)
-if what == "skip" and comm.rank == 1:
+if what in ("skip", "unsaved") and comm.rank == 1:
     time.sleep(30)
+if what == "unsaved":
+    nn.save_checkpoint("never.checkpoint", communicator=comm)
 comm.all_reduce(x)

@@ -7,22 +7,18 @@ callback: those of parts belong to one process, the others come out the same eve
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from .. import functions as F
-from ..initializer import BaseInitializer, ConstantInitializer, UniformInitializer, calc_uniform_lim_glorot
+from ..initializer import ConstantInitializer, UniformInitializer, calc_uniform_lim_glorot
 from ..parametric_functions.arguments import bias, check_input, index_of_axis, sizes, weight
 from ..parametric_functions.decorator import parametric_function_api
 from .errors import CommunicatorError
 from .functions import Copied, Joined, Part, Summed
+from .spread import PartOf, mark
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.random import RandomState
-    from numpy.typing import NDArray
 
     from .._core import Variable
     from ..initializer import Initializer
@@ -30,18 +26,6 @@ if TYPE_CHECKING:
     from .transport import Transport
 
 __all__ = ["affine_columns", "affine_rows"]
-
-
-class _PartOf(BaseInitializer):
-    """A part of what an initializer makes for the whole: the numbers of one process."""
-
-    def __init__(self, whole: Initializer, shape: Sequence[int], axis: int, members: Transport) -> None:
-        self.whole: Any = whole
-        self.shape, self.axis, self.members = tuple(shape), axis, members
-
-    def __call__(self, shape: Sequence[int]) -> NDArray[Any]:
-        parts = np.split(np.asarray(self.whole(self.shape)), self.members.size, self.axis)
-        return parts[self.members.rank]
 
 
 @parametric_function_api(
@@ -110,10 +94,13 @@ def affine_columns(
     comm._agree(members, f"affine_columns from {inp.shape} to {outputs}, gather {bool(gather)}")
     width = _divided("affine_columns", "n_outmaps", outputs, members)
     whole = UniformInitializer(calc_uniform_lim_glorot(inputs, outputs), rng) if w_init is None else w_init
-    w_part = _PartOf(whole, (inputs, outputs), 1, members)
-    b_part = _PartOf(ConstantInitializer() if b_init is None else b_init, (outputs,), 0, members)
+    w_part = PartOf(whole, (inputs, outputs), 1, members)
+    b_part = PartOf(ConstantInitializer() if b_init is None else b_init, (outputs,), 0, members)
     w = weight((inputs, width), w_part, (inputs, outputs, (1, 1)), rng, fix_parameters)
+    mark("W", w_part)
     b = bias((width,), b_part, with_bias, fix_parameters)
+    if b is not None:
+        mark("b", b_part)
     y = F.affine(Copied(comm, group)(inp), w, b, base_axis)
     return Joined(comm, group)(y) if gather else y  # type: ignore[no-any-return]
 
@@ -172,8 +159,9 @@ def affine_rows(
     width = _divided("affine_rows", "the inputs", inp.shape[-1], members) if scatter else inp.shape[-1]
     inputs = width * members.size
     whole = UniformInitializer(calc_uniform_lim_glorot(inputs, outputs), rng) if w_init is None else w_init
-    w_part = _PartOf(whole, (inputs, outputs), 0, members)
+    w_part = PartOf(whole, (inputs, outputs), 0, members)
     w = weight((width, outputs), w_part, (inputs, outputs, (1, 1)), rng, fix_parameters)
+    mark("W", w_part)
     b = bias((outputs,), b_init, with_bias, fix_parameters)
     part = Part(comm, group)(inp) if scatter else inp
     y = Summed(comm, group)(F.affine(part, w, None, inp.ndim - 1))
