@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from odd_arguments import Choose
 
 INNER = (
-    "cli", "files", "launch", "models.imagenet.", "onnx.", "pictures.", "placement", "graph_def.",
+    "cli", "compat", "files", "launch", "models.imagenet.", "onnx.", "pictures.", "placement", "graph_def.",
     "utils.nnabla_pb2",
 )  # fmt: skip
-"""Modules that a program does not name, or that programs of their own are run by (those have their own tests)."""
+"""Modules that a program does not name, that programs are run by, or that set NNabla's ways for the whole process."""
 
 
 def modules() -> list[str]:

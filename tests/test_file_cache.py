@@ -5,10 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kinnor.utils.cache_data_source import write_cache
 from kinnor.utils.create_cache import CreateCache
-from kinnor.utils.data_iterator import data_iterator_cache, data_iterator_csv_dataset, data_iterator_simple
+from kinnor.utils.data_iterator import (
+    data_iterator,
+    data_iterator_cache,
+    data_iterator_csv_dataset,
+    data_iterator_simple,
+)
 from kinnor.utils.data_source import DataSourceWithFileCache, DataSourceWithFileCacheError
-from kinnor.utils.data_source_implements import SimpleDataSource
+from kinnor.utils.data_source_implements import CacheDataSource, SimpleDataSource
 
 
 def test_file_caches():
@@ -43,6 +49,35 @@ def test_a_file_cache_stays_where_it_is_told(tmp_path):
     ragged = SimpleDataSource(lambda i: (np.zeros(i),), 3)
     with pytest.raises(DataSourceWithFileCacheError, match="expected arrays of one shape for 'x0'"):
         DataSourceWithFileCache(ragged)
+
+
+def test_a_shuffled_cache_goes_through_one_file_after_the_other(tmp_path, monkeypatch):
+    write_cache(SimpleDataSource(lambda i: (np.int64(i),), 950), tmp_path)
+    read = []
+    load = np.load
+    monkeypatch.setattr(np, "load", lambda file, **given: read.append(file.name) or load(file, **given))
+    epochs = []
+    with CacheDataSource(tmp_path, shuffle=True, rng=np.random.RandomState(5)) as source:
+        for _ in range(3):
+            epochs.append([int(source.next()[0]) for _ in range(950)])
+            source.reset()
+            source.apply_order()
+    rng = np.random.RandomState(5)  # as NNabla draws: the order of the files, then of each as it comes
+    expected = [i * 100 + j for i in rng.permutation(10) for j in rng.permutation(100 if i < 9 else 50)]
+    assert epochs[0] == expected
+    assert all(sorted(epoch) == list(range(950)) for epoch in epochs)
+    assert epochs[0] != epochs[1] != epochs[2]
+    assert all(len({i // 100 for i in epoch[:50]}) == 1 for epoch in epochs)
+    assert len(read) <= 3 * 10
+
+
+def test_a_shuffled_cache_in_parts_gives_each_example_once(tmp_path):
+    write_cache(SimpleDataSource(lambda i: (np.int64(i),), 250), tmp_path)
+    with data_iterator(CacheDataSource(tmp_path, shuffle=True), 25, with_memory_cache=False) as batches:
+        parts = [batches.slice(None, 2, i) for i in range(2)]
+        for _ in range(2):
+            found = [int(x) for part in parts for _ in range(5) for x in part.next()[0]]
+            assert sorted(found) == list(range(250))
 
 
 def test_a_cache_of_a_csv_file(tmp_path):

@@ -36,13 +36,26 @@ KEPT = 8
 """Files whose arrays are kept in memory."""
 
 
+class _FileOrders(Orders):
+    """Orders that go through one file after the other, drawn as NNabla draws them."""
+
+    def __init__(self, lengths: Sequence[int], shuffle: bool, rng: RandomState) -> None:
+        self._starts = list(accumulate(lengths, initial=0))
+        super().__init__(self._starts[-1], shuffle, rng)
+
+    def _permutation(self) -> NDArray[np.int64]:
+        starts = self._starts
+        files = self._rng.permutation(len(starts) - 1)
+        return np.concatenate([starts[i] + self._rng.permutation(starts[i + 1] - starts[i]) for i in files])
+
+
 class CacheDataSource(DataSource):
     """A data set in a folder that `kinnor conv_dataset` or NNabla made.
 
     Args:
         cachedir: Path of the folder.
         shuffle: Whether the examples come in random order, a new one in each epoch: files in random order, and those of
-            each file as well.
+            each file as well, so that each file is read once in an epoch.
         rng: What the order is drawn from; `RandomState(313)` if it is None.
         normalize: Whether to divide arrays of type `uint8` and `uint16` by the largest value of the type.
 
@@ -67,7 +80,7 @@ class CacheDataSource(DataSource):
         self._size = self._ends[-1] if self._ends else 0
         info = self._folder / "cache_info.csv"
         self._variables = [row[0] for row in _rows(info)] if info.exists() else list(self._read(0))
-        self._orders = Orders(self._size, shuffle, self._rng)
+        self._orders = _FileOrders(lengths, shuffle, self._rng)
 
     def _index(self) -> tuple[list[str], list[int]]:
         path = self._folder / "cache_index.csv"

@@ -94,8 +94,11 @@ class Orders:
             return self._orders[-behind]
 
     def _draw(self, shuffle: bool) -> None:
-        self._orders.append(self._rng.permutation(self._size) if shuffle else np.arange(self._size))
+        self._orders.append(self._permutation() if shuffle else np.arange(self._size))
         self._drawn += 1
+
+    def _permutation(self) -> NDArray[np.int64]:
+        return self._rng.permutation(self._size)
 
 
 class DataSource:
