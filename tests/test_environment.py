@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from kinnor import system
+
 IMPORT = "import kinnor as nn; print(nn.get_num_threads(), nn.config.plan)"
 
 
@@ -188,3 +190,18 @@ interpreters.run_string(second, "try: import kinnor._core\\nexcept ImportError: 
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_processor_without_avx2_is_told_that_it_is_slow(monkeypatch, capsys):
+    assert "AVX2" in system.slowness("x86_64", {"processor": "sse4.2 avx"})
+    assert system.slowness("AMD64", {"processor": "avx avx2 fma"}) is None
+    assert system.slowness("arm64", {"processor": "neon"}) is None
+    monkeypatch.setattr(system, "slowness", lambda *_: "slow")
+    system.say_slowness()
+    assert capsys.readouterr().err == "slow\n"
+
+
+def test_the_instructions_of_old_machines_can_be_tried():
+    code, said, error = run("import kinnor; kinnor.show_config()", KINNOR_ISA="portable")
+    assert code == 0 and error == []
+    assert "instructions  portable" in said

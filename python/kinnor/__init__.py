@@ -78,9 +78,17 @@ from .placement import place
 from .random import seed
 from .report import plan_report
 from .symbolic import grad
-from .system import array_classes, available_contexts, prefer_cached_array, reset_array_preference, show_config
+from .system import (
+    array_classes,
+    available_contexts,
+    prefer_cached_array,
+    reset_array_preference,
+    show_config,
+)
+from .system import say_slowness as _say_slowness
 
 _attach_display()
+_say_slowness()
 
 if TYPE_CHECKING:
     from types import ModuleType

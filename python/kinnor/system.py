@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import platform
+import sys
+from typing import TYPE_CHECKING, Any
 
 from . import _core
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["array_classes", "available_contexts", "prefer_cached_array", "reset_array_preference", "show_config"]
 
@@ -13,7 +18,10 @@ available_contexts: list[str] = ["cpu"]
 
 
 def show_config() -> None:
-    """Print the version, the processor's instructions in use, the number of threads and what Python runs it."""
+    """Print the version, the processor's instructions in use, the number of threads and what Python runs it.
+
+    With the environment variable `KINNOR_ISA=portable`, or `avx2`, kernels use no more than these.
+    """
     import numpy as np
 
     facts = {
@@ -25,6 +33,27 @@ def show_config() -> None:
     }
     width = max(map(len, facts))
     print("\n".join(f"{name:<{width}}  {value}" for name, value in facts.items()))
+
+
+def slowness(machine: str, facts: Mapping[str, Any]) -> str | None:
+    """What to say to a machine whose processor is too old for the quick kernels.
+
+    Args:
+        machine: The kind of processor, as `platform.machine` has it.
+        facts: What the core says of it: the vector instructions under `processor`.
+
+    Returns:
+        A sentence, or None where nothing is to be said.
+    """
+    if machine.lower() not in {"x86_64", "amd64"} or "avx2" in facts["processor"].split():
+        return None
+    return "kinnor: this processor has no AVX2: matrix products take some five times as long as on one that has"
+
+
+def say_slowness() -> None:
+    """Say it on standard error, once: when the package is imported."""
+    if text := slowness(platform.machine(), _core.configuration()):
+        print(text, file=sys.stderr)
 
 
 _PREFERRED = ["CpuCachedArray", "CpuArray", "CpuDlpackArray"]
