@@ -171,3 +171,38 @@ def test_files_of_nnablas_format_are_written_and_read():
         print(facts["snake_name"], *facts["inputs"], *facts["arguments"])
     """)
     assert out == ["True", "leaky_relu", "x", "alpha", "inplace"]
+
+
+def test_what_programs_take_from_the_command_line_program(tmp_path):
+    out = run("""
+        import sys
+        import numpy as np
+        import nnabla as nn
+        from nnabla.utils.cli.cli import main
+        from nnabla.utils.cli.utility import compute_full_path, is_float, let_data_to_variable, str_to_num
+        assert [is_float(s) for s in ("1", "1e3", "x", "nan", "", " 2 ")] == [True, True, False, True, False, True]
+        numbers = {"12345678": 12345678, "2e10": 1024, "1234K": 1234000, "1k": 1024, "1.5M": 1500000, "3g": 3 << 30}
+        numbers |= {"0": -1, "x": -1, "-4": -1, "1.5": -1, "1e": -1, "2.5e3": 15, "10P": 10**16, "1p": 1 << 50}
+        assert {s: str_to_num(s) for s in numbers} == numbers
+        paths = [("/a", "b.csv"), ("/a", "./b/./c"), ("/a", "/z/y"), ("/a\\q", "b\\c"), (".", "x")]
+        assert [compute_full_path(*p) for p in paths] == ["/a/b.csv", "/a/b/c", "/z/y", "/a/q/b/c", "./x"]
+        for dtype in (np.float32, np.float64, np.float16, np.int32, np.int64, np.uint8, np.bool_):
+            x = nn.Variable((2, 3), need_grad=True)
+            let_data_to_variable(x, np.ones((1, 3), dtype), ctx=nn.Context(["cpu:float"]))
+            assert (x.data.dtype, x.need_grad, x.d.tolist()) == (dtype, False, [[1] * 3] * 2)
+        x = nn.Variable((2, 3), need_grad=True)
+        x.d = np.full((2, 3), 5, np.float32)
+        try:
+            let_data_to_variable(x, np.ones((3, 2)), data_name="d", variable_name="v")
+        except ValueError as error:
+            assert 'data "d"' in str(error) and 'variable "v"' in str(error), error
+        assert (x.need_grad, x.data.dtype, x.d[0, 0]) == (True, np.float32, 5)
+        sys.argv = ["nnabla_cli", "version"]
+        main()
+        sys.argv = ["nnabla_cli", "nothing_like_it"]
+        try:
+            main()
+        except SystemExit as done:
+            print("ended", done.code)
+    """)
+    assert out[-2:] == ["ended", "2"]
