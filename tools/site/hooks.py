@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
 
+SPEED = "guide/speed.md"
+
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Lists the pages of the reference, and stops if a public name is on none of them."""
@@ -37,6 +39,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, page.path, content=text(page)))
     for name, drawn in pictures.all_pictures().items():
         files.append(File.generated(config, f"reference/{name}.svg", content=drawn))
+    speed = (Path(config.docs_dir) / SPEED).read_text()
+    files.append(File.generated(config, SPEED.replace(".md", ".svg"), content=pictures.bars(speed)))
     return files
 
 
@@ -53,7 +57,9 @@ def text(page: reference.Page) -> str:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Adds the list of all functions to the page that is about them."""
+    """Adds the list of all functions to the page that is about them, and the chart to that of measured speed."""
+    if page.file.src_uri == SPEED:
+        return markdown.replace("\n\n## ", "\n\n![Both runs; the line is the peer's time](speed.svg)\n\n## ", 1)
     if page.file.src_uri != "functions.md":
         return markdown
     parts = [markdown]
