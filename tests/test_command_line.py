@@ -1,6 +1,7 @@
 """The program `kinnor`: each command, what it says where it fails, and a network trained from end to end."""
 
 import csv
+import json
 import re
 import subprocess
 import sys
@@ -165,6 +166,9 @@ def test_what_is_in_a_file_is_shown(folder, model, capsys):
     assert (folder / "drawn/net.svg").read_text().count("<rect") == 4
     ok("profile -c net.nnp -o measured")
     assert "Convolution" in (folder / "measured/profile.csv").read_text()
+    events = json.loads((folder / "measured/profile.json").read_text())["traceEvents"]
+    assert {"forward", "backward"} <= {e.get("cat") for e in events if e["name"] == "Convolution"}
+    assert "Convolution" in (folder / "measured/profile.html").read_text()
     ok("version")
     ok("info")
     assert nn.__version__ in capsys.readouterr().out

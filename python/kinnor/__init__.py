@@ -100,6 +100,7 @@ if TYPE_CHECKING:
     from .model import load as load
     from .model import save as save
     from .pictures import show as show
+    from .profiling import profile as profile
 
 __all__ = [
     "ArgumentError",
@@ -187,6 +188,7 @@ LAZY = (
     "monitor",
     "parametric_functions",
     "pictures",
+    "profiling",
     "solver",
     "solvers",
     "testing",
@@ -202,6 +204,7 @@ LAZY_NAMES = {
     "Sequential": "core",
     "load": "model",
     "load_checkpoint": "checkpoint",
+    "profile": "profiling",
     "save": "model",
     "save_checkpoint": "checkpoint",
     "show": "pictures",

@@ -13,6 +13,7 @@ import numpy as np
 from .. import parameter as parameters
 from ..files.atomic import replacing
 from ..graph_def import NetworkError
+from ..profiling import profile as profiled
 from ..utils.load import load
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ def profile(config: str, outdir: str) -> list[tuple[str, str, str, float]]:
 
     Args:
         config: Path of the project file.
-        outdir: Path of the folder, which gets `profile.csv`.
+        outdir: Path of the folder, which gets `profile.csv`, and of one run `profile.json`, a Chrome trace,
+            and `profile.html`, a flame graph.
 
     Returns:
         Network, function or `*` for all, what was run, and the median of its times in milliseconds.
@@ -57,15 +59,23 @@ def profile(config: str, outdir: str) -> list[tuple[str, str, str, float]]:
         info = load(config, prepare_data_iterator=False)
         if not info.networks:
             raise NetworkError(f"expected a network in {config}, got none")
-        rows = []
+        rows, ends = [], []
         for network in info.networks.values():
             nodes = (*network.variables.values(), *network.parameters.values())
             variables = {n.name: n.variable_instance for n in nodes}
             for name in network.inputs:
                 variables[name].d = 0  # type: ignore[union-attr]
-            rows += _network(network.name, [variables[name] for name in network.outputs])
+            ends.append(_output([variables[name] for name in network.outputs]))
+            rows += _network(network.name, ends[-1])
+        with profiled() as found:
+            for output in ends:
+                output.forward()
+                if output.need_grad:
+                    output.backward()
     target = Path(outdir)
     target.mkdir(parents=True, exist_ok=True)
+    for kind in ("json", "html"):
+        found.save(target / f"profile.{kind}")
     with replacing(target / "profile.csv") as temporary, temporary.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("network", "function", "run", "milliseconds"))
@@ -75,10 +85,13 @@ def profile(config: str, outdir: str) -> list[tuple[str, str, str, float]]:
     return rows
 
 
-def _network(name: str, outputs: list[Any]) -> list[tuple[str, str, str, float]]:
+def _output(outputs: list[Any]) -> Any:
     from .. import functions
 
-    output = outputs[0] if len(outputs) == 1 else functions.sink(*outputs)
+    return outputs[0] if len(outputs) == 1 else functions.sink(*outputs)
+
+
+def _network(name: str, output: Any) -> list[tuple[str, str, str, float]]:
     spent: dict[int, list[float]] = {}
     order: list[tuple[int, str]] = []
     begun = [0.0]

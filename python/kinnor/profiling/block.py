@@ -1,0 +1,120 @@
+"""`nn.profile`: a block of a program whose functions, updates and data are timed."""
+
+from __future__ import annotations
+
+import functools
+from contextlib import ExitStack, contextmanager
+from threading import Lock
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+from .. import _core
+from .._core import CallError, Variable
+from .record import Lane, Recorder
+from .result import Profile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["profile"]
+
+KEY = "kinnor.profile"
+
+OPERATORS = (
+    *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__rtruediv__"),
+    *("__pow__", "__rpow__", "__matmul__", "__rmatmul__", "__neg__", "__getitem__"),
+)
+
+UPDATES = (
+    *("update", "zero_grad", "weight_decay", "clip_grad_by_norm", "clip_grad_by_global_norm", "scale_grad"),
+    *("check_inf_grad", "check_nan_grad", "check_inf_or_nan_grad"),
+)
+
+ONE_AT_A_TIME = Lock()
+
+
+@contextmanager
+def profile() -> Iterator[Profile]:
+    """Time what a block does: functions forward and backward, solvers, data iterators, and the Python between them.
+
+    All threads are watched. Print the result, show it in a notebook, or `save` it as a Chrome trace, which
+    https://ui.perfetto.dev opens, or as a page with a flame graph. Operations and bytes follow from shapes: see
+    `Profile`. Each function runs by itself while a profile is taken: what a step does in one pass otherwise takes
+    longer, and the values between functions are kept. Outside of such a block nothing is watched.
+
+    Yields:
+        The profile, which is complete when the block ends.
+
+    Raises:
+        TypeError: If another profile is being taken.
+
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.Variable((8, 3), need_grad=True)
+        >>> y = F.sum(F.relu(F.affine(x, nn.Variable((3, 4)))))
+        >>> with nn.profile() as p:
+        ...     y.forward()
+        ...     y.backward()
+        >>> [row.name for row in sorted(p.rows(), key=lambda r: r.name) if row.phase == "forward"]
+        ['Affine', 'ReLU', 'Sum']
+        >>> next(row.flop for row in p.rows() if row.name == "Affine" and row.phase == "forward")
+        192
+    """
+    if not ONE_AT_A_TIME.acquire(blocking=False):
+        raise CallError("profile: expected no other profile to be taken at that time, got one within or beside another")
+    lanes: list[Lane] = []
+    with ExitStack() as stack:
+        stack.callback(ONE_AT_A_TIME.release)
+        recorder = Recorder(lanes)
+        result = Profile(lanes, perf_counter_ns())
+        stack.callback(result._end)
+        for when, hook in enumerate((recorder.before, recorder.after)):
+            _core.set_global_hook(when, KEY, hook)
+            stack.callback(_core.unset_global_hook, when, KEY)
+        watch(recorder, stack)
+        yield result
+
+
+def watch(recorder: Recorder, stack: ExitStack) -> None:
+    """Put what takes the time round each call that counts, until the block ends."""
+    import kinnor
+
+    from .. import functions
+    from ..utils.data_iterator import DataIterator
+
+    def around(owner: Any, name: str, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+        own = vars(owner)[name]
+        setattr(owner, name, functools.wraps(own)(wrapper(own)))
+        stack.callback(setattr, owner, name, own)
+
+    def calls(phase: str, runs: str, title: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        def wrapper(own: Callable[..., Any]) -> Callable[..., Any]:
+            def watched(*args: Any, **kwargs: Any) -> Any:
+                name = title or f"{type(args[0]).__name__}.{own.__name__}"
+                return recorder.call(phase, runs, name, own, args, kwargs)
+
+            return watched
+
+        return wrapper
+
+    def builds(own: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            return recorder.build(own.__name__, own, args, kwargs)
+
+        return watched
+
+    around(Variable, "forward", calls("run", "forward", "forward"))
+    around(Variable, "backward", calls("run", "backward", "backward"))
+    for owner in (kinnor, _core):
+        around(owner, "forward_all", calls("run", "forward", "forward_all"))
+    for name in ("backward_of_loss", "differentiate"):
+        around(_core, name, calls("run", "backward", "autodiff"))
+    for name in UPDATES:
+        around(_core.Solver, name, calls("update", "forward", ""))
+    around(DataIterator, "next", calls("data", "forward", ""))
+    for name in OPERATORS:
+        around(Variable, name, builds)
+    for name, own in list(vars(_core.functions).items()):
+        if callable(own) and not name.startswith("_"):
+            for owner in (functions, _core.functions):
+                if vars(owner).get(name) is own:
+                    around(owner, name, builds)

@@ -1,0 +1,258 @@
+"""What a profile found: rows to read, and files for other programs to show."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections import defaultdict
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+from .._core import ArgumentError
+from ..display import html_table, text_table
+from ..files.atomic import replacing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from .record import Lane, Span
+
+__all__ = ["Profile", "Row"]
+
+LINES = 40
+"""Rows that are printed."""
+
+
+@dataclass(slots=True)
+class Row:
+    """What the runs of a function, or the calls of something else, took together.
+
+    Attributes:
+        thread: Name of the thread.
+        phase: `forward`, `backward`, `build`, `run` (what a run does beside its functions), `update`, `data`, `python`.
+        name: Type of the function, or name of the call.
+        site: Line of the user's program that built the function or made the call, `path:line, in function`; of a
+            function that was built before the block, the line that ran it.
+        shapes: Shapes that the function takes and gives.
+        calls: How often.
+        seconds: Time without that of what ran within.
+        flop: Operations, by shapes.
+        bytes: Bytes that were read and written, by shapes.
+        live: The most bytes that all arrays took after one of its runs; 0 if that was not looked at.
+    """
+
+    thread: str
+    phase: str
+    name: str
+    site: str
+    shapes: str
+    calls: int = 0
+    seconds: float = 0.0
+    flop: int = 0
+    bytes: int = 0
+    live: int = 0
+
+
+class Profile:
+    """What `nn.profile` found. It prints as a table, and is one in a notebook.
+
+    Operations (`flop`) and bytes follow from shapes: a product of (m, k) and (k, n) takes 2 m k n, a convolution 2 for
+    each weight of a filter and each output, all else 1 for each element of the largest array in it, and 0 if it only
+    moves numbers; backward as much again for each factor, or input, with a gradient. Recurrent layers and attention
+    count as elementwise, too little. `live` is what all arrays took when a function had run, without what its kernel
+    needed to work in.
+    """
+
+    def __init__(self, lanes: list[Lane], start: int) -> None:
+        self._lanes, self._start, self._stop = lanes, start, 0
+
+    def _end(self) -> None:
+        self._stop = perf_counter_ns()
+
+    @property
+    def seconds(self) -> float:
+        """Time of the block."""
+        return ((self._stop or perf_counter_ns()) - self._start) * 1e-9
+
+    def _paths(self) -> Iterator[tuple[Lane, tuple[Span, ...], int]]:
+        """Each span with those around it, outermost first, and its nanoseconds without those within."""
+        for lane in self._lanes:
+            spans = sorted(lane.spans, key=lambda s: (s.start, -s.end))
+            opened: list[tuple[Span, list[int]]] = []
+            done: list[tuple[tuple[Span, ...], list[int]]] = []
+            for span in spans:
+                while opened and opened[-1][0].end < span.end:
+                    opened.pop()
+                own = [span.end - span.start]
+                if opened:
+                    opened[-1][1][0] -= own[0]
+                opened.append((span, own))
+                done.append((tuple(s for s, _ in opened), own))
+            for path, own in done:
+                yield lane, path, own[0]
+
+    def rows(self, by: str = "function") -> list[Row]:
+        """What took the time, slowest first.
+
+        Args:
+            by: What makes a row: `function` (each function, line and phase), `line` (each line of the program), `name`
+                (each type of function and phase), or `thread`.
+
+        Raises:
+            ArgumentError: If it is none of them.
+        """
+        keys = {"function": "thread phase name site shapes", "line": "site", "name": "phase name", "thread": "thread"}
+        if by not in keys:
+            raise ArgumentError(f"profile.rows: expected `by` to be one of {list(keys)}, got {by!r}")
+        fields = keys[by].split()
+        found: dict[tuple[str, ...], Row] = {}
+        covered: dict[str, int] = defaultdict(int)
+        for lane, path, own in self._paths():
+            span = path[-1]
+            what = span.what
+            covered[lane.name] += own
+            values = {"thread": lane.name, "phase": span.phase, "name": what.name, "site": what.site,
+                      "shapes": what.shapes}  # fmt: skip
+            row = row_of(found, values, fields)
+            row.calls += 1
+            row.seconds += own * 1e-9
+            if span.phase in ("forward", "backward"):
+                cost = what.forward if span.phase == "forward" else what.backward
+                row.flop += cost.flop
+                row.bytes += cost.bytes
+            row.live = max(row.live, span.live)
+        if self._lanes:
+            main = self._lanes[0].name
+            rest = {"thread": main, "phase": "python", "name": "Python between", "site": "", "shapes": ""}
+            row_of(found, rest, fields).seconds += max(0.0, self.seconds - covered[main] * 1e-9)
+        return sorted(found.values(), key=lambda row: -row.seconds)
+
+    def table(self, by: str = "function") -> str:
+        """The rows as text, the slowest 40, with the time of the block below.
+
+        Args:
+            by: What makes a row, as `rows` takes it.
+
+        Raises:
+            ArgumentError: If it is none of them.
+        """
+        cells, right = self._cells(by)
+        return "\n".join([*text_table(cells, right), self._sum(by)])
+
+    def _cells(self, by: str) -> tuple[list[tuple[str, ...]], tuple[int, ...]]:
+        names = {"function": ("phase", "name", "site", "shapes"), "line": ("site",), "name": ("phase", "name"),
+                 "thread": ("thread",)}  # fmt: skip
+        if by not in names:
+            raise ArgumentError(f"profile.table: expected `by` to be one of {list(names)}, got {by!r}")
+        rows = self.rows(by)
+        if by == "function" and len({row.thread for row in rows}) > 1:
+            names["function"] = ("thread", *names["function"])
+        head = ["line" if name == "site" else name for name in names[by]]
+        cells = [(*head, "calls", "ms", "%", "GFLOP", "GFLOP/s", "MiB", "live MiB")]
+        for row in rows[:LINES]:
+            first = [short(row.site) if name == "site" else getattr(row, name) for name in names[by]]
+            rate = f"{row.flop / row.seconds * 1e-9:.1f}" if row.flop and row.seconds else ""
+            cells.append(
+                (*first, str(row.calls or ""), f"{row.seconds * 1e3:.3f}", f"{row.seconds / self.seconds:.1%}"[:-1],
+                 f"{row.flop * 1e-9:.3f}" if row.flop else "", rate, f"{row.bytes / 2**20:.2f}" if row.bytes else "",
+                 f"{row.live / 2**20:.2f}" if row.live > 0 else "")
+            )  # fmt: skip
+        return cells, tuple(range(len(head), len(head) + 7))
+
+    def _sum(self, by: str) -> str:
+        left = len(self.rows(by)) - LINES
+        return (f"... and {left:,} more rows; " if left > 0 else "") + f"{self.seconds * 1e3:.3f} ms in all"
+
+    def __repr__(self) -> str:
+        return self.table()
+
+    def _repr_html_(self) -> str:
+        return html_table(*self._cells("function"), caption=self._sum("function"))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the profile to a file.
+
+        Args:
+            path: Path that ends in `.json`, for a Chrome trace; in `.html`, for a flame graph in one page, which loads
+                nothing; or in `.csv`, for the rows.
+
+        Raises:
+            ArgumentError: If it ends otherwise.
+            OSError: If it cannot be written.
+        """
+        kind = Path(path).suffix.lower()
+        if kind not in (".json", ".html", ".csv"):
+            raise ArgumentError(f"profile: expected a path that ends in .json, .html or .csv, got {str(path)!r}")
+        with replacing(Path(path)) as temporary:
+            if kind == ".csv":
+                fields = list(Row.__dataclass_fields__)
+                with temporary.open("w", newline="", encoding="utf-8") as file:
+                    writer = csv.writer(file, lineterminator="\n")
+                    writer.writerow(fields)
+                    writer.writerows([getattr(row, name) for name in fields] for row in self.rows())
+            else:
+                text = json.dumps(self.trace()) if kind == ".json" else self.html()
+                temporary.write_text(text, encoding="utf-8")
+
+    def trace(self) -> dict[str, Any]:
+        """The profile as Chrome's trace events: times in microseconds since the block began."""
+        events: list[dict[str, Any]] = []
+        for tid, lane in enumerate(self._lanes):
+            events.append({"name": "thread_name", "ph": "M", "pid": 0, "tid": tid, "args": {"name": lane.name}})
+            for span in sorted(lane.spans, key=lambda s: (s.start, -s.end)):
+                what = span.what
+                at = {"pid": 0, "tid": tid, "ts": (span.start - self._start) / 1e3}
+                args: dict[str, Any] = {"line": what.site}
+                if what.shapes:
+                    cost = what.backward if span.phase == "backward" else what.forward
+                    args |= {"shapes": what.shapes, "flop": cost.flop, "bytes": cost.bytes}
+                took = (span.end - span.start) / 1e3
+                events.append({"name": what.name, "cat": span.phase, "ph": "X", "dur": took, "args": args, **at})
+                if span.live >= 0:
+                    at["ts"] += took
+                    events.append({"name": "memory", "ph": "C", "args": {"live bytes": span.live}, **at})
+        return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+    def html(self) -> str:
+        """A flame graph, and what the lines of the program cost, as one page that loads nothing."""
+        root: dict[str, Any] = {"name": "all", "ns": 0, "calls": 1, "of": {}}
+        for lane, path, own in self._paths():
+            steps = [(lane.name, "thread", "")]
+            steps += [(s.what.name, s.phase, f"{s.what.site}\n{s.what.shapes}".strip()) for s in path]
+            at = root
+            at["ns"] += own
+            for name, phase, about in steps:
+                of = at["of"]
+                at = of.setdefault(f"{name}\n{phase}\n{about}", {"name": name, "phase": phase, "about": about,
+                                                                "ns": 0, "calls": 0, "of": {}})  # fmt: skip
+                at["ns"] += own
+            at["calls"] += 1
+        page = resources.files(__package__).joinpath("flame.html").read_text("utf-8")
+        lines = [[row.site or row.name, row.seconds * 1e3, row.calls] for row in self.rows("line")]
+        content = {"tree": tree(root), "lines": lines, "ms": self.seconds * 1e3}
+        return page.replace("__DATA__", json.dumps(content, separators=(",", ":")).replace("<", "\\u003c"))
+
+
+def row_of(found: dict[tuple[str, ...], Row], values: dict[str, str], fields: Sequence[str]) -> Row:
+    """The row of these values, of which only some count."""
+    kept = {name: value if name in fields else "" for name, value in values.items()}
+    if list(fields) == ["site"]:
+        kept["site"] = kept["site"] or values["name"]
+    row = Row(kept["thread"], kept["phase"], kept["name"], kept["site"], kept["shapes"])
+    return found.setdefault(tuple(kept.values()), row)
+
+
+def tree(node: dict[str, Any]) -> dict[str, Any]:
+    """A node of the flame graph with a list of those within it, slowest first."""
+    within = sorted(map(tree, node["of"].values()), key=lambda n: -float(n["ns"]))
+    return {**node, "of": within}
+
+
+def short(site: str) -> str:
+    """A line of the program without the folder."""
+    path, sign, rest = site.partition(", in ")
+    return os.path.basename(path) + sign + rest  # noqa: PTH119 - the line number is no part of a path.

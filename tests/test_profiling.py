@@ -1,0 +1,166 @@
+"""Profiles: what is timed, whose line it is, what it costs by shapes, and the files that are written."""
+
+import json
+import re
+import threading
+
+import numpy as np
+import pytest
+
+import kinnor as nn
+import kinnor.functions as F
+import kinnor.parametric_functions as PF
+import kinnor.solvers as S
+from kinnor import _core
+from kinnor.profiling.cost import costs
+from kinnor.utils.data_iterator import data_iterator_simple
+
+
+@pytest.fixture(autouse=True)
+def own_parameters():
+    nn.clear_parameters()
+    yield
+    nn.clear_parameters()
+
+
+def of(profile, phase):
+    return {row.name: row for row in profile.rows() if row.phase == phase}
+
+
+def step(y, solver):
+    solver.zero_grad()
+    y.forward()
+    y.backward()
+    solver.update()
+
+
+def test_functions_updates_data_and_the_rest_add_up_to_the_block():
+    y = F.mean(F.relu(PF.affine(nn.Variable((8, 3)), 4)))
+    solver = S.Sgd(0.1)
+    solver.set_parameters(nn.get_parameters())
+    data = data_iterator_simple(lambda i: (np.float32(i),), 4, 2)
+    with nn.profile() as p:
+        for _ in range(3):
+            data.next()
+            step(y, solver)
+    data.close()
+    assert {name: row.calls for name, row in of(p, "forward").items()} == {"Affine": 3, "ReLU": 3, "Mean": 3}
+    assert {name: row.calls for name, row in of(p, "backward").items()} == {"Affine": 3, "ReLU": 3, "Mean": 3}
+    assert {name: row.calls for name, row in of(p, "update").items()} == {"Sgd.zero_grad": 3, "Sgd.update": 3}
+    assert [row.calls for row in of(p, "data").values()] == [3]
+    assert all(row.seconds >= 0 for row in p.rows())
+    assert sum(r.seconds for r in p.rows() if r.thread == threading.current_thread().name) == pytest.approx(p.seconds)
+    assert of(p, "forward")["Affine"].live > 0
+
+
+def test_a_row_names_the_line_that_built_a_function_or_made_a_call():
+    x = nn.Variable((2, 3), need_grad=True)
+    before = F.tanh(x)
+    with nn.profile() as p:
+        inside = F.exp(before)
+        total = x + inside
+        total.forward()
+    sites = {row.name: row.site for row in p.rows() if row.phase == "forward"}
+    first = test_a_row_names_the_line_that_built_a_function_or_made_a_call.__code__.co_firstlineno
+    lines = {name: int(re.search(r":(\d+), in", site)[1]) - first for name, site in sites.items()}
+    assert lines == {"Exp": 4, "Add2": 5, "Tanh": 6}
+    assert all(__file__ in site or "test_profiling" in site for site in sites.values())
+    assert any(row.site == sites["Exp"] and row.calls == 2 for row in p.rows("line"))
+
+
+def test_functions_that_run_as_they_are_built_are_forward():
+    x = nn.Variable.from_numpy_array(np.ones((2, 3), np.float32), need_grad=True)
+    with nn.auto_forward(), nn.profile() as p:
+        F.sum(F.tanh(x)).backward()
+        F.exp(x.data)
+    assert {"Tanh", "Sum", "exp"} <= set(of(p, "forward"))
+    assert {"Tanh", "Sum"} == set(of(p, "backward"))
+
+
+@pytest.mark.parametrize(
+    ("build", "flop"),
+    [
+        (lambda x: PF.affine(x, 7), 2 * 4 * 7 * 2 * 6 * 6),
+        (lambda x: PF.convolution(x, 5, (3, 3)), 2 * 4 * 5 * 4 * 4 * 2 * 9),
+        (lambda x: PF.convolution(x, 4, (3, 3), group=2), 2 * 4 * 4 * 4 * 4 * 9),
+        (lambda x: F.batch_matmul(x, x, transpose_a=True), 2 * 4 * 2 * 6 * 6 * 6),
+        (F.relu, 4 * 2 * 36),
+        (lambda x: F.reshape(x, (8, 36)), 0),
+    ],
+)
+def test_operations_follow_from_shapes(build, flop):
+    x = nn.Variable((4, 2, 6, 6), need_grad=True)
+    forward, backward = costs(build(x).parent)
+    assert forward.flop == flop
+    factors = 1 if build is F.relu or not flop else 2
+    assert backward.flop == factors * flop
+    assert backward.bytes > forward.bytes
+
+
+def test_a_trace_has_complete_events_that_nest(tmp_path):
+    y = F.mean(F.relu(nn.Variable((8, 3), need_grad=True)))
+    with nn.profile() as p:
+        y.forward()
+        y.backward()
+    p.save(tmp_path / "t.json")
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    assert {e["ph"] for e in events} == {"M", "X", "C"}
+    whole = [e for e in events if e["ph"] == "X"]
+    assert all(e["ts"] >= 0 and e["dur"] >= 0 and {"name", "cat", "pid", "tid", "args"} <= set(e) for e in whole)
+    run = next(e for e in whole if e["name"] == "forward")
+    within = [e["name"] for e in whole if run["ts"] <= e["ts"] and e["ts"] + e["dur"] <= run["ts"] + run["dur"]]
+    assert within == ["forward", "ReLU", "Mean"]
+
+
+def test_a_page_holds_the_times_and_loads_nothing(tmp_path):
+    y = F.mean(F.relu(nn.Variable((8, 3), need_grad=True)))
+    with nn.profile() as p:
+        y.forward()
+    p.save(tmp_path / "t.html")
+    page = (tmp_path / "t.html").read_text()
+    assert not re.findall(r"https?://|src=|@import", page) and page.count("</script>") == 2
+    content = json.loads(re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.DOTALL)[1])
+    (thread,) = content["tree"]["of"]
+    (run,) = thread["of"]
+    assert sorted(n["name"] for n in run["of"]) == ["Mean", "ReLU"]
+    assert run["ns"] >= sum(n["ns"] for n in run["of"])
+    p.save(tmp_path / "t.csv")
+    assert (tmp_path / "t.csv").read_text().startswith("thread,phase,name,site,shapes,calls,seconds,flop,bytes,live\n")
+    with pytest.raises(nn.ArgumentError, match=r"expected a path that ends in .json, .html or .csv, got 't.txt'"):
+        p.save("t.txt")
+    with pytest.raises(nn.ArgumentError, match="expected `by` to be one of"):
+        p.rows("colour")
+    assert "ReLU" in p._repr_html_() and "ReLU" in repr(p) and "ms in all" in p.table("name")
+
+
+def test_threads_have_rows_of_their_own():
+    def run():
+        F.relu(nn.Variable((2, 2))).forward()
+
+    with nn.profile() as p:
+        other = threading.Thread(target=run, name="other")
+        other.start()
+        other.join()
+    assert {(r.thread, r.phase) for r in p.rows() if r.name == "ReLU" and r.phase != "build"} == {("other", "forward")}
+    assert "other" in {row.thread for row in p.rows("thread")}
+
+
+def test_nothing_stays_behind_even_after_an_error():
+    owners = (nn.Variable, _core.Solver, _core, F, _core.functions)
+    before = [dict(vars(owner)) for owner in owners]
+    y = F.relu(nn.Variable((2, 2)))
+
+    def stop(f):
+        raise StopIteration
+
+    with pytest.raises(KeyError), nn.profile() as p:
+        with pytest.raises(StopIteration):
+            y.forward(function_pre_hook=stop)
+        y.forward()
+        with pytest.raises(nn.Error, match="expected no other profile"), nn.profile():
+            pass
+        raise KeyError
+    n = len(p.rows())
+    y.forward()
+    assert len(p.rows()) == n and [row.calls for row in of(p, "forward").values()] == [1]
+    assert [dict(vars(owner)) for owner in owners] == before
