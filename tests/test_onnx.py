@@ -291,3 +291,18 @@ def test_broken_files_are_refused(tmp_path, affine):
         except nn.Error:
             refused += 1
     assert refused > 20
+
+
+@pytest.mark.parametrize("kind", ["Expand", "Tile", "Pad", "ConstantOfShape", "Range"])
+def test_arrays_that_do_not_fit_into_memory_are_refused(tmp_path, kind):
+    number = np.int64(0 if kind == "Range" else 1)
+    numbers = {"Pad": [0, 1 << 44], "Range": 1 << 44}.get(kind, [1 << 44])
+    held = [numpy_helper.from_array(np.array(numbers, np.int64), "n"), numpy_helper.from_array(number, "k")]
+    given = {"ConstantOfShape": ["n"], "Range": ["k", "n", "one"]}.get(kind, ["x", "n"])
+    held.append(numpy_helper.from_array(np.int64(1), "one"))
+    path = saved(
+        tmp_path / "net.onnx", [helper.make_node(kind, given, ["y"])], [info("x", [1])], [info("y", None)], held
+    )
+    model = kinnor.onnx.load(path)
+    with pytest.raises(kinnor.onnx.OnnxError, match=r"fit into .* bytes of memory"):
+        model(np.ones(1, np.float32))

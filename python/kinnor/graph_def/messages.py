@@ -29,6 +29,10 @@ AT_LEAST_ONE = {"divisor", "group", "multiplier", "num_groups", "deformable_grou
 """Counts that files do not hold that are older than the argument; a field that is not there reads as 0."""
 
 
+BY_TYPE = {"BitShift"}
+"""Types of functions with an argument that files do not hold: the element type of the input decides on it."""
+
+
 class Declared(NamedTuple):
     """What a declaration says that making a function needs."""
 
@@ -167,7 +171,7 @@ def call(kind: str, inputs: Sequence[Any], arguments: Mapping[str, Any], n_outpu
         NetworkError: If there is no such function, or if it does not take so many inputs.
     """
     known = declared().get(kind)
-    if known is None:
+    if known is None or kind in BY_TYPE:
         made = _composed(kind, inputs, arguments)
     else:
         given = _keywords(known, arguments)
@@ -217,7 +221,9 @@ def _named(kind: str, known: Declared, inputs: Sequence[Any], arguments: Mapping
     n_missing = len(known.inputs) - len(inputs)
     for name, word in known.inputs:
         says_so = bool(arguments.get(LEAVES_OUT.get(name, ""))) or (name, arguments.get("num_layers")) == ("weight", 1)
-        is_out = n_missing > 0 and word == "optional" and says_so
+        # A mask of positions has more axes than the bias after it.
+        is_bias = name == "mask" and bool(left) and left[0].ndim == 1
+        is_out = n_missing > 0 and word == "optional" and (says_so or is_bias)
         n_missing -= is_out
         if left and not is_out:
             named[name] = left.pop(0)

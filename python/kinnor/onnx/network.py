@@ -18,7 +18,7 @@ from ..modes import auto_forward
 from . import reading
 from .definitions import definition
 from .tables import TABLE
-from .values import MOST_FIXED, NeedsValuesError, Node, OnnxError, Value
+from .values import MOST_FIXED, NeedsValuesError, Node, OnnxError, Value, check_size
 
 if TYPE_CHECKING:
     import os
@@ -335,6 +335,7 @@ def _apply(node: Node, domain: str) -> list[Value]:
             value = Value(content, default if isinstance(content, Variable) else None, sources=sources)
         elif value.array is None:
             value.sources |= sources
+        check_size([(held.shape, held.dtype.itemsize) for held in (*given, value)])
         if is_known and value.array is None:
             value = _folded(value)
         outputs.append(value)

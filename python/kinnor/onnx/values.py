@@ -5,7 +5,10 @@ Knows attributes, element types and what is known while a graph is built; knows 
 
 from __future__ import annotations
 
+import math
+import os
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,11 +16,11 @@ import numpy as np
 from .._core import Error, UnsupportedError, Variable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-__all__ = ["MOST_FIXED", "NeedsValuesError", "Node", "OnnxError", "Row", "Value"]
+__all__ = ["MOST_FIXED", "NeedsValuesError", "Node", "OnnxError", "Row", "Value", "check_size"]
 
 MOST_FIXED = 1 << 18
 """Elements of an input that may decide on shapes: a graph is kept for each of its values."""
@@ -25,6 +28,29 @@ MOST_FIXED = 1 << 18
 
 class OnnxError(Error, ValueError):
     """An ONNX file that is malformed, or a network that does not fit."""
+
+
+@cache
+def _memory() -> int:
+    """Bytes of memory that the machine has; without a number where the system does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 62
+
+
+def check_size(arrays: Iterable[tuple[Sequence[int], int]]) -> None:
+    """Refuse arrays that must be there at the same time and do not fit into the memory of the machine.
+
+    Args:
+        arrays: The shape of each, and the bytes of an element.
+
+    Raises:
+        OnnxError: If they do not fit.
+    """
+    n_bytes = sum(math.prod(shape) * width for shape, width in arrays)
+    if n_bytes > _memory():
+        raise OnnxError(f"expected arrays that fit into {_memory():,} bytes of memory, got {n_bytes:,} bytes")
 
 
 class NeedsValuesError(Exception):

@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import functions as F
 from ..._core import Variable
-from ..values import OnnxError, Row, Value
+from ..values import OnnxError, Row, Value, check_size
 from .building import expand, reshape
 
 if TYPE_CHECKING:
@@ -226,6 +226,8 @@ def _tile(node: Node) -> Variable:
 
 def _range(node: Node) -> Any:
     start, stop, step = (node.static(i) for i in range(3))
+    if step != 0:
+        check_size([([max(int((stop.item() - start.item()) / step.item()), 0)], start.itemsize)])
     return np.arange(start.item(), stop.item(), step.item(), dtype=start.dtype)
 
 
@@ -244,8 +246,7 @@ def _constant_of_shape(node: Node) -> Any:
     held = node.get("value")
     found = np.zeros(1, np.float32) if held is None else held
     shape = node.ints(0) or []
-    if math.prod(shape) > 1 << 31:
-        raise OnnxError(f"ConstantOfShape: expected less than 2^31 elements, got shape {shape}")
+    check_size([(shape, found.itemsize)])
     return np.full(shape, found.ravel()[0], found.dtype)
 
 
