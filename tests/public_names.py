@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import pkgutil
-import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,7 @@ import kinnor as nn
 import kinnor.functions as F
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from odd_arguments import Choose
 
@@ -26,10 +25,16 @@ INNER = (
 """Modules that a program does not name, that programs are run by, or that set NNabla's ways for the whole process."""
 
 
-def modules() -> list[str]:
+def modules(path: Iterable[str] = nn.__path__, within: str = "") -> list[str]:
     """Every module of the package that says what it gives, by its name within the package."""
-    found = [module.name.removeprefix("kinnor.") for module in pkgutil.walk_packages(nn.__path__, "kinnor.")]
-    return sorted(name for name in found if not name.startswith(INNER) and not re.search(r"(^|\.)_", name))
+    found = []
+    for module in pkgutil.iter_modules(path):
+        name = within + module.name
+        if not name.startswith(INNER) and not module.name.startswith("_"):  # which are not imported either
+            found.append(name)
+            if module.ispkg:
+                found += modules(importlib.import_module(f"kinnor.{name}").__path__, f"{name}.")
+    return sorted(found)
 
 
 def names() -> dict[str, Any]:
