@@ -206,3 +206,37 @@ def test_what_programs_take_from_the_command_line_program(tmp_path):
             print("ended", done.code)
     """)
     assert out[-2:] == ["ended", "2"]
+
+
+def test_parameters_of_a_message():
+    run("""
+        import numpy as np
+        import nnabla as nn
+        from nnabla.parameter import get_parameter_or_create, set_parameter_from_proto
+        from nnabla.utils import nnabla_pb2
+        proto = nnabla_pb2.NNablaProtoBuf()
+        for name, shape, need_grad in (("a/W", (2, 3), True), ("b", (), False), ("c", (0,), True)):
+            size = int(np.prod(shape))
+            parameter = proto.parameter.add(variable_name=name, need_grad=need_grad, data=np.arange(size) + 0.5)
+            parameter.shape.dim.extend(shape)
+        old = get_parameter_or_create("a/W", (2, 3), need_grad=False)
+        with nn.parameter_scope("s"):
+            set_parameter_from_proto(proto)
+        set_parameter_from_proto(proto)
+        found = nn.get_parameters(grad_only=False)
+        assert sorted(found) == ["a/W", "b", "c", "s/a/W", "s/b", "s/c"]
+        assert [found[name].need_grad for name in ("a/W", "b", "c")] == [True, False, True]
+        assert [found[name].shape for name in ("a/W", "b", "c")] == [(2, 3), (), (0,)]
+        assert old.d.tolist() == [[0.5, 1.5, 2.5], [3.5, 4.5, 5.5]]
+        assert len(proto.parameter) == 3
+        for first in ([3, 2], [3, 3]):
+            proto.parameter[1].data[:] = [7.0]
+            proto.parameter[0].shape.dim[:] = first
+            try:
+                set_parameter_from_proto(proto)
+            except ValueError:
+                pass
+            else:
+                raise AssertionError(first)
+            assert found["b"].d == 0.5
+    """)

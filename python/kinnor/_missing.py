@@ -51,7 +51,6 @@ NAMES: dict[str, tuple[str, ...]] = {
         "fused_batch_normalization",
         "sync_batch_normalization",
     ),
-    "parameter": ("set_parameter_from_proto",),
     "utils.cli.cli": (
         "cli_main",
         "version_command",
