@@ -48,6 +48,7 @@ def test_quick_run(tmp_path):
         # Neither the mode nor who looks on changes a number.
         assert losses == losses[:1] * 4
     assert (tmp_path / "peers-1.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (tmp_path / "peers-1.svg").read_text()
     assert (tmp_path / "peers.md").read_text().count("| mlp 64 ") == 6
 
 

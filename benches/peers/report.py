@@ -239,4 +239,6 @@ def write(rows: Sequence[Row], comparisons: Sequence[Comparison], found: Sequenc
     parts = [*(conclusion(comparisons, n) for n in counts), ratios(comparisons), footprints(found), everything(rows)]
     (folder / "peers.md").write_text("\n\n".join(["# Training steps beside peers", *parts]) + "\n")
     for n in counts:
-        chart([row for row in rows if row.threads == n], folder / f"peers-{n}.png", f"Training steps, {n} threads")
+        for ending in ("png", "svg"):
+            mine = [row for row in rows if row.threads == n]
+            chart(mine, folder / f"peers-{n}.{ending}", f"Training steps, {n} threads")

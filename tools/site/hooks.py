@@ -59,7 +59,9 @@ def text(page: reference.Page) -> str:
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Adds the list of all functions to the page that is about them, and the chart to that of measured speed."""
     if page.file.src_uri == SPEED:
-        return markdown.replace("\n\n## ", "\n\n![Both runs; the line is the peer's time](speed.svg)\n\n## ", 1)
+        said = "*Blue: the first run, red: the second, grey: the peer.*"
+        chart = f"\n\n![A bar for each row and run](speed.svg)\n\n{said}\n\n## "
+        return markdown.replace("\n\n## ", chart, 1)
     if page.file.src_uri != "functions.md":
         return markdown
     parts = [markdown]

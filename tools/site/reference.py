@@ -171,7 +171,7 @@ SUBJECTS = {
             "utils.nnp_format",
         ),
     ),
-    "ONNX": ("Networks from other frameworks and for them: see also [the operators](../onnx.md).", ("onnx",)),
+    "ONNX files": ("Networks from other frameworks and for them: see also [the operators](../onnx.md).", ("onnx",)),
     "Networks as data": (
         "Graphs that are kept, changed and written without being run.",
         ("graph_def", "experimental.graph_converters", "utils.factorization", "utils.factorization.cpd"),
