@@ -1,0 +1,376 @@
+"""How training scales with processes: measures links and plans, and plays plans over a model of a link.
+
+    python benches/scale.py                             # all: measured beside predicted, then 2 to 1,024 processes
+    python benches/scale.py --gigabits 1 5              # also over a throttled loopback (root, `ip` and `tc`)
+    python benches/scale.py --link 20e-6 1.25e9         # nothing measured but plans: a link of your own
+    python -m kinnor.launch -n 2 benches/scale.py link  # one part alone, in JSON; so is `steps NETWORK OVERLAP`
+
+A plan is what a training step does on one process: seconds of forward, of backward and of the update, and when
+backward completes which gradient. The model is explained in `docs/guide/scale.md`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from math import ceil, log2
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import kinnor as nn
+
+BATCH = {"mlp": 64, "convolutions": 32}
+"""Networks, and the examples of all processes together."""
+
+SIZES = [1 << n for n in range(3, 24, 2)]
+"""Bytes of the messages that the fit of a link is made of."""
+
+PACKING = 1 << 18
+"""Values of a bucket."""
+
+
+class Link(NamedTuple):
+    """A link between processes: seconds of an empty message, bytes a second, bytes that a process sums a second."""
+
+    latency: float
+    bandwidth: float
+    sums: float
+
+
+class Plan(NamedTuple):
+    """A step on one process, in seconds, and the gradients in the order in which backward completes them."""
+
+    forward: float
+    backward: float
+    update: float
+    gradients: list[tuple[float, int]]
+    """When each one is complete, from the start of backward, and its bytes."""
+
+
+# --- The model
+
+
+def all_reduce_time(link: Link, ranks: int, size: float) -> float:
+    """Seconds in which `ranks` processes sum arrays of `size` bytes: the better one of a ring and of doubling.
+
+    >>> all_reduce_time(Link(1.0, 1.0, float("inf")), 4, 8.0)  # 2 (4 - 1) messages of 2 bytes, or 2 of 8 bytes
+    18.0
+    >>> all_reduce_time(Link(1.0, 1.0, float("inf")), 4, 1.0)
+    4.0
+    """
+    if ranks == 1:
+        return 0.0
+    ring = 2 * (ranks - 1) * (link.latency + size / ranks / link.bandwidth) + (ranks - 1) * size / ranks / link.sums
+    doubling = ceil(log2(ranks)) * (link.latency + size / link.bandwidth + size / link.sums)
+    return min(ring, doubling)
+
+
+def buckets(plan: Plan, packing: int) -> list[tuple[float, int]]:
+    """When each bucket is full, and its bytes: gradients in their order, at least `packing` values together.
+
+    >>> buckets(Plan(0, 3, 0, [(1, 8), (2, 8), (3, 4)]), 4)
+    [(2, 16), (3, 4)]
+    """
+    found, size = [], 0
+    for n, (ready, own) in enumerate(plan.gradients):
+        size += own
+        if size >= 4 * packing or n == len(plan.gradients) - 1:
+            found.append((ready, size))
+            size = 0
+    return found
+
+
+def step_time(plan: Plan, link: Link, ranks: int, overlap: str, packing: int = PACKING) -> float:
+    """Seconds of a step, where a link sums one bucket at a time.
+
+    With `overlap` `"thread"` a bucket is sent when it is full and the link is free, while backward goes on; with
+    `"blocking"` backward waits meanwhile; with `"none"` buckets are sent after it.
+
+    >>> plan, link = Plan(1.0, 4.0, 1.0, [(2.0, 8), (4.0, 8)]), Link(1.0, 8.0, float("inf"))
+    >>> [step_time(plan, link, 2, overlap, packing=1) for overlap in ("none", "blocking", "thread")]
+    [10.0, 10.0, 8.0]
+    """
+    free = 0.0
+    full = buckets(plan, packing)
+    for ready, size in full:
+        took = all_reduce_time(link, ranks, size)
+        free = max(free, ready) + took if overlap == "thread" else free + took
+    backward = max(plan.backward, free) if overlap == "thread" else plan.backward + free
+    return plan.forward + backward + plan.update
+
+
+def least_step_time(plan: Plan, link: Link, ranks: int, packing: int = PACKING) -> float:
+    """Seconds below which no overlap gets: the longer one of what is computed and what is sent."""
+    sent = sum(all_reduce_time(link, ranks, size) for _, size in buckets(plan, packing))
+    return max(plan.forward + plan.backward + plan.update, sent)
+
+
+def fit(points: Sequence[tuple[int, float]]) -> tuple[float, float]:
+    """Latency and bandwidth of messages of `bytes` that took `seconds`: by the smallest and the largest message.
+
+    Those in between say less: a throttled link lets short messages through at full speed.
+
+    >>> fit([(0, 1.0), (8, 9.0), (16, 3.0)])
+    (1.0, 8.0)
+    """
+    (small, soon), (large, late) = min(points), max(points)
+    bandwidth = (large - small) / max(late - soon, 1e-9)
+    return max(soon - small / bandwidth, 0.0), bandwidth
+
+
+# --- What runs in several processes
+
+
+def measure_link(repeats: int) -> dict[str, Any]:
+    """Ping-pong between the first two processes, and sums of all: medians of `repeats`."""
+    import numpy as np
+
+    import kinnor.communicators as C
+
+    comm = C.MultiProcessDataParallelCommunicator()
+    comm.init()
+    if comm.size == 1:
+        raise SystemExit("scale: expected at least two processes to measure a link, got one")
+    members = comm._members("scale", "world")
+    points, sums = [], []
+    for size in SIZES:
+        values, taken, summed = np.zeros(size // 4 or 1, np.float32), [], []
+        for _ in range(repeats):
+            members.barrier()
+            start = time.perf_counter()
+            if members.rank == 0:
+                members.send(values, 1, 0)
+                members.receive(values, 1, 0)
+            elif members.rank == 1:
+                members.receive(values, 0, 0)
+                members.send(values, 0, 0)
+            taken.append((time.perf_counter() - start) / 2)
+            members.barrier()
+            start = time.perf_counter()
+            members.all_reduce(values)
+            summed.append(time.perf_counter() - start)
+        points.append((values.nbytes, statistics.median(taken)))
+        sums.append((values.nbytes, statistics.median(summed)))
+    a, b = np.ones(1 << 20, np.float32), np.ones(1 << 20, np.float32)
+    added = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        np.add(a, b, out=a)
+        added.append(time.perf_counter() - start)
+    return {"rank": members.rank, "points": points, "sums": sums, "rate": a.nbytes / statistics.median(added)}
+
+
+class _Training:
+    """A network and a solver on its part of the batch."""
+
+    def __init__(self, name: str, ranks: int) -> None:
+        import numpy as np
+
+        import kinnor as nn
+        import kinnor.functions as F
+        import kinnor.parametric_functions as PF
+        import kinnor.solvers as S
+
+        batch = BATCH[name] // ranks
+        rng = np.random.default_rng(0)
+        nn.seed(1)
+        if name == "mlp":
+            h = nn.Variable.from_numpy_array(rng.standard_normal((batch, 784)).astype(np.float32))
+            for n in range(3):
+                h = F.relu(PF.affine(h, 1024, name=f"layer{n}"))
+        else:
+            h = nn.Variable.from_numpy_array(rng.standard_normal((batch, 3, 32, 32)).astype(np.float32))
+            for n, maps in enumerate((32, 64, 128)):
+                h = F.relu(PF.convolution(h, maps, (3, 3), pad=(1, 1), name=f"first{n}"))
+                h = F.max_pooling(F.relu(PF.convolution(h, maps, (3, 3), pad=(1, 1), name=f"second{n}")), (2, 2))
+        labels = nn.Variable.from_numpy_array(rng.integers(0, 10, (batch, 1)))
+        self.loss = F.mean(F.softmax_cross_entropy(PF.affine(h, 10, name="last"), labels))
+        self.parameters = nn.get_parameters()
+        self.solver = S.Momentum(1e-3)
+        self.solver.set_parameters(self.parameters)
+
+    def step(self, callback: Any = None, after: Any = None) -> tuple[float, float, float]:
+        """Run a step; seconds of forward, of backward with its sums, and of the update."""
+        times = [time.perf_counter()]
+        self.loss.forward(clear_no_need_grad=True)
+        self.solver.zero_grad()
+        times.append(time.perf_counter())
+        self.loss.backward(clear_buffer=True, communicator_callbacks=callback)
+        if after is not None:
+            after.sum_gradients()
+        times.append(time.perf_counter())
+        self.solver.update()
+        times.append(time.perf_counter())
+        forward, backward, update = (b - a for a, b in pairwise(times))
+        return forward, backward, update
+
+
+def measure_steps(name: str, overlap: str, repeats: int) -> dict[str, Any]:
+    """Median seconds of a step of all processes, with what is sent."""
+    import kinnor as nn
+    import kinnor.communicators as C
+
+    comm = C.MultiProcessDataParallelCommunicator()
+    comm.init()
+    training = _Training(name, comm.size)
+    comm.add_context_and_parameters((nn.Context(), training.parameters))
+    callback = comm.get_all_reduce_callback(PACKING, division=True, overlap=overlap)
+    taken = []
+    for n in range(repeats + 3):
+        comm.barrier()
+        start = time.perf_counter()
+        if overlap == "none":
+            training.step(after=callback)
+        else:
+            training.step(callback)
+        if n >= 3:  # the first runs make plans, and put gradients into one array
+            taken.append(time.perf_counter() - start)
+    return {"rank": comm.rank, "step": statistics.median(taken)}
+
+
+def record(name: str, ranks: int, repeats: int) -> Plan:
+    """The plan of one of `ranks` processes: what it takes alone, with no one to send to."""
+    import kinnor as nn
+
+    training = _Training(name, ranks)
+    names = {v.grad: key for key, v in training.parameters.items()}
+
+    class Note(nn.CommunicatorBackwardCallback):
+        """When which gradient is complete: after the last function that adds to it."""
+
+        def on_finish_function_backward(self, f: nn.Function) -> None:
+            now = time.perf_counter() - start
+            for v in f.inputs:
+                if v.need_grad and v.grad in names:
+                    key = names[v.grad]
+                    done.pop(key, None)
+                    done[key] = now
+
+    done: dict[str, float] = {}
+    runs, plain = [], []
+    for n in range(repeats + 3):
+        plain.append(training.step())
+        training.loss.forward(clear_no_need_grad=True)
+        done.clear()
+        start = time.perf_counter()
+        training.loss.backward(clear_buffer=True, communicator_callbacks=Note())
+        if n >= 3:
+            runs.append((time.perf_counter() - start, dict(done)))
+    forward, backward, update = (statistics.median(times) for times in zip(*plain[3:], strict=True))
+    order = list(runs[0][1])
+    shares = {key: statistics.median(run[key] / total for total, run in runs) for key in order}
+    gradients = [(shares[key] * backward, 4 * training.parameters[key].size) for key in order]
+    return Plan(forward, backward, update, gradients)
+
+
+# --- All together
+
+
+def _started(ranks: int, *arguments: str, namespace: str | None = None) -> list[dict[str, Any]]:
+    """What each of several processes prints."""
+    command = [sys.executable, "-m", "kinnor.launch", "--oversubscribe", "--threads", "1", "-n", str(ranks)]
+    command += [str(Path(__file__)), *arguments]
+    environment = dict(os.environ)
+    if namespace is not None:
+        command = ["ip", "netns", "exec", namespace, *command]
+        environment |= {"OMPI_MCA_btl": "tcp,self", "OMPI_MCA_btl_tcp_if_include": "lo", "OMPI_MCA_pml": "ob1"}
+    out = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if out.returncode:
+        raise SystemExit(out.stderr)
+    found = [json.loads(line) for line in out.stdout.splitlines() if line.startswith("{")]
+    return sorted(found, key=lambda each: each["rank"])
+
+
+def _links(gigabits: Sequence[float]) -> Iterator[tuple[str, str | None]]:
+    """Names of links, and the namespaces that have them."""
+    yield "shared memory", None
+    for rate in gigabits:
+        if shutil.which("tc") is None or shutil.which("ip") is None:
+            raise SystemExit("scale: expected `ip` and `tc` for a throttled link, got none")
+        name = f"kinnor{os.getpid()}"
+        limits = ["rate", f"{rate}gbit", "burst", "256kb", "latency", "50ms"]
+        try:
+            subprocess.run(["ip", "netns", "add", name], check=True)
+            for rest in (
+                ["ip", "link", "set", "lo", "up"],
+                ["tc", "qdisc", "add", "dev", "lo", "root", "tbf", *limits],
+            ):
+                subprocess.run(["ip", "netns", "exec", name, *rest], check=True)
+            yield f"{rate:g} Gbit/s", name
+        finally:
+            subprocess.run(["ip", "netns", "delete", name], check=False)
+
+
+def _fitted(found: list[dict[str, Any]]) -> Link:
+    latency, bandwidth = fit(found[0]["points"])
+    return Link(latency, bandwidth, min(each["rate"] for each in found))
+
+
+def _compare(title: str, namespace: str | None, given: argparse.Namespace) -> Link:
+    """Print what was measured beside what the model says."""
+    link = _fitted(_started(2, "link", "--repeats", str(given.repeats), namespace=namespace))
+    print(f"{title}: {link.latency * 1e6:.0f} us, {link.bandwidth / 1e9:.2f} GB/s, sums {link.sums / 1e9:.2f} GB/s")
+    print("  network       ranks  overlap   measured ms  predicted ms  ratio")
+    for name in given.networks:
+        for ranks in given.ranks:
+            plan = record(name, ranks, given.repeats)
+            for overlap in ("none", "blocking", "thread"):
+                told = _started(ranks, "steps", name, overlap, "--repeats", str(given.repeats), namespace=namespace)
+                measured = max(each["step"] for each in told)
+                said = step_time(plan, link, ranks, overlap)
+                print(
+                    f"  {name:12}  {ranks:5}  {overlap:8}  {measured * 1e3:11.2f}  {said * 1e3:12.2f}  "
+                    f"{measured / said:5.2f}",
+                    flush=True,
+                )
+    return link
+
+
+def _predict(title: str, link: Link, given: argparse.Namespace) -> None:
+    """Print what the model says for many processes, each with the whole batch of a plan: examples grow with them."""
+    print(f"{title}: efficiency (time of one process / time of a step), and what the floor allows")
+    print("  network       ranks  none  blocking  thread  floor")
+    for name in given.networks:
+        plan = record(name, 1, given.repeats)
+        alone = plan.forward + plan.backward + plan.update
+        for ranks in (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024):
+            shares = [alone / step_time(plan, link, ranks, overlap) for overlap in ("none", "blocking", "thread")]
+            shares.append(alone / least_step_time(plan, link, ranks))
+            none, blocking, thread, floor = shares
+            print(f"  {name:12}  {ranks:5}  {none:4.2f}  {blocking:8.2f}  {thread:6.2f}  {floor:5.2f}")
+
+
+def main() -> None:
+    """Do what the command line says."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("part", nargs="*", help="`link`, or `steps NETWORK OVERLAP`: one part, of several processes")
+    parser.add_argument("--repeats", type=int, default=20, help="how many times each figure is taken")
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
+    parser.add_argument("--networks", nargs="+", choices=BATCH, default=list(BATCH))
+    parser.add_argument("--gigabits", type=float, nargs="*", default=[], help="also over loopbacks of these rates")
+    parser.add_argument("--link", type=float, nargs=2, metavar=("SECONDS", "BYTES"), help="latency and bandwidth")
+    given = parser.parse_args()
+    if given.part:
+        found = measure_link(given.repeats) if given.part == ["link"] else measure_steps(*given.part[1:], given.repeats)
+        print(json.dumps(found))
+        return
+    os.environ["KINNOR_NUM_THREADS"] = "1"
+    if given.link is not None:
+        _predict("A link of your own", Link(*given.link, sums=4e9), given)
+        return
+    for title, namespace in _links(given.gigabits):
+        _predict(title, _compare(title, namespace, given), given)
+
+
+if __name__ == "__main__":
+    main()

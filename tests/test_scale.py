@@ -1,0 +1,60 @@
+"""The model of what training over several processes costs: its sums, and that real plans can be played."""
+
+import doctest
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benches import scale  # noqa: E402
+
+LINK = scale.Link(20e-6, 1e9, 4e9)
+
+
+def test_examples_of_the_model():
+    assert doctest.testmod(scale).attempted >= 6
+    assert doctest.testmod(scale).failed == 0
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8, 1024])
+@pytest.mark.parametrize("size", [4, 1 << 14, 1 << 26])
+def test_a_sum_takes_no_less_than_what_must_be_sent(ranks, size):
+    taken = scale.all_reduce_time(LINK, ranks, size)
+    assert taken >= size / LINK.bandwidth and taken > LINK.latency
+    assert taken <= 2 * (ranks - 1) * LINK.latency + 2 * size / LINK.bandwidth + size / LINK.sums
+    assert scale.all_reduce_time(LINK, 1, size) == 0
+
+
+@pytest.mark.parametrize("packing", [1, 1 << 10, 1 << 30])
+def test_overlap_lies_between_its_floor_and_none(packing):
+    plan = scale.Plan(1e-3, 4e-3, 5e-4, [(1e-3 * n, 1 << 18) for n in range(1, 5)])
+    for ranks in (2, 16, 256):
+        none, blocking, thread = (
+            scale.step_time(plan, LINK, ranks, overlap, packing) for overlap in ("none", "blocking", "thread")
+        )
+        assert scale.least_step_time(plan, LINK, ranks, packing) <= thread <= none == blocking
+    assert sum(size for _, size in scale.buckets(plan, packing)) == 4 << 18
+
+
+def test_plans_of_real_networks_are_played():
+    command = [sys.executable, ROOT / "benches" / "scale.py", "--repeats", "1", "--networks", "mlp"]
+    done = subprocess.run(
+        [*command, "--link", "1e-6", "1e12"], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    shares = [[float(x) for x in line.split()[2:]] for line in done.stdout.splitlines()[2:]]
+    assert len(shares) == 10 and all(share == sorted(share) for share in ([row[0], *row[2:]] for row in shares))
+    plan = scale.record("mlp", 1, 2)
+    assert sum(size for _, size in plan.gradients) == 4 * (785 * 1024 + 2 * 1025 * 1024 + 1025 * 10)
+    assert all(0 < ready <= plan.backward for ready, _ in plan.gradients)
+    times = [ready for ready, _ in plan.gradients]
+    assert times == sorted(times)
+    refused = subprocess.run([*command[:2], "link"], capture_output=True, text=True, timeout=120, check=False)
+    assert (
+        refused.returncode == 1
+        and refused.stderr == "scale: expected at least two processes to measure a link, got one\n"
+    )
