@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import functions as F
-from ..values import Row, Value
+from ..values import OnnxError, Row, Value
 from .arithmetic import matmul, rounded
-from .building import per_channel, reshape
+from .building import expand, per_channel, reshape
 from .convolutions import convolved
 
 if TYPE_CHECKING:
@@ -21,14 +21,24 @@ __all__ = ["QUANTIZATION"]
 
 def _along(node: Node, i: int) -> Variable:
     """A scale or zero point, as a shape that broadcasts to the input."""
-    if node.get("block_size", 0):
-        raise node.unsupported("expected one scale, or one for each channel, got blocks")
     x, held = node.value(0), node.x(i)
+    if node.get("block_size", 0):
+        return _of_blocks(held, x.shape, node.get("axis", 1) % max(len(x.shape), 1), node.get("block_size"))
     return (
         per_channel(held, node.get("axis", 1) % max(len(x.shape), 1), len(x.shape))
         if len(x.shape)
         else reshape(held, ())
     )
+
+
+def _of_blocks(held: Variable, shape: tuple[int, ...], axis: int, block: int) -> Variable:
+    """Numbers that blocks along an axis share, one for each element."""
+    if block < 1 or [-(-n // block) if k == axis else n for k, n in enumerate(shape)] != list(held.shape):
+        raise OnnxError(f"expected a number for each block of {block} along axis {axis} of {shape}, got {held.shape}")
+    before, after = held.shape[: axis + 1], held.shape[axis + 1 :]
+    wide = expand(reshape(held, (*before, 1, *after)), (*before, block, *after))
+    whole = reshape(wide, (*before[:-1], before[-1] * block, *after))
+    return F.slice(whole, [0] * len(shape), list(shape), [1] * len(shape))
 
 
 def _saturated(node: Node, y: Variable, dtype: np.dtype[Any], sources: frozenset[str]) -> Value:

@@ -62,8 +62,11 @@ def _log_sum_exp(node: Node) -> Variable:
     x, axes = node.x(), _axes(node)
     if not axes:
         return F.identity(x)
-    top = F.max(x, axis=axes, keepdims=True)
-    y = F.log(F.sum(F.exp(x - top), axis=axes, keepdims=True)) + top
+    if all(x.shape[k] for k in axes):
+        top = F.max(x, axis=axes, keepdims=True)
+        y = F.log(F.sum(F.exp(x - top), axis=axes, keepdims=True)) + top
+    else:  # A sum of nothing is zero.
+        y = F.log(F.sum(F.exp(x), axis=axes, keepdims=True))
     if node.get("keepdims", 1):
         return y
     return F.reshape(y, [n for k, n in enumerate(x.shape) if k not in axes], inplace=False)
