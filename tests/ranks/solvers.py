@@ -1,4 +1,7 @@
-"""Copies on parts of a batch and one network on the whole batch get the same parameters, with every solver."""
+"""Copies on parts of a batch and one network on the whole batch get the same parameters, with every solver.
+
+The copies get the same bits each time.
+"""
 
 import numpy as np
 from network import EXAMPLES, Network, distance
@@ -39,6 +42,18 @@ for n, name in enumerate(names):
     assert distance(part, sharded) < 2e-5 * scale, (name, distance(part, sharded))
     digest = "".join(v.d.tobytes().hex() for v in part.parameters.values())
     assert len(set(comm._members("test", "world").exchange(digest))) == 1, name
+    if n < 4:  # The same once more, to the bit, for each way to overlap.
+        again, solver_of_again = Network(EXAMPLES // comm.size, f"again{n}"), make()
+        solver_of_again.set_parameters(again.parameters)
+        comm.clear_context_parameters()
+        comm.add_context_and_parameters((nn.Context(), again.parameters))
+        callback = comm.get_all_reduce_callback(
+            packing_size=200, division=True, overlap="none" if overlap == "after" else overlap
+        )
+        for step in range(4):
+            again.feed(step, comm.rank)
+            again.step(solver_of_again, callback, overlap == "after")
+        assert "".join(v.d.tobytes().hex() for v in again.parameters.values()) == digest, name
     states = solver_of_shards.get_states()
     for key, state in solver_of_part.get_states().items():
         assert state.t == states[key].t
