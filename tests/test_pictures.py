@@ -114,3 +114,17 @@ def test_what_is_no_graph_is_refused(network, tmp_path, monkeypatch):
     with pytest.raises(nn.UnsupportedError, match="graphviz"):
         nn.show(network, tmp_path / "graph.svg")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_plan_is_a_picture_beside_its_text(tmp_path):
+    x = nn.Variable((256, 256), need_grad=True)
+    loss = F.mean(F.tanh(F.tanh(x)))
+    report = nn.plan_report(loss)
+    assert isinstance(report, str) and report.splitlines()[1].split()[:2] == ["1", "Tanh"]
+    report.save(tmp_path / "plan.html")
+    page = (tmp_path / "plan.html").read_text("utf-8")
+    assert page.count("<g>") == 3 and "2 Tanh: 256.00 KiB kept" in page and "<line" not in page
+    assert not re.findall(r"https?://|<script|src=", page) and 'class="plan"' in report._repr_html_()
+    assert "<line" in nn.plan_report(loss, 2**22)._repr_html_()
+    with pytest.raises(nn.ArgumentError, match=r"plan_report: expected a path that ends in .html, got 'plan.png'"):
+        report.save("plan.png")

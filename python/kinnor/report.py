@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ._core import Variable
+    from .pictures.plan import PlanReport
 
     Ranges = Sequence[tuple[int, int]]
 
@@ -19,7 +20,7 @@ __all__ = ["plan_report"]
 
 def plan_report(
     loss: Variable, memory_budget: int | None = None, *, clear_buffer: bool = False, instructions: bool = False
-) -> str:
+) -> PlanReport:
     r"""What a training step does with its memory: function by function, and at its worst moment. Nothing is run.
 
     For each function of the forward run: what it is, the shapes that it takes and gives, the bytes of what it gives,
@@ -45,7 +46,7 @@ def plan_report(
             `KINNOR_PLAN=print` has each run print its list when it is made.
 
     Returns:
-        A table as text, to be printed.
+        A table as text, to be printed; a picture of the forward run in a notebook, and as a page by `save`.
 
     Raises:
         GraphError: If no function computes `loss`.
@@ -79,7 +80,11 @@ def plan_report(
     """
     facts = _core.plan_facts(loss, memory_budget, clear_buffer)
     lines = summary(facts, clear_buffer)
-    return "\n".join([*lines, "", facts["instructions"]] if instructions else lines)
+    from .pictures.plan import PlanReport
+
+    report = PlanReport("\n".join([*lines, "", facts["instructions"]] if instructions else lines))
+    report.facts = facts
+    return report
 
 
 def summary(facts: dict[str, Any], clear_buffer: bool) -> list[str]:
