@@ -100,7 +100,7 @@ def use(throw: Callable[..., Any], choose: Choose, what: str, y: Any) -> None:
         throw(f"next of {what}", next, y, None)
     if callable(y) and not isinstance(y, type):
         throw(f"call of {what}", y, *(argument(choose) for _ in range(choose([0, 1, 1, 2]))))
-    if type(y).__module__.startswith("kinnor") and not isinstance(y, (nn.Variable, nn.NdArray)):
+    if (type(y).__module__ or "").startswith("kinnor") and not isinstance(y, (nn.Variable, nn.NdArray)):
         members = [n for n in dir(y) if not n.startswith("_") and n != "abort"]  # which is to end the process
         for _ in range(min(len(members), 3)):
             name = choose(members)

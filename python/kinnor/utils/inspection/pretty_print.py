@@ -117,10 +117,10 @@ def pprint(
             Outputs: [(2, 3)]
             Backward Inputs: [True]
     """
-    made = PrettyPrinter(summary, hidden)
-    if forward:
-        v.forward()
-    if backward:
-        v.backward()
+    made = PrettyPrinter(bool(summary), bool(hidden))
+    returned = made if printer else None
+    runs = [run for run, wanted in ((v.forward, forward), (v.backward, backward)) if wanted]
+    for run in runs:
+        run()
     v.visit(made)
-    return made if printer else None
+    return returned
