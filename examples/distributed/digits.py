@@ -83,7 +83,7 @@ def progress(steps, shown):
         from tqdm import tqdm
     except ImportError:
         return steps
-    return tqdm(steps, disable=None if shown else True)
+    return tqdm(steps, file=sys.stdout, disable=None if shown else True)  # mpirun has no terminal as standard error
 
 
 def draw(losses, path):
