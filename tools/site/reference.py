@@ -185,6 +185,7 @@ SUBJECTS = {
         "Curves, pictures, profiles, progress.",
         (
             "monitor",
+            "profiling",
             "pictures",
             "experimental.viewers",
             "experimental.tb_graph_writer",
