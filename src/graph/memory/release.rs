@@ -348,7 +348,8 @@ mod tests {
 
     #[test]
     fn what_is_persistent_is_not_given_back_after_its_last_gradient() {
-        let h = one("sin", &[&leaf(true)]);
+        let x = Variable::from_values([2], &[0.5, 1.0]).expect("fits").with_need_grad(true);
+        let h = one("sin", &[&x]);
         let y = one("sin", &[&h]);
         let readers = || {
             arena::with(|a| {
