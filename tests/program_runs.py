@@ -186,7 +186,8 @@ def autodiff_backward(p: Program, a: int, retain: bool, forward_first: bool) -> 
         forget_restored(r)
     for n in r.above():
         if n.op is not None:
-            if not any(wanted[x] for x in n.inputs):
+            # Which of them are ends is known with their next run.
+            if not fresh or not any(wanted[x] for x in n.inputs):
                 n.pair.grad.forget()
         elif n in found and n.pair.grad.known:
             n.pair.grad.write(n.pair.grad.value + found[n]) if fresh else n.pair.grad.forget()
