@@ -174,6 +174,44 @@ def test_what_is_in_a_file_is_shown(folder, model, capsys):
     assert nn.__version__ in capsys.readouterr().out
 
 
+def page_of(path):
+    return json.loads(re.search(r'<script id="data"[^>]*>(.*?)</script>', path.read_text(), re.DOTALL)[1])
+
+
+def test_a_network_is_drawn_as_a_page_that_loads_nothing(folder, model, capsys):
+    ok("draw net.nnp -o drawn -f html")
+    assert [p.name for p in (folder / "drawn").iterdir()] == ["net.html"]
+    assert not re.search(r"(src|href)=|https?://(?!www.w3.org)", (folder / "drawn/net.html").read_text())
+    found = page_of(folder / "drawn/net.html")
+    texts, nodes = found["texts"], found["nodes"]
+    assert [texts[n[0]] for n in nodes] == ["Input", "Convolution", "ReLU", "Affine"]
+    assert [n[4] for n in nodes] == [[], [0], [1], [2]]
+    assert [texts[p] for p in nodes[1][9]] == ["c/conv/W (3, 1, 3, 3)", "c/conv/b (3,)"]
+    assert texts[nodes[3][1]] == "f"
+    assert [n[8] for n in nodes] == [128, 96, 96, 40], "bytes with the batch of 2 that it was saved with"
+    assert [nodes[1][10], nodes[3][10]] == [120, 260]
+    assert (found["title"], found["outputs"]) == ("net", [3])
+    ok("draw --help")
+    assert "one page that folds scopes" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_page_that_cannot_be_written_is_not_there(folder, model, monkeypatch, capsys):
+    ok("draw net.nnp -o drawn -f html")
+    before = (folder / "drawn/net.html").read_bytes()
+
+    def full(path, text, encoding):
+        path.write_bytes(text.encode()[:100])
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    assert run("draw net.nnp -o drawn -f html") == 1
+    assert run("draw net.nnp -o other -f html") == 1
+    assert "no space left" in capsys.readouterr().err
+    assert (folder / "drawn/net.html").read_bytes() == before
+    assert [p.name for p in (folder / "drawn").iterdir()] == ["net.html"]
+    assert not list((folder / "other").iterdir())
+
+
 def test_data_sets_become_arrays(folder):
     write_image("a.png", np.full((6, 9, 3), 200, np.uint8))
     (folder / "set.csv").write_text("x,y\na.png,1\na.png,2\n")

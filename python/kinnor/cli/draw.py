@@ -1,13 +1,16 @@
-"""`kinnor draw`: networks as SVG pictures, functions from top to bottom."""
+"""`kinnor draw`: networks as SVG pictures, functions from top to bottom, or as the pages of `nn.show`."""
 
 from __future__ import annotations
 
 from html import escape
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..files.atomic import replacing
 from ..graph_def import NetworkError, ProtoGraph
+from ..pictures import Picture
+from ..pictures.graph import Graph, Node, Walk
 from .formats import read
 
 if TYPE_CHECKING:
@@ -15,14 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..graph_def import ProtoNetwork
+    from ..graph_def.nodes import NetworkVariable
 
-__all__ = ["add", "drawn"]
+__all__ = ["add", "drawn", "page"]
 
 WIDTH, HEIGHT, ACROSS, DOWN = 220, 40, 250, 70
 """Of a box, and from one to the next, in pixels."""
 
 MOST = 5_000
-"""Functions of a picture."""
+"""Functions of an SVG picture."""
 
 
 def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
@@ -35,21 +39,74 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
     parser.add_argument("input", help="file of networks")
     parser.add_argument("-o", "--output-dir", default="draw_out", help="folder for pictures, which is made")
     parser.add_argument("-n", "--network", action="append", help="name of a network to draw; may be repeated")
-    parser.add_argument("-f", "--format", default="svg", choices=("svg",), help="format of pictures")
-    return lambda args: _draw(args.input, args.output_dir, args.network)
+    parser.add_argument(
+        "-f",
+        "--format",
+        default="svg",
+        choices=("svg", "html"),
+        help="svg: a picture; html: one page that folds scopes and searches, and loads nothing from elsewhere",
+    )
+    return lambda args: _draw(args.input, args.output_dir, args.network, args.format)
 
 
-def _draw(path: str, outdir: str, names: list[str] | None) -> None:
+def _draw(path: str, outdir: str, names: list[str] | None, kind: str) -> None:
     networks = ProtoGraph.from_proto(read([path]).proto).networks
     for name in names or ():
         if name not in networks:
             raise NetworkError(f"expected one of the networks {list(networks)}, got {name!r}")
+    texts = {name: (page if kind == "html" else drawn)(networks[name]) for name in names or networks}
     folder = Path(outdir)
     folder.mkdir(parents=True, exist_ok=True)
-    for name in names or networks:
+    for name, text in texts.items():
         safe = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
-        with replacing(folder / f"{safe}.svg") as temporary:
-            temporary.write_text(drawn(networks[name]), encoding="utf-8")
+        with replacing(folder / f"{safe}.{kind}") as temporary:
+            temporary.write_text(text, encoding="utf-8")
+
+
+def page(network: ProtoNetwork) -> str:
+    """A network as one HTML page, that of `nn.show`.
+
+    Args:
+        network: The network.
+
+    Raises:
+        NetworkError: If it has a circle.
+    """
+    walk = Walk({}, {})
+    made: dict[str, int] = {}
+
+    def end(node: Node, names: list[str]) -> None:
+        for name in names:
+            variable = network.variable(name)
+            made[name] = len(walk.nodes)
+            node.gives.append(str(variable.shape))
+            node.memory += _bytes(network, variable)
+        walk.nodes.append(node)
+
+    for name in network.inputs:
+        end(Node("Input", label=name), [name])
+    for function in network.forward_sequence():
+        node = Node(function.type, arguments=", ".join(f"{k}={v}" for k, v in function.args.items()))
+        for name in function.inputs:
+            variable = network.variable(name)
+            node.takes.append(str(variable.shape))
+            if name in network.parameters:
+                node.parameters.append(f"{name} {variable.shape}")
+                node.weights += _bytes(network, variable)
+                continue
+            if name not in made:
+                end(Node("Input", label=name), [name])
+            if made[name] not in node.inputs:
+                node.inputs.append(made[name])
+        walk.place(node, [name for name in function.inputs if name in network.parameters])
+        end(node, function.outputs)
+    ends = sorted({made[name] for name in network.outputs if name in made})
+    return Picture(Graph(walk.nodes, ends), network.name).html()
+
+
+def _bytes(network: ProtoNetwork, variable: NetworkVariable) -> int:
+    """The bytes of a variable in single precision, with the batch that the network was saved with."""
+    return 4 * prod((network.batch_size or 1) if n < 0 else n for n in variable.shape)
 
 
 def drawn(network: ProtoNetwork) -> str:
