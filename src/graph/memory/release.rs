@@ -174,7 +174,9 @@ impl BackwardClearing {
     /// For a run of `functions`, while `awaited` runs are still to come.
     pub(crate) fn new(a: &mut Arena, key: BackwardKey, functions: &[Ix], awaited: Vec<AwaitedRun>) -> Self {
         let (seen, run) = (a.new_mark(), a.new_mark());
-        functions.iter().for_each(|f| a.functions[*f].mark = run);
+        for f in functions {
+            a.functions[*f].mark = run;
+        }
         Self { key, seen, run, awaited }
     }
 
