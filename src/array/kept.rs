@@ -19,7 +19,7 @@ impl Storage {
     /// function computed, perhaps from values that changed unseen, and where other values are meant by now.
     pub fn lasting_name(&self, at: usize) -> u64 {
         let content = self.content(); // before a look at where the values are
-        let is_computed = u64::from(self.version() as u16) == self.settled();
+        let is_computed = u64::from(self.version() as u16) == self.computed_version();
         if is_computed || self.parent.is_some() || self.is_addressed() {
             return 0;
         }

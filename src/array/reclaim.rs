@@ -30,7 +30,7 @@ thread_local! {
     static HELD: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
 }
 
-/// While it lives, what [`hold`] is given stays allocated. It belongs to its thread.
+/// While it lives, what [`pin_for_step`] is given stays allocated. It belongs to its thread.
 pub(crate) struct StepPins {
     outer: usize,
     thread: PhantomData<*const ()>,

@@ -122,8 +122,10 @@ pub struct Storage {
     pub(super) borrowed: AtomicBool,
     /// Whether someone counts on the memory to stay given back, see [`super::Gone`].
     pub(super) watched: AtomicU8,
+    /// Whether a leaf was ever given this memory, see [`Storage::give_to_leaf`].
+    given: AtomicBool,
     /// Low bits of the version of what a function last computed here.
-    settled: AtomicU16,
+    computed: AtomicU16,
     content: AtomicU64,
     users: AtomicU32,
     pub(super) parent: Option<(Arc<Storage>, usize)>,
@@ -177,7 +179,8 @@ impl Storage {
             shown: AtomicU32::new(0),
             borrowed: AtomicBool::new(false),
             watched: AtomicU8::new(0),
-            settled: AtomicU16::new(0),
+            given: AtomicBool::new(false),
+            computed: AtomicU16::new(0),
             content: AtomicU64::new(UNNAMED),
             users: AtomicU32::new(0),
             parent,
@@ -327,7 +330,7 @@ impl Storage {
     /// same finds the same name.
     #[inline(always)]
     pub(crate) fn set_content(&self, content: u64) {
-        self.settled.store(self.version() as u16, Ordering::Relaxed);
+        self.computed.store(self.version() as u16, Ordering::Relaxed);
         self.content.store(content, Ordering::Release);
     }
 
@@ -337,15 +340,15 @@ impl Storage {
         self.content() | self.version() & COUNT
     }
 
-    /// What [`Storage::saved`] will be once the elements, which are being written, are settled under a name.
+    /// What [`Storage::saved`] will be once the elements, which are being written, have their name.
     #[inline(always)]
     pub(crate) fn saved_as(&self, name: u64) -> u64 {
         name | self.version() & COUNT
     }
 
     /// The low bits of the version of what a function last computed here.
-    pub(crate) fn settled(&self) -> u64 {
-        u64::from(self.settled.load(Ordering::Relaxed))
+    pub(crate) fn computed_version(&self) -> u64 {
+        u64::from(self.computed.load(Ordering::Relaxed))
     }
 
     /// The version whose low bits are those of `saved`, and the one of now; none where there was none, or it is the same:
@@ -359,6 +362,16 @@ impl Storage {
     /// Whether someone was ever given the memory itself, as a view.
     pub fn is_shown(&self) -> bool {
         self.root().shown.load(Ordering::Relaxed) > 0
+    }
+
+    /// Says that a leaf of a graph gets this memory, which may be that of a function's output too.
+    pub(crate) fn give_to_leaf(&self) {
+        self.given.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a leaf of a graph may have this memory.
+    pub(crate) fn may_be_of_leaf(&self) -> bool {
+        self.given.load(Ordering::Relaxed)
     }
 
     /// Number of Python variables that reach these elements.

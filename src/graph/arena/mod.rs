@@ -280,6 +280,9 @@ impl Arena {
         (slot.shape, slot.reshaped) = (shape, self.reshapes);
         if resized {
             let data = Storage::new(self.tensors[tensor].shape.size());
+            if self.tensors[tensor].data.as_ref().is_some_and(|old| old.may_be_of_leaf()) {
+                data.give_to_leaf(); // an unlinked copy has the tensor too
+            }
             self.set_data(tensor, data);
             self.set_grad(tensor, None);
         }

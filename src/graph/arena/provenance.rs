@@ -118,7 +118,10 @@ impl Provenance {
         let noted = self.seen.iter().copied().map(name_of).fold(self.id, join);
         for (o, y) in y.enumerate() {
             if let Some(y) = y.filter(|y| differs(y, self.name(noted, o))) {
-                return Some(Modified { value: Side::Output(o), versions: y.versions_since(y.settled()) });
+                return Some(Modified {
+                    value: Side::Output(o),
+                    versions: y.versions_since(y.computed_version()),
+                });
             }
         }
         None

@@ -119,6 +119,7 @@ pub(crate) fn build_shaped(
         a.functions[f].outputs.push(Output { variable: v, generation, tensor });
         outputs.push(Variable::adopt(a, v));
         if let Some(Some(given)) = into.get(o) {
+            given.storage.give_to_leaf(); // which may have it already
             a.set_data(tensor, Arc::clone(&given.storage));
         }
     }

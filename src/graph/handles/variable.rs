@@ -125,6 +125,7 @@ impl Variable {
     /// [`Error::Shape`] unless it has exactly the shape of the variable.
     pub fn set_data(&self, data: &NdArray) -> Result<()> {
         self.fits("data", data)?;
+        data.storage.give_to_leaf();
         arena::with(|a| a.set_data(a.variables[self.0].tensor, Arc::clone(&data.storage)));
         Ok(())
     }
@@ -275,6 +276,7 @@ impl Variable {
         arena::with(|a| {
             let tensor = a.variables[self.0].tensor;
             a.tensors[tensor].count += 1;
+            a.data(tensor).give_to_leaf();
             let on = need_grad.unwrap_or_else(|| a.need_grad(self.0));
             let need = flag::NEED_GRAD_SET | if on { flag::NEED_GRAD } else { 0 };
             Self::counted(a, tensor, new_flags() | need)
@@ -292,6 +294,7 @@ impl Variable {
             return Err(Error::shape("reshape", format!("{} elements", own.size()), [&shape]));
         }
         let (data, grad) = (self.data().storage, self.grad().storage);
+        data.give_to_leaf();
         Ok(arena::with(|a| {
             let need = flag::NEED_GRAD_SET | if a.need_grad(self.0) { flag::NEED_GRAD } else { 0 };
             let tensor = a.new_tensor(&shape);

@@ -38,8 +38,6 @@ pub(crate) struct BackwardPlan {
     /// Gradients that nobody contributes to, set to zero before a step reads them.
     pub(crate) zeroed: Vec<(u32, u32)>,
     pub(crate) clears: Vec<Release>,
-    /// If values are cleared: the functions of the forward run, whose leaves keep the memory that they have.
-    above: Vec<Ix>,
     /// Data that may have been dropped, and is computed again before a step reads it.
     pub(crate) restored: Vec<(u32, Ix, Arc<Storage>)>,
     /// Which steps run as one pass: found when the plan is used again.
@@ -78,9 +76,6 @@ impl BackwardPlan {
         let len = a.tensors[a.variables[root].tensor].shape.size();
         let mut plan = Self::empty(functions, len, GradientHomes::Tensors);
         plan.varying.push(0);
-        if key.clear_data {
-            plan.above = order::depth_first(a, &[root], |_, _| true);
-        }
         let clearing = BackwardClearing::new(a, key, &plan.functions, awaited);
         for n in 0..plan.functions.len() {
             plan.add_step(a, n, &clearing);
@@ -91,11 +86,20 @@ impl BackwardPlan {
     }
 
     /// Spares the values whose memory a leaf has too.
-    fn spare_what_leaves_hold(&mut self, a: &Arena) {
-        let held = held_by_leaves(a, &self.above);
-        let values = self.clears.iter_mut().filter(|clear| !clear.place.is_grad);
-        for clear in values.filter(|clear| matches!(clear.spares, Spares::Nothing | Spares::Held)) {
-            let is_held = held.contains(&Arc::as_ptr(&clear.place.storage));
+    fn spare_what_leaves_hold(&mut self, a: &mut Arena) {
+        let is_value = |clear: &&mut Release| {
+            !clear.place.is_grad && matches!(clear.spares, Spares::Nothing | Spares::Held)
+        };
+        let mut held = None;
+        for clear in self.clears.iter_mut().filter(is_value) {
+            let storage = &clear.place.storage;
+            let is_held = storage.may_be_of_leaf() && {
+                let held = held.get_or_insert_with(|| {
+                    let above = order::up_to(a, &self.functions[..1], |_, _| true);
+                    held_by_leaves(a, &above)
+                });
+                held.contains(&Arc::as_ptr(storage))
+            };
             clear.spares = if is_held { Spares::Held } else { Spares::Nothing };
         }
     }
@@ -106,7 +110,6 @@ impl BackwardPlan {
             steps: Vec::with_capacity(functions.len()),
             zeroed: Vec::new(),
             clears: Vec::new(),
-            above: Vec::new(),
             restored: Vec::new(),
             passes: None,
             instructions: Vec::new(),

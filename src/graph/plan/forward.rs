@@ -89,13 +89,14 @@ impl ForwardPlan {
 
     /// Spares the values whose memory a leaf has too.
     fn spare_what_leaves_hold(&mut self, a: &Arena) {
-        self.clears.append(&mut self.held);
-        if self.clears.is_empty() {
+        let storage = |(n, i): &(u32, u32)| &self.steps[*n as usize].x[*i as usize].storage;
+        if self.held.is_empty() && !self.clears.iter().any(|clear| storage(clear).may_be_of_leaf()) {
             return;
         }
+        self.clears.append(&mut self.held);
         let held = held_by_leaves(a, &self.functions);
-        let storage = |n: u32, i: u32| Arc::as_ptr(&self.steps[n as usize].x[i as usize].storage);
-        (self.held, self.clears) = self.clears.drain(..).partition(|(n, i)| held.contains(&storage(*n, *i)));
+        let is_held = |clear: &(u32, u32)| held.contains(&Arc::as_ptr(storage(clear)));
+        (self.held, self.clears) = self.clears.drain(..).partition(is_held);
         self.clears.sort_unstable();
     }
 
