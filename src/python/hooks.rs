@@ -10,6 +10,7 @@ use pyo3::types::{PyList, PyTuple};
 use super::arguments::flag;
 use super::calls;
 use super::function::Function;
+use super::ndarray::NdArray;
 use super::variable::Variable;
 use crate::Error;
 use crate::graph::{self, CommunicatorCallback, ForwardOptions, FunctionHook};
@@ -74,6 +75,18 @@ impl CommunicatorCallback for One {
     fn on_finish_backward(&self) -> crate::Result<()> {
         calls::call(|py| self.0.call_method0(py, "on_finish_backward").map(drop))
     }
+}
+
+/// The functions of a backward run that begins at `function`, each with the gradients among `grads`, by number, that are
+/// complete once it has run.
+#[pyfunction]
+fn completed_gradients(
+    function: &Bound<'_, Function>,
+    grads: Vec<Bound<'_, NdArray>>,
+) -> Vec<(Function, Vec<usize>)> {
+    let grads: Vec<graph::NdArray> = grads.iter().map(|grad| grad.get().array.clone()).collect();
+    let run = function.get().graph_function().completed_gradients(&grads);
+    run.into_iter().map(|(f, complete)| (Function::wrap(f), complete)).collect()
 }
 
 /// Warns in Python, where a filter may make an error of it.
@@ -207,6 +220,7 @@ fn grad_graph<'py>(
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(set_global_hook, m)?)?;
     m.add_function(wrap_pyfunction!(unset_global_hook, m)?)?;
+    m.add_function(wrap_pyfunction!(completed_gradients, m)?)?;
     m.add_function(wrap_pyfunction!(forward_all, m)?)?;
     m.add_function(wrap_pyfunction!(grad_graph, m)?)
 }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .._core import CommunicatorBackwardCallback, NdArray
+from .._core import CommunicatorBackwardCallback, NdArray, completed_gradients
 from .compress import Compressed
 from .errors import CommunicatorError
 from .link import is_slow
@@ -91,8 +91,7 @@ class AllReduceCallback(CommunicatorBackwardCallback):
         return self._overlap
 
     def _start_run(self) -> None:
-        self._expected: dict[str, int] | None = None
-        self._names: dict[NdArray, str] = {}
+        self._completes: dict[Function, list[str]] = {}
         self._done: set[str] = set()
         self._sent = 0
         self._waiting: list[Future[None]] = []
@@ -104,25 +103,17 @@ class AllReduceCallback(CommunicatorBackwardCallback):
 
         Args:
             f: The function that ran backward.
-
-        Raises:
-            CommunicatorError: If a gradient changes after it was sent.
         """
-        if self._expected is None:
-            self._names = {self._grad(name): name for name in self._grads}
-            self._expected = self._uses(f)
-        for v in f.inputs:
-            name = self._names.get(v.grad) if v.need_grad else None
-            if name is None:
-                continue
-            left = self._expected[name] = self._expected.get(name, 0) - 1
-            if left < 0 and self._is_sent(name):
-                raise CommunicatorError(
-                    f"all_reduce_callback: expected the gradient of parameter {name!r} to be complete when it was "
-                    f"sent, got another part of it from {f.name}"
-                )
-            if left == 0:
-                self._complete(name)
+        completed = self._completes.pop(f, None)
+        if completed is None:  # the first function of a run, perhaps after one that was broken off
+            self._wait()
+            self._start_run()
+            names = list(self._grads)
+            run = completed_gradients(f, [self._grad(name) for name in names])
+            self._completes = {function: [names[n] for n in complete] for function, complete in run}
+            completed = self._completes.pop(f, [])
+        for name in completed:
+            self._complete(name)
 
     def on_finish_backward(self) -> None:
         """Send what is left, and wait for all."""
@@ -135,8 +126,7 @@ class AllReduceCallback(CommunicatorBackwardCallback):
             self._check_places()
             while self._sent < len(self._buckets):
                 self._send()
-            for sent in self._waiting:
-                sent.result()
+            self._wait()
         self._start_run()
 
     def sum_gradients(self) -> None:
@@ -167,18 +157,9 @@ class AllReduceCallback(CommunicatorBackwardCallback):
     def _grad(self, name: str) -> NdArray:
         return self._grads[name] if self._variables is None else self._variables[name].grad
 
-    def _uses(self, last: Function) -> dict[str, int]:
-        """How many functions of the run give a part of each gradient."""
-        uses = dict.fromkeys(self._grads, 0)
-
-        def count(f: Function) -> None:
-            for v in f.inputs:
-                name = self._names.get(v.grad) if v.need_grad else None
-                if name is not None:
-                    uses[name] += 1
-
-        last.outputs[0].visit(count)
-        return uses
+    def _wait(self) -> None:
+        for sent in self._waiting:
+            sent.result()
 
     def _complete(self, name: str) -> None:
         if name in self._done:
@@ -191,9 +172,6 @@ class AllReduceCallback(CommunicatorBackwardCallback):
             return
         while self._sent < len(self._buckets) and self._done.issuperset(self._buckets[self._sent].names):
             self._send()
-
-    def _is_sent(self, name: str) -> bool:
-        return any(name in bucket.names for bucket in self._buckets[: self._sent])
 
     # --- Buckets
 

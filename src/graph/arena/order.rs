@@ -12,9 +12,14 @@ use crate::{Error, Result};
 
 /// In which order functions run backward from `root`: higher ranks first, earlier found ones first among equals.
 pub(crate) fn backward_order(a: &mut Arena, root: Ix) -> Vec<Ix> {
-    let above = depth_first(a, &[root], |_, _| true);
+    backward_order_from(a, a.variables[root].parent)
+}
+
+/// In which order functions run backward from `f`, as [`backward_order`].
+pub(crate) fn backward_order_from(a: &mut Arena, f: Ix) -> Vec<Ix> {
+    let above = up_to(a, &[f], |_, _| true);
     rank(a, &above);
-    descending(a, &[a.variables[root].parent], |a, f| a.functions[f].need_grad)
+    descending(a, &[f], |a, f| a.functions[f].need_grad)
 }
 
 /// The functions above `roots`, each after those that feed it, depth first with inputs from left to right.

@@ -1,8 +1,11 @@
 //! Handles on functions: what `nbla::CgFunction` is in NNabla's C++.
 
+use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
-use crate::graph::arena::{self, Arena, Ix};
+use crate::graph::arena::{self, Arena, Ix, order};
+use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::variable::Variable;
 use crate::graph::settings::context::{self, Context};
 use crate::ops::{Alias, Op, Value};
@@ -84,6 +87,46 @@ impl Function {
     /// Replaces the marks.
     pub fn set_tags(&self, tags: Vec<(String, String)>) {
         arena::with(|a| a.functions[self.0].tags = tags);
+    }
+
+    /// The functions of a backward run that begins at this one, in its order, each with the gradients among `grads`, by
+    /// number, that are complete once it has run: no function after it adds to them.
+    ///
+    /// ```
+    /// use kinnor::graph::{Function, Variable, apply};
+    ///
+    /// let x = Variable::new([2])?.with_need_grad(true);
+    /// let w = Variable::new([2])?.with_need_grad(true);
+    /// let h = apply("mul2", &[&x, &w], &[])?.remove(0);
+    /// let y = apply("add2", &[&h, &w], &[])?.remove(0);
+    /// let last = y.parent().ok_or(kinnor::Error::Graph("it has one".into()))?;
+    /// let run = last.completed_gradients(&[w.grad(), h.grad()]);
+    /// let found: Vec<_> = run.iter().map(|(f, complete)| (f.type_name(), complete.clone())).collect();
+    /// assert_eq!(found, [("Add2".to_string(), vec![1]), ("Mul2".to_string(), vec![0])]);
+    /// # Ok::<(), kinnor::Error>(())
+    /// ```
+    pub fn completed_gradients(&self, grads: &[NdArray]) -> Vec<(Self, Vec<usize>)> {
+        let numbers: HashMap<_, _> =
+            grads.iter().enumerate().map(|(n, grad)| (Arc::as_ptr(&grad.storage), n)).collect();
+        arena::with(|a| {
+            let order = order::backward_order_from(a, self.0);
+            let mut last = vec![None; grads.len()];
+            for (at, f) in order.iter().enumerate() {
+                for v in a.functions[*f].inputs.iter().filter(|v| a.need_grad(**v)) {
+                    let grad = a.tensors[a.variables[*v].tensor].grad.as_ref();
+                    if let Some(n) = grad.and_then(|grad| numbers.get(&Arc::as_ptr(grad))) {
+                        last[*n] = Some(at);
+                    }
+                }
+            }
+            let mut run: Vec<_> = order.into_iter().map(|f| (Self::counted(a, f), Vec::new())).collect();
+            for (n, at) in last.into_iter().enumerate() {
+                if let Some(at) = at {
+                    run[at].1.push(n);
+                }
+            }
+            run
+        })
     }
 
     /// The output that shares memory with input `i`, if one does.
