@@ -1,8 +1,8 @@
 """Training steps of several processes, beside PyTorch's `DistributedDataParallel` over gloo.
 
-    python benches/distributed.py                                       # torch from .venv-peers, see `make peers`
-    python benches/distributed.py --ranks 2 4 --only resnet-20 --rounds 3
-    python benches/distributed.py --python elsewhere/bin/python
+    python -m benches.distributed                                       # torch from .venv-peers, see `make peers`
+    python -m benches.distributed --ranks 2 4 --only resnet-20 --rounds 3
+    python -m benches.distributed --python elsewhere/bin/python
 
 The processes of a workload share its batch, each computes on one thread. The frameworks take turns, so that a noisy
 minute meets both alike; the losses of the first steps, averaged over processes, have to agree.
@@ -23,69 +23,51 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from peers.workloads import WORKLOADS
+
+from .peers.contenders import installed
+from .peers.workloads import WORKLOADS
+from .scale import PACKING, Training, part
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from peers.workloads import Batch, Workload
-
 N_LOSSES = 3
 """Losses that both frameworks must agree on."""
 
-PACKING = 1 << 20
-"""Values of a bucket, 4 MB: PyTorch's are up to 25 MB, the first of 1 MB."""
-
+ROOT = Path(__file__).parents[1]
 NETWORKS = ("mlp 1024", "resnet-20", "transformer", "vgg")
 
 
 # --- What runs in several processes
 
 
-def part(workload: Workload, rank: int, ranks: int) -> list[Batch]:
-    """The examples of one process, of each batch."""
-    return [(x[rank::ranks].copy(), t[rank::ranks].copy()) for x, t in workload.batches]
-
-
-def on_kinnor(workload: Workload, overlap: str) -> tuple[Callable[[Batch], Any], list[Batch], int]:
+def on_kinnor(name: str, overlap: str) -> tuple[Callable[[Any], Any], list[Any], int]:
     """A step, what it takes, and the rank."""
-    from peers.on_kinnor import SOLVERS, Model, set_weights
-
     import kinnor as nn
     from kinnor import communicators
 
     communicator = communicators.MultiProcessDataParallelCommunicator()
     communicator.init()
-    batches = part(workload, communicator.rank, communicator.size)
-    x, t = (nn.Variable(array.shape) for array in batches[0])
-    loss = Model(workload, False)(x, t)
-    set_weights(workload)
-    solver = SOLVERS[workload.solver](workload.rate)
-    solver.set_parameters(nn.get_parameters())
-    communicator.add_context_and_parameters((nn.Context(), nn.get_parameters()))
+    training = Training(name, communicator.rank, communicator.size)
+    communicator.add_context_and_parameters((nn.Context(), training.parameters))
     callback = communicator.get_all_reduce_callback(PACKING, division=True, overlap=overlap)
-    is_after = callback.overlap == "none"
 
-    def step(batch: Batch) -> nn.Variable:
-        x.d, t.d = batch
-        loss.forward(clear_no_need_grad=True)
-        solver.zero_grad()
-        loss.backward(clear_buffer=True, communicator_callbacks=None if is_after else callback)
-        if is_after:
-            callback.sum_gradients()
-        solver.update()
-        return loss
+    def step(_: Any) -> nn.Variable:
+        training.step(callback)
+        return training.loss
 
-    return step, batches, communicator.rank
+    return step, training.batches, communicator.rank
 
 
-def on_torch(workload: Workload) -> tuple[Callable[[Any], Any], list[Any], int]:
+def on_torch(name: str) -> tuple[Callable[[Any], Any], list[Any], int]:
     """The same in PyTorch, in the form that `make peers` found the fastest for images."""
     import torch
-    from peers.on_torch import MODELS, optimizer, set_weights, tensors
     from torch.nn import functional as F
     from torch.nn.parallel import DistributedDataParallel
 
+    from .peers.on_torch import MODELS, optimizer, set_weights, tensors
+
+    workload = WORKLOADS[name](False)
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo")
     rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
@@ -112,8 +94,7 @@ def on_torch(workload: Workload) -> tuple[Callable[[Any], Any], list[Any], int]:
 
 def work(framework: str, name: str, overlap: str, seconds: float) -> None:
     """Take steps for a while, and print what they took."""
-    workload = WORKLOADS[name](False)
-    step, batches, rank = on_kinnor(workload, overlap) if framework == "kinnor" else on_torch(workload)
+    step, batches, rank = on_kinnor(name, overlap) if framework == "kinnor" else on_torch(name)
     source = cycle(batches)
     losses = [float(step(next(source))) for _ in range(N_LOSSES)]
     start = time.perf_counter()
@@ -157,15 +138,15 @@ def free_port() -> int:
 
 def started(framework: str, python: Path, ranks: int, arguments: list[str]) -> list[dict[str, Any]]:
     """What each of several processes prints."""
-    program = [str(Path(__file__)), "--work", framework, *arguments]
-    path = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
+    program = ["-m", "benches.distributed", "--work", framework, *arguments]
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     environment = os.environ | {"OMP_NUM_THREADS": "1", "KINNOR_NUM_THREADS": "1", "PYTHONPATH": path}
     if framework == "kinnor":
         launch = ["-m", "kinnor.launch", "--oversubscribe", "--threads", "1", "-n", str(ranks)]
         processes = [subprocess.Popen([sys.executable, *launch, *program], env=environment, stdout=subprocess.PIPE)]
     else:
         group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(ranks)}
-        environment = environment | group | {"PYTHONPATH": str(Path(__file__).parent)}
+        environment = environment | group | {"PYTHONPATH": str(ROOT)}
         processes = [
             subprocess.Popen([str(python), *program], env=environment | {"RANK": str(rank)}, stdout=subprocess.PIPE)
             for rank in range(ranks)
@@ -180,7 +161,7 @@ def started(framework: str, python: Path, ranks: int, arguments: list[str]) -> l
 def main() -> None:
     """Do what the command line says."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--python", type=Path, default=Path(__file__).parents[1] / ".venv-peers/bin/python")
+    parser.add_argument("--python", type=Path, default=ROOT / ".venv-peers/bin/python")
     parser.add_argument("--ranks", type=int, nargs="+", default=[2])
     parser.add_argument("--only", nargs="+", choices=WORKLOADS, default=NETWORKS, help="workloads")
     parser.add_argument("--overlap", nargs="+", default=["none"], choices=["none", "blocking", "thread"])
@@ -192,6 +173,8 @@ def main() -> None:
         framework, name, overlap, seconds = given.work
         work(framework, name, overlap, float(seconds))
         return
+    if "torch" not in installed(given.python):
+        sys.exit(f"distributed: expected PyTorch for {given.python}, found none: `PEERS=torch make peers` installs it")
     print("workload      ranks  overlap    kinnor ms  torch ms  ratio  alone ms  efficiency")
     for name in given.only:
         for ranks in given.ranks:

@@ -1,9 +1,9 @@
 """How training scales with processes: measures links and plans, and plays plans over a model of a link.
 
-    python benches/scale.py                             # all: measured beside predicted, then 2 to 1,024 processes
-    python benches/scale.py --gigabits 1 5              # also over a throttled loopback (root, `ip` and `tc`)
-    python benches/scale.py --link 20e-6 1.25e9         # nothing measured but plans: a link of your own
-    python -m kinnor.launch -n 2 benches/scale.py link  # one part alone, in JSON; so is `steps NETWORK OVERLAP`
+    python -m benches.scale                             # all: measured beside predicted, then 2 to 1,024 processes
+    python -m benches.scale --gigabits 1 5              # also over a throttled loopback (root, `ip` and `tc`)
+    python -m benches.scale --link 20e-6 1.25e9         # nothing measured but plans: a link of your own
+    python -m kinnor.launch -n 2 -m benches.scale link  # one part alone, in JSON; so is `steps WORKLOAD OVERLAP`
 
 A plan is what a training step does on one process: seconds of forward, of backward and of the update, and when
 backward completes which gradient. The model is explained in `docs/guide/scale.md`.
@@ -24,13 +24,16 @@ from math import ceil, log2
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .peers.workloads import WORKLOADS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import kinnor as nn
+    from .peers.workloads import Batch, Workload
 
-BATCH = {"mlp": 64, "convolutions": 32}
-"""Networks, and the examples of all processes together."""
+ROOT = Path(__file__).parents[1]
+NETWORKS = ("mlp 64", "mlp 1024", "vgg", "resnet-20", "transformer")
+"""What is measured if nothing else is asked for; the processes share the batch of each."""
 
 SIZES = [1 << n for n in range(3, 24, 2)]
 """Bytes of the messages that the fit of a link is made of."""
@@ -170,44 +173,46 @@ def measure_link(repeats: int) -> dict[str, Any]:
     return {"rank": members.rank, "points": points, "sums": sums, "rate": a.nbytes / statistics.median(added)}
 
 
-class _Training:
-    """A network and a solver on its part of the batch."""
+def part(workload: Workload, rank: int, ranks: int) -> list[Batch]:
+    """The examples of one of `ranks` processes, of each batch."""
+    return [(x[rank::ranks].copy(), t[rank::ranks].copy()) for x, t in workload.batches]
 
-    def __init__(self, name: str, ranks: int) -> None:
-        import numpy as np
 
+class Training:
+    """A network and a solver on the examples of one process."""
+
+    def __init__(self, name: str, rank: int, ranks: int) -> None:
         import kinnor as nn
-        import kinnor.functions as F
-        import kinnor.parametric_functions as PF
-        import kinnor.solvers as S
 
-        batch = BATCH[name] // ranks
-        rng = np.random.default_rng(0)
-        nn.seed(1)
-        if name == "mlp":
-            h = nn.Variable.from_numpy_array(rng.standard_normal((batch, 784)).astype(np.float32))
-            for n in range(3):
-                h = F.relu(PF.affine(h, 1024, name=f"layer{n}"))
-        else:
-            h = nn.Variable.from_numpy_array(rng.standard_normal((batch, 3, 32, 32)).astype(np.float32))
-            for n, maps in enumerate((32, 64, 128)):
-                h = F.relu(PF.convolution(h, maps, (3, 3), pad=(1, 1), name=f"first{n}"))
-                h = F.max_pooling(F.relu(PF.convolution(h, maps, (3, 3), pad=(1, 1), name=f"second{n}")), (2, 2))
-        labels = nn.Variable.from_numpy_array(rng.integers(0, 10, (batch, 1)))
-        self.loss = F.mean(F.softmax_cross_entropy(PF.affine(h, 10, name="last"), labels))
+        from .peers.on_kinnor import SOLVERS, Model, set_weights
+
+        workload = WORKLOADS[name](False)
+        self.batches = part(workload, rank, ranks)
+        nn.clear_parameters()
+        self.x, self.t = (nn.Variable(array.shape) for array in self.batches[0])
+        self.loss = Model(workload, False)(self.x, self.t)
+        set_weights(workload)
         self.parameters = nn.get_parameters()
-        self.solver = S.Momentum(1e-3)
+        self.solver = SOLVERS[workload.solver](workload.rate)
         self.solver.set_parameters(self.parameters)
+        self.steps = 0
 
-    def step(self, callback: Any = None, after: Any = None) -> tuple[float, float, float]:
+    def feed(self) -> None:
+        """Give the network the next batch."""
+        self.x.d, self.t.d = self.batches[self.steps % len(self.batches)]
+        self.steps += 1
+
+    def step(self, callback: Any = None) -> tuple[float, float, float]:
         """Run a step; seconds of forward, of backward with its sums, and of the update."""
+        sums_after = callback is not None and callback.overlap == "none"
         times = [time.perf_counter()]
+        self.feed()
         self.loss.forward(clear_no_need_grad=True)
         self.solver.zero_grad()
         times.append(time.perf_counter())
-        self.loss.backward(clear_buffer=True, communicator_callbacks=callback)
-        if after is not None:
-            after.sum_gradients()
+        self.loss.backward(clear_buffer=True, communicator_callbacks=None if sums_after else callback)
+        if sums_after:
+            callback.sum_gradients()
         times.append(time.perf_counter())
         self.solver.update()
         times.append(time.perf_counter())
@@ -222,17 +227,14 @@ def measure_steps(name: str, overlap: str, repeats: int) -> dict[str, Any]:
 
     comm = C.MultiProcessDataParallelCommunicator()
     comm.init()
-    training = _Training(name, comm.size)
+    training = Training(name, comm.rank, comm.size)
     comm.add_context_and_parameters((nn.Context(), training.parameters))
     callback = comm.get_all_reduce_callback(PACKING, division=True, overlap=overlap)
     taken = []
     for n in range(repeats + 3):
         comm.barrier()
         start = time.perf_counter()
-        if overlap == "none":
-            training.step(after=callback)
-        else:
-            training.step(callback)
+        training.step(callback)
         if n >= 3:  # the first runs make plans, and put gradients into one array
             taken.append(time.perf_counter() - start)
     return {"rank": comm.rank, "step": statistics.median(taken)}
@@ -242,7 +244,7 @@ def record(name: str, ranks: int, repeats: int) -> Plan:
     """The plan of one of `ranks` processes: what it takes alone, with no one to send to."""
     import kinnor as nn
 
-    training = _Training(name, ranks)
+    training = Training(name, 0, ranks)
     names = {v.grad: key for key, v in training.parameters.items()}
 
     class Note(nn.CommunicatorBackwardCallback):
@@ -260,6 +262,7 @@ def record(name: str, ranks: int, repeats: int) -> Plan:
     runs, plain = [], []
     for n in range(repeats + 3):
         plain.append(training.step())
+        training.feed()
         training.loss.forward(clear_no_need_grad=True)
         done.clear()
         start = time.perf_counter()
@@ -279,8 +282,8 @@ def record(name: str, ranks: int, repeats: int) -> Plan:
 def _started(ranks: int, *arguments: str, namespace: str | None = None) -> list[dict[str, Any]]:
     """What each of several processes prints."""
     command = [sys.executable, "-m", "kinnor.launch", "--oversubscribe", "--threads", "1", "-n", str(ranks)]
-    command += [str(Path(__file__)), *arguments]
-    environment = dict(os.environ)
+    command += ["-m", "benches.scale", *arguments]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     if namespace is not None:
         command = ["ip", "netns", "exec", namespace, *command]
         environment |= {"OMPI_MCA_btl": "tcp,self", "OMPI_MCA_btl_tcp_if_include": "lo", "OMPI_MCA_pml": "ob1"}
@@ -353,10 +356,10 @@ def _predict(title: str, link: Link, given: argparse.Namespace) -> None:
 def main() -> None:
     """Do what the command line says."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("part", nargs="*", help="`link`, or `steps NETWORK OVERLAP`: one part, of several processes")
+    parser.add_argument("part", nargs="*", help="`link`, or `steps WORKLOAD OVERLAP`: one part, of several processes")
     parser.add_argument("--repeats", type=int, default=20, help="how many times each figure is taken")
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
-    parser.add_argument("--networks", nargs="+", choices=BATCH, default=list(BATCH))
+    parser.add_argument("--networks", nargs="+", choices=WORKLOADS, default=NETWORKS)
     parser.add_argument("--gigabits", type=float, nargs="*", default=[], help="also over loopbacks of these rates")
     parser.add_argument("--link", type=float, nargs=2, metavar=("SECONDS", "BYTES"), help="latency and bandwidth")
     given = parser.parse_args()

@@ -1,16 +1,18 @@
 """The model of what training over several processes costs: its sums, and that real plans can be played."""
 
 import doctest
+import json
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benches import scale  # noqa: E402
+from benches import distributed, scale  # noqa: E402
 
 LINK = scale.Link(20e-6, 1e9, 4e9)
 
@@ -41,20 +43,33 @@ def test_overlap_lies_between_its_floor_and_none(packing):
 
 
 def test_plans_of_real_networks_are_played():
-    command = [sys.executable, ROOT / "benches" / "scale.py", "--repeats", "1", "--networks", "mlp"]
+    command = [sys.executable, "-m", "benches.scale", "--repeats", "1", "--networks", "mlp 64"]
     done = subprocess.run(
-        [*command, "--link", "1e-6", "1e12"], capture_output=True, text=True, timeout=120, check=False
+        [*command, "--link", "1e-6", "1e12"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
-    shares = [[float(x) for x in line.split()[2:]] for line in done.stdout.splitlines()[2:]]
+    shares = [[float(x) for x in line.split()[3:]] for line in done.stdout.splitlines()[2:]]
     assert len(shares) == 10 and all(share == sorted(share) for share in ([row[0], *row[2:]] for row in shares))
-    plan = scale.record("mlp", 1, 2)
-    assert sum(size for _, size in plan.gradients) == 4 * (785 * 1024 + 2 * 1025 * 1024 + 1025 * 10)
+    plan = scale.record("mlp 64", 1, 2)
+    assert sum(size for _, size in plan.gradients) == 4 * (785 * 512 + 513 * 256 + 257 * 10)
     assert all(0 < ready <= plan.backward for ready, _ in plan.gradients)
     times = [ready for ready, _ in plan.gradients]
     assert times == sorted(times)
-    refused = subprocess.run([*command[:2], "link"], capture_output=True, text=True, timeout=120, check=False)
+    refused = subprocess.run([*command[:3], "link"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert (
         refused.returncode == 1
         and refused.stderr == "scale: expected at least two processes to measure a link, got one\n"
     )
+
+
+def test_a_process_of_the_comparison_trains():
+    command = [sys.executable, "-m", "benches.distributed"]
+    work = [*command, "--work", "kinnor", "mlp 64", "blocking", "0.01"]
+    done = subprocess.run(work, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    told = json.loads(done.stdout)
+    assert told["rank"] == 0 and told["step"] > 0 and len(told["losses"]) == distributed.N_LOSSES
+    assert told["losses"][0] == pytest.approx(np.log(10), abs=2)
+    refused = subprocess.run(
+        [*command, "--python", "nowhere"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert refused.returncode == 1 and "`PEERS=torch make peers` installs it" in refused.stderr
