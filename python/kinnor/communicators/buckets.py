@@ -81,6 +81,7 @@ class AllReduceCallback(CommunicatorBackwardCallback):
         self._thread = ThreadPoolExecutor(1, "kinnor-communicator") if overlap == "thread" else None
         self._flat: NDArray[Any] | None = None
         self._array: NdArray | None = None
+        self._parts: list[NdArray] = []
         self._buckets: list[Bucket] = []
         self._order: list[str] = []
         self._start_run()
@@ -91,8 +92,8 @@ class AllReduceCallback(CommunicatorBackwardCallback):
         return self._overlap
 
     def _start_run(self) -> None:
-        self._completes: dict[Function, list[str]] = {}
-        self._done: set[str] = set()
+        self._due: dict[Function, int] = {}
+        self._are_in_place = False
         self._sent = 0
         self._waiting: list[Future[None]] = []
 
@@ -104,26 +105,23 @@ class AllReduceCallback(CommunicatorBackwardCallback):
         Args:
             f: The function that ran backward.
         """
-        completed = self._completes.pop(f, None)
-        if completed is None:  # the first function of a run, perhaps after one that was broken off
+        due = self._due.pop(f, None)
+        if due is None:  # the first function of a run, perhaps after one that was broken off
             self._wait()
             self._start_run()
-            names = list(self._grads)
-            run = completed_gradients(f, [self._grad(name) for name in names])
-            self._completes = {function: [names[n] for n in complete] for function, complete in run}
-            completed = self._completes.pop(f, [])
-        for name in completed:
-            self._complete(name)
+            self._plan_run(f)
+            due = self._due.pop(f, 0)
+        while self._sent < due:
+            self._send()
 
     def on_finish_backward(self) -> None:
         """Send what is left, and wait for all."""
         if self._flat is None:
-            for name in self._grads:
-                self._complete(name)
             self._reduce_packed()
             self._arrange()
         else:
-            self._check_places()
+            if not self._are_in_place:
+                self._check_places()
             while self._sent < len(self._buckets):
                 self._send()
             self._wait()
@@ -161,17 +159,25 @@ class AllReduceCallback(CommunicatorBackwardCallback):
         for sent in self._waiting:
             sent.result()
 
-    def _complete(self, name: str) -> None:
-        if name in self._done:
-            return
-        self._done.add(name)
+    def _plan_run(self, first: Function) -> None:
+        """Find out how many buckets are full after which function, in a run that begins at `first`."""
         if self._flat is None:
-            self._order.append(name)
+            names = list(self._grads)
+            run = completed_gradients(first, [self._grad(name) for name in names])
+            self._order = [names[n] for _, complete in run for n in complete]
+            self._due = dict.fromkeys((f for f, _ in run), 0)
             return
-        if self._overlap == "none":
-            return
-        while self._sent < len(self._buckets) and self._done.issuperset(self._buckets[self._sent].names):
-            self._send()
+        run = completed_gradients(first, self._parts)
+        bucket_of = [n for n, bucket in enumerate(self._buckets) for _ in bucket.names]
+        missing = [len(bucket.names) for bucket in self._buckets]
+        full = 0
+        for f, complete in run:
+            for n in complete:
+                missing[bucket_of[n]] -= 1
+            while full < len(missing) and not missing[full]:
+                full += 1
+            self._due[f] = full if self._overlap != "none" else 0
+        self._are_in_place = not any(missing)
 
     # --- Buckets
 
@@ -211,7 +217,8 @@ class AllReduceCallback(CommunicatorBackwardCallback):
 
     def _arrange(self) -> None:
         """Put the gradients into one array, in the order of this run on the first process."""
-        self._order = self._members.exchange("\n".join(self._order))[0].split("\n")
+        own = list(dict.fromkeys([*self._order, *self._grads]))
+        self._order = self._members.exchange("\n".join(own))[0].split("\n")
         dtypes = {np.dtype(self._grad(name).dtype) for name in self._order}
         if self._variables is None or dtypes != {np.dtype(np.float32)}:
             self._order = []
@@ -221,12 +228,13 @@ class AllReduceCallback(CommunicatorBackwardCallback):
         flat = array.get_data("w")
         start = 0
         names: list[str] = []
-        self._buckets, first = [], 0
+        self._parts, self._buckets, first = [], [], 0
         for name in self._order:
             variable = self._variables[name]
             stop = start + variable.size
             flat[start:stop] = variable.grad.get_data("r").ravel()
             variable.grad = array.narrow(0, start, variable.size).view(variable.shape)
+            self._parts.append(variable.grad)
             names.append(name)
             start = stop
             if stop - first >= self._packing_size or name == self._order[-1]:
