@@ -39,7 +39,7 @@ def test_functions_updates_data_and_the_rest_add_up_to_the_block():
     solver = S.Sgd(0.1)
     solver.set_parameters(nn.get_parameters())
     data = data_iterator_simple(lambda i: (np.float32(i),), 4, 2)
-    with nn.profile() as p:
+    with nn.profile(alone=True) as p:
         for _ in range(3):
             data.next()
             step(y, solver)
@@ -50,7 +50,7 @@ def test_functions_updates_data_and_the_rest_add_up_to_the_block():
     assert [row.calls for row in of(p, "data").values()] == [3]
     assert all(row.seconds >= 0 for row in p.rows())
     assert sum(r.seconds for r in p.rows() if r.thread == threading.current_thread().name) == pytest.approx(p.seconds)
-    assert of(p, "forward")["Affine"].live > 0
+    assert of(p, "forward")["Affine"].peak > 0
 
 
 def test_a_row_names_the_line_that_built_a_function_or_made_a_call():
@@ -66,6 +66,40 @@ def test_a_row_names_the_line_that_built_a_function_or_made_a_call():
     assert lines == {"Exp": 4, "Add2": 5, "Tanh": 6}
     assert all(__file__ in site or "test_profiling" in site for site in sites.values())
     assert any(row.site == sites["Exp"] and row.calls == 2 for row in p.rows("line"))
+
+
+def test_functions_that_run_as_one_pass_are_one_row():
+    y = F.sum(F.tanh(F.exp(F.sin(nn.Variable((64, 65), need_grad=True)))))
+    for _ in range(3):  # from the second run on a graph runs as passes
+        y.forward(clear_no_need_grad=True)
+        y.backward(clear_buffer=True)
+    before = nn.plan_report(y, instructions=True)
+    with nn.profile() as p:
+        for _ in range(2):
+            y.forward(clear_no_need_grad=True)
+            y.backward(clear_buffer=True)
+    forward, backward = of(p, "forward"), of(p, "backward")
+    assert {name: row.calls for name, row in forward.items()} == {"Sin + Exp + Tanh": 2, "Sum": 2}
+    assert sum(row.calls * len(row.name.split(" + ")) for row in backward.values()) == 2 * 4
+    row = forward["Sin + Exp + Tanh"]
+    assert row.flop == 2 * 3 * 64 * 65 and row.shapes == "(64, 65) -> (64, 65)"
+    assert nn.plan_report(y, instructions=True) == before
+    with nn.profile(alone=True) as p:
+        y.forward()
+    assert sorted(of(p, "forward")) == ["Exp", "Sin", "Sum", "Tanh"]
+
+
+def test_the_peak_of_a_function_is_seen_though_memory_is_given_back():
+    x = nn.Variable((1 << 18,), need_grad=True)
+    small = F.sum(x)
+    y = F.sum(F.exp(F.tile(x, 8)))
+    with nn.profile() as p:
+        small.forward()
+        y.forward(clear_buffer=True)
+        small.forward()
+    rows = of(p, "forward")
+    assert rows["Exp"].peak - rows["Sum"].peak >= 0 and rows["Exp"].peak >= 2 * 8 * 4 << 18
+    assert min(r.peak for r in p.rows() if r.name == "Sum" and r.shapes.startswith("(262144,)")) < 8 * 4 << 18
 
 
 def test_functions_that_run_as_they_are_built_are_forward():
@@ -125,7 +159,7 @@ def test_a_page_holds_the_times_and_loads_nothing(tmp_path):
     assert sorted(n["name"] for n in run["of"]) == ["Mean", "ReLU"]
     assert run["ns"] >= sum(n["ns"] for n in run["of"])
     p.save(tmp_path / "t.csv")
-    assert (tmp_path / "t.csv").read_text().startswith("thread,phase,name,site,shapes,calls,seconds,flop,bytes,live\n")
+    assert (tmp_path / "t.csv").read_text().startswith("thread,phase,name,site,shapes,calls,seconds,flop,bytes,peak\n")
     with pytest.raises(nn.ArgumentError, match=r"expected a path that ends in .json, .html or .csv, got 't.txt'"):
         p.save("t.txt")
     with pytest.raises(nn.ArgumentError, match="expected `by` to be one of"):

@@ -36,6 +36,8 @@ const BATCH: isize = 64 << 10;
 static STORE: Mutex<Store> = Mutex::new(Store::new());
 static LIVE: AtomicIsize = AtomicIsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
+/// The largest `LIVE` since [`take_step_peak`].
+static STEP_PEAK: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static CACHE: Cache = const { Cache { kept: [const { Cell::new(FreeList { stack: BlockStack::EMPTY, room: 0 }) }; KEPT], uncounted: Cell::new(0) } };
@@ -133,7 +135,11 @@ impl Cache {
 
 fn publish(bytes: isize) {
     let live = LIVE.fetch_add(bytes, Ordering::SeqCst) + bytes;
-    PEAK.fetch_max(live.max(0) as usize, Ordering::Relaxed);
+    let live = live.max(0) as usize;
+    PEAK.fetch_max(live, Ordering::Relaxed);
+    if live > STEP_PEAK.load(Ordering::Relaxed) {
+        STEP_PEAK.fetch_max(live, Ordering::Relaxed);
+    }
 }
 
 fn lock() -> MutexGuard<'static, Store> {
@@ -274,6 +280,12 @@ pub fn memory_stats() -> MemoryStats {
 pub fn reset_peak_memory() {
     let _ = CACHE.try_with(Cache::publish);
     PEAK.store(LIVE.load(Ordering::Relaxed).max(0) as usize, Ordering::Relaxed);
+}
+
+/// The largest `live` since the last call, with that of now.
+pub(crate) fn take_step_peak() -> usize {
+    let now = live();
+    STEP_PEAK.swap(now.max(0) as usize, Ordering::Relaxed).max(now.max(0) as usize)
 }
 
 /// Gives memory that is kept for reuse back to the system, what kernels keep to work in among it. Other threads keep up

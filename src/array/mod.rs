@@ -23,6 +23,7 @@ mod workspace;
 pub use access::Access;
 pub(crate) use account::{Account, Paying, pay_from};
 pub(crate) use allocator::limit_of_environment;
+pub(crate) use allocator::take_step_peak;
 pub use allocator::{MemoryStats, clear_memory_cache, memory_stats, reset_peak_memory, set_memory_limit};
 #[doc(hidden)]
 pub use buffer::Buffer;

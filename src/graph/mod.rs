@@ -46,6 +46,7 @@ pub use plan::cache::{memory_changed, plans_made};
 pub use report::{Fate, Optimised, Report, ReportStep, ReportValue, report};
 pub use run::backward::{BackwardOptions, CommunicatorCallback, Seed};
 pub use run::forward::{Closed, ForwardOptions, forward_all};
+pub use run::timings::{Timing, take_timings, time_runs};
 #[doc(hidden)]
 pub use step::anomaly::set_source_line;
 pub use step::forward::{evaluate, evaluate_into};

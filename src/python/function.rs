@@ -281,10 +281,7 @@ impl Function {
     }
 
     fn __hash__(&self) -> u64 {
-        use std::hash::{DefaultHasher, Hash, Hasher};
-        let mut hasher = DefaultHasher::new();
-        self.function.hash(&mut hasher);
-        hasher.finish() >> 2
+        self.function.number() & (u64::MAX >> 2)
     }
 
     fn __str__(&self) -> String {

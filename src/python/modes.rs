@@ -293,6 +293,28 @@ fn recorded_clear_flags() -> Vec<(Vec<graph::ClearFlags>, Vec<graph::ClearFlags>
     graph::recorded_clear_flags().into_iter().map(|r| (r.inputs, r.outputs)).collect()
 }
 
+/// Starts or stops timing the steps of runs, on all threads.
+#[pyfunction]
+fn time_runs(#[pyo3(from_py_with = flag)] on: bool) {
+    graph::time_runs(on);
+}
+
+/// Functions that ran together, whether backward, how many nanoseconds ago they began and ended, and the most bytes that
+/// all arrays had meanwhile.
+type Timing = (Vec<super::function::Function>, bool, u64, u64, usize);
+
+/// What was timed on this thread since the last call.
+#[pyfunction]
+fn take_timings() -> Vec<Timing> {
+    let now = std::time::Instant::now();
+    let ago = |then| now.saturating_duration_since(then).as_nanos() as u64;
+    let told = |t: graph::Timing| {
+        let functions = t.functions.into_iter().map(super::function::Function::wrap).collect();
+        (functions, t.is_backward, ago(t.began), ago(t.ended), t.peak)
+    };
+    graph::take_timings().into_iter().map(told).collect()
+}
+
 /// Raises the first error that happened while a variable was dropped since the last call.
 #[pyfunction]
 fn check_errors_at_drop() -> PyResult<()> {
@@ -331,5 +353,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(set_check_saved, m)?)?;
     m.add_function(wrap_pyfunction!(configuration, m)?)?;
     m.add_function(wrap_pyfunction!(recorded_clear_flags, m)?)?;
+    m.add_function(wrap_pyfunction!(time_runs, m)?)?;
+    m.add_function(wrap_pyfunction!(take_timings, m)?)?;
     m.add_function(wrap_pyfunction!(check_errors_at_drop, m)?)
 }

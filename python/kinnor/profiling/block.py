@@ -34,13 +34,17 @@ ONE_AT_A_TIME = Lock()
 
 
 @contextmanager
-def profile() -> Iterator[Profile]:
+def profile(alone: bool = False) -> Iterator[Profile]:
     """Time what a block does: functions forward and backward, solvers, data iterators, and the Python between them.
 
     All threads are watched. Print the result, show it in a notebook, or `save` it as a Chrome trace, which
     https://ui.perfetto.dev opens, or as a page with a flame graph. Operations and bytes follow from shapes: see
-    `Profile`. Each function runs by itself while a profile is taken: what a step does in one pass otherwise takes
-    longer, and the values between functions are kept. Outside of such a block nothing is watched.
+    `Profile`. Functions that a step runs in one pass are one row, such as `Affine + ReLU`. Outside of such a block
+    nothing is watched.
+
+    Args:
+        alone: Whether each function runs by itself, and has a row of its own: what a step does in one pass otherwise
+            takes longer then, and the values between functions are kept.
 
     Yields:
         The profile, which is complete when the block ends.
@@ -67,10 +71,14 @@ def profile() -> Iterator[Profile]:
         recorder = Recorder(lanes)
         result = Profile(lanes, perf_counter_ns())
         stack.callback(result._end)
-        for when, hook in enumerate((recorder.before, recorder.after)):
-            _core.set_global_hook(when, KEY, hook)
-            stack.callback(_core.unset_global_hook, when, KEY)
+        if alone:  # a run with a hook runs function by function
+            _core.set_global_hook(0, KEY, lambda _: None)
+            stack.callback(_core.unset_global_hook, 0, KEY)
         watch(recorder, stack)
+        _core.take_timings()
+        stack.callback(recorder.take, "")
+        stack.callback(_core.time_runs, False)
+        _core.time_runs(True)
         yield result
 
 
@@ -86,11 +94,11 @@ def watch(recorder: Recorder, stack: ExitStack) -> None:
         setattr(owner, name, functools.wraps(own)(wrapper(own)))
         stack.callback(setattr, owner, name, own)
 
-    def calls(phase: str, runs: str, title: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def calls(phase: str, title: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def wrapper(own: Callable[..., Any]) -> Callable[..., Any]:
             def watched(*args: Any, **kwargs: Any) -> Any:
                 name = title or f"{type(args[0]).__name__}.{own.__name__}"
-                return recorder.call(phase, runs, name, own, args, kwargs)
+                return recorder.call(phase, name, own, args, kwargs)
 
             return watched
 
@@ -102,15 +110,15 @@ def watch(recorder: Recorder, stack: ExitStack) -> None:
 
         return watched
 
-    around(Variable, "forward", calls("run", "forward", "forward"))
-    around(Variable, "backward", calls("run", "backward", "backward"))
+    around(Variable, "forward", calls("run", "forward"))
+    around(Variable, "backward", calls("run", "backward"))
     for owner in (kinnor, _core):
-        around(owner, "forward_all", calls("run", "forward", "forward_all"))
+        around(owner, "forward_all", calls("run", "forward_all"))
     for name in ("backward_of_loss", "differentiate"):
-        around(_core, name, calls("run", "backward", "autodiff"))
+        around(_core, name, calls("run", "autodiff"))
     for name in UPDATES:
-        around(_core.Solver, name, calls("update", "forward", ""))
-    around(DataIterator, "next", calls("data", "forward", ""))
+        around(_core.Solver, name, calls("update", ""))
+    around(DataIterator, "next", calls("data", ""))
     for name in OPERATORS:
         around(Variable, name, builds)
     for name, own in list(vars(_core.functions).items()):

@@ -47,14 +47,14 @@ class Span(NamedTuple):
         what: What it was about.
         start: Nanoseconds of the clock at which it began.
         end: Nanoseconds at which it ended.
-        live: Bytes that all arrays took then; -1 if nobody looked.
+        peak: The most bytes that all arrays took meanwhile; -1 if nobody looked.
     """
 
     phase: str
     what: What
     start: int
     end: int
-    live: int
+    peak: int
 
 
 class Lane:
@@ -63,9 +63,6 @@ class Lane:
     def __init__(self) -> None:
         self.name = threading.current_thread().name
         self.spans: list[Span] = []
-        self.begun: list[int] = []
-        self.phase = "forward"
-        self.site = ""
 
 
 class Recorder(threading.local):
@@ -73,41 +70,43 @@ class Recorder(threading.local):
 
     def __init__(self, lanes: list[Lane]) -> None:
         self.lane = Lane()
-        self.known: dict[int, What] = {}
+        self.known: dict[tuple[int, ...], What] = {}
         lanes.append(self.lane)
 
-    def before(self, _: Function) -> None:
-        """The hook before each function."""
-        self.lane.begun.append(perf_counter_ns())
+    def take(self, site: str) -> None:
+        """Take over what the engine has timed on this thread since the last call.
 
-    def after(self, f: Function) -> None:
-        """The hook after each function."""
-        end, lane = perf_counter_ns(), self.lane
-        if not lane.begun:  # It began before the profile did.
-            return
-        key = hash(f)
+        Args:
+            site: Line of the user's program that ran it.
+        """
+        now = perf_counter_ns()
+        for functions, is_backward, began, ended, peak in _core.take_timings():
+            phase = "backward" if is_backward else "forward"
+            self.lane.spans.append(Span(phase, self.what(functions, site), now - began, now - ended, peak))
+
+    def what(self, functions: list[Function], site: str) -> What:
+        """What is known of functions that ran as one pass, or of one."""
+        key = tuple(map(hash, functions))  # which no other function ever has
         what = self.known.get(key)
         if what is None:
-            what = self.known[key] = described(f, f.info.tags.get("built at") or lane.site)
-        lane.spans.append(Span(lane.phase, what, lane.begun.pop(), end, _core.memory_stats()["live"]))
+            parts = [self.known.get((n,)) or described(f, site) for n, f in zip(key, functions, strict=True)]
+            what = self.known[key] = parts[0] if len(parts) == 1 else together(parts)
+        return what
 
-    def call(self, phase: str, runs: str, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Call something that may run functions, which are then in the phase `runs`."""
-        lane, site = self.lane, source_line() or ""
-        outer, depth = (lane.phase, lane.site), len(lane.begun)
-        lane.phase, lane.site = runs, site
+    def call(self, phase: str, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Call something that may run functions."""
+        site = source_line() or ""
         start = perf_counter_ns()
         try:
             return function(*args, **kwargs)
         finally:
             end = perf_counter_ns()
-            del lane.begun[depth:]
-            lane.phase, lane.site = outer
-            lane.spans.append(Span(phase, What(name, site), start, end, -1))
+            self.take(site)
+            self.lane.spans.append(Span(phase, What(name, site), start, end, -1))
 
     def build(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call a function that connects an operation to variables, or computes it at once."""
-        lane, at_once = self.lane, _core.auto_forward_mode()
+        at_once = _core.auto_forward_mode()
         start = perf_counter_ns()
         y = function(*args, **kwargs)
         end = perf_counter_ns()
@@ -116,14 +115,26 @@ class Recorder(threading.local):
         site = source_line() or ""
         what = What(name, site) if parent is None else described(parent, site)
         if parent is not None:
-            self.known[hash(parent)] = what
+            self.known[hash(parent),] = what
         computed = at_once or not isinstance(first, Variable)
         live = _core.memory_stats()["live"] if computed else -1
-        lane.spans.append(Span("forward" if computed else "build", what, start, end, live))
+        self.lane.spans.append(Span("forward" if computed else "build", what, start, end, live))
         return y
 
 
 def described(f: Function, site: str) -> What:
-    """What is known of a function."""
+    """What is known of a function; `site` is the line that ran it."""
     inputs, outputs = (" ".join(str(v.shape) for v in side) for side in (f.inputs, f.outputs))
-    return What(f.info.type_name, site, f"{inputs} -> {outputs}", *costs(f))
+    info = f.info
+    return What(info.type_name, info.tags.get("built at") or site, f"{inputs} -> {outputs}", *costs(f))
+
+
+def together(parts: list[What]) -> What:
+    """What is known of functions that run as one pass: the line and the inputs are those of the first one."""
+    names = " + ".join(part.name for part in parts)
+    shapes = f"{parts[0].shapes.partition(' -> ')[0]} -> {parts[-1].shapes.partition(' -> ')[2]}"
+    forward, backward = (
+        Cost(sum(cost.flop for cost in costs), sum(cost.bytes for cost in costs))
+        for costs in ([part.forward for part in parts], [part.backward for part in parts])
+    )
+    return What(names, parts[0].site, shapes, forward, backward)

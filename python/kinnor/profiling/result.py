@@ -42,7 +42,7 @@ class Row:
         seconds: Time without that of what ran within.
         flop: Operations, by shapes.
         bytes: Bytes that were read and written, by shapes.
-        live: The most bytes that all arrays took after one of its runs; 0 if that was not looked at.
+        peak: The most bytes that all arrays took during one of its runs; 0 if that was not looked at.
     """
 
     thread: str
@@ -54,7 +54,7 @@ class Row:
     seconds: float = 0.0
     flop: int = 0
     bytes: int = 0
-    live: int = 0
+    peak: int = 0
 
 
 class Profile:
@@ -63,8 +63,8 @@ class Profile:
     Operations (`flop`) and bytes follow from shapes: a product of (m, k) and (k, n) takes 2 m k n, a convolution 2 for
     each weight of a filter and each output, all else 1 for each element of the largest array in it, and 0 if it only
     moves numbers; backward as much again for each factor, or input, with a gradient. Recurrent layers and attention
-    count as elementwise, too little. `live` is what all arrays took when a function had run, without what its kernel
-    needed to work in.
+    count as elementwise, too little. Of functions that ran as one pass, both are sums, although values between them may
+    never have been written. `peak` is the most that all arrays took while a function ran.
     """
 
     def __init__(self, lanes: list[Lane], start: int) -> None:
@@ -124,7 +124,7 @@ class Profile:
                 cost = what.forward if span.phase == "forward" else what.backward
                 row.flop += cost.flop
                 row.bytes += cost.bytes
-            row.live = max(row.live, span.live)
+            row.peak = max(row.peak, span.peak)
         if self._lanes:
             main = self._lanes[0].name
             rest = {"thread": main, "phase": "python", "name": "Python between", "site": "", "shapes": ""}
@@ -152,14 +152,14 @@ class Profile:
         if by == "function" and len({row.thread for row in rows}) > 1:
             names["function"] = ("thread", *names["function"])
         head = ["line" if name == "site" else name for name in names[by]]
-        cells = [(*head, "calls", "ms", "%", "GFLOP", "GFLOP/s", "MiB", "live MiB")]
+        cells = [(*head, "calls", "ms", "%", "GFLOP", "GFLOP/s", "MiB", "peak MiB")]
         for row in rows[:LINES]:
             first = [short(row.site) if name == "site" else getattr(row, name) for name in names[by]]
             rate = f"{row.flop / row.seconds * 1e-9:.1f}" if row.flop and row.seconds else ""
             cells.append(
                 (*first, str(row.calls or ""), f"{row.seconds * 1e3:.3f}", f"{row.seconds / self.seconds:.1%}"[:-1],
                  f"{row.flop * 1e-9:.3f}" if row.flop else "", rate, f"{row.bytes / 2**20:.2f}" if row.bytes else "",
-                 f"{row.live / 2**20:.2f}" if row.live > 0 else "")
+                 f"{row.peak / 2**20:.2f}" if row.peak > 0 else "")
             )  # fmt: skip
         return cells, tuple(range(len(head), len(head) + 7))
 
@@ -212,9 +212,9 @@ class Profile:
                     args |= {"shapes": what.shapes, "flop": cost.flop, "bytes": cost.bytes}
                 took = (span.end - span.start) / 1e3
                 events.append({"name": what.name, "cat": span.phase, "ph": "X", "dur": took, "args": args, **at})
-                if span.live >= 0:
+                if span.peak >= 0:
                     at["ts"] += took
-                    events.append({"name": "memory", "ph": "C", "args": {"live bytes": span.live}, **at})
+                    events.append({"name": "memory", "ph": "C", "args": {"peak bytes": span.peak}, **at})
         return {"traceEvents": events, "displayTimeUnit": "ms"}
 
     def html(self) -> str:

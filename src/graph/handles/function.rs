@@ -24,6 +24,11 @@ impl Function {
         self.0
     }
 
+    /// A number that no other function of the process has or had.
+    pub fn number(&self) -> u64 {
+        u64::from(self.0) | arena::with(|a| u64::from(a.functions[self.0].generation)) << 32
+    }
+
     /// The operation.
     pub fn op(&self) -> Op {
         arena::with(|a| a.op(self.0).clone())

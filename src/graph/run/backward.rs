@@ -140,6 +140,7 @@ impl BackwardPlan {
         self.done = 0;
         while let Some(instruction) = self.instructions.get(next) {
             next += 1;
+            let began = run.begin();
             if let Instruction::Restore { step: n, .. } | Instruction::Run { step: n } = *instruction
                 && begun <= n
             {
@@ -171,6 +172,7 @@ impl BackwardPlan {
                     if !(modified.is_some() && pass.readers.iter().any(changed)) && pass.run()? {
                         (next, self.done) = (after as usize, pass.steps.end);
                         pass.clear(&self.clears)?;
+                        run.end(began, &self.functions[pass.steps.clone()], true);
                         run.finished_together(&self.functions[pass.steps.clone()])?;
                         pace.step()?;
                     }
@@ -205,6 +207,7 @@ impl BackwardPlan {
                         next += 1;
                         self.clears[*at as usize].now()?;
                     }
+                    run.end(began, &[f], true);
                     run.finished(f, handle.as_ref())?;
                     pace.step()?;
                 }

@@ -3,3 +3,4 @@
 pub(crate) mod backward;
 pub(crate) mod context;
 pub(crate) mod forward;
+pub(crate) mod timings;

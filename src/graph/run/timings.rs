@@ -1,0 +1,73 @@
+//! How long the functions that run on a thread take, if somebody wants to know.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use crate::array::take_step_peak;
+use crate::graph::arena::{self, Ix};
+use crate::graph::handles::function::Function;
+
+static ON: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    static TAKEN: RefCell<Vec<Timing>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What one step of a run took: that of one function, or of several that ran as one pass.
+pub struct Timing {
+    /// The functions, in the order in which they ran.
+    pub functions: Vec<Function>,
+    /// Whether they ran backward.
+    pub is_backward: bool,
+    /// When it began.
+    pub began: Instant,
+    /// When it ended.
+    pub ended: Instant,
+    /// The most bytes that the arrays of the program had meanwhile; less than 64 KiB may be missing.
+    pub peak: usize,
+}
+
+/// Starts or stops timing the steps of runs, on all threads.
+///
+/// ```
+/// use kinnor::graph::{ForwardOptions, Variable, apply, take_timings, time_runs};
+///
+/// let x = Variable::from_values([2], &[1.0, 2.0])?;
+/// let y = apply("sin", &[&x], &[])?.remove(0);
+/// time_runs(true);
+/// y.forward(&ForwardOptions::default())?;
+/// time_runs(false);
+/// let taken = take_timings();
+/// assert_eq!(taken.len(), 1);
+/// assert_eq!(taken[0].functions[0].type_name(), "Sin");
+/// assert!(take_timings().is_empty());
+/// # Ok::<(), kinnor::Error>(())
+/// ```
+pub fn time_runs(on: bool) {
+    ON.store(on, Ordering::Relaxed);
+}
+
+/// What was timed on this thread since it was last asked for, in the order in which it ended.
+pub fn take_timings() -> Vec<Timing> {
+    TAKEN.take()
+}
+
+/// Whether steps are to be timed.
+pub(crate) fn are_on() -> bool {
+    ON.load(Ordering::Relaxed)
+}
+
+/// When a step begins.
+pub(crate) fn begin() -> Instant {
+    take_step_peak();
+    Instant::now()
+}
+
+/// Notes a step that ends now.
+pub(crate) fn record(began: Instant, functions: &[Ix], is_backward: bool) {
+    let ended = Instant::now();
+    let functions = arena::with(|a| functions.iter().map(|f| Function::counted(a, *f)).collect());
+    let timing = Timing { functions, is_backward, began, ended, peak: take_step_peak() };
+    TAKEN.with_borrow_mut(|taken| taken.push(timing));
+}
