@@ -301,11 +301,11 @@ fn time_runs(#[pyo3(from_py_with = flag)] on: bool) {
 
 /// Functions that ran together, whether backward, how many nanoseconds ago they began and ended, and the most bytes that
 /// all arrays had meanwhile.
-type Timing = (Vec<super::function::Function>, bool, u64, u64, usize);
+type TimedStep = (Vec<super::function::Function>, bool, u64, u64, usize);
 
 /// What was timed on this thread since the last call.
 #[pyfunction]
-fn take_timings() -> Vec<Timing> {
+fn take_timings() -> Vec<TimedStep> {
     let now = std::time::Instant::now();
     let ago = |then| now.saturating_duration_since(then).as_nanos() as u64;
     let told = |t: graph::Timing| {
