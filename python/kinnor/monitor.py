@@ -1,4 +1,4 @@
-"""Records of a training run: series of values, times and images, in files and in the log."""
+"""Records of a training run: series of values, times and images, in files, in the log and in TensorBoard."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
+    from typing_extensions import Self
+
+    from .experimental.tb_graph_writer import TBGraphWriter
 
 __all__ = [
     "Monitor",
@@ -27,6 +30,7 @@ __all__ = [
     "MonitorImageTile",
     "MonitorSeries",
     "MonitorTimeElapsed",
+    "TensorBoard",
     "plot_series",
     "plot_time_elapsed",
     "tile_images",
@@ -50,6 +54,65 @@ class Monitor:
     def save_path(self) -> str:
         """The directory."""
         return self._save_path
+
+    def _value(self, name: str, index: int, value: float) -> None:
+        """Show a value elsewhere too."""
+
+    def _image(self, name: str, index: int, image: NDArray[Any]) -> None:
+        """Show an image, shape (height, width, channels) or (height, width), elsewhere too."""
+
+
+class TensorBoard(Monitor):
+    """A directory whose records TensorBoard shows as well: `tensorboard --logdir <save_path>`.
+
+    What is given to the monitors of this directory goes to their files as with `Monitor`, and to the event file of
+    TensorBoard, by tensorboardX: the extra `tensorboard`. All else that TensorBoard shows is the `writer`'s: histograms
+    of parameters and gradients, the graph, profiles, text.
+
+    Args:
+        save_path: The directory.
+
+    Raises:
+        ImportError: If tensorboardX is not installed.
+
+    Examples:
+        >>> import tempfile, kinnor as nn
+        >>> w = nn.parameter.get_parameter_or_create("w", (3,))
+        >>> with tempfile.TemporaryDirectory() as folder, TensorBoard(folder) as board:
+        ...     loss = MonitorSeries("loss", board, verbose=False)
+        ...     for i in range(3):
+        ...         loss.add(i, 1 / (i + 1))
+        ...         board.writer.add_parameters(i)
+        ...     board.writer.add_text("notes", "A short run.")
+        >>> nn.clear_parameters()
+    """
+
+    def __init__(self, save_path: str | os.PathLike[str]) -> None:
+        from .experimental.tb_graph_writer import TBGraphWriter
+
+        super().__init__(save_path)
+        self._writer = TBGraphWriter(save_path)
+
+    @property
+    def writer(self) -> TBGraphWriter:
+        """What writes: `add_parameters`, `add_profile`, `from_variable` and all of `tensorboardX.SummaryWriter`."""
+        return self._writer
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Write what is left to be written; the end of a `with` block, or of the program, does it too."""
+        self._writer.close()
+
+    def _value(self, name: str, index: int, value: float) -> None:
+        self._writer.add_scalar(name, value, index)
+
+    def _image(self, name: str, index: int, image: NDArray[Any]) -> None:
+        self._writer.add_image(name, np.nan_to_num(image), index, dataformats="HWC"[: image.ndim])
 
 
 def _new_file(monitor: Monitor | None, name: str, kind: str) -> Path | None:
@@ -98,6 +161,7 @@ class MonitorSeries:
         self.interval = _check.count("MonitorSeries", "interval", interval)
         self.verbose = verbose
         self._path = _new_file(monitor, name, "series")
+        self._monitor = monitor
         self._values: list[float] = []
         self._last = -1
 
@@ -120,6 +184,8 @@ class MonitorSeries:
         if self.verbose:
             logger.info("iter=%d {%s}=%s", index, self.name, mean)
         _append(self._path, f"{index} {mean:g}")
+        if self._monitor is not None:
+            self._monitor._value(self.name, index, mean)
 
 
 class MonitorTimeElapsed:
@@ -140,6 +206,7 @@ class MonitorTimeElapsed:
         self.interval = _check.count("MonitorTimeElapsed", "interval", interval)
         self.verbose = verbose
         self._path = _new_file(monitor, name, "timer")
+        self._monitor = monitor
         self._last = -1
         self._start = self._lap = time.perf_counter()
 
@@ -159,6 +226,8 @@ class MonitorTimeElapsed:
         if self.verbose:
             logger.info("iter=%d {%s}=%s[sec/%diter] %s[sec]", index, self.name, elapsed, n_iterations, total)
         _append(self._path, f"{index} {elapsed} {n_iterations} {total}")
+        if self._monitor is not None:
+            self._monitor._value(self.name, index, elapsed)
 
 
 class MonitorImage:
@@ -189,6 +258,7 @@ class MonitorImage:
         self.verbose = verbose
         self.num_images = num_images
         self.normalize_method = normalize_method or self.default_normalize_method
+        self._monitor = monitor
         self.save_dir = os.path.join(monitor.save_path, name.replace(" ", "-"))  # noqa: PTH118 - NNabla has a str.
         Path(self.save_dir).mkdir(parents=True, exist_ok=True)
 
@@ -234,7 +304,9 @@ class MonitorImage:
 
     def _write(self, index: int, images: NDArray[Any]) -> None:
         for number, image in enumerate(images):
-            write_image(Path(self.save_dir, f"{index:06d}-{number:03d}.png"), image.transpose(1, 2, 0))
+            pixels = image.transpose(1, 2, 0)
+            write_image(Path(self.save_dir, f"{index:06d}-{number:03d}.png"), pixels)
+            self._monitor._image(f"{self.name}/{number:03d}", index, pixels)
         self._log(index, f"{index:06d}-*.png")
 
     def _log(self, index: int, name: str) -> None:
@@ -255,7 +327,9 @@ class MonitorImageTile(MonitorImage):
     """
 
     def _write(self, index: int, images: NDArray[Any]) -> None:
-        write_image(Path(self.save_dir, f"{index:06d}.png"), tile_images(images))
+        sheet = tile_images(images)
+        write_image(Path(self.save_dir, f"{index:06d}.png"), sheet)
+        self._monitor._image(self.name, index, sheet)
         self._log(index, f"{index:06d}.png")
 
 

@@ -1,25 +1,30 @@
-"""Graphs, curves and histograms for TensorBoard, by the package tensorboardX: the extra `tensorboard`."""
+"""Graphs, parameters and profiles for TensorBoard, by the package tensorboardX: the extra `tensorboard`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from .. import _check
 from .._core import CallError, Variable
 from ..files.packages import needed
 from ..parameter import get_parameters
+from ..profiling import Profile
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping
 
     from typing_extensions import Self
 
-    from .._core import Function
+    from .._core import Function, NdArray
 
 __all__ = ["TBGraphWriter"]
 
 
 class TBGraphWriter:
-    """Writes for TensorBoard: graphs; all else (`add_scalar`, `add_histogram`, ...) is tensorboardX's.
+    """Writes for TensorBoard: graphs, parameters, profiles; all else (`add_scalar`, ...) is tensorboardX's.
 
     `tensorboard --logdir log_out` shows what is in a folder.
 
@@ -76,6 +81,62 @@ class TBGraphWriter:
         """
         event = needed("TBGraphWriter", "tensorboardX.proto.event_pb2", "TensorBoard", "tensorboard")
         self._writer.file_writer.add_event(event.Event(graph_def=graph_def.SerializeToString()))
+
+    def add_parameters(self, index: int, parameters: Mapping[str, Variable] | None = None, grad: bool = True) -> None:
+        """Write histograms of parameters, and of their gradients.
+
+        TensorBoard groups them by the outermost scope. A gradient that nothing was ever written to is left out. NaN and
+        infinities have no place in a histogram: they are left out, and counted in the curve `<name>.not_finite`.
+
+        Args:
+            index: The iteration.
+            parameters: Parameters by path; by default those of the current scope, as `nn.get_parameters()`.
+            grad: Whether to write `<name>.grad` beside `<name>`.
+
+        Raises:
+            CallError: If `parameters` is no dict of variables.
+        """
+        op = "TBGraphWriter.add_parameters"
+        index = _check.whole(op, "index", index)
+        with_gradients = _check.flag(op, "grad", grad)
+        found = get_parameters() if parameters is None else parameters
+        if not isinstance(found, dict) or not all(isinstance(v, Variable) for v in found.values()):
+            raise CallError(f"{op}: expected `parameters` to be a dict of variables, got {parameters!r}")
+        for name, variable in found.items():
+            self._histogram(str(name), variable.data, index)
+            if with_gradients and variable.need_grad and variable.grad.modification_count:
+                self._histogram(f"{name}.grad", variable.grad, index)
+
+    def _histogram(self, name: str, array: NdArray, index: int) -> None:
+        values = array.get_data("r").astype(np.float64, copy=False).ravel()
+        finite = np.isfinite(values)
+        if not finite.all():
+            self._writer.add_scalar(f"{name}.not_finite", values.size - np.count_nonzero(finite), index)
+            values = values[finite]
+        if values.size:
+            self._writer.add_histogram(name, values, index)
+
+    def add_profile(self, profile: Profile, index: int = 0) -> None:
+        """Write what `nn.profile` found: its table as the text `profile`, and curves of milliseconds.
+
+        There is a curve `profile/<phase>/<name>` for each type of function and phase, such as
+        `profile/forward/Convolution`; profiles of several iterations make them curves.
+
+        Args:
+            profile: The profile.
+            index: The iteration.
+
+        Raises:
+            CallError: If it is no profile.
+        """
+        op = "TBGraphWriter.add_profile"
+        if not isinstance(profile, Profile):
+            raise CallError(f"{op}: expected a Profile, got {type(profile).__name__}")
+        index = _check.whole(op, "index", index)
+        code = "\n".join("    " + line for line in profile.table().splitlines())
+        self._writer.add_text("profile", code, index)
+        for row in profile.rows("name"):
+            self._writer.add_scalar(f"profile/{row.phase}/{row.name}", row.seconds * 1e3, index)
 
     def graph_def(self, leaf: Variable, output_name: str = "output") -> Any:
         """The graph that computes a variable, as TensorFlow describes it: a node for each function and each variable

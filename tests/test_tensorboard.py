@@ -1,0 +1,139 @@
+"""What TensorBoard shows of a run, read back by TensorBoard's own reader."""
+
+import io
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboardX.proto.graph_pb2 import GraphDef
+
+import kinnor as nn
+import kinnor.functions as F
+import kinnor.parametric_functions as PF
+from kinnor.experimental.tb_graph_writer import TBGraphWriter
+from kinnor.monitor import MonitorImage, MonitorImageTile, MonitorSeries, MonitorTimeElapsed, TensorBoard
+
+
+@pytest.fixture
+def loss():
+    with nn.parameter_scope("", {}):
+        x = nn.Variable.from_numpy_array(np.arange(6, dtype=np.float32).reshape(2, 3))
+        yield F.mean(PF.affine(F.relu(PF.affine(x, 4, name="first")), 2, name="second"))
+
+
+def read(folder):
+    return EventAccumulator(str(folder), size_guidance=dict.fromkeys(("scalars", "images", "histograms"), 0)).Reload()
+
+
+def text(found, name):
+    return b"".join(found.Tensors(name)[-1].tensor_proto.string_val).decode()
+
+
+def test_monitors_write_to_their_files_and_to_tensorboard(tmp_path):
+    images = np.linspace(0, 1, 2 * 3 * 4 * 4).reshape(2, 3, 4, 4).astype(np.float32)
+    with TensorBoard(tmp_path) as board:
+        series = MonitorSeries("training loss", board, interval=2, verbose=False)
+        timer = MonitorTimeElapsed("time", board, interval=2, verbose=False)
+        shown = MonitorImage("made", board, interval=2, verbose=False)
+        tiles = MonitorImageTile("sheet", board, interval=2, verbose=False)
+        for i in range(4):
+            series.add(i, i * i)
+            timer.add(i)
+            shown.add(i, images)
+            tiles.add(i, np.full((4, 1, 2, 2), np.nan, np.float32) if i == 3 else images[:, :1])
+    assert (tmp_path / "training-loss.series.txt").read_text() == "1 0.5\n3 6.5\n"
+    found = read(tmp_path)
+    assert [(e.step, e.value) for e in found.Scalars("training_loss")] == [(1, 0.5), (3, 6.5)]
+    lines = np.loadtxt(tmp_path / "time.timer.txt")
+    np.testing.assert_allclose([e.value for e in found.Scalars("time")], lines[:, 1], rtol=1e-5)
+    assert sorted(found.Tags()["images"]) == ["made/000", "made/001", "sheet"]
+    for name, files in {"made/001": "made/{:06d}-001.png", "sheet": "sheet/{:06d}.png"}.items():
+        events = found.Images(name)
+        assert [e.step for e in events] == [0, 1, 3]
+        for event in events:
+            written, shown = (
+                Image.open(tmp_path / files.format(event.step)),
+                Image.open(io.BytesIO(event.encoded_image_string)),
+            )
+            difference = np.asarray(written.convert("RGB"), int) - np.asarray(shown.convert("RGB"), int)
+            assert np.abs(difference).max() <= 1  # tensorboardX cuts off what the files round
+
+
+def test_parameters_and_gradients(loss, tmp_path):
+    with TensorBoard(tmp_path) as board:
+        board.writer.add_parameters(0)
+        loss.forward()
+        loss.backward()
+        board.writer.add_parameters(1)
+        w = nn.get_parameters()["first/affine/W"]
+        w.d[0, :2] = np.nan, np.inf
+        nn.get_parameters()["first/affine/b"].d = np.nan
+        board.writer.add_parameters(2, {"w": w, "b": nn.get_parameters()["first/affine/b"]}, grad=False)
+    found = read(tmp_path)
+    names = [f"{layer}/affine/{name}" for layer in ("first", "second") for name in ("W", "b")]
+    assert sorted(found.Tags()["histograms"]) == sorted([*names, *(f"{name}.grad" for name in names), "w"])
+    assert [e.step for e in found.Histograms("first/affine/W")] == [0, 1]
+    (grad,) = found.Histograms("second/affine/W.grad")
+    g = nn.get_parameters()["second/affine/W"].g
+    assert (grad.step, grad.histogram_value.num) == (1, g.size)
+    assert (grad.histogram_value.min, grad.histogram_value.max) == (g.min(), g.max())
+    assert grad.histogram_value.sum == pytest.approx(g.sum(dtype=np.float64))
+    assert found.Histograms("w")[0].histogram_value.num == w.size - 2
+    assert [(e.step, e.value) for e in found.Scalars("w.not_finite")] == [(2, 2)]
+    assert [e.value for e in found.Scalars("b.not_finite")] == [4]
+
+
+def test_what_was_not_written_is_not_made(loss, tmp_path):
+    before = nn.memory_stats()["live"]
+    with TensorBoard(tmp_path) as board:
+        board.writer.add_parameters(0)
+    assert nn.memory_stats()["live"] == before
+
+
+def test_graph_text_and_profile(loss, tmp_path):
+    with nn.profile() as p:
+        loss.forward()
+        loss.backward()
+    with TensorBoard(tmp_path) as board:
+        board.writer.from_variable(loss, "loss")
+        board.writer.add_text("notes", "A *short* run.")
+        board.writer.add_profile(p, 7)
+    found = read(tmp_path)
+    nodes = {node.name for node in GraphDef.FromString(found.Graph().SerializeToString()).node}
+    assert {"first/affine/Affine", "second/affine/W", "loss"} <= nodes
+    assert text(found, "notes/text_summary") == "A *short* run."
+    assert "    " + p.table().splitlines()[0] in text(found, "profile/text_summary")
+    rows = {f"profile/{row.phase}/{row.name}".replace(" ", "_"): row.seconds * 1e3 for row in p.rows("name")}
+    assert set(found.Tags()["scalars"]) == set(rows)
+    (event,) = found.Scalars("profile/backward/Affine")
+    assert (event.step, event.value) == (7, pytest.approx(rows["profile/backward/Affine"], rel=1e-5))
+
+
+def test_a_run_that_nobody_closed_is_whole(tmp_path):
+    program = (
+        "from kinnor.monitor import MonitorSeries, TensorBoard\n"
+        f"loss = MonitorSeries('loss', TensorBoard({str(tmp_path)!r}), verbose=False)\n"
+        "for i in range(50): loss.add(i, i)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    assert [e.value for e in read(tmp_path).Scalars("loss")] == list(range(50))
+
+
+def test_refused(tmp_path, monkeypatch):
+    with TBGraphWriter(log_dir=tmp_path) as writer:
+        with pytest.raises(TypeError, match="add_parameters: expected `parameters` to be a dict of variables"):
+            writer.add_parameters(0, {"w": 3})
+        with pytest.raises(TypeError, match="add_parameters: expected `index`"):
+            writer.add_parameters("0")
+        with pytest.raises(TypeError, match="add_parameters: expected `grad`"):
+            writer.add_parameters(0, grad="no")
+        with pytest.raises(TypeError, match="add_profile: expected a Profile, got str"):
+            writer.add_profile("slow")
+    with pytest.raises(TypeError, match="expected `save_path` to be a path"):
+        TensorBoard(3)
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    with pytest.raises(ImportError, match=r"pip install 'kinnor\[tensorboard\]'"):
+        TensorBoard(tmp_path)
