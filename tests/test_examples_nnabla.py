@@ -28,6 +28,7 @@ LEARNT = {
     "dqn": (1200, lambda before, after: before < 0.5 and after > 0.8),
     "language_model": (60, fell(1.7)),
     "quantization": (200, above(90)),
+    "quantization_scheduler": (200, above(90)),
     "siamese": (150, above(90)),
     "super_resolution": (200, lambda before, after: after > before + 1),
     "transformer": (200, above(85)),

@@ -37,10 +37,6 @@ NAMES: dict[str, tuple[str, ...]] = {
         "Data",
         "Worker",
     ),
-    "experimental.graph_converters": (
-        "QuantizeNonQNNToRecordingModifier",
-        "QuantizeRecordingToTrainingModifier",
-    ),
     "function.Function": ("set_active_input_mask",),
     "grad": (
         "Grad",
@@ -83,7 +79,6 @@ MODULES: tuple[str, ...] = (
     "core.variable_batch_size",
     "experimental.framework.data",
     "experimental.framework.worker",
-    "experimental.graph_converters.quantize",
     "mlflow_save_load_model",
     "models.object_detection",
     "models.semantic_segmentation",
@@ -108,7 +103,6 @@ MODULES: tuple[str, ...] = (
     "utils.image_utils.backend_events.pypng_backend",
     "utils.load_function",
     "utils.nvml",
-    "utils.qnn",
     "utils.save_function",
 )
 """Modules that are missing as a whole."""

@@ -174,7 +174,7 @@ SUBJECTS = {
     "ONNX files": ("Networks from other frameworks and for them: see also [the operators](../onnx.md).", ("onnx",)),
     "Networks as data": (
         "Graphs that are kept, changed and written without being run.",
-        ("graph_def", "experimental.graph_converters", "utils.factorization", "utils.factorization.cpd"),
+        ("graph_def", "experimental.graph_converters", "utils.factorization", "utils.factorization.cpd", "utils.qnn"),
     ),
     "Models": ("Networks for images, with trained weights.", ("models.imagenet", "models.utils")),
     "Several processes": (

@@ -15,6 +15,7 @@ from .graph_converter import FunctionModifier, GraphConverter
 from .identity import IdentityModifier
 from .no_grad import NoGradModifier
 from .prune import PruningModifier
+from .quantize import QuantizeNonQNNToRecordingModifier, QuantizeRecordingToTrainingModifier
 from .remove_function import RemoveFunctionModifier
 from .test_mode import TestModeModifier
 from .unfused_batch_normalization import UnfusedBatchNormalizationModifier
@@ -34,6 +35,8 @@ __all__ = [
     "IdentityModifier",
     "NoGradModifier",
     "PruningModifier",
+    "QuantizeNonQNNToRecordingModifier",
+    "QuantizeRecordingToTrainingModifier",
     "RemoveFunctionModifier",
     "TestModeModifier",
     "UnfusedBatchNormalizationModifier",
