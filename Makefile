@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 CORE := python/kinnor/_core.abi3.so
 export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
-EXTRAS := audio,bfloat16,docs,h5,image,lint,mpi,nnp,onnx,plot,progress,tensorboard,test
+EXTRAS := audio,bfloat16,docs,h5,image,lint,mlflow,mpi,nnp,onnx,plot,progress,tensorboard,test
 RUST := $(shell find src -type f) Cargo.toml Cargo.lock
 
 .PHONY: demo demo-mpi test lint build stubs missing accuracy peers peers-install docs wheel sdist crate fuzz sanitize clean

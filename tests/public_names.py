@@ -12,6 +12,7 @@ from odd_arguments import anything, variable
 
 import kinnor as nn
 import kinnor.functions as F
+from kinnor.autolog import stop_autolog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -121,3 +122,4 @@ def restore() -> None:
     nn.autodiff.set_grad_enabled(True)
     nn.set_num_threads(1)
     nn.clear_parameters()
+    stop_autolog()

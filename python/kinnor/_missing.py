@@ -74,7 +74,6 @@ NAMES: dict[str, tuple[str, ...]] = {
 """Names that are missing, by the module of NNabla's, without the leading `nnabla.`, that has them."""
 
 MODULES: tuple[str, ...] = (
-    "autolog",
     "core.graph_optimizer",
     "core.variable_batch_size",
     "experimental.framework.data",

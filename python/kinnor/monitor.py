@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import os
 import time
-from math import ceil, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from . import _check
 from ._core import ArgumentError, CallError
-from .files.images import write_image
+from .files.images import tile_images, write_image
 from .logger import logger
 
 if TYPE_CHECKING:
@@ -37,6 +36,23 @@ __all__ = [
 ]
 
 
+class Watcher:
+    """Something that is told what monitors record; it does nothing with it."""
+
+    def value(self, name: str, index: int, value: float) -> None:
+        """A mean of a `MonitorSeries`, or the seconds of a `MonitorTimeElapsed`."""
+
+    def image(self, name: str, index: int, image: NDArray[Any]) -> None:
+        """An image, shape (height, width, channels) or (height, width)."""
+
+    def file(self, name: str, path: Path) -> None:
+        """The file of an image, which is written."""
+
+
+watchers: list[Watcher] = []
+"""Who is told of all monitors, beside the `TensorBoard` that a monitor is given."""
+
+
 class Monitor:
     """The directory that the records of one run go to; it is made if it is not there.
 
@@ -54,12 +70,6 @@ class Monitor:
     def save_path(self) -> str:
         """The directory."""
         return self._save_path
-
-    def _value(self, name: str, index: int, value: float) -> None:
-        """Show a value elsewhere too."""
-
-    def _image(self, name: str, index: int, image: NDArray[Any]) -> None:
-        """Show an image, shape (height, width, channels) or (height, width), elsewhere too."""
 
 
 class TensorBoard(Monitor):
@@ -108,11 +118,22 @@ class TensorBoard(Monitor):
         """Write what is left to be written; the end of a `with` block, or of the program, does it too."""
         self._writer.close()
 
-    def _value(self, name: str, index: int, value: float) -> None:
+
+class _Shown(Watcher):
+    """What a `TensorBoard` does with records."""
+
+    def __init__(self, writer: TBGraphWriter) -> None:
+        self._writer = writer
+
+    def value(self, name: str, index: int, value: float) -> None:
         self._writer.add_scalar(name, value, index)
 
-    def _image(self, name: str, index: int, image: NDArray[Any]) -> None:
+    def image(self, name: str, index: int, image: NDArray[Any]) -> None:
         self._writer.add_image(name, np.nan_to_num(image), index, dataformats="HWC"[: image.ndim])
+
+
+def _watching(monitor: Monitor | None) -> list[Watcher]:
+    return [*([_Shown(monitor.writer)] if isinstance(monitor, TensorBoard) else ()), *watchers]
 
 
 def _new_file(monitor: Monitor | None, name: str, kind: str) -> Path | None:
@@ -184,8 +205,8 @@ class MonitorSeries:
         if self.verbose:
             logger.info("iter=%d {%s}=%s", index, self.name, mean)
         _append(self._path, f"{index} {mean:g}")
-        if self._monitor is not None:
-            self._monitor._value(self.name, index, mean)
+        for watcher in _watching(self._monitor):
+            watcher.value(self.name, index, mean)
 
 
 class MonitorTimeElapsed:
@@ -226,8 +247,8 @@ class MonitorTimeElapsed:
         if self.verbose:
             logger.info("iter=%d {%s}=%s[sec/%diter] %s[sec]", index, self.name, elapsed, n_iterations, total)
         _append(self._path, f"{index} {elapsed} {n_iterations} {total}")
-        if self._monitor is not None:
-            self._monitor._value(self.name, index, elapsed)
+        for watcher in _watching(self._monitor):
+            watcher.value(self.name, index, elapsed)
 
 
 class MonitorImage:
@@ -304,10 +325,15 @@ class MonitorImage:
 
     def _write(self, index: int, images: NDArray[Any]) -> None:
         for number, image in enumerate(images):
-            pixels = image.transpose(1, 2, 0)
-            write_image(Path(self.save_dir, f"{index:06d}-{number:03d}.png"), pixels)
-            self._monitor._image(f"{self.name}/{number:03d}", index, pixels)
+            name, pixels = f"{self.name}/{number:03d}", image.transpose(1, 2, 0)
+            self._write_one(Path(self.save_dir, f"{index:06d}-{number:03d}.png"), name, index, pixels)
         self._log(index, f"{index:06d}-*.png")
+
+    def _write_one(self, path: Path, name: str, index: int, pixels: NDArray[Any]) -> None:
+        write_image(path, pixels)
+        for watcher in _watching(self._monitor):
+            watcher.image(name, index, pixels)
+            watcher.file(self.name, path)
 
     def _log(self, index: int, name: str) -> None:
         if self.verbose:
@@ -327,35 +353,8 @@ class MonitorImageTile(MonitorImage):
     """
 
     def _write(self, index: int, images: NDArray[Any]) -> None:
-        sheet = tile_images(images)
-        write_image(Path(self.save_dir, f"{index:06d}.png"), sheet)
-        self._monitor._image(self.name, index, sheet)
+        self._write_one(Path(self.save_dir, f"{index:06d}.png"), self.name, index, tile_images(images))
         self._log(index, f"{index:06d}.png")
-
-
-def tile_images(data: NDArray[Any], padsize: int = 1, padval: float = 0) -> NDArray[Any]:
-    """Lay images out in a square, row by row.
-
-    Args:
-        data: The images, shape (n, channels, height, width).
-        padsize: Width of the margin at the right of and below each image.
-        padval: Value of the margin, and of places without an image.
-
-    Returns:
-        The sheet, shape (rows, columns, channels), or (rows, columns) for one channel.
-
-    Raises:
-        ArgumentError: If there are not four axes.
-    """
-    if data.ndim != 4:
-        raise ArgumentError(f"tile_images: expected shape (n, channels, height, width), got {data.shape}")
-    side = ceil(sqrt(len(data)))
-    margins = (0, side * side - len(data)), (0, 0), (0, padsize), (0, padsize)
-    padded = np.pad(data, margins, constant_values=padval)
-    _, channels, height, width = padded.shape
-    rows = padded.reshape(side, side, channels, height, width).transpose(0, 3, 1, 4, 2)
-    sheet: NDArray[Any] = rows.reshape(side * height, side * width, channels)
-    return sheet.squeeze(2) if channels == 1 else sheet
 
 
 def plot_series(filename: str | os.PathLike[str], plot_kwargs: dict[str, Any] | None = None) -> None:

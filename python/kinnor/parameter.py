@@ -20,7 +20,7 @@ from .display import Parameters
 from .placement import is_elsewhere
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -43,6 +43,10 @@ __all__ = [
     "save_parameters",
     "set_parameter",
 ]
+
+
+told_of_saving: list[Callable[[PathOrFile], object]] = []
+"""Called with the path or file whenever `save_parameters` has written one."""
 
 
 class ParameterInfo(NamedTuple):
@@ -248,6 +252,8 @@ def save_parameters(path: PathOrFile, params: dict[str, Variable] | None = None,
         raise CallError(f"save_parameters: expected `params` to be Variables by path, got {params!r}")
     entries = [parameter_file.Entry(key, _values(variable), variable.need_grad) for key, variable in params.items()]
     parameter_file.save(path, entries, extension)
+    for told in told_of_saving:
+        told(path)
 
 
 def load_parameters(

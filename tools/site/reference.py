@@ -185,6 +185,7 @@ SUBJECTS = {
         "Curves, pictures, profiles, progress.",
         (
             "monitor",
+            "autolog",
             "profiling",
             "pictures",
             "experimental.viewers",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import warnings
 from contextlib import contextmanager
+from math import ceil, sqrt
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["ImageError", "opened_image", "pillow", "read_image", "resized", "write_image"]
+__all__ = ["ImageError", "opened_image", "pillow", "read_image", "resized", "tile_images", "write_image"]
 
 
 class ImageError(Error, ValueError):
@@ -168,3 +169,28 @@ def resized(pixels: NDArray[Any], height: int, width: int, interpolate: str = "b
         top = np.iinfo(pixels.dtype)
         found = np.clip(found, top.min, top.max)
     return found.astype(pixels.dtype)
+
+
+def tile_images(data: NDArray[Any], padsize: int = 1, padval: float = 0) -> NDArray[Any]:
+    """Lay images out in a square, row by row.
+
+    Args:
+        data: The images, shape (n, channels, height, width).
+        padsize: Width of the margin at the right of and below each image.
+        padval: Value of the margin, and of places without an image.
+
+    Returns:
+        The sheet, shape (rows, columns, channels), or (rows, columns) for one channel.
+
+    Raises:
+        ArgumentError: If there are not four axes.
+    """
+    if data.ndim != 4:
+        raise ArgumentError(f"tile_images: expected shape (n, channels, height, width), got {data.shape}")
+    side = ceil(sqrt(len(data)))
+    margins = (0, side * side - len(data)), (0, 0), (0, padsize), (0, padsize)
+    padded = np.pad(data, margins, constant_values=padval)
+    _, channels, height, width = padded.shape
+    rows = padded.reshape(side, side, channels, height, width).transpose(0, 3, 1, 4, 2)
+    sheet: NDArray[Any] = rows.reshape(side * height, side * width, channels)
+    return sheet.squeeze(2) if channels == 1 else sheet
