@@ -3,7 +3,7 @@
     python -m benches.scale                             # all: measured beside predicted, then 2 to 1,024 processes
     python -m benches.scale --gigabits 1 5              # also over a throttled loopback (root, `ip` and `tc`)
     python -m benches.scale --link 20e-6 1.25e9         # nothing measured but plans: a link of your own
-    python -m kinnor.launch -n 2 -m benches.scale link  # one part alone, in JSON; so is `steps WORKLOAD OVERLAP`
+    python -m kinnor.launch -n 2 -m benches.scale link  # one part alone, in JSON; see --help
 
 A plan is what a training step does on one process: seconds of forward, of backward and of the update, and when
 backward completes which gradient. The model is explained in `docs/guide/scale.md`.
@@ -241,7 +241,7 @@ def measure_steps(name: str, overlap: str, repeats: int) -> dict[str, Any]:
 
 
 def record(name: str, ranks: int, repeats: int) -> Plan:
-    """The plan of one of `ranks` processes: what it takes alone, with no one to send to."""
+    """The plan of one of `ranks` processes: what it takes with no one to send to."""
     import kinnor as nn
 
     training = Training(name, 0, ranks)
@@ -274,6 +274,16 @@ def record(name: str, ranks: int, repeats: int) -> Plan:
     shares = {key: statistics.median(run[key] / total for total, run in runs) for key in order}
     gradients = [(shares[key] * backward, 4 * training.parameters[key].size) for key in order]
     return Plan(forward, backward, update, gradients)
+
+
+def measure_plan(name: str, repeats: int) -> dict[str, Any]:
+    """The plan of each process, while the others compute too: they share caches, memory, perhaps cores."""
+    import kinnor.communicators as C
+
+    comm = C.MultiProcessDataParallelCommunicator()
+    comm.init()
+    comm.barrier()
+    return {"rank": comm.rank, "plan": record(name, comm.size, repeats)}
 
 
 # --- All together
@@ -326,7 +336,8 @@ def _compare(title: str, namespace: str | None, given: argparse.Namespace) -> Li
     print("  network       ranks  overlap   measured ms  predicted ms  ratio")
     for name in given.networks:
         for ranks in given.ranks:
-            plan = record(name, ranks, given.repeats)
+            found = _started(ranks, "plan", name, "--repeats", str(given.repeats), namespace=namespace)
+            plan = max((Plan(*each["plan"]) for each in found), key=lambda plan: plan.forward + plan.backward)
             for overlap in ("none", "blocking", "thread"):
                 told = _started(ranks, "steps", name, overlap, "--repeats", str(given.repeats), namespace=namespace)
                 measured = max(each["step"] for each in told)
@@ -356,7 +367,9 @@ def _predict(title: str, link: Link, given: argparse.Namespace) -> None:
 def main() -> None:
     """Do what the command line says."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("part", nargs="*", help="`link`, or `steps WORKLOAD OVERLAP`: one part, of several processes")
+    parser.add_argument(
+        "part", nargs="*", help="`link`, `plan WORKLOAD` or `steps WORKLOAD OVERLAP`: one part, of several processes"
+    )
     parser.add_argument("--repeats", type=int, default=20, help="how many times each figure is taken")
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--networks", nargs="+", choices=WORKLOADS, default=NETWORKS)
@@ -364,8 +377,9 @@ def main() -> None:
     parser.add_argument("--link", type=float, nargs=2, metavar=("SECONDS", "BYTES"), help="latency and bandwidth")
     given = parser.parse_args()
     if given.part:
-        found = measure_link(given.repeats) if given.part == ["link"] else measure_steps(*given.part[1:], given.repeats)
-        print(json.dumps(found))
+        what, *about = given.part
+        parts = {"link": measure_link, "steps": measure_steps, "plan": measure_plan}
+        print(json.dumps(parts[what](*about, given.repeats)))
         return
     os.environ["KINNOR_NUM_THREADS"] = "1"
     if given.link is not None:
