@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["add", "decode", "encode"]
+__all__ = ["add", "decode", "encode", "read", "write"]
 
 
 def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
@@ -57,9 +57,7 @@ def decode(param: str, outdir: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for entry in entries:
         name = quote(entry.name, safe="/ ").replace("/", "~")
-        with replacing(folder / f"{name}.txt") as temporary, temporary.open("w") as file:
-            file.write(f"{tuple(entry.values.shape)}\n")
-            entry.values.astype(np.float32).tofile(file, sep="\n")
+        write(folder / f"{name}.txt", entry.values)
 
 
 def encode(indir: str, param: str) -> None:
@@ -76,13 +74,41 @@ def encode(indir: str, param: str) -> None:
     entries = []
     for path in sorted(Path(indir).glob("*.txt")):
         name = unquote(path.name.removesuffix(".txt").replace("~", "/"))
-        entries.append(parameter_file.Entry(name, _read(path), True))
+        entries.append(parameter_file.Entry(name, read(path), True))
     if not entries:
         raise ParameterError(f"encode_param: expected text files in {indir!r}, got none")
     parameter_file.save(param, entries)
 
 
-def _read(path: Path) -> NDArray[Any]:
+def write(path: Path, values: NDArray[Any]) -> None:
+    """Write a text file of an array.
+
+    Args:
+        path: Of the file.
+        values: The array.
+
+    Raises:
+        OSError: If the file cannot be written.
+    """
+    found = np.asarray(values, np.float32)
+    with replacing(path) as temporary, temporary.open("w") as file:
+        file.write(f"{tuple(found.shape)}\n")
+        found.tofile(file, sep="\n")
+
+
+def read(path: Path) -> NDArray[Any]:
+    """Read a text file of an array.
+
+    Args:
+        path: Of the file.
+
+    Returns:
+        The array.
+
+    Raises:
+        ParameterError: If the file is malformed.
+        OSError: If it cannot be read.
+    """
     try:
         head, *numbers = path.read_text().split("\n")
         if not re.fullmatch(r"\((\d+, ?)*(\d+)?,?\)", head.strip()):

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING, Any
 
+import kinnor
 from kinnor_cli import main as run
 
-__all__ = ["main"]
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["cli_main", "main", "version_command"]
 
 
 def main() -> None:
@@ -18,3 +23,31 @@ def main() -> None:
     status = run()
     if status:
         sys.exit(status)
+
+
+def version_command(args: Any) -> None:
+    """Print the version.
+
+    Args:
+        args: Not used.
+    """
+    print(f"Version:{kinnor.__version__}")
+
+
+def cli_main(parser: argparse.ArgumentParser, args: Any) -> None:
+    """Run what parsed arguments ask for; an error is printed, and ends the process.
+
+    Args:
+        parser: The parser, whose help text is shown if no command was given.
+        args: The arguments, with the command as `func`.
+
+    Raises:
+        SystemExit: If no command was given, or if it failed.
+    """
+    if not hasattr(args, "func"):
+        parser.print_help(sys.stderr)
+        sys.exit(-1)
+    try:
+        args.func(args)
+    except (kinnor.Error, OSError, ImportError, MemoryError) as error:
+        sys.exit(f"{parser.prog}: {error}")

@@ -1,0 +1,59 @@
+"""NNabla's commands that run networks, which are those of `kinnor`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .commands import add, run
+
+__all__ = ["add_forward_command", "add_infer_command", "forward_command", "infer_command"]
+
+
+def add_forward_command(subparsers: Any) -> None:
+    """Add the command `forward` with its arguments.
+
+    Args:
+        subparsers: What `add_subparsers` of a parser gave.
+    """
+    add(subparsers, "forward", forward_command)
+
+
+def forward_command(args: Any) -> bool:
+    """Run the command `forward`.
+
+    Args:
+        args: Its arguments as attributes, such as parsing gives; those that are not there have their defaults.
+
+    Returns:
+        True.
+
+    Raises:
+        CallError: If one is missing that must be given.
+        OSError: If a file cannot be read or written.
+    """
+    return run("forward", args)
+
+
+def add_infer_command(subparsers: Any) -> None:
+    """Add the command `infer` with its arguments.
+
+    Args:
+        subparsers: What `add_subparsers` of a parser gave.
+    """
+    add(subparsers, "infer", infer_command)
+
+
+def infer_command(args: Any) -> bool:
+    """Run the command `infer`.
+
+    Args:
+        args: Its arguments as attributes, such as parsing gives; those that are not there have their defaults.
+
+    Returns:
+        True.
+
+    Raises:
+        CallError: If one is missing that must be given.
+        OSError: If a file cannot be read or written.
+    """
+    return run("infer", args)
