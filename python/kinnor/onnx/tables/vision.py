@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import functions as F
+from ..._core import NdArray
 from ..values import Row
 from .building import reshape
 
@@ -35,38 +36,19 @@ def _grid_sample(node: Node) -> Variable:
     return F.warp_by_grid(node.x(0), node.x(1), mode=modes[mode], padding_mode=frame, align_corners=is_aligned)
 
 
-def _corners(boxes: NDArray[Any], is_centre: bool) -> NDArray[Any]:
-    """Boxes as lower and upper ends of both axes."""
-    if is_centre:
-        half = boxes[:, 2:] / 2
-        return np.concatenate([boxes[:, :2] - half, boxes[:, :2] + half], axis=1)
-    return np.concatenate([np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])], axis=1)
-
-
 def _suppressed(node: Node) -> NDArray[Any]:
     """Chosen boxes as rows of image, class and box; how many there are follows from values."""
-    boxes, scores = node.static(0), node.static(1)
+    boxes, scores = (NdArray.from_numpy_array(node.static(i).astype(np.float32)) for i in (0, 1))
     most, share, least = (node.static(i).ravel()[0] if node.has(i) and node.static(i).size else None for i in (2, 3, 4))
-    n_most, share = int(most or 0), float(share or 0.0)
-    found = []
-    for image in range(len(scores)):
-        ends = _corners(boxes[image].astype(np.float32), bool(node.get("center_point_box", 0)))
-        areas = np.prod(ends[:, 2:] - ends[:, :2], axis=1)
-        for kind in range(scores.shape[1]):
-            of = scores[image, kind]
-            order = np.argsort(-of, kind="stable")
-            order = order[of[order] > least] if least is not None else order
-            kept: list[int] = []
-            for k in order.tolist():
-                if len(kept) >= n_most:
-                    break
-                sides = np.minimum(ends[kept, 2:], ends[k, 2:]) - np.maximum(ends[kept, :2], ends[k, :2])
-                common = np.prod(np.maximum(sides, 0), axis=1)
-                whole = areas[kept] + areas[k] - common
-                if not np.any(common > share * whole):
-                    kept.append(k)
-            found += [(image, kind, k) for k in kept]
-    return np.array(found, np.int64).reshape(-1, 3)
+    found = F.onnx_non_max_suppression(
+        boxes,
+        scores,
+        int(node.get("center_point_box", 0)),
+        int(most or 0),
+        float(share or 0.0),
+        -np.inf if least is None else float(least),
+    )
+    return found.data.astype(np.int64)
 
 
 def _affine_grid(node: Node) -> Variable:
