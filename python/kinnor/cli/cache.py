@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from ..utils.cache_data_source import CacheDataSource, write_cache
 from ..utils.csv_data_source import CsvDataSource
 from ..utils.data_source import DataError
-from .progress import Progress
 
 if TYPE_CHECKING:
     import argparse
@@ -58,8 +57,8 @@ def convert(source: str, destination: str, force: bool = False, shuffle: bool = 
     part = target.with_name(f".{target.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     try:
-        with kind(source, shuffle=shuffle, normalize=normalize) as found, Progress(found.size, "convert") as bar:
-            write_cache(found, part, bar.to)
+        with kind(source, shuffle=shuffle, normalize=normalize) as found:
+            write_cache(found, part)
             size: int = found.size
         if target.exists():
             shutil.rmtree(target)

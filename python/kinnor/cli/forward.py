@@ -11,11 +11,11 @@ import numpy as np
 
 from .. import parameter as parameters
 from ..files.atomic import replacing
+from ..files.progress import Progress
 from ..graph_def import NetworkError
 from ..utils.csv_data_source import CsvDataSource
 from ..utils.data_iterator import data_iterator
 from ..utils.load import Executor, Info, load
-from .progress import Progress
 from .train import feed
 
 if TYPE_CHECKING:

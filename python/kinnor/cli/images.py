@@ -11,8 +11,8 @@ import numpy as np
 
 from ..files.atomic import replacing
 from ..files.images import ImageError, read_image, resized, write_image
+from ..files.progress import Progress
 from ..utils.data_source import DataError
-from .progress import Progress
 
 if TYPE_CHECKING:
     import argparse

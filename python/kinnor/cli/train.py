@@ -16,9 +16,9 @@ from .. import graph_def
 from .. import parameter as parameters
 from .._core import Error
 from ..files import network_file
+from ..files.progress import Progress
 from ..graph_def import NetworkError, solvers
 from ..utils.load import Info, Linked, Monitor, Optimizer, load
-from .progress import Progress
 
 if TYPE_CHECKING:
     import argparse

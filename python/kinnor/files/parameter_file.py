@@ -23,6 +23,7 @@ from ..parameter_tree import check_paths, split
 from . import hdf5, parameter_protobuf
 from .atomic import replacing
 from .packages import needed
+from .progress import each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -249,7 +250,7 @@ def write_safetensors(path: Path, entries: list[Entry]) -> None:
         )
     with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
-        for entry in ordered:
+        for entry in each(ordered, "save parameters"):
             file.write(np.ascontiguousarray(entry.values).reshape(-1).view(np.uint8).data)
 
 
@@ -306,7 +307,7 @@ def _write_h5(path: Path, entries: list[Entry]) -> None:
                 "save as .safetensors"
             )
     with hdf5.writing("save_parameters", path) as file:
-        for index, entry in enumerate(entries):
+        for index, entry in enumerate(each(entries, "save parameters")):
             dataset = file.create_dataset(entry.name, data=entry.values)
             dataset.attrs["index"] = index
             dataset.attrs["need_grad"] = bool(entry.need_grad)
@@ -329,7 +330,7 @@ def read_h5(op: str, path: str | os.PathLike[str], content: bytes | None = None)
     """
     found: list[tuple[int, Entry]] = []
     with hdf5.reading(op, path, content) as nodes:
-        for node in nodes:
+        for node in each(nodes, "load parameters"):
             if not node.is_dataset:
                 continue
             index, need_grad = node.number("index"), node.number("need_grad")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import schema
+from .progress import each
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -83,7 +84,7 @@ def parameters(message: Any) -> list[Parameter]:
         ValueError: If one has no name, or values that do not fit its shape.
     """
     found = []
-    for parameter in message.parameter:
+    for parameter in each(message.parameter, "load parameters"):
         if not parameter.variable_name:
             raise ValueError("expected a parameter with a name, got one without")
         found.append((parameter.variable_name, schema.array(parameter), parameter.need_grad))

@@ -13,6 +13,7 @@ import numpy as np
 
 from .._core import CallError, Error, ShapeError, UnsupportedError, Variable, forward_all
 from ..display import Parameters
+from ..files.progress import each
 from ..folding import Folding
 from ..modes import auto_forward
 from . import reading
@@ -84,7 +85,7 @@ class Model:
         self._constants: dict[str, Value] = {}
         frozen = {node.input[i] for node in graph.node for i in _FROZEN.get(node.op_type, ()) if i < len(node.input)}
         self._parameters: OrderedDict[str, Variable] = OrderedDict()
-        for tensor in graph.initializer:
+        for tensor in each(graph.initializer, "read ONNX"):
             self._constants[tensor.name] = self._initializer(tensor, tensor.name not in frozen)
         self._types: dict[str, tuple[np.dtype[Any], tuple[int | None, ...] | None]] = {}
         for held in graph.input:
@@ -247,7 +248,8 @@ class Model:
     def _run(self, graph: Any, values: dict[str, Value | None], versions: Mapping[str, int] | None = None) -> None:
         """Build a graph, or the definition of an operator, which has versions of its own: adds to the values."""
         known = self._versions if versions is None else versions
-        for node in graph.node:
+        nodes = each(graph.node, "build ONNX") if graph is self._proto.graph else graph.node
+        for node in nodes:
             inputs = [values[name] if name else None for name in node.input]
             domain = "" if node.domain == "ai.onnx" else node.domain
 

@@ -14,6 +14,7 @@ import numpy as np
 from .. import parameter as parameters
 from .._core import ArgumentError, CallError, UnsupportedError, Variable
 from ..files.atomic import replacing
+from ..files.progress import each
 from ..model import Model as NetworkModel
 from ..modes import auto_forward
 from .exports import EXPORTS
@@ -208,7 +209,7 @@ def _written(
             graph.held[made[x].name] = x
         return made[x]
 
-    for number, function in enumerate(network.functions):
+    for number, function in enumerate(each(network.functions, "convert to ONNX")):
         kind, xs, ys = function.info.type_name, function.inputs, function.outputs
         of = [[shapes.get(v, tuple(map(Length, v.shape))) for v in held] for held in (xs, ys)]
         call = Call(graph, kind, function.info.args, [tensor(x) for x in xs], of[0], of[1])
@@ -283,7 +284,7 @@ def _write(path: Path, proto: Any, held: Mapping[str, Any], external_data: bool 
         file = None
         if outside:
             file = files.enter_context(files.enter_context(replacing(data)).open("wb"))
-        for key, x in held.items():
+        for key, x in each(list(held.items()), "write ONNX"):
             array = _array(x)
             tensor = proto.graph.initializer.add(name=key, dims=array.shape)
             tensor.data_type = onnx.helper.np_dtype_to_tensor_dtype(array.dtype.newbyteorder("="))

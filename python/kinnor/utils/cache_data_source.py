@@ -18,11 +18,12 @@ import numpy as np
 
 from ..files.atomic import replacing
 from ..files.parameter_file import read_h5_arrays
+from ..files.progress import Progress
 from .data_source import DataError, DataSource, Orders, check_source
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.random import RandomState
     from numpy.typing import NDArray
@@ -202,7 +203,6 @@ def _rows(path: Path) -> list[list[str]]:
 def write_cache(
     source: DataSource,
     folder: str | os.PathLike[str],
-    told: Callable[[int], object] = lambda n: None,
     prefix: str = "cache",
 ) -> None:
     """Write a data set as a folder of arrays.
@@ -210,7 +210,6 @@ def write_cache(
     Args:
         source: The data set; one epoch is written, in its order.
         folder: Path of the folder, which is made.
-        told: Called with the number of examples that were written, after each file.
         prefix: What the names of the files begin with.
 
     Raises:
@@ -220,18 +219,21 @@ def write_cache(
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     index = []
-    for start in range(0, source.size, EXAMPLES):
-        stop = min(start + EXAMPLES, source.size)
-        examples = [source._get_data(i) for i in range(start, stop)]
-        name = f"{prefix}_{start:08d}_{stop - 1:08d}.npy"
-        with replacing(target / name) as temporary, temporary.open("wb") as file:
-            for variable, arrays in zip(source.variables, zip(*examples, strict=True), strict=True):
-                shapes = {np.shape(array) for array in arrays}
-                if len(shapes) != 1:
-                    raise DataError(f"write_cache: expected arrays of one shape for {variable!r}, got {shapes}")
-                np.save(file, np.stack([np.asarray(array) for array in arrays]), allow_pickle=False)
-        index.append((name, stop - start))
-        told(stop)
+    with Progress(source.size, "cache") as bar:
+        for start in range(0, source.size, EXAMPLES):
+            stop = min(start + EXAMPLES, source.size)
+            examples = []
+            for i in range(start, stop):
+                bar.to(i)
+                examples.append(source._get_data(i))
+            name = f"{prefix}_{start:08d}_{stop - 1:08d}.npy"
+            with replacing(target / name) as temporary, temporary.open("wb") as file:
+                for variable, arrays in zip(source.variables, zip(*examples, strict=True), strict=True):
+                    shapes = {np.shape(array) for array in arrays}
+                    if len(shapes) != 1:
+                        raise DataError(f"write_cache: expected arrays of one shape for {variable!r}, got {shapes}")
+                    np.save(file, np.stack([np.asarray(array) for array in arrays]), allow_pickle=False)
+            index.append((name, stop - start))
     _write_rows(target / "cache_info.csv", [(name,) for name in source.variables])
     _write_rows(target / "cache_index.csv", index)
 

@@ -12,8 +12,8 @@ from urllib.error import URLError
 from urllib.parse import unquote, urlsplit
 
 from .._core import ArgumentError, Error
-from ..cli.progress import Progress
 from ..files.atomic import replacing
+from ..files.progress import Progress
 from ..logger import logger
 
 __all__ = ["DownloadError", "download", "get_data_home", "opened_address"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...files.progress import each
+
 __all__ = ["Trainer"]
 
 
@@ -32,7 +34,7 @@ class Trainer:
         for e in range(self.start_epoch, self.start_epoch + worker.max_epoch()):
             worker.epoch_loop_start(e)
             worker.evaluate_at_epoch_start(e)
-            for i in range(worker.iter_per_epoch()):
+            for i in each(range(worker.iter_per_epoch()), f"epoch {e}"):
                 worker.iter_loop_start(i, e)
                 worker.update_in_iteration(i, e)
                 worker.iter_loop_end(i, e)
