@@ -96,8 +96,6 @@ MODULES: tuple[str, ...] = (
     "experimental.framework.data",
     "experimental.framework.worker",
     "mlflow_save_load_model",
-    "models.object_detection",
-    "models.semantic_segmentation",
     "utils.audio_utils.pydub_utils",
     "utils.cli.compare_with_cpu",
     "utils.cli.create_object_detection_dataset",

@@ -176,7 +176,21 @@ SUBJECTS = {
         "Graphs that are kept, changed and written without being run.",
         ("graph_def", "experimental.graph_converters", "utils.factorization", "utils.factorization.cpd", "utils.qnn"),
     ),
-    "Models": ("Networks for images, with trained weights.", ("models.imagenet", "models.utils")),
+    "Models": (
+        "Networks for images, with trained weights.",
+        (
+            "models.imagenet",
+            "models.object_detection",
+            "models.object_detection.utils",
+            "models.object_detection.draw_utils",
+            "models.semantic_segmentation",
+            "models.semantic_segmentation.utils",
+            "models.semantic_segmentation.image_preprocess",
+            "models.base",
+            "models.categories",
+            "models.utils",
+        ),
+    ),
     "Several processes": (
         "Training on more than one process.",
         ("communicators", "place", "CommunicatorBackwardCallback", "utils.communicator_util"),

@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ... import functions as F
-from ..._core import RangeError, ShapeError, UnsupportedError, Variable
+from ..._core import RangeError, UnsupportedError
 from ...parameter import parameter_scope
-from ..utils import get_model_home, get_model_url_base
+from ..base import Model, Stages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
-    from ...parameter_tree import Scope
+    from ..._core import Variable
 
 __all__ = ["ImageNetBase", "Stages"]
 
 
-class Stages:
-    """The values of a network under construction, by the names of the stages that a user may stop at."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, Variable] = {}
-
-    def note(self, name: str, value: Variable) -> Variable:
-        """Note a value, and give it back."""
-        self.values[name] = value
-        return value
-
-
-class ImageNetBase:
+class ImageNetBase(Model):
     """A network that tells 1,000 classes of images apart.
 
     Its weights are those of NNabla's file of the network, which is looked for in the folder `imagenet` of
@@ -55,19 +43,12 @@ class ImageNetBase:
     """Names in it of functions that are taken out but for training."""
     POOLING: ClassVar[str | None] = None
     """Name in it of the pooling that is global."""
-    SHAPE: ClassVar[tuple[int, int, int]] = (3, 224, 224)
-    """Shape of an image."""
+    FOLDER = "imagenet"
 
     def __init__(self, weights: str | Path | None = "file") -> None:
-        self.nnp: Any = None
-        self._scope: Scope = {}
+        super().__init__()
         if weights is not None:
             self._load_nnp(self.FILE if weights == "file" else weights)
-
-    @property
-    def input_shape(self) -> tuple[int, int, int]:
-        """Shape of an image: channels, height, width."""
-        return self.SHAPE
 
     @property
     def category_names(self) -> list[str]:
@@ -77,26 +58,6 @@ class ImageNetBase:
             FileNotFoundError: If there is no such file.
         """
         return self._expected("category_names.txt").read_text().splitlines()
-
-    def get_input_var(self, input_var: Variable | None) -> Variable:
-        """The input of the network.
-
-        Args:
-            input_var: Images, shape (n, 3, height, width); None for one of the shape that the network is made for.
-
-        Returns:
-            The variable.
-
-        Raises:
-            ShapeError: If it has another shape.
-        """
-        if input_var is None:
-            return Variable((1, *self.input_shape))
-        if input_var.ndim != 4 or input_var.shape[1] != 3:
-            raise ShapeError(
-                f"{type(self).__name__}: expected images of shape (n, 3, height, width), got shape {input_var.shape}"
-            )
-        return input_var
 
     def __call__(
         self,
@@ -154,16 +115,6 @@ class ImageNetBase:
         """
         raise UnsupportedError(f"{type(self).__name__}: expected weights from a file, there is no builder without")
 
-    def get_parameters(self) -> Any:
-        """The parameters of a network with random weights.
-
-        Returns:
-            Variables by path.
-        """
-        from ...parameter import get_parameters
-
-        return get_parameters(self._scope, grad_only=False)
-
     def _from_file(
         self, x: Variable, use_up_to: str, training: bool, global_pooling: tuple[bool, bool], verbose: int
     ) -> Any:
@@ -195,15 +146,3 @@ class ImageNetBase:
         from ...utils.nnp_graph import NnpLoader
 
         self.nnp = NnpLoader(str(self._expected(rel_name)))
-
-    def _expected(self, name: str | Path) -> Path:
-        """The path of a file, which must be there."""
-        given = Path(name)
-        path = given if given.is_absolute() or given.exists() else Path(get_model_home(), "imagenet", given)
-        if not path.is_file():
-            kind = type(self).__name__
-            raise FileNotFoundError(
-                f"{kind}: expected a file {path}, which is not there, and nothing is downloaded; NNabla's are at "
-                f"{get_model_url_base()}imagenet/, and {kind}(weights=None) has random weights"
-            )
-        return path

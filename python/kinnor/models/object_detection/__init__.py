@@ -1,0 +1,6 @@
+"""Networks that find objects in images."""
+
+from .base import ObjectDetection
+from .yolov2 import YoloV2
+
+__all__ = ["ObjectDetection", "YoloV2"]
