@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -254,6 +255,66 @@ def test_what_monitors_wrote_is_plotted(folder):
     (folder / "net.nnp").write_text("no numbers")
     assert run("plot_series net.nnp -o x.png") == 1
     assert not (folder / "x.png").exists()
+
+
+# --- NNabla's arguments
+
+
+def test_arguments_of_nnabla_choose_formats_executors_and_versions(folder, model, capsys):
+    import onnx
+
+    x = np.random.RandomState(0).randn(2, 1, 4, 4).astype(np.float32)
+    ok("convert -I NNP -O NNP --nnp-parameter-nntxt --nnp-no-expand-network net.nnp text.nnp")
+    assert capsys.readouterr().err == (
+        "kinnor convert: --nnp-no-expand-network is without effect: what is repeated stays as it is\n"
+    )
+    np.testing.assert_array_equal(nn.load("text.nnp")(x), nn.load("net.nnp")(x))
+    with zipfile.ZipFile("text.nnp") as archive:
+        assert "parameter {" in archive.read("network.nntxt").decode()
+    ok("convert -O ONNX -d opset_13 net.nnp net.onnx")
+    assert onnx.load("net.onnx").opset_import[0].version == 13
+    ok("convert net.nnp two.nntxt")
+    other = Path("two.nntxt").read_text().replace('"net"', '"other"').replace('"runtime"', '"second"')
+    Path("two.nntxt").write_text(other)
+    ok("convert -E 1 net.nnp two.nntxt one.nntxt")
+    assert list(nn.graph_def.load("one.nntxt").networks) == ["other"]
+    capsys.readouterr()
+    ok("dump -I NNP -E 0 net.nnp two.nntxt")
+    shown = capsys.readouterr().out
+    assert "network net:" in shown
+    assert "network other:" not in shown
+    for line, text in (
+        ("convert net.nnp x.nntxt -O TFLITE", "expected the format NNP or ONNX, got 'TFLITE'"),
+        ("convert net.nnp x.nntxt -O ONNX", "expected a name that ends in .onnx for ONNX"),
+        ("convert net.nnp x.nntxt -I onnx", "for ONNX, got 'net.nnp'"),
+        ("convert net.nnp x.onnx -d opset_snpe", "such as opset_13, got 'opset_snpe'"),
+        ("convert net.nnp x.nntxt -d opset_13", "expected a name that ends in .onnx"),
+        ("convert net.nnp x.nntxt -E 7", "expected an executor from 0 to 0, got 7"),
+        ("convert net.nnp x.nntxt -S 1-2", "expected no -S: networks are written whole"),
+        ("function_info -f NNB", "expected the set ONNX, got 'NNB'"),
+    ):
+        assert run(line) == 1, line
+        shown = capsys.readouterr().err
+        assert text in shown
+        assert shown.count("\n") == 1
+    assert sorted(p.name for p in folder.iterdir()) == ["net.nnp", "net.onnx", "one.nntxt", "text.nnp", "two.nntxt"]
+    ok("function_info -f ONNX")
+    kinds = capsys.readouterr().out
+    assert "\nConvolution: " in kinds
+    assert "FFT" not in kinds
+
+
+def test_paths_of_a_data_set_are_written_whole(folder, model):
+    x = np.random.RandomState(0).randn(2, 1, 4, 4).astype(np.float32)
+    (folder / "data").mkdir()
+    for i in range(2):
+        np.savetxt(folder / f"data/{i}.csv", x[i, 0], delimiter=",")
+    (folder / "data/set.csv").write_text("x:in,# note,y:label\n0.csv,a,0\n1.csv,b,1\n")
+    ok("forward -c net.nnp -d data/set.csv -o out --replace_path")
+    with Path("out/output_result.csv").open(newline="") as file:
+        _, first, second = csv.reader(file)
+    assert first[:3] == [str(folder / "data/0.csv"), "a", "0"]
+    assert second[:3] == [str(folder / "data/1.csv"), "b", "1"]
 
 
 # --- What it says

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..graph_def import ProtoGraph
-from .formats import FORMATS, Document, FormatError, read, write
+from .accepted import refused, without_effect
+from .formats import FORMATS, Document, FormatError, only_executor, read, with_parameters, write
 
 if TYPE_CHECKING:
     import argparse
@@ -24,6 +25,10 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
         name: `convert` or `dump`.
         parser: What gets them.
     """
+    parser.add_argument("-I", "--import-format", metavar="FORMAT", help="NNP or ONNX, which names say, too")
+    parser.add_argument("-E", "--nnp-import-executor-index", metavar="INDEX", type=int, help="read this executor alone")
+    refused(parser, "networks are read whole", "--nnp-exclude-preprocess")
+    without_effect(parser, "what is repeated stays as it is", "--nnp-no-expand-network")
     if name == "dump":
         parser.add_argument("files", nargs="+", metavar="FILE", help="files of one model")
         parser.add_argument("-v", "--dump-verbose", action="store_true", help="show arguments of functions, too")
@@ -33,18 +38,58 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
         parser.add_argument("-n", "--dump-variable-name", help="show this variable alone")
         return lambda args: dump(
             args.files, args.dump_functions, args.dump_variables, args.dump_verbose, args.dump_limit,
-            args.dump_variable_name,
+            args.dump_variable_name, args.import_format, args.nnp_import_executor_index,
         )  # fmt: skip
     parser.add_argument("files", nargs="+", metavar="FILE", help="files of one model, then the file to write")
     parser.add_argument("-f", "--force", action="store_true", help="write over a file that is there")
     parser.add_argument("-b", "--batch-size", type=int, help="put this in the place of a batch of any length")
     parser.add_argument("--nnp-exclude-parameter", action="store_true", help="leave the parameters out")
     parser.add_argument("--expand-network", action="store_true", help="write out what is repeated")
-    parser.add_argument("-I", "--import-format", help="without effect: names say it")
-    parser.add_argument("-O", "--export-format", help="without effect: names say it")
+    parser.add_argument("-O", "--export-format", metavar="FORMAT", help="NNP or ONNX, which the name says, too")
+    parser.add_argument("-d", "--define_version", metavar="VERSION", help="of ONNX's operators, such as opset_13")
+    parser.add_argument("--nnp-parameter-nntxt", action="store_true", help="put parameters into the text of a .nnp")
+    without_effect(parser, "parameters in a .nnp are in this format", "--nnp-parameter-h5")
+    without_effect(parser, "NNabla 1.39 reads what is written", "--nnp-version", takes="VERSION")
+    without_effect(parser, "it follows from the version of the operators", "--ir_version", takes="VERSION")
+    refused(parser, "networks are written whole", "-S", "--split", takes="SPLIT")
+    refused(parser, "there are no files of targets", "-c", "--config", takes="CONFIG")
+    for flags, takes in (
+        (("-s", "--settings"), "FILE"),
+        (("-T", "--default-variable-type"), "TYPE"),
+        (("--api",), "N"),
+    ):
+        without_effect(parser, "it is for NNB files", *flags, takes=takes)
+    for flag, value in (("--outputs", "NAMES"), ("--inputs", "NAMES"), ("--dataset", "PATH")):
+        without_effect(parser, "it is for TensorFlow's files", flag, takes=value)
+    for flag in ("--enable-optimize-pb", "--channel-last", "--quantization"):
+        without_effect(parser, "it is for TensorFlow's files", flag)
     return lambda args: convert(
-        args.files, args.force, args.batch_size, args.nnp_exclude_parameter, args.expand_network
-    )
+        args.files, args.force, args.batch_size, args.nnp_exclude_parameter, args.expand_network, args.import_format,
+        args.export_format, args.nnp_import_executor_index, args.define_version, args.nnp_parameter_nntxt,
+    )  # fmt: skip
+
+
+NAMED = {"NNP": (".nnp", ".nntxt", ".prototxt", ".protobuf", ".h5", ".safetensors"), "ONNX": (".onnx",)}
+"""NNabla's names of formats, and the extensions of their files."""
+
+
+def _check_format(name: str | None, path: str) -> None:
+    if name is None:
+        return
+    known = NAMED.get(name.upper())
+    if known is None:
+        raise FormatError(f"expected the format {' or '.join(NAMED)}, got {name!r}")
+    if Path(path).suffix not in known:
+        raise FormatError(f"expected a name that ends in {' or '.join(known)} for {name.upper()}, got {path!r}")
+
+
+def _opset(version: str | None) -> int | None:
+    if version is None:
+        return None
+    number = version.removeprefix("opset_")
+    if not (number.isascii() and number.isdigit() and len(number) < 5):
+        raise FormatError(f"expected a version of ONNX's operators such as opset_13, got {version!r}")
+    return int(number)
 
 
 def convert(
@@ -53,6 +98,11 @@ def convert(
     batch_size: int | None = None,
     exclude_parameter: bool = False,
     expand: bool = False,
+    import_format: str | None = None,
+    export_format: str | None = None,
+    executor: int | None = None,
+    version: str | None = None,
+    parameter_text: bool = False,
 ) -> None:
     """Convert files of one model into another format.
 
@@ -62,6 +112,11 @@ def convert(
         batch_size: What to put in the place of a batch of any length; it stays if this is None or less than 1.
         exclude_parameter: Whether to leave the parameters out.
         expand: Whether to write out what is repeated.
+        import_format: `NNP` or `ONNX`, which the name of the first file has to fit.
+        export_format: Likewise, of the file to write.
+        executor: Number of the executor to convert alone, from 0 on.
+        version: Of the operators of an ONNX file, such as `opset_13`.
+        parameter_text: Whether parameters go into the text of a `.nnp` file instead of into one beside it.
 
     Raises:
         FormatError: If a format is unknown, or if the file is there already.
@@ -73,9 +128,14 @@ def convert(
         raise FormatError("expected files to read and one to write, got one name")
     if Path(target).suffix not in FORMATS:
         raise FormatError(f"expected a name that ends in {' or '.join(FORMATS)}, got {target!r}")
+    _check_format(import_format, sources[0])
+    _check_format(export_format, target)
+    opset = _opset(version)
     if Path(target).exists() and not force:
         raise FormatError(f"expected a file that is not there yet, or --force, got {target!r}")
     document = read(sources)
+    if executor is not None:
+        document = only_executor(document, executor)
     if batch_size is not None and batch_size > 0:
         for network in document.proto.network:
             network.batch_size = batch_size
@@ -83,7 +143,11 @@ def convert(
                 variable.shape.dim[:] = [batch_size if n < 0 else n for n in variable.shape.dim]
     if expand:
         document = _expanded(document)
-    write(target, Document(document.proto, []) if exclude_parameter else document)
+    if exclude_parameter:
+        document = Document(document.proto, [])
+    elif parameter_text and Path(target).suffix == ".nnp":
+        document = Document(with_parameters(document), [])
+    write(target, document, opset)
 
 
 def _expanded(document: Document) -> Document:
@@ -101,6 +165,8 @@ def dump(
     verbose: bool = False,
     limit: int = -1,
     variable_name: str | None = None,
+    import_format: str | None = None,
+    executor: int | None = None,
 ) -> None:
     """Print what is in files of one model.
 
@@ -111,12 +177,18 @@ def dump(
         verbose: Whether to show arguments of functions.
         limit: How many of each to list at most; all if it is negative.
         variable_name: A variable to show alone.
+        import_format: `NNP` or `ONNX`, which the name of the first file has to fit.
+        executor: Number of the executor to show alone, from 0 on.
 
     Raises:
+        FormatError: If there is no such format or executor.
         Error: If a file is malformed.
         OSError: If a file cannot be read.
     """
+    _check_format(import_format, files[0])
     document = read(files)
+    if executor is not None:
+        document = only_executor(document, executor)
     graph = ProtoGraph.from_proto(document.proto)
     most = None if limit < 0 else limit
     for network in graph.networks.values():

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ..files.parameter_file import Entry
 
-__all__ = ["FORMATS", "Document", "Format", "FormatError", "read", "write"]
+__all__ = ["FORMATS", "Document", "Format", "FormatError", "only_executor", "read", "with_parameters", "write"]
 
 
 class FormatError(Error, ValueError):
@@ -59,12 +59,48 @@ def _write_archive(path: str, document: Document) -> None:
     network_file.write_archive(path, document.proto, document.entries)
 
 
-def _write_network(path: str, document: Document) -> None:
+def with_parameters(document: Document) -> Any:
+    """The message of a document with its parameters in it.
+
+    Args:
+        document: The document.
+    """
     whole = schema.messages().NNablaProtoBuf()
     whole.CopyFrom(document.proto)
     for piece in parameter_protobuf.pieces(document.entries):
         whole.MergeFromString(piece)
-    network_file.write(path, whole)
+    return whole
+
+
+def only_executor(document: Document, index: int) -> Document:
+    """A document with one of its executors alone, and with the networks, solvers and monitors of its network.
+
+    Args:
+        document: The document.
+        index: Which executor, from 0 on.
+
+    Raises:
+        FormatError: If there is none of that number.
+    """
+    n = len(document.proto.executor)
+    if not 0 <= index < n:
+        raise FormatError(f"expected an executor from 0 to {n - 1}, got {index}" if n else "expected an executor")
+    kept = schema.messages().NNablaProtoBuf()
+    kept.CopyFrom(document.proto)
+    name = document.proto.executor[index].network_name
+    del kept.executor[:]
+    kept.executor.append(document.proto.executor[index])
+    for kind in ("optimizer", "monitor"):
+        held = [x for x in getattr(document.proto, kind) if x.network_name == name]
+        kept.ClearField(kind)
+        getattr(kept, kind).extend(held)
+    kept.ClearField("network")
+    kept.network.extend(network for network in document.proto.network if network.name == name)
+    return Document(kept, document.entries)
+
+
+def _write_network(path: str, document: Document) -> None:
+    network_file.write(path, with_parameters(document))
 
 
 def _write_parameters(path: str, document: Document) -> None:
@@ -79,7 +115,7 @@ def _read_onnx(path: str) -> Document:
     return Document(proto, entries(graph.get_parameters().items()))
 
 
-def _write_onnx(path: str, document: Document) -> None:
+def _write_onnx(path: str, document: Document, opset: int | None = None) -> None:
     from .. import onnx
 
     graph = ProtoGraph.from_proto(document.proto)
@@ -87,7 +123,8 @@ def _write_onnx(path: str, document: Document) -> None:
         raise NetworkError(f"expected a network to write to {path!r}, got parameters alone")
     with parameters.parameter_scope("", graph.parameter_scope):
         parameters.put(document.entries, "convert")
-    onnx.save(from_graph(graph), path)
+    chosen: dict[str, Any] = {} if opset is None else {"opset": opset}
+    onnx.save(from_graph(graph), path, **chosen)
 
 
 FORMATS: dict[str, Format] = {
@@ -144,12 +181,13 @@ def _merge(whole: Any, proto: Any) -> None:
             getattr(whole, kind).CopyFrom(getattr(proto, kind))
 
 
-def write(path: str, document: Document) -> None:
+def write(path: str, document: Document, opset: int | None = None) -> None:
     """Write a file, whole or not at all.
 
     Args:
         path: Its path.
         document: What to write. A format of parameters alone leaves networks out.
+        opset: The version of an ONNX file's operators.
 
     Raises:
         FormatError: If the format cannot be written, or if it holds nothing of the document.
@@ -162,6 +200,11 @@ def write(path: str, document: Document) -> None:
     if not found.holds_networks and not document.entries:
         raise FormatError(f"expected parameters to write to {path!r}, got networks alone")
     try:
-        found.write(path, document)
+        if opset is None:
+            found.write(path, document)
+        elif found.write is _write_onnx:
+            _write_onnx(path, document, opset)
+        else:
+            raise FormatError(f"expected a name that ends in .onnx, which has versions of operators, got {path!r}")
     except NetworkError as error:
         raise FormatError(str(error)) from error

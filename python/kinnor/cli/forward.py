@@ -16,6 +16,7 @@ from ..graph_def import NetworkError
 from ..utils.csv_data_source import CsvDataSource
 from ..utils.data_iterator import data_iterator
 from ..utils.load import Executor, Info, load
+from .accepted import without_effect
 from .train import feed
 
 if TYPE_CHECKING:
@@ -47,7 +48,11 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
     parser.add_argument("-d", "--dataset", required=True, help="CSV data set")
     parser.add_argument("-o", "--outdir", required=True, help="folder for results")
     parser.add_argument("-f", "--outfile", default="output_result.csv", help="name of the CSV file of results")
-    return lambda args: forward(args.config, args.dataset, args.outdir, args.param, args.outfile, args.batch_size)
+    parser.add_argument("--replace_path", action="store_true", help="write whole paths of the data set's files")
+    without_effect(parser, "outputs are numbers in the CSV file", "--result_outdir", takes="RESULT_OUTDIR")
+    return lambda args: forward(
+        args.config, args.dataset, args.outdir, args.param, args.outfile, args.batch_size, args.replace_path
+    )
 
 
 def evaluate(executor: Executor) -> list[NDArray[Any]]:
@@ -86,6 +91,7 @@ def forward(
     param: str | None = None,
     outfile: str = "output_result.csv",
     batch_size: int = -1,
+    replace_path: bool = False,
 ) -> Path:
     """Run the executors of a project file on a data set.
 
@@ -96,6 +102,7 @@ def forward(
         param: Path of a file of parameters.
         outfile: Name of the CSV file in that folder: the rows of the data set with the outputs behind.
         batch_size: Batch size, if not what the file says.
+        replace_path: Whether paths in the rows, which are from the folder of the data set, are written from the root.
 
     Returns:
         The path of the CSV file.
@@ -127,6 +134,9 @@ def forward(
     target.mkdir(parents=True, exist_ok=True)
     with Path(dataset).open(encoding="utf-8-sig", newline="") as file:
         given = [row for row in csv.reader(file) if row]
+    if replace_path:
+        folder = Path(dataset).resolve().parent
+        given[1:] = [[_whole(folder, *column) for column in zip(given[0], row, strict=False)] for row in given[1:]]
     header = [title for name, x in zip(names, rows[0], strict=True) for title in _titles(name, x.size)] if rows else []
     with replacing(target / outfile) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -134,6 +144,19 @@ def forward(
         for row, outputs in zip(given[1:], rows, strict=True):
             writer.writerow([*row, *(value for x in outputs for value in x.tolist())])
     return target / outfile
+
+
+def _whole(folder: Path, title: str, value: str) -> str:
+    """A value of the data set, or its path from the root if it is the name of a file."""
+    return value if title.startswith("#") or _is_number(value) else str(folder / value)
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _titles(name: str, size: int) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .. import functions
 from ..files.atomic import replacing
 from ..graph_def import NetworkError, ProtoGraph, messages
+from .accepted import refused, without_effect
 from .formats import read
 
 if TYPE_CHECKING:
@@ -28,25 +29,37 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
     parser.add_argument("-o", "--output", help="file to write, instead of printing")
     parser.add_argument("-x", "--exclude", action="append", default=[], help="type to leave out; may be repeated")
     parser.add_argument("-q", "--query", help="type to show with its arguments and its documentation")
-    return lambda args: _put(listed(args.files, args.exclude, args.query), args.output)
+    parser.add_argument("-f", "--all_support", metavar="SET", help="list what is written to ONNX, which is the one set")
+    refused(parser, "there are no files of targets", "-c", "--config", takes="CONFIG")
+    without_effect(parser, "there is one form of the list", "-t", "--target")
+    without_effect(parser, "functions of repeated parts are counted as often as they run", "--nnp-no-expand-network")
+    without_effect(parser, "levels are those of NNB files", "--api", takes="API")
+    return lambda args: _put(listed(args.files, args.exclude, args.query, args.all_support), args.output)
 
 
-def listed(files: list[str], exclude: list[str], query: str | None = None) -> list[str]:
+def listed(files: list[str], exclude: list[str], query: str | None = None, all_support: str | None = None) -> list[str]:
     """Lines about functions.
 
     Args:
         files: Paths of files of one model; all functions that there are if it is empty.
         exclude: Types to leave out.
         query: A type to describe instead.
+        all_support: `ONNX` to list only functions that are written to ONNX files.
 
     Returns:
         For each type how often it is there, if files are given, its name in Python, and whether it is missing.
 
     Raises:
-        NetworkError: If there is no function of the type that is asked for.
+        NetworkError: If there is no function of the type that is asked for, or no such set.
         OSError: If a file cannot be read.
     """
     known = messages.declared()
+    if all_support is not None:
+        if all_support.upper() != "ONNX":
+            raise NetworkError(f"expected the set ONNX, got {all_support!r}")
+        from ..onnx.exports import EXPORTS
+
+        exclude = [*exclude, *(kind for kind in known if kind not in EXPORTS)]
     if query is not None:
         function = getattr(functions, messages.function_name(query), None)
         if function is None:

@@ -19,6 +19,7 @@ from ..files import network_file
 from ..files.progress import Progress
 from ..graph_def import NetworkError, solvers
 from ..utils.load import Info, Linked, Monitor, Optimizer, load
+from .accepted import without_effect
 
 if TYPE_CHECKING:
     import argparse
@@ -47,6 +48,10 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
     parser.add_argument("-p", "--param", help="file of parameters to start from")
     parser.add_argument("-o", "--outdir", required=True, help="folder for results")
     parser.add_argument("-r", "--resume", action="store_true", help="go on with the last epoch that is in the folder")
+    why = "there is no memory of another device that results would have to leave"
+    without_effect(parser, why, "-O", "--enable-ooc")
+    without_effect(parser, why, "-m", "--ooc-gpu-memory-size", takes="SIZE")
+    without_effect(parser, why, "-w", "--ooc-window-length", takes="LENGTH")
     parser.add_argument("-C", "--context", help="cpu, which is what there is")
     return lambda args: train(args.config, args.outdir, args.param, args.resume, args.context)
 
