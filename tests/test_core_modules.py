@@ -7,7 +7,7 @@ import kinnor as nn
 import kinnor.functions as F
 import kinnor.parametric_functions as PF
 from kinnor.core.module import called
-from kinnor.core.modules import ConvBn, ResUnit
+from kinnor.core.modules import ConvBn, ResUnit, complete_dims
 from kinnor.experimental import parametric_function_class as PC
 
 
@@ -154,3 +154,11 @@ def test_classes_are_saved_and_loaded(tmp_path):
     assert nn.get_parameters() == {}
     with pytest.raises(ValueError, match=r"expected a parameter 'W' of shape \(3, 2\)"):
         PC.Affine(3, 2).load_parameters(tmp_path / "p.h5")
+
+
+def test_sizes_for_each_axis():
+    assert ConvBn(4, kernel=(3, 5))(nn.Variable((1, 2, 8, 8))).shape == (1, 4, 8, 8)
+    with pytest.raises(nn.ShapeError, match=r"complete_dims: expected one size or 2, got \(1, 2, 3\)"):
+        complete_dims((1, 2, 3), 2)
+    with pytest.raises(nn.ShapeError, match="expected one size or 2"):
+        ConvBn(4, kernel=(3,))(nn.Variable((1, 2, 8, 8)))

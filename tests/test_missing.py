@@ -10,7 +10,7 @@ from nnabla_names import names
 
 import kinnor as nn
 from kinnor import _missing
-from kinnor._suggest import absence, nearest
+from kinnor._suggest import INSTEAD, absence, nearest
 
 ROOT = Path(__file__).parents[1]
 
@@ -49,6 +49,12 @@ def test_errors_tell_what_is_missing_from_what_is_misspelt(monkeypatch):
     assert "NNabla has it and Kinnor has not" in absence("nnabla.utils.time_machine")
     assert "NNabla has it and Kinnor has not" in absence("nnabla.utils.time_machine.past")
     assert absence("nnabla.utils.nowhere") == "module 'nnabla.utils' has no attribute 'nowhere'"
+
+
+def test_errors_say_what_is_in_the_place_of_modules():
+    assert "Kinnor runs on CPUs" in absence("nnabla.utils.nvml")
+    assert "Pillow is the one backend" in absence("nnabla.utils.image_utils.backend_events.cv2_backend.Cv2Backend")
+    assert set(INSTEAD) <= set(_missing.MODULES)
 
 
 def test_the_nearest_name():

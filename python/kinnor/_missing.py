@@ -29,10 +29,6 @@ NAMES: dict[str, tuple[str, ...]] = {
         "ParamMemo",
         "insert_parent_name",
     ),
-    "core.modules": (
-        "complete_dims",
-        "get_conv_same_pad",
-    ),
     "experimental.framework": (
         "Data",
         "Worker",
@@ -42,11 +38,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "Grad",
         "GradEndFunction",
     ),
-    "normalization_functions": (
-        "BatchNormalizationInOutAdapter",
-        "fused_batch_normalization",
-        "sync_batch_normalization",
-    ),
+    "normalization_functions": ("BatchNormalizationInOutAdapter",),
     "utils.cli.convert": (
         "nnb_template_command",
         "resolve_file_format",

@@ -30,6 +30,20 @@ ELSEWHERE = {
 """Names that other libraries have for the same argument."""
 
 
+INSTEAD = {
+    "mlflow_save_load_model": "MLflow is not used; kinnor.utils.save and kinnor.utils.load write and read files",
+    "utils.audio_utils.pydub_utils": "soundfile does it, by kinnor.utils.audio_utils",
+    "utils.cli.compare_with_cpu": "there is no other device to compare with",
+    "utils.cli.uploader": "nothing is uploaded",
+    "utils.get_file_handle": "kinnor.utils.load and kinnor.utils.save read and write files",
+    "utils.image_utils.backend_events.cv2_backend": "Pillow is the one backend: kinnor.utils.image_utils",
+    "utils.image_utils.backend_events.dicom_backend": "Pillow is the one backend, which does not read DICOM",
+    "utils.image_utils.backend_events.pypng_backend": "Pillow is the one backend: kinnor.utils.image_utils",
+    "utils.nvml": "it asks NVIDIA's devices, and Kinnor runs on CPUs",
+}
+"""What there is in the place of a module of NNabla's, or why there is nothing."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that is nearest to another one, or None if none is near.
 
@@ -72,5 +86,7 @@ def absence(path: str, known: Iterable[str] = ()) -> str:
     inside = f"{of_nnabla}.{name}".lstrip(".")
     there = any(inside == missing or inside.startswith(f"{missing}.") for missing in _missing.MODULES)
     if there or name in _missing.NAMES.get(of_nnabla, ()):
-        return f"module '{module}' has no attribute '{name}': NNabla has it and Kinnor has not, see {_missing.PAGE}"
+        told = f"module '{module}' has no attribute '{name}': NNabla has it and Kinnor has not, see {_missing.PAGE}"
+        advice = next((why for place, why in INSTEAD.items() if f"{inside}.".startswith(f"{place}.")), None)
+        return told if advice is None else f"{told}; {advice}"
     return f"module '{module}' has no attribute '{name}'{question(name, known)}"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import functions as F
 from .. import parametric_functions as PF
+from .._core import ShapeError
 from .module import Module
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
     from .._core import Variable
 
-__all__ = ["ConvBn", "ResUnit"]
+__all__ = ["ConvBn", "ResUnit", "complete_dims", "get_conv_same_pad"]
 
 
 class ConvBn(Module):
@@ -45,8 +46,8 @@ class ConvBn(Module):
         Returns:
             Images of `outmaps` channels.
         """
-        kernel, stride = _both(self.kernel), _both(self.stride)
-        pad = [k // 2 for k in kernel]
+        kernel, stride = complete_dims(self.kernel, 2), complete_dims(self.stride, 2)
+        pad = get_conv_same_pad(kernel)
         h = PF.convolution(x, self.outmaps, kernel, pad, stride, with_bias=False)
         h = PF.batch_normalization(h, batch_stat=training)
         return h if self.act is None else self.act(h)
@@ -85,6 +86,36 @@ class ResUnit(Module):
         return F.relu(h + (self.skip(x, training) if self.skip_by_conv else x))
 
 
-def _both(size: int | Sequence[int]) -> tuple[int, ...]:
-    """A size for each of two axes."""
-    return tuple(size) if hasattr(size, "__iter__") else (size, size)
+def complete_dims(s: int | Sequence[int], dims: int) -> tuple[int, ...]:
+    """A size for each axis.
+
+    Args:
+        s: One for all axes, or one for each.
+        dims: Number of axes.
+
+    Raises:
+        ShapeError: If there are more sizes or less.
+
+    Examples:
+        >>> from kinnor.core.modules import complete_dims
+        >>> complete_dims(3, 2), complete_dims((5, 1), 2)
+        ((3, 3), (5, 1))
+    """
+    found = tuple(s) if hasattr(s, "__iter__") else (s,) * dims
+    if len(found) != dims:
+        raise ShapeError(f"complete_dims: expected one size or {dims}, got {s!r}")
+    return found
+
+
+def get_conv_same_pad(k: Sequence[int]) -> tuple[int, ...]:
+    """The padding with which a convolution of odd filters keeps height and width.
+
+    Args:
+        k: Size of the filters along each axis.
+
+    Examples:
+        >>> from kinnor.core.modules import get_conv_same_pad
+        >>> get_conv_same_pad((3, 5))
+        (1, 2)
+    """
+    return tuple(size // 2 for size in k)

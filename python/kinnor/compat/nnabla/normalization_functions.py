@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from .functions import (
     batch_normalization,
+    fused_batch_normalization,
     group_normalization,
     instance_normalization,
     layer_normalization,
+    sync_batch_normalization,
     tensor_normalization,
     weight_standardization,
 )
@@ -19,9 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "batch_normalization",
+    "fused_batch_normalization",
     "group_normalization",
     "instance_normalization",
     "layer_normalization",
+    "sync_batch_normalization",
     "tensor_normalization",
     "weight_standardization",
 ]
