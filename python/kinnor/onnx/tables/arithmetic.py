@@ -35,9 +35,12 @@ def _fold_div(node: Node) -> Any:
 
 
 def _mod(node: Node) -> Variable:
-    a, b = node.x(0), node.x(1)
-    quotient = F.div2(a, b)
-    return a - b * (_truncated(quotient) if node.get("fmod", 0) else F.floor(quotient))
+    x, y = node.x(0), node.x(1)
+    left = F.mod2(x, y, fmod=True)
+    if node.get("fmod", 0):
+        return left
+    is_other_side = F.less_scalar(F.sign(left, alpha=0.0) * F.sign(y, alpha=0.0), 0.0)
+    return F.where(is_other_side, left + y, left)
 
 
 def _pow(node: Node) -> Variable:

@@ -54,6 +54,35 @@ def _reduction(
     return Row(build, folded if fold is not None else None)
 
 
+def _extreme(function: Callable[..., Variable], fold: Callable[..., Any], is_largest: bool) -> Row:
+    """A row for the largest or the smallest element; that of nothing is the least or the greatest of its type."""
+    of_some = _reduction(function)
+
+    def end(dtype: Any) -> Any:
+        if dtype.kind in "iu":
+            return np.iinfo(dtype).min if is_largest else np.iinfo(dtype).max
+        if dtype.kind == "b":
+            return not is_largest
+        return -np.inf if is_largest else np.inf
+
+    def build(node: Node) -> Any:
+        held, axes = node.value(0), _axes(node)
+        if all(held.shape[k] for k in axes):
+            return of_some.build(node)
+        return Value(
+            fold(np.empty(held.shape, held.dtype), axis=tuple(axes), keepdims=keeps(node), initial=end(held.dtype))
+        )
+
+    def folded(node: Node) -> Any:
+        x = node.static(0)
+        return np.asarray(fold(x, axis=tuple(_axes(node)), keepdims=keeps(node), initial=end(x.dtype))).astype(x.dtype)
+
+    def keeps(node: Node) -> bool:
+        return bool(node.get("keepdims", 1))
+
+    return Row(build, folded)
+
+
 def _root(x: Variable) -> Variable:
     return F.pow_scalar(x, 0.5)
 
@@ -123,9 +152,9 @@ REDUCTIONS: dict[tuple[str, str], Row] = {
     ("", "ReduceL2"): _reduction(F.sum, lambda x: x * x, _root),
     ("", "ReduceLogSum"): _reduction(F.sum, after=F.log),
     ("", "ReduceLogSumExp"): Row(_log_sum_exp),
-    ("", "ReduceMax"): _reduction(F.max, fold=np.max),
+    ("", "ReduceMax"): _extreme(F.max, np.max, is_largest=True),
     ("", "ReduceMean"): _reduction(F.mean),
-    ("", "ReduceMin"): _reduction(F.min, fold=np.min),
+    ("", "ReduceMin"): _extreme(F.min, np.min, is_largest=False),
     ("", "ReduceProd"): _reduction(F.prod, fold=np.prod),
     ("", "ReduceSum"): _reduction(F.sum, fold=np.sum),
     ("", "ReduceSumSquare"): _reduction(F.sum, lambda x: x * x),
