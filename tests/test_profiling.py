@@ -198,3 +198,15 @@ def test_nothing_stays_behind_even_after_an_error():
     y.forward()
     assert len(p.rows()) == n and [row.calls for row in of(p, "forward").values()] == [1]
     assert [dict(vars(owner)) for owner in owners] == before
+
+
+def test_a_function_is_not_taken_for_one_that_is_gone():
+    x = nn.Variable((2,), need_grad=True)
+    with nn.profile() as p:
+        for i in range(40):
+            y = (F.tanh, F.sin, F.exp)[i % 3](x)
+            (g,) = nn.grad([y], [x])  # Built without a line, in the places of functions before.
+            g.forward()
+            del y, g
+    calls = {row.name: row.calls for row in p.rows("name") if row.phase == "forward"}
+    assert (calls["Tanh"], calls["Cos"], calls["Exp"]) == (14, 13, 13)
