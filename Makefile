@@ -5,7 +5,7 @@ export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
 EXTRAS := audio,bfloat16,docs,h5,image,lint,mlflow,mpi,nnp,onnx,plot,progress,tensorboard,test
 RUST := $(shell find src -type f) Cargo.toml Cargo.lock
 
-.PHONY: demo demo-mpi test lint build stubs missing accuracy peers peers-install docs wheel sdist crate fuzz sanitize clean
+.PHONY: demo demo-mpi test lint build stubs missing accuracy peers peers-install docs wheel sdist crate free-threaded fuzz sanitize clean
 
 demo: build
 	@$(PYTHON) examples/demo.py
@@ -72,6 +72,10 @@ sdist: .venv/made
 
 crate:
 	cargo publish --dry-run --no-verify --allow-dirty
+
+# Whether the sources compile for Python without the global lock, which takes it back for Kinnor.
+free-threaded:
+	PYO3_CONFIG_FILE=$(CURDIR)/tools/cpython-3.14t.cfg cargo check --lib --no-default-features --features python
 
 build: $(CORE)
 
