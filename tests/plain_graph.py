@@ -99,6 +99,8 @@ OPS = {
     "beside": Op(beside, beside_plain, beside_backward, 2),
     "add_n": Op(lambda x, y, z: F.add_n(x, y, z), lambda x, y, z: x + y + z, lambda gy, x, y, z: (gy, gy, gy), 3),
 }
+OF_ONE_SHAPE = ("reshape", "turned", "centred", "beside")
+"""Operations with arguments that fit the shape that they were built for alone."""
 SMALL = ("tanh", "sigmoid", "half", "sin")
 """Operations that keep numbers near, so that products of products stay finite."""
 

@@ -55,16 +55,8 @@ def by_name():
     return found.items()
 
 
-OPEN = {
-    "onnx_resize": "the matrices that it is made of become inputs of the network",
-}
-"""What does not come back yet; `docs/roadmap.md` says so, too."""
-
-
 @pytest.mark.parametrize(("name", "rows"), by_name(), ids=lambda value: value if isinstance(value, str) else "")
-def test_every_function_comes_back(request, name, rows):
-    if name in OPEN:
-        request.applymarker(pytest.mark.xfail(reason=OPEN[name]))
+def test_every_function_comes_back(name, rows):
     for row in rows:
         inputs = [variable(x) for x in row.inputs]
         outputs = listed((getattr(_core.functions, name, None) or getattr(F, name))(*inputs, **row.args))
@@ -79,7 +71,7 @@ def test_every_function_comes_back(request, name, rows):
             ]
             assert kind not in messages.holders() and (kind != "arguments" or "arguments that NNabla has" in refused)
             continue
-        network_file.write(file, described.as_proto(variable_batch_size=False), ".nntxt")
+        network_file.write(file, described.as_proto(include_parameter=True, variable_batch_size=False), ".nntxt")
         network = nn.graph_def.load(file, extension=".nntxt").default_graph()
         assert network.outputs == [f"y{i}" for i in range(len(outputs))]
         copies = {key: variable(row.inputs[int(key[1:])]) for key in network.inputs}
@@ -95,6 +87,32 @@ def test_every_function_comes_back(request, name, rows):
             # Files do not hold types: what is computed in a narrow one is computed in a wider one from them.
             values = y.d.astype(wanted.d.dtype) if wanted.d.dtype.kind in "iu" else y.d
             np.testing.assert_allclose(values, wanted.d, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("how", ["natively", "as NNabla"])
+def test_what_functions_hold_is_no_input(tmp_path, how):
+    x = nn.Variable.from_numpy_array(np.arange(6, dtype=np.float32).reshape(2, 3))
+    y = F.onnx_resize(PF.affine(x[[1, 0]], 4, name="a"), sizes=(2, 8), mode="cubic")
+    y.forward()
+    wanted, before = y.d.copy(), list(nn.get_parameters(grad_only=False))
+    path = tmp_path / "net.nnp"
+    if how == "natively":
+        nn.save(path, {"y": y}, inputs={"x": x})
+        assert list(nn.get_parameters(grad_only=False)) == before
+        model = nn.load(path)
+        assert model.inputs == ["x"]
+        found = model(x.d)
+    else:
+        contents = {"networks": [{"name": "n", "batch_size": 2, "outputs": {"y": y}, "names": {"x": x}}]}
+        save(path, contents)
+        assert list(nn.get_parameters(grad_only=False)) == before
+        nn.clear_parameters()
+        network = NnpLoader(path).get_network("n", batch_size=2)
+        assert list(network.inputs) == ["x"]
+        network.inputs["x"].d = x.d
+        network.outputs["y"].forward()
+        found = network.outputs["y"].d
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
 # --- The messages

@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import _core
 from .._core import ArgumentError, NdArray, ShapeError, Variable
+from .constants import with_constant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -296,13 +297,12 @@ def onnx_resize(
             continue
         order = [a for a in range(x.ndim) if a != axis] + [axis]
         matrix = type(x).from_numpy_array(weights.T)
-        product = f.affine(f.transpose(y, order), matrix, base_axis=x.ndim - 1) if x.ndim > 1 else None
-        if product is None:
-            product = f.reshape(f.affine(f.reshape(y, (1, n)), matrix), (to,))
-        y = f.transpose(product, np.argsort(order).tolist())
+        rows = f.transpose(y, order) if x.ndim > 1 else f.reshape(y, (1, n))
+        product = with_constant(f.affine(rows, matrix, base_axis=rows.ndim - 1), 1)
+        y = f.transpose(product, np.argsort(order).tolist()) if x.ndim > 1 else f.reshape(product, (to,))
     if outside.any():
         where = type(x).from_numpy_array(outside.astype(np.float32))
-        y = f.where(where, f.add_scalar(f.mul_scalar(y, 0.0), float(extrapolation_value)), y)
+        y = with_constant(f.where(where, f.add_scalar(f.mul_scalar(y, 0.0), float(extrapolation_value)), y), 0)
     return y
 
 

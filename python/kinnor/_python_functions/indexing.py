@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import _core
 from .._core import NdArray, Variable
+from .constants import with_constant
 
 f = _core.functions
 Arrays = (np.ndarray, NdArray, Variable, list)
@@ -21,7 +22,7 @@ def getitem(x: Any, key: Any) -> Any:
     if not any(isinstance(k, Arrays) for k in keys):
         return _core.part(x, keys)
     index, laid_out = advanced(x, keys)
-    part = f.gather_nd(x, index)
+    part = with_constant(f.gather_nd(x, index), 1)
     return _core.part(part, laid_out) if None in laid_out else part
 
 
@@ -37,7 +38,7 @@ def setitem(x: Any, key: Any, value: Any) -> None:
         value = repeated(value, index, x.shape[index.shape[0] :], laid_out)
 
         def put(out: Any, in_place: bool) -> Any:
-            return f.scatter_nd(value, index, out=out if in_place else f.identity(out))
+            return with_constant(f.scatter_nd(value, index, out=out if in_place else f.identity(out)), 1)
     else:
 
         def put(out: Any, in_place: bool) -> Any:

@@ -5,7 +5,6 @@ Knows names, shapes and arguments, and the messages they are in; knows no order.
 
 from __future__ import annotations
 
-from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from ..files import schema
@@ -63,8 +62,8 @@ class NetworkVariable:
 
     def clone(self) -> NetworkVariable:
         """A copy that may be changed."""
-        made = copy(self)
-        made.required, made.repeat_id = list(self.required), list(self.repeat_id)
+        made = NetworkVariable.__new__(NetworkVariable)
+        vars(made).update(vars(self), required=self.required.copy(), repeat_id=self.repeat_id.copy())
         return made
 
 
@@ -146,7 +145,7 @@ class ProtoFunction:
 
     def clone(self) -> ProtoFunction:
         """A copy that may be changed."""
-        made = copy(self)
-        made.args, made.repeat_id = dict(self.args), list(self.repeat_id)
-        made.inputs, made.outputs = list(self.inputs), list(self.outputs)
+        made = ProtoFunction.__new__(ProtoFunction)
+        vars(made).update(vars(self), args=dict(self.args), repeat_id=self.repeat_id.copy())
+        made.inputs, made.outputs = self.inputs.copy(), self.outputs.copy()
         return made

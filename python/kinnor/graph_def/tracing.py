@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import parameter as parameters
 from .._core import CallError, Variable
+from .._python_functions.constants import CONSTANT_INPUT
 from ..files.network_file import NetworkError
 from .graph import ProtoGraph
 from .network import ProtoNetwork
@@ -152,14 +153,17 @@ def _describe(
     taken.taken.update([*given.values(), *paths.values()])
     described: dict[Variable, str] = {}
 
-    def describe(variable: Variable, default: str, parent: bool) -> str:
+    def describe(variable: Variable, default: str, parent: bool, is_constant: bool = False) -> str:
         if variable in described:
             return described[variable]
         path = None if parent else paths.get(variable)
         key = path or given.get(variable) or taken.take(default)
         is_parameter = path is not None
-        node = NetworkVariable(key, variable.shape, "Parameter" if is_parameter else "Buffer", variable.need_grad)
-        if is_parameter:
+        kind = "Parameter" if is_parameter or is_constant else "Buffer"
+        node = NetworkVariable(key, variable.shape, kind, variable.need_grad)
+        if is_constant:
+            owner.set_parameter(key, variable)
+        elif is_parameter:
             info = known[key].info
             node.initializer = getattr(info, "initializer", None)
             node.need_grad = known[key].need_grad
@@ -171,7 +175,8 @@ def _describe(
     functions = [function for function in _functions(outputs) if function.info.type_name != "Sink"]
     for function in functions:
         kind, inputs = function.info.type_name, function.inputs
-        taking = [describe(x, f"{prefix}{kind}_in", False) for x in inputs]
+        constant = function.info.tags.get(CONSTANT_INPUT)
+        taking = [describe(x, f"{prefix}{kind}_in", False, str(i) == constant) for i, x in enumerate(inputs)]
         making = [describe(y, f"{prefix}{kind}_out", True) for y in function.outputs]
         args = _arguments(function, [network.variable(key).shape for key in (*taking, *making)], len(taking))
         network.add_function(ProtoFunction(function_names.take(prefix + kind), kind, args, taking, making))

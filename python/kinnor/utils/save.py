@@ -65,11 +65,11 @@ def save(
     """
     is_archive = network_file.is_archive(filename, extension)
     keeps_states = include_solver_state and not is_archive
-    proto = create_proto(contents, include_params and not is_archive, variable_batch_size, keeps_states)
+    proto, constants = _described(contents, include_params and not is_archive, variable_batch_size, keeps_states)
     if not is_archive:
         network_file.write(filename, proto, extension)
     else:
-        found = _current() if parameters is None else parameters
+        found = {**(_current() if parameters is None else parameters), **constants}
         states = _states(contents, solver_state_format) if include_solver_state else []
         if parameter_format not in (".h5", ".protobuf"):
             raise NetworkError(f"save: expected .h5 or .protobuf as `parameter_format`, got {parameter_format!r}")
@@ -104,6 +104,13 @@ def create_proto(
     Raises:
         NetworkError: If `contents` does not fit, or if a message cannot hold it.
     """
+    return _described(contents, include_params, variable_batch_size, save_solver_in_proto)[0]
+
+
+def _described(
+    contents: Mapping[str, Any], include_params: bool, variable_batch_size: bool, save_solver_in_proto: bool
+) -> tuple[Any, Mapping[str, Variable]]:
+    """The message of `create_proto`, and what functions of the networks hold beside parameters, by path."""
     proto = schema.messages().NNablaProtoBuf()
     try:
         _fill_config(proto, contents)
@@ -125,10 +132,10 @@ def create_proto(
     except (TypeError, AttributeError) as error:
         raise NetworkError(f"save: expected `contents` as NNabla has them, got {error}") from error
     if include_params:
-        found = parameters.get_parameters(grad_only=False)
+        found = {**parameters.get_parameters(grad_only=False), **graph.get_parameters()}
         for entry in graph_def.entries(found.items()):
             proto.MergeFromString(parameter_protobuf.encode([entry]))
-    return proto
+    return proto, graph.get_parameters()
 
 
 def _fill_config(proto: Any, contents: Mapping[str, Any]) -> None:
@@ -144,9 +151,12 @@ def _fill_config(proto: Any, contents: Mapping[str, Any]) -> None:
 
 def _network(graph: ProtoGraph, held: Mapping[str, Any]) -> ProtoNetwork:
     names = {**held["names"], **held["outputs"]}
-    scope = parameters.get_current_parameter_scope()
+    scope = parameters.get_current_parameter_scope().copy()
+    own = set(parameters.get_parameters(grad_only=False))
     described = graph_def.create_graph_from_variable(held["name"], list(held["outputs"].values()), names, scope)
     network = described.default_graph()
+    constants = described.get_parameters().items()
+    graph.set_parameters({path: value for path, value in constants if path not in own})
     if held["name"] in graph.networks:
         raise NetworkError(f"save: expected each name once, got two networks {held['name']!r}")
     network.owner, network.batch_size = graph, held["batch_size"]
