@@ -16,6 +16,7 @@ CONSTANT_INPUT = "constant input"
 
 def with_constant(y: T, i: int) -> T:
     """An output of a function whose input `i` is a constant, unless something computes it."""
-    if isinstance(y, Variable) and y.parent is not None and y.parent.inputs[i].parent is None:
-        y.parent.tags = {**y.parent.tags, CONSTANT_INPUT: str(i)}
+    function = getattr(y, "parent", None)  # arrays, and results without a graph, have none
+    if function is not None and function.inputs[i].parent is None:
+        function.tags = {**function.tags, CONSTANT_INPUT: str(i)}
     return y
