@@ -369,6 +369,11 @@ def test_a_sequence_goes_on_where_it_was():
     ("before", "after", "message"),
     [
         ('input: "x"', 'input: "gone"', "expected the name of a variable"),
+        (
+            'repeat_id: "loop" shape { dim: 4 dim: 4 }',
+            'repeat_id: "loop" shape { dim: 30000 dim: 3000 }',
+            "numbers in parameters that are repeated, got 270000000",
+        ),
         ("times: 3 }\n  variable", "times: 1000000000000 }\n  variable", "expected at most 200000 nodes"),
         ("times: 3 }\n  variable", "times: 500000 }\n  variable", "expected at most 200000 nodes"),
         ('name: "start" type: "Buffer"', 'name: "x" type: "Buffer"', "expected each name once"),

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["expanded"]
 
+MOST_NUMBERS = 1 << 28
+"""Numbers of parameters that are repeated, 1 GiB: a few bytes of a file could ask for any."""
+
 MOST_LOOPS = 8
 """How deep repetitions are in one another."""
 
@@ -40,6 +43,13 @@ def expanded(network: ProtoNetwork) -> ProtoNetwork:
     n_nodes = sum(prod(_times(network, node.repeat_id)) for node in nodes)
     if n_nodes > MOST_NODES:
         raise NetworkError(f"network {network.name!r}: expected at most {MOST_NODES} nodes, got {n_nodes}")
+    repeated = [(prod(node.shape), prod(_times(network, node.repeat_id))) for node in network.parameters.values()]
+    n_numbers = sum(size * times for size, times in repeated if size > 0 and times > 1)
+    if n_numbers > MOST_NUMBERS:
+        raise NetworkError(
+            f"network {network.name!r}: expected at most {MOST_NUMBERS} numbers in parameters that are repeated, "
+            f"got {n_numbers}"
+        )
     made = network.clone()
     made.variables.clear()
     made.parameters.clear()
