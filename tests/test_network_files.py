@@ -369,6 +369,12 @@ def test_a_sequence_goes_on_where_it_was():
     ("before", "after", "message"),
     [
         ('input: "x"', 'input: "gone"', "expected the name of a variable"),
+        ("multiplier: 1 }", "multiplier: 3e38 }", "expected a multiplier of at most 1e\\+30, got 3e\\+38"),
+        (
+            '"x" type: "Buffer" shape { dim: -1 dim: 4 }',
+            '"x" type: "Buffer" shape { dim: 4611686018427387904 dim: 4 }',
+            "expected a shape that memory can hold",
+        ),
         (
             'repeat_id: "loop" shape { dim: 4 dim: 4 }',
             'repeat_id: "loop" shape { dim: 30000 dim: 3000 }',

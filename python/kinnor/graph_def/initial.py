@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from numpy import ndim
 
 from .. import initializer as I
+from ..files.network_file import NetworkError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,6 +36,10 @@ _LAYERS: dict[str, Callable[[Sequence[int]], tuple[int, int, tuple[int, ...]]]] 
 """How many maps go in and out, and the kernel, of weights of this shape."""
 
 
+LARGEST = 1e30
+"""The largest multiplier: what is drawn is far from the largest number of float32."""
+
+
 def read(message: Any, rng: RandomState) -> Callable[[Sequence[int]], NDArray[Any]] | None:
     """The initializer that a message describes.
 
@@ -44,10 +49,15 @@ def read(message: Any, rng: RandomState) -> Callable[[Sequence[int]], NDArray[An
 
     Returns:
         A function from a shape to values, or None if NNabla has no distribution of this name.
+
+    Raises:
+        NetworkError: If what is drawn would not be finite.
     """
     kind, multiplier = message.type, message.multiplier
     if kind == "Constant":
         return I.ConstantInitializer(multiplier)
+    if not abs(multiplier) <= LARGEST:
+        raise NetworkError(f"initializer {kind}: expected a multiplier of at most {LARGEST:g}, got {multiplier:g}")
     if kind == "Range":
         return partial(_times, multiplier, lambda shape: I.RangeInitializer(0, 1)(shape))
     if kind == "Uniform":

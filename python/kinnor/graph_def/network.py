@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from contextlib import nullcontext
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from .graph import ProtoGraph
 
 __all__ = ["ProtoNetwork"]
+
+MOST_ELEMENTS = 1 << 48
+"""Elements that no machine's memory holds."""
 
 
 class ProtoNetwork:
@@ -271,11 +275,14 @@ class ProtoNetwork:
         return shared[variable.name]
 
     def _shape(self, shape: Sequence[int], batch_size: int | None) -> tuple[int, ...]:
-        if all(length >= 0 for length in shape):
-            return tuple(shape)
-        if not batch_size or batch_size < 0:
-            raise NetworkError(f"network {self.name!r}: expected a batch size for shape {tuple(shape)}, got none")
-        return tuple(batch_size if length < 0 else length for length in shape)
+        found = tuple(shape)
+        if any(length < 0 for length in shape):
+            if not batch_size or batch_size < 0:
+                raise NetworkError(f"network {self.name!r}: expected a batch size for shape {found}, got none")
+            found = tuple(batch_size if length < 0 else length for length in shape)
+        if prod(found) >= MOST_ELEMENTS:
+            raise NetworkError(f"network {self.name!r}: expected a shape that memory can hold, got {found}")
+        return found
 
     def _call(self, function: ProtoFunction, batch_size: int | None) -> None:
         inputs = []
