@@ -23,6 +23,7 @@ use crate::graph::plan::cache::{self, CachedPlan};
 use crate::graph::plan::instructions::Instruction;
 use crate::graph::plan::leaf_hooks::DetachedLeafGrads;
 use crate::graph::run::context::RunContext;
+use crate::graph::run::timings;
 use crate::graph::step::anomaly;
 use crate::graph::step::backward::BackwardStep;
 use crate::{Error, Result};
@@ -140,7 +141,7 @@ impl BackwardPlan {
         self.done = 0;
         while let Some(instruction) = self.instructions.get(next) {
             next += 1;
-            let began = run.begin();
+            let began = run.timer.begin();
             if let Instruction::Restore { step: n, .. } | Instruction::Run { step: n } = *instruction
                 && begun <= n
             {
@@ -172,7 +173,7 @@ impl BackwardPlan {
                     if !(modified.is_some() && pass.readers.iter().any(changed)) && pass.run()? {
                         (next, self.done) = (after as usize, pass.steps.end);
                         pass.clear(&self.clears)?;
-                        run.end(began, &self.functions[pass.steps.clone()], true);
+                        timings::end(began, &self.functions[pass.steps.clone()], true);
                         run.finished_together(&self.functions[pass.steps.clone()])?;
                         pace.step()?;
                     }
@@ -207,7 +208,7 @@ impl BackwardPlan {
                         next += 1;
                         self.clears[*at as usize].now()?;
                     }
-                    run.end(began, &[f], true);
+                    timings::end(began, &[f], true);
                     run.finished(f, handle.as_ref())?;
                     pace.step()?;
                 }

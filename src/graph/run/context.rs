@@ -1,7 +1,5 @@
 //! What accompanies a run: whom it calls around each function, and what it looks at.
 
-use std::time::Instant;
-
 use crate::Result;
 use crate::array::RunGuard;
 use crate::graph::arena::{self, Ix};
@@ -9,7 +7,7 @@ use crate::graph::handles::callbacks::{FunctionHook, Pace};
 use crate::graph::handles::function::Function;
 use crate::graph::memory::clear_record;
 use crate::graph::run::backward::CommunicatorCallback;
-use crate::graph::run::timings;
+use crate::graph::run::timings::Timer;
 use crate::graph::settings::modes;
 
 /// What accompanies a run.
@@ -24,7 +22,7 @@ pub(crate) struct RunContext<'a> {
     /// The plan has run before, and may hold more at once than single steps do.
     optimise: bool,
     recording: bool,
-    timed: bool,
+    pub(crate) timer: Timer,
     /// Whether results are looked through for what is not finite.
     pub(crate) anomaly: bool,
 }
@@ -38,8 +36,8 @@ impl<'a> RunContext<'a> {
     ) -> Self {
         let [pre_hook, post_hook] = hooks;
         let (recording, anomaly) = (clear_record::is_recording(), modes::detect_anomaly());
-        let timed = timings::are_on();
-        Self { pre_hook, post_hook, callbacks, guard, optimise, recording, timed, anomaly }
+        let timer = Timer::new();
+        Self { pre_hook, post_hook, callbacks, guard, optimise, recording, timer, anomaly }
     }
 
     /// Whether somebody's code is called.
@@ -62,18 +60,6 @@ impl<'a> RunContext<'a> {
     /// A handle on a function, if there is somebody to give it to.
     pub(crate) fn handle(&self, f: Ix) -> Option<Function> {
         self.is_hooked().then(|| arena::with(|a| Function::counted(a, f)))
-    }
-
-    /// When a step begins, if it is timed.
-    pub(crate) fn begin(&self) -> Option<Instant> {
-        self.timed.then(timings::begin)
-    }
-
-    /// After the step that began then, in which these functions ran.
-    pub(crate) fn end(&self, began: Option<Instant>, functions: &[Ix], is_backward: bool) {
-        if let Some(began) = began {
-            timings::record(began, functions, is_backward);
-        }
     }
 
     /// Before a function runs.

@@ -17,6 +17,7 @@ use crate::graph::plan::checkpoint::{roots, search};
 use crate::graph::plan::forward::ForwardPlan;
 use crate::graph::plan::instructions::Instruction;
 use crate::graph::run::context::RunContext;
+use crate::graph::run::timings;
 use crate::graph::settings::modes;
 use crate::graph::step::forward::ForwardStep;
 use crate::graph::step::setup::{self, Stop, set_up_outside};
@@ -71,11 +72,11 @@ impl ForwardPlan {
         let mut next = 0;
         while let Some(instruction) = self.instructions.get(next) {
             next += 1;
-            let began = context.begin();
+            let began = context.timer.begin();
             match *instruction {
                 Instruction::Pass { at, next: after } if passes[at as usize].run()? => {
                     next = after as usize;
-                    context.end(began, &self.functions[passes[at as usize].steps.clone()], false);
+                    timings::end(began, &self.functions[passes[at as usize].steps.clone()], false);
                     pace.step()?;
                 }
                 Instruction::Chain { at, next: after } => {
@@ -83,7 +84,7 @@ impl ForwardPlan {
                     let f = self.functions[chain.steps.start];
                     if chain.run(&mut self.steps).map_err(|e| explain(e, f, "forward"))? {
                         next = after as usize;
-                        context.end(began, &self.functions[chain.steps.clone()], false);
+                        timings::end(began, &self.functions[chain.steps.clone()], false);
                         pace.step()?;
                     }
                 }
@@ -106,7 +107,7 @@ impl ForwardPlan {
                         let (n, i) = self.clears[*at as usize];
                         self.steps[n as usize].x[i as usize].storage.clear(true)?;
                     }
-                    context.end(began, &[f], false);
+                    timings::end(began, &[f], false);
                     context.finished(f, handle.as_ref())?;
                     pace.step()?;
                 }

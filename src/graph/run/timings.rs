@@ -53,19 +53,35 @@ pub fn take_timings() -> Vec<Timing> {
     TAKEN.take()
 }
 
-/// Whether steps are to be timed.
-pub(crate) fn are_on() -> bool {
-    ON.load(Ordering::Relaxed)
+/// Whether the steps of a run are timed, as it was asked for when the run began.
+#[derive(Clone, Copy)]
+pub(crate) struct Timer(bool);
+
+impl Timer {
+    pub(crate) fn new() -> Self {
+        Self(ON.load(Ordering::Relaxed))
+    }
+
+    /// When a step begins, if it is timed.
+    #[inline]
+    pub(crate) fn begin(self) -> Option<Instant> {
+        self.0.then(|| {
+            take_step_peak();
+            Instant::now()
+        })
+    }
 }
 
-/// When a step begins.
-pub(crate) fn begin() -> Instant {
-    take_step_peak();
-    Instant::now()
+/// Notes the step that began then, if it is timed, and ends now: these functions ran in it.
+#[inline]
+pub(crate) fn end(began: Option<Instant>, functions: &[Ix], is_backward: bool) {
+    if let Some(began) = began {
+        record(began, functions, is_backward);
+    }
 }
 
-/// Notes a step that ends now.
-pub(crate) fn record(began: Instant, functions: &[Ix], is_backward: bool) {
+#[cold]
+fn record(began: Instant, functions: &[Ix], is_backward: bool) {
     let ended = Instant::now();
     let functions = arena::with(|a| functions.iter().map(|f| Function::counted(a, *f)).collect());
     let timing = Timing { functions, is_backward, began, ended, peak: take_step_peak() };
