@@ -130,9 +130,8 @@ class AllReduceCallback(CommunicatorBackwardCallback):
     def sum_gradients(self) -> None:
         """Sum the gradients of a backward run that was not given this callback.
 
-        A run with callbacks tells them of each function, so functions do not run together. Where nothing is sent
-        during the run (`overlap` is `"none"`), a run without callbacks and this call after it give the same sums
-        sooner.
+        A run with callbacks tells them of each function. Where nothing is sent during the run (`overlap` is `"none"`),
+        a run without callbacks and this call after it give the same sums sooner.
 
         Examples:
             >>> import kinnor as nn, kinnor.functions as F
