@@ -46,6 +46,24 @@ def test_parts_of_a_batch_train_as_the_whole_does_with_every_solver():
     assert run(4, "solvers.py").count("right") == 4
 
 
+@pytest.mark.parametrize("n", [2, 3])
+def test_sums_in_a_thread_do_not_meet_those_of_functions_and_are_the_same(n):
+    assert run(n, "overlap.py").count("right") == n
+
+
+def test_a_process_that_skips_a_run_is_an_error_on_the_others():
+    process = start(3, "overlap.py", "skip")
+    out, error = process.communicate(timeout=60)
+    assert process.returncode and out.count("told") == 2, error
+    assert "rank 2 is outside of a collective; its last was number" in error
+
+
+def test_a_run_that_fails_ends_the_processes_whose_threads_wait():
+    start = time.monotonic()
+    assert "ValueError: the last process is broken" in run(2, "overlap.py", "raise", fails=True)
+    assert time.monotonic() - start < 30
+
+
 @pytest.mark.parametrize("n", [1, 2, 4])
 def test_layers_whose_weights_are_spread_train_as_those_of_one_process(n):
     assert run(n, "tensor_parallel.py").count("right") == n

@@ -15,6 +15,7 @@ from .._core import CommunicatorBackwardCallback, NdArray, completed_gradients
 from .compress import Compressed
 from .errors import CommunicatorError
 from .link import is_slow
+from .watch import caller
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,7 +78,8 @@ class AllReduceCallback(CommunicatorBackwardCallback):
         if overlap == "auto":
             overlap = "thread" if members.size > 1 and is_slow(members) else "none"
         self._overlap = overlap
-        self._compressed = None if dtype is None else Compressed(members, dtype)
+        self._sender = members.beside() if overlap == "thread" else members
+        self._compressed = None if dtype is None else Compressed(self._sender, dtype)
         self._thread = ThreadPoolExecutor(1, "kinnor-communicator") if overlap == "thread" else None
         self._flat: NDArray[Any] | None = None
         self._array: NdArray | None = None
@@ -190,15 +192,17 @@ class AllReduceCallback(CommunicatorBackwardCallback):
         if self._thread is None:
             self._reduce(values, bucket)
         else:
-            self._waiting.append(self._thread.submit(self._reduce, values, bucket))
+            where = None if self._communicator._watch is None else caller()
+            self._waiting.append(self._thread.submit(self._reduce, values, bucket, where))
 
-    def _reduce(self, values: NDArray[Any], bucket: Bucket) -> None:
+    def _reduce(self, values: NDArray[Any], bucket: Bucket, where: str | None = None) -> None:
         if self._scale != 1.0:
             values *= self._scale
         if self._members.size > 1:
-            with self._communicator._watched(f"all_reduce of {len(bucket.names)} gradients from {bucket.names[0]!r}"):
+            what = f"all_reduce of {len(bucket.names)} gradients from {bucket.names[0]!r}"
+            with self._communicator._watched(what, where):
                 if self._compressed is None:
-                    self._members.all_reduce(values)
+                    self._sender.all_reduce(values)
                 else:
                     self._compressed.all_reduce(values, bucket.start)
         if self._divisor > 1:

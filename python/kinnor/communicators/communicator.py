@@ -502,8 +502,8 @@ class Communicator:
             lines = "\n  ".join(f"rank {rank}: {text}" for rank, text in zip(members.ranks, told, strict=True))
             raise CommunicatorError(f"{self.name}: expected the same collective on all processes, got\n  {lines}")
 
-    def _watched(self, what: str) -> AbstractContextManager[None]:
-        return nullcontext() if self._watch is None else self._watch.over(what)
+    def _watched(self, what: str, where: str | None = None) -> AbstractContextManager[None]:
+        return nullcontext() if self._watch is None else self._watch.over(what, where)
 
 
 class MultiProcessDataParallelCommunicator(Communicator):

@@ -179,7 +179,7 @@ class Pipeline:
                 self._backward(stage, n)
         for request, _ in self._sending:
             with self._communicator._watched("the end of a step of Pipeline"):
-                request.Wait()
+                self._members.finish(request)
         self._sending.clear()
         with self._communicator._watched("the loss of Pipeline"):
             self._members.broadcast(total, self._members.size - 1)

@@ -6,6 +6,7 @@ Knows collectives of whole, contiguous NumPy arrays; knows no variables. Nothing
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from .errors import CommunicatorError
@@ -21,6 +22,13 @@ LAUNCHED = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS")
 """Variables of the environment that say that MPI started this process."""
 
 
+LOOKING = 2e-4
+"""Seconds that a process looks again and again whether what it waits for is there. Then it sleeps between looks."""
+
+SHORTEST, LONGEST = 5e-5, 2e-4
+"""Seconds of the first sleep and of the last ones."""
+
+
 class Transport(Protocol):
     """Collectives of the processes of a group. Each process of the group calls them in the same order."""
 
@@ -32,6 +40,9 @@ class Transport(Protocol):
 
     def group(self, ranks: Sequence[int]) -> Transport | None:
         """The processes of these ranks; None where this process is not one of them. All of `self` call it."""
+
+    def beside(self) -> Transport:
+        """The same processes for a thread: its sums do not meet those of the program. All of `self` call it."""
 
     def all_reduce(self, array: NDArray[Any]) -> None:
         """Put the sum over all processes into each one's array."""
@@ -55,7 +66,10 @@ class Transport(Protocol):
         """Send an array to one process."""
 
     def start_sending(self, array: NDArray[Any], to: int, tag: int) -> Any:
-        """Send an array, which stays as it is until the request that this returns is done: `Test()`, `Wait()`."""
+        """Send an array, which stays as it is until the request that this returns is done: `Test()`, `finish`."""
+
+    def finish(self, request: Any) -> None:
+        """Wait for a request."""
 
     def receive(self, array: NDArray[Any], source: int, tag: int) -> None:
         """Receive an array from one process."""
@@ -83,6 +97,10 @@ class OneProcess:
     def group(self, ranks: Sequence[int]) -> OneProcess | None:
         """The same process, if it is in the group."""
         return OneProcess() if 0 in ranks else None
+
+    def beside(self) -> OneProcess:
+        """The same process."""
+        return self
 
     def all_reduce(self, array: NDArray[Any]) -> None:
         """Leave the array as it is."""
@@ -113,6 +131,9 @@ class OneProcess:
         """Refuse: there is nobody else."""
         self.send(array, to, tag)
 
+    def finish(self, request: Any) -> None:
+        """Go on: nothing was sent."""
+
     def receive(self, array: NDArray[Any], source: int, tag: int) -> None:
         """Refuse: there is nobody else."""
         raise CommunicatorError(f"receive: expected another process as {source}, got a program of one process")
@@ -132,31 +153,48 @@ class OneProcess:
 class Mpi:
     """Processes that MPI started.
 
+    MPI keeps a core busy while it waits. So processes meet before each collective, where they wait asleep and for
+    as long as nobody is known to be missing, and enter it together.
+
     Args:
         handle: A communicator of `mpi4py`.
         ranks: The numbers of its processes in the world.
+        missing: What is known of processes that never come; groups share it.
     """
 
-    def __init__(self, handle: Any, ranks: list[int]) -> None:
+    def __init__(self, handle: Any, ranks: list[int], missing: list[str] | None = None) -> None:
         from mpi4py import MPI
 
         self._handle = handle
         self._library = MPI
+        self._missing: list[str] = [] if missing is None else missing
+        self._left: list[Any] = []
+        self._beside: Mpi | None = None
         self.rank, self.size, self.ranks = handle.Get_rank(), handle.Get_size(), ranks
         self.local_rank = _local_rank(self.rank)
 
     def group(self, ranks: Sequence[int]) -> Mpi | None:
         """The processes of these ranks."""
         members = self._handle.Get_group().Incl([self.ranks.index(rank) for rank in ranks])
+        self._meet()
         handle = self._handle.Create(members)
-        return None if handle == self._library.COMM_NULL else Mpi(handle, list(ranks))
+        return None if handle == self._library.COMM_NULL else Mpi(handle, list(ranks), self._missing)
+
+    def beside(self) -> Mpi:
+        """The same processes for a thread, made once."""
+        if self._beside is None:
+            self._meet()
+            self._beside = MpiBeside(self._handle.Dup(), self.ranks, self._missing)
+        return self._beside
 
     def all_reduce(self, array: NDArray[Any]) -> None:
         """Sum in place, without a copy."""
+        self._meet()
         self._handle.Allreduce(self._library.IN_PLACE, array)
 
     def reduce(self, array: NDArray[Any], root: int) -> None:
         """Sum in place at `root`; the others keep what they have."""
+        self._meet()
         if self.rank == root:
             self._handle.Reduce(self._library.IN_PLACE, array, root=root)
         else:
@@ -164,49 +202,107 @@ class Mpi:
 
     def broadcast(self, array: NDArray[Any], root: int) -> None:
         """Copy from `root`."""
+        self._meet()
         self._handle.Bcast(array, root=root)
 
     def reduce_scatter(self, parts: NDArray[Any], own: NDArray[Any], counts: Sequence[int]) -> None:
         """Sum each part where it belongs."""
+        self._meet()
         self._handle.Reduce_scatter(parts, own, list(counts))
 
     def all_gather(self, own: NDArray[Any], parts: NDArray[Any], counts: Sequence[int]) -> None:
         """Gather parts of any lengths."""
+        self._meet()
         self._handle.Allgatherv(own, [parts, list(counts)])
 
     def all_to_all(self, parts: NDArray[Any], received: NDArray[Any], counts: Sequence[int]) -> None:
         """Send a part of any length to each."""
+        self._meet()
         mine = [counts[self.rank]] * self.size
         self._handle.Alltoallv([parts, list(counts)], [received, mine])
 
     def send(self, array: NDArray[Any], to: int, tag: int) -> None:
         """Send; returns when the array may be written again."""
-        self._handle.Send(array, dest=to, tag=tag)
+        self.finish(self.start_sending(array, to, tag))
 
     def start_sending(self, array: NDArray[Any], to: int, tag: int) -> Any:
         """Begin to send."""
+        self._refuse_alone()
         return self._handle.Isend(array, dest=to, tag=tag)
 
     def receive(self, array: NDArray[Any], source: int, tag: int) -> None:
         """Receive into an array of the same size."""
-        self._handle.Recv(array, source=source, tag=tag)
+        self._refuse_alone()
+        self.finish(self._handle.Irecv(array, source=source, tag=tag))
 
     def exchange(self, text: str) -> list[str]:
         """Gather short texts."""
+        self._meet()
         return list(self._handle.allgather(text))
 
     def barrier(self) -> None:
         """Wait for all."""
-        self._handle.Barrier()
+        self._meet()
 
     def abort(self, code: int = 1) -> NoReturn:
         """End all processes at once."""
         self._library.COMM_WORLD.Abort(code)
         os._exit(code)
 
+    def finish(self, request: Any, looking: float = LOOKING) -> None:
+        """Wait for a request, and leave the core to others if that takes long.
+
+        Raises:
+            CommunicatorError: If a process is missing.
+        """
+        end, pause = time.perf_counter() + looking, SHORTEST
+        try:
+            while not request.Test():
+                self._refuse_alone()
+                if time.perf_counter() > end:
+                    time.sleep(pause)
+                    pause = min(1.25 * pause, LONGEST)
+        except BaseException:
+            self._left.append(request)  # with its array, to which a message may still be written
+            raise
+
+    def _meet(self) -> None:
+        """Wait until all processes are here."""
+        self._refuse_alone()
+        self.finish(self._handle.Ibarrier())
+
+    def _refuse_alone(self) -> None:
+        if self._missing:
+            raise CommunicatorError(self._missing[0])
+
+    def lose(self, told: str) -> None:
+        """Let whatever waits for others raise an error, now and later: somebody never comes."""
+        if not self._missing:
+            self._missing.append(told)
+
     def watching(self) -> Any:
         """Another communicator of the same processes, for messages beside the collectives."""
         return self._handle.Dup()
+
+
+class MpiBeside(Mpi):
+    """Processes whose sums run in a thread: it sleeps while they are sent, as the run beside it needs the core."""
+
+    def all_reduce(self, array: NDArray[Any]) -> None:
+        """Sum in place, without a copy."""
+        self._refuse_alone()
+        self.finish(self._handle.Iallreduce(self._library.IN_PLACE, array), 0.0)
+
+    def all_gather(self, own: NDArray[Any], parts: NDArray[Any], counts: Sequence[int]) -> None:
+        """Gather parts of any lengths."""
+        self._refuse_alone()
+        self.finish(self._handle.Iallgatherv(own, [parts, list(counts)]), 0.0)
+
+    def all_to_all(self, parts: NDArray[Any], received: NDArray[Any], counts: Sequence[int]) -> None:
+        """Send a part of any length to each."""
+        self._refuse_alone()
+        mine = [counts[self.rank]] * self.size
+        self.finish(self._handle.Ialltoallv([parts, list(counts)], [received, mine]), 0.0)
 
 
 def started_by_mpi() -> bool:

@@ -1,7 +1,7 @@
 """Whom a process waits for: a thread that looks at collectives that take too long, and asks the others where they are.
 
-Nobody can leave a collective of MPI that another process never comes to. The thread says who is missing, on every
-process, and ends the program.
+It says who is missing, on every process, and lets those that wait raise an error. A process that is in a collective of
+MPI itself, which nobody can leave, ends the program.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,9 +22,20 @@ __all__ = ["Watch", "caller"]
 PERIOD = 0.25
 """Seconds between two looks."""
 
-QUESTION, ANSWER = 1, 2
+GRACE = 4 * PERIOD
+"""Seconds in which all processes tell whom they miss, before one of them ends the program."""
+
+QUESTION, ANSWER, MISSING = 1, 2, 3
 
 INSIDE = __name__.partition(".")[0] + "."
+
+
+class Collective(NamedTuple):
+    """What a thread of this process waits in, and since when."""
+
+    number: int
+    what: str
+    since: float
 
 
 class Watch:
@@ -38,69 +49,114 @@ class Watch:
     def __init__(self, transport: Mpi, timeout: float) -> None:
         self._transport, self._timeout = transport, timeout
         self._handle = transport.watching()
-        self._number, self._what, self._since = 0, "none", 0.0
+        self._inside: dict[int, Collective] = {}
+        self._last = Collective(0, "none", 0.0)
+        self._told: Collective | None = None
+        self._missing, self._ends = "", float("inf")
+        self._sent: list[Any] = []
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._look, name="kinnor-watch", daemon=True)
         self._thread.start()
 
     @contextmanager
-    def over(self, what: str) -> Iterator[None]:
-        """Note that this process is in a collective, until the block ends."""
-        self._number += 1
-        self._what, self._since = f"{what} ({caller()})", time.monotonic()
+    def over(self, what: str, where: str | None = None) -> Iterator[None]:
+        """Note that this thread is in a collective, until the block ends.
+
+        Args:
+            what: The collective.
+            where: The line of the program; by default the one that calls.
+        """
+        thread = threading.get_ident()
+        outer = self._inside.get(thread)
+        self._last = Collective(self._last.number + 1, f"{what} ({where or caller()})", time.monotonic())
+        self._inside[thread] = self._last
         try:
             yield
         finally:
-            self._since = 0.0
+            if outer is None:
+                del self._inside[thread]
+            else:
+                self._inside[thread] = outer
 
     def stop(self) -> None:
-        """End the thread."""
+        """End the thread; and the program, if processes have missed each other: MPI does not end by itself then."""
         self._stopped.set()
         self._thread.join()
+        if self._missing:
+            sys.stdout.flush()
+            time.sleep(GRACE)  # for what the others still do
+            self._transport.abort()
 
     def _look(self) -> None:
         while not self._stopped.wait(PERIOD):
             self._answer()
-            since = self._since
-            if since and time.monotonic() - since > self._timeout:
-                self._give_up(since)
+            waiting = self._longest()
+            if waiting is None:
+                continue
+            now = time.monotonic()
+            if now - waiting.since > self._timeout and waiting is not self._told:
+                self._ask(waiting)
+            if now > self._ends + GRACE and waiting.since < self._ends:
+                self._transport.abort()
+
+    def _longest(self) -> Collective | None:
+        return min(self._inside.values(), key=lambda each: each.since, default=None)
 
     def _answer(self) -> None:
-        """Tell those who ask where this process is."""
-        while self._handle.iprobe(tag=QUESTION):
-            from mpi4py import MPI
+        """Tell those who ask where this process is; hear who is missing."""
+        from mpi4py import MPI
 
-            status = MPI.Status()
+        status = MPI.Status()
+        while self._handle.iprobe(tag=QUESTION):
             self._handle.recv(tag=QUESTION, status=status)
-            self._handle.isend(self._state(), dest=status.Get_source(), tag=ANSWER)
+            self._send(self._state(), status.Get_source(), ANSWER)
+        while self._handle.iprobe(tag=MISSING):
+            self._miss(self._handle.recv(tag=MISSING))
+        if time.monotonic() > self._ends:
+            self._transport.lose(self._missing)
+
+    def _send(self, text: str, rank: int, tag: int) -> None:
+        self._sent = [request for request in self._sent if not request.Test()]
+        self._sent.append(self._handle.isend(text, dest=rank, tag=tag))
 
     def _state(self) -> str:
-        where = "in" if self._since else "outside of a collective; its last was"
-        return f"{where} number {self._number}, {self._what}"
+        waiting = self._longest()
+        where = "outside of a collective; its last was" if waiting is None else "in"
+        number, what, _ = waiting or self._last
+        return f"{where} number {number}, {what}"
 
-    def _give_up(self, since: float) -> None:
-        """Ask all others, tell what they say, end the program."""
-        others = [rank for rank in range(self._transport.size) if rank != self._transport.rank]
-        for rank in others:
-            self._handle.isend(None, dest=rank, tag=QUESTION)
+    def _miss(self, told: str) -> None:
+        """Note that somebody is missing; those that wait raise an error soon."""
+        if not self._missing:
+            self._missing, self._ends = told, time.monotonic() + GRACE
+
+    def _ask(self, waiting: Collective) -> None:
+        """Ask all others where they are, and tell what they say."""
+        rank = self._transport.rank
+        others = [other for other in range(self._transport.size) if other != rank]
+        for other in others:
+            self._send("", other, QUESTION)
         told: dict[int, str] = {}
-        end = time.monotonic() + 8 * PERIOD
-        while len(told) < len(others) and time.monotonic() < end and self._since == since:
+        end = time.monotonic() + 2 * GRACE
+        while len(told) < len(others) and time.monotonic() < end and self._longest() is waiting:
             self._answer()
-            for rank in others:
-                if rank not in told and self._handle.iprobe(source=rank, tag=ANSWER):
-                    told[rank] = self._handle.recv(source=rank, tag=ANSWER)
+            for other in others:
+                if other not in told and self._handle.iprobe(source=other, tag=ANSWER):
+                    told[other] = self._handle.recv(source=other, tag=ANSWER)
             time.sleep(0.01)
-        if self._since != since:  # it came after all
+        if self._longest() is not waiting:  # it came after all
             return
-        lines = [f"rank {rank} is {told.get(rank, 'silent: it does not answer')}" for rank in others]
-        sys.stderr.write(
-            f"kinnor: rank {self._transport.rank} has waited {time.monotonic() - since:.0f} s in collective number "
-            f"{self._number}, {self._what}: expected all ranks in it, got\n  " + "\n  ".join(lines) + "\n"
+        self._told = waiting
+        lines = [f"rank {other} is {told.get(other, 'silent: it does not answer')}" for other in others]
+        text = (
+            f"rank {rank} has waited {time.monotonic() - waiting.since:.0f} s in collective number "
+            f"{waiting.number}, {waiting.what}: expected all ranks in it, got\n  " + "\n  ".join(lines)
         )
+        sys.stderr.write(f"kinnor: {text}\n")
         sys.stderr.flush()
-        time.sleep(4 * PERIOD)  # until the others have told theirs
-        self._transport.abort()
+        for other in others:
+            self._send(text, other, MISSING)
+        self._miss(text)
 
 
 def caller() -> str:
