@@ -73,6 +73,39 @@ pub fn put<T: Float>(y: &mut [T], accumulate: bool, f: impl Fn(usize) -> T + Syn
     });
 }
 
+/// Element `i` of each array.
+///
+/// # Safety
+/// Each must have it.
+#[inline(always)]
+#[allow(clippy::needless_range_loop)] // plain loops become loops over registers
+pub(super) unsafe fn elements<T: Float, const N: usize>(of: [&[T]; N], i: usize) -> [T; N] {
+    let mut all = [T::ZERO; N];
+    for k in 0..N {
+        // SAFETY: the caller's promise.
+        all[k] = unsafe { *of[k].get_unchecked(i) };
+    }
+    all
+}
+
+/// Writes `f` of the elements of `x` at each place, or adds it to what is there. It must be `#[inline(always)]`.
+#[inline(always)]
+pub fn put_of<T: Float, const N: usize>(
+    y: &mut [T],
+    accumulate: bool,
+    x: [&[T]; N],
+    f: impl Fn([T; N]) -> T + Sync + Copy,
+) {
+    assert!(x.iter().all(|x| x.len() == y.len()), "arrays of different lengths");
+    put(
+        y,
+        accumulate,
+        #[inline(always)]
+        // SAFETY: the index is one of `y`, and all are as long.
+        move |i| f(unsafe { elements(x, i) }),
+    );
+}
+
 /// Writes `f(i)` at each `i`, whatever it is.
 #[inline(always)]
 pub fn fill<V: Copy + Send + Sync>(y: &mut [V], f: impl Fn(usize) -> V + Sync) {

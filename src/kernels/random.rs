@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Float;
-use super::map::{GRAIN, TILE};
+use super::map::{GRAIN, TILE, elements};
 use super::simd::vectorised;
 use super::stop;
 use super::threads::{self, Shared};
@@ -208,6 +208,28 @@ impl PhiloxKey {
                 },
             );
         });
+    }
+
+    /// Writes `f(elements of x, word)` to each element of `y`, or adds it, in parallel. It must be `#[inline(always)]`.
+    #[inline(always)]
+    pub fn put<T: Float, const N: usize>(
+        self,
+        y: &mut [T],
+        accumulate: bool,
+        x: [&[T]; N],
+        f: impl Fn([T; N], u32) -> T + Sync + Copy,
+    ) {
+        assert!(x.iter().all(|x| x.len() == y.len()), "arrays of different lengths");
+        let to = Shared::new(y.as_mut_ptr());
+        self.for_each(
+            y.len(),
+            #[inline(always)]
+            // SAFETY: the index is one of `y` and comes once, and all are as long.
+            move |i, word| unsafe {
+                let (v, to) = (f(elements(x, i), word), to.get().add(i));
+                to.write(if accumulate { to.read() + v } else { v });
+            },
+        );
     }
 
     /// Another word for number `i`, where the first would not do or is not enough.

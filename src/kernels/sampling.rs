@@ -142,6 +142,32 @@ impl Sampling {
         });
     }
 
+    /// Writes [`Sampling::slopes`] to `to`, or adds them: the first `axes` of each point, side by side if they are the last axis
+    /// of `to` as they are the second one otherwise.
+    pub fn put_slopes<T: Float, const N: usize>(
+        &self,
+        [x, gy]: [&[T]; 2],
+        (to, accumulate): (&mut [T], bool),
+        (axes, are_last): (usize, bool),
+        point: impl Fn(usize, usize) -> (Point<T>, [[T; NEIGHBOURS]; N]) + Sync,
+    ) {
+        assert!(axes <= N && to.len() == self.images * axes * self.points, "a place for each slope");
+        let to = Shared::new(to.as_mut_ptr());
+        self.slopes(x, gy, point, |image, i, slopes| {
+            for (axis, g) in slopes.into_iter().take(axes).enumerate() {
+                let at = match are_last {
+                    true => (image * self.points + i) * axes + axis,
+                    false => (image * axes + axis) * self.points + i,
+                };
+                // SAFETY: there are as many places as points of images and axes, and each comes once.
+                unsafe {
+                    let to = to.get().add(at);
+                    to.write(if accumulate { to.read() + g } else { g });
+                }
+            }
+        });
+    }
+
     /// Calls `put` with each point and, for each of `N` lists of weights in the place of its own, the sum of products of
     /// the values then and `gy`: the derivative, where the weights are derivatives.
     pub fn slopes<T: Float, const N: usize>(

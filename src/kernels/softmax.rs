@@ -10,7 +10,7 @@ pub use lines::{Each, LineBlock, SoftmaxLines};
 
 use lines::WIDTH;
 
-use super::map::{LaneBuffer, TILE};
+use super::map::{LaneBuffer, TILE, elements};
 use super::pairing::sum_of;
 use super::scratch::SavedMemory;
 use super::threads::Shared;
@@ -139,39 +139,45 @@ pub fn log_softmax<T: Float>(lines: SoftmaxLines, x: &[T], y: &mut [T]) {
     );
 }
 
-/// Writes `f(element, sum of g(element) along its line)` to each element, or adds it. Both must be `#[inline(always)]`.
+/// Writes `f(elements of x, sum of g(elements of x) along their line)` to each element of `y`, or adds it. Both must be
+/// `#[inline(always)]`.
 #[inline(always)]
-pub fn put_by_sums<T: Float>(
+pub fn put_by_sums<T: Float, const N: usize>(
     lines: SoftmaxLines,
     y: &mut [T],
     accumulate: bool,
-    g: impl Fn(usize) -> T + Sync + Copy,
-    f: impl Fn(usize, T) -> T + Sync + Copy,
+    x: [&[T]; N],
+    g: impl Fn([T; N]) -> T + Sync + Copy,
+    f: impl Fn([T; N], T) -> T + Sync + Copy,
 ) {
     assert_eq!(y.len(), lines.count() * lines.n);
+    assert!(x.iter().all(|x| x.len() == y.len()), "arrays of different lengths");
     let y = Shared::new(y.as_mut_ptr());
+    // SAFETY: elements of lines are elements of `y`, and all are as long.
+    let at = move |i: usize| unsafe { elements(x, i) };
     lines.blocks(
         #[inline(always)]
         move |block| {
             if block.step == 1 && block.width * block.n <= TILE {
                 return put_short(
                     block,
-                    g,
+                    #[inline(always)]
+                    |i| g(at(i)),
                     #[inline(always)]
                     // SAFETY: elements of the block are elements of `y`, and no other block has them. So below.
-                    |i, sum| unsafe { write_or_add(y.get().add(i), f(i, sum), accumulate) },
+                    |i, sum| unsafe { write_or_add(y.get().add(i), f(at(i), sum), accumulate) },
                 );
             }
             let sums = block.sums(
                 #[inline(always)]
-                |i, _| g(i),
+                |i, _| g(at(i)),
             );
             let mut rounded = [T::ZERO; WIDTH];
             block.lines(|j| rounded[j] = T::of(sums[j]));
             block.each(
                 #[inline(always)]
                 // SAFETY: as above.
-                |i, j| unsafe { write_or_add(y.get().add(i), f(i, rounded[j]), accumulate) },
+                |i, j| unsafe { write_or_add(y.get().add(i), f(at(i), rounded[j]), accumulate) },
             );
         },
     );
@@ -206,23 +212,31 @@ fn put_short<T: Float>(block: LineBlock, g: impl Fn(usize) -> T, put: impl Fn(us
     }
 }
 
-/// Writes `f(element, line)` to each element, or adds it. It must be `#[inline(always)]`.
+/// Writes `f(element of x, what its line has of a and b)` to each element of `y`, or adds it. It must be `#[inline(always)]`.
 #[inline(always)]
-pub fn put<T: Float>(
+pub fn put<T: Float, A: Copy + Sync, B: Copy + Sync>(
     lines: SoftmaxLines,
     y: &mut [T],
     accumulate: bool,
-    f: impl Fn(usize, usize) -> T + Sync + Copy,
+    x: &[T],
+    (a, b): (&[A], &[B]),
+    f: impl Fn(T, A, B) -> T + Sync + Copy,
 ) {
     assert_eq!(y.len(), lines.count() * lines.n);
+    assert!(x.len() == y.len() && [a.len(), b.len()] == [lines.count(); 2], "arrays of different lengths");
     let y = Shared::new(y.as_mut_ptr());
     lines.blocks(
         #[inline(always)]
         move |block| {
             block.each(
                 #[inline(always)]
-                // SAFETY: elements of the block are elements of `y`, and no other block has them.
-                |i, j| unsafe { write_or_add(y.get().add(i), f(i, block.line + j), accumulate) },
+                // SAFETY: elements of the block are elements of `x` and `y`, no other block has them, and its lines are lines
+                // of `a` and `b`.
+                |i, j| unsafe {
+                    let (x, line) = (*x.get_unchecked(i), block.line + j);
+                    let v = f(x, *a.get_unchecked(line), *b.get_unchecked(line));
+                    write_or_add(y.get().add(i), v, accumulate);
+                },
             );
         },
     );

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::map::GRAIN;
-use super::threads;
+use super::threads::{self, Shared};
 use crate::array::Shape;
 
 /// An array cut into pieces along which each of `N` parameters is one number, or goes along element by element.
@@ -83,6 +83,17 @@ impl<'a, const N: usize> Spread<'a, N> {
             }
         });
     }
+
+    /// As [`Spread::pieces`], with the elements that each piece has of `y`, which has the shape of the array.
+    pub fn pieces_mut<T: Send>(&self, y: &mut [T], work: impl Fn(SpreadPiece<N>, &mut [T]) + Sync) {
+        assert_eq!(y.len(), self.shape.size(), "an array that has not the shape");
+        let to = Shared::new(y.as_mut_ptr());
+        self.pieces(|piece| {
+            let (start, n) = (piece.range.start, piece.range.len());
+            // SAFETY: pieces lie within the shape, and each element is in one of them.
+            work(piece, unsafe { std::slice::from_raw_parts_mut(to.get().add(start), n) });
+        });
+    }
 }
 
 #[cfg(test)]
@@ -111,6 +122,9 @@ mod tests {
                     assert_eq!(found.lock()[i].replace(at), None);
                 }
             });
+            let mut times = vec![0; x.size()];
+            Spread::new(&x, [&p]).pieces_mut(&mut times, |_, times| times.iter_mut().for_each(|n| *n += 1));
+            assert!(times.iter().all(|n| *n == 1));
             for (i, at) in found.lock().iter().enumerate() {
                 let (mut expected, mut left, mut step) = (0, i, 1);
                 for axis in (0..x.ndim()).rev() {

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::Pairing;
 use crate::kernels::Float;
-use crate::kernels::map::{GRAIN, LaneBuffer, TILE, write_or_add};
+use crate::kernels::map::{GRAIN, LaneBuffer, TILE, elements, write_or_add};
 use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{self, Shared};
 
@@ -40,17 +40,31 @@ impl Pairing {
         unsafe { self.tiles(a, b, &tile) };
     }
 
-    /// Writes `f(a, b, i)` for each element `i` of `y`, or adds it. The formula must be `#[inline(always)]`.
+    /// As [`Pairing::map`], of arrays that lie apart.
     #[inline(always)]
-    pub fn put<T: Float>(
+    pub fn map_apart<T: Float>(&self, a: &[T], b: &[T], y: &mut [T], f: impl Fn(T, T) -> T + Sync + Copy) {
+        self.check([a.len(), b.len(), y.len()]);
+        // SAFETY: all that meets lies within the arrays.
+        unsafe { self.map(a.as_ptr(), b.as_ptr(), y.as_mut_ptr(), f) };
+    }
+
+    fn check(&self, lengths: [usize; 3]) {
+        assert!(self.fits(lengths), "arrays that have not the shapes of the pairing");
+    }
+
+    /// Writes `f(a, b, those of others)` for each element of `y`, or adds it; the others are as long as `y`. The formula must
+    /// be `#[inline(always)]`.
+    #[inline(always)]
+    pub fn put<T: Float, const N: usize>(
         &self,
-        a: &[T],
-        b: &[T],
+        [a, b]: [&[T]; 2],
+        others: [&[T]; N],
         y: &mut [T],
         accumulate: bool,
-        f: impl Fn(T, T, usize) -> T + Sync + Copy,
+        f: impl Fn(T, T, [T; N]) -> T + Sync + Copy,
     ) {
-        assert!(self.fits([a.len(), b.len(), y.len()]), "arrays that have not the shapes of the pairing");
+        self.check([a.len(), b.len(), y.len()]);
+        assert!(others.iter().all(|x| x.len() == y.len()), "arrays of different lengths");
         let y = Shared::new(y.as_mut_ptr());
         let tile = |start: usize, a: *const T, b: *const T, n: usize| {
             let write = |range: Range<usize>, to: *mut T| {
@@ -60,8 +74,12 @@ impl Pairing {
                         let first = range.start - start;
                         for i in range.clone() {
                             let k = i - start;
-                            // SAFETY: the range is a part of the tile, for which `a` and `b` hold elements, and `to` has room.
-                            unsafe { to.add(k - first).write(f(a.add(k).read(), b.add(k).read(), i)) };
+                            // SAFETY: the range is a part of the tile, for which `a` and `b` hold elements, as the others do
+                            // for all of `y`, and `to` has room.
+                            unsafe {
+                                let others = elements(others, i);
+                                to.add(k - first).write(f(a.add(k).read(), b.add(k).read(), others));
+                            }
                         }
                     },
                 );
@@ -71,6 +89,52 @@ impl Pairing {
         };
         // SAFETY: all that meets lies within the arrays.
         unsafe { self.tiles(a.as_ptr(), b.as_ptr(), &tile) };
+    }
+
+    /// Writes `f` of the elements that meet to each element of `y`, or adds it: of several arrays that meet as `a`, and of several
+    /// that meet as `b`. As [`Pairing::write_met`], element by element. The formula must be `#[inline(always)]`.
+    #[inline(always)]
+    pub fn put_met<T: Float, const N: usize, const M: usize>(
+        &self,
+        a: [&[T]; N],
+        b: [&[T]; M],
+        y: &mut [T],
+        accumulate: bool,
+        f: impl Fn([T; N], [T; M]) -> T + Sync + Copy,
+    ) {
+        self.check([shortest(a), shortest(b), y.len()]);
+        let to = Shared::new(y.as_mut_ptr());
+        self.each(
+            #[inline(always)]
+            // SAFETY: all that meets lies within the arrays, and each element of `y` comes once.
+            move |i, k, at| unsafe {
+                let (to, v) = (to.get().add(at), f(elements(a, i), elements(b, k)));
+                to.write(if accumulate { to.read() + v } else { v });
+            },
+        );
+    }
+
+    /// Writes `f` of the elements that meet to each element of `y`, or adds it: of several arrays that meet as `a`, and of several
+    /// that meet as `b`. The formula must be `#[inline(always)]`.
+    #[inline(always)]
+    pub fn write_met<T: Float, const N: usize, const M: usize>(
+        &self,
+        a: [&[T]; N],
+        b: [&[T]; M],
+        y: &mut [T],
+        accumulate: bool,
+        f: impl Fn([T; N], [T; M]) -> T + Sync + Copy,
+    ) {
+        self.check([shortest(a), shortest(b), y.len()]);
+        // SAFETY: all that meets lies within the arrays.
+        unsafe {
+            self.write(
+                Shared::new(y.as_mut_ptr()),
+                accumulate,
+                #[inline(always)]
+                move |i, k, _| f(elements(a, i), elements(b, k)),
+            );
+        }
     }
 
     /// Writes `f(a, b, i)`, which gets the indices of elements that meet, to each element `i` of `y`, or adds it. The
@@ -199,6 +263,11 @@ impl Pairing {
             });
         });
     }
+}
+
+/// The length of the shortest array.
+fn shortest<T, const N: usize>(of: [&[T]; N]) -> usize {
+    of.iter().map(|x| x.len()).min().unwrap_or(usize::MAX)
 }
 
 #[inline(always)]

@@ -54,12 +54,23 @@ fn everything_meets_what_it_should() {
         // SAFETY: the arrays have the shapes of the pairing. So below.
         unsafe { pairing.map(x.as_ptr(), w.as_ptr(), y.as_mut_ptr(), |x, w| x - w) };
         assert_eq!(y, expected, "{a} and {b}");
-        pairing.put(&x, &w, &mut y, true, |x, w, i| x - w + i as f64);
+        let numbers: Vec<f64> = (0..met.len()).map(|i| i as f64).collect();
+        pairing.put([&x, &w], [&numbers], &mut y, true, |x, w, [i]| x - w + i);
         assert!(y.iter().zip(&expected).enumerate().all(|(i, (y, e))| *y == e + (e + i as f64)));
         let to = Shared::new(y.as_mut_ptr());
         // SAFETY: each index of `y` comes once.
         pairing.each(|i, k, o| unsafe { to.get().add(o).write(x[i] - w[k]) });
         assert_eq!(y, expected, "{a} and {b}");
+        for accumulate in [false, true] {
+            let twice: Vec<_> =
+                expected.iter().map(|v| if accumulate { v + (v + v) } else { v + v }).collect();
+            let mut y = expected.clone();
+            pairing.write_met([&x, &x], [&w], &mut y, accumulate, |[x, again], [w]| (x - w) + (again - w));
+            assert_eq!(y, twice, "{a} and {b}");
+            y.clone_from(&expected);
+            pairing.put_met([&x], [&w, &w], &mut y, accumulate, |[x], [w, again]| (x - w) + (x - again));
+            assert_eq!(y, twice, "{a} and {b}");
+        }
         let mut sums = vec![[0.0; 2]; a.size()];
         met.iter().enumerate().for_each(|(o, (i, k))| {
             sums[*i][0] += w[*k];

@@ -2,6 +2,7 @@
 //!
 //! Callers divide work by its shape, never by the number of threads, so that results do not depend on it.
 
+mod columns;
 #[cfg(feature = "rayon")]
 mod of_rayon;
 mod pool;
@@ -10,6 +11,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::stop;
+pub use columns::{Columns, columns_mut};
 use pool::Pool;
 pub(super) use pool::is_ended;
 
@@ -129,12 +131,25 @@ pub fn ranges(len: usize, grain: usize, work: impl Fn(Range<usize>) + Sync) {
 /// What is left over of a last row is not touched.
 #[inline]
 pub fn rows_mut<T: Send>(all: &mut [T], row: usize, grain: usize, work: impl Fn(usize, &mut [T]) + Sync) {
+    row_ranges_mut(all, row, grain, |some, rows| {
+        some.zip(rows.chunks_exact_mut(row)).for_each(|(i, row)| work(i, row));
+    });
+}
+
+/// As [`rows_mut`], with all rows of a piece of work at once, and their numbers.
+#[inline]
+pub fn row_ranges_mut<T: Send>(
+    all: &mut [T],
+    row: usize,
+    grain: usize,
+    work: impl Fn(Range<usize>, &mut [T]) + Sync,
+) {
     let (rows, to) = (all.len().checked_div(row).unwrap_or(0), Shared::new(all.as_mut_ptr()));
     ranges(rows, grain, |some| {
-        for i in some {
-            // SAFETY: each row comes once, and they lie within the slice one after the other.
-            work(i, unsafe { std::slice::from_raw_parts_mut(to.get().add(i * row), row) });
-        }
+        // SAFETY: each row comes once, and they lie within the slice one after the other.
+        let rows =
+            unsafe { std::slice::from_raw_parts_mut(to.get().add(some.start * row), some.len() * row) };
+        work(some, rows);
     });
 }
 

@@ -304,13 +304,18 @@ impl<'a, T: Float> Grad<'a, T> {
         map::put(self.data, self.accumulate, f);
     }
 
+    /// Writes or adds `f` of the elements that arrays have at each place. It must be `#[inline(always)]`.
+    #[inline(always)]
+    pub fn put_of<const N: usize>(self, x: [&[T]; N], f: impl Fn([T; N]) -> T + Sync + Copy) {
+        map::put_of(self.data, self.accumulate, x, f);
+    }
+
     /// Writes or adds those values.
     pub fn put_all(self, values: &[T]) {
-        assert_eq!(values.len(), self.data.len());
-        self.put(
+        self.put_of(
+            [values],
             #[inline(always)]
-            // SAFETY: the index is one of the gradient.
-            move |i| unsafe { *values.get_unchecked(i) },
+            |[v]| v,
         );
     }
 

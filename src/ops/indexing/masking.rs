@@ -51,8 +51,8 @@ impl Compute for BoolFill {
         if let Some(gx) = run.gx(0) {
             let (mask, gy) = (run.x(1), run.gy(0));
             let pairing = Pairing::new(run.x_shape(0), run.x_shape(1));
-            let f = move |gy, mask, _| if mask == T::ZERO { gy } else { T::ZERO };
-            pairing.put(gy, mask, gx.data, gx.accumulate, f);
+            let f = |gy: T, mask: T, []: [T; 0]| if mask == T::ZERO { gy } else { T::ZERO };
+            pairing.put([gy, mask], [], gx.data, gx.accumulate, f);
         }
         if let Some(gx) = run.gx(1) {
             gx.put(|_| T::ZERO);

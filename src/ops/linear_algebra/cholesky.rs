@@ -1,7 +1,6 @@
 //! Decomposition of positive definite matrices.
 
 use crate::Result;
-use crate::kernels::threads::Shared;
 use crate::kernels::{Float, triangular};
 use crate::ops::linear_algebra::inverse::{BatchInv, matmul, of_each, side, transposed};
 use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, one, op};
@@ -53,10 +52,7 @@ impl Compute for BatchCholesky {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let n = side("batch_cholesky", run.x_shape(0))?;
         let (x, y) = (run.x(0), run.y(0));
-        let (count, y) = (y.len() / (n * n).max(1), Shared::new(y.as_mut_ptr()));
-        of_each(count, n, |i| {
-            // SAFETY: each matrix has a part of its own.
-            let y = unsafe { std::slice::from_raw_parts_mut(y.get().add(i * n * n), n * n) };
+        of_each(y, n * n, n, |i, y| {
             y.copy_from_slice(&x[i * n * n..(i + 1) * n * n]);
             triangular::root(y, n);
             for (row, column) in (0..n).flat_map(|row| (0..row).map(move |column| (row, column))) {

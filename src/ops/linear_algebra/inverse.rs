@@ -2,7 +2,7 @@
 
 use crate::array::Shape;
 use crate::kernels::scratch::{self, List};
-use crate::kernels::threads::{self, Shared};
+use crate::kernels::threads;
 use crate::kernels::{Float, triangular};
 use crate::ops::products::batch_matmul::BatchMatmul;
 use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
@@ -69,19 +69,24 @@ pub(super) fn side(op: &str, x: &Shape) -> Result<usize> {
 /// Multiplications that are worth handing over.
 const GRAIN: usize = 1 << 16;
 
-/// Calls `each` with the number of each of `count` matrices of `n` x `n`, on several threads.
-pub(super) fn of_each(count: usize, n: usize, each: impl Fn(usize) + Sync) {
-    threads::ranges(count, (GRAIN / (n * n * n).max(1)).max(1), |some| some.for_each(&each));
+/// Calls `each` with the number of each matrix of `n` x `n`, and the part of `y` that is made of it, on several threads: `size`
+/// elements.
+pub(super) fn of_each<T: Float>(y: &mut [T], size: usize, n: usize, each: impl Fn(usize, &mut [T]) + Sync) {
+    threads::rows_mut(y, size, (GRAIN / (n * n * n).max(1)).max(1), each);
 }
 
-/// Calls `f` with the number of each matrix, its decomposition, the order of its rows, and whether that is odd.
-fn decomposed<T: Float>(x: &[T], count: usize, n: usize, f: impl Fn(usize, &[T], &[usize], bool) + Sync) {
-    of_each(count, n, |i| {
+/// As [`of_each`], for matrices in `x`, with the decomposition of each, the order of its rows, and whether that is odd.
+fn decomposed<T: Float>(
+    (x, n): (&[T], usize),
+    (y, size): (&mut [T], usize),
+    f: impl Fn(&mut [T], &[T], &[usize], bool) + Sync,
+) {
+    of_each(y, size, n, |i, y| {
         scratch::with(n * n, |lu: &mut [T]| {
             lu.copy_from_slice(&x[i * n * n..(i + 1) * n * n]);
             let mut order: List<usize> = (0..n).collect();
             let odd = triangular::decompose(lu, n, &mut order);
-            f(i, lu, &order, odd);
+            f(y, lu, &order, odd);
         });
     });
 }
@@ -93,11 +98,8 @@ fn by_diagonal<T: Float>(
     f: impl Fn(&mut dyn Iterator<Item = f64>, bool) -> f64 + Sync,
 ) {
     let (x, y) = (run.x(0), run.y(0));
-    let (count, y) = (y.len(), Shared::new(y.as_mut_ptr()));
-    decomposed(x, count, n, |i, lu, _, odd| {
-        let v = f(&mut lu.iter().step_by(n + 1).map(|v| v.real()), odd);
-        // SAFETY: each matrix has an element of its own.
-        unsafe { y.get().add(i).write(T::of(v)) };
+    decomposed((x, n), (y, 1), |y, lu, _, odd| {
+        y[0] = T::of(f(&mut lu.iter().step_by(n + 1).map(|v| v.real()), odd));
     });
 }
 
@@ -177,10 +179,7 @@ impl Compute for BatchInv {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let n = side("batch_inv", run.x_shape(0))?;
         let (x, y) = (run.x(0), run.y(0));
-        let (count, y) = (y.len() / (n * n).max(1), Shared::new(y.as_mut_ptr()));
-        decomposed(x, count, n, |i, lu, order, _| {
-            // SAFETY: each matrix has a part of its own.
-            let y = unsafe { std::slice::from_raw_parts_mut(y.get().add(i * n * n), n * n) };
+        decomposed((x, n), (y, n * n), |y, lu, order, _| {
             y.fill(T::ZERO);
             order.iter().enumerate().for_each(|(row, column)| y[row * n + column] = T::ONE);
             triangular::solve(lu, n, y, n);

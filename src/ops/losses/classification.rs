@@ -143,18 +143,14 @@ impl Compute for SoftmaxCrossEntropy {
         for (weight, (label, g)) in weight.iter_mut().zip(target.iter().zip(gy)) {
             *weight = if *label < 0 { T::ZERO } else { *g };
         }
-        assert!(x.len() == gx.len() && logs.len() == lines.count() && weight.len() == logs.len());
-        let (logs, weight) = (&logs[..], &weight[..]);
         kernels::put(
             lines,
             gx,
             add,
+            x,
+            (logs, &weight),
             #[inline(always)]
-            // SAFETY: `x` is as long as what is written, and there are numbers for each line.
-            move |i, line| unsafe {
-                let ((max, log), weight) = (*logs.get_unchecked(line), *weight.get_unchecked(line));
-                ((*x.get_unchecked(i) - max) - log).exp() * weight
-            },
+            |x, (max, log), weight| ((x - max) - log).exp() * weight,
         );
         for (line, label) in target.iter().enumerate() {
             if let Some(class) = class("softmax_cross_entropy", *label, lines.n)? {

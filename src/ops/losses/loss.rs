@@ -296,22 +296,22 @@ impl Compute for KLMultinomial {
         if let Some(gp) = run.gx(0) {
             spread_each(
                 gp,
-                &kept,
-                shape,
+                ([p, q], shape),
+                ([gy], &kept),
                 #[inline(always)]
-                move |i, line| {
-                    let safe = p[i] + epsilon;
-                    gy[line] * (safe.ln() - (q[i] + epsilon).ln() + p[i] / safe)
+                move |[p, q], [gy]| {
+                    let safe = p + epsilon;
+                    gy * (safe.ln() - (q + epsilon).ln() + p / safe)
                 },
             );
         }
         if let Some(gq) = run.gx(1) {
             spread_each(
                 gq,
-                &kept,
-                shape,
+                ([p, q], shape),
+                ([gy], &kept),
                 #[inline(always)]
-                move |i, line| -gy[line] * p[i] / (q[i] + epsilon),
+                move |[p, q], [gy]| -gy * p / (q + epsilon),
             );
         }
         Ok(())

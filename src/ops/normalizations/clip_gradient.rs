@@ -4,7 +4,6 @@ use crate::array::Shape;
 use crate::kernels::reduce::sums;
 use crate::kernels::simd::vectorised;
 use crate::kernels::spread::Spread;
-use crate::kernels::threads::Shared;
 use crate::kernels::{Float, Number};
 use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, op};
 use crate::{Error, Result};
@@ -62,12 +61,10 @@ impl Compute for ClipGradByValue {
         let gy = run.gy(0);
         if let Some(gx) = run.gx(0) {
             let (min, max) = (run.x(1), run.x(2));
-            assert!(min.len() == gy.len() && max.len() == gy.len());
-            gx.put(
+            gx.put_of(
+                [gy, min, max],
                 #[inline(always)]
-                // SAFETY: the index is one of the gradient, whose shape all of them have.
-                move |i| unsafe {
-                    let (g, min, max) = (*gy.get_unchecked(i), *min.get_unchecked(i), *max.get_unchecked(i));
+                |[g, min, max]| {
                     let g = if g < min { min } else { g };
                     if g > max { max } else { g }
                 },
@@ -120,25 +117,22 @@ impl Compute for ClipGradByNorm {
             |g| g * g,
         );
         let factor = |square: f64| T::of(if square == 0.0 { 0.0 } else { self.clip_norm / square.sqrt() });
-        let (n, to) = (data.len(), Shared::new(data.as_mut_ptr()));
-        assert!(gy.len() == n);
-        Spread::new(shape, [&norms]).pieces(|piece| {
-            let squares = &squares[piece.of(0)];
-            let put = |i: usize, factor: T| {
-                // SAFETY: the piece lies within both arrays and comes once.
-                unsafe {
-                    let (to, g) = (to.get().add(i), *gy.get_unchecked(i) * factor);
-                    to.write(if accumulate { to.read() + g } else { g });
-                }
-            };
+        Spread::new(shape, [&norms]).pieces_mut(data, |piece, to| {
+            let (squares, gy) = (&squares[piece.of(0)], &gy[piece.range]);
+            let put = |to: &mut T, g: T| *to = if accumulate { *to + g } else { g };
             if let [one] = squares {
                 let factor = factor(*one);
                 vectorised(
                     #[inline(always)]
-                    || piece.range.clone().for_each(|i| put(i, factor)),
+                    move || {
+                        for (to, g) in to.iter_mut().zip(gy) {
+                            put(to, *g * factor);
+                        }
+                    },
                 );
             } else {
-                piece.range.clone().zip(squares).for_each(|(i, square)| put(i, factor(*square)));
+                let all = to.iter_mut().zip(gy).zip(squares);
+                all.for_each(|((to, g), square)| put(to, *g * factor(*square)));
             }
         });
         Ok(())

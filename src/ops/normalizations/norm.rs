@@ -85,19 +85,16 @@ impl Compute for Norm {
         let (shape, x, y, gy) = (run.x_shape(0), run.x(0), run.y(0), run.gy(0));
         let kept = reduced("norm", shape, self.axis.as_deref(), true)?;
         let Some(gx) = run.gx(0) else { return Ok(()) };
-        assert!(x.len() == shape.size() && y.len() == gy.len());
         // The loop of each order is one of its own.
         macro_rules! by {
             ($p:expr) => {
                 spread_each(
                     gx,
-                    &kept,
-                    shape,
+                    ([x], shape),
+                    ([y, gy], &kept),
                     #[inline(always)]
-                    // SAFETY: the indices are those of arrays of these shapes.
-                    move |ix, iy| unsafe {
-                        let (y, gy) = (*y.get_unchecked(iy), *gy.get_unchecked(iy));
-                        let (is_zero, x) = ($p != 1.0 && y.eq(T::ZERO), *x.get_unchecked(ix));
+                    move |[x], [y, gy]| {
+                        let is_zero = $p != 1.0 && y.eq(T::ZERO);
                         T::select(is_zero, T::ZERO, gy * slope(x, T::select(is_zero, T::ONE, y), $p))
                     },
                 )

@@ -23,17 +23,13 @@ fn scaled<T: Float>(
     let kept = only(shape, &kept);
     let sums = reduce::sums(x, shape, axes, term);
     let scales: List<T> = sums.iter().enumerate().map(|(i, sum)| scale(T::of(*sum), i)).collect();
-    let y = run.y(0).as_mut_ptr();
-    // SAFETY: `x` and `y` have the shape `shape`, and the scales that of `kept`.
-    unsafe {
-        Pairing::new(shape, &kept).map(
-            x.as_ptr(),
-            scales.as_ptr(),
-            y,
-            #[inline(always)]
-            |x, s| x * s,
-        );
-    }
+    Pairing::new(shape, &kept).map_apart(
+        x,
+        &scales,
+        run.y(0),
+        #[inline(always)]
+        |x, s| x * s,
+    );
 }
 
 #[inline(always)]

@@ -32,17 +32,15 @@ trait Doubled: Declared {
     }
 }
 
-/// Calls `work` with parts of `n` elements, none of them of two samples of `block` elements, and where the first half of what
-/// becomes of each begins; the second is `block` further on. On several threads where that pays.
-fn pieces(n: usize, block: usize, work: impl Fn(Range<usize>, usize) + Sync) {
-    threads::ranges(n, GRAIN, |range| {
-        let mut at = range.start;
-        while at < range.end {
-            let end = range.end.min(at + block - at % block);
-            work(at..end, at / block * 2 * block + at % block);
-            at = end;
-        }
-    });
+/// Parts of a range, none of them of two samples of `block` elements, and where the first half of what becomes of each begins;
+/// the second is `block` further on.
+fn pieces(range: Range<usize>, block: usize) -> impl Iterator<Item = (Range<usize>, usize)> {
+    let mut at = range.start;
+    std::iter::from_fn(move || {
+        let start = at;
+        at = range.end.min(start + block - start % block);
+        (start < at).then_some((start..at, start / block * 2 * block + start % block))
+    })
 }
 
 macro_rules! doubled {
@@ -58,21 +56,23 @@ macro_rules! doubled {
             fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
                 let block = self.block(run.x_shape(0))?.max(1);
                 let (x, y) = (run.x(0), Shared::new(run.y(0).as_mut_ptr()));
-                pieces(x.len(), block, |from, to| {
-                    let x = &x[from];
-                    let half = |to: usize| {
-                        // SAFETY: both places of each element come once.
-                        unsafe { std::slice::from_raw_parts_mut(y.get().add(to), x.len()) }
-                    };
-                    let (first, second) = (half(to), half(to + block));
-                    vectorised(
-                        #[inline(always)]
-                        move || {
-                            for ((x, a), b) in x.iter().zip(first).zip(second) {
-                                (*a, *b) = self.f(*x);
-                            }
-                        },
-                    );
+                threads::ranges(x.len(), GRAIN, |range| {
+                    for (from, to) in pieces(range, block) {
+                        let x = &x[from];
+                        let half = |to: usize| {
+                            // SAFETY: both places of each element come once.
+                            unsafe { std::slice::from_raw_parts_mut(y.get().add(to), x.len()) }
+                        };
+                        let (first, second) = (half(to), half(to + block));
+                        vectorised(
+                            #[inline(always)]
+                            move || {
+                                for ((x, a), b) in x.iter().zip(first).zip(second) {
+                                    (*a, *b) = self.f(*x);
+                                }
+                            },
+                        );
+                    }
                 });
                 Ok(())
             }
@@ -81,21 +81,24 @@ macro_rules! doubled {
                 let block = self.block(run.x_shape(0))?.max(1);
                 let (x, gy) = (run.x(0), run.gy(0));
                 let Some(gx) = run.gx(0) else { return Ok(()) };
-                let (gx, adds) = (Shared::new(gx.data.as_mut_ptr()), gx.accumulate);
-                pieces(x.len(), block, |from, to| {
-                    // SAFETY: each element comes once.
-                    let gx = unsafe { std::slice::from_raw_parts_mut(gx.get().add(from.start), from.len()) };
-                    let (x, first, second) = (&x[from], &gy[to..], &gy[to + block..]);
-                    vectorised(
-                        #[inline(always)]
-                        move || {
-                            for (((gx, x), first), second) in gx.iter_mut().zip(x).zip(first).zip(second) {
-                                let (a, b) = self.df(*x);
-                                let g = *first * a + *second * b;
-                                *gx = if adds { *gx + g } else { g };
-                            }
-                        },
-                    );
+                let adds = gx.accumulate;
+                threads::row_ranges_mut(gx.data, 1, GRAIN, |range, gx| {
+                    let start = range.start;
+                    for (from, to) in pieces(range, block) {
+                        let gx = &mut gx[from.start - start..from.end - start];
+                        let (x, first, second) = (&x[from], &gy[to..], &gy[to + block..]);
+                        vectorised(
+                            #[inline(always)]
+                            move || {
+                                let all = gx.iter_mut().zip(x).zip(first).zip(second);
+                                for (((gx, x), first), second) in all {
+                                    let (a, b) = self.df(*x);
+                                    let g = *first * a + *second * b;
+                                    *gx = if adds { *gx + g } else { g };
+                                }
+                            },
+                        );
+                    }
                 });
                 Ok(())
             }

@@ -135,12 +135,8 @@ impl Compute for PReLU {
         let (x, gy) = (run.x(0), run.gy(0));
         if let Some(gx) = run.gx(0) {
             let w = run.x(1);
-            assert_eq!(gy.len(), x.len());
-            pairing.put(x, w, gx.data, gx.accumulate, move |x, w, i| {
-                // SAFETY: the index is one of the gradient, which is as long as `x`.
-                let gy = unsafe { *gy.get_unchecked(i) };
-                if x >= T::ZERO { gy } else { gy * w }
-            });
+            let f = |x, w, [gy]: [T; 1]| if x >= T::ZERO { gy } else { gy * w };
+            pairing.put([x, w], [gy], gx.data, gx.accumulate, f);
         }
         if let Some(gw) = run.gx(1) {
             let mut all = vec![T::ZERO; x.len()];

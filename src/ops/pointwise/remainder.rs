@@ -66,7 +66,7 @@ impl Compute for Mod2 {
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let (a, b, y) = (run.x_memory(0), run.x_memory(1), run.y(0));
+        let pairing = Pairing::new(run.x_shape(0), run.x_shape(1));
         let fmod = self.fmod;
         // Remainders of numbers of either type are exact in double precision.
         let f = move |a: T, b: T| {
@@ -74,8 +74,7 @@ impl Compute for Mod2 {
             let rest = a % b;
             T::of(if !fmod && rest != 0.0 && (rest < 0.0) != (b < 0.0) { rest + b } else { rest })
         };
-        // SAFETY: the arrays have the shapes of the pairing, and the output that in which they meet.
-        unsafe { Pairing::new(a.shape, b.shape).map::<T>(a.ptr.cast(), b.ptr.cast(), y.as_mut_ptr(), f) };
+        run.map_pairs(&pairing, f);
         Ok(())
     }
 

@@ -2,7 +2,6 @@
 
 use crate::array::Shape;
 use crate::kernels::pairing::Pairing;
-use crate::kernels::threads::Shared;
 use crate::kernels::{Float, Number};
 use crate::ops::{
     Backward, Binary, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Unary, one, op,
@@ -164,20 +163,15 @@ impl Compute for Where {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (c, t, f, y) = (run.x(0), run.x(1), run.x(2), run.y(0));
-        assert!(t.len() == y.len() && f.len() == y.len());
         let pairing = Self::pairing(run.x_shape(1), run.x_shape(0));
-        // SAFETY: the arrays have the shapes of the pairing, as `shapes` says.
-        unsafe {
-            pairing.write(
-                Shared::new(y.as_mut_ptr()),
-                false,
-                #[inline(always)]
-                move |i, k, _| {
-                    let (t, f) = (*t.get_unchecked(i), *f.get_unchecked(i));
-                    if *c.get_unchecked(k) == T::ZERO { f } else { t }
-                },
-            );
-        }
+        pairing.write_met(
+            [t, f],
+            [c],
+            y,
+            false,
+            #[inline(always)]
+            |[t, f], [c]| if c == T::ZERO { f } else { t },
+        );
         Ok(())
     }
 
@@ -188,12 +182,12 @@ impl Compute for Where {
             g.put(|_| T::ZERO);
         }
         if let Some(g) = run.gx(1) {
-            let f = move |gy, c, _| if c == T::ZERO { T::ZERO } else { gy };
-            pairing.put(gy, c, g.data, g.accumulate, f);
+            let f = |gy: T, c: T, []: [T; 0]| if c == T::ZERO { T::ZERO } else { gy };
+            pairing.put([gy, c], [], g.data, g.accumulate, f);
         }
         if let Some(g) = run.gx(2) {
-            let f = move |gy, c, _| if c == T::ZERO { gy } else { T::ZERO };
-            pairing.put(gy, c, g.data, g.accumulate, f);
+            let f = |gy: T, c: T, []: [T; 0]| if c == T::ZERO { gy } else { T::ZERO };
+            pairing.put([gy, c], [], g.data, g.accumulate, f);
         }
         Ok(())
     }

@@ -4,7 +4,6 @@ use crate::array::Shape;
 use crate::kernels::Float;
 use crate::kernels::simd::vectorised;
 use crate::kernels::spread::Spread;
-use crate::kernels::threads::Shared;
 use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, op};
 use crate::{Error, Result};
 
@@ -87,20 +86,31 @@ fn each<T: Float>(
     [x, scale, zero]: [(&[T], &Shape); 3],
     f: impl Fn(T, T, T) -> T + Sync + Copy,
 ) {
-    let (n, to, shape) = (y.len(), Shared::new(y.as_mut_ptr()), x.1);
-    assert!(x.0.len() == n);
-    Spread::new(shape, [scale.1, zero.1]).pieces(|piece| {
+    let put = |y: &mut T, v: T| *y = if accumulate { *y + v } else { v };
+    Spread::new(x.1, [scale.1, zero.1]).pieces_mut(y, |piece, y| {
         let [scale, zero] = [(scale.0, 0), (zero.0, 1)].map(|(p, i)| &p[piece.of(i)]);
+        let x = &x.0[piece.range];
         vectorised(
             #[inline(always)]
-            || {
-                for (k, i) in piece.range.clone().enumerate() {
-                    // SAFETY: the piece lies within both arrays and comes once; parameters hold what it says.
-                    unsafe {
-                        let at = |p: &[T]| *p.get_unchecked(if p.len() == 1 { 0 } else { k });
-                        let v = f(*x.0.get_unchecked(i), at(scale), at(zero));
-                        let y = to.get().add(i);
-                        y.write(if accumulate { y.read() + v } else { v });
+            move || match (scale, zero) {
+                ([scale], [zero]) => {
+                    for (y, x) in y.iter_mut().zip(x) {
+                        put(y, f(*x, *scale, *zero));
+                    }
+                }
+                ([scale], zeros) => {
+                    for ((y, x), zero) in y.iter_mut().zip(x).zip(zeros) {
+                        put(y, f(*x, *scale, *zero));
+                    }
+                }
+                (scales, [zero]) => {
+                    for ((y, x), scale) in y.iter_mut().zip(x).zip(scales) {
+                        put(y, f(*x, *scale, *zero));
+                    }
+                }
+                (scales, zeros) => {
+                    for (((y, x), scale), zero) in y.iter_mut().zip(x).zip(scales).zip(zeros) {
+                        put(y, f(*x, *scale, *zero));
                     }
                 }
             },

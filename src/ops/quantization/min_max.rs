@@ -7,7 +7,6 @@ use crate::kernels::reduce::ReducedRows;
 use crate::kernels::scratch::{List, SavedMemory};
 use crate::kernels::simd::vectorised;
 use crate::kernels::spread::Spread;
-use crate::kernels::threads::Shared;
 use crate::ops::quantization::levels::{check, round_away};
 use crate::ops::{
     Backward, Compute, Declared, Entry, Grad, Input, InputShapes, Kind, Reads, Run, Shapes, Spec, Sym,
@@ -143,36 +142,33 @@ fn ranges<T: Float>([low, high, first, last]: [&[T]; 4], eps: f64) -> List<Range
     (0..low.len()).map(|i| range(low[i], high[i], first[i], last[i], eps)).collect()
 }
 
-/// Writes `f(x, range)` for each element, or adds it. The range is given as smallest number, largest and distance.
+/// Writes `f(x, more, range)` for each element of `x` and of another array of its shape, or adds it. The range is given as
+/// smallest number, largest and distance.
 #[inline(always)]
 fn each<T: Float>(
     y: &mut [T],
     accumulate: bool,
-    x: (&[T], &Shape),
+    (x, more, shape): (&[T], &[T], &Shape),
     ranges: (&[Range], &Shape),
-    f: impl Fn(usize, T, [T; 3]) -> T + Sync + Copy,
+    f: impl Fn(T, T, [T; 3]) -> T + Sync + Copy,
 ) {
-    let (n, to) = (y.len(), Shared::new(y.as_mut_ptr()));
-    assert!(x.0.len() == n);
-    Spread::new(x.1, [ranges.1]).pieces(|piece| {
-        let ranges = &ranges.0[piece.of(0)];
+    Spread::new(shape, [ranges.1]).pieces_mut(y, |piece, y| {
+        let (ranges, x, more) = (&ranges.0[piece.of(0)], &x[piece.range.clone()], &more[piece.range]);
         let of = |r: &Range| [r.least, r.most, r.scale].map(T::of);
-        let put = |i: usize, range: [T; 3]| {
-            // SAFETY: the piece lies within both arrays and comes once.
-            unsafe {
-                let v = f(i, *x.0.get_unchecked(i), range);
-                let y = to.get().add(i);
-                y.write(if accumulate { y.read() + v } else { v });
-            }
-        };
+        let put = |y: &mut T, v: T| *y = if accumulate { *y + v } else { v };
         if let [one] = ranges {
             let range = of(one);
             vectorised(
                 #[inline(always)]
-                || piece.range.clone().for_each(|i| put(i, range)),
+                move || {
+                    for ((y, x), more) in y.iter_mut().zip(x).zip(more) {
+                        put(y, f(*x, *more, range));
+                    }
+                },
             );
         } else {
-            piece.range.clone().zip(ranges).for_each(|(i, range)| put(i, of(range)));
+            let all = y.iter_mut().zip(x).zip(more).zip(ranges);
+            all.for_each(|(((y, x), more), range)| put(y, f(*x, *more, of(range))));
         }
     });
 }
@@ -228,7 +224,7 @@ impl Compute for MinMaxQuantize {
             let found = ranges([1, 2, 3, 4].map(|i| run.x(i)), self.eps);
             run.state::<Ranges>().0.set(found.iter().copied());
         }
-        let (x, own, y) = ((run.x(0), run.x_shape(0)), run.x_shape(1), run.y(0));
+        let (x, own, y) = ((run.x(0), run.x(0), run.x_shape(0)), run.x_shape(1), run.y(0));
         let ranges = &*run.state::<Ranges>().0;
         each(
             y,
@@ -236,7 +232,7 @@ impl Compute for MinMaxQuantize {
             x,
             (ranges, own),
             #[inline(always)]
-            |_, x, [least, most, scale]| {
+            |x, _, [least, most, scale]| {
                 let x = if x < least { least } else { x };
                 let x = if x > most { most } else { x };
                 let level = (x - least) / scale;
@@ -253,12 +249,10 @@ impl Compute for MinMaxQuantize {
         let learns = !self.x_min_max && !self.ema;
         let mut of_side = |i: usize, side: RangeSide| {
             let Some(Grad { data, accumulate }) = run.gx(i) else { return };
-            let x = (run.x(0), shape);
+            let x = (run.x(0), gy, shape);
             let ranges = (&*run.state::<Ranges>().0, own);
-            let masked = |at: usize, x: T, [least, most, _]: [T; 3]| {
-                // SAFETY: the index is one of the output, which has the shape of the input.
-                if side.has(x, least, most) { unsafe { *gy.get_unchecked(at) } } else { T::ZERO }
-            };
+            let masked =
+                |x: T, g: T, [least, most, _]: [T; 3]| if side.has(x, least, most) { g } else { T::ZERO };
             if side == RangeSide::Within {
                 each(data, accumulate, x, ranges, masked);
             } else {
@@ -327,14 +321,14 @@ impl Compute for MinMaxMask {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let ranges = ranges([1, 2, 3, 4].map(|i| run.x(i)), self.eps);
-        let (x, own, side) = ((run.x(0), run.x_shape(0)), run.x_shape(1), self.side);
+        let (x, own, side) = ((run.x(0), run.x(0), run.x_shape(0)), run.x_shape(1), self.side);
         each(
             run.y(0),
             false,
             x,
             (&ranges, own),
             #[inline(always)]
-            |_, x, [least, most, _]| if side.has(x, least, most) { T::ONE } else { T::ZERO },
+            |x, _, [least, most, _]| if side.has(x, least, most) { T::ONE } else { T::ZERO },
         );
         Ok(())
     }

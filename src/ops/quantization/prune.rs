@@ -44,15 +44,12 @@ impl Compute for Prune {
         // A NaN counts as the largest, and stays.
         let by_size = |a: &T, b: &T| a.partial_cmp(b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()));
         let threshold = *sizes.select_nth_unstable_by(at, by_size).1;
-        map::put(
+        map::put_of(
             y,
             false,
+            [x],
             #[inline(always)]
-            // SAFETY: the index is one of the input, which has the size of the output.
-            move |i| unsafe {
-                let v = *x.get_unchecked(i);
-                if v.abs() < threshold { T::ZERO } else { v }
-            },
+            move |[v]| if v.abs() < threshold { T::ZERO } else { v },
         );
         Ok(())
     }

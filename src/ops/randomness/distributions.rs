@@ -3,7 +3,6 @@
 use crate::array::DType;
 use crate::kernels::Float;
 use crate::kernels::random::PhiloxKey;
-use crate::kernels::threads::Shared;
 use crate::ops::arrangement::array::lengths;
 use crate::ops::arrangement::regrid::only_in_gradients;
 use crate::ops::randomness::generator_state::Drawing;
@@ -50,14 +49,25 @@ only_in_gradients! {
     DropoutMask = "dropout_mask", " The factors by which a dropout multiplies.";
 }
 
-/// Calls `f(i, whether element i is kept)`.
+/// Writes or adds `f` of the elements of `x` that are kept, and zero for the others.
 #[inline(always)]
-fn masked(key: PhiloxKey, p: f64, n: usize, f: impl Fn(usize, bool) + Sync + Copy) {
+fn put_kept<T: Float, const N: usize>(
+    (key, p): (PhiloxKey, f64),
+    y: &mut [T],
+    accumulate: bool,
+    x: [&[T]; N],
+    f: impl Fn([T; N]) -> T + Sync + Copy,
+) {
     let dropped = (p * 4_294_967_296.0) as u32;
-    key.for_each(
-        n,
+    key.put(
+        y,
+        accumulate,
+        x,
         #[inline(always)]
-        move |i, word| f(i, word >= dropped),
+        move |x, word| {
+            let v = f(x);
+            if word >= dropped { v } else { T::ZERO }
+        },
     );
 }
 
@@ -73,18 +83,13 @@ impl Compute for Dropping {
         let (x, y) = (run.x(0), run.y(0));
         let key = self.draw(run, self.of.seed, y.len());
         let scale = T::of(1.0 / (1.0 - self.of.p));
-        assert_eq!(x.len(), y.len());
-        let to = Shared::new(y.as_mut_ptr());
-        masked(
-            key,
-            self.of.p,
-            x.len(),
+        put_kept(
+            (key, self.of.p),
+            y,
+            false,
+            [x],
             #[inline(always)]
-            // SAFETY: both are as long, and each index comes once.
-            move |i, kept| unsafe {
-                let v = *x.get_unchecked(i) * scale;
-                to.get().add(i).write(if kept { v } else { T::ZERO });
-            },
+            move |[x]| x * scale,
         );
         Ok(())
     }
@@ -93,19 +98,13 @@ impl Compute for Dropping {
         let (gy, scale) = (run.gy(0), T::of(1.0 / (1.0 - self.of.p)));
         let key = self.drawn(run)?;
         if let Some(crate::ops::Grad { data, accumulate }) = run.gx(0) {
-            assert_eq!(gy.len(), data.len());
-            let to = Shared::new(data.as_mut_ptr());
-            masked(
-                key,
-                self.of.p,
-                gy.len(),
+            put_kept(
+                (key, self.of.p),
+                data,
+                accumulate,
+                [gy],
                 #[inline(always)]
-                // SAFETY: both are as long, and each index comes once.
-                move |i, kept| unsafe {
-                    let (g, to) = (*gy.get_unchecked(i) * scale, to.get().add(i));
-                    let g = if kept { g } else { T::ZERO };
-                    to.write(if accumulate { to.read() + g } else { g });
-                },
+                move |[g]| g * scale,
             );
         }
         Ok(())
@@ -135,14 +134,13 @@ impl Compute for DropoutMask {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (y, p) = (run.y(0), self.0.of.p);
         let scale = T::of(1.0 / (1.0 - p));
-        let to = Shared::new(y.as_mut_ptr());
-        masked(
-            self.0.last()?,
-            p,
-            y.len(),
+        put_kept(
+            (self.0.last()?, p),
+            y,
+            false,
+            [],
             #[inline(always)]
-            // SAFETY: each index comes once.
-            move |i, kept| unsafe { to.get().add(i).write(if kept { scale } else { T::ZERO }) },
+            move |[]| scale,
         );
         Ok(())
     }

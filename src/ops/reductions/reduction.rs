@@ -9,7 +9,6 @@ use crate::array::Shape;
 use crate::kernels::pairing::Pairing;
 use crate::kernels::reduce::{Fold, ProductFold, ReducedRows};
 use crate::kernels::scratch::Zeros;
-use crate::kernels::threads::Shared;
 use crate::kernels::{Float, reduce, strided};
 use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 
@@ -71,25 +70,17 @@ pub(crate) fn spread<T: Float>(
     }
 }
 
-/// Writes or adds `f(i, j)` for each element `i` that took part in result `j`. It must be `#[inline(always)]`.
+/// Writes or adds `f` of each element of arrays like the gradient and of what arrays of results have for that in which it took
+/// part. It must be `#[inline(always)]`.
 #[inline(always)]
-pub(crate) fn spread_each<T: Float>(
-    gx: Grad<'_, T>,
-    kept: &Shape,
-    shape: &Shape,
-    f: impl Fn(usize, usize) -> T + Sync + Copy,
+pub(crate) fn spread_each<T: Float, const N: usize, const M: usize>(
+    Grad { data, accumulate }: Grad<'_, T>,
+    (x, shape): ([&[T]; N], &Shape),
+    (y, kept): ([&[T]; M], &Shape),
+    f: impl Fn([T; N], [T; M]) -> T + Sync + Copy,
 ) {
-    let Grad { data, accumulate: add } = gx;
     assert!(shape.size() == data.len());
-    let to = Shared::new(data.as_mut_ptr());
-    Pairing::new(shape, kept).each(
-        #[inline(always)]
-        // SAFETY: each element of the gradient is met once.
-        move |i, j, _| unsafe {
-            let (to, g) = (to.get().add(i), f(i, j));
-            to.write(if add { to.read() + g } else { g });
-        },
-    );
+    Pairing::new(shape, kept).put_met(x, y, data, accumulate, f);
 }
 
 /// The gradient of a result for each element that took part in it.
@@ -261,15 +252,21 @@ impl Compute for Prod {
         });
         let pairing = Pairing::new(shape, &kept);
         pairing.put(
-            x,
-            &whole,
+            [x, &whole],
+            [],
             gx.data,
             gx.accumulate,
-            |x, all, _| {
+            |x, all, []| {
                 if x == T::ZERO { T::ZERO } else { all / x }
             },
         );
-        pairing.put(x, &others, gx.data, true, |x, others, _| if x == T::ZERO { others } else { T::ZERO });
+        pairing.put(
+            [x, &others],
+            [],
+            gx.data,
+            true,
+            |x, others, []| if x == T::ZERO { others } else { T::ZERO },
+        );
         Ok(())
     }
 

@@ -131,17 +131,15 @@ impl<C: Normalising> Compute for Normalised<C> {
         let (_, lines) = along(C::SPEC.name, run.y_shape(0), self.0.axis())?;
         let (y, gy) = (run.y(0), run.gy(0));
         let Some(gx) = run.gx(0) else { return Ok(()) };
-        assert!(y.len() == gx.data.len() && gy.len() == y.len());
-        // SAFETY: both are as long as what is written.
-        let at = move |i: usize| unsafe { (*y.get_unchecked(i), *gy.get_unchecked(i)) };
         kernels::put_by_sums(
             lines,
             gx.data,
             gx.accumulate,
+            [y, gy],
             #[inline(always)]
-            move |i| C::summand(at(i).0, at(i).1),
+            |[y, gy]| C::summand(y, gy),
             #[inline(always)]
-            move |i, sum| C::df(at(i).0, at(i).1, sum),
+            |[y, gy], sum| C::df(y, gy, sum),
         );
         Ok(())
     }

@@ -3,7 +3,6 @@
 use crate::array::{DType, Shape};
 use crate::kernels::map::GRAIN;
 use crate::kernels::scratch::{List, SavedMemory};
-use crate::kernels::threads::Shared;
 use crate::kernels::{Float, map, threads};
 use crate::ops::arrangement::regrid::only_in_gradients;
 use crate::ops::indexing::scatter::ScatterAdd;
@@ -68,7 +67,7 @@ impl Choice {
     /// Writes for each sample of `n` elements where the wanted ones are, the first of equal ones first. A NaN counts as
     /// the largest.
     fn places<T: Float>(self, x: &[T], n: usize, index: &mut [usize]) {
-        let (k, to) = (self.k, Shared::new(index.as_mut_ptr()));
+        let k = self.k;
         let samples = x.len().checked_div(n).unwrap_or(0);
         assert!(index.len() == samples * k && k <= n);
         let before = |a: &(T, usize), b: &(T, usize)| {
@@ -76,9 +75,9 @@ impl Choice {
             let by_size = first.partial_cmp(&other).unwrap_or_else(|| first.is_nan().cmp(&other.is_nan()));
             by_size.then(a.1.cmp(&b.1))
         };
-        threads::ranges(samples, (GRAIN / (4 * n.max(1))).max(1), |range| {
+        threads::row_ranges_mut(index, k, (GRAIN / (4 * n.max(1))).max(1), |range, index| {
             let mut all: List<(T, usize)> = List::with_capacity(n);
-            for sample in range {
+            for (sample, index) in range.zip(index.chunks_exact_mut(k)) {
                 all.clear();
                 let x = &x[sample * n..][..n];
                 x.iter().enumerate().for_each(|(i, v)| all.push((if self.abs { v.abs() } else { *v }, i)));
@@ -86,10 +85,7 @@ impl Choice {
                     all.select_nth_unstable_by(k - 1, before);
                 }
                 all[..k].sort_unstable_by(before);
-                for (j, (_, i)) in all[..k].iter().enumerate() {
-                    // SAFETY: each sample comes once.
-                    unsafe { to.get().add(sample * k + j).write(*i) };
-                }
+                index.iter_mut().zip(&all[..k]).for_each(|(to, (_, i))| *to = *i);
             }
         });
     }

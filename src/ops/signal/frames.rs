@@ -2,7 +2,7 @@
 //! them. Knows slices; knows no graphs.
 
 use crate::kernels::scratch::{self, List, Zeros};
-use crate::kernels::threads::{self, Shared};
+use crate::kernels::threads;
 use crate::kernels::{Float, spectrum};
 use crate::{Error, Result};
 
@@ -165,40 +165,30 @@ impl Frames {
         let (n, bins) = (self.n(), self.bins());
         assert!(x.len() == count * samples && re.len() == count * bins * frames && im.len() == re.len());
         let transform = spectrum::lines::<T>(n, false);
-        let (re, im) = (Shared::new(re.as_mut_ptr()), Shared::new(im.as_mut_ptr()));
-        let blocks = frames.div_ceil(2 * PAIRS);
-        threads::ranges(count * blocks, 1, |some| {
+        threads::columns_mut([re, im], [bins, frames], 2 * PAIRS, 1, |signal, some, [mut re, mut im]| {
             scratch::with(2 * n * PAIRS, |room: &mut [T]| {
-                for block in some {
-                    let (signal, first) = (block / blocks, block % blocks * 2 * PAIRS);
-                    let x = &x[signal * samples..(signal + 1) * samples];
-                    // Two frames are the real and the imaginary part of one line.
-                    room.fill(T::ZERO);
-                    for f in first..frames.min(first + 2 * PAIRS) {
-                        let line = &mut room[(f - first) / 2 * 2 * n + (f - first) % 2..];
-                        for (t, w) in self.window.iter().enumerate().filter(|(_, w)| **w != 0.0) {
-                            let s = f * self.stride + t;
-                            let v = self.source(s, samples).map_or(T::ZERO, |i| x[i]);
-                            line[2 * t] = v * T::of(w * scales[s]);
-                        }
+                let x = &x[signal * samples..(signal + 1) * samples];
+                // Two frames are the real and the imaginary part of one line.
+                room.fill(T::ZERO);
+                for (i, f) in some.clone().enumerate() {
+                    let line = &mut room[i / 2 * 2 * n + i % 2..];
+                    for (t, w) in self.window.iter().enumerate().filter(|(_, w)| **w != 0.0) {
+                        let s = f * self.stride + t;
+                        let v = self.source(s, samples).map_or(T::ZERO, |i| x[i]);
+                        line[2 * t] = v * T::of(w * scales[s]);
                     }
-                    transform(room);
-                    for f in first..frames.min(first + 2 * PAIRS) {
-                        let line = &room[(f - first) / 2 * 2 * n..][..2 * n];
-                        for k in 0..bins {
-                            let (a, b) = (2 * k, 2 * ((n - k) % n));
-                            let half = T::of(0.5 * self.weight(k));
-                            let (real, imaginary) = match (f - first) % 2 {
-                                0 => (line[a] + line[b], line[a + 1] - line[b + 1]),
-                                _ => (line[a + 1] + line[b + 1], line[b] - line[a]),
-                            };
-                            let at = (signal * bins + k) * frames + f;
-                            // SAFETY: each frame of a signal has its own elements, and both arrays hold as many.
-                            unsafe {
-                                re.get().add(at).write(real * half);
-                                im.get().add(at).write(imaginary * half);
-                            }
-                        }
+                }
+                transform(room);
+                for i in 0..some.len() {
+                    let line = &room[i / 2 * 2 * n..][..2 * n];
+                    for k in 0..bins {
+                        let (a, b) = (2 * k, 2 * ((n - k) % n));
+                        let half = T::of(0.5 * self.weight(k));
+                        let (real, imaginary) = match i % 2 {
+                            0 => (line[a] + line[b], line[a + 1] - line[b + 1]),
+                            _ => (line[a + 1] + line[b + 1], line[b] - line[a]),
+                        };
+                        (re.row(k)[i], im.row(k)[i]) = (real * half, imaginary * half);
                     }
                 }
             });
@@ -217,10 +207,9 @@ impl Frames {
         let (n, bins) = (self.n(), self.bins());
         assert!(x.len() == count * samples && re.len() == count * bins * frames && im.len() == re.len());
         let transform = spectrum::lines::<T>(n, true);
-        let x = Shared::new(x.as_mut_ptr());
-        threads::ranges(count, 1, |some| {
+        threads::row_ranges_mut(x, samples, 1, |some, x| {
             let mut sums = Zeros::<T>::new(samples + 2 * self.pad);
-            for signal in some {
+            for (signal, x) in some.zip(x.chunks_exact_mut(samples)) {
                 sums.fill(T::ZERO);
                 scratch::with(2 * n * PAIRS, |room: &mut [T]| {
                     for first in (0..frames).step_by(2 * PAIRS) {
@@ -251,8 +240,6 @@ impl Frames {
                         }
                     }
                 });
-                // SAFETY: each signal has a part of its own.
-                let x = unsafe { std::slice::from_raw_parts_mut(x.get().add(signal * samples), samples) };
                 x.copy_from_slice(&sums[self.pad..self.pad + samples]);
                 if self.reflect {
                     for s in (0..self.pad).chain(self.pad + samples..samples + 2 * self.pad) {

@@ -2,7 +2,7 @@
 
 use crate::array::Shape;
 use crate::kernels::Float;
-use crate::kernels::threads::{self, Shared};
+use crate::kernels::threads;
 use crate::ops::contract::derivative::{ByKernel, by_kernel};
 use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::{Error, Result};
@@ -93,22 +93,17 @@ impl Compute for AdaptiveSeparableConvolution {
         let width = s.y[1];
         let y = run.y(0);
         assert!(y.len() == s.images * s.channels * s.y[0] * width);
-        let to = Shared::new(y.as_mut_ptr());
-        threads::ranges(s.images * s.channels * s.y[0], 1, |range| {
-            for line in range {
-                let (image, channel) = (line / s.y[0] / s.channels, line / s.y[0] % s.channels);
-                let row = line % s.y[0];
-                // SAFETY: each row of the output comes once.
-                let y = unsafe { std::slice::from_raw_parts_mut(to.get().add(line * width), width) };
-                y.fill(T::ZERO);
-                for j in 0..s.kernel[0] {
-                    let x = &x[s.x(image, channel, row + j)..][..s.x[1]];
-                    let v = &v[s.kernel(0, image, j, row)..][..width];
-                    for i in 0..s.kernel[1] {
-                        let u = &u[s.kernel(1, image, i, row)..][..width];
-                        for (((y, v), u), x) in y.iter_mut().zip(v).zip(u).zip(&x[i..]) {
-                            *y = *y + *v * *u * *x;
-                        }
+        threads::rows_mut(y, width, 1, |line, y| {
+            let (image, channel) = (line / s.y[0] / s.channels, line / s.y[0] % s.channels);
+            let row = line % s.y[0];
+            y.fill(T::ZERO);
+            for j in 0..s.kernel[0] {
+                let x = &x[s.x(image, channel, row + j)..][..s.x[1]];
+                let v = &v[s.kernel(0, image, j, row)..][..width];
+                for i in 0..s.kernel[1] {
+                    let u = &u[s.kernel(1, image, i, row)..][..width];
+                    for (((y, v), u), x) in y.iter_mut().zip(v).zip(u).zip(&x[i..]) {
+                        *y = *y + *v * *u * *x;
                     }
                 }
             }
@@ -121,59 +116,47 @@ impl Compute for AdaptiveSeparableConvolution {
         let (gy, width) = (run.gy(0), s.y[1]);
         if let Some(gx) = run.gx(0).map(Grad::adding) {
             let (v, u, plane) = (run.x(1), run.x(2), s.x[0] * s.x[1]);
-            let to = Shared::new(gx.as_mut_ptr());
             assert!(gx.len() == s.images * s.channels * plane);
-            threads::ranges(s.images * s.channels, 1, |range| {
-                for at in range {
-                    let (image, channel) = (at / s.channels, at % s.channels);
-                    // SAFETY: each plane comes once.
-                    let gx = unsafe { std::slice::from_raw_parts_mut(to.get().add(at * plane), plane) };
-                    threads::in_turn(s.y[0], 1, |rows| {
-                        for row in rows {
-                            let gy = &gy[s.y(image, channel, row)..][..width];
-                            for j in 0..s.kernel[0] {
-                                let gx = &mut gx[(row + j) * s.x[1]..][..s.x[1]];
-                                let v = &v[s.kernel(0, image, j, row)..][..width];
-                                for i in 0..s.kernel[1] {
-                                    let u = &u[s.kernel(1, image, i, row)..][..width];
-                                    for (((gx, v), u), g) in gx[i..].iter_mut().zip(v).zip(u).zip(gy) {
-                                        *gx = *gx + *v * *u * *g;
-                                    }
+            threads::rows_mut(gx, plane, 1, |at, gx| {
+                let (image, channel) = (at / s.channels, at % s.channels);
+                threads::in_turn(s.y[0], 1, |rows| {
+                    for row in rows {
+                        let gy = &gy[s.y(image, channel, row)..][..width];
+                        for j in 0..s.kernel[0] {
+                            let gx = &mut gx[(row + j) * s.x[1]..][..s.x[1]];
+                            let v = &v[s.kernel(0, image, j, row)..][..width];
+                            for i in 0..s.kernel[1] {
+                                let u = &u[s.kernel(1, image, i, row)..][..width];
+                                for (((gx, v), u), g) in gx[i..].iter_mut().zip(v).zip(u).zip(gy) {
+                                    *gx = *gx + *v * *u * *g;
                                 }
                             }
                         }
-                    });
-                }
+                    }
+                });
             });
         }
         for which in 0..2 {
             let Some(gk) = run.gx(1 + which).map(Grad::adding) else { continue };
-            let (x, other) = (run.x(0), run.x(2 - which));
-            let to = Shared::new(gk.as_mut_ptr());
-            let len = gk.len();
-            threads::ranges(s.images * s.kernel[which], 1, |range| {
-                for at in range {
-                    let (image, own) = (at / s.kernel[which], at % s.kernel[which]);
-                    threads::in_turn(s.y[0], 1, |rows| {
-                        for row in rows {
-                            let start = s.kernel(which, image, own, row);
-                            assert!(start + width <= len);
-                            // SAFETY: it lies within the gradient, and each element of a kernel comes once.
-                            let gk = unsafe { std::slice::from_raw_parts_mut(to.get().add(start), width) };
-                            for k in 0..s.kernel[1 - which] {
-                                let (j, i) = if which == 0 { (own, k) } else { (k, own) };
-                                let other = &other[s.kernel(1 - which, image, k, row)..][..width];
-                                for channel in 0..s.channels {
-                                    let x = &x[s.x(image, channel, row + j) + i..][..width];
-                                    let gy = &gy[s.y(image, channel, row)..][..width];
-                                    for (((gk, o), x), g) in gk.iter_mut().zip(other).zip(x).zip(gy) {
-                                        *gk = *gk + *o * *x * *g;
-                                    }
+            let (x, other, [height, kernel_width]) = (run.x(0), run.x(2 - which), s.places[which]);
+            threads::rows_mut(gk, height * kernel_width, 1, |at, gk| {
+                let (image, own) = (at / s.kernel[which], at % s.kernel[which]);
+                threads::in_turn(s.y[0], 1, |rows| {
+                    for row in rows {
+                        let gk = &mut gk[row * kernel_width..][..width];
+                        for k in 0..s.kernel[1 - which] {
+                            let (j, i) = if which == 0 { (own, k) } else { (k, own) };
+                            let other = &other[s.kernel(1 - which, image, k, row)..][..width];
+                            for channel in 0..s.channels {
+                                let x = &x[s.x(image, channel, row + j) + i..][..width];
+                                let gy = &gy[s.y(image, channel, row)..][..width];
+                                for (((gk, o), x), g) in gk.iter_mut().zip(other).zip(x).zip(gy) {
+                                    *gk = *gk + *o * *x * *g;
                                 }
                             }
                         }
-                    });
-                }
+                    }
+                });
             });
         }
         Ok(())

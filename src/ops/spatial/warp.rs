@@ -3,7 +3,6 @@
 use crate::array::Shape;
 use crate::kernels::Float;
 use crate::kernels::sampling::{NEIGHBOURS, Point, Sampling};
-use crate::kernels::threads::Shared;
 use crate::ops::arrangement::array::lengths;
 use crate::ops::contract::derivative::{ByKernel, by_kernel};
 use crate::ops::{
@@ -358,19 +357,8 @@ impl Compute for WarpByGrid {
             sampling.give_back(gy, gx, |image, i| self.point(&lookup, grid, number(image, i)).0);
         }
         if let Some(Grad { data, accumulate }) = run.gx(1) {
-            let (axes, len, to) = (lookup.axes, data.len(), Shared::new(data.as_mut_ptr()));
-            let put = |image: usize, i: usize, slopes: [T; 3]| {
-                for (a, g) in slopes.into_iter().take(axes).enumerate() {
-                    let at = number(image, i) * axes + a;
-                    assert!(at < len);
-                    // SAFETY: it lies within the gradient, and each place comes once.
-                    unsafe {
-                        let to = to.get().add(at);
-                        to.write(if accumulate { to.read() + g } else { g });
-                    }
-                }
-            };
-            sampling.slopes(run.x(0), gy, |image, i| self.point(&lookup, grid, number(image, i)), put);
+            let point = |image, i| self.point(&lookup, grid, number(image, i));
+            sampling.put_slopes([run.x(0), gy], (data, accumulate), (lookup.axes, true), point);
         }
         Ok(())
     }
@@ -440,19 +428,8 @@ impl Compute for WarpByFlow {
             sampling.give_back(gy, gx, |image, i| Self::point(&lookup, flow, image, i).0);
         }
         if let Some(Grad { data, accumulate }) = run.gx(1) {
-            let (len, to) = (data.len(), Shared::new(data.as_mut_ptr()));
-            let put = |image: usize, i: usize, slopes: [T; 3]| {
-                for (a, g) in slopes.into_iter().take(2).enumerate() {
-                    let at = (2 * image + a) * sampling.points + i;
-                    assert!(at < len);
-                    // SAFETY: it lies within the gradient, and each place comes once.
-                    unsafe {
-                        let to = to.get().add(at);
-                        to.write(if accumulate { to.read() + g } else { g });
-                    }
-                }
-            };
-            sampling.slopes(run.x(0), gy, |image, i| Self::point(&lookup, flow, image, i), put);
+            let point = |image, i| Self::point(&lookup, flow, image, i);
+            sampling.put_slopes([run.x(0), gy], (data, accumulate), (2, false), point);
         }
         Ok(())
     }
