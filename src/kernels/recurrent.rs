@@ -9,6 +9,7 @@ use super::Float;
 use super::attention::multiply;
 use super::epilogue::Epilogue;
 use super::gemm::{Matrix, MatrixMut, MatrixOperand, Panels, gemm, gemm_then, kernels};
+use super::map::elements;
 use super::scratch;
 use super::simd::vectorised;
 use super::threads::{self, Shared};
@@ -419,96 +420,49 @@ impl Layer {
     }
 }
 
-/// Units that are taken side by side.
-const LANES: usize = 16;
-
-/// Numbers of so many units.
-type CellLanes<T> = [T; LANES];
-
-/// The numbers of the units from `at` on; zeros where there are no more.
+/// Puts `f` of what is there and of the numbers that each array of `x` has of the unit in the place of each number. A plain loop
+/// with one result, which becomes one over registers. `f` must be `#[inline(always)]`, or small.
 #[inline(always)]
-fn load<T: Float>(x: &[T], at: usize) -> CellLanes<T> {
-    let x = &x[at..];
-    x.first_chunk().copied().unwrap_or_else(|| {
-        let mut lanes = [T::ZERO; LANES];
-        lanes[..x.len()].copy_from_slice(x);
-        lanes
-    })
-}
-
-/// Writes the numbers of the units from `at` on, as far as there are units.
-#[inline(always)]
-fn store<T: Float>(x: &mut [T], at: usize, lanes: CellLanes<T>) {
-    let x = &mut x[at..];
-    match x.first_chunk_mut() {
-        Some(whole) => *whole = lanes,
-        None => x.copy_from_slice(&lanes[..x.len()]),
-    }
-}
-
-/// `f` of the numbers of each unit.
-#[inline(always)]
-fn each<T: Float, const N: usize>(x: [CellLanes<T>; N], f: impl Fn([T; N]) -> T) -> CellLanes<T> {
-    let mut y = [T::ZERO; LANES];
-    for l in 0..LANES {
-        y[l] = f(x.map(
-            #[inline(always)]
-            |x| x[l],
-        ));
-    }
-    y
+#[allow(clippy::needless_range_loop)] // plain loops become loops over registers
+fn each<T: Float, const N: usize>(to: &mut [T], x: [&[T]; N], f: impl Fn(T, [T; N]) -> T) {
+    assert!(x.iter().all(|x| x.len() == to.len()), "numbers of different units");
+    vectorised(
+        #[inline(always)]
+        || {
+            for i in 0..to.len() {
+                // SAFETY: all have as many elements.
+                to[i] = f(to[i], unsafe { elements(x, i) });
+            }
+        },
+    );
 }
 
 /// The state of a plain layer, of sums that stay where they are as the state.
 fn elman<T: Float>(cell: Cell, sum: &mut [T], h: &mut [T]) {
-    vectorised(
-        #[inline(always)]
-        || {
-            for at in (0..h.len()).step_by(LANES) {
-                let a = load(sum, at);
-                let y = if cell == Cell::Tanh {
-                    each([a], |[a]| a.tanh())
-                } else {
-                    each([a], |[a]| a.max(T::ZERO))
-                };
-                store(sum, at, y);
-                store(h, at, y);
-            }
-        },
-    );
+    match cell {
+        Cell::Tanh => each(sum, [], |a, []| a.tanh()),
+        _ => each(sum, [], |a, []| a.max(T::ZERO)),
+    }
+    h.copy_from_slice(sum);
 }
 
 fn elman_slopes<T: Float>(cell: Cell, h: &[T], (g, gy): (&[T], &[T]), to: &mut [T]) {
-    for (i, to) in to.iter_mut().enumerate() {
-        let g = g[i] + gy[i];
-        *to = match cell {
-            Cell::Relu if h[i] > T::ZERO => g,
-            Cell::Relu => T::ZERO,
-            _ => g * (T::ONE - h[i] * h[i]),
-        };
+    match cell {
+        Cell::Relu => {
+            each(to, [h, g, gy], |_, [h, g, gy]| T::select(h > T::ZERO, g + gy, T::ZERO));
+        }
+        _ => each(to, [h, g, gy], |_, [h, g, gy]| (g + gy) * (T::ONE - h * h)),
     }
 }
 
 /// The state of an LSTM, of sums for the gates, which stay where they are as gates, and the cells before.
-fn lstm<T: Float>([to_i, to_f, to_g, to_o, to_c]: [&mut [T]; 5], before: &[T], h: &mut [T]) {
-    vectorised(
-        #[inline(always)]
-        || {
-            for at in (0..h.len()).step_by(LANES) {
-                let i = each([load(to_i, at)], |[v]| v.sigmoid());
-                let f = each([load(to_f, at)], |[v]| v.sigmoid());
-                let g = each([load(to_g, at)], |[v]| v.tanh());
-                let o = each([load(to_o, at)], |[v]| v.sigmoid());
-                let c = each([f, load(before, at), i, g], |[f, before, i, g]| f * before + i * g);
-                store(to_i, at, i);
-                store(to_f, at, f);
-                store(to_g, at, g);
-                store(to_o, at, o);
-                store(to_c, at, c);
-                store(h, at, each([o, each([c], |[c]| c.tanh())], |[o, c]| o * c));
-            }
-        },
-    );
+fn lstm<T: Float>([i, f, g, o, c]: [&mut [T]; 5], before: &[T], h: &mut [T]) {
+    each(i, [], |v, []| v.sigmoid());
+    each(f, [], |v, []| v.sigmoid());
+    each(g, [], |v, []| v.tanh());
+    each(o, [], |v, []| v.sigmoid());
+    each(c, [f, before, i, g], |_, [f, before, i, g]| f * before + i * g);
+    each(h, [o, c], |_, [o, c]| o * c.tanh());
 }
 
 fn lstm_slopes<T: Float>(
@@ -519,22 +473,14 @@ fn lstm_slopes<T: Float>(
     [to_i, to_f, to_g, to_o]: [&mut [T]; 4],
 ) {
     let one = T::ONE;
-    vectorised(
-        #[inline(always)]
-        || {
-            for at in (0..c.len()).step_by(LANES) {
-                let [i, f, g, o] = [i, f, g, o].map(|x| load(x, at));
-                let gh = each([load(gh, at), load(gy, at)], |[a, b]| a + b);
-                let bent = each([load(c, at)], |[c]| c.tanh());
-                let gc = each([load(carried, at), gh, o, bent], |[gc, gh, o, c]| gc + gh * o * (one - c * c));
-                store(to_i, at, each([gc, g, i], |[gc, g, i]| gc * g * i * (one - i)));
-                store(to_f, at, each([gc, load(before, at), f], |[gc, c, f]| gc * c * f * (one - f)));
-                store(to_g, at, each([gc, i, g], |[gc, i, g]| gc * i * (one - g * g)));
-                store(to_o, at, each([gh, bent, o], |[gh, c, o]| gh * c * o * (one - o)));
-                store(carried, at, each([gc, f], |[gc, f]| gc * f));
-            }
-        },
-    );
+    // What the state is of the cell stays where the slope of its gate will be.
+    each(to_o, [c], |_, [c]| c.tanh());
+    each(carried, [gh, gy, o, to_o], |gc, [gh, gy, o, c]| gc + (gh + gy) * o * (one - c * c));
+    each(to_o, [gh, gy, o], |c, [gh, gy, o]| (gh + gy) * c * o * (one - o));
+    each(to_i, [carried, g, i], |_, [gc, g, i]| gc * g * i * (one - i));
+    each(to_f, [carried, before, f], |_, [gc, c, f]| gc * c * f * (one - f));
+    each(to_g, [carried, i, g], |_, [gc, i, g]| gc * i * (one - g * g));
+    each(carried, [f], |gc, [f]| gc * f);
 }
 
 /// Adds gradients to those that are wanted.
@@ -545,25 +491,14 @@ fn add_to<T: Float>(to: Option<&mut [T]>, g: &[T]) {
 }
 
 /// The state of a GRU, of sums for the gates, which stay where they are as gates, and what the last has of the state.
-fn gru<T: Float>([to_r, to_z, to_n, to_s]: [&mut [T]; 4], bias: Option<&[T]>, before: &[T], h: &mut [T]) {
+fn gru<T: Float>([r, z, n, s]: [&mut [T]; 4], bias: Option<&[T]>, before: &[T], h: &mut [T]) {
     if let Some(bias) = bias {
-        to_s.iter_mut().zip(bias).for_each(|(s, b)| *s = *s + *b);
+        each(s, [bias], |s, [b]| s + b);
     }
-    vectorised(
-        #[inline(always)]
-        || {
-            for at in (0..h.len()).step_by(LANES) {
-                let r = each([load(to_r, at)], |[v]| v.sigmoid());
-                let z = each([load(to_z, at)], |[v]| v.sigmoid());
-                let n = each([load(to_n, at), r, load(to_s, at)], |[n, r, s]| n + r * s);
-                let n = each([n], |[n]| n.tanh());
-                store(to_r, at, r);
-                store(to_z, at, z);
-                store(to_n, at, n);
-                store(h, at, each([z, n, load(before, at)], |[z, n, h]| (T::ONE - z) * n + z * h));
-            }
-        },
-    );
+    each(r, [], |v, []| v.sigmoid());
+    each(z, [], |v, []| v.sigmoid());
+    each(n, [r, s], |n, [r, s]| (n + r * s).tanh());
+    each(h, [z, n, before], |_, [z, n, h]| (T::ONE - z) * n + z * h);
 }
 
 fn gru_slopes<T: Float>(
@@ -573,23 +508,10 @@ fn gru_slopes<T: Float>(
     [to_r, to_z, to_n, to_s]: [&mut [T]; 4],
 ) {
     let one = T::ONE;
-    vectorised(
-        #[inline(always)]
-        || {
-            for at in (0..gy.len()).step_by(LANES) {
-                let [r, z, n, s] = [r, z, n, s].map(|x| load(x, at));
-                let gh = each([load(g, at), load(gy, at)], |[a, b]| a + b);
-                let gn = each([gh, z, n], |[gh, z, n]| gh * (one - z) * (one - n * n));
-                store(to_n, at, gn);
-                store(to_s, at, each([gn, r], |[gn, r]| gn * r));
-                store(to_r, at, each([gn, s, r], |[gn, s, r]| gn * s * r * (one - r)));
-                store(
-                    to_z,
-                    at,
-                    each([gh, load(before, at), n, z], |[gh, h, n, z]| gh * (h - n) * z * (one - z)),
-                );
-                store(g, at, each([gh, z], |[gh, z]| gh * z));
-            }
-        },
-    );
+    each(g, [gy], |g, [gy]| g + gy);
+    each(to_n, [g, z, n], |_, [gh, z, n]| gh * (one - z) * (one - n * n));
+    each(to_s, [to_n, r], |_, [gn, r]| gn * r);
+    each(to_r, [to_n, s, r], |_, [gn, s, r]| gn * s * r * (one - r));
+    each(to_z, [g, before, n, z], |_, [gh, h, n, z]| gh * (h - n) * z * (one - z));
+    each(g, [z], |gh, [z]| gh * z);
 }
