@@ -128,3 +128,31 @@ def test_a_plan_is_a_picture_beside_its_text(tmp_path):
     assert "<line" in nn.plan_report(loss, 2**22)._repr_html_()
     with pytest.raises(nn.ArgumentError, match=r"plan_report: expected a path that ends in .html, got 'plan.png'"):
         report.save("plan.png")
+
+
+def test_the_picture_of_a_plan_shows_the_backward_run_of_a_profile():
+    x = nn.Variable((256, 256), need_grad=True)
+    loss = F.mean(F.tanh(F.affine(x, nn.Variable((256, 256), need_grad=True))))
+    with nn.profile(alone=True) as p:
+        for _ in range(2):
+            loss.forward(clear_no_need_grad=True)
+            loss.backward(clear_buffer=True)
+    report = nn.plan_report(loss, profile=p)
+    page = report._repr_html_()
+    measured = re.findall(r"<title>\d+ (\w+) (forward|backward): ", page)
+    order = ["Affine", "Tanh", "Mean"]
+    assert measured == [(name, "forward") for name in order] + [(name, "backward") for name in order[::-1]]
+    assert [moment.phase for moment in p.memory()] == (["forward"] * 3 + ["backward"] * 3) * 2
+    last = p.memory()[6:]
+    worst = max(last, key=lambda moment: moment.peak)
+    expected = f"{worst.peak / 2**20:.2f} MiB at most as it ran, in {worst.name} {worst.phase}"
+    assert expected in report.splitlines() and page.count("<svg") == 2
+    heights = re.findall(r'<rect class="(?:live|backward)" [^>]*height="([\d.]+)"', page)[-6:]
+    assert [float(height) for height in heights] == pytest.approx([100 * m.peak / worst.peak for m in last], abs=1e-3)
+    assert page.count("<line") == 0 and nn.plan_report(loss, 2**22, profile=p)._repr_html_().count("<line") == 2
+    with nn.profile() as nothing:
+        pass
+    with pytest.raises(nn.ArgumentError, match="got one that saw none run"):
+        nn.plan_report(loss, profile=nothing)
+    with pytest.raises(nn.CallError, match="expected `profile` to be a Profile, got str"):
+        nn.plan_report(loss, profile="p")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import _core
+from ._core import ArgumentError, CallError
 from .display import text_table
 
 if TYPE_CHECKING:
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 
     from ._core import Variable
     from .pictures.plan import PlanReport
+    from .profiling import Profile
+    from .profiling.result import Moment
 
     Ranges = Sequence[tuple[int, int]]
 
@@ -19,7 +22,12 @@ __all__ = ["plan_report"]
 
 
 def plan_report(
-    loss: Variable, memory_budget: int | None = None, *, clear_buffer: bool = False, instructions: bool = False
+    loss: Variable,
+    memory_budget: int | None = None,
+    *,
+    clear_buffer: bool = False,
+    instructions: bool = False,
+    profile: Profile | None = None,
 ) -> PlanReport:
     r"""What a training step does with its memory: function by function, and at its worst moment. Nothing is run.
 
@@ -36,6 +44,9 @@ def plan_report(
     Of functions that ran as they were built, under a budget, it says how things are now: which values are there, which
     were evicted and come back when they are wanted, and the bytes of what there is.
 
+    Of the backward run a plan says only what it takes at most. With a profile of a step, the picture also shows the
+    memory during each function forward and backward, as it was in that step.
+
     Args:
         loss: The variable from which the backward run starts, or that is predicted.
         memory_budget: The budget in bytes; by default that of `kinnor.memory_budget`, if there is one.
@@ -44,11 +55,15 @@ def plan_report(
             other, when it is repeated: the shapes that a function reads and writes follow its name, and what is set in
             is what several functions do one by one if they cannot run together. The environment variable
             `KINNOR_PLAN=print` has each run print its list when it is made.
+        profile: What `kinnor.profile` found in a block that ran such a step; of several steps the last one is shown.
+            Its bytes are those of all arrays of the program.
 
     Returns:
-        A table as text, to be printed; a picture of the forward run in a notebook, and as a page by `save`.
+        A table as text, to be printed; a picture in a notebook, and as a page by `save`.
 
     Raises:
+        CallError: If `profile` is no profile.
+        ArgumentError: If no function ran forward or backward while it was taken.
         GraphError: If no function computes `loss`.
         BudgetError: If the budget cannot be kept to.
 
@@ -78,13 +93,30 @@ def plan_report(
             run      2 ReLU (256, 1024) -> (256, 1024)
             release  input 0 (256, 1024)
     """
-    facts = _core.plan_facts(loss, memory_budget, clear_buffer)
-    lines = summary(facts, clear_buffer)
     from .pictures.plan import PlanReport
 
+    facts = _core.plan_facts(loss, memory_budget, clear_buffer)
+    lines = summary(facts, clear_buffer)
+    moments = [] if profile is None else last_step(profile)
+    if moments:
+        worst = max(moments, key=lambda moment: moment.peak)
+        lines.append(f"{mib(worst.peak)} MiB at most as it ran, in {worst.name} {worst.phase}")
     report = PlanReport("\n".join([*lines, "", facts["instructions"]] if instructions else lines))
-    report.facts = facts
+    report.facts, report.moments = facts, moments
     return report
+
+
+def last_step(profile: Profile) -> list[Moment]:
+    """The functions of the last step that a profile has seen, forward and then backward."""
+    from .profiling import Profile
+
+    if not isinstance(profile, Profile):
+        raise CallError(f"plan_report: expected `profile` to be a Profile, got {type(profile).__name__}")
+    moments = profile.memory()
+    if not moments:
+        raise ArgumentError("plan_report: expected a profile of a block that runs functions, got one that saw none run")
+    turns = (n for n in range(1, len(moments)) if (moments[n - 1].phase, moments[n].phase) == ("backward", "forward"))
+    return moments[max(turns, default=0) :]
 
 
 def summary(facts: dict[str, Any], clear_buffer: bool) -> list[str]:

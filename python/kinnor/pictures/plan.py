@@ -1,4 +1,4 @@
-"""What a step does with its memory, as a picture: bars of bytes, function by function. Plans nothing itself."""
+"""What a step does with its memory, as a picture: bars of bytes, function by function. Plans and runs nothing."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from ..files.atomic import replacing
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Sequence
+
+    from ..profiling.result import Moment
 
 __all__ = ["PlanReport"]
 
 STYLE = """<style>
-.plan { --live: #a9c8ef; --own: #e8590c; --dropped: #f2b48a; --text: #1d2733; --back: #fff; --dim: #66727f;
-  font: 13px system-ui, sans-serif; color: var(--text); background: var(--back); padding: 10px;
+.plan { --live: #a9c8ef; --own: #e8590c; --dropped: #f2b48a; --backward: #b197fc; --text: #1d2733; --back: #fff;
+  --dim: #66727f; font: 13px system-ui, sans-serif; color: var(--text); background: var(--back); padding: 10px;
   color-scheme: light dark; }
-@media (prefers-color-scheme: dark) { .plan { --live: #2f5482; --own: #ff922b; --dropped: #8a5a2b; --text: #e4e9ee;
-  --back: #14181d; --dim: #96a3b0; } }
+@media (prefers-color-scheme: dark) { .plan { --live: #2f5482; --own: #ff922b; --dropped: #8a5a2b;
+  --backward: #7950f2; --text: #e4e9ee; --back: #14181d; --dim: #96a3b0; } }
 .plan svg { width: 100%; height: 220px; display: block; } .plan .live { fill: var(--live); }
-.plan .own { fill: var(--own); }
+.plan .own { fill: var(--own); } .plan .backward { fill: var(--backward); }
 .plan .dropped { fill: var(--dropped); } .plan line { stroke: var(--dim); stroke-dasharray: 6 4; }
 .plan pre { overflow-x: auto; } .plan b { padding: 0 8px; margin: 0 4px 0 12px; }
 </style>"""
@@ -33,14 +36,20 @@ class PlanReport(str):
 
     A bar for each function of the forward run is as high as what all arrays of the graph take once it has run; its
     lower part is what the function gives, in a colour of its own if that is dropped, to be recomputed or for good.
+    With a profile, a second row of bars has the step as it ran, forward and backward.
     """
 
     facts: dict[str, Any]
+    moments: Sequence[Moment]
 
     def _repr_html_(self) -> str:
         return STYLE + self._body()
 
     def _body(self) -> str:
+        pictures = self._planned() + (self._measured() if self.moments else "")
+        return f'<div class="plan">{pictures}<pre>{escape(self)}</pre></div>'
+
+    def _planned(self) -> str:
         steps = self.facts["steps"]
         budget = self.facts["budget"]
         most = max([live for *_, live in steps] + [budget or 0, 1])
@@ -52,21 +61,30 @@ class PlanReport(str):
             title = f"{n + 1} {name}: {readable(own)} {fates}; {readable(live)} in all"
             bars.append(f"<g><title>{escape(title)}</title>{bar('live', n, live / most)}{bar(kind, n, own / most)}</g>")
         if budget is not None:
-            y = 100 - 100 * budget / most
-            bars.append(
-                f'<line x1="0" x2="{len(steps)}" y1="{y:.3f}" y2="{y:.3f}" vector-effect="non-scaling-stroke"/>'
-            )
-        key = "".join(
-            f'<b style="background:var(--{kind})"></b>{text}'
-            for kind, text in (("live", "other arrays"), ("own", "given and kept"), ("dropped", "given and dropped"))
+            bars.append(limit(budget / most, len(steps)))
+        words = f", the budget (dashed) is {readable(budget)}" if budget is not None else ""
+        text = (
+            "Memory after each function of the forward run: the highest bar is "
+            f"{readable(max([live for *_, live in steps], default=0))}{words}"
         )
-        limit = f", the budget (dashed) is {readable(budget)}" if budget is not None else ""
-        return (
-            f'<div class="plan"><div>Memory after each function of the forward run: the highest bar is '
-            f"{readable(max([live for *_, live in steps], default=0))}{limit}{key}</div>"
-            f'<svg viewBox="0 0 {max(len(steps), 1)} 100" preserveAspectRatio="none" role="img" aria-label="memory">'
-            f"{''.join(bars)}</svg><pre>{escape(self)}</pre></div>"
+        return chart(text, {"live": "other arrays", "own": "given and kept", "dropped": "given and dropped"}, bars)
+
+    def _measured(self) -> str:
+        budget = self.facts["budget"]
+        peak = max(moment.peak for moment in self.moments)
+        most = max(peak, budget or 0, 1)
+        kinds = {"forward": "live", "backward": "backward"}
+        bars = []
+        for n, moment in enumerate(self.moments):
+            title = f"{n + 1} {moment.name} {moment.phase}: {readable(moment.peak)} in all"
+            bars.append(f"<g><title>{escape(title)}</title>{bar(kinds[moment.phase], n, moment.peak / most)}</g>")
+        if budget is not None:
+            bars.append(limit(budget / most, len(self.moments)))
+        text = (
+            "The step as it ran: the most that all arrays of the program took during each function; "
+            f"the highest bar is {readable(peak)}"
         )
+        return chart(text, {kind: phase for phase, kind in kinds.items()}, bars)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the picture and the text as one page, which loads nothing.
@@ -89,3 +107,19 @@ class PlanReport(str):
 def bar(kind: str, n: int, part: float) -> str:
     """A bar from below."""
     return f'<rect class="{kind}" x="{n + 0.05}" y="{100 - 100 * part:.3f}" width="0.9" height="{100 * part:.3f}"/>'
+
+
+def limit(part: float, n: int) -> str:
+    """A dashed line across `n` bars."""
+    y = 100 - 100 * part
+    return f'<line x1="0" x2="{n}" y1="{y:.3f}" y2="{y:.3f}" vector-effect="non-scaling-stroke"/>'
+
+
+def chart(text: str, key: dict[str, str], bars: Sequence[str]) -> str:
+    """Bars below a line of text, which ends with what the colours mean."""
+    n = max(sum(shape.startswith("<g>") for shape in bars), 1)
+    colours = "".join(f'<b style="background:var(--{kind})"></b>{words}' for kind, words in key.items())
+    return (
+        f'<div>{text}{colours}</div><svg viewBox="0 0 {n} 100" preserveAspectRatio="none" role="img" '
+        f'aria-label="memory">{"".join(bars)}</svg>'
+    )

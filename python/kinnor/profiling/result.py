@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._core import ArgumentError
 from ..display import html_table, text_table
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from .record import Lane, Span
 
-__all__ = ["Profile", "Row"]
+__all__ = ["Moment", "Profile", "Row"]
 
 LINES = 40
 """Rows that are printed."""
@@ -55,6 +55,24 @@ class Row:
     flop: int = 0
     bytes: int = 0
     peak: int = 0
+
+
+class Moment(NamedTuple):
+    """The run of a function, or of several as one pass, and the memory during it.
+
+    Attributes:
+        phase: `forward` or `backward`.
+        name: Type of the function.
+        site: Line of the user's program, as in `Row`.
+        seconds: When it began, in seconds since the block began.
+        peak: The most bytes that all arrays took meanwhile.
+    """
+
+    phase: str
+    name: str
+    site: str
+    seconds: float
+    peak: int
 
 
 class Profile:
@@ -130,6 +148,16 @@ class Profile:
             rest = {"thread": main, "phase": "python", "name": "Python between", "site": "", "shapes": ""}
             row_of(found, rest, fields).seconds += max(0.0, self.seconds - covered[main] * 1e-9)
         return sorted(found.values(), key=lambda row: -row.seconds)
+
+    def memory(self) -> list[Moment]:
+        """Memory while functions ran, in the order of time; functions of all threads are in it."""
+        found = [
+            Moment(span.phase, span.what.name, span.what.site, (span.start - self._start) * 1e-9, span.peak)
+            for lane in self._lanes
+            for span in lane.spans
+            if span.phase in ("forward", "backward") and span.peak >= 0
+        ]
+        return sorted(found, key=lambda moment: moment.seconds)
 
     def table(self, by: str = "function") -> str:
         """The rows as text, the slowest 40, with the time of the block below.
