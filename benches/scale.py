@@ -289,10 +289,12 @@ def measure_plan(name: str, repeats: int) -> dict[str, Any]:
 # --- All together
 
 
-def _started(ranks: int, *arguments: str, namespace: str | None = None) -> list[dict[str, Any]]:
-    """What each of several processes prints."""
+def started(
+    ranks: int, *arguments: str, namespace: str | None = None, module: str = "benches.scale"
+) -> list[dict[str, Any]]:
+    """What each of several processes of a module prints."""
     command = [sys.executable, "-m", "kinnor.launch", "--oversubscribe", "--threads", "1", "-n", str(ranks)]
-    command += ["-m", "benches.scale", *arguments]
+    command += ["-m", module, *arguments]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     if namespace is not None:
         command = ["ip", "netns", "exec", namespace, *command]
@@ -304,7 +306,7 @@ def _started(ranks: int, *arguments: str, namespace: str | None = None) -> list[
     return sorted(found, key=lambda each: each["rank"])
 
 
-def _links(gigabits: Sequence[float]) -> Iterator[tuple[str, str | None]]:
+def links(gigabits: Sequence[float]) -> Iterator[tuple[str, str | None]]:
     """Names of links, and the namespaces that have them."""
     yield "shared memory", None
     for rate in gigabits:
@@ -331,15 +333,15 @@ def _fitted(found: list[dict[str, Any]]) -> Link:
 
 def _compare(title: str, namespace: str | None, given: argparse.Namespace) -> Link:
     """Print what was measured beside what the model says."""
-    link = _fitted(_started(2, "link", "--repeats", str(given.repeats), namespace=namespace))
+    link = _fitted(started(2, "link", "--repeats", str(given.repeats), namespace=namespace))
     print(f"{title}: {link.latency * 1e6:.0f} us, {link.bandwidth / 1e9:.2f} GB/s, sums {link.sums / 1e9:.2f} GB/s")
     print("  network       ranks  overlap   measured ms  predicted ms  ratio")
     for name in given.networks:
         for ranks in given.ranks:
-            found = _started(ranks, "plan", name, "--repeats", str(given.repeats), namespace=namespace)
+            found = started(ranks, "plan", name, "--repeats", str(given.repeats), namespace=namespace)
             plan = max((Plan(*each["plan"]) for each in found), key=lambda plan: plan.forward + plan.backward)
             for overlap in ("none", "blocking", "thread"):
-                told = _started(ranks, "steps", name, overlap, "--repeats", str(given.repeats), namespace=namespace)
+                told = started(ranks, "steps", name, overlap, "--repeats", str(given.repeats), namespace=namespace)
                 measured = max(each["step"] for each in told)
                 said = step_time(plan, link, ranks, overlap)
                 print(
@@ -385,7 +387,7 @@ def main() -> None:
     if given.link is not None:
         _predict("A link of your own", Link(*given.link, sums=4e9), given)
         return
-    for title, namespace in _links(given.gigabits):
+    for title, namespace in links(given.gigabits):
         _predict(title, _compare(title, namespace, given), given)
 
 

@@ -2,6 +2,7 @@
 
 import doctest
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -73,3 +74,15 @@ def test_a_process_of_the_comparison_trains():
         [*command, "--python", "nowhere"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
     )
     assert refused.returncode == 1 and "`PEERS=torch make peers` installs it" in refused.stderr
+
+
+def test_ways_to_sum_are_compared():
+    pytest.importorskip("mpi4py")
+    command = [sys.executable, "-m", "benches.overlap", "--networks", "mlp 64", "--repeats", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    row = done.stdout.splitlines()[1]
+    assert row.startswith("shared memory  mlp 64")
+    said = dict(re.findall(r"(\w+) +([0-9.]+)", row.partition("mlp 64")[2]))
+    assert said.keys() == {"computed", "sent", "asleep", "worked", "allowed", "none", "blocking", "thread"}
+    assert float(said["allowed"]) >= float(said["computed"]) > 0
