@@ -137,6 +137,29 @@ def test_a_profile_of_a_graph(loss, capsys):
     assert [row[0] for row in rows if len(row) == 2][-2:] == ["training(forward + backward + update)", "training_n_run"]
 
 
+def test_times_of_a_profiled_graph_are_those_of_the_engine(loss, monkeypatch):
+    profiler = GraphProfiler(loss, n_run=4, time_scale="n")
+    profiler.time_profiling_forward()
+    profiler.time_profiling_backward()
+
+    def told():  # As the engine tells: functions, whether backward, nanoseconds since they began and ended, memory
+        return [([f], False, 900 + 100 * n, 800, 0) for n, f in enumerate(profiler._functions)]
+
+    monkeypatch.setattr(nn._core, "take_timings", told)
+    profiler.time_profiling_forward()
+    assert [float(stat.mean_time) for stat in profiler.result["forward"]] == [100, 200, 300, 400, 500, 600]
+    short = GraphProfiler(loss, n_run=4, max_measure_execution_time=450e-9)
+    short.time_profiling_forward()
+    assert [stat.n_run for stat in short.result["forward"]] == [4, 3, 2, 2, 1, 1]
+    monkeypatch.undo()
+    with nn.profile() as p, pytest.raises(nn.CallError, match="expected no other profile"):
+        profiler.run()
+    added = GraphProfiler(loss, n_run=1, backward_accum=True)
+    added.run()
+    assert [stat.function_name for stat in added.result["backward"]] == KINDS
+    assert p.seconds > 0
+
+
 def test_what_cannot_be_profiled():
     with pytest.raises(TypeError, match="GraphProfiler: expected a variable that a function computes"):
         GraphProfiler(nn.Variable((2,)), "0", "cpu")

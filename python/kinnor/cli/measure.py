@@ -14,13 +14,12 @@ from .. import parameter as parameters
 from ..files.atomic import replacing
 from ..graph_def import NetworkError
 from ..profiling import profile as profiled
+from ..profiling.alone import times_alone
 from ..utils.load import load
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
-
-    from .._core import Function
 
 __all__ = ["add", "profile"]
 
@@ -92,24 +91,11 @@ def _output(outputs: list[Any]) -> Any:
 
 
 def _network(name: str, output: Any) -> list[tuple[str, str, str, float]]:
-    spent: dict[int, list[float]] = {}
-    order: list[tuple[int, str]] = []
-    begun = [0.0]
-
-    def before(function: Function) -> None:
-        begun[0] = time.perf_counter()
-
-    def after(function: Function) -> None:
-        key = hash(function)
-        if key not in spent:
-            order.append((key, str(function.info.type_name)))
-            spent[key] = []
-        spent[key].append(time.perf_counter() - begun[0])
-
-    for _ in range(RUNS + 1):
-        output.forward(function_pre_hook=before, function_post_hook=after)
-    rows = [(name, f"{i} {kind}", "forward", 1e3 * float(np.median(spent[key][1:]))) for i, (key, kind) in
-            enumerate(order)]  # fmt: skip
+    spent = times_alone(output.forward, RUNS)
+    rows = [
+        (name, f"{i} {f.info.type_name}", "forward", 1e3 * float(np.median(times)))
+        for i, (f, times) in enumerate(spent.items())
+    ]
     rows.append((name, "*", "forward", _time(output.forward)))
     if output.need_grad:
         rows.append((name, "*", "backward", _time(output.backward)))

@@ -16,7 +16,7 @@ from .result import Profile
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["profile"]
+__all__ = ["profile", "timed"]
 
 KEY = "kinnor.profile"
 
@@ -31,6 +31,30 @@ UPDATES = (
 )
 
 ONE_AT_A_TIME = Lock()
+
+
+@contextmanager
+def timed(alone: bool) -> Iterator[None]:
+    """Have the engine time the functions that run in a block, for whoever calls `_core.take_timings` in it.
+
+    Args:
+        alone: Whether each function runs by itself, not in one pass with others.
+
+    Raises:
+        CallError: If another block of this kind is not over.
+    """
+    if not ONE_AT_A_TIME.acquire(blocking=False):
+        raise CallError("profile: expected no other profile to be taken at that time, got one within or beside another")
+    with ExitStack() as stack:
+        stack.callback(ONE_AT_A_TIME.release)
+        if alone:  # a run with a hook runs function by function
+            _core.set_global_hook(0, KEY, lambda _: None)
+            stack.callback(_core.unset_global_hook, 0, KEY)
+        _core.take_timings()
+        stack.callback(_core.take_timings)
+        stack.callback(_core.time_runs, False)
+        _core.time_runs(True)
+        yield
 
 
 @contextmanager
@@ -63,22 +87,14 @@ def profile(alone: bool = False) -> Iterator[Profile]:
         >>> next(row.flop for row in p.rows() if row.name == "Affine" and row.phase == "forward")
         192
     """
-    if not ONE_AT_A_TIME.acquire(blocking=False):
-        raise CallError("profile: expected no other profile to be taken at that time, got one within or beside another")
     lanes: list[Lane] = []
     with ExitStack() as stack:
-        stack.callback(ONE_AT_A_TIME.release)
+        stack.enter_context(timed(alone))
         recorder = Recorder(lanes)
         result = Profile(lanes, perf_counter_ns())
         stack.callback(result._end)
-        if alone:  # a run with a hook runs function by function
-            _core.set_global_hook(0, KEY, lambda _: None)
-            stack.callback(_core.unset_global_hook, 0, KEY)
         watch(recorder, stack)
-        _core.take_timings()
         stack.callback(recorder.take, "")
-        stack.callback(_core.time_runs, False)
-        _core.time_runs(True)
         yield result
 
 

@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from .. import __version__, _check
 from .._core import ArgumentError, CallError, Variable
 from ..parameter import get_parameters
+from ..profiling.alone import times_alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,8 +55,8 @@ def convert_time_scale(sec: float, format: str = "m") -> float:
 class GraphProfiler:
     """Measures each function of a graph by itself, forward and backward, then the graph, then a step of training.
 
-    Measured by themselves, functions are not fused with each other as they are in a run of the graph; their times
-    add up to more.
+    The times of functions are the engine's, as in `kinnor.profile(alone=True)`: the graph runs, but not several
+    functions in one pass, so that their times add up to more than a run takes otherwise.
 
     Args:
         graph: The variable that the graph computes.
@@ -65,7 +66,8 @@ class GraphProfiler:
         n_run: How often each is measured.
         max_measure_execution_time: After how many seconds no more is measured of the same.
         time_scale: Unit of times: `m`, `u` or `n` for thousandths, millionths or billionths of a second.
-        backward_accum: Whether functions by themselves add to gradients rather than overwriting them.
+        backward_accum: Whether functions by themselves add to all gradients; they are called one by one then. A run of
+            the graph adds where it has to, and overwrites elsewhere.
 
     Raises:
         CallError: If `graph` is no variable that a function computes.
@@ -114,32 +116,34 @@ class GraphProfiler:
         mean = (time.perf_counter() - start) / n
         return f"{convert_time_scale(mean, self.time_scale):.8g}", n
 
-    def _stat(self, f: Function, run: Callable[[], object]) -> ProfileStat:
+    def _stat(self, f: Function, mean: str, n: int) -> ProfileStat:
         name = next((self._names[v] for v in f.inputs if v in self._names), "")
-        mean, n = self._measure(run)
         scope = name.rpartition("/")[0] or None
         return ProfileStat(scope, [v.shape for v in f.inputs], f.info.args.items(), f.info.type_name, mean, n)
 
+    def _alone(self, run: Callable[[], object], backward: bool) -> list[ProfileStat]:
+        found = times_alone(run, self.n_run, self.max_measure_execution_time, backward)
+        means = {f: convert_time_scale(sum(times) / len(times), self.time_scale) for f, times in found.items()}
+        return [self._stat(f, f"{means[f]:.8g}", len(found[f])) for f in self._functions if f in found]
+
     def time_profiling_forward(self) -> None:
         """Measure each function forward."""
-        self.graph.forward()
-        self.result["forward"] = [
-            self._stat(f, lambda f=f: f.forward(f.inputs, f.outputs))  # type: ignore[misc]
-            for f in self._functions
-        ]
+        self.result["forward"] = self._alone(self.graph.forward, backward=False)
 
     def time_profiling_backward(self) -> None:
         """Measure each function backward that has gradients to give."""
-        self.graph.forward()
         self.result["backward"] = []
         if not self.graph.need_grad:
             return
+        self.graph.forward()
+        if not self.backward_accum:
+            self.result["backward"] = self._alone(self.graph.backward, backward=True)
+            return
         self.graph.backward()
-        for f in self._functions:
+        for f in self._functions:  # by hand, for a run of the graph decides by itself which gradients add up
             if any(v.need_grad for v in f.inputs):
-                accum = [self.backward_accum] * len(f.inputs)
-                stat = self._stat(f, lambda f=f, a=accum: f.backward(f.inputs, f.outputs, a))  # type: ignore[misc]
-                self.result["backward"].append(stat)
+                measured = self._measure(lambda f=f: f.backward(f.inputs, f.outputs, [True] * len(f.inputs)))  # type: ignore[misc]
+                self.result["backward"].append(self._stat(f, *measured))
 
     def training_function(self) -> None:
         """A step of training: gradients to zero, forward, backward, update."""
@@ -158,7 +162,11 @@ class GraphProfiler:
             found["training"], found["n_run_training"] = self._measure(self.training_function)
 
     def run(self) -> None:
-        """Measure everything."""
+        """Measure everything.
+
+        Raises:
+            CallError: If a `kinnor.profile` is being taken.
+        """
         self.result = {}
         self.time_profiling_forward()
         self.time_profiling_backward()

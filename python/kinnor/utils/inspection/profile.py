@@ -79,6 +79,9 @@ class CpuTimerCallback(FunctionHookCallbackBase):
 class TimeProfiler(FunctionHookCallbackBase):
     """The time that each function takes forward and backward, and each block as a whole.
 
+    Its clock runs between the two hooks of a function, so that it counts those functions alone that have been given
+    the hooks, and not the hooks' own time, which `kinnor.profile` does.
+
     Args:
         ext_name: Name of the extension; there is `cpu`.
         device_id: Name of the device; without effect.
