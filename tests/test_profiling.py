@@ -11,7 +11,7 @@ import kinnor as nn
 import kinnor.functions as F
 import kinnor.parametric_functions as PF
 import kinnor.solvers as S
-from kinnor import _core
+from kinnor import _core, autodiff
 from kinnor.profiling.cost import costs
 from kinnor.utils.data_iterator import data_iterator_simple
 
@@ -66,6 +66,27 @@ def test_a_row_names_the_line_that_built_a_function_or_made_a_call():
     assert lines == {"Exp": 4, "Add2": 5, "Tanh": 6}
     assert all(__file__ in site or "test_profiling" in site for site in sites.values())
     assert any(row.site == sites["Exp"] and row.calls == 2 for row in p.rows("line"))
+
+
+def test_lines_that_built_functions_before_the_block():
+    note = "build the graph in the block or within autodiff.detect_anomaly()"
+    x = nn.Variable((2, 3), need_grad=True)
+    with autodiff.detect_anomaly():
+        y = F.sum(PF.affine(F.tanh(x), 4))
+    with nn.profile() as p:
+        y.forward()
+        y.backward()
+    first = test_lines_that_built_functions_before_the_block.__code__.co_firstlineno
+    sites = {row.site for row in p.rows() if row.phase in ("forward", "backward")}
+    assert {int(re.search(r"test_profiling.py:(\d+), in", site)[1]) - first for site in sites} == {4}
+    assert note not in repr(p)
+    other = F.exp(y)
+    with nn.profile() as p:
+        other.forward()
+    assert note in repr(p) and note in p.table("line") and note in p._repr_html_() and note in p.html()
+    assert note not in p.table("name")
+    lines = {row.name: int(row.site.rpartition(":")[2].split(",")[0]) - first for row in p.rows() if row.site}
+    assert lines["Exp"] == 14 and lines["Tanh"] == 4
 
 
 def test_functions_that_run_as_one_pass_are_one_row():

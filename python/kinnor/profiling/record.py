@@ -30,6 +30,7 @@ class What:
         shapes: Shapes that a function takes and gives, as text.
         forward: What it does forward.
         backward: What it does backward.
+        is_of_run: Whether the line is the one that ran a function, for nobody knows which one built it.
     """
 
     name: str
@@ -37,6 +38,7 @@ class What:
     shapes: str = ""
     forward: Cost = NOTHING
     backward: Cost = NOTHING
+    is_of_run: bool = False
 
 
 class Span(NamedTuple):
@@ -89,7 +91,7 @@ class Recorder(threading.local):
         key = tuple(map(hash, functions))  # which no other function ever has
         what = self.known.get(key)
         if what is None:
-            parts = [self.known.get((n,)) or described(f, site) for n, f in zip(key, functions, strict=True)]
+            parts = [self.known.get((n,)) or described(f, site, True) for n, f in zip(key, functions, strict=True)]
             what = self.known[key] = parts[0] if len(parts) == 1 else together(parts)
         return what
 
@@ -113,7 +115,7 @@ class Recorder(threading.local):
         first = y[0] if isinstance(y, (tuple, list)) and y else y
         parent = first.parent if isinstance(first, Variable) else None
         site = source_line() or ""
-        what = What(name, site) if parent is None else described(parent, site)
+        what = What(name, site) if parent is None else described(parent, site, False)
         if parent is not None:
             self.known[hash(parent),] = what
         computed = at_once or not isinstance(first, Variable)
@@ -122,11 +124,12 @@ class Recorder(threading.local):
         return y
 
 
-def described(f: Function, site: str) -> What:
-    """What is known of a function; `site` is the line that ran it."""
+def described(f: Function, site: str, is_of_run: bool) -> What:
+    """What is known of a function; `site` is the line that built it, or with `is_of_run` the line that ran it."""
     inputs, outputs = (" ".join(str(v.shape) for v in side) for side in (f.inputs, f.outputs))
     info = f.info
-    return What(info.type_name, info.tags.get("built at") or site, f"{inputs} -> {outputs}", *costs(f))
+    line = info.tags.get("built at")  # which functions have that were built within `detect_anomaly`
+    return What(info.type_name, line or site, f"{inputs} -> {outputs}", *costs(f), is_of_run and not line)
 
 
 def together(parts: list[What]) -> What:
@@ -137,4 +140,4 @@ def together(parts: list[What]) -> What:
         Cost(sum(cost.flop for cost in costs), sum(cost.bytes for cost in costs))
         for costs in ([part.forward for part in parts], [part.backward for part in parts])
     )
-    return What(names, parts[0].site, shapes, forward, backward)
+    return What(names, parts[0].site, shapes, forward, backward, parts[0].is_of_run)

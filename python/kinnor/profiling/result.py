@@ -35,8 +35,9 @@ class Row:
         thread: Name of the thread.
         phase: `forward`, `backward`, `build`, `run` (what a run does beside its functions), `update`, `data`, `python`.
         name: Type of the function, or name of the call.
-        site: Line of the user's program that built the function or made the call, `path:line, in function`; of a
-            function that was built before the block, the line that ran it.
+        site: Line of the user's program that built the function or made the call, `path:line, in function`. Of a
+            function that was built before the block, it is the line that ran it, unless the function was built within
+            `kinnor.autodiff.detect_anomaly`, which notes lines.
         shapes: Shapes that the function takes and gives.
         calls: How often.
         seconds: Time without that of what ran within.
@@ -193,7 +194,18 @@ class Profile:
 
     def _sum(self, by: str) -> str:
         left = len(self.rows(by)) - LINES
-        return (f"... and {left:,} more rows; " if left > 0 else "") + f"{self.seconds * 1e3:.3f} ms in all"
+        more = f"... and {left:,} more rows; " if left > 0 else ""
+        note = self._note() if by in ("function", "line") else ""
+        return f"{more}{self.seconds * 1e3:.3f} ms in all" + (f"\n{note}" if note else "")
+
+    def _note(self) -> str:
+        """What to do where lines are not those that built functions; empty if all are."""
+        if not any(span.what.is_of_run for lane in self._lanes for span in lane.spans):
+            return ""
+        return (
+            "Functions that were built before the block have the line that ran them. To see the one that built them, "
+            "build the graph in the block or within autodiff.detect_anomaly()."
+        )
 
     def __repr__(self) -> str:
         return self.table()
@@ -261,7 +273,7 @@ class Profile:
             at["calls"] += 1
         page = resources.files(__package__).joinpath("flame.html").read_text("utf-8")
         lines = [[row.site or row.name, row.seconds * 1e3, row.calls] for row in self.rows("line")]
-        content = {"tree": tree(root), "lines": lines, "ms": self.seconds * 1e3}
+        content = {"tree": tree(root), "lines": lines, "ms": self.seconds * 1e3, "note": self._note()}
         return page.replace("__DATA__", json.dumps(content, separators=(",", ":")).replace("<", "\\u003c"))
 
 
