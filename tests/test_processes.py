@@ -14,6 +14,7 @@ import pytest
 import kinnor as nn
 import kinnor.communicators as C
 import kinnor.communicators.functions as CF
+import kinnor.communicators.parametric_functions as CPF
 import kinnor.functions as F
 from kinnor import launch
 from kinnor.communicators.pipeline import schedule
@@ -247,6 +248,77 @@ def test_one_process_needs_no_mpi():
         comm.bcast(a, 0, group="g")
     with pytest.raises(TypeError, match="NdArray"):
         comm.all_reduce([3])
+
+
+def test_wrong_arguments_are_refused_with_a_typed_error():
+    comm = C.MultiProcessDataParallelCommunicator()
+    comm.init()
+    x, w, a = nn.Variable((1, 3)), nn.Variable((2,), need_grad=True), nn.NdArray((2,))
+    comm.add_context_and_parameters((nn.Context(), {"w": w}))
+    wrong = [None, 3, "a", [], object(), [3], w, 0.5]
+    for call in (
+        comm.new_group,
+        lambda given: comm.new_group((given, [0])) if given != "a" else comm.new_group(given),
+        lambda given: comm.new_group(("g", given)),
+        lambda given: comm.new_group(("g", [given])),
+        lambda given: comm.find_group(given if given != "a" else 3),
+        comm.add_context_and_parameters,
+        lambda given: comm.add_context_and_parameters((given, {})),
+        lambda given: comm.add_context_and_parameters((nn.Context(), given)),
+        lambda given: comm.add_context_and_parameters((nn.Context(), {"w": given if given is not w else 3})),
+        comm.remove_context_parameters,
+        lambda given: comm.get_all_reduce_callback(given if given != 3 else 0),
+        lambda given: comm.get_all_reduce_callback(group=given),
+        lambda given: comm.get_all_reduce_callback(overlap=given),
+        lambda given: comm.get_all_reduce_callback(scale_grad=given if given not in (3, 0.5) else "x"),
+        lambda given: comm.get_all_reduce_callback(division=given),
+        lambda given: comm.all_reduce(given if given != [] else [[]]),
+        lambda given: comm.all_reduce(a, division=given),
+        lambda given: comm.bcast(a, given),
+        lambda given: comm.reduce(a, given),
+        lambda given: comm.all_gather(a, given),
+        lambda given: comm.all_gather(given, [a]),
+        lambda given: comm.reduce_scatter(given, a),
+        lambda given: comm.reduce_scatter([a], given),
+        lambda given: CF.all_reduce(x, given),
+        lambda given: CF.all_gather(x, comm, given),
+        lambda given: CF.sync_batch_normalization(x, None, None, x, x, given),
+        lambda given: CPF.affine_columns(x, 4, given),
+        lambda given: CPF.affine_rows(x, 4, given),
+        lambda given: C.ShardedSolver(given, comm),
+        lambda given: C.ShardedSolver(nn.solvers.Sgd(), given),
+        lambda given: C.ShardedSolver(nn.solvers.Sgd(), comm).set_parameters(given),
+        lambda given: C.ShardedSolver(nn.solvers.Sgd(), comm).set_states(given),
+        lambda given: C.Pipeline(given, comm, [(4, 2)], 2),
+        lambda given: C.Pipeline(F.sum, given, [(4, 2)], 2),
+        lambda given: C.Pipeline(F.sum, comm, given, 2),
+        lambda given: C.Pipeline(F.sum, comm, [(4, 2)], 2).forward(given),
+        lambda given: nn.save_checkpoint("never.checkpoint", communicator=given if given is not None else 3),
+        lambda given: nn.load_checkpoint("never.checkpoint", communicator=given if given is not None else 3),
+        lambda given: C.MultiProcessDataParallelCommunicator(timeout=given if given not in (3, 0.5) else "x"),
+    ):
+        for given in wrong:
+            with pytest.raises(nn.Error):
+                call(given)
+    assert comm.list_groups() == {"world": [0]}
+
+
+def test_arrays_that_nothing_was_written_to_are_zeros():
+    comm = C.MultiProcessDataParallelCommunicator()
+    comm.init()
+    w, unused = nn.Variable((2,), need_grad=True), nn.Variable((3,), need_grad=True)
+    w.d, unused.d = 1, 1
+    comm.bcast([nn.NdArray((2,)), w.data], 0)
+    comm.add_context_and_parameters((nn.Context(), {"unused": unused, "w": w}))
+    for overlap in ("none", "blocking", "thread"):
+        callback = comm.get_all_reduce_callback(overlap=overlap)
+        y = F.sum(w * w)
+        for _ in range(3):
+            y.forward()
+            w.grad.zero(), unused.grad.zero()
+            y.backward(communicator_callbacks=callback)
+            comm.allreduce()
+            assert w.g.tolist() == [2, 2] and unused.g.tolist() == [0, 0, 0]
 
 
 def test_copies_within_a_process_share_their_gradients():

@@ -93,7 +93,7 @@ def save_checkpoint(
 
     op = "save_checkpoint"
     parts = _parts(parameters, solvers, iterators)
-    rank, size = (0, 1) if communicator is None else (communicator.rank, communicator.size)
+    rank, size = _place(op, communicator)
     own = _arrays(parts, communicator is not None)
     told = _exchange(communicator, json.dumps({"random": _random_state(), "iterators": _positions(parts)}), op)
     token = _exchange(communicator, secrets.token_hex(8), op)[0]
@@ -152,7 +152,7 @@ def load_checkpoint(
         OSError: If a file cannot be read.
     """
     parts = _parts(parameters, solvers, iterators)
-    rank = 0 if communicator is None else communicator.rank
+    rank, _ = _place("load_checkpoint", communicator)
     keys = {name: list(solver.get_parameters()) for name, solver in parts.solvers.items()}
     others = [json.loads(text) for text in _exchange(communicator, json.dumps(keys), "load_checkpoint")]
     ready, failure = None, None
@@ -189,6 +189,16 @@ def _parts(
 ) -> _Parts:
     known = get_parameters(grad_only=False) if parameters is None else parameters
     return _Parts(dict(known), dict(solvers or {}), dict(iterators or {}))
+
+
+def _place(op: str, communicator: Communicator | None) -> tuple[int, int]:
+    """The number of this process, and how many there are."""
+    if communicator is None:
+        return 0, 1
+    from .communicators.communicator import members_of
+
+    members = members_of(op, communicator)
+    return members.rank, members.size
 
 
 def _exchange(communicator: Communicator | None, text: str, op: str) -> list[str]:

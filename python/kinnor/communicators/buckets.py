@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .. import _check
 from .._core import CommunicatorBackwardCallback, NdArray, completed_gradients
+from .arrays import dtype_of
 from .compress import Compressed
 from .errors import CommunicatorError
 from .link import is_slow
@@ -73,8 +75,9 @@ class AllReduceCallback(CommunicatorBackwardCallback):
             raise CommunicatorError(f"all_reduce_callback: expected overlap to be one of {OVERLAPS}, got {overlap!r}")
         self._communicator, self._members = communicator, members
         self._variables, self._grads = variables, dict(grads)
-        self._packing_size, self._scale = packing_size, scale_grad
-        self._divisor = members.size if division else 1
+        self._packing_size = packing_size
+        self._scale = float(_check.number("all_reduce_callback", "scale_grad", scale_grad))
+        self._divisor = members.size if _check.flag("all_reduce_callback", "division", division) else 1
         if overlap == "auto":
             overlap = "thread" if members.size > 1 and is_slow(members) else "none"
         self._overlap = overlap
@@ -222,7 +225,7 @@ class AllReduceCallback(CommunicatorBackwardCallback):
         """Put the gradients into one array, in the order of this run on the first process."""
         own = list(dict.fromkeys([*self._order, *self._grads]))
         self._order = self._members.exchange("\n".join(own))[0].split("\n")
-        dtypes = {np.dtype(self._grad(name).dtype) for name in self._order}
+        dtypes = {dtype_of(self._grad(name)) for name in self._order}
         if self._variables is None or dtypes != {np.dtype(np.float32)}:
             self._order = []
             return  # They are packed in each run.

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from .. import _check, _core
-from .._core import NdArray
 from ..context import Context
+from .arguments import name_and_ranks, names_of, parameters_of
+from .arrays import by_type, dtype_of, listed, one, run_packed, several, summed_in
 from .errors import CommunicatorError
 from .transport import Mpi, OneProcess, Transport, connect
 from .watch import Watch
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-    from .._core import Variable
+    from .._core import NdArray, Variable
     from .buckets import AllReduceCallback
 
 __all__ = [
@@ -56,7 +57,7 @@ class Communicator:
         name = type(self).__name__
         if context is not None and not isinstance(context, Context):
             raise TypeError(f"{name}: expected a Context, got {context!r}")
-        if not timeout > 0:
+        if not _check.number(name, "timeout", timeout) > 0:
             raise ValueError(f"{name}: expected a timeout above 0 seconds, got {timeout!r}")
         self._context = context if context is not None else Context()
         self._timeout = timeout
@@ -152,9 +153,8 @@ class Communicator:
         Raises:
             CommunicatorError: If the name exists, or if a rank is none or is given twice.
         """
-        name, ranks = name_ranks
         world = self._world("new_group")
-        ranks = [int(rank) for rank in ranks]
+        name, ranks = name_and_ranks(f"{self.name}.new_group", name_ranks)
         if name in self._groups:
             raise CommunicatorError(f"{self.name}.new_group: expected a new name, got {name!r} again")
         if not ranks or len(set(ranks)) < len(ranks) or not all(0 <= rank < world.size for rank in ranks):
@@ -177,11 +177,11 @@ class Communicator:
         Args:
             group: Name of the group.
         """
-        return list(self._groups.get(group, []))
+        return list(self._groups.get(_check.text(f"{self.name}.find_group", "group", group), []))
 
     def _members(self, op: str, group: str) -> Transport:
         self._world(op)
-        if group not in self._groups:
+        if _check.text(f"{self.name}.{op}", "group", group) not in self._groups:
             known = ", ".join(self._groups)
             raise CommunicatorError(f"{self.name}.{op}: expected one of the groups {known}, got {group!r}")
         transport = self._transports[group]
@@ -199,17 +199,22 @@ class Communicator:
 
         Args:
             ctx_param_dict: A context, and variables by their names, such as `nn.get_parameters()`.
+
+        Raises:
+            CallError: If it is not a pair of these.
         """
-        context, parameters = ctx_param_dict
-        self._parameters.append((context, dict(parameters)))
+        self._parameters.append(parameters_of(f"{self.name}.add_context_and_parameters", ctx_param_dict))
 
     def remove_context_parameters(self, ctx_param_dict: tuple[Context, Sequence[str]]) -> None:
         """Take parameters out again.
 
         Args:
             ctx_param_dict: The context, and the names of the parameters. Names that were not added are ignored.
+
+        Raises:
+            CallError: If it is not a pair of these.
         """
-        context, names = ctx_param_dict
+        context, names = names_of(f"{self.name}.remove_context_parameters", ctx_param_dict)
         for known, parameters in self._parameters:
             if known == context:
                 for name in names:
@@ -318,6 +323,8 @@ class Communicator:
             CommunicatorError: If the processes do not agree on the collective.
         """
         members = self._members("all_gather", group)
+        ndarray = one("all_gather", "ndarray", ndarray)
+        ndarray_list = several("all_gather", "ndarray_list", ndarray_list)
         self._shapes("all_gather", members, ndarray, ndarray_list)
         own = np.ascontiguousarray(ndarray.get_data("r"))
         parts = np.empty((members.size, *own.shape), own.dtype)
@@ -342,9 +349,11 @@ class Communicator:
             CommunicatorError: If the processes do not agree on the collective.
         """
         members = self._members("reduce_scatter", group)
+        ndarray = one("reduce_scatter", "ndarray", ndarray)
+        ndarray_list = several("reduce_scatter", "ndarray_list", ndarray_list)
         self._shapes("reduce_scatter", members, ndarray, ndarray_list)
         parts = np.stack([array.get_data("r") for array in ndarray_list])
-        wide, dtype = _summed_in(parts.dtype), parts.dtype
+        wide, dtype = summed_in(parts.dtype), parts.dtype
         parts = parts.astype(wide, copy=False)
         own = np.empty(parts.shape[1:], wide)
         self._agree(members, f"reduce_scatter {own.shape} {dtype}")
@@ -379,7 +388,7 @@ class Communicator:
         from .buckets import AllReduceCallback
 
         members = self._members("all_reduce_callback", group)
-        arrays = {str(n): array for n, array in enumerate(_listed(data))}
+        arrays = {str(n): array for n, array in enumerate(listed("all_reduce_callback", "data", data))}
         pack_size = _check.count("all_reduce_callback", "pack_size", pack_size, CommunicatorError)
         return AllReduceCallback(self, members, None, arrays, pack_size, division, scale_grad)
 
@@ -482,14 +491,15 @@ class Communicator:
         write: bool = True,
         told: str = "",
     ) -> None:
-        arrays = _listed(data)
-        summary = ", ".join(f"{array.shape} {np.dtype(array.dtype)}" for array in arrays)
+        arrays = listed(op, "data", data)
+        inplace, division = _check.flag(op, "inplace", inplace), _check.flag(op, "division", division)
+        summary = ", ".join(f"{array.shape} {dtype_of(array)}" for array in arrays)
         self._agree(members, f"{op}{told} of {summary}")
         if members.size == 1:
             return
         with self._watched(f"{op} of {len(arrays)} arrays"):
-            for together in [[array] for array in arrays] if inplace else _by_type(arrays):
-                _run_packed(together, run, members.size if division else 1, write)
+            for together in [[array] for array in arrays] if inplace else by_type(arrays):
+                run_packed(together, run, members.size if division else 1, write)
 
     def _agree(self, members: Transport, what: str) -> None:
         """Compare the first collectives between processes: what differs would wait for ever, or mix up arrays."""
@@ -556,44 +566,8 @@ MultiProcessCommunicator = MultiProcessDataParallelCommunicator
 MultiProcessDataParalellCommunicator = MultiProcessDataParallelCommunicator
 
 
-def _listed(data: NdArray | Sequence[NdArray]) -> list[NdArray]:
-    arrays: list[Any] = [data] if isinstance(data, NdArray) else list(data)
-    wrong = next((array for array in arrays if not isinstance(array, NdArray)), None)
-    if wrong is not None:
-        raise TypeError(f"collective: expected an NdArray or a list of them, got {wrong!r}")
-    return arrays
-
-
-def _by_type(arrays: list[NdArray]) -> list[list[NdArray]]:
-    types: dict[Any, list[NdArray]] = {}
-    for array in arrays:
-        types.setdefault(array.dtype, []).append(array)
-    return list(types.values())
-
-
-def _summed_in(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type in which values are summed: half precision in float32, which MPI knows and which loses nothing."""
-    known = np.dtype(dtype)
-    return known if known.kind in "iub" or known.itemsize >= 4 else np.dtype(np.float32)
-
-
-def _run_packed(arrays: list[NdArray], run: Callable[[NDArray[Any]], None], divisor: int, write: bool) -> None:
-    """Run a collective over arrays of one type, in one array where there are several."""
-    views = [array.get_data("rw" if write else "r") for array in arrays]
-    dtype = views[0].dtype
-    wide = _summed_in(dtype)
-    is_direct = len(views) == 1 and wide == dtype and views[0].flags.c_contiguous and write
-    packed = views[0] if is_direct else np.concatenate([view.ravel() for view in views]).astype(wide, copy=False)
-    run(packed)
-    if not write:
-        return
-    if divisor > 1:
-        if packed.dtype.kind == "f":
-            packed /= divisor
-        else:
-            packed //= divisor
-    if not is_direct:
-        start = 0
-        for view in views:
-            view[...] = packed[start : start + view.size].reshape(view.shape)
-            start += view.size
+def members_of(op: str, communicator: Any, group: str = WORLD) -> Transport:
+    """The processes of a communicator's group; refuses what is no communicator."""
+    if not isinstance(communicator, Communicator):
+        raise _core.CallError(f"{op}: expected a communicator, got {communicator!r}")
+    return communicator._members(op, group)

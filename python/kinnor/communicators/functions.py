@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import functions as F
 from ..function import PythonFunction
+from .communicator import members_of
 from .errors import CommunicatorError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class _Collective(PythonFunction):
     def __init__(self, communicator: Communicator, group: str, **args: Any) -> None:
         super().__init__()
         self.communicator, self.group = communicator, group
-        self.members: Transport = communicator._members(self.name, group)
+        self.members: Transport = members_of(self.name, communicator, group)
         self.args = {"communicator": communicator, "group": group, **args}
 
     @property
@@ -393,7 +394,7 @@ def sync_batch_normalization(
     Source:
         Ioffe, Szegedy: Batch normalization, 2015; over processes as in Zhang et al., Context encoding, 2018.
     """
-    members = comm._members("sync_batch_normalization", group)
+    members = members_of("sync_batch_normalization", comm, group)
     if not batch_stat or members.size == 1:
         return F.batch_normalization(x, beta, gamma, mean, variance, axes, decay_rate, eps, batch_stat, output_stat)
     kept = {axis % len(x.shape) for axis in ([axes] if isinstance(axes, int) else axes)}

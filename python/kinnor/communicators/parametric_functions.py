@@ -13,6 +13,7 @@ from .. import functions as F
 from ..initializer import ConstantInitializer, UniformInitializer, calc_uniform_lim_glorot
 from ..parametric_functions.arguments import bias, check_input, index_of_axis, sizes, weight
 from ..parametric_functions.decorator import parametric_function_api
+from .communicator import members_of
 from .errors import CommunicatorError
 from .functions import Copied, Joined, Part, Summed
 from .spread import PartOf, mark
@@ -88,7 +89,7 @@ def affine_columns(
         (8, 16)
     """
     check_input("affine_columns", inp)
-    members = comm._members("affine_columns", group)
+    members = members_of("affine_columns", comm, group)
     inputs = prod(inp.shape[index_of_axis("affine_columns", inp, base_axis) :])
     (outputs,) = _single("affine_columns", n_outmaps)
     comm._agree(members, f"affine_columns from {inp.shape} to {outputs}, gather {bool(gather)}")
@@ -153,7 +154,7 @@ def affine_rows(
         Shoeybi et al.: Megatron-LM, 2019.
     """
     check_input("affine_rows", inp, 2)
-    members = comm._members("affine_rows", group)
+    members = members_of("affine_rows", comm, group)
     (outputs,) = _single("affine_rows", n_outmaps)
     comm._agree(members, f"affine_rows from {inp.shape} to {outputs}, scatter {bool(scatter)}")
     width = _divided("affine_rows", "the inputs", inp.shape[-1], members) if scatter else inp.shape[-1]

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from .. import _check
-from .._core import Variable
+from .._core import CallError, Variable
 from ..modes import auto_forward
 from ..parameter import get_parameters, pop_parameter
 from ..placement import building_for
+from .communicator import members_of
 from .errors import CommunicatorError
 from .stage import Stage, describe
 
@@ -86,9 +87,10 @@ class Pipeline:
         micro_batches: int,
         group: str = "world",
     ) -> None:
+        _check.callee("Pipeline", "build", build)
+        self._members = members = members_of("Pipeline", communicator, group)
         self._communicator = communicator
-        self._members = members = communicator._members("Pipeline", group)
-        self._shapes = [tuple(shape) for shape in shapes]
+        self._shapes = _shapes(shapes)
         self._micro_batches = _check.count("Pipeline", "micro_batches", micro_batches, CommunicatorError)
         communicator._agree(members, f"Pipeline of inputs {self._shapes} in {self._micro_batches} parts")
         wrong = next((s for s in self._shapes if not s or s[0] % self._micro_batches), None)
@@ -220,6 +222,13 @@ class Pipeline:
         self._sending = [(request, kept) for request, kept in self._sending if not request.Test()]
         kept = np.array(values, np.float32)
         self._sending.append((self._members.start_sending(kept, target, _tag(edge, back)), kept))
+
+
+def _shapes(given: Any) -> list[tuple[int, ...]]:
+    """The shapes of the inputs; refuse what are none."""
+    if not isinstance(given, (list, tuple)) or not all(isinstance(shape, (list, tuple)) for shape in given):
+        raise CallError(f"Pipeline: expected `shapes` to be a list of shapes, got {given!r}")
+    return [tuple(_check.whole("Pipeline", "shapes", length) for length in shape) for shape in given]
 
 
 def _tag(edge: Edge, back: int) -> int:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core import CommunicatorBackwardCallback, NdArray
-from ..solver import SolverState
+from .._core import CallError, CommunicatorBackwardCallback, NdArray
+from ..solver import Solver, SolverState
+from .arguments import variables
+from .arrays import dtype_of
+from .communicator import members_of
 from .errors import CommunicatorError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
     from .._core import Variable
-    from ..solver import Solver
     from .communicator import Communicator
 
 __all__ = ["ShardedSolver"]
@@ -54,12 +55,14 @@ class ShardedSolver:
     """
 
     def __init__(self, solver: Solver, communicator: Communicator, division: bool = True, group: str = "world") -> None:
+        self._members = members_of("ShardedSolver", communicator, group)
+        if not isinstance(solver, Solver):
+            raise CallError(f"ShardedSolver: expected a solver, got {solver!r}")
         if len(solver.get_parameters()):
             raise CommunicatorError("ShardedSolver: expected a solver without parameters, got one that has some")
         self.solver = solver
         self.callback: CommunicatorBackwardCallback = _SumWhereOwned(self)
         self._communicator, self._group, self._division = communicator, group, division
-        self._members = communicator._members("ShardedSolver", group)
         self._parameters: dict[str, Variable] = {}
         self._owned: list[list[str]] = [[] for _ in range(self._members.size)]
         self._is_summed = False
@@ -79,11 +82,12 @@ class ShardedSolver:
         Raises:
             CommunicatorError: If the processes do not have the same parameters, or if one is not of float32.
         """
+        parameters = variables("ShardedSolver.set_parameters", parameters)
         self._communicator.check_parameters(parameters, self._group)
-        wrong = next((name for name, v in parameters.items() if np.dtype(v.data.dtype) != np.float32), None)
+        wrong = next((name for name, v in parameters.items() if dtype_of(v.data) != np.float32), None)
         if wrong is not None:
             raise CommunicatorError(
-                f"ShardedSolver: expected parameters of float32, got {parameters[wrong].data.dtype} as {wrong!r}"
+                f"ShardedSolver: expected parameters of float32, got {dtype_of(parameters[wrong].data)} as {wrong!r}"
             )
         self._parameters = dict(parameters)
         self._owned = _divided(self._parameters, self._members.size)
@@ -161,6 +165,8 @@ class ShardedSolver:
         Args:
             states: Those of all parameters by their names, as `get_states` gives them.
         """
+        if not isinstance(states, Mapping):
+            raise CallError(f"ShardedSolver.set_states: expected states by the names of parameters, got {states!r}")
         self.solver.set_states({name: states[name] for name in self.owned() if name in states})
 
     def _counts(self) -> list[int]:
