@@ -118,6 +118,7 @@ def test_the_schedule_of_a_pipeline_runs_each_part_once_and_keeps_few(places, pa
         ("parameters", ["got a (2,) on rank 0 and b (2,) on rank 1 as number 0"]),
         ("order", ["rank 0: all_reduce of (2, 3)", "rank 1: bcast from 0 of (2, 3)"]),
         ("skip", ["rank 0 has waited", "all_reduce", "wrong.py:", "rank 1 is outside of a collective"]),
+        ("ended", ["CommunicatorError: rank 0 has waited", "all_reduce", "rank 1 is silent: it may have ended"]),
         ("unsaved", ["rank 0 has waited", "save_checkpoint", "wrong.py:", "rank 1 is outside of a collective"]),
     ],
 )
@@ -128,11 +129,22 @@ def test_what_goes_wrong_on_one_process_is_told_and_ends_all(what, told):
     assert time.monotonic() - start < 60
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_the_launcher_ends_all(number):
+    process = start(2, "wrong.py", "wait")
+    assert [process.stdout.readline() for _ in range(2)] == ["here\n"] * 2
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=20)  # waits until no process can write any more
+    assert process.returncode == 128 + number and not out
+
+
 def test_a_refused_start_is_one_line(capsys):
     assert launch.main(["-n", "100000", str(RANKS / "wrong.py")]) == 2
     assert launch.main(["-n", "1", "no_such_program.py"]) == 2
+    assert launch.main(["-n", "1", "--threads", "0", str(RANKS / "wrong.py")]) == 2
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 2 and "--oversubscribe" in lines[0] and "no_such_program.py" in lines[1]
+    assert len(lines) == 3 and "--oversubscribe" in lines[0] and "no_such_program.py" in lines[1]
+    assert "--threads 0" in lines[2]
 
 
 def test_a_missing_mpi_is_told_with_what_brings_it(monkeypatch, capsys):

@@ -12,8 +12,15 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 __all__ = ["main"]
+
+ENDS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+"""Signals that end a program."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -47,13 +54,15 @@ def _refusal(given: argparse.Namespace) -> str | None:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if given.n < 1:
         return f"expected at least one process, got -n {given.n}"
+    if given.threads is not None and given.threads < 1:
+        return f"expected at least one thread of each process, got --threads {given.threads}"
     if given.n > cores and not given.oversubscribe and not given.hosts:
         return (
             f"expected at most {cores} processes, as many as this machine has cores, got -n {given.n}; "
             "--oversubscribe allows more"
         )
     if not given.module and not Path(given.program).is_file():
-        return f"expected a file of Python, got {given.program}, which does not exist"
+        return f"expected a file of Python, got {given.program}, which is none"
     if _mpirun() is None:
         return 'expected mpirun on the PATH, got none; `pip install "kinnor[mpi]"` brings one'
     try:
@@ -97,14 +106,21 @@ def _environment(given: argparse.Namespace) -> dict[str, str]:
 
 
 def _run(command: list[str], environment: dict[str, str]) -> int:
-    """Run mpirun; an interrupt of this process ends it, too."""
+    """Run mpirun; what ends this process ends it and its processes first."""
+    ended: list[int] = []
     process = subprocess.Popen(command, env=environment)
-    try:
-        return process.wait()
-    except KeyboardInterrupt:
+
+    def end(number: int, _: FrameType | None) -> None:
+        ended.append(number)
         process.send_signal(signal.SIGTERM)
-        process.wait()
-        return 130
+
+    before = {number: signal.signal(number, end) for number in ENDS}
+    try:
+        status = process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return 128 + ended[0] if ended else status
 
 
 if __name__ == "__main__":

@@ -28,6 +28,11 @@ if what == "order" and comm.rank == 1:
     comm.bcast(x, 0)
 if what in ("skip", "unsaved") and comm.rank == 1:
     time.sleep(30)
+if what == "ended" and comm.rank == 1:
+    sys.exit()
 if what == "unsaved":
     nn.save_checkpoint("never.checkpoint", communicator=comm)
+if what == "wait":
+    print("here", flush=True)
+    time.sleep(60)
 comm.all_reduce(x)

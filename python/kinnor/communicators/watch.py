@@ -147,7 +147,7 @@ class Watch:
         if self._longest() is not waiting:  # it came after all
             return
         self._told = waiting
-        lines = [f"rank {other} is {told.get(other, 'silent: it does not answer')}" for other in others]
+        lines = [f"rank {other} is {told.get(other, 'silent: it may have ended')}" for other in others]
         text = (
             f"rank {rank} has waited {time.monotonic() - waiting.since:.0f} s in collective number "
             f"{waiting.number}, {waiting.what}: expected all ranks in it, got\n  " + "\n  ".join(lines)
