@@ -1,17 +1,20 @@
 """Whether the comparison with peers works: all of Kinnor's rows on tiny sizes, and what is made of rows."""
 
+import csv
 import json
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benches.peers import report  # noqa: E402
+from benches.peers import published, report  # noqa: E402
 from benches.peers.contenders import Row, installed  # noqa: E402
 from benches.peers.workloads import WORKLOADS  # noqa: E402
 
@@ -48,7 +51,11 @@ def test_quick_run(tmp_path):
         # Neither the mode nor who looks on changes a number.
         assert losses == losses[:1] * 4
     assert (tmp_path / "peers-1.png").read_bytes().startswith(b"\x89PNG")
-    assert "<svg" in (tmp_path / "peers-1.svg").read_text()
+    assert "<svg" in (tmp_path / "peers-1.svg").read_text() and "<svg" in (tmp_path / "memory-1.svg").read_text()
+    with (tmp_path / "peers.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert [line["workload"] for line in lines] == [r["workload"] for r in rows]
+    assert all(float(line["ms"]) > 0 and float(line["peak_mib"]) > 0 for line in lines)
     assert (tmp_path / "peers.md").read_text().count("| mlp 64 ") == 6
 
 
@@ -79,6 +86,47 @@ def test_conclusion():
     assert "2 threads: geomean of ratio to fastest peer 1.00" in text
     assert "above 1.0: net static 2.00\n" in text
     assert "names cost more than 1.3: net static 1.50" in text
+
+
+def test_what_is_published_has_a_figure_of_time_and_one_of_memory(tmp_path):
+    page = tmp_path / "speed.md"
+    page.write_text(f"before\n\n{published.BEGIN}\nold\n{published.END}\n\nafter\n")
+    rows = [row(*r) for r in ROWS]
+    published.write(report.compare(rows, is_small_work=True), 2, tmp_path)
+    text = page.read_text()
+    assert text.startswith("before\n\n<!--") and text.endswith("-->\n\nafter\n") and "old" not in text
+    facts = json.loads((tmp_path / "speed.json").read_text())
+    assert [(r["workload"], r["time"], r["memory"]) for r in facts["rows"]] == [
+        ("net", [2.0], [15, 15]),
+        ("net, dynamic", [0.5], [15, 15]),
+    ]
+    assert re.fullmatch(r"\d+ [A-Z][a-z]+ \d{4}", facts["date"]) and "cores" in facts["machine"]
+    assert "| net, dynamic | 0.50 |  15 |         15 |" in text and "Geometric mean: 1.00." in text
+    for name in (published.TIME, published.MEMORY):
+        assert f"]({name})" in text
+        drawn = ElementTree.parse(tmp_path / name)
+        assert {"net", "net, dynamic"} <= {each.text for each in drawn.iter("{http://www.w3.org/2000/svg}text")}
+    facts["rows"][0] |= {"time": [None], "memory": None}
+    facts["rows"][1]["memory"] = None
+    (tmp_path / "speed.json").write_text(json.dumps(facts))
+    published.publish(tmp_path)
+    assert not (tmp_path / published.MEMORY).exists() and "memory" not in page.read_text()
+    assert "Geometric mean: 0.50." in page.read_text()
+
+
+def test_the_page_about_speed_shows_the_rows_of_its_file():
+    facts = json.loads((published.FOLDER / "speed.json").read_text())
+    page = (published.FOLDER / "speed.md").read_text()
+    figures = [name for name in (published.TIME, published.MEMORY) if (published.FOLDER / name).exists()]
+    assert published.text(facts, figures) in page
+    drawn = (published.FOLDER / published.TIME).read_text()
+    assert all(f">{r['workload']}</text>" in drawn for r in facts["rows"])
+
+
+def test_publishing_needs_peers():
+    command = [sys.executable, "-m", "benches.peers", "--publish", "--quick"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0 and "--publish: expected peers" in done.stderr
 
 
 @pytest.mark.parametrize("name", WORKLOADS)

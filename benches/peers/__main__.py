@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
-from . import footprint, report
+from . import footprint, published, report
 from .contenders import PEERS, ROOT, Contender, Failed, Row, forms, installed
 from .workloads import WORKLOADS
 
@@ -31,8 +31,11 @@ def options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.4, help="of each contender in each round")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--publish", action="store_true", help="show it on the page about speed in docs/guide as well")
     parser.add_argument("--quick", action="store_true", help="Kinnor alone, on tiny sizes: whether all this works")
     chosen = parser.parse_args()
+    if chosen.publish and (chosen.quick or chosen.peers == []):
+        parser.error("--publish: expected peers to be measured beside, got --quick or --peers without any")
     if chosen.quick:
         chosen.peers, chosen.threads, chosen.rounds, chosen.seconds = [], [1], 1, 0.0
     return chosen
@@ -125,6 +128,9 @@ def main() -> None:
     for n in chosen.threads:
         print(report.conclusion(comparisons, n))
     print(f"written: {chosen.output}")
+    if chosen.publish:
+        published.write(comparisons, chosen.threads[0])
+        print(f"written: {published.FOLDER / 'speed.md'} and its figures")
     if any(row.failure for row in rows if row.framework == "kinnor"):
         sys.exit("a row of Kinnor's is void")
 

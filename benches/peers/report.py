@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from dataclasses import dataclass
 from math import exp, log
@@ -204,9 +205,12 @@ def conclusion(comparisons: Sequence[Comparison], n_threads: int) -> str:
     return "\n".join(lines)
 
 
-def chart(rows: Sequence[Row], path: Path, title: str) -> None:
-    """Bars of time in units of the fastest peer's, on a logarithmic axis."""
+def chart(rows: Sequence[Row], path: Path, title: str, of_memory: bool = False) -> None:
+    """Bars of time, or of peak memory, in units of the fastest peer's, on a logarithmic axis."""
     from matplotlib.figure import Figure
+
+    def value(row: Row) -> float:
+        return row.peak if of_memory else time(row)
 
     valid = [row for row in rows if not row.failure]
     workloads = list(dict.fromkeys(row.workload for row in valid))
@@ -215,30 +219,41 @@ def chart(rows: Sequence[Row], path: Path, title: str) -> None:
     labels, place = [], 0.0
     for name in reversed(workloads):
         here = [row for row in valid if row.workload == name]
-        unit = min((time(row) for row in here if row.framework != "kinnor"), default=time(here[0]))
-        for row in sorted(here, key=time, reverse=True):
+        unit = value(min((row for row in here if row.framework != "kinnor"), key=time, default=here[0]))
+        for row in sorted(here, key=value, reverse=True):
             alpha = 0.45 if row.form in (NAMED, DYNAMIC, DYNAMIC_NAMED) else 1.0
-            axes.barh(place, time(row) / unit, color=COLOURS[row.framework], alpha=alpha)
+            axes.barh(place, value(row) / unit, color=COLOURS[row.framework], alpha=alpha)
             labels.append((place, f"{name}: {row.who}"))
             place += 1
         place += 0.8
     axes.set_xscale("log")
     axes.axvline(1.0, color="black", linewidth=1)
     axes.set_yticks([at for at, _ in labels], [label for _, label in labels], fontsize=6)
-    axes.set_xlabel("time of a step / time of the fastest peer")
+    what = "peak memory" if of_memory else "time of a step"
+    axes.set_xlabel(f"{what} / {'that' if of_memory else 'time'} of the fastest peer")
     axes.set_title(title)
     figure.savefig(path, dpi=150)
 
 
 def write(rows: Sequence[Row], comparisons: Sequence[Comparison], found: Sequence[Footprint], folder: Path) -> None:
-    """Write `peers.json`, `peers.md` and a chart for each number of threads."""
+    """Write `peers.json`, `peers.csv`, `peers.md`, and charts of time and of memory for each number of threads."""
     folder.mkdir(parents=True, exist_ok=True)
     facts = {"rows": [row.facts() for row in rows], "footprints": [vars(f) for f in found]}
     (folder / "peers.json").write_text(json.dumps(facts, indent=1) + "\n")
+    with (folder / "peers.csv").open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(
+            ("workload", "threads", "framework", "form", "ms", "cpu_ms", "peak_mib", "over_import_mib", "void")
+        )
+        for row in rows:
+            ms = (time(row), median(row.cpu)) if row.wall else ("", "")
+            facts_of_row = (row.workload, row.threads, row.framework, row.form, *ms)
+            writer.writerow((*facts_of_row, row.peak, row.peak - row.baseline, row.failure))
     counts = list(dict.fromkeys(row.threads for row in rows))
     parts = [*(conclusion(comparisons, n) for n in counts), ratios(comparisons), footprints(found), everything(rows)]
     (folder / "peers.md").write_text("\n\n".join(["# Training steps beside peers", *parts]) + "\n")
     for n in counts:
+        mine = [row for row in rows if row.threads == n]
         for ending in ("png", "svg"):
-            mine = [row for row in rows if row.threads == n]
             chart(mine, folder / f"peers-{n}.{ending}", f"Training steps, {n} threads")
+            chart(mine, folder / f"memory-{n}.{ending}", f"Peak memory of training, {n} threads", of_memory=True)

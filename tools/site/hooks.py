@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
 
-SPEED = "guide/speed.md"
-
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Lists the pages of the reference, and stops if a public name is on none of them."""
@@ -39,8 +37,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, page.path, content=text(page)))
     for name, drawn in pictures.all_pictures().items():
         files.append(File.generated(config, f"reference/{name}.svg", content=drawn))
-    speed = (Path(config.docs_dir) / SPEED).read_text()
-    files.append(File.generated(config, SPEED.replace(".md", ".svg"), content=pictures.bars(speed)))
     return files
 
 
@@ -57,11 +53,7 @@ def text(page: reference.Page) -> str:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Adds the list of all functions to the page that is about them, and the chart to that of measured speed."""
-    if page.file.src_uri == SPEED:
-        said = "*Blue: the first run, red: the second, grey: the peer.*"
-        chart = f"\n\n![A bar for each row and run](speed.svg)\n\n{said}\n\n## "
-        return markdown.replace("\n\n## ", chart, 1)
+    """Adds the list of all functions to the page that is about them."""
     if page.file.src_uri != "functions.md":
         return markdown
     parts = [markdown]

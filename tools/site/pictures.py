@@ -6,7 +6,6 @@ Colours are those that can be seen on white and on black.
 from __future__ import annotations
 
 import html
-import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -136,20 +135,6 @@ def numbers(values: np.ndarray, left: float) -> list[str]:
         for (i, j), v in np.ndenumerate(values)
     )
     return [cells, *texts]
-
-
-def bars(page: str) -> str:
-    """The first table of the page of measured speed: a bar for each number, and a line for the time of the peer."""
-    rows = re.findall(r"^\| ([a-z][^|]*) \| ([\d. ]*)\| ([\d.]+) \|$", page, re.MULTILINE)
-    parts = [f'<path d="M420 4V{len(rows) * 22 + 4}" stroke="{GREY}"/>']
-    for i, (name, *values) in enumerate(rows):
-        parts.append(f'<text x="112" y="{i * 22 + 18}" text-anchor="end" fill="{GREY}">{name}</text>')
-        for j, value in enumerate(values):
-            if value.strip():
-                colour = (LINE, SLOPE)[j]
-                place = f'x="120" y="{i * 22 + 6 + j * 8}" width="{float(value) * 300:.0f}" height="7"'
-                parts.append(f'<rect {place} fill="{colour}"/>')
-    return svg(440, len(rows) * 22 + 8, parts, "Time of a step beside that of the fastest peer, in two runs")
 
 
 def all_pictures() -> dict[str, str]:

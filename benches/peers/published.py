@@ -1,0 +1,150 @@
+"""The measured rows that the page about speed shows: the file that holds them, its figures, and the page's table.
+
+`python -m benches.peers --publish` writes all of them after measuring; `python -m benches.peers.published` draws the
+figures and the table again from the file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .contenders import PLAIN, ROOT
+from .report import geometric_mean, table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .report import Comparison
+
+    Bars = tuple[str, Sequence[float | None]]
+
+FOLDER = ROOT / "docs/guide"
+OURS, PEER, GREY = "#3f7fd9", "#d9713f", "#8a8f98"
+"""Colours that can be seen on white and on black."""
+
+TIME, MEMORY = "speed-time.svg", "speed-memory.svg"
+BEGIN, END = "<!-- measured rows -->", "<!-- end of measured rows -->"
+
+
+def machine() -> str:
+    """The processor and the system, in words."""
+    told = Path("/proc/cpuinfo")  # Linux alone has it
+    names = re.findall(r"^model name\s*: (.+)$", told.read_text(), re.MULTILINE) if told.exists() else []
+    processor = names[0] if names else platform.processor() or platform.machine()
+    return f"{processor}, {os.cpu_count()} cores, {platform.system()}"
+
+
+def facts_of(comparisons: Sequence[Comparison], threads: int) -> dict[str, Any]:
+    """What is published of comparisons on one number of threads: those that have a peer and count in the mean.
+
+    `time` has our time of a step over that of the fastest peer, one number for each run, or null if a row was not in
+    that run; `memory` has our peak and that peer's in MiB, or is null if it was not written down. `notes` are sentences
+    that the page shows below.
+    """
+    now = datetime.now(timezone.utc)
+    rows = [
+        {
+            "workload": c.ours.workload + ("" if c.ours.form == PLAIN else f", {c.ours.form}"),
+            "time": [round(c.ratio, 3)],
+            "peer": c.peer.who,
+            "memory": [round(c.ours.peak), round(c.peer.peak)],
+        }
+        for c in comparisons
+        if c.peer and c.is_target and c.ours.threads == threads
+    ]
+    return {"date": f"{now.day} {now:%B %Y}", "machine": machine(), "threads": threads, "notes": [], "rows": rows}
+
+
+def bars(path: Path, label: str, rows: Sequence[Bars], colours: Sequence[str], line: float | None = None) -> None:
+    """Draw a group of bars for each row, on a logarithmic axis unless a line at a value is wanted."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 0.8 + 0.32 * len(rows)), layout="constrained")
+    axes = figure.subplots()
+    for patch in (figure.patch, axes.patch):
+        patch.set_alpha(0)
+    for place, (_, values) in enumerate(rows):
+        height = 0.8 / len(values)
+        for n, value in enumerate(values):
+            if value is not None:
+                axes.barh(place - 0.4 + (n + 0.5) * height, value, height * 0.9, color=colours[n % len(colours)])
+    if line is None:
+        axes.set_xscale("log")
+    else:
+        axes.axvline(line, color=GREY, linewidth=1)
+    axes.set_yticks(range(len(rows)), [workload for workload, _ in rows])
+    axes.invert_yaxis()
+    axes.set_xlabel(label, color=GREY)
+    axes.tick_params(colors=GREY, which="both")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(GREY)
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": path.name}):
+        figure.savefig(path, metadata={"Date": None, "Creator": None})
+
+
+def draw(facts: dict[str, Any], folder: Path) -> list[str]:
+    """Draw the figures; the names of their files are returned: that of memory only if memory is known."""
+    rows = facts["rows"]
+    times = [(row["workload"], row["time"]) for row in rows]
+    bars(folder / TIME, "time of a step / time of the fastest peer", times, (OURS, "#4aa564"), line=1.0)
+    known = [(row["workload"], row["memory"]) for row in rows if row["memory"]]
+    if not known:
+        (folder / MEMORY).unlink(missing_ok=True)
+        return [TIME]
+    bars(folder / MEMORY, "peak memory in MiB: Kinnor (blue), the fastest peer (orange)", known, (OURS, PEER))
+    return [TIME, MEMORY]
+
+
+def text(facts: dict[str, Any], figures: Sequence[str]) -> str:
+    """The table of the rows and the figures, as the page has them."""
+    rows = facts["rows"]
+    runs = len(rows[0]["time"])
+    has_memory = any(row["memory"] for row in rows)
+    head = ["Workload", *([f"Run {n + 1}" for n in range(runs)] if runs > 1 else ["Time"])]
+    head += ["MiB", "Peer's MiB"] * has_memory
+    lines = [
+        [
+            row["workload"],
+            *("" if value is None else f"{value:.2f}" for value in row["time"]),
+            *[str(value) for value in row["memory"] or ("", "")] * has_memory,
+        ]
+        for row in rows
+    ]
+    said = {TIME: "Time beside the fastest peer", MEMORY: "Peak memory beside the fastest peer"}
+    means = [geometric_mean(row["time"][n] for row in rows if row["time"][n] is not None) for n in range(runs)]
+    return "\n\n".join(
+        [
+            f"Measured on {facts['date']} with {facts['threads']} threads on {facts['machine']}.",
+            *(f"![{said[name]}]({name})" for name in figures),
+            table(head, lines),
+            f"Geometric mean: {' and '.join(f'{mean:.2f}' for mean in means)}.",
+            *facts["notes"],
+        ]
+    )
+
+
+def publish(folder: Path = FOLDER) -> None:
+    """Draw the figures of `speed.json`, and put its table into `speed.md`, between the two comments there."""
+    facts = json.loads((folder / "speed.json").read_text())
+    page = folder / "speed.md"
+    before, _, rest = page.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    page.write_text(f"{before}{BEGIN}\n\n{text(facts, draw(facts, folder))}\n\n{END}{after}")
+
+
+def write(comparisons: Sequence[Comparison], threads: int, folder: Path = FOLDER) -> None:
+    """Write `speed.json` of these comparisons, and publish it."""
+    facts = facts_of(comparisons, threads)
+    (folder / "speed.json").write_text(json.dumps(facts, indent=1) + "\n")
+    publish(folder)
+
+
+if __name__ == "__main__":
+    publish()
