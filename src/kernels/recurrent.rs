@@ -426,9 +426,10 @@ impl Layer {
 #[allow(clippy::needless_range_loop)] // plain loops become loops over registers
 fn each<T: Float, const N: usize>(to: &mut [T], x: [&[T]; N], f: impl Fn(T, [T; N]) -> T) {
     assert!(x.iter().all(|x| x.len() == to.len()), "numbers of different units");
+    // What the closure takes with it lies in registers; of references to it the loop would read from memory what it writes.
     vectorised(
         #[inline(always)]
-        || {
+        move || {
             for i in 0..to.len() {
                 // SAFETY: all have as many elements.
                 to[i] = f(to[i], unsafe { elements(x, i) });
