@@ -5,12 +5,12 @@
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Float;
 use super::map::{GRAIN, TILE, elements};
 use super::simd::vectorised;
 use super::stop;
 use super::threads::{self, Shared};
 use super::variates::{few, gamma, many};
+use super::{Float, Number};
 
 /// Arrays start at multiples of this in the sequence, so that kernels may draw in whole blocks; a share of an array
 /// starts anywhere.
@@ -179,9 +179,10 @@ impl PhiloxKey {
         }
     }
 
-    /// Calls `f(i, word)` for the first `n` words, in parallel. It must be `#[inline(always)]`.
+    /// Calls `f(i, words)` with the first `n` words, some of them from number `i` on at a time, in parallel. It must be
+    /// `#[inline(always)]`.
     #[inline(always)]
-    pub fn for_each(self, n: usize, f: impl Fn(usize, u32) + Sync + Copy) {
+    fn tiles(self, n: usize, f: impl Fn(usize, &[u32]) + Sync + Copy) {
         let (blocks, skipped) = self.aligned();
         threads::ranges(skipped + n, GRAIN, |range| {
             vectorised(
@@ -200,14 +201,25 @@ impl PhiloxKey {
                         }
                         let n = TILE.min(range.end - start);
                         let first = skipped.saturating_sub(start).min(n);
-                        let at = start + first - skipped;
-                        for (k, word) in words[first..n].iter().enumerate() {
-                            f(at + k, *word);
-                        }
+                        f(start + first - skipped, &words[first..n]);
                     }
                 },
             );
         });
+    }
+
+    /// Calls `f(i, word)` for the first `n` words, in parallel. It must be `#[inline(always)]`.
+    #[inline(always)]
+    pub fn for_each(self, n: usize, f: impl Fn(usize, u32) + Sync + Copy) {
+        self.tiles(
+            n,
+            #[inline(always)]
+            move |at, words| {
+                for (k, word) in words.iter().enumerate() {
+                    f(at + k, *word);
+                }
+            },
+        );
     }
 
     /// Writes `f(elements of x, word)` to each element of `y`, or adds it, in parallel. It must be `#[inline(always)]`.
@@ -270,20 +282,24 @@ impl PhiloxKey {
         // Two words give two numbers; a share of an array may begin with the second one.
         let before = (self.offset % 2) as usize;
         let (key, n) = (Self { offset: self.offset - before as u64, ..self }, before + y.len());
-        let mut radius = 0.0;
-        key.words(n.next_multiple_of(2), |i, word| {
-            if i % 2 == 0 {
-                radius = sigma * (-2.0 * inside(word).ln()).sqrt();
-                return;
-            }
-            let (sin, cos) = (std::f64::consts::TAU * inside(word)).sin_cos();
-            if i > before {
-                y[i - 1 - before] = T::of(mu + radius * cos);
-            }
-            if i < n {
-                y[i - before] = T::of(mu + radius * sin);
-            }
-        });
+        let to = Shared::new(y.as_mut_ptr());
+        key.tiles(
+            n.next_multiple_of(2),
+            #[inline(always)]
+            move |at, words| {
+                let mut numbers = [[0.0; TILE / 2]; 2];
+                let [first, second] = &mut numbers;
+                for ((first, second), words) in first.iter_mut().zip(second).zip(words.chunks_exact(2)) {
+                    let radius = sigma * (-2.0 * Number::ln(inside(words[0]))).sqrt();
+                    let angle = std::f64::consts::TAU * inside(words[1]);
+                    (*first, *second) = (mu + radius * angle.cos_small(), mu + radius * angle.sin_small());
+                }
+                for k in (0..words.len()).filter(|k| (before..n).contains(&(at + k))) {
+                    // SAFETY: the place lies within `y` and comes once.
+                    unsafe { to.get().add(at + k - before).write(T::of(numbers[k % 2][k / 2])) };
+                }
+            },
+        );
     }
 
     /// Whole numbers from `low` up to but not including `high`, all equally likely (Lemire, "Fast random integer
