@@ -1,6 +1,8 @@
 //! Reading images between their elements, at points that are given, and the way back. Knows points with weights; knows
 //! nothing of where they come from.
 
+use std::ops::Range;
+
 use super::Float;
 use super::map::GRAIN;
 use super::scratch::List;
@@ -11,7 +13,7 @@ pub const NEIGHBOURS: usize = 8;
 /// Points that are looked up together.
 const POINTS: usize = 64;
 /// Channels that one thread takes on the way back.
-const CHANNELS: usize = 4;
+const CHANNELS: usize = 16;
 
 /// A point: which elements of a plane it lies between.
 #[derive(Clone, Copy)]
@@ -74,7 +76,7 @@ impl Sampling {
     }
 
     /// Calls `work` with images and ranges of their points, in parallel.
-    fn parts(&self, work: impl Fn(usize, std::ops::Range<usize>) + Sync) {
+    fn parts(&self, work: impl Fn(usize, Range<usize>) + Sync) {
         let parts = self.points.div_ceil(POINTS);
         let grain = (GRAIN / (POINTS * (self.channels + 4) * 4)).max(1);
         threads::ranges(self.images * parts, grain, |range| {
@@ -90,20 +92,15 @@ impl Sampling {
         let (len, to) = (y.len(), Shared::new(y.as_mut_ptr()));
         assert!(len == self.images * self.channels * self.points);
         self.parts(|image, range| {
-            let points: List<Point<T>> = range.clone().map(|i| point(image, i)).collect();
-            let put = |channel: usize, i: usize, point: &Point<T>| {
+            let found: List<_> = range.map(|i| (point(image, i), i)).collect();
+            self.meet(&found, 0..self.channels, |_, (point, i), channel| {
                 let mut sum = T::ZERO;
                 for k in 0..point.n {
                     sum = sum + x[self.source(image, channel, point.at[k])] * point.weight[k];
                 }
                 // SAFETY: the element lies within `y`, and comes once.
-                unsafe { to.get().add(self.target(image, channel, range.start + i)).write(sum) };
-            };
-            if self.channel_last {
-                points.iter().enumerate().for_each(|(i, p)| (0..self.channels).for_each(|c| put(c, i, p)));
-            } else {
-                (0..self.channels).for_each(|c| points.iter().enumerate().for_each(|(i, p)| put(c, i, p)));
-            }
+                unsafe { to.get().add(self.target(image, channel, *i)).write(sum) };
+            });
         });
     }
 
@@ -121,25 +118,45 @@ impl Sampling {
             for i in range {
                 let (image, first) = (i / blocks, i % blocks * CHANNELS);
                 let channels = first..self.channels.min(first + CHANNELS);
-                threads::in_turn(self.points, GRAIN, |points| {
-                    for i in points {
-                        let point = point(image, i);
-                        for channel in channels.clone() {
-                            let g = gy[self.target(image, channel, i)];
-                            for k in 0..point.n {
-                                let at = self.source(image, channel, point.at[k]);
-                                assert!(at < len);
-                                // SAFETY: it lies within `gx`, and no other thread has these channels of this image.
-                                unsafe {
-                                    let to = to.get().add(at);
-                                    to.write(to.read() + g * point.weight[k]);
-                                }
-                            }
+                let add = |_: usize, (point, i): &(Point<T>, usize), channel: usize| {
+                    let g = gy[self.target(image, channel, *i)];
+                    for k in 0..point.n {
+                        let at = self.source(image, channel, point.at[k]);
+                        assert!(at < len);
+                        // SAFETY: it lies within `gx`, and no other thread has these channels of this image.
+                        unsafe {
+                            let to = to.get().add(at);
+                            to.write(to.read() + g * point.weight[k]);
                         }
+                    }
+                };
+                threads::in_turn(self.points.div_ceil(POINTS), GRAIN / POINTS, |parts| {
+                    for start in parts.map(|part| part * POINTS) {
+                        let found = start..self.points.min(start + POINTS);
+                        let found: List<_> = found.map(|i| (point(image, i), i)).collect();
+                        self.meet(&found, channels.clone(), add);
                     }
                 });
             }
         });
+    }
+
+    /// Calls `f` with the number of each point, the point and each channel, in the order in which images hold them.
+    #[inline(always)]
+    fn meet<P>(&self, points: &[P], channels: Range<usize>, mut f: impl FnMut(usize, &P, usize)) {
+        if self.channel_last {
+            for (n, point) in points.iter().enumerate() {
+                for channel in channels.clone() {
+                    f(n, point, channel);
+                }
+            }
+        } else {
+            for channel in channels {
+                for (n, point) in points.iter().enumerate() {
+                    f(n, point, channel);
+                }
+            }
+        }
     }
 
     /// Writes [`Sampling::slopes`] to `to`, or adds them: the first `axes` of each point, side by side if they are the last axis
@@ -178,20 +195,22 @@ impl Sampling {
         put: impl Fn(usize, usize, [T; N]) + Sync,
     ) {
         self.parts(|image, range| {
-            for i in range {
-                let (point, weights) = point(image, i);
-                let mut sums = [T::ZERO; N];
+            let found: List<_> = range.map(|i| (point(image, i), i)).collect();
+            let mut sums = List::repeat([T::ZERO; NEIGHBOURS], found.len());
+            self.meet(&found, 0..self.channels, |n, ((point, _), i), channel| {
+                let g = gy[self.target(image, channel, *i)];
                 for k in 0..point.n {
-                    let mut sum = T::ZERO;
-                    for channel in 0..self.channels {
-                        let x = x[self.source(image, channel, point.at[k])];
-                        sum = sum + x * gy[self.target(image, channel, i)];
-                    }
-                    for (total, weights) in sums.iter_mut().zip(&weights) {
-                        *total = *total + sum * weights[k];
+                    sums[n][k] = sums[n][k] + x[self.source(image, channel, point.at[k])] * g;
+                }
+            });
+            for (((point, weights), i), sums) in found.iter().zip(&*sums) {
+                let mut slopes = [T::ZERO; N];
+                for k in 0..point.n {
+                    for (slope, weights) in slopes.iter_mut().zip(weights) {
+                        *slope = *slope + sums[k] * weights[k];
                     }
                 }
-                put(image, i, sums);
+                put(image, *i, slopes);
             }
         });
     }
