@@ -1,7 +1,7 @@
 //! Activation functions with a kink.
 
 use crate::array::Shape;
-use crate::kernels::{Float, Number, map, pairing::Pairing, reduce};
+use crate::kernels::{Float, Number, map, pairing::Pairing, reduce, scratch};
 use crate::ops::{
     Activation, Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Unary, like, op,
 };
@@ -139,9 +139,11 @@ impl Compute for PReLU {
             pairing.put([x, w], [gy], gx.data, gx.accumulate, f);
         }
         if let Some(gw) = run.gx(1) {
-            let mut all = vec![T::ZERO; x.len()];
-            map::put(&mut all, false, move |i| if x[i] >= T::ZERO { T::ZERO } else { gy[i] * x[i] });
-            reduce::sum_to(&all, run.x_shape(0), &slopes, gw.data, gw.accumulate, T::of);
+            scratch::with(x.len(), |all: &mut [T]| {
+                let slope = |[x, gy]: [T; 2]| if x >= T::ZERO { T::ZERO } else { gy * x };
+                map::put_of(all, false, [x, gy], slope);
+                reduce::sum_to(all, run.x_shape(0), &slopes, gw.data, gw.accumulate, T::of);
+            });
         }
         Ok(())
     }
