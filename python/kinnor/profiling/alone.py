@@ -37,10 +37,10 @@ def times_alone(
         _core.take_timings()
         for _ in range(n_run):
             run()
-            for (function, *_), is_backward, began, ended, _ in _core.take_timings():
+            for (function, *_), is_backward, started_ago, ended_ago, _ in _core.take_timings():
                 times = found.setdefault(function, []) if is_backward == backward else []
                 if sum(times) <= seconds:
-                    times.append((began - ended) * 1e-9)
+                    times.append((started_ago - ended_ago) * 1e-9)
             if all(sum(times) > seconds for times in found.values()):
                 break
     return found

@@ -82,9 +82,9 @@ class Recorder(threading.local):
             site: Line of the user's program that ran it.
         """
         now = perf_counter_ns()
-        for functions, is_backward, began, ended, peak in _core.take_timings():
+        for functions, is_backward, started_ago, ended_ago, peak in _core.take_timings():
             phase = "backward" if is_backward else "forward"
-            self.lane.spans.append(Span(phase, self.what(functions, site), now - began, now - ended, peak))
+            self.lane.spans.append(Span(phase, self.what(functions, site), now - started_ago, now - ended_ago, peak))
 
     def what(self, functions: list[Function], site: str) -> What:
         """What is known of functions that ran as one pass, or of one."""
