@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from bed import TABLE
+from bed import TABLE, call
 
 import kinnor as nn
 import kinnor.functions as F
@@ -67,6 +67,40 @@ def test_formulas_of_gradients_are_those_that_are_computed(monkeypatch):
         assert compared > 0, name
 
 
+def test_every_function_has_a_gradient_and_a_cost(monkeypatch, reference):
+    facts = site("facts", monkeypatch)
+    for page in reference.pages()[: len(reference.FAMILIES)]:
+        for name in (path.rpartition(".")[2] for path in page.names):
+            inputs = [given for given, _ in DECLARED.get(name, ([], []))[0]]
+            assert facts.gradient(name, inputs).endswith("."), f"{name}: expected a line on its gradient"
+            assert facts.cost(name, page.title).endswith("."), f"{name}: expected a line on its cost"
+    assert set(F.__all__) >= facts.CONSTANT
+    assert not facts.CONSTANT & facts.ELEMENTWISE.keys()
+    assert not any(facts.FACTS.get(name, ("",))[0] for name in facts.CONSTANT | facts.ELEMENTWISE.keys())
+
+
+def test_gradients_that_are_called_zero_are(monkeypatch):
+    for name in site("facts", monkeypatch).CONSTANT & TABLE.keys():
+        for row in TABLE[name]:
+            kinds = [kind for _, kind in DECLARED[name][0]]
+            with nn.auto_forward():
+                xs = [
+                    None if x is None else nn.Variable.from_numpy_array(x, need_grad=kind == "float")
+                    for x, kind in zip(row.inputs, kinds, strict=False)
+                ]
+                call(row, xs)[0].backward()
+            assert not any(np.any(x.g) for x in xs if x is not None and x.need_grad), name
+
+
+def value(formula, known):
+    """What a formula gives, with what stands for a longer expression in it."""
+    first, *bound = formula.split(" where ")
+    for each in reversed(bound):
+        name, _, expression = each.partition(" = ")
+        known = known | {name: eval(expression, known)}
+    return eval(first, known)
+
+
 def compare(row, formulas):
     """How many elements of the gradients of a row were compared with formulas."""
     inputs, args = DECLARED[row.name]
@@ -80,7 +114,7 @@ def compare(row, formulas):
     compared = 0
     for i, formula in enumerate(formulas):
         if i in row.wanted:
-            expected = np.broadcast_to(eval(formula, known), y.shape)
+            expected = np.broadcast_to(value(formula, known), y.shape)
             shape = row.inputs[i].shape
             expected = expected.sum(axis=tuple(range(y.ndim - len(shape))))
             axes = tuple(a for a, n in enumerate(shape) if n == 1 != expected.shape[a])
