@@ -2,6 +2,7 @@
 
 import importlib
 import pkgutil
+import tracemalloc
 import warnings
 from pathlib import Path
 
@@ -337,6 +338,21 @@ def test_broken_files_are_refused(tmp_path, affine):
         except nn.Error:
             refused += 1
     assert refused > 20
+
+
+def test_a_million_nodes_are_refused_before_any_is_made(tmp_path):
+    content = b"\x08\x09\x12\x01x"  # the version and the producer
+    nodes = b"\x0a\x03\x22\x01x" * 1_000_000  # each an operator x
+    length = len(nodes)
+    graph = b"\x3a" + bytes([*(length >> 7 * i & 0x7F | 0x80 for i in range(3)), length >> 21]) + nodes
+    (tmp_path / "net.onnx").write_bytes(content + graph)
+    tracemalloc.start()
+    try:
+        with pytest.raises(kinnor.onnx.OnnxError, match="expected 100000 nodes at most, got 100001 or more"):
+            kinnor.onnx.load(tmp_path / "net.onnx")
+        assert tracemalloc.get_traced_memory()[1] < 2 * length
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("kind", ["Expand", "Tile", "Pad", "ConstantOfShape", "Range"])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,7 @@ def read(path: str | os.PathLike[str]) -> Any:
     """
     onnx = onnx_package("onnx.load")
     content = Path(path).read_bytes()
+    _refuse_many(_least_nodes(content))
     try:
         model = onnx.ModelProto.FromString(content)
     except Exception as error:
@@ -55,6 +57,58 @@ def read(path: str | os.PathLike[str]) -> Any:
     if not model.HasField("graph") or not model.opset_import:
         raise OnnxError(f"onnx.load: expected a model with a graph and versions of operators in {path}, got none")
     return model
+
+
+_MOST_NODES = 100_000
+"""How many nodes a file has at most, those of its functions included."""
+
+
+def _refuse_many(n_nodes: int) -> None:
+    if n_nodes > _MOST_NODES:
+        raise OnnxError(f"onnx.load: expected {_MOST_NODES} nodes at most, got {n_nodes} or more")
+
+
+def _least_nodes(content: bytes) -> int:
+    """How many nodes the graph itself has, told without making any; counting ends soon after there are too many."""
+    n = 0
+    with suppress(IndexError):  # bytes that are no message: parsing them says so
+        for field, start, end in _parts(content, 0, len(content)):
+            for part, *_ in _parts(content, start, end) if field == _GRAPH else ():
+                n += part == _NODE
+                if n > _MOST_NODES:
+                    return n
+    return n
+
+
+_GRAPH, _NODE = 7, 1
+"""The numbers of `ModelProto.graph` and of `GraphProto.node`."""
+
+
+def _parts(content: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """The fields of a protobuf message that have a length: the number of each, and where it begins and ends."""
+
+    def number(at: int) -> tuple[int, int]:
+        value = 0
+        for shift in range(0, 70, 7):
+            value |= (content[at] & 127) << shift
+            at += 1
+            if content[at - 1] < 128:
+                break
+        return value, at
+
+    while start < end:
+        key, start = number(start)
+        kind = key & 7
+        if kind == 2:
+            length, start = number(start)
+            yield key >> 3, start, start + length
+            start += length
+        elif kind == 0:
+            _, start = number(start)
+        elif kind in (1, 5):
+            start += 8 if kind == 1 else 4
+        else:  # groups, which ONNX has none of
+            return
 
 
 def inlined(model: Any) -> Any:
@@ -76,10 +130,6 @@ def versions_of(model: Any) -> dict[str, int]:
         model: A `ModelProto`.
     """
     return {"" if held.domain == "ai.onnx" else held.domain: int(held.version) for held in model.opset_import}
-
-
-_MOST_NODES = 100_000
-"""How many nodes a file has at most, those of its functions included."""
 
 
 def _graphs(graph: Any) -> Iterator[Any]:
@@ -105,8 +155,7 @@ def check(model: Any) -> None:
     """
     versions = versions_of(model)
     n_nodes = sum(len(graph.node) for graph in _graphs(model.graph))
-    if n_nodes > _MOST_NODES:
-        raise OnnxError(f"onnx.load: expected {_MOST_NODES} nodes at most, got {n_nodes}")
+    _refuse_many(n_nodes)
     missing = []
     for graph in _graphs(model.graph):
         for node in graph.node:
