@@ -78,10 +78,11 @@ class AllReduceCallback(CommunicatorBackwardCallback):
         self._packing_size = packing_size
         self._scale = float(_check.number("all_reduce_callback", "scale_grad", scale_grad))
         self._divisor = members.size if _check.flag("all_reduce_callback", "division", division) else 1
-        if overlap == "auto":
-            overlap = "thread" if members.size > 1 and is_slow(members) else "none"
-        self._overlap = overlap
-        self._sender = members.beside() if overlap == "thread" else members
+        with communicator._watched("all_reduce_callback"):
+            if overlap == "auto":
+                overlap = "thread" if members.size > 1 and is_slow(members) else "none"
+            self._overlap = overlap
+            self._sender = members.beside() if overlap == "thread" else members
         self._compressed = None if dtype is None else Compressed(self._sender, dtype)
         self._thread = ThreadPoolExecutor(1, "kinnor-communicator") if overlap == "thread" else None
         self._flat: NDArray[Any] | None = None
@@ -224,7 +225,8 @@ class AllReduceCallback(CommunicatorBackwardCallback):
     def _arrange(self) -> None:
         """Put the gradients into one array, in the order of this run on the first process."""
         own = list(dict.fromkeys([*self._order, *self._grads]))
-        self._order = self._members.exchange("\n".join(own))[0].split("\n")
+        with self._communicator._watched("the order of gradients"):
+            self._order = self._members.exchange("\n".join(own))[0].split("\n")
         dtypes = {dtype_of(self._grad(name)) for name in self._order}
         if self._variables is None or dtypes != {np.dtype(np.float32)}:
             self._order = []

@@ -146,14 +146,16 @@ class ShardedSolver:
         for rank, names in enumerate(self._owned):
             here = rank == self._members.rank
             told = "\n".join(f"{name} {own[name].t} {' '.join(own[name].pstate)}" for name in names) if here else ""
-            lines = self._members.exchange(told)[rank].split("\n") if names else []
+            with self._communicator._watched("get_states of ShardedSolver"):
+                lines = self._members.exchange(told)[rank].split("\n") if names else []
             for name, line in zip(names, lines, strict=True):
                 t, *states = line[len(name) + 1 :].split(" ")
                 variables = {}
                 for state in filter(None, states):
                     variables[state] = own[name].pstate[state] if here else Variable(self._parameters[name].shape)
                     values = np.ascontiguousarray(variables[state].d, np.float32)
-                    self._members.broadcast(values, rank)
+                    with self._communicator._watched(f"get_states of ShardedSolver, {state!r} of {name!r}"):
+                        self._members.broadcast(values, rank)
                     if not here:
                         variables[state].d = values
                 found[name] = SolverState(variables, int(t))
