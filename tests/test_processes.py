@@ -47,6 +47,11 @@ def test_parts_of_a_batch_train_as_the_whole_does_with_every_solver():
     assert run(4, "solvers.py").count("right") == 4
 
 
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_norms_checks_and_files_of_a_spread_solver_are_those_of_one_process(tmp_path, n):
+    assert run(n, "sharded.py", tmp_path).count("right") == n
+
+
 @pytest.mark.parametrize("n", [2, 3])
 def test_sums_in_a_thread_do_not_meet_those_of_functions_and_are_the_same(n):
     assert run(n, "overlap.py").count("right") == n

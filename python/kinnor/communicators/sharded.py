@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ from .communicator import members_of
 from .errors import CommunicatorError
 
 if TYPE_CHECKING:
+    import os
+
     from numpy.typing import NDArray
 
     from .._core import Variable
@@ -28,7 +31,7 @@ class ShardedSolver:
 
     Each parameter belongs to one process, such that all have about as many values. `callback` sums gradients where
     they belong; `update` lets each process update its own parameters and copies them to the others. Between the two,
-    `weight_decay` and the like act on the process's own gradients.
+    `weight_decay` and the like act on the process's own gradients, and norms and checks look at those of all.
 
     Args:
         solver: Any solver without parameters.
@@ -118,7 +121,8 @@ class ShardedSolver:
                 "ShardedSolver.update: expected summed gradients, got none: "
                 "give `communicator_callbacks=solver.callback` to backward()"
             )
-        self.solver.update()
+        if self.owned():  # there may be more processes than parameters
+            self.solver.update()
         self._is_summed = False
         if self._members.size == 1:
             return
@@ -135,6 +139,85 @@ class ShardedSolver:
                     v.data.get_data("w")[...] = gathered[start : start + v.size].reshape(v.shape)
                 start += v.size
 
+    def clip_grad_by_global_norm(self, max_norm: float) -> float:
+        """Scale the gradients of all processes so that their joint norm is at most `max_norm`. All processes call it.
+
+        A norm that is infinite or not a number leaves the gradients as they are.
+
+        Args:
+            max_norm: The largest norm; 0 clips nothing.
+
+        Returns:
+            The norm before clipping, that of one process with all parameters.
+
+        Raises:
+            ArgumentError: If the norm is negative or not a number.
+        """
+        if self._members.size == 1:
+            return self.solver.clip_grad_by_global_norm(max_norm)
+        own = self.solver.clip_grad_by_global_norm(max_norm if not max_norm >= 0 else 0)  # refuses what is no norm
+        norm = math.hypot(*(float.fromhex(told) for told in self._told("clip_grad_by_global_norm", own.hex())))
+        if 0 < max_norm < norm < math.inf:
+            self.solver.scale_grad(max_norm / norm)
+        return norm
+
+    def check_inf_grad(self) -> bool:
+        """Whether a gradient of any process is infinite, the same on all, which all call it."""
+        return self._any("check_inf_grad", self.solver.check_inf_grad())
+
+    def check_nan_grad(self) -> bool:
+        """Whether a gradient of any process is not a number, the same on all, which all call it."""
+        return self._any("check_nan_grad", self.solver.check_nan_grad())
+
+    def check_inf_or_nan_grad(self) -> bool:
+        """Whether a gradient of any process is infinite or not a number, the same on all, which all call it."""
+        return self._any("check_inf_or_nan_grad", self.solver.check_inf_or_nan_grad())
+
+    def save_states(self, path: str | os.PathLike[str]) -> None:
+        """Write the states of all parameters to a file that one process reads as well. All processes call it.
+
+        Args:
+            path: Path that ends in `.safetensors`, `.h5` or `.protobuf`. The first process writes it.
+
+        Raises:
+            ParameterError: If the format is unknown or cannot hold the states.
+            OSError: If the file cannot be written.
+            CommunicatorError: If the first process could not write it: on the others.
+        """
+        from ..files.solver_file import State, save
+
+        states = self.get_states()
+        failure: Exception | None = None
+        if self._members.rank == 0:
+            arrays = {
+                name: {n: v.data.get_data("r") for n, v in state.pstate.items()} for name, state in states.items()
+            }
+            try:
+                save(path, {name: State(state.t, arrays[name]) for name, state in states.items()})
+            except Exception as error:  # the others wait for the answer
+                failure = error
+        told = self._told("save_states", "" if failure is None else str(failure))[0]
+        if failure is not None:
+            raise failure
+        if told:
+            raise CommunicatorError(f"ShardedSolver.save_states: expected rank 0 to write {path}, got: {told}")
+
+    def load_states(self, path: str | os.PathLike[str]) -> None:
+        """Read the states of this process's own parameters from a file of all.
+
+        Args:
+            path: Path that ends in `.safetensors`, `.h5` or `.protobuf`.
+
+        Raises:
+            ParameterError: If the file is malformed or its states are not those of this solver.
+            GraphError: If the file has a parameter that was not set.
+            OSError: If the file cannot be read.
+        """
+        from ..files.solver_file import load
+
+        others = self._parameters.keys() - set(self.owned())
+        self.solver._set_arrays({name: state for name, state in load(path).items() if name not in others})
+
     def get_states(self) -> dict[str, SolverState]:
         """The states of all parameters, gathered from all processes, which all call it."""
         from .._core import Variable
@@ -146,8 +229,7 @@ class ShardedSolver:
         for rank, names in enumerate(self._owned):
             here = rank == self._members.rank
             told = "\n".join(f"{name} {own[name].t} {' '.join(own[name].pstate)}" for name in names) if here else ""
-            with self._communicator._watched("get_states of ShardedSolver"):
-                lines = self._members.exchange(told)[rank].split("\n") if names else []
+            lines = self._told("get_states", told)[rank].split("\n") if names else []
             for name, line in zip(names, lines, strict=True):
                 t, *states = line[len(name) + 1 :].split(" ")
                 variables = {}
@@ -170,6 +252,13 @@ class ShardedSolver:
         if not isinstance(states, Mapping):
             raise CallError(f"ShardedSolver.set_states: expected states by the names of parameters, got {states!r}")
         self.solver.set_states({name: states[name] for name in self.owned() if name in states})
+
+    def _told(self, what: str, text: str) -> list[str]:
+        with self._communicator._watched(f"{what} of ShardedSolver"):
+            return self._members.exchange(text)
+
+    def _any(self, what: str, own: bool) -> bool:
+        return "1" in self._told(what, str(int(own)))
 
     def _counts(self) -> list[int]:
         return [sum(self._parameters[name].size for name in names) for names in self._owned]
