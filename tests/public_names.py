@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from odd_arguments import Choose
 
 INNER = (
-    "cli", "compat", "files", "launch", "models.imagenet.", "onnx.", "pictures.", "placement", "graph_def.",
-    "utils.nnabla_pb2",
+    "cli", "compat", "files", "launch", "mlflow_save_load_model", "models.imagenet.", "onnx.", "pictures.", "placement",
+    "graph_def.", "utils.nnabla_pb2",
 )  # fmt: skip
-"""Modules that a program does not name, that programs are run by, or that set NNabla's ways for the whole process."""
+"""Modules that a program does not name, that programs are run by, that set NNabla's ways for the whole process, or
+that write into MLflow's store."""
 
 
 def modules(path: Iterable[str] = nn.__path__, within: str = "") -> list[str]:

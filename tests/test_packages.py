@@ -39,7 +39,8 @@ def test_sources_have_every_file_of_the_build(sources):
     assert len(needed) > 500
     assert needed <= inside
     assert {"Cargo.toml", "Cargo.lock", "pyproject.toml", "README.md", "LICENSE", "PKG-INFO"} <= inside
-    assert not [name for name in inside if name.endswith((".so", ".pyc")) or name.startswith(("tests/", "target/"))]
+    assert inside <= {*TRACKED, "PKG-INFO"}, "expected nothing that is not under version control"
+    assert not [name for name in inside if name.startswith(("tests/", "docs/", "tools/", ".github/", ".ci/"))]
 
 
 def test_cargo_knows_the_package_of_the_sources(sources):

@@ -87,7 +87,6 @@ MODULES: tuple[str, ...] = (
     "core.variable_batch_size",
     "experimental.framework.data",
     "experimental.framework.worker",
-    "mlflow_save_load_model",
     "utils.audio_utils.pydub_utils",
     "utils.cli.compare_with_cpu",
     "utils.cli.create_object_detection_dataset",

@@ -31,7 +31,6 @@ ELSEWHERE = {
 
 
 INSTEAD = {
-    "mlflow_save_load_model": "MLflow is not used; kinnor.utils.save and kinnor.utils.load write and read files",
     "utils.audio_utils.pydub_utils": "soundfile does it, by kinnor.utils.audio_utils",
     "utils.cli.compare_with_cpu": "there is no other device to compare with",
     "utils.cli.uploader": "nothing is uploaded",

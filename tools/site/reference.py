@@ -200,6 +200,7 @@ SUBJECTS = {
         (
             "monitor",
             "autolog",
+            "mlflow_save_load_model",
             "profiling",
             "pictures",
             "experimental.viewers",
