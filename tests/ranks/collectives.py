@@ -25,6 +25,11 @@ for dtype in (np.float32, np.float64, np.float16, np.int32):
         arrays = [array(dtype), array(dtype, (4,))]
         comm.all_reduce(arrays, inplace=inplace)
         assert all((a.data == total).all() and a.dtype == dtype for a in arrays), (dtype, arrays)
+flags = nn.NdArray.from_numpy_array(np.array([False, rank == 1, True]))
+found = nn.NdArray((3,))
+comm.reduce_scatter([flags] * size, found)
+comm.all_reduce(flags)
+assert flags.data.tolist() == found.data.tolist() == [False, True, True] and flags.dtype == found.dtype == bool
 a = array()
 comm.all_reduce(a, division=True)
 np.testing.assert_allclose(a.data, total / size)
@@ -49,6 +54,23 @@ if rank == size - 1:
 else:
     with pytest.raises(C.CommunicatorError, match="expected a process of the group 'last'"):
         comm.all_reduce(array(), group="last")
+
+# Some processes have compared what they do more often than others, which changes nothing for those together.
+comm.new_group(("first", [1, 0]))
+if rank < 2:
+    a = nn.NdArray.from_numpy_array(np.full(2, rank, np.float32))
+    for _ in range(70):
+        comm.all_reduce(a, division=True, group="first")
+    assert a.data.tolist() == [0.5, 0.5]
+a = array()
+comm.all_reduce(a)
+assert (a.data == total).all()
+x = nn.Variable.from_numpy_array(np.ones((2, 3 + rank), np.float32))
+y = CF.all_reduce(x, comm)
+with pytest.raises(
+    C.CommunicatorError, match=r"rank 0: AllReduce of shape \(2, 3\)\n  rank 1: AllReduce of shape \(2, 4\)"
+):
+    y.forward()
 
 # Functions: the loss of the program is the sum of all processes' losses.
 values = np.random.default_rng(rank).standard_normal((size, 4)).astype(np.float32)

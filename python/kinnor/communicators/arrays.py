@@ -49,9 +49,14 @@ def by_type(arrays: list[NdArray]) -> list[list[NdArray]]:
 
 
 def summed_in(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type in which values are summed: half precision in float32, which MPI knows and which loses nothing."""
+    """The type in which values are summed: one that MPI knows, and that loses nothing.
+
+    Half precision is summed in float32; truth values are counted, and are true if one is.
+    """
     known = np.dtype(dtype)
-    return known if known.kind in "iub" or known.itemsize >= 4 else np.dtype(np.float32)
+    if known.kind == "b":
+        return np.dtype(np.int32)
+    return known if known.kind in "iu" or known.itemsize >= 4 else np.dtype(np.float32)
 
 
 def run_packed(arrays: list[NdArray], run: Callable[[NDArray[Any]], None], divisor: int, write: bool) -> None:

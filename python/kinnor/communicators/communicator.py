@@ -37,7 +37,7 @@ __all__ = [
 WORLD = "world"
 
 CHECKED = 64
-"""How many collectives of a communicator are compared between processes before they run."""
+"""How many collectives of a group are compared between its processes before they run."""
 
 
 class Communicator:
@@ -65,7 +65,7 @@ class Communicator:
         self._groups: dict[str, list[int]] = {}
         self._transports: dict[str, Transport | None] = {}
         self._watch: Watch | None = None
-        self._compared = 0
+        self._compared: dict[Transport, int] = {}
 
     # --- Processes
 
@@ -503,9 +503,10 @@ class Communicator:
 
     def _agree(self, members: Transport, what: str) -> None:
         """Compare the first collectives between processes: what differs would wait for ever, or mix up arrays."""
-        if members.size == 1 or self._compared >= CHECKED:
+        compared = self._compared.get(members, 0)
+        if members.size == 1 or compared >= CHECKED:
             return
-        self._compared += 1
+        self._compared[members] = compared + 1
         with self._watched(what):
             told = members.exchange(what)
         if len(set(told)) > 1:

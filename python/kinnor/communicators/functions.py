@@ -59,7 +59,9 @@ class _Collective(PythonFunction):
         outputs[0].reset_shape(self.output_shape(inputs[0].shape), True)
 
     def forward_impl(self, inputs: Any, outputs: Any) -> None:
-        with self.communicator._watched(f"{self.name} of shape {tuple(inputs[0].shape)}"):
+        what = f"{self.name} of shape {tuple(inputs[0].shape)}"
+        self.communicator._agree(self.members, what)
+        with self.communicator._watched(what):
             outputs[0].data.data[...] = self.run(np.ascontiguousarray(inputs[0].data.get_data("r")))
 
     def recompute_impl(self, inputs: Any, outputs: Any) -> None:
@@ -67,7 +69,9 @@ class _Collective(PythonFunction):
 
     def backward_impl(self, inputs: Any, outputs: Any, propagate_down: Any, accum: Any) -> None:
         back = self.transposed()
-        with self.communicator._watched(f"the gradient of {self.name} of shape {tuple(inputs[0].shape)}"):
+        what = f"the gradient of {self.name} of shape {tuple(inputs[0].shape)}"
+        self.communicator._agree(self.members, what)
+        with self.communicator._watched(what):
             g = back.run(np.ascontiguousarray(outputs[0].grad.get_data("r")))
         inputs[0].grad.data[...] = g + (inputs[0].grad.data if accum[0] else 0)
 

@@ -12,6 +12,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .errors import CommunicatorError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -65,6 +67,9 @@ class Watch:
         Args:
             what: The collective.
             where: The line of the program; by default the one that calls.
+
+        Raises:
+            CommunicatorError: If MPI refuses the collective.
         """
         thread = threading.get_ident()
         outer = self._inside.get(thread)
@@ -72,6 +77,10 @@ class Watch:
         self._inside[thread] = self._last
         try:
             yield
+        except Exception as error:
+            if type(error).__module__.startswith("mpi4py"):
+                raise CommunicatorError(f"{what}: {error}") from error
+            raise
         finally:
             if outer is None:
                 del self._inside[thread]
