@@ -167,6 +167,94 @@ def test_a_trace_has_complete_events_that_nest(tmp_path):
     assert within == ["forward", "ReLU", "Mean"]
 
 
+FIELDS = {"X": {"name", "cat", "ph", "ts", "dur", "pid", "tid", "args"},
+          "C": {"name", "ph", "ts", "pid", "tid", "args"},
+          "M": {"name", "ph", "pid", "tid", "args"}}  # fmt: skip
+
+
+def ns(microseconds):
+    """As viewers read a time: in whole nanoseconds."""
+    assert isinstance(microseconds, (int, float)) and not isinstance(microseconds, bool) and microseconds >= 0
+    return round(microseconds * 1000)
+
+
+def check_trace(trace):
+    """That these are Chrome's trace events: fields and types, names of threads, and spans of a thread that nest."""
+    assert trace["displayTimeUnit"] in ("ms", "ns")
+    events = trace["traceEvents"]
+    opened, last = {}, {}
+    for event in events:
+        assert event.keys() == FIELDS[event["ph"]] and isinstance(event["name"], str) and event["name"]
+        assert all(isinstance(event[key], int) and event[key] > 0 for key in ("pid", "tid"))
+        if event["ph"] == "M":
+            assert event["name"] in ("thread_name", "process_name") and isinstance(event["args"]["name"], str)
+        elif event["ph"] == "C":
+            assert event["args"] and all(isinstance(value, (int, float)) for value in event["args"].values())
+            ns(event["ts"])
+        else:
+            start, tid = ns(event["ts"]), event["tid"]
+            end = start + ns(event["dur"])
+            assert start >= last.get(tid, 0), "expected the spans of a thread in the order in which they began"
+            around = [until for until in opened.get(tid, []) if until > start]
+            assert all(end <= until for until in around), "expected spans of a thread to nest or to follow each other"
+            opened[tid], last[tid] = [*around, end], start
+    named = [event["tid"] for event in events if event["name"] == "thread_name"]
+    assert len(named) == len(set(named)) and {event["tid"] for event in events} == set(named)
+    assert [event["name"] for event in events].count("process_name") == 1 and len({e["pid"] for e in events}) == 1
+
+
+def test_a_trace_keeps_to_the_format(tmp_path):
+    y = F.mean(F.relu(PF.affine(nn.Variable((8, 3)), 4)))
+    solver = S.Sgd(0.1)
+    solver.set_parameters(nn.get_parameters())
+    data = data_iterator_simple(lambda i: (np.float32(i),), 4, 2)
+
+    def run():
+        for _ in range(5):
+            z = F.sum(F.tanh(nn.Variable((5, 5), need_grad=True)))
+            z.forward()
+            z.backward()
+
+    with nn.profile() as p:
+        other = threading.Thread(target=run, name='a "thread"')
+        other.start()
+        for _ in range(5):
+            data.next()
+            step(y, solver)
+            y.forward(clear_no_need_grad=True)
+            y.backward(clear_buffer=True)
+        with nn.auto_forward():
+            F.sum(F.exp(nn.Variable((4, 4), need_grad=True))).backward()
+        other.join()
+    data.close()
+    p.save(tmp_path / "t.json")
+    trace = json.loads((tmp_path / "t.json").read_text("utf-8"))
+    check_trace(trace)
+    assert {e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"} >= {'a "thread"'}
+    spans = [e for e in trace["traceEvents"] if e["ph"] == "X"]
+    n = next(n for n, e in enumerate(spans) if e["cat"] == "run")
+    span, within = spans[n : n + 2]
+    half = within["ts"] + within["dur"] / 2 - span["ts"]
+    broken = [{"dur": half}, {"ts": -1.0}, {"tid": 0}, {"pid": "1"}, {"name": ""}, {"extra": 1}]
+    for change in broken:
+        wrong = [event | change if event is span else event for event in trace["traceEvents"]]
+        with pytest.raises(AssertionError):
+            check_trace(trace | {"traceEvents": wrong})
+
+
+def test_nothing_begins_before_the_call_that_ran_it(monkeypatch):
+    y = F.relu(nn.Variable((2, 2)))
+    own = _core.take_timings
+
+    def late():  # as if the thread had waited for a second while the engine was asked
+        return [(functions, *rest[:1], began + 10**9, ended, peak) for functions, *rest, began, ended, peak in own()]
+
+    monkeypatch.setattr(_core, "take_timings", late)
+    with nn.profile() as p:
+        y.forward()
+    check_trace(p.trace())
+
+
 def test_a_page_holds_the_times_and_loads_nothing(tmp_path):
     y = F.mean(F.relu(nn.Variable((8, 3), need_grad=True)))
     with nn.profile() as p:

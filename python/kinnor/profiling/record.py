@@ -75,16 +75,21 @@ class Recorder(threading.local):
         self.known: dict[tuple[int, ...], What] = {}
         lanes.append(self.lane)
 
-    def take(self, site: str) -> None:
+    def take(self, site: str, since: int = 0) -> None:
         """Take over what the engine has timed on this thread since the last call.
 
         Args:
             site: Line of the user's program that ran it.
+            since: When the call began that ran it. The engine says how long ago things were, which is a little too long
+                if the thread had to wait meanwhile: nothing begins before the call within which it ran.
         """
         now = perf_counter_ns()
         for functions, is_backward, started_ago, ended_ago, peak in _core.take_timings():
             phase = "backward" if is_backward else "forward"
-            self.lane.spans.append(Span(phase, self.what(functions, site), now - started_ago, now - ended_ago, peak))
+            start, end = now - started_ago, now - ended_ago
+            if end > since:
+                start = max(start, since)
+            self.lane.spans.append(Span(phase, self.what(functions, site), start, end, peak))
 
     def what(self, functions: list[Function], site: str) -> What:
         """What is known of functions that ran as one pass, or of one."""
@@ -103,7 +108,7 @@ class Recorder(threading.local):
             return function(*args, **kwargs)
         finally:
             end = perf_counter_ns()
-            self.take(site)
+            self.take(site, start)
             self.lane.spans.append(Span(phase, What(name, site), start, end, -1))
 
     def build(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import sys
 from collections import defaultdict
 from dataclasses import dataclass
 from importlib import resources
@@ -235,17 +236,22 @@ class Profile:
                     writer.writerow(fields)
                     writer.writerows([getattr(row, name) for name in fields] for row in self.rows())
             else:
-                text = json.dumps(self.trace()) if kind == ".json" else self.html()
+                text = json.dumps(self.trace(), allow_nan=False) if kind == ".json" else self.html()
                 temporary.write_text(text, encoding="utf-8")
 
     def trace(self) -> dict[str, Any]:
-        """The profile as Chrome's trace events: times in microseconds since the block began."""
-        events: list[dict[str, Any]] = []
-        for tid, lane in enumerate(self._lanes):
-            events.append({"name": "thread_name", "ph": "M", "pid": 0, "tid": tid, "args": {"name": lane.name}})
+        """The profile as Chrome's trace events: times in microseconds since the block began.
+
+        Threads are counted from one on, for viewers take thread and process 0 for those of an idle processor.
+        """
+        pid = os.getpid()
+        program = {"name": os.path.basename(sys.argv[0]) or "python"}  # noqa: PTH119 - may be empty
+        events: list[dict[str, Any]] = [{"name": "process_name", "ph": "M", "pid": pid, "tid": 1, "args": program}]
+        for tid, lane in enumerate(self._lanes, 1):
+            events.append({"name": "thread_name", "ph": "M", "pid": pid, "tid": tid, "args": {"name": lane.name}})
             for span in sorted(lane.spans, key=lambda s: (s.start, -s.end)):
                 what = span.what
-                at = {"pid": 0, "tid": tid, "ts": (span.start - self._start) / 1e3}
+                at = {"pid": pid, "tid": tid, "ts": (span.start - self._start) / 1e3}
                 args: dict[str, Any] = {"line": what.site}
                 if what.shapes:
                     cost = what.backward if span.phase == "backward" else what.forward
