@@ -37,7 +37,7 @@ __all__ = [
 WORLD = "world"
 
 CHECKED = 64
-"""How many collectives of a group are compared between its processes before they run."""
+"""How many collectives of a kind are compared between the processes of a group before they run."""
 
 
 class Communicator:
@@ -65,7 +65,7 @@ class Communicator:
         self._groups: dict[str, list[int]] = {}
         self._transports: dict[str, Transport | None] = {}
         self._watch: Watch | None = None
-        self._compared: dict[Transport, int] = {}
+        self._compared: dict[tuple[Transport, str], int] = {}
 
     # --- Processes
 
@@ -501,12 +501,12 @@ class Communicator:
             for together in [[array] for array in arrays] if inplace else by_type(arrays):
                 run_packed(together, run, members.size if division else 1, write)
 
-    def _agree(self, members: Transport, what: str) -> None:
+    def _agree(self, members: Transport, what: str, kind: str = "call") -> None:
         """Compare the first collectives between processes: what differs would wait for ever, or mix up arrays."""
-        compared = self._compared.get(members, 0)
+        compared = self._compared.get((members, kind), 0)
         if members.size == 1 or compared >= CHECKED:
             return
-        self._compared[members] = compared + 1
+        self._compared[members, kind] = compared + 1
         with self._watched(what):
             told = members.exchange(what)
         if len(set(told)) > 1:

@@ -60,7 +60,7 @@ class _Collective(PythonFunction):
 
     def forward_impl(self, inputs: Any, outputs: Any) -> None:
         what = f"{self.name} of shape {tuple(inputs[0].shape)}"
-        self.communicator._agree(self.members, what)
+        self.communicator._agree(self.members, what, "function")
         with self.communicator._watched(what):
             outputs[0].data.data[...] = self.run(np.ascontiguousarray(inputs[0].data.get_data("r")))
 
@@ -70,7 +70,7 @@ class _Collective(PythonFunction):
     def backward_impl(self, inputs: Any, outputs: Any, propagate_down: Any, accum: Any) -> None:
         back = self.transposed()
         what = f"the gradient of {self.name} of shape {tuple(inputs[0].shape)}"
-        self.communicator._agree(self.members, what)
+        self.communicator._agree(self.members, what, "function")
         with self.communicator._watched(what):
             g = back.run(np.ascontiguousarray(outputs[0].grad.get_data("r")))
         inputs[0].grad.data[...] = g + (inputs[0].grad.data if accum[0] else 0)
