@@ -323,6 +323,34 @@ def test_files_of_tensors_stay_in_the_folder(tmp_path, affine):
             kinnor.onnx.load(folder / "bad.onnx")
 
 
+@pytest.mark.parametrize(
+    ("kind", "x", "constant", "told"),
+    [
+        ("Add", [1 << 24, 1 << 40], 0, None),
+        ("Add", [3, (1 << 24) + 1], 0, "input 'x': expected .* got 16777217"),
+        ("Add", [3, -(1 << 53) - 1], 0, "input 'x': expected .* got -9007199254740993"),
+        ("Add", [0, 0], (1 << 24) + 3, "a constant: expected .* got 16777219"),
+        ("Mul", [5000, 5], 5000, "output 'y': expected .* got 25000000"),
+        ("Add", [-(1 << 24), 1], -1, "output 'y': expected .* got -16777216"),
+        ("Sub", [(1 << 24) - 1, 1], 3, None),
+    ],
+)
+def test_whole_numbers_are_right_or_refused(tmp_path, kind, x, constant, told):
+    held = [numpy_helper.from_array(np.array([constant]), "c")]
+    nodes = [helper.make_node(kind, ["x", "c"], ["y"])]
+    types = [helper.make_tensor_value_info(name, TensorProto.INT64, [2]) for name in "xy"]
+    if told is None and abs(x[1]) > 1 << 24:
+        nodes = [helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)]
+        types[1] = info("y", [2])
+    model = kinnor.onnx.load(saved(tmp_path / "net.onnx", nodes, [types[0]], [types[1]], held))
+    if told is not None:
+        with pytest.raises(kinnor.onnx.OnnxError, match=told):
+            model(np.array(x))
+    else:
+        expected = x if kind == "Add" else np.array(x) - constant
+        np.testing.assert_array_equal(model(np.array(x)), expected)
+
+
 def test_broken_files_are_refused(tmp_path, affine):
     whole = affine[0].read_bytes()
     rng = np.random.default_rng(0)

@@ -19,7 +19,7 @@ from ..modes import auto_forward
 from . import reading
 from .definitions import definition
 from .tables import TABLE
-from .values import MOST_FIXED, NeedsValuesError, Node, OnnxError, Value, check_size
+from .values import MOST_FIXED, NeedsValuesError, Node, OnnxError, Value, check_size, check_whole
 
 if TYPE_CHECKING:
     import os
@@ -37,18 +37,19 @@ _FROZEN = {"BatchNormalization": (3, 4)}
 class _Graph:
     """A static graph with its inputs, which is run on arrays."""
 
-    __slots__ = ("inputs", "outputs", "roots")
+    __slots__ = ("inputs", "names", "outputs", "roots")
 
-    def __init__(self, inputs: list[Variable], outputs: list[Value]) -> None:
-        self.inputs, self.outputs = inputs, outputs
+    def __init__(self, inputs: list[Variable], outputs: list[Value], names: tuple[list[str], list[str]]) -> None:
+        self.inputs, self.outputs, self.names = inputs, outputs, names
         self.roots = [value.variable for value in outputs if value.array is None and value.variable.parent is not None]
 
     def run(self, arrays: Sequence[Any]) -> Any:
-        for variable, array in zip(self.inputs, arrays, strict=True):
+        for variable, array, name in zip(self.inputs, arrays, self.names[0], strict=True):
+            check_whole(array, name)
             variable.d = array
         if self.roots:
             forward_all(self.roots, clear_no_need_grad=True)
-        found = [_result(value) for value in self.outputs]
+        found = [_result(value, name) for value, name in zip(self.outputs, self.names[1], strict=True)]
         return found[0] if len(found) == 1 else tuple(found)
 
 
@@ -60,7 +61,7 @@ class Model:
     initializers of the file are the parameters. Until somebody asks for them, or calls the model with variables, graphs
     are folded: what follows from parameters alone is computed once, and batch normalizations go into the weights before
     them; from then on graphs are as the file says, and follow the values of the parameters. Whole numbers that are
-    computed are exact up to 2^24 (float32); those that follow from shapes and constants are exact.
+    computed are exact up to 2^24 (float32), and refused beyond; those that follow from shapes and constants are exact.
 
     Args:
         proto: The `ModelProto`.
@@ -167,7 +168,8 @@ class Model:
         Raises:
             CallError: If an input is missing.
             ShapeError: If an input has not the shape that the file says.
-            OnnxError: If the network cannot be built for these inputs.
+            OnnxError: If the network cannot be built for these inputs, or inputs or outputs are whole numbers that
+                float32 rounds.
         """
         if not named and self._known:
             graph = self._known.get(tuple([(type(x), x.shape, x.dtype) for x in args if isinstance(x, np.ndarray)]))
@@ -201,7 +203,9 @@ class Model:
             if len(self._graphs) >= _MOST_GRAPHS:
                 del self._graphs[next(iter(self._graphs))]
             self._known.clear()
-            graph = _Graph(*self._built(given))
+            inputs, outputs = self._built(given)
+            names = [f"onnx.Model: input {name!r}" for name in self.inputs if name not in self._fixed]
+            graph = _Graph(inputs, outputs, (names, [f"onnx.Model: output {name!r}" for name in self.outputs]))
             if self._folding is not None:
                 self._folding.fold(graph.roots, graph.inputs)
             if not self._is_computed_at_once:
@@ -359,11 +363,13 @@ def _cast(array: Any, dtype: np.dtype[Any]) -> Any:
     return array.astype(dtype)
 
 
-def _result(value: Value) -> Any:
+def _result(value: Value, name: str) -> Any:
     """An output as the file says it, in memory of its own."""
     if value.known:
         return np.array(value.array)
-    return _cast(value.variable.d, value.dtype)
+    result = _cast(value.variable.d, value.dtype)
+    check_whole(result, name, is_computed=True)
+    return result
 
 
 def load(path: str | os.PathLike[str]) -> Model:

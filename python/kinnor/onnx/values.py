@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["MOST_FIXED", "NeedsValuesError", "Node", "OnnxError", "Row", "Value", "check_size"]
+__all__ = ["MOST_FIXED", "NeedsValuesError", "Node", "OnnxError", "Row", "Value", "check_size", "check_whole"]
 
 MOST_FIXED = 1 << 18
 """Elements of an input that may decide on shapes: a graph is kept for each of its values."""
@@ -51,6 +51,32 @@ def check_size(arrays: Iterable[tuple[Sequence[int], int]]) -> None:
     n_bytes = sum(math.prod(shape) * width for shape, width in arrays)
     if n_bytes > _memory():
         raise OnnxError(f"expected arrays that fit into {_memory():,} bytes of memory, got {n_bytes:,} bytes")
+
+
+LARGEST_WHOLE = 1 << 24
+"""Up to here float32, in which graphs compute, has all whole numbers."""
+
+
+def check_whole(array: NDArray[Any], what: str, is_computed: bool = False) -> None:
+    """Refuse whole numbers that float32 rounds.
+
+    Args:
+        array: Whole numbers, or of another type, which is not looked at.
+        what: What they are, for the message.
+        is_computed: Whether they were computed in float32: then those from `LARGEST_WHOLE` on may have been rounded.
+
+    Raises:
+        OnnxError: If there is one.
+    """
+    if array.dtype.kind not in "iu" or array.itemsize < 4 or array.size == 0:
+        return
+    limit = LARGEST_WHOLE - is_computed
+    found = [odd for odd in (int(array.max()), int(array.min())) if abs(odd) > limit]
+    if found and not is_computed:
+        with np.errstate(invalid="ignore"):
+            found = array[array.astype(np.float32).astype(array.dtype) != array].tolist()
+    if found:
+        raise OnnxError(f"{what}: expected whole numbers that float32 has, up to 2^24, got {found[0]}")
 
 
 class NeedsValuesError(Exception):
@@ -103,6 +129,7 @@ class Value:
         """It as a variable of the graph."""
         if self._variable is None:
             array = np.asarray(self.array)
+            check_whole(array, "a constant")
             if array.dtype.kind not in "fiub":
                 array = array.astype(np.float32)
             self._variable = Variable.from_numpy_array(array)
