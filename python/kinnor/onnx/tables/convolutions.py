@@ -13,7 +13,7 @@ from ..values import Row
 from .building import per_channel, reshape
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ..values import Node
 
@@ -204,48 +204,73 @@ def _resize(node: Node) -> Variable:
     axes = [axis % ndim for axis in node.get("axes") or range(ndim)]
     scales = [1.0] * ndim
     lengths = list(x.shape)
+    mode = node.get("mode", "nearest")
+    where = node.get("coordinate_transformation_mode", "asymmetric" if node.version < 11 else "half_pixel")
+    if where not in _PLACES:
+        raise node.unsupported(f"expected a coordinate transformation of {sorted(_PLACES)}, got {where}")
+    parts = dict.fromkeys(range(ndim), (0.0, 1.0))
+    if where == "tf_crop_and_resize":
+        starts, ends = np.reshape(node.static(1), (2, len(axes))).astype(np.float64)
+        parts.update((axis, (start, end)) for axis, start, end in zip(axes, starts, ends, strict=True))
     if node.has(3) and node.value(3).shape != (0,):
-        if node.get("keep_aspect_ratio_policy", "stretch") != "stretch":
-            raise node.unsupported("expected the policy stretch, got another")
-        for axis, length in zip(axes, node.ints(3) or [], strict=True):
-            lengths[axis], scales[axis] = length, length / x.shape[axis]
+        given = node.ints(3) or []
+        policy = node.get("keep_aspect_ratio_policy", "stretch")
+        ratios = [length / x.shape[axis] for axis, length in zip(axes, given, strict=True)]
+        if policy != "stretch":
+            ratios = [(min if policy == "not_larger" else max)(ratios)] * len(axes)
+            given = [int(np.floor(ratio * x.shape[axis] + 0.5)) for axis, ratio in zip(axes, ratios, strict=True)]
+        for axis, length, ratio in zip(axes, given, ratios, strict=True):
+            lengths[axis], scales[axis] = length, ratio
     else:
         given = node.get("scales") if "scales" in node.attributes else node.static(place).tolist()
         for axis, scale in zip(axes, given, strict=True):
-            lengths[axis], scales[axis] = int(np.floor(x.shape[axis] * scale)), scale
-    mode = node.get("mode", "nearest")
-    where = node.get("coordinate_transformation_mode", "asymmetric" if node.version < 11 else "half_pixel")
-    if node.get("antialias", 0) or where not in (
-        "half_pixel",
-        "asymmetric",
-        "align_corners",
-        "pytorch_half_pixel",
-        "half_pixel_symmetric",
-    ):
-        raise node.unsupported(f"expected a resize without antialiasing and crops, got {where}")
-    y = x
+            start, end = parts[axis]
+            lengths[axis], scales[axis] = int(np.floor(x.shape[axis] * (end - start) * scale)), scale
+    y, inside = x, np.ones((), bool)
     for axis in range(ndim):
-        if lengths[axis] != x.shape[axis] or scales[axis] != 1.0:
-            matrix = _resizing(node, x.shape[axis], lengths[axis], scales[axis], mode, where)
-            y = _along(y, matrix, axis, mode)
+        size, length = x.shape[axis], lengths[axis]
+        if length != size or scales[axis] != 1.0 or parts[axis] != (0.0, 1.0):
+            at = np.arange(length, dtype=np.float64)
+            places = _PLACES[where](at, size, length, scales[axis], *parts[axis])
+            y = _along(y, _resizing(node, places, size, scales[axis], mode), axis, mode)
+            if where == "tf_crop_and_resize":
+                is_in = (places >= 0) & (places <= size - 1)
+                inside = inside & is_in.reshape([length if k == axis else 1 for k in range(ndim)])
+    if not inside.all():
+        kept = Variable.from_numpy_array(np.broadcast_to(inside, y.shape).astype(np.float32))
+        y = F.where(kept, y, F.constant(node.get("extrapolation_value", 0.0), y.shape))
     return F.identity(y) if y is x else y
 
 
-def _resizing(node: Node, size: int, length: int, scale: float, mode: str, where: str) -> Any:
+def _half_pixel(at: Any, size: int, length: int, scale: float, *_: float) -> Any:
+    return (at + 0.5) / scale - 0.5
+
+
+def _cropped(at: Any, size: int, length: int, scale: float, start: float, end: float) -> Any:
+    if length == 1:
+        return at + 0.5 * (start + end) * (size - 1)
+    return start * (size - 1) + at * (end - start) * (size - 1) / (length - 1)
+
+
+_PLACES: dict[str, Callable[..., Any]] = {
+    "align_corners": lambda at, size, length, scale, *_: at * (size - 1) / max(scale * size - 1, 1e-9),
+    "asymmetric": lambda at, size, length, scale, *_: at / scale,
+    "half_pixel": _half_pixel,
+    "half_pixel_symmetric": lambda at, size, length, scale, *_: (
+        size / 2 * (1 - length / (scale * size)) + _half_pixel(at, size, length, scale)
+    ),
+    "pytorch_half_pixel": lambda at, size, length, *rest: (
+        at * 0.0 if length == 1 else _half_pixel(at, size, length, *rest)
+    ),
+    "tf_crop_and_resize": _cropped,
+}
+"""Where the elements of a resized axis lie on the one before: of numbers, lengths, the scale, and the part taken."""
+
+
+def _resizing(node: Node, places: Any, size: int, scale: float, mode: str) -> Any:
     """The weights (length, size) of what each element of an axis is made of."""
-    at = np.arange(length, dtype=np.float64)
-    if where == "align_corners":
-        places = at * (size - 1) / (scale * size - 1) if scale * size != 1 else at * 0.0
-    elif where == "asymmetric":
-        places = at / scale
-    elif where == "pytorch_half_pixel" and length == 1:
-        places = at * 0.0
-    elif where == "half_pixel_symmetric":
-        places = size / 2 * (1 - length / (scale * size)) + (at + 0.5) / scale - 0.5
-    else:
-        places = (at + 0.5) / scale - 0.5
-    matrix = np.zeros((length, size), np.float64)
-    rows = np.arange(length)
+    rows = np.arange(len(places))
+    matrix = np.zeros((len(places), size), np.float64)
     if mode == "nearest":
         kind = node.get("nearest_mode", "floor" if node.version < 11 else "round_prefer_floor")
         nearest = {
@@ -256,27 +281,27 @@ def _resizing(node: Node, size: int, length: int, scale: float, mode: str, where
         }[kind]
         matrix[rows, np.clip(nearest, 0, size - 1).astype(int)] = 1.0
         return matrix
-    base = np.floor(places)
-    t = places - base
-    if mode == "linear":
-        weights = {0: 1 - t, 1: t}
-    elif mode == "cubic":
-        a = node.get("cubic_coeff_a", -0.75)
-        weights = {}
-        for k in (-1, 0, 1, 2):
-            d = np.abs(t - k)
-            near = ((a + 2) * d - (a + 3)) * d * d + 1
-            far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-            weights[k] = np.where(d <= 1, near, np.where(d < 2, far, 0.0))
-    else:
+    if mode not in ("linear", "cubic"):
         raise node.unsupported(f"expected a known mode, got {mode}")
-    outside = node.get("exclude_outside", 0)
-    for k, weight in weights.items():
-        index = (base + k).astype(int)
-        inside = (index >= 0) & (index < size)
-        kept = np.where(inside, weight, 0.0) if outside else weight
-        np.add.at(matrix, (rows, np.clip(index, 0, size - 1)), kept)
-    return matrix / matrix.sum(axis=1, keepdims=True) if outside else matrix
+    smooths = bool(node.get("antialias", 0)) and scale < 1
+    shrunk = scale if smooths else 1.0
+    reach = int(np.ceil((1 if mode == "linear" else 2) / shrunk))
+    index = np.floor(places).astype(int)[:, None] + np.arange(1 - reach, reach + 1)
+    d = np.abs(index - places[:, None]) * shrunk
+    if mode == "linear":
+        weights = np.maximum(1 - d, 0.0)
+    else:
+        a = node.get("cubic_coeff_a", -0.75)
+        near = ((a + 2) * d - (a + 3)) * d * d + 1
+        far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+        weights = np.where(d <= 1, near, np.where(d < 2, far, 0.0))
+    outside = bool(node.get("exclude_outside", 0))
+    if outside:
+        weights[(index < 0) | (index >= size)] = 0.0
+    if smooths or outside:
+        weights /= weights.sum(axis=1, keepdims=True)
+    np.add.at(matrix, (rows[:, None], np.clip(index, 0, size - 1)), weights)
+    return matrix
 
 
 def _along(x: Variable, matrix: Any, axis: int, mode: str) -> Variable:
