@@ -93,7 +93,7 @@ def draw(facts: dict[str, Any], folder: Path) -> list[str]:
     """Draw the figures; the names of their files are returned: that of memory only if memory is known."""
     rows = facts["rows"]
     times = [(row["workload"], row["time"]) for row in rows]
-    bars(folder / TIME, "time of a step / time of the fastest peer", times, (OURS, "#4aa564"), line=1.0)
+    bars(folder / TIME, "time of a step / time of the fastest peer", times, (OURS, "#4aa564", "#8a63d2"), line=1.0)
     known = [(row["workload"], row["memory"]) for row in rows if row["memory"]]
     if not known:
         (folder / MEMORY).unlink(missing_ok=True)
