@@ -44,6 +44,51 @@ ggy.forward()
 assert np.array_equal(ggy.d, np.pad(seed.d, ((0, 0), (1, 2))))
 """
 
+RESIZE = """
+from nnabla.backward_function.interpolate import InterpolateDataGrad
+grad = InterpolateDataGrad(None, (5,), "linear")
+grad.xshape = (2, 3)
+gy = variable(2, 5)
+gx = grad(gy)
+gx.forward()
+# Corners are aligned: steps of half an element.
+weights = np.array([[1, 0.5, 0, 0, 0], [0, 0.5, 1, 0.5, 0], [0, 0, 0, 0.5, 1]])
+assert np.allclose(gx.d, gy.d @ weights.T, atol=1e-6)
+gx.backward()
+assert np.allclose(gy.g, 1)
+grad = InterpolateDataGrad(None, (6,), "nearest", align_corners=False)
+grad.xshape = (2, 3)
+gy = variable(2, 6)
+gx = grad(gy)
+gx.forward()
+assert np.allclose(gx.d, gy.d.reshape(2, 3, 2).sum(2), atol=1e-6)
+"""
+
+POOLING = """
+from nnabla.backward_function.max_pooling_backward import MaxPoolingBackwardDataGrad
+grad = MaxPoolingBackwardDataGrad(None, (2,))
+grad.yshape = (3, 2)
+ggx, x = variable(3, 4), variable(3, 4)
+ggy = grad(ggx, x)
+ggy.forward()
+places = x.d.reshape(3, 2, 2).argmax(2)[:, :, None]
+assert np.array_equal(ggy.d, np.take_along_axis(ggx.d.reshape(3, 2, 2), places, 2)[:, :, 0])
+"""
+
+UNREAD = """
+x, w, gy = variable(2, 3), variable(2, 3), variable(2, 3)
+condition = nn.Variable.from_numpy_array(np.arange(6).reshape(2, 3) % 2)
+shapes = [(2, 3)] * 3
+_, gx, gw = registry["Where"]([gy], [condition, None, None], shapes, [None], shapes[:1])
+nn.forward_all([gx, gw])
+assert np.array_equal(gx.d, gy.d * condition.d) and np.array_equal(gw.d, gy.d * (1 - condition.d))
+# A gradient that reads the output alone.
+y = F.tanh(x)
+[gx] = registry["Tanh"]([gy], [None], shapes[:1], [y], shapes[:1])
+gx.forward()
+assert np.allclose(gx.d, gy.d * (1 - np.tanh(x.d) ** 2), atol=1e-6)
+"""
+
 BATCH_NORMALIZATION = """
 from nnabla.backward_function.batch_normalization import BatchNormalizationBackward
 grad = BatchNormalizationBackward(None, [1])
@@ -56,8 +101,9 @@ assert np.allclose(found[1].d, gy.d.sum(0, keepdims=True), atol=1e-5)
 """
 
 
-@pytest.mark.parametrize("script", [DATA_GRAD, RULE, BATCH_NORMALIZATION])
+@pytest.mark.parametrize("script", [DATA_GRAD, RULE, RESIZE, POOLING, UNREAD, BATCH_NORMALIZATION])
 def test_gradients_are_functions(script: str) -> None:
-    """Gradients take their arguments by position, are differentiated again, and are complete."""
+    """Gradients take their arguments by position, are differentiated again, are complete, and need no input that
+    they do not read."""
     done = subprocess.run([sys.executable, "-c", BEGIN + script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -63,6 +63,24 @@ class ListGrad(LinearGrad):
         return self.gradients(x, x, gy)
 
 
+class ResizeGrad(DataGrad):
+    """The gradient of a resize to given lengths. As NNabla's own, it aligns corners unless told otherwise."""
+
+    def __init__(self, ctx: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(ctx, None, *args, **kwargs)
+        self.args.setdefault("align_corners", True)
+
+
+class PoolingGrad(LinearGrad):
+    """The gradient of a pooling's gradient, of an output of the shape `yshape`, to be set before: `ggy = f(ggx, x)`."""
+
+    yshape: tuple[int, ...]
+
+    def __call__(self, ggx: Variable, x: Variable) -> Any:
+        gy = Variable(self.yshape, need_grad=True)
+        return self.gradients([gy, x], [gy], ggx)
+
+
 class BatchNormalizationBackward:
     """The gradients of a batch normalization: `(gx[, gbeta][, ggamma]) = f(gy, x[, beta][, gamma], mean, variance)`."""
 
@@ -100,6 +118,8 @@ LINEAR: dict[str, dict[str, type[LinearGrad]]] = {
     "deconvolution": {"DeconvolutionDataGrad": DataGrad, "DeconvolutionFilterGrad": FilterGrad},
     "embed": {"EmbedFilterGrad": FilterGrad},
     "global_average_pooling": {"GlobalAveragePoolingDataGrad": DataGrad},
+    "interpolate": {"InterpolateDataGrad": ResizeGrad},
+    "max_pooling_backward": {"MaxPoolingBackwardDataGrad": PoolingGrad},
     "pad": {"PadDataGrad": DataGrad},
     "slice": {"SliceDataGrad": DataGrad},
     "sum_pooling": {"SumPoolingDataGrad": DataGrad},

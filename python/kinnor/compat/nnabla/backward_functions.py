@@ -21,7 +21,7 @@ def rule_of(name: str, type_name: str, arguments: list[tuple[str, str]]) -> Call
 
     def backward(
         grad_inputs: Sequence[Variable],
-        inputs: Sequence[Variable],
+        inputs: Sequence[Variable | None],
         input_shapes: Sequence[tuple[int, ...]],
         outputs: Sequence[Variable | None],
         output_shapes: Sequence[tuple[int, ...]],
@@ -29,13 +29,17 @@ def rule_of(name: str, type_name: str, arguments: list[tuple[str, str]]) -> Call
         **args: Any,
     ) -> list[Variable | None]:
         args.update(zip((info for _, info in arguments), values, strict=False))
+        read = [x for x in inputs if x is not None]
+        if len(read) < len(inputs):
+            # The function's own inputs, or others of the shape, take the places of those that are not read.
+            made_by = next((y.parent for y in outputs if y is not None and y.parent is not None), None)
+            others = made_by.inputs if made_by is not None else [Variable(s, need_grad=True) for s in input_shapes]
+            read = [other if x is None else x for x, other in zip(inputs, others, strict=True)]
         if any(y is None or y.parent is None for y in outputs):
             named = {ours: args[info] for ours, info in arguments if info in args}
-            made = getattr(F, name)(*inputs, **named)
+            made = getattr(F, name)(*read, **named)
             outputs = made if isinstance(made, tuple) else (made,)
-        found: list[Variable | None] = _core.grad_graph(
-            [y for y in outputs if y is not None], list(inputs), list(grad_inputs)
-        )
+        found: list[Variable | None] = _core.grad_graph([y for y in outputs if y is not None], read, list(grad_inputs))
         return found
 
     backward.__name__ = backward.__qualname__ = f"{name}_backward"
