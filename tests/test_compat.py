@@ -126,6 +126,34 @@ def test_gradient_rules_by_name():
     assert out == ["0.5403", "-0.4161", "10.0", "20.0"]
 
 
+def test_a_function_of_ones_own_gets_the_current_context():
+    out = run("""
+        import inspect, numpy as np, nnabla as nn, nnabla.functions as F
+        from nnabla.function_bases import function_api
+
+        @F.function_api
+        def scaled(ctx, x, scale=2.0, *, shift=0.0):
+            "Doc"
+            made.append(ctx.device_id)
+            return x * scale + shift
+
+        made = []
+        x = nn.Variable.from_numpy_array(np.float32([1, 2]))
+        with nn.context_scope(nn.Context(["cpu:float"], "CpuCachedArray", "5")):
+            y = scaled(x, shift=1.0)
+        y.forward()
+        print(*y.d, *made, *inspect.signature(scaled).parameters, scaled.__doc__, scaled.__name__)
+        print(function_api is F.function_api, "ctx" in inspect.signature(scaled.__function_api_base__).parameters)
+        for wrong in (lambda x: x, lambda: None):
+            try:
+                F.function_api(wrong)
+            except TypeError:
+                print("TypeError")
+    """)
+    assert out[:8] == ["3.0", "5.0", "5", "x", "scale", "shift", "Doc", "scaled"]
+    assert out[8:] == ["True", "True", "TypeError", "TypeError"]
+
+
 def test_a_script_gets_its_arguments(tmp_path):
     (tmp_path / "beside.py").write_text("import nnabla\nname = nnabla.Variable.__name__\n")
     script = tmp_path / "script.py"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from kinnor import _core
 from kinnor import functions as ours
 from kinnor._core import CallError, NdArray, Variable
+from kinnor.context import get_current_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +29,32 @@ def asserting(function: Callable[..., Any], n_inputs: int | None) -> Callable[..
                 raise
             raise AssertionError(str(error)) from error
 
+    return call
+
+
+def function_api(func: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator for a function whose first argument, `ctx`, is the context of the call.
+
+    Args:
+        func: A function of `ctx` and of whatever else.
+
+    Returns:
+        The function without `ctx`, which gets `get_current_context()` there. Its signature does not have it either;
+        `__function_api_base__` is what was decorated.
+
+    Raises:
+        TypeError: If the first argument of `func` is not `ctx`.
+    """
+    signature = inspect.signature(func)
+    if next(iter(signature.parameters), None) != "ctx":
+        raise TypeError(f"function_api: expected `{func.__name__}` to take `ctx` first, got {signature}")
+
+    @functools.wraps(func)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return func(get_current_context(), *args, **kwargs)
+
+    without = signature.replace(parameters=[*signature.parameters.values()][1:])
+    call.__dict__.update(__signature__=without, __function_api_base__=func)
     return call
 
 
