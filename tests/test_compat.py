@@ -201,6 +201,53 @@ def test_files_of_nnablas_format_are_written_and_read():
     assert out == ["True", "leaky_relu", "x", "alpha", "inplace"]
 
 
+def test_files_are_closed_at_the_end_of_a_block_whatever_happens_in_it(tmp_path):
+    run(f"""
+        import io, os, zipfile
+        from nnabla.utils.get_file_handle import get_file_handle_load, get_file_handle_save
+        os.chdir({str(tmp_path)!r})
+        for ext, content in ((".nntxt", "a"), (".prototxt", "b"), (".protobuf", b"c")):
+            path = "f" + ext
+            for opened in (get_file_handle_save(path, ext), get_file_handle_load(None, path, ext)):
+                try:
+                    with opened as file:
+                        file.write(content) if file.writable() else None
+                        raise KeyError
+                except KeyError:
+                    assert file.closed
+            with get_file_handle_load(None, "f" + ext, ext) as file:
+                assert file.read() == content
+        with get_file_handle_save("f.h5", ".h5") as file:
+            file["x"] = 3
+        with get_file_handle_load(None, "f.h5", ".h5") as file, open("f.h5", "rb") as raw:
+            assert file["x"][()] == 3
+            held = io.BytesIO(raw.read())
+        with get_file_handle_load(None, held, ".h5") as file:
+            assert file["x"][()] == 3
+        archive = io.BytesIO()
+        with get_file_handle_save(archive, ".nnp") as nnp:
+            nnp.write("f.h5")
+            nnp.writestr("net.nntxt", "text")
+        assert archive.tell() == 0
+        with get_file_handle_load(None, archive, ".nnp") as nnp:
+            with get_file_handle_load(nnp, "f.h5", ".h5") as file:
+                assert file["x"][()] == 3
+            with get_file_handle_load(nnp, "net.nntxt", ".nntxt") as member:
+                assert member.read() == b"text"
+            assert member.closed
+        text = io.StringIO()
+        with get_file_handle_save(text, ".nntxt") as file:
+            file.write("kept")
+        assert (file is text, text.closed, text.read()) == (True, False, "kept")
+        for refused in (lambda: get_file_handle_save("f.x", ".x"), lambda: get_file_handle_load(None, "f.x", ".x")):
+            try:
+                with refused():
+                    raise AssertionError
+            except ValueError as error:
+                assert "expected `ext` to be .nnp, .h5" in str(error)
+    """)
+
+
 def test_what_programs_take_from_the_command_line_program(tmp_path):
     out = run("""
         import sys

@@ -1,6 +1,7 @@
 """Files from an address: kept, whole or not at all, with errors that say where they were expected."""
 
 import http.server
+import io
 import threading
 import urllib.error
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import kinnor as nn
+from kinnor.utils.data_source import DataError
 from kinnor.utils.data_source_loader import FileReader, ResourceFileReader
 from kinnor.utils.download import DownloadError, download, get_data_home
 
@@ -100,6 +102,12 @@ def test_readers_of_files(tmp_path, server):
         assert len(file.read()) == 1000
     with ResourceFileReader(tmp_path / "a.csv").open() as file:
         assert (file.ext, file.read()) == (".csv", b"1,2")
+    with ResourceFileReader(io.BytesIO(b"3")).open() as file:
+        assert (file.ext, file.read()) == ("", b"3")
+    with (tmp_path / "a.csv").open() as text:
+        for bad in (text, io.StringIO("1,2"), 3, None):
+            with pytest.raises(DataError, match="expected a path or a file open for reading bytes"):
+                ResourceFileReader(bad)
     with h5py.File(tmp_path / "c.h5", "w") as cache:
         cache["x"] = np.arange(3)
     with FileReader(tmp_path).open_cache("c.h5") as cache:

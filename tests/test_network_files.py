@@ -484,6 +484,8 @@ def test_a_file_of_nnabla_gives_its_numbers():
 def test_what_trains_and_runs_networks_is_read_and_linked():
     info = load(str(FILES / "nnabla.nnp"), prepare_data_iterator=False)
     assert list(info.networks) == ["net", "train"]
+    assert info.proto_graph.networks is info.networks
+    assert info.proto_graph.default_graph() is info.networks["net"]
     assert (info.training_config.max_epoch, info.training_config.iter_per_epoch) == (2, 3)
     assert info.datasets["set"].uri == "set.csv"
     optimizer = info.optimizers["opt"]

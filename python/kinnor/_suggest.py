@@ -34,7 +34,6 @@ INSTEAD = {
     "utils.audio_utils.pydub_utils": "soundfile does it, by kinnor.utils.audio_utils",
     "utils.cli.compare_with_cpu": "there is no other device to compare with",
     "utils.cli.uploader": "nothing is uploaded",
-    "utils.get_file_handle": "kinnor.utils.load and kinnor.utils.save read and write files",
     "utils.image_utils.backend_events.cv2_backend": "Pillow is the one backend: kinnor.utils.image_utils",
     "utils.image_utils.backend_events.dicom_backend": "Pillow is the one backend, which does not read DICOM",
     "utils.image_utils.backend_events.pypng_backend": "Pillow is the one backend: kinnor.utils.image_utils",

@@ -131,10 +131,16 @@ class ResourceFileReader:
     """A file, or one that is open, with the ending of its name.
 
     Args:
-        source: Path, or a file open for reading bytes that has a name.
+        source: Path, or a file open for reading bytes; if it has a name, that says the ending.
+
+    Raises:
+        DataError: If it is neither, such as a file that is open for reading text.
     """
 
     def __init__(self, source: str | os.PathLike[str] | IO[bytes]) -> None:
+        given: Any = source  # which may be of any type
+        if isinstance(given, io.TextIOBase) or not (isinstance(given, (str, os.PathLike)) or hasattr(given, "read")):
+            raise DataError(f"ResourceFileReader: expected a path or a file open for reading bytes, got {source!r}")
         self._source = source
         self.ext = get_file_extension(source)
 

@@ -122,6 +122,7 @@ class Info:
 
     Attributes:
         proto: The message that it was made of.
+        proto_graph: The networks as one graph, in the order of the files.
         states: States of solvers, as `kinnor.files.network_file` reads them.
     """
 
@@ -133,6 +134,7 @@ class Info:
     training_config: TrainingConfig
     global_config: GlobalConfig
     proto: Any
+    proto_graph: ProtoGraph
     states: dict[str, tuple[str, bytes]]
 
 
@@ -183,7 +185,7 @@ def load(
         for node in (*network.variables.values(), *network.parameters.values()):
             if node.variable_instance is not None:
                 node.variable_instance.name = node.name
-    info.networks = graph.networks
+    info.proto_graph, info.networks = graph, graph.networks
     wanted = held.max_epoch > 0 if prepare_data_iterator is None else prepare_data_iterator
     info.datasets = OrderedDict((d.name, _dataset(d, i, wanted)) for i, d in enumerate(content.proto.dataset))
     info.optimizers = OrderedDict((o.name, _optimizer(info, o)) for o in content.proto.optimizer)

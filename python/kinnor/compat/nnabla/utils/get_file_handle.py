@@ -1,0 +1,98 @@
+"""Files that are open for a `with` block, by their endings."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from kinnor import ArgumentError
+from kinnor.files.packages import needed
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
+
+__all__ = ["get_file_handle_load", "get_file_handle_save"]
+
+TEXT = (".nntxt", ".prototxt")
+BYTES = (".protobuf",)
+
+
+@contextmanager
+def get_file_handle_load(
+    nnp: zipfile.ZipFile | None, path: str | os.PathLike[str] | IO[Any], ext: str
+) -> Iterator[Any]:
+    """A file for reading in a `with` block, which closes it if it was opened here.
+
+    Args:
+        nnp: The archive that it lies in, or None if it is a file by itself.
+        path: Its path, or its name in the archive, or a file that is open already.
+        ext: `.nnp`, `.h5`, `.nntxt`, `.prototxt` or `.protobuf`.
+
+    Returns:
+        A `zipfile.ZipFile`, an `h5py.File`, or a file of text or bytes. Members of archives give bytes.
+
+    Raises:
+        ArgumentError: If `ext` is another one.
+        OSError: If the file cannot be read.
+        ImportError: If h5py is needed and not installed.
+    """
+    if nnp is not None:
+        with nnp.open(str(path)) as member:
+            if ext != ".h5":
+                yield member
+                return
+            with _hdf5(io.BytesIO(member.read()), "r") as file:
+                yield file
+        return
+    source = io.BytesIO(path.read()) if ext == ".h5" and hasattr(path, "read") else path
+    with _opened("get_file_handle_load", source, ext, "r") as file:
+        yield file
+
+
+@contextmanager
+def get_file_handle_save(path: str | os.PathLike[str] | IO[Any], ext: str) -> Iterator[Any]:
+    """A file for writing in a `with` block, which closes it if it was opened here.
+
+    Args:
+        path: Its path, or a file that is open already, which is wound back to its start at the end.
+        ext: `.nnp`, `.h5`, `.nntxt`, `.prototxt` or `.protobuf`.
+
+    Returns:
+        A `zipfile.ZipFile`, an `h5py.File`, or a file of text or bytes.
+
+    Raises:
+        ArgumentError: If `ext` is another one.
+        OSError: If the file cannot be written.
+        ImportError: If h5py is needed and not installed.
+    """
+    try:
+        with _opened("get_file_handle_save", path, ext, "w") as file:
+            yield file
+    finally:
+        if not isinstance(path, str) and hasattr(path, "seek"):
+            path.seek(0)
+
+
+@contextmanager
+def _opened(op: str, path: Any, ext: str, mode: str) -> Iterator[Any]:
+    if ext == ".nnp":
+        with zipfile.ZipFile(path, "w" if mode == "w" else "r") as archive:
+            yield archive
+    elif ext == ".h5":
+        with _hdf5(path, mode) as file:
+            yield file
+    elif ext not in (*TEXT, *BYTES):
+        raise ArgumentError(f"{op}: expected `ext` to be .nnp, .h5, .nntxt, .prototxt or .protobuf, got {ext!r}")
+    elif hasattr(path, "read"):
+        yield path
+    else:
+        with Path(path).open(mode if ext in TEXT else f"{mode}b") as opened:
+            yield opened
+
+
+def _hdf5(path: Any, mode: str) -> Any:
+    return needed("get_file_handle", "h5py", ".h5 files", "h5").File(path, mode)
