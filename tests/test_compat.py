@@ -71,6 +71,21 @@ def test_names_are_kinnors_own():
     assert out == ["True", "True", "True", "True", "True", "kinnor", "cpu:float"]
 
 
+def test_the_base_of_patch_correlation_takes_channels_last():
+    out = run("""
+        import numpy as np, nnabla as nn, nnabla.functions as F
+        from nnabla.function_bases import relu
+
+        a, b = (nn.Variable.from_numpy_array(np.random.RandomState(i).randn(1, 4, 5, 2)) for i in range(2))
+        y = nn.function_bases.patch_correlation(a, b, patch=(2, 1), shift=(1, 0), padding=(0, 0, 1, 0))
+        first = (F.transpose(x, (0, 3, 1, 2)) for x in (a, b))
+        z = F.transpose(F.patch_correlation(*first, patch=(2, 1), shift=(1, 0), padding=(0, 0, 1, 0)), (0, 3, 4, 1, 2))
+        y.forward(), z.forward()
+        print(y.parent.name, y.shape == (1, 3, 6, 3, 1), np.array_equal(y.d, z.d), relu is F.relu)
+    """)
+    assert out == ["PatchCorrelation", "True", "True", "True"]
+
+
 def test_nnabla_asserts_what_kinnor_refuses():
     out = run("""
         import numpy as np, nnabla as nn, nnabla.functions as F

@@ -37,7 +37,6 @@ ALIASES = {
     "callback": "kinnor.hooks",
     "communicator": "kinnor.communicators",
     "core.graph_def": "kinnor.graph_def",
-    "function_bases": "kinnor.compat.nnabla.functions",
     "grad": "kinnor.symbolic",
     "lms": "kinnor.compat.nnabla.lms",
     "recompute": "kinnor.modes",
