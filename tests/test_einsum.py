@@ -125,3 +125,16 @@ def test_arrays_are_needed():
         F.einsum(equation="")
     with pytest.raises(nn.CallError, match="got ndarray"):
         F.einsum(np.zeros(2), equation="i")
+
+
+@pytest.mark.parametrize("equation", ["ij", "ij->ij", "...", "i...->i..."])
+def test_an_equation_that_changes_nothing_makes_a_function(equation):
+    x = nn.Variable((2, 3), need_grad=True)
+    y = F.einsum(x, equation=equation)
+    assert y is not x
+    x.d = np.arange(6).reshape(2, 3)
+    x.grad.zero()
+    y.forward()
+    y.backward(2)
+    np.testing.assert_array_equal(y.d, x.d)
+    np.testing.assert_array_equal(x.g, np.full((2, 3), 2))

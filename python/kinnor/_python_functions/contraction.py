@@ -64,7 +64,9 @@ def einsum(*x: T, equation: str = "") -> T:
         operands.append(joined)
     array, labels = summed(*operands[0], set(result))
     at = tuple(labels.index(label) for label in result)
-    found: T = array if at == tuple(range(len(at))) else f.transpose(array, at)
+    if at != tuple(range(len(at))):
+        array = f.transpose(array, at)
+    found: T = f.identity(array) if array is x[0] else array
     return found
 
 
