@@ -59,6 +59,7 @@ impl<T: Float> Dots<'_, T> {
         // SAFETY: as above.
         unsafe {
             match block.columns {
+                _ if V::IS_PORTABLE => self.taps::<V, STEP, R, 3>(block),
                 1 => self.taps::<V, STEP, R, 1>(block),
                 2 => self.taps::<V, STEP, R, 2>(block),
                 _ => self.taps::<V, STEP, R, 3>(block),
@@ -80,7 +81,7 @@ impl<T: Float> Dots<'_, T> {
                 for j in (0..w.width).step_by(V::WIDTH) {
                     let (lanes, whole) = Lanes::of(w, block, j);
                     for i in 0..self.images {
-                        let at = (i, block.offset, j);
+                        let at = (i, block, j);
                         if whole {
                             self.rows::<V, STEP, R, C, true>(rows.clone(), at, &lanes, &mut parts);
                         } else {
@@ -90,7 +91,7 @@ impl<T: Float> Dots<'_, T> {
                 }
             }
             for (r, parts) in parts.into_iter().enumerate() {
-                for (c, part) in parts.into_iter().enumerate() {
+                for (c, part) in parts.into_iter().enumerate().take(block.columns_in::<V, C>()) {
                     let to = self.sums.offset((block.element + plane.tap(r, c)) * LANES as isize);
                     part.add(V::load(to)).store(to);
                 }
@@ -103,7 +104,7 @@ impl<T: Float> Dots<'_, T> {
     unsafe fn rows<V: Vector<T = T>, const STEP: usize, const R: usize, const C: usize, const WHOLE: bool>(
         &self,
         rows: Range<usize>,
-        at: (usize, isize, usize),
+        at: (usize, &TapBlock, usize),
         lanes: &[Lanes<V, STEP>; C],
         parts: &mut [[V; C]; R],
     ) {
@@ -133,13 +134,14 @@ impl<T: Float> Dots<'_, T> {
     >(
         &self,
         row: usize,
-        (image, offset, j): (usize, isize, usize),
+        (image, block, j): (usize, &TapBlock, usize),
         lanes: &[Lanes<V, STEP>; C],
         sums: &mut [[V; C]; R],
     ) {
         let (plane, w) = self.sees;
         let [n, step, apart] = plane.seen::<STEP, R>(M);
-        let first = (row * plane.step) as isize + offset;
+        let first = (row * plane.step) as isize + block.offset;
+        let columns = block.columns_in::<V, C>();
         let mut x_row = self.x.wrapping_offset((image * self.x_image) as isize + first * w.length as isize);
         // SAFETY: as above; masks keep within the rows of `gy`, and what is behind them counts for nothing.
         unsafe {
@@ -150,7 +152,7 @@ impl<T: Float> Dots<'_, T> {
             });
             for y in 0..n {
                 if ((first + (y * apart) as isize) as usize) < plane.rows {
-                    for (c, lanes) in lanes.iter().enumerate() {
+                    for (c, lanes) in lanes.iter().enumerate().take(columns) {
                         let x = lanes.load::<WHOLE>(x_row);
                         for (i, gy) in gy.iter().enumerate() {
                             if y >= i * step && y - i * step < R {

@@ -35,6 +35,14 @@ pub(super) struct TapBlock {
     pub(super) element: isize,
 }
 
+impl TapBlock {
+    /// How many columns a loop in registers `V` takes that was compiled for `C`: so many, or, if it counts at run time, the block's.
+    #[inline(always)]
+    pub(super) fn columns_in<V: Vector, const C: usize>(&self) -> usize {
+        if V::IS_PORTABLE { self.columns.min(C) } else { C }
+    }
+}
+
 /// What the rows of positions of a window see.
 pub(super) struct Plane {
     /// Rows of the source, and the step from one row of positions to the next.
@@ -123,9 +131,10 @@ impl<V: Vector, const STEP: usize> Lanes<V, STEP> {
         block: &TapBlock,
         j: usize,
     ) -> ([Self; C], bool) {
+        let last = block.columns_in::<V, C>() - 1;
+        let column = |c: usize| window.columns[block.column + c.min(last)];
         // SAFETY: the caller's promise.
-        let lanes =
-            std::array::from_fn(|c| unsafe { Self::new(window, window.columns[block.column + c], j) });
+        let lanes = std::array::from_fn(|c| unsafe { Self::new(window, column(c), j) });
         let whole = lanes.iter().all(|lanes: &Self| lanes.whole);
         (lanes, whole)
     }

@@ -68,6 +68,7 @@ impl<T: Float> Slide<'_, T> {
         // SAFETY: as above.
         unsafe {
             match self.block.columns {
+                _ if V::IS_PORTABLE => self.tiles::<V, STEP, R, 5>(),
                 1 => self.tiles::<V, STEP, R, 1>(),
                 2 => self.tiles::<V, STEP, R, 2>(),
                 3 => self.tiles::<V, STEP, R, 3>(),
@@ -79,6 +80,7 @@ impl<T: Float> Slide<'_, T> {
     #[inline(always)]
     unsafe fn tiles<V: Vector<T = T>, const STEP: usize, const R: usize, const C: usize>(&self) {
         let (plane, w) = self.sees;
+        let columns = self.block.columns_in::<V, C>();
         // SAFETY: as above; these taps and columns are there.
         unsafe {
             for j in (0..w.width).step_by(V::WIDTH) {
@@ -86,7 +88,9 @@ impl<T: Float> Slide<'_, T> {
                 for p in 0..self.planes.n {
                     let kernel =
                         self.weights.wrapping_offset((p * self.planes.taps) as isize + self.block.element);
-                    let weight = |r: usize, c: usize| V::all(*kernel.wrapping_offset(plane.tap(r, c)));
+                    let weight = |r: usize, c: usize| {
+                        V::all(*kernel.wrapping_offset(plane.tap(r, c.min(columns - 1))))
+                    };
                     let weights: [[V; C]; R] = std::array::from_fn(|r| std::array::from_fn(|c| weight(r, c)));
                     if whole {
                         self.rows::<V, STEP, R, C, true>(weights, lanes, j, p);
@@ -110,6 +114,7 @@ impl<T: Float> Slide<'_, T> {
         let (plane, w, end) = (self.sees.0, self.sees.1, self.end.part(p, 0));
         let (source, to) = (p * self.planes.from, self.to.wrapping_add(p * self.planes.to + j));
         let [n, step, apart] = plane.seen::<STEP, R>(TALL);
+        let columns = self.block.columns_in::<V, C>();
         for row in self.rows.clone().step_by(TALL) {
             let first = (row * plane.step) as isize + self.block.offset;
             let mut from = self.from.wrapping_offset(source as isize + first * w.length as isize);
@@ -118,7 +123,7 @@ impl<T: Float> Slide<'_, T> {
                 let mut sums = [V::zero(); TALL];
                 for y in 0..n {
                     if ((first + (y * apart) as isize) as usize) < plane.rows {
-                        for c in 0..C {
+                        for c in 0..columns {
                             let x = lanes[c].load::<WHOLE>(from);
                             for i in 0..TALL {
                                 if y >= i * step && y - i * step < R {

@@ -161,6 +161,8 @@ pub unsafe trait Vector: Copy {
     type T: Float;
     type Mask: Copy;
     const WIDTH: usize;
+    /// Whether the compiler chooses the registers: loops then count at run time, since copies of them for each count would be large.
+    const IS_PORTABLE: bool = false;
 
     unsafe fn zero() -> Self;
     /// `v` everywhere.

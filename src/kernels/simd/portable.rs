@@ -20,6 +20,7 @@ unsafe impl<T: Float> Vector for Four<T> {
     /// From one lane until another.
     type Mask = (usize, usize);
     const WIDTH: usize = 4;
+    const IS_PORTABLE: bool = true;
 
     #[inline(always)]
     unsafe fn zero() -> Self {
