@@ -161,7 +161,7 @@ pub fn normalize<T: Float>(
     let (mut mean, mut variance) = (Zeros::<f64>::new(layout.n_stats), Zeros::<f64>::new(layout.n_stats));
     let (to_mean, to_variance) = (Shared::new(mean.as_mut_ptr()), Shared::new(variance.as_mut_ptr()));
     let target = Target::new(layout, x, gamma, beta, y, tail);
-    layout.pairing.slabs(|part| {
+    layout.pairing.slabs(&|part| {
         let (mean, variance) = if layout.in_rows() {
             T::in_registers(rows::Moments { part, x, count })
         } else {
@@ -192,7 +192,7 @@ pub fn normalize_by<T: Float>(
 ) {
     assert_eq!(stats.len(), layout.n_stats);
     let target = Target::new(layout, x, gamma, beta, y, tail);
-    layout.pairing.slabs(|part| target.write(part, stats.view(), 0));
+    layout.pairing.slabs(&|part| target.write(part, stats.view(), 0));
     finish_columns(layout, y, tail);
 }
 

@@ -150,9 +150,9 @@ impl Windows {
             return;
         }
         let [depths, heights, widths] = self.axes.each_ref().map(PoolingAxis::spans);
-        let (plane, row) = (self.output_plane(), self.row());
+        let (plane, row, input) = (self.output_plane(), self.row(), self.input_plane());
         let (depths, heights, widths) = (&*depths, &*heights, &*widths);
-        threads::ranges(self.outer, (GRAIN / self.input_plane()).max(1), |planes| {
+        threads::ranges(self.outer, (GRAIN / input).max(1), move |planes| {
             vectorised(
                 #[inline(always)]
                 move || {
@@ -160,7 +160,7 @@ impl Windows {
                         let mut to = i * plane;
                         for depth in depths {
                             for height in heights {
-                                f(&PoolingRow { plane: i * self.input_plane(), to, depth, height, widths });
+                                f(&PoolingRow { plane: i * input, to, depth, height, widths });
                                 to += row;
                             }
                         }
@@ -273,7 +273,7 @@ pub fn sum<T: Float>(w: &Windows, x: &[T], y: &mut [T], divisor: Divisor) {
                     row,
                     #[inline(always)]
                     // SAFETY: the places are in the plane and in the row.
-                    |o, i| unsafe { y.add(o).write(y.add(o).read() + x.add(i).read()) },
+                    move |o, i| unsafe { y.add(o).write(y.add(o).read() + x.add(i).read()) },
                 );
             }
             for (i, y) in y.chunks_exact_mut(w.inner).enumerate() {
@@ -318,7 +318,7 @@ pub fn add_sum_gradient<T: Float>(w: &Windows, gy: &[T], gx: &mut [T], divisor: 
                 row,
                 #[inline(always)]
                 // SAFETY: the places are in the row and in the plane, and one thread has all rows of a plane.
-                |o, i| unsafe {
+                move |o, i| unsafe {
                     let gx = to.get().add(row.plane + i);
                     gx.write(gx.read() + shares.add(o).read());
                 },

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::map::GRAIN;
 use super::pairing::Pairing;
+use super::simd::vectorised;
 use super::threads::{self, Shared};
 use crate::array::{Element, Shape};
 
@@ -129,7 +130,11 @@ pub fn transpose_with<T: Element>(
 
 /// `y`, of shape `to`, is `x` repeated along its axes of length one (and along new leading axes).
 pub fn broadcast<T: Element>(x: &[T], from: &Shape, to: &Shape, y: &mut [T]) {
-    broadcast_with(x, from, to, y, |y, x| *y = x);
+    let pairing = met(x, from, to, y);
+    match pairing.repeats() {
+        Some(line) if (1..=FEW_TIMES).contains(&line[1]) => repeat(&pairing.lines(), line, x, y),
+        _ => put_met(&pairing, x, y, |y, x| *y = x),
+    }
 }
 
 /// As [`broadcast`], what happens to an element of `y` being up to `put`.
@@ -141,13 +146,76 @@ pub fn broadcast_with<T: Element>(
     y: &mut [T],
     put: impl Fn(&mut T, T) + Sync + Copy,
 ) {
+    put_met(&met(x, from, to, y), x, y, put);
+}
+
+/// How `x`, of shape `from`, meets `y`, of shape `to`.
+fn met<T>(x: &[T], from: &Shape, to: &Shape, y: &[T]) -> Pairing {
     let pairing = Pairing::new(from, to);
     assert!(x.len() == from.size() && y.len() == to.size() && pairing.size() == y.len());
+    pairing
+}
+
+#[inline(always)]
+fn put_met<T: Element>(pairing: &Pairing, x: &[T], y: &mut [T], put: impl Fn(&mut T, T) + Sync + Copy) {
     let y = Shared::new(y.as_mut_ptr());
     pairing.each(
         #[inline(always)]
         // SAFETY: the indices are those of arrays of these shapes, and each element of `y` comes once.
         move |i, _, o| unsafe { put(&mut *y.get().add(o), *x.get_unchecked(i)) },
+    );
+}
+
+/// Elements that are repeated so often lie in a register beside others.
+const FEW_TIMES: usize = 8;
+
+/// Repeats `n` elements of `x` along each line of `y`, each of them some times.
+fn repeat<T: Element>(lines: &Pairing, [n, times]: [usize; 2], x: &[T], y: &mut [T]) {
+    // Long lines are cut.
+    let cuts = (n * times).div_ceil(GRAIN).max(1);
+    let part = n.div_ceil(cuts).max(1);
+    let to = Shared::new(y.as_mut_ptr());
+    threads::ranges(lines.rows() * cuts, (GRAIN / (part * times)).max(1), |range| {
+        let mut i = range.start;
+        lines.walk(range.start / cuts..range.end.div_ceil(cuts), |a, _, line| {
+            while i < range.end {
+                let start = i % cuts * part;
+                let some = start.min(n)..n.min(start + part);
+                // SAFETY: lines lie within `y` one after the other, and each part of one comes once.
+                let y = unsafe {
+                    std::slice::from_raw_parts_mut(
+                        to.get().add(line + some.start * times),
+                        some.len() * times,
+                    )
+                };
+                repeat_each(&x[a + some.start..a + some.end], times, y);
+                i += 1;
+                if i % cuts == 0 {
+                    break;
+                }
+            }
+        });
+    });
+}
+
+fn repeat_each<T: Element>(x: &[T], times: usize, y: &mut [T]) {
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop)] // a count from the compiler, so that registers are written
+    fn each<T: Element, const N: usize>(x: &[T], y: &mut [T]) {
+        for (x, y) in x.iter().zip(y.chunks_exact_mut(N)) {
+            for i in 0..N {
+                y[i] = *x;
+            }
+        }
+    }
+    vectorised(
+        #[inline(always)]
+        move || match times {
+            2 => each::<T, 2>(x, y),
+            3 => each::<T, 3>(x, y),
+            4 => each::<T, 4>(x, y),
+            _ => x.iter().zip(y.chunks_exact_mut(times)).for_each(|(x, y)| y.fill(*x)),
+        },
     );
 }
 
@@ -179,5 +247,23 @@ mod tests {
         assert_eq!(y, [1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0]);
         broadcast(&[7.0], &Shape::scalar(), &Shape::from([2, 3, 2]), &mut y);
         assert_eq!(y, [7.0; 12]);
+    }
+
+    #[test]
+    fn elements_repeat_beside_each_other() {
+        for (rows, above, n, times) in
+            [(3, 1, 5, 2), (2, 3, 7, 3), (1, 2, 1, 4), (2, 2, 6, 8), (1, 1, 5, 9), (1, 2, 3 * GRAIN + 5, 2)]
+        {
+            let x: Vec<f32> = (0..rows * n).map(|v| v as f32).collect();
+            let mut y = vec![-1.0; rows * above * n * times];
+            broadcast(&x, &Shape::from([rows, 1, n, 1]), &Shape::from([rows, above, n, times]), &mut y);
+            for (i, y) in y.iter().enumerate() {
+                let (row, at) = (i / times / n / above, i / times % n);
+                assert_eq!(*y, x[row * n + at], "element {i} of {rows} x {above} x {n} x {times}");
+            }
+        }
+        broadcast(&[0.0; 0], &Shape::from([0, 1]), &Shape::from([0, 2]), &mut []);
+        broadcast(&[0.0; 3], &Shape::from([3, 1]), &Shape::from([3, 0]), &mut []);
+        broadcast(&[0.0; 3], &Shape::from([1, 3, 1]), &Shape::from([0, 3, 2]), &mut []);
     }
 }

@@ -81,7 +81,7 @@ fn output(op: &Op, o: usize, n: usize) -> Bytes {
 pub(crate) fn forward(op: &Op, x: &[Tensor], state: &mut State, recompute: bool) -> Result<Vec<Tensor>> {
     let shapes: Vec<_> = x.iter().map(|x| &x.shape).collect();
     let shapes = match op.facts().shaped_by {
-        Some(by) => op.shapes_by(&shapes, &x[by].data)?,
+        Some(by) => op.shapes_by(&shapes, Some(&x[by].data))?,
         None => op.shapes(&shapes)?,
     };
     let mut xb = inputs(op, x);

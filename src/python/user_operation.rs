@@ -234,7 +234,7 @@ unsafe impl Operation for UserOp {
     fn kind(&self, _: usize) -> Kind {
         Kind::float
     }
-    fn shapes(&self, x: &[&Shape]) -> Result<Shapes> {
+    fn shapes_by(&self, x: &[&Shape], _: Option<&[f64]>) -> Result<Shapes> {
         let y = calls::call(|py| -> PyResult<Shapes> {
             let array = |shape: &Shape| Array {
                 shape: shape.clone(),

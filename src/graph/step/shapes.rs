@@ -16,7 +16,7 @@ pub(crate) fn shapes_of(op: &Op, x: &[NdArray]) -> Result<crate::ops::Shapes> {
             let (_held, values) = decisive.storage.pin(DType::F64, Access::Read)?;
             // SAFETY: so many elements of this type are held here.
             let values = unsafe { std::slice::from_raw_parts(values.cast(), decisive.shape.size()) };
-            stop::guarded(|| op.shapes_by(&shapes, values))
+            stop::guarded(|| op.shapes_by(&shapes, Some(values)))
         }
         None => op.shapes(&shapes),
     }

@@ -161,7 +161,7 @@ pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: GradientPlan<T>) -
         write_x(g, terms, plan, pairing, &sums);
         return [params, sums];
     }
-    pairing.slabs(|part| {
+    pairing.slabs(&|part| {
         if plan.gx.is_some() {
             write_x(g, terms, plan, part, &of_stats(part));
         }

@@ -25,7 +25,7 @@ pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: GradientPlan<T>) -
     let (stats, own, rows) = (shared(&mut of_stats), shared(&mut of_params), shared(&mut of_rows));
     let columns = pairing.slabs_with_sums(
         if by_params && plan.params { g.layout.n_params } else { 0 },
-        |part, columns| {
+        &|part, columns| {
             T::in_registers(RowPart {
                 g,
                 plan,

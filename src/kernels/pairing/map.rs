@@ -150,7 +150,7 @@ impl Pairing {
         f: impl Fn(usize, usize, usize) -> T + Sync + Copy,
     ) {
         let (by_a, by_b) = (self.last.a != 0, self.last.b != 0);
-        self.pieces(|rows, columns| {
+        self.pieces(&|rows, columns| {
             vectorised(
                 #[inline(always)]
                 move || {
@@ -222,7 +222,7 @@ impl Pairing {
         let (a_whole, b_whole) = (axes().all(|axis| axis.a == axis.y), axes().all(|axis| axis.b == axis.y));
         // Short rows are put together to one tile, as far as they are repeated in other memory.
         let together = (TILE / n.max(1)).max(1);
-        self.pieces(|rows, columns| {
+        self.pieces(&|rows, columns| {
             let mut room: [LaneBuffer<T>; 2] = [[MaybeUninit::uninit(); TILE]; 2];
             let [room_a, room_b] = &mut room;
             let (room_a, room_b) = (room_a.as_mut_ptr().cast::<T>(), room_b.as_mut_ptr().cast::<T>());

@@ -182,6 +182,20 @@ impl Pairing {
         (fits && self.is_same()).then_some(together)
     }
 
+    /// If neighbours along the last axis meet one element of `a`, and those after them the next one: how many elements of `a`
+    /// such a line meets, and how many neighbours meet each.
+    pub(super) fn repeats(&self) -> Option<[usize; 2]> {
+        let met = self.outer.last().filter(|axis| axis.a == 1 && self.last.a == 0)?;
+        Some([met.n, self.last.n])
+    }
+
+    /// The first elements of the lines of which [`Pairing::repeats`] tells.
+    pub(super) fn lines(mut self) -> Self {
+        self.outer.pop();
+        self.last = PairAxis { n: 1, a: 0, b: 0, y: 0 };
+        self
+    }
+
     /// Number of runs along the last axis.
     pub(super) fn rows(&self) -> usize {
         self.outer.iter().map(|axis| axis.n).product()
@@ -279,7 +293,7 @@ impl Pairing {
 
     /// Calls `work` in parallel for parts that are everything together and have elements of `a` of their own, neighbours
     /// of each other; as small as they can be, and fit for a cache.
-    pub fn slabs(&self, work: impl Fn(&Self) + Sync) {
+    pub fn slabs(&self, work: &(dyn Fn(&Self) + Sync)) {
         let Some((axis, grain)) = self.slabs_along() else { return work(self) };
         threads::ranges(self.outer[axis].n, grain, |range| work(&self.slab(axis, &range)));
     }
@@ -289,7 +303,7 @@ impl Pairing {
     pub(super) fn slabs_with_sums<const K: usize>(
         &self,
         n: usize,
-        work: impl Fn(&Self, [*mut f64; K]) + Sync,
+        work: &(dyn Fn(&Self, [*mut f64; K]) + Sync),
     ) -> [Zeros<f64>; K] {
         let mut sums = [(); K].map(|()| Zeros::new(n));
         let Some((axis, grain)) = self.slabs_along() else {
@@ -321,7 +335,7 @@ impl Pairing {
     }
 
     /// Calls `work(rows, columns)` in parallel for pieces that are all of `y` together. Long rows are cut, to whole tiles.
-    fn pieces(&self, work: impl Fn(Range<usize>, Range<usize>) + Sync) {
+    fn pieces(&self, work: &(dyn Fn(Range<usize>, Range<usize>) + Sync)) {
         let (rows, n) = (self.rows(), self.last.n);
         if n >= 2 * GRAIN {
             let cuts = n.div_ceil(GRAIN);
@@ -338,7 +352,7 @@ impl Pairing {
     #[inline(always)]
     pub fn each(&self, f: impl Fn(usize, usize, usize) + Sync + Copy) {
         let (by_a, by_b) = (self.last.a != 0, self.last.b != 0);
-        self.pieces(|rows, columns| {
+        self.pieces(&|rows, columns| {
             vectorised(
                 #[inline(always)]
                 move || {

@@ -88,8 +88,7 @@ pub fn set_thread_pool(pool: ThreadPool) {
 }
 
 /// Runs a loop on the pool. `false`, with nothing done: another loop is under way.
-#[inline]
-fn on_pool(threads: usize, count: usize, chunk: &(impl Fn(usize) + Sync)) -> bool {
+fn on_pool(threads: usize, count: usize, chunk: &(dyn Fn(usize) + Sync)) -> bool {
     #[cfg(feature = "rayon")]
     if ON_RAYON.load(Ordering::Relaxed) {
         return of_rayon::run(threads, count, chunk);
@@ -104,8 +103,14 @@ fn on_pool(threads: usize, count: usize, chunk: &(impl Fn(usize) + Sync)) -> boo
 /// chunks the loop may end, see [`stop`]: those that take long [poll](stop::poll) on their own.
 #[inline]
 pub fn parallel(count: usize, chunk: impl Fn(usize) + Sync) {
+    chunks(count, &chunk);
+}
+
+/// As [`parallel`]. What a chunk does is compiled once, not once more for each way to run it.
+#[inline(never)]
+fn chunks(count: usize, chunk: &(dyn Fn(usize) + Sync)) {
     let threads = num_threads().min(count);
-    if threads > 1 && on_pool(threads, count, &chunk) {
+    if threads > 1 && on_pool(threads, count, chunk) {
         return;
     }
     for i in 0..count {
@@ -117,6 +122,12 @@ pub fn parallel(count: usize, chunk: impl Fn(usize) + Sync) {
 /// Runs `work` on ranges that together are `0..len`, each of `grain` elements but the last.
 #[inline]
 pub fn ranges(len: usize, grain: usize, work: impl Fn(Range<usize>) + Sync) {
+    pieces(len, grain, &work);
+}
+
+/// As [`ranges`], compiled once like [`chunks`].
+#[inline(never)]
+fn pieces(len: usize, grain: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
     let grain = grain.max(1);
     if len <= grain {
         if len > 0 {
@@ -124,7 +135,7 @@ pub fn ranges(len: usize, grain: usize, work: impl Fn(Range<usize>) + Sync) {
         }
         return;
     }
-    parallel(len.div_ceil(grain), |i| work(i * grain..len.min((i + 1) * grain)));
+    chunks(len.div_ceil(grain), &|i| work(i * grain..len.min((i + 1) * grain)));
 }
 
 /// Runs `work` on the rows of `all`, `row` elements each, with the number of the row; so many rows are one piece of work.

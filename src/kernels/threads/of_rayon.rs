@@ -13,7 +13,7 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Runs a loop on this thread and up to `threads - 1` of the pool that it belongs to. `false`, with nothing done: another loop
 /// is under way.
-pub(super) fn run(threads: usize, count: usize, chunk: &(impl Fn(usize) + Sync)) -> bool {
+pub(super) fn run(threads: usize, count: usize, chunk: &(dyn Fn(usize) + Sync)) -> bool {
     if TAKEN.swap(true, Ordering::Acquire) {
         return false;
     }

@@ -30,11 +30,10 @@ const LOOP: u64 = 1 << 32;
 #[repr(align(128))]
 struct Line<T>(T);
 
-/// A loop: `call(body, i)` for each `i` below `count`.
+/// A loop: `body(i)` for each `i` below `count`. The body outlives the loop, as the caller waits for all who are inside.
 #[derive(Clone, Copy)]
 struct LoopWork {
-    body: *const (),
-    call: unsafe fn(*const (), usize),
+    body: *const (dyn Fn(usize) + Sync),
     count: usize,
     helpers: usize,
 }
@@ -100,17 +99,14 @@ fn spin(done: impl Fn() -> bool) -> bool {
 
 impl Pool {
     /// Runs a loop on up to `threads` threads. `false`, with nothing done: another loop is under way.
-    pub(super) fn run<F: Fn(usize) + Sync>(threads: usize, count: usize, body: &F) -> bool {
-        unsafe fn call<F: Fn(usize)>(body: *const (), i: usize) {
-            // SAFETY: the body outlives the loop, as the caller waits for all who are inside.
-            unsafe { (*body.cast::<F>())(i) };
-        }
+    pub(super) fn run(threads: usize, count: usize, body: &(dyn Fn(usize) + Sync)) -> bool {
         let pool = Self::global();
         if pool.taken.load(Ordering::Relaxed) || pool.taken.swap(true, Ordering::Acquire) {
             return false;
         }
-        let work =
-            LoopWork { body: std::ptr::from_ref(body).cast(), call: call::<F>, count, helpers: threads - 1 };
+        // SAFETY: only the lifetime is forgotten, and the loop ends before `body` does.
+        let body: &'static (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(body) };
+        let work = LoopWork { body, count, helpers: threads - 1 };
         let caught = pool.share(work);
         pool.taken.store(false, Ordering::Release);
         if let Some(panic) = caught {
@@ -135,7 +131,7 @@ impl Pool {
         let pool = Box::into_raw(Box::new(Self {
             gate: Line(AtomicU64::new(0)),
             claimed: UnsafeCell::new(Vec::new()),
-            work: UnsafeCell::new(LoopWork { body: std::ptr::null(), call: |_, _| {}, count: 0, helpers: 0 }),
+            work: UnsafeCell::new(LoopWork { body: &|_| {}, count: 0, helpers: 0 }),
             taken: AtomicBool::new(false),
             workers: UnsafeCell::new(Vec::new()),
             panic: Mutex::new(None),
@@ -196,7 +192,7 @@ impl Pool {
                         break;
                     }
                     // SAFETY: this thread is inside, so the loop is not over.
-                    unsafe { (work.call)(work.body, i) };
+                    unsafe { (*work.body)(i) };
                     stop::poll();
                 }
             }

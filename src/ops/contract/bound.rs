@@ -132,13 +132,9 @@ unsafe impl<C: Compute> Operation for Bound<C> {
     fn input_name(&self, i: usize) -> &'static str {
         self.input(i).map_or("x", |input| input.name)
     }
-    fn shapes(&self, x: &[&Shape]) -> Result<Shapes> {
+    fn shapes_by(&self, x: &[&Shape], values: Option<&[f64]>) -> Result<Shapes> {
         self.check_count(x.len())?;
-        self.op.shapes(&InputShapes { x, present: self.present, values: None })
-    }
-    fn shapes_by(&self, x: &[&Shape], values: &[f64]) -> Result<Shapes> {
-        self.check_count(x.len())?;
-        self.op.shapes(&InputShapes { x, present: self.present, values: Some(values) })
+        self.op.shapes(&InputShapes { x, present: self.present, values })
     }
     fn output(&self, o: usize) -> Option<DType> {
         self.op.output(o)

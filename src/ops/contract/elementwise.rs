@@ -2,7 +2,7 @@
 
 use crate::array::DType;
 use crate::kernels::{Dual, Float, Number, pairing::Pairing, reduce, scratch};
-use crate::ops::contract::loops::{Loops, Part, Whole, forward2, gradient_of};
+use crate::ops::contract::loops::{Loops, Part, Whole, forward2};
 use crate::ops::{
     Activation, Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value,
     like, one,
@@ -134,7 +134,7 @@ impl<C: Unary> Compute for Map<C> {
         let all = Part { x: [x.ptr, x.ptr], y: y.ptr, n: x.shape.size(), ..Part::NOTHING };
         assert_eq!(y.shape.size(), all.n, "{}: the output has the shape of the input", C::SPEC.name);
         // SAFETY: both arrays have the shape of the input, as `shapes` says.
-        all.each::<T>(|part| unsafe { loops.forward(part) });
+        all.each(size_of::<T>(), &|part| unsafe { loops.forward(part) });
         Ok(())
     }
 
@@ -142,7 +142,7 @@ impl<C: Unary> Compute for Map<C> {
         let (all, loops) = (run.part(), self.0.loops(is_double::<T>()));
         assert_eq!(run.x_shape(0).size(), all.n, "{}: the output has the shape of the input", C::SPEC.name);
         // SAFETY: all arrays have the shape of the input, as `shapes` says.
-        all.each::<T>(|part| unsafe { loops.backward(part) });
+        all.each(size_of::<T>(), &|part| unsafe { loops.backward(part) });
         Ok(())
     }
 
@@ -159,43 +159,62 @@ impl<C: Unary> Compute for Map<C> {
     }
 }
 
-impl<C: Binary> Map2<C> {
-    /// The gradient of input `I`, if it is wanted.
-    fn gradient_of<T: Float, const I: usize>(&self, run: &mut Backward<'_, T>) {
+/// What the gradients of a [`Binary`] are made with.
+struct BinaryGradient {
+    name: &'static str,
+    is_differentiable: bool,
+    reads: Reads,
+    loops: Loops,
+    /// The derivatives, if they are the same everywhere.
+    constants: [f64; 2],
+}
+
+impl BinaryGradient {
+    fn new<C: Binary>(op: &C, double: bool) -> Self {
+        let (da, db) = if C::READS == Reads::NOTHING { op.df(0.0, 0.0, 0.0) } else { (0.0, 0.0) };
+        Self {
+            name: C::SPEC.name,
+            is_differentiable: C::IS_DIFFERENTIABLE,
+            reads: C::READS,
+            loops: Loops::binary(op, double),
+            constants: [da, db],
+        }
+    }
+
+    /// The gradient of input `i`, if it is wanted.
+    fn of<T: Float>(&self, i: usize, run: &mut Backward<'_, T>) {
         let all = run.part();
-        if !run.wants(I) {
+        if !run.wants(i) {
             return;
         }
-        let (shape, own) = (run.y_shape(0), run.x_shape(I));
-        // SAFETY: the arrays have the shapes of the pairing.
-        let gradient = |part: &Part| unsafe { gradient_of::<C, T, I>((&raw const self.0).cast(), part) };
+        let (shape, own) = (run.y_shape(0), run.x_shape(i));
         let x = [run.x_shape(0), run.x_shape(1)];
-        let pairing = || match C::READS.input(0) && C::IS_DIFFERENTIABLE {
+        let pairing = || match self.reads.input(0) && self.is_differentiable {
             true => (Pairing::new(x[0], x[1]), all.x),
             false => (Pairing::new(shape, shape), [all.gy; 2]),
         };
         let put = |gx: *mut T, adds: bool| {
             let (pairing, [a, b]) = pairing();
-            assert_eq!(all.n, pairing.size(), "{}: the output has the shape of the pairing", C::SPEC.name);
+            assert_eq!(all.n, pairing.size(), "{}: the output has the shape of the pairing", self.name);
             let (mut gxs, mut add) = ([std::ptr::null_mut(); 2], [false; 2]);
-            (gxs[I], add[I]) = (gx.cast::<u8>(), adds);
+            (gxs[i], add[i]) = (gx.cast::<u8>(), adds);
             let whole = Whole(Part { gx: gxs, adds: add, ..all });
             let tile = |start: usize, a: *const T, b: *const T, n: usize| {
-                gradient(&Part { x: [a.cast(), b.cast()], ..whole.part::<T>(start, n) });
+                let part = Part { x: [a.cast(), b.cast()], ..whole.part::<T>(start, n) };
+                // SAFETY: the arrays have the shapes of the pairing, and the gradient of the other input is none.
+                unsafe { self.loops.backward(&part) };
             };
             // SAFETY: the arrays have the shapes of the pairing, and `y` and `gy` that of what comes out.
             unsafe { pairing.tiles(a.cast(), b.cast(), &tile) };
         };
         if own.size() == shape.size() {
-            return put(all.gx[I].cast(), all.adds[I]);
+            return put(all.gx[i].cast(), all.adds[i]);
         }
-        let (gy, Some(gx)) = (run.gy(0), run.gx(I)) else { return };
-        if !C::IS_DIFFERENTIABLE {
+        let (gy, Some(gx)) = (run.gy(0), run.gx(i)) else { return };
+        if !self.is_differentiable {
             gx.adding();
-        } else if C::READS == Reads::NOTHING {
-            // The derivative is the same everywhere.
-            let (da, db) = self.0.df(T::ZERO, T::ZERO, T::ZERO);
-            let d = if I == 0 { da } else { db };
+        } else if self.reads == Reads::NOTHING {
+            let d = T::of(self.constants[i]);
             reduce::sum_to(gy, shape, own, gx.data, gx.accumulate, |sum| d * T::of(sum));
         } else {
             scratch::with(gy.len(), |all: &mut [T]| {
@@ -242,8 +261,8 @@ impl<C: Binary> Compute for Map2<C> {
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
-        self.gradient_of::<T, 0>(run);
-        self.gradient_of::<T, 1>(run);
+        let gradient = BinaryGradient::new(&self.0, is_double::<T>());
+        (0..2).for_each(|i| gradient.of(i, run));
         Ok(())
     }
 

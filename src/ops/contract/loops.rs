@@ -288,7 +288,7 @@ unsafe fn backward2<C: Binary, T: Float>(formula: *const (), part: &Part) {
     }
 }
 
-pub(crate) unsafe fn gradient_of<C: Binary, T: Float, const I: usize>(formula: *const (), part: &Part) {
+unsafe fn gradient_of<C: Binary, T: Float, const I: usize>(formula: *const (), part: &Part) {
     // SAFETY: see `Loops::forward`.
     let op = unsafe { &*formula.cast::<C>() };
     let gy = part.gy.cast::<T>();
@@ -336,7 +336,13 @@ impl Whole {
     /// `n` elements from `start` on; null pointers stay null, and others that nothing follows may go astray.
     #[inline(always)]
     pub(crate) fn part<T>(&self, start: usize, n: usize) -> Part {
-        self.0.shifted(start * size_of::<T>(), n)
+        self.shifted(start * size_of::<T>(), n)
+    }
+
+    /// As [`Whole::part`], from so many bytes on.
+    #[inline(always)]
+    fn shifted(&self, bytes: usize, n: usize) -> Part {
+        self.0.shifted(bytes, n)
     }
 }
 
@@ -360,9 +366,9 @@ impl Part {
         Self { x: x.map(shift_const), y: shift(y), gy: shift_const(gy), gx: gx.map(shift), adds, n }
     }
 
-    /// Runs a loop over all of it, on several threads where that pays.
-    pub(crate) fn each<T: Float>(self, work: impl Fn(&Self) + Sync) {
+    /// Runs a loop over all of it, elements of `size` bytes, on several threads where that pays.
+    pub(crate) fn each(self, size: usize, work: &(dyn Fn(&Self) + Sync)) {
         let (n, whole) = (self.n, Whole(self));
-        threads::ranges(n, map::GRAIN, |range| work(&whole.part::<T>(range.start, range.len())));
+        threads::ranges(n, map::GRAIN, |range| work(&whole.shifted(range.start * size, range.len())));
     }
 }

@@ -80,15 +80,8 @@ pub unsafe trait Operation: Send + Sync + 'static {
     fn input_name(&self, _: usize) -> &'static str {
         "x"
     }
-    fn shapes(&self, x: &[&Shape]) -> Result<Shapes>;
-    /// As `shapes`, given the values of the input that [`Facts::shaped_by`] names.
-    ///
-    /// # Errors
-    /// As for `shapes`.
-    fn shapes_by(&self, x: &[&Shape], values: &[f64]) -> Result<Shapes> {
-        let _ = values;
-        self.shapes(x)
-    }
+    /// As [`shapes`](#method.shapes), given the values of the input that [`Facts::shaped_by`] names, if one is.
+    fn shapes_by(&self, x: &[&Shape], values: Option<&[f64]>) -> Result<Shapes>;
     fn output(&self, o: usize) -> Option<DType>;
     /// # Safety
     /// The arrays of the call are there, of the shapes and types that the operation says, and nobody else writes them.
@@ -122,6 +115,13 @@ pub unsafe trait Operation: Send + Sync + 'static {
     /// What a user's operation is in the language that it is written in.
     fn user(&self) -> Option<&dyn std::any::Any> {
         None
+    }
+}
+
+#[allow(missing_docs, clippy::missing_errors_doc)] // as above
+impl dyn Operation {
+    pub fn shapes(&self, x: &[&Shape]) -> Result<Shapes> {
+        self.shapes_by(x, None)
     }
 }
 
