@@ -1179,7 +1179,8 @@ def clip_grad_by_norm(
     """
 
 def clip_grad_by_value(x: T, min: T, max: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """The array as it is, whose gradient is clipped to a range: `gx = min(max(gy, min), max)`.
+    """The array as it is, whose gradient is clipped to a range: `gx` is `max` where `gy` is above it, else `min` where `gy`
+    is below that, else `gy`.
 
     Args:
         x: Input of any shape.

@@ -236,6 +236,14 @@ ROWS: list[Row] = [
         )
         for s in ((2, 3), (), (1,), (0, 3), (5, 1, 7))
     ),
+    # Bounds that have changed places: the upper one holds, unless the gradient is at or below both.
+    Row(
+        "clip_grad_by_value",
+        (sample(4, 6), sample(4, 6, low=0.9, high=1.4, seed=1), sample(4, 6, low=-0.4, high=0.6, seed=2)),
+        lambda x, low, high: x,
+        by=(0,),
+        gradient=lambda gy, x, low, high: (np.where(gy > high, high, np.where(gy < low, low, gy)),),
+    ),
     *(
         Row("clip_grad_by_norm", (sample(*s),), lambda x, **_: x, args, gradient=clipped_norm(**args), tolerance=5e-6)
         for s, args in (

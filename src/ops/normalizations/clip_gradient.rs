@@ -12,7 +12,8 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<ClipGradByValue>(), Entry::of::<ClipGradByNorm>()];
 
 op! {
-    /// The array as it is, whose gradient is clipped to a range: `gx = min(max(gy, min), max)`.
+    /// The array as it is, whose gradient is clipped to a range: `gx` is `max` where `gy` is above it, else `min` where `gy`
+    /// is below that, else `gy`.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -65,8 +66,8 @@ impl Compute for ClipGradByValue {
                 [gy, min, max],
                 #[inline(always)]
                 |[g, min, max]| {
-                    let g = if g < min { min } else { g };
-                    if g > max { max } else { g }
+                    let raised = if g < min { min } else { g };
+                    if g > max { max } else { raised }
                 },
             );
         }
@@ -76,8 +77,8 @@ impl Compute for ClipGradByValue {
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         let (g, min, max) = (s.gy(0), s.x(1), s.x(2));
-        let above = Sym::select(g.lt(min), min, g);
-        vec![Some(Sym::select(above.gt(max), max, above)), None, None]
+        let raised = Sym::select(g.lt(min), min, g);
+        vec![Some(Sym::select(g.gt(max), max, raised)), None, None]
     }
 
     fn reads(&self, gx: usize) -> Reads {
