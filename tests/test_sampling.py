@@ -115,3 +115,10 @@ def test_boxes_are_chosen_as_nnabla_chooses_them():
     for args in ((2,), (0, -1), (0, 1, 1.5)):
         with pytest.raises(nn.ArgumentError, match="onnx_non_max_suppression"):
             F.onnx_non_max_suppression(boxes, scores, *args)
+
+
+def test_the_type_of_non_maximum_suppression():
+    """As NNabla's files have it."""
+    boxes, scores = (nn.Variable.from_numpy_array(np.full(s, 0.5)) for s in ((1, 2, 4), (1, 1, 2)))
+    with nn.auto_forward():
+        assert F.onnx_non_max_suppression(boxes, scores).parent.name == "ONNXNonMaxSuppression"

@@ -9,7 +9,7 @@ use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, 
 use crate::{Error, Result};
 
 /// The operations of this file.
-pub(crate) const OPS: &[Entry] = &[Entry::of::<OnnxNonMaxSuppression>()];
+pub(crate) const OPS: &[Entry] = &[Entry::of::<ONNXNonMaxSuppression>()];
 
 op! {
     /// Indices of the boxes that are left when those that overlap better ones are taken out, class by class. How many
@@ -29,7 +29,7 @@ op! {
     /// Raises:
     ///     ShapeError: If `x` has another shape.
     ///     ArgumentError: If an argument is out of range.
-    OnnxNonMaxSuppression = onnx_non_max_suppression(x; center_point_box: i64 = 0,
+    ONNXNonMaxSuppression = onnx_non_max_suppression(x; center_point_box: i64 = 0,
         max_output_boxes_per_class: i64 = 0, iou_threshold: f64 = 0.0, score_threshold: f64 = 0.0)
 }
 
@@ -38,7 +38,7 @@ const OP: &str = "onnx_non_max_suppression";
 /// Where a box begins and ends along both axes.
 type Corners = [[f64; 2]; 2];
 
-impl OnnxNonMaxSuppression {
+impl ONNXNonMaxSuppression {
     fn check(&self, shape: &Shape) -> Result<()> {
         if shape.ndim() != 3 || shape[2] < 4 {
             return Err(Error::shape(OP, "boxes and scores of shape (n, boxes, 4 + classes)", [shape]));
@@ -109,7 +109,7 @@ fn overlaps(a: &Corners, b: &Corners, share: f64) -> bool {
     common > share * (area(a) + area(b) - common)
 }
 
-impl Compute for OnnxNonMaxSuppression {
+impl Compute for ONNXNonMaxSuppression {
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         self.check(x.get(0))?;
         let values = x.values.ok_or_else(|| {
