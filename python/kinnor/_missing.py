@@ -20,7 +20,6 @@ NAMES: dict[str, tuple[str, ...]] = {
         "current_graph_builder",
         "current_module",
         "current_network",
-        "graph_name",
         "module_scope",
         "proto_graph_builder",
     ),

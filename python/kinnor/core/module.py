@@ -19,13 +19,13 @@ from ..display import Parameters
 from ..parameter import get_parameters, load_parameters, parameter_scope, save_parameters, set_parameter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from .._core import Variable
     from ..files.parameter_file import PathOrFile
     from ..parameter_tree import Scope
 
-__all__ = ["Module", "called"]
+__all__ = ["Module", "called", "listeners"]
 
 _RECURSIVE = ("training",)
 """Attributes that a module hands on to those in it."""
@@ -39,6 +39,10 @@ class _Called(threading.local):
 
 
 _called = _Called()
+
+
+listeners: list[Callable[[Module, Sequence[Any], Any], None]] = []
+"""Who is told of a method of a module that no other called, when it is done: module, arguments, and what it gave."""
 
 
 def called() -> tuple[Module, ...]:
@@ -58,9 +62,13 @@ def _scoped(method: Callable[..., Any]) -> Callable[..., Any]:
         _called.modules.append(self)
         try:
             with parameter_scope("", self.parameter_scope):
-                return method(self, *args, **kwargs)
+                made = method(self, *args, **kwargs)
         finally:
             _called.modules.pop()
+        if not _called.modules:
+            for listener in listeners:
+                listener(self, (*args, *kwargs.values()), made)
+        return made
 
     return run
 

@@ -23,6 +23,7 @@ from .tracing import (
     get_default_graph,
     get_default_graph_by_variable,
     graph,
+    graph_name,
     reset_default_graph,
 )
 
@@ -48,6 +49,7 @@ __all__ = [
     "get_default_graph",
     "get_default_graph_by_variable",
     "graph",
+    "graph_name",
     "load",
     "reset_default_graph",
     "save",

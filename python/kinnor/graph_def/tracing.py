@@ -6,20 +6,22 @@ Knows how nodes get their names, and which graph a `with` block describes; knows
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import parameter as parameters
 from .._core import CallError, Variable
 from .._python_functions.constants import CONSTANT_INPUT
+from ..core.module import listeners
 from ..files.network_file import NetworkError
 from .graph import ProtoGraph
 from .network import ProtoNetwork
 from .nodes import NetworkVariable, ProtoFunction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from .._core import Function
+    from ..core.module import Module
     from ..parameter_tree import Scope
 
 __all__ = [
@@ -28,29 +30,71 @@ __all__ = [
     "get_default_graph",
     "get_default_graph_by_variable",
     "graph",
+    "graph_name",
     "reset_default_graph",
 ]
 
 
+class _Call(NamedTuple):
+    """A method of a module that was called on what is described."""
+
+    module: Module
+    given: list[Variable]
+    made: list[Variable]
+
+
 class _Builder:
-    """What describes networks: the inputs that were made since the last one was finished."""
+    """What describes networks: inputs made since the last ones were finished, and calls of modules on them."""
 
     def __init__(self, name: str | None = None, parameter_scope: Scope | None = None) -> None:
-        self.name = name or "model"
+        self.name = name
         self.graph = ProtoGraph(None, parameter_scope)
         self.inputs: list[ProtoVariable] = []
+        self.calls: list[_Call] = []
 
-    def finish(self) -> None:
-        """Describe what follows from the inputs as a network."""
-        inputs = [x for x in self.inputs if x.function_references]
-        self.inputs.clear()
-        if inputs:
-            outputs = _ends(inputs)
-            names = {x.name: x for x in inputs if x.name}
-            name = _unique(self.graph.networks, self.name)
-            network = _describe(self.graph, name, outputs, names, parameters.get_parameters(grad_only=False))
-            for key, output in zip(network.outputs, outputs, strict=False):
-                network.variables[key].variable_instance = output
+    def note(self, module: Module, given: Sequence[Any], made: Any) -> None:
+        """Keep a call of a module, whose parameters are its own, if it is of what is described."""
+        variables = list(_variables(given))
+        functions = [v.parent for v in variables if v.parent is not None]
+        inputs = [x for builder in _builders for x in builder.inputs]
+        reached = set(_following(inputs)) if functions else set()
+        if any(isinstance(v, ProtoVariable) for v in variables) or any(f in reached for f in functions):
+            self.calls.append(_Call(module, variables, list(_variables([made]))))
+
+    def finish(self, name: str | None = None) -> None:
+        """Describe what follows from the inputs: a network for those that lead to a common function."""
+        inputs, calls = [x for x in self.inputs if x.function_references], self.calls
+        self.inputs, self.calls = [], []
+        for group, functions in _connected(inputs):
+            modules = dict.fromkeys(
+                call.module for call in calls if any(v in group or v.parent in functions for v in call.given)
+            )
+            own = next(iter(modules)).name if len(modules) == 1 else "model"
+            self._describe(_unique(self.graph.networks, name or self.name or own), group, modules)
+
+    def _describe(self, name: str, inputs: Sequence[ProtoVariable], modules: Iterable[Module]) -> None:
+        known: dict[str, Variable] = dict(parameters.get_parameters(grad_only=False))
+        taken = {**known, **self.graph.get_parameters()}
+        for module in modules:
+            for path, variable in module.get_parameters().items():
+                held = taken.get(path)
+                key = path if held is None or held is variable else f"@{name}/{path}"
+                taken[key] = known[key] = variable
+        outputs = _ends(inputs)
+        network = _describe(self.graph, name, outputs, {x.name: x for x in inputs if x.name}, known)
+        for key, output in zip(network.outputs, outputs, strict=False):
+            network.variables[key].variable_instance = output
+
+
+def _variables(found: Iterable[Any]) -> Iterator[Variable]:
+    """The variables among arguments, and in lists and dicts of them."""
+    for held in found:
+        if isinstance(held, Variable):
+            yield held
+        elif isinstance(held, (list, tuple)):
+            yield from _variables(held)
+        elif isinstance(held, dict):
+            yield from _variables(held.values())
 
 
 _builders = [_Builder()]
@@ -114,22 +158,36 @@ def _functions(outputs: Sequence[Variable]) -> list[Function]:
     return list(found)
 
 
-def _ends(inputs: Sequence[Variable]) -> list[Variable]:
-    """What follows from variables and is no input of a function."""
-    ends: list[Variable] = []
-    seen: set[Function] = set()
+def _following(inputs: Sequence[Variable]) -> dict[Function, None]:
+    """The functions of variables, and of what follows from them."""
+    seen: dict[Function, None] = {}
     waiting = [function for x in inputs for function in x.function_references]
     while waiting:
         function = waiting.pop(0)
-        if function in seen:
-            continue
-        seen.add(function)
-        for output in function.outputs:
-            consumers = output.function_references
-            waiting += consumers
-            if not consumers:
-                ends.append(output)
-    return ends
+        if function not in seen:
+            seen[function] = None
+            waiting += [consumer for output in function.outputs for consumer in output.function_references]
+    return seen
+
+
+def _ends(inputs: Sequence[Variable]) -> list[Variable]:
+    """What follows from variables and is no input of a function."""
+    return [y for function in _following(inputs) for y in function.outputs if not y.function_references]
+
+
+def _connected(inputs: Sequence[ProtoVariable]) -> list[tuple[list[ProtoVariable], set[Function]]]:
+    """Inputs that lead to common functions, with all functions that they lead to; in the order of the inputs."""
+    groups: list[tuple[list[ProtoVariable], set[Function]]] = []
+    for x in inputs:
+        found, functions = [x], set(_following([x]))
+        apart = []
+        for group in groups:
+            if group[1].isdisjoint(functions):
+                apart.append(group)
+            else:
+                found, functions = [*group[0], *found], group[1] | functions
+        groups = [*apart, (found, functions)]
+    return groups
 
 
 def _describe(
@@ -243,22 +301,40 @@ def create_graph_from_variable(
 
 @contextmanager
 def graph(name: str | None = None, parameter_scope: Scope | None = None) -> Iterator[ProtoGraph]:
-    """Describe what a `with` block makes of each `ProtoVariable` that is made in it.
+    """Describe what a `with` block makes of each `ProtoVariable` made in it: what belongs together is a network.
 
     Args:
-        name: The name of the network, `model` by default.
+        name: The name of the network; by default that of the `Module` that made it, or `model`.
         parameter_scope: The scope that its parameters are put into, besides the current one; an empty one by default.
 
     Returns:
         The context manager; it gives the graph, which has its network when the block ends.
     """
-    builder = _Builder(name, parameter_scope)
+    builder, around = _Builder(name, parameter_scope), list(_builders)
+    before = {x for outer in around for x in outer.inputs if x.function_references}
     _builders.append(builder)
     try:
         yield builder.graph
+        for outer in around:  # What was made before, and used first in the block.
+            builder.inputs += [x for x in outer.inputs if x.function_references and x not in before]
+            outer.inputs = [x for x in outer.inputs if x in before or not x.function_references]
         builder.finish()
     finally:
         _builders.remove(builder)
+
+
+@contextmanager
+def graph_name(name: str) -> Iterator[str]:
+    """Name the network that a `with` block makes of each `ProtoVariable`.
+
+    Args:
+        name: Its name.
+
+    Returns:
+        The context manager; it gives the name.
+    """
+    yield name
+    _builders[-1].finish(name)
 
 
 def reset_default_graph() -> None:
@@ -294,3 +370,11 @@ def get_default_graph_by_variable(proto_variable: Variable) -> ProtoNetwork:
         if network.name_of(proto_variable) in network.outputs:
             return network
     raise NetworkError("get_default_graph_by_variable: expected an output of a network, got another variable")
+
+
+def _note(module: Module, given: Sequence[Any], made: Any) -> None:
+    if any(builder.inputs for builder in _builders):
+        _builders[-1].note(module, given, made)
+
+
+listeners.append(_note)

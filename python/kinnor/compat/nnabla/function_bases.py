@@ -8,13 +8,14 @@ from kinnor import functions as ours
 
 from .functions import *  # noqa: F403
 from .functions import __all__ as names
+from .functions import function_api
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kinnor import Variable
 
-__all__ = list(names)
+__all__ = [*names, "function_api"]
 
 
 def patch_correlation(

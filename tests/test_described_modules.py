@@ -1,0 +1,120 @@
+"""Modules that are called on `ProtoVariable`s: networks with the parameters of the modules."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+import kinnor as nn
+import kinnor.functions as F
+import kinnor.parametric_functions as PF
+
+
+class Side(nn.Module):
+    """An affine layer of so many outputs."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def call(self, x: nn.Variable) -> nn.Variable:
+        return F.tanh(PF.affine(x, self.n))
+
+
+class BothSides(nn.Module):
+    """Two of them beside each other."""
+
+    def __init__(self, n: int) -> None:
+        self.left, self.right = Side(n), Side(n)
+
+    def call(self, x: nn.Variable, y: nn.Variable) -> nn.Variable:
+        return F.concatenate(self.left(x), self.right(y), axis=1)
+
+    def other(self, x: nn.Variable, y: nn.Variable) -> nn.Variable:
+        return self.left(x) + self.right(y)
+
+
+@pytest.fixture(autouse=True)
+def nothing_described(no_parameters):
+    """A test begins without descriptions, and leaves none."""
+    nn.graph_def.reset_default_graph()
+    yield
+    nn.graph_def.reset_default_graph()
+
+
+def variables(*shapes):
+    return [nn.Variable.from_numpy_array(np.random.default_rng(3).normal(size=shape)) for shape in shapes]
+
+
+def check(network, module, *shapes, method="call"):
+    """A network computes what its module does, whatever the batch."""
+    inputs = variables(*shapes)
+    found, expected = network(*inputs), getattr(module, method)(*inputs)
+    nn.forward_all([found, expected])
+    np.testing.assert_array_equal(found.d, expected.d)
+
+
+def test_a_module_is_a_network_with_its_parameters():
+    module = BothSides(2)
+    with nn.graph_def.graph() as g:
+        module(nn.ProtoVariable((4, 3)), nn.ProtoVariable((4, 5)))
+    assert list(g.networks) == ["both_sides"]
+    assert list(g.both_sides.parameters) == [
+        "@left/affine/W", "@left/affine/b", "@right/affine/W", "@right/affine/b",
+    ]  # fmt: skip
+    assert g.get_parameters()["@left/affine/W"] is not None
+    check(g, module, (4, 3), (4, 5))
+    assert nn.get_parameters() == {}
+
+
+def test_methods_other_than_call_and_inputs_made_before():
+    module, inputs = BothSides(2), [nn.ProtoVariable((4, 3)), nn.ProtoVariable((4, 3))]
+    with nn.graph_def.graph(name="sum") as g:
+        module.other(*inputs)
+    check(g["sum"], module, (4, 3), (4, 3), method="other")
+    assert nn.graph_def.get_default_graph().networks == {}
+
+
+def test_modules_apart_are_networks_apart():
+    one, two, three = BothSides(2), Side(3), Side(4)
+    with nn.graph_def.graph() as g:
+        for module, n in ((one, 2), (two, 1), (three, 1)):
+            module(*[nn.ProtoVariable((4, 3)) for _ in range(n)])
+    assert list(g.networks) == ["both_sides", "side", "side_1"]
+    assert list(g.side_1.parameters) == ["@side_1/affine/W", "@side_1/affine/b"]
+    for network, module, n in zip(g.networks.values(), (one, two, three), (2, 1, 1), strict=True):
+        check(network, module, *[(4, 3)] * n)
+
+
+def test_networks_get_names_and_outputs_find_theirs():
+    module = Side(2)
+    with nn.graph_def.graph_name("first") as name:
+        y = module(nn.ProtoVariable((4, 3)))
+    with nn.graph_def.graph_name("second"):
+        z = F.relu(module(F.sin(nn.ProtoVariable((4, 3)))))
+    assert name == "first"
+    assert nn.graph_def.get_default_graph_by_variable(y).name == "first"
+    assert nn.graph_def.get_default_graph_by_variable(z).name == "second"
+    check(nn.graph_def.get_default_graph("first"), module, (7, 3))
+    assert list(nn.graph_def.get_default_graph("second").parameters) == ["affine/W", "affine/b"]
+
+
+def test_a_file_has_the_parameters_of_a_module(tmp_path):
+    module = BothSides(2)
+    with nn.graph_def.graph() as g:
+        module(nn.ProtoVariable((4, 3)), nn.ProtoVariable((4, 3)))
+    g.save(tmp_path / "net.nnp")
+    check(nn.graph_def.load(tmp_path / "net.nnp"), module, (4, 3), (4, 3))
+
+
+def test_modules_of_other_variables_are_not_kept():
+    waiting = nn.ProtoVariable((4, 3))
+    module = Side(2)
+    y = module(nn.Variable((4, 3)))
+    kept = weakref.ref(y)
+    del y
+    gc.collect()
+    assert kept() is None
+    assert waiting.function_references == []
