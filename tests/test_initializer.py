@@ -80,6 +80,9 @@ def test_ranges():
     assert I.calc_uniform_lim_glorot(3, 5) == (-0.8660254037844386, 0.8660254037844386)
     with pytest.raises(ValueError, match="calc_uniform_lim_glorot: expected"):
         I.calc_uniform_lim_glorot(0, 0)
+    for maps in (1e-300, 0.5, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="calc_normal_std_he_forward: expected"):
+            I.calc_normal_std_he_forward(maps, 3)
 
 
 def test_the_generator_is_taken_on_construction():

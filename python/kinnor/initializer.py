@@ -5,7 +5,7 @@ Knows shapes and random generators; knows no graphs and no parameter scopes.
 
 from __future__ import annotations
 
-from math import prod, sqrt
+from math import inf, prod, sqrt
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -329,6 +329,6 @@ def calc_uniform_lim_glorot(inmaps: int, outmaps: int, kernel: Sequence[int] = (
 def _fan(op: str, maps: int, kernel: Sequence[int]) -> int:
     """Number of terms behind each value: maps times taps of the kernel."""
     fan = prod(kernel) * maps
-    if fan <= 0:
+    if not 1 <= fan < inf:
         raise RangeError(f"{op}: expected numbers of maps and a kernel above 0, got {maps} maps and kernel {kernel}")
     return int(fan)
