@@ -12,7 +12,7 @@ demo: build
 
 test: build
 	cargo test --features rayon
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
 lint: build
 	cargo fmt --check
