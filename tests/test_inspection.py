@@ -2,6 +2,7 @@
 
 import csv
 import io
+import time
 
 import numpy as np
 import pytest
@@ -83,6 +84,47 @@ def test_times_of_functions(loss, tmp_path, capsys):
     assert [row["scope"] for row in rows] == [f"{kind}_0" for kind in KINDS]
     mean = np.mean(next(iter(found["forward"].values()))[1:]) * 1e3
     assert float(rows[0]["time_forward"]) == pytest.approx(mean)
+
+
+def test_times_leave_out_hooks_and_runs_without_them(loss):
+    profiler = TimeProfiler()
+
+    def slow(hook):
+        def call(f):
+            time.sleep(0.005)
+            hook(f)
+            time.sleep(0.005)
+
+        return call
+
+    with profiler.scope("forward"):
+        loss.forward()
+        loss.forward(function_pre_hook=slow(profiler.pre_hook), function_post_hook=slow(profiler.post_hook))
+        with profiler.scope("backward"):
+            loss.backward(function_pre_hook=profiler.pre_hook, function_post_hook=profiler.post_hook)
+        loss.forward(function_pre_hook=profiler.pre_hook, function_post_hook=profiler.post_hook)
+        profiler.call_pre_hook("forward", "a part")
+        time.sleep(0.005)
+        profiler.call_post_hook("forward", "a part")
+    profiler.calc_elapsed_time()
+    found = profiler.get_all_results()
+    part = found["forward"].pop("a part")[0]
+    assert [f.info.type_name for f in found["forward"]] == KINDS
+    assert [f.info.type_name for f in found["backward"]] == KINDS[::-1]
+    spent = sum(times[0] for times in found["forward"].values())
+    slept = len(KINDS) * 0.02
+    assert part >= 0.005
+    assert found["summary"]["forward"][0] - spent > slept + part
+
+
+def test_only_one_profile_is_taken_at_a_time(loss):
+    profiler = TimeProfiler()
+    with nn.profile(), pytest.raises(TypeError, match="no other profile"), profiler.scope("forward"):
+        pass
+    with profiler.scope("forward"):
+        loss.forward(function_pre_hook=profiler.pre_hook, function_post_hook=profiler.post_hook)
+    profiler.calc_elapsed_time()
+    assert list(map(len, profiler.get_all_results()["forward"].values())) == [1] * len(KINDS)
 
 
 def test_where_nan_begins():

@@ -183,6 +183,7 @@ impl BackwardPlan {
                     let step = &mut self.steps[n];
                     let handle = run.handle(f);
                     run.before(handle.as_ref())?;
+                    let began = run.timer.begin();
                     if let (Some(tell), Some(which)) = (*modified, modified.and_then(|_| step.modified())) {
                         tell(which.describe(f))?;
                         *modified = None;
@@ -191,6 +192,7 @@ impl BackwardPlan {
                     if run.anomaly {
                         anomaly::after_backward(f, step)?;
                     }
+                    timings::end(began, &[f], true);
                     if observer.is_none()
                         && let Some(budget) = budget
                     {
@@ -208,7 +210,6 @@ impl BackwardPlan {
                         next += 1;
                         self.clears[*at as usize].now()?;
                     }
-                    timings::end(began, &[f], true);
                     run.finished(f, handle.as_ref())?;
                     pace.step()?;
                 }

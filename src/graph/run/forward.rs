@@ -92,6 +92,7 @@ impl ForwardPlan {
                     let f = self.functions[n as usize];
                     let handle = context.handle(f);
                     context.before(handle.as_ref())?;
+                    let began = context.timer.begin();
                     if self.late {
                         self.steps[n as usize] = late_step(f)?;
                         self.steps[n as usize].count(self.counted);
@@ -101,13 +102,13 @@ impl ForwardPlan {
                     if context.anomaly {
                         anomaly::after_forward(f, step)?;
                     }
+                    timings::end(began, &[f], false);
                     context.after(handle.as_ref())?;
                     while let Some(Instruction::Release { at }) = self.instructions.get(next) {
                         next += 1;
                         let (n, i) = self.clears[*at as usize];
                         self.steps[n as usize].x[i as usize].storage.clear(true)?;
                     }
-                    timings::end(began, &[f], false);
                     context.finished(f, handle.as_ref())?;
                     pace.step()?;
                 }

@@ -20,9 +20,9 @@ pub struct Timing {
     pub functions: Vec<Function>,
     /// Whether they ran backward.
     pub is_backward: bool,
-    /// When it began.
+    /// When it began, after the hook before it.
     pub began: Instant,
-    /// When it ended.
+    /// When it ended, before the hook after it.
     pub ended: Instant,
     /// The most bytes that the arrays of the program had meanwhile; less than 64 KiB may be missing.
     pub peak: usize,

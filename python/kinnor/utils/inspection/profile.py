@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..._core import Function, take_timings
 from ...files.atomic import replacing
+from ...profiling.block import timed
 from .base import FunctionHookCallbackBase
 
 if TYPE_CHECKING:
@@ -58,7 +60,16 @@ class CpuTimerCallback(FunctionHookCallbackBase):
         """
         now = self.timer()
         if args[0] in self._begun:
-            self._spent[args[0]] = self._spent.get(args[0], 0.0) + now - self._begun.pop(args[0])
+            self.add(args[0], now - self._begun.pop(args[0]))
+
+    def add(self, key: Any, seconds: float) -> None:
+        """Add to what a key takes in this iteration.
+
+        Args:
+            key: The key.
+            seconds: What it took, by any clock.
+        """
+        self._spent[key] = self._spent.get(key, 0.0) + seconds
 
     def calc_elapsed_time(self) -> None:
         """End an iteration: the times since the last call go to the rows."""
@@ -79,8 +90,9 @@ class CpuTimerCallback(FunctionHookCallbackBase):
 class TimeProfiler(FunctionHookCallbackBase):
     """The time that each function takes forward and backward, and each block as a whole.
 
-    Its clock runs between the two hooks of a function, so that it counts those functions alone that have been given
-    the hooks, and not the hooks' own time, which `kinnor.profile` does.
+    It counts the functions of runs that were given its hooks. Within a `scope` the times are those of the engine, which
+    leave out what hooks take, as in `kinnor.profile`: no other profile can be taken in that time. For whatever else the
+    hooks are called, a clock runs from one hook to the other.
 
     Args:
         ext_name: Name of the extension; there is `cpu`.
@@ -102,7 +114,7 @@ class TimeProfiler(FunctionHookCallbackBase):
     def __init__(self, ext_name: str = "cpu", device_id: str = "0") -> None:
         self.ext_name, self.device_id = ext_name, device_id
         self.profilers: dict[str, CpuTimerCallback] = {}
-        self._scope_name = ""
+        self._scope_name, self._is_timed = "", False
         self.create_new_profiler(SUMMARY)
 
     def create_new_profiler(self, scope_name: str) -> None:
@@ -119,16 +131,21 @@ class TimeProfiler(FunctionHookCallbackBase):
 
         Args:
             scope_name: The name, such as `forward`.
+
+        Raises:
+            TypeError: If another profile is being taken.
         """
         if scope_name not in self.profilers:
             self.create_new_profiler(scope_name)
-        outer, self._scope_name = self._scope_name, scope_name
-        self.profilers[SUMMARY].pre_hook(scope_name)
-        try:
-            yield self
-        finally:
-            self.profilers[SUMMARY].post_hook(scope_name)
-            self._scope_name = outer
+        with nullcontext() if self._is_timed else timed(alone=False):
+            outer, self._scope_name = (self._is_timed, self._scope_name), scope_name
+            self._is_timed = True
+            self.profilers[SUMMARY].pre_hook(scope_name)
+            try:
+                yield self
+            finally:
+                self.profilers[SUMMARY].post_hook(scope_name)
+                self._is_timed, self._scope_name = outer
 
     @property
     def pre_hook(self) -> Callable[[Any], None]:
@@ -149,7 +166,7 @@ class TimeProfiler(FunctionHookCallbackBase):
             scope_name: The name of the scope; nothing is counted outside of one.
             key: The function.
         """
-        if scope_name in self.profilers:
+        if scope_name in self.profilers and not self._is_timed_by_engine(key):
             self.profilers[scope_name].pre_hook(key)
 
     def call_post_hook(self, scope_name: str, key: Any) -> None:
@@ -159,8 +176,18 @@ class TimeProfiler(FunctionHookCallbackBase):
             scope_name: The name of the scope.
             key: The function.
         """
-        if scope_name in self.profilers:
-            self.profilers[scope_name].post_hook(key)
+        profiler = self.profilers.get(scope_name)
+        if profiler is None:
+            return
+        if not self._is_timed_by_engine(key):
+            profiler.post_hook(key)
+            return
+        for functions, _, started_ago, ended_ago, _ in take_timings():
+            if functions == [key]:
+                profiler.add(key, (started_ago - ended_ago) * 1e-9)
+
+    def _is_timed_by_engine(self, key: Any) -> bool:
+        return self._is_timed and isinstance(key, Function)
 
     def calc_elapsed_time(self, names: str | Sequence[str] | None = None) -> None:
         """End an iteration; what is not ended is not counted.
