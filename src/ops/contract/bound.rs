@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::array::{DType, Shape};
 use crate::ops::{
     Backward, Call, Compute, Facts, Input, InputFacts, InputShapes, Kind, Loops, Op, Operation, Pieces,
@@ -10,53 +12,13 @@ use crate::ops::{
 };
 use crate::{Error, Result};
 
-/// A [`Compute`] with the mask of the inputs that were given.
-pub(crate) struct Bound<C> {
-    op: C,
+/// Which of the inputs that an operation declares were given.
+struct GivenInputs {
+    spec: &'static Spec,
     present: u64,
-    facts: Facts,
 }
 
-impl<C: Compute> Bound<C> {
-    pub(crate) fn new(op: C, present: u64) -> Self {
-        let inputs = C::SPEC.inputs;
-        let alone = |i| op.alias(i).is_none() && !op.overwrites(i);
-        let facts = Facts {
-            shaped_by: C::SHAPED_BY,
-            sets_up_outside: C::SHAPED_BY.is_some(),
-            keeps_gradients: op.keeps_gradients(),
-            cached_input: C::CACHED_INPUT,
-            hosts_epilogue: C::HOSTS_EPILOGUE,
-            activation: C::ACTIVATION,
-            has_backward: C::HAS_BACKWARD,
-            is_random: C::IS_RANDOM,
-            is_plain: !C::IS_RANDOM
-                && C::SHAPED_BY.is_none()
-                && inputs.iter().all(|input| input.kind == Kind::float)
-                && (0..inputs.len()).all(alone),
-            in_place: C::IN_PLACE || op.loops(false).is_some(),
-            may_clear_inputs: C::MAY_CLEAR_INPUTS,
-            ..Facts::of_users_code([])
-        };
-        let mut bound = Self { op, present, facts };
-        // Of a list there may be any number; one entry holds for all inputs whose bits in masks are one.
-        let is_list = inputs.iter().any(|input| input.kind == Kind::list);
-        let last = if is_list { 63 } else { inputs.len() };
-        bound.facts.inputs = Facts::by_input(last, |i| bound.input_facts(i));
-        bound
-    }
-
-    /// What holds for the `i`-th input that was given.
-    fn input_facts(&self, i: usize) -> InputFacts {
-        let declared = self.declared(i);
-        InputFacts {
-            reads: self.given(self.op.reads(declared)),
-            symbol_reads: self.given(self.op.symbol_reads(declared)),
-            alias: self.op.alias(declared),
-            overwrites: self.op.overwrites(declared),
-        }
-    }
-
+impl GivenInputs {
     /// The declared number of the `i`-th input that was given.
     #[inline(always)]
     fn declared(&self, i: usize) -> usize {
@@ -65,7 +27,7 @@ impl<C: Compute> Bound<C> {
 
     fn declared_among_missing(&self, i: usize) -> usize {
         let mut left = i;
-        for at in 0..C::SPEC.inputs.len() {
+        for at in 0..self.spec.inputs.len() {
             if self.present >> at & 1 == 1 {
                 if left == 0 {
                     return at;
@@ -78,16 +40,18 @@ impl<C: Compute> Bound<C> {
 
     /// The declaration of the `i`-th input that was given.
     fn input(&self, i: usize) -> Option<&'static Input> {
-        let inputs = C::SPEC.inputs;
+        let inputs = self.spec.inputs;
         inputs.get(self.declared(i)).or(inputs.last())
     }
 
     /// Refuses a number of inputs that does not go with the declaration.
+    #[inline]
     fn check_count(&self, n: usize) -> Result<()> {
-        if self.present == u64::MAX && n == C::SPEC.inputs.len() {
-            return Ok(());
-        }
-        let given = || C::SPEC.inputs.iter().enumerate().filter(|(at, _)| self.present >> at & 1 == 1);
+        if self.present == u64::MAX && n == self.spec.inputs.len() { Ok(()) } else { self.check_missing(n) }
+    }
+
+    fn check_missing(&self, n: usize) -> Result<()> {
+        let given = || self.spec.inputs.iter().enumerate().filter(|(at, _)| self.present >> at & 1 == 1);
         let least = given().filter(|(_, input)| input.kind != Kind::optional).count();
         let most =
             if given().any(|(_, input)| input.kind == Kind::list) { usize::MAX } else { given().count() };
@@ -95,7 +59,7 @@ impl<C: Compute> Bound<C> {
             return Ok(());
         }
         let bound = if n < least { least } else { most };
-        Err(Error::Type(format!("{}: expected {bound} inputs, got {n}", C::SPEC.name)))
+        Err(Error::Type(format!("{}: expected {bound} inputs, got {n}", self.spec.name)))
     }
 
     /// A mask of declared inputs as one of given inputs.
@@ -104,10 +68,74 @@ impl<C: Compute> Bound<C> {
             return reads;
         }
         // From there on inputs are numbered as declared.
-        let n = C::SPEC.inputs.len().min(63);
+        let n = self.spec.inputs.len().min(63);
         let own = (0..n).filter(|i| reads.input(self.declared(*i))).fold(0, |m, i| m | 1 << i);
         let inputs = own | (reads.inputs & (u64::MAX << n));
         Reads { inputs, outputs: reads.outputs }
+    }
+
+    /// What holds for the inputs that were given, by what `of` says of declared ones.
+    fn facts(&self, of: &dyn Fn(usize) -> InputFacts) -> SmallVec<[InputFacts; 4]> {
+        let inputs = self.spec.inputs;
+        // Of a list there may be any number; one entry holds for all inputs whose bits in masks are one.
+        let is_list = inputs.iter().any(|input| input.kind == Kind::list);
+        let last = if is_list { 63 } else { inputs.len() };
+        Facts::by_input(last, &|i| {
+            let declared = of(self.declared(i));
+            let (reads, symbol_reads) = (self.given(declared.reads), self.given(declared.symbol_reads));
+            InputFacts { reads, symbol_reads, ..declared }
+        })
+    }
+
+    /// Whether all inputs are read in the type that the context computes in, and are no outputs.
+    fn are_plain(&self, of: &dyn Fn(usize) -> InputFacts) -> bool {
+        self.spec.inputs.iter().enumerate().all(|(i, input)| {
+            let facts = of(i);
+            input.kind == Kind::float && facts.alias.is_none() && !facts.overwrites
+        })
+    }
+
+    /// The gradients of the `n` inputs that were given, among those of all.
+    fn gradients(&self, declared: &[Option<Sym>], n: usize) -> Vec<Option<Sym>> {
+        (0..n).map(|i| declared.get(self.declared(i)).copied().flatten()).collect()
+    }
+}
+
+/// A [`Compute`] with the inputs that were given.
+pub(crate) struct Bound<C> {
+    op: C,
+    inputs: GivenInputs,
+    facts: Facts,
+}
+
+impl<C: Compute> Bound<C> {
+    pub(crate) fn new(op: C, present: u64) -> Self {
+        let inputs = GivenInputs { spec: const { &C::SPEC }, present };
+        let of = |declared| InputFacts {
+            reads: op.reads(declared),
+            symbol_reads: op.symbol_reads(declared),
+            alias: op.alias(declared),
+            overwrites: op.overwrites(declared),
+        };
+        let facts = Facts {
+            inputs: inputs.facts(&of),
+            shaped_by: C::SHAPED_BY,
+            sets_up_outside: C::SHAPED_BY.is_some(),
+            keeps_gradients: op.keeps_gradients(),
+            cached_input: C::CACHED_INPUT,
+            hosts_epilogue: C::HOSTS_EPILOGUE,
+            activation: C::ACTIVATION,
+            has_backward: C::HAS_BACKWARD,
+            is_random: C::IS_RANDOM,
+            is_plain: !C::IS_RANDOM && C::SHAPED_BY.is_none() && inputs.are_plain(&of),
+            in_place: C::IN_PLACE || op.loops(false).is_some(),
+            may_clear_inputs: C::MAY_CLEAR_INPUTS,
+        };
+        Self { op, inputs, facts }
+    }
+
+    fn input_shapes<'a>(&self, x: &'a [&'a Shape], values: Option<&'a [f64]>) -> InputShapes<'a> {
+        InputShapes { x, present: self.inputs.present, values }
     }
 }
 
@@ -124,56 +152,54 @@ unsafe impl<C: Compute> Operation for Bound<C> {
         &self.facts
     }
     fn info(&self, x: &[&Shape]) -> Vec<(&'static str, Value)> {
-        self.op.info(&InputShapes { x, present: self.present, values: None })
+        self.op.info(&self.input_shapes(x, None))
     }
     fn kind(&self, i: usize) -> Kind {
-        self.input(i).map_or(Kind::float, |input| input.kind)
+        self.inputs.input(i).map_or(Kind::float, |input| input.kind)
     }
     fn input_name(&self, i: usize) -> &'static str {
-        self.input(i).map_or("x", |input| input.name)
+        self.inputs.input(i).map_or("x", |input| input.name)
     }
     fn shapes_by(&self, x: &[&Shape], values: Option<&[f64]>) -> Result<Shapes> {
-        self.check_count(x.len())?;
-        self.op.shapes(&InputShapes { x, present: self.present, values })
+        self.inputs.check_count(x.len())?;
+        self.op.shapes(&self.input_shapes(x, values))
     }
     fn output(&self, o: usize) -> Option<DType> {
         self.op.output(o)
     }
     unsafe fn forward(&self, call: Call<'_>) -> Result<()> {
         if call.double {
-            self.op.forward(&mut Run::<f64>::new(call, self.present))
+            self.op.forward(&mut Run::<f64>::new(call, self.inputs.present))
         } else {
-            self.op.forward(&mut Run::<f32>::new(call, self.present))
+            self.op.forward(&mut Run::<f32>::new(call, self.inputs.present))
         }
     }
     unsafe fn backward(&self, call: Call<'_>) -> Result<()> {
         if call.double {
-            self.op.backward(&mut Backward::<f64>::new(call, self.present))
+            self.op.backward(&mut Backward::<f64>::new(call, self.inputs.present))
         } else {
-            self.op.backward(&mut Backward::<f32>::new(call, self.present))
+            self.op.backward(&mut Backward::<f32>::new(call, self.inputs.present))
         }
     }
     fn goes_along(&self, x: &[&Shape]) -> bool {
-        self.op.goes_along(&InputShapes { x, present: self.present, values: None })
+        self.op.goes_along(&self.input_shapes(x, None))
     }
     unsafe fn pieces<'a>(&self, call: Call<'a>) -> Option<&'a (dyn Pieces + 'static)> {
         if call.double {
-            self.op.pieces(Run::<f64>::new(call, self.present))
+            self.op.pieces(Run::<f64>::new(call, self.inputs.present))
         } else {
-            self.op.pieces(Run::<f32>::new(call, self.present))
+            self.op.pieces(Run::<f32>::new(call, self.inputs.present))
         }
     }
     fn gradient(&self, mut s: Symbols) -> Result<Vec<Option<Sym>>> {
-        s.present = self.present;
-        let declared = self.op.gradient(&s);
-        let n = s.n_inputs();
-        Ok((0..n).map(|i| declared.get(self.declared(i)).copied().flatten()).collect())
+        s.present = self.inputs.present;
+        Ok(self.inputs.gradients(&self.op.gradient(&s), s.n_inputs()))
     }
     fn loops(&self, double: bool) -> Option<Loops> {
         self.op.loops(double)
     }
     fn products(&self, x: &[&Shape], y: &Shape) -> usize {
-        self.op.products(&InputShapes { x, present: self.present, values: None }, y)
+        self.op.products(&self.input_shapes(x, None), y)
     }
 }
 

@@ -174,27 +174,39 @@ pub trait Compute: Declared {
     /// What an argument stands for that was left open, by its name in `info.args`: unless an operation says otherwise,
     /// `axis` for the last axis of the first input, `axes` for all of them, and `p` for the Euclidean norm.
     fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
-        match (arg, x.find(0)) {
-            ("axis", Some(x)) => Value::Int(x.ndim() as i64 - 1),
-            ("axes", Some(x)) => Value::Ints((0..x.ndim() as i64).collect()),
-            ("p", _) => Value::Float(2.0),
-            _ => Value::None,
-        }
+        usually_open(arg, x)
     }
 
     /// Arguments as `info.args` shows them for inputs of these shapes.
     fn info(&self, x: &InputShapes<'_>) -> Vec<(&'static str, Value)> {
-        let shown = |(arg, value): (&Arg, Value)| match value {
-            Value::None => (arg.info, self.open(arg.info, x)),
-            Value::Bounds(given) => match self.open(arg.info, x) {
-                Value::Ints(open) if open.len() == given.len() => (
-                    arg.info,
-                    Value::Ints(given.iter().zip(open).map(|(v, open)| v.unwrap_or(open)).collect()),
-                ),
-                _ => (arg.info, Value::Bounds(given)),
-            },
-            given => (arg.info, given),
-        };
-        Self::SPEC.args.iter().zip(self.values()).map(shown).collect()
+        shown(Self::SPEC.args, self.values(), &|arg| self.open(arg, x))
     }
+}
+
+fn usually_open(arg: &str, x: &InputShapes<'_>) -> Value {
+    match (arg, x.find(0)) {
+        ("axis", Some(x)) => Value::Int(x.ndim() as i64 - 1),
+        ("axes", Some(x)) => Value::Ints((0..x.ndim() as i64).collect()),
+        ("p", _) => Value::Float(2.0),
+        _ => Value::None,
+    }
+}
+
+/// Values of arguments with their names in `info.args`, and what `open` says in the place of what was left open.
+fn shown(
+    args: &'static [Arg],
+    values: Vec<Value>,
+    open: &dyn Fn(&'static str) -> Value,
+) -> Vec<(&'static str, Value)> {
+    let shown = |(arg, value): (&Arg, Value)| match value {
+        Value::None => (arg.info, open(arg.info)),
+        Value::Bounds(given) => match open(arg.info) {
+            Value::Ints(open) if open.len() == given.len() => {
+                (arg.info, Value::Ints(given.iter().zip(open).map(|(v, open)| v.unwrap_or(open)).collect()))
+            }
+            _ => (arg.info, Value::Bounds(given)),
+        },
+        given => (arg.info, given),
+    };
+    args.iter().zip(values).map(shown).collect()
 }

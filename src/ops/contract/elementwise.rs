@@ -2,7 +2,7 @@
 
 use crate::array::DType;
 use crate::kernels::{Dual, Float, Number, pairing::Pairing, reduce, scratch};
-use crate::ops::contract::loops::{Loops, Part, Whole, forward2};
+use crate::ops::contract::loops::{Loops, Part, Whole};
 use crate::ops::{
     Activation, Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value,
     like, one,
@@ -117,6 +117,49 @@ macro_rules! declared_as_within {
 }
 declared_as_within!(Map Map2);
 
+// Functions apart, which are compiled once for all operations.
+
+/// What a [`Unary`] of this name computes, by its loops.
+fn forward<T: Float>(run: &Run<'_, T>, loops: Loops, name: &str) {
+    let (x, y) = (run.x_memory(0), run.y_memory(0));
+    let all = Part { x: [x.ptr, x.ptr], y: y.ptr, n: x.shape.size(), ..Part::NOTHING };
+    assert_eq!(y.shape.size(), all.n, "{name}: the output has the shape of the input");
+    // SAFETY: both arrays have the shape of the input, as `shapes` says.
+    all.each(size_of::<T>(), &|part| unsafe { loops.forward(part) });
+}
+
+/// The gradient of a [`Unary`] of this name, by its loops.
+fn backward<T: Float>(run: &mut Backward<'_, T>, loops: Loops, name: &str) {
+    let all = run.part();
+    assert_eq!(run.x_shape(0).size(), all.n, "{name}: the output has the shape of the input");
+    // SAFETY: all arrays have the shape of the input, as `shapes` says.
+    all.each(size_of::<T>(), &|part| unsafe { loops.backward(part) });
+}
+
+/// What a [`Binary`] of this name computes, by its loops.
+fn forward_of_two<T: Float>(run: &Run<'_, T>, loops: Loops, name: &str) {
+    let (a, b, y) = (run.x_memory(0), run.x_memory(1), run.y_memory(0));
+    let whole = Whole(Part { y: y.ptr, ..Part::NOTHING });
+    let tile = |start: usize, a: *const T, b: *const T, n: usize| {
+        let part = Part { x: [a.cast(), b.cast()], ..whole.part::<T>(start, n) };
+        // SAFETY: the tile lies within the output, and the inputs hold as many elements.
+        unsafe { loops.forward(&part) };
+    };
+    let pairing = Pairing::new(a.shape, b.shape);
+    assert_eq!(y.shape.size(), pairing.size(), "{name}: the output has the shape of the pairing");
+    // SAFETY: the arrays have the shapes of the pairing.
+    unsafe { pairing.tiles(a.ptr.cast(), b.ptr.cast(), &tile) };
+}
+
+/// The shape of a [`Binary`] of this name.
+fn pair(x: &InputShapes<'_>, same_ndim: bool, name: &'static str) -> Result<Shapes> {
+    let (a, b) = (x.get(0), x.get(1));
+    if same_ndim && a.ndim() != b.ndim() {
+        return Err(Error::shape(name, "inputs with the same number of axes", [a, b]));
+    }
+    one(Pairing::shape(a, b).ok_or_else(|| Error::shape(name, "shapes that broadcast together", [a, b]))?)
+}
+
 impl<C: Unary> Compute for Map<C> {
     const ACTIVATION: Option<Activation> = C::ACTIVATION;
 
@@ -130,19 +173,12 @@ impl<C: Unary> Compute for Map<C> {
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let (x, y, loops) = (run.x_memory(0), run.y_memory(0), self.0.loops(is_double::<T>()));
-        let all = Part { x: [x.ptr, x.ptr], y: y.ptr, n: x.shape.size(), ..Part::NOTHING };
-        assert_eq!(y.shape.size(), all.n, "{}: the output has the shape of the input", C::SPEC.name);
-        // SAFETY: both arrays have the shape of the input, as `shapes` says.
-        all.each(size_of::<T>(), &|part| unsafe { loops.forward(part) });
+        forward(run, self.0.loops(is_double::<T>()), C::SPEC.name);
         Ok(())
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
-        let (all, loops) = (run.part(), self.0.loops(is_double::<T>()));
-        assert_eq!(run.x_shape(0).size(), all.n, "{}: the output has the shape of the input", C::SPEC.name);
-        // SAFETY: all arrays have the shape of the input, as `shapes` says.
-        all.each(size_of::<T>(), &|part| unsafe { loops.backward(part) });
+        backward(run, self.0.loops(is_double::<T>()), C::SPEC.name);
         Ok(())
     }
 
@@ -228,12 +264,7 @@ impl BinaryGradient {
 impl<C: Binary> Compute for Map2<C> {
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         self.0.check()?;
-        let (a, b) = (x.get(0), x.get(1));
-        if C::SAME_NDIM && a.ndim() != b.ndim() {
-            return Err(Error::shape(C::SPEC.name, "inputs with the same number of axes", [a, b]));
-        }
-        let shape = Pairing::shape(a, b);
-        one(shape.ok_or_else(|| Error::shape(C::SPEC.name, "shapes that broadcast together", [a, b]))?)
+        pair(x, C::SAME_NDIM, C::SPEC.name)
     }
 
     fn loops(&self, double: bool) -> Option<Loops> {
@@ -241,22 +272,7 @@ impl<C: Binary> Compute for Map2<C> {
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let (a, b, y) = (run.x_memory(0), run.x_memory(1), run.y_memory(0));
-        let whole = Whole(Part { y: y.ptr, ..Part::NOTHING });
-        let tile = |start: usize, a: *const T, b: *const T, n: usize| {
-            let part = Part { x: [a.cast(), b.cast()], ..whole.part::<T>(start, n) };
-            // SAFETY: the tile lies within the output, and the inputs hold as many elements.
-            unsafe { forward2::<C, T>((&raw const self.0).cast(), &part) };
-        };
-        let pairing = Pairing::new(a.shape, b.shape);
-        assert_eq!(
-            y.shape.size(),
-            pairing.size(),
-            "{}: the output has the shape of the pairing",
-            C::SPEC.name
-        );
-        // SAFETY: the arrays have the shapes of the pairing.
-        unsafe { pairing.tiles(a.ptr.cast(), b.ptr.cast(), &tile) };
+        forward_of_two(run, Loops::binary(&self.0, is_double::<T>()), C::SPEC.name);
         Ok(())
     }
 

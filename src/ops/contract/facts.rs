@@ -74,7 +74,7 @@ impl Facts {
     }
 
     /// What `of` says of inputs up to `last`, which stands for those that follow.
-    pub(crate) fn by_input(last: usize, of: impl Fn(usize) -> InputFacts) -> SmallVec<[InputFacts; 4]> {
+    pub(crate) fn by_input(last: usize, of: &dyn Fn(usize) -> InputFacts) -> SmallVec<[InputFacts; 4]> {
         let follow = of(last);
         let own = (0..last).rev().find(|i| of(*i) != follow).map_or(0, |i| i + 1);
         (0..own).map(of).chain([follow]).collect()
@@ -171,7 +171,7 @@ mod tests {
     fn facts_of_inputs_are_numbered_as_given() {
         let of =
             |i| InputFacts { reads: Reads::inputs(1_u64 << i), overwrites: i == 1, ..InputFacts::UNKNOWN };
-        let own = Facts { inputs: Facts::by_input(3, of), ..Facts::of_users_code([]) };
+        let own = Facts { inputs: Facts::by_input(3, &of), ..Facts::of_users_code([]) };
         assert_eq!((own.inputs.len(), own.overwrites(1), own.overwrites(2)), (4, true, false));
         assert_eq!(own.reads(9), Reads::inputs(8));
     }

@@ -62,8 +62,8 @@ impl Loops {
 
     pub(crate) fn binary<C: Binary>(op: &C, double: bool) -> Self {
         let is_constant = C::IS_DIFFERENTIABLE && C::READS == Reads::NOTHING;
-        let (da, db) = op.df(0.0_f64, 0.0, 0.0);
-        let passes = [is_constant && da == 1.0, is_constant && db == 1.0];
+        let (da, db) = if is_constant { op.df(0.0_f64, 0.0, 0.0) } else { (0.0, 0.0) };
+        let passes = [da == 1.0, db == 1.0];
         let (forward, backward): (Loop, Loop) = match double {
             true => (forward2::<C, f64>, backward2::<C, f64>),
             false => (forward2::<C, f32>, backward2::<C, f32>),
@@ -260,7 +260,7 @@ unsafe fn backward1<C: Unary, T: Float>(formula: *const (), part: &Part) {
     }
 }
 
-pub(crate) unsafe fn forward2<C: Binary, T: Float>(formula: *const (), part: &Part) {
+unsafe fn forward2<C: Binary, T: Float>(formula: *const (), part: &Part) {
     // SAFETY: see `Loops::forward`.
     let op = unsafe { &*formula.cast::<C>() };
     let (a, b) = (part.x[0].cast::<T>(), part.x[1].cast::<T>());
