@@ -5,7 +5,7 @@ export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
 EXTRAS := audio,bfloat16,docs,h5,image,lint,mlflow,mpi,nnp,onnx,plot,progress,tensorboard,test
 RUST := $(shell find src -type f) Cargo.toml Cargo.lock
 
-.PHONY: demo demo-mpi test lint build stubs missing accuracy peers peers-install docs wheel sdist crate free-threaded fuzz sanitize clean
+.PHONY: demo demo-mpi test lint build quick stubs missing accuracy peers peers-install docs wheel sdist crate free-threaded fuzz sanitize clean
 
 demo: build
 	@$(PYTHON) examples/demo.py
@@ -79,9 +79,15 @@ free-threaded:
 
 build: $(CORE)
 
+MATURIN := VIRTUAL_ENV=$(CURDIR)/.venv .venv/bin/maturin develop --extras $(EXTRAS)
 $(CORE): .venv/made $(RUST)
-	VIRTUAL_ENV=$(CURDIR)/.venv .venv/bin/maturin develop --release --extras $(EXTRAS)
+	$(MATURIN) --release
 	@touch $@
+
+# While you work on Rust: the extension without optimization, seconds after a change; `make build` puts the fast one back.
+quick: .venv/made
+	$(MATURIN) --profile dev
+	@touch -t 200001010000 $(CORE)
 
 .venv/made: pyproject.toml tools/make-venv
 	@tools/make-venv
