@@ -32,6 +32,17 @@ def test_cells_are_numbers_vectors_and_files(folder):
     assert CsvDataSource(folder / "set.csv").read(0)[0].dtype == np.uint8
 
 
+def test_an_order_that_is_set_is_read(folder):
+    source = CsvDataSource(folder / "set.csv")
+    source._order = [3, 1, 4, 0, 2]
+    assert source._order == source.order.tolist() == [3, 1, 4, 0, 2]
+    assert [int(source.next()[1][0]) for _ in range(5)] == [3, 1, 4, 0, 2]
+    for bad in ([0, 1], [0, 1, 2, 3, 5], [-1, 0, 1, 2, 3], [0.0, 1, 2, 3, 4]):
+        with pytest.raises(DataError, match="expected 5 numbers of examples"):
+            source._order = bad
+    assert source._order == [3, 1, 4, 0, 2]
+
+
 def test_batches_of_each_kind(folder):
     with data_iterator_csv_dataset(folder / "set.csv", 5, shuffle=True) as batches:
         x, y, _ = batches.next()

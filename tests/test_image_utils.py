@@ -69,10 +69,58 @@ def test_sixteen_bits(folder):
     with pytest.raises(ValueError, match="expected pixels of 8 bits, got uint16"):
         imsave(folder / "out.png", wide)
     with pytest.raises(ImageError, match="16 bits of grey"):
-        imsave(folder / "out.png", PIXELS, as_uint16=True)
+        imsave(folder / "out.tif", PIXELS, as_uint16=True)
+    imsave(folder / "grey.tif", wide, as_uint16=True)
+    np.testing.assert_array_equal(imread(folder / "grey.tif", as_uint16=True), wide)
     with pytest.raises(ImageError, match=r"expected \.png, \.tif or \.pgm for 16 bits"):
         imsave(folder / "out.jpg", wide, as_uint16=True)
     assert imread(folder / "out.png", as_uint16=True).tolist() == [[0, 32767, 65535]]
+
+
+WIDE = np.random.RandomState(1).randint(0, 65536, (6, 8, 4)).astype(np.uint16)
+OPAQUE = np.full((6, 8, 1), 65535)
+
+
+@pytest.mark.parametrize(
+    ("channels", "kwargs", "wanted"),
+    [
+        (1, {}, WIDE[..., 0]),
+        (1, {"num_channels": 3}, WIDE[..., [0, 0, 0]]),
+        (2, {}, WIDE[..., :2]),
+        (2, {"num_channels": 4}, WIDE[..., [0, 0, 0, 1]]),
+        (3, {}, WIDE[..., :3]),
+        (3, {"num_channels": 4}, np.concatenate([WIDE[..., :3], OPAQUE], 2)),
+        (3, {"channel_first": True}, WIDE[..., :3].transpose(2, 0, 1)),
+        (3, {"grayscale": True}, (WIDE[..., :3] @ np.array([0.299, 0.587, 0.114])).astype(np.uint16)),
+        (3, {"grayscale": True, "num_channels": 1, "size": (4, 3)}, None),
+        (4, {}, WIDE),
+        (4, {"num_channels": 3}, WIDE[..., :3]),
+    ],
+)
+def test_sixteen_bits_of_colours(tmp_path, channels, kwargs, wanted):
+    imsave(tmp_path / "a.png", WIDE[..., :channels], as_uint16=True)
+    found = imread(tmp_path / "a.png", as_uint16=True, **kwargs)
+    assert found.dtype == np.uint16
+    if wanted is None:
+        assert found.shape == (3, 4, 1)
+    else:
+        np.testing.assert_array_equal(found, wanted)
+    assert imread(tmp_path / "a.png", **kwargs).dtype == np.uint8
+    broken = (tmp_path / "a.png").read_bytes()[:-30]
+    (tmp_path / "a.png").write_bytes(broken)
+    with pytest.raises(ImageError, match=r"imread: expected an image, got .*a\.png"):
+        imread(tmp_path / "a.png", as_uint16=True)
+
+
+def test_pillow_alone_writes_eight_bits(tmp_path, monkeypatch):
+    monkeypatch.setattr(image_utils.backend_manager, "_current", image_utils.backend_manager._current)
+    image_utils.set_backend("PilBackend")
+    for pixels, kwargs in [(WIDE, {"as_uint16": True}), (WIDE[..., 0], {"as_uint16": True}), (WIDE, {})]:
+        with pytest.raises(ValueError, match="expected"):
+            imsave(tmp_path / "a.png", pixels, **kwargs)
+    assert not list(tmp_path.iterdir())
+    imsave(tmp_path / "a.png", PIXELS)
+    np.testing.assert_array_equal(imread(tmp_path / "a.png", as_uint16=True), PIXELS.astype(np.uint16) * 256)
 
 
 @pytest.mark.parametrize("channels", [None, 1, 2, 3, 4])
@@ -152,9 +200,11 @@ def test_ranges():
 
 def test_backends(caplog):
     image_utils.set_backend("pil")
-    image_utils.set_backend("cv2")
-    assert "PilBackend is used in the place of 'cv2'" in caplog.text
     assert image_utils.get_backend() == "PilBackend"
+    image_utils.set_backend("cv2")
+    assert "PngBackend is used in the place of 'cv2'" in caplog.text
+    assert image_utils.get_backend() == "PngBackend"
+    assert set(image_utils.get_available_backends()) == {"PilBackend", "PngBackend"}
     assert image_utils.backend_manager.accept("a.dcm", ".dcm", "load") == "NG"
     with pytest.raises(nn.ArgumentError, match="got 'gimp'"):
         image_utils.set_backend("gimp")

@@ -105,7 +105,6 @@ MODULES: tuple[str, ...] = (
     "utils.cli.uploader",
     "utils.image_utils.backend_events.cv2_backend",
     "utils.image_utils.backend_events.dicom_backend",
-    "utils.image_utils.backend_events.pypng_backend",
     "utils.load_function",
     "utils.nvml",
     "utils.save_function",

@@ -34,9 +34,8 @@ INSTEAD = {
     "utils.audio_utils.pydub_utils": "soundfile does it, by kinnor.utils.audio_utils",
     "utils.cli.compare_with_cpu": "there is no other device to compare with",
     "utils.cli.uploader": "nothing is uploaded",
-    "utils.image_utils.backend_events.cv2_backend": "Pillow is the one backend: kinnor.utils.image_utils",
-    "utils.image_utils.backend_events.dicom_backend": "Pillow is the one backend, which does not read DICOM",
-    "utils.image_utils.backend_events.pypng_backend": "Pillow is the one backend: kinnor.utils.image_utils",
+    "utils.image_utils.backend_events.cv2_backend": "Pillow and pypng are the backends: kinnor.utils.image_utils",
+    "utils.image_utils.backend_events.dicom_backend": "Pillow and pypng are the backends, which do not read DICOM",
     "utils.nvml": "it asks NVIDIA's devices, and Kinnor runs on CPUs",
 }
 """What there is in the place of a module of NNabla's, or why there is nothing."""

@@ -77,6 +77,15 @@ class CsvDataSource(DataSource):
         self._size = len(self._rows)
         self._orders = Orders(self._size, shuffle, self._rng)
 
+    @property
+    def _order(self) -> Sequence[int]:
+        """The order of this epoch, which programs of NNabla set under this name."""
+        return list(map(int, self.order))
+
+    @_order.setter
+    def _order(self, order: Sequence[int]) -> None:
+        self._orders.replace(self._generation, order)
+
     def _get_data(self, position: int) -> Sequence[Any]:
         return self._get_data_of_generation(position, self._generation)
 

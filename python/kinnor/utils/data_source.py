@@ -93,6 +93,21 @@ class Orders:
                 )
             return self._orders[-behind]
 
+    def replace(self, generation: int, order: Sequence[int]) -> None:
+        """Put an order in the place of that of an epoch.
+
+        Args:
+            generation: The epoch, from 0.
+            order: Number of the example at each position.
+
+        Raises:
+            DataError: If it is no order of these examples, or if that epoch has been forgotten.
+        """
+        given = np.asarray(order)
+        if given.shape != (self._size,) or given.dtype.kind not in "iu" or not np.isin(given, range(self._size)).all():
+            raise DataError(f"data source: expected {self._size} numbers of examples, below {self._size}, got {order}")
+        self[generation][:] = given
+
     def _draw(self, shuffle: bool) -> None:
         self._orders.append(self._permutation() if shuffle else np.arange(self._size))
         self._drawn += 1

@@ -1,7 +1,6 @@
-"""Images from files and to files, by NNabla's names: Pillow reads, writes and resizes them.
+"""Images from files and to files, by NNabla's names: Pillow reads, writes and resizes them, pypng those of 16 bits.
 
-Knows NNabla's arguments; how pixels are read is the backend's business, of which there is one. The extra `image`
-installs Pillow.
+Knows NNabla's arguments; how pixels are read is the backend's business. The extra `image` installs both.
 """
 
 from __future__ import annotations
@@ -37,8 +36,9 @@ def set_backend(backend: str) -> None:
     """Say what reads and writes images.
 
     Args:
-        backend: `"PilBackend"` or `"pil"`, that is Pillow. The names of NNabla's other backends (cv2, pypng, dicom)
-            are taken as well, with a line in the log: Pillow stands for them.
+        backend: `"PngBackend"` or `"pypng"`, which has all that this module does, and is there from the start; or
+            `"PilBackend"` or `"pil"`, which writes 8 bits alone. The names of NNabla's other backends (cv2, dicom) are
+            taken as well, with a line in the log: the first stands for them.
 
     Raises:
         ArgumentError: If it is another name.
@@ -50,7 +50,7 @@ def get_backend() -> str:
     """The name of what reads and writes images.
 
     >>> get_backend()
-    'PilBackend'
+    'PngBackend'
     """
     return backend_manager.get_backend()
 
@@ -59,7 +59,7 @@ def get_available_backends() -> list[str]:
     """The names of what can read and write images.
 
     >>> get_available_backends()
-    ['PilBackend']
+    ['PilBackend', 'PngBackend']
     """
     return backend_manager.get_available_backends()
 
@@ -97,7 +97,7 @@ def imread(
         ImageError: If the file is no image.
         ArgumentError: If an argument is another one.
         OSError: If the file cannot be opened.
-        ImportError: If Pillow is not installed.
+        ImportError: If Pillow is not installed, or pypng for a .png of 16 bits.
 
     Examples:
         >>> import io
@@ -107,7 +107,9 @@ def imread(
         >>> imread(file).shape, imread(file, size=(8, 6), channel_first=True).shape, imread(file, grayscale=True).shape
         ((2, 4, 3), (3, 6, 8), (2, 4))
     """
-    return backend_manager.imread(path, grayscale, size, interpolate, channel_first, as_uint16, num_channels, **kwargs)
+    return backend_manager.get_best_backend(path, "load").imread(
+        path, grayscale, size, interpolate, channel_first, as_uint16, num_channels, **kwargs
+    )
 
 
 imload = imread
@@ -128,7 +130,7 @@ def imsave(
         img: The pixels, shape (height, width) or (height, width, channels) with 1 to 4 channels: `uint8` or `uint16`
             as they are, another type from 0 to 1.
         channel_first: Whether the shape is (channels, height, width).
-        as_uint16: Whether to write 16 bits, which is possible for grey; `uint8` times 256.
+        as_uint16: Whether to write 16 bits: in .png, and of grey in .tif and .pgm; `uint8` times 256.
         auto_scale: Whether to multiply by the largest value; a must for types that go from 0 to 1.
         **kwargs: None.
 
@@ -136,7 +138,7 @@ def imsave(
         ArgumentError: If the pixels are others, or the ending is not that of a format.
         ImageError: If the format has no such pixels.
         OSError: If the file cannot be written.
-        ImportError: If Pillow is not installed.
+        ImportError: If Pillow is not installed, or pypng for 16 bits in .png.
 
     Examples:
         >>> import tempfile
@@ -145,7 +147,7 @@ def imsave(
         ...     imread(f"{folder}/grey.png").tolist()
         [[0, 127, 255]]
     """
-    backend_manager.imsave(path, img, channel_first, as_uint16, auto_scale, **kwargs)
+    backend_manager.get_best_backend(path, "save").imsave(path, img, channel_first, as_uint16, auto_scale, **kwargs)
 
 
 imwrite = imsave
@@ -178,7 +180,7 @@ def imresize(
         >>> imresize(np.zeros((2, 3, 3), np.uint8), (6, 4)).shape
         (4, 6, 3)
     """
-    return backend_manager.imresize(img, size, interpolate, channel_first, **kwargs)
+    return backend_manager.get_best_backend(img, "resize").imresize(img, size, interpolate, channel_first, **kwargs)
 
 
 def minmax_auto_scale(img: NDArray[Any], as_uint16: bool) -> NDArray[Any]:

@@ -1,1 +1,1 @@
-"""What reads and writes images, by NNabla's names: Pillow."""
+"""What reads and writes images, by NNabla's names: Pillow and pypng."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...._core import ArgumentError
-from ....files.images import ImageError, opened_image, pillow, resized, write_image
+from ....files.images import opened_image, pillow, resized, write_image
 from .common import check_type_and_cast_if_necessary, upscale_pixel_intensity
 from .image_utils_backend import ImageUtilsBackend
 
@@ -26,7 +25,7 @@ FORMATS = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".ppm", ".p
 
 
 class PilBackend(ImageUtilsBackend):
-    """Reads, writes and resizes images with Pillow; what the arguments mean, `kinnor.utils.image_utils` says."""
+    """Reads and resizes images with Pillow, and writes those of 8 bits; the arguments: `kinnor.utils.image_utils`."""
 
     def accept(self, path: Any, ext: str, operator: str) -> str:
         """Whether Pillow can read or write a file.
@@ -125,20 +124,21 @@ class PilBackend(ImageUtilsBackend):
             )
         _check_size("imread", size)
         _check_interpolation("imread", interpolate)
-        with opened_image("imread", path) as found:
-            if as_uint16:
-                pixels = self._wide(found, grayscale, num_channels)
-            else:
+        if as_uint16:
+            pixels = self._read_wide(path, grayscale, num_channels)
+        else:
+            with opened_image("imread", path) as found:
                 pixels = self.pil_image_to_ndarray(found, grayscale, num_channels, return_palette_indices)
         if size is not None and tuple(size) != pixels.shape[1::-1]:
             pixels = self.pil_resize_from_ndarray(pixels, (size[0], size[1]), interpolate)
         return pixels.transpose(2, 0, 1) if channel_first and pixels.ndim == 3 else pixels
 
-    def _wide(self, found: Any, grayscale: bool, num_channels: int) -> NDArray[Any]:
-        if not found.mode.startswith("I"):
-            pixels = self.pil_image_to_ndarray(found, grayscale, num_channels, False)
-            return upscale_pixel_intensity(pixels, as_uint16=True)
-        pixels = np.asarray(found).astype(np.uint16)
+    def _read_wide(self, path: str | os.PathLike[str] | IO[bytes], grayscale: bool, num_channels: int) -> NDArray[Any]:
+        with opened_image("imread", path) as found:
+            if not found.mode.startswith("I"):
+                pixels = self.pil_image_to_ndarray(found, grayscale, num_channels, False)
+                return upscale_pixel_intensity(pixels, as_uint16=True)
+            pixels = np.asarray(found).astype(np.uint16)
         return np.repeat(pixels[..., np.newaxis], num_channels, axis=2) if num_channels > 0 else pixels
 
     def imsave(
@@ -171,9 +171,16 @@ class PilBackend(ImageUtilsBackend):
         pixels = check_type_and_cast_if_necessary(
             upscale_pixel_intensity(pixels, as_uint16) if auto_scale else pixels, as_uint16
         )
-        if pixels.dtype == np.uint16 and Path(path).suffix.lower() not in (".png", ".tif", ".tiff", ".pgm"):
-            raise ImageError(f"imsave: expected .png, .tif or .pgm for 16 bits, got {os.fspath(path)!r}")
-        write_image(path, pixels)
+        if pixels.dtype == np.uint16:
+            self._write_wide(path, pixels)
+        else:
+            write_image(path, pixels)
+
+    def _write_wide(self, path: str | os.PathLike[str], pixels: NDArray[Any]) -> None:
+        raise ArgumentError(
+            f"imsave: expected 8 bits for the backend PilBackend, got {pixels.dtype} for {os.fspath(path)!r}; "
+            "set_backend('PngBackend') has 16"
+        )
 
     def imresize(
         self,
