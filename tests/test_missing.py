@@ -53,7 +53,8 @@ def test_errors_tell_what_is_missing_from_what_is_misspelt(monkeypatch):
 
 def test_errors_say_what_is_in_the_place_of_modules():
     assert "Kinnor runs on CPUs" in absence("nnabla.utils.nvml")
-    assert "Pillow and pypng are the backends" in absence("nnabla.utils.image_utils.backend_events.cv2_backend.Cv2Backend")
+    cv2 = "nnabla.utils.image_utils.backend_events.cv2_backend.Cv2Backend"
+    assert "Pillow and pypng are the backends" in absence(cv2)
     assert set(INSTEAD) <= set(_missing.MODULES)
 
 
