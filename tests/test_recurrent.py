@@ -159,6 +159,21 @@ def test_remainders_and_shifts_go_by_the_type():
         y.forward()
 
 
+def test_remainders_are_exact():
+    bits = np.random.RandomState(0).randint(0, 2**32, (2, 30_000), dtype=np.uint64).astype(np.uint32)
+    near = (bits & 0x87FFFFFF) | 0x38000000  # of sizes for which a quotient is found by a division
+    odd = np.array([[7, -0.0, 1, np.inf], [np.inf, 2, 0, 3]], np.float32)
+    for pair in (bits.view(np.float32), near.view(np.float32), odd):
+        y, z = (nn._core.functions.mod2(*map(nn.Variable.from_numpy_array, pair), fmod=fmod) for fmod in (True, False))
+        nn.forward_all([y, z])
+        with np.errstate(all="ignore"):
+            a, b = pair.astype(np.float64)
+            rest = np.fmod(a, b)
+            down = np.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
+            np.testing.assert_array_equal(y.d, rest.astype(np.float32))
+            np.testing.assert_array_equal(z.d, down.astype(np.float32))
+
+
 def test_a_running_mean_and_a_singular_vector_are_kept():
     r = np.random.RandomState(0)
     x, mean, t = r.randn(4, 3), nn.Variable((3,)), nn.Variable((1,))

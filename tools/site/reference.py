@@ -153,6 +153,7 @@ SUBJECTS = {
             "utils.image_utils.backend_manager",
             "utils.image_utils.backend_events.image_utils_backend",
             "utils.image_utils.backend_events.pil_backend",
+            "utils.image_utils.backend_events.pypng_backend",
             "utils.image_utils.backend_events.common",
             "utils.audio_utils",
             "utils.audio_utils.backend_manager",

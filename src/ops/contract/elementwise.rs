@@ -120,6 +120,7 @@ declared_as_within!(Map Map2);
 // Functions apart, which are compiled once for all operations.
 
 /// What a [`Unary`] of this name computes, by its loops.
+#[inline(never)]
 fn forward<T: Float>(run: &Run<'_, T>, loops: Loops, name: &str) {
     let (x, y) = (run.x_memory(0), run.y_memory(0));
     let all = Part { x: [x.ptr, x.ptr], y: y.ptr, n: x.shape.size(), ..Part::NOTHING };
@@ -129,6 +130,7 @@ fn forward<T: Float>(run: &Run<'_, T>, loops: Loops, name: &str) {
 }
 
 /// The gradient of a [`Unary`] of this name, by its loops.
+#[inline(never)]
 fn backward<T: Float>(run: &mut Backward<'_, T>, loops: Loops, name: &str) {
     let all = run.part();
     assert_eq!(run.x_shape(0).size(), all.n, "{name}: the output has the shape of the input");
@@ -137,6 +139,7 @@ fn backward<T: Float>(run: &mut Backward<'_, T>, loops: Loops, name: &str) {
 }
 
 /// What a [`Binary`] of this name computes, by its loops.
+#[inline(never)]
 fn forward_of_two<T: Float>(run: &Run<'_, T>, loops: Loops, name: &str) {
     let (a, b, y) = (run.x_memory(0), run.x_memory(1), run.y_memory(0));
     let whole = Whole(Part { y: y.ptr, ..Part::NOTHING });
@@ -152,6 +155,7 @@ fn forward_of_two<T: Float>(run: &Run<'_, T>, loops: Loops, name: &str) {
 }
 
 /// The shape of a [`Binary`] of this name.
+#[inline(never)]
 fn pair(x: &InputShapes<'_>, same_ndim: bool, name: &'static str) -> Result<Shapes> {
     let (a, b) = (x.get(0), x.get(1));
     if same_ndim && a.ndim() != b.ndim() {

@@ -58,6 +58,17 @@ fn met(op: &str, x: &InputShapes<'_>) -> Result<Shapes> {
     one(fits.ok_or_else(|| Error::shape(op, "shapes that broadcast together", [x.get(0), x.get(1)]))?)
 }
 
+/// `a % b` of two `f32` without a call, so that loops of it become loops over registers; NaN if the quotient is 2^28 or more.
+///
+/// Below that, `a / b` in double precision is further from the next whole number than it is rounded, and the product has at
+/// most 52 bits: the result is exact.
+#[inline(always)]
+fn remainder_by_quotient(a: f64, b: f64) -> f64 {
+    let quotient = (a / b).trunc();
+    let rest = (a - quotient * b).copysign(a);
+    if quotient.abs() < f64::from(1 << 28) { rest } else { f64::NAN }
+}
+
 impl Compute for Mod2 {
     const HAS_BACKWARD: bool = false;
 
@@ -68,13 +79,25 @@ impl Compute for Mod2 {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let pairing = Pairing::new(run.x_shape(0), run.x_shape(1));
         let fmod = self.fmod;
-        // Remainders of numbers of either type are exact in double precision.
-        let f = move |a: T, b: T| {
-            let (a, b) = (a.real(), b.real());
-            let rest = a % b;
+        let with_sign = move |rest: f64, b: f64| {
             T::of(if !fmod && rest != 0.0 && (rest < 0.0) != (b < 0.0) { rest + b } else { rest })
         };
-        run.map_pairs(&pairing, f);
+        if T::DTYPE == DType::F32 {
+            run.map_pairs(
+                &pairing,
+                #[inline(always)]
+                move |a, b| with_sign(remainder_by_quotient(a.real(), b.real()), b.real()),
+            );
+            if !run.y(0).iter().fold(false, |any, y| any | y.is_nan()) {
+                return Ok(());
+            }
+        }
+        // Remainders of numbers of either type are exact in double precision.
+        run.map_pairs(
+            &pairing,
+            #[inline(always)]
+            move |a, b| with_sign(a.real() % b.real(), b.real()),
+        );
         Ok(())
     }
 
@@ -153,5 +176,48 @@ impl Compute for BitShift {
 
     fn info(&self, _: &InputShapes<'_>) -> Vec<(&'static str, Value)> {
         Self::SPEC.args.iter().map(|arg| arg.info).zip(self.values()).take(1).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::remainder_by_quotient;
+
+    #[test]
+    fn remainders_by_quotients_are_exact_or_not_numbers() {
+        let mut state = 1_u64;
+        let mut bits = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 32) as u32
+        };
+        let check = |a: f32, b: f32| {
+            let (a, b) = (f64::from(a), f64::from(b));
+            let (found, rest) = (remainder_by_quotient(a, b), a % b);
+            let near = (a / b).trunc().abs() < f64::from(1 << 28) && b.is_finite();
+            assert!(
+                found.to_bits() == rest.to_bits() || (found.is_nan() && !near),
+                "{a} % {b}: {found} for {rest}"
+            );
+            near
+        };
+        let mut decided = 0;
+        for _ in 0..200_000 {
+            let (a, b) = (bits(), bits());
+            check(f32::from_bits(a), f32::from_bits(b));
+            // Exponents near each other, and quotients next to whole numbers.
+            let near = f32::from_bits((a & 0x87FF_FFFF) | 0x3800_0000);
+            let divisor = f32::from_bits((b & 0x87FF_FFFF) | 0x3800_0000);
+            decided += usize::from(check(near, divisor));
+            let multiple = (near / divisor).round() * divisor;
+            for a in [multiple, multiple.next_up(), multiple.next_down()] {
+                decided += usize::from(check(a, divisor));
+            }
+        }
+        assert!(decided > 400_000, "{decided}");
+        for (a, b) in
+            [(-4.0, 2.0), (0.0, 3.0), (-0.0, 3.0), (1.0, 0.0), (1.0, f32::INFINITY), (f32::NAN, 1.0)]
+        {
+            check(a, b);
+        }
     }
 }
