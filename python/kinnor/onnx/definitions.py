@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..files.packages import needed
+from .containers import Items
+from .values import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from .values import Value
 
 __all__ = ["definition", "is_defined"]
 
@@ -76,7 +76,11 @@ def definition(node: Any, versions: Mapping[str, int], inputs: Sequence[Value | 
 
 def _type(onnx: Any, value: Value | None) -> Any:
     made = onnx.TypeProto()
-    if value is not None:
+    if isinstance(value, Items):
+        element = value.items[0] if value.items else Value(np.zeros(0, value.dtype))
+        made.sequence_type.elem_type.CopyFrom(_type(onnx, element))
+        made.sequence_type.elem_type.tensor_type.ClearField("shape")
+    elif value is not None:
         dtype = np.dtype(value.dtype)
         made.tensor_type.elem_type = onnx.helper.np_dtype_to_tensor_dtype(dtype)
         made.tensor_type.shape.SetInParent()

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core import CallError, Error, ShapeError, UnsupportedError, Variable, forward_all
+from .._core import CallError, Error, UnsupportedError, Variable, forward_all
 from ..display import Parameters
 from ..files.progress import each
 from ..folding import Folding
 from ..modes import auto_forward
 from . import reading
+from .containers import Absent, InputType, Items, counts, entered, input_type, leaves, parts
 from .definitions import definition
 from .tables import TABLE
 from .values import MOST_FIXED, NeedsValuesError, Node, OnnxError, Value, check_size, check_whole
@@ -41,7 +42,8 @@ class _Graph:
 
     def __init__(self, inputs: list[Variable], outputs: list[Value], names: tuple[list[str], list[str]]) -> None:
         self.inputs, self.outputs, self.names = inputs, outputs, names
-        self.roots = [value.variable for value in outputs if value.array is None and value.variable.parent is not None]
+        computed = [value.variable for held in outputs for value in leaves(held) if value.array is None]
+        self.roots = [variable for variable in computed if variable.parent is not None]
 
     def run(self, arrays: Sequence[Any]) -> Any:
         for variable, array, name in zip(self.inputs, arrays, self.names[0], strict=True):
@@ -88,10 +90,10 @@ class Model:
         self._parameters: OrderedDict[str, Variable] = OrderedDict()
         for tensor in each(graph.initializer, "read ONNX"):
             self._constants[tensor.name] = self._initializer(tensor, tensor.name not in frozen)
-        self._types: dict[str, tuple[np.dtype[Any], tuple[int | None, ...] | None]] = {}
+        self._types: dict[str, InputType] = {}
         for held in graph.input:
             if held.name not in self._constants:
-                self._types[held.name] = _type_of(held)
+                self._types[held.name] = input_type(held.type, held.name)
         self.inputs = list(self._types)
         self.outputs = [held.name for held in graph.output]
         self._attributes: dict[int, tuple[Any, dict[str, Any]]] = {}
@@ -124,8 +126,11 @@ class Model:
 
     @property
     def shapes(self) -> dict[str, tuple[int | None, ...] | None]:
-        """The shapes of the inputs by name; None for lengths that are open, or for a shape that is."""
-        return {key: shape for key, (_, shape) in self._types.items()}
+        """The shapes of the inputs by name; None for lengths that are open, or for a shape that is.
+
+        Of a sequence it is that of its tensors.
+        """
+        return {key: held.shape for key, held in self._types.items()}
 
     def written(self) -> tuple[Any, dict[str, Any]]:
         """A copy of the message without initializers, and these by name: the parameters with their values of now."""
@@ -158,12 +163,13 @@ class Model:
         """Compute the outputs.
 
         Args:
-            args: The inputs, in the order of `inputs`: arrays, or variables.
+            args: The inputs, in the order of `inputs`: arrays, or variables; lists of them for sequences, and None for
+                optional ones that are absent.
             named: Inputs by name, after those.
 
         Returns:
             The output, or a tuple of the outputs in the order of `outputs`: arrays of the element types of the file,
-            or variables if one of the inputs is one.
+            or variables if one of the inputs is one. Sequences are lists of these, absent values None.
 
         Raises:
             CallError: If an input is missing.
@@ -179,22 +185,21 @@ class Model:
         if len(args) > len(self.inputs) or given.keys() & named.keys() or {*given, *named} != set(self.inputs):
             raise CallError(f"onnx.Model: expected inputs {self.inputs}, got {len(args)} and {list(named)}")
         given.update(named)
-        for name in self.inputs:
-            if not isinstance(given[name], Variable):
-                given[name] = np.asarray(given[name])
-            _check_shape(name, given[name].shape, self._types[name][1])
-        if any(isinstance(x, Variable) for x in given.values()):
+        given = {name: self._types[name].checked(name, given[name]) for name in self.inputs}
+        tensors = parts(given)
+        if any(isinstance(x, Variable) for x in tensors.values()):
             self._unfold()
-            made = [value.variable for value in self._built(given)[1]]
+            made = [_variables(value) for value in self._built(given)[1]]
             return made[0] if len(made) == 1 else tuple(made)
         graph = self._graph(given)
-        if not self._fixed and not self._is_computed_at_once:
-            self._known[tuple((np.ndarray, given[name].shape, given[name].dtype) for name in self.inputs)] = graph
-        return graph.run([given[name] for name in self.inputs if name not in self._fixed])
+        if not self._fixed and not self._is_computed_at_once and tensors.keys() == given.keys():
+            self._known[tuple((np.ndarray, x.shape, x.dtype) for x in given.values())] = graph
+        return graph.run([x for name, x in tensors.items() if name not in self._fixed])
 
     def _key(self, given: Mapping[str, Any]) -> Any:
-        return tuple(
-            (name, x.shape, x.dtype.str, x.tobytes() if name in self._fixed else None) for name, x in given.items()
+        tensors = parts(given).items()
+        return counts(list(given.values())), tuple(
+            (name, x.shape, x.dtype.str, x.tobytes() if name in self._fixed else None) for name, x in tensors
         )
 
     def _graph(self, given: Mapping[str, Any]) -> _Graph:
@@ -204,7 +209,7 @@ class Model:
                 del self._graphs[next(iter(self._graphs))]
             self._known.clear()
             inputs, outputs = self._built(given)
-            names = [f"onnx.Model: input {name!r}" for name in self.inputs if name not in self._fixed]
+            names = [f"onnx.Model: input {name!r}" for name in parts(given) if name not in self._fixed]
             graph = _Graph(inputs, outputs, (names, [f"onnx.Model: output {name!r}" for name in self.outputs]))
             if self._folding is not None:
                 self._folding.fold(graph.roots, graph.inputs)
@@ -214,6 +219,7 @@ class Model:
 
     def _built(self, given: Mapping[str, Any]) -> tuple[list[Variable], list[Value]]:
         """The graph of some inputs; those that decide on shapes become constants of it."""
+        tensors = parts(given)
         while True:
             inputs: list[Variable] = []
             values: dict[str, Value | None] = dict(self._constants)
@@ -222,13 +228,14 @@ class Model:
                     (key, Value(x.d.astype(self._constants[key].dtype))) for key, x in self._parameters.items()
                 )
             for name in self.inputs:
-                x, dtype = given[name], self._types[name][0]
-                if name in self._fixed and not isinstance(x, Variable):
-                    values[name] = Value(x.astype(dtype))
-                    continue
-                variable = x if isinstance(x, Variable) else Variable.from_numpy_array(_readable(x))
-                inputs.append(variable)
-                values[name] = Value(variable, dtype, sources=frozenset([name]))
+
+                def enter(part: str, x: Any, dtype: Any = self._types[name].dtype) -> Value:
+                    if part in self._fixed and not isinstance(x, Variable):
+                        return Value(x.astype(dtype))
+                    inputs.append(x if isinstance(x, Variable) else Variable.from_numpy_array(_readable(x)))  # noqa: B023
+                    return Value(inputs[-1], dtype, sources=frozenset([part]))  # noqa: B023
+
+                values[name] = entered(name, given[name], enter)
             try:
                 with auto_forward(False):
                     self._run(self._proto.graph, values)
@@ -240,7 +247,7 @@ class Model:
                 ):  # Parameters decide, too, with their values of now.
                     self._is_computed_at_once = True
                     continue
-                fit = [x for x in names if not isinstance(given[x], Variable) and given[x].size <= MOST_FIXED]
+                fit = [x for x in names if not isinstance(tensors[x], Variable) and tensors[x].size <= MOST_FIXED]
                 if not names or len(fit) < len(names):
                     raise OnnxError(
                         f"onnx.Model: expected shapes that follow from shapes and constants, got some that depend on "
@@ -308,24 +315,6 @@ def _readable(x: Any) -> Any:
     return x if x.dtype.kind in "fiub" else x.astype(np.float32)
 
 
-def _type_of(held: Any) -> tuple[np.dtype[Any], tuple[int | None, ...] | None]:
-    """The element type of an input, and its shape with None for lengths that are open."""
-    if not held.type.HasField("tensor_type"):
-        raise UnsupportedError(f"onnx.load: expected a tensor as input {held.name!r}, got another type")
-    tensor = held.type.tensor_type
-    shape = None
-    if tensor.HasField("shape"):
-        shape = tuple(axis.dim_value if axis.HasField("dim_value") else None for axis in tensor.shape.dim)
-    return reading.dtype_of(tensor.elem_type), shape
-
-
-def _check_shape(name: str, got: Sequence[int], expected: tuple[int | None, ...] | None) -> None:
-    if expected is None:
-        return
-    if len(got) != len(expected) or any(b not in (None, a) for a, b in zip(got, expected, strict=False)):
-        raise ShapeError(f"onnx.Model: expected shape {expected} of input {name!r}, got {tuple(got)}")
-
-
 def _apply(node: Node, domain: str) -> list[Value]:
     """The outputs of a node."""
     row = TABLE[domain, node.proto.op_type]
@@ -363,8 +352,19 @@ def _cast(array: Any, dtype: np.dtype[Any]) -> Any:
     return array.astype(dtype)
 
 
+def _variables(value: Value) -> Any:
+    """An output as variables."""
+    if isinstance(value, Items):
+        return [_variables(item) for item in value.items]
+    return None if isinstance(value, Absent) else value.variable
+
+
 def _result(value: Value, name: str) -> Any:
     """An output as the file says it, in memory of its own."""
+    if isinstance(value, Items):
+        return [_result(item, f"{name}[{i}]") for i, item in enumerate(value.items)]
+    if isinstance(value, Absent):
+        return None
     if value.known:
         return np.array(value.array)
     result = _cast(value.variable.d, value.dtype)

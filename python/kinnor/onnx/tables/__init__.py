@@ -12,6 +12,7 @@ from .normalization import NORMALIZATION
 from .quantization import QUANTIZATION
 from .recurrent import RECURRENT
 from .reductions import REDUCTIONS
+from .sequences import SEQUENCES
 from .shapes import SHAPES
 from .transformers import TRANSFORMERS
 from .vision import VISION
@@ -32,6 +33,7 @@ SUBJECTS: dict[str, dict[tuple[str, str], Row]] = {
     "Images and detection": VISION,
     "Transformers": TRANSFORMERS,
     "Loops": LOOPS,
+    "Sequences and optional values": SEQUENCES,
     "Computed while the graph is built": COMPUTED,
 }
 """Tables by subject."""

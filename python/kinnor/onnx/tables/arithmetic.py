@@ -9,6 +9,7 @@ import numpy as np
 
 from ... import functions as F
 from ..._core import Variable
+from ..containers import Absent, Items
 from ..values import Row
 from .building import binary, expand, folded, many, per_channel, reshape, unary
 
@@ -266,6 +267,11 @@ def _einsum(node: Node) -> Variable:
     return F.einsum(*(node.x(i) for i in range(len(node.inputs))), equation=node.get("equation").replace(" ", ""))
 
 
+def _identity(node: Node) -> Any:
+    value = node.value(0)
+    return value if isinstance(value, (Absent, Items)) else F.identity(value.variable)
+
+
 ARITHMETIC: dict[tuple[str, str], Row] = {
     ("", "Abs"): unary(F.abs),
     ("", "Acos"): unary(F.acos),
@@ -298,7 +304,7 @@ ARITHMETIC: dict[tuple[str, str], Row] = {
     ("", "Hardmax"): Row(_hardmax),
     ("", "HardSigmoid"): Row(_hard_sigmoid),
     ("", "HardSwish"): Row(_hard_swish),
-    ("", "Identity"): Row(lambda node: F.identity(node.x()), lambda node: node.value(0)),
+    ("", "Identity"): Row(_identity, lambda node: node.value(0)),
     ("", "IsInf"): Row(_is_inf, dtype=np.bool_),
     ("", "IsNaN"): unary(F.isnan, np.bool_),
     ("", "LeakyRelu"): unary(F.leaky_relu, alpha=0.01),

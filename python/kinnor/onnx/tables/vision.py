@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import functions as F
-from ..._core import NdArray
+from ..._core import NdArray, Variable
 from ..values import Row
+from .arithmetic import rounded
 from .building import reshape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..._core import Variable
     from ..values import Node
 
 __all__ = ["VISION"]
@@ -33,7 +33,17 @@ def _grid_sample(node: Node) -> Variable:
         raise node.unsupported(f"expected the mode linear or nearest, got {mode}")
     frame = {"zeros": "zero", "border": "repeat", "reflection": "reflect"}[node.get("padding_mode", "zeros")]
     is_aligned = bool(node.get("align_corners", 0))
-    return F.warp_by_grid(node.x(0), node.x(1), mode=modes[mode], padding_mode=frame, align_corners=is_aligned)
+    x, grid = node.x(0), node.x(1)
+    if mode == "nearest":
+        grid = _on_pixels(grid, x.shape[:1:-1], is_aligned)
+    return F.warp_by_grid(x, grid, mode=modes[mode], padding_mode=frame, align_corners=is_aligned)
+
+
+def _on_pixels(grid: Variable, lengths: tuple[int, ...], is_aligned: bool) -> Variable:
+    """Places moved to the nearest pixels: of two that are as near to the even one, as ONNX rounds."""
+    spans = np.array(lengths, np.float32) - is_aligned
+    half, shift = Variable.from_numpy_array(np.maximum(spans, 1) / 2), 0.0 if is_aligned else 0.5
+    return (rounded((grid + 1) * half - shift) + shift) / half - 1
 
 
 def _suppressed(node: Node) -> NDArray[Any]:
