@@ -173,6 +173,35 @@ def test_a_cast_to_float16_rounds_as_float16_does():
     np.testing.assert_array_equal(v.g, [1, 0, 1])
 
 
+@pytest.mark.parametrize("kind", ["Mul", "Add", "CumSum", "ReduceSum"])
+def test_whole_numbers_that_float32_rounds_are_refused_inside(kind):
+    def tensor(name):
+        return helper.make_tensor_value_info(name, TensorProto.INT64, [None])
+
+    nodes = {
+        "Mul": helper.make_node("Mul", ["x", "x"], ["large"]),
+        "Add": helper.make_node("Add", ["x", "x"], ["large"]),
+        "CumSum": helper.make_node("CumSum", ["x", "zero"], ["large"]),
+        "ReduceSum": helper.make_node("ReduceSum", ["x"], ["large"]),
+    }
+    held = [numpy_helper.from_array(np.array(0), "zero"), numpy_helper.from_array(np.array(7), "seven")]
+    chain = [
+        nodes[kind],
+        helper.make_node("Mod", ["large", "seven"], ["y"]),
+        helper.make_node("Neg", ["large"], ["no"]),
+    ]
+    made = helper.make_graph(chain, "net", [tensor("x")], [tensor("y")], held)
+    model = kinnor.onnx.Model(helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)]))
+    small = {"Mul": 4000, "Add": 8_000_000, "CumSum": 5_000_000, "ReduceSum": 5_000_000}[kind]
+    x = np.array([small, -3, small + 5])
+    for given in (x, x // 2):
+        exact = {"Mul": given * given, "Add": given + given, "CumSum": given.cumsum(), "ReduceSum": given.sum()}[kind]
+        assert model(given).ravel().tolist() == np.ravel(exact % 7).tolist()
+    with pytest.raises(kinnor.onnx.OnnxError, match=f"{kind} 'large': expected whole numbers below 2"):
+        model(x * 2)
+    assert model(x // 2).shape == model(x).shape
+
+
 @pytest.mark.parametrize("name", DEFINED)
 def test_operators_that_are_defined_by_others(name):
     failed, cases = [], cases_of({("", name): None})[:: 5 if name == "Attention" else 1]

@@ -20,7 +20,17 @@ from . import reading
 from .containers import Absent, InputType, Items, counts, entered, input_type, leaves, parts
 from .definitions import definition
 from .tables import TABLE
-from .values import MOST_FIXED, NeedsValuesError, Node, OnnxError, Value, check_size, check_whole
+from .values import (
+    MOST_FIXED,
+    NeedsValuesError,
+    Node,
+    OnnxError,
+    Value,
+    check_computed,
+    check_size,
+    check_whole,
+    may_outgrow,
+)
 
 if TYPE_CHECKING:
     import os
@@ -38,12 +48,25 @@ _FROZEN = {"BatchNormalization": (3, 4)}
 class _Graph:
     """A static graph with its inputs, which is run on arrays."""
 
-    __slots__ = ("inputs", "names", "outputs", "roots")
+    __slots__ = ("inputs", "names", "outputs", "roots", "watched")
 
-    def __init__(self, inputs: list[Variable], outputs: list[Value], names: tuple[list[str], list[str]]) -> None:
+    def __init__(
+        self,
+        inputs: list[Variable],
+        outputs: list[Value],
+        names: tuple[list[str], list[str]],
+        watched: Mapping[str, Variable],
+    ) -> None:
         self.inputs, self.outputs, self.names = inputs, outputs, names
         computed = [value.variable for held in outputs for value in leaves(held) if value.array is None]
         self.roots = [variable for variable in computed if variable.parent is not None]
+        above: set[Variable] = set()
+        for root in self.roots if watched else ():
+            root.visit(lambda f: above.update(f.outputs))
+        above.difference_update(computed)  # which `_result` looks at
+        self.watched = {name: variable for name, variable in watched.items() if variable in above}
+        for variable in self.watched.values():
+            variable.persistent = True
 
     def run(self, arrays: Sequence[Any]) -> Any:
         for variable, array, name in zip(self.inputs, arrays, self.names[0], strict=True):
@@ -51,6 +74,8 @@ class _Graph:
             variable.d = array
         if self.roots:
             forward_all(self.roots, clear_no_need_grad=True)
+        for name, variable in self.watched.items():
+            check_computed(variable.d, name)
         found = [_result(value, name) for value, name in zip(self.outputs, self.names[1], strict=True)]
         return found[0] if len(found) == 1 else tuple(found)
 
@@ -63,7 +88,8 @@ class Model:
     initializers of the file are the parameters. Until somebody asks for them, or calls the model with variables, graphs
     are folded: what follows from parameters alone is computed once, and batch normalizations go into the weights before
     them; from then on graphs are as the file says, and follow the values of the parameters. Whole numbers that are
-    computed are exact up to 2^24 (float32), and refused beyond; those that follow from shapes and constants are exact.
+    computed are exact up to 2^24 (float32), and refused beyond, also inside (of variables, nobody looks); those that
+    follow from shapes and constants are exact.
 
     Args:
         proto: The `ModelProto`.
@@ -99,6 +125,7 @@ class Model:
         self._attributes: dict[int, tuple[Any, dict[str, Any]]] = {}
         self._fixed: frozenset[str] = frozenset()
         self._is_computed_at_once = False
+        self._watched: dict[str, Variable] = {}
         self._graphs: dict[Any, _Graph] = {}
         # The same by shapes and types alone: arrays of which a graph was built before need no other look.
         self._known: dict[Any, _Graph] = {}
@@ -210,7 +237,8 @@ class Model:
             self._known.clear()
             inputs, outputs = self._built(given)
             names = [f"onnx.Model: input {name!r}" for name in parts(given) if name not in self._fixed]
-            graph = _Graph(inputs, outputs, (names, [f"onnx.Model: output {name!r}" for name in self.outputs]))
+            called = [f"onnx.Model: output {name!r}" for name in self.outputs]
+            graph = _Graph(inputs, outputs, (names, called), self._watched)
             if self._folding is not None:
                 self._folding.fold(graph.roots, graph.inputs)
             if not self._is_computed_at_once:
@@ -237,6 +265,7 @@ class Model:
 
                 values[name] = entered(name, given[name], enter)
             try:
+                self._watched.clear()
                 with auto_forward(False):
                     self._run(self._proto.graph, values)
                     return inputs, _named(self._proto.graph, values)
@@ -284,6 +313,8 @@ class Model:
                     f"{shapes}: {error}"
                 ) from error
             values.update((name, value) for name, value in zip(node.output, made, strict=False) if name)
+            if made and may_outgrow(made[0], node.op_type):
+                self._watched[f"onnx.Model: {node.op_type} {node.output[0]!r}"] = made[0].variable
             for name in node.output[len(made) :]:
                 if name:
                     raise held.unsupported(f"expected {len(made)} outputs, got {len(node.output)}")

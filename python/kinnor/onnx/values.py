@@ -20,7 +20,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["MOST_FIXED", "NeedsValuesError", "Node", "OnnxError", "Row", "Value", "check_size", "check_whole"]
+__all__ = [
+    "MOST_FIXED",
+    "NeedsValuesError",
+    "Node",
+    "OnnxError",
+    "Row",
+    "Value",
+    "check_computed",
+    "check_size",
+    "check_whole",
+    "may_outgrow",
+]
 
 MOST_FIXED = 1 << 18
 """Elements of an input that may decide on shapes: a graph is kept for each of its values."""
@@ -77,6 +88,35 @@ def check_whole(array: NDArray[Any], what: str, is_computed: bool = False) -> No
             found = array[array.astype(np.float32).astype(array.dtype) != array].tolist()
     if found:
         raise OnnxError(f"{what}: expected whole numbers that float32 has, up to 2^24, got {found[0]}")
+
+
+GROWING = frozenset(["Add", "CumSum", "Mul", "Pow", "ReduceProd", "ReduceSum", "Sub", "Sum"])
+"""Operators that make whole numbers larger than those that they take."""
+
+
+def may_outgrow(value: Value, operator: str) -> bool:
+    """Whether a value may be whole numbers that float32 rounds, for no other reason than this operator.
+
+    Args:
+        value: What the operator made.
+        operator: Its name.
+    """
+    return operator in GROWING and value.array is None and value.dtype.kind in "iu" and value.dtype.itemsize >= 4
+
+
+def check_computed(array: NDArray[Any], what: str) -> None:
+    """Refuse whole numbers that were computed in float32 and may have been rounded.
+
+    Args:
+        array: The numbers, in float32.
+        what: What they are, for the message.
+
+    Raises:
+        OnnxError: If there is one.
+    """
+    largest = np.abs(array).max(initial=0)
+    if largest >= LARGEST_WHOLE:
+        raise OnnxError(f"{what}: expected whole numbers below 2^24, as far as float32 has all, got {largest:.0f}")
 
 
 class NeedsValuesError(Exception):
