@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core import CallError, Error, UnsupportedError, Variable, forward_all
+from .._core import CallError, Error, UnsupportedError, Variable
 from ..display import Parameters
 from ..files.progress import each
 from ..folding import Folding
 from ..modes import auto_forward
 from . import reading
-from .containers import Absent, InputType, Items, counts, entered, input_type, leaves, parts
+from .containers import Absent, InputType, Items, counts, entered, input_type, parts
 from .definitions import definition
+from .static_graph import StaticGraph, cast
 from .tables import TABLE
 from .values import (
     MOST_FIXED,
@@ -26,9 +27,7 @@ from .values import (
     Node,
     OnnxError,
     Value,
-    check_computed,
     check_size,
-    check_whole,
     may_outgrow,
 )
 
@@ -43,41 +42,6 @@ _MOST_GRAPHS = 8
 
 _FROZEN = {"BatchNormalization": (3, 4)}
 """Inputs that are statistics, not trained."""
-
-
-class _Graph:
-    """A static graph with its inputs, which is run on arrays."""
-
-    __slots__ = ("inputs", "names", "outputs", "roots", "watched")
-
-    def __init__(
-        self,
-        inputs: list[Variable],
-        outputs: list[Value],
-        names: tuple[list[str], list[str]],
-        watched: Mapping[str, Variable],
-    ) -> None:
-        self.inputs, self.outputs, self.names = inputs, outputs, names
-        computed = [value.variable for held in outputs for value in leaves(held) if value.array is None]
-        self.roots = [variable for variable in computed if variable.parent is not None]
-        above: set[Variable] = set()
-        for root in self.roots if watched else ():
-            root.visit(lambda f: above.update(f.outputs))
-        above.difference_update(computed)  # which `_result` looks at
-        self.watched = {name: variable for name, variable in watched.items() if variable in above}
-        for variable in self.watched.values():
-            variable.persistent = True
-
-    def run(self, arrays: Sequence[Any]) -> Any:
-        for variable, array, name in zip(self.inputs, arrays, self.names[0], strict=True):
-            check_whole(array, name)
-            variable.d = array
-        if self.roots:
-            forward_all(self.roots, clear_no_need_grad=True)
-        for name, variable in self.watched.items():
-            check_computed(variable.d, name)
-        found = [_result(value, name) for value, name in zip(self.outputs, self.names[1], strict=True)]
-        return found[0] if len(found) == 1 else tuple(found)
 
 
 class Model:
@@ -126,9 +90,9 @@ class Model:
         self._fixed: frozenset[str] = frozenset()
         self._is_computed_at_once = False
         self._watched: dict[str, Variable] = {}
-        self._graphs: dict[Any, _Graph] = {}
+        self._graphs: dict[Any, StaticGraph] = {}
         # The same by shapes and types alone: arrays of which a graph was built before need no other look.
-        self._known: dict[Any, _Graph] = {}
+        self._known: dict[Any, StaticGraph] = {}
         self._folding: Folding | None = Folding(self._parameters.values())
         for node in graph.node:
             self._attributes_of(node)
@@ -229,7 +193,7 @@ class Model:
             (name, x.shape, x.dtype.str, x.tobytes() if name in self._fixed else None) for name, x in tensors
         )
 
-    def _graph(self, given: Mapping[str, Any]) -> _Graph:
+    def _graph(self, given: Mapping[str, Any]) -> StaticGraph:
         graph = self._graphs.get(self._key(given))
         if graph is None:
             if len(self._graphs) >= _MOST_GRAPHS:
@@ -238,7 +202,7 @@ class Model:
             inputs, outputs = self._built(given)
             names = [f"onnx.Model: input {name!r}" for name in parts(given) if name not in self._fixed]
             called = [f"onnx.Model: output {name!r}" for name in self.outputs]
-            graph = _Graph(inputs, outputs, (names, called), self._watched)
+            graph = StaticGraph(inputs, outputs, (names, called), self._watched)
             if self._folding is not None:
                 self._folding.fold(graph.roots, graph.inputs)
             if not self._is_computed_at_once:
@@ -373,14 +337,7 @@ def _folded(value: Value) -> Value:
     variable = value.variable
     if variable.parent is not None:
         variable.forward()
-    return Value(_cast(variable.d, value.dtype))
-
-
-def _cast(array: Any, dtype: np.dtype[Any]) -> Any:
-    """A copy in another type."""
-    if array.dtype.kind == "f" and dtype.kind in "iu" and dtype.itemsize < 8:
-        return array.astype(np.int64).astype(dtype)
-    return array.astype(dtype)
+    return Value(cast(variable.d, value.dtype))
 
 
 def _variables(value: Value) -> Any:
@@ -388,19 +345,6 @@ def _variables(value: Value) -> Any:
     if isinstance(value, Items):
         return [_variables(item) for item in value.items]
     return None if isinstance(value, Absent) else value.variable
-
-
-def _result(value: Value, name: str) -> Any:
-    """An output as the file says it, in memory of its own."""
-    if isinstance(value, Items):
-        return [_result(item, f"{name}[{i}]") for i, item in enumerate(value.items)]
-    if isinstance(value, Absent):
-        return None
-    if value.known:
-        return np.array(value.array)
-    result = _cast(value.variable.d, value.dtype)
-    check_whole(result, name, is_computed=True)
-    return result
 
 
 def load(path: str | os.PathLike[str]) -> Model:
