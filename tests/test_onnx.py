@@ -173,6 +173,33 @@ def test_a_cast_to_float16_rounds_as_float16_does():
     np.testing.assert_array_equal(v.g, [1, 0, 1])
 
 
+def test_shapes_that_follow_from_what_is_computed_of_large_inputs():
+    nodes = [
+        helper.make_node("Mul", ["x", "two"], ["y"]),
+        helper.make_node("Greater", ["y", "three"], ["many"]),
+        helper.make_node("NonZero", ["many"], ["places"]),
+        helper.make_node("Squeeze", ["places", "first"], ["flat"]),
+        helper.make_node("Gather", ["y", "flat"], ["found"]),
+        helper.make_node("Neg", ["found"], ["minus"]),
+    ]
+    sides = [
+        [helper.make_tensor_value_info(name, kind, [None])]
+        for name, kind in (("x", TensorProto.FLOAT), ("minus", TensorProto.FLOAT))
+    ]
+    held = [
+        numpy_helper.from_array(np.array(value), name)
+        for name, value in (("two", np.float32(2)), ("three", np.float32(3)), ("first", [0]))
+    ]
+    graph = helper.make_graph(nodes, "net", *sides, held)
+    model = kinnor.onnx.Model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]))
+    rng = np.random.default_rng(0)
+    for n in (300_000, 10, 300_000, 0):
+        x = rng.standard_normal(n).astype(np.float32)
+        np.testing.assert_array_equal(model(x), -2 * x[2 * x > 3])
+    with pytest.raises(kinnor.onnx.OnnxError, match=r"some that depend on the values of \['x'\]"):
+        model(nn.Variable.from_numpy_array(x[:10]))
+
+
 @pytest.mark.parametrize("kind", ["Mul", "Add", "CumSum", "ReduceSum"])
 def test_whole_numbers_that_float32_rounds_are_refused_inside(kind):
     def tensor(name):

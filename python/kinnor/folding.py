@@ -32,6 +32,8 @@ _COMPUTED = frozenset(
             "Div2",
             "DivScalar",
             "Exp",
+            "Flip",
+            "Gather",
             "Identity",
         ),
         *("Log", "Maximum2", "MaximumScalar", "Mean", "Minimum2", "MinimumScalar", "Mul2", "MulScalar", "Pow2"),

@@ -6,12 +6,13 @@ Knows how graphs are built of rows and kept; knows no operators.
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core import CallError, Error, UnsupportedError, Variable
+from .._core import CallError, Error, UnsupportedError, Variable, forward_all
 from ..display import Parameters
 from ..files.progress import each
 from ..folding import Folding
@@ -22,18 +23,20 @@ from .definitions import definition
 from .static_graph import StaticGraph, cast
 from .tables import TABLE
 from .values import (
+    COMPUTES,
     MOST_FIXED,
     NeedsValuesError,
     Node,
     OnnxError,
     Value,
     check_size,
+    check_whole,
     may_outgrow,
 )
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 __all__ = ["Model", "load"]
 
@@ -89,6 +92,7 @@ class Model:
         self._attributes: dict[int, tuple[Any, dict[str, Any]]] = {}
         self._fixed: frozenset[str] = frozenset()
         self._is_computed_at_once = False
+        self._is_built_for_values = False
         self._watched: dict[str, Variable] = {}
         self._graphs: dict[Any, StaticGraph] = {}
         # The same by shapes and types alone: arrays of which a graph was built before need no other look.
@@ -183,7 +187,8 @@ class Model:
             made = [_variables(value) for value in self._built(given)[1]]
             return made[0] if len(made) == 1 else tuple(made)
         graph = self._graph(given)
-        if not self._fixed and not self._is_computed_at_once and tensors.keys() == given.keys():
+        is_kept = not (self._fixed or self._is_computed_at_once or self._is_built_for_values)
+        if is_kept and tensors.keys() == given.keys():
             self._known[tuple((np.ndarray, x.shape, x.dtype) for x in given.values())] = graph
         return graph.run([x for name, x in tensors.items() if name not in self._fixed])
 
@@ -205,7 +210,7 @@ class Model:
             graph = StaticGraph(inputs, outputs, (names, called), self._watched)
             if self._folding is not None:
                 self._folding.fold(graph.roots, graph.inputs)
-            if not self._is_computed_at_once:
+            if not self._is_computed_at_once and not self._is_built_for_values:
                 self._graphs[self._key(given)] = graph
         return graph
 
@@ -230,7 +235,7 @@ class Model:
                 values[name] = entered(name, given[name], enter)
             try:
                 self._watched.clear()
-                with auto_forward(False):
+                with auto_forward(False), _computing(lambda held: self._compute(held, tensors)):
                     self._run(self._proto.graph, values)
                     return inputs, _named(self._proto.graph, values)
             except NeedsValuesError as needed:
@@ -248,6 +253,21 @@ class Model:
                     ) from None
                 self._fixed |= names
                 self._graphs.clear()
+
+    def _compute(self, held: list[Value], tensors: Mapping[str, Any]) -> bool:
+        """Make constants of variables that decide on shapes, if they follow from real numbers or from large inputs."""
+        given = [tensors[name] for name in frozenset[str]().union(*(value.sources for value in held))]
+        if any(isinstance(x, Variable) for x in given) or any(value.variable.parent is None for value in held[:1]):
+            return False
+        if not any(x.dtype.kind == "f" or x.size > MOST_FIXED for x in given):
+            return False
+        forward_all([value.variable for value in held])
+        for value in held:
+            array = cast(value.variable.d, value.dtype)
+            check_whole(array, "a value that decides on shapes", is_computed=True)
+            value.becomes(array)
+        self._is_built_for_values = True
+        return True
 
     def _run(self, graph: Any, values: dict[str, Value | None], versions: Mapping[str, int] | None = None) -> None:
         """Build a graph, or the definition of an operator, which has versions of its own: adds to the values."""
@@ -299,6 +319,16 @@ class Model:
                 raise held.unsupported(f"expected {wanted!r} in the definition of the operator, got nothing")
             found.append(value if value is not None else Value(np.zeros(0, np.float32)))
         return found
+
+
+@contextmanager
+def _computing(compute: Callable[[list[Value]], bool]) -> Iterator[None]:
+    """Have values computed in a block that builds a graph."""
+    token = COMPUTES.set(compute)
+    try:
+        yield
+    finally:
+        COMPUTES.reset(token)
 
 
 def _named(graph: Any, values: Mapping[str, Value | None]) -> list[Value]:

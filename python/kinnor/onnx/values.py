@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "COMPUTES",
     "MOST_FIXED",
     "NeedsValuesError",
     "Node",
@@ -131,6 +133,10 @@ class NeedsValuesError(Exception):
         self.names = names
 
 
+COMPUTES: ContextVar[Callable[[list[Value]], bool]] = ContextVar("computes", default=lambda values: False)
+"""Computes variables while a graph is built, which become constants of it, and says whether it did."""
+
+
 class Value:
     """A tensor of a graph: an array that is known while the graph is built, or a variable, with its element type.
 
@@ -182,8 +188,18 @@ class Value:
             NeedsValuesError: If inputs decide on it.
         """
         if self.array is None:
+            COMPUTES.get()([self])
+        if self.array is None:
             raise NeedsValuesError(self.sources)
         return self.array
+
+    def becomes(self, array: NDArray[Any]) -> None:
+        """Make a constant of a variable.
+
+        Args:
+            array: Its numbers.
+        """
+        self.array, self._variable, self.sources = array, None, frozenset()
 
 
 class Node:
@@ -256,6 +272,8 @@ class Node:
         Args:
             i: Which.
         """
+        if self.value(i).array is None:  # what the node takes is computed together
+            COMPUTES.get()([value for value in self.inputs if value is not None and value.array is None])
         return self.value(i).static()
 
     def ints(self, i: int, name: str = "") -> list[int] | None:

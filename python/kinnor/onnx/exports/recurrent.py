@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..tables.recurrent import ORDER
+
 if TYPE_CHECKING:
     from ..writer import Call, Tensor
 
 __all__ = ["RECURRENT"]
-
-ORDER = {"LSTM": [0, 3, 1, 2], "GRU": [1, 0, 2], "RNN": [0]}
-"""Which of our gates comes where in ONNX: i, o, f, c of i, f, g, o; z, r, h of r, z, n."""
 
 
 def _layer(x: Tensor, axis: int, k: int, c: Call) -> Tensor:

@@ -1,4 +1,4 @@
-"""Recurrent operators, one step after the other."""
+"""Recurrent operators: whole sequences by a kernel, or one step after the other where there is none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
     from ..values import Node
 
-__all__ = ["RECURRENT"]
+__all__ = ["ORDER", "RECURRENT"]
+
+ORDER = {"LSTM": [0, 3, 1, 2], "GRU": [1, 0, 2], "RNN": [0]}
+"""Which of our gates comes where in ONNX: i, o, f, c of i, f, g, o; z, r, h of r, z, n."""
 
 
 def _part(x: Variable, axis: int, start: int, stop: int) -> Variable:
@@ -92,9 +95,12 @@ def _recurrent(kind: str, n_gates: int) -> Callable[[Node], list[Variable]]:
         length, batch, n_in = x.shape
         if node.has(4) and not np.all(node.static(4) == length):
             raise node.unsupported("expected sequences as long as the input, got shorter ones")
+        is_usual = kind == "RNN" or (not node.has(7) if kind == "LSTM" else bool(node.get("linear_before_reset", 0)))
+        if is_usual and length:
+            return _in_layout(node, _by_layer(node, kind, x, size))
         outputs, last_h, last_c = [], [], []
         for k in range(n_directions):
-            is_reverse = node.get("direction", "forward") == "reverse" or k == 1
+            is_reverse, kept = node.get("direction", "forward") == "reverse" or k == 1, _direction(r, k)
             bias = None if not node.has(3) else _direction(node.x(3), k)
             wb = None if bias is None else _part(bias, 0, 0, n_gates * size)
             rb = (
@@ -113,19 +119,59 @@ def _recurrent(kind: str, n_gates: int) -> Callable[[Node], list[Variable]]:
             found: list[Variable] = []
             for t in reversed(range(length)) if is_reverse else range(length):
                 px = reshape(_part(steps, 0, t, t + 1), (batch, n_gates * size))
-                h, c = step(px, h, c, _direction(r, k), rb)
+                h, c = step(px, h, c, kept, rb)
                 found.append(h)
             outputs.append(F.stack(*(found[::-1] if is_reverse else found), axis=0))
             last_h.append(h)
             last_c.append(c)
-        y = F.stack(*outputs, axis=1)
         ends = [F.stack(*last_h, axis=0), F.stack(*last_c, axis=0)]
-        if node.get("layout", 0):
-            y = F.transpose(y, (2, 0, 1, 3))
-            ends = [F.transpose(end, (1, 0, 2)) for end in ends]
-        return [y, *ends][: 3 if kind == "LSTM" else 2]
+        return _in_layout(node, [F.stack(*outputs, axis=1), *ends])[: 3 if kind == "LSTM" else 2]
 
     return build
+
+
+def _in_layout(node: Node, made: list[Variable]) -> list[Variable]:
+    """Outputs, the states at the end after the first, in the order of axes that the node asks for."""
+    if not node.get("layout", 0):
+        return made
+    return [F.transpose(made[0], (2, 0, 1, 3)), *(F.transpose(end, (1, 0, 2)) for end in made[1:])]
+
+
+def _by_layer(node: Node, kind: str, x: Variable, size: int) -> list[Variable]:
+    """The outputs by the function that has a kernel for whole sequences."""
+    (length, batch, n_in), n_directions = x.shape, node.x(1).shape[0]
+    places = np.argsort(ORDER[kind])
+    gates = (n_directions, len(places), size)
+
+    def ours(held: Variable) -> Variable:
+        return held if kind == "RNN" else F.gather(held, Variable.from_numpy_array(places), axis=1)
+
+    w = F.concatenate(reshape(node.x(1), (*gates, n_in)), reshape(node.x(2), (*gates, size)), axis=3)
+    bias = None
+    if node.has(3):
+        first, second = (
+            ours(reshape(_part(node.x(3), 1, k * gates[1] * size, (k + 1) * gates[1] * size), gates)) for k in (0, 1)
+        )
+        bias = first + second
+        if kind == "GRU":
+            bias = F.concatenate(_part(bias, 1, 0, 2), _part(first, 1, 2, 3), _part(second, 1, 2, 3), axis=1)
+    w, bias = ours(w), None if bias is None else reshape(bias, (1, *bias.shape))
+    if kind == "RNN":
+        w, bias = (
+            reshape(w, (n_directions, *w.shape[2:])),
+            None if bias is None else reshape(bias, (1, n_directions, size)),
+        )
+    h, c = (F.stack(*(_state(node, i, k, batch, size) for k in range(n_directions)), axis=0) for i in (5, 6))
+    states = [reshape(held, (1, *held.shape)) for held in ([h, c] if kind == "LSTM" else [h])]
+    is_reverse = node.get("direction", "forward") == "reverse"
+    arguments: dict[str, Any] = {"num_layers": 1, "bidirectional": n_directions == 2, "training": True}
+    if kind == "RNN":
+        arguments["nonlinearity"] = "relu" if "Relu" in (node.get("activations") or ()) else "tanh"
+    function: Any = {"LSTM": F.lstm, "GRU": F.gru, "RNN": F.rnn}[kind]
+    y, *ends = function(F.flip(x, (0,)) if is_reverse else x, *states, w, None, bias, **arguments)
+    y = F.flip(y, (0,)) if is_reverse else y
+    y = F.transpose(reshape(y, (length, batch, n_directions, size)), (0, 2, 1, 3))
+    return [y, *(reshape(end, end.shape[1:]) for end in ends)]
 
 
 def _state(node: Node, i: int, k: int, batch: int, size: int) -> Variable:

@@ -1,0 +1,158 @@
+"""Models in ONNX beside onnxruntime, on the same files.
+
+    python benches/onnx_models.py                       # ten architectures, batches of 1, 8 and 32, one and two threads
+    python benches/onnx_models.py resnet lstm --batch 1 --threads 1
+
+The two take turns; a figure is the least of all rounds, of processor time on one thread and of wall time on more. A
+ratio below 1 means that Kinnor takes less. Outputs must agree, or the row says so and the program ends with status 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnxruntime
+from tqdm import tqdm
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benches import onnx_networks as networks
+
+import kinnor as nn
+import kinnor.onnx
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RNG = np.random.default_rng(0)
+
+
+def images(n: int, size: int = 64) -> dict[str, Any]:
+    """Inputs of networks of convolutions."""
+    return {"x": RNG.standard_normal((n, 3, size, size)).astype(np.float32)}
+
+
+def words(n: int) -> dict[str, Any]:
+    """Inputs of an encoder of text."""
+    mask = (RNG.random((n, 64)) < 0.8).astype(np.float32)
+    return {"tokens": RNG.integers(networks.WORDS, size=(n, 64)), "mask": mask}
+
+
+def cached(n: int) -> dict[str, Any]:
+    """Inputs of a language model that has read 64 words."""
+    past = {key: RNG.standard_normal((n, 4, 4, 64, 64)).astype(np.float32) for key in ("keys", "values")}
+    return {"tokens": RNG.integers(networks.WORDS, size=(n, 1)), **past}
+
+
+def sequences(n: int) -> dict[str, Any]:
+    """Inputs of a recurrent network."""
+    return {"x": RNG.standard_normal((n, 50, 64)).astype(np.float32)}
+
+
+MOBILE = (
+    (16, 16, 3, 1),
+    (64, 24, 3, 2),
+    (72, 24, 3, 1),
+    (72, 40, 5, 2),
+    (120, 40, 5, 1),
+    (240, 80, 3, 2),
+    (200, 80, 3, 1),
+)
+EFFICIENT = ((16, 3, 1), (24, 3, 2), (24, 3, 1), (40, 5, 2), (40, 5, 1), (80, 3, 2), (80, 3, 1))
+
+ARCHITECTURES: dict[str, tuple[Callable[..., Any], dict[str, Any], Callable[[int], dict[str, Any]]]] = {
+    "resnet": (networks.resnet, {"widths": (64, 128, 256, 512), "blocks": (3, 4, 6, 3)}, images),
+    "mobilenet": (networks.mobilenet, {"stem": 16, "blocks": MOBILE, "last": 576}, images),
+    "efficientnet": (networks.efficientnet, {"stem": 32, "blocks": EFFICIENT}, images),
+    "densenet": (networks.densenet, {"stem": 64, "growth": 32, "layers": (6, 12)}, lambda n: images(n, 32)),
+    "unet": (networks.unet, {"width": 32}, images),
+    "yolo": (networks.yolo, {"stem": 32}, lambda n: images(n, 128)),
+    "bert": (networks.bert, {"width": 256, "layers": 4, "heads": 4}, words),
+    "gpt2": (networks.gpt2, {}, cached),
+    "vit": (networks.vit, {"width": 192, "layers": 6, "heads": 3}, images),
+    "lstm": (networks.lstm, {"units": 128}, sequences),
+}
+
+
+def write(name: str, path: Path) -> None:
+    """Write an architecture with random parameters; its batch is open."""
+    network, arguments, made = ARCHITECTURES[name]
+    nn.clear_parameters()
+    nn.random.pseed = 0
+    for is_shaken in (False, True):
+        inputs = {key: nn.Variable.from_numpy_array(x) for key, x in made(2).items()}
+        outputs = network(**inputs, **arguments)
+        if not is_shaken:
+            networks.shaken()
+    kinnor.onnx.save(outputs, path, inputs)
+
+
+def agree(found: Any, wanted: list[Any]) -> bool:
+    """Whether outputs are the same to 1e-3 of the largest."""
+    given = list(found) if isinstance(found, tuple) else [found]
+    return all(np.abs(a - b).max() <= 1e-3 * max(np.abs(b).max(), 1) for a, b in zip(given, wanted, strict=True))
+
+
+def row(name: str, path: Path, batch: int, threads: int, seconds: float) -> tuple[float, bool]:
+    """Measure one batch of one architecture and print it: the ratio, and whether outputs agree."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    begun = time.perf_counter()
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    theirs = time.perf_counter() - begun
+    nn.set_num_threads(threads)
+    begun = time.perf_counter()
+    model = kinnor.onnx.load(path)
+    ours = time.perf_counter() - begun
+    given = ARCHITECTURES[name][2](batch)
+    runs = (lambda: model(**given), lambda: session.run(None, given))
+    same = agree(*(run() for run in runs))
+    clock = time.process_time if threads == 1 else time.perf_counter
+    least = [math.inf, math.inf]
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        for i, run in enumerate(runs):
+            begun = clock()
+            run()
+            least[i] = min(least[i], clock() - begun)
+    ratio = least[0] / least[1]
+    print(
+        f"{name:<13} batch {batch:>2}, {threads} threads: {1e3 * least[0]:8.3f} ms, {ratio:.2f} of onnxruntime's"
+        f"; load {ours / theirs:.2f}{'' if same else '; NOT THE SAME'}",
+        flush=True,
+    )
+    return ratio, same
+
+
+def main() -> int:
+    """Compare what the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("names", nargs="*", default=list(ARCHITECTURES), help="architectures; all by default")
+    parser.add_argument("--batch", nargs="+", type=int, default=[1, 8, 32])
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--seconds", type=float, default=2.0, help="how long a row is measured")
+    options = parser.parse_args()
+    unknown = set(options.names) - set(ARCHITECTURES)
+    if unknown:
+        parser.error(f"expected architectures of {sorted(ARCHITECTURES)}, got {sorted(unknown)}")
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name in tqdm(options.names, disable=None):
+            path = Path(folder) / f"{name}.onnx"
+            write(name, path)
+            found += [
+                row(name, path, n, threads, options.seconds) for threads in options.threads for n in options.batch
+            ]
+    print(f"geometric mean {math.exp(sum(math.log(ratio) for ratio, _ in found) / len(found)):.2f}")
+    return 0 if all(same for _, same in found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
