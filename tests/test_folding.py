@@ -129,3 +129,24 @@ def test_a_network_that_is_handed_out_is_not_folded(normalized):
     held = model.network.owner.get_parameters()
     next(v for k, v in held.items() if k.endswith("gamma")).d *= 2
     assert np.abs(model(x) - before).max() > 1e-3
+
+
+def test_numbers_become_arguments_and_copies_of_matrices_go(tmp_path):
+    x = nn.Variable((2, 3, 4))
+    three, row = (nn.Variable.from_numpy_array(np.float32(v)) for v in (3, [[[3, 1, 2, 4]]]))
+    y = F.mul2(F.sub2(three, F.pow2(F.add2(x, three), F.reshape(three, (1,)))), F.add2(x, row))
+    y = F.minimum2(F.maximum2(F.sub2(y, three), F.div2(three, F.exp(x))), F.mul2(three, x))
+    z = F.batch_matmul(F.transpose(x, (0, 2, 1)), F.transpose(F.sin(x), (0, 2, 1)), transpose_b=True)
+    wide = F.add2(F.reshape(F.sum(x), (1,)), F.reshape(three, (1, 1)))
+    kinnor.onnx.save([y, z, wide], tmp_path / "net.onnx", {"x": x})
+    model, plain = kinnor.onnx.load(tmp_path / "net.onnx"), kinnor.onnx.load(tmp_path / "net.onnx")
+    plain.get_parameters()
+    given = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
+    for found, wanted in zip(model(given), plain(given), strict=True):
+        assert found.shape == wanted.shape
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    kinds = counted(model)
+    assert (kinds["BatchMatmul"], kinds["Transpose"]) == (1, 0)
+    assert [kinds[kind] for kind in ("PowScalar", "RSubScalar", "RDivScalar", "MaximumScalar")] == [1, 1, 1, 0]
+    assert kinds["Add2"] == 2
+    assert kinds["Minimum2"] == kinds["Maximum2"] == 1

@@ -14,7 +14,7 @@ from .experimental.graph_converters.layers import is_a, normalization, only_read
 from .modes import auto_forward
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ._core import Function, Variable
 
@@ -45,6 +45,17 @@ _COMPUTED = frozenset(
 
 _WRITING = ("Assign", "MinMaxQuantize", "PythonFunction")
 """Types of functions that may write what they take: a graph with one is left as it is."""
+
+_BY_NUMBER: dict[str, tuple[Callable[[Variable, float], Variable] | None, Callable[[Variable, float], Variable]]] = {
+    "Add2": (F.add_scalar, F.add_scalar),
+    "Div2": (None, F.r_div_scalar),
+    "Maximum2": (F.maximum_scalar, F.maximum_scalar),
+    "Minimum2": (F.minimum_scalar, F.minimum_scalar),
+    "Mul2": (F.mul_scalar, F.mul_scalar),
+    "Pow2": (F.pow_scalar, F.r_pow_scalar),
+    "Sub2": (lambda x, number: F.add_scalar(x, -number), F.r_sub_scalar),
+}
+"""What takes the place of a function of an array and a number: where the number is the second input, and the first."""
 
 _LONGER = 4
 """How many times the elements that it takes a constant may have, to be kept."""
@@ -84,6 +95,9 @@ class Folding:
                 self._compute(f)
             for f in order:
                 self._normalize(f)
+            for f in order:
+                self._by_number(f)
+                _untransposed(f)
         self._given, self._kept, self._first = set(), set(), {}
 
     def _is_constant(self, x: Variable) -> bool:
@@ -138,6 +152,36 @@ class Folding:
             if key is not None:
                 self._made[key] = found
         f.outputs[0].rewire_on(getattr(F, name)(layer.inputs[0], *found, **layer.info.args))
+
+    def _by_number(self, f: Function) -> None:
+        """Make an argument of a constant of one element, so that a pass reads one array."""
+        if f.info.type_name not in _BY_NUMBER:
+            return
+        for i, function in zip((1, 0), _BY_NUMBER[f.info.type_name], strict=True):
+            x, number = f.inputs[1 - i], f.inputs[i]
+            fits = number.size == 1 and x.shape == f.outputs[0].shape and self._is_constant(number)
+            if function is not None and fits and not self._is_constant(x):
+                f.outputs[0].rewire_on(function(x, float(number.d.item())))
+                return
+
+
+def _untransposed(f: Function) -> None:
+    """Have a product read a matrix along its columns, rather than a copy of it whose axes have changed places."""
+    if not is_a(f, "BatchMatmul"):
+        return
+    (a, in_a), (b, in_b) = map(_columns, f.inputs)
+    if [a, b] != f.inputs:
+        args = f.info.args
+        f.outputs[0].rewire_on(F.batch_matmul(a, b, args["transpose_a"] != in_a, args["transpose_b"] != in_b))
+
+
+def _columns(x: Variable) -> tuple[Variable, bool]:
+    """What `x` is a copy of, of which the last two axes have changed places, and whether they have at all."""
+    last, changed = x.ndim - 1, False
+    ends = [*range(last - 1), last, last - 1]
+    while (f := x.parent) is not None and f.info.type_name == "Transpose" and list(f.info.args["axes"]) == ends:
+        x, changed = f.inputs[0], not changed
+    return x, changed
 
 
 def _goes_into(f: Function, layer: Function) -> bool:
