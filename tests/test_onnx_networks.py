@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benches import onnx_models
 from benches.onnx_networks import (
     bert,
     densenet,
@@ -130,3 +131,17 @@ def test_the_command_converts_both_ways(tmp_path, monkeypatch, capsys):
     assert main(["convert", "fft.nnp", "fft.onnx"]) == 1
     assert "expected functions of docs/onnx.md, got FFT" in capsys.readouterr().err
     assert not (tmp_path / "fft.onnx").exists()
+
+
+def test_the_bench_of_models(capsys, monkeypatch):
+    monkeypatch.setattr(
+        "sys.argv", ["onnx_models.py", "lstm", "gpt2", "--batch", "1", "--threads", "1", "--seconds", "0.05"]
+    )
+    assert onnx_models.main() == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert [row.split()[0] for row in rows] == ["lstm", "gpt2", "geometric"]
+    assert all("of onnxruntime's; load" in row for row in rows[:2])
+    monkeypatch.setattr("sys.argv", ["onnx_models.py", "alexnet"])
+    with pytest.raises(SystemExit):
+        onnx_models.main()
+    assert "expected architectures of ['bert'" in capsys.readouterr().err

@@ -98,6 +98,7 @@ class Folding:
             for f in order:
                 self._by_number(f)
                 _untransposed(f)
+                self._share(f)
         self._given, self._kept, self._first = set(), set(), {}
 
     def _is_constant(self, x: Variable) -> bool:
@@ -163,6 +164,12 @@ class Folding:
             if function is not None and fits and not self._is_constant(x):
                 f.outputs[0].rewire_on(function(x, float(number.d.item())))
                 return
+
+
+    def _share(self, f: Function) -> None:
+        """Have what is only reshaped lie where it is; what comes in and goes out has memory of its own."""
+        if is_a(f, "Reshape") and f.inputs[0].parent is not None and f.outputs[0] not in self._kept:
+            f.outputs[0].rewire_on(F.reshape(f.inputs[0], f.outputs[0].shape))
 
 
 def _untransposed(f: Function) -> None:
