@@ -138,6 +138,7 @@ def test_numbers_become_arguments_and_copies_of_matrices_go(tmp_path):
     y = F.minimum2(F.maximum2(F.sub2(y, three), F.div2(three, F.exp(x))), F.mul2(three, x))
     z = F.batch_matmul(F.transpose(x, (0, 2, 1)), F.transpose(F.sin(x), (0, 2, 1)), transpose_b=True)
     wide = F.add2(F.reshape(F.sum(x), (1,)), F.reshape(three, (1, 1)))
+    y = F.sigmoid(y) * y
     kinnor.onnx.save([y, z, wide], tmp_path / "net.onnx", {"x": x})
     model, plain = kinnor.onnx.load(tmp_path / "net.onnx"), kinnor.onnx.load(tmp_path / "net.onnx")
     plain.get_parameters()
@@ -149,4 +150,5 @@ def test_numbers_become_arguments_and_copies_of_matrices_go(tmp_path):
     assert (kinds["BatchMatmul"], kinds["Transpose"]) == (1, 0)
     assert [kinds[kind] for kind in ("PowScalar", "RSubScalar", "RDivScalar", "MaximumScalar")] == [1, 1, 1, 0]
     assert kinds["Add2"] == 2
-    assert kinds["Minimum2"] == kinds["Maximum2"] == 1
+    assert kinds["Minimum2"] == kinds["Maximum2"] == kinds["Swish"] == 1
+    assert kinds["Sigmoid"] == 0

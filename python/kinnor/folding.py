@@ -97,6 +97,7 @@ class Folding:
                 self._normalize(f)
             for f in order:
                 self._by_number(f)
+                _gated(f)
                 _untransposed(f)
                 self._share(f)
         self._given, self._kept, self._first = set(), set(), {}
@@ -165,11 +166,20 @@ class Folding:
                 f.outputs[0].rewire_on(function(x, float(number.d.item())))
                 return
 
-
     def _share(self, f: Function) -> None:
         """Have what is only reshaped lie where it is; what comes in and goes out has memory of its own."""
         if is_a(f, "Reshape") and f.inputs[0].parent is not None and f.outputs[0] not in self._kept:
             f.outputs[0].rewire_on(F.reshape(f.inputs[0], f.outputs[0].shape))
+
+
+def _gated(f: Function) -> None:
+    """Make `swish` of a product of an array and its sigmoid, which is one pass that may follow a layer."""
+    if not is_a(f, "Mul2"):
+        return
+    for x, gate in (f.inputs, f.inputs[::-1]):
+        if gate.parent is not None and is_a(gate.parent, "Sigmoid") and gate.parent.inputs[0] == x:
+            f.outputs[0].rewire_on(F.swish(x))
+            return
 
 
 def _untransposed(f: Function) -> None:

@@ -42,10 +42,29 @@ def standardized(x: Variable, axes: list[int], eps: float) -> tuple[Variable, Va
     return rest * scale, mean, scale
 
 
+def normalized(x: Variable, axis: int, eps: float, gamma: Variable, beta: Variable | None) -> Variable:
+    """An array of mean zero and variance one along the last axes, scaled and shifted.
+
+    Args:
+        x: The array.
+        axis: The first of the axes.
+        eps: Added to the variance.
+        gamma: The scale, of the shape of these axes.
+        beta: The shift, of the same shape.
+    """
+    shape = [*[1] * axis, *x.shape[axis:]]
+    shift = None if beta is None else reshape(beta, shape)
+    y: Variable = F.layer_normalization(x, shift, reshape(gamma, shape), batch_axis=list(range(axis)), eps=eps)
+    return y
+
+
 def _layer(node: Node) -> Any:
     x = node.x(0)
     axis = node.get("axis", -1) % x.ndim
-    y, mean, scale = standardized(x, list(range(axis, x.ndim)), node.get("epsilon", 1e-5))
+    eps, gamma, beta = node.get("epsilon", 1e-5), node.x(1), node.optional(2)
+    if not any(node.proto.output[1:]) and all(held is None or held.shape == x.shape[axis:] for held in (gamma, beta)):
+        return normalized(x, axis, eps, gamma, beta)
+    y, mean, scale = standardized(x, list(range(axis, x.ndim)), eps)
     y = y * node.x(1)
     y = y + node.x(2) if node.has(2) else y
     return [y, mean, scale][: node.n_outputs]
@@ -109,6 +128,8 @@ def _skip_layer(node: Node) -> Any:
     gamma, beta, bias = node.x(2), None if is_rms else node.optional(3), node.optional(3 if is_rms else 4)
     x = x if bias is None else x + bias
     eps = node.get("epsilon", 1e-12)
+    if not is_rms and gamma.shape == x.shape[-1:] and (beta is None or beta.shape == gamma.shape):
+        return [normalized(x, x.ndim - 1, eps, gamma, beta), x, x, x][: node.n_outputs]
     if is_rms:
         y = x * F.pow_scalar(F.mean(x * x, axis=[x.ndim - 1], keepdims=True) + eps, -0.5) * gamma
     else:
