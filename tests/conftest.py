@@ -12,7 +12,7 @@ def mode(request):
         yield request.param
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def no_parameters():
     """A test begins without parameters, and leaves none."""
     nn.clear_parameters()

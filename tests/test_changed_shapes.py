@@ -151,7 +151,7 @@ def test_a_graph_of_gradients():
     np.testing.assert_array_equal(g.d, before)
 
 
-def test_parameters(no_parameters):
+def test_parameters():
     x = leaf(*np.ones(8)).reshape((2, 4))
     y = PF.affine(x, 3)
     z = PF.prelu(y, shared=False)

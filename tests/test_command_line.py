@@ -20,8 +20,6 @@ from kinnor_cli import COMMANDS, main
 
 ROOT = Path(__file__).parents[1]
 
-pytestmark = pytest.mark.usefixtures("no_parameters")
-
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):

@@ -37,7 +37,7 @@ class BothSides(nn.Module):
 
 
 @pytest.fixture(autouse=True)
-def nothing_described(no_parameters):
+def nothing_described():
     """A test begins without descriptions, and leaves none."""
     nn.graph_def.reset_default_graph()
     yield

@@ -14,7 +14,7 @@ import kinnor.solvers as S
 
 
 @pytest.fixture
-def network(no_parameters):
+def network():
     x = nn.Variable.from_numpy_array(np.ones((2, 3), np.float32))
     with nn.parameter_scope("first"):
         y = PF.batch_normalization(PF.affine(x, 4))
@@ -62,7 +62,7 @@ def test_everything_is_a_table_in_a_notebook(network):
     assert "first/affine/W" in solver._repr_html_() and "0.2" not in nn.get_parameters()._repr_html_()
 
 
-def test_text_of_users_is_no_html(no_parameters):
+def test_text_of_users_is_no_html():
     x = nn.Variable((2, 3))
     x.name = "<script>"
     assert "<script>" not in x._repr_html_() and "&lt;script&gt;" in x._repr_html_()

@@ -33,7 +33,6 @@ def test_snippets_do_what_they_say(page):
     assert runner.summarize(verbose=False).failed == 0, "".join(report)
 
 
-@pytest.mark.usefixtures("no_parameters")
 def test_commands_do_what_they_say(tmp_path, monkeypatch, capsys):
     lines = [
         line.removeprefix("$ ").split()

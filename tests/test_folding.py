@@ -12,8 +12,6 @@ import kinnor.onnx
 import kinnor.parametric_functions as PF
 import kinnor.solvers as S
 
-pytestmark = pytest.mark.usefixtures("no_parameters")
-
 
 @pytest.fixture(autouse=True)
 def seeded():

@@ -233,7 +233,7 @@ STEPS = {
 
 @pytest.mark.parametrize("count", [1, MANY], ids=["one", "all that follow"])
 @pytest.mark.parametrize(("at_once", "phases"), STEPS.values(), ids=STEPS)
-def test_each_allocation_of_a_training_step_may_fail(at_once, phases, count, no_parameters):
+def test_each_allocation_of_a_training_step_may_fail(at_once, phases, count):
     def step(training):
         for phase in phases:
             getattr(training, phase)()
@@ -267,7 +267,7 @@ def test_each_allocation_of_a_training_step_may_fail(at_once, phases, count, no_
 
 @pytest.mark.parametrize("kind", ["safetensors", "h5", "protobuf"])
 @pytest.mark.parametrize("what", ["parameters", "states"])
-def test_each_allocation_of_a_save_and_of_a_load_may_fail(what, kind, tmp_path, no_parameters):
+def test_each_allocation_of_a_save_and_of_a_load_may_fail(what, kind, tmp_path):
     training = Training(at_once=False)
     for phase in STEPS["static"][1]:
         getattr(training, phase)()

@@ -24,8 +24,6 @@ from kinnor.utils.save import save
 FILES = Path(__file__).parent / "files"
 PROTO = Path(schema.__file__).with_name("nnabla.proto")
 
-pytestmark = pytest.mark.usefixtures("no_parameters")
-
 
 def refusal(described):
     """What a graph says that cannot be written, or None."""

@@ -11,6 +11,7 @@ import pytest
 
 import kinnor as nn
 import kinnor.functions as F
+from kinnor import _core
 
 NAN, INF = np.nan, np.inf
 SCORES = np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
@@ -43,6 +44,22 @@ def test_indices_are_whole_numbers(name, wrong, dtype):
         y.forward()
     index.d = [[0.0], [1.0]]
     y.forward()
+    expected = INDEXED[name](leaf([[0], [1]], np.int64, need_grad=False))
+    expected.forward()
+    assert np.array_equal(y.d, expected.d)
+
+
+@pytest.mark.parametrize("name", INDEXED)
+def test_fractions_are_cut_under_names_of_nnabla(name):
+    before = _core.unwary()
+    _core.set_unwary(True)
+    try:
+        y, z = (INDEXED[name](leaf([[0.0], [last]], need_grad=False)) for last in (1.9, NAN))
+        y.forward()
+        with pytest.raises(nn.IndexRangeError, match="got NaN at"):
+            z.forward()
+    finally:
+        _core.set_unwary(before)
     expected = INDEXED[name](leaf([[0], [1]], np.int64, need_grad=False))
     expected.forward()
     assert np.array_equal(y.d, expected.d)

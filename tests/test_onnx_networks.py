@@ -26,8 +26,6 @@ import kinnor.functions as F
 import kinnor.onnx
 from kinnor_cli import main
 
-pytestmark = pytest.mark.usefixtures("no_parameters")
-
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 

@@ -16,8 +16,6 @@ import kinnor.parametric_functions as PF
 from kinnor import _core
 from kinnor.onnx.exports import EXPORTS
 
-pytestmark = pytest.mark.usefixtures("no_parameters")
-
 NEWEST = max(v for v in range(9, onnx.defs.onnx_opset_version() + 1) if v <= 25)
 OPSETS = (9, 13, 17, 21, NEWEST)
 

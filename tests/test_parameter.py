@@ -15,8 +15,6 @@ from kinnor.parameter import (
     set_parameter,
 )
 
-pytestmark = pytest.mark.usefixtures("no_parameters")
-
 
 def keys():
     return list(nn.get_parameters(grad_only=False))

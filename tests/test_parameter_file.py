@@ -19,9 +19,6 @@ from kinnor.parameter import ParameterError, get_parameter, get_parameter_or_cre
 FORMATS = [".safetensors", ".h5"]
 
 
-pytestmark = pytest.mark.usefixtures("no_parameters")
-
-
 def listing(folder):
     return sorted(path.name for path in folder.iterdir())
 

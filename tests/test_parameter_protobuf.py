@@ -17,9 +17,6 @@ NNABLA = (
 """Written by NNabla 1.39: `a/w` of shape (2, 1) and `a/m` of shape (), which needs no gradient."""
 
 
-pytestmark = pytest.mark.usefixtures("no_parameters")
-
-
 def test_the_bytes_are_nnablas():
     found = parameter_protobuf.decode(NNABLA)
     assert [(name, values.tolist(), need_grad) for name, values, need_grad in found] == [

@@ -215,3 +215,23 @@ def test_a_derivative_that_is_not_there_is_an_error():
     (g,) = nn.grad([F.sum(F.warp_by_flow(x, flow) ** 2)], [flow])
     with pytest.raises(NotImplementedError, match="warp_by_flow: expected a derivative of lower order"):
         nn.grad([F.sum(g**2)], [flow])
+
+
+@pytest.mark.parametrize("border_mode", ["nearest", "reflect", "constant"])
+def test_shifts_along_axes_of_samples_take_other_samples(border_mode):
+    x = variable(np.arange(1.0, 61.0).reshape(3, 5, 4), True)
+    y = F.random_shift(x, (1, 2, 0), border_mode, base_axis=2, seed=3)
+    y.forward()
+    x.grad.zero()
+    y.backward()
+    rows, taken = x.d.reshape(15, 4), np.zeros(15)
+    for i, j in np.ndindex(3, 5):
+        (at,) = np.flatnonzero((rows == y.d[i, j]).all(1)) if y.d[i, j].any() else (None,)
+        if at is None:
+            assert border_mode == "constant"
+            continue
+        taken[at] += 1
+        assert abs(at // 5 - i) <= 1
+        assert abs(at % 5 - j) <= 2
+    assert len(set(taken)) > 1
+    np.testing.assert_array_equal(x.g, np.repeat(taken, 4).reshape(3, 5, 4))

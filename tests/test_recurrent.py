@@ -151,6 +151,11 @@ def test_remainders_and_shifts_go_by_the_type():
         y = F.mod2(v(a.astype(kind)), v(b.astype(kind)))
         y.forward()
         assert y.d.tolist() == expected
+    a, b = np.random.RandomState(0).randint(-(2**31), 2**31 - 1, (2, 1000)).astype(np.int32)
+    for fmod, expected in ((False, np.mod(a, b)), (True, np.fmod(a, b))):
+        y = F.mod2(v(a), v(b), fmod=fmod)
+        y.forward()
+        np.testing.assert_array_equal(y.d, expected)
     y = F.bit_shift(v(np.array([1, 2, 255], np.uint8)), v(np.array([1, 2, 3], np.uint8)))
     y.forward()
     assert y.d.tolist() == [2, 8, 248]

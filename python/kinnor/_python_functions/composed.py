@@ -10,6 +10,7 @@ import numpy as np
 from .. import _core
 from .._check import as_whole
 from .._core import ArgumentError, CallError, NdArray, RangeError, Variable
+from ..context import Context, context_scope
 from . import matmul
 
 if TYPE_CHECKING:
@@ -312,8 +313,10 @@ def type_of(x: Any) -> np.dtype[Any]:
 
 
 def mod2(x0: T, x1: T, fmod: bool = False) -> T:
-    result: T = f.mod2(x0, x1, fmod or type_of(x0).kind not in "iub")
-    return result
+    if type_of(x0).kind not in "iub":
+        return f.mod2(x0, x1, True)  # type: ignore[no-any-return]
+    with context_scope(Context(["cpu:double"])):  # which has all whole numbers of 32 bits
+        return f.mod2(x0, x1, fmod)  # type: ignore[no-any-return]
 
 
 mod2.__doc__ = f.mod2.__doc__

@@ -216,7 +216,7 @@ pub fn set_leaves_in_place(on: bool) {
 }
 
 /// Whether calls that can only be mistakes pass in silence, as in NNabla: the truth of an array, a backward run before any
-/// forward run, an update of no parameters.
+/// forward run, an update of no parameters, indices with fractions.
 pub fn unwary() -> bool {
     UNWARY.load(Ordering::Relaxed)
 }

@@ -10,6 +10,7 @@ use crate::array::{Access, Buffer, DType, Shape, Storage, convert, pin_for_step}
 use crate::graph::arena::Ix;
 use crate::graph::arena::provenance::Provenance;
 use crate::graph::handles::ndarray::NdArray;
+use crate::graph::settings;
 use crate::graph::settings::context::Precision;
 use crate::ops::{Kind, Op};
 use crate::{Error, Result};
@@ -69,7 +70,8 @@ impl Operand {
         self.storage.access(self.dtype, access)
     }
 
-    /// As [`Operand::resolve`] for reading input `i` of an operation; indices have to be whole numbers.
+    /// As [`Operand::resolve`] for reading input `i` of an operation; indices have to be whole numbers, but for
+    /// [`settings::unwary`] programs, whose fractions are rounded towards zero.
     #[inline(always)]
     pub(crate) fn read(&self, op: &Op, i: usize) -> Result<*mut u8> {
         let ptr = self.resolve(Access::Read)?;
@@ -90,7 +92,7 @@ impl Operand {
         if name != 0 && name == self.whole.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let Some((at, value)) = self.storage.first_fraction()? else {
+        let Some((at, value)) = self.storage.first_odd(!settings::unwary())? else {
             self.whole.store(name, Ordering::Relaxed);
             return Ok(());
         };

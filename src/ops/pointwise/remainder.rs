@@ -15,7 +15,8 @@ op! {
     /// Remainder of a division, elementwise.
     ///
     /// With `fmod` it has the sign of `x0`, as `numpy.fmod` has it, else that of `x1`, as `numpy.mod`. Called by its name
-    /// on an `x0` of real numbers it is always `numpy.fmod`. The remainder of a division by zero is NaN.
+    /// on an `x0` of real numbers it is always `numpy.fmod`, and on one of whole numbers float64 whatever the context is, so
+    /// that those up to 2^53 are exact. The remainder of a division by zero is NaN.
     ///
     /// Args:
     ///     x0: What is divided, of any shape.

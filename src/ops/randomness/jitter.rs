@@ -63,7 +63,8 @@ op! {
     ///
     /// Args:
     ///     x: Input of any shape.
-    ///     shifts: For each of the last axes the largest shift in either direction, none by default.
+    ///     shifts: For each of the last axes the largest shift in either direction, none by default. Along an axis that
+    ///         counts samples, what a sample is made of is another sample.
     ///     border_mode: What stands where `x` does not reach: `nearest`, the element at the border; `reflect`, the elements
     ///         from the border backwards; `constant`, a number.
     ///     constant_value: That number.
@@ -75,7 +76,7 @@ op! {
     ///
     /// Raises:
     ///     AxisError: If `x` has no axis `base_axis`.
-    ///     ArgumentError: If a shift is negative or of an axis that counts samples, or the mode is unknown.
+    ///     ArgumentError: If a shift is negative or of an axis that `x` does not have, or the mode is unknown.
     RandomShift = random_shift(x; shifts: Option<Vec<i64>> = None, border_mode: String = "nearest",
         constant_value: f64 = 0.0, base_axis: i64 = 1, seed: i64 = -1)
 }
@@ -94,6 +95,10 @@ pub(crate) trait Moves: Declared {
     /// # Errors
     /// If an argument does not fit.
     fn shape(&self, x: &Shape, base: usize) -> Result<Shape>;
+    /// The first axis along which elements move: `base`, or an axis of samples before it.
+    fn first(&self, _: &Shape, base: usize) -> usize {
+        base
+    }
     /// Where along `axis`, of these lengths in input and output, element `i` of the output comes from, a number between
     /// 0 and 1 having been `drawn` for sample and axis.
     fn from(&self, axis: usize, x: &Shape, y: &Shape, i: usize, drawn: f64) -> usize;
@@ -112,18 +117,22 @@ type Moving<C> = Drawing<C>;
 struct Moved {
     /// For each sample, one axis after the other, where each element of the output comes from along it.
     from: List<usize>,
+    /// For each sample of the output, the sample of the input that its elements come from.
+    sources: List<usize>,
     /// Lengths of a sample's axes, in input and output.
     x: Shape,
     y: Shape,
-    samples: usize,
+    /// Whether samples of the output may come from one sample of the input.
+    across: bool,
 }
 
 impl Moved {
     /// Calls `work` with rows of samples in parallel: where they begin in the output, and where in the input if they
     /// come from there, with the places of their elements along the last axis.
     fn rows(&self, shared: bool, work: impl Fn(usize, usize, &[usize]) + Sync) {
+        let samples = self.sources.len();
         let (Some((width, outer)), tables) = (self.y.split_last(), self.y.iter().sum::<usize>()) else {
-            return (0..self.samples).for_each(|i| work(i, i, &[0]));
+            return (0..samples).for_each(|i| work(i, self.sources[i], &[0]));
         };
         let rows: usize = outer.iter().product();
         let size = self.x.size();
@@ -141,15 +150,19 @@ impl Moved {
                 step *= self.x[axis];
                 left /= self.y[axis];
             }
-            let start = if at == OUTSIDE { OUTSIDE } else { sample * size + at };
+            let source = self.sources[sample];
+            let start = if at == OUTSIDE || source == OUTSIDE { OUTSIDE } else { source * size + at };
             work((sample * rows + row) * width, start, &from[tables - width..]);
         };
         let all = |samples: Range<usize>| samples.for_each(|s| (0..rows).for_each(|r| row(s, r)));
+        if shared && self.across {
+            return all(0..samples);
+        }
         if shared {
             // Rows of a sample may have elements in common.
-            return threads::ranges(self.samples, (GRAIN / (rows * width).max(1)).max(1), all);
+            return threads::ranges(samples, (GRAIN / (rows * width).max(1)).max(1), all);
         }
-        threads::ranges(self.samples * rows, (GRAIN / (*width).max(1)).max(1), |range| {
+        threads::ranges(samples * rows, (GRAIN / (*width).max(1)).max(1), |range| {
             range.for_each(|i| row(i / rows, i % rows));
         });
     }
@@ -174,7 +187,7 @@ impl Moved {
             for (g, from) in gy[at..].iter().zip(from) {
                 if start != OUTSIDE && *from != OUTSIDE {
                     assert!(start + from < len);
-                    // SAFETY: it lies within `gx`, and no other thread has this sample.
+                    // SAFETY: it lies within `gx`, and no other thread has its sample.
                     unsafe {
                         let to = to.get().add(start + from);
                         to.write(to.read() + *g);
@@ -189,24 +202,34 @@ impl<C: Moves> Moving<C> {
     /// Number of random numbers for an input of this shape.
     fn numbers(&self, x: &Shape) -> Result<usize> {
         let base = x.axis(C::SPEC.name, self.of.base_axis())?;
-        Ok(x.size_to(base) * (x.ndim() - base))
+        Ok(x.size_to(base) * (x.ndim() - self.of.first(x, base)))
     }
 
     /// How the elements of an input of this shape move with these random numbers.
     fn moved(&self, key: PhiloxKey, x: &Shape) -> Result<Moved> {
         let base = x.axis(C::SPEC.name, self.of.base_axis())?;
         let y = self.of.shape(x, base)?;
-        let (samples, axes) = (x.size_to(base), x.ndim() - base);
+        let first = self.of.first(x, base);
+        let (samples, axes) = (x.size_to(base), x.ndim() - first);
         let mut drawn = Zeros::<f64>::new(samples * axes);
         key.uniform(0.0, 1.0, &mut drawn);
+        let mut sources = List::with_capacity(samples);
         let mut from = List::with_capacity(samples * y[base..].iter().sum::<usize>());
-        for sample in drawn.chunks_exact(axes.max(1)) {
-            for (axis, u) in (base..x.ndim()).zip(sample) {
+        for sample in 0..samples {
+            let (across, own) = drawn[sample * axes..][..axes].split_at(base - first);
+            let (mut source, mut left, mut step) = (Some(0), sample, 1);
+            for (axis, u) in (first..base).zip(across).rev() {
+                let place = self.of.from(axis, x, &y, left % x[axis], *u);
+                source = source.filter(|_| place != OUTSIDE).map(|at| at + place * step);
+                (left, step) = (left / x[axis], step * x[axis]);
+            }
+            sources.push(source.map_or(OUTSIDE, |at| at + left * step));
+            for (axis, u) in (base..x.ndim()).zip(own) {
                 (0..y[axis]).for_each(|i| from.push(self.of.from(axis, x, &y, i, *u)));
             }
         }
         let of = |shape: &Shape| shape[base..].iter().copied().collect();
-        Ok(Moved { from, x: of(x), y: of(&y), samples })
+        Ok(Moved { from, sources, x: of(x), y: of(&y), across: first < base })
     }
 }
 
@@ -412,7 +435,7 @@ impl Moves for RandomShift {
     fn seed(&self) -> i64 {
         self.seed
     }
-    fn shape(&self, x: &Shape, base: usize) -> Result<Shape> {
+    fn shape(&self, x: &Shape, _: usize) -> Result<Shape> {
         let op = "random_shift";
         if !["nearest", "reflect", "constant"].contains(&self.border_mode.as_str()) {
             return Err(Error::argument(
@@ -423,13 +446,16 @@ impl Moves for RandomShift {
             ));
         }
         let shifts = self.shifts.as_deref().unwrap_or_default();
-        let before = shifts.len().saturating_sub(x.ndim() - base);
-        let fits = shifts.len() <= x.ndim() && shifts[..before].iter().all(|s| *s == 0);
-        if !fits || shifts.iter().any(|s| !(0..1 << 31).contains(s)) {
-            let expected = format!("zero or more for the last axes, from {base} on");
+        if shifts.len() > x.ndim() || shifts.iter().any(|s| !(0..1 << 31).contains(s)) {
+            let expected = format!("zero or more for each of the last axes, {} at most", x.ndim());
             return Err(Error::argument(op, "shifts", expected, format!("{shifts:?}")));
         }
         Ok(x.clone())
+    }
+    fn first(&self, x: &Shape, base: usize) -> usize {
+        let shifts = self.shifts.as_deref().unwrap_or_default();
+        let moved = shifts.iter().position(|s| *s != 0).map_or(base, |at| x.ndim() - shifts.len() + at);
+        moved.min(base)
     }
     fn from(&self, axis: usize, x: &Shape, _: &Shape, i: usize, drawn: f64) -> usize {
         let shifts = self.shifts.as_deref().unwrap_or_default();
