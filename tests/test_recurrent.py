@@ -156,6 +156,9 @@ def test_remainders_and_shifts_go_by_the_type():
         y = F.mod2(v(a), v(b), fmod=fmod)
         y.forward()
         np.testing.assert_array_equal(y.d, expected)
+    y = F.mod2(v(np.float32([5, -5])) + 1, v(np.float32([4, 4])))  # of values that are computed later
+    y.forward()
+    assert y.d.tolist() == [2, 0]
     y = F.bit_shift(v(np.array([1, 2, 255], np.uint8)), v(np.array([1, 2, 3], np.uint8)))
     y.forward()
     assert y.d.tolist() == [2, 8, 248]

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import _core
 from .._check import as_whole
-from .._core import ArgumentError, CallError, NdArray, RangeError, Variable
+from .._core import ArgumentError, CallError, GraphError, NdArray, RangeError, Variable
 from ..context import Context, context_scope
 from . import matmul
 
@@ -307,9 +307,15 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
 
 
 def type_of(x: Any) -> np.dtype[Any]:
-    """Type of the elements of a variable or an array; `float32` for anything else, which is refused elsewhere."""
+    """Type of the elements of a variable or an array.
+
+    `float32` where there are none yet, and for anything else, which is refused elsewhere.
+    """
     array = x.data if isinstance(x, Variable) else x
-    return np.dtype(array.dtype if isinstance(array, NdArray) else np.float32)
+    try:
+        return np.dtype(array.dtype if isinstance(array, NdArray) else np.float32)
+    except GraphError:
+        return np.dtype(np.float32)
 
 
 def mod2(x0: T, x1: T, fmod: bool = False) -> T:

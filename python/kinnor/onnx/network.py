@@ -92,7 +92,10 @@ class Model:
         self._attributes: dict[int, tuple[Any, dict[str, Any]]] = {}
         self._fixed: frozenset[str] = frozenset()
         self._is_computed_at_once = False
-        self._is_built_for_values = False
+        # The node before which variables had to be computed, since their values decide on shapes.
+        self._split: int | None = None
+        self._at = 0
+        self._computed: set[Variable] = set()
         self._watched: dict[str, Variable] = {}
         self._graphs: dict[Any, StaticGraph] = {}
         # The same by shapes and types alone: arrays of which a graph was built before need no other look.
@@ -184,10 +187,12 @@ class Model:
         tensors = parts(given)
         if any(isinstance(x, Variable) for x in tensors.values()):
             self._unfold()
-            made = [_variables(value) for value in self._built(given)[1]]
+            made = [_variables(value) for value in _named(self._proto.graph, self._built(given)[1])]
             return made[0] if len(made) == 1 else tuple(made)
+        if self._split is not None and not self._is_computed_at_once:
+            return self._run_in_stages(given)
         graph = self._graph(given)
-        is_kept = not (self._fixed or self._is_computed_at_once or self._is_built_for_values)
+        is_kept = not self._fixed and not self._is_computed_at_once and self._split is None
         if is_kept and tensors.keys() == given.keys():
             self._known[tuple((np.ndarray, x.shape, x.dtype) for x in given.values())] = graph
         return graph.run([x for name, x in tensors.items() if name not in self._fixed])
@@ -199,23 +204,74 @@ class Model:
         )
 
     def _graph(self, given: Mapping[str, Any]) -> StaticGraph:
-        graph = self._graphs.get(self._key(given))
+        key = self._key(given)
+        graph = self._graphs.get(key)
         if graph is None:
-            if len(self._graphs) >= _MOST_GRAPHS:
-                del self._graphs[next(iter(self._graphs))]
-            self._known.clear()
-            inputs, outputs = self._built(given)
-            names = [f"onnx.Model: input {name!r}" for name in parts(given) if name not in self._fixed]
-            called = [f"onnx.Model: output {name!r}" for name in self.outputs]
-            graph = StaticGraph(inputs, outputs, (names, called), self._watched)
-            if self._folding is not None:
-                self._folding.fold(graph.roots, graph.inputs)
-            if not self._is_computed_at_once and not self._is_built_for_values:
-                self._graphs[self._key(given)] = graph
+            inputs, values = self._built(given)
+            graph = self._folded(given, inputs, _named(self._proto.graph, values))
+            if not self._is_computed_at_once and self._split is None:
+                self._keep(self._key(given), graph)
         return graph
 
-    def _built(self, given: Mapping[str, Any]) -> tuple[list[Variable], list[Value]]:
-        """The graph of some inputs; those that decide on shapes become constants of it."""
+    def _folded(self, given: Mapping[str, Any], inputs: list[Variable], outputs: list[Value]) -> StaticGraph:
+        """A graph that is run on arrays, of inputs and outputs."""
+        names = [f"onnx.Model: input {name!r}" for name in parts(given) if name not in self._fixed]
+        graph = StaticGraph(inputs, outputs, (names, self._called()), self._watched)
+        if self._folding is not None:
+            self._folding.fold(graph.roots, graph.inputs)
+        return graph
+
+    def _called(self) -> list[str]:
+        """What errors call the outputs."""
+        return [f"onnx.Model: output {name!r}" for name in self.outputs]
+
+    def _keep(self, key: Any, graph: StaticGraph) -> None:
+        if len(self._graphs) >= _MOST_GRAPHS:
+            del self._graphs[next(iter(self._graphs))]
+        self._known.clear()
+        self._graphs[key] = graph
+
+    def _run_in_stages(self, given: Mapping[str, Any]) -> Any:
+        """The outputs, by a graph that is kept, up to the values that decide on shapes, and one of what follows.
+
+        Args:
+            given: The inputs, all of them arrays.
+        """
+        nodes = self._proto.graph
+        split, first = self._split or 0, self._graphs.get(self._key(given))
+        while first is None:
+            inputs, values = self._built(given, split)
+            if self._split != split:  # Of these shapes an earlier node has to know values.
+                split = self._split or 0
+                continue
+            wanted = reading.names_read(nodes.node[split:]) | set(self.outputs)
+            held = {name: x for name, x in values.items() if name in wanted and name not in self._constants}
+            first = self._folded(given, inputs, [x for x in held.values() if x is not None])
+            first.read = list(held.items())
+            self._keep(self._key(given), first)
+        tensors = parts(given)
+        first.compute([x for name, x in tensors.items() if name not in self._fixed])
+        self._computed.clear()
+        values = {**self._constants, **{name: self._beyond(x) for name, x in first.read}}
+        self._watched.clear()
+        with auto_forward(False), _computing(lambda held: self._compute(held, tensors)):
+            self._run(nodes, values, start=split)
+        return StaticGraph([], _named(nodes, values), ([], self._called()), self._watched).run([])
+
+    def _beyond(self, value: Value | None) -> Value | None:
+        """A value of one stage as an input of the next."""
+        if isinstance(value, Items):
+            return Items([self._beyond(item) for item in value.items], value.dtype)  # type: ignore[misc]
+        if value is None or value.array is not None:
+            return value
+        found = value.variable.get_unlinked_variable(need_grad=False)
+        self._computed.add(found)
+        return Value(found, value.dtype, sources=value.sources)
+
+    def _built(
+        self, given: Mapping[str, Any], stop: int | None = None
+    ) -> tuple[list[Variable], dict[str, Value | None]]:
+        """The values of the nodes before `stop` for some inputs; those that decide on shapes become constants."""
         tensors = parts(given)
         while True:
             inputs: list[Variable] = []
@@ -236,8 +292,8 @@ class Model:
             try:
                 self._watched.clear()
                 with auto_forward(False), _computing(lambda held: self._compute(held, tensors)):
-                    self._run(self._proto.graph, values)
-                    return inputs, _named(self._proto.graph, values)
+                    self._run(self._proto.graph, values, stop=stop)
+                    return inputs, values
             except NeedsValuesError as needed:
                 names = needed.names - self._fixed
                 if (
@@ -257,23 +313,39 @@ class Model:
     def _compute(self, held: list[Value], tensors: Mapping[str, Any]) -> bool:
         """Make constants of variables that decide on shapes, if they follow from real numbers or from large inputs."""
         given = [tensors[name] for name in frozenset[str]().union(*(value.sources for value in held))]
-        if any(isinstance(x, Variable) for x in given) or any(value.variable.parent is None for value in held[:1]):
+        leaves = [value.variable for value in held if value.variable.parent is None]
+        if any(isinstance(x, Variable) for x in given) or (
+            leaves[:1] == [held[0].variable] and not self._computed.issuperset(leaves[:1])
+        ):
             return False
         if not any(x.dtype.kind == "f" or x.size > MOST_FIXED for x in given):
             return False
-        forward_all([value.variable for value in held])
+        forward_all([value.variable for value in held if value.variable.parent is not None])
         for value in held:
             array = cast(value.variable.d, value.dtype)
             check_whole(array, "a value that decides on shapes", is_computed=True)
             value.becomes(array)
-        self._is_built_for_values = True
+        self._split = self._at if self._split is None else min(self._split, self._at)
         return True
 
-    def _run(self, graph: Any, values: dict[str, Value | None], versions: Mapping[str, int] | None = None) -> None:
-        """Build a graph, or the definition of an operator, which has versions of its own: adds to the values."""
+    def _run(
+        self,
+        graph: Any,
+        values: dict[str, Value | None],
+        versions: Mapping[str, int] | None = None,
+        start: int = 0,
+        stop: int | None = None,
+    ) -> None:
+        """Build a graph or a part of it, or the definition of an operator, which has versions of its own.
+
+        Adds to the values.
+        """
         known = self._versions if versions is None else versions
-        nodes = each(graph.node, "build ONNX") if graph is self._proto.graph else graph.node
-        for node in nodes:
+        is_whole = graph is self._proto.graph
+        nodes = graph.node[start:stop]
+        for at, node in enumerate(each(nodes, "build ONNX") if is_whole and not start else nodes, start):
+            if is_whole:
+                self._at = at
             inputs = [values[name] if name else None for name in node.input]
             domain = "" if node.domain == "ai.onnx" else node.domain
 

@@ -20,11 +20,21 @@ from .tables import TABLE
 from .values import OnnxError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-__all__ = ["array_of", "attributes_of", "check", "dtype_of", "inlined", "onnx_package", "read", "versions_of"]
+__all__ = [
+    "array_of",
+    "attributes_of",
+    "check",
+    "dtype_of",
+    "inlined",
+    "names_read",
+    "onnx_package",
+    "read",
+    "versions_of",
+]
 
 
 def onnx_package(op: str) -> Any:
@@ -136,11 +146,29 @@ def _graphs(graph: Any) -> Iterator[Any]:
     """A graph and those inside of it."""
     yield graph
     for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _graphs(attribute.g)
-            for held in attribute.graphs:
-                yield from _graphs(held)
+        yield from _inside(node)
+
+
+def _inside(node: Any) -> Iterator[Any]:
+    """The graphs inside of a node."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield from _graphs(attribute.g)
+        for held in attribute.graphs:
+            yield from _graphs(held)
+
+
+def names_read(nodes: Sequence[Any]) -> set[str]:
+    """The names of what nodes take, and of what graphs inside of them take from outside or give.
+
+    Args:
+        nodes: Each a `NodeProto`.
+    """
+    found = {name for node in nodes for name in node.input}
+    for graph in (graph for node in nodes for graph in _inside(node)):
+        found.update(name for node in graph.node for name in node.input)
+        found.update(held.name for held in graph.output)
+    return found
 
 
 def check(model: Any) -> None:

@@ -27,9 +27,12 @@ class StaticGraph:
         outputs: The outputs.
         names: What errors call the inputs and the outputs.
         watched: Whole numbers that may outgrow float32, by what errors call them.
+
+    Attributes:
+        read: The outputs by name, of a graph whose outputs the next stage of a model reads.
     """
 
-    __slots__ = ("inputs", "names", "outputs", "roots", "watched")
+    __slots__ = ("inputs", "names", "outputs", "read", "roots", "watched")
 
     def __init__(
         self,
@@ -48,6 +51,7 @@ class StaticGraph:
         self.watched = {name: variable for name, variable in watched.items() if variable in above}
         for variable in self.watched.values():
             variable.persistent = True
+        self.read: list[tuple[str, Value | None]] = []
 
     def run(self, arrays: Sequence[Any]) -> Any:
         """Compute the outputs.
@@ -61,6 +65,19 @@ class StaticGraph:
         Raises:
             OnnxError: If there are whole numbers that float32 rounds.
         """
+        self.compute(arrays)
+        found = [_result(value, name) for value, name in zip(self.outputs, self.names[1], strict=True)]
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def compute(self, arrays: Sequence[Any]) -> None:
+        """Compute the variables of the outputs.
+
+        Args:
+            arrays: The inputs.
+
+        Raises:
+            OnnxError: If there are whole numbers that float32 rounds.
+        """
         for variable, array, name in zip(self.inputs, arrays, self.names[0], strict=True):
             check_whole(array, name)
             variable.d = array
@@ -68,8 +85,6 @@ class StaticGraph:
             forward_all(self.roots, clear_no_need_grad=True)
         for name, variable in self.watched.items():
             check_computed(variable.d, name)
-        found = [_result(value, name) for value, name in zip(self.outputs, self.names[1], strict=True)]
-        return found[0] if len(found) == 1 else tuple(found)
 
 
 def cast(array: Any, dtype: np.dtype[Any]) -> Any:
