@@ -12,6 +12,7 @@ mod pixels;
 mod plane;
 mod pointwise;
 mod results;
+mod rows;
 mod slide;
 mod strip;
 mod tables;
@@ -30,7 +31,7 @@ use super::Float;
 use super::epilogue::{Epilogue, Tail};
 use super::threads::{Shared, ranges};
 pub use crate::array::DerivedCache;
-use crate::array::OutOfMemory;
+use crate::array::{Lasting, OutOfMemory};
 use direct::Correlation;
 use pointwise::Pointwise;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -168,6 +169,7 @@ pub struct KeptWeight {
 pub struct Weight<'a, T> {
     values: &'a [T],
     known: Known<'a>,
+    lasting: Option<Lasting<'a>>,
 }
 
 /// The name of the values of a weight, and what its function keeps of them.
@@ -176,13 +178,18 @@ type Known<'a> = Option<(u64, &'a mut DerivedCache)>;
 impl<'a, T> Weight<'a, T> {
     /// A weight by name, of which the function may keep what it makes of it.
     pub fn known(values: &'a [T], name: u64, kept: &'a mut DerivedCache) -> Self {
-        Self { values, known: Some((name, kept)) }
+        Self { values, known: Some((name, kept)), lasting: None }
+    }
+
+    /// The same weight, which is all of an array: it may be kept packed with the array.
+    pub fn of(self, lasting: Option<Lasting<'a>>) -> Self {
+        Self { lasting, ..self }
     }
 }
 
 impl<'a, T> From<&'a [T]> for Weight<'a, T> {
     fn from(values: &'a [T]) -> Self {
-        Self { values, known: None }
+        Self { values, known: None, lasting: None }
     }
 }
 
@@ -203,13 +210,19 @@ pub fn forward<'w, T: Float>(
     y: &mut [T],
     epilogue: Epilogue<'_, T>,
 ) -> Result<(), OutOfMemory> {
-    let Weight { values: w, known } = w.into();
-    g.check(x.len(), w.len(), y.len());
+    let w = w.into();
+    g.check(x.len(), w.values.len(), y.len());
+    let by_winograd = winograd::<T>(g, WINOGRAD_CHANNELS);
+    if rows::takes_rows(g, by_winograd) {
+        rows::forward(g, x, w, y, epilogue);
+        return Ok(());
+    }
+    let Weight { values: w, known, .. } = w;
     if let Some(products) = Pointwise::new(g) {
         products.forward(x, w, y, epilogue);
         return Ok(());
     }
-    if winograd::<T>(g, WINOGRAD_CHANNELS) {
+    if by_winograd {
         let sum = Winograd::forward(g, x.as_ptr(), w.as_ptr(), y.as_mut_ptr(), epilogue);
         // SAFETY: the slices are as large as the geometry says, which was checked; `y` is borrowed alone.
         return unsafe { sum.run(known) };
@@ -255,7 +268,7 @@ pub fn input_gradient<'w, T: Float>(
 fn spread_gradient<T: Float>(
     g: &Geometry,
     gy: &[T],
-    Weight { values: w, known }: Weight<'_, T>,
+    Weight { values: w, known, .. }: Weight<'_, T>,
     gx: &mut [T],
     epilogue: Epilogue<'_, T>,
 ) -> Result<(), OutOfMemory> {

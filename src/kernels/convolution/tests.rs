@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::{
     DerivedCache, Geometry, Spatial, WINOGRAD_CHANNELS, WINOGRAD_CHANNELS_OF_WEIGHT, Weight, forward,
-    input_gradient, keeps_weight, weight_gradient, winograd,
+    input_gradient, keeps_weight, rows, weight_gradient, winograd,
 };
 use crate::kernels::Float;
 use crate::kernels::epilogue::{Activation, Epilogue, Tail, Twice};
@@ -62,6 +62,11 @@ fn geometries() -> Vec<Geometry> {
         geometry(2, [6, 6, 6], &[[9, 3, 3, 2, 2], [40, 3, 2, 1, 3]]),
         geometry(2, [5, 5, 5], &[[19, 5, 1, 3, 3], [15, 1, 1, 4, 1]]),
         geometry(2, [3, 3, 3], &[[50, 4, 1, 3, 1]]),
+        geometry(1, [70, 66, 1], &[[4, 3, 1, 1, 1], [5, 3, 1, 1, 1]]),
+        geometry(3, [40, 50, 1], &[[7, 3, 2, 2, 2], [6, 3, 1, 3, 1]]),
+        geometry(2, [80, 60, 1], &[[3, 1, 0, 2, 1], [3, 1, 0, 1, 1]]),
+        geometry(2, [60, 80, 1], &[[5, 1, 1, 3, 1], [4, 1, 2, 3, 1]]),
+        geometry(5, [40, 30, 1], &[[2, 2, 1, 1, 1], [2, 2, 0, 1, 1], [3, 2, 0, 1, 1]]),
     ]
 }
 
@@ -280,6 +285,13 @@ pub(super) fn noise<T: Float>(n: usize, seed: usize) -> Vec<T> {
         (state >> 40) as f64 / f64::from(1 << 23) - 1.0
     };
     (0..n).map(|_| T::of(next())).collect()
+}
+
+#[test]
+fn few_positions_are_rows_of_one_product() {
+    let geometries = geometries();
+    let by_rows = geometries.iter().filter(|g| rows::takes_rows(g, winograd::<f32>(g, WINOGRAD_CHANNELS)));
+    assert!(by_rows.count() >= 5);
 }
 
 #[test]

@@ -117,8 +117,9 @@ impl Compute for Convolution {
         let (g, _) = self.layout().convolution(run.x_shape(0), run.x_shape(1))?;
         let bias = run.has(2).then(|| run.x(2));
         let epilogue = Epilogue { row_bias: bias, tail: run.tail(), ..Epilogue::NONE };
-        let (x, w, y, name) = (run.x(0), run.x(1), run.y(0), run.name());
-        forward(&g, x, weight(&g, w, name, || &mut run.state::<KeptWeight>().forward), y, epilogue)?;
+        let (x, w, y, name, lasting) = (run.x(0), run.x(1), run.y(0), run.name(), run.lasting());
+        let w = weight(&g, w, name, || &mut run.state::<KeptWeight>().forward).of(lasting);
+        forward(&g, x, w, y, epilogue)?;
         Ok(())
     }
 

@@ -1,0 +1,99 @@
+//! Convolution at few positions: one product for all images, whose rows are what positions see, by the transposed weight.
+//! That stays packed from run to run, where to pack it would take longer than the product.
+
+use super::{Algorithm, Geometry, Weight, algorithm};
+use crate::kernels::Float;
+use crate::kernels::epilogue::{Epilogue, Tail};
+use crate::kernels::gemm::{Matrix, MatrixMut, gemm_then};
+use crate::kernels::scratch::{self, List};
+use crate::kernels::threads::row_ranges_mut;
+
+/// Positions of all images up to which this way is taken, and those up to which it is if the weight is small.
+const ROWS: usize = 256;
+const ROWS_OF_SMALL: usize = 64;
+/// Positions of an image that are so few that its product has narrow rows, where the kernel has one element.
+const FEW: usize = 9;
+/// Those that are so few that a tile of Winograd's is not filled.
+const FEW_OF_TILE: usize = 4;
+/// Elements of a weight from which on it is worth it, and those of a weight that is not small.
+const LEAST: usize = 1 << 12;
+const LARGE: usize = 1 << 15;
+/// Elements that a thread lays out at a time.
+const GRAIN: usize = 1 << 13;
+/// A place beyond all images.
+const OUTSIDE: usize = usize::MAX;
+
+/// Whether this way is taken, rather than that of Winograd if that `fits`, too.
+pub(super) fn takes_rows(g: &Geometry, fits_winograd: bool) -> bool {
+    let (positions, rows, weight) = (g.positions(), g.images * g.positions(), g.maps * g.channels * g.taps());
+    (g.taps() > 1 || positions <= FEW)
+        && (!fits_winograd || positions <= FEW_OF_TILE)
+        && (1..=if weight >= LARGE { ROWS } else { ROWS_OF_SMALL }).contains(&rows)
+        && weight >= LEAST
+        && g.group == 1
+        && !g.channel_last
+        && algorithm() == Algorithm::Auto
+}
+
+impl Geometry {
+    /// For each position, where in a plane of the input each tap lies.
+    fn places(&self) -> List<usize> {
+        let mut places = List::with_capacity(self.positions() * self.taps());
+        for position in 0..self.positions() {
+            for tap in 0..self.taps() {
+                let (mut position, mut tap, mut at, mut step) = (position, tap, 0, 1);
+                for axis in (0..self.input.len()).rev() {
+                    let (o, t) = (position % self.output[axis], tap % self.kernel[axis]);
+                    let i = (o * self.stride[axis] + t * self.dilation[axis]).wrapping_sub(self.pad[axis]);
+                    at = if at == OUTSIDE || i >= self.input[axis] { OUTSIDE } else { at + i * step };
+                    step *= self.input[axis];
+                    (position, tap) = (position / self.output[axis], tap / self.kernel[axis]);
+                }
+                places.push(at);
+            }
+        }
+        places
+    }
+}
+
+/// Computes the output.
+pub(super) fn forward<T: Float>(
+    g: &Geometry,
+    x: &[T],
+    Weight { values: w, lasting, .. }: Weight<'_, T>,
+    y: &mut [T],
+    epilogue: Epilogue<'_, T>,
+) {
+    let (positions, taps, area) = (g.positions(), g.taps(), g.area());
+    let (rows, terms, maps) = (g.images * positions, g.channels * taps, g.maps);
+    let places = g.places();
+    scratch::with(rows * terms, |seen: &mut [T]| {
+        row_ranges_mut(seen, terms, GRAIN / terms + 1, |some, seen| {
+            for (row, seen) in some.zip(seen.chunks_exact_mut(terms)) {
+                let x = &x[row / positions * g.channels * area..][..g.channels * area];
+                let places = &places[row % positions * taps..][..taps];
+                for (plane, seen) in x.chunks_exact(area).zip(seen.chunks_exact_mut(taps)) {
+                    for (seen, place) in seen.iter_mut().zip(places) {
+                        *seen = plane.get(*place).copied().unwrap_or(T::ZERO);
+                    }
+                }
+            }
+        });
+        scratch::with(rows * maps, |sums: &mut [T]| {
+            let end = Epilogue { column_bias: epilogue.row_bias, ..Epilogue::NONE };
+            let w = Matrix::of_rows(w, maps, terms).of(lasting).t();
+            gemm_then(MatrixMut::of_rows(sums, rows, maps), Matrix::of_rows(seen, rows, terms), w, end);
+            row_ranges_mut(y, positions, GRAIN / positions + 1, |some, y| {
+                let Tail { activation, .. } = epilogue.tail;
+                for (i, y) in some.zip(y.chunks_exact_mut(positions)) {
+                    let sums = sums[i / maps * positions * maps + i % maps..].iter().step_by(maps);
+                    for (y, sum) in y.iter_mut().zip(sums) {
+                        *y = activation.of(if epilogue.accumulate { *y + *sum } else { *sum });
+                    }
+                }
+                // SAFETY: the elements were just written, and are of this thread alone.
+                unsafe { epilogue.tail.finish(y.as_mut_ptr(), 0, 1, y.len()) };
+            });
+        });
+    });
+}
