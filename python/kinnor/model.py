@@ -114,7 +114,7 @@ class Model:
         inputs, outputs = self._graph(arrays)
         for variable, values in zip(inputs, arrays, strict=True):
             variable.d = values
-        forward_all(outputs, clear_no_need_grad=True)
+        forward_all(outputs, clear_buffer=True)
         found = [output.d.copy() for output in outputs]
         return found[0] if len(found) == 1 else tuple(found)
 

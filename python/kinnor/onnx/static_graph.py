@@ -82,7 +82,7 @@ class StaticGraph:
             check_whole(array, name)
             variable.d = array
         if self.roots:
-            forward_all(self.roots, clear_no_need_grad=True)
+            forward_all(self.roots, clear_buffer=True)
         for name, variable in self.watched.items():
             check_computed(variable.d, name)
 

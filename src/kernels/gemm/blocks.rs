@@ -160,20 +160,17 @@ impl<T: Float> BlockedProduct<'_, T> {
     /// The matrices are there, and nobody else uses `c` meanwhile.
     pub(super) unsafe fn run(&self) {
         let (kernels, size) = (kernels::<T>(), (self.m, self.n, self.k));
-        let mut right = match (packs_right(kernels, size, self.b.col), self.packed) {
-            (false, _) => Right::Plain,
-            (true, Some(packed)) => Right::Kept(packed),
+        let is_packed = packs_right(kernels, size, self.b.col);
+        let mut right = match (is_packed, self.packed) {
+            (_, Some(packed)) => Right::Kept(packed),
+            (false, None) => Right::Plain,
             _ if self.b.col == 1 => Right::InRows,
             _ => Right::InColumns,
         };
         // Rows whose elements lie together are read where they are.
         let small = self.m * self.n * self.k <= SMALL;
-        let packs_left =
-            self.a.col != 1 && right != Right::Plain && !small && self.n > 2 * kernels.panel() && self.m > 1;
-        let depth = match right {
-            Right::Plain => self.k.div_ceil(self.k.div_ceil(LONG).max(1)).max(1),
-            _ => depth(self.k),
-        };
+        let packs_left = self.a.col != 1 && is_packed && !small && self.n > 2 * kernels.panel() && self.m > 1;
+        let depth = if is_packed { depth(self.k) } else { plain_depth(self.k) };
         let grid = TileGrid::new(size, (kernels.tallest(), kernels.panel()), packs_left);
         // Chunks of rows share what takes time to pack, or what each of many would pack anew.
         let many = grid.chunks.parts() == CHUNKS * num_threads();
@@ -183,7 +180,7 @@ impl<T: Float> BlockedProduct<'_, T> {
         let all = room.and_then(|room| Workspace::<T>::new(room).ok());
         if let Some(all) = &all {
             // SAFETY: the caller's promise; there is room for it.
-            unsafe { kept::pack((self.n, self.k), self.b, all.ptr()) };
+            unsafe { kept::pack((self.n, self.k), depth, self.b, all.ptr()) };
             right = Right::Kept(all.ptr());
         }
         let chunk = |i: usize| {
@@ -208,4 +205,9 @@ pub(super) fn packs_right<T>(kernels: &Kernels<T>, (m, n, k): (usize, usize, usi
 /// Rows of the right matrix in a packed block, where it has `k`.
 pub(super) fn depth(k: usize) -> usize {
     k.div_ceil(k.div_ceil(DEPTH))
+}
+
+/// The same where nothing is packed, or only because it is kept.
+pub(super) fn plain_depth(k: usize) -> usize {
+    k.div_ceil(k.div_ceil(LONG).max(1)).max(1)
 }

@@ -1,6 +1,6 @@
 //! Right matrices that stay packed from product to product, kept with arrays whose values last.
 
-use super::blocks::{COLUMNS, MatrixOperand, depth, packs_right};
+use super::blocks::{COLUMNS, MatrixOperand, depth, packs_right, plain_depth};
 use super::pack::ColumnsToPack;
 use super::tile::kernels;
 use crate::array::{Lasting, Lent};
@@ -13,6 +13,10 @@ const TOGETHER: usize = 4;
 const MANY: usize = 256;
 /// Bytes of a matrix that is packed as a whole.
 const LARGEST: usize = 16 << 20;
+/// Elements of a matrix from which on few rows read it quicker where it is packed than where it lies in rows; a single row
+/// does so only if the rows of the matrix are a multiple of so many bytes apart, and meet in the first cache.
+const SPARED: usize = 1 << 14;
+const MEETING: usize = 2048;
 
 /// The right matrix `b`, all of a lasting array, as a product of `m` x `n` with sums of `k` terms packs it, block below block:
 /// from its second use on, and where that pays.
@@ -24,15 +28,21 @@ pub(super) unsafe fn packed<T: Float>(
     b: MatrixOperand<T>,
     lasting: Lasting<'_>,
 ) -> Option<Lent<'_, T>> {
-    if m == 1 || m > MANY || n > COLUMNS || !packs_right(kernels::<T>(), (m, n, k), b.col) {
+    let is_packed = packs_right(kernels::<T>(), (m, n, k), b.col);
+    let meets = (n * size_of::<T>()).is_multiple_of(MEETING);
+    let pays = (m > 1 || (!is_packed && meets))
+        && (is_packed || (b.col == 1 && n > kernels::<T>().panel() && n * k >= SPARED));
+    if !pays || m > MANY || n > COLUMNS {
         return None;
     }
+    let depth = if is_packed { depth(k) } else { plain_depth(k) };
     let room = room::<T>(n, k)?;
-    // What comes out and the gradient of what goes in take it the one and the other way.
-    let mut lent = lasting.lend::<T>(usize::from(b.col == 1), [size_of::<T>(), n, k], room)?;
+    // What comes out and the gradient of what goes in take it the one and the other way. How many rows it has follows from
+    // the array.
+    let mut lent = lasting.lend::<T>(usize::from(b.col == 1), [size_of::<T>(), n, depth], room)?;
     if !lent.is_made() {
         // SAFETY: the caller's promise; there is room for all columns of all blocks.
-        unsafe { pack((n, k), b, lent.ptr()) };
+        unsafe { pack((n, k), depth, b, lent.ptr()) };
         lent.made();
     }
     Some(lent)
@@ -43,14 +53,14 @@ pub(super) fn room<T: Float>(n: usize, k: usize) -> Option<usize> {
     Some(n.next_multiple_of(kernels::<T>().panel()) * k).filter(|room| room * size_of::<T>() <= LARGEST)
 }
 
-/// Packs all of a right matrix, block below block.
+/// Packs all of a right matrix, blocks of `depth` rows one below the other.
 ///
 /// # Safety
 /// The matrix is there, and so is [`room`] for it.
-pub(super) unsafe fn pack<T: Float>((n, k): (usize, usize), b: MatrixOperand<T>, to: *mut T) {
+pub(super) unsafe fn pack<T: Float>((n, k): (usize, usize), depth: usize, b: MatrixOperand<T>, to: *mut T) {
     let MatrixOperand { p, row, col } = b;
     let (kernels, wide) = (kernels::<T>(), kernels::<T>().panel());
-    let (depth, from, to) = (depth(k), Shared::read_only(p), Shared::new(to));
+    let (from, to) = (Shared::read_only(p), Shared::new(to));
     let together = wide * if col == 1 { TOGETHER } else { 1 };
     let (columns, pieces) = (n.next_multiple_of(wide), n.div_ceil(together));
     parallel(k.div_ceil(depth) * pieces, |i| {

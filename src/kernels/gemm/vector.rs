@@ -5,8 +5,11 @@ use crate::kernels::Float;
 use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{Shared, ranges};
 
-/// Terms that are summed up side by side: four registers of them.
+/// Terms that are summed up side by side: four registers of them, or one where there are few.
 const LANES: usize = 64;
+const LANES_OF_FEW: usize = 16;
+/// Terms that are few: to add up the lanes would take longer than the sums.
+const FEW: usize = 64;
 /// Terms that one lane sums up before its sum joins the total.
 const BLOCK: usize = 256;
 /// Terms that are worth handing over to a thread.
@@ -29,13 +32,13 @@ pub(super) unsafe fn by_rows<T: Float>(
         for i in some {
             // SAFETY: as above.
             let row = unsafe { std::slice::from_raw_parts(first.get().offset(i as isize * a.row), k) };
-            put(i, dot(row, b));
+            put(i, if k <= FEW { dot::<T, LANES_OF_FEW>(row, b) } else { dot::<T, LANES>(row, b) });
         }
     });
 }
 
 /// The sum of the products of elements, in an order that their number decides.
-fn dot<T: Float>(a: &[T], b: &[T]) -> T {
+fn dot<T: Float, const LANES: usize>(a: &[T], b: &[T]) -> T {
     vectorised(
         #[inline(always)]
         || {
