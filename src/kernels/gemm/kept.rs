@@ -117,11 +117,18 @@ mod tests {
 
     #[test]
     fn what_is_kept_changes_no_bit_and_follows_its_array() {
-        let sizes =
-            [(32, 512, 192), (33, 130, 1000), (200, 70, 400), (5, 70, 400), (1, 70, 400), (300, 70, 400)];
-        for (size, kept) in
-            sizes.into_iter().zip([[true; 2], [true; 2], [true; 2], [false, true], [false; 2], [false; 2]])
-        {
+        let sizes = [
+            ((32, 512, 192), [true; 2]),
+            ((33, 130, 1000), [true; 2]),
+            ((200, 70, 400), [true; 2]),
+            ((5, 70, 400), [true; 2]),
+            ((3, 30, 100), [false, true]),
+            ((7, 40, 5000), [true; 2]),
+            ((1, 70, 400), [false; 2]),
+            ((1, 512, 100), [true, false]),
+            ((300, 70, 400), [false; 2]),
+        ];
+        for (size, kept) in sizes {
             for transposed in [false, true] {
                 assert_eq!(
                     check::<f32>(DType::F32, size, transposed),
