@@ -3,9 +3,9 @@
     python benches/onnx_models.py                       # ten architectures, batches of 1, 8 and 32, one and two threads
     python benches/onnx_models.py resnet lstm --batch 1 --threads 1
 
-The two take turns of a tenth of a second, since threads of either wait for the next call in a loop for a while; a figure
-is the least of all calls, of processor time on one thread and of wall time on more. A ratio below 1 means that Kinnor takes
-less. Outputs must agree, or the row says so and the program ends with status 1.
+The two take turns of a tenth of a second, since threads of either wait for the next call in a loop for a while. A
+figure is the least of all calls, of processor time on one thread and of wall time on more. A ratio below 1 means that
+Kinnor takes less. Outputs must agree, or the row says so and the program ends with status 1.
 """
 
 from __future__ import annotations
