@@ -200,6 +200,41 @@ def test_shapes_that_follow_from_what_is_computed_of_large_inputs():
         model(nn.Variable.from_numpy_array(x[:10]))
 
 
+def test_what_comes_before_values_that_decide_on_shapes_is_kept():
+    def tensor(name, *shape):
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+    rng = np.random.default_rng(1)
+    w = rng.standard_normal((4, 5)).astype(np.float32)
+    held = [numpy_helper.from_array(w, "w"), numpy_helper.from_array(np.float32(0), "zero")]
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"]),
+        helper.make_node("SplitToSequence", ["h"], ["rows"], axis=0, keepdims=0),
+        helper.make_node("Greater", ["h", "zero"], ["is_positive"]),
+        helper.make_node("NonZero", ["is_positive"], ["places"]),
+        helper.make_node("Transpose", ["places"], ["pairs"]),
+        helper.make_node("GatherND", ["h", "pairs"], ["positive"]),
+        helper.make_node("ReduceMean", ["positive"], ["mean"], keepdims=0),
+        helper.make_node("Greater", ["positive", "mean"], ["is_large"]),
+        helper.make_node("Compress", ["positive", "is_large"], ["large"], axis=0),
+        helper.make_node("ConcatFromSequence", ["rows"], ["y"], axis=0),
+    ]
+    outputs = [tensor("large", None), tensor("y", None), tensor("h", None, 5)]
+    made = helper.make_graph(nodes, "net", [tensor("x", None, 4)], outputs, held)
+    model = kinnor.onnx.Model(helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)]))
+    for n in (3, 7, 3, 3, 7, 1):
+        x = rng.standard_normal((n, 4)).astype(np.float32)
+        large, y, h = model(x)
+        np.testing.assert_allclose(h, x @ w, 1e-5, 1e-6)
+        np.testing.assert_array_equal(y, h.ravel())
+        found = h[h > 0]
+        np.testing.assert_array_equal(large, found[found > found.mean()] if found.size else found)
+    assert len(model._graphs) == 3
+    model.get_parameters()["w"].d *= 2
+    for _ in range(2):
+        np.testing.assert_allclose(model(x)[2], 2 * (x @ w), 1e-5, 1e-6)
+
+
 @pytest.mark.parametrize("kind", ["Mul", "Add", "CumSum", "ReduceSum"])
 def test_whole_numbers_that_float32_rounds_are_refused_inside(kind):
     def tensor(name):
