@@ -3361,7 +3361,8 @@ def mod2(x0: T, x1: T, fmod: bool = False) -> T:
     """Remainder of a division, elementwise.
 
     With `fmod` it has the sign of `x0`, as `numpy.fmod` has it, else that of `x1`, as `numpy.mod`. Called by its name
-    on an `x0` of real numbers it is always `numpy.fmod`. The remainder of a division by zero is NaN.
+    on an `x0` of real numbers it is always `numpy.fmod`, and on one of whole numbers float64 whatever the context is, so
+    that those up to 2^53 are exact. The remainder of a division by zero is NaN.
 
     Args:
         x0: What is divided, of any shape.
@@ -4290,7 +4291,8 @@ def random_shift(
 
     Args:
         x: Input of any shape.
-        shifts: For each of the last axes the largest shift in either direction, none by default.
+        shifts: For each of the last axes the largest shift in either direction, none by default. Along an axis that
+            counts samples, what a sample is made of is another sample.
         border_mode: What stands where `x` does not reach: `nearest`, the element at the border; `reflect`, the elements
             from the border backwards; `constant`, a number.
         constant_value: That number.
@@ -4302,7 +4304,7 @@ def random_shift(
 
     Raises:
         AxisError: If `x` has no axis `base_axis`.
-        ArgumentError: If a shift is negative or of an axis that counts samples, or the mode is unknown.
+        ArgumentError: If a shift is negative or of an axis that `x` does not have, or the mode is unknown.
     """
 
 def reduce(x: T, op: str = "sum") -> T:
