@@ -319,10 +319,13 @@ def type_of(x: Any) -> np.dtype[Any]:
 
 
 def mod2(x0: T, x1: T, fmod: bool = False) -> T:
-    if type_of(x0).kind not in "iub":
-        return f.mod2(x0, x1, True)  # type: ignore[no-any-return]
-    with context_scope(Context(["cpu:double"])):  # which has all whole numbers of 32 bits
-        return f.mod2(x0, x1, fmod)  # type: ignore[no-any-return]
+    result: T
+    if type_of(x0).kind in "iub":
+        with context_scope(Context(["cpu:double"])):  # float64 holds all whole numbers of 32 bits
+            result = f.mod2(x0, x1, fmod)
+    else:
+        result = f.mod2(x0, x1, True)
+    return result
 
 
 mod2.__doc__ = f.mod2.__doc__

@@ -1,42 +1,29 @@
 """Networks in ONNX: read once, called with arrays or variables of any shape.
 
-Knows how graphs are built of rows and kept; knows no operators.
+Knows which graphs are kept, and for what inputs; knows no operators.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core import CallError, Error, UnsupportedError, Variable, forward_all
+from .._core import CallError, Error, Variable, forward_all
 from ..display import Parameters
 from ..files.progress import each
 from ..folding import Folding
-from ..modes import auto_forward
 from . import reading
+from .building import Builder, outputs_of
 from .containers import Absent, InputType, Items, counts, entered, input_type, parts
-from .definitions import definition
-from .static_graph import StaticGraph, cast
-from .tables import TABLE
-from .values import (
-    COMPUTES,
-    MOST_FIXED,
-    NeedsValuesError,
-    Node,
-    OnnxError,
-    Value,
-    check_size,
-    check_whole,
-    may_outgrow,
-)
+from .static_graph import StaticGraph
+from .values import MOST_FIXED, NeedsValuesError, OnnxError, Value, cast, check_whole
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["Model", "load"]
 
@@ -76,7 +63,6 @@ class Model:
         reading.check(proto)
         self._proto = proto
         self._folder = folder
-        self._versions = reading.versions_of(proto)
         graph = proto.graph
         self._constants: dict[str, Value] = {}
         frozen = {node.input[i] for node in graph.node for i in _FROZEN.get(node.op_type, ()) if i < len(node.input)}
@@ -89,20 +75,17 @@ class Model:
                 self._types[held.name] = input_type(held.type, held.name)
         self.inputs = list(self._types)
         self.outputs = [held.name for held in graph.output]
-        self._attributes: dict[int, tuple[Any, dict[str, Any]]] = {}
         self._fixed: frozenset[str] = frozenset()
         self._is_computed_at_once = False
-        # The node before which variables had to be computed, since their values decide on shapes.
+        # The node before which variables had to be computed, since their values decide on shapes: a stage begins there.
         self._split: int | None = None
-        self._at = 0
-        self._computed: set[Variable] = set()
-        self._watched: dict[str, Variable] = {}
+        # What the later stage takes from the earlier one.
+        self._carried: set[Variable] = set()
         self._graphs: dict[Any, StaticGraph] = {}
         # The same by shapes and types alone: arrays of which a graph was built before need no other look.
         self._known: dict[Any, StaticGraph] = {}
         self._folding: Folding | None = Folding(self._parameters.values())
-        for node in graph.node:
-            self._attributes_of(node)
+        self._builder = Builder(proto, folder)
 
     def __repr__(self) -> str:
         return f"<onnx.Model {self._proto.graph.name!r} {self.inputs} -> {self.outputs}>"
@@ -114,13 +97,6 @@ class Model:
         parameter = Variable.from_numpy_array(array.astype(np.float32), need_grad=is_trained)
         self._parameters[tensor.name] = parameter
         return Value(array, parameter=parameter)
-
-    def _attributes_of(self, node: Any) -> dict[str, Any]:
-        # The message is kept beside them, so that its place in memory names it.
-        found = self._attributes.get(id(node))
-        if found is None:
-            found = self._attributes[id(node)] = node, reading.attributes_of(node, self._folder)
-        return found[1]
 
     @property
     def shapes(self) -> dict[str, tuple[int | None, ...] | None]:
@@ -187,15 +163,15 @@ class Model:
         tensors = parts(given)
         if any(isinstance(x, Variable) for x in tensors.values()):
             self._unfold()
-            made = [_variables(value) for value in _named(self._proto.graph, self._built(given)[1])]
+            made = [_variables(value) for _, value in self._outputs(self._built(given)[1])]
             return made[0] if len(made) == 1 else tuple(made)
         if self._split is not None and not self._is_computed_at_once:
-            return self._run_in_stages(given)
+            return self._run_in_stages(given, tensors)
         graph = self._graph(given)
         is_kept = not self._fixed and not self._is_computed_at_once and self._split is None
         if is_kept and tensors.keys() == given.keys():
             self._known[tuple((np.ndarray, x.shape, x.dtype) for x in given.values())] = graph
-        return graph.run([x for name, x in tensors.items() if name not in self._fixed])
+        return graph.run([tensors[name] for name in graph.names])
 
     def _key(self, given: Mapping[str, Any]) -> Any:
         tensors = parts(given).items()
@@ -204,59 +180,54 @@ class Model:
         )
 
     def _graph(self, given: Mapping[str, Any]) -> StaticGraph:
-        key = self._key(given)
-        graph = self._graphs.get(key)
+        graph = self._graphs.get(self._key(given))
         if graph is None:
             inputs, values = self._built(given)
-            graph = self._folded(given, inputs, _named(self._proto.graph, values))
+            graph = self._folded(inputs, self._outputs(values))
             if not self._is_computed_at_once and self._split is None:
-                self._keep(self._key(given), graph)
+                self._keep(given, graph)
         return graph
 
-    def _folded(self, given: Mapping[str, Any], inputs: list[Variable], outputs: list[Value]) -> StaticGraph:
-        """A graph that is run on arrays, of inputs and outputs."""
-        names = [f"onnx.Model: input {name!r}" for name in parts(given) if name not in self._fixed]
-        graph = StaticGraph(inputs, outputs, (names, self._called()), self._watched)
+    def _outputs(self, values: Mapping[str, Value | None]) -> list[tuple[str, Value]]:
+        return outputs_of(self._proto.graph, values)
+
+    def _folded(
+        self, inputs: Sequence[tuple[str, Variable]], outputs: Sequence[tuple[str, Value | None]]
+    ) -> StaticGraph:
+        """A graph that is run on arrays, of inputs and outputs by name."""
+        graph = StaticGraph(inputs, outputs, self._builder.watched)
         if self._folding is not None:
             self._folding.fold(graph.roots, graph.inputs)
         return graph
 
-    def _called(self) -> list[str]:
-        """What errors call the outputs."""
-        return [f"onnx.Model: output {name!r}" for name in self.outputs]
-
-    def _keep(self, key: Any, graph: StaticGraph) -> None:
+    def _keep(self, given: Mapping[str, Any], graph: StaticGraph) -> None:
+        """Keep a graph under the key that its inputs have now: to build it may have made constants of some."""
         if len(self._graphs) >= _MOST_GRAPHS:
             del self._graphs[next(iter(self._graphs))]
         self._known.clear()
-        self._graphs[key] = graph
+        self._graphs[self._key(given)] = graph
 
-    def _run_in_stages(self, given: Mapping[str, Any]) -> Any:
+    def _run_in_stages(self, given: Mapping[str, Any], tensors: Mapping[str, Any]) -> Any:
         """The outputs, by a graph that is kept, up to the values that decide on shapes, and one of what follows.
 
         Args:
             given: The inputs, all of them arrays.
+            tensors: Their tensors by name.
         """
-        nodes = self._proto.graph
-        split, first = self._split or 0, self._graphs.get(self._key(given))
+        first = self._graphs.get(self._key(given))
         while first is None:
+            split = self._split
             inputs, values = self._built(given, split)
-            if self._split != split:  # Of these shapes an earlier node has to know values.
-                split = self._split or 0
-                continue
-            wanted = reading.names_read(nodes.node[split:]) | set(self.outputs)
-            held = {name: x for name, x in values.items() if name in wanted and name not in self._constants}
-            first = self._folded(given, inputs, [x for x in held.values() if x is not None])
-            first.read = list(held.items())
-            self._keep(self._key(given), first)
-        tensors = parts(given)
-        first.compute([x for name, x in tensors.items() if name not in self._fixed])
-        self._computed.clear()
-        values = {**self._constants, **{name: self._beyond(x) for name, x in first.read}}
-        self._watched.clear()
-        with auto_forward(False), _computing(lambda held: self._compute(held, tensors)):
-            self._run(nodes, values, start=split)
-        return StaticGraph([], _named(nodes, values), ([], self._called()), self._watched).run([])
+            if split == self._split:  # If not, of these shapes an earlier node has to know values.
+                read = reading.names_read(self._proto.graph.node[split:]) | set(self.outputs)
+                read.difference_update(self._constants)
+                first = self._folded(inputs, [(name, x) for name, x in values.items() if name in read])
+                self._keep(given, first)
+        first.compute([tensors[name] for name in first.names])
+        self._carried.clear()
+        values = {**self._constants, **{name: self._beyond(x) for name, x in first.outputs}}
+        self._builder.build(values, lambda held: self._compute(held, tensors), start=self._split or 0)
+        return StaticGraph([], self._outputs(values), self._builder.watched).run([])
 
     def _beyond(self, value: Value | None) -> Value | None:
         """A value of one stage as an input of the next."""
@@ -265,16 +236,16 @@ class Model:
         if value is None or value.array is not None:
             return value
         found = value.variable.get_unlinked_variable(need_grad=False)
-        self._computed.add(found)
+        self._carried.add(found)
         return Value(found, value.dtype, sources=value.sources)
 
     def _built(
         self, given: Mapping[str, Any], stop: int | None = None
-    ) -> tuple[list[Variable], dict[str, Value | None]]:
-        """The values of the nodes before `stop` for some inputs; those that decide on shapes become constants."""
+    ) -> tuple[list[tuple[str, Variable]], dict[str, Value | None]]:
+        """The inputs, and the values of the nodes before `stop`; inputs that decide on shapes become constants."""
         tensors = parts(given)
         while True:
-            inputs: list[Variable] = []
+            inputs: list[tuple[str, Variable]] = []
             values: dict[str, Value | None] = dict(self._constants)
             if self._is_computed_at_once:
                 values.update(
@@ -285,21 +256,18 @@ class Model:
                 def enter(part: str, x: Any, dtype: Any = self._types[name].dtype) -> Value:
                     if part in self._fixed and not isinstance(x, Variable):
                         return Value(x.astype(dtype))
-                    inputs.append(x if isinstance(x, Variable) else Variable.from_numpy_array(_readable(x)))  # noqa: B023
-                    return Value(inputs[-1], dtype, sources=frozenset([part]))  # noqa: B023
+                    variable = x if isinstance(x, Variable) else Variable.from_numpy_array(_readable(x))
+                    inputs.append((part, variable))  # noqa: B023
+                    return Value(variable, dtype, sources=frozenset([part]))
 
                 values[name] = entered(name, given[name], enter)
             try:
-                self._watched.clear()
-                with auto_forward(False), _computing(lambda held: self._compute(held, tensors)):
-                    self._run(self._proto.graph, values, stop=stop)
-                    return inputs, values
+                self._builder.build(values, lambda held: self._compute(held, tensors), stop=stop)
+                return inputs, values
             except NeedsValuesError as needed:
                 names = needed.names - self._fixed
-                if (
-                    not needed.names and not self._is_computed_at_once
-                ):  # Parameters decide, too, with their values of now.
-                    self._is_computed_at_once = True
+                if not needed.names and not self._is_computed_at_once:
+                    self._is_computed_at_once = True  # Parameters decide, too, with their values of now.
                     continue
                 fit = [x for x in names if not isinstance(tensors[x], Variable) and tensors[x].size <= MOST_FIXED]
                 if not names or len(fit) < len(names):
@@ -313,10 +281,9 @@ class Model:
     def _compute(self, held: list[Value], tensors: Mapping[str, Any]) -> bool:
         """Make constants of variables that decide on shapes, if they follow from real numbers or from large inputs."""
         given = [tensors[name] for name in frozenset[str]().union(*(value.sources for value in held))]
-        leaves = [value.variable for value in held if value.variable.parent is None]
-        if any(isinstance(x, Variable) for x in given) or (
-            leaves[:1] == [held[0].variable] and not self._computed.issuperset(leaves[:1])
-        ):
+        first = held[0].variable
+        is_input = first.parent is None and first not in self._carried
+        if is_input or any(isinstance(x, Variable) for x in given):
             return False
         if not any(x.dtype.kind == "f" or x.size > MOST_FIXED for x in given):
             return False
@@ -325,121 +292,13 @@ class Model:
             array = cast(value.variable.d, value.dtype)
             check_whole(array, "a value that decides on shapes", is_computed=True)
             value.becomes(array)
-        self._split = self._at if self._split is None else min(self._split, self._at)
+        at = self._builder.at
+        self._split = at if self._split is None else min(self._split, at)
         return True
-
-    def _run(
-        self,
-        graph: Any,
-        values: dict[str, Value | None],
-        versions: Mapping[str, int] | None = None,
-        start: int = 0,
-        stop: int | None = None,
-    ) -> None:
-        """Build a graph or a part of it, or the definition of an operator, which has versions of its own.
-
-        Adds to the values.
-        """
-        known = self._versions if versions is None else versions
-        is_whole = graph is self._proto.graph
-        nodes = graph.node[start:stop]
-        for at, node in enumerate(each(nodes, "build ONNX") if is_whole and not start else nodes, start):
-            if is_whole:
-                self._at = at
-            inputs = [values[name] if name else None for name in node.input]
-            domain = "" if node.domain == "ai.onnx" else node.domain
-
-            def inside(held: Any, given: Sequence[Value] = (), outer: dict[str, Value | None] = values) -> list[Value]:
-                inner = {**outer, **dict(zip((x.name for x in held.input), given, strict=False))}
-                for tensor in held.initializer:
-                    inner[tensor.name] = Value(reading.array_of(tensor, self._folder))
-                self._run(held, inner, versions)
-                return _named(held, inner)
-
-            attributes = self._attributes_of(node) if versions is None else reading.attributes_of(node, self._folder)
-            held = Node(node, attributes, inputs, known.get(domain, 1), inside)
-            try:
-                made = _apply(held, domain) if (domain, node.op_type) in TABLE else self._defined(held, known)
-            except (NeedsValuesError, UnsupportedError):
-                raise
-            except Exception as error:
-                shapes = [value.shape if value is not None else None for value in inputs]
-                raise OnnxError(
-                    f"onnx.Model: node {node.name or list(node.output)!r}, {node.op_type}-{held.version} of shapes "
-                    f"{shapes}: {error}"
-                ) from error
-            values.update((name, value) for name, value in zip(node.output, made, strict=False) if name)
-            if made and may_outgrow(made[0], node.op_type):
-                self._watched[f"onnx.Model: {node.op_type} {node.output[0]!r}"] = made[0].variable
-            for name in node.output[len(made) :]:
-                if name:
-                    raise held.unsupported(f"expected {len(made)} outputs, got {len(node.output)}")
-
-    def _defined(self, held: Node, versions: Mapping[str, int]) -> list[Value]:
-        """The outputs of a node whose operator is defined by others."""
-        try:
-            function = definition(held.proto, versions, held.inputs)
-        except LookupError:
-            raise held.unsupported("expected an operator of docs/onnx.md") from None
-        given = [*held.inputs, *[None] * (len(function.input) - len(held.inputs))]
-        values = dict(zip(function.input, given, strict=False))
-        self._run(function, values, reading.versions_of(function))
-        found = []
-        for wanted, name in zip(held.proto.output, function.output, strict=False):
-            value = values.get(name)
-            if wanted and value is None:
-                raise held.unsupported(f"expected {wanted!r} in the definition of the operator, got nothing")
-            found.append(value if value is not None else Value(np.zeros(0, np.float32)))
-        return found
-
-
-@contextmanager
-def _computing(compute: Callable[[list[Value]], bool]) -> Iterator[None]:
-    """Have values computed in a block that builds a graph."""
-    token = COMPUTES.set(compute)
-    try:
-        yield
-    finally:
-        COMPUTES.reset(token)
-
-
-def _named(graph: Any, values: Mapping[str, Value | None]) -> list[Value]:
-    """The outputs of a graph."""
-    return [found for held in graph.output if (found := values[held.name]) is not None]
 
 
 def _readable(x: Any) -> Any:
     return x if x.dtype.kind in "fiub" else x.astype(np.float32)
-
-
-def _apply(node: Node, domain: str) -> list[Value]:
-    """The outputs of a node."""
-    row = TABLE[domain, node.proto.op_type]
-    given = [value for value in node.inputs if value is not None]
-    sources = frozenset[str]().union(*(value.sources for value in given))
-    is_known = all(value.known for value in given)
-    made = (row.fold if row.fold is not None and is_known else row.build)(node)
-    default = row.dtype if row.dtype is not None else given[0].dtype if given else np.dtype(np.float32)
-    outputs = []
-    for content in made if isinstance(made, (tuple, list)) else [made]:
-        value = content if isinstance(content, Value) else None
-        if value is None:
-            value = Value(content, default if isinstance(content, Variable) else None, sources=sources)
-        elif value.array is None:
-            value.sources |= sources
-        check_size([(held.shape, held.dtype.itemsize) for held in (*given, value)])
-        if is_known and value.array is None:
-            value = _folded(value)
-        outputs.append(value)
-    return outputs
-
-
-def _folded(value: Value) -> Value:
-    """What follows from constants alone, computed at once."""
-    variable = value.variable
-    if variable.parent is not None:
-        variable.forward()
-    return Value(cast(variable.d, value.dtype))
 
 
 def _variables(value: Value) -> Any:

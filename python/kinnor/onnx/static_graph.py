@@ -11,38 +11,41 @@ import numpy as np
 
 from .._core import Variable, forward_all
 from .containers import Absent, Items, leaves
-from .values import Value, check_computed, check_whole
+from .values import Value, cast, check_computed, check_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["StaticGraph", "cast"]
+__all__ = ["StaticGraph"]
 
 
 class StaticGraph:
     """A static graph with its inputs, which is run on arrays.
 
     Args:
-        inputs: The inputs, in the order of `run`.
-        outputs: The outputs.
-        names: What errors call the inputs and the outputs.
+        inputs: The inputs by name, in the order of `run`.
+        outputs: The outputs by name; None for what is absent.
         watched: Whole numbers that may outgrow float32, by what errors call them.
-
-    Attributes:
-        read: The outputs by name, of a graph whose outputs the next stage of a model reads.
     """
 
-    __slots__ = ("inputs", "names", "outputs", "read", "roots", "watched")
+    __slots__ = ("_titles", "inputs", "names", "outputs", "roots", "watched")
 
     def __init__(
         self,
-        inputs: list[Variable],
-        outputs: list[Value],
-        names: tuple[list[str], list[str]],
+        inputs: Sequence[tuple[str, Variable]],
+        outputs: Sequence[tuple[str, Value | None]],
         watched: Mapping[str, Variable],
     ) -> None:
-        self.inputs, self.outputs, self.names = inputs, outputs, names
-        computed = [value.variable for held in outputs for value in leaves(held) if value.array is None]
+        self.names = [name for name, _ in inputs]
+        self.inputs = [variable for _, variable in inputs]
+        self.outputs = outputs
+        # What errors call the inputs and the outputs.
+        self._titles = (
+            [f"onnx.Model: input {name!r}" for name in self.names],
+            [f"onnx.Model: output {name!r}" for name, _ in outputs],
+        )
+        present = [held for _, held in outputs if held is not None]
+        computed = [value.variable for held in present for value in leaves(held) if value.array is None]
         self.roots = [variable for variable in computed if variable.parent is not None]
         above: set[Variable] = set()
         for root in self.roots if watched else ():
@@ -51,7 +54,6 @@ class StaticGraph:
         self.watched = {name: variable for name, variable in watched.items() if variable in above}
         for variable in self.watched.values():
             variable.persistent = True
-        self.read: list[tuple[str, Value | None]] = []
 
     def run(self, arrays: Sequence[Any]) -> Any:
         """Compute the outputs.
@@ -66,7 +68,7 @@ class StaticGraph:
             OnnxError: If there are whole numbers that float32 rounds.
         """
         self.compute(arrays)
-        found = [_result(value, name) for value, name in zip(self.outputs, self.names[1], strict=True)]
+        found = [_result(value, title) for (_, value), title in zip(self.outputs, self._titles[1], strict=True)]
         return found[0] if len(found) == 1 else tuple(found)
 
     def compute(self, arrays: Sequence[Any]) -> None:
@@ -78,8 +80,8 @@ class StaticGraph:
         Raises:
             OnnxError: If there are whole numbers that float32 rounds.
         """
-        for variable, array, name in zip(self.inputs, arrays, self.names[0], strict=True):
-            check_whole(array, name)
+        for variable, array, title in zip(self.inputs, arrays, self._titles[0], strict=True):
+            check_whole(array, title)
             variable.d = array
         if self.roots:
             forward_all(self.roots, clear_buffer=True)
@@ -87,23 +89,11 @@ class StaticGraph:
             check_computed(variable.d, name)
 
 
-def cast(array: Any, dtype: np.dtype[Any]) -> Any:
-    """A copy in another type.
-
-    Args:
-        array: The array.
-        dtype: The type.
-    """
-    if array.dtype.kind == "f" and dtype.kind in "iu" and dtype.itemsize < 8:
-        return array.astype(np.int64).astype(dtype)
-    return array.astype(dtype)
-
-
-def _result(value: Value, name: str) -> Any:
+def _result(value: Value | None, name: str) -> Any:
     """An output as the file says it, in memory of its own."""
     if isinstance(value, Items):
         return [_result(item, f"{name}[{i}]") for i, item in enumerate(value.items)]
-    if isinstance(value, Absent):
+    if value is None or isinstance(value, Absent):
         return None
     if value.known:
         return np.array(value.array)

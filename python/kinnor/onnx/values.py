@@ -29,6 +29,7 @@ __all__ = [
     "OnnxError",
     "Row",
     "Value",
+    "cast",
     "check_computed",
     "check_size",
     "check_whole",
@@ -119,6 +120,18 @@ def check_computed(array: NDArray[Any], what: str) -> None:
     largest = np.abs(array).max(initial=0)
     if largest >= LARGEST_WHOLE:
         raise OnnxError(f"{what}: expected whole numbers below 2^24, as far as float32 has all, got {largest:.0f}")
+
+
+def cast(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """A copy in another type.
+
+    Args:
+        array: The array.
+        dtype: The type.
+    """
+    if array.dtype.kind == "f" and dtype.kind in "iu" and dtype.itemsize < 8:
+        return array.astype(np.int64).astype(dtype)
+    return array.astype(dtype)
 
 
 class NeedsValuesError(Exception):

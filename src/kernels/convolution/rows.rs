@@ -8,14 +8,14 @@ use crate::kernels::gemm::{Matrix, MatrixMut, gemm_then};
 use crate::kernels::scratch::{self, List};
 use crate::kernels::threads::row_ranges_mut;
 
-/// Positions of all images up to which this way is taken, and those up to which it is if the weight is small.
+/// Positions of all images up to which this way is taken if the weight is [`LARGE`], and if it is smaller.
 const ROWS: usize = 256;
 const ROWS_OF_SMALL: usize = 64;
 /// Positions of an image that are so few that its product has narrow rows, where the kernel has one element.
 const FEW: usize = 9;
 /// Those that are so few that a tile of Winograd's is not filled.
 const FEW_OF_TILE: usize = 4;
-/// Elements of a weight from which on it is worth it, and those of a weight that is not small.
+/// Elements of a weight from which on this way pays, and those of a large one.
 const LEAST: usize = 1 << 12;
 const LARGE: usize = 1 << 15;
 /// Elements that a thread lays out at a time.
@@ -23,7 +23,7 @@ const GRAIN: usize = 1 << 13;
 /// A place beyond all images.
 const OUTSIDE: usize = usize::MAX;
 
-/// Whether this way is taken, rather than that of Winograd if that `fits`, too.
+/// Whether a forward run takes this way; `fits_winograd` says that Winograd's algorithm would do, too.
 pub(super) fn takes_rows(g: &Geometry, fits_winograd: bool) -> bool {
     let (positions, rows, weight) = (g.positions(), g.images * g.positions(), g.maps * g.channels * g.taps());
     (g.taps() > 1 || positions <= FEW)

@@ -18,8 +18,20 @@ const LARGEST: usize = 16 << 20;
 const SPARED: usize = 1 << 14;
 const MEETING: usize = 2048;
 
-/// The right matrix `b`, all of a lasting array, as a product of `m` x `n` with sums of `k` terms packs it, block below block:
-/// from its second use on, and where that pays.
+/// Whether it pays to keep the right matrix of a product of `m` x `n` with sums of `k` terms packed. `is_packed` says that the
+/// product packs it in any case, `in_rows` that the elements of its rows lie side by side.
+fn pays<T: Float>((m, n, k): (usize, usize, usize), is_packed: bool, in_rows: bool) -> bool {
+    if m > MANY || n > COLUMNS {
+        return false;
+    }
+    if is_packed {
+        return m > 1;
+    }
+    let is_large = in_rows && n > kernels::<T>().panel() && n * k >= SPARED;
+    is_large && (m > 1 || (n * size_of::<T>()).is_multiple_of(MEETING))
+}
+
+/// The right matrix `b`, all of a lasting array, packed block below block, if that [`pays`] and it was used before.
 ///
 /// # Safety
 /// The matrix is there.
@@ -29,10 +41,7 @@ pub(super) unsafe fn packed<T: Float>(
     lasting: Lasting<'_>,
 ) -> Option<Lent<'_, T>> {
     let is_packed = packs_right(kernels::<T>(), (m, n, k), b.col);
-    let meets = (n * size_of::<T>()).is_multiple_of(MEETING);
-    let pays = (m > 1 || (!is_packed && meets))
-        && (is_packed || (b.col == 1 && n > kernels::<T>().panel() && n * k >= SPARED));
-    if !pays || m > MANY || n > COLUMNS {
+    if !pays::<T>((m, n, k), is_packed, b.col == 1) {
         return None;
     }
     let depth = if is_packed { depth(k) } else { plain_depth(k) };

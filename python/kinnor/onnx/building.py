@@ -1,0 +1,193 @@
+"""Graphs of ONNX models: each node is built by the row of its operator, or by its definition.
+
+Knows nodes; knows no calls, and keeps no graphs.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._core import UnsupportedError, Variable
+from ..files.progress import each
+from ..modes import auto_forward
+from . import reading
+from .definitions import definition
+from .tables import TABLE
+from .values import COMPUTES, NeedsValuesError, Node, OnnxError, Value, cast, check_size, may_outgrow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+__all__ = ["Builder", "outputs_of"]
+
+
+class Builder:
+    """Builds the graph of a model, or a part of it, of values for its inputs.
+
+    Args:
+        proto: The `ModelProto`.
+        folder: The folder that files of tensors are in.
+
+    Attributes:
+        at: Which node is built.
+        watched: Whole numbers of the graph that was built last which may outgrow float32, by what errors call them.
+    """
+
+    def __init__(self, proto: Any, folder: Path | None) -> None:
+        self._graph = proto.graph
+        self._folder = folder
+        self._versions = reading.versions_of(proto)
+        self._attributes: dict[int, tuple[Any, dict[str, Any]]] = {}
+        self.at = 0
+        self.watched: dict[str, Variable] = {}
+        for node in proto.graph.node:
+            self._attributes_of(node)
+
+    def build(
+        self,
+        values: dict[str, Value | None],
+        compute: Callable[[list[Value]], bool],
+        start: int = 0,
+        stop: int | None = None,
+    ) -> None:
+        """Build nodes; their outputs are added to the values.
+
+        Args:
+            values: The inputs and constants by name.
+            compute: Makes constants of variables whose values decide on shapes, and says whether it did.
+            start: The first node.
+            stop: The node after the last.
+
+        Raises:
+            NeedsValuesError: If values of inputs decide on shapes.
+            UnsupportedError: If an operator lacks something.
+            OnnxError: If a node cannot be built.
+        """
+        self.watched.clear()
+        with auto_forward(False), _computing(compute):
+            self._run(self._graph, values, start=start, stop=stop)
+
+    def _attributes_of(self, node: Any) -> dict[str, Any]:
+        # The message is kept beside them, so that its place in memory names it.
+        found = self._attributes.get(id(node))
+        if found is None:
+            found = self._attributes[id(node)] = node, reading.attributes_of(node, self._folder)
+        return found[1]
+
+    def _run(
+        self,
+        graph: Any,
+        values: dict[str, Value | None],
+        versions: Mapping[str, int] | None = None,
+        start: int = 0,
+        stop: int | None = None,
+    ) -> None:
+        """Build a graph or a part of it, or the definition of an operator, which has versions of its own.
+
+        Adds to the values.
+        """
+        known = self._versions if versions is None else versions
+        is_whole = graph is self._graph
+        nodes = graph.node[start:stop]
+        for at, node in enumerate(each(nodes, "build ONNX") if is_whole and not start else nodes, start):
+            if is_whole:
+                self.at = at
+            inputs = [values[name] if name else None for name in node.input]
+            domain = "" if node.domain == "ai.onnx" else node.domain
+
+            def inside(held: Any, given: Sequence[Value] = (), outer: dict[str, Value | None] = values) -> list[Value]:
+                inner = {**outer, **dict(zip((x.name for x in held.input), given, strict=False))}
+                for tensor in held.initializer:
+                    inner[tensor.name] = Value(reading.array_of(tensor, self._folder))
+                self._run(held, inner, versions)
+                return [value for _, value in outputs_of(held, inner)]
+
+            attributes = self._attributes_of(node) if versions is None else reading.attributes_of(node, self._folder)
+            held = Node(node, attributes, inputs, known.get(domain, 1), inside)
+            try:
+                made = _apply(held, domain) if (domain, node.op_type) in TABLE else self._defined(held, known)
+            except (NeedsValuesError, UnsupportedError):
+                raise
+            except Exception as error:
+                shapes = [value.shape if value is not None else None for value in inputs]
+                raise OnnxError(
+                    f"onnx.Model: node {node.name or list(node.output)!r}, {node.op_type}-{held.version} of shapes "
+                    f"{shapes}: {error}"
+                ) from error
+            values.update((name, value) for name, value in zip(node.output, made, strict=False) if name)
+            if made and may_outgrow(made[0], node.op_type):
+                self.watched[f"onnx.Model: {node.op_type} {node.output[0]!r}"] = made[0].variable
+            for name in node.output[len(made) :]:
+                if name:
+                    raise held.unsupported(f"expected {len(made)} outputs, got {len(node.output)}")
+
+    def _defined(self, held: Node, versions: Mapping[str, int]) -> list[Value]:
+        """The outputs of a node whose operator is defined by others."""
+        try:
+            function = definition(held.proto, versions, held.inputs)
+        except LookupError:
+            raise held.unsupported("expected an operator of docs/onnx.md") from None
+        given = [*held.inputs, *[None] * (len(function.input) - len(held.inputs))]
+        values = dict(zip(function.input, given, strict=False))
+        self._run(function, values, reading.versions_of(function))
+        found = []
+        for wanted, name in zip(held.proto.output, function.output, strict=False):
+            value = values.get(name)
+            if wanted and value is None:
+                raise held.unsupported(f"expected {wanted!r} in the definition of the operator, got nothing")
+            found.append(value if value is not None else Value(np.zeros(0, np.float32)))
+        return found
+
+
+@contextmanager
+def _computing(compute: Callable[[list[Value]], bool]) -> Iterator[None]:
+    """Have values computed in a block that builds a graph."""
+    token = COMPUTES.set(compute)
+    try:
+        yield
+    finally:
+        COMPUTES.reset(token)
+
+
+def outputs_of(graph: Any, values: Mapping[str, Value | None]) -> list[tuple[str, Value]]:
+    """The outputs of a graph by name, without those that are absent.
+
+    Args:
+        graph: The `GraphProto`.
+        values: Values by name.
+    """
+    return [(held.name, found) for held in graph.output if (found := values[held.name]) is not None]
+
+
+def _apply(node: Node, domain: str) -> list[Value]:
+    """The outputs of a node."""
+    row = TABLE[domain, node.proto.op_type]
+    given = [value for value in node.inputs if value is not None]
+    sources = frozenset[str]().union(*(value.sources for value in given))
+    is_known = all(value.known for value in given)
+    made = (row.fold if row.fold is not None and is_known else row.build)(node)
+    default = row.dtype if row.dtype is not None else given[0].dtype if given else np.dtype(np.float32)
+    outputs = []
+    for content in made if isinstance(made, (tuple, list)) else [made]:
+        value = content if isinstance(content, Value) else None
+        if value is None:
+            value = Value(content, default if isinstance(content, Variable) else None, sources=sources)
+        elif value.array is None:
+            value.sources |= sources
+        check_size([(held.shape, held.dtype.itemsize) for held in (*given, value)])
+        if is_known and value.array is None:
+            value = _folded(value)
+        outputs.append(value)
+    return outputs
+
+
+def _folded(value: Value) -> Value:
+    """What follows from constants alone, computed at once."""
+    variable = value.variable
+    if variable.parent is not None:
+        variable.forward()
+    return Value(cast(variable.d, value.dtype))
