@@ -96,7 +96,18 @@ def test_slice_takes_open_ends_axis_by_axis(bounds, key, kind):
     np.testing.assert_array_equal(np.asarray(y), x[key], strict=True)
 
 
-@pytest.mark.parametrize("bounds", [((0,), (1,)), ((0, 0, 0), None), (None, None, (1, 0))])
+@pytest.mark.parametrize(
+    ("bounds", "key"),
+    [(((1,), (3,)), np.s_[..., 1:3]), ((1,), np.s_[..., 1:]), (((1, 0), 2, (1, -1)), np.s_[:, 1:, 0:2:-1])],
+)
+def test_slice_of_fewer_entries_is_along_the_last_axes(bounds, key):
+    x = nn.Variable.from_numpy_array(np.arange(24, dtype=np.float32).reshape(2, 3, 4))
+    y = F.slice(x, *bounds)
+    y.forward()
+    np.testing.assert_array_equal(y.d, x.d[key], strict=True)
+
+
+@pytest.mark.parametrize("bounds", [((0, 0, 0), None), (None, None, (1, 0))])
 def test_slice_refuses_wrong_bounds(bounds):
     with pytest.raises(nn.ArgumentError, match=r"slice: expected .*"):
         F.slice(nn.Variable((4, 3)), *bounds)

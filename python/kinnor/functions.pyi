@@ -4772,7 +4772,7 @@ def slice(
     Args:
         x: Input of any shape.
         start: First position along each axis; None, for all axes or for one, is the start (the end where `step` is
-            negative).
+            negative). Fewer entries than axes, here and below, are those of the last axes; the others stay whole.
         stop: Position along each axis to stop before; None is the end (the start where `step` is negative).
         step: Distance between positions along each axis; None is 1.
         n_outputs: Accepted as by every function.
@@ -4782,7 +4782,7 @@ def slice(
         Array with as many axes as `x`.
 
     Raises:
-        ArgumentError: If a step is zero, or if there is not one entry for each axis.
+        ArgumentError: If a step is zero, or if there are more entries than axes.
     """
 
 def softmax(x: T, axis: int | None = None, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:

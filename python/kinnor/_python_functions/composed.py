@@ -99,7 +99,7 @@ def slice(
     Args:
         x: Input of any shape.
         start: First position along each axis; None, for all axes or for one, is the start (the end where `step` is
-            negative).
+            negative). Fewer entries than axes, here and below, are those of the last axes; the others stay whole.
         stop: Position along each axis to stop before; None is the end (the start where `step` is negative).
         step: Distance between positions along each axis; None is 1.
         n_outputs: Accepted as by every function.
@@ -109,13 +109,18 @@ def slice(
         Array with as many axes as `x`.
 
     Raises:
-        ArgumentError: If a step is zero, or if there is not one entry for each axis.
+        ArgumentError: If a step is zero, or if there are more entries than axes.
     """
     if not isinstance(x, (Variable, NdArray)):
         raise CallError(f"slice: expected `x` to be a Variable or an NdArray, got {type(x).__name__}")
     given = [entries(name, each) for name, each in (("start", start), ("stop", stop), ("step", step))]
-    result: T = f.slice(x, *given, outputs=outputs)
+    result: T = f.slice(x, *(of_last_axes(len(x.shape), each) for each in given), outputs=outputs)
     return result
+
+
+def of_last_axes(ndim: int, given: Sequence[int | None] | None) -> list[int | None] | None:
+    """Entries for all axes: those that are given are of the last ones."""
+    return None if given is None else [*([None] * (ndim - len(given))), *given]
 
 
 def entries(name: str, given: int | Iterable[int | None] | None) -> list[int | None] | None:
