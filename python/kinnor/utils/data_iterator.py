@@ -159,6 +159,11 @@ class DataIterator:
         return self._data_source.variables
 
     @property
+    def _shuffle(self) -> bool:
+        """Whether the examples come in random order; programs of NNabla's read it to describe a data set in a file."""
+        return self._data_source.shuffle
+
+    @property
     def batch_size(self) -> int:
         """Examples in a batch."""
         return self._batch_size
@@ -412,7 +417,8 @@ def data_iterator(
     Args:
         data_source: The source.
         batch_size: Examples in a batch.
-        rng: What the order of the cache is drawn from.
+        rng: What the order of the cache is drawn from: the seed of its own generator, at once, so that iterators that
+            share one do not change each other's orders later.
         use_thread: Whether to read ahead in a thread.
         with_memory_cache: Whether to keep the examples in memory if they fit.
         with_file_cache: Whether to keep the examples in files, which are read from the first epoch on.
@@ -429,10 +435,15 @@ def data_iterator(
     if with_file_cache or cache_dir is not None:
         data_source = DataSourceWithFileCache(data_source, cache_dir, shuffle=data_source.shuffle, rng=rng)
     if with_memory_cache:
-        data_source = DataSourceWithMemoryCache(data_source, data_source.shuffle, rng)
+        data_source = DataSourceWithMemoryCache(data_source, data_source.shuffle, _own(rng))
     return DataIterator(
         data_source, batch_size, None, use_thread, epoch_begin_callbacks, epoch_end_callbacks, stop_exhausted
     )
+
+
+def _own(rng: RandomState | None) -> RandomState | None:
+    """A generator that is seeded by another one: threads of several iterators may draw from theirs at any time."""
+    return None if rng is None else np.random.RandomState(rng.permutation(4096)[:8])
 
 
 def data_iterator_simple(
