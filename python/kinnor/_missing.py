@@ -64,9 +64,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "collect_and_shape_result",
         "get_cpu_gpu_average_load",
         "lms_scheduler",
-        "load_train_state",
         "measure_cpu_gpu_instant_load",
-        "save_optimizer_states",
         "sechdule_scope",
     ),
     "utils.data_source_implements": (
@@ -85,11 +83,6 @@ NAMES: dict[str, tuple[str, ...]] = {
         "load_solve_state_from_h5",
         "save_files",
     ),
-    "utils.load": (
-        "base_load",
-        "link_components",
-        "restore_optimizer_state",
-    ),
 }
 """Names that are missing, by the module of NNabla's, without the leading `nnabla.`, that has them."""
 
@@ -105,7 +98,6 @@ MODULES: tuple[str, ...] = (
     "utils.cli.uploader",
     "utils.image_utils.backend_events.cv2_backend",
     "utils.image_utils.backend_events.dicom_backend",
-    "utils.load_function",
     "utils.nvml",
     "utils.save_function",
 )

@@ -14,6 +14,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import _core
+from .._python_functions.composed import of_last_axes
 from ..files import schema
 from ..files.network_file import NetworkError
 
@@ -177,6 +178,8 @@ def call(kind: str, inputs: Sequence[Any], arguments: Mapping[str, Any], n_outpu
         given = _keywords(known, arguments)
         if "output_stat" in known.keywords and n_outputs > 1:
             given["output_stat"] = True
+        if kind == "Slice" and inputs:
+            given = {name: of_last_axes(inputs[0].ndim, value) for name, value in given.items()}
         function = getattr(_core.functions, known.name)
         if known.inputs and known.inputs[-1][1] == "list":
             made = function(*inputs, **given)

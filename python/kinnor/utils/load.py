@@ -32,10 +32,20 @@ if TYPE_CHECKING:
     from .._core import Variable
     from ..files.parameter_file import PathOrFile
     from ..graph_def import NetworkVariable, ProtoNetwork
-    from ..solver import Solver
     from .data_iterator import DataIterator
 
-__all__ = ["Dataset", "Executor", "Info", "Monitor", "Optimizer", "TrainingConfig", "load"]
+__all__ = [
+    "Dataset",
+    "Executor",
+    "Info",
+    "Monitor",
+    "Optimizer",
+    "TrainingConfig",
+    "base_load",
+    "link_components",
+    "load",
+    "restore_optimizer_state",
+]
 
 Assignment = OrderedDict[Any, Any]
 
@@ -69,11 +79,14 @@ class Dataset:
 
 @dataclass
 class Linked:
-    """What feeds a network: data by the variables that take them, and generators of others."""
+    """What feeds a network: data by the variables that take them, and generators of others.
+
+    `network` and what refers to it are there once `link_components` has run.
+    """
 
     name: str
     proto: Any
-    network: ProtoNetwork
+    network: ProtoNetwork = field(init=False)
     dataset_assign: Assignment = field(default_factory=OrderedDict)
     generator_assign: Assignment = field(default_factory=OrderedDict)
     data_iterators: OrderedDict[str, Any] = field(default_factory=OrderedDict)
@@ -90,6 +103,9 @@ class Optimizer(Linked):
     end_iter: int = 0
     update_interval: int = 1
     weight_decay: float = 0.0
+    lr_decay: float = 1.0
+    lr_decay_interval: int = 1
+    states: dict[str, tuple[str, bytes]] = field(default_factory=dict)
     loss_variables: list[NetworkVariable] = field(default_factory=list)
     parameters: OrderedDict[str, Variable] = field(default_factory=OrderedDict)
     parameter_learning_rate_multipliers: Assignment = field(default_factory=OrderedDict)
@@ -106,7 +122,10 @@ class Monitor(Linked):
 
 @dataclass
 class Executor(Linked):
-    """What runs a network: `forward_target` is run forward, then the keys of `output_assign` are read."""
+    """What runs a network: `forward_target` is run forward, then the keys of `output_assign` are read.
+
+    With `need_back_propagation`, `backward_target` is run backward in between; otherwise it is None.
+    """
 
     num_evaluations: int = 1
     repeat_evaluation_type: str = ""
@@ -114,7 +133,10 @@ class Executor(Linked):
     no_image_normalization: bool = False
     output_assign: Assignment = field(default_factory=OrderedDict)
     parameters: Assignment = field(default_factory=OrderedDict)
+    loss_variables: list[NetworkVariable] = field(default_factory=list)
+    parameter_learning_rate_multipliers: Assignment = field(default_factory=OrderedDict)
     forward_target: Any = None
+    backward_target: Any = None
 
 
 class Info:
@@ -167,10 +189,49 @@ def load(
         Error: If a network cannot be built.
         OSError: If a file cannot be read.
     """
+    info = base_load(
+        filenames, prepare_data_iterator, batch_size, exclude_parameter, parameter_only, extension, context
+    )
+    for network in info.networks.values():
+        network(ctx=info.global_config.default_context, batch_size=batch_size)
+        for node in (*network.variables.values(), *network.parameters.values()):
+            if node.variable_instance is not None:
+                node.variable_instance.name = node.name
+    link_components(info)
+    return info
+
+
+def base_load(
+    filenames: PathOrFile | Sequence[PathOrFile],
+    prepare_data_iterator: bool | None = True,
+    batch_size: int | None = None,
+    exclude_parameter: bool = False,
+    parameter_only: bool = False,
+    extension: str = ".nntxt",
+    context: str | None = None,
+) -> Info:
+    """Read files as `load` does, but build no network: nothing refers to a variable, solvers have no parameters.
+
+    Args:
+        filenames: As `load` takes them.
+        prepare_data_iterator: Whether data sets get iterators; if None, whether there is something to train.
+        batch_size: Without effect before networks are built.
+        exclude_parameter: Whether to leave the parameters out.
+        parameter_only: Whether to leave everything else out.
+        extension: Format of a file object.
+        context: `cpu`, or None for the one that the file says.
+
+    Returns:
+        What the files hold.
+
+    Raises:
+        NetworkError: If a file is malformed.
+        OSError: If a file cannot be read.
+    """
     content = network_file.read(filenames, extension, parameters=not exclude_parameter, networks=not parameter_only)
     info = Info()
     info.proto, info.states = content.proto, content.states
-    graph = ProtoGraph.from_proto(
+    info.proto_graph = ProtoGraph.from_proto(
         content.proto, None, parameters.get_current_parameter_scope(), np.random.RandomState(0)
     )
     parameters.put(content.entries, "load")
@@ -179,19 +240,45 @@ def load(
     info.training_config = TrainingConfig(
         held.max_epoch, held.iter_per_epoch, held.save_best, held.monitor_interval if held.monitor_interval > 0 else 10
     )
-    graph.expand_loop_control()
-    for network in graph.networks.values():
-        network(ctx=info.global_config.default_context, batch_size=batch_size)
-        for node in (*network.variables.values(), *network.parameters.values()):
-            if node.variable_instance is not None:
-                node.variable_instance.name = node.name
-    info.proto_graph, info.networks = graph, graph.networks
+    info.proto_graph.expand_loop_control()
+    info.networks = info.proto_graph.networks
     wanted = held.max_epoch > 0 if prepare_data_iterator is None else prepare_data_iterator
     info.datasets = OrderedDict((d.name, _dataset(d, i, wanted)) for i, d in enumerate(content.proto.dataset))
-    info.optimizers = OrderedDict((o.name, _optimizer(info, o)) for o in content.proto.optimizer)
-    info.monitors = OrderedDict((m.name, _monitor(info, m)) for m in content.proto.monitor)
-    info.executors = OrderedDict((e.name, _executor(info, e)) for e in content.proto.executor)
+    info.optimizers = OrderedDict((o.name, _optimizer(o, content.states)) for o in content.proto.optimizer)
+    info.monitors = OrderedDict((m.name, Monitor(m.name, m)) for m in content.proto.monitor)
+    info.executors = OrderedDict((e.name, _executor(e)) for e in content.proto.executor)
     return info
+
+
+def link_components(info: Info) -> None:
+    """Give optimizers, monitors and executors the variables of networks that were built, and solvers their parameters.
+
+    Args:
+        info: What `base_load` has read, each of whose networks was called.
+
+    Raises:
+        NetworkError: If names do not fit, or if a network was not built.
+    """
+    for optimizer in info.optimizers.values():
+        _link_optimizer(info, optimizer)
+    for monitor in info.monitors.values():
+        _link_monitor(info, monitor)
+    for executor in info.executors.values():
+        _link_executor(info, executor)
+
+
+def restore_optimizer_state(optimizer: Optimizer) -> None:
+    """Give the solver of an optimizer what the files keep of it.
+
+    Args:
+        optimizer: The optimizer, whose solver has its parameters.
+
+    Raises:
+        ParameterError: If the states are malformed or those of another solver.
+        GraphError: If one is of a parameter that was not set.
+    """
+    optimizer.solver.set_states_from_protobuf(optimizer.proto)
+    solvers.load_states(optimizer.name, optimizer.solver, optimizer.states)
 
 
 def _context(proto: Any, wanted: str | None) -> Context:
@@ -232,7 +319,8 @@ def _network(info: Info, proto: Any) -> ProtoNetwork:
 
 
 def _feed(info: Info, linked: Linked) -> None:
-    proto, network = linked.proto, linked.network
+    proto = linked.proto
+    network = linked.network = _network(info, proto)
     for name in getattr(proto, "dataset_name", ()):
         if name not in info.datasets:
             raise NetworkError(f"load: expected one of the data sets {list(info.datasets)}, got {name!r}")
@@ -274,34 +362,42 @@ def _instances(nodes: Iterable[NetworkVariable]) -> list[Any]:
     return found
 
 
-def _optimizer(info: Info, proto: Any) -> Optimizer:
-    made = Optimizer(proto.name, proto, _network(info, proto), solver=solvers.read(proto.solver))
-    _feed(info, made)
+def _optimizer(proto: Any, states: dict[str, tuple[str, bytes]]) -> Optimizer:
+    made = Optimizer(proto.name, proto, solver=solvers.read(proto.solver), states=states)
     made.scheduler = _scheduler(proto.solver)
     made.order, made.start_iter, made.end_iter = proto.order, proto.start_iter, proto.end_iter
     made.update_interval = max(proto.update_interval, 1)
     made.weight_decay = proto.solver.weight_decay
-    made.loss_variables = [made.network.variable(held.variable_name) for held in proto.loss_variable]
-    moving: dict[str, Variable] = {}
-    for held in proto.parameter_variable:
+    made.lr_decay = proto.solver.lr_decay if proto.solver.lr_decay > 0 else 1.0
+    made.lr_decay_interval = max(proto.solver.lr_decay_interval, 1)
+    return made
+
+
+def _rates(made: Optimizer | Executor) -> None:
+    """How fast the parameters move that the message names."""
+    for held in made.proto.parameter_variable:
         for name in _matching(made.network, held.variable_name):
-            node = made.network.variable(name)
-            made.parameter_learning_rate_multipliers[node] = held.learning_rate_multiplier
-            (variable,) = _instances([node])
-            if held.learning_rate_multiplier > 0:
-                moving[name] = variable
-            else:
-                variable.need_grad = False
+            made.parameter_learning_rate_multipliers[made.network.variable(name)] = held.learning_rate_multiplier
+
+
+def _link_optimizer(info: Info, made: Optimizer) -> None:
+    _feed(info, made)
+    made.loss_variables = [made.network.variable(held.variable_name) for held in made.proto.loss_variable]
+    moving: dict[str, Variable] = {}
+    _rates(made)
+    for node, rate in made.parameter_learning_rate_multipliers.items():
+        (variable,) = _instances([node])
+        if rate > 0:
+            moving[node.name] = variable
+        else:
+            variable.need_grad = False
     made.parameters = OrderedDict(sorted(moving.items()))
-    solver: Solver = made.solver
-    solver.set_parameters(made.parameters)
-    solver.set_states_from_protobuf(proto)
-    solvers.load_states(proto.name, solver, info.states)
+    made.solver.set_parameters(made.parameters)
+    restore_optimizer_state(made)
     losses = _instances(made.loss_variables)
     for loss in losses:
         loss.grad.fill(1.0 / max(loss.size, 1))
     made.target = losses[0] if len(losses) == 1 else F.sink(*losses, one_input_grad=False)
-    return made
 
 
 def _scheduler(proto: Any) -> BaseLearningRateScheduler:
@@ -330,25 +426,30 @@ def _scheduler(proto: Any) -> BaseLearningRateScheduler:
     return found
 
 
-def _monitor(info: Info, proto: Any) -> Monitor:
-    made = Monitor(proto.name, proto, _network(info, proto))
+def _link_monitor(info: Info, made: Monitor) -> None:
     _feed(info, made)
-    made.monitor_variables = [made.network.variable(held.variable_name) for held in proto.monitor_variable]
+    made.monitor_variables = [made.network.variable(held.variable_name) for held in made.proto.monitor_variable]
     made.target = F.sink(*_instances(made.monitor_variables))
-    return made
 
 
-def _executor(info: Info, proto: Any) -> Executor:
-    made = Executor(proto.name, proto, _network(info, proto))
-    _feed(info, made)
+def _executor(proto: Any) -> Executor:
+    made = Executor(proto.name, proto)
     made.num_evaluations = max(proto.num_evaluations, 1)
     made.repeat_evaluation_type = proto.repeat_evaluation_type
     made.need_back_propagation = proto.need_back_propagation
     made.no_image_normalization = proto.no_image_normalization
-    for held in proto.output_variable:
+    return made
+
+
+def _link_executor(info: Info, made: Executor) -> None:
+    _feed(info, made)
+    for held in made.proto.output_variable:
         made.output_assign[made.network.variable(held.variable_name)] = [held.type, held.data_name]
-    for held in proto.parameter_variable:
+    for held in made.proto.parameter_variable:
         for name in _matching(made.network, held.variable_name):
             made.parameters[made.network.variable(name)] = name
     made.forward_target = F.sink(*_instances(made.output_assign))
-    return made
+    if made.need_back_propagation:
+        made.loss_variables = [made.network.variable(held.variable_name) for held in made.proto.loss_variable]
+        _rates(made)
+        made.backward_target = F.sink(*_instances(made.loss_variables))

@@ -46,7 +46,8 @@ def save(
         contents: Lists of dicts, of which each may be left out. `networks`: `name`, `batch_size`, `outputs` and `names`
             (variables by name). `datasets`: `name`, `uri`, `cache_dir`, `variables`, `shuffle`, `batch_size`,
             `no_image_normalization`. `optimizers`: `name`, `solver`, `network`, `dataset`, `weight_decay`, `lr_decay`,
-            `lr_decay_interval`, `update_interval`, `data_variables`, `generator_variables`, `loss_variables`.
+            `lr_decay_interval`, `update_interval`, `data_variables`, `generator_variables`, `loss_variables`; without
+            `networks`, `network` and `dataset` are "None", and the file is for `kinnor.utils.load.base_load`.
             `monitors`: `name`, `network`, `dataset`, `data_variables`, `generator_variables`, `monitor_variables`.
             `executors`: `name`, `network`, `data`, `output`, `remp`, `generator_variables`. Besides, two dicts:
             `global_config` with `default_context`, and `training_config` with `max_epoch`, `iter_per_epoch` and
@@ -201,7 +202,10 @@ def _fill_optimizer(
     network = _named(graph, held["network"]) if graph.networks else None
     proto.name = held["name"]
     proto.network_name = "None" if network is None else network.name
-    _fill_datasets(proto, held, datasets)
+    if network is None and held["dataset"] == "None":
+        proto.dataset_name.append("None")
+    else:
+        _fill_datasets(proto, held, datasets)
     solver_messages.fill(proto.solver, solver)
     for name in ("weight_decay", "lr_decay", "lr_decay_interval"):
         setattr(proto.solver, name, held[name])

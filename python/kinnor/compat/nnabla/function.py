@@ -1,16 +1,19 @@
-"""Functions as objects: made with their arguments, called with their inputs."""
+"""Functions as objects: made with their arguments, called with their inputs, or run by hand on given variables."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kinnor import _core
+from kinnor import GraphError, _core
 from kinnor import functions as F
 from kinnor._suggest import absence
 from kinnor.function import Function, PythonFunction
+from kinnor.modes import auto_forward
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from kinnor import Variable
 
 __all__ = ["Function", "PythonFunction"]
 
@@ -22,13 +25,18 @@ class Made:
         ctx: The context that it is made for, which is without effect: that of the call counts.
         *args: Its arguments, in the order of the function's.
         **kwargs: Its arguments by name.
+
+    Attributes:
+        name: The name of its type.
     """
 
     name: str
+    made_by: str
     names: Sequence[str]
 
     def __init__(self, ctx: Any = None, *args: Any, **kwargs: Any) -> None:
         self.ctx, self.args = ctx, {**dict(zip(self.names, args, strict=False)), **kwargs}
+        self._function: Function | None = None
 
     def __call__(self, *inputs: Any, n_outputs: int = -1, auto_forward: bool = False, outputs: Any = None) -> Any:
         """What `kinnor.functions` makes of the inputs.
@@ -43,7 +51,69 @@ class Made:
             The output, or a tuple of them.
         """
         given = {} if outputs is None else {"outputs": outputs}
-        return getattr(F, self.name)(*inputs, **self.args, **given)
+        return getattr(F, self.made_by)(*inputs, **self.args, **given)
+
+    def setup(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> None:
+        """Give outputs the shapes that they have for these inputs. No graph is built of them.
+
+        Args:
+            inputs: The inputs.
+            outputs: The outputs, which are leaves.
+
+        Raises:
+            GraphError: If several functions stand for this one, or if it has fewer outputs.
+            Error: If the function does not take these inputs.
+        """
+        with auto_forward(False):
+            found = self._call([held.get_unlinked_variable(need_grad=held.need_grad) for held in inputs], len(outputs))
+        function = found[0].parent
+        if function is None or function.name != self.name or len(found) < len(outputs):
+            raise GraphError(
+                f"{self.name}.setup: expected one function with {len(outputs)} outputs, got {function} with "
+                f"{len(found)}: call the function instead"
+            )
+        for output, made in zip(outputs, found, strict=False):
+            output.reset_shape(made.shape, True)
+        self._function = function
+
+    def forward(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> None:
+        """Compute outputs, without a graph.
+
+        Args:
+            inputs: The inputs, of the shapes that `setup` saw.
+            outputs: The outputs.
+
+        Raises:
+            GraphError: If `setup` has not run.
+            Error: If the function fails.
+        """
+        self._ready("forward").forward(inputs, outputs)
+
+    def backward(
+        self, inputs: Sequence[Variable], outputs: Sequence[Variable], accum: Sequence[bool] | None = None
+    ) -> None:
+        """Compute the gradients of those inputs that need one, without a graph.
+
+        Args:
+            inputs: The inputs of `forward`.
+            outputs: The outputs of `forward`, with their gradients.
+            accum: By input, whether to add to its gradient; by default none is added to.
+
+        Raises:
+            GraphError: If `setup` has not run.
+            Error: If the function has no gradient.
+        """
+        added = [False] * len(inputs) if accum is None else list(accum)[: len(inputs)]
+        self._ready("backward").backward(inputs, outputs, added)
+
+    def _call(self, inputs: Sequence[Variable], n_outputs: int) -> tuple[Variable, ...]:
+        made = getattr(F, self.made_by)(*inputs, **self.args)
+        return tuple(made) if isinstance(made, (list, tuple)) else (made,)
+
+    def _ready(self, what: str) -> Function:
+        if self._function is None:
+            raise GraphError(f"{self.name}.{what}: expected `setup` to have run, got a function that is new")
+        return self._function
 
 
 _FUNCTIONS = {row[1]: (row[0], [arg[0] for arg in row[3]]) for row in _core.declarations()}
@@ -53,6 +123,6 @@ def __getattr__(name: str) -> Any:
     if name not in _FUNCTIONS:
         raise AttributeError(absence(f"nnabla.function.{name}", [*__all__, *_FUNCTIONS]))
     function, names = _FUNCTIONS[name]
-    made = type(name, (Made,), {"name": function, "names": names, "__doc__": Made.__doc__})
+    made = type(name, (Made,), {"name": name, "made_by": function, "names": names, "__doc__": Made.__doc__})
     globals()[name] = made
     return made

@@ -1,4 +1,4 @@
-"""Small functions of NNabla's command line program that others use: numbers in texts, paths, data for variables."""
+"""Functions of NNabla's command line program that others use: for texts, paths, data and files of states."""
 
 from __future__ import annotations
 
@@ -8,12 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kinnor import ShapeError
+from kinnor import ArgumentError, ShapeError
+from kinnor import parameter as parameters
+from kinnor.files import network_file, schema
+from kinnor.files.atomic import replacing
+from kinnor.graph_def import solvers
+from kinnor.logger import logger
 
 if TYPE_CHECKING:
     from kinnor import Context, Variable
+    from kinnor.utils.load import Info
 
-__all__ = ["compute_full_path", "is_float", "let_data_to_variable", "str_to_num"]
+__all__ = [
+    "compute_full_path",
+    "is_float",
+    "let_data_to_variable",
+    "load_train_state",
+    "save_optimizer_states",
+    "str_to_num",
+]
 
 UNITS = {
     letter: base**power
@@ -119,3 +132,53 @@ def let_data_to_variable(
     variable.need_grad = False
     if ctx is not None:
         variable.data.cast(variable.data.dtype, ctx)
+
+
+def save_optimizer_states(filebase: str, ext: str, train_config: Any) -> list[str]:
+    """Write what the solvers of a training keep, for `load_train_state`, which reads the files in an archive.
+
+    Args:
+        filebase: What the paths start with: the rest is `_NAME_SOLVER_optimizer.h5.optimizer` for each optimizer, or
+            `_optimizer.protobuf.optimizer` for all.
+        ext: `.h5` or `.protobuf`.
+        train_config: Its `optimizers` is a dict of objects with an `optimizer`, as `nnabla.utils.load` gives them.
+
+    Returns:
+        The paths.
+
+    Raises:
+        ArgumentError: If `ext` is another one.
+        OSError: If a file cannot be written.
+    """
+    if ext not in (".h5", ".protobuf"):
+        raise ArgumentError(f"save_optimizer_states: expected `ext` to be .h5 or .protobuf, got {ext!r}")
+    found = [held.optimizer for held in train_config.optimizers.values()]
+    members = [solvers.state_file(optimizer.name, optimizer.solver, ext) for optimizer in found]
+    if ext == ".protobuf":
+        whole = schema.arrays().NNablaProtoBuf()
+        for _, content in members:
+            whole.MergeFromString(content)
+        members = [("optimizer.protobuf.optimizer", whole.SerializeToString())]
+    for name, content in members:
+        with replacing(f"{filebase}_{name}") as temporary:
+            temporary.write_bytes(content)
+    return [f"{filebase}_{name}" for name, _ in members]
+
+
+def load_train_state(filename: str, info: Info) -> None:
+    """Go on where a training was: read parameters into the current scope, and what solvers keep.
+
+    Args:
+        filename: Path of a `.nnp` file that holds both.
+        info: What `nnabla.utils.load.load` has read, whose solvers get their states.
+
+    Raises:
+        NetworkError: If the file is malformed.
+        ParameterError: If the states are those of another solver.
+        OSError: If the file cannot be read.
+    """
+    content = network_file.read(filename)
+    parameters.put(content.entries, "load_train_state")
+    for optimizer in info.optimizers.values():
+        solvers.load_states(optimizer.name, optimizer.solver, content.states)
+    logger.info(f"Load training resume states: {filename}")

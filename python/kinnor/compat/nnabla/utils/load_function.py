@@ -1,0 +1,58 @@
+"""Functions of a network's file as objects. Knows no networks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kinnor.compat.nnabla.function import Made
+from kinnor.graph_def import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kinnor import Variable
+
+__all__: list[str] = []
+
+
+class Loaded(Made):
+    """A function with the arguments that a message has.
+
+    Args:
+        ctx: The context that it is made for, which is without effect.
+        message: A `Function` of NNabla's messages.
+    """
+
+    names = ()
+
+    def __init__(self, ctx: Any, message: Any) -> None:
+        super().__init__(ctx)
+        self.name, self.args = message.type, messages.read(message)
+
+    def __call__(self, *inputs: Any, n_outputs: int = -1, auto_forward: bool = False, outputs: Any = None) -> Any:
+        """What the function makes of the inputs.
+
+        Args:
+            *inputs: The inputs.
+            n_outputs: How many outputs are wanted, where that is a choice.
+            auto_forward: Without effect.
+            outputs: Without effect.
+
+        Returns:
+            The output, or a tuple of them.
+        """
+        made = self._call(inputs, n_outputs)
+        return made if len(made) > 1 else made[0]
+
+    def _call(self, inputs: Sequence[Variable], n_outputs: int) -> tuple[Variable, ...]:
+        return messages.call(self.name, inputs, self.args, n_outputs)
+
+
+def _create_function_instance(ctx: Any, f: Any) -> Loaded:
+    """The function that a message describes.
+
+    Args:
+        ctx: The context that it is made for.
+        f: A `Function` of NNabla's messages.
+    """
+    return Loaded(ctx, f)
