@@ -6,6 +6,7 @@ import re
 import zipfile
 from collections import defaultdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -546,3 +547,30 @@ def test_files_of_old_versions():
     y.forward()
     assert y.d.any()
     assert info.optimizers["o"].solver.name == "Sgd"
+
+
+def test_a_loader_of_ones_own_asks_a_pass_step_by_step(capsys):
+    asked = NnpNetworkPass(2)
+    asked.fix_parameters()
+    asked.use_up_to("y")
+    asked.on_generate_function_by_type("Affine")(lambda f: [f, "type"])
+    asked.on_generate_function_by_name("first")(lambda f: [f, "name"])
+    seen = []
+    for decorate, key in ((asked.on_function_pass_by_type, "Affine"), (asked.on_function_pass_by_name, "first")):
+        decorate(key)(lambda f, variables, scope, key=key: seen.append((f.name, key, variables, scope)))
+    node = SimpleNamespace(name="y", need_grad=True, stop=False)
+    function = SimpleNamespace(name="first", proto=SimpleNamespace(type="Affine"), disabled=False)
+    other = SimpleNamespace(name="second", proto=SimpleNamespace(type="ReLU"), disabled=False)
+    assert asked._apply_generate_variable(node) is node and not node.need_grad
+    assert asked._apply_generate_function_by_type(function) == [function, "type"]
+    assert asked._apply_generate_function_by_name(function) == [function, "name"]
+    assert asked._apply_generate_function_by_type(other) is asked._apply_generate_function_by_name(other) is other
+    for f in (function, other):
+        asked._apply_function_pass_by_type(f, "variables", "scope")
+        asked._apply_function_pass_by_name(f, "variables", "scope")
+    assert seen == [("first", key, "variables", "scope") for key in ("Affine", "first")]
+    asked._apply_use_up_to([node])
+    asked.verbose2("built")
+    assert node.stop and capsys.readouterr().out == "built\n"
+    NnpNetworkPass(1).verbose2("built")
+    assert capsys.readouterr().out == ""

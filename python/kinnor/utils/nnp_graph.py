@@ -110,7 +110,7 @@ class NnpNetworkPass:
     """What changes a network before it is built: functions that are called with its nodes.
 
     Args:
-        verbose: Whether changes are printed.
+        verbose: Whether changes are printed; from 2 on, whatever is built, too.
     """
 
     def __init__(self, verbose: int = 0) -> None:
@@ -128,6 +128,15 @@ class NnpNetworkPass:
             texts: What to print.
         """
         if self._verbose:
+            print(*texts)
+
+    def verbose2(self, *texts: object) -> None:
+        """Print what is built, if that is wanted.
+
+        Args:
+            texts: What to print.
+        """
+        if self._verbose > 1:
             print(*texts)
 
     # --- What a user adds
@@ -290,10 +299,8 @@ class NnpNetworkPass:
         Args:
             f: The function.
         """
-        for key in (("type", f.proto.type), ("name", f.name)):
-            if key in self._functions:
-                f = self._functions[key](f)
-        return f
+        found: PassFunction = self._apply_generate_function_by_name(self._apply_generate_function_by_type(f))
+        return found
 
     def pass_function(self, f: PassFunction, variables: dict[str, PassVariable], scope: Scope) -> None:
         """Call what is to be called with a function.
@@ -303,9 +310,8 @@ class NnpNetworkPass:
             variables: The variables by name.
             scope: The parameters.
         """
-        for key in (("type", f.proto.type), ("name", f.name)):
-            if key in self._passes and not f.disabled:
-                self._passes[key](f, variables, scope)
+        self._apply_function_pass_by_type(f, variables, scope)
+        self._apply_function_pass_by_name(f, variables, scope)
 
     def stop_at(self, variables: list[PassVariable]) -> None:
         """Note which variables the network ends at.
@@ -316,3 +322,27 @@ class NnpNetworkPass:
         for variable in variables:
             if variable.name in self._ends:
                 variable.stop = True
+
+    # --- What a loader of a program's own calls, by NNabla's names: its nodes have the attributes that ours have
+
+    def _apply_generate_variable(self, v: Any) -> Any:
+        return self.generate_variable(v)
+
+    def _apply_generate_function_by_type(self, f: Any) -> Any:
+        return self._functions[key](f) if (key := ("type", f.proto.type)) in self._functions else f
+
+    def _apply_generate_function_by_name(self, f: Any) -> Any:
+        return self._functions[key](f) if (key := ("name", f.name)) in self._functions else f
+
+    def _apply_function_pass_by_type(self, f: Any, variables: Any, param_scope: Any) -> None:
+        self._pass(("type", f.proto.type), f, variables, param_scope)
+
+    def _apply_function_pass_by_name(self, f: Any, variables: Any, param_scope: Any) -> None:
+        self._pass(("name", f.name), f, variables, param_scope)
+
+    def _pass(self, key: tuple[str, str], f: Any, variables: Any, param_scope: Any) -> None:
+        if key in self._passes and not f.disabled:
+            self._passes[key](f, variables, param_scope)
+
+    def _apply_use_up_to(self, variables: list[Any]) -> None:
+        self.stop_at(variables)
