@@ -106,17 +106,25 @@ macro_rules! exponentials {
         /// `tanh(x)`.
         #[inline(always)]
         pub(in crate::kernels) fn tanh(x: $f) -> $f {
-            let (n, r) = reduce(clamp(2.0 * x.abs(), 0.0, $far));
+            let x2 = clamp(2.0 * x.abs(), 0.0, $far);
+            let (n, r) = reduce(x2);
             let s = power_of_two(n);
             let e = s.mul_add(exp_m1_near(r), s - 1.0);
-            quotient(e, 2.0, e).copysign(x)
+            let (q, half) = (e / (2.0 + e), 0.5 * e);
+            // Near zero, where the sum rounds away most of `e`, the same is `e / 2 - e / 2 q`.
+            (if x2 < 0.75 { (-half).mul_add(q, half) } else { q }).copysign(x)
         }
 
         /// `1 / (1 + exp(-x))`.
         #[inline(always)]
         pub(in crate::kernels) fn sigmoid(x: $f) -> $f {
-            let e = exp(-x.abs());
-            quotient(if x < 0.0 { e } else { 1.0 }, 1.0, e)
+            /// `2^64`, by which `e` is too large, so that it is a normal number where the result is not.
+            const SCALE: $f = 18_446_744_073_709_551_616.0;
+            let (n, r) = reduce(clamp(x, $least, $far));
+            let e = (1.0 + exp_m1_near(r)) * power_of_two(n.wrapping_add(64));
+            let (q, e) = (e / (SCALE + e), e * (1.0 / SCALE));
+            // Where the sum rounds away most of `e`, the same is `e - e q`.
+            if x < -1.5 { (-e).mul_add(q, e) } else { q }
         }
 
         /// `sinh(x)`.
