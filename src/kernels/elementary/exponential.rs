@@ -124,7 +124,7 @@ macro_rules! exponentials {
             let e = (1.0 + exp_m1_near(r)) * power_of_two(n.wrapping_add(64));
             let (q, e) = (e / (SCALE + e), e * (1.0 / SCALE));
             // Where the sum rounds away most of `e`, the same is `e - e q`.
-            if x < -1.5 { (-e).mul_add(q, e) } else { q }
+            if x < 0.0 { (-e).mul_add(q, e) } else { q }
         }
 
         /// `sinh(x)`.
