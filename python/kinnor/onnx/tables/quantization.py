@@ -13,6 +13,8 @@ from .building import expand, per_channel, reshape
 from .convolutions import convolved
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..._core import Variable
     from ..values import Node
 
@@ -41,11 +43,19 @@ def _of_blocks(held: Variable, shape: tuple[int, ...], axis: int, block: int) ->
     return F.slice(whole, [0] * len(shape), list(shape), [1] * len(shape))
 
 
-def _saturated(node: Node, y: Variable, dtype: np.dtype[Any], sources: frozenset[str]) -> Value:
+def _levels_of(
+    node: Node, x: Variable, scale: Variable, zero: Variable | None, dtype: np.dtype[Any], sources: frozenset[str]
+) -> Value:
+    """The nearest levels to numbers; scale and zero point broadcast to them."""
     if dtype.name not in ("int8", "uint8", "int16", "uint16"):
         raise node.unsupported(f"expected levels of 8 or 16 bits, got {dtype}")
-    found = np.iinfo(dtype)
-    y = F.minimum_scalar(F.maximum_scalar(y, float(found.min)), float(found.max))
+    if zero is None:
+        zero = scale * 0.0
+    if dtype.itemsize == 1 and x.ndim == scale.ndim == zero.ndim:
+        y = F.quantize_linear(x, scale, zero, "HALF_TO_EVEN", False, dtype.type)
+    else:
+        found = np.iinfo(dtype)
+        y = F.minimum_scalar(F.maximum_scalar(rounded(x / scale) + zero, float(found.min)), float(found.max))
     return Value(y, dtype, sources=sources)
 
 
@@ -57,17 +67,21 @@ def _quantize(node: Node) -> Value:
         dtype = node.value(2).dtype
     elif node.get("output_dtype"):
         dtype = dtype_of(node.get("output_dtype"))
-    y = rounded(node.x(0) / _along(node, 1))
-    y = y + _along(node, 2) if node.has(2) else y
-    return _saturated(node, y, dtype, node.value(0).sources)
+    zero = _along(node, 2) if node.has(2) else None
+    return _levels_of(node, node.x(0), _along(node, 1), zero, dtype, node.value(0).sources)
 
 
 def _dequantize(node: Node) -> Value:
     if node.value(0).dtype.name not in ("int8", "uint8", "int16", "uint16", "int32"):
         raise node.unsupported(f"expected levels of 8 bits or more, got {node.value(0).dtype}")
-    x = node.x(0)
-    x = x - _along(node, 2) if node.has(2) else x
-    return Value(x * _along(node, 1), node.value(1).dtype, sources=node.value(0).sources)
+    x, scale = node.x(0), _along(node, 1)
+    if not node.has(2):
+        y = x * scale
+    elif x.ndim == scale.ndim:
+        y = F.dequantize_linear(x, scale, _along(node, 2))
+    else:
+        y = (x - _along(node, 2)) * scale
+    return Value(y, node.value(1).dtype, sources=node.value(0).sources)
 
 
 def _dynamic(node: Node) -> list[Value]:
@@ -77,7 +91,7 @@ def _dynamic(node: Node) -> list[Value]:
     least = F.minimum_scalar(F.min(x, axis=axes), 0.0)
     scale = (most - least) * (1.0 / 255.0)
     zero = rounded(F.minimum_scalar(F.maximum_scalar(-least / scale, 0.0), 255.0))
-    y = _saturated(node, rounded(x / scale) + zero, np.dtype(np.uint8), sources)
+    y = _levels_of(node, x, per_channel(scale, 0, x.ndim), per_channel(zero, 0, x.ndim), np.dtype(np.uint8), sources)
     return [y, Value(scale, np.float32, sources=sources), Value(zero, np.uint8, sources=sources)]
 
 
@@ -95,11 +109,67 @@ def _matmul_integer(node: Node) -> Variable:
     return matmul(_shifted(node, 0, 2), _shifted(node, 1, 3, True))
 
 
+def _numbers(node: Node, i: int, axis: int = -1) -> Variable:
+    """The numbers that an input of levels stands for; its scale and zero point follow it."""
+    x = node.x(i)
+    scale, zero = (per_channel(node.x(k), axis, x.ndim) if node.has(k) else None for k in (i + 1, i + 2))
+    if scale is None:
+        raise OnnxError(f"expected a scale of input {i}, got none")
+    return x * scale if zero is None else F.dequantize_linear(x, scale, zero)
+
+
+def _as_output(node: Node, y: Variable, i: int, *inputs: int) -> Value:
+    """The levels that are nearest to numbers; `i` is their scale, their zero point follows it."""
+    held = node.value(i + 1) if node.has(i + 1) else None
+    zero = None if held is None else per_channel(held.variable, -1, y.ndim)
+    dtype = node.value(inputs[0]).dtype if held is None else held.dtype
+    sources = frozenset[str]().union(*(node.value(k).sources for k in inputs))
+    return _levels_of(node, y, per_channel(node.x(i), -1, y.ndim), zero, dtype, sources)
+
+
 def _qlinear_matmul(node: Node) -> Value:
-    a = (node.x(0) - node.x(2)) * node.x(1)
-    b = (node.x(3) - node.x(5)) * node.x(4)
-    y = rounded(matmul(a, b) / node.x(6)) + node.x(7)
-    return _saturated(node, y, node.value(7).dtype, node.value(0).sources | node.value(3).sources)
+    return _as_output(node, matmul(_numbers(node, 0), _numbers(node, 3)), 6, 0, 3)
+
+
+def _with_two(function: Callable[[Variable, Variable], Variable]) -> Row:
+    return Row(lambda node: _as_output(node, function(_numbers(node, 0), _numbers(node, 3)), 6, 0, 3))
+
+
+def _with_one(function: Callable[[Node, Variable], Variable]) -> Row:
+    return Row(lambda node: _as_output(node, function(node, _numbers(node, 0)), 3, 0))
+
+
+def _leaky(node: Node, x: Variable) -> Variable:
+    return F.leaky_relu(x, node.get("alpha", 0.01))
+
+
+def _pooled(node: Node, x: Variable) -> Variable:
+    axes = list(range(1, x.ndim - 1) if node.get("channels_last", 0) else range(2, x.ndim))
+    return F.mean(x, axis=axes, keepdims=True)
+
+
+def _softmax(node: Node, x: Variable) -> Variable:
+    axis = node.get("axis", -1)
+    if node.get("opset", 13) < 13 and axis % x.ndim != x.ndim - 1:
+        raise node.unsupported("expected the last axis, as of operators before version 13")
+    return F.softmax(x, axis=axis)
+
+
+def _qlinear_concat(node: Node) -> Value:
+    first = range(2, len(node.inputs), 3)
+    return _as_output(node, F.concatenate(*[_numbers(node, i) for i in first], axis=node.get("axis")), 0, *first)
+
+
+def _qgemm(node: Node) -> Value | Variable:
+    a, b = _numbers(node, 0), _numbers(node, 3, 0 if node.get("transB", 0) else 1)
+    y = F.affine(
+        F.transpose(a, (1, 0)) if node.get("transA", 0) else a, F.transpose(b, (1, 0)) if node.get("transB", 0) else b
+    )
+    if node.has(6):  # levels of what the product counts in
+        scale = node.x(1) * node.x(4)
+        y = y + node.x(6) * scale
+    y = y * node.get("alpha", 1.0)
+    return _as_output(node, y, 7, 0, 3) if node.has(7) else Value(y, np.float32)
 
 
 def _levels(node: Node, i: int, zero: int, axis: int | None = None) -> Variable:
@@ -117,10 +187,8 @@ def _conv_integer(node: Node) -> Variable:
 def _qlinear_conv(node: Node) -> Value:
     x, w = _levels(node, 0, 2), _levels(node, 3, 5)
     y = convolved(node, x, w, node.optional(8))
-    scale = node.x(1) * node.x(4) / node.x(6)
-    scale = per_channel(scale, 1, y.ndim) if scale.size > 1 else reshape(scale, ())
-    y = rounded(y * scale) + reshape(node.x(7), ())
-    return _saturated(node, y, node.value(7).dtype, node.value(0).sources)
+    scale, zero = (per_channel(held, 1, y.ndim) for held in (node.x(6) / (node.x(1) * node.x(4)), node.x(7)))
+    return _levels_of(node, y, scale, zero, node.value(7).dtype, node.value(0).sources)
 
 
 QUANTIZATION: dict[tuple[str, str], Row] = {
@@ -131,5 +199,13 @@ QUANTIZATION: dict[tuple[str, str], Row] = {
     ("", "QLinearConv"): Row(_qlinear_conv),
     ("", "QLinearMatMul"): Row(_qlinear_matmul),
     ("", "QuantizeLinear"): Row(_quantize),
+    ("com.microsoft", "QGemm"): Row(_qgemm),
+    ("com.microsoft", "QLinearAdd"): _with_two(lambda a, b: a + b),
+    ("com.microsoft", "QLinearConcat"): Row(_qlinear_concat),
+    ("com.microsoft", "QLinearGlobalAveragePool"): _with_one(_pooled),
+    ("com.microsoft", "QLinearLeakyRelu"): _with_one(_leaky),
+    ("com.microsoft", "QLinearMul"): _with_two(lambda a, b: a * b),
+    ("com.microsoft", "QLinearSoftmax"): _with_one(_softmax),
+    ("com.microsoft", "QLinearSigmoid"): _with_one(lambda _, x: F.sigmoid(x)),
 }
 """One row for each operator."""
