@@ -61,7 +61,6 @@ class Model:
     def __init__(self, proto: Any, folder: Path | None = None) -> None:
         proto = reading.inlined(proto)
         reading.check(proto)
-        self._proto = proto
         self._folder = folder
         graph = proto.graph
         self._constants: dict[str, Value] = {}
@@ -85,7 +84,8 @@ class Model:
         # The same by shapes and types alone: arrays of which a graph was built before need no other look.
         self._known: dict[Any, StaticGraph] = {}
         self._folding: Folding | None = Folding(self._parameters.values())
-        self._builder = Builder(proto, folder)
+        self._proto = reading.without_initializers(proto)
+        self._builder = Builder(self._proto, folder)
 
     def __repr__(self) -> str:
         return f"<onnx.Model {self._proto.graph.name!r} {self.inputs} -> {self.outputs}>"
@@ -94,7 +94,7 @@ class Model:
         array = reading.array_of(tensor, self._folder)
         if array.dtype.kind in "iub":
             return Value(array)
-        parameter = Variable.from_numpy_array(array.astype(np.float32), need_grad=is_trained)
+        parameter = Variable.from_numpy_array(array.astype(np.float32, copy=False), need_grad=is_trained)
         self._parameters[tensor.name] = parameter
         return Value(array, parameter=parameter)
 
@@ -110,7 +110,6 @@ class Model:
         """A copy of the message without initializers, and these by name: the parameters with their values of now."""
         proto = type(self._proto)()
         proto.CopyFrom(self._proto)
-        proto.graph.ClearField("initializer")
         held = {}
         for key, value in self._constants.items():
             parameter = self._parameters.get(key)

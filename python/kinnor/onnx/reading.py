@@ -34,6 +34,7 @@ __all__ = [
     "onnx_package",
     "read",
     "versions_of",
+    "without_initializers",
 ]
 
 
@@ -131,6 +132,29 @@ def inlined(model: Any) -> Any:
         return model
     onnx_package("onnx.load")
     return needed("onnx.load", "onnx.inliner", "ONNX files", "onnx").inline_local_functions(model)
+
+
+def without_initializers(model: Any) -> Any:
+    """A copy of a model without the initializers of its graph: the memory of these goes with the model.
+
+    Args:
+        model: A `ModelProto`.
+    """
+    found = type(model)()
+    _merge(model, found, "graph")
+    _merge(model.graph, found.graph, "initializer")
+    return found
+
+
+def _merge(source: Any, target: Any, but: str) -> None:
+    """Copy all fields of a message but one."""
+    for field, value in source.ListFields():
+        if field.name == but:
+            continue
+        if hasattr(value, "MergeFrom"):
+            getattr(target, field.name).MergeFrom(value)
+        else:
+            setattr(target, field.name, value)
 
 
 def versions_of(model: Any) -> dict[str, int]:

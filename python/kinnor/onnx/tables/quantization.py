@@ -205,7 +205,7 @@ QUANTIZATION: dict[tuple[str, str], Row] = {
     ("com.microsoft", "QLinearGlobalAveragePool"): _with_one(_pooled),
     ("com.microsoft", "QLinearLeakyRelu"): _with_one(_leaky),
     ("com.microsoft", "QLinearMul"): _with_two(lambda a, b: a * b),
-    ("com.microsoft", "QLinearSoftmax"): _with_one(_softmax),
     ("com.microsoft", "QLinearSigmoid"): _with_one(lambda _, x: F.sigmoid(x)),
+    ("com.microsoft", "QLinearSoftmax"): _with_one(_softmax),
 }
 """One row for each operator."""
