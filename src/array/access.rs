@@ -108,21 +108,22 @@ impl Storage {
         // Where writes are not seen, nobody knows how long a copy lasts: it is made anew until they are, and once more then.
         let of = if buffer.is_shared() || self.is_addressed() { STALE } else { self.saved() };
         let source = buffer.ptr();
-        if let Some(cast) = state.casts.iter_mut().find(|cast| cast.dtype == dtype) {
-            if of == STALE || of != cast.of {
-                // SAFETY: both hold `len` elements of their types and are different blocks.
-                unsafe { convert(source, own, cast.buffer.ptr(), dtype, self.len) };
-                cast.of = of;
+        let at = match state.casts.iter().position(|cast| cast.dtype == dtype) {
+            Some(at) => at,
+            None => {
+                let buffer = Buffer::new(self.len * dtype.size())?;
+                state.casts.push(Cast { dtype, buffer, of: STALE });
+                self.publish(state); // whoever writes in place must look again, and drop this copy
+                state.casts.len() - 1
             }
-            return Ok(cast.buffer.ptr());
+        };
+        let cast = &mut state.casts[at];
+        if of == STALE || of != cast.of {
+            // SAFETY: both hold `len` elements of their types and are different blocks.
+            unsafe { convert(source, own, cast.buffer.ptr(), dtype, self.len) };
+            cast.of = of;
         }
-        let buffer = Buffer::new(self.len * dtype.size())?;
-        let ptr = buffer.ptr();
-        // SAFETY: both hold `len` elements of their types and are different blocks.
-        unsafe { convert(source, own, ptr, dtype, self.len) };
-        state.casts.push(Cast { dtype, buffer, of });
-        self.publish(state); // whoever writes in place must look again, and drop this copy
-        Ok(ptr)
+        Ok(cast.buffer.ptr())
     }
 
     /// Makes `dtype` the type of the head, keeping its values.
@@ -159,9 +160,7 @@ impl Storage {
     /// Puts elements that a view shows elsewhere, so that they may be written.
     fn leave_to_views(&self, state: &mut StorageState, dtype: DType) -> Result<()> {
         let (true, Head::Ready(shown)) = (state.is_viewed(), &state.head) else { return Ok(()) };
-        let buffer = Buffer::new(self.len * dtype.size())?;
-        // SAFETY: both hold `len` elements of the type, and one is new.
-        unsafe { shown.ptr().copy_to_nonoverlapping(buffer.ptr(), self.len * dtype.size()) };
+        let buffer = shown.copy_of(0, self.len * dtype.size())?;
         self.set_head(state, buffer, dtype);
         Ok(())
     }

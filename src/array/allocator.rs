@@ -1,12 +1,12 @@
 //! Where buffers get memory: a small cache in each thread before one store for all. Counts what is in use.
 
 use std::cell::Cell;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-use super::store::{BlockStack, CLASSES, Store, class, class_size};
-use super::workspace;
+use super::block::{BlockStack, MemoryBlock};
+use super::store::{CLASSES, Store, class, class_size};
+use super::{fork, workspace};
 use crate::environment::{self, WrongSetting};
 
 /// Bytes in use, kept for reuse, and the most ever in use.
@@ -40,19 +40,18 @@ static PEAK: AtomicUsize = AtomicUsize::new(0);
 static STEP_PEAK: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    static CACHE: Cache = const { Cache { kept: [const { Cell::new(FreeList { stack: BlockStack::EMPTY, room: 0 }) }; KEPT], uncounted: Cell::new(0) } };
+    static CACHE: Cache = const { Cache { kept: [const { FreeList { stack: BlockStack::new(), room: Cell::new(0) } }; KEPT], uncounted: Cell::new(0) } };
 }
 
 /// Free blocks of one class: `room` is how many more may come.
-#[derive(Clone, Copy)]
 struct FreeList {
     stack: BlockStack,
-    room: u32,
+    room: Cell<u32>,
 }
 
 /// What a thread keeps for itself.
 struct Cache {
-    kept: [Cell<FreeList>; KEPT],
+    kept: [FreeList; KEPT],
     uncounted: Cell<isize>,
 }
 
@@ -64,29 +63,21 @@ impl Drop for Cache {
 
 impl Cache {
     #[inline]
-    fn take(&self, class: usize) -> Option<NonNull<u8>> {
-        let mut kept = self.kept[class].get();
+    fn take(&self, class: usize) -> Option<MemoryBlock> {
+        let kept = &self.kept[class];
         let block = kept.stack.pop()?;
-        kept.room += 1;
-        self.kept[class].set(kept);
+        kept.room.set(kept.room.get() + 1);
         Some(block)
     }
 
-    /// Keeps a block if there is room.
-    ///
-    /// # Safety
-    /// As [`BlockStack::push`]; the block is of that class.
+    /// Keeps a block of a class, or returns it if there is no room.
     #[inline]
-    unsafe fn give(&self, class: usize, block: NonNull<u8>) -> bool {
-        let mut kept = self.kept[class].get();
-        if kept.room == 0 {
-            return false;
-        }
-        // SAFETY: the caller's promise.
-        unsafe { kept.stack.push(block) };
-        kept.room -= 1;
-        self.kept[class].set(kept);
-        true
+    fn give(&self, class: usize, block: MemoryBlock) -> Option<MemoryBlock> {
+        let kept = &self.kept[class];
+        let Some(room) = kept.room.get().checked_sub(1) else { return Some(block) };
+        kept.room.set(room);
+        kept.stack.push(block);
+        None
     }
 
     #[inline]
@@ -105,13 +96,11 @@ impl Cache {
 
     /// Empties one class into the store and makes room for as many blocks as a thread may keep.
     fn empty(&self, class: usize, store: &mut Store) {
-        let mut kept = self.kept[class].get();
+        let kept = &self.kept[class];
         while let Some(block) = kept.stack.pop() {
-            // SAFETY: the block was free and left this cache.
-            unsafe { store.give(block, class_size(class)) };
+            store.give(block);
         }
-        kept.room = (KEEP / class_size(class)) as u32;
-        self.kept[class].set(kept);
+        kept.room.set((KEEP / class_size(class)) as u32);
     }
 
     /// Fills one class to half, so that neither a run of frees nor one of allocations comes back at once.
@@ -119,8 +108,7 @@ impl Cache {
         self.empty(class, store);
         for _ in 0..KEEP / class_size(class) / 2 {
             let Some(block) = store.take_free(class) else { break };
-            // SAFETY: the block is free and has just left the store.
-            unsafe { self.give(class, block) };
+            let _ = self.give(class, block); // there is room for twice as many
         }
     }
 
@@ -161,7 +149,6 @@ pub(crate) fn limit_of_environment() -> Result<Option<usize>, WrongSetting> {
 }
 
 /// A child must not inherit a store that another thread was in the middle of changing.
-#[cfg(unix)]
 fn guard_forks() {
     thread_local! {
         static HELD: Cell<Option<MutexGuard<'static, Store>>> = const { Cell::new(None) };
@@ -173,16 +160,12 @@ fn guard_forks() {
     extern "C" fn after() {
         let _ = HELD.try_with(Cell::take);
     }
-    // SAFETY: the functions only take and give back the lock.
-    unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after)) };
+    fork::around(before, after, after);
 }
 
-#[cfg(not(unix))]
-fn guard_forks() {}
-
-/// A block of at least `size` bytes and its true size, of which `bytes` count as live. `None`: no more memory.
+/// A block of at least `size` bytes, of which `bytes` count as live. `None`: no more memory.
 #[inline]
-pub(super) fn allocate(size: usize, bytes: usize) -> Option<(NonNull<u8>, usize)> {
+pub(super) fn allocate(size: usize, bytes: usize) -> Option<MemoryBlock> {
     if IS_KEPT && size <= LARGEST_KEPT {
         let class = class(size);
         let kept = CACHE.try_with(|cache| {
@@ -191,7 +174,7 @@ pub(super) fn allocate(size: usize, bytes: usize) -> Option<(NonNull<u8>, usize)
             Some(block)
         });
         if let Ok(Some(block)) = kept {
-            return Some((block, class_size(class)));
+            return Some(block);
         }
     }
     // Where nothing is left, what kernels keep for their next call is worth less than what is asked for.
@@ -200,14 +183,14 @@ pub(super) fn allocate(size: usize, bytes: usize) -> Option<(NonNull<u8>, usize)
 }
 
 #[cold]
-fn allocate_from_store(size: usize, bytes: usize) -> Option<(NonNull<u8>, usize)> {
+fn allocate_from_store(size: usize, bytes: usize) -> Option<MemoryBlock> {
     let mut store = lock();
     let taken = match IS_KEPT {
         true => store.take(size, PEAK.load(Ordering::Relaxed))?,
-        false => (store.take_alone(size)?, size),
+        false => store.take_alone(size)?,
     };
-    if IS_KEPT && taken.1 <= LARGEST_KEPT {
-        let class = class(taken.1);
+    if IS_KEPT && taken.size() <= LARGEST_KEPT {
+        let class = class(taken.size());
         let _ = CACHE.try_with(|cache| cache.balance(class, &mut store));
     }
     drop(store);
@@ -219,40 +202,34 @@ fn allocate_from_store(size: usize, bytes: usize) -> Option<(NonNull<u8>, usize)
     Some(taken)
 }
 
-/// Takes a block back.
-///
-/// # Safety
-/// It came from [`allocate`] with this true size and this count, and nobody uses it any more.
+/// Takes a block back that came from [`allocate`] with this count.
 #[inline]
-pub(super) unsafe fn free(block: NonNull<u8>, size: usize, bytes: usize) {
+pub(super) fn free(block: MemoryBlock, bytes: usize) {
+    let size = block.size();
+    let mut left = Some(block);
     if IS_KEPT && size <= LARGEST_KEPT {
         let class = class(size);
-        let kept = CACHE.try_with(|cache| {
-            // SAFETY: the caller gives the block away.
-            let kept = unsafe { cache.give(class, block) };
-            if kept {
+        let _ = CACHE.try_with(|cache| {
+            left = left.take().and_then(|block| cache.give(class, block));
+            if left.is_none() {
                 cache.count(-(bytes as isize));
             }
-            kept
         });
-        if kept == Ok(true) {
-            return;
-        }
     }
-    // SAFETY: the caller's promise.
-    unsafe { free_to_store(block, size, bytes) };
+    if let Some(block) = left {
+        free_to_store(block, bytes);
+    }
 }
 
 #[cold]
-unsafe fn free_to_store(block: NonNull<u8>, size: usize, bytes: usize) {
+fn free_to_store(block: MemoryBlock, bytes: usize) {
+    let size = block.size();
     {
         let mut store = lock();
         if IS_KEPT {
-            // SAFETY: the caller's promise.
-            unsafe { store.give(block, size) };
+            store.give(block);
         } else {
-            // SAFETY: as above; there are no blocks of another kind then.
-            unsafe { store.give_alone(block, size) };
+            store.give_alone(block);
         }
         if IS_KEPT && size <= LARGEST_KEPT {
             let class = class(size);

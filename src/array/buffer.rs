@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
 use super::account::Payer;
 use super::allocator;
-use super::store::ALIGN;
+use super::block::{ALIGN, MemoryBlock};
 use crate::{Error, Result};
 
 /// What comes before the bytes. It is as long as the alignment of blocks, so that the bytes are aligned too.
@@ -13,8 +13,8 @@ use crate::{Error, Result};
 struct Header {
     count: AtomicUsize,
     bytes: usize,
-    /// Bytes of the whole block; 0 where the bytes are someone else's.
-    size: usize,
+    /// The block that it is the start of; none where the bytes are someone else's.
+    block: Option<MemoryBlock>,
     /// Keeps the bytes of someone else alive.
     owner: Option<Box<dyn Send + Sync>>,
     /// Who pays for it.
@@ -43,15 +43,23 @@ impl Buffer {
         let Some(size) = bytes.checked_add(size_of::<Header>()) else { return Err(error) };
         let Some(payer) = Payer::current() else { return Err(error) };
         payer.add(bytes as isize);
-        let Some((block, size)) = allocator::allocate(size, bytes) else {
+        let Some(block) = allocator::allocate(size, bytes) else {
             payer.add(-(bytes as isize));
             return Err(error);
         };
-        let header = block.cast::<Header>();
-        // SAFETY: the block is new, large enough for a header and aligned for it.
-        unsafe { header.write(Header { count: AtomicUsize::new(1), bytes, size, owner: None, payer }) };
-        // SAFETY: the block starts with a header; the bytes follow it.
-        Ok(Self { header, start: unsafe { header.add(1) }.cast() })
+        let header = block.start().cast::<Header>();
+        // SAFETY: the block is new, large enough for a header and aligned for it; the bytes follow.
+        let start = unsafe {
+            header.write(Header {
+                count: AtomicUsize::new(1),
+                bytes,
+                block: Some(block),
+                owner: None,
+                payer,
+            });
+            header.add(1).cast()
+        };
+        Ok(Self { header, start })
     }
 
     /// Memory of someone else. `owner` is dropped with the last clone, at any time and on any thread.
@@ -59,8 +67,13 @@ impl Buffer {
     /// # Safety
     /// While `owner` lives, `bytes` bytes at `start` must be there to be read and written.
     pub unsafe fn borrowed(start: NonNull<u8>, bytes: usize, owner: Box<dyn Send + Sync>) -> Self {
-        let header =
-            Header { count: AtomicUsize::new(1), bytes, size: 0, owner: Some(owner), payer: Payer::Nobody };
+        let header = Header {
+            count: AtomicUsize::new(1),
+            bytes,
+            block: None,
+            owner: Some(owner),
+            payer: Payer::Nobody,
+        };
         Self { header: NonNull::from(Box::leak(Box::new(header))), start }
     }
 
@@ -77,6 +90,15 @@ impl Buffer {
     /// Number of bytes that were asked for.
     pub fn bytes(&self) -> usize {
         self.header().bytes
+    }
+
+    /// A buffer of its own with `bytes` of the bytes, from `start` on.
+    pub(super) fn copy_of(&self, start: usize, bytes: usize) -> Result<Self> {
+        assert!(start <= self.bytes() && bytes <= self.bytes() - start, "bytes that are not there");
+        let copy = Self::new(bytes)?;
+        // SAFETY: as many bytes are there, and the others are new.
+        unsafe { self.ptr().add(start).copy_to_nonoverlapping(copy.ptr(), bytes) };
+        Ok(copy)
     }
 
     /// Whether the address is one of its bytes, or just behind them.
@@ -123,16 +145,16 @@ impl Drop for Buffer {
             }
             fence(Ordering::Acquire);
         }
-        let (size, bytes) = (header.size, header.bytes);
-        if size == 0 {
+        if header.block.is_none() {
             // SAFETY: this was the last handle, and the header of borrowed memory was a box.
             drop(unsafe { Box::from_raw(self.header.as_ptr()) });
             return;
         }
-        // SAFETY: this was the last handle.
-        let payer = std::mem::replace(unsafe { &mut (*self.header.as_ptr()).payer }, Payer::Nobody);
-        // SAFETY: as above, and the header holds what the allocator said; there is nothing left in it to drop.
-        unsafe { allocator::free(self.header.cast(), size, bytes) };
+        // SAFETY: this was the last handle. What the header holds is taken out of it, and it is gone with the block.
+        let Header { bytes, block, payer, .. } = unsafe { self.header.read() };
+        if let Some(block) = block {
+            allocator::free(block, bytes);
+        }
         payer.add(-(bytes as isize));
     }
 }

@@ -103,7 +103,6 @@ impl Storage {
     ///
     /// # Safety
     /// At `other` there are as many elements of the type, and a [`RunGuard`] lives.
-    #[cfg_attr(not(feature = "python"), allow(dead_code))] // Python asks for it
     pub(crate) unsafe fn equals(&self, dtype: DType, other: *const u8) -> bool {
         let Some(own) = self.at(dtype, Access::Read).filter(|own| own.cast_const() != other) else {
             return false;
@@ -111,6 +110,25 @@ impl Storage {
         let bytes = self.len * dtype.size();
         // SAFETY: the caller's promise; writers beside are the caller's to keep away, as for any read.
         unsafe { std::slice::from_raw_parts(own, bytes) == std::slice::from_raw_parts(other, bytes) }
+    }
+
+    /// Makes its elements, as `dtype`, those of another storage. Where they are the same already, nothing is written.
+    ///
+    /// # Errors
+    /// As [`Storage::access`].
+    pub(crate) fn copy_if_changed(&self, from: &Self, dtype: DType) -> Result<()> {
+        assert!(self.len == from.len, "as many elements");
+        let _run = RunGuard::new(); // both may be one, which has its elements elsewhere once it is to be written
+        let from = from.access(dtype, Access::Read)?;
+        // SAFETY: both hold that many elements of the type while the guard lives; `copy` allows them to be the same memory.
+        unsafe {
+            if self.equals(dtype, from) {
+                return Ok(());
+            }
+            std::ptr::copy(from, self.access(dtype, Access::Write)?, self.len * dtype.size());
+        }
+        self.wrote();
+        Ok(())
     }
 
     /// Clears elements that were written half. Where they share memory by narrow, which cannot be cleared, they read as NaN from
@@ -180,11 +198,9 @@ pub(super) fn discard(head: Head) {
 /// # Safety
 /// `ptr` must be valid for writing `n` elements of `dtype`.
 pub(super) unsafe fn fill(ptr: *mut u8, dtype: DType, n: usize, value: f64) {
-    if value == 0.0 && value.is_sign_positive() {
-        // SAFETY: all-zero bytes are zero in every type.
-        unsafe { std::ptr::write_bytes(ptr, 0, n * dtype.size()) };
-        return;
-    }
+    // All-zero bytes are zero in every type.
+    let is_zero = value == 0.0 && value.is_sign_positive();
+    let (dtype, n) = if is_zero { (DType::U8, n * dtype.size()) } else { (dtype, n) };
     with_element!(dtype, T => {
         // SAFETY: the caller promises the elements; buffers are aligned for every type.
         unsafe { std::slice::from_raw_parts_mut(ptr.cast::<T>(), n) }.fill(<T as Element>::of(value));

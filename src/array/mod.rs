@@ -3,8 +3,10 @@
 mod access;
 mod account;
 mod allocator;
+mod block;
 mod buffer;
 mod contents;
+mod copy;
 mod dtype;
 pub(crate) mod fork;
 mod gone;
@@ -41,5 +43,6 @@ pub use shape::Shape;
 pub use shortage::fail_allocations;
 pub use storage::{Storage, name_of};
 pub use view::View;
+pub(crate) use whole::Odd;
 pub use workspace::OutOfMemory;
 pub(crate) use workspace::{OwnedBlock, Workspace};

@@ -88,15 +88,13 @@ impl Storage {
     ) -> Result<*mut u8> {
         if access == Access::Read {
             let start = parent.access(dtype, Access::Read)?;
-            // SAFETY: the part lies within the parent.
-            return Ok(unsafe { start.add(offset * dtype.size()) });
+            return Ok(start.wrapping_add(offset * dtype.size()));
         }
         self.check_type_of_part(dtype)?;
         let start = parent.access_for_part(dtype, access)?;
         self.lock().modifications += 1;
         self.mark_written(access);
-        // SAFETY: the part lies within the parent.
-        Ok(unsafe { start.add(offset * dtype.size()) })
+        Ok(start.wrapping_add(offset * dtype.size()))
     }
 
     /// Refuses to write a part as another type than that of the whole.
@@ -118,8 +116,7 @@ impl Storage {
             if access.writes() {
                 self.touch();
             }
-            // SAFETY: the part lies within the parent.
-            return Ok(unsafe { start.add(offset * dtype.size()) });
+            return Ok(start.wrapping_add(offset * dtype.size()));
         }
         let mut state = self.lock();
         self.make_head(&mut state, dtype)?;

@@ -1,13 +1,11 @@
 //! Free blocks of memory by size, shared by all threads. Knows sizes and addresses; knows no buffers and no threads.
 
-use std::alloc::Layout;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 
+use super::block::{BlockStack, MemoryBlock};
 use super::system::{self, HUGE, PAGE};
 
-/// Every block starts at a multiple of this and is as long: a cache line, and the widest vector register.
-pub(super) const ALIGN: usize = 64;
 /// Longer blocks have a mapping of their own; the others are cut from chunks.
 const LARGEST_CUT: usize = 1 << 20;
 /// Freed blocks may add this much to the largest need so far, and a quarter of it, before some go back to the system.
@@ -35,44 +33,11 @@ pub(super) const fn class_size(class: usize) -> usize {
     (9 + step) << (doubling + 7)
 }
 
-/// A stack of free blocks of one size, each holding the address of the next.
-#[derive(Clone, Copy)]
-pub(super) struct BlockStack(Option<NonNull<u8>>);
-
-// SAFETY: free blocks belong to whoever holds the stack.
-unsafe impl Send for BlockStack {}
-
-impl BlockStack {
-    pub(super) const EMPTY: Self = Self(None);
-
-    #[inline]
-    pub(super) fn pop(&mut self) -> Option<NonNull<u8>> {
-        let block = self.0?;
-        // SAFETY: a block in the stack starts with the address of the next.
-        self.0 = unsafe { block.cast().read() };
-        Some(block)
-    }
-
-    /// # Safety
-    /// The block is aligned to [`ALIGN`], nobody uses it, and it is in no stack.
-    #[inline]
-    pub(super) unsafe fn push(&mut self, block: NonNull<u8>) {
-        // SAFETY: the block is ours, and large enough for an address.
-        unsafe { block.cast().write(self.0) };
-        self.0 = Some(block);
-    }
-}
-
 /// A huge page that blocks are cut from, front to back.
 struct StoreChunk {
     start: NonNull<u8>,
     used: usize,
     free: usize,
-}
-
-/// What the system's allocator is asked for.
-fn alone(size: usize) -> Option<Layout> {
-    Layout::from_size_align(size, ALIGN).ok()
 }
 
 /// Free blocks, and the mappings that they are parts of.
@@ -90,7 +55,7 @@ unsafe impl Send for Store {}
 impl Store {
     pub(super) const fn new() -> Self {
         Self {
-            free: [BlockStack::EMPTY; CLASSES],
+            free: [const { BlockStack::new() }; CLASSES],
             large: BTreeMap::new(),
             chunks: Vec::new(),
             mapped: 0,
@@ -108,65 +73,54 @@ impl Store {
         self.limit = bytes;
     }
 
-    /// A block of at least `size` bytes and its true size. `peak` is the largest need so far.
-    pub(super) fn take(&mut self, size: usize, peak: usize) -> Option<(NonNull<u8>, usize)> {
+    /// A block of at least `size` bytes. `peak` is the largest need so far.
+    pub(super) fn take(&mut self, size: usize, peak: usize) -> Option<MemoryBlock> {
         if size <= LARGEST_CUT {
             let class = class(size);
-            let size = class_size(class);
-            let block = self.take_free(class).or_else(|| self.cut(size, peak))?;
-            return Some((block, size));
+            return self.take_free(class).or_else(|| self.cut(class_size(class), peak));
         }
         let size = size.checked_next_multiple_of(PAGE)?;
         let fit = self.large.range_mut(size..=size + size / 8).next();
         if let Some((&size, stack)) = fit {
             let block = stack.pop();
-            if stack.0.is_none() {
+            if stack.is_empty() {
                 self.large.remove(&size);
             }
-            return Some((block?, size));
+            return block;
         }
-        Some((self.map(size, peak)?, size))
+        self.map(size, peak)
     }
 
     /// A block of a class that was used before.
-    pub(super) fn take_free(&mut self, class: usize) -> Option<NonNull<u8>> {
+    pub(super) fn take_free(&mut self, class: usize) -> Option<MemoryBlock> {
         self.free[class].pop()
     }
 
-    /// Takes a block back.
-    ///
-    /// # Safety
-    /// The block came from [`Store::take`] with this true size, and nobody uses it any more.
-    pub(super) unsafe fn give(&mut self, block: NonNull<u8>, size: usize) {
-        let stack = if size <= LARGEST_CUT {
-            &mut self.free[class(size)]
+    /// Takes a block back that came from [`Store::take`].
+    pub(super) fn give(&mut self, block: MemoryBlock) {
+        let size = block.size();
+        if size <= LARGEST_CUT {
+            debug_assert!(class_size(class(size)) == size, "a block that was not taken");
+            self.free[class(size)].push(block);
         } else {
-            self.large.entry(size).or_insert(BlockStack::EMPTY)
-        };
-        // SAFETY: the caller gives the block away.
-        unsafe { stack.push(block) };
+            self.large.entry(size).or_insert_with(BlockStack::new).push(block);
+        }
     }
 
-    /// A block of exactly so many bytes from the system's allocator.
-    pub(super) fn take_alone(&mut self, size: usize) -> Option<NonNull<u8>> {
+    /// A block of exactly so many bytes, which the system gives for it alone.
+    pub(super) fn take_alone(&mut self, size: usize) -> Option<MemoryBlock> {
         if size > self.limit.saturating_sub(self.mapped) {
             return None;
         }
-        // SAFETY: every block has a header, so none is empty.
-        let block = NonNull::new(unsafe { std::alloc::alloc(alone(size)?) })?;
-        self.mapped += size;
+        let block = system::map(size)?;
+        self.mapped += block.size();
         Some(block)
     }
 
-    /// Takes such a block back.
-    ///
-    /// # Safety
-    /// The block came from [`Store::take_alone`] with this size, and nobody uses it any more.
-    pub(super) unsafe fn give_alone(&mut self, block: NonNull<u8>, size: usize) {
-        let Some(layout) = alone(size) else { return };
-        // SAFETY: the caller's promise.
-        unsafe { std::alloc::dealloc(block.as_ptr(), layout) };
-        self.mapped -= size;
+    /// Gives such a block back to the system.
+    pub(super) fn give_alone(&mut self, block: MemoryBlock) {
+        self.mapped -= block.size();
+        system::unmap(block);
     }
 
     /// Gives the system what it can have: large blocks, and chunks of which nothing is in use.
@@ -175,23 +129,23 @@ impl Store {
         self.unmap_chunks();
     }
 
-    fn cut(&mut self, size: usize, peak: usize) -> Option<NonNull<u8>> {
+    fn cut(&mut self, size: usize, peak: usize) -> Option<MemoryBlock> {
         let recent = self.chunks.len().saturating_sub(8);
         let at = if let Some(i) = self.chunks[recent..].iter().position(|c| HUGE - c.used >= size) {
             recent + i
         } else {
-            let start = self.map(HUGE, peak)?;
+            let start = self.map(HUGE, peak)?.start();
             self.chunks.push(StoreChunk { start, used: 0, free: 0 });
             self.chunks.len() - 1
         };
         let chunk = &mut self.chunks[at];
-        // SAFETY: the chunk has `size` bytes after those used.
-        let block = unsafe { chunk.start.add(chunk.used) };
+        // SAFETY: the chunk has `size` bytes after those used, and nobody has them.
+        let block = unsafe { MemoryBlock::part(chunk.start.add(chunk.used), size) };
         chunk.used += size;
         Some(block)
     }
 
-    fn map(&mut self, size: usize, peak: usize) -> Option<NonNull<u8>> {
+    fn map(&mut self, size: usize, peak: usize) -> Option<MemoryBlock> {
         let want = self.mapped.checked_add(size)?;
         let bound = self.limit.min((peak + peak / 4).saturating_add(SLACK));
         if want > bound {
@@ -219,13 +173,12 @@ impl Store {
         {
             let size = *entry.key();
             if let Some(block) = entry.get_mut().pop() {
-                // SAFETY: a large block is a mapping of its own, and this one is free.
-                unsafe { system::unmap(block, size) };
+                system::unmap(block);
                 gone += size;
                 self.mapped -= size;
             }
             // `take` expects a block in each stack that is listed.
-            if entry.get().0.is_none() {
+            if entry.get().is_empty() {
                 entry.remove();
             }
         }
@@ -235,31 +188,30 @@ impl Store {
         self.chunks.sort_unstable_by_key(|c| c.start);
         self.chunks.iter_mut().for_each(|c| c.free = 0);
         let chunks = &mut self.chunks;
-        let home = |chunks: &[StoreChunk], block: NonNull<u8>| {
-            chunks.partition_point(|c| c.start <= block) - 1 // blocks come from chunks, so there is one before
+        let home = |chunks: &[StoreChunk], block: &MemoryBlock| {
+            let at = chunks.partition_point(|c| c.start <= block.start()).checked_sub(1)?;
+            (block.start().addr().get() - chunks[at].start.addr().get() < HUGE).then_some(at)
         };
-        for (class, stack) in self.free.iter().enumerate() {
-            let mut rest = *stack;
-            while let Some(block) = rest.pop() {
-                let at = home(chunks, block);
-                chunks[at].free += class_size(class);
+        let all = BlockStack::new();
+        for stack in &self.free {
+            while let Some(block) = stack.pop() {
+                if let Some(at) = home(chunks, &block) {
+                    chunks[at].free += block.size();
+                }
+                all.push(block);
             }
         }
-        for stack in &mut self.free {
-            let mut rest = std::mem::replace(stack, BlockStack::EMPTY);
-            while let Some(block) = rest.pop() {
-                let chunk = &chunks[home(chunks, block)];
-                if chunk.free < chunk.used {
-                    // SAFETY: the block was free and has just left the old stack.
-                    unsafe { stack.push(block) };
-                }
+        while let Some(block) = all.pop() {
+            if home(chunks, &block).is_none_or(|at| chunks[at].free < chunks[at].used) {
+                self.free[class(block.size())].push(block);
             }
         }
         chunks.retain(|chunk| {
             let idle = chunk.free == chunk.used;
             if idle {
-                // SAFETY: every block of the chunk was free and is in no stack any more.
-                unsafe { system::unmap(chunk.start, HUGE) };
+                // SAFETY: every block of the chunk was free and is in no stack any more, so that it is
+                // whole again.
+                system::unmap(unsafe { MemoryBlock::whole(chunk.start, HUGE) });
                 self.mapped -= HUGE;
             }
             !idle
@@ -270,6 +222,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::array::block::ALIGN;
 
     #[test]
     fn classes_waste_at_most_an_eighth() {
@@ -287,10 +240,9 @@ mod tests {
         let mut store = Store::new();
         store.set_limit(1000);
         let block = store.take_alone(999).expect("memory");
-        assert!(block.as_ptr().align_offset(ALIGN) == 0 && store.mapped() == 999);
+        assert!(block.start().align_offset(ALIGN) == 0 && store.mapped() == 999);
         assert_eq!((store.take_alone(2), store.take_alone(usize::MAX)), (None, None));
-        // SAFETY: given back once.
-        unsafe { store.give_alone(block, 999) };
+        store.give_alone(block);
         assert_eq!(store.mapped(), 0);
     }
 
@@ -299,28 +251,25 @@ mod tests {
         let mut store = Store::new();
         let sizes = [64, 100, 5000, 300_000, LARGEST_CUT, LARGEST_CUT + 1, 5 << 20];
         let blocks: Vec<_> = sizes.iter().map(|&n| store.take(n, 0).expect("memory")).collect();
-        for (&(block, size), &asked) in blocks.iter().zip(&sizes) {
-            assert!(size >= asked && block.as_ptr().align_offset(ALIGN) == 0);
+        for (block, &asked) in blocks.iter().zip(&sizes) {
+            assert!(block.size() >= asked && block.start().align_offset(ALIGN) == 0);
             // SAFETY: the block has that many bytes.
-            unsafe { block.write_bytes(7, size) };
+            unsafe { block.start().write_bytes(7, block.size()) };
         }
-        let mapped = store.mapped();
-        for &(block, size) in &blocks {
-            // SAFETY: each is given back once.
-            unsafe { store.give(block, size) };
+        let (mapped, starts) = (store.mapped(), blocks.iter().map(MemoryBlock::start).collect::<Vec<_>>());
+        for block in blocks {
+            store.give(block);
         }
-        let again: Vec<_> = sizes.iter().map(|&n| store.take(n, 0).expect("memory")).collect();
-        assert_eq!(again, blocks);
+        let mut again: Vec<_> = sizes.iter().map(|&n| store.take(n, 0).expect("memory")).collect();
+        assert_eq!(again.iter().map(MemoryBlock::start).collect::<Vec<_>>(), starts);
         assert_eq!(store.mapped(), mapped);
         // One small block is kept: its chunk stays, all else goes.
-        for &(block, size) in &again[1..] {
-            // SAFETY: each is given back once.
-            unsafe { store.give(block, size) };
-        }
+        again.drain(1..).for_each(|block| store.give(block));
         store.clear();
         assert_eq!(store.mapped(), HUGE);
-        // SAFETY: as above.
-        unsafe { store.give(again[0].0, again[0].1) };
+        for block in again {
+            store.give(block);
+        }
         store.clear();
         assert_eq!(store.mapped(), 0);
     }
@@ -328,26 +277,24 @@ mod tests {
     #[test]
     fn a_slightly_larger_block_serves_a_smaller_one_does_not() {
         let mut store = Store::new();
-        let (block, size) = store.take(8 << 20, 0).expect("memory");
-        // SAFETY: given back once.
-        unsafe { store.give(block, size) };
-        assert_eq!(store.take((8 << 20) - PAGE, 0), Some((block, size)));
-        // SAFETY: given back once more.
-        unsafe { store.give(block, size) };
-        assert_ne!(store.take(4 << 20, 0).expect("memory").0, block);
+        let block = store.take(8 << 20, 0).expect("memory");
+        let start = block.start();
+        store.give(block);
+        let block = store.take((8 << 20) - PAGE, 0).expect("memory");
+        assert_eq!((block.start(), block.size()), (start, 8 << 20));
+        store.give(block);
+        assert_ne!(store.take(4 << 20, 0).expect("memory").start(), start);
     }
 
     #[test]
     fn what_was_trimmed_away_is_mapped_again() {
         let mut store = Store::new();
-        let (block, size) = store.take(8 << 20, 0).expect("memory");
-        // SAFETY: given back once.
-        unsafe { store.give(block, size) };
+        let block = store.take(8 << 20, 0).expect("memory");
+        store.give(block);
         store.unmap_large(1);
         assert_eq!(store.mapped(), 0);
-        let (block, size) = store.take(8 << 20, 0).expect("memory");
-        // SAFETY: given back once.
-        unsafe { store.give(block, size) };
+        let block = store.take(8 << 20, 0).expect("memory");
+        store.give(block);
         store.clear();
     }
 
@@ -355,10 +302,9 @@ mod tests {
     fn limits_hold_and_free_blocks_make_room() {
         let mut store = Store::new();
         store.set_limit(16 << 20);
-        let (block, size) = store.take(12 << 20, 0).expect("memory");
+        let block = store.take(12 << 20, 0).expect("memory");
         assert_eq!(store.take(8 << 20, 0), None);
-        // SAFETY: given back once.
-        unsafe { store.give(block, size) };
+        store.give(block);
         assert!(store.take(8 << 20, 0).is_some());
         assert_eq!(store.mapped(), 8 << 20);
         assert_eq!(store.take(1 << 60, 0), None);
@@ -370,9 +316,8 @@ mod tests {
         let mut store = Store::new();
         let peak = 100 << 20;
         for i in 0..50 {
-            let (block, size) = store.take(peak - i * (13 << 17), peak).expect("memory");
-            // SAFETY: given back once.
-            unsafe { store.give(block, size) };
+            let block = store.take(peak - i * (13 << 17), peak).expect("memory");
+            store.give(block);
         }
         assert!(store.mapped() <= peak + peak / 4 + SLACK);
     }

@@ -62,10 +62,8 @@ impl Storage {
         if self.lend(&held) {
             return Ok(view(held));
         }
-        let buffer = Buffer::new(shape.size() * size_of::<T>())?;
-        // SAFETY: both hold so many elements, and one is new.
-        unsafe { from.copy_to_nonoverlapping(buffer.ptr(), shape.size() * size_of::<T>()) };
-        Ok(view(buffer))
+        let start = from.addr() - held.ptr().addr();
+        Ok(view(held.copy_of(start, shape.size() * size_of::<T>())?))
     }
 
     /// Leaves the memory to a view if it is all of this storage's own, and nobody writes or may write it otherwise.

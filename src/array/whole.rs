@@ -17,10 +17,25 @@ fn is_small_and_whole(v: f64) -> bool {
     ((v + ROUND) - ROUND == v) & (v.abs() < SMALL)
 }
 
-/// The first of the numbers that is not whole: infinity, NaN or, if `fractions` are, a fraction.
-fn first_odd<T: Element>(x: &[T], fractions: bool) -> Option<(usize, f64)> {
+/// What numbers are looked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Odd {
+    /// Infinity, NaN and fractions.
+    NotWhole,
+    /// Infinity and NaN.
+    NotFinite,
+    /// NaN.
+    Nan,
+}
+
+/// The first of the numbers that is odd.
+fn first_odd<T: Element>(x: &[T], what: Odd) -> Option<(usize, f64)> {
     let whole = |x: &[T]| x.iter().fold(true, |all, v| all & is_small_and_whole(v.real()));
-    let odd = |v: f64| !v.is_finite() || (fractions && v.trunc() != v);
+    let odd = |v: f64| match what {
+        Odd::NotWhole => !v.is_finite() || v.trunc() != v,
+        Odd::NotFinite => !v.is_finite(),
+        Odd::Nan => v.is_nan(),
+    };
     x.chunks(GROUP).enumerate().filter(|(_, group)| !whole(group)).find_map(|(i, group)| {
         let at = group.iter().position(|v| odd(v.real()))?;
         Some((i * GROUP + at, group[at].real()))
@@ -28,36 +43,38 @@ fn first_odd<T: Element>(x: &[T], fractions: bool) -> Option<(usize, f64)> {
 }
 
 impl Storage {
-    /// Place and value of the first element that is no index: infinity, NaN or, if `fractions` are none, a fraction.
+    /// Place and value of the first element that is odd; whole numbers are not looked at.
     ///
     /// # Errors
     /// As [`Storage::access`].
-    pub(crate) fn first_odd(&self, fractions: bool) -> Result<Option<(usize, f64)>> {
+    pub(crate) fn first_odd(&self, what: Odd) -> Result<Option<(usize, f64)>> {
         let Some(dtype) = self.dtype().filter(|dtype| dtype.is_float()) else { return Ok(None) };
         let (_held, at) = self.pin(dtype, Access::Read)?;
         Ok(with_element!(dtype, T => {
             // SAFETY: there are that many elements of the type, and they stay while they are held.
-            first_odd(unsafe { std::slice::from_raw_parts(at.cast::<T>(), self.len) }, fractions)
+            first_odd(unsafe { std::slice::from_raw_parts(at.cast::<T>(), self.len) }, what)
         }))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::first_odd;
+    use super::{Odd, first_odd};
 
     #[test]
     fn fractions_are_found_wherever_they_are() {
         let mut x: Vec<f32> = (0..5000).map(|i| (i - 2500) as f32).collect();
-        assert_eq!(first_odd(&x, true), None);
+        assert_eq!(first_odd(&x, Odd::NotWhole), None);
         x[4999] = 0.5;
-        assert_eq!(first_odd(&x, true), Some((4999, 0.5)));
+        assert_eq!(first_odd(&x, Odd::NotWhole), Some((4999, 0.5)));
         x[1024] = f32::INFINITY;
-        assert_eq!(first_odd(&x, true), Some((1024, f64::INFINITY)));
+        assert_eq!(first_odd(&x, Odd::NotWhole), Some((1024, f64::INFINITY)));
         x[3] = f32::NAN;
-        assert!(first_odd(&x, true).is_some_and(|(at, v)| at == 3 && v.is_nan()));
-        assert_eq!(first_odd(&[1e30, -1e300, -0.0, 4_503_599_627_370_497.0], true), None);
-        assert_eq!(first_odd(&[1e15, 1e15 + 0.5], true), Some((1, 1e15 + 0.5)));
-        assert_eq!(first_odd(&[0.5, f64::INFINITY], false), Some((1, f64::INFINITY)));
+        assert!(first_odd(&x, Odd::NotWhole).is_some_and(|(at, v)| at == 3 && v.is_nan()));
+        assert_eq!(first_odd(&[1e30, -1e300, -0.0, 4_503_599_627_370_497.0], Odd::NotWhole), None);
+        assert_eq!(first_odd(&[1e15, 1e15 + 0.5], Odd::NotWhole), Some((1, 1e15 + 0.5)));
+        assert_eq!(first_odd(&[0.5, f64::INFINITY], Odd::NotFinite), Some((1, f64::INFINITY)));
+        let unusual = [0.5, f64::INFINITY, f64::NAN];
+        assert!(first_odd(&unusual, Odd::Nan).is_some_and(|(at, v)| at == 2 && v.is_nan()));
     }
 }

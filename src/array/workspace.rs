@@ -5,11 +5,12 @@
 //! its own and the same calls find the same blocks again. Anyone may clear a block that is not in use. Shelves are never
 //! freed; one whose thread has ended goes to the next new thread.
 
-use std::cell::UnsafeCell;
 use std::marker::PhantomData;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
+use parking_lot::{Mutex, MutexGuard};
+
+use super::block::MemoryBlock;
 use super::{account, allocator};
 
 /// Blocks that a thread keeps: as many calls deep.
@@ -22,46 +23,12 @@ const SMALL: usize = 8 << 10;
 const LEAST: usize = 512;
 const SMALL_DEPTH: usize = 16;
 
+/// A place for a block, which is locked while the block is in use. Nobody waits for it.
+type Slot = Mutex<OwnedBlock>;
+
 /// A block of its own. What is kept for reuse does not count as live.
-fn allocate(bytes: usize) -> Option<RawBlock> {
-    if account::is_short() { None } else { allocator::allocate(bytes, 0) }
-}
-
-/// A block and its true size.
-type RawBlock = (NonNull<u8>, usize);
-
-struct Slot {
-    taken: AtomicBool,
-    block: UnsafeCell<Option<RawBlock>>,
-}
-
-// SAFETY: only whoever has `taken` the slot touches the block.
-unsafe impl Sync for Slot {}
-// SAFETY: a block belongs to no thread.
-unsafe impl Send for Slot {}
-
-impl Slot {
-    fn take(&self) -> bool {
-        !self.taken.swap(true, Ordering::Acquire)
-    }
-
-    fn give_back(&self) {
-        self.taken.store(false, Ordering::Release);
-    }
-
-    /// Frees the block of a slot that was taken.
-    ///
-    /// # Safety
-    /// The caller has taken the slot, and nobody uses the block.
-    unsafe fn clear(&self) -> bool {
-        // SAFETY: the caller's promise.
-        let block = unsafe { (*self.block.get()).take() };
-        block.is_some_and(|(block, size)| {
-            // SAFETY: the block came from the allocator with this size and this count.
-            unsafe { allocator::free(block, size, 0) };
-            true
-        })
-    }
+fn allocate(bytes: usize) -> Option<OwnedBlock> {
+    if account::is_short() { None } else { OwnedBlock::new(bytes).ok() }
 }
 
 struct Shelf {
@@ -94,11 +61,10 @@ impl Own {
         if let Some(shelf) = shelves().find(|shelf| !shelf.owned.swap(true, Ordering::Acquire)) {
             return Self(shelf);
         }
-        let slot = || Slot { taken: AtomicBool::new(false), block: UnsafeCell::new(None) };
         let shelf: &'static mut Shelf = Box::leak(Box::new(Shelf {
             owned: AtomicBool::new(true),
-            slots: std::array::from_fn(|_| slot()),
-            small: std::array::from_fn(|_| slot()),
+            slots: std::array::from_fn(|_| Slot::default()),
+            small: std::array::from_fn(|_| Slot::default()),
             next: AtomicPtr::new(std::ptr::null_mut()),
         }));
         let mut first = SHELVES.load(Ordering::Acquire);
@@ -114,21 +80,13 @@ impl Own {
     /// Memory for `n` elements, and whether it is that of the last time, as it was left. None: there is none.
     pub(super) fn lend<T>(&self, n: usize) -> Option<(Workspace<T>, bool)> {
         let bytes = n.max(1).checked_mul(size_of::<T>())?;
-        let slot = self.0.slots.iter().find(|slot| slot.take())?;
-        let lend = |block| Workspace { block, slot: Some(slot), elements: PhantomData };
-        // SAFETY: the slot is taken by this thread. So below.
-        if let Some(block) = unsafe { *slot.block.get() }.filter(|(_, size)| *size >= bytes) {
-            return Some((lend(block), true));
+        let mut slot = self.0.slots.iter().find_map(Mutex::try_lock)?;
+        let is_there = slot.bytes() >= bytes;
+        if !is_there {
+            *slot = OwnedBlock::default(); // before there is more
+            *slot = allocate(bytes)?;
         }
-        // SAFETY: as above; nobody uses a block that was not lent.
-        unsafe { slot.clear() };
-        let Some(block) = allocate(bytes) else {
-            slot.give_back();
-            return None;
-        };
-        // SAFETY: as above.
-        unsafe { *slot.block.get() = Some(block) };
-        Some((lend(block), false))
+        Some((Workspace { memory: Memory::Kept(slot), elements: PhantomData }, is_there))
     }
 }
 
@@ -141,13 +99,8 @@ impl Drop for Own {
 
 /// Frees what is not in use; whether there was anything.
 fn clear_shelf(shelf: &Shelf) -> bool {
-    let mut any = false;
-    for slot in shelf.slots.iter().chain(&shelf.small).filter(|slot| slot.take()) {
-        // SAFETY: the slot was just taken.
-        any |= unsafe { slot.clear() };
-        slot.give_back();
-    }
-    any
+    let slots = shelf.slots.iter().chain(&shelf.small).filter_map(Mutex::try_lock);
+    slots.fold(false, |any, mut slot| any | (std::mem::take(&mut *slot).bytes() > 0))
 }
 
 /// Frees what threads keep and do not use at the moment; whether there was anything.
@@ -165,11 +118,15 @@ pub struct OutOfMemory {
 
 /// Memory for some elements, their values undefined and the first at the start of a cache line, until it is dropped.
 pub(crate) struct Workspace<T> {
-    block: RawBlock,
-    /// The slot that keeps it; without one it is freed.
-    slot: Option<&'static Slot>,
+    memory: Memory,
     /// It belongs to its thread.
     elements: PhantomData<*mut T>,
+}
+
+/// What a workspace is: a block that a slot keeps, or one that is freed with it.
+enum Memory {
+    Kept(MutexGuard<'static, OwnedBlock>),
+    Own(OwnedBlock),
 }
 
 impl<T> Workspace<T> {
@@ -181,61 +138,39 @@ impl<T> Workspace<T> {
         let error = OutOfMemory { bytes: n.saturating_mul(size_of::<T>()) };
         let Some(bytes) = n.max(1).checked_mul(size_of::<T>()) else { return Err(error) };
         let bytes = bytes.max(LEAST);
-        let slots = |own: &Own| if bytes <= SMALL { &own.0.small[..] } else { &own.0.slots };
-        let slot = OWN.try_with(|own| slots(own).iter().find(|slot| slot.take())).unwrap_or(None);
-        if let Some(slot) = slot {
-            // SAFETY: the slot is taken by this thread.
-            let kept = unsafe { &mut *slot.block.get() };
-            if let Some(block) = kept.filter(|(_, size)| *size >= bytes) {
-                return Ok(Self { block, slot: Some(slot), elements: PhantomData });
+        let slots =
+            |own: &Own| -> &'static [Slot] { if bytes <= SMALL { &own.0.small } else { &own.0.slots } };
+        let slot = OWN.try_with(|own| slots(own).iter().find_map(Mutex::try_lock)).unwrap_or(None);
+        let memory = match slot {
+            Some(slot) if slot.bytes() >= bytes => Memory::Kept(slot),
+            Some(mut slot) => {
+                *slot = OwnedBlock::default(); // before there is more
+                let block = allocate(bytes).ok_or(error)?;
+                if bytes <= KEEP {
+                    *slot = block;
+                    Memory::Kept(slot)
+                } else {
+                    Memory::Own(block)
+                }
             }
-            // SAFETY: as above; nobody uses a block that was not lent.
-            unsafe { slot.clear() };
-        }
-        let Some(block) = allocate(bytes) else {
-            slot.inspect(|slot| slot.give_back());
-            return Err(error);
+            None => Memory::Own(allocate(bytes).ok_or(error)?),
         };
-        let slot = match slot {
-            Some(slot) if bytes <= KEEP => {
-                // SAFETY: the slot is taken by this thread.
-                unsafe { *slot.block.get() = Some(block) };
-                Some(slot)
-            }
-            _ => {
-                slot.inspect(|slot| slot.give_back());
-                None
-            }
-        };
-        Ok(Self { block, slot, elements: PhantomData })
+        Ok(Self { memory, elements: PhantomData })
     }
 
     /// The first element.
     #[inline]
     pub(crate) fn ptr(&self) -> *mut T {
-        self.block.0.as_ptr().cast()
-    }
-}
-
-impl<T> Drop for Workspace<T> {
-    fn drop(&mut self) {
-        match self.slot {
-            Some(slot) => slot.give_back(),
-            // SAFETY: the block came from the allocator with this size and this count, and nobody else has it.
-            None => unsafe { allocator::free(self.block.0, self.block.1, 0) },
+        match &self.memory {
+            Memory::Kept(block) => block.ptr().cast(),
+            Memory::Own(block) => block.ptr().cast(),
         }
     }
 }
 
 /// Memory that belongs to nobody's shelf, for what outlives a call: like a workspace it counts for the limit, and is not live.
-pub(crate) struct OwnedBlock {
-    block: RawBlock,
-}
-
-// SAFETY: a block belongs to no thread.
-unsafe impl Send for OwnedBlock {}
-// SAFETY: it only says where the block is.
-unsafe impl Sync for OwnedBlock {}
+#[derive(Default)]
+pub(crate) struct OwnedBlock(Option<MemoryBlock>);
 
 impl OwnedBlock {
     /// Room for so many bytes, the first at the start of a cache line.
@@ -244,30 +179,33 @@ impl OwnedBlock {
     /// [`OutOfMemory`] when the system has no more.
     pub(crate) fn new(bytes: usize) -> Result<Self, OutOfMemory> {
         let block = allocator::allocate(bytes.max(1), 0).ok_or(OutOfMemory { bytes })?;
-        Ok(Self { block })
+        Ok(Self(Some(block)))
     }
 
     /// The first byte.
+    #[inline]
     pub(crate) fn ptr(&self) -> *mut u8 {
-        self.block.0.as_ptr()
+        self.0.as_ref().map_or(std::ptr::null_mut(), |block| block.start().as_ptr())
     }
 
     /// How many bytes there are.
+    #[inline]
     pub(crate) fn bytes(&self) -> usize {
-        self.block.1
+        self.0.as_ref().map_or(0, MemoryBlock::size)
     }
 }
 
 impl Drop for OwnedBlock {
     fn drop(&mut self) {
-        // SAFETY: the block came from the allocator with this size and this count, and nobody else has it.
-        unsafe { allocator::free(self.block.0, self.block.1, 0) };
+        if let Some(block) = self.0.take() {
+            allocator::free(block, 0);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{KEEP, Workspace};
+    use super::{KEEP, Memory, Workspace};
 
     #[test]
     fn calls_within_calls_have_memory_of_their_own_and_the_next_call_finds_it_again() {
@@ -294,6 +232,6 @@ mod tests {
         assert!(Workspace::<f64>::new(usize::MAX / 4).is_err());
         assert!(Workspace::<f64>::new(usize::MAX / 64).is_err());
         let large = Workspace::<u8>::new(KEEP + 1).expect("memory");
-        assert!(large.slot.is_none());
+        assert!(matches!(large.memory, Memory::Own(_)));
     }
 }

@@ -1,5 +1,6 @@
 //! Elementwise loops over raw memory: an output may be the memory of an input.
 
+use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
@@ -34,18 +35,28 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, n: usize) {
     });
 }
 
-/// Whether `n` angles are all small: below [`Float::SMALL_ANGLE`].
+/// Adds `n` elements to others, which may be the same.
 ///
 /// # Safety
-/// There must be as many.
-pub unsafe fn are_small<T: Float>(x: *const T, n: usize) -> bool {
+/// Both must hold as many.
+pub unsafe fn add<T: Float>(from: *const T, to: *mut T, n: usize) {
+    let (from, to) = (Shared::read_only(from), Shared::new(to));
+    threads::ranges(n, GRAIN, |range| {
+        for i in range {
+            // SAFETY: `i < n`, and comes once.
+            unsafe { to.get().add(i).write(*to.get().add(i) + *from.get().add(i)) };
+        }
+    });
+}
+
+/// Whether angles are all small: below [`Float::SMALL_ANGLE`].
+pub fn are_small<T: Float>(x: &[Cell<T>]) -> bool {
     vectorised(
         #[inline(always)]
         move || {
             let mut all = true;
-            for i in 0..n {
-                // SAFETY: the caller's promise.
-                all &= unsafe { x.add(i).read() }.abs() < T::SMALL_ANGLE;
+            for x in x {
+                all &= x.get().abs() < T::SMALL_ANGLE;
             }
             all
         },

@@ -146,6 +146,11 @@ impl Layer {
         });
     }
 
+    /// Whether the outputs of all samples, which there are, lie apart within so many numbers.
+    fn holds(&self, numbers: usize) -> bool {
+        self.hidden <= self.apart && (self.steps * self.batch - 1) * self.apart + self.hidden <= numbers
+    }
+
     fn check<T>(&self, r: &Reading<'_, T>) {
         let Self { cell, steps, batch, inputs, hidden, .. } = *self;
         assert!(r.x.len() == steps * batch * inputs && r.w.len() == cell.gates() * hidden * self.row());
@@ -153,14 +158,12 @@ impl Layer {
         assert!(r.c.is_none_or(|c| c.len() == batch * hidden) && r.c.is_some() == (cell == Cell::Lstm));
     }
 
-    /// Writes the outputs from `y` on, the last state and the last cells, and what a gradient needs.
-    ///
-    /// # Safety
-    /// From `y` on there is room for the outputs, which nobody else uses.
-    pub unsafe fn forward<T: Float>(
+    /// Writes the outputs, those of the first sample at the start of `y`, the last state and the last cells, and what a gradient
+    /// needs.
+    pub fn forward<T: Float>(
         &self,
         r: Reading<'_, T>,
-        y: *mut T,
+        y: &mut [T],
         (last, last_cells): (&mut [T], Option<&mut [T]>),
         kept: &mut [T],
     ) {
@@ -173,6 +176,7 @@ impl Layer {
             last_cells.into_iter().zip(r.c).for_each(|(last, c)| last.copy_from_slice(c));
             return;
         }
+        assert!(self.holds(y.len()));
         let bias = r.b.map(|b| &b[..gates * hidden]);
         gemm_then(
             MatrixMut::new(kept, samples, gates * hidden, wide, 1),
@@ -190,8 +194,11 @@ impl Layer {
                 // SAFETY: the weights of a gate are `hidden` rows, and there is room for them.
                 unsafe { Panels::pack(of_gate(gate), hidden, hidden, packed.as_mut_ptr()) };
             }
-            let (packed, kept, y) =
-                (Shared::new(packed.as_mut_ptr()), Shared::new(kept.as_mut_ptr()), Shared::new(y));
+            let (packed, kept, y) = (
+                Shared::new(packed.as_mut_ptr()),
+                Shared::new(kept.as_mut_ptr()),
+                Shared::new(y.as_mut_ptr()),
+            );
             let first = States { p: Shared::read_only(r.h.as_ptr()), apart: hidden };
             let first_cells = r.c.map(|c| States { p: Shared::read_only(c.as_ptr()), apart: hidden });
             let outputs =
@@ -254,13 +261,10 @@ impl Layer {
 
     /// Adds the gradients, `kept` being what [`Layer::forward`] left, `y` its outputs and `gy` their gradients, and `last` those of the last
     /// state and the last cells.
-    ///
-    /// # Safety
-    /// From `y` and from `gy` on there are as many numbers as outputs.
-    pub unsafe fn backward<T: Float>(
+    pub fn backward<T: Float>(
         &self,
         r: Reading<'_, T>,
-        (y, gy): (*const T, *const T),
+        (y, gy): (&[T], &[T]),
         last: (&[T], Option<&[T]>),
         kept: &[T],
         to: Adding<'_, T>,
@@ -274,6 +278,7 @@ impl Layer {
             add_to(to.c, last.1.unwrap_or_default());
             return;
         }
+        assert!(self.holds(y.len()) && self.holds(gy.len()));
         let sizes = [
             Panels::<T>::room(gates * hidden, hidden),
             steps * batch * slopes,
@@ -294,7 +299,7 @@ impl Layer {
             let shared = |x: &mut [T]| Shared::new(x.as_mut_ptr());
             let (packed, slopes_at) = (Panels::packed(packed.as_mut_ptr(), gates * hidden), shared(slope));
             let (state_at, carried_at) = (shared(state), shared(carried));
-            let (y, gy) = (Shared::read_only(y), Shared::read_only(gy));
+            let [y_at, gy_at] = [y, gy].map(|of| Shared::read_only(of.as_ptr()));
             let kept_at = Shared::read_only(kept.as_ptr());
             let rows = |of: Shared<T>, t: usize, part: usize, wide: usize| States {
                 p: Shared::new(of.get().wrapping_add(t * batch * wide + part * hidden)),
@@ -336,7 +341,7 @@ impl Layer {
                             };
                             let kept = |t: usize, part: usize| -> &[T] { row(rows(kept_at, t, part, wide)) };
                             let slope = |part: usize| row(rows(slopes_at, t, part, slopes));
-                            let (g, gy) = (row(flat(state_at)), row(outputs(gy, t)));
+                            let (g, gy) = (row(flat(state_at)), row(outputs(gy_at, t)));
                             match cell {
                                 Cell::Tanh | Cell::Relu => elman_slopes(cell, kept(t, 0), (g, gy), slope(0)),
                                 Cell::Lstm => {
@@ -349,7 +354,7 @@ impl Layer {
                                     lstm_slopes(gates, old, (g, gy), row(flat(carried_at)), to);
                                 }
                                 Cell::Gru => {
-                                    let old = row(before.map_or(first, |before| outputs(y, before)));
+                                    let old = row(before.map_or(first, |before| outputs(y_at, before)));
                                     let gates = [0, 1, 2, 3].map(|part| kept(t, part));
                                     gru_slopes(gates, old, (g, gy), [0, 1, 2, 3].map(slope));
                                 }
@@ -360,8 +365,6 @@ impl Layer {
             }
             add_to(to.h, state);
             add_to(to.c, carried);
-            // SAFETY: the caller's promise: outputs reach to the last sample's last number.
-            let y = unsafe { std::slice::from_raw_parts(y.get(), (steps * batch - 1) * apart + hidden) };
             self.weights(r, y, slope, [to.x, to.w, to.b]);
         });
     }

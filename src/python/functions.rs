@@ -245,7 +245,7 @@ unsafe extern "C" fn trampoline(
     kwnames: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: Python calls this attached, with `nargs` positional arguments at `args` followed by the values of the
-    // keywords in the tuple `kwnames`, and with the `slf` of `bound_to`, whose state is an initialised number.
+    // keywords in the tuple `kwnames`, and with the module of `function` as `slf`, whose state is an initialised number.
     unsafe {
         let py = Python::assume_attached();
         let call = || -> PyResult<Bound<'_, PyAny>> {
@@ -283,10 +283,10 @@ fn keep(text: String) -> *const c_char {
     Box::leak(text.into_boxed_c_str()).as_ptr()
 }
 
-/// What function `n` is bound to: a module of its own, whose state is `n`. A function that is bound to a module is known
-/// by its plain name, to `repr` as to `pickle`.
-fn bound_to(py: Python<'_>, n: usize) -> PyResult<Bound<'_, PyAny>> {
-    let def = ffi::PyModuleDef {
+/// A function of Python that calls row `n`. It is bound to a module of its own, whose state is `n`: a function that is bound
+/// to a module is known by its plain name, to `repr` as to `pickle`.
+fn function<'py>(py: Python<'py>, n: usize, name: &str, doc: String) -> PyResult<Bound<'py, PyAny>> {
+    let module = Box::leak(Box::new(ffi::PyModuleDef {
         m_base: ffi::PyModuleDef_HEAD_INIT,
         m_name: c"kinnor.functions".as_ptr(),
         m_doc: std::ptr::null(),
@@ -296,13 +296,24 @@ fn bound_to(py: Python<'_>, n: usize) -> PyResult<Bound<'_, PyAny>> {
         m_traverse: None,
         m_clear: None,
         m_free: None,
-    };
-    // SAFETY: the definition lives for ever; the state has room for a number and lives as long as the module.
+    }));
+    let method = Box::leak(Box::new(ffi::PyMethodDef {
+        ml_name: keep(name.into()),
+        ml_meth: ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: trampoline },
+        ml_flags: (ffi::METH_FASTCALL | ffi::METH_KEYWORDS) as c_int,
+        ml_doc: keep(doc),
+    }));
+    let module_name = PyString::new(py, "kinnor.functions");
+    // SAFETY: the definitions live for ever; the state has room for a number and lives as long as the module, of which the
+    // function takes a reference of its own.
     unsafe {
-        let module = ffi::PyModule_Create2(Box::leak(Box::new(def)), ffi::PYTHON_API_VERSION);
+        let module = ffi::PyModule_Create2(module, ffi::PYTHON_API_VERSION);
         let module = Bound::from_owned_ptr_or_err(py, module)?;
         ffi::PyModule_GetState(module.as_ptr()).cast::<usize>().write(n);
-        Ok(module)
+        Bound::from_owned_ptr_or_err(
+            py,
+            ffi::PyCFunction_NewEx(method, module.as_ptr(), module_name.as_ptr()),
+        )
     }
 }
 
@@ -314,20 +325,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         let spec = row.entry.spec;
         // CPython reads the signature out of this form, so that `help` and `inspect` work.
         let doc = format!("{}{}\n--\n\n{}", spec.name, signature(row), spec.doc());
-        let def = ffi::PyMethodDef {
-            ml_name: keep(spec.name.into()),
-            ml_meth: ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: trampoline },
-            ml_flags: (ffi::METH_FASTCALL | ffi::METH_KEYWORDS) as c_int,
-            ml_doc: keep(doc),
-        };
-        let def = Box::leak(Box::new(def));
-        let bound_to = bound_to(py, n)?;
-        let module = PyString::new(py, "kinnor.functions");
-        // SAFETY: the definition lives for ever; the function takes its own references.
-        let function = unsafe {
-            Bound::from_owned_ptr_or_err(py, ffi::PyCFunction_NewEx(def, bound_to.as_ptr(), module.as_ptr()))?
-        };
-        functions.add(spec.name, function)?;
+        functions.add(spec.name, function(py, n, spec.name, doc)?)?;
     }
     m.add_submodule(&functions)?;
     m.add_function(wrap_pyfunction!(declarations, m)?)

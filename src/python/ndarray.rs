@@ -7,7 +7,7 @@ use super::arguments::{MOST, flag, items, length, number, object, shown, whole};
 use super::operands::current_compute;
 use super::protocols::Elements;
 use super::{functions, numpy, operators};
-use crate::array::{Access, DType, RunGuard, Shape, Storage};
+use crate::array::{Access, DType, Shape, Storage};
 use crate::{Error, graph};
 
 /// An array of numbers that others may share, outside of any graph. Functions on it are computed at once.
@@ -246,16 +246,7 @@ impl NdArray {
             true => current_compute().stored(),
             false => arr.get().array.storage.dtype().unwrap_or(DType::F32),
         };
-        let _run = RunGuard::new(); // both may be one, which has its elements elsewhere once it is to be written
-        let from = arr.get().array.storage.access(dtype, Access::Read)?;
-        // SAFETY: there are that many elements of the type, and the guard keeps what the storages have.
-        if unsafe { own.storage.equals(dtype, from) } {
-            return Ok(slf);
-        }
-        let to = own.storage.access(dtype, Access::Write)?;
-        // SAFETY: both hold that many elements of the type; `copy` allows them to be the same memory.
-        unsafe { std::ptr::copy(from, to, own.shape.size() * dtype.size()) };
-        own.storage.wrote();
+        own.storage.copy_if_changed(&arr.get().array.storage, dtype)?;
         Ok(slf)
     }
 

@@ -181,15 +181,14 @@ pub(super) fn copy_in(array: &NdArray, from: &Bound<'_, PyUntypedArray>, dtype: 
         && dtype_of(&from.dtype())? == dtype;
     if plain {
         let _run = RunGuard::new();
-        // SAFETY: the array is one of NumPy's.
-        let source = unsafe { (*from.as_array_ptr()).fields.data.cast::<u8>() };
-        // SAFETY: there are that many elements of the type, and the guard keeps what the storage has.
-        if unsafe { array.storage.equals(dtype, source) } {
-            return Ok(());
-        }
-        let to = array.storage.access(dtype, Access::Write)?;
-        // SAFETY: both hold that many elements of the type; `copy` allows them to be the same memory.
+        let (source, _) = start_and_flags(from);
+        // SAFETY: both hold that many elements of the type, and the guard keeps what the storage has; `copy` allows them
+        // to be the same memory.
         unsafe {
+            if array.storage.equals(dtype, source) {
+                return Ok(());
+            }
+            let to = array.storage.access(dtype, Access::Write)?;
             crate::kernels::map::copy(source, to, array.shape.size() * dtype.size());
         }
         array.storage.wrote();
@@ -229,10 +228,16 @@ extern "C" fn give_back(_: *mut c_void) -> c_int {
     0
 }
 
+/// Where the elements of a NumPy array start, and what NumPy notes of them.
+fn start_and_flags(array: &Bound<'_, PyUntypedArray>) -> (*mut u8, c_int) {
+    // SAFETY: a live NumPy array has its fields, which are there to be read while Python waits.
+    let fields = unsafe { &(*array.as_array_ptr()).fields };
+    (fields.data.cast(), fields.flags)
+}
+
 /// Whether NumPy would write to an array.
 pub(super) fn is_writable(array: &Bound<'_, PyUntypedArray>) -> bool {
-    // SAFETY: a live NumPy array has its fields.
-    unsafe { (*array.as_array_ptr()).fields.flags & NPY_ARRAY_WRITEABLE != 0 }
+    start_and_flags(array).1 & NPY_ARRAY_WRITEABLE != 0
 }
 
 /// Makes the memory of a NumPy array that of an array, until that is filled, cleared or written as another type. The
@@ -243,8 +248,7 @@ pub(super) fn borrow(array: &NdArray, from: &Bound<'_, PyUntypedArray>) -> PyRes
     if got != array.shape {
         return Err(Error::shape("from_dlpack", format!("shape {}", array.shape), [&got]).into());
     }
-    // SAFETY: a live NumPy array has its fields.
-    let start = NonNull::new(unsafe { (*from.as_array_ptr()).fields.data.cast::<u8>() });
+    let start = NonNull::new(start_and_flags(from).0);
     let native = from.is_c_contiguous() && from.dtype().is_native_byteorder() != Some(false);
     match start.filter(|s| native && s.align_offset(dtype.size()) == 0 && got.size() > 0) {
         Some(start) if !array.storage.is_narrowed() => {

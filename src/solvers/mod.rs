@@ -25,6 +25,7 @@ pub use states::{ParameterState, SolverState};
 use std::array::from_fn;
 use std::ptr::null_mut;
 
+use crate::array::DType;
 use crate::kernels::update::{self, Cells};
 use crate::kernels::{Float, Number};
 use crate::ops::{Declared, Spec, Value};
@@ -92,10 +93,19 @@ struct StateMemory<'a> {
     n: usize,
     g: Cells,
     w: Cells,
-    /// Of the type that the step computes in.
     states: &'a [*mut u8],
-    /// Compute in `f64` rather than `f32`.
-    double: bool,
+    /// Of the states.
+    dtype: DType,
+}
+
+impl<'a> StateMemory<'a> {
+    /// Memory of `g`, `w` and `states`, those of the type that the step computes in.
+    ///
+    /// # Safety
+    /// Each has `n` elements, which nobody else uses as long as this lives.
+    unsafe fn new(n: usize, g: Cells, w: Cells, states: &'a [*mut u8], dtype: DType) -> Self {
+        Self { n, g, w, states, dtype }
+    }
 }
 
 /// A [`Rule`] as [`Solver`] sees it.
@@ -104,18 +114,17 @@ trait Stepper: Send + Sync {
     fn values(&self) -> Vec<Value>;
     fn states(&self) -> &'static [&'static str];
     fn decay(&self) -> Option<f64>;
-    /// # Safety
-    /// The memory must hold what it says, and belong to this call.
-    unsafe fn step(&self, step: Step, memory: &StateMemory<'_>);
+    fn step(&self, step: Step, memory: &StateMemory<'_>);
 }
 
 struct BoundRule<R, const S: usize>(R);
 
 impl<R: Rule<S>, const S: usize> BoundRule<R, S> {
-    unsafe fn run<T: Float>(&self, mut step: Step, memory: &StateMemory<'_>) {
-        let StateMemory { n, g, w, states, .. } = *memory;
+    fn run<T: Float>(&self, mut step: Step, memory: &StateMemory<'_>) {
+        let StateMemory { n, g, w, states, dtype } = *memory;
+        assert!(dtype == T::DTYPE, "states of the type that the step computes in");
         let s: [*mut T; S] = from_fn(|k| states.get(k).map_or(null_mut(), |s| s.cast()));
-        // SAFETY: promised by the caller of `Stepper::step`.
+        // SAFETY: promised when the memory was made.
         unsafe {
             if R::NORMS {
                 let squares = update::squares(n, g, w, s, || self.0.measured::<T>(&step));
@@ -139,9 +148,12 @@ impl<R: Rule<S>, const S: usize> Stepper for BoundRule<R, S> {
     fn decay(&self) -> Option<f64> {
         self.0.decay()
     }
-    unsafe fn step(&self, step: Step, memory: &StateMemory<'_>) {
-        // SAFETY: handed on.
-        unsafe { if memory.double { self.run::<f64>(step, memory) } else { self.run::<f32>(step, memory) } }
+    fn step(&self, step: Step, memory: &StateMemory<'_>) {
+        if memory.dtype == DType::F64 {
+            self.run::<f64>(step, memory);
+        } else {
+            self.run::<f32>(step, memory);
+        }
     }
 }
 

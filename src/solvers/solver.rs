@@ -285,9 +285,9 @@ impl<P: Source> Solver<P> {
             for state in &p.states {
                 states.push(state.access(dtype, Access::ReadWrite)?);
             }
-            let memory = StateMemory { n: data.len(), g, w, states: &states, double: dtype == DType::F64 };
-            // SAFETY: all have `n` elements (`each` looked), and the run guard keeps them where they are.
-            unsafe { self.rule.step(step, &memory) };
+            // SAFETY: all have as many elements (`each` looked), and the run guard keeps them where they are.
+            let memory = unsafe { StateMemory::new(data.len(), g, w, &states, dtype) };
+            self.rule.step(step, &memory);
             p.states.iter().map(|state| &**state).chain([data]).for_each(Storage::wrote);
             p.t = t;
             Ok(true)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::solver::{Solver, Source};
-use crate::array::{Access, DType, RunGuard, Shape, Storage, convert};
+use crate::array::{DType, Shape, Storage};
 use crate::{Error, Result};
 
 /// One named array of a parameter's states.
@@ -85,11 +85,7 @@ impl<P: Source> Solver<P> {
 
 fn copy(source: &Storage) -> Result<Arc<Storage>> {
     let target = Storage::new(source.len());
-    let from = source.dtype().unwrap_or(DType::F32);
-    let to = if from == DType::F64 { DType::F64 } else { DType::F32 };
-    let _run = RunGuard::new();
-    let (x, y) = (source.access(from, Access::Read)?, target.access(to, Access::Write)?);
-    // SAFETY: both have as many elements of their types, and the second is new.
-    unsafe { convert(x, from, y, to, source.len()) };
+    let dtype = if source.dtype() == Some(DType::F64) { DType::F64 } else { DType::F32 };
+    target.copy_if_changed(source, dtype)?;
     Ok(target)
 }

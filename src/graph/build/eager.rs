@@ -77,7 +77,7 @@ impl EagerRun {
         (slot.pending, slot.life, slot.at_once) = (true, Saved::Ready, true);
         let noted = slot.memo.note(saved.into_iter(), false);
         slot.memo.stamp_outputs(noted, 0, data.iter().map(|y| &**y));
-        self.memo = Some(MemoPtr(&raw mut slot.memo));
+        self.memo = Some(MemoPtr::to(&mut slot.memo));
         self.double = compute == Precision::Double;
         for (output, data) in outputs.iter().zip(data) {
             let tensor = &mut a.tensors[a.variables[output.ix()].tensor];
@@ -91,9 +91,8 @@ impl EagerRun {
         let (mut x, mut y): (SmallVec<[Memory<'_>; 5]>, SmallVec<[Memory<'_>; 2]>) = Default::default();
         self.x.iter().for_each(|(ptr, shape)| x.push(Memory { ptr: *ptr, shape }));
         self.y.iter().for_each(|(ptr, shape)| y.push(Memory { ptr: *ptr, shape }));
-        let Some(memo) = self.memo else { return Ok(()) };
-        // SAFETY: see `MemoPtr`.
-        let state = unsafe { &mut (*memo.0).state };
+        let Some(memo) = &mut self.memo else { return Ok(()) };
+        let state = &mut memo.state;
         let call = Call {
             x: &x,
             y: &y,

@@ -5,11 +5,9 @@ use crate::Result;
 use crate::array::Access;
 use crate::array::DType;
 use crate::array::Element;
-use crate::array::RunGuard;
 use crate::array::Shape;
 use crate::array::Storage;
 use crate::array::View;
-use crate::array::convert;
 use std::sync::Arc;
 
 /// A new array with the same elements in the same type.
@@ -20,10 +18,7 @@ pub fn copied(array: &NdArray) -> Result<NdArray> {
     let n = array.shape.size();
     let storage = Storage::new(n);
     let dtype = array.storage.dtype().unwrap_or(DType::F32);
-    let _run = RunGuard::new(); // the address of one may be gone before the other is there
-    let (from, to) = (array.storage.access(dtype, Access::Read)?, storage.access(dtype, Access::Write)?);
-    // SAFETY: both hold `n` elements of the type, and the target is new.
-    unsafe { convert(from, dtype, to, dtype, n) };
+    storage.copy_from(&array.storage, dtype, n)?;
     Ok(NdArray { shape: array.shape.clone(), storage })
 }
 
@@ -180,12 +175,7 @@ impl NdArray {
             let expected = format!("{} values", self.shape.size());
             return Err(Error::shape("copy_from_slice", expected, [&Shape::from([values.len()])]));
         }
-        let dtype = self.storage.dtype().unwrap_or(DType::F32);
-        let (_held, to) = self.storage.pin(dtype, Access::Write)?;
-        // SAFETY: both hold that many elements of their types.
-        unsafe { crate::array::convert(values.as_ptr().cast(), T::DTYPE, to, dtype, values.len()) };
-        self.storage.wrote();
-        Ok(())
+        self.storage.copy_from_slice(values)
     }
 }
 

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::Result;
-use crate::array::{Access, Storage, convert};
+use crate::array::Storage;
 use crate::graph::arena::{self, Arena, Ix, NONE};
 use crate::graph::handles::gradient_hooks::{self, When};
 use crate::graph::handles::ndarray::NdArray;
@@ -154,11 +154,7 @@ impl HookedOutput {
             // What a run starts from is not the run's to write to.
             step.start_from(self.number as usize, &changed);
         } else if !Arc::ptr_eq(&changed, &array.storage) {
-            let (_held, from) = changed.pin(slot.stored, Access::Read)?;
-            let (_held_too, to) = array.storage.pin(slot.stored, Access::Write)?;
-            // SAFETY: both hold that many elements of the type and are different blocks.
-            unsafe { convert(from, slot.stored, to, slot.stored, array.shape.size()) };
-            array.storage.wrote();
+            array.storage.copy_from(&changed, slot.stored, array.shape.size())?;
         }
         Ok(())
     }

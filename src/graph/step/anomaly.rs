@@ -2,7 +2,7 @@
 
 use parking_lot::RwLock;
 
-use crate::array::{Access, DType, Storage};
+use crate::array::{Odd, Storage};
 use crate::graph::arena::{self, Arena, Ix};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::step::backward::BackwardStep;
@@ -30,22 +30,8 @@ pub(crate) fn source_line() -> Option<String> {
 
 /// What an array holds that is no finite number.
 fn unusual(storage: &Storage) -> Option<&'static str> {
-    let dtype = storage.dtype().filter(|dtype| dtype.is_float() && !storage.is_cleared())?;
-    let read = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
-    let (_held, ptr) = storage.pin(read, Access::Read).ok()?;
-    let (mut nan, mut infinite) = (false, false);
-    for i in 0..storage.len() {
-        // SAFETY: `access` made `len` elements of this type readable here.
-        let x = unsafe {
-            match read {
-                DType::F64 => *ptr.cast::<f64>().add(i),
-                _ => f64::from(*ptr.cast::<f32>().add(i)),
-            }
-        };
-        nan |= x.is_nan();
-        infinite |= x.is_infinite();
-    }
-    if nan { Some("NaN") } else { infinite.then_some("Inf") }
+    let holds = |what: Odd| !storage.is_cleared() && matches!(storage.first_odd(what), Ok(Some(_)));
+    if holds(Odd::Nan) { Some("NaN") } else { holds(Odd::NotFinite).then_some("Inf") }
 }
 
 fn first(slots: &[Operand]) -> Option<(usize, &'static str)> {

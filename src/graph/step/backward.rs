@@ -14,8 +14,7 @@ use crate::graph::handles::ndarray::NdArray;
 use crate::graph::settings::context::{self, Precision};
 use crate::graph::step::operand::{MemoPtr, Operand, Temporaries, read_as, store};
 use crate::graph::step::prepare::data_array;
-use crate::kernels::threads::{self, Shared};
-use crate::kernels::{Float, map};
+use crate::kernels::map;
 use crate::ops::{Array, Kind, Op, Reads};
 
 /// With more inputs than this it is looked up which gradients there were.
@@ -117,7 +116,7 @@ impl BackwardStep {
             let inputs = inputs.collect();
             (inputs, y_tensors.iter().zip(&gy).map(|(tensor, slot)| array(*tensor, Some(slot))).collect())
         });
-        let memo = MemoPtr(&raw mut a.functions[f].memo);
+        let memo = MemoPtr::to(&mut a.functions[f].memo);
         let tensors = match arrays {
             Some(_) => x_tensors.iter().chain(&y_tensors).copied().collect(),
             None => Vec::new(),
@@ -224,8 +223,7 @@ impl BackwardStep {
         fn storage(read: &(Shape, Option<Operand>)) -> Option<&Storage> {
             read.1.as_ref().map(|slot| &*slot.storage)
         }
-        // SAFETY: see `MemoPtr`.
-        unsafe { &*self.memo.0 }.changed(self.x.iter().map(storage), self.y.iter().map(storage), counts)
+        self.memo.changed(self.x.iter().map(storage), self.y.iter().map(storage), counts)
     }
 }
 
@@ -243,23 +241,11 @@ pub(crate) fn add_to(slot: &mut Operand, from: *const u8) -> Result<()> {
     // SAFETY: both hold `n` elements of the kernel's type.
     unsafe {
         if slot.dtype == DType::F64 {
-            add::<f64>(to.cast(), from.cast(), n);
+            map::add::<f64>(from.cast(), to.cast(), n);
         } else {
-            add::<f32>(to.cast(), from.cast(), n);
+            map::add::<f32>(from.cast(), to.cast(), n);
         }
     }
     slot.storage.wrote();
     store(temporaries)
-}
-
-/// # Safety
-/// Both must hold `n` elements.
-unsafe fn add<T: Float>(to: *mut T, from: *const T, n: usize) {
-    let (to, from) = (Shared::new(to), Shared::read_only(from));
-    threads::ranges(n, map::GRAIN, |range| {
-        for i in range {
-            // SAFETY: `i < n`, and comes once.
-            unsafe { to.get().add(i).write(*to.get().add(i) + *from.get().add(i)) };
-        }
-    });
 }

@@ -54,14 +54,14 @@ impl Function {
             let own = self.is_own(a, x, y);
             let slot = &mut a.functions[self.0];
             if own {
-                return MemoPtr(&raw mut slot.memo);
+                return MemoPtr::to(&mut slot.memo);
             }
             let by_hand = slot.by_hand.get_or_insert_default();
             by_hand.x = None;
             if again && by_hand.memo.state.is_empty() {
                 by_hand.memo.state = slot.memo.state.same_numbers();
             }
-            MemoPtr(&raw mut by_hand.memo)
+            MemoPtr::to(&mut by_hand.memo)
         })
     }
 
@@ -86,7 +86,7 @@ impl Function {
                 order::check_shapes(a, self.0, "backward")?;
             } else if by_hand {
                 let slot = &mut a.functions[self.0];
-                return Ok(MemoPtr(&raw mut slot.by_hand.get_or_insert_default().memo));
+                return Ok(MemoPtr::to(&mut slot.by_hand.get_or_insert_default().memo));
             }
             let stale = a.has_other_shapes(self.0);
             let fits = Some(shapes(a, &tensors(a, self.0).0)) == given;
@@ -96,7 +96,7 @@ impl Function {
                     "expected arrays of the shapes of its last forward run; call forward() on these first";
                 return Err(Error::Graph(format!("backward of {}: {text}", a.op(self.0).name())));
             }
-            Ok(MemoPtr(&raw mut slot.memo))
+            Ok(MemoPtr::to(&mut slot.memo))
         })
     }
 
@@ -165,8 +165,7 @@ impl Function {
         let _alone = Alone::begin(self)?;
         self.shape_outputs(x, y)?;
         let memo = self.memo_of_forward(x, y, recompute);
-        // SAFETY: the handle keeps the slot, and no other run has the function.
-        if recompute && op.facts().is_random && !unsafe { &*memo.0 }.state.has_key() {
+        if recompute && op.facts().is_random && !memo.state.has_key() {
             return Err(Error::Graph(format!(
                 "recompute of {}: expected a forward run before it; call setup_recompute and forward first",
                 op.name()

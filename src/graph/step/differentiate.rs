@@ -91,8 +91,7 @@ impl BackwardStep {
             used.extend(meets.then(|| slot.span(ptr)));
             gxm.push(Some((Memory { ptr, shape: &slot.shape }, accumulate)));
         }
-        // SAFETY: see `MemoPtr`.
-        let state = unsafe { &mut (*memo.0).state };
+        let state = &mut memo.state;
         let double = *compute == Precision::Double;
         let kept = cached_input.and_then(|i| Some((x.get(i)?.1.as_ref()?, xm[i].ptr)));
         let call = Call {

@@ -138,8 +138,6 @@ impl ForwardStep {
             return self.run_special(recompute, along);
         }
         let Self { op, compute, x, y, memo, over, cached_input, .. } = self;
-        // SAFETY: see `MemoPtr`.
-        let memo = unsafe { &mut *memo.0 };
         let noted = memo.note(x.iter().map(|x| x.storage.saved()), recompute);
         let mut xm: SmallVec<[Memory<'_>; 5]> = SmallVec::new();
         for (i, slot) in x.iter().enumerate() {
@@ -178,8 +176,7 @@ impl ForwardStep {
     }
 
     fn run_special(&mut self, recompute: bool, along: Option<(*mut u8, Tail<'_>)>) -> Result<u64> {
-        // SAFETY: see `MemoPtr`.
-        let memo = unsafe { &mut *self.memo.0 };
+        let mut memo = self.memo;
         let facts = self.op.facts();
         let saved = |(i, x): (usize, &Operand)| if facts.overwrites(i) { 0 } else { x.storage.saved() };
         let noted = memo.note(self.x.iter().enumerate().map(saved), recompute);
@@ -299,7 +296,7 @@ pub fn evaluate_into(
         compute,
         x.iter().cloned(),
         y.iter().cloned(),
-        MemoPtr(&raw mut memo),
+        MemoPtr::to(&mut memo),
     );
     let counts = modes::memory_budget().is_some();
     step.count(counts);

@@ -1,12 +1,13 @@
 //! Operands of a step: an array of the arena and where a kernel finds its elements.
 
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
 
-use crate::array::{Access, Buffer, DType, Shape, Storage, convert, pin_for_step};
+use crate::array::{Access, Buffer, DType, Odd, Shape, Storage, pin_for_step};
 use crate::graph::arena::Ix;
 use crate::graph::arena::provenance::Provenance;
 use crate::graph::handles::ndarray::NdArray;
@@ -92,7 +93,8 @@ impl Operand {
         if name != 0 && name == self.whole.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let Some((at, value)) = self.storage.first_odd(!settings::unwary())? else {
+        let what = if settings::unwary() { Odd::NotFinite } else { Odd::NotWhole };
+        let Some((at, value)) = self.storage.first_odd(what)? else {
             self.whole.store(name, Ordering::Relaxed);
             return Ok(());
         };
@@ -115,11 +117,7 @@ impl Operand {
     pub(crate) fn take(&self, from: &Storage) -> Result<()> {
         let own = self.storage.dtype().filter(|_| self.storage.is_narrowed());
         let dtype = own.or_else(|| from.dtype()).unwrap_or(self.stored);
-        let ((_from, source), (_to, to)) =
-            (from.pin(dtype, Access::Read)?, self.storage.pin(dtype, Access::Write)?);
-        // SAFETY: both hold that many elements of the type and are different blocks.
-        unsafe { convert(source, dtype, to, dtype, self.shape.size()) };
-        Ok(())
+        self.storage.copy_from(from, dtype, self.shape.size())
     }
 
     /// The addresses of its bytes, the first of which is at `start`.
@@ -132,11 +130,15 @@ impl Operand {
         let buffer = Buffer::new(self.shape.size() * self.dtype.size())?;
         let ptr = buffer.ptr();
         if access == Access::ReadWrite {
-            let from = self.resolve(Access::Read)?;
-            // SAFETY: both hold that many elements of the type and are different blocks.
-            unsafe { convert(from, self.dtype, ptr, self.dtype, self.shape.size()) };
+            self.storage.copy_to_buffer(&buffer, self.dtype, self.shape.size())?;
         }
-        temporary.push((Arc::clone(&self.storage), self.stored, self.dtype, buffer));
+        temporary.push(Temporary {
+            of: Arc::clone(&self.storage),
+            n: self.shape.size(),
+            stored: self.stored,
+            dtype: self.dtype,
+            buffer,
+        });
         Ok(ptr)
     }
 }
@@ -150,23 +152,53 @@ fn hold_at(storage: &Storage, dtype: DType, access: Access) -> Result<*mut u8> {
 }
 
 /// Values on their way to a storage that keeps them as another type.
-pub(crate) type Temporaries = SmallVec<[(Arc<Storage>, DType, DType, Buffer); 1]>;
-
-pub(crate) fn store(temporaries: Temporaries) -> Result<()> {
-    for (storage, stored, dtype, buffer) in temporaries {
-        let (_held, to) = storage.pin(stored, Access::Write)?;
-        // SAFETY: both hold that many elements of their types and are different blocks.
-        unsafe { convert(buffer.ptr(), dtype, to, stored, storage.len()) };
-        storage.wrote();
-    }
-    Ok(())
+pub(crate) struct Temporary {
+    of: Arc<Storage>,
+    n: usize,
+    stored: DType,
+    /// Type of the values.
+    dtype: DType,
+    buffer: Buffer,
 }
 
-/// Where a function's [`Provenance`] is: in its slot, which the run keeps alive.
-#[derive(Clone, Copy)]
-pub(crate) struct MemoPtr(pub(crate) *mut Provenance);
+pub(crate) type Temporaries = SmallVec<[Temporary; 1]>;
 
-// SAFETY: a run that follows the pointer has the function to itself (two runs of one graph at once are refused).
+pub(crate) fn store(temporaries: Temporaries) -> Result<()> {
+    let store = |t: Temporary| t.of.copy_from_buffer(t.stored, &t.buffer, t.dtype, t.n);
+    temporaries.into_iter().try_for_each(store)
+}
+
+/// Where a function's [`Provenance`] is: in its slot, which the run keeps alive. Only a run that has the function to itself
+/// follows it (two runs of one graph at once are refused), one step after the other.
+#[derive(Clone, Copy)]
+pub(crate) struct MemoPtr(NonNull<Provenance>);
+
+impl MemoPtr {
+    /// Leads to what a function remembers.
+    pub(crate) fn to(memo: &mut Provenance) -> Self {
+        Self(NonNull::from_mut(memo))
+    }
+}
+
+impl Deref for MemoPtr {
+    type Target = Provenance;
+
+    #[inline(always)]
+    fn deref(&self) -> &Provenance {
+        // SAFETY: the run keeps it, and has it to itself.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl DerefMut for MemoPtr {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Provenance {
+        // SAFETY: as above.
+        unsafe { self.0.as_mut() }
+    }
+}
+
+// SAFETY: a run that follows the pointer has the function to itself.
 unsafe impl Send for MemoPtr {}
 
 /// The type in which an operation reads input `i`.

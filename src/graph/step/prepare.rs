@@ -18,7 +18,7 @@ pub(crate) fn data_array(a: &mut Arena, tensor: Ix) -> NdArray {
 /// A function made ready to run forward. Its shapes are those with which it was set up: see [`super::order::check_shapes`].
 pub(crate) fn step(a: &mut Arena, f: Ix) -> ForwardStep {
     debug_assert!(!a.has_other_shapes(f), "a function runs on the shapes that it was set up with");
-    let memo = MemoPtr(&raw mut a.functions[f].memo);
+    let memo = MemoPtr::to(&mut a.functions[f].memo);
     let (op, compute) = (a.op(f).clone(), context::precision(a.functions[f].context));
     let (mut x, mut y) = (SmallVec::new(), SmallVec::new());
     for i in 0..a.functions[f].inputs.len() {

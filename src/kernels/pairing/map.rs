@@ -213,8 +213,8 @@ impl Pairing {
         let (a, b) = (Shared::read_only(a), Shared::read_only(b));
         if self.outer.is_empty() && self.last.a == 1 && self.last.b == 1 {
             return threads::ranges(n, GRAIN, |range| {
-                // SAFETY: the range lies within all three.
-                let (a, b) = unsafe { (a.get().add(range.start), b.get().add(range.start)) };
+                // What is not read may be nowhere.
+                let [a, b] = [a, b].map(|of| of.get().wrapping_add(range.start));
                 tile(range.start, a, b, range.len());
             });
         }

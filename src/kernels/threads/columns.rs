@@ -22,9 +22,22 @@ impl<T> Columns<'_, T> {
     /// The matrix has no such row.
     #[inline(always)]
     pub fn row(&mut self, row: usize) -> &mut [T] {
-        assert!(row < self.rows, "a row that a matrix has not");
-        // SAFETY: the matrix has the row, and the row has these columns.
-        unsafe { std::slice::from_raw_parts_mut(self.first.add(row * self.step), self.n) }
+        let [row] = self.rows([row]);
+        row
+    }
+
+    /// What they have of several rows, in order.
+    ///
+    /// # Panics
+    /// The matrix has no such row, or one comes after another that follows it.
+    #[inline(always)]
+    pub fn rows<const N: usize>(&mut self, rows: [usize; N]) -> [&mut [T]; N] {
+        assert!(rows.is_sorted_by(|a, b| a < b), "rows of a matrix in order");
+        rows.map(|row| {
+            assert!(row < self.rows, "a row that a matrix has not");
+            // SAFETY: the matrix has the row, and the row has these columns.
+            unsafe { std::slice::from_raw_parts_mut(self.first.add(row * self.step), self.n) }
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Callers divide work by its shape, never by the number of threads, so that results do not depend on it.
 
+mod cells;
 mod columns;
 #[cfg(feature = "rayon")]
 mod of_rayon;
@@ -11,6 +12,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::stop;
+pub use cells::SharedCells;
 pub use columns::{Columns, columns_mut};
 use pool::Pool;
 pub(super) use pool::is_ended;

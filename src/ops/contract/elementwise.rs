@@ -2,7 +2,7 @@
 
 use crate::array::DType;
 use crate::kernels::{Dual, Float, Number, pairing::Pairing, reduce, scratch};
-use crate::ops::contract::loops::{Loops, Part, Whole};
+use crate::ops::contract::loops::{Loops, Part, Way};
 use crate::ops::{
     Activation, Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value,
     like, one,
@@ -119,14 +119,23 @@ declared_as_within!(Map Map2);
 
 // Functions apart, which are compiled once for all operations.
 
-/// What a [`Unary`] of this name computes, by its loops.
+/// What a [`Unary`] or a [`Binary`] of this name computes, by its loops.
 #[inline(never)]
 fn forward<T: Float>(run: &Run<'_, T>, loops: Loops, name: &str) {
-    let (x, y) = (run.x_memory(0), run.y_memory(0));
-    let all = Part { x: [x.ptr, x.ptr], y: y.ptr, n: x.shape.size(), ..Part::NOTHING };
-    assert_eq!(y.shape.size(), all.n, "{name}: the output has the shape of the input");
-    // SAFETY: both arrays have the shape of the input, as `shapes` says.
-    all.each(size_of::<T>(), &|part| unsafe { loops.forward(part) });
+    let (a, y) = (run.x_memory(0), run.y_memory(0));
+    let of_two;
+    let (b, pairing) = match run.n_inputs() {
+        1 => (a, None),
+        _ => {
+            of_two = Pairing::new(a.shape, run.x_shape(1));
+            (run.x_memory(1), Some(&of_two))
+        }
+    };
+    let all = Part { x: [a.ptr, b.ptr], y: y.ptr, n: y.shape.size(), ..Part::NOTHING };
+    let n = pairing.map_or_else(|| a.shape.size(), Pairing::size);
+    assert_eq!(all.n, n, "{name}: the output has the shape of the inputs together");
+    // SAFETY: the arrays have the shapes of the pairing, or one shape.
+    unsafe { loops.over::<T>(Way::Forward, pairing, all) };
 }
 
 /// The gradient of a [`Unary`] of this name, by its loops.
@@ -135,23 +144,7 @@ fn backward<T: Float>(run: &mut Backward<'_, T>, loops: Loops, name: &str) {
     let all = run.part();
     assert_eq!(run.x_shape(0).size(), all.n, "{name}: the output has the shape of the input");
     // SAFETY: all arrays have the shape of the input, as `shapes` says.
-    all.each(size_of::<T>(), &|part| unsafe { loops.backward(part) });
-}
-
-/// What a [`Binary`] of this name computes, by its loops.
-#[inline(never)]
-fn forward_of_two<T: Float>(run: &Run<'_, T>, loops: Loops, name: &str) {
-    let (a, b, y) = (run.x_memory(0), run.x_memory(1), run.y_memory(0));
-    let whole = Whole(Part { y: y.ptr, ..Part::NOTHING });
-    let tile = |start: usize, a: *const T, b: *const T, n: usize| {
-        let part = Part { x: [a.cast(), b.cast()], ..whole.part::<T>(start, n) };
-        // SAFETY: the tile lies within the output, and the inputs hold as many elements.
-        unsafe { loops.forward(&part) };
-    };
-    let pairing = Pairing::new(a.shape, b.shape);
-    assert_eq!(y.shape.size(), pairing.size(), "{name}: the output has the shape of the pairing");
-    // SAFETY: the arrays have the shapes of the pairing.
-    unsafe { pairing.tiles(a.ptr.cast(), b.ptr.cast(), &tile) };
+    unsafe { loops.over::<T>(Way::Backward, None, all) };
 }
 
 /// The shape of a [`Binary`] of this name.
@@ -234,18 +227,13 @@ impl BinaryGradient {
             false => (Pairing::new(shape, shape), [all.gy; 2]),
         };
         let put = |gx: *mut T, adds: bool| {
-            let (pairing, [a, b]) = pairing();
+            let (pairing, x) = pairing();
             assert_eq!(all.n, pairing.size(), "{}: the output has the shape of the pairing", self.name);
             let (mut gxs, mut add) = ([std::ptr::null_mut(); 2], [false; 2]);
             (gxs[i], add[i]) = (gx.cast::<u8>(), adds);
-            let whole = Whole(Part { gx: gxs, adds: add, ..all });
-            let tile = |start: usize, a: *const T, b: *const T, n: usize| {
-                let part = Part { x: [a.cast(), b.cast()], ..whole.part::<T>(start, n) };
-                // SAFETY: the arrays have the shapes of the pairing, and the gradient of the other input is none.
-                unsafe { self.loops.backward(&part) };
-            };
+            let all = Part { x, gx: gxs, adds: add, ..all };
             // SAFETY: the arrays have the shapes of the pairing, and `y` and `gy` that of what comes out.
-            unsafe { pairing.tiles(a.cast(), b.cast(), &tile) };
+            unsafe { self.loops.over::<T>(Way::Backward, Some(&pairing), all) };
         };
         if own.size() == shape.size() {
             return put(all.gx[i].cast(), all.adds[i]);
@@ -276,7 +264,7 @@ impl<C: Binary> Compute for Map2<C> {
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        forward_of_two(run, Loops::binary(&self.0, is_double::<T>()), C::SPEC.name);
+        forward(run, Loops::binary(&self.0, is_double::<T>()), C::SPEC.name);
         Ok(())
     }
 

@@ -1,5 +1,8 @@
 //! The loops of elementwise functions: over any part of their arrays, whoever cuts these into parts.
 
+use std::cell::Cell;
+
+use crate::kernels::pairing::Pairing;
 use crate::kernels::simd::vectorised;
 use crate::kernels::{Float, map, threads};
 use crate::ops::{Binary, Reads, Unary};
@@ -39,7 +42,8 @@ type Loop = unsafe fn(*const (), &Part);
 pub struct Loops {
     formula: *const (),
     forward: Loop,
-    backward: Loop,
+    /// By input.
+    backward: [Loop; 2],
     /// Of each input, whether its gradient is that of the output as it is.
     pub passes: [bool; 2],
 }
@@ -52,21 +56,19 @@ unsafe impl Sync for Loops {}
 impl Loops {
     pub(crate) fn unary<C: Unary>(op: &C, double: bool) -> Self {
         let is_constant = C::IS_DIFFERENTIABLE && C::READS == Reads::NOTHING;
-        let passes = [is_constant && op.df(0.0_f64, 0.0) == 1.0, false];
-        let (forward, backward): (Loop, Loop) = match double {
-            true => (forward1::<C, f64>, backward1::<C, f64>),
-            false => (forward1::<C, f32>, backward1::<C, f32>),
-        };
-        Self { formula: (&raw const *op).cast(), forward, backward, passes }
+        Self::new::<C, OfOne>(op, double, [is_constant && op.df(0.0_f64, 0.0) == 1.0, false])
     }
 
     pub(crate) fn binary<C: Binary>(op: &C, double: bool) -> Self {
         let is_constant = C::IS_DIFFERENTIABLE && C::READS == Reads::NOTHING;
         let (da, db) = if is_constant { op.df(0.0_f64, 0.0, 0.0) } else { (0.0, 0.0) };
-        let passes = [da == 1.0, db == 1.0];
-        let (forward, backward): (Loop, Loop) = match double {
-            true => (forward2::<C, f64>, backward2::<C, f64>),
-            false => (forward2::<C, f32>, backward2::<C, f32>),
+        Self::new::<C, OfTwo>(op, double, [da == 1.0, db == 1.0])
+    }
+
+    fn new<C, F: Formula<C>>(op: &C, double: bool, passes: [bool; 2]) -> Self {
+        let (forward, backward): (Loop, [Loop; 2]) = match double {
+            true => (run::<C, F, f64, OUTPUT>, [run::<C, F, f64, 0>, run::<C, F, f64, 1>]),
+            false => (run::<C, F, f32, OUTPUT>, [run::<C, F, f32, 0>, run::<C, F, f32, 1>]),
         };
         Self { formula: (&raw const *op).cast(), forward, backward, passes }
     }
@@ -90,238 +92,289 @@ impl Loops {
     #[inline(always)]
     pub unsafe fn backward(&self, part: &Part) {
         // SAFETY: the caller's promise.
-        unsafe { (self.backward)(self.formula, part) };
+        unsafe {
+            if !part.gx[0].is_null() {
+                (self.backward[0])(self.formula, part);
+            }
+            if !part.gx[1].is_null() {
+                (self.backward[1])(self.formula, part);
+            }
+        }
     }
+
+    /// Runs one of the loops over whole arrays, on several threads where that pays: of one shape, or of inputs that meet so.
+    ///
+    /// # Safety
+    /// As [`Loops::forward`], of arrays of elements `T` that have the shapes of the pairing.
+    pub(crate) unsafe fn over<T: Float>(&self, way: Way, pairing: Option<&Pairing>, all: Part) {
+        let whole = Whole(all);
+        // SAFETY: the caller's promise; a tile lies within the arrays.
+        unsafe {
+            let run = |part: &Part| match way {
+                Way::Forward => self.forward(part),
+                Way::Backward => self.backward(part),
+            };
+            let Some(pairing) = pairing else {
+                return threads::ranges(all.n, map::GRAIN, |range| {
+                    run(&whole.part::<T>(range.start, range.len()));
+                });
+            };
+            let [a, b] = all.x.map(<*const u8>::cast::<T>);
+            pairing.tiles(a, b, &|start, a, b, n| {
+                run(&Part { x: [a.cast(), b.cast()], ..whole.part::<T>(start, n) });
+            });
+        }
+    }
+}
+
+/// Which of the loops.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Forward,
+    Backward,
 }
 
 /// Elements that are computed before any of them is written: a register, or two, full of them. What one loop writes in such
 /// pieces the next one reads in the same, and has it from the processor's store buffer.
 const LANES: usize = 16;
 
-/// `y[i] = f(i)` or `y[i] += f(i)`, for `i` from 0 to the last multiple of [`LANES`] up to `n`. `y` may be the memory of what
-/// `f(i)` reads at `i`.
-///
-/// # Safety
-/// `y` must hold `n` elements.
-#[inline(always)]
-unsafe fn put<T: Float>(y: *mut T, n: usize, add: bool, f: impl Fn(usize) -> T) {
-    let whole = n / LANES * LANES;
-    vectorised(
-        #[inline(always)]
-        || {
-            let mut start = 0;
-            while start < whole {
-                let mut lanes = [T::ZERO; LANES];
-                for (k, lane) in lanes.iter_mut().enumerate() {
-                    *lane = f(start + k);
-                }
-                // SAFETY: there are that many elements from `start` on.
-                unsafe {
-                    let y = y.add(start).cast::<[T; LANES]>();
-                    if add {
-                        let before = y.read_unaligned();
-                        for k in 0..LANES {
-                            lanes[k] = before[k] + lanes[k];
-                        }
-                    }
-                    y.write_unaligned(lanes);
-                }
-                start += LANES;
-            }
-        },
-    );
+/// Stands for the output, where inputs are numbers.
+const OUTPUT: usize = 2;
+
+/// What one loop reads and writes, `n` elements of each. Several may be the same memory: an element is read before that in
+/// its place is written. What is not read is empty.
+#[derive(Clone, Copy)]
+struct Elements<'a, T> {
+    x: [&'a [Cell<T>]; 2],
+    y: &'a [Cell<T>],
+    gy: &'a [Cell<T>],
+    to: &'a [Cell<T>],
+    /// Whether what comes out is added to what is there.
+    add: bool,
 }
 
 /// Which values a loop reads.
 #[derive(Clone, Copy)]
 struct Read {
-    x: bool,
+    x: [bool; 2],
     y: bool,
     gy: bool,
 }
 
-/// What [`put`] leaves over: the last elements, among others that count for nothing, in memory where they fill all lanes.
-///
-/// # Safety
-/// As [`Loops::forward`].
-#[inline(never)]
-unsafe fn rest<T: Float>(formula: *const (), part: &Part, work: Loop, read: Read) {
-    let (start, n) = (part.n / LANES * LANES, part.n % LANES);
-    let mut rooms = [[T::ONE; LANES]; 6];
-    let [x0, x1, y, gy, gx0, gx1] = &mut rooms;
-    let enter = |room: &mut [T; LANES], from: *const u8, is_read: bool| {
-        if is_read && !from.is_null() {
-            // SAFETY: what is read holds the elements, by the caller's promise.
-            unsafe { std::ptr::copy_nonoverlapping(from.cast::<T>().add(start), room.as_mut_ptr(), n) };
-        }
-    };
-    let leave = |room: &[T; LANES], to: *mut u8| {
-        if !to.is_null() {
-            // SAFETY: as above, of what is written.
-            unsafe { std::ptr::copy_nonoverlapping(room.as_ptr(), to.cast::<T>().add(start), n) };
-        }
-    };
-    enter(x0, part.x[0], read.x);
-    enter(x1, part.x[1], read.x);
-    enter(y, part.y, read.y);
-    enter(gy, part.gy, read.gy);
-    enter(gx0, part.gx[0], part.adds[0]);
-    enter(gx1, part.gx[1], part.adds[1]);
-    let sink = |room: &mut [T; LANES], gx: *mut u8| if gx.is_null() { gx } else { room.as_mut_ptr().cast() };
-    let inner = Part {
-        x: [x0.as_ptr().cast(), x1.as_ptr().cast()],
-        y: y.as_mut_ptr().cast(),
-        gy: gy.as_ptr().cast(),
-        gx: [sink(gx0, part.gx[0]), sink(gx1, part.gx[1])],
-        adds: part.adds,
-        n: LANES,
-    };
-    // SAFETY: each array holds all lanes.
-    unsafe { work(formula, &inner) };
-    if read.gy {
-        leave(gx0, part.gx[0]);
-        leave(gx1, part.gx[1]);
-    } else {
-        leave(y, part.y);
+impl Part {
+    /// What a loop reads, and writes to `to`.
+    ///
+    /// # Safety
+    /// As [`Loops::forward`].
+    #[inline(always)]
+    unsafe fn elements<'a, T>(&self, read: Read, to: *mut u8, add: bool) -> Elements<'a, T> {
+        let of = |at: *const u8, is_used: bool| -> &'a [Cell<T>] {
+            // SAFETY: what is used holds the elements, by the caller's promise.
+            if is_used { unsafe { std::slice::from_raw_parts(at.cast(), self.n) } } else { &[] }
+        };
+        let [x0, x1] = self.x;
+        let x = [of(x0, read.x[0]), of(x1, read.x[1])];
+        Elements { x, y: of(self.y, read.y), gy: of(self.gy, read.gy), to: of(to, true), add }
     }
 }
 
-unsafe fn forward1<C: Unary, T: Float>(formula: *const (), part: &Part) {
-    // SAFETY: see `Loops::forward`.
-    let op = unsafe { &*formula.cast::<C>() };
-    let (x, y, n) = (part.x[0].cast::<T>(), part.y.cast::<T>(), part.n);
-    // SAFETY: both hold `n` elements.
-    unsafe {
-        if C::IS_OF_ANGLES && map::are_small(x, n) {
-            put(
-                y,
-                n,
-                false,
-                #[inline(always)]
-                move |i| op.f_small(x.add(i).read()),
-            );
-        } else {
-            put(
-                y,
-                n,
-                false,
-                #[inline(always)]
-                move |i| op.f(x.add(i).read()),
-            );
-        }
-    }
-    if !n.is_multiple_of(LANES) {
-        // SAFETY: the caller's promise.
-        unsafe { rest::<T>(formula, part, forward1::<C, T>, Read { x: true, y: false, gy: false }) };
-    }
-}
-
-unsafe fn backward1<C: Unary, T: Float>(formula: *const (), part: &Part) {
-    // SAFETY: see `Loops::forward`.
-    let op = unsafe { &*formula.cast::<C>() };
-    let gy = part.gy.cast::<T>();
-    let (gx, n, add) = (part.gx[0].cast::<T>(), part.n, part.adds[0]);
-    if gx.is_null() {
-        return;
-    }
-    // What is not read may be gone: something that is there stands in for it.
-    let x = if C::READS.input(0) { part.x[0].cast() } else { gy };
-    let y = if C::READS.output(0) { part.y.cast_const().cast() } else { gy };
-    // SAFETY: all hold `n` elements.
-    unsafe {
-        if C::IS_OF_ANGLES && map::are_small(x, n) {
-            put(
-                gx,
-                n,
-                add,
-                #[inline(always)]
-                move |i| gy.add(i).read() * op.df_small(x.add(i).read(), y.add(i).read()),
-            );
-        } else {
-            put(
-                gx,
-                n,
-                add,
-                #[inline(always)]
-                move |i| {
-                    if C::IS_DIFFERENTIABLE {
-                        gy.add(i).read() * op.df(x.add(i).read(), y.add(i).read())
-                    } else {
-                        T::ZERO
-                    }
-                },
-            );
-        }
-    }
-    if !n.is_multiple_of(LANES) {
-        let read = Read { x: C::READS.input(0), y: C::READS.output(0), gy: true };
-        // SAFETY: the caller's promise.
-        unsafe { rest::<T>(formula, part, backward1::<C, T>, read) };
-    }
-}
-
-unsafe fn forward2<C: Binary, T: Float>(formula: *const (), part: &Part) {
-    // SAFETY: see `Loops::forward`.
-    let op = unsafe { &*formula.cast::<C>() };
-    let (a, b) = (part.x[0].cast::<T>(), part.x[1].cast::<T>());
-    // SAFETY: all hold `n` elements, and each is read before it is written.
-    unsafe {
-        put(
-            part.y.cast::<T>(),
-            part.n,
-            false,
-            #[inline(always)]
-            move |i| op.f(a.add(i).read(), b.add(i).read()),
-        );
-    }
-    if !part.n.is_multiple_of(LANES) {
-        // SAFETY: the caller's promise.
-        unsafe { rest::<T>(formula, part, forward2::<C, T>, Read { x: true, y: false, gy: false }) };
-    }
-}
-
-unsafe fn backward2<C: Binary, T: Float>(formula: *const (), part: &Part) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        gradient_of::<C, T, 0>(formula, part);
-        gradient_of::<C, T, 1>(formula, part);
-    }
-}
-
-unsafe fn gradient_of<C: Binary, T: Float, const I: usize>(formula: *const (), part: &Part) {
-    // SAFETY: see `Loops::forward`.
-    let op = unsafe { &*formula.cast::<C>() };
-    let gy = part.gy.cast::<T>();
-    let (gx, n, add) = (part.gx[I].cast::<T>(), part.n, part.adds[I]);
-    if gx.is_null() {
-        return;
-    }
-    // What is not read may be gone: the gradient of the output stands in for it.
-    let (a, b) = if C::READS.input(0) { (part.x[0].cast(), part.x[1].cast()) } else { (gy, gy) };
-    let y = if C::READS.output(0) { part.y.cast_const().cast() } else { gy };
-    // SAFETY: all hold `n` elements.
-    unsafe {
-        put(
-            gx,
-            n,
-            add,
+impl<T: Float> Elements<'_, T> {
+    /// Writes or adds `f` of the elements that each of `x` has in a place, up to the last multiple of [`LANES`]. `f` must be
+    /// `#[inline(always)]`.
+    #[inline(always)]
+    fn put<const N: usize>(&self, x: [&[Cell<T>]; N], f: impl Fn([T; N]) -> T) {
+        assert!(x.iter().all(|x| x.len() == self.to.len()), "arrays of different lengths");
+        let x = x.map(<[_]>::as_ptr);
+        self.put_at(
             #[inline(always)]
             move |i| {
+                let mut v = [T::ZERO; N];
+                for j in 0..N {
+                    // SAFETY: all are as long as what is written, which has that element.
+                    v[j] = unsafe { &*x[j].add(i) }.get();
+                }
+                f(v)
+            },
+        );
+    }
+
+    /// As [`Elements::put`], by places.
+    #[inline(always)]
+    fn put_at(&self, f: impl Fn(usize) -> T) {
+        let Self { to, add, .. } = *self;
+        let whole = to.len() / LANES * LANES;
+        vectorised(
+            #[inline(always)]
+            move || {
+                let mut start = 0;
+                while start < whole {
+                    let mut lanes = [T::ZERO; LANES];
+                    for (k, lane) in lanes.iter_mut().enumerate() {
+                        *lane = f(start + k);
+                    }
+                    // SAFETY: there are that many from `start` on, and a cell of an array lies in memory as cells do.
+                    let to = unsafe { &*to.as_ptr().add(start).cast::<Cell<[T; LANES]>>() };
+                    if add {
+                        let before = to.get();
+                        for k in 0..LANES {
+                            lanes[k] = before[k] + lanes[k];
+                        }
+                    }
+                    to.set(lanes);
+                    start += LANES;
+                }
+            },
+        );
+    }
+
+    /// What [`Elements::put`] leaves over: the last elements, among others that count for nothing, in memory where they fill all
+    /// lanes.
+    ///
+    /// # Safety
+    /// As [`Loops::forward`], of a loop that writes `y` if it reads no gradient, or else each `gx` that there is.
+    #[inline(never)]
+    unsafe fn rest(self, formula: *const (), work: Loop) {
+        let start = self.to.len() / LANES * LANES;
+        let before = if self.add { self.to } else { &[] };
+        let all = [self.x[0], self.x[1], self.y, self.gy, before];
+        let rooms = [const { [const { Cell::new(T::ONE) }; LANES] }; 5];
+        all.iter().zip(&rooms).for_each(|(from, room)| copy(from.get(start..).unwrap_or_default(), room));
+        let [x0, x1, y, gy, to] = rooms.each_ref().map(|room| room.as_ptr().cast_mut().cast::<u8>());
+        let y = if self.gy.is_empty() { to } else { y };
+        let part = Part { x: [x0, x1], y, gy, gx: [to; 2], adds: [self.add; 2], n: LANES };
+        // SAFETY: the formula is there, and each array holds all lanes.
+        unsafe { work(formula, &part) };
+        copy(&rooms[4], &self.to[start..]);
+    }
+}
+
+/// Copies elements, as many as both have.
+#[inline(always)]
+fn copy<T: Float>(from: &[Cell<T>], to: &[Cell<T>]) {
+    // SAFETY: both have as many, and what is in cells may be written wherever they are.
+    unsafe { std::ptr::copy(from.as_ptr(), to.as_ptr().cast_mut(), from.len().min(to.len())) };
+}
+
+/// How a formula `C` makes loops.
+trait Formula<C> {
+    /// Inputs.
+    const INPUTS: usize;
+    /// What the gradients read.
+    const READS: Reads;
+
+    /// Computes the output.
+    fn forward<T: Float>(op: &C, of: &Elements<'_, T>);
+
+    /// Computes the gradient of input `I`.
+    fn backward<T: Float, const I: usize>(op: &C, of: &Elements<'_, T>);
+}
+
+/// The loop for the gradient of input `WAY`, or for the output.
+unsafe fn run<C, F: Formula<C>, T: Float, const WAY: usize>(formula: *const (), part: &Part) {
+    let is_two = F::INPUTS == 2;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let of: Elements<'_, T> = if WAY == OUTPUT {
+            part.elements(Read { x: [true, is_two], y: false, gy: false }, part.y, false)
+        } else {
+            let x = F::READS.input(0);
+            let read = Read { x: [x, x && is_two], y: F::READS.output(0), gy: true };
+            part.elements(read, part.gx[WAY], part.adds[WAY])
+        };
+        let op = &*formula.cast::<C>();
+        if WAY == OUTPUT {
+            F::forward(op, &of);
+        } else {
+            F::backward::<T, WAY>(op, &of);
+        }
+        if !of.to.len().is_multiple_of(LANES) {
+            of.rest(formula, run::<C, F, T, WAY>);
+        }
+    }
+}
+
+/// A [`Unary`].
+struct OfOne;
+
+impl<C: Unary> Formula<C> for OfOne {
+    const INPUTS: usize = 1;
+    const READS: Reads = C::READS;
+
+    #[inline(always)]
+    fn forward<T: Float>(op: &C, of: &Elements<'_, T>) {
+        let x = of.x[0];
+        if C::IS_OF_ANGLES && map::are_small(x) {
+            of.put(
+                [x],
+                #[inline(always)]
+                move |[x]| op.f_small(x),
+            );
+        } else {
+            of.put(
+                [x],
+                #[inline(always)]
+                move |[x]| op.f(x),
+            );
+        }
+    }
+
+    #[inline(always)]
+    fn backward<T: Float, const I: usize>(op: &C, of: &Elements<'_, T>) {
+        if I > 0 {
+            return;
+        }
+        // What is not read may be gone: something that is there stands in for it.
+        let x = if C::READS.input(0) { of.x[0] } else { of.gy };
+        let y = if C::READS.output(0) { of.y } else { of.gy };
+        if C::IS_OF_ANGLES && map::are_small(x) {
+            of.put(
+                [of.gy, x, y],
+                #[inline(always)]
+                move |[gy, x, y]| gy * op.df_small(x, y),
+            );
+        } else {
+            of.put(
+                [of.gy, x, y],
+                #[inline(always)]
+                move |[gy, x, y]| if C::IS_DIFFERENTIABLE { gy * op.df(x, y) } else { T::ZERO },
+            );
+        }
+    }
+}
+
+/// A [`Binary`].
+struct OfTwo;
+
+impl<C: Binary> Formula<C> for OfTwo {
+    const INPUTS: usize = 2;
+    const READS: Reads = C::READS;
+
+    #[inline(always)]
+    fn forward<T: Float>(op: &C, of: &Elements<'_, T>) {
+        of.put(
+            of.x,
+            #[inline(always)]
+            move |[a, b]| op.f(a, b),
+        );
+    }
+
+    #[inline(always)]
+    fn backward<T: Float, const I: usize>(op: &C, of: &Elements<'_, T>) {
+        // What is not read may be gone: the gradient of the output stands in for it.
+        let [a, b] = if C::READS.input(0) { of.x } else { [of.gy; 2] };
+        let y = if C::READS.output(0) { of.y } else { of.gy };
+        of.put(
+            [of.gy, a, b, y],
+            #[inline(always)]
+            move |[gy, a, b, y]| {
                 if C::IS_DIFFERENTIABLE {
-                    let (da, db) = op.df(a.add(i).read(), b.add(i).read(), y.add(i).read());
-                    gy.add(i).read() * if I == 0 { da } else { db }
+                    let (da, db) = op.df(a, b, y);
+                    gy * if I == 0 { da } else { db }
                 } else {
                     T::ZERO
                 }
             },
         );
-    }
-    if !n.is_multiple_of(LANES) {
-        let mut alone = *part;
-        alone.gx[1 - I] = std::ptr::null_mut();
-        let read = Read { x: C::READS.input(0), y: C::READS.output(0), gy: true };
-        // SAFETY: the caller's promise.
-        unsafe { rest::<T>(formula, &alone, gradient_of::<C, T, I>, read) };
     }
 }
 
@@ -364,11 +417,5 @@ impl Part {
         let shift_const = |p: *const u8| shift(p.cast_mut()).cast_const();
         let Self { x, y, gy, gx, adds, .. } = *self;
         Self { x: x.map(shift_const), y: shift(y), gy: shift_const(gy), gx: gx.map(shift), adds, n }
-    }
-
-    /// Runs a loop over all of it, elements of `size` bytes, on several threads where that pays.
-    pub(crate) fn each(self, size: usize, work: &(dyn Fn(&Self) + Sync)) {
-        let (n, whole) = (self.n, Whole(self));
-        threads::ranges(n, map::GRAIN, |range| work(&whole.shifted(range.start * size, range.len())));
     }
 }

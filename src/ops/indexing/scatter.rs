@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::array::Shape;
 use crate::kernels::Float;
 use crate::kernels::map::GRAIN;
-use crate::kernels::threads::{self, Shared};
+use crate::kernels::threads::{self, SharedCells};
 use crate::ops::arrangement::array::lengths;
 use crate::ops::indexing::gather::positions;
 use crate::ops::{
@@ -92,23 +92,6 @@ fn along(
     Ok(())
 }
 
-/// An array whose elements are written by several threads.
-#[derive(Clone, Copy)]
-struct ScatterCells<T>(Shared<T>, usize);
-
-impl<T: Float> ScatterCells<T> {
-    fn new(of: &mut [T]) -> Self {
-        Self(Shared::new(of.as_mut_ptr()), of.len())
-    }
-
-    /// Replaces an element by `f` of it, which no other thread may touch.
-    fn put(self, i: usize, f: impl FnOnce(T) -> T) {
-        assert!(i < self.1);
-        // SAFETY: there is such an element.
-        unsafe { self.0.get().add(i).write(f(self.0.get().add(i).read())) };
-    }
-}
-
 impl ScatterAdd {
     fn axis(&self, x: &Shape) -> Result<usize> {
         x.axis("scatter_add", self.axis.unwrap_or(0))
@@ -135,8 +118,8 @@ impl Compute for ScatterAdd {
         let (x1, y, axis) = (run.x(2), run.y(0), self.axis(run.x_shape(0))?);
         y.copy_from_slice(run.x(0));
         let index = (run.index(1), run.x_shape(1));
-        let y = ScatterCells::new(y);
-        along("scatter_add", run.x_shape(0), index, run.x_shape(2), axis, |i, at| y.put(at, |y| y + x1[i]))
+        let y = SharedCells::of(y);
+        along("scatter_add", run.x_shape(0), index, run.x_shape(2), axis, |i, at| y.add(at, x1[i]))
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
@@ -146,8 +129,8 @@ impl Compute for ScatterAdd {
         }
         if let Some(gx) = run.gx(2).map(Grad::adding) {
             let (index, axis) = ((run.index(1), run.x_shape(1)), self.axis(shape)?);
-            let gx = ScatterCells::new(gx);
-            along("scatter_add", shape, index, run.x_shape(2), axis, |i, at| gx.put(i, |gx| gx + gy[at]))?;
+            let gx = SharedCells::of(gx);
+            along("scatter_add", shape, index, run.x_shape(2), axis, |i, at| gx.add(i, gy[at]))?;
         }
         Ok(())
     }
@@ -174,8 +157,8 @@ impl Compute for TakeAlong {
         let (x, y, axis) = (run.x(0), run.y(0), run.x_shape(0).axis("take_along", self.axis)?);
         y.fill(T::ZERO);
         let index = (run.index(1), run.x_shape(1));
-        let y = ScatterCells::new(y);
-        along("take_along", run.x_shape(0), index, run.y_shape(0), axis, |i, at| y.put(i, |_| x[at]))
+        let y = SharedCells::of(y);
+        along("take_along", run.x_shape(0), index, run.y_shape(0), axis, |i, at| y.change(i, |_| x[at]))
     }
 
     const HAS_BACKWARD: bool = false;

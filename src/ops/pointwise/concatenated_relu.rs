@@ -6,7 +6,7 @@ use crate::Result;
 use crate::array::Shape;
 use crate::kernels::map::GRAIN;
 use crate::kernels::simd::vectorised;
-use crate::kernels::threads::{self, Shared};
+use crate::kernels::threads;
 use crate::kernels::{Float, Number};
 use crate::ops::losses::classification::LabelMask;
 use crate::ops::pointwise::rectifier::ELU;
@@ -55,24 +55,18 @@ macro_rules! doubled {
 
             fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
                 let block = self.block(run.x_shape(0))?.max(1);
-                let (x, y) = (run.x(0), Shared::new(run.y(0).as_mut_ptr()));
-                threads::ranges(x.len(), GRAIN, |range| {
-                    for (from, to) in pieces(range, block) {
-                        let x = &x[from];
-                        let half = |to: usize| {
-                            // SAFETY: both places of each element come once.
-                            unsafe { std::slice::from_raw_parts_mut(y.get().add(to), x.len()) }
-                        };
-                        let (first, second) = (half(to), half(to + block));
-                        vectorised(
-                            #[inline(always)]
-                            move || {
-                                for ((x, a), b) in x.iter().zip(first).zip(second) {
-                                    (*a, *b) = self.f(*x);
-                                }
-                            },
-                        );
-                    }
+                let (x, y, grain) = (run.x(0), run.y(0), (GRAIN / block).max(1));
+                threads::columns_mut([y], [2, block], GRAIN, grain, |sample, some, [mut y]| {
+                    let x = &x[sample * block..][some];
+                    let [first, second] = y.rows([0, 1]);
+                    vectorised(
+                        #[inline(always)]
+                        move || {
+                            for ((x, a), b) in x.iter().zip(first).zip(second) {
+                                (*a, *b) = self.f(*x);
+                            }
+                        },
+                    );
                 });
                 Ok(())
             }

@@ -4,7 +4,7 @@ use crate::array::Shape;
 use crate::kernels::random::{BLOCK, PhiloxKey};
 use crate::kernels::scratch::{List, Zeros};
 use crate::kernels::simd::vectorised;
-use crate::kernels::threads::{self, Shared};
+use crate::kernels::threads::{self, Columns};
 use crate::kernels::{Float, map::GRAIN};
 use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op};
 use crate::{Error, Result};
@@ -193,7 +193,7 @@ impl Compute for ImageAugmentation {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (sizes, _) = self.sizes(run.x_shape(0))?;
         let (x, y) = (run.x(0), run.y(0));
-        let (size_x, size_y) = (sizes.x[0] * sizes.x[1], sizes.y[0] * sizes.y[1]);
+        let size_x = sizes.x[0] * sizes.x[1];
         let each = DRAWS + 2 * sizes.channels;
         let settings = (sizes.images * each).next_multiple_of(BLOCK as usize);
         // Each row of an image has noise of its own, so that rows are made in any order.
@@ -203,12 +203,10 @@ impl Compute for ImageAugmentation {
         let mut drawn = Zeros::<f64>::new(sizes.images * each);
         key.uniform(0.0, 1.0, &mut drawn);
         let changes: List<Change> = drawn.chunks_exact(each).map(|u| self.change(&sizes, u)).collect();
-        let (len, to) = (y.len(), Shared::new(y.as_mut_ptr()));
         let [height, width] = sizes.y;
-        let row = |image: usize, row: usize, taps: &mut List<ImageTap<T>>| {
+        let row = |image: usize, row: usize, mut y: Columns<'_, T>| {
             let (change, u) = (&changes[image], &drawn[image * each..][..each]);
-            taps.clear();
-            (0..width).for_each(|column| taps.push(change.tap(&sizes, row, column)));
+            let taps: List<ImageTap<T>> = (0..width).map(|column| change.tap(&sizes, row, column)).collect();
             let number = image * height + row;
             let mut noise = Zeros::<T>::new(if change.noise > 0.0 { sizes.channels * width } else { 0 });
             let offset = key.offset + (settings + number * row_noise) as u64;
@@ -217,14 +215,11 @@ impl Compute for ImageAugmentation {
                 let plane = image * sizes.channels + channel;
                 let x = &x[plane * size_x..][..size_x];
                 let [add, times, then] = self.tones(u, &u[DRAWS + 2 * channel..]).map(T::of);
-                let start = plane * size_y + row * width;
-                assert!(start + width <= len);
-                // SAFETY: the row lies within `y` and comes once.
-                let y = unsafe { std::slice::from_raw_parts_mut(to.get().add(start), width) };
+                let y = y.row(channel);
                 vectorised(
                     #[inline(always)]
                     || {
-                        for (y, (at, right, down, share_x, share_y)) in y.iter_mut().zip(&**taps) {
+                        for (y, (at, right, down, share_x, share_y)) in y.iter_mut().zip(&*taps) {
                             let (a, b) = (x[*at], x[at + right]);
                             let (c, d) = (x[at + down], x[at + down + right]);
                             let (above, below) = (a + (b - a) * *share_x, c + (d - c) * *share_x);
@@ -236,9 +231,9 @@ impl Compute for ImageAugmentation {
             }
         };
         let work = (sizes.channels * width * 8).max(1);
-        threads::ranges(sizes.images * height, (GRAIN / work).max(1), |range| {
-            let mut taps = List::with_capacity(width);
-            range.for_each(|i| row(i / height, i % height, &mut taps));
+        let planes = [sizes.channels, height * width];
+        threads::columns_mut([y], planes, width, (GRAIN / work).max(1), |image, some, [y]| {
+            row(image, some.start / width, y);
         });
         Ok(())
     }

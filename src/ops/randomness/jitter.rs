@@ -7,7 +7,7 @@ use crate::kernels::Float;
 use crate::kernels::map::GRAIN;
 use crate::kernels::random::PhiloxKey;
 use crate::kernels::scratch::{List, Zeros};
-use crate::kernels::threads::{self, Shared};
+use crate::kernels::threads::{self, SharedCells};
 use crate::ops::randomness::generator_state::Drawing;
 use crate::ops::{
     Backward, Compute, Declared, Entry, Grad, Input, InputShapes, Kind, Reads, Run, Shapes, Spec, Sym,
@@ -169,29 +169,22 @@ impl Moved {
 
     /// Writes the elements where they move to.
     fn take<T: Float>(&self, x: &[T], outside: T, y: &mut [T]) {
-        let (len, to) = (y.len(), Shared::new(y.as_mut_ptr()));
+        let y = SharedCells::of(y);
         self.rows(false, |at, start, from| {
-            assert!(at + from.len() <= len);
-            // SAFETY: the row lies within `y` and comes once.
-            let y = unsafe { std::slice::from_raw_parts_mut(to.get().add(at), from.len()) };
-            for (y, from) in y.iter_mut().zip(from) {
-                *y = if start == OUTSIDE || *from == OUTSIDE { outside } else { x[start + from] };
+            for (i, from) in from.iter().enumerate() {
+                let is_outside = start == OUTSIDE || *from == OUTSIDE;
+                y.change(at + i, |_| if is_outside { outside } else { x[start + from] });
             }
         });
     }
 
     /// Adds the elements where they come from.
     fn give_back<T: Float>(&self, gy: &[T], gx: &mut [T]) {
-        let (len, to) = (gx.len(), Shared::new(gx.as_mut_ptr()));
+        let gx = SharedCells::of(gx);
         self.rows(true, |at, start, from| {
             for (g, from) in gy[at..].iter().zip(from) {
                 if start != OUTSIDE && *from != OUTSIDE {
-                    assert!(start + from < len);
-                    // SAFETY: it lies within `gx`, and no other thread has its sample.
-                    unsafe {
-                        let to = to.get().add(start + from);
-                        to.write(to.read() + *g);
-                    }
+                    gx.add(start + from, *g); // no other thread has its sample
                 }
             }
         });

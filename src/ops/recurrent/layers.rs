@@ -278,9 +278,8 @@ impl<C: Network> Compute for Recurring<C> {
                             part_mut(last, at, state),
                             last_cells.as_deref_mut().map(|cells| part_mut(cells, at, state)),
                         );
-                        let y = output.as_mut_ptr().wrapping_add(direction * sizes.hidden);
-                        // SAFETY: the outputs of this direction lie within those of the layer.
-                        unsafe { this.forward(reading, y, ends, part_mut(gates, at, gates_size)) };
+                        let y = output.get_mut(direction * sizes.hidden..).unwrap_or_default();
+                        this.forward(reading, y, ends, part_mut(gates, at, gates_size));
                     }
                 }
             });
@@ -363,12 +362,10 @@ impl<C: Network> Compute for Recurring<C> {
                         c: gc.as_deref_mut().map(|g| part_mut(g, at, state)),
                     };
                     let ends = (part(last, at, state), last_cells.map(|g| part(g, at, state)));
-                    let offset = direction * sizes.hidden;
-                    let ends_at = (output.as_ptr().wrapping_add(offset), above.as_ptr().wrapping_add(offset));
-                    // SAFETY: the outputs of this direction and their gradients lie within those of the layer.
-                    unsafe {
-                        this.backward(reading, ends_at, ends, part(&kept.gates, at, gates_size), adding);
-                    };
+                    let outputs =
+                        [output, &*above].map(|of| of.get(direction * sizes.hidden..).unwrap_or_default());
+
+                    this.backward(reading, outputs.into(), ends, part(&kept.gates, at, gates_size), adding);
                 }
                 if let (Some(key), true) = (kept.key, layer > 0) {
                     kept_factors(form.dropout, key, layer - 1, dropped);

@@ -7,7 +7,7 @@ use crate::kernels::convolution::Geometry;
 use crate::kernels::gemm::{Matrix, MatrixMut, gemm};
 use crate::kernels::sampling::{NEIGHBOURS, Point, Sampling};
 use crate::kernels::scratch::Zeros;
-use crate::kernels::threads::Shared;
+use crate::kernels::threads::SharedCells;
 use crate::ops::contract::derivative::{ByKernel, by_kernel};
 use crate::ops::spatial::convolution::bias_gradient;
 use crate::ops::spatial::layout::{self, SpatialLayout};
@@ -279,18 +279,11 @@ impl Compute for DeformableConvolution {
                     continue;
                 }
                 let x = &run.x(0)[n * image + d * group..][..group];
-                let shared = |to: &mut Option<&mut [T]>| {
-                    to.as_mut().map(|to| (Shared::new(to.as_mut_ptr()), to.len()))
-                };
-                let (to_offset, to_mask) = (shared(&mut go), shared(&mut gm));
-                let add = |to: Option<(Shared<T>, usize)>, place: usize, v: T| {
-                    if let Some((to, len)) = to {
-                        assert!(place < len);
-                        // SAFETY: it lies within the gradient, and each of its elements comes once.
-                        unsafe {
-                            let to = to.get().add(place);
-                            to.write(to.read() + v);
-                        }
+                let (to_offset, to_mask) =
+                    (go.as_deref_mut().map(SharedCells::of), gm.as_deref_mut().map(SharedCells::of));
+                let add = |to: &Option<SharedCells<'_, T>>, place: usize, v: T| {
+                    if let Some(to) = to {
+                        to.add(place, v); // each comes once
                     }
                 };
                 let point = |_: usize, i: usize| {
@@ -301,9 +294,9 @@ impl Compute for DeformableConvolution {
                     let (k, p) = (i / parts.places, i % parts.places);
                     let m = mask.map_or(T::ONE, |mask| mask[at * parts.kernel * parts.places + i]);
                     let row = (at * parts.kernel + k) * 2;
-                    add(to_offset, row * parts.places + p, down * m);
-                    add(to_offset, (row + 1) * parts.places + p, along * m);
-                    add(to_mask, at * parts.kernel * parts.places + i, weight);
+                    add(&to_offset, row * parts.places + p, down * m);
+                    add(&to_offset, (row + 1) * parts.places + p, along * m);
+                    add(&to_mask, at * parts.kernel * parts.places + i, weight);
                 });
             }
         }

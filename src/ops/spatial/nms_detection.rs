@@ -2,7 +2,7 @@
 
 use crate::kernels::Float;
 use crate::kernels::scratch::List;
-use crate::kernels::threads::{self, Shared};
+use crate::kernels::threads;
 use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, op};
 use crate::{Error, Result};
 
@@ -74,16 +74,12 @@ impl Compute for NmsDetection2d {
             y[5..].iter_mut().zip(&x[5..]).for_each(|(y, p)| *y = kept(objectness * *p));
         }
         // What is compared: probabilities of each class, or objectness.
-        let (first, scores) = if self.nms_per_class { (5, size - 5) } else { (4, 1) };
-        let to = Shared::new(y.as_mut_ptr());
-        threads::ranges(shape[0] * scores, 1, |range| {
-            for (image, score) in range.map(|i| (i / scores, first + i % scores)) {
-                let of = |i: usize| (image * n + i) * size;
-                let boxes = &x[of(0)..][..n * size];
-                // SAFETY: each score of each image comes once, and with objectness its image's probabilities do.
-                let read = |i: usize| unsafe { to.get().add(of(i) + score).read() };
+        let (width, score) = if self.nms_per_class { (1, 0) } else { (size, 4) };
+        threads::columns_mut([y], [n, size], width, 1, |image, some, [mut y]| {
+            if !self.nms_per_class || some.start >= 5 {
+                let boxes = &x[image * n * size..][..n * size];
                 let mut order: List<(T, usize)> =
-                    (0..n).map(|i| (read(i), i)).filter(|s| s.0 != T::ZERO).collect();
+                    (0..n).map(|i| (y.row(i)[score], i)).filter(|s| s.0 != T::ZERO).collect();
                 order.sort_unstable_by(|a, b| {
                     let by_score = b.0.partial_cmp(&a.0).unwrap_or_else(|| b.0.is_nan().cmp(&a.0.is_nan()));
                     by_score.then(a.1.cmp(&b.1))
@@ -100,9 +96,7 @@ impl Compute for NmsDetection2d {
                     }
                 }
                 for ((_, i), _) in order.iter().zip(&*gone).filter(|(_, gone)| **gone) {
-                    let all = if self.nms_per_class { score..score + 1 } else { 4..size };
-                    // SAFETY: as above.
-                    all.for_each(|k| unsafe { to.get().add(of(*i) + k).write(T::ZERO) });
+                    y.row(*i)[score..].fill(T::ZERO);
                 }
             }
         });

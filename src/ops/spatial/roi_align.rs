@@ -4,7 +4,7 @@ use crate::array::Shape;
 use crate::kernels::Float;
 use crate::kernels::map::GRAIN;
 use crate::kernels::scratch::List;
-use crate::kernels::threads::{self, Shared};
+use crate::kernels::threads::{self, SharedCells};
 use crate::ops::contract::derivative::{ByKernel, by_kernel};
 use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::{Error, Result};
@@ -185,20 +185,13 @@ impl Compute for RoiAlign {
         let s = self.sizes(run.x_shape(0), run.x_shape(1))?;
         let (x, boxes, y) = (run.x(0), run.x(1), run.y(0));
         y.fill(T::ZERO);
-        let (len, to) = (y.len(), Shared::new(y.as_mut_ptr()));
+        let y = SharedCells::of(y);
         for k in 0..s.boxes {
             let of = self.lookup(&s, &boxes[k * 5..][..5])?;
             let work = 4 * of.axes[0].taps.len() * of.axes[1].taps.len();
             threads::ranges(s.channels, (GRAIN / work.max(1)).max(1), |channels| {
                 for channel in channels {
-                    s.each(k, channel, &of, |to_at, at, share| {
-                        assert!(to_at < len);
-                        // SAFETY: it lies within the output, and no other thread has this channel of this box.
-                        unsafe {
-                            let to = to.get().add(to_at);
-                            to.write(to.read() + x[at] * T::of(share));
-                        }
-                    });
+                    s.each(k, channel, &of, |to, at, share| y.add(to, x[at] * T::of(share)));
                 }
             });
         }
@@ -210,20 +203,13 @@ impl Compute for RoiAlign {
         let gy = run.gy(0);
         if let Some(gx) = run.gx(0).map(Grad::adding) {
             let boxes = run.x(1);
-            let (len, to) = (gx.len(), Shared::new(gx.as_mut_ptr()));
+            let gx = SharedCells::of(gx);
             for k in 0..s.boxes {
                 let of = self.lookup(&s, &boxes[k * 5..][..5])?;
                 let work = 4 * of.axes[0].taps.len() * of.axes[1].taps.len();
                 threads::ranges(s.channels, (GRAIN / work.max(1)).max(1), |channels| {
                     for channel in channels {
-                        s.each(k, channel, &of, |from, at, share| {
-                            assert!(at < len);
-                            // SAFETY: it lies within the gradient, and no other thread has this channel.
-                            unsafe {
-                                let to = to.get().add(at);
-                                to.write(to.read() + gy[from] * T::of(share));
-                            }
-                        });
+                        s.each(k, channel, &of, |from, at, share| gx.add(at, gy[from] * T::of(share)));
                     }
                 });
             }

@@ -46,21 +46,28 @@ impl BroadcastCycle {
     /// # Safety
     /// The array at `from` is there, and room for the elements at `to`.
     pub(crate) unsafe fn gather(self, from: *const u8, to: *mut u8, start: usize, n: usize, size: usize) {
+        use std::slice::{from_raw_parts, from_raw_parts_mut};
+        let m = self.0.period;
         // SAFETY: the caller's promise.
         unsafe {
             if size == size_of::<u64>() {
-                self.gather_as::<u64>(from.cast(), to.cast(), start, n);
+                self.gather_as::<u64>(
+                    from_raw_parts(from.cast(), m),
+                    from_raw_parts_mut(to.cast(), n),
+                    start,
+                );
             } else {
-                self.gather_as::<u32>(from.cast(), to.cast(), start, n);
+                self.gather_as::<u32>(
+                    from_raw_parts(from.cast(), m),
+                    from_raw_parts_mut(to.cast(), n),
+                    start,
+                );
             }
         }
     }
 
-    unsafe fn gather_as<T: Copy>(self, from: *const T, to: *mut T, start: usize, n: usize) {
-        let Cycle { period, together } = self.0;
-        // SAFETY: the caller's promise.
-        let (from, to) =
-            unsafe { (std::slice::from_raw_parts(from, period), std::slice::from_raw_parts_mut(to, n)) };
+    fn gather_as<T: Copy>(self, from: &[T], to: &mut [T], start: usize) {
+        let (Cycle { period, together }, n) = (self.0, to.len());
         if period == 1 {
             return to.fill(from[0]);
         }
@@ -107,8 +114,7 @@ mod tests {
             for start in 0..y.size() {
                 for n in 1..=y.size() - start {
                     let mut to = vec![u32::MAX; n];
-                    // SAFETY: both are there.
-                    unsafe { spread.gather_as(from.as_ptr(), to.as_mut_ptr(), start, n) };
+                    spread.gather_as(&from, &mut to, start);
                     let met = (start..start + n).map(|i| (i / spread.0.together % spread.0.period) as u32);
                     assert!(to.into_iter().eq(met), "{n} of {y} from {start}");
                 }

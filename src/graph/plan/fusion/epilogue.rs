@@ -13,7 +13,7 @@ use crate::graph::settings::context::Precision;
 use crate::graph::step::forward::ForwardStep;
 use crate::graph::step::operand::Operand;
 use crate::kernels::stop;
-use crate::ops::{Activation, Call, Memory, Part, Tail};
+use crate::ops::{Activation, Call, Memory, Part, RowFunctions, Tail};
 use crate::{Error, Result};
 
 /// A step and those after it that are done along with it.
@@ -84,15 +84,16 @@ impl EpilogueChain {
         let forget = || to.into_iter().for_each(|to| drop(to.clear(true)));
         let mut name = ran.inspect_err(|_| forget())?;
         let done = stop::guarded(|| -> Result<()> {
-            // SAFETY: all elements are there, and nobody else uses them.
-            unsafe { links.rest(len) };
+            if links.rows(len).is_none() {
+                // SAFETY: all elements are there, and nobody else uses them.
+                unsafe { links.finish(links.at, len) };
+            }
             Ok(())
         });
         done.inspect_err(|_| forget())?;
         let mut before = &first.y[0];
         for step in &*rest {
-            // SAFETY: see `MemoPtr`.
-            let memo = unsafe { &mut *step.memo.0 };
+            let mut memo = step.memo;
             let saved = |x: &Operand| if same(x, before) { name } else { x.storage.saved() };
             let noted = memo.note(step.x.iter().map(saved), false);
             name = memo.name(noted, 0);
@@ -172,8 +173,8 @@ fn links(first: &ForwardStep, rest: &[ForwardStep]) -> Option<(EpilogueTail, Act
         } else {
             let x: SmallVec<[Memory<'_>; 5]> =
                 places.iter().zip(&step.x).map(|(ptr, x)| Memory { ptr: *ptr, shape: &x.shape }).collect();
-            // SAFETY: see `MemoPtr`.
-            let state = unsafe { &mut (*step.memo.0).state };
+            let mut memo = step.memo;
+            let state = &mut memo.state;
             let tail = Tail::NOTHING;
             let call = Call {
                 x: &x,

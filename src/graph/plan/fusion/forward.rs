@@ -197,8 +197,7 @@ impl ForwardPassCall {
     /// Has the function remember what it reads, and names what it makes.
     #[inline(always)]
     fn name(&self, own: &[(Arc<Storage>, Access)], names: &mut [u64]) {
-        // SAFETY: see `MemoPtr`.
-        let memo = unsafe { &mut *self.memo.0 };
+        let mut memo = self.memo;
         let given = self.x.iter().filter(|x| **x != NOTHING);
         let noted = memo.note(given.map(|x| names[*x as usize]), false);
         let name = memo.name(noted, 0);

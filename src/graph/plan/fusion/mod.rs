@@ -178,10 +178,8 @@ impl TileRange<'_> {
     fn of(&self, number: u32) -> *mut u8 {
         match self.own.get(number as usize) {
             _ if number == NOTHING => std::ptr::null_mut(),
-            // SAFETY: the tile lies within the array.
-            Some(start) => unsafe { start.get().add(self.offset) },
-            // SAFETY: there are as many rooms as numbers.
-            None => unsafe { self.rooms.add((number as usize - self.own.len()) * self.room) },
+            Some(start) => start.get().wrapping_add(self.offset),
+            None => self.rooms.wrapping_add((number as usize - self.own.len()) * self.room),
         }
     }
 }

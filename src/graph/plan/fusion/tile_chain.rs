@@ -49,21 +49,6 @@ pub(crate) enum TailOperation {
     Pieces(*const dyn Pieces),
 }
 
-impl TailOperation {
-    /// # Safety
-    /// The arrays hold `n` elements of `size` bytes from element `start` on, and nobody else uses those that are written.
-    #[inline(always)]
-    unsafe fn run(&self, at: *mut u8, start: usize, n: usize, size: usize) {
-        // SAFETY: the steps of the chain have the operations; the rest is the caller's promise.
-        unsafe {
-            match self {
-                Self::Loops(loops, whole) => whole.part(start, n, size, |part| loops.forward(part)),
-                Self::Pieces(pieces) => (**pieces).run(at, start, n),
-            }
-        }
-    }
-}
-
 /// The functions of a chain, in order, on the elements of an array of which the first is at `at`.
 pub(crate) struct EpilogueTail {
     pub(crate) at: *mut u8,
@@ -80,29 +65,24 @@ impl RowFunctions for EpilogueTail {
         let (first, tile) = ((at as usize - self.at as usize) / self.size, TILE / self.size);
         for start in (0..n).step_by(tile) {
             for link in &self.links {
-                let at = at.wrapping_add(start * self.size);
-                // SAFETY: the caller's promise.
-                unsafe { link.run(at, first + start, tile.min(n - start), self.size) };
+                let (at, n) = (at.wrapping_add(start * self.size), tile.min(n - start));
+                // SAFETY: the steps of the chain have the operations; the rest is the caller's promise.
+                unsafe {
+                    match link {
+                        TailOperation::Loops(loops, whole) => {
+                            whole.part(first + start, n, self.size, |part| loops.forward(part));
+                        }
+                        TailOperation::Pieces(pieces) => (**pieces).run(at, first + start, n),
+                    }
+                }
             }
         }
     }
 }
 
 impl EpilogueTail {
-    /// What a kernel is to do with so many elements; few of them go through the functions when they are all there, by
-    /// [`Links::rest`].
+    /// What a kernel is to do with so many elements; few of them go through the functions when they are all there.
     pub(crate) fn rows(&self, len: usize) -> Option<&dyn RowFunctions> {
         (!self.links.is_empty() && len * self.size > TILE).then_some(self)
-    }
-
-    /// What [`Links::rows`] has left.
-    ///
-    /// # Safety
-    /// As [`RowFunctions::finish`], for `len` elements.
-    pub(crate) unsafe fn rest(&self, len: usize) {
-        if self.rows(len).is_none() {
-            // SAFETY: the caller's promise.
-            unsafe { self.finish(self.at, len) };
-        }
     }
 }

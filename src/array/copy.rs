@@ -1,0 +1,85 @@
+//! Elements on their way from one array or block to another, and from one type to another.
+
+use std::marker::PhantomData;
+
+use super::{Access, Buffer, DType, Element, Storage, convert};
+use crate::Result;
+
+/// Elements that are copied, or copied to. They are there as long as this is.
+struct Place<'a> {
+    at: *mut u8,
+    dtype: DType,
+    n: usize,
+    _held: Option<Buffer>,
+    of: PhantomData<&'a ()>,
+}
+
+impl<'a> Place<'a> {
+    fn of(storage: &'a Storage, dtype: DType, access: Access) -> Result<Self> {
+        let (held, at) = storage.pin(dtype, access)?;
+        Ok(Self { at, dtype, n: storage.len(), _held: Some(held), of: PhantomData })
+    }
+
+    fn of_buffer(buffer: &'a Buffer, dtype: DType) -> Self {
+        let n = buffer.bytes() / dtype.size();
+        Self { at: buffer.ptr(), dtype, n, _held: None, of: PhantomData }
+    }
+
+    /// Of elements that are only read.
+    fn of_slice<T: Element>(values: &'a [T]) -> Self {
+        let at = values.as_ptr().cast_mut().cast();
+        Self { at, dtype: T::DTYPE, n: values.len(), _held: None, of: PhantomData }
+    }
+
+    /// Overwrites the first `n` elements with those of another place.
+    fn copy_from(&self, from: &Self, n: usize) {
+        assert!(n <= self.n && n <= from.n, "elements that are not there");
+        if self.at != from.at {
+            // SAFETY: both hold so many elements of their types, and no array that is not the same has elements of the other.
+            unsafe { convert(from.at, from.dtype, self.at, self.dtype, n) };
+        }
+    }
+}
+
+impl Storage {
+    /// Overwrites its first `n` elements with those of another storage, both as `dtype`.
+    ///
+    /// # Errors
+    /// As [`Storage::access`].
+    pub(crate) fn copy_from(&self, from: &Self, dtype: DType, n: usize) -> Result<()> {
+        let from = Place::of(from, dtype, Access::Read)?;
+        Place::of(self, dtype, Access::Write)?.copy_from(&from, n);
+        self.wrote();
+        Ok(())
+    }
+
+    /// Overwrites its first elements with those of a slice, in the type that they have (`f32` at first).
+    ///
+    /// # Errors
+    /// As [`Storage::access`].
+    pub(crate) fn copy_from_slice<T: Element>(&self, values: &[T]) -> Result<()> {
+        let dtype = self.dtype().unwrap_or(DType::F32);
+        Place::of(self, dtype, Access::Write)?.copy_from(&Place::of_slice(values), values.len());
+        self.wrote();
+        Ok(())
+    }
+
+    /// Overwrites its first `n` elements, as `own`, with those that a block holds as `dtype`.
+    ///
+    /// # Errors
+    /// As [`Storage::access`].
+    pub(crate) fn copy_from_buffer(&self, own: DType, from: &Buffer, dtype: DType, n: usize) -> Result<()> {
+        Place::of(self, own, Access::Write)?.copy_from(&Place::of_buffer(from, dtype), n);
+        self.wrote();
+        Ok(())
+    }
+
+    /// Copies its first `n` elements to a block, as `dtype`.
+    ///
+    /// # Errors
+    /// As [`Storage::access`].
+    pub(crate) fn copy_to_buffer(&self, to: &Buffer, dtype: DType, n: usize) -> Result<()> {
+        Place::of_buffer(to, dtype).copy_from(&Place::of(self, dtype, Access::Read)?, n);
+        Ok(())
+    }
+}
