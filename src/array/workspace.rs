@@ -86,7 +86,7 @@ impl Own {
             *slot = OwnedBlock::default(); // before there is more
             *slot = allocate(bytes)?;
         }
-        Some((Workspace { memory: Memory::Kept(slot), elements: PhantomData }, is_there))
+        Some((Workspace { memory: WorkspaceMemory::Kept(slot), elements: PhantomData }, is_there))
     }
 }
 
@@ -118,13 +118,13 @@ pub struct OutOfMemory {
 
 /// Memory for some elements, their values undefined and the first at the start of a cache line, until it is dropped.
 pub(crate) struct Workspace<T> {
-    memory: Memory,
+    memory: WorkspaceMemory,
     /// It belongs to its thread.
     elements: PhantomData<*mut T>,
 }
 
 /// What a workspace is: a block that a slot keeps, or one that is freed with it.
-enum Memory {
+enum WorkspaceMemory {
     Kept(MutexGuard<'static, OwnedBlock>),
     Own(OwnedBlock),
 }
@@ -142,18 +142,18 @@ impl<T> Workspace<T> {
             |own: &Own| -> &'static [Slot] { if bytes <= SMALL { &own.0.small } else { &own.0.slots } };
         let slot = OWN.try_with(|own| slots(own).iter().find_map(Mutex::try_lock)).unwrap_or(None);
         let memory = match slot {
-            Some(slot) if slot.bytes() >= bytes => Memory::Kept(slot),
+            Some(slot) if slot.bytes() >= bytes => WorkspaceMemory::Kept(slot),
             Some(mut slot) => {
                 *slot = OwnedBlock::default(); // before there is more
                 let block = allocate(bytes).ok_or(error)?;
                 if bytes <= KEEP {
                     *slot = block;
-                    Memory::Kept(slot)
+                    WorkspaceMemory::Kept(slot)
                 } else {
-                    Memory::Own(block)
+                    WorkspaceMemory::Own(block)
                 }
             }
-            None => Memory::Own(allocate(bytes).ok_or(error)?),
+            None => WorkspaceMemory::Own(allocate(bytes).ok_or(error)?),
         };
         Ok(Self { memory, elements: PhantomData })
     }
@@ -162,8 +162,8 @@ impl<T> Workspace<T> {
     #[inline]
     pub(crate) fn ptr(&self) -> *mut T {
         match &self.memory {
-            Memory::Kept(block) => block.ptr().cast(),
-            Memory::Own(block) => block.ptr().cast(),
+            WorkspaceMemory::Kept(block) => block.ptr().cast(),
+            WorkspaceMemory::Own(block) => block.ptr().cast(),
         }
     }
 }
@@ -205,7 +205,7 @@ impl Drop for OwnedBlock {
 
 #[cfg(test)]
 mod tests {
-    use super::{KEEP, Memory, Workspace};
+    use super::{KEEP, Workspace, WorkspaceMemory};
 
     #[test]
     fn calls_within_calls_have_memory_of_their_own_and_the_next_call_finds_it_again() {
@@ -232,6 +232,6 @@ mod tests {
         assert!(Workspace::<f64>::new(usize::MAX / 4).is_err());
         assert!(Workspace::<f64>::new(usize::MAX / 64).is_err());
         let large = Workspace::<u8>::new(KEEP + 1).expect("memory");
-        assert!(matches!(large.memory, Memory::Own(_)));
+        assert!(matches!(large.memory, WorkspaceMemory::Own(_)));
     }
 }

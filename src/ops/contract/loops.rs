@@ -144,7 +144,7 @@ const OUTPUT: usize = 2;
 /// What one loop reads and writes, `n` elements of each. Several may be the same memory: an element is read before that in
 /// its place is written. What is not read is empty.
 #[derive(Clone, Copy)]
-struct Elements<'a, T> {
+struct OperandElements<'a, T> {
     x: [&'a [Cell<T>]; 2],
     y: &'a [Cell<T>],
     gy: &'a [Cell<T>],
@@ -167,18 +167,18 @@ impl Part {
     /// # Safety
     /// As [`Loops::forward`].
     #[inline(always)]
-    unsafe fn elements<'a, T>(&self, read: Read, to: *mut u8, add: bool) -> Elements<'a, T> {
+    unsafe fn elements<'a, T>(&self, read: Read, to: *mut u8, add: bool) -> OperandElements<'a, T> {
         let of = |at: *const u8, is_used: bool| -> &'a [Cell<T>] {
             // SAFETY: what is used holds the elements, by the caller's promise.
             if is_used { unsafe { std::slice::from_raw_parts(at.cast(), self.n) } } else { &[] }
         };
         let [x0, x1] = self.x;
         let x = [of(x0, read.x[0]), of(x1, read.x[1])];
-        Elements { x, y: of(self.y, read.y), gy: of(self.gy, read.gy), to: of(to, true), add }
+        OperandElements { x, y: of(self.y, read.y), gy: of(self.gy, read.gy), to: of(to, true), add }
     }
 }
 
-impl<T: Float> Elements<'_, T> {
+impl<T: Float> OperandElements<'_, T> {
     /// Writes or adds `f` of the elements that each of `x` has in a place, up to the last multiple of [`LANES`]. `f` must be
     /// `#[inline(always)]`.
     #[inline(always)]
@@ -198,7 +198,7 @@ impl<T: Float> Elements<'_, T> {
         );
     }
 
-    /// As [`Elements::put`], by places.
+    /// As [`OperandElements::put`], by places.
     #[inline(always)]
     fn put_at(&self, f: impl Fn(usize) -> T) {
         let Self { to, add, .. } = *self;
@@ -227,7 +227,7 @@ impl<T: Float> Elements<'_, T> {
         );
     }
 
-    /// What [`Elements::put`] leaves over: the last elements, among others that count for nothing, in memory where they fill all
+    /// What [`OperandElements::put`] leaves over: the last elements, among others that count for nothing, in memory where they fill all
     /// lanes.
     ///
     /// # Safety
@@ -263,10 +263,10 @@ trait Formula<C> {
     const READS: Reads;
 
     /// Computes the output.
-    fn forward<T: Float>(op: &C, of: &Elements<'_, T>);
+    fn forward<T: Float>(op: &C, of: &OperandElements<'_, T>);
 
     /// Computes the gradient of input `I`.
-    fn backward<T: Float, const I: usize>(op: &C, of: &Elements<'_, T>);
+    fn backward<T: Float, const I: usize>(op: &C, of: &OperandElements<'_, T>);
 }
 
 /// The loop for the gradient of input `WAY`, or for the output.
@@ -274,7 +274,7 @@ unsafe fn run<C, F: Formula<C>, T: Float, const WAY: usize>(formula: *const (), 
     let is_two = F::INPUTS == 2;
     // SAFETY: the caller's promise.
     unsafe {
-        let of: Elements<'_, T> = if WAY == OUTPUT {
+        let of: OperandElements<'_, T> = if WAY == OUTPUT {
             part.elements(Read { x: [true, is_two], y: false, gy: false }, part.y, false)
         } else {
             let x = F::READS.input(0);
@@ -301,7 +301,7 @@ impl<C: Unary> Formula<C> for OfOne {
     const READS: Reads = C::READS;
 
     #[inline(always)]
-    fn forward<T: Float>(op: &C, of: &Elements<'_, T>) {
+    fn forward<T: Float>(op: &C, of: &OperandElements<'_, T>) {
         let x = of.x[0];
         if C::IS_OF_ANGLES && map::are_small(x) {
             of.put(
@@ -319,7 +319,7 @@ impl<C: Unary> Formula<C> for OfOne {
     }
 
     #[inline(always)]
-    fn backward<T: Float, const I: usize>(op: &C, of: &Elements<'_, T>) {
+    fn backward<T: Float, const I: usize>(op: &C, of: &OperandElements<'_, T>) {
         if I > 0 {
             return;
         }
@@ -350,7 +350,7 @@ impl<C: Binary> Formula<C> for OfTwo {
     const READS: Reads = C::READS;
 
     #[inline(always)]
-    fn forward<T: Float>(op: &C, of: &Elements<'_, T>) {
+    fn forward<T: Float>(op: &C, of: &OperandElements<'_, T>) {
         of.put(
             of.x,
             #[inline(always)]
@@ -359,7 +359,7 @@ impl<C: Binary> Formula<C> for OfTwo {
     }
 
     #[inline(always)]
-    fn backward<T: Float, const I: usize>(op: &C, of: &Elements<'_, T>) {
+    fn backward<T: Float, const I: usize>(op: &C, of: &OperandElements<'_, T>) {
         // What is not read may be gone: the gradient of the output stands in for it.
         let [a, b] = if C::READS.input(0) { of.x } else { [of.gy; 2] };
         let y = if C::READS.output(0) { of.y } else { of.gy };
