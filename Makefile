@@ -5,14 +5,18 @@ export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
 EXTRAS := audio,bfloat16,docs,h5,image,lint,mlflow,mpi,nnp,onnx,plot,progress,tensorboard,test
 RUST := $(shell find src -type f) Cargo.toml Cargo.lock
 
-.PHONY: demo demo-mpi test lint build quick stubs missing accuracy peers peers-install docs wheel sdist crate free-threaded fuzz sanitize clean
+.PHONY: demo demo-mpi test test-rust lint build quick stubs missing accuracy peers peers-install docs wheel sdist crate free-threaded fuzz sanitize clean
 
 demo: build
 	@$(PYTHON) examples/demo.py
 
-test: build
-	cargo test --features rayon
+# Rust's tests need no Python: they are compiled and run beside the build, which waits for downloads and for its linker.
+test:
+	@$(MAKE) --no-print-directory --jobs=2 test-rust build
 	$(PYTHON) -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
+
+test-rust:
+	cargo test --features rayon
 
 lint: build
 	cargo fmt --check

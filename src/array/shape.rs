@@ -45,15 +45,20 @@ impl Shape {
     /// # Errors
     /// [`Error::Memory`] when the count does not fit half the address space, [`Error::Shape`] when that of an empty array
     /// would not if the axes without elements were left out.
+    #[inline]
     pub fn checked_size(&self) -> Result<usize> {
-        let size = self.0.iter().try_fold(1_usize, |n, d| n.checked_mul((*d).max(1)));
-        match size {
-            Some(n) if n <= isize::MAX as usize / 8 => Ok(self.size()),
-            _ if self.0.contains(&0) => {
+        let (mut size, mut full, mut fits) = (1_usize, 1_usize, true);
+        for d in &*self.0 {
+            let (n, over) = full.overflowing_mul((*d).max(1));
+            (size, full, fits) = (size.wrapping_mul(*d), n, fits & !over);
+        }
+        match fits && full <= isize::MAX as usize / 8 {
+            true => Ok(size),
+            false if self.0.contains(&0) => {
                 let expected = "axes of less than 2^60 elements together, those without any left out";
                 Err(Error::shape("shape", expected, [self]))
             }
-            _ => Err(Error::Memory { bytes: usize::MAX }),
+            false => Err(Error::Memory { bytes: usize::MAX }),
         }
     }
 

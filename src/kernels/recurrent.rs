@@ -416,9 +416,14 @@ impl Layer {
             }
         }
         if let Some(gb) = gb {
-            for row in slope.chunks_exact(wide) {
-                gb.iter_mut().zip(row).for_each(|(gb, g)| *gb = *gb + *g);
-            }
+            vectorised(
+                #[inline(always)]
+                move || {
+                    for row in slope.chunks_exact(wide) {
+                        gb.iter_mut().zip(row).for_each(|(gb, g)| *gb = *gb + *g);
+                    }
+                },
+            );
         }
     }
 }

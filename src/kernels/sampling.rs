@@ -1,43 +1,22 @@
 //! Reading images between their elements, at points that are given, and the way back. Knows points with weights; knows
 //! nothing of where they come from.
 
+mod points;
+
 use std::ops::Range;
+
+pub use points::{Border, LARGEST_PLANE, Lookup, POINTS, Points};
+use points::{Lanes, NEIGHBOURS};
 
 use super::Float;
 use super::map::GRAIN;
-use super::scratch::List;
+use super::simd::vectorised;
 use super::threads::{self, Shared};
 
-/// Neighbours of a point in up to three dimensions.
-pub const NEIGHBOURS: usize = 8;
-/// Points that are looked up together.
-const POINTS: usize = 64;
 /// Channels that one thread takes on the way back.
 const CHANNELS: usize = 16;
-
-/// A point: which elements of a plane it lies between.
-#[derive(Clone, Copy)]
-pub struct Point<T> {
-    /// Where these are.
-    pub at: [usize; NEIGHBOURS],
-    /// The share of each.
-    pub weight: [T; NEIGHBOURS],
-    /// How many there are.
-    pub n: usize,
-}
-
-impl<T: Float> Point<T> {
-    /// One that lies nowhere.
-    pub const NOWHERE: Self = Self { at: [0; NEIGHBOURS], weight: [T::ZERO; NEIGHBOURS], n: 0 };
-
-    /// With another neighbour.
-    #[inline(always)]
-    pub fn push(&mut self, at: usize, weight: T) {
-        self.at[self.n] = at;
-        self.weight[self.n] = weight;
-        self.n += 1;
-    }
-}
+/// Channels whose elements are added to together.
+const TOGETHER: usize = 4;
 
 /// Images, and how many points each of them is looked up at.
 #[derive(Clone, Copy)]
@@ -54,53 +33,211 @@ pub struct Sampling {
     pub channel_last: bool,
 }
 
+/// The product of a value and a weight; a weight of zero may stand for a value that is not meant.
+#[inline(always)]
+fn product<T: Float, const MASKED: bool>(v: T, weight: T) -> T {
+    if MASKED && weight == T::ZERO { T::ZERO } else { v * weight }
+}
+
+/// Calls a function for as many neighbours as points have.
+macro_rules! by_neighbours {
+    ($points:expr, $f:ident[$($more:tt)*]($($arg:expr),*)) => {
+        match $points.neighbours {
+            0 => $f::<T, 0, $($more)*>($($arg),*),
+            1 => $f::<T, 1, $($more)*>($($arg),*),
+            2 => $f::<T, 2, $($more)*>($($arg),*),
+            4 => $f::<T, 4, $($more)*>($($arg),*),
+            _ => $f::<T, 8, $($more)*>($($arg),*),
+        }
+    };
+}
+
+impl<T: Float> Points<T> {
+    /// For each of the first `N` neighbours which elements they are, and their weights.
+    #[inline(always)]
+    fn first<const N: usize>(&self) -> ([&[i32]; N], [&[T]; N]) {
+        (std::array::from_fn(|k| &self.at[k][..self.n]), std::array::from_fn(|k| &self.weight[k][..self.n]))
+    }
+}
+
+/// Whether all of some numbers are finite.
+fn all_finite<T: Float>(x: &[T]) -> bool {
+    vectorised(
+        #[inline(always)]
+        move || x.iter().fold(true, |all, v| all & (v.abs() < T::INFINITY)),
+    )
+}
+
+/// Writes the values of a plane at points.
+fn read<T: Float, const N: usize>(points: &Points<T>, plane: &[T], to: &mut [T]) {
+    read_as::<T, N, false>(points, plane, to);
+    // What is not meant counts zero times, which changes nothing unless it is infinite or not a number.
+    if !points.all_inside && !all_finite(to) {
+        read_as::<T, N, true>(points, plane, to);
+    }
+}
+
+fn read_as<T: Float, const N: usize, const MASKED: bool>(points: &Points<T>, plane: &[T], to: &mut [T]) {
+    assert!(plane.len() >= points.plane && to.len() == points.n);
+    let (at, weight) = points.first::<N>();
+    vectorised(
+        #[inline(always)]
+        move || {
+            for i in 0..to.len() {
+                // SAFETY: there are as many points as values; `Lookup` named no element beyond the plane.
+                let product = |k: usize| unsafe {
+                    let v = *plane.get_unchecked(*at[k].get_unchecked(i) as usize);
+                    product::<T, MASKED>(v, *weight[k].get_unchecked(i))
+                };
+                to[i] = (0..N).fold(T::ZERO, |sum, k| sum + product(k));
+            }
+        },
+    );
+}
+
+/// Adds products of the values of a plane and those of `g` to the sums of neighbours.
+fn meet<T: Float, const N: usize>(
+    points: &Points<T>,
+    plane: &[T],
+    g: &[T],
+    sums: &mut [Lanes<T>; NEIGHBOURS],
+) {
+    assert!(plane.len() >= points.plane && g.len() == points.n);
+    let (at, _) = points.first::<N>();
+    for (at, sums) in at.into_iter().zip(sums) {
+        vectorised(
+            #[inline(always)]
+            move || {
+                for ((at, sum), g) in at.iter().zip(sums.iter_mut()).zip(g) {
+                    // SAFETY: `Lookup` named no element beyond the plane.
+                    *sum = *sum + unsafe { *plane.get_unchecked(*at as usize) } * *g;
+                }
+            },
+        );
+    }
+}
+
+/// Adds what values at points give back to the elements of `C` planes of `size` that lie one after the other. Values of the planes
+/// are `step` apart in `g`.
+fn add<T: Float, const N: usize, const C: usize>(
+    points: &Points<T>,
+    planes: &mut [T],
+    size: usize,
+    (g, step): (&[T], usize),
+) {
+    assert!(size >= points.plane && planes.len() == C * size);
+    let g: [&[T]; C] = std::array::from_fn(|c| &g[c * step..][..points.n]);
+    if points.all_inside || g.iter().all(|g| all_finite(g)) {
+        add_as::<T, N, C, false>(points, planes, size, g);
+    } else {
+        add_as::<T, N, C, true>(points, planes, size, g);
+    }
+}
+
+fn add_as<T: Float, const N: usize, const C: usize, const MASKED: bool>(
+    points: &Points<T>,
+    planes: &mut [T],
+    size: usize,
+    g: [&[T]; C],
+) {
+    let (at, weight) = points.first::<N>();
+    for i in 0..points.n {
+        for k in 0..N {
+            // SAFETY: there are so many points, and as many numbers in each of `g`; `Lookup` named no element beyond a plane, of
+            // which there are `C`.
+            unsafe {
+                let (at, weight) = (*at[k].get_unchecked(i) as usize, *weight[k].get_unchecked(i));
+                for (c, g) in g.into_iter().enumerate() {
+                    let to = planes.get_unchecked_mut(c * size + at);
+                    *to = *to + product::<T, MASKED>(*g.get_unchecked(i), weight);
+                }
+            }
+        }
+    }
+}
+
 impl Sampling {
-    /// Where element `at` of a plane is.
-    #[inline(always)]
-    fn source(&self, image: usize, channel: usize, at: usize) -> usize {
+    /// Where the plane of a channel starts, or the first element of an image if channels are last.
+    fn source(&self, image: usize, channel: usize) -> usize {
         if self.channel_last {
-            (image * self.plane + at) * self.channels + channel
+            image * self.plane * self.channels
         } else {
-            (image * self.channels + channel) * self.plane + at
+            (image * self.channels + channel) * self.plane
         }
     }
 
-    /// Where the value of a point is.
-    #[inline(always)]
-    fn target(&self, image: usize, channel: usize, point: usize) -> usize {
+    /// Where the values of points from `first` on are, of a channel, or of all if channels are last.
+    fn target(&self, image: usize, channel: usize, first: usize) -> usize {
         if self.channel_last {
-            (image * self.points + point) * self.channels + channel
+            (image * self.points + first) * self.channels
         } else {
-            (image * self.channels + channel) * self.points + point
+            (image * self.channels + channel) * self.points + first
         }
     }
 
-    /// Calls `work` with images and ranges of their points, in parallel.
-    fn parts(&self, work: impl Fn(usize, Range<usize>) + Sync) {
+    /// Calls `work` with images and their points, found by `find`, in parallel.
+    fn parts<T: Float>(
+        &self,
+        find: impl Fn(usize, Range<usize>, &mut Points<T>) + Sync,
+        work: impl Fn(usize, Range<usize>, &Points<T>) + Sync,
+    ) {
         let parts = self.points.div_ceil(POINTS);
         let grain = (GRAIN / (POINTS * (self.channels + 4) * 4)).max(1);
         threads::ranges(self.images * parts, grain, |range| {
+            let mut points = Points::NONE;
             for i in range {
                 let start = i % parts * POINTS;
-                work(i / parts, start..self.points.min(start + POINTS));
+                let range = start..self.points.min(start + POINTS);
+                self.found(&find, i / parts, range.clone(), &mut points);
+                work(i / parts, range, &points);
             }
         });
     }
 
-    /// Writes the values at all points.
-    pub fn forward<T: Float>(&self, x: &[T], y: &mut [T], point: impl Fn(usize, usize) -> Point<T> + Sync) {
-        let (len, to) = (y.len(), Shared::new(y.as_mut_ptr()));
-        assert!(len == self.images * self.channels * self.points);
-        self.parts(|image, range| {
-            let found: List<_> = range.map(|i| (point(image, i), i)).collect();
-            self.meet(&found, 0..self.channels, |_, (point, i), channel| {
-                let mut sum = T::ZERO;
-                for k in 0..point.n {
-                    sum = sum + x[self.source(image, channel, point.at[k])] * point.weight[k];
+    /// Has points found, which are within planes of this size.
+    fn found<T: Float>(
+        &self,
+        find: impl Fn(usize, Range<usize>, &mut Points<T>),
+        image: usize,
+        range: Range<usize>,
+        points: &mut Points<T>,
+    ) {
+        let n = range.len();
+        find(image, range, points);
+        assert!(points.n == n && points.plane <= self.plane, "points of planes of this size");
+    }
+
+    /// Writes the values at all points, which `find` finds for an image and some of their numbers.
+    pub fn forward<T: Float>(
+        &self,
+        x: &[T],
+        y: &mut [T],
+        find: impl Fn(usize, Range<usize>, &mut Points<T>) + Sync,
+    ) {
+        let (channels, to) = (self.channels, Shared::new(y.as_mut_ptr()));
+        assert!(y.len() == self.images * channels * self.points);
+        self.parts(find, |image, range, points| {
+            // SAFETY: the elements lie within `y`, and come once.
+            let part = |at: usize, n: usize| unsafe { std::slice::from_raw_parts_mut(to.get().add(at), n) };
+            if self.channel_last {
+                let x = &x[self.source(image, 0)..][..self.plane * channels];
+                let y = part(self.target(image, 0, range.start), points.n * channels);
+                for (i, y) in y.chunks_exact_mut(channels.max(1)).enumerate() {
+                    y.fill(T::ZERO);
+                    for k in 0..points.neighbours {
+                        let (at, weight) = (points.at[k][i] as usize * channels, points.weight[k][i]);
+                        if weight != T::ZERO {
+                            y.iter_mut().zip(&x[at..][..channels]).for_each(|(y, x)| *y = *y + *x * weight);
+                        }
+                    }
                 }
-                // SAFETY: the element lies within `y`, and comes once.
-                unsafe { to.get().add(self.target(image, channel, *i)).write(sum) };
-            });
+                return;
+            }
+            for channel in 0..channels {
+                let plane = &x[self.source(image, channel)..][..self.plane];
+                let to = part(self.target(image, channel, range.start), points.n);
+                by_neighbours!(points, read[](points, plane, to));
+            }
         });
     }
 
@@ -109,68 +246,89 @@ impl Sampling {
         &self,
         gy: &[T],
         gx: &mut [T],
-        point: impl Fn(usize, usize) -> Point<T> + Sync,
+        find: impl Fn(usize, Range<usize>, &mut Points<T>) + Sync,
     ) {
-        let (len, to) = (gx.len(), Shared::new(gx.as_mut_ptr()));
-        assert!(len == self.images * self.channels * self.plane);
-        let blocks = self.channels.div_ceil(CHANNELS);
+        let (channels, len, to) = (self.channels, gx.len(), Shared::new(gx.as_mut_ptr()));
+        assert!(len == self.images * channels * self.plane);
+        let blocks = channels.div_ceil(CHANNELS);
         threads::ranges(self.images * blocks, 1, |range| {
+            let mut points = Points::NONE;
             for i in range {
                 let (image, first) = (i / blocks, i % blocks * CHANNELS);
-                let channels = first..self.channels.min(first + CHANNELS);
-                let add = |_: usize, (point, i): &(Point<T>, usize), channel: usize| {
-                    let g = gy[self.target(image, channel, *i)];
-                    for k in 0..point.n {
-                        let at = self.source(image, channel, point.at[k]);
-                        assert!(at < len);
-                        // SAFETY: it lies within `gx`, and no other thread has these channels of this image.
-                        unsafe {
-                            let to = to.get().add(at);
-                            to.write(to.read() + g * point.weight[k]);
-                        }
-                    }
-                };
+                let own = first..channels.min(first + CHANNELS);
                 threads::in_turn(self.points.div_ceil(POINTS), GRAIN / POINTS, |parts| {
                     for start in parts.map(|part| part * POINTS) {
-                        let found = start..self.points.min(start + POINTS);
-                        let found: List<_> = found.map(|i| (point(image, i), i)).collect();
-                        self.meet(&found, channels.clone(), add);
+                        let range = start..self.points.min(start + POINTS);
+                        self.found(&find, image, range, &mut points);
+                        if self.channel_last {
+                            self.add_rows(gy, to, (image, start), own.clone(), &points);
+                        } else {
+                            self.add_planes(gy, to, (image, start), own.clone(), &points);
+                        }
                     }
                 });
             }
         });
     }
 
-    /// Calls `f` with the number of each point, the point and each channel, in the order in which images hold them.
-    #[inline(always)]
-    fn meet<P>(&self, points: &[P], channels: Range<usize>, mut f: impl FnMut(usize, &P, usize)) {
-        if self.channel_last {
-            for (n, point) in points.iter().enumerate() {
-                for channel in channels.clone() {
-                    f(n, point, channel);
-                }
+    /// [`Sampling::give_back`] of some points and channels, whose planes no other thread has.
+    fn add_planes<T: Float>(
+        &self,
+        gy: &[T],
+        to: Shared<T>,
+        (image, start): (usize, usize),
+        channels: Range<usize>,
+        points: &Points<T>,
+    ) {
+        let size = self.plane;
+        for first in channels.clone().step_by(TOGETHER) {
+            let n = TOGETHER.min(channels.end - first);
+            let g = (&gy[self.target(image, first, start)..], self.points);
+            // SAFETY: the planes lie within the array.
+            let planes =
+                unsafe { std::slice::from_raw_parts_mut(to.get().add(self.source(image, first)), n * size) };
+            match n {
+                1 => by_neighbours!(points, add[1](points, planes, size, g)),
+                2 => by_neighbours!(points, add[2](points, planes, size, g)),
+                3 => by_neighbours!(points, add[3](points, planes, size, g)),
+                _ => by_neighbours!(points, add[TOGETHER](points, planes, size, g)),
             }
-        } else {
-            for channel in channels {
-                for (n, point) in points.iter().enumerate() {
-                    f(n, point, channel);
-                }
+        }
+    }
+
+    /// As [`Sampling::add_planes`], of channels that are the last axis.
+    fn add_rows<T: Float>(
+        &self,
+        gy: &[T],
+        to: Shared<T>,
+        (image, start): (usize, usize),
+        channels: Range<usize>,
+        points: &Points<T>,
+    ) {
+        let n = channels.len();
+        for i in 0..points.n {
+            let g = &gy[self.target(image, 0, start + i) + channels.start..][..n];
+            for k in (0..points.neighbours).filter(|k| points.weight[*k][i] != T::ZERO) {
+                let at = self.source(image, 0) + points.at[k][i] as usize * self.channels + channels.start;
+                // SAFETY: `Lookup` named no element beyond a plane; no other thread has these channels of this image.
+                let to = unsafe { std::slice::from_raw_parts_mut(to.get().add(at), n) };
+                to.iter_mut().zip(g).for_each(|(to, g)| *to = *to + *g * points.weight[k][i]);
             }
         }
     }
 
     /// Writes [`Sampling::slopes`] to `to`, or adds them: the first `axes` of each point, side by side if they are the last axis
     /// of `to` as they are the second one otherwise.
-    pub fn put_slopes<T: Float, const N: usize>(
+    pub fn put_slopes<T: Float>(
         &self,
-        [x, gy]: [&[T]; 2],
+        given: [&[T]; 2],
         (to, accumulate): (&mut [T], bool),
         (axes, are_last): (usize, bool),
-        point: impl Fn(usize, usize) -> (Point<T>, [[T; NEIGHBOURS]; N]) + Sync,
+        find: impl Fn(usize, Range<usize>, &mut Points<T>) + Sync,
     ) {
-        assert!(axes <= N && to.len() == self.images * axes * self.points, "a place for each slope");
+        assert!(axes <= 3 && to.len() == self.images * axes * self.points, "a place for each slope");
         let to = Shared::new(to.as_mut_ptr());
-        self.slopes(x, gy, point, |image, i, slopes| {
+        self.slopes(given, find, |image, i, slopes, _| {
             for (axis, g) in slopes.into_iter().take(axes).enumerate() {
                 let at = match are_last {
                     true => (image * self.points + i) * axes + axis,
@@ -185,33 +343,51 @@ impl Sampling {
         });
     }
 
-    /// Calls `put` with each point and, for each of `N` lists of weights in the place of its own, the sum of products of
-    /// the values then and `gy`: the derivative, where the weights are derivatives.
-    pub fn slopes<T: Float, const N: usize>(
+    /// Calls `put` with each point, the derivatives of the sum of its values times those of `gy` along each axis, the last first, and
+    /// that sum. `find` has to find slopes.
+    pub fn slopes<T: Float>(
         &self,
-        x: &[T],
-        gy: &[T],
-        point: impl Fn(usize, usize) -> (Point<T>, [[T; NEIGHBOURS]; N]) + Sync,
-        put: impl Fn(usize, usize, [T; N]) + Sync,
+        [x, gy]: [&[T]; 2],
+        find: impl Fn(usize, Range<usize>, &mut Points<T>) + Sync,
+        put: impl Fn(usize, usize, [T; 3], T) + Sync,
     ) {
-        self.parts(|image, range| {
-            let found: List<_> = range.map(|i| (point(image, i), i)).collect();
-            let mut sums = List::repeat([T::ZERO; NEIGHBOURS], found.len());
-            self.meet(&found, 0..self.channels, |n, ((point, _), i), channel| {
-                let g = gy[self.target(image, channel, *i)];
-                for k in 0..point.n {
-                    sums[n][k] = sums[n][k] + x[self.source(image, channel, point.at[k])] * g;
-                }
-            });
-            for (((point, weights), i), sums) in found.iter().zip(&*sums) {
-                let mut slopes = [T::ZERO; N];
-                for k in 0..point.n {
-                    for (slope, weights) in slopes.iter_mut().zip(weights) {
-                        *slope = *slope + sums[k] * weights[k];
-                    }
-                }
-                put(image, *i, slopes);
+        self.parts(find, |image, range, points| {
+            let mut sums = [[T::ZERO; POINTS]; NEIGHBOURS];
+            self.sums([x, gy], (image, range.start), points, &mut sums);
+            let of = |weights: &[Lanes<T>; NEIGHBOURS], i: usize| {
+                let of = |k: usize| product::<T, true>(sums[k][i], weights[k][i]);
+                (0..points.neighbours).fold(T::ZERO, |sum, k| sum + of(k))
+            };
+            for (n, i) in range.enumerate() {
+                put(image, i, [0, 1, 2].map(|a| of(&points.slopes[a], n)), of(&points.weight, n));
             }
         });
+    }
+
+    /// For each neighbour of points from `start` on, the sum of products of its values and those of `gy` over all channels.
+    fn sums<T: Float>(
+        &self,
+        [x, gy]: [&[T]; 2],
+        (image, start): (usize, usize),
+        points: &Points<T>,
+        sums: &mut [Lanes<T>; NEIGHBOURS],
+    ) {
+        let channels = self.channels;
+        if !self.channel_last {
+            for channel in 0..channels {
+                let plane = &x[self.source(image, channel)..][..self.plane];
+                let g = &gy[self.target(image, channel, start)..][..points.n];
+                by_neighbours!(points, meet[](points, plane, g, sums));
+            }
+            return;
+        }
+        let x = &x[self.source(image, 0)..][..self.plane * channels];
+        for i in 0..points.n {
+            let g = &gy[self.target(image, 0, start + i)..][..channels];
+            for k in 0..points.neighbours {
+                let x = &x[points.at[k][i] as usize * channels..][..channels];
+                sums[k][i] = x.iter().zip(g).map(|(x, g)| *x * *g).sum();
+            }
+        }
     }
 }

@@ -109,6 +109,11 @@ impl<T> List<T> {
     pub fn clear(&mut self) {
         self.n = 0;
     }
+
+    /// Drops all values but the first `n`.
+    pub fn truncate(&mut self, n: usize) {
+        self.n = self.n.min(n);
+    }
 }
 
 impl<T> FromIterator<T> for List<T> {

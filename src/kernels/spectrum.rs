@@ -74,17 +74,18 @@ pub fn along<T: Float>(x: &mut [T], (outer, n, inner): (usize, usize, usize), in
                 let (o, first) = (block / blocks, block % blocks * COLUMNS);
                 let columns = COLUMNS.min(inner - first);
                 let room = &mut room[..2 * n * columns];
-                // SAFETY: each block has columns of its own, all of them within the array.
-                let at = |t: usize, c: usize| unsafe { x.get().add(2 * ((o * n + t) * inner + first + c)) };
-                for (t, c) in (0..n).flat_map(|t| (0..columns).map(move |c| (t, c))) {
+                let numbers = room.as_mut_ptr().cast::<[T; 2]>();
+                // SAFETY: each block has columns of its own, all of them within the array; the room holds them one by one.
+                let row = |t: usize| unsafe { x.get().cast::<[T; 2]>().add((o * n + t) * inner + first) };
+                for t in 0..n {
                     // SAFETY: as above.
-                    let number = unsafe { [*at(t, c), *at(t, c).add(1)] };
-                    room[2 * (c * n + t)..][..2].copy_from_slice(&number);
+                    (0..columns).for_each(|c| unsafe { *numbers.add(c * n + t) = *row(t).add(c) });
                 }
                 transform(room);
-                for (t, c) in (0..n).flat_map(|t| (0..columns).map(move |c| (t, c))) {
+                let numbers = room.as_ptr().cast::<[T; 2]>();
+                for t in 0..n {
                     // SAFETY: as above.
-                    unsafe { at(t, c).copy_from_nonoverlapping(room[2 * (c * n + t)..][..2].as_ptr(), 2) };
+                    (0..columns).for_each(|c| unsafe { *row(t).add(c) = *numbers.add(c * n + t) });
                 }
             }
         });

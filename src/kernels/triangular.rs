@@ -10,13 +10,13 @@ use super::simd::vectorised;
 /// Columns that are taken at a time.
 const BLOCK: usize = 32;
 
-/// Subtracts the product of two parts of `a` (rows of `n`) from a third: of those at `left` (`rows` x `inner`) and at `right`
-/// (`inner` x `columns`, or as columns if `transposed`) from that at `from`.
+/// Subtracts the product of two parts of `a` (rows of `n`) from a third: of those at `left` (`rows` x `inner`, or as columns if
+/// `left_transposed`) and at `right` (`inner` x `columns`, likewise) from that at `from`.
 fn subtract<T: Float>(
     a: &mut [T],
     n: usize,
     from: (usize, usize),
-    left: (usize, usize),
+    (left, left_transposed): ((usize, usize), bool),
     (right, transposed): ((usize, usize), bool),
     (rows, columns, inner): (usize, usize, usize),
 ) {
@@ -24,12 +24,15 @@ fn subtract<T: Float>(
         return;
     }
     scratch::with(rows * inner, |negated: &mut [T]| {
-        for (r, row) in negated.chunks_exact_mut(inner).enumerate() {
+        let width = if left_transposed { rows } else { inner };
+        for (r, row) in negated.chunks_exact_mut(width).enumerate() {
             let at = (left.0 + r) * n + left.1;
-            row.iter_mut().zip(&a[at..at + inner]).for_each(|(to, v)| *to = -*v);
+            row.iter_mut().zip(&a[at..at + width]).for_each(|(to, v)| *to = -*v);
         }
         let (row, col) = (n as isize, 1);
-        let negated = Strided { p: negated.as_mut_ptr(), row: inner as isize, col };
+        let negated = Strided { p: negated.as_mut_ptr(), row: width as isize, col };
+        let negated =
+            if left_transposed { Strided { row: col, col: width as isize, ..negated } } else { negated };
         let last = |at: (usize, usize), rows: usize, columns: usize| (at.0 + rows - 1) * n + at.1 + columns;
         let (right_rows, right_columns) = if transposed { (columns, inner) } else { (inner, columns) };
         assert!(last(from, rows, columns) <= a.len() && last(right, right_rows, right_columns) <= a.len());
@@ -110,7 +113,14 @@ pub fn decompose<T: Float>(a: &mut [T], n: usize, order: &mut [usize]) -> bool {
                 take_off_row(a, n, row, k, end..n, factor);
             }
         }
-        subtract(a, n, (end, end), (end, start), ((start, end), false), (n - end, n - end, end - start));
+        subtract(
+            a,
+            n,
+            (end, end),
+            ((end, start), false),
+            ((start, end), false),
+            (n - end, n - end, end - start),
+        );
     }
     odd
 }
@@ -137,26 +147,28 @@ pub fn solve<T: Float>(a: &[T], n: usize, b: &mut [T], m: usize) {
     );
 }
 
-/// The lower triangular matrix whose product with its own transpose is the symmetric one of which `a` has the lower half, in
-/// place of that.
+/// The upper triangular matrix whose transpose times itself is the symmetric one of which `a` has the upper half, in place of
+/// that. What is below the diagonal is lost.
 pub fn root<T: Float>(a: &mut [T], n: usize) {
     assert!(a.len() == n * n);
     for start in (0..n).step_by(BLOCK) {
         let end = n.min(start + BLOCK);
-        for k in start..end {
-            let diagonal = a[k * n + k].sqrt();
-            for row in k..n {
-                a[row * n + k] = a[row * n + k] / diagonal;
-            }
-            a[k * n + k] = diagonal;
-            for row in k + 1..n {
-                let factor = a[row * n + k];
-                for column in k + 1..end.min(row + 1) {
-                    a[row * n + column] = a[row * n + column] - factor * a[column * n + k];
+        vectorised(
+            #[inline(always)]
+            || {
+                for k in start..end {
+                    let (above, below) = a.split_at_mut((k + 1) * n);
+                    let own = &mut above[k * n + k..];
+                    let diagonal = own[0].sqrt();
+                    own.iter_mut().for_each(|v| *v = *v / diagonal);
+                    for (i, row) in below[..(end - k - 1) * n].chunks_exact_mut(n).enumerate() {
+                        take_off(&mut row[k + 1 + i..], &own[1 + i..], own[1 + i]);
+                    }
                 }
-            }
-        }
-        subtract(a, n, (end, end), (end, start), ((end, start), true), (n - end, n - end, end - start));
+            },
+        );
+        let rest = n - end;
+        subtract(a, n, (end, end), ((start, end), true), ((start, end), false), (rest, rest, end - start));
     }
 }
 
@@ -191,11 +203,10 @@ mod tests {
                 |l: &[f64], i: usize, j: usize| (0..n).map(|k| l[i * n + k] * l[j * n + k]).sum::<f64>();
             let mut a: Vec<f64> = (0..n * n).map(|i| product(&b, i / n, i % n)).collect();
             (0..n).for_each(|i| a[i * n + i] += n as f64);
-            let mut l = a.clone();
-            root(&mut l, n);
-            for (i, j) in (0..n).flat_map(|i| (0..n).map(move |j| (i, j))) {
-                l[i * n + j] = if j > i { 0.0 } else { l[i * n + j] };
-            }
+            let mut u = a.clone();
+            root(&mut u, n);
+            let at = |i: usize| if i % n > i / n { 0.0 } else { u[i % n * n + i / n] };
+            let l: Vec<f64> = (0..n * n).map(at).collect();
             for (i, j) in (0..n).flat_map(|i| (0..=i).map(move |j| (i, j))) {
                 assert!((product(&l, i, j) - a[i * n + j]).abs() < 1e-9, "({i}, {j}) of {n}");
             }

@@ -123,7 +123,9 @@ impl Arena {
         if !state.is_empty() {
             self.garbage.push(Garbage::State(state));
         }
-        self.garbage.extend(by_hand.map(Garbage::ByHand));
+        if let Some(by_hand) = by_hand {
+            self.garbage.push(Garbage::ByHand(by_hand));
+        }
         for output in outputs {
             if planned {
                 self.outdate(output.tensor);

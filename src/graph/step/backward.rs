@@ -49,6 +49,8 @@ pub(crate) struct BackwardStep {
     pub(crate) tensors: Vec<Ix>,
     /// A gradient that is written may have elements of an array that is read, or of another such gradient.
     pub(crate) meets: bool,
+    /// Each gradient is kept in the kernel's type, and none comes from two inputs.
+    pub(crate) is_plain: bool,
 }
 
 /// Stands for data that nothing reads.
@@ -122,8 +124,21 @@ impl BackwardStep {
             None => Vec::new(),
         };
         let cached_input = op.facts().cached_input;
-        let mut step =
-            Self { op, compute, x, y, gy, gx, memo, over: None, cached_input, arrays, tensors, meets: false };
+        let mut step = Self {
+            op,
+            compute,
+            x,
+            y,
+            gy,
+            gx,
+            memo,
+            over: None,
+            cached_input,
+            arrays,
+            tensors,
+            meets: false,
+            is_plain: false,
+        };
         step.look();
         step
     }
@@ -173,6 +188,7 @@ impl BackwardStep {
             arrays,
             tensors: Vec::new(),
             meets: false,
+            is_plain: false,
         };
         step.look();
         step
@@ -185,6 +201,8 @@ impl BackwardStep {
         let all = read.map(|slot| (slot, false)).chain(written.map(|slot| (slot, true)));
         let mut all: SmallVec<[_; 8]> = all.map(|(slot, written)| (&*slot.storage, written)).collect();
         self.meets = Storage::any_may_meet(&mut all);
+        let is_plain = |sink: &GradientSink| !sink.again && sink.slot.dtype == sink.slot.stored;
+        self.is_plain = self.gx.iter().flatten().all(is_plain);
     }
 
     /// Takes the gradient of output `o` from another storage.

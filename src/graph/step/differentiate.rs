@@ -17,9 +17,11 @@ use crate::{Error, Result};
 impl BackwardStep {
     /// Runs the function backward.
     pub(crate) fn backward(&mut self) -> Result<()> {
-        if self.op.facts().keeps_gradients {
+        let facts = self.op.facts();
+        if facts.keeps_gradients {
             return Ok(());
         }
+        let has_kernel = facts.has_backward;
         if let Some((x, y)) = &self.arrays {
             return self.backward_on_arrays(x, y);
         }
@@ -27,12 +29,18 @@ impl BackwardStep {
             return Ok(());
         }
         let _holds = self.gy.first().is_some_and(|gy| gy.counted).then(StepPins::new);
-        if !self.op.facts().has_backward {
+        if !has_kernel {
             return formula::backward_by_symbols(self);
         }
+        if self.is_plain && !self.meets { self.run_kernel::<true>() } else { self.run_kernel::<false>() }
+    }
+
+    /// Runs the kernel. If the step is `PLAIN`, each gradient is kept in the kernel's type and written where it is kept.
+    fn run_kernel<const PLAIN: bool>(&mut self) -> Result<()> {
         let mut temporaries = Temporaries::new();
         let mut again: SmallVec<[(usize, Buffer); 1]> = SmallVec::new();
         let Self { op, compute, x, y, gy, gx, memo, over, cached_input, meets, .. } = self;
+        let meets = !PLAIN && *meets;
         let mut xm: SmallVec<[Memory<'_>; 5]> = SmallVec::new();
         for (i, (shape, slot)) in x.iter().enumerate() {
             let ptr = slot.as_ref().map_or(Ok(nowhere()), |s| s.read(op, i))?;
@@ -50,7 +58,7 @@ impl BackwardStep {
         }
         // Where the kernel reads and writes, if a gradient may be written in the same place.
         let mut used: SmallVec<[Range<usize>; 4]> = SmallVec::new();
-        if *meets {
+        if meets {
             let data = x.iter().chain(&*y).map(|(_, slot)| slot.as_ref()).zip(xm.iter().chain(&ym));
             let read = data.chain(gy.iter().map(Some).zip(&gym));
             used.extend(read.filter_map(|(slot, memory)| Some(slot?.span(memory.ptr))));
@@ -70,7 +78,7 @@ impl BackwardStep {
                 gxm.push(None);
                 continue;
             };
-            if *shared {
+            if !PLAIN && *shared {
                 let buffer = Buffer::new(slot.shape.size() * slot.dtype.size())?;
                 gxm.push(Some((Memory { ptr: buffer.ptr(), shape: &slot.shape }, false)));
                 again.push((i, buffer));
@@ -78,8 +86,8 @@ impl BackwardStep {
             }
             let accumulate = !*first && (slot.storage.is_ready() || !slot.storage.is_zero());
             let access = if accumulate { Access::ReadWrite } else { Access::Write };
-            let mut ptr = slot.place(access, &mut temporaries)?;
-            if *meets && used.iter().any(|other| overlap(other, &slot.span(ptr))) {
+            let mut ptr = if PLAIN { slot.resolve(access) } else { slot.place(access, &mut temporaries) }?;
+            if meets && used.iter().any(|other| overlap(other, &slot.span(ptr))) {
                 if accumulate {
                     let buffer = Buffer::new(slot.shape.size() * slot.dtype.size())?;
                     gxm.push(Some((Memory { ptr: buffer.ptr(), shape: &slot.shape }, false)));
@@ -88,7 +96,9 @@ impl BackwardStep {
                 }
                 ptr = slot.beside(Access::Write, &mut temporaries)?;
             }
-            used.extend(meets.then(|| slot.span(ptr)));
+            if meets {
+                used.push(slot.span(ptr));
+            }
             gxm.push(Some((Memory { ptr, shape: &slot.shape }, accumulate)));
         }
         let state = &mut memo.state;
@@ -113,7 +123,7 @@ impl BackwardStep {
             done
         });
         drop(gxm);
-        let done = done.and_then(|()| finish(gx, temporaries, again));
+        let done = if PLAIN { done } else { done.and_then(|()| finish(gx, temporaries, again)) };
         gx.iter().flatten().for_each(|sink| sink.slot.storage.wrote());
         if done.is_err() && !refused {
             forget(gx);

@@ -127,16 +127,17 @@ impl<T: Float> PackedBlock<'_, T> {
         self.a.wrapping_add((i - self.chunk.row(first)) * self.k)
     }
 
-    unsafe fn pack_rows(&self, rows: Range<usize>) {
-        let a = self.chunk.product.a;
-        for row in rows.clone() {
-            let i = self.chunk.heights.part(row);
-            let from = a.part(i.start, self.p);
-            let to = self.packed_rows(rows.start, i.start);
-            let rows = RowsToPack { from: from.p, row: a.row, col: a.col, k: self.k, n: i.len(), to };
-            // SAFETY: the matrix is there, and so is room for as many rows as are taken together.
-            unsafe { (self.chunk.kernels.pack_rows)(&rows) };
+    unsafe fn pack_rows(&self, tiles: Range<usize>) {
+        if tiles.is_empty() {
+            return;
         }
+        let Chunk { product, heights, .. } = *self.chunk;
+        let i = self.chunk.row(tiles.start);
+        let from = product.a.part(i, self.p);
+        let to = self.packed_rows(tiles.start, i);
+        let rows = RowsToPack { from: from.p, row: from.row, col: from.col, k: self.k, heights, tiles, to };
+        // SAFETY: the matrix is there, and so is room for as many rows as are taken together.
+        unsafe { (self.chunk.kernels.pack_rows)(&rows) };
     }
 
     /// # Safety

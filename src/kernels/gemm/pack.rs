@@ -1,7 +1,9 @@
 //! Copies of parts of matrices, laid out as the kernels read them.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
+use super::blocks::EvenSplit;
 use crate::kernels::Float;
 use crate::kernels::simd::Vector;
 
@@ -97,18 +99,21 @@ unsafe fn transpose<V: Vector>(from: *const V::T, step: isize, n: usize, to: *mu
     }
 }
 
-/// Some rows of the left matrix, `k` long, and where they go.
+/// Some rows of tiles of the left matrix, `k` long, and where they go: one tile behind the other.
 pub(super) struct RowsToPack<T> {
+    /// The first row.
     pub(super) from: *const T,
     pub(super) row: isize,
     pub(super) col: isize,
     pub(super) k: usize,
-    pub(super) n: usize,
+    /// Rows of the matrix in each row of tiles, and which of these are packed.
+    pub(super) heights: EvenSplit,
+    pub(super) tiles: Range<usize>,
     pub(super) to: *mut T,
 }
 
 impl<T> RowsToPack<T> {
-    /// Whether rows are packed one after the other, or element p of all of them together, as they lie in memory.
+    /// Whether rows are packed one after the other, or element p of all of a tile together, as they lie in memory.
     pub(super) fn one_by_one(row: isize) -> bool {
         row != 1
     }
@@ -120,21 +125,34 @@ impl<T> RowsToPack<T> {
 /// The instructions of `V` are there, and so is the memory.
 #[inline(always)]
 pub(super) unsafe fn rows<V: Vector>(r: &RowsToPack<V::T>) {
-    let &RowsToPack { from, row, col, k, n, to } = r;
-    // SAFETY: as the caller promises; masks keep within the rows.
+    let &RowsToPack { from, row, col, k, heights, ref tiles, to } = r;
+    let first = heights.part(tiles.start).start;
+    // SAFETY: as the caller promises; a register that holds more than a tile is wide writes to where element p + 1 comes next, and
+    // masks keep the last within its tile.
     unsafe {
         if !RowsToPack::<V::T>::one_by_one(row) {
+            // Rows of all tiles lie side by side for one p: a cache line is read once, by the one or two tiles that it has parts of.
             for p in 0..k {
                 let from = from.wrapping_offset(p as isize * col);
-                V::prefetch(from.wrapping_offset(8 * col));
-                for i in (0..n).step_by(V::WIDTH) {
-                    let mask = V::first(n - i);
-                    V::load_masked(from.add(i), mask).store_masked(to.add(p * n + i), mask);
+                for tile in tiles.clone() {
+                    let part = heights.part(tile);
+                    let (at, n) = (part.start - first, part.len());
+                    let (from, to) = (from.add(at), to.add(at * k + p * n));
+                    V::prefetch(from.wrapping_offset(8 * col));
+                    for i in (0..n).step_by(V::WIDTH) {
+                        let mask = V::first(n - i);
+                        let v = V::load_masked(from.add(i), mask);
+                        if n - i >= V::WIDTH || (p + 1 < k && V::WIDTH <= 2 * n - i) {
+                            v.store(to.add(i));
+                        } else {
+                            v.store_masked(to.add(i), mask);
+                        }
+                    }
                 }
             }
             return;
         }
-        for i in 0..n {
+        for i in 0..heights.part(tiles.end - 1).end - first {
             let (from, to) = (from.offset(i as isize * row), to.add(i * k));
             (0..k).for_each(|p| *to.add(p) = *from.offset(p as isize * col));
         }

@@ -69,6 +69,19 @@ op! {
     UniqueTake = unique_take(from, x; flatten: bool, axis: Option<i64>, sorted: bool, shape: Vec<i64>)
 }
 
+/// What [`ordered`] gives for all that is not a number.
+const NAN: u64 = u64::MAX;
+
+/// A whole number for each number, in the same order; zeros are alike, and what is not a number comes last.
+fn ordered(v: f64) -> u64 {
+    let bits = (v + 0.0).to_bits();
+    match bits >> 63 {
+        _ if v.is_nan() => NAN,
+        0 => bits | 1 << 63,
+        _ => !bits,
+    }
+}
+
 /// How an array is cut into the parts that are compared: element `k` of part `i` in block `o` is at `(o * n + i) * inner + k`.
 struct UniqueParts {
     outer: usize,
@@ -94,20 +107,46 @@ impl UniqueParts {
         (0..self.outer).flat_map(move |o| (0..inner).map(move |k| (o * n + i) * inner + k))
     }
 
-    /// The parts that differ.
-    fn groups<T: PartialOrd + Copy>(&self, x: &[T], sorted: bool) -> Groups {
+    /// How many parts differ.
+    fn count(&self, x: &[f64]) -> usize {
+        if self.outer * self.inner != 1 {
+            return self.groups(x, true).first.len();
+        }
+        let mut keys: List<u64> = x.iter().map(|v| ordered(*v)).collect();
+        keys.sort_unstable();
+        let differ = |pair: &[u64]| pair[0] != pair[1] || pair[0] == NAN;
+        usize::from(!keys.is_empty()) + keys.windows(2).filter(|pair| differ(pair)).count()
+    }
+
+    /// The parts in ascending order, equal ones by their numbers.
+    fn order<T: Float>(&self, x: &[T]) -> List<usize> {
+        if self.outer * self.inner == 1 {
+            let mut all: List<(u64, usize)> = x.iter().map(|v| ordered(v.real())).zip(0..).collect();
+            all.sort_unstable();
+            return all.iter().map(|(_, i)| *i).collect();
+        }
         let is_nan = |v: T| v.partial_cmp(&v).is_none();
         let order = |a: T, b: T| a.partial_cmp(&b).unwrap_or_else(|| is_nan(a).cmp(&is_nan(b)));
-        let pairs = |i, j| self.places(i).zip(self.places(j)).map(|(p, q)| (x[p], x[q]));
         let compare = |i: &usize, j: &usize| {
-            let first = pairs(*i, *j).map(|(a, b)| order(a, b)).find(|order| order.is_ne());
+            let first = self.pairs(x, *i, *j).map(|(a, b)| order(a, b)).find(|order| order.is_ne());
             first.unwrap_or(Ordering::Equal).then(i.cmp(j))
         };
         let mut at: List<usize> = (0..self.n).collect();
         at.sort_unstable_by(compare);
+        at
+    }
+
+    /// Values of two parts, place by place.
+    fn pairs<T: Copy>(&self, x: &[T], i: usize, j: usize) -> impl Iterator<Item = (T, T)> {
+        self.places(i).zip(self.places(j)).map(|(p, q)| (x[p], x[q]))
+    }
+
+    /// The parts that differ.
+    fn groups<T: Float>(&self, x: &[T], sorted: bool) -> Groups {
+        let at = self.order(x);
         let (mut first, mut inverse) = (List::with_capacity(0), List::repeat(0, self.n));
         for (place, i) in at.iter().enumerate() {
-            if place == 0 || pairs(at[place - 1], *i).any(|(a, b)| a != b) {
+            if place == 0 || self.pairs(x, at[place - 1], *i).any(|(a, b)| a != b) {
                 first.push(*i);
             }
             inverse[*i] = first.len() - 1;
@@ -165,7 +204,7 @@ impl Compute for Unique {
             let expected = "values to be known on building (its outputs depend on them)";
             Error::Graph(format!("unique: expected {expected}, got none"))
         })?;
-        let found = parts.groups(values, true).first.len();
+        let found = parts.count(values);
         let mut y = if self.flatten { Shape::from([found]) } else { shape.clone() };
         if !self.flatten {
             let axis = y.axis("unique", self.axis.unwrap_or(0))?;

@@ -101,23 +101,41 @@ impl GivenInputs {
     }
 }
 
+/// Facts of all operations of a type, or of one.
+enum BoundFacts {
+    OfType(&'static Facts),
+    Own(Box<Facts>),
+}
+
 /// A [`Compute`] with the inputs that were given.
 pub(crate) struct Bound<C> {
     op: C,
     inputs: GivenInputs,
-    facts: Facts,
+    facts: BoundFacts,
 }
 
 impl<C: Compute> Bound<C> {
     pub(crate) fn new(op: C, present: u64) -> Self {
         let inputs = GivenInputs { spec: const { &C::SPEC }, present };
+        let facts = match const { &C::FACTS } {
+            Some(facts) if present == u64::MAX => {
+                debug_assert!(facts.agree(&Self::facts_of(&op, &inputs), inputs.spec.inputs.len()));
+                BoundFacts::OfType(facts)
+            }
+            _ => BoundFacts::Own(Box::new(Self::facts_of(&op, &inputs))),
+        };
+        Self { op, inputs, facts }
+    }
+
+    /// What holds for an operation whose inputs are given.
+    fn facts_of(op: &C, inputs: &GivenInputs) -> Facts {
         let of = |declared| InputFacts {
             reads: op.reads(declared),
             symbol_reads: op.symbol_reads(declared),
             alias: op.alias(declared),
             overwrites: op.overwrites(declared),
         };
-        let facts = Facts {
+        Facts {
             inputs: inputs.facts(&of),
             shaped_by: C::SHAPED_BY,
             sets_up_outside: C::SHAPED_BY.is_some(),
@@ -130,8 +148,7 @@ impl<C: Compute> Bound<C> {
             is_plain: !C::IS_RANDOM && C::SHAPED_BY.is_none() && inputs.are_plain(&of),
             in_place: C::IN_PLACE || op.loops(false).is_some(),
             may_clear_inputs: C::MAY_CLEAR_INPUTS,
-        };
-        Self { op, inputs, facts }
+        }
     }
 
     fn input_shapes<'a>(&self, x: &'a [&'a Shape], values: Option<&'a [f64]>) -> InputShapes<'a> {
@@ -149,7 +166,10 @@ unsafe impl<C: Compute> Operation for Bound<C> {
         C::SPEC.name
     }
     fn facts(&self) -> &Facts {
-        &self.facts
+        match &self.facts {
+            BoundFacts::OfType(facts) => facts,
+            BoundFacts::Own(facts) => facts,
+        }
     }
     fn info(&self, x: &[&Shape]) -> Vec<(&'static str, Value)> {
         self.op.info(&self.input_shapes(x, None))

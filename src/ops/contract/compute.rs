@@ -3,7 +3,7 @@
 use crate::array::{DType, Shape};
 use crate::kernels::Float;
 use crate::ops::{
-    Activation, Arg, Backward, Declared, InputShapes, Loops, Pieces, Run, Shapes, Sym, Symbols, Value,
+    Activation, Arg, Backward, Declared, Facts, InputShapes, Loops, Pieces, Run, Shapes, Sym, Symbols, Value,
 };
 use crate::{Error, Result};
 
@@ -160,6 +160,9 @@ pub trait Compute: Declared {
     fn keeps_gradients(&self) -> bool {
         false
     }
+
+    /// What holds where all inputs are given, if no argument changes it: then nothing is asked of each operation that is bound.
+    const FACTS: Option<Facts> = None;
 
     /// How many products `forward` adds up, where that is many for each element that it touches: an estimate by which
     /// the engine tells what is worth keeping.

@@ -4,8 +4,8 @@ use crate::array::DType;
 use crate::kernels::{Dual, Float, Number, pairing::Pairing, reduce, scratch};
 use crate::ops::contract::loops::{Loops, Part, Way};
 use crate::ops::{
-    Activation, Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value,
-    like, one,
+    Activation, Backward, Compute, Declared, Entry, Facts, InputShapes, Reads, Run, Shapes, Sym, Symbols,
+    Value, like, one,
 };
 use crate::{Error, Result};
 
@@ -159,6 +159,7 @@ fn pair(x: &InputShapes<'_>, same_ndim: bool, name: &'static str) -> Result<Shap
 
 impl<C: Unary> Compute for Map<C> {
     const ACTIVATION: Option<Activation> = C::ACTIVATION;
+    const FACTS: Option<Facts> = Some(Facts::elementwise(C::READS, C::ACTIVATION));
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         self.0.check()?;
@@ -254,6 +255,8 @@ impl BinaryGradient {
 }
 
 impl<C: Binary> Compute for Map2<C> {
+    const FACTS: Option<Facts> = Some(Facts::elementwise(C::READS, None));
+
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         self.0.check()?;
         pair(x, C::SAME_NDIM, C::SPEC.name)

@@ -73,6 +73,31 @@ impl Facts {
         }
     }
 
+    /// Those of an elementwise operation whose gradients read `reads`.
+    pub(crate) const fn elementwise(reads: Reads, activation: Option<Activation>) -> Self {
+        let input = InputFacts { reads, symbol_reads: reads, alias: None, overwrites: false };
+        Self {
+            inputs: SmallVec::from_const([input; 4]),
+            shaped_by: None,
+            sets_up_outside: false,
+            keeps_gradients: false,
+            cached_input: None,
+            hosts_epilogue: false,
+            activation,
+            has_backward: true,
+            is_random: false,
+            is_plain: true,
+            in_place: true,
+            may_clear_inputs: true,
+        }
+    }
+
+    /// Whether the same holds for `n` inputs.
+    pub(crate) fn agree(&self, other: &Self, n: usize) -> bool {
+        let rest = |facts: &Self| format!("{:?}", Self { inputs: SmallVec::new(), ..facts.clone() });
+        (0..n).all(|i| self.input(i) == other.input(i)) && rest(self) == rest(other)
+    }
+
     /// What `of` says of inputs up to `last`, which stands for those that follow.
     pub(crate) fn by_input(last: usize, of: &dyn Fn(usize) -> InputFacts) -> SmallVec<[InputFacts; 4]> {
         let follow = of(last);

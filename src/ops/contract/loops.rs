@@ -107,7 +107,6 @@ impl Loops {
     /// # Safety
     /// As [`Loops::forward`], of arrays of elements `T` that have the shapes of the pairing.
     pub(crate) unsafe fn over<T: Float>(&self, way: Way, pairing: Option<&Pairing>, all: Part) {
-        let whole = Whole(all);
         // SAFETY: the caller's promise; a tile lies within the arrays.
         unsafe {
             let run = |part: &Part| match way {
@@ -115,10 +114,18 @@ impl Loops {
                 Way::Backward => self.backward(part),
             };
             let Some(pairing) = pairing else {
+                if all.n <= map::GRAIN {
+                    if all.n > 0 {
+                        run(&all);
+                    }
+                    return;
+                }
+                let whole = Whole(all);
                 return threads::ranges(all.n, map::GRAIN, |range| {
                     run(&whole.part::<T>(range.start, range.len()));
                 });
             };
+            let whole = Whole(all);
             let [a, b] = all.x.map(<*const u8>::cast::<T>);
             pairing.tiles(a, b, &|start, a, b, n| {
                 run(&Part { x: [a.cast(), b.cast()], ..whole.part::<T>(start, n) });

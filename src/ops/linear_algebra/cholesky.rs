@@ -53,13 +53,19 @@ impl Compute for BatchCholesky {
         let n = side("batch_cholesky", run.x_shape(0))?;
         let (x, y) = (run.x(0), run.y(0));
         of_each(y, n * n, n, |i, y| {
-            y.copy_from_slice(&x[i * n * n..(i + 1) * n * n]);
+            // The lower half counts, as the upper one.
+            let x = &x[i * n * n..(i + 1) * n * n];
+            for (row, y) in y.chunks_exact_mut(n.max(1)).enumerate() {
+                y[row..].iter_mut().zip(row..).for_each(|(y, column)| *y = x[column * n + row]);
+            }
             triangular::root(y, n);
-            for (row, column) in (0..n).flat_map(|row| (0..row).map(move |column| (row, column))) {
-                let (below, above) = (row * n + column, column * n + row);
-                y[above] = if self.upper { y[below] } else { T::ZERO };
+            for row in 0..n {
                 if self.upper {
-                    y[below] = T::ZERO;
+                    y[row * n..][..row].fill(T::ZERO);
+                    continue;
+                }
+                for column in 0..row {
+                    (y[row * n + column], y[column * n + row]) = (y[column * n + row], T::ZERO);
                 }
             }
         });

@@ -1,15 +1,18 @@
 //! Subtraction of a running mean.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use crate::array::Shape;
-use crate::kernels::Float;
+use crate::kernels::map::GRAIN;
 use crate::kernels::scratch::Zeros;
+use crate::kernels::simd::vectorised;
+use crate::kernels::{Float, threads};
 use crate::ops::arrangement::regrid::only_in_gradients;
 use crate::ops::{
-    Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Spec, Sym, Symbols, Value, one, op,
+    Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Spec, Sym, Symbols, Value, one, op,
 };
 use crate::{Error, Result};
 
@@ -37,6 +40,9 @@ op! {
     ///     ShapeError: If `mean` or `t` has the wrong shape.
     MeanSubtraction = mean_subtraction(x, mean, t; base_axis: i64 = 1, update_running_mean: bool = true)
 }
+
+/// Columns whose means are computed together.
+const WIDTH: usize = 512;
 
 /// The operation as the engine computes it: it knows what share the last run had in the mean.
 #[derive(Clone)]
@@ -72,9 +78,20 @@ impl Subtracting {
     }
 }
 
-impl Compute for Subtracting {
-    const HAS_BACKWARD: bool = false;
+/// Sums of some columns of samples of `n`.
+fn sums<T: Float>(x: &[T], n: usize, some: Range<usize>) -> Zeros<f64> {
+    let mut sums = Zeros::new(some.len());
+    for sample in x.chunks_exact(n) {
+        let sample = &sample[some.clone()];
+        vectorised(
+            #[inline(always)]
+            || sums.iter_mut().zip(sample).for_each(|(sum, x)| *sum += x.real()),
+        );
+    }
+    sums
+}
 
+impl Compute for Subtracting {
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let mean = Shape::from(&x.get(0)[self.base(x.get(0))?..]);
         if *x.get(1) != mean || x.get(2).size() != 1 {
@@ -89,20 +106,44 @@ impl Compute for Subtracting {
         let (x, n, samples) = (run.x(0), run.x_shape(1).size(), run.x_shape(0).size_to(base));
         if self.of.update_running_mean && !run.is_recomputation() && samples > 0 {
             let t = run.x(2)[0].real() + 1.0;
-            let (mut sums, share) = (Zeros::<f64>::new(n), 1.0 / t / samples as f64);
-            for sample in x.chunks_exact(n.max(1)) {
-                sums.iter_mut().zip(sample).for_each(|(sum, x)| *sum += x.real());
-            }
-            let mean = run.overwrite(1);
+            let share = 1.0 / t / samples as f64;
             let moved = |m: T, sum: f64| T::of(m.real() * (1.0 - 1.0 / t) + sum * share);
-            mean.iter_mut().zip(&*sums).for_each(|(mean, sum)| *mean = moved(*mean, *sum));
+            threads::columns_mut([run.overwrite(1)], [1, n], WIDTH, 1, |_, some, [mut mean]| {
+                let sums = sums(x, n, some);
+                mean.row(0).iter_mut().zip(&*sums).for_each(|(mean, sum)| *mean = moved(*mean, *sum));
+            });
             run.overwrite(2)[0] = T::of(t);
             *self.share.lock() = share;
         }
         let (mean, y) = (run.x(1), run.y(0));
-        for (y, x) in y.chunks_exact_mut(n.max(1)).zip(x.chunks_exact(n.max(1))) {
-            y.iter_mut().zip(x.iter().zip(mean)).for_each(|(y, (x, mean))| *y = *x - *mean);
+        threads::row_ranges_mut(y, n, (GRAIN / n.max(1)).max(1), |rows, y| {
+            let x = &x[rows.start * n..rows.end * n];
+            for (y, x) in y.chunks_exact_mut(n).zip(x.chunks_exact(n)) {
+                y.iter_mut().zip(x.iter().zip(mean)).for_each(|(y, (x, mean))| *y = *x - *mean);
+            }
+        });
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (gy, base) = (run.gy(0), self.base(run.x_shape(0))?);
+        let (n, samples) = (run.x_shape(0).size_from(base), run.x_shape(0).size_to(base));
+        let Some(gx) = run.gx(0) else { return Ok(()) };
+        if !self.of.update_running_mean {
+            gx.put_all(gy);
+            return Ok(());
         }
+        let (share, accumulate) = (*self.share.lock(), gx.accumulate);
+        threads::columns_mut([gx.data], [samples, n], WIDTH, 1, |_, some, [mut gx]| {
+            let sums = sums(gy, n, some.clone());
+            for sample in 0..samples {
+                let gy = &gy[sample * n..][some.clone()];
+                for (gx, (gy, sum)) in gx.row(sample).iter_mut().zip(gy.iter().zip(&*sums)) {
+                    let g = *gy - T::of(sum * share);
+                    *gx = if accumulate { *gx + g } else { g };
+                }
+            }
+        });
         Ok(())
     }
 
@@ -120,7 +161,11 @@ impl Compute for Subtracting {
         vec![s.wants(0).then(of_x), None, None]
     }
 
-    fn reads(&self, gx: usize) -> Reads {
+    fn reads(&self, _: usize) -> Reads {
+        Reads::NOTHING
+    }
+
+    fn symbol_reads(&self, gx: usize) -> Reads {
         if gx == 0 && self.of.update_running_mean { Reads::OUTPUTS } else { Reads::NOTHING }
     }
 

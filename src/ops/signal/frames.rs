@@ -2,6 +2,7 @@
 //! them. Knows slices; knows no graphs.
 
 use crate::kernels::scratch::{self, List, Zeros};
+use crate::kernels::simd::vectorised;
 use crate::kernels::threads;
 use crate::kernels::{Float, spectrum};
 use crate::{Error, Result};
@@ -165,34 +166,63 @@ impl Frames {
         let (n, bins) = (self.n(), self.bins());
         assert!(x.len() == count * samples && re.len() == count * bins * frames && im.len() == re.len());
         let transform = spectrum::lines::<T>(n, false);
+        let weights: List<T> = (0..bins).map(|k| T::of(0.5 * self.weight(k))).collect();
+        let window: List<T> = self.window.iter().map(|w| T::of(*w)).collect();
         threads::columns_mut([re, im], [bins, frames], 2 * PAIRS, 1, |signal, some, [mut re, mut im]| {
             scratch::with(2 * n * PAIRS, |room: &mut [T]| {
                 let x = &x[signal * samples..(signal + 1) * samples];
                 // Two frames are the real and the imaginary part of one line.
-                room.fill(T::ZERO);
-                for (i, f) in some.clone().enumerate() {
-                    let line = &mut room[i / 2 * 2 * n + i % 2..];
-                    for (t, w) in self.window.iter().enumerate().filter(|(_, w)| **w != 0.0) {
-                        let s = f * self.stride + t;
-                        let v = self.source(s, samples).map_or(T::ZERO, |i| x[i]);
-                        line[2 * t] = v * T::of(w * scales[s]);
+                let room = &mut room[..2 * n * some.len().div_ceil(2)];
+                for (line, f) in room.chunks_exact_mut(2 * n).zip(some.clone().step_by(2)) {
+                    let two = f + 1 < some.end;
+                    if !(two && self.cut_two(x, &window, f, line)) {
+                        line.fill(T::ZERO);
+                        (f..some.end.min(f + 2))
+                            .for_each(|f| self.cut(x, scales, f, line, (f - some.start) % 2));
                     }
                 }
                 transform(room);
-                for i in 0..some.len() {
-                    let line = &room[i / 2 * 2 * n..][..2 * n];
-                    for k in 0..bins {
-                        let (a, b) = (2 * k, 2 * ((n - k) % n));
-                        let half = T::of(0.5 * self.weight(k));
-                        let (real, imaginary) = match i % 2 {
-                            0 => (line[a] + line[b], line[a + 1] - line[b + 1]),
-                            _ => (line[a + 1] + line[b + 1], line[b] - line[a]),
-                        };
-                        (re.row(k)[i], im.row(k)[i]) = (real * half, imaginary * half);
+                for (k, half) in weights.iter().enumerate() {
+                    let (a, b) = (2 * k, 2 * if k == 0 { 0 } else { n - k });
+                    let numbers = re.row(k).chunks_mut(2).zip(im.row(k).chunks_mut(2));
+                    for ((re, im), line) in numbers.zip(room.chunks_exact(2 * n)) {
+                        let (a, b) = (&line[a..a + 2], &line[b..b + 2]);
+                        (re[0], im[0]) = ((a[0] + b[0]) * *half, (a[1] - b[1]) * *half);
+                        if let ([_, re], [_, im]) = (re, im) {
+                            (*re, *im) = ((a[1] + b[1]) * *half, (b[0] - a[0]) * *half);
+                        }
                     }
                 }
             });
         });
+    }
+
+    /// Writes frames `f` and `f + 1` of a signal to the real and imaginary parts of a line, if both are samples of the signal itself and
+    /// nothing is divided.
+    fn cut_two<T: Float>(&self, x: &[T], window: &[T], f: usize, line: &mut [T]) -> bool {
+        let n = window.len();
+        let start = |f: usize| (f * self.stride).checked_sub(self.pad).filter(|start| start + n <= x.len());
+        let (false, Some(first), Some(second)) = (self.inverse, start(f), start(f + 1)) else { return false };
+        let (first, second) = (&x[first..first + n], &x[second..second + n]);
+        vectorised(
+            #[inline(always)]
+            move || {
+                let numbers = first.iter().zip(second).zip(window);
+                for (to, ((a, b), w)) in line.as_chunks_mut::<2>().0.iter_mut().zip(numbers) {
+                    *to = [*a * *w, *b * *w];
+                }
+            },
+        );
+        true
+    }
+
+    /// Writes frame `f` of a signal to every second element of `line`, from element `first` on.
+    fn cut<T: Float>(&self, x: &[T], scales: &[f64], f: usize, line: &mut [T], first: usize) {
+        let start = f * self.stride;
+        for (t, w) in self.window.iter().enumerate().filter(|(_, w)| **w != 0.0) {
+            let v = self.source(start + t, x.len()).map_or(T::ZERO, |i| x[i]);
+            line[2 * t + first] = v * T::of(w * scales[start + t]);
+        }
     }
 
     /// Adjoint to [`Frames::analyse`], written to or added to `x`: sums of windowed frames made of their frequencies.
@@ -207,6 +237,7 @@ impl Frames {
         let (n, bins) = (self.n(), self.bins());
         assert!(x.len() == count * samples && re.len() == count * bins * frames && im.len() == re.len());
         let transform = spectrum::lines::<T>(n, true);
+        let weights: List<T> = (0..bins).map(|k| T::of(0.5 * self.weight(k))).collect();
         threads::row_ranges_mut(x, samples, 1, |some, x| {
             let mut sums = Zeros::<T>::new(samples + 2 * self.pad);
             for (signal, x) in some.zip(x.chunks_exact_mut(samples)) {
@@ -215,20 +246,23 @@ impl Frames {
                     for first in (0..frames).step_by(2 * PAIRS) {
                         room.fill(T::ZERO);
                         let last = frames.min(first + 2 * PAIRS);
-                        for (f, k) in (first..last).flat_map(|f| (0..bins).map(move |k| (f, k))) {
-                            let at = (signal * bins + k) * frames + f;
-                            let half = T::of(0.5 * self.weight(k));
-                            let (real, imaginary) = (re[at] * half, im[at] * half);
-                            let line = &mut room[(f - first) / 2 * 2 * n..][..2 * n];
-                            let (a, b) = (2 * k, 2 * ((n - k) % n));
-                            let mut add = |at: usize, v: T| line[at] = line[at] + v;
-                            if (f - first).is_multiple_of(2) {
-                                [(a, real), (a + 1, imaginary), (b, real), (b + 1, -imaginary)]
-                            } else {
-                                [(a, -imaginary), (a + 1, real), (b, imaginary), (b + 1, real)]
+                        for (k, half) in weights.iter().enumerate() {
+                            let row = (signal * bins + k) * frames;
+                            let numbers =
+                                re[row + first..row + last].iter().zip(&im[row + first..row + last]);
+                            let (a, b) = (2 * k, 2 * if k == 0 { 0 } else { n - k });
+                            for (i, (re, im)) in numbers.enumerate() {
+                                let (real, imaginary) = (*re * *half, *im * *half);
+                                let line = &mut room[i / 2 * 2 * n..][..2 * n];
+                                let mut add = |at: usize, v: T| line[at] = line[at] + v;
+                                if i.is_multiple_of(2) {
+                                    [(a, real), (a + 1, imaginary), (b, real), (b + 1, -imaginary)]
+                                } else {
+                                    [(a, -imaginary), (a + 1, real), (b, imaginary), (b + 1, real)]
+                                }
+                                .into_iter()
+                                .for_each(|(at, v)| add(at, v));
                             }
-                            .into_iter()
-                            .for_each(|(at, v)| add(at, v));
                         }
                         transform(room);
                         for f in first..last {

@@ -1,17 +1,18 @@
 //! Convolution whose kernels reach for places that are given.
 
+use std::ops::Range;
+
 use crate::array::Shape;
 use crate::kernels::Float;
 use crate::kernels::channels::add_sums;
 use crate::kernels::convolution::Geometry;
 use crate::kernels::gemm::{Matrix, MatrixMut, gemm};
-use crate::kernels::sampling::{NEIGHBOURS, Point, Sampling};
+use crate::kernels::sampling::{Border, LARGEST_PLANE, Lookup, Points, Sampling};
 use crate::kernels::scratch::Zeros;
 use crate::kernels::threads::SharedCells;
 use crate::ops::contract::derivative::{ByKernel, by_kernel};
 use crate::ops::spatial::convolution::bias_gradient;
 use crate::ops::spatial::layout::{self, SpatialLayout};
-use crate::ops::spatial::warp::{Border, Lookup};
 use crate::ops::{
     Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op,
 };
@@ -99,6 +100,9 @@ impl DeformableConvolution {
         if g.kernel.len() != 2 {
             return Err(Error::shape(op, "images with two spatial axes", [x, w]));
         }
+        if g.input.iter().product::<usize>() > LARGEST_PLANE {
+            return Err(Error::shape(op, "images of at most 2147483647 elements in a channel", [x, w]));
+        }
         let groups = usize::try_from(self.deformable_group).unwrap_or(0);
         if groups == 0 || !g.channels.is_multiple_of(groups) {
             let expected = format!("a divisor of the number of channels, which is {}", g.channels);
@@ -122,12 +126,19 @@ impl Parts {
         }
     }
 
-    /// The point that element `i / places` of the kernel reaches for at place `i % places`, for group number `group` of all
-    /// images, and the derivatives of its weights along the last axis and the one before.
-    fn point<T: Float>(&self, offset: &[T], group: usize, i: usize) -> (Point<T>, [[T; NEIGHBOURS]; 3]) {
-        let (k, p) = (i / self.places, i % self.places);
+    /// Finds points for group number `group` of all images: point `i` is where element `i / places` of the kernel reaches for at
+    /// place `i % places`. With `slopes`, those along the last axis and the one before are found too.
+    fn find<T: Float>(
+        &self,
+        offset: &[T],
+        (group, range): (usize, Range<usize>),
+        slopes: bool,
+        to: &mut Points<T>,
+    ) {
         let g = &self.g;
-        let at = |axis: usize| {
+        let place = |a: usize, i: usize| {
+            let (k, p) = ((range.start + i) / self.places, (range.start + i) % self.places);
+            let axis = 1 - a;
             let (t, o) = match axis {
                 0 => (k / g.kernel[1], p / g.output[1]),
                 _ => (k % g.kernel[1], p % g.output[1]),
@@ -137,17 +148,21 @@ impl Parts {
         };
         let lookup =
             Lookup { sizes: [g.input[1], g.input[0], 1], axes: 2, border: Border::Zero, nearest: false };
-        lookup.point([(at(1), 1.0), (at(0), 1.0), (0.0, 0.0)])
+        lookup.find(range.len(), place, ([1.0; 3], slopes), to);
     }
 
-    /// [`Parts::point`] with its weights multiplied by the mask.
-    fn masked<T: Float>(&self, offset: &[T], mask: Option<&[T]>, group: usize, i: usize) -> Point<T> {
-        let mut point = self.point(offset, group, i).0;
+    /// As [`Parts::find`], with weights multiplied by the mask.
+    fn masked<T: Float>(
+        &self,
+        offset: &[T],
+        mask: Option<&[T]>,
+        (group, range): (usize, Range<usize>),
+        to: &mut Points<T>,
+    ) {
+        self.find(offset, (group, range.clone()), false, to);
         if let Some(mask) = mask {
-            let m = mask[group * self.kernel * self.places + i];
-            point.weight.iter_mut().for_each(|w| *w = *w * m);
+            to.scale(&mask[group * self.kernel * self.places..][range]);
         }
-        point
     }
 
     /// Elements of an image, and of one group of its channels.
@@ -161,7 +176,10 @@ impl Parts {
         for d in 0..self.groups {
             let x = &x[n * image + d * group..][..group];
             let to = &mut columns[d * part..][..part];
-            self.sampling().forward(x, to, |_, i| self.masked(offset, mask, n * self.groups + d, i));
+            let at = n * self.groups + d;
+            self.sampling().forward(x, to, |_, range, points| {
+                self.masked(offset, mask, (at, range), points);
+            });
         }
     }
 
@@ -273,7 +291,9 @@ impl Compute for DeformableConvolution {
                 let (at, of) = (n * parts.groups + d, &columns[d * part..][..part]);
                 if let Some(gx) = gx.as_deref_mut() {
                     let gx = &mut gx[n * image + d * group..][..group];
-                    parts.sampling().give_back(of, gx, |_, i| parts.masked(offset, mask, at, i));
+                    parts.sampling().give_back(of, gx, |_, range, points| {
+                        parts.masked(offset, mask, (at, range), points);
+                    });
                 }
                 if go.is_none() && gm.is_none() {
                     continue;
@@ -286,11 +306,10 @@ impl Compute for DeformableConvolution {
                         to.add(place, v); // each comes once
                     }
                 };
-                let point = |_: usize, i: usize| {
-                    let (point, [along, down, _]) = parts.point(offset, at, i);
-                    (point, [down, along, point.weight])
+                let find = |_: usize, range: Range<usize>, points: &mut Points<T>| {
+                    parts.find(offset, (at, range), true, points);
                 };
-                parts.sampling().slopes(x, of, point, |_, i, [down, along, weight]| {
+                parts.sampling().slopes([x, of], find, |_, i, [along, down, _], weight| {
                     let (k, p) = (i / parts.places, i % parts.places);
                     let m = mask.map_or(T::ONE, |mask| mask[at * parts.kernel * parts.places + i]);
                     let row = (at * parts.kernel + k) * 2;

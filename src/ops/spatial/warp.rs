@@ -1,8 +1,10 @@
 //! Images looked up at places that are given: warping, and the grids that affine maps make for it.
 
+use std::ops::Range;
+
 use crate::array::Shape;
 use crate::kernels::Float;
-use crate::kernels::sampling::{NEIGHBOURS, Point, Sampling};
+use crate::kernels::sampling::{Border, LARGEST_PLANE, Lookup, Points, Sampling};
 use crate::ops::arrangement::array::lengths;
 use crate::ops::contract::derivative::{ByKernel, by_kernel};
 use crate::ops::{
@@ -181,100 +183,6 @@ impl ByKernel for AffineGrid {
     }
 }
 
-/// What is outside of an image.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Border {
-    Zero,
-    Repeat,
-    /// Reflected at the middle of the outermost elements, or at their outer ends.
-    Reflect {
-        corners: bool,
-    },
-}
-
-/// A number reflected into `low..=high`, and the slope of that.
-fn reflected(at: f64, low: f64, high: f64) -> (f64, f64) {
-    let width = high - low;
-    if (low..=high).contains(&at) || !at.is_finite() {
-        return (at, 1.0);
-    }
-    if width <= 0.0 {
-        return (low, 0.0);
-    }
-    let turn = (at - low).rem_euclid(2.0 * width);
-    if turn <= width { (low + turn, 1.0) } else { (high - (turn - width), -1.0) }
-}
-
-impl Border {
-    /// Where a place is looked up on an axis of length `n`, and the slope of that.
-    fn settle(self, at: f64, n: usize) -> (f64, f64) {
-        let last = n as f64 - 1.0;
-        let clamped = |(at, slope): (f64, f64)| match at {
-            at if at < 0.0 => (0.0, 0.0),
-            at if at > last => (last, 0.0),
-            at => (at, slope),
-        };
-        match self {
-            Self::Zero => (at, 1.0),
-            Self::Repeat => clamped((at, 1.0)),
-            Self::Reflect { corners: true } => reflected(at, 0.0, last),
-            Self::Reflect { corners: false } => clamped(reflected(at, -0.5, last + 0.5)),
-        }
-    }
-}
-
-/// How places are looked up in a plane of up to three axes.
-pub(crate) struct Lookup {
-    /// Lengths of the axes, the last first.
-    pub(crate) sizes: [usize; 3],
-    pub(crate) axes: usize,
-    pub(crate) border: Border,
-    pub(crate) nearest: bool,
-}
-
-impl Lookup {
-    /// The point at a place, given in elements along each axis, the last first, with the slopes of the places; and the
-    /// derivatives of its weights by each.
-    pub(crate) fn point<T: Float>(&self, places: [(f64, f64); 3]) -> (Point<T>, [[T; NEIGHBOURS]; 3]) {
-        let (mut point, mut slopes) = (Point::NOWHERE, [[T::ZERO; NEIGHBOURS]; 3]);
-        let (mut low, mut share, mut slope) = ([0_i64; 3], [0.0; 3], [0.0; 3]);
-        for a in 0..self.axes {
-            let (at, within) = self.border.settle(places[a].0, self.sizes[a]);
-            if !(at > -2.0 && at < self.sizes[a] as f64 + 1.0) {
-                return (point, slopes);
-            }
-            let floor = if self.nearest { at.round() } else { at.floor() };
-            (low[a], share[a], slope[a]) = (floor as i64, at - floor, within * places[a].1);
-        }
-        let corners = if self.nearest { 1 } else { 1 << self.axes };
-        for corner in 0..corners {
-            let (mut at, mut step, mut weight, mut inside) = (0, 1, 1.0, true);
-            let upper = |a: usize| corner >> a & 1 == 1;
-            let part = |a: usize| match (self.nearest, upper(a)) {
-                (true, _) => 1.0,
-                (_, true) => share[a],
-                (_, false) => 1.0 - share[a],
-            };
-            for (a, (low, size)) in low.iter().zip(&self.sizes).enumerate().take(self.axes) {
-                let i = low + i64::from(upper(a));
-                inside &= (0..*size as i64).contains(&i);
-                at += step * i.max(0) as usize;
-                step *= size;
-                weight *= part(a);
-            }
-            if !inside {
-                continue;
-            }
-            for a in (0..self.axes).filter(|_| !self.nearest) {
-                let others: f64 = (0..self.axes).filter(|b| *b != a).map(part).product();
-                slopes[a][point.n] = T::of(others * if upper(a) { slope[a] } else { -slope[a] });
-            }
-            point.push(at, T::of(weight));
-        }
-        (point, slopes)
-    }
-}
-
 impl WarpByGrid {
     /// The images, and how they are looked up.
     fn sizes(&self, x: &Shape, grid: &Shape) -> Result<(Sampling, Lookup)> {
@@ -290,6 +198,9 @@ impl WarpByGrid {
         let spatial = &x[first..first + axes];
         if spatial.contains(&0) && grid.size() > 0 {
             return fail("images with elements");
+        }
+        if spatial.iter().product::<usize>() > LARGEST_PLANE {
+            return fail("images of at most 2147483647 elements in a channel");
         }
         let mut sizes = [1; 3];
         spatial.iter().rev().zip(&mut sizes).for_each(|(n, size)| *size = *n);
@@ -308,17 +219,22 @@ impl WarpByGrid {
         Ok((sampling, Lookup { sizes, axes, border, nearest: self.mode == "nearest" }))
     }
 
-    /// The point of the grid's place number `i`, with the derivatives of its weights by the grid.
-    fn point<T: Float>(&self, lookup: &Lookup, grid: &[T], i: usize) -> (Point<T>, [[T; NEIGHBOURS]; 3]) {
-        let mut places = [(0.0, 0.0); 3];
-        for (a, v) in grid[i * lookup.axes..][..lookup.axes].iter().enumerate() {
-            let (v, n) = (v.real(), lookup.sizes[a] as f64);
-            places[a] = match self.align_corners {
-                true => ((v + 1.0) * (n - 1.0) / 2.0, (n - 1.0) / 2.0),
-                false => (((v + 1.0) * n - 1.0) / 2.0, n / 2.0),
-            };
-        }
-        lookup.point(places)
+    /// Finds the points of the grid's places from number `first` on, with the derivatives of their weights by the grid if they are
+    /// `wanted`.
+    fn find<T: Float>(
+        &self,
+        lookup: &Lookup,
+        grid: &[T],
+        (first, n): (usize, usize),
+        wanted: bool,
+        to: &mut Points<T>,
+    ) {
+        let (axes, less) = (lookup.axes, if self.align_corners { 1.0 } else { 0.0 });
+        let grid = &grid[first * axes..][..n * axes];
+        let lengths = lookup.sizes.map(|n| n as f64 - less);
+        let place =
+            |a: usize, i: usize| ((grid[i * axes + a].real() + 1.0) * lengths[a] - (1.0 - less)) / 2.0;
+        lookup.find(n, place, (lengths.map(|n| n / 2.0), wanted), to);
     }
 }
 
@@ -344,21 +260,26 @@ impl Compute for WarpByGrid {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (sampling, lookup) = self.sizes(run.x_shape(0), run.x_shape(1))?;
         let grid = run.x(1);
-        let point = |image: usize, i: usize| self.point(&lookup, grid, image * sampling.points + i).0;
-        sampling.forward(run.x(0), run.y(0), point);
+        sampling.forward(run.x(0), run.y(0), |image, range, points| {
+            self.find(&lookup, grid, (image * sampling.points + range.start, range.len()), false, points);
+        });
         Ok(())
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (sampling, lookup) = self.sizes(run.x_shape(0), run.x_shape(1))?;
         let (gy, grid) = (run.gy(0), run.x(1));
-        let number = |image: usize, i: usize| image * sampling.points + i;
+        let part = |image: usize, range: Range<usize>| (image * sampling.points + range.start, range.len());
         if let Some(gx) = run.gx(0).map(Grad::adding) {
-            sampling.give_back(gy, gx, |image, i| self.point(&lookup, grid, number(image, i)).0);
+            sampling.give_back(gy, gx, |image, range, points| {
+                self.find(&lookup, grid, part(image, range), false, points);
+            });
         }
         if let Some(Grad { data, accumulate }) = run.gx(1) {
-            let point = |image, i| self.point(&lookup, grid, number(image, i));
-            sampling.put_slopes([run.x(0), gy], (data, accumulate), (lookup.axes, true), point);
+            let (given, to) = ([run.x(0), gy], (data, accumulate));
+            sampling.put_slopes(given, to, (lookup.axes, true), |image, range, points| {
+                self.find(&lookup, grid, part(image, range), true, points);
+            });
         }
         Ok(())
     }
@@ -391,20 +312,29 @@ impl WarpByFlow {
             return Err(Error::shape("warp_by_flow", expected, [x, flow]));
         }
         let plane = x[2] * x[3];
+        if plane > LARGEST_PLANE {
+            let expected = "images of at most 2147483647 elements in a channel";
+            return Err(Error::shape("warp_by_flow", expected, [x, flow]));
+        }
         let sampling = Sampling { images: x[0], channels: x[1], plane, points: plane, channel_last: false };
         Ok((sampling, Lookup { sizes: [x[3], x[2], 1], axes: 2, border: Border::Repeat, nearest: false }))
     }
 
-    fn point<T: Float>(
+    /// Finds some points of an image, with the derivatives of their weights by the flow if they are `wanted`.
+    fn find<T: Float>(
         lookup: &Lookup,
         flow: &[T],
-        image: usize,
-        i: usize,
-    ) -> (Point<T>, [[T; NEIGHBOURS]; 3]) {
-        let plane = lookup.sizes[0] * lookup.sizes[1];
-        let flow = |a: usize| flow[(2 * image + a) * plane + i].real();
-        let (x, y) = (i % lookup.sizes[0], i / lookup.sizes[0]);
-        lookup.point([(x as f64 + flow(0), 1.0), (y as f64 + flow(1), 1.0), (0.0, 0.0)])
+        (image, range): (usize, Range<usize>),
+        wanted: bool,
+        to: &mut Points<T>,
+    ) {
+        let (width, plane) = (lookup.sizes[0], lookup.sizes[0] * lookup.sizes[1]);
+        let flow = [0, 1].map(|a| &flow[(2 * image + a) * plane..][..plane][range.clone()]);
+        let place = |a: usize, i: usize| {
+            let at = range.start + i;
+            (if a == 0 { at % width } else { at / width }) as f64 + flow[a][i].real()
+        };
+        lookup.find(range.len(), place, ([1.0; 3], wanted), to);
     }
 }
 
@@ -417,7 +347,9 @@ impl Compute for WarpByFlow {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (sampling, lookup) = Self::sizes(run.x_shape(0), run.x_shape(1))?;
         let flow = run.x(1);
-        sampling.forward(run.x(0), run.y(0), |image, i| Self::point(&lookup, flow, image, i).0);
+        sampling.forward(run.x(0), run.y(0), |image, range, points| {
+            Self::find(&lookup, flow, (image, range), false, points);
+        });
         Ok(())
     }
 
@@ -425,11 +357,15 @@ impl Compute for WarpByFlow {
         let (sampling, lookup) = Self::sizes(run.x_shape(0), run.x_shape(1))?;
         let (gy, flow) = (run.gy(0), run.x(1));
         if let Some(gx) = run.gx(0).map(Grad::adding) {
-            sampling.give_back(gy, gx, |image, i| Self::point(&lookup, flow, image, i).0);
+            sampling.give_back(gy, gx, |image, range, points| {
+                Self::find(&lookup, flow, (image, range), false, points);
+            });
         }
         if let Some(Grad { data, accumulate }) = run.gx(1) {
-            let point = |image, i| Self::point(&lookup, flow, image, i);
-            sampling.put_slopes([run.x(0), gy], (data, accumulate), (2, false), point);
+            let (given, to) = ([run.x(0), gy], (data, accumulate));
+            sampling.put_slopes(given, to, (2, false), |image, range, points| {
+                Self::find(&lookup, flow, (image, range), true, points);
+            });
         }
         Ok(())
     }
