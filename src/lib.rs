@@ -29,11 +29,6 @@ pub mod solvers;
 #[cfg(feature = "python")]
 mod python;
 
-/// Handles and nodes are small and come and go with each line of dynamic code.
-#[cfg(all(feature = "python", not(feature = "system-allocator")))]
-#[global_allocator]
-static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 pub use error::{Error, Result};
 
 /// The code of the README is a test.

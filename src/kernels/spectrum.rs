@@ -11,7 +11,7 @@ use super::threads::{self, Shared};
 use super::{Float, scratch};
 
 /// Columns of a strided axis that are gathered at a time.
-const COLUMNS: usize = 16;
+const COLUMNS: usize = 8;
 /// Numbers that are worth handing over.
 const GRAIN: usize = 1 << 13;
 

@@ -8,6 +8,8 @@ mod calls;
 mod error;
 mod function;
 mod functions;
+#[cfg(not(feature = "system-allocator"))]
+mod heap;
 mod hooks;
 mod links;
 mod modes;

@@ -123,13 +123,13 @@ declared_as_within!(Map Map2);
 #[inline(never)]
 fn forward<T: Float>(run: &Run<'_, T>, loops: Loops, name: &str) {
     let (a, y) = (run.x_memory(0), run.y_memory(0));
+    let b = if run.n_inputs() == 1 { a } else { run.x_memory(1) };
     let of_two;
-    let (b, pairing) = match run.n_inputs() {
-        1 => (a, None),
-        _ => {
-            of_two = Pairing::new(a.shape, run.x_shape(1));
-            (run.x_memory(1), Some(&of_two))
-        }
+    let pairing = if a.shape == b.shape {
+        None
+    } else {
+        of_two = Pairing::new(a.shape, b.shape);
+        Some(&of_two)
     };
     let all = Part { x: [a.ptr, b.ptr], y: y.ptr, n: y.shape.size(), ..Part::NOTHING };
     let n = pairing.map_or_else(|| a.shape.size(), Pairing::size);
@@ -223,18 +223,18 @@ impl BinaryGradient {
         }
         let (shape, own) = (run.y_shape(0), run.x_shape(i));
         let x = [run.x_shape(0), run.x_shape(1)];
-        let pairing = || match self.reads.input(0) && self.is_differentiable {
-            true => (Pairing::new(x[0], x[1]), all.x),
-            false => (Pairing::new(shape, shape), [all.gy; 2]),
-        };
         let put = |gx: *mut T, adds: bool| {
-            let (pairing, x) = pairing();
-            assert_eq!(all.n, pairing.size(), "{}: the output has the shape of the pairing", self.name);
+            let (pairing, x) = match self.reads.input(0) && self.is_differentiable {
+                true => ((x[0] != x[1]).then(|| Pairing::new(x[0], x[1])), all.x),
+                false => (None, [all.gy; 2]),
+            };
+            let n = pairing.as_ref().map_or_else(|| shape.size(), Pairing::size);
+            assert_eq!(all.n, n, "{}: the output has the shape of the pairing", self.name);
             let (mut gxs, mut add) = ([std::ptr::null_mut(); 2], [false; 2]);
             (gxs[i], add[i]) = (gx.cast::<u8>(), adds);
             let all = Part { x, gx: gxs, adds: add, ..all };
             // SAFETY: the arrays have the shapes of the pairing, and `y` and `gy` that of what comes out.
-            unsafe { self.loops.over::<T>(Way::Backward, Some(&pairing), all) };
+            unsafe { self.loops.over::<T>(Way::Backward, pairing.as_ref(), all) };
         };
         if own.size() == shape.size() {
             return put(all.gx[i].cast(), all.adds[i]);

@@ -1,0 +1,48 @@
+//! Where small and frequent objects of the extension live: `mimalloc`.
+
+use std::alloc::{GlobalAlloc, Layout};
+
+use libmimalloc_sys::{
+    mi_free, mi_malloc, mi_malloc_aligned, mi_realloc, mi_realloc_aligned, mi_zalloc, mi_zalloc_aligned,
+};
+
+/// The alignment of whatever `mimalloc` gives. To ask for it costs more, and sends blocks whose size is no power of two the long
+/// way round.
+const NATURAL: usize = 8;
+
+struct Heap;
+
+// SAFETY: what each function gives is as large as asked for and aligned so, or null; memory is given back to where it came from.
+unsafe impl GlobalAlloc for Heap {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let (size, align) = (layout.size(), layout.align());
+        // SAFETY: any size and any power of two will do.
+        unsafe { if align <= NATURAL { mi_malloc(size) } else { mi_malloc_aligned(size, align) }.cast() }
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        let (size, align) = (layout.size(), layout.align());
+        // SAFETY: as above.
+        unsafe { if align <= NATURAL { mi_zalloc(size) } else { mi_zalloc_aligned(size, align) }.cast() }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, ptr: *mut u8, _: Layout) {
+        // SAFETY: the caller has it from here.
+        unsafe { mi_free(ptr.cast()) };
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let (ptr, align) = (ptr.cast(), layout.align());
+        // SAFETY: as above.
+        unsafe {
+            if align <= NATURAL { mi_realloc(ptr, size) } else { mi_realloc_aligned(ptr, size, align) }.cast()
+        }
+    }
+}
+
+#[global_allocator]
+static HEAP: Heap = Heap;
