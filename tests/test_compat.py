@@ -391,3 +391,32 @@ def test_arguments_of_a_function_that_are_a_method_say_nothing():
         y.forward()
         assert y.d.tolist() == [2, 2, 2] and y.parent.info.args == {}
     """)
+
+
+def test_functions_without_what_is_around_them():
+    run("""
+        import inspect
+        import numpy as np
+        import nnabla as nn
+        import nnabla.function_bases as FB
+        import nnabla.functions as F
+        x = nn.Variable.from_numpy_array(np.random.RandomState(0).randn(2, 3, 4, 4) + 3)
+        with nn.auto_forward():
+            for name in ("max", "mean", "min", "prod", "sum"):
+                here, there = getattr(FB, name), getattr(F, name)
+                want = there(x, (1, 2), True).d
+                assert np.array_equal(here(x, axes=(1, 2), keep_dims=True).d, want) and want.shape == (2, 1, 1, 4)
+                assert np.array_equal(here(x, (1, 2), True).d, want)
+                assert list(inspect.signature(here).parameters)[:3] == ["x", "axes", "keep_dims"]
+            assert np.array_equal(FB.norm(x, 2, axes=[3]).d, F.norm(x, 2, [3]).d)
+            big = FB.interpolate(x, (7, 7), "linear")
+            assert np.array_equal(big.d, F.interpolate(x, output_size=(7, 7), mode="linear", align_corners=True).d)
+            small = FB.interpolate(x, (2, 2), "nearest", False, channel_last=False)
+            assert small.shape == (2, 3, 2, 2)
+        try:
+            FB.sum(np.ones(3))
+        except AssertionError:
+            pass
+        else:
+            raise RuntimeError("an array is no variable")
+    """)
