@@ -124,8 +124,8 @@ impl BackwardPlan {
     /// that it shares it with.
     fn zero_cleared(&self) -> Result<()> {
         let sinks = self.steps.iter().flat_map(|step| step.gx.iter().flatten());
-        let cleared = sinks.filter(|sink| !sink.first && sink.slot.storage.is_cleared());
-        cleared.map(|sink| sink.slot.storage.zero()).collect()
+        let mut cleared = sinks.filter(|sink| !sink.first && sink.slot.storage.is_cleared());
+        cleared.try_for_each(|sink| sink.slot.storage.zero())
     }
 
     /// Runs every function backward.
