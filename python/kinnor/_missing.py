@@ -43,6 +43,10 @@ NAMES: dict[str, tuple[str, ...]] = {
         "resolve_file_format",
     ),
     "utils.cli.create_image_classification_dataset": ("convert_image",),
+    "utils.cli.create_object_detection_dataset": (
+        "ObjectRect",
+        "convert_image",
+    ),
     "utils.cli.forward": ("infer",),
     "utils.cli.func_info": (
         "FuncInfo",
@@ -123,7 +127,6 @@ MODULES: tuple[str, ...] = (
     "experimental.framework.worker",
     "utils.audio_utils.pydub_utils",
     "utils.cli.compare_with_cpu",
-    "utils.cli.create_object_detection_dataset",
     "utils.cli.uploader",
     "utils.converter.nnabla.opt_graph",
     "utils.converter.nnabla.opt_parser",

@@ -26,6 +26,7 @@ COMMANDS = {
     "plot_series": ("plot", "plot what a MonitorSeries wrote"),
     "plot_timer": ("plot", "plot what a MonitorTimeElapsed wrote"),
     "create_image_classification_dataset": ("images", "make a CSV data set of folders with images, one for each class"),
+    "create_object_detection_dataset": ("detection", "make a CSV data set of images with boxes of objects"),
     "digits": ("images", "write the digits that come with Kinnor as folders with images, one for each class"),
     "conv_dataset": ("cache", "convert a CSV data set into arrays that are read faster"),
     "encode_param": ("text", "make a file of parameters of text files"),
