@@ -306,6 +306,20 @@ def test_sizes_of_boxes_are_told_apart(folder, capsys):
     assert "expected boxes" in capsys.readouterr().err
 
 
+def test_products_become_affine_layers(folder, capsys):
+    w = nn.Variable.from_numpy_array(np.arange(6.0).reshape(3, 2), need_grad=True)
+    with nn.parameter_scope("", {}):
+        nn.parameter.set_parameter("w", w)
+        x = nn.Variable.from_numpy_array(np.ones((2, 3)))
+        y = F.batch_matmul(x, nn.parameter.get_parameter_or_create("w"))
+        nn.save("a.nnp", {"y": y}, inputs={"x": x}, name="net")
+    ok("optimize a.nnp b.nnp")
+    ok("dump b.nnp --dump-functions")
+    assert "Affine" in capsys.readouterr().out
+    assert nn.load("b.nnp")(np.ones((2, 3), np.float32)).tolist() == [[6, 9], [6, 9]]
+    assert run("optimize a.nnp b.onnx") == 1 and run("optimize gone.nnp b.nnp") == 1
+
+
 def test_what_monitors_wrote_is_plotted(folder):
     pytest.importorskip("matplotlib")
     series, timer = MonitorSeries("loss", Monitor("."), 1, False), MonitorTimeElapsed("time", Monitor("."), 1, False)

@@ -20,6 +20,7 @@ COMMANDS = {
     "infer": ("forward", "run a network on files of numbers"),
     "convert": ("convert", "convert files of networks and parameters"),
     "dump": ("convert", "show what is in a file of networks"),
+    "optimize": ("optimize", "make affine layers of products by parameters and sums after them"),
     "profile": ("measure", "measure how long each function of a network takes"),
     "draw": ("draw", "draw networks as SVG pictures"),
     "draw_graph": ("draw", "the same under NNabla's name"),
