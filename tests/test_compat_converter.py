@@ -128,6 +128,8 @@ def test_files_are_converted(tmp_path):
         y, again = (nn.graph_def.load(path)(x) for path in ("b.nnp", "f.nnp"))
         nn.forward_all([y, again])
         np.testing.assert_allclose(y.d, again.d, rtol=1e-5)
+        assert converter.convert_files(args(), ["b.nnp"], "g.protobuf")
+        assert nn.graph_def.load("g.protobuf").get_parameters()["a/W"].shape == (3, 3)
         assert converter.convert_files(args(), ["a.nntxt"], "b.tflite") is False
         assert converter.dump_files(args(dump_functions=True), ["b.nnp"])
         split = args(split="0-1")
@@ -202,6 +204,9 @@ def test_loaders_read_what_a_program_wants(tmp_path):
         nn.load_parameters("u.h5")
         assert list(nn.get_parameters()) == ["k"]
         refused(ValueError, "get_buf_type: expected a name", handle.get_buf_type, "plain")
+        open("x_Adam_optimizer.protobuf.optimizer", "wb").write(b"\\xff" * 9)
+        bad = "x_Adam_optimizer.protobuf.optimizer"
+        refused(ValueError, "expected states", handle.load_files, context(), handle.get_initial_file_loader(), bad)
     """)
 
 

@@ -201,8 +201,11 @@ def _keep_states(ctx: Any, content: Content) -> None:
         if kind == ".h5":
             kept[member.rsplit("_", 2)[0]] = (kind, io.BytesIO(raw))
             continue
-        for optimizer in parameter_protobuf.parse(schema.messages().NNablaProtoBuf, raw).optimizer:
-            kept[optimizer.name] = (kind, optimizer)
+        try:
+            optimizers = parameter_protobuf.parse(schema.messages().NNablaProtoBuf, raw).optimizer
+        except (ValueError, OverflowError) as error:
+            raise NetworkError(f"load_files: expected states of solvers, got {member!r}: {error}") from error
+        kept.update((optimizer.name, (kind, optimizer)) for optimizer in optimizers)
     ctx.optimizer_states_checkpoint = kept
 
 

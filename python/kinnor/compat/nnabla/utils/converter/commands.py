@@ -26,7 +26,7 @@ def convert_files(args: Any, ifiles: Sequence[str], output: str) -> bool:
             `nnp_import_executor_index`, `nnp_parameter_nntxt`, `nnp_parameter_h5`, `nnp_exclude_parameter`, and
             `define_version`, such as `opset_13`.
         ifiles: Their paths.
-        output: The file to write, or a folder for the files of a `.nnp` archive.
+        output: The file to write, in any format of `kinnor convert`, or a folder for the files of a `.nnp` archive.
 
     Returns:
         Whether there is such a format.
@@ -44,11 +44,13 @@ def convert_files(args: Any, ifiles: Sequence[str], output: str) -> bool:
         logger.error(f"Output file ({ending}) is not supported or output directory does not exist.")
         return False
     nnp = _imported(args, list(ifiles))
-    if ending == ".onnx":
-        document = formats.Document(nnp.protobuf, parameters_in(nnp.protobuf))
-        formats.write(output, document, convert.opset(getattr(args, "define_version", None)))
-    else:
+    if ending == ".nnp" or Path(output).is_dir():
         NnpExporter(nnp, getattr(args, "batch_size", -1), _parameter_type(args)).execute(output)
+    else:
+        entries = parameters_in(nnp.protobuf)
+        nnp.protobuf.ClearField("parameter")
+        opset = convert.opset(getattr(args, "define_version", None))
+        formats.write(output, formats.Document(nnp.protobuf, entries), opset)
     return True
 
 
