@@ -8,7 +8,7 @@ import pytest
 import kinnor as nn
 from kinnor.utils import audio_utils
 from kinnor.utils.audio_utils import AudioError, auread, auresize, ausave, minmax_auto_scale
-from kinnor.utils.audio_utils.common import normalize_intensity
+from kinnor.utils.audio_utils.common import normalize_intensity, rescale_intensity
 from kinnor.utils.data_iterator import data_iterator_csv_dataset
 from kinnor.utils.data_source import DataError
 from kinnor.utils.data_source_loader import load, load_audio, load_wav
@@ -76,7 +76,10 @@ def test_other_sizes():
 def test_ranges():
     assert minmax_auto_scale(np.array([-1.0, 0, 1]), np.int16).tolist() == [-32768, 0, 32767]
     assert minmax_auto_scale(np.array([0, 5, 10]), np.int32).tolist() == [-2147483648, 0, 2147483647]
-    assert not normalize_intensity(np.ones(2), 1, 1).any()
+    assert normalize_intensity(np.ones(2), 1, 1).tolist() == [1, 1]
+    assert normalize_intensity(np.zeros(2), 0, 0).tolist() == [0, 0]
+    wide = np.array([-32768, 0, 32767], np.int16)
+    assert rescale_intensity(wide, wide.min(), wide.max(), -1, 1, np.float32).tolist() == [-1, np.float32(1 / 65535), 1]
     with pytest.raises(nn.ArgumentError, match="4 bytes"):
         minmax_auto_scale(SAMPLES, np.float64)
 

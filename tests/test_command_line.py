@@ -240,6 +240,86 @@ def test_images_are_made_to_fit(folder, mode, colours):
         assert (image.min() == 250) == (mode == "trimming") or image.min() == 249
 
 
+def detection(text, size, mode="padding", width=8, height=8, colours=1):
+    """The labels, the regions and the image that are made of one image with boxes."""
+    Path("in").mkdir(exist_ok=True)
+    write_image("in/a.png", np.full((*size, 3), 250, np.uint8))
+    Path("in/a.txt").write_text(text)
+    line = f"create_object_detection_dataset -i in -o out -n 3 -c {colours} -w {width} -g {height} -a 1 -d 4 -m {mode}"
+    ok(f"{line} -s false -f1 a.csv")
+    assert Path("out/a.csv").read_text() == (
+        "x:image,y:label,r:region\n./data/a.png,./data/a_label.csv,./data/a_region.csv\n"
+    )
+    found = [np.loadtxt(f"out/data/a_{what}.csv", delimiter=",", ndmin=2) for what in ("label", "region")]
+    return *found, read_image("out/data/a.png")
+
+
+def test_boxes_become_labels_and_regions_of_cells(folder):
+    labels, regions, image = detection("2 0.25 0.3 0.5 0.25\n1 1.0 1.0 0.5 0.5\n", (8, 8))
+    assert labels.tolist() == [[2, -1], [-1, 1]]
+    # Where the middle is in its cell, and the logarithms of width and height in cells; the second box is cut.
+    np.testing.assert_allclose(regions[0, :4], [0.5, 0.6, np.log(1), np.log(0.5)], atol=1e-6)
+    np.testing.assert_allclose(regions[1, 4:], [0.75, 0.75, np.log(0.5), np.log(0.5)], atol=1e-6)
+    assert not regions[0, 4:].any() and image.shape == (8, 8)
+
+
+@pytest.mark.parametrize("mode", ["trimming", "padding"])
+def test_boxes_follow_what_makes_images_fit(folder, mode):
+    # A quarter of a wide image, right of its middle; of a high one, below.
+    wide, high = "0 0.625 0.5 0.25 1\n", "0 0.5 0.625 1 0.25\n"
+    for text, size, across in ((wide, (8, 16), True), (high, (16, 8), False)):
+        labels, regions, _ = detection(text, size, mode)
+        assert labels[-1 if mode == "trimming" or not across else 1, 1] == 0
+        sides = (0.5, 1) if mode == "trimming" else (0.25, 0.5)
+        along = [0.75, 0.0, *sides] if mode == "trimming" else [0.625, 0.5, *sides]
+        place = regions[1, 4:]
+        middle = (1 + place[:2]) / 2
+        lengths = np.exp(place[2:]) / 2
+        want = ([along[0], 0.5], [sides[0], sides[1]])
+        if not across:
+            want = ([0.5, along[0]], [sides[1], sides[0]])
+        np.testing.assert_allclose(middle, want[0], atol=1e-5)
+        np.testing.assert_allclose(lengths, want[1], atol=1e-5)
+
+
+def test_sizes_of_boxes_are_told_apart(folder, capsys):
+    for i in range(6):
+        (folder / "in/deep").mkdir(parents=True, exist_ok=True)
+        write_image(f"in/deep/{i}.png", np.full((8, 8), i, np.uint8))
+        (folder / f"in/deep/{i}.txt").write_text("0 0.5 0.5 0.1 0.2\n" if i % 2 else "1 0.5 0.5 0.8 0.6\n")
+    write_image("in/alone.png", np.full((8, 8), 9, np.uint8))  # without objects
+    line = "create_object_detection_dataset -i in -o out -n 2 -c 3 -w 8 -g 8 -a 2 -d 8 -m padding -s true"
+    ok(f"{line} -f1 a.csv -f2 b.csv -r2 50")
+    assert "width 0.100000, height 0.200000\nanchor: width 0.800000, height 0.600000" in capsys.readouterr().out
+    rows = [(folder / name).read_text().splitlines()[1:] for name in ("out/a.csv", "out/b.csv")]
+    assert [len(part) for part in rows] == [3, 4] and len({*rows[0], *rows[1]}) == 7
+    small, large, none = (np.loadtxt(f"out/data/{name}_label.csv") for name in ("deep/1", "deep/2", "alone"))
+    assert small.tolist() == [0, -1] and large.tolist() == [-1, 1] and none.tolist() == [-1, -1]
+    for text, told in (("9 0 0 1 1", "a class below 2"), ("0 1 2", "four numbers"), ("a b c d e", "four numbers")):
+        (folder / "in/alone.txt").write_text(text)
+        assert run(f"{line} -f1 a.csv") == 1
+        assert told in capsys.readouterr().err
+    assert run(f"{line.replace('-d 8', '-d 3')} -f1 a.csv") == 1
+    for path in (folder / "in").rglob("*.txt"):
+        path.unlink()
+    assert run(f"{line} -f1 a.csv") == 1
+    assert "expected boxes" in capsys.readouterr().err
+
+
+def test_products_become_affine_layers(folder, capsys):
+    w = nn.Variable.from_numpy_array(np.arange(6.0).reshape(3, 2), need_grad=True)
+    with nn.parameter_scope("", {}):
+        nn.parameter.set_parameter("w", w)
+        x = nn.Variable.from_numpy_array(np.ones((2, 3)))
+        y = F.batch_matmul(x, nn.parameter.get_parameter_or_create("w"))
+        nn.save("a.nnp", {"y": y}, inputs={"x": x}, name="net")
+    ok("optimize a.nnp b.nnp")
+    ok("dump b.nnp --dump-functions")
+    assert "Affine" in capsys.readouterr().out
+    assert nn.load("b.nnp")(np.ones((2, 3), np.float32)).tolist() == [[6, 9], [6, 9]]
+    assert run("optimize a.nnp b.onnx") == 1 and run("optimize gone.nnp b.nnp") == 1
+
+
 def test_what_monitors_wrote_is_plotted(folder):
     pytest.importorskip("matplotlib")
     series, timer = MonitorSeries("loss", Monitor("."), 1, False), MonitorTimeElapsed("time", Monitor("."), 1, False)

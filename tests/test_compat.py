@@ -330,3 +330,93 @@ def test_parameters_of_a_message():
                 raise AssertionError(first)
             assert found["b"].d == 0.5
     """)
+
+
+def test_the_gradient_of_an_unlinked_variable_may_have_been_cleared():
+    run("""
+        import numpy as np
+        import nnabla as nn
+        import nnabla.functions as F
+        import nnabla.parametric_functions as PF
+
+        def step(first_clears):
+            # A discriminator learns from what a generator made; the generator's turn clears the gradient of both.
+            nn.clear_parameters()
+            z = nn.Variable.from_numpy_array(np.ones((2, 3)))
+            fake = F.tanh(PF.affine(z, 4, name="generator", rng=np.random.RandomState(0)))
+            unlinked = fake.get_unlinked_variable(need_grad=True)
+            scores = [PF.affine(F.relu(x), 1, name="d", rng=np.random.RandomState(1)) for x in (fake, unlinked)]
+            of_generator, of_discriminator = map(F.mean, scores)
+            for turn in range(3):
+                fake.forward(clear_no_need_grad=True)
+                of_discriminator.forward(clear_no_need_grad=True)
+                for v in nn.get_parameters().values():
+                    v.g = 0
+                if not first_clears:
+                    unlinked.g = 0
+                of_discriminator.backward(clear_buffer=True)
+                found = [v.g.copy() for v in (unlinked, *nn.get_parameters().values())]
+                of_generator.forward(clear_no_need_grad=True)
+                of_generator.backward(clear_buffer=first_clears)
+            return found
+
+        for cleared, zeroed in zip(step(True), step(False)):
+            assert np.array_equal(cleared, zeroed)
+    """)
+
+
+def test_arguments_of_a_function_that_are_a_method_say_nothing():
+    run("""
+        import numpy as np
+        import nnabla as nn
+        from nnabla.function import PythonFunction
+
+        class Twice(PythonFunction):
+            def args(self):
+                return {"times": 2}
+            def min_outputs(self):
+                return 1
+            def grad_depends_input_data(self, i, j):
+                return False
+            def grad_depends_output_data(self, i, o):
+                return False
+            def setup_impl(self, inputs, outputs):
+                outputs[0].reset_shape(inputs[0].shape, True)
+            def forward_impl(self, inputs, outputs):
+                outputs[0].d = 2 * inputs[0].d
+            def backward_impl(self, inputs, outputs, propagate_down, accum):
+                inputs[0].g += 2 * outputs[0].g
+
+        y = Twice(nn.get_current_context())(nn.Variable.from_numpy_array(np.ones(3)))
+        y.forward()
+        assert y.d.tolist() == [2, 2, 2] and y.parent.info.args == {}
+    """)
+
+
+def test_functions_without_what_is_around_them():
+    run("""
+        import inspect
+        import numpy as np
+        import nnabla as nn
+        import nnabla.function_bases as FB
+        import nnabla.functions as F
+        x = nn.Variable.from_numpy_array(np.random.RandomState(0).randn(2, 3, 4, 4) + 3)
+        with nn.auto_forward():
+            for name in ("max", "mean", "min", "prod", "sum"):
+                here, there = getattr(FB, name), getattr(F, name)
+                want = there(x, (1, 2), True).d
+                assert np.array_equal(here(x, axes=(1, 2), keep_dims=True).d, want) and want.shape == (2, 1, 1, 4)
+                assert np.array_equal(here(x, (1, 2), True).d, want)
+                assert list(inspect.signature(here).parameters)[:3] == ["x", "axes", "keep_dims"]
+            assert np.array_equal(FB.norm(x, 2, axes=[3]).d, F.norm(x, 2, [3]).d)
+            big = FB.interpolate(x, (7, 7), "linear")
+            assert np.array_equal(big.d, F.interpolate(x, output_size=(7, 7), mode="linear", align_corners=True).d)
+            small = FB.interpolate(x, (2, 2), "nearest", False, channel_last=False)
+            assert small.shape == (2, 3, 2, 2)
+        try:
+            FB.sum(np.ones(3))
+        except AssertionError:
+            pass
+        else:
+            raise RuntimeError("an array is no variable")
+    """)

@@ -15,6 +15,7 @@ from nnabla.utils.cli.train import train_command
 parser = argparse.ArgumentParser(prog="program")
 subparsers = parser.add_subparsers()
 commands = "conv_dataset convert create_image_classification_dataset draw_graph forward infer profile train "
+commands += "create_object_detection_dataset "
 commands += "decode_param encode_param function_info plot_series plot_timer"
 places = dict(infer="forward", decode_param="encode_decode_param", encode_param="encode_decode_param",
               function_info="func_info", plot_series="plot", plot_timer="plot")
@@ -69,6 +70,10 @@ refused(ValueError, "expected a shape and numbers", encode_decode_param.load_par
 missing.func = forward.infer_command
 refused(SystemExit, "program: ", cli.cli_main, parser, missing)
 refused(SystemExit, "", cli.cli_main, parser, argparse.Namespace())
+from nnabla.utils.cli.create_object_detection_dataset import get_anchors, load_label
+open("a.txt", "w").write("1 0.5 0.5 0.25 0.5\\n")
+assert load_label("a.txt") == [[1, 0.5, 0.5, 0.25, 0.5]] and load_label("gone.txt") == []
+assert get_anchors(".", ["a.png", "gone.png"], 1).tolist() == [[0.25, 0.5]]
 cli.version_command(None)
 """
 

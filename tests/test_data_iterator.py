@@ -425,6 +425,16 @@ def test_memory_cache_loads_each_example_once():
     assert source.n_loaded == 6 + 1  # and one to see how large it is
 
 
+def test_a_cache_begins_in_the_order_of_the_source_that_shares_its_generator():
+    orders = [np.random.RandomState(1).permutation(10).tolist()]
+    for cached in (False, True):
+        rng = np.random.RandomState(1)
+        with data_iterator_simple(number, 10, 10, True, rng, with_memory_cache=cached) as batches:
+            orders.append(examples(batches, 1))
+            assert sorted(examples(batches, 1)) == list(range(10))
+    assert orders[0] == orders[1] == orders[2]
+
+
 def test_memory_cache_that_is_too_small_passes_through(monkeypatch):
     monkeypatch.setitem(nnabla_config["DATA_ITERATOR"], "data_source_buffer_max_size", "8")
     source = SimpleDataSource(number, 4, shuffle=True)

@@ -107,6 +107,16 @@ def test_batch_normalizations_become_a_product_and_a_sum():
     same(y, z)
 
 
+def test_folded_parameters_have_single_precision():
+    y = normalized(F.relu(normalized(PF.convolution(images(2, 3, 6, 6), 4, (3, 3)))), name="second")
+    known = set(nn.get_parameters())
+    for modifier in (GC.BatchNormalizationFoldingModifier(), GC.BatchNormalizationSelfFoldingModifier()):
+        GC.GraphConverter([modifier]).convert(y)
+    made = {name: np.dtype(v.data.dtype) for name, v in nn.get_parameters().items() if name not in known}
+    assert len(made) == 6
+    assert set(made.values()) == {np.dtype(np.float32)}
+
+
 def network(x, last=False):
     axes, own = ((3,), {"channel_last": True}) if last else ((1,), {})
     h = F.relu(normalized(PF.convolution(x, 8, (3, 3), pad=(1, 1), **own), axes))

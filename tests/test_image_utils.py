@@ -8,7 +8,7 @@ import kinnor as nn
 from kinnor.files.images import ImageError
 from kinnor.utils import image_utils
 from kinnor.utils.image_utils import imread, imresize, imsave, minmax_auto_scale, rescale_pixel_intensity
-from kinnor.utils.image_utils.backend_events.common import upscale_pixel_intensity
+from kinnor.utils.image_utils.backend_events.common import upscale_float_image, upscale_pixel_intensity
 
 PIXELS = (np.random.RandomState(0).rand(6, 8, 4) * 255).astype(np.uint8)
 
@@ -193,7 +193,12 @@ def test_resizing(values, kind, total):
 def test_ranges():
     assert minmax_auto_scale(PIXELS, False).astype(int).sum() == 24484
     assert minmax_auto_scale(PIXELS, True).astype(int).sum() == 6315091
-    assert not minmax_auto_scale(np.ones((2, 2)), False).any()
+    assert minmax_auto_scale(np.full((1, 2), 7.0), False).tolist() == [[255, 255]]
+    assert not minmax_auto_scale(np.zeros((2, 2)), False).any()
+    for kind, wide in ((np.uint8, False), (np.uint16, True)):
+        levels = np.arange(np.iinfo(kind).max + 1, dtype=kind)
+        for parts in (np.float32, np.float64):
+            assert np.array_equal(upscale_float_image(levels.astype(parts) / levels[-1], wide), levels)
     assert rescale_pixel_intensity(PIXELS.astype(int), 10, 200, 0, 100, np.uint8).astype(int).sum() == 13886
     assert upscale_pixel_intensity(np.array([1, 255], np.uint8), True).tolist() == [256, 65280]
 

@@ -67,6 +67,11 @@ def test_a_file_that_is_not_there(monkeypatch, tmp_path):
         M.VGG16()
     with pytest.raises(NotImplementedError, match="expected weights from a file"):
         M.SENet(weights=None)()
+    for make, name in ((lambda: M.ShuffleNet(5), "-.05x"), (M.ShuffleNet20, "-2.0x"), (M.ShuffleNet, "")):
+        with pytest.raises(FileNotFoundError, match=f"imagenet/ShuffleNet{name}.nnp"):
+            make()
+    with pytest.raises(ValueError, match=r"expected `scaling_factor` to be one of \(10, 5, 20\), got 2"):
+        M.ShuffleNet(2)
 
 
 @pytest.fixture

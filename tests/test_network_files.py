@@ -574,3 +574,22 @@ def test_a_loader_of_ones_own_asks_a_pass_step_by_step(capsys):
     assert node.stop and capsys.readouterr().out == "built\n"
     NnpNetworkPass(1).verbose2("built")
     assert capsys.readouterr().out == ""
+
+
+def test_networks_are_built_in_the_context_of_their_graph():
+    with nn.parameter_scope("", {}):
+        y = PF.affine(nn.Variable((2, 3)), 4)
+        graph = nn.graph_def.create_graph_from_variable("net", y)
+    assert "net" in graph and "executors" in graph and "other" not in graph
+    assert graph.get("net") is graph["net"] is graph.net and graph.get("other", 5) == 5
+    assert graph.net.current_context == graph.current_context == nn.get_current_context()
+    half = nn.ext_utils.get_extension_context("cpu", type_config="half")
+    graph.current_context = half
+    assert graph.net.current_context == half
+    made = graph(nn.Variable.from_numpy_array(np.ones((2, 3))))
+    made.forward()
+    assert made.data.dtype == np.float16
+    with pytest.raises(TypeError, match="expected a Context, got 'cpu'"):
+        graph.current_context = "cpu"
+    graph["copy"], graph["note"] = graph.net.clone(), "text"
+    assert list(graph.networks) == ["net", "copy"] and graph.note == "text"

@@ -76,8 +76,6 @@ from .parameter import (
 )
 from .placement import place
 from .random import seed
-from .report import plan_report
-from .symbolic import grad
 from .system import (
     array_classes,
     available_contexts,
@@ -101,6 +99,8 @@ if TYPE_CHECKING:
     from .model import save as save
     from .pictures import show as show
     from .profiling import profile as profile
+    from .report import plan_report as plan_report
+    from .symbolic import grad as grad
 
 __all__ = [
     "ArgumentError",
@@ -202,8 +202,10 @@ LAZY_NAMES = {
     "Module": "core",
     "ProtoVariable": "graph_def",
     "Sequential": "core",
+    "grad": "symbolic",
     "load": "model",
     "load_checkpoint": "checkpoint",
+    "plan_report": "report",
     "profile": "profiling",
     "save": "model",
     "save_checkpoint": "checkpoint",

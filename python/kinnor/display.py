@@ -6,7 +6,6 @@ Knows names, shapes and types; draws no graphs (`kinnor.show`) and measures noth
 from __future__ import annotations
 
 from collections import OrderedDict
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from . import _core
@@ -62,6 +61,8 @@ def html_table(rows: Sequence[Sequence[str]], right: Iterable[int] = (), caption
         >>> html_table([("<a>",)]).count("&lt;a&gt;")
         1
     """
+    from html import escape  # Not on import: only notebooks ask for it.
+
     table, cell = STYLE
     aligned = set(right)
     parts = [f'<table style="{table}">']
@@ -167,6 +168,8 @@ def array_html(x: NdArray) -> str:
 
 def values_html(x: Variable | NdArray) -> str:
     """What `repr` shows of values, if there are any."""
+    from html import escape
+
     _, _, values = repr(x).partition("\n")
     return f'<pre style="margin:4px 10px">{escape(values.removesuffix(">"))}</pre>' if values else ""
 

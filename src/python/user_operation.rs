@@ -285,14 +285,11 @@ unsafe impl Operation for UserOp {
     }
 }
 
-/// The arguments that a user's operation says it has, if `op` is one.
+/// The arguments that a user's operation says it has, if `op` is one; a method in their place says nothing.
 pub(super) fn arguments<'py>(py: Python<'py>, op: &Op) -> PyResult<Option<Bound<'py, PyDict>>> {
     let Some(user) = op.user() else { return Ok(None) };
     let Some(graph::User(user)) = user.downcast_ref() else { return Ok(None) };
     let Some(user) = user.object().downcast_ref::<Py<PythonFunction>>() else { return Ok(None) };
     let args = user.bind(py).getattr_opt("args")?;
-    Ok(Some(match args {
-        Some(args) => args.cast_into::<PyDict>()?,
-        None => PyDict::new(py),
-    }))
+    Ok(Some(args.and_then(|args| args.cast_into::<PyDict>().ok()).unwrap_or_else(|| PyDict::new(py))))
 }

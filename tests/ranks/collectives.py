@@ -56,7 +56,7 @@ else:
         comm.all_reduce(array(), group="last")
 
 # Some processes have compared what they do more often than others, which changes nothing for those together.
-comm.new_group(("first", [1, 0]))
+comm.new_group(("first", np.array([1, 0])))
 if rank < 2:
     a = nn.NdArray.from_numpy_array(np.full(2, rank, np.float32))
     for _ in range(70):

@@ -83,7 +83,15 @@ def _check_format(name: str | None, path: str) -> None:
         raise FormatError(f"expected a name that ends in {' or '.join(known)} for {name.upper()}, got {path!r}")
 
 
-def _opset(version: str | None) -> int | None:
+def opset(version: str | None) -> int | None:
+    """The number in a version of ONNX's operators.
+
+    Args:
+        version: Such as `opset_13`, or None.
+
+    Raises:
+        FormatError: If it is no version.
+    """
     if version is None:
         return None
     number = version.removeprefix("opset_")
@@ -130,7 +138,7 @@ def convert(
         raise FormatError(f"expected a name that ends in {' or '.join(FORMATS)}, got {target!r}")
     _check_format(import_format, sources[0])
     _check_format(export_format, target)
-    opset = _opset(version)
+    operators = opset(version)
     if Path(target).exists() and not force:
         raise FormatError(f"expected a file that is not there yet, or --force, got {target!r}")
     document = read(sources)
@@ -147,7 +155,7 @@ def convert(
         document = Document(document.proto, [])
     elif parameter_text and Path(target).suffix == ".nnp":
         document = Document(with_parameters(document), [])
-    write(target, document, opset)
+    write(target, document, operators)
 
 
 def _expanded(document: Document) -> Document:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import random
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["add", "create", "write_digits"]
+__all__ = ["EXTENSIONS", "Frame", "add", "add_shaping", "create", "fitted", "frame", "write_digits", "write_rows"]
 
 EXTENSIONS = (".bmp", ".jpg", ".jpeg", ".png", ".gif", ".tif", ".tiff")
 GREY = (0.299, 0.587, 0.114)
@@ -38,6 +38,19 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
         parser.add_argument("-o", "--outdir", required=True, help="folder for images, which is made")
         return lambda args: write_digits(args.outdir)
     parser.add_argument("-i", "--sourcedir", required=True, help="folder with a folder of images for each class")
+    add_shaping(parser)
+    return lambda args: create(
+        args.sourcedir, args.outdir, (args.channel, args.height, args.width), args.mode,
+        [args.file1, *([args.file2] if args.file2 else [])], args.ratio2 if args.file2 else 0, args.shuffle == "true",
+    )  # fmt: skip
+
+
+def add_shaping(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of a command that makes a CSV data set of images, but for what the images are in.
+
+    Args:
+        parser: What gets them.
+    """
     parser.add_argument("-o", "--outdir", required=True, help="folder for the data set, which is made")
     parser.add_argument("-c", "--channel", required=True, type=int, choices=(1, 3), help="colours: 1 (grey) or 3")
     parser.add_argument("-w", "--width", required=True, type=int, help="width of images")
@@ -48,10 +61,6 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
     parser.add_argument("-r1", "--ratio1", help="per cent of the images in it: what the second leaves")
     parser.add_argument("-f2", "--file2", help="name of the second CSV file")
     parser.add_argument("-r2", "--ratio2", type=int, default=0, help="per cent of the images in it")
-    return lambda args: create(
-        args.sourcedir, args.outdir, (args.channel, args.height, args.width), args.mode,
-        [args.file1, *([args.file2] if args.file2 else [])], args.ratio2 if args.file2 else 0, args.shuffle == "true",
-    )  # fmt: skip
 
 
 def create(
@@ -98,21 +107,74 @@ def create(
             name = Path(path.parent.name, path.stem + ".png")
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             try:
-                write_image(target / name, _fitted(read_image(path), shape, mode))
+                write_image(target / name, fitted(read_image(path), shape, mode))
             except ImageError as error:
                 raise DataError(f"expected an image, got {path}: {error}") from error
             rows.append((f"./{name.as_posix()}", label))
             bar.to(number + 1)
+    write_rows([target / file for file in files], ("x:image", "y:label"), rows, second, shuffle)
+    return len(rows)
+
+
+def write_rows(
+    files: Sequence[Path], header: Sequence[str], rows: list[tuple[Any, ...]], second: int, shuffle: bool
+) -> None:
+    """Write the rows of a data set into one CSV file or two.
+
+    Args:
+        files: Their paths.
+        header: The names of the columns.
+        rows: The rows.
+        second: Per cent of the rows that are in the second.
+        shuffle: Whether to mix the rows; the same way each time.
+
+    Raises:
+        OSError: If a file cannot be written.
+    """
     if shuffle:
         random.Random(0).shuffle(rows)
     n_first = len(rows) * (100 - second) // 100
     for file, part in zip(files, (rows[:n_first], rows[n_first:]), strict=False):
-        with replacing(target / file) as temporary, temporary.open("w", newline="") as out:
-            csv.writer(out, lineterminator="\n").writerows([("x:image", "y:label"), *part])
-    return len(rows)
+        with replacing(file) as temporary, temporary.open("w", newline="") as out:
+            csv.writer(out, lineterminator="\n").writerows([header, *part])
 
 
-def _fitted(pixels: NDArray[Any], shape: tuple[int, int, int], mode: str) -> NDArray[Any]:
+class Frame(NamedTuple):
+    """The part of an image that is wanted, in its pixels; what lies outside of the image is black."""
+
+    top: int
+    left: int
+    height: int
+    width: int
+
+
+def frame(h: int, w: int, height: int, width: int, mode: str) -> Frame:
+    """The part of an image that has the form of another, about its middle.
+
+    Args:
+        h: Its height.
+        w: Its width.
+        height: Height of the other.
+        width: Width of the other.
+        mode: `trimming` for a part within the image, `padding` for one that has all of it.
+    """
+    if (h, w) == (height, width):
+        return Frame(0, 0, h, w)
+    if mode == "trimming":
+        rows, columns = min(h, max(w * height // width, 1)), min(w, max(h * width // height, 1))
+        return Frame((h - rows) // 2, (w - columns) // 2, rows, columns)
+    rows, columns = max(h, w * height // width), max(w, h * width // height)
+    return Frame(-((rows - h) // 2), -((columns - w) // 2), rows, columns)
+
+
+def fitted(pixels: NDArray[Any], shape: tuple[int, int, int], mode: str) -> NDArray[Any]:
+    """An image of 8 bits with other colours and lengths.
+
+    Args:
+        pixels: The image.
+        shape: Colours (1 or 3), height and width.
+        mode: How it is made to fit, as `frame` takes it.
+    """
     colours, height, width = shape
     if pixels.dtype != np.uint8:
         pixels = (pixels // 257).astype(np.uint8) if pixels.dtype == np.uint16 else np.asarray(pixels, np.uint8)
@@ -120,15 +182,12 @@ def _fitted(pixels: NDArray[Any], shape: tuple[int, int, int], mode: str) -> NDA
         pixels = pixels[..., :3] if pixels.shape[2] >= 3 else pixels[..., 0]
     h, w = pixels.shape[:2]
     if (h, w) != (height, width):
-        if mode == "trimming":
-            cut_h, cut_w = min(h, max(w * height // width, 1)), min(w, max(h * width // height, 1))
-            top, left = (h - cut_h) // 2, (w - cut_w) // 2
-            pixels = pixels[top : top + cut_h, left : left + cut_w]
-        else:
-            full_h, full_w = max(h, w * height // width), max(w, h * width // height)
-            top, left = (full_h - h) // 2, (full_w - w) // 2
-            sides = [(top, full_h - h - top), (left, full_w - w - left), (0, 0)]
-            pixels = np.pad(pixels, sides[: pixels.ndim])
+        part = frame(h, w, height, width, mode)
+        above, before = max(-part.top, 0), max(-part.left, 0)
+        sides = [(above, max(part.height - h - above, 0)), (before, max(part.width - w - before, 0)), (0, 0)]
+        pixels = np.pad(pixels, sides[: pixels.ndim])
+        top, left = max(part.top, 0), max(part.left, 0)
+        pixels = pixels[top : top + part.height, left : left + part.width]
         pixels = resized(np.ascontiguousarray(pixels), height, width)
     if pixels.ndim == 2 and colours == 3:
         return np.repeat(pixels[..., None], 3, axis=2)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from .. import _check
 from .._core import CallError, Variable
 from ..context import Context
@@ -15,7 +17,7 @@ __all__ = ["name_and_ranks", "names_of", "parameters_of", "variables"]
 def name_and_ranks(op: str, given: Any) -> tuple[str, list[int]]:
     """A name and whole numbers, as `new_group` takes them."""
     name, ranks = _pair(op, "name_ranks", given, "a name and a list of ranks")
-    if not isinstance(ranks, (list, tuple, range)):
+    if not isinstance(ranks, (list, tuple, range, np.ndarray)):
         raise CallError(f"{op}: expected the ranks to be a list, got {ranks!r}")
     return _check.text(op, "name", name), [_check.whole(op, "rank", rank) for rank in ranks]
 

@@ -225,7 +225,7 @@ def write_archive(
     path: PathOrFile,
     proto: Any,
     entries: list[Entry],
-    parameter_format: str = ".h5",
+    parameter_format: str | None = ".h5",
     states: Iterable[tuple[str, bytes]] = (),
 ) -> None:
     """Write an archive with a network, parameters and states of solvers, whole or not at all.
@@ -234,7 +234,7 @@ def write_archive(
         path: Path, or a file open for writing bytes.
         proto: `NNablaProtoBuf` of `schema.messages`.
         entries: The parameters.
-        parameter_format: `.h5` or `.protobuf`.
+        parameter_format: `.h5` or `.protobuf`, or None if there is to be no file of parameters.
         states: Names and bytes of further members.
 
     Raises:
@@ -242,13 +242,15 @@ def write_archive(
         OSError: If the file cannot be written.
     """
     held = BytesIO()
-    parameter_file.save(held, entries, parameter_format)
+    if parameter_format is not None:
+        parameter_file.save(held, entries, parameter_format)
 
     def fill(target: Path | BytesIO) -> None:
         with zipfile.ZipFile(target, "w") as archive:
             archive.writestr("nnp_version.txt", f"{VERSION}\n")
             archive.writestr("network.nntxt", text(proto))
-            archive.writestr(f"parameter{parameter_format}", held.getbuffer())
+            if parameter_format is not None:
+                archive.writestr(f"parameter{parameter_format}", held.getbuffer())
             for name, content in states:
                 archive.writestr(name, content)
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import parameter as parameters
-from .._core import Variable
+from .._core import CallError, Variable
+from ..context import Context, get_current_context
 from ..files import parameter_protobuf, schema
 from ..files.network_file import NetworkError
 from .network import ProtoNetwork
@@ -107,6 +108,7 @@ class ProtoGraph:
         self.executors: OrderedDict[str, ProtoExecutor] = OrderedDict()
         self.parameter_scope: Scope = OrderedDict() if parameter_scope is None else parameter_scope
         self.global_variables: dict[str, Variable] = {}
+        self._context: Context | None = None
 
     def __repr__(self) -> str:
         return f"<ProtoGraph {list(self.networks.values())}>"
@@ -121,6 +123,35 @@ class ProtoGraph:
 
     def __getitem__(self, name: str) -> Any:
         return getattr(self, name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if isinstance(value, ProtoNetwork):
+            self.networks[name] = value
+        else:
+            setattr(self, name, value)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.networks or name in vars(self)
+
+    def get(self, key: str, value: Any = None) -> Any:
+        """A network or an attribute.
+
+        Args:
+            key: Its name.
+            value: What to give if there is none.
+        """
+        return getattr(self, key) if key in self else value
+
+    @property
+    def current_context(self) -> Context:
+        """The context that networks are built in: the one that was set, or the current one."""
+        return self._context or get_current_context()
+
+    @current_context.setter
+    def current_context(self, ctx: Context) -> None:
+        if not isinstance(ctx, Context):
+            raise CallError(f"ProtoGraph.current_context: expected a Context, got {ctx!r}")
+        self._context = ctx
 
     def __call__(self, *args: Variable, **kwargs: Any) -> Any:
         """Build the graph of the first network, as `ProtoNetwork` does it.

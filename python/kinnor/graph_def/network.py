@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.random import RandomState
 
+    from ..context import Context
     from .graph import ProtoGraph
 
 __all__ = ["ProtoNetwork"]
@@ -71,6 +72,11 @@ class ProtoNetwork:
 
     def __repr__(self) -> str:
         return f"<ProtoNetwork {self.name!r} {self.inputs} -> {self.outputs}, {len(self.functions)} functions>"
+
+    @property
+    def current_context(self) -> Context:
+        """The context that it is built in: that of `owner`."""
+        return self.owner.current_context
 
     # --- Nodes
 
@@ -221,7 +227,7 @@ class ProtoNetwork:
         Args:
             args: The inputs, in the order of `inputs`; made where none are given.
             batch_size: What stands in the place of lengths of -1.
-            ctx: The context that functions are built in; the current one by default.
+            ctx: The context that functions are built in; that of `owner` by default, which is the current one.
 
         Returns:
             The output, or a tuple of the outputs in the order of `outputs`.
@@ -232,6 +238,7 @@ class ProtoNetwork:
         if args and len(args) != len(self.inputs):
             raise NetworkError(f"network {self.name!r}: expected inputs {self.inputs}, got {len(args)}")
         batch_size = batch_size or self._given_batch(args) or self.batch_size
+        ctx = ctx or self.owner._context
         with parameters.parameter_scope("", self.owner.parameter_scope):
             try:
                 with nullcontext() if ctx is None else context_scope(ctx):

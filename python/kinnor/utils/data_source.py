@@ -70,8 +70,8 @@ class Orders:
         self._orders: deque[NDArray[np.int64]] = deque(maxlen=self.KEPT)
         self._drawn = 0
         self._lock = threading.Lock()
-        if first_is_plain:
-            self._draw(shuffle=False)
+        # At once: who shares the generator draws afterwards.
+        self._draw(shuffle and not first_is_plain)
 
     def __getitem__(self, generation: int) -> NDArray[np.int64]:
         """The order of one epoch.

@@ -343,8 +343,16 @@ def _generator(proto: Any) -> Callable[[Sequence[int]], Any]:
     raise NetworkError(f"load: expected a generator of type Normal, Uniform, Range or Constant, got {proto.type!r}")
 
 
-def _matching(network: ProtoNetwork, name: str) -> list[str]:
-    """The variables that a name stands for: itself, or all places of repetitions in braces."""
+def matching(network: ProtoNetwork, name: str) -> list[str]:
+    """The variables that a name stands for: itself, or all places of repetitions in braces.
+
+    Args:
+        network: A network without repetitions.
+        name: The name, such as `affine{loop}/W`.
+
+    Raises:
+        NetworkError: If there is none.
+    """
     if name in network.parameters or name in network.variables:
         return [name]
     parts = [re.escape(part) for part in re.split(r"\{[^}]*\}", name)]
@@ -376,7 +384,7 @@ def _optimizer(proto: Any, states: dict[str, tuple[str, bytes]]) -> Optimizer:
 def _rates(made: Optimizer | Executor) -> None:
     """How fast the parameters move that the message names."""
     for held in made.proto.parameter_variable:
-        for name in _matching(made.network, held.variable_name):
+        for name in matching(made.network, held.variable_name):
             made.parameter_learning_rate_multipliers[made.network.variable(name)] = held.learning_rate_multiplier
 
 
@@ -446,7 +454,7 @@ def _link_executor(info: Info, made: Executor) -> None:
     for held in made.proto.output_variable:
         made.output_assign[made.network.variable(held.variable_name)] = [held.type, held.data_name]
     for held in made.proto.parameter_variable:
-        for name in _matching(made.network, held.variable_name):
+        for name in matching(made.network, held.variable_name):
             made.parameters[made.network.variable(name)] = name
     made.forward_target = F.sink(*_instances(made.output_assign))
     if made.need_back_propagation:

@@ -24,6 +24,7 @@ use crate::graph::plan::instructions::Instruction;
 use crate::graph::plan::leaf_hooks::DetachedLeafGrads;
 use crate::graph::run::context::RunContext;
 use crate::graph::run::timings;
+use crate::graph::settings;
 use crate::graph::step::anomaly;
 use crate::graph::step::backward::BackwardStep;
 use crate::{Error, Result};
@@ -119,6 +120,14 @@ impl BackwardPlan {
         }
     }
 
+    /// Makes zeros of the gradients of leaves that were cleared: that of an unlinked variable, by a run through the one
+    /// that it shares it with.
+    fn zero_cleared(&self) -> Result<()> {
+        let sinks = self.steps.iter().flat_map(|step| step.gx.iter().flatten());
+        let mut cleared = sinks.filter(|sink| !sink.first && sink.slot.storage.is_cleared());
+        cleared.try_for_each(|sink| sink.slot.storage.zero())
+    }
+
     /// Runs every function backward.
     ///
     /// # Errors
@@ -135,6 +144,9 @@ impl BackwardPlan {
             self.unfuse();
         }
         self.list();
+        if settings::unwary() {
+            self.zero_cleared()?;
+        }
         let passes = self.passes.as_deref_mut().unwrap_or_default();
         let mut pace = run.pace();
         let (mut next, mut begun) = (0, 0);
@@ -334,7 +346,7 @@ impl Variable {
 /// A plan for a graph that has run, and what it holds for if it is worth keeping.
 fn new_plan(a: &mut Arena, root: Ix, key: BackwardKey) -> Result<(BackwardPlan, Option<Validity>)> {
     let parent = a.variables[root].parent;
-    if !crate::graph::settings::unwary() && !a.is_computed(root) {
+    if !settings::unwary() && !a.is_computed(root) {
         return Err(Error::Graph(format!(
             "backward: expected a graph that has run, but {} has not; call forward() first",
             a.op(parent).name()

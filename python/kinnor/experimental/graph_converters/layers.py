@@ -89,5 +89,5 @@ def registered(scope: str, name: str, values: NDArray[Any], like: Variable | Non
     need_grad = True if like is None else like.need_grad
     with parameter_scope(scope):
         made = get_parameter_or_create(name, values.shape, np.asarray(values, np.float32), need_grad)
-    made.d = values
+    made.d = np.asarray(values, np.float32)
     return made

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from ..._core import RangeError
 from .base import ImageNetBase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 __all__ = ["ShuffleNet", "ShuffleNet05", "ShuffleNet10", "ShuffleNet20"]
 
@@ -16,13 +18,16 @@ class ShuffleNet(ImageNetBase):
     """ShuffleNet.
 
     Args:
+        scaling_factor: How wide it is, in tenths of the paper's: 10, 5 or 20.
         weights: `"file"` for NNabla's file, or the path of another NNP file. There is no builder for random weights.
+
+    Raises:
+        RangeError: If there is no file of such a width.
 
     Source:
         Zhang, Zhou, Lin, Sun: ShuffleNet: An extremely efficient convolutional neural network for mobile devices, 2018.
     """
 
-    FILE = "ShuffleNet.nnp"
     INPUT = "InputX"
     POOLING = "AveragePooling"
     DROPOUTS = ()
@@ -33,6 +38,22 @@ class ShuffleNet(ImageNetBase):
         "lastconv": "Add2_3_RepeatStart_3[2]",
         "lastconv+relu": "ReLU_8_RepeatStart_3[2]",
     }
+    FILES: ClassVar[Mapping[int, str]] = {
+        10: "ShuffleNet.nnp",
+        5: "ShuffleNet-.05x.nnp",
+        20: "ShuffleNet-2.0x.nnp",
+    }
+    """NNabla's files by width."""
+
+    def __init__(self, scaling_factor: int = 10, weights: str | Path | None = "file") -> None:
+        if scaling_factor not in self.FILES:
+            raise RangeError(
+                f"{type(self).__name__}: expected `scaling_factor` to be one of {tuple(self.FILES)}, "
+                f"got {scaling_factor!r}"
+            )
+        self.scaling_factor = scaling_factor
+        self.FILE = self.FILES[scaling_factor]  # type: ignore[misc]
+        super().__init__(weights)
 
 
 class ShuffleNet10(ShuffleNet):
@@ -42,7 +63,8 @@ class ShuffleNet10(ShuffleNet):
         weights: `"file"` for NNabla's file, or the path of another NNP file. There is no builder for random weights.
     """
 
-    FILE = "ShuffleNet.nnp"
+    def __init__(self, weights: str | Path | None = "file") -> None:
+        super().__init__(10, weights)
 
 
 class ShuffleNet05(ShuffleNet):
@@ -52,7 +74,8 @@ class ShuffleNet05(ShuffleNet):
         weights: `"file"` for NNabla's file, or the path of another NNP file. There is no builder for random weights.
     """
 
-    FILE = "ShuffleNet-.05x.nnp"
+    def __init__(self, weights: str | Path | None = "file") -> None:
+        super().__init__(5, weights)
 
 
 class ShuffleNet20(ShuffleNet):
@@ -62,4 +85,5 @@ class ShuffleNet20(ShuffleNet):
         weights: `"file"` for NNabla's file, or the path of another NNP file. There is no builder for random weights.
     """
 
-    FILE = "ShuffleNet-2.0x.nnp"
+    def __init__(self, weights: str | Path | None = "file") -> None:
+        super().__init__(20, weights)

@@ -242,7 +242,7 @@ def minmax_auto_scale(audio_arr: NDArray[Any], out_datatype: DTypeLike) -> NDArr
     """A sound stretched to all the values of a type.
 
     Args:
-        audio_arr: The samples; a sound of one value becomes the smallest value.
+        audio_arr: The samples; of a sound of one value, zeros become the smallest value and others the largest.
         out_datatype: The type, of at most 4 bytes.
 
     Raises:

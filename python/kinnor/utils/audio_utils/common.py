@@ -13,7 +13,7 @@ __all__ = ["normalize_intensity", "rescale_intensity"]
 
 
 def normalize_intensity(audio_arr: NDArray[Any], input_low: float, input_high: float) -> NDArray[Any]:
-    """Samples mapped to [0, 1]: `(x - low) / (high - low)`; zeros where `high` is `low`.
+    """Samples mapped to [0, 1]: `(x - low) / (high - low)`; where `high` is `low`, zeros if both are zero, else ones.
 
     Args:
         audio_arr: The samples.
@@ -24,8 +24,9 @@ def normalize_intensity(audio_arr: NDArray[Any], input_low: float, input_high: f
         >>> normalize_intensity(np.array([0, 5, 10]), 0, 10)
         array([0. , 0.5, 1. ])
     """
-    shifted = np.asarray(audio_arr, np.float64) - input_low
-    return shifted / (input_high - input_low) if input_high != input_low else np.zeros_like(shifted)
+    values = np.asarray(audio_arr, np.float64)
+    low, high = float(input_low), float(input_high)  # The difference of whole numbers may not fit into their type.
+    return (values - low) / (high - low) if low != high else np.full_like(values, low != 0)
 
 
 def rescale_intensity(
@@ -51,6 +52,5 @@ def rescale_intensity(
         array([-1.,  0.,  1.])
     """
     normal = normalize_intensity(audio_arr, input_low, input_high)
-    return np.asarray(normal * (output_high - output_low) + output_low).astype(
-        output_type or np.asarray(audio_arr).dtype
-    )
+    low, high = float(output_low), float(output_high)
+    return np.asarray(normal * (high - low) + low).astype(output_type or np.asarray(audio_arr).dtype)

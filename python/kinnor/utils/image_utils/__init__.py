@@ -187,7 +187,7 @@ def minmax_auto_scale(img: NDArray[Any], as_uint16: bool) -> NDArray[Any]:
     """An image stretched to all the values of its type: the smallest becomes 0, the largest 255 or 65535.
 
     Args:
-        img: The pixels; an image of one value becomes zeros.
+        img: The pixels; of an image of one value, zeros become the smallest level and others the largest.
         as_uint16: Whether to `uint16`; otherwise to `uint8`.
 
     Examples:

@@ -1,4 +1,4 @@
-"""Files that are open for a `with` block, by their endings."""
+"""Files by their endings: open for a `with` block, or read and written by what a program says for each."""
 
 from __future__ import annotations
 
@@ -11,11 +11,37 @@ from typing import IO, TYPE_CHECKING, Any
 from kinnor import ArgumentError
 from kinnor.files.packages import needed
 
+from ._file_handlers import (
+    FileHandlerContext,
+    get_buf_type,
+    get_decorated_file_loader,
+    get_default_file_savers,
+    get_initial_file_loader,
+    get_parameter_file_loader,
+    get_parameter_file_savers,
+    load_files,
+    load_solve_state_from_h5,
+    save_files,
+)
+
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
 
-__all__ = ["get_file_handle_load", "get_file_handle_save"]
+__all__ = [
+    "FileHandlerContext",
+    "get_buf_type",
+    "get_decorated_file_loader",
+    "get_default_file_savers",
+    "get_file_handle_load",
+    "get_file_handle_save",
+    "get_initial_file_loader",
+    "get_parameter_file_loader",
+    "get_parameter_file_savers",
+    "load_files",
+    "load_solve_state_from_h5",
+    "save_files",
+]
 
 TEXT = (".nntxt", ".prototxt")
 BYTES = (".protobuf",)

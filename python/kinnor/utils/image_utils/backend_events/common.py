@@ -22,7 +22,7 @@ __all__ = [
 
 
 def normalize_pixel_intensity(img: NDArray[Any], input_low: float, input_high: float) -> NDArray[Any]:
-    """Pixels mapped to [0, 1]: `(img - low) / (high - low)`; zeros where `high` is `low`.
+    """Pixels mapped to [0, 1]: `(img - low) / (high - low)`; where `high` is `low`, zeros if both are zero, else ones.
 
     Args:
         img: The pixels.
@@ -33,8 +33,11 @@ def normalize_pixel_intensity(img: NDArray[Any], input_low: float, input_high: f
         >>> normalize_pixel_intensity(np.array([1, 2, 3]), 1, 3)
         array([0. , 0.5, 1. ])
     """
-    shifted = np.asarray(img, np.promote_types(np.asarray(img).dtype, np.float32)) - input_low
-    return np.asarray(shifted / (input_high - input_low) if input_high != input_low else np.zeros_like(shifted))
+    values = np.asarray(img, np.promote_types(np.asarray(img).dtype, np.float32))
+    low, high = float(input_low), float(input_high)  # The difference of whole numbers may not fit into their type.
+    if low == high:
+        return np.full_like(values, low != 0)
+    return np.asarray((values - low) / (high - low))
 
 
 def rescale_pixel_intensity(
@@ -81,7 +84,8 @@ def upscale_float_image(img: NDArray[Any], as_uint16: bool) -> NDArray[Any]:
         as_uint16: Whether 16 bits are wanted.
     """
     kind = np.uint16 if as_uint16 else np.uint8
-    return (np.asarray(img, np.float64) * np.iinfo(kind).max).astype(kind)
+    # In single precision: what was divided by the largest level is that level again, as it rounds.
+    return np.asarray(np.asarray(img, np.float32) * np.float32(np.iinfo(kind).max)).astype(kind)
 
 
 def upscale_pixel_intensity(img: NDArray[Any], as_uint16: bool) -> NDArray[Any]:

@@ -1,0 +1,69 @@
+"""NNabla's command that makes networks smaller, which is that of `kinnor`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NoReturn
+
+from kinnor import UnsupportedError
+from kinnor.cli.optimize import optimize
+
+from .commands import add, run
+
+__all__ = ["add_optimize_command", "optimization_command", "optimize_nnp_model_command", "optimize_pb_model_command"]
+
+
+def add_optimize_command(subparsers: Any) -> None:
+    """Add the command `optimize` with its arguments.
+
+    Args:
+        subparsers: What `add_subparsers` of a parser gave.
+    """
+    add(subparsers, "optimize", optimization_command)
+
+
+def optimization_command(args: Any) -> bool:
+    """Run the command `optimize`.
+
+    Args:
+        args: `input_file` and `output_file`, each a list with one path.
+
+    Returns:
+        True.
+
+    Raises:
+        UnsupportedError: If the file is one of TensorFlow.
+        CallError: If one is missing.
+        OSError: If a file cannot be read or written.
+    """
+    given = getattr(args, "input_file", [""])
+    if Path(given[0]).suffix == ".pb":
+        optimize_pb_model_command(given[0], "")
+    return run("optimize", args)
+
+
+def optimize_nnp_model_command(input_file: str, output_file: str) -> None:
+    """Write the networks of a file with affine layers where they multiply by parameters.
+
+    Args:
+        input_file: Path of a `.nnp` file.
+        output_file: Path of the file to write.
+
+    Raises:
+        NetworkError: If the file is malformed.
+        OSError: If a file cannot be read or written.
+    """
+    optimize(input_file, output_file)
+
+
+def optimize_pb_model_command(input_pb_file: str, output_pb_file: str) -> NoReturn:
+    """Refuse: files of TensorFlow are not read.
+
+    Args:
+        input_pb_file: Without effect.
+        output_pb_file: Without effect.
+
+    Raises:
+        UnsupportedError: In any case.
+    """
+    raise UnsupportedError(f"optimize: expected a name that ends in .nnp, got {input_pb_file!r} of TensorFlow")

@@ -1,0 +1,87 @@
+"""Files of NNabla, read as one message with all parameters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kinnor.cli.formats import Document, only_executor, read, with_parameters
+from kinnor.files import parameter_file
+from kinnor.graph_def import NetworkError, ProtoGraph
+
+from .expander import NnpExpander
+
+if TYPE_CHECKING:
+    from kinnor.files.parameter_file import Entry
+
+__all__ = ["Imported", "NnpImporter"]
+
+READ = (".nnp", ".nntxt", ".prototxt", ".protobuf", ".h5")
+
+
+class Imported:
+    """What an importer gives.
+
+    Attributes:
+        protobuf: An `NNablaProtoBuf` with all parameters.
+        other_files: Paths of files that were not read.
+    """
+
+    def __init__(self, protobuf: Any, other_files: list[str]) -> None:
+        self.protobuf = protobuf
+        self.other_files = other_files
+
+
+class NnpImporter:
+    """Reads files of one model.
+
+    Args:
+        *args: Paths; those with other extensions than NNabla's stay in `other_files`.
+        expand_network: Whether repetitions are written out.
+        executor_index: The executor to read alone, with its network; all if it is None, or if there is none of it.
+    """
+
+    def __init__(self, *args: str, expand_network: bool = False, executor_index: int | None = None) -> None:
+        self._files = args
+        self._expand_network = expand_network
+        self._executor_index = executor_index
+
+    def execute(self) -> Imported:
+        """Read the files. Where they hold no parameters, these are drawn as the network of the first executor says.
+
+        Returns:
+            An object with the message as `protobuf` and the paths that were not read as `other_files`.
+
+        Raises:
+            NetworkError: If a file is malformed.
+            OSError: If one cannot be read.
+        """
+        known = [file for file in self._files if Path(file).suffix.lower() in READ]
+        document = read(known)
+        if not document.entries:
+            document = Document(document.proto, _drawn(document.proto))
+        if self._executor_index is not None and 0 <= self._executor_index < len(document.proto.executor):
+            document = only_executor(document, self._executor_index)
+        proto = with_parameters(document)
+        if self._expand_network:
+            proto = NnpExpander(proto).execute()
+        return Imported(proto, [file for file in self._files if file not in known])
+
+
+def _drawn(proto: Any) -> list[Entry]:
+    """First values of the parameters of the network that the first executor runs."""
+    if not proto.executor:
+        return []
+    name = proto.executor[0].network_name
+    graph = ProtoGraph.from_proto(proto, rng=np.random.RandomState(0))
+    if name not in graph.networks:
+        raise NetworkError(f"NnpImporter: expected a network {name!r}, got {list(graph.networks)}")
+    network = graph.networks[name]
+    entries = []
+    for key, node in network.parameters.items():
+        if node.initializer is not None:
+            shape = [n if n > 0 else network.batch_size or 1 for n in node.shape]
+            entries.append(parameter_file.Entry(key, np.asarray(node.initializer(shape), np.float32), need_grad=True))
+    return entries
