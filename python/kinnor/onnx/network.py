@@ -18,12 +18,15 @@ from ..folding import Folding
 from . import reading
 from .building import Builder, outputs_of
 from .containers import Absent, InputType, Items, counts, entered, input_type, parts
+from .message import TensorFile
 from .static_graph import StaticGraph
 from .values import MOST_FIXED, NeedsValuesError, OnnxError, Value, cast, check_whole
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
 
 __all__ = ["Model", "load"]
 
@@ -48,6 +51,7 @@ class Model:
     Args:
         proto: The `ModelProto`.
         folder: The folder that files of tensors are in.
+        tensors: Where tensors are that were left in the file of the model.
 
     Attributes:
         inputs: The names of the inputs, in the order of a call.
@@ -58,16 +62,17 @@ class Model:
         OnnxError: If the model is malformed.
     """
 
-    def __init__(self, proto: Any, folder: Path | None = None) -> None:
+    def __init__(self, proto: Any, folder: Path | None = None, tensors: TensorFile | None = None) -> None:
         proto = reading.inlined(proto)
         reading.check(proto)
-        self._folder = folder
         graph = proto.graph
         self._constants: dict[str, Value] = {}
         frozen = {node.input[i] for node in graph.node for i in _FROZEN.get(node.op_type, ()) if i < len(node.input)}
         self._parameters: OrderedDict[str, Variable] = OrderedDict()
-        for tensor in each(graph.initializer, "read ONNX"):
-            self._constants[tensor.name] = self._initializer(tensor, tensor.name not in frozen)
+        with (tensors or TensorFile()).opened() as content:
+            for tensor in each(graph.initializer, "read ONNX"):
+                array = reading.array_of(tensor, folder, content(tensor))
+                self._constants[tensor.name] = self._initializer(tensor.name, array, tensor.name not in frozen)
         self._types: dict[str, InputType] = {}
         for held in graph.input:
             if held.name not in self._constants:
@@ -90,13 +95,12 @@ class Model:
     def __repr__(self) -> str:
         return f"<onnx.Model {self._proto.graph.name!r} {self.inputs} -> {self.outputs}>"
 
-    def _initializer(self, tensor: Any, is_trained: bool) -> Value:
-        array = reading.array_of(tensor, self._folder)
+    def _initializer(self, name: str, array: NDArray[Any], is_trained: bool) -> Value:
         if array.dtype.kind in "iub":
             return Value(array)
         parameter = Variable.from_numpy_array(array.astype(np.float32, copy=False), need_grad=is_trained)
-        self._parameters[tensor.name] = parameter
-        return Value(array, parameter=parameter)
+        self._parameters[name] = parameter
+        return Value(parameter, array.dtype, is_parameter=True)
 
     @property
     def shapes(self) -> dict[str, tuple[int | None, ...] | None]:
@@ -110,11 +114,7 @@ class Model:
         """A copy of the message without initializers, and these by name: the parameters with their values of now."""
         proto = type(self._proto)()
         proto.CopyFrom(self._proto)
-        held = {}
-        for key, value in self._constants.items():
-            parameter = self._parameters.get(key)
-            held[key] = value.array if parameter is None else parameter.d.astype(value.dtype)
-        return proto, held
+        return proto, {key: value.array for key, value in self._constants.items()}
 
     def get_parameters(self, grad_only: bool = False) -> Parameters:
         """The floating-point initializers by name, as solvers take them.
@@ -232,7 +232,7 @@ class Model:
         """A value of one stage as an input of the next."""
         if isinstance(value, Items):
             return Items([self._beyond(item) for item in value.items], value.dtype)  # type: ignore[misc]
-        if value is None or value.array is not None:
+        if value is None or not value.is_computed:
             return value
         found = value.variable.get_unlinked_variable(need_grad=False)
         self._carried.add(found)
@@ -247,9 +247,7 @@ class Model:
             inputs: list[tuple[str, Variable]] = []
             values: dict[str, Value | None] = dict(self._constants)
             if self._is_computed_at_once:
-                values.update(
-                    (key, Value(x.d.astype(self._constants[key].dtype))) for key, x in self._parameters.items()
-                )
+                values.update((key, Value(self._constants[key].static())) for key in self._parameters)
             for name in self.inputs:
 
                 def enter(part: str, x: Any, dtype: Any = self._types[name].dtype) -> Value:
@@ -323,7 +321,8 @@ def load(path: str | os.PathLike[str]) -> Model:
         ImportError: If the package `onnx` is not installed.
     """
     try:
-        return Model(reading.read(path), Path(path).parent)
+        proto, tensors = reading.read(path)
+        return Model(proto, Path(path).parent, tensors)
     except (Error, OSError, ImportError):
         raise
     except Exception as error:

@@ -45,7 +45,7 @@ class StaticGraph:
             [f"onnx.Model: output {name!r}" for name, _ in outputs],
         )
         present = [held for _, held in outputs if held is not None]
-        computed = [value.variable for held in present for value in leaves(held) if value.array is None]
+        computed = [value.variable for held in present for value in leaves(held) if not value.known]
         self.roots = [variable for variable in computed if variable.parent is not None]
         above: set[Variable] = set()
         for root in self.roots if watched else ():
