@@ -2,10 +2,13 @@
 
     python benches/onnx_models.py                       # ten architectures, batches of 1, 8 and 32, one and two threads
     python benches/onnx_models.py resnet lstm --batch 1 --threads 1
+    python benches/onnx_models.py --memory              # the most memory from loading on, each in a process of its own
+    python benches/onnx_models.py resnet --quantized qdq
 
 The two take turns of a tenth of a second, since threads of either wait for the next call in a loop for a while. A
 figure is the least of all calls, of processor time on one thread and of wall time on more. A ratio below 1 means that
-Kinnor takes less. Outputs must agree, or the row says so and the program ends with status 1.
+Kinnor takes less. Outputs must agree, or the row says so and the program ends with status 1; those of quantized models
+within eight levels, or half of what quantization changes.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import math
 import sys
 import tempfile
 import time
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +29,8 @@ from tqdm import tqdm
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benches import onnx_networks as networks
+from benches.onnx_memory import peak
+from benches.onnx_quantized import FORMS, quantized, tolerances
 
 import kinnor as nn
 import kinnor.onnx
@@ -35,6 +41,8 @@ if TYPE_CHECKING:
 RNG = np.random.default_rng(0)
 TURN = 0.1
 """Seconds."""
+APART = 1e-3
+"""How far apart outputs of floats may be, as a share of the largest number."""
 
 
 def images(n: int, size: int = 64) -> dict[str, Any]:
@@ -96,18 +104,44 @@ def write(name: str, path: Path) -> None:
     kinnor.onnx.save(outputs, path, inputs)
 
 
-def agree(found: Any, wanted: list[Any]) -> bool:
-    """Whether outputs are the same to 1e-3 of the largest."""
+def agree(found: Any, wanted: list[Any], apart: list[float]) -> bool:
+    """Whether outputs are the same, each to a share of the largest number."""
     given = list(found) if isinstance(found, tuple) else [found]
-    return all(np.abs(a - b).max() <= 1e-3 * max(np.abs(b).max(), 1) for a, b in zip(given, wanted, strict=True))
+    rows = zip(given, wanted, apart, strict=True)
+    return all(np.abs(a - b).max() <= share * max(np.abs(b).max(), 1) for a, b, share in rows)
 
 
-def row(name: str, path: Path, batch: int, threads: int, seconds: float) -> tuple[float, bool]:
-    """Measure one batch of one architecture and print it: the ratio, and whether outputs agree."""
+def most(name: str, path: Path, batch: int, threads: int) -> tuple[float, bool]:
+    """Measure the memory of one batch of one architecture and print it: the ratio."""
+    given = ARCHITECTURES[name][2](batch)
+    ours, theirs = (peak(runtime, path, given, threads) for runtime in ("kinnor", "onnxruntime"))
+    print(
+        f"{name:<13} batch {batch:>2}, {threads} threads: {ours:8.1f} MiB, {ours / theirs:.2f} of onnxruntime's",
+        flush=True,
+    )
+    return ours / theirs, True
+
+
+def session_of(path: Path, threads: int) -> onnxruntime.InferenceSession:
+    """A model as onnxruntime runs it."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def row(name: str, path: Path, plain: Path, batch: int, threads: int, seconds: float) -> tuple[float, bool]:
+    """Measure one batch of one architecture and print it: the ratio, and whether outputs agree.
+
+    Args:
+        name: The architecture.
+        path: Its file.
+        plain: The same, or the file that it was quantized from.
+        batch: How many samples a call has.
+        threads: How many threads run it.
+        seconds: How long it is measured.
+    """
     begun = time.perf_counter()
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    session = session_of(path, threads)
     theirs = time.perf_counter() - begun
     nn.set_num_threads(threads)
     begun = time.perf_counter()
@@ -115,7 +149,11 @@ def row(name: str, path: Path, batch: int, threads: int, seconds: float) -> tupl
     ours = time.perf_counter() - begun
     given = ARCHITECTURES[name][2](batch)
     runs = (lambda: model(**given), lambda: session.run(None, given))
-    same = agree(*(run() for run in runs))
+    found, wanted = (run() for run in runs)
+    apart = [APART] * len(wanted)
+    if plain != path:
+        apart = tolerances(wanted, session_of(plain, threads).run(None, given))
+    same = agree(found, wanted, apart)
     clock = time.process_time if threads == 1 else time.perf_counter
     least = [math.inf, math.inf]
     end = time.perf_counter() + seconds
@@ -142,6 +180,8 @@ def main() -> int:
     parser.add_argument("--batch", nargs="+", type=int, default=[1, 8, 32])
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--seconds", type=float, default=2.0, help="how long a row is measured")
+    parser.add_argument("--memory", action="store_true", help="the most memory in place of time")
+    parser.add_argument("--quantized", choices=FORMS, help="quantize the models first")
     options = parser.parse_args()
     unknown = set(options.names) - set(ARCHITECTURES)
     if unknown:
@@ -149,13 +189,23 @@ def main() -> int:
     found, threads_before = [], nn.get_num_threads()
     with tempfile.TemporaryDirectory() as folder, nn.parameter_scope("", {}):
         for name in tqdm(options.names, disable=None):
-            path = Path(folder) / f"{name}.onnx"
-            write(name, path)
-            found += [
-                row(name, path, n, threads, options.seconds) for threads in options.threads for n in options.batch
-            ]
+            path = plain = Path(folder) / f"{name}.onnx"
+            write(name, plain)
+            if options.quantized:
+                path = quantized(plain, options.quantized, [ARCHITECTURES[name][2](2) for _ in range(4)])
+                try:
+                    session_of(path, 1)
+                except onnxruntime.capi.onnxruntime_pybind11_state.Fail as error:
+                    print(f"{name:<13} onnxruntime refuses what it has quantized: {error}", flush=True)
+                    continue
+            for threads, n in product(options.threads, options.batch):
+                if options.memory:
+                    found.append(most(name, path, n, threads))
+                else:
+                    found.append(row(name, path, plain, n, threads, options.seconds))
     nn.set_num_threads(threads_before)
-    print(f"geometric mean {math.exp(sum(math.log(ratio) for ratio, _ in found) / len(found)):.2f}")
+    if found:
+        print(f"geometric mean {math.exp(sum(math.log(ratio) for ratio, _ in found) / len(found)):.2f}")
     return 0 if all(same for _, same in found) else 1
 
 

@@ -139,6 +139,10 @@ def test_the_bench_of_models(capsys, monkeypatch):
     rows = capsys.readouterr().out.splitlines()
     assert [row.split()[0] for row in rows] == ["lstm", "gpt2", "geometric"]
     assert all("of onnxruntime's; load" in row for row in rows[:2])
+    for arguments, told in ((["--memory"], "MiB, "), (["--quantized", "dynamic", "--seconds", "0.05"], "; load")):
+        monkeypatch.setattr("sys.argv", ["onnx_models.py", "lstm", "--batch", "1", "--threads", "1", *arguments])
+        assert onnx_models.main() == 0
+        assert told in capsys.readouterr().out
     monkeypatch.setattr("sys.argv", ["onnx_models.py", "alexnet"])
     with pytest.raises(SystemExit):
         onnx_models.main()

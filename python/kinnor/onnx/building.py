@@ -176,10 +176,10 @@ def _apply(node: Node, domain: str) -> list[Value]:
         value = content if isinstance(content, Value) else None
         if value is None:
             value = Value(content, default if isinstance(content, Variable) else None, sources=sources)
-        elif value.array is None:
+        elif value.is_computed:
             value.sources |= sources
         check_size([(held.shape, held.dtype.itemsize) for held in (*given, value)])
-        if is_known and value.array is None:
+        if is_known and value.is_computed:
             value = _folded(value)
         outputs.append(value)
     return outputs

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import math
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core import UnsupportedError
+from .._core import Error, UnsupportedError
 from ..files.packages import needed
-from . import definitions
+from . import definitions, message
 from .tables import TABLE
 from .values import OnnxError
 
@@ -48,8 +47,8 @@ def onnx_package(op: str) -> Any:
     return needed(op, "onnx", "ONNX files", "onnx")
 
 
-def read(path: str | os.PathLike[str]) -> Any:
-    """The `ModelProto` of a file; tensors outside of it are not read yet.
+def read(path: str | os.PathLike[str]) -> tuple[Any, message.TensorFile]:
+    """The `ModelProto` of a file, and where its large tensors are: neither these nor those of other files are read yet.
 
     Args:
         path: Path.
@@ -59,67 +58,15 @@ def read(path: str | os.PathLike[str]) -> Any:
         OSError: If it cannot be read.
     """
     onnx = onnx_package("onnx.load")
-    content = Path(path).read_bytes()
-    _refuse_many(_least_nodes(content))
     try:
-        model = onnx.ModelProto.FromString(content)
+        model, tensors = message.read(path, onnx)
+    except (Error, OSError):
+        raise
     except Exception as error:
         raise OnnxError(f"onnx.load: expected an ONNX model in {path}, got bytes that are none") from error
     if not model.HasField("graph") or not model.opset_import:
         raise OnnxError(f"onnx.load: expected a model with a graph and versions of operators in {path}, got none")
-    return model
-
-
-_MOST_NODES = 100_000
-"""How many nodes a file has at most, those of its functions included."""
-
-
-def _refuse_many(n_nodes: int) -> None:
-    if n_nodes > _MOST_NODES:
-        raise OnnxError(f"onnx.load: expected {_MOST_NODES} nodes at most, got {n_nodes} or more")
-
-
-def _least_nodes(content: bytes) -> int:
-    """How many nodes the graph itself has, told without making any; counting ends soon after there are too many."""
-    n = 0
-    with suppress(IndexError):  # bytes that are no message: parsing them says so
-        for field, start, end in _parts(content, 0, len(content)):
-            for part, *_ in _parts(content, start, end) if field == _GRAPH else ():
-                n += part == _NODE
-                if n > _MOST_NODES:
-                    return n
-    return n
-
-
-_GRAPH, _NODE = 7, 1
-"""The numbers of `ModelProto.graph` and of `GraphProto.node`."""
-
-
-def _parts(content: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """The fields of a protobuf message that have a length: the number of each, and where it begins and ends."""
-
-    def number(at: int) -> tuple[int, int]:
-        value = 0
-        for shift in range(0, 70, 7):
-            value |= (content[at] & 127) << shift
-            at += 1
-            if content[at - 1] < 128:
-                break
-        return value, at
-
-    while start < end:
-        key, start = number(start)
-        kind = key & 7
-        if kind == 2:
-            length, start = number(start)
-            yield key >> 3, start, start + length
-            start += length
-        elif kind == 0:
-            _, start = number(start)
-        elif kind in (1, 5):
-            start += 8 if kind == 1 else 4
-        else:  # groups, which ONNX has none of
-            return
+    return model, tensors
 
 
 def inlined(model: Any) -> Any:
@@ -207,7 +154,7 @@ def check(model: Any) -> None:
     """
     versions = versions_of(model)
     n_nodes = sum(len(graph.node) for graph in _graphs(model.graph))
-    _refuse_many(n_nodes)
+    message.refuse_many(n_nodes)
     missing = []
     for graph in _graphs(model.graph):
         for node in graph.node:
@@ -264,12 +211,13 @@ def dtype_of(element_type: int) -> np.dtype[Any]:
     return found
 
 
-def array_of(tensor: Any, folder: Path | None) -> NDArray[Any]:
+def array_of(tensor: Any, folder: Path | None, content: bytes | None = None) -> NDArray[Any]:
     """The array that a tensor holds.
 
     Args:
         tensor: A `TensorProto`.
         folder: The folder of the model, which files of tensors must be in.
+        content: Its bytes, if they were left in the file of the model.
 
     Raises:
         OnnxError: If its bytes do not fit its shape, or its file is outside of the folder.
@@ -280,15 +228,15 @@ def array_of(tensor: Any, folder: Path | None) -> NDArray[Any]:
     where = f"onnx.load: tensor {tensor.name!r}"
     if any(length < 0 for length in shape):
         raise OnnxError(f"{where}: expected lengths of zero or more, got shape {shape}")
+    n_bytes = size * dtype.itemsize
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
-        content = _outside(tensor, folder, size * dtype.itemsize)
-        return np.frombuffer(content, dtype.newbyteorder("<")).reshape(shape).astype(dtype)
-    if tensor.HasField("raw_data"):
-        packed = dtype.name in ("int4", "uint4", "int2", "uint2", "float4_e2m1fn")
-        if not packed and len(tensor.raw_data) != size * dtype.itemsize:
-            raise OnnxError(
-                f"{where}: expected {size * dtype.itemsize} bytes of shape {shape}, got {len(tensor.raw_data)}"
-            )
+        content = _outside(tensor, folder, n_bytes)
+    packed = dtype.name in ("int4", "uint4", "int2", "uint2", "float4_e2m1fn")
+    given = tensor.raw_data if content is None and tensor.HasField("raw_data") else content
+    if given is not None and not packed and len(given) != n_bytes:
+        raise OnnxError(f"{where}: expected {n_bytes} bytes of shape {shape}, got {len(given)}")
+    if content is not None:
+        return np.frombuffer(content, dtype.newbyteorder("<")).reshape(shape).astype(dtype, copy=False)
     try:
         return np.asarray(onnx.numpy_helper.to_array(tensor))
     except Exception as error:

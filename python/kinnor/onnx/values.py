@@ -104,7 +104,7 @@ def may_outgrow(value: Value, operator: str) -> bool:
         value: What the operator made.
         operator: Its name.
     """
-    return operator in GROWING and value.array is None and value.dtype.kind in "iu" and value.dtype.itemsize >= 4
+    return operator in GROWING and value.is_computed and value.dtype.kind in "iu" and value.dtype.itemsize >= 4
 
 
 def check_computed(array: NDArray[Any], what: str) -> None:
@@ -156,7 +156,7 @@ class Value:
     Args:
         content: The array or the variable.
         dtype: The element type in ONNX; variables that are computed hold float32.
-        parameter: The variable that is trained, if the array is a parameter.
+        is_parameter: Whether the variable is a parameter, whose numbers are known, too.
         sources: The inputs of the model that it depends on.
     """
 
@@ -164,30 +164,42 @@ class Value:
         self,
         content: NDArray[Any] | Variable,
         dtype: Any = None,
-        parameter: Variable | None = None,
+        is_parameter: bool = False,
         sources: frozenset[str] = frozenset(),
     ) -> None:
-        self.array = None if isinstance(content, Variable) else np.asarray(content)
-        self._variable = content if isinstance(content, Variable) else parameter
-        self.parameter = parameter
+        self._array = None if isinstance(content, Variable) else np.asarray(content)
+        self._variable = content if isinstance(content, Variable) else None
+        self._is_parameter = is_parameter
         self.dtype = np.dtype(content.dtype if dtype is None and not isinstance(content, Variable) else dtype)
         self.sources = sources
 
     @property
+    def array(self) -> NDArray[Any] | None:
+        """Its numbers, if they are known while the graph is built; of a parameter a copy of those that it has now."""
+        if self._is_parameter:
+            return cast(self.variable.d, self.dtype)
+        return self._array
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether its numbers are not known before the graph is run."""
+        return self._array is None and not self._is_parameter
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Lengths of its axes."""
-        return tuple(self.array.shape if self.array is not None else self.variable.shape)
+        return tuple(self._array.shape if self._array is not None else self.variable.shape)
 
     @property
     def known(self) -> bool:
         """Whether it is a constant: an array that nobody trains."""
-        return self.array is not None and self.parameter is None
+        return self._array is not None
 
     @property
     def variable(self) -> Variable:
         """It as a variable of the graph."""
         if self._variable is None:
-            array = np.asarray(self.array)
+            array = np.asarray(self._array)
             check_whole(array, "a constant")
             if array.dtype.kind not in "fiub":
                 array = array.astype(np.float32)
@@ -200,11 +212,12 @@ class Value:
         Raises:
             NeedsValuesError: If inputs decide on it.
         """
-        if self.array is None:
+        if self.is_computed:
             COMPUTES.get()([self])
-        if self.array is None:
+        array = self.array
+        if array is None:
             raise NeedsValuesError(self.sources)
-        return self.array
+        return array
 
     def becomes(self, array: NDArray[Any]) -> None:
         """Make a constant of a variable.
@@ -212,7 +225,7 @@ class Value:
         Args:
             array: Its numbers.
         """
-        self.array, self._variable, self.sources = array, None, frozenset()
+        self._array, self._variable, self.sources = array, None, frozenset()
 
 
 class Node:
@@ -285,8 +298,8 @@ class Node:
         Args:
             i: Which.
         """
-        if self.value(i).array is None:  # what the node takes is computed together
-            COMPUTES.get()([value for value in self.inputs if value is not None and value.array is None])
+        if self.value(i).is_computed:  # what the node takes is computed together
+            COMPUTES.get()([value for value in self.inputs if value is not None and value.is_computed])
         return self.value(i).static()
 
     def ints(self, i: int, name: str = "") -> list[int] | None:

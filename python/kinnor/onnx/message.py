@@ -1,0 +1,176 @@
+"""The message of an ONNX file, read without its large tensors: their bytes stay in the file until each is wanted.
+
+Knows the bytes of protobuf messages; knows no operators and no element types but how to find them.
+"""
+
+from __future__ import annotations
+
+import mmap
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .values import OnnxError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator, Mapping
+
+__all__ = ["MOST_NODES", "TensorFile", "read", "refuse_many"]
+
+MOST_NODES = 100_000
+"""How many nodes a file has at most, those of its functions included."""
+
+_GRAPH, _NODE, _INITIALIZER, _RAW = 7, 1, 5, 9
+"""The numbers of `ModelProto.graph`, `GraphProto.node`, `GraphProto.initializer` and `TensorProto.raw_data`."""
+
+_LARGE = 1 << 12
+"""Bytes of a tensor from which on it stays in the file."""
+
+_PLAIN = frozenset(range(1, 8)) | frozenset(range(9, 14))
+"""Element types of which each element has bytes of its own, in the order of memory."""
+
+
+class TensorFile:
+    """The file that tensors were left in.
+
+    Args:
+        path: The file.
+        places: Where the bytes of each tensor begin and end, by name; by default none was left.
+    """
+
+    def __init__(self, path: Path = Path(), places: Mapping[str, tuple[int, int]] = MappingProxyType({})) -> None:
+        self._path = path
+        self._places = places
+
+    @contextmanager
+    def opened(self) -> Iterator[Callable[[Any], bytes | None]]:
+        """Open the file in a block.
+
+        Yields:
+            What gives the bytes of a tensor, a `TensorProto`; None if they were not left in the file.
+        """
+        with self._path.open("rb") if self._places else nullcontext() as file:
+
+            def content(tensor: Any) -> bytes | None:
+                place = None if tensor.HasField("raw_data") else self._places.get(tensor.name)
+                if file is None or place is None:
+                    return None
+                file.seek(place[0])
+                return file.read(place[1] - place[0])
+
+            yield content
+
+
+class _Field(NamedTuple):
+    """A field of a protobuf message: its number, where it begins, and where its content starts and ends."""
+
+    number: int
+    begin: int
+    start: int
+    end: int
+
+
+def _fields(content: Any, start: int, end: int) -> Iterator[_Field]:
+    """The fields of a protobuf message.
+
+    Raises:
+        ValueError: If the last is longer than the message.
+    """
+
+    def number(at: int) -> tuple[int, int]:
+        value = 0
+        for shift in range(0, 70, 7):
+            value |= (content[at] & 127) << shift
+            at += 1
+            if content[at - 1] < 128:
+                break
+        return value, at
+
+    while start < end:
+        begin = start
+        key, start = number(start)
+        kind, stop = key & 7, end  # groups, which ONNX has none of, are left to who parses them
+        if kind == 2:
+            length, start = number(start)
+            stop = start + length
+        elif kind == 0:
+            _, stop = number(start)
+        elif kind in (1, 5):
+            stop = start + (8 if kind == 1 else 4)
+        if stop > end:
+            raise ValueError(f"expected a field that ends at {end}, got one up to {stop}")
+        yield _Field(key >> 3 if kind == 2 else 0, begin, start, stop)
+        start = stop
+
+
+def refuse_many(n_nodes: int) -> None:
+    """Refuse a model with more nodes than any needs.
+
+    Args:
+        n_nodes: How many there are.
+
+    Raises:
+        OnnxError: If they are more than `MOST_NODES`.
+    """
+    if n_nodes > MOST_NODES:
+        raise OnnxError(f"onnx.load: expected {MOST_NODES} nodes at most, got {n_nodes} or more")
+
+
+def _without(content: Any, start: int, end: int, number: int) -> bytes:
+    """A message without the fields of a number."""
+    kept = [
+        b"" if field.number == number else content[field.begin : field.end] for field in _fields(content, start, end)
+    ]
+    return b"".join(kept)
+
+
+def read(path: str | os.PathLike[str], onnx: Any) -> tuple[Any, TensorFile]:
+    """The `ModelProto` of a file, and the file that its large tensors are in.
+
+    Args:
+        path: Path.
+        onnx: The package `onnx`.
+
+    Raises:
+        OnnxError: If there are too many nodes.
+        Exception: If it is no ONNX file.
+        OSError: If it cannot be read.
+    """
+    where = Path(path)
+    with where.open("rb") as file:
+        if not where.stat().st_size:
+            return onnx.ModelProto(), TensorFile()
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return _parsed(content, onnx, where)
+
+
+def _parsed(content: Any, onnx: Any, path: Path) -> tuple[Any, TensorFile]:
+    graphs = [field for field in _fields(content, 0, len(content)) if field.number == _GRAPH]
+    for graph in graphs:  # before any node is made
+        n_nodes = 0
+        for field in _fields(content, graph.start, graph.end):
+            n_nodes += field.number == _NODE
+            refuse_many(n_nodes)
+    model = onnx.ModelProto.FromString(_without(content, 0, len(content), _GRAPH))
+    places = {}
+    for graph in graphs:
+        model.graph.MergeFromString(_without(content, graph.start, graph.end, _INITIALIZER))
+        for field in _fields(content, graph.start, graph.end):
+            if field.number == _INITIALIZER:
+                tensor, place = _tensor(content, onnx, field)
+                model.graph.initializer.append(tensor)
+                if place is not None:
+                    places[tensor.name] = place
+    return model, TensorFile(path, places)
+
+
+def _tensor(content: Any, onnx: Any, field: _Field) -> tuple[Any, tuple[int, int] | None]:
+    """A tensor, and where its bytes are if they stay in the file."""
+    if field.end - field.start > _LARGE:
+        raw = [part for part in _fields(content, field.start, field.end) if part.number == _RAW]
+        tensor = onnx.TensorProto.FromString(_without(content, field.start, field.end, _RAW))
+        if len(raw) == 1 and tensor.data_type in _PLAIN:
+            return tensor, (raw[0].start, raw[0].end)
+    return onnx.TensorProto.FromString(content[field.start : field.end]), None
