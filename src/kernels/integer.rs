@@ -1,0 +1,19 @@
+//! Levels of 8 bits: products with weights, exact in `i32` on every machine, and what becomes of the sums. Knows images with
+//! channels last, scales and zero points; knows no graphs and no operations.
+
+mod dots;
+pub mod levels;
+mod output;
+mod pack;
+mod product;
+#[cfg(test)]
+mod tests;
+mod tile;
+mod window;
+
+pub use dots::Rounding;
+pub use levels::Scale;
+pub use output::{Columns, Output, ToLevels, ToNumbers};
+pub use pack::Weights;
+pub use product::{Levels, multiply};
+pub use window::Window;

@@ -1,0 +1,176 @@
+//! What becomes of sums: levels of another scale, or numbers.
+
+use super::dots::Rounding;
+use super::pack::Panels;
+use super::tile::{Finish, TALL, Target, WIDE};
+use crate::kernels::Float;
+use crate::kernels::scratch::List;
+use crate::kernels::simd::vectorised;
+use crate::kernels::threads::Shared;
+
+/// What is added to the sums of each column.
+pub struct Columns<'a> {
+    /// One whole number for each column, or none.
+    pub bias: &'a [i64],
+    /// The weight that stands for zero: of each column, of all, or zero if there is none.
+    pub zeros: &'a [i64],
+}
+
+/// What is added to sums so that they are those of numbers without their zero points, for whole registers.
+pub(super) struct Offsets {
+    added: List<i32>,
+    /// What the sum of a row of levels is multiplied by.
+    zeros: List<i32>,
+}
+
+/// A value for each column, filled up to whole registers.
+fn filled<T: Copy + Default>(columns: usize, value: impl Fn(usize) -> T) -> List<T> {
+    let all = columns.next_multiple_of(WIDE);
+    (0..all).map(|i| if i < columns { value(i) } else { T::default() }).collect()
+}
+
+/// That of a column, of one for each or one for all.
+fn of_column<T: Copy>(values: &[T], column: usize) -> T {
+    values[if values.len() == 1 { 0 } else { column }]
+}
+
+impl Columns<'_> {
+    /// Whether the sums of rows of levels are needed.
+    pub(super) fn has_zeros(&self) -> bool {
+        self.zeros.iter().any(|zero| *zero != 0)
+    }
+
+    /// The zero point of a column.
+    fn zero(&self, column: usize) -> i32 {
+        if self.zeros.is_empty() { 0 } else { of_column(self.zeros, column) as i32 }
+    }
+
+    /// What is added to sums of so many terms, with levels of this zero point.
+    pub(super) fn offsets(&self, packed: Panels, zero: u8, terms: usize) -> Offsets {
+        let zero = i32::from(zero);
+        let added = |i| {
+            let both = zero.wrapping_mul(self.zero(i)).wrapping_mul(terms as i32);
+            let bias = self.bias.get(i).map_or(0, |bias| *bias as i32);
+            bias.wrapping_sub(zero.wrapping_mul(packed.sum(i))).wrapping_add(both)
+        };
+        let zeros = if self.has_zeros() { packed.columns } else { 0 };
+        Offsets { added: filled(packed.columns, added), zeros: filled(zeros, |i| self.zero(i)) }
+    }
+}
+
+impl Offsets {
+    /// For a tile whose first column is `column`; the sums of its rows of levels are there if they are needed.
+    pub(super) fn finish<'a>(&'a self, column: usize, rows: Option<&'a [i32]>, target: Target) -> Finish<'a> {
+        let zeros = rows.map(|rows| (self.zeros[column..].as_ptr(), rows));
+        Finish { added: self.added[column..].as_ptr(), zeros, target }
+    }
+}
+
+/// Room for the sums of a tile.
+pub(super) type Sums = [i32; TALL * WIDE];
+
+/// Some columns of some rows of a result.
+#[derive(Clone, Copy)]
+pub struct Part {
+    pub(super) row: usize,
+    pub(super) rows: usize,
+    pub(super) column: usize,
+    pub(super) columns: usize,
+}
+
+/// Where results go.
+#[allow(private_interfaces)] // only kernels call them
+pub trait Output: Sync {
+    /// Where the sums of a part go.
+    fn target(&self, part: Part, sums: &mut Sums) -> Target;
+    /// Takes sums that were to go to `sums`.
+    fn take(&self, part: Part, sums: &Sums);
+}
+
+/// Rows of results.
+struct Rows<T> {
+    y: Shared<T>,
+    len: usize,
+    columns: usize,
+}
+
+impl<T> Rows<T> {
+    fn new(y: &mut [T], columns: usize) -> Self {
+        Self { y: Shared::new(y.as_mut_ptr()), len: y.len(), columns }
+    }
+
+    /// Where a part begins.
+    fn at(&self, part: Part) -> *mut T {
+        let fits = (part.row + part.rows) * self.columns <= self.len;
+        assert!(fits && part.column + part.columns <= self.columns, "a part beyond the result");
+        self.y.get().wrapping_add(part.row * self.columns + part.column)
+    }
+}
+
+/// Levels: sums times the scale of their column, rounded.
+pub struct ToLevels {
+    rows: Rows<u8>,
+    scales: List<f32>,
+    rounding: Rounding,
+}
+
+impl ToLevels {
+    /// Rows of `y`, by one scale for each column or for all.
+    pub fn new<T: Float>(y: &mut [u8], columns: usize, scales: &[T], rounding: Rounding) -> Self {
+        let scales = filled(columns, |i| of_column(scales, i).real() as f32);
+        Self { rows: Rows::new(y, columns), scales, rounding }
+    }
+}
+
+#[allow(private_interfaces)]
+impl Output for ToLevels {
+    fn target(&self, part: Part, _: &mut Sums) -> Target {
+        let (to, row, columns) = (self.rows.at(part), self.rows.columns, part.columns);
+        Target::Levels {
+            to,
+            row,
+            columns,
+            scales: self.scales[part.column..].as_ptr(),
+            rounding: self.rounding,
+        }
+    }
+
+    fn take(&self, _: Part, _: &Sums) {}
+}
+
+/// Numbers: sums times the scale of their column.
+pub struct ToNumbers<T> {
+    rows: Rows<T>,
+    scales: List<T>,
+}
+
+impl<T: Float> ToNumbers<T> {
+    /// Rows of `y`, by one scale for each column or for all.
+    pub fn new(y: &mut [T], columns: usize, scales: &[T]) -> Self {
+        Self { rows: Rows::new(y, columns), scales: filled(columns, |i| of_column(scales, i)) }
+    }
+}
+
+#[allow(private_interfaces)]
+impl<T: Float> Output for ToNumbers<T> {
+    fn target(&self, _: Part, sums: &mut Sums) -> Target {
+        Target::Sums(sums.as_mut_ptr())
+    }
+
+    fn take(&self, part: Part, sums: &Sums) {
+        let (to, scales) = (Shared::new(self.rows.at(part)), &self.scales[part.column..]);
+        let row = self.rows.columns;
+        vectorised(
+            #[inline(always)]
+            || {
+                for (i, sums) in sums.chunks_exact(WIDE).take(part.rows).enumerate() {
+                    // SAFETY: the part is within the result, and comes once.
+                    let y = unsafe { std::slice::from_raw_parts_mut(to.get().add(i * row), part.columns) };
+                    for ((y, sum), scale) in y.iter_mut().zip(sums).zip(scales) {
+                        *y = T::all(f64::from(*sum)) * *scale;
+                    }
+                }
+            },
+        );
+    }
+}

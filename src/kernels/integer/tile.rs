@@ -1,0 +1,176 @@
+//! The innermost product: a tile of sums that live in registers. One source, compiled for each set of instructions.
+
+#[cfg(target_arch = "x86_64")]
+use super::dots::x86::{Avx2, Avx512Vnni, AvxVnni};
+use super::dots::{Dots, Portable, Rounding};
+use crate::kernels::simd::{Isa, isa};
+
+/// Columns of a row of sums of a tile.
+pub(super) const WIDE: usize = 64;
+/// Rows of the tallest tile of any set of instructions.
+pub(super) const TALL: usize = 6;
+/// Terms that a step adds up.
+pub(super) const GROUP: usize = 4;
+
+/// One tile of sums: of each row of levels with each column of a panel of weights.
+pub(super) struct Tile<'a> {
+    /// Where each row of levels begins.
+    pub(super) rows: [*const u8; TALL],
+    /// How far from there each stretch of its terms begins.
+    pub(super) taps: &'a [isize],
+    /// Groups of four terms in a stretch.
+    pub(super) groups: usize,
+    /// The panel: for each group four weights of each column.
+    pub(super) weights: *const i8,
+    /// What becomes of the sums.
+    pub(super) finish: Finish<'a>,
+}
+
+/// What becomes of sums on their way to memory.
+#[derive(Clone, Copy)]
+pub(super) struct Finish<'a> {
+    /// What is added to the sums of each column: as many as there are in the registers.
+    pub(super) added: *const i32,
+    /// What is subtracted: a number of each column, as above, times one of each row.
+    pub(super) zeros: Option<(*const i32, &'a [i32])>,
+    pub(super) target: Target,
+}
+
+/// Where sums go.
+#[derive(Clone, Copy)]
+pub(super) enum Target {
+    /// To rows that are [`WIDE`] apart, with room for whole registers.
+    Sums(*mut i32),
+    /// Rounded to levels: the first `columns` of each row, rows `row` apart.
+    Levels { to: *mut u8, row: usize, columns: usize, scales: *const f32, rounding: Rounding },
+}
+
+/// The kernel for one number of rows and registers. It needs the instructions of its table, and the memory that the tile names.
+pub(super) type Kernel = unsafe fn(&Tile<'_>);
+
+/// Kernels of one set of instructions.
+pub(super) struct Kernels {
+    /// Columns of a register.
+    pub(super) width: usize,
+    /// By number of registers less one, then by number of rows less one.
+    pub(super) tiles: &'static [&'static [Kernel]],
+}
+
+impl Kernels {
+    /// Columns of a panel: the widest tile.
+    pub(super) fn panel(&self) -> usize {
+        self.width * self.tiles.len()
+    }
+}
+
+#[inline(always)]
+unsafe fn tile<D: Dots, const M: usize, const N: usize>(t: &Tile<'_>) {
+    // SAFETY: the caller has the instructions, and the tile names memory that is there.
+    unsafe {
+        let mut sums = [[D::zero(); N]; M];
+        let mut w = t.weights;
+        for &tap in t.taps {
+            let mut rows = [t.rows[0]; M];
+            for i in 0..M {
+                rows[i] = t.rows[i].offset(tap);
+            }
+            for g in 0..t.groups {
+                let mut weights = [D::weights(w); N];
+                for j in 1..N {
+                    weights[j] = D::weights(w.add(j * GROUP * D::WIDTH));
+                }
+                for i in 0..M {
+                    let levels = D::levels(rows[i].add(g * GROUP));
+                    for j in 0..N {
+                        sums[i][j] = sums[i][j].add(levels, weights[j]);
+                    }
+                }
+                w = w.add(N * GROUP * D::WIDTH);
+            }
+        }
+        let Finish { added, zeros, target } = t.finish;
+        for i in 0..M {
+            for j in 0..N {
+                sums[i][j] = sums[i][j].plus(added.add(j * D::WIDTH));
+            }
+            if let Some((zeros, rows)) = zeros {
+                for j in 0..N {
+                    sums[i][j] = sums[i][j].minus_product(zeros.add(j * D::WIDTH), *rows.get_unchecked(i));
+                }
+            }
+        }
+        match target {
+            Target::Sums(to) => {
+                for i in 0..M {
+                    for j in 0..N {
+                        sums[i][j].store(to.add(i * WIDE + j * D::WIDTH));
+                    }
+                }
+            }
+            Target::Levels { to, row, columns, scales, rounding } if columns == N * D::WIDTH => {
+                for i in 0..M {
+                    for j in 0..N {
+                        let to = to.add(i * row + j * D::WIDTH);
+                        sums[i][j].write_levels(scales.add(j * D::WIDTH), rounding, to);
+                    }
+                }
+            }
+            Target::Levels { to, row, columns, scales, rounding } => {
+                for i in 0..M {
+                    let mut levels = [0; WIDE];
+                    for j in 0..N {
+                        let at = j * D::WIDTH;
+                        sums[i][j].write_levels(scales.add(at), rounding, levels.as_mut_ptr().add(at));
+                    }
+                    to.add(i * row).copy_from_nonoverlapping(levels.as_ptr(), columns);
+                }
+            }
+        }
+    }
+}
+
+macro_rules! kernels {
+    ($name:ident, $dots:ty, [$($n:literal)+], $rows:tt $(, $feature:literal)?) => {
+        static $name: Kernels = {
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn kernel<const M: usize, const N: usize>(t: &Tile<'_>) {
+                // SAFETY: the function has the instructions; the memory is the caller's promise.
+                unsafe { tile::<$dots, M, N>(t) }
+            }
+            Kernels { width: <$dots as Dots>::WIDTH, tiles: &[$(&kernels!(@rows kernel, $n, $rows)),+] }
+        };
+    };
+    (@rows $kernel:ident, $n:literal, [$($m:literal)+]) => { [$($kernel::<$m, $n> as Kernel),+] };
+}
+
+kernels!(PORTABLE, Portable, [1 2], [1 2 3 4]);
+#[cfg(target_arch = "x86_64")]
+kernels!(AVX512_VNNI, Avx512Vnni, [1 2 3 4], [1 2 3 4 5 6], "avx512f,avx512bw,avx512vnni");
+#[cfg(target_arch = "x86_64")]
+kernels!(AVX_VNNI, AvxVnni, [1 2], [1 2 3 4 5 6], "avx2,avxvnni");
+#[cfg(target_arch = "x86_64")]
+kernels!(AVX2, Avx2, [1 2], [1 2 3 4], "avx2");
+
+/// The kernels that this machine can run, the best one first.
+pub(super) fn known() -> impl Iterator<Item = &'static Kernels> {
+    let most = isa();
+    let of_x86: [(bool, &'static Kernels); 3] = {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let (wide, narrow) = (most == Isa::Avx512, matches!(most, Isa::Avx512 | Isa::Avx2));
+            [
+                (wide && is_x86_feature_detected!("avx512vnni"), &AVX512_VNNI),
+                (narrow && is_x86_feature_detected!("avxvnni"), &AVX_VNNI),
+                (narrow, &AVX2),
+            ]
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        [(false, &PORTABLE); 3]
+    };
+    of_x86.into_iter().filter_map(|(is_there, kernels)| is_there.then_some(kernels)).chain([&PORTABLE])
+}
+
+/// The best kernels of this machine.
+pub(super) fn kernels() -> &'static Kernels {
+    known().next().unwrap_or(&PORTABLE)
+}
