@@ -1,0 +1,258 @@
+"""Layers that take levels: for each type of function, how it is built of levels, and when it can be.
+
+A rule gives None where the function has to stay one of numbers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import functions as F
+from ..experimental.graph_converters.layers import normalization
+from .constants import Weights, weights_of
+from .levels import Levels, Target, constant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .._core import Function, Variable
+    from .converting import IntegerLayers
+
+__all__ = ["LAYERS", "NUMBERS"]
+
+
+def _bias(graph: IntegerLayers, f: Function, unit: Any, n: int) -> Any:
+    """The bias of a layer in units of its sums; None if there is no such constant."""
+    if len(f.inputs) < 3:
+        return np.zeros(n)
+    value = graph.value(f.inputs[2])
+    if value is None:
+        return None
+    bias = np.round(value.ravel().astype(np.float64) / unit)
+    return bias if np.abs(bias).max(initial=0) < 1 << 31 else None
+
+
+def _convolution(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
+    x, args, w = graph.of(f.inputs[0]), f.info.args, f.inputs[1]
+    weights = weights_of(w, graph.given)
+    if x is None or x.given or weights is None or w.ndim != 4 or args["group"] != 1 or args["base_axis"] != 1:
+        return None
+    along = weights.along(0)
+    if args["channel_last"] or along is None:
+        return None
+    step, zero = along
+    unit = np.float64(x.scale.step) * step
+    bias = _bias(graph, f, unit, w.shape[0])
+    if bias is None:
+        return None
+    last = weights.transposed([0, 2, 3, 1])
+    y = F.quantized_convolution(
+        x.last,
+        graph.kept(last.key, lambda: last.levels, np.int8),
+        constant([x.scale.zero], np.int64),
+        constant(zero, np.int64),
+        constant(bias, np.int64),
+        constant(unit / target.scale.step, np.float32),
+        **{key: list(args[key]) for key in ("pad", "stride", "dilation")},
+        **target.arguments,
+    )
+    return Levels(target.scale, last=y)
+
+
+def _matrix(graph: IntegerLayers, f: Function) -> Weights | None:
+    """The weight of a product of rows by a matrix."""
+    args, w = f.info.args, f.inputs[1]
+    if w.ndim != 2:
+        return None
+    if f.info.type_name == "Affine":
+        return weights_of(w, graph.given) if args["base_axis"] % f.inputs[0].ndim == f.inputs[0].ndim - 1 else None
+    weights = weights_of(w, graph.given)
+    if weights is None or args["transpose_a"] or f.inputs[0].ndim != 2:
+        return None
+    return weights.transposed([1, 0]) if args["transpose_b"] else weights
+
+
+def _product(graph: IntegerLayers, f: Function, target: Target | None) -> Variable | None:
+    """Rows by a matrix of weights, to levels or to numbers."""
+    x, weights = graph.of(f.inputs[0]), _matrix(graph, f)
+    along = None if weights is None else weights.along(1)
+    if x is None or weights is None or along is None or target is not None and x.given:
+        return None
+    (step, zero), n = along, weights.levels.shape[1]
+    held = graph.kept(weights.key, lambda: weights.levels, np.int8)
+    x_step, x_zero = x.parameters
+    if x.given:
+        if len(f.inputs) > 2:
+            return None
+        scale, bias, how = x_step * constant(step, np.float32), np.zeros(n), {}
+    else:
+        unit = np.float64(x.scale.step) * step
+        bias = _bias(graph, f, unit, n)
+        if bias is None:
+            return None
+        scale = constant(unit / (1.0 if target is None else target.scale.step), np.float32)
+        how = {} if target is None else target.arguments
+    return F.quantized_affine(x.plain, held, x_zero, constant(zero, np.int64), constant(bias, np.int64), scale, **how)
+
+
+def _affine(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
+    y = _product(graph, f, target)
+    return None if y is None else Levels(target.scale, plain=y)
+
+
+def _matrices(graph: IntegerLayers, f: Function, target: Target | None) -> Variable | None:
+    """Products of matrices of levels, to levels or to numbers."""
+    (a, b), args = map(graph.of, f.inputs), f.info.args
+    if a is None or b is None or a.given or b.given or args["transpose_a"]:
+        return None
+    scale = np.float64(a.scale.step) * b.scale.step / (1.0 if target is None else target.scale.step)
+    zeros = (constant([x.scale.zero], np.int64) for x in (a, b))
+    how = {} if target is None else target.arguments
+    return F.quantized_batch_matmul(
+        a.plain, b.plain, *zeros, constant([scale], np.float32), transpose_b=args["transpose_b"], **how
+    )
+
+
+def _matmul(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
+    y = _product(graph, f, target)
+    y = _matrices(graph, f, target) if y is None else y
+    return None if y is None else Levels(target.scale, plain=y)
+
+
+def _matmul_numbers(graph: IntegerLayers, f: Function) -> Variable | None:
+    y = _product(graph, f, None)
+    return _matrices(graph, f, None) if y is None else y
+
+
+def _by_channel(x: Levels, n_axes: int, axis: int, scale: Any, shift: Any, target: Target) -> Levels | None:
+    """Levels times a number for each place along an axis, and another one added."""
+    how = {"x_zero": x.scale.zero, **target.arguments}
+    parameters = [constant(v / target.scale.step, np.float32) for v in (scale * np.float64(x.scale.step), shift)]
+    if axis == n_axes - 1:
+        return Levels(target.scale, plain=F.rescale_uint8(x.plain, *parameters, **how))
+    if axis == 1 and n_axes == 4:
+        return Levels(target.scale, last=F.rescale_uint8(x.last, *parameters, **how))
+    return None
+
+
+def _normalization(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
+    x, held = graph.of(f.inputs[0]), f.inputs[1:]
+    args, n = f.info.args, f.outputs[0].ndim
+    if x is None or x.given or args["batch_stat"] or len(args["axes"]) != 1:
+        return None
+    if any(graph.value(v) is None for v in held):
+        return None
+    for v in held:
+        if v.parent is not None:
+            v.forward()
+    how = normalization(f)
+    return _by_channel(x, n, args["axes"][0] % n, how.scale, how.shift, target)
+
+
+def _paired(graph: IntegerLayers, f: Function) -> tuple[Levels, Levels] | None:
+    """The levels of two inputs of one shape."""
+    a, b = map(graph.of, f.inputs)
+    if a is None or b is None or a.given or b.given or f.inputs[0].shape != f.inputs[1].shape:
+        return None
+    return a, b
+
+
+def _with_constant(graph: IntegerLayers, f: Function) -> tuple[Levels, Any, int] | None:
+    """The levels of one input, and the other one: a number for each place along an axis."""
+    for x, other in (f.inputs, f.inputs[::-1]):
+        levels, value = graph.of(x), graph.value(other)
+        if levels is None or levels.given or value is None or x.shape != f.outputs[0].shape:
+            continue
+        lengths = (1,) * (x.ndim - value.ndim) + value.shape
+        axes = [i for i, n in enumerate(lengths) if n > 1]
+        if len(axes) == 1:
+            return levels, value.ravel().astype(np.float64), axes[0]
+    return None
+
+
+def _each(x: tuple[Levels, Levels], function: Callable[..., Variable], **how: Any) -> dict[str, Variable]:
+    """A function of two arrays of levels, in the order of axes that one of them has with channels last."""
+    place = "last" if any(levels.is_last for levels in x) else "plain"
+    return {place: function(*(getattr(levels, place) for levels in x), **how)}
+
+
+def _add(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
+    if (pair := _paired(graph, f)) is not None:
+        a, b = (levels.scale for levels in pair)
+        step = target.scale.step
+        how = {"a_scale": a.step / step, "b_scale": b.step / step, "a_zero": a.zero, "b_zero": b.zero}
+        return Levels(target.scale, **_each(pair, F.quantized_add2, **how, **target.arguments))
+    found = _with_constant(graph, f)
+    if found is None:
+        return None
+    x, shift, axis = found
+    return _by_channel(x, f.outputs[0].ndim, axis, np.ones_like(shift), shift, target)
+
+
+def _multiply(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
+    pair = _paired(graph, f)
+    if pair is not None and pair[0] is not pair[1]:
+        a, b = (levels.scale for levels in pair)
+        how = {"scale": a.step * b.step / target.scale.step, "a_zero": a.zero, "b_zero": b.zero}
+        return Levels(target.scale, **_each(pair, F.quantized_mul2, **how, **target.arguments))
+    found = _with_constant(graph, f)
+    if found is None:
+        return None
+    x, scale, axis = found
+    return _by_channel(x, f.outputs[0].ndim, axis, scale, np.zeros_like(scale), target)
+
+
+def _max_pooling(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
+    x, args = graph.of(f.inputs[0]), f.info.args
+    if x is None or x.given or f.inputs[0].ndim != 4 or len(args["kernel"]) != 2 or args["channel_last"]:
+        return None
+    if not args["ignore_border"]:
+        return None
+    where = {key: list(args[key]) for key in ("kernel", "stride", "pad")}
+    return Levels(x.scale, last=F.max_pooling_uint8(x.last, **where)).mapped(target)
+
+
+def _mean(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
+    x, args = graph.of(f.inputs[0]), f.info.args
+    if x is None or x.given or f.inputs[0].ndim != 4 or sorted(args["axes"]) != [2, 3] or not args["keep_dims"]:
+        return None
+    scale = x.scale.step / target.scale.step
+    y = F.quantized_mean(x.last, scale=scale, x_zero=x.scale.zero, **target.arguments)
+    return Levels(target.scale, last=y)
+
+
+def _reshape(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
+    x = graph.of(f.inputs[0])
+    if x is None or x.given:
+        return None
+    return Levels(x.scale, plain=F.reshape(x.plain, f.outputs[0].shape)).mapped(target)
+
+
+def _transpose(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
+    x = graph.of(f.inputs[0])
+    if x is None or x.given:
+        return None
+    return Levels(x.scale, plain=F.transpose_uint8(x.plain, list(f.info.args["axes"]))).mapped(target)
+
+
+LAYERS: dict[str, Callable[[IntegerLayers, Function, Target], Levels | None]] = {
+    "Add2": _add,
+    "Affine": _affine,
+    "BatchMatmul": _matmul,
+    "BatchNormalization": _normalization,
+    "Convolution": _convolution,
+    "MaxPooling": _max_pooling,
+    "Mean": _mean,
+    "Mul2": _multiply,
+    "Reshape": _reshape,
+    "Transpose": _transpose,
+}
+"""What layers between levels become, by type."""
+
+NUMBERS: dict[str, Callable[[IntegerLayers, Function], Variable | None]] = {
+    "Affine": lambda graph, f: _product(graph, f, None),
+    "BatchMatmul": _matmul_numbers,
+}
+"""The same for layers of levels whose results are read as numbers."""
