@@ -33,7 +33,7 @@ def test_forward(row):
     close(values(ys), row.expected, row.tolerance, row.tolerance, row)
     for y, expected in zip(ys, row.expected, strict=True):
         computed = np.float64 if row.shares else np.float32
-        whole = np.uint8 if expected.dtype == np.uint8 else np.int64
+        whole = expected.dtype if expected.dtype == np.uint8 else np.int64
         assert y.d.dtype == (whole if expected.dtype.kind in "iu" else computed), row
 
 

@@ -39,7 +39,18 @@ _COMPUTED = frozenset(
             "Identity",
         ),
         *("Log", "Maximum2", "MaximumScalar", "Mean", "Minimum2", "MinimumScalar", "Mul2", "MulScalar", "Pow2"),
-        *("PowScalar", "RDivScalar", "RPowScalar", "QuantizeLinear", "RSubScalar", "ReLU", "Reshape", "Round", "Sigmoid", "Slice"),
+        *(
+            "PowScalar",
+            "RDivScalar",
+            "RPowScalar",
+            "QuantizeLinear",
+            "RSubScalar",
+            "ReLU",
+            "Reshape",
+            "Round",
+            "Sigmoid",
+            "Slice",
+        ),
         *("Split", "Stack", "Sub2", "SubScalar", "Sum", "Tanh", "Transpose", "WeightNormalization"),
     ]
 )

@@ -3,6 +3,7 @@
 
 mod dots;
 pub mod levels;
+mod lookup;
 mod output;
 mod pack;
 mod product;
@@ -12,7 +13,7 @@ mod tile;
 mod window;
 
 pub use dots::Rounding;
-pub use levels::Scale;
+pub use levels::{Place, Scale};
 pub use output::{Columns, Output, ToLevels, ToNumbers};
 pub use pack::Weights;
 pub use product::{Levels, multiply};

@@ -127,6 +127,7 @@ pub fn registry() -> impl Iterator<Item = &'static Entry> {
         quantization::levels::OPS,
         quantization::integer_arrays::OPS,
         quantization::integer_layers::OPS,
+        quantization::integer_parts::OPS,
         quantization::integer_pooling::OPS,
         quantization::min_max::OPS,
         quantization::binary_layers::OPS,

@@ -41,9 +41,9 @@ def quantized_convolution(x, w, x_zero, w_zero, bias, scale, pad=None, stride=No
     return finished((sums + bias) * scale, **how)
 
 
-def quantized_affine(x, w, x_zero, w_zero, bias, scale, **how):
+def quantized_affine(x, w, x_zero, w_zero, bias, scale, shift=None, **how):
     sums = affine(x.astype(float) - x_zero, w.astype(float) - w_zero, base_axis=x.ndim - 1)
-    return finished((sums + bias) * scale, **how)
+    return finished((sums + bias) * scale + (0 if shift is None else shift), **how)
 
 
 def quantized_batch_matmul(a, b, a_zero, b_zero, scale, transpose_b=False, **how):
@@ -51,19 +51,29 @@ def quantized_batch_matmul(a, b, a_zero, b_zero, scale, transpose_b=False, **how
     return finished(products * scale, **how)
 
 
-def max_pooling(x, kernel, stride=None, pad=None):
-    stride, pad = stride or kernel, pad or (0, 0)
-    x = np.pad(x, [(0, 0)] * (x.ndim - 3) + [(pad[0],) * 2, (pad[1],) * 2, (0, 0)])
+def windows(x, kernel, stride):
+    """What each place of a window holds, for all windows."""
     out = [(x.shape[i - 3] - k) // s + 1 for i, (k, s) in enumerate(zip(kernel, stride, strict=True))]
-    windows = [
+    return [
         x[..., i : i + (out[0] - 1) * stride[0] + 1 : stride[0], j : j + (out[1] - 1) * stride[1] + 1 : stride[1], :]
         for i, j in np.ndindex(*kernel)
     ]
-    return np.max(windows, axis=0)
 
 
-def mean(x, scale=1.0, x_zero=0, **how):
-    return rounded((x.astype(float) - x_zero).mean((-3, -2), keepdims=True) * scale, **how)
+def max_pooling(x, kernel, stride=None, pad=(0, 0)):
+    x = np.pad(x, [(0, 0)] * (x.ndim - 3) + [(pad[0],) * 2, (pad[1],) * 2, (0, 0)])
+    return np.max(windows(x, kernel, stride or kernel), axis=0)
+
+
+def average_pooling(x, kernel, stride=None, scale=1.0, x_zero=0, **how):
+    return rounded(np.mean(windows(x.astype(float) - x_zero, kernel, stride or kernel), axis=0) * scale, **how)
+
+
+def dynamic(x):
+    least, most = min(x.min(initial=0), 0), max(x.max(initial=0), 0)
+    scale = (most - least) / 255 or 1.0
+    zero = int(np.round(-least / scale))
+    return rounded(x / scale, zero), np.array(scale), np.array(zero)
 
 
 def layers():
@@ -100,7 +110,15 @@ def layers():
                 sample(size, low=0.6, high=1.9, seed=4) / 300 / k**0.5,
             )
             yield Row("quantized_affine", inputs, quantized_affine, way, by=())
-    for batch, other, m, k, n in (((2, 1), (2, 3), 5, 8, 3), ((), (), 1, 5, 17), ((3,), (1,), 2, 3, 2), ((0,), (1,), 2, 3, 2)):
+            if not way:
+                shifted = (*inputs, sample(n, seed=5))
+                yield Row("quantized_affine", shifted, quantized_affine, by=())
+    for batch, other, m, k, n in (
+        ((2, 1), (2, 3), 5, 8, 3),
+        ((), (), 1, 5, 17),
+        ((3,), (1,), 2, 3, 2),
+        ((0,), (1,), 2, 3, 2),
+    ):
         for i, way in enumerate(ways):
             right = (n, k) if i == 1 else (k, n)
             zeros, scale = (np.array(5), np.array([131])), np.array(0.7 / 300 / k**0.5)
@@ -173,10 +191,7 @@ ROWS = [
         for s in ((2, 3, 4), (1,), (0, 3), (5, 1, 17))
         for args in ({}, {"x_zero": 99, "y_zero": 90, "least": 10, "most": 240})
     ),
-    *(
-        Row("lookup_uint8", (uint8(*s), uint8(256, seed=1)), lambda x, table: table[x], by=())
-        for s in SHAPES
-    ),
+    *(Row("lookup_uint8", (uint8(*s), uint8(256, seed=1)), lambda x, table: table[x], by=()) for s in SHAPES),
     *(
         Row("transpose_uint8", (uint8(*s),), lambda x, axes: x.transpose(axes), {"axes": axes}, by=())
         for s, axes in (((2, 3, 4), (2, 0, 1)), ((20, 33), (1, 0)), ((2, 3, 4, 5), (0, 2, 3, 1)), ((0, 3), (1, 0)))
@@ -191,8 +206,61 @@ ROWS = [
         )
     ),
     *(
-        Row("quantized_mean", (uint8(*s),), mean, args, by=())
-        for s in ((2, 3, 4, 5), (3, 3, 1), (0, 2, 2, 3))
-        for args in ({}, {"scale": 1.713, "x_zero": 99, "y_zero": 90, "least": 10, "most": 240})
+        Row("quantized_average_pooling", (uint8(*s),), average_pooling, args, by=())
+        for s in ((2, 3, 4, 5), (3, 3, 1), (0, 2, 3, 3))
+        for args in (
+            {"kernel": (2, 3)},
+            {
+                "kernel": (1, 2),
+                "stride": (2, 1),
+                "scale": 1.713,
+                "x_zero": 99,
+                "y_zero": 90,
+                "least": 10,
+                "most": 240,
+            },
+        )
+    ),
+    *(
+        Row(
+            "concatenate_uint8",
+            (uint8(*a), uint8(*b, seed=1)),
+            lambda a, b, axis=-1: np.concatenate([a, b], axis),
+            {"axis": axis},
+            by=(),
+        )
+        for a, b, axis in (
+            ((2, 3), (2, 5), -1),
+            ((2, 3), (4, 3), 0),
+            ((2, 1, 3), (2, 4, 3), 1),
+            ((0, 3), (0, 2), 1),
+            ((2, 0), (2, 3), 1),
+        )
+    ),
+    *(
+        Row(
+            "slice_uint8",
+            (uint8(*s),),
+            lambda x, start, stop, axis=0: np.take(x, np.arange(start, stop), axis),
+            {"start": start, "stop": stop, "axis": axis},
+            by=(),
+        )
+        for s, start, stop, axis in (
+            ((5, 3), 1, 3, 0),
+            ((2, 4, 3), 0, 4, 1),
+            ((2, 4, 3), 2, 3, -1),
+            ((2, 4), 2, 2, 1),
+            ((0, 4), 1, 3, 1),
+        )
+    ),
+    *(
+        Row("dynamic_quantize_uint8", (x,), dynamic, by=())
+        for x in (
+            *(sample(*s, low=-1.3, high=2.1) for s in SHAPES),
+            sample(40, low=0.5, high=0.9),
+            sample(3, 5, low=-9, high=-2),
+            np.zeros((2, 3)),
+            sample(5, 5000, low=-3, high=3),
+        )
     ),
 ]

@@ -34,7 +34,8 @@ class Weights(NamedTuple):
         Args:
             axes: The order.
         """
-        step, zero = (x.transpose(axes) if x.ndim == len(axes) else x for x in (self.step, self.zero))
+        step = self.step.transpose(axes) if self.step.ndim == len(axes) else self.step
+        zero = self.zero.transpose(axes) if self.zero.ndim == len(axes) else self.zero
         return Weights(self.levels.transpose(axes), step, zero, (self.key, *axes))
 
     def along(self, axis: int) -> tuple[NDArray[np.float32], NDArray[np.int64]] | None:
@@ -90,10 +91,10 @@ def weights_of(x: Variable, given: Container[Variable]) -> Weights | None:
         given: What each call gives.
     """
     f = x.parent
-    if is_a(f, "Transpose"):
+    if f is not None and f.info.type_name == "Transpose":
         found = weights_of(f.inputs[0], given)
         return None if found is None else found.transposed(list(f.info.args["axes"]))
-    if not is_a(f, "DequantizeLinear"):
+    if f is None or f.info.type_name != "DequantizeLinear":
         return None
     held = f.inputs[0]
     levels, step, zero = (value_of(v, given) for v in f.inputs)

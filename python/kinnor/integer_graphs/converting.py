@@ -1,7 +1,7 @@
-"""Static graphs in which levels of 8 bits become numbers before each layer and levels after it: layers then take levels.
+"""Static graphs in which levels of 8 bits become numbers before a layer and levels after it: layers then take levels.
 
-Knows functions and their inputs; knows no files. Results are those of the numbers but for the last digits of float32, which
-may round a level to its neighbour.
+Knows functions and their inputs; knows no files. Results are those of the numbers but for the last digits of float32,
+which may round a level to its neighbour.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import numpy as np
 from .. import functions as F
 from ..experimental.graph_converters.layers import is_a
 from .constants import is_constant, value_of
+from .dynamic import is_dynamic
 from .elementwise import table_of
-from .layers import LAYERS, NUMBERS
+from .layers import LAYERS, Product, numbers
 from .levels import SIGNED, Levels, Scale, Target, constant
+from .moves import MOVES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,10 +35,11 @@ class IntegerLayers:
         self.given: set[Variable] = set()
         self._levels: dict[Variable, tuple[Levels, int]] = {}
         self._numbers: dict[Variable, Levels] = {}
+        self._products: dict[Variable, Product] = {}
         self._instead: list[tuple[Variable, Variable]] = []
 
     def convert(self, outputs: Sequence[Variable], inputs: Sequence[Variable]) -> bool:
-        """Convert a static graph in its place: its outputs are the same variables. Whether there was anything to convert.
+        """Convert a static graph in its place, its outputs being the same variables. Whether there are levels in it.
 
         Args:
             outputs: Its outputs.
@@ -47,17 +50,19 @@ class IntegerLayers:
             output.visit(lambda f: order.setdefault(f))
         if not any(is_a(f, "QuantizeLinear") for f in order):
             return False
-        self.given = set(inputs)
+        self.given, kept = set(inputs), set(outputs)
         for f in order:
             if is_a(f, "QuantizeLinear"):
                 self._quantize(f)
             elif is_a(f, "DequantizeLinear"):
                 self._dequantize(f)
-            elif is_a(f, *NUMBERS):
-                self._count(f, set(outputs))
+            elif is_a(f, *MOVES) and f.inputs[0] in self._levels:
+                self._move(f)
+            else:
+                self._count(f, kept)
         for y, instead in self._instead:
             y.rewire_on(instead)
-        self._levels, self._numbers, self._instead, self.given = {}, {}, [], set()
+        self._levels, self._numbers, self._products, self._instead, self.given = {}, {}, {}, [], set()
         return True
 
     def kept(self, key: Any, make: Callable[[], Any], dtype: Any) -> Variable:
@@ -80,6 +85,14 @@ class IntegerLayers:
         """
         return self._numbers.get(x)
 
+    def product(self, x: Variable) -> Product | None:
+        """The product of levels whose numbers a variable has.
+
+        Args:
+            x: The variable.
+        """
+        return self._products.get(x)
+
     def value(self, x: Variable) -> Any:
         """The values of a constant; None if it is none.
 
@@ -99,25 +112,48 @@ class IntegerLayers:
         shift = SIGNED if args["dtype"] == 1 else 0
         known = self.value(step), self.value(zero)
         if known[0] is None or known[1] is None:
-            zero = F.add_scalar(zero, float(shift)) if shift else zero
-            found = Levels(plain=F.quantize_uint8(x, step, zero), given=(step, zero))
+            found = self._by_given(x, step, zero, shift)
         else:
             target = Target(Scale(float(known[0].item()), int(known[1].item()) + shift))
             found = self._computed(x, target)
-        self._levels[y] = found, shift
-        # Whoever reads the levels themselves; if nobody does, this is never run.
-        self._instead.append((y, F.add_scalar(found.plain, -float(shift))))
+        self._note(y, found, shift)
+
+    def _note(self, y: Variable, levels: Levels, shift: int) -> None:
+        """Keep the levels of a variable for those who read them."""
+        self._levels[y] = levels, shift
+        # Whoever reads them as numbers; if nobody does, this is never run.
+        self._instead.append((y, F.add_scalar(levels.plain, -float(shift))))
+
+    def _move(self, f: Function) -> None:
+        """Have levels chosen, or given other places, as they are."""
+        levels, shift = self._levels[f.inputs[0]]
+        found = MOVES[f.info.type_name](levels, f)
+        if found is not None:
+            self._note(f.outputs[0], found, shift)
+
+    def _by_given(self, x: Variable, step: Variable, zero: Variable, shift: int) -> Levels:
+        """The levels of `x` by a scale that the graph computes."""
+        inner = [f.inputs[0] if is_a(f := v.parent, "Reshape") else v for v in (step, zero)]
+        if not shift and is_dynamic(x, *inner):
+            levels, *parameters = F.dynamic_quantize_uint8(x)
+            self._instead += zip(inner, parameters, strict=True)
+            return Levels(plain=levels, given=(step, zero))
+        zero = F.add_scalar(zero, float(shift)) if shift else zero
+        return Levels(plain=F.quantize_uint8(x, step, zero), given=(step, zero))
 
     def _computed(self, x: Variable, target: Target) -> Levels:
         """The levels of `x`."""
         source, least = x, target.least
-        while is_a(source.parent, "ReLU"):
-            source, least = source.parent.inputs[0], max(least, target.scale.zero)
+        while is_a(layer := source.parent, "ReLU"):
+            source, least = layer.inputs[0], max(least, target.scale.zero)
         rectified = target._replace(least=least)
         if (own := self.of(source)) is not None and own.given is None:
             return own.mapped(rectified)
-        layer = source.parent
-        found = LAYERS[layer.info.type_name](self, layer, rectified) if is_a(layer, *LAYERS) else None
+        found = None
+        if is_a(layer, *LAYERS):
+            found = LAYERS[layer.info.type_name](self, layer, rectified)
+        elif is_a(layer, *MOVES):  # levels of what is moved are moved levels
+            found = MOVES[layer.info.type_name](self._computed(layer.inputs[0], rectified), layer)
         if found is None:
             found = table_of(self, x, target)
         if found is None:
@@ -145,6 +181,9 @@ class IntegerLayers:
         y = f.outputs[0]
         if y not in outputs and all(is_a(reader, "QuantizeLinear") for reader in y.function_references):
             return
-        found = NUMBERS[f.info.type_name](self, f)
+        found = numbers(self, f)
+        if isinstance(found, Product):
+            self._products[y] = found
+            found = found.numbers
         if found is not None:
             self._instead.append((y, found))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import functions as F
 from .. import _core
+from .. import functions as F
 from .levels import constant
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _names() -> dict[str, str]:
     return {type_name: name for name, type_name, *_ in _core.declarations()}
 
 
-class _Outside(Exception):  # noqa: N818
+class _Outside(Exception):
     """Something that is no function of one number."""
 
 
@@ -70,7 +70,7 @@ def _rebuilt(
         return found[x]
     levels = graph.of(x)
     if levels is not None:
-        if levels.given is not None or tuple(x.shape) != shape or sources and sources[0] is not levels:
+        if levels.given is not None or tuple(x.shape) != shape or (sources and sources[0] is not levels):
             raise _Outside
         sources[:] = [levels]
         found[x] = constant(levels.scale.numbers(np.arange(256)), np.float32)

@@ -5,22 +5,25 @@ A rule gives None where the function has to stay one of numbers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .. import functions as F
-from ..experimental.graph_converters.layers import normalization
+from ..experimental.graph_converters.layers import is_a, normalization
 from .constants import Weights, weights_of
-from .levels import Levels, Target, constant
+from .levels import Levels, constant
+from .moves import joined
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from .._core import Function, Variable
     from .converting import IntegerLayers
+    from .levels import Scale, Target
 
-__all__ = ["LAYERS", "NUMBERS"]
+__all__ = ["LAYERS", "Product", "numbers"]
 
 
 def _bias(graph: IntegerLayers, f: Function, unit: Any, n: int) -> Any:
@@ -55,7 +58,9 @@ def _convolution(graph: IntegerLayers, f: Function, target: Target) -> Levels | 
         constant(zero, np.int64),
         constant(bias, np.int64),
         constant(unit / target.scale.step, np.float32),
-        **{key: list(args[key]) for key in ("pad", "stride", "dilation")},
+        pad=list(args["pad"]),
+        stride=list(args["stride"]),
+        dilation=list(args["dilation"]),
         **target.arguments,
     )
     return Levels(target.scale, last=y)
@@ -74,32 +79,44 @@ def _matrix(graph: IntegerLayers, f: Function) -> Weights | None:
     return weights.transposed([1, 0]) if args["transpose_b"] else weights
 
 
-def _product(graph: IntegerLayers, f: Function, target: Target | None) -> Variable | None:
-    """Rows by a matrix of weights, to levels or to numbers."""
+class Product(NamedTuple):
+    """Rows of levels by a matrix of weights, as numbers."""
+
+    inputs: tuple[Variable, Variable, Variable, Variable, Variable]
+    scale: Variable
+    shift: Variable | None = None
+
+    @property
+    def numbers(self) -> Variable:
+        """The numbers."""
+        return F.quantized_affine(*self.inputs, self.scale, self.shift)
+
+
+def _product(graph: IntegerLayers, f: Function, step_of_y: float | None) -> Product | None:
+    """Rows by a matrix of weights, in steps of levels, or as numbers, whose scale the graph may compute."""
     x, weights = graph.of(f.inputs[0]), _matrix(graph, f)
     along = None if weights is None else weights.along(1)
-    if x is None or weights is None or along is None or target is not None and x.given:
+    if x is None or weights is None or along is None or (x.given and (step_of_y is not None or len(f.inputs) > 2)):
         return None
     (step, zero), n = along, weights.levels.shape[1]
     held = graph.kept(weights.key, lambda: weights.levels, np.int8)
     x_step, x_zero = x.parameters
     if x.given:
-        if len(f.inputs) > 2:
-            return None
-        scale, bias, how = x_step * constant(step, np.float32), np.zeros(n), {}
+        scale, bias = x_step * constant(step, np.float32), np.zeros(n)
     else:
         unit = np.float64(x.scale.step) * step
         bias = _bias(graph, f, unit, n)
         if bias is None:
             return None
-        scale = constant(unit / (1.0 if target is None else target.scale.step), np.float32)
-        how = {} if target is None else target.arguments
-    return F.quantized_affine(x.plain, held, x_zero, constant(zero, np.int64), constant(bias, np.int64), scale, **how)
+        scale = constant(unit / (step_of_y or 1.0), np.float32)
+    return Product((x.plain, held, x_zero, constant(zero, np.int64), constant(bias, np.int64)), scale)
 
 
 def _affine(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
-    y = _product(graph, f, target)
-    return None if y is None else Levels(target.scale, plain=y)
+    found = _product(graph, f, target.scale.step)
+    if found is None:
+        return None
+    return Levels(target.scale, plain=F.quantized_affine(*found.inputs, found.scale, **target.arguments))
 
 
 def _matrices(graph: IntegerLayers, f: Function, target: Target | None) -> Variable | None:
@@ -108,32 +125,65 @@ def _matrices(graph: IntegerLayers, f: Function, target: Target | None) -> Varia
     if a is None or b is None or a.given or b.given or args["transpose_a"]:
         return None
     scale = np.float64(a.scale.step) * b.scale.step / (1.0 if target is None else target.scale.step)
-    zeros = (constant([x.scale.zero], np.int64) for x in (a, b))
     how = {} if target is None else target.arguments
     return F.quantized_batch_matmul(
-        a.plain, b.plain, *zeros, constant([scale], np.float32), transpose_b=args["transpose_b"], **how
+        a.plain,
+        b.plain,
+        constant([a.scale.zero], np.int64),
+        constant([b.scale.zero], np.int64),
+        constant([scale], np.float32),
+        transpose_b=args["transpose_b"],
+        **how,
     )
 
 
 def _matmul(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
-    y = _product(graph, f, target)
-    y = _matrices(graph, f, target) if y is None else y
+    if (found := _affine(graph, f, target)) is not None:
+        return found
+    y = _matrices(graph, f, target)
     return None if y is None else Levels(target.scale, plain=y)
 
 
-def _matmul_numbers(graph: IntegerLayers, f: Function) -> Variable | None:
-    y = _product(graph, f, None)
-    return _matrices(graph, f, None) if y is None else y
+def numbers(graph: IntegerLayers, f: Function) -> Product | Variable | None:
+    """What a layer of levels gives whose results are read as numbers.
+
+    Args:
+        graph: What is converted.
+        f: The function.
+    """
+    if is_a(f, "Affine", "BatchMatmul"):
+        found = _product(graph, f, None)
+        return _matrices(graph, f, None) if found is None and is_a(f, "BatchMatmul") else found
+    return _followed(graph, f)
+
+
+def _followed(graph: IntegerLayers, f: Function) -> Product | None:
+    """A product with what follows it: a factor, numbers that are added."""
+    y = f.outputs[0]
+    if is_a(f, "Identity"):
+        return graph.product(f.inputs[0])
+    for x, other in (f.inputs, f.inputs[::-1]) if is_a(f, "Mul2", "Add2") else ():
+        product = graph.product(x)
+        if product is None or y.shape != x.shape:
+            continue
+        if is_a(f, "Mul2") and other.size == 1 and product.shift is None:
+            return product._replace(scale=product.scale * F.reshape(other, (1,)))
+        is_row = is_a(f, "Add2") and other.ndim > 0 and other.size == other.shape[-1] == y.shape[-1]
+        value = graph.value(other) if is_row and product.shift is None else None
+        if value is not None:
+            return product._replace(shift=constant(value.ravel(), np.float32))
+    return None
 
 
 def _by_channel(x: Levels, n_axes: int, axis: int, scale: Any, shift: Any, target: Target) -> Levels | None:
     """Levels times a number for each place along an axis, and another one added."""
-    how = {"x_zero": x.scale.zero, **target.arguments}
-    parameters = [constant(v / target.scale.step, np.float32) for v in (scale * np.float64(x.scale.step), shift)]
+    how: dict[str, Any] = {"x_zero": x.scale.zero, **target.arguments}
+    factors = constant(scale * np.float64(x.scale.step) / target.scale.step, np.float32)
+    shifts = constant(shift / target.scale.step, np.float32)
     if axis == n_axes - 1:
-        return Levels(target.scale, plain=F.rescale_uint8(x.plain, *parameters, **how))
+        return Levels(target.scale, plain=F.rescale_uint8(x.plain, factors, shifts, **how))
     if axis == 1 and n_axes == 4:
-        return Levels(target.scale, last=F.rescale_uint8(x.last, *parameters, **how))
+        return Levels(target.scale, last=F.rescale_uint8(x.last, factors, shifts, **how))
     return None
 
 
@@ -172,18 +222,20 @@ def _with_constant(graph: IntegerLayers, f: Function) -> tuple[Levels, Any, int]
     return None
 
 
-def _each(x: tuple[Levels, Levels], function: Callable[..., Variable], **how: Any) -> dict[str, Variable]:
+def _each(x: tuple[Levels, Levels], scale: Scale, function: Callable[..., Variable]) -> Levels:
     """A function of two arrays of levels, in the order of axes that one of them has with channels last."""
-    place = "last" if any(levels.is_last for levels in x) else "plain"
-    return {place: function(*(getattr(levels, place) for levels in x), **how)}
+    a, b = x
+    if a.is_last or b.is_last:
+        return Levels(scale, last=function(a.last, b.last))
+    return Levels(scale, plain=function(a.plain, b.plain))
 
 
 def _add(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
     if (pair := _paired(graph, f)) is not None:
         a, b = (levels.scale for levels in pair)
         step = target.scale.step
-        how = {"a_scale": a.step / step, "b_scale": b.step / step, "a_zero": a.zero, "b_zero": b.zero}
-        return Levels(target.scale, **_each(pair, F.quantized_add2, **how, **target.arguments))
+        how: dict[str, Any] = {"a_scale": a.step / step, "b_scale": b.step / step, "a_zero": a.zero, "b_zero": b.zero}
+        return _each(pair, target.scale, partial(F.quantized_add2, **how, **target.arguments))
     found = _with_constant(graph, f)
     if found is None:
         return None
@@ -195,8 +247,8 @@ def _multiply(graph: IntegerLayers, f: Function, target: Target) -> Levels | Non
     pair = _paired(graph, f)
     if pair is not None and pair[0] is not pair[1]:
         a, b = (levels.scale for levels in pair)
-        how = {"scale": a.step * b.step / target.scale.step, "a_zero": a.zero, "b_zero": b.zero}
-        return Levels(target.scale, **_each(pair, F.quantized_mul2, **how, **target.arguments))
+        how: dict[str, Any] = {"scale": a.step * b.step / target.scale.step, "a_zero": a.zero, "b_zero": b.zero}
+        return _each(pair, target.scale, partial(F.quantized_mul2, **how, **target.arguments))
     found = _with_constant(graph, f)
     if found is None:
         return None
@@ -204,55 +256,43 @@ def _multiply(graph: IntegerLayers, f: Function, target: Target) -> Levels | Non
     return _by_channel(x, f.outputs[0].ndim, axis, scale, np.zeros_like(scale), target)
 
 
-def _max_pooling(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
-    x, args = graph.of(f.inputs[0]), f.info.args
-    if x is None or x.given or f.inputs[0].ndim != 4 or len(args["kernel"]) != 2 or args["channel_last"]:
-        return None
-    if not args["ignore_border"]:
-        return None
-    where = {key: list(args[key]) for key in ("kernel", "stride", "pad")}
-    return Levels(x.scale, last=F.max_pooling_uint8(x.last, **where)).mapped(target)
+def _average(x: Levels, kernel: Sequence[int], stride: Sequence[int] | None, target: Target) -> Levels:
+    how: dict[str, Any] = {"scale": x.scale.step / target.scale.step, "x_zero": x.scale.zero, **target.arguments}
+    return Levels(target.scale, last=F.quantized_average_pooling(x.last, list(kernel), stride, **how))
 
 
 def _mean(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
     x, args = graph.of(f.inputs[0]), f.info.args
     if x is None or x.given or f.inputs[0].ndim != 4 or sorted(args["axes"]) != [2, 3] or not args["keep_dims"]:
         return None
-    scale = x.scale.step / target.scale.step
-    y = F.quantized_mean(x.last, scale=scale, x_zero=x.scale.zero, **target.arguments)
-    return Levels(target.scale, last=y)
+    return _average(x, f.inputs[0].shape[2:], None, target)
 
 
-def _reshape(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
-    x = graph.of(f.inputs[0])
-    if x is None or x.given:
+def _average_pooling(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
+    x, args = graph.of(f.inputs[0]), f.info.args
+    if x is None or x.given or f.inputs[0].ndim != 4 or len(args["kernel"]) != 2 or args["channel_last"]:
         return None
-    return Levels(x.scale, plain=F.reshape(x.plain, f.outputs[0].shape)).mapped(target)
-
-
-def _transpose(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
-    x = graph.of(f.inputs[0])
-    if x is None or x.given:
+    if any(args["pad"]) or not args["ignore_border"]:
         return None
-    return Levels(x.scale, plain=F.transpose_uint8(x.plain, list(f.info.args["axes"]))).mapped(target)
+    return _average(x, args["kernel"], list(args["stride"]), target)
+
+
+def _concatenation(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
+    held = [levels for x in f.inputs if (levels := graph.of(x)) is not None and levels.given is None]
+    if len(held) < len(f.inputs):
+        return None
+    return joined([x.mapped(target) for x in held], f.info.args["axis"] % f.outputs[0].ndim)
 
 
 LAYERS: dict[str, Callable[[IntegerLayers, Function, Target], Levels | None]] = {
     "Add2": _add,
     "Affine": _affine,
+    "AveragePooling": _average_pooling,
     "BatchMatmul": _matmul,
     "BatchNormalization": _normalization,
+    "Concatenate": _concatenation,
     "Convolution": _convolution,
-    "MaxPooling": _max_pooling,
     "Mean": _mean,
     "Mul2": _multiply,
-    "Reshape": _reshape,
-    "Transpose": _transpose,
 }
 """What layers between levels become, by type."""
-
-NUMBERS: dict[str, Callable[[IntegerLayers, Function], Variable | None]] = {
-    "Affine": lambda graph, f: _product(graph, f, None),
-    "BatchMatmul": _matmul_numbers,
-}
-"""The same for layers of levels whose results are read as numbers."""

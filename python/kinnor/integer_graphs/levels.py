@@ -45,7 +45,8 @@ class Scale(NamedTuple):
         Args:
             levels: The levels.
         """
-        return (levels.astype(np.float32) - np.float32(self.zero)) * np.float32(self.step)
+        found: NDArray[Any] = (levels.astype(np.float32) - np.float32(self.zero)) * np.float32(self.step)
+        return found
 
 
 class Target(NamedTuple):
@@ -56,7 +57,7 @@ class Target(NamedTuple):
     most: int = 255
 
     @property
-    def arguments(self) -> dict[str, int]:
+    def arguments(self) -> dict[str, Any]:
         """Arguments of functions that round to levels."""
         return {"y_zero": self.scale.zero, "least": self.least, "most": self.most}
 
@@ -85,12 +86,12 @@ class Levels:
 
     def __init__(
         self,
-        scale: Scale = Scale(0.0, 0),
+        scale: Scale | None = None,
         plain: Variable | None = None,
         last: Variable | None = None,
         given: tuple[Variable, Variable] | None = None,
     ) -> None:
-        self.scale, self.given = scale, given
+        self.scale, self.given = scale or Scale(0.0, 0), given
         self._plain, self._last = plain, last
 
     @property
@@ -126,7 +127,16 @@ class Levels:
         """
         if scale == self.scale and given is None and self.given is None:
             return self
-        return Levels(self.scale if scale is None else scale, self._plain, self._last, given)
+        return Levels(scale or self.scale, self._plain, self._last, given)
+
+    def like(self, plain: Variable | None = None, last: Variable | None = None) -> Levels:
+        """Other levels for numbers of the same scale.
+
+        Args:
+            plain: The levels in the order of axes.
+            last: Those of images with channels last.
+        """
+        return Levels(self.scale, plain, last, self.given)
 
     def each(self, function: Callable[[Variable], Variable], scale: Scale) -> Levels:
         """What a function makes of each level, wherever it is.
@@ -163,6 +173,6 @@ def _moved(x: Variable | None, axes: tuple[int, int, int, int]) -> Variable:
     assert x is not None  # one of the two is there
     n = x.shape
     shape = tuple(n[axis] for axis in axes)
-    if n[1] == 1 and n[2] == 1 and axes[1] == 3 or n[2] == 1 and n[3] == 1 and axes[1] == 2:
+    if (n[1] == 1 and n[2] == 1 and axes[1] == 3) or (n[2] == 1 and n[3] == 1 and axes[1] == 2):
         return F.reshape(x, shape)
     return F.transpose_uint8(x, axes)

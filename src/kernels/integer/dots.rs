@@ -27,6 +27,8 @@ pub(super) unsafe trait Dots: Copy {
     unsafe fn minus_product(self, p: *const i32, by: i32) -> Self;
     /// Writes the level of each sum times the scale of its column: `WIDTH` bytes.
     unsafe fn write_levels(self, scales: *const f32, rounding: Rounding, to: *mut u8);
+    /// Writes each sum times the scale of its column, and the shift of that added: `WIDTH` numbers.
+    unsafe fn write_numbers(self, scales: *const f32, shifts: *const f32, to: *mut f32);
 }
 
 /// How numbers become levels: `saturate(round(number) + zero)`, halves rounded to the even one. What is no number gets the
@@ -111,6 +113,13 @@ unsafe impl Dots for Portable {
             unsafe { to.add(i).write(rounding.level(sum as f32 * *scales.add(i))) };
         }
     }
+    #[inline(always)]
+    unsafe fn write_numbers(self, scales: *const f32, shifts: *const f32, to: *mut f32) {
+        for (i, sum) in self.0.into_iter().enumerate() {
+            // SAFETY: as above.
+            unsafe { to.add(i).write(sum as f32 * *scales.add(i) + *shifts.add(i)) };
+        }
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -148,6 +157,14 @@ pub(super) mod x86 {
                     let v = _mm256_shuffle_epi8(v, _mm256_set1_epi32(0x0C08_0400));
                     let (low, high) = (_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v));
                     _mm_storel_epi64(to.cast(), _mm_unpacklo_epi32(low, high));
+                }
+            }
+            #[inline(always)]
+            unsafe fn write_numbers(self, scales: *const f32, shifts: *const f32, to: *mut f32) {
+                // SAFETY: as above.
+                unsafe {
+                    let v = _mm256_mul_ps(_mm256_cvtepi32_ps(self.0), _mm256_loadu_ps(scales));
+                    _mm256_storeu_ps(to, _mm256_add_ps(v, _mm256_loadu_ps(shifts)));
                 }
             }
         };
@@ -210,6 +227,14 @@ pub(super) mod x86 {
                 let v = _mm512_cvtps_epi32(_mm512_min_ps(v, _mm512_set1_ps(rounding.most)));
                 let v = _mm512_add_epi32(v, _mm512_set1_epi32(rounding.zero.into()));
                 _mm_storeu_si128(to.cast(), _mm512_cvtepi32_epi8(v));
+            }
+        }
+        #[inline(always)]
+        unsafe fn write_numbers(self, scales: *const f32, shifts: *const f32, to: *mut f32) {
+            // SAFETY: as above.
+            unsafe {
+                let v = _mm512_mul_ps(_mm512_cvtepi32_ps(self.0), _mm512_loadu_ps(scales));
+                _mm512_storeu_ps(to, _mm512_add_ps(v, _mm512_loadu_ps(shifts)));
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::dots::Rounding;
+use super::lookup;
 use super::window::Window;
 use crate::kernels::Float;
 use crate::kernels::map::GRAIN;
@@ -128,7 +129,55 @@ pub fn rescale(x: &[u8], zero: u8, [scales, shifts]: [&[f32]; 2], rounding: Roun
 
 /// What a table says of each level.
 pub fn look_up(x: &[u8], table: &[u8; 256], y: &mut [u8]) {
-    pieces(y, |range, y| y.iter_mut().zip(&x[range]).for_each(|(y, x)| *y = table[usize::from(*x)]));
+    pieces(y, |range, y| lookup::in_table(&x[range], table, y));
+}
+
+/// Copies stretches of `n` levels, each from the next of `x` to the next of `y`: these are at the same place of rows of two lengths.
+pub fn copy_rows(x: &[u8], from: Place, y: &mut [u8], to: Place, n: usize) {
+    threads::row_ranges_mut(y, to.row, (GRAIN / to.row.max(1)).max(1), |rows, y| {
+        for (i, y) in rows.zip(y.chunks_exact_mut(to.row)) {
+            y[to.at..][..n].copy_from_slice(&x[i * from.row + from.at..][..n]);
+        }
+    });
+}
+
+/// A place in each row of so many elements.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// The place.
+    pub at: usize,
+    /// Elements of a row.
+    pub row: usize,
+}
+
+/// The least and the largest of numbers and zero.
+pub fn bounds<T: Float>(x: &[T]) -> (T, T) {
+    let mut of_pieces = List::repeat((T::ZERO, T::ZERO), x.len().div_ceil(GRAIN));
+    threads::rows_mut(&mut of_pieces, 1, 1, |i, bounds| {
+        let x = &x[i * GRAIN..x.len().min((i + 1) * GRAIN)];
+        bounds[0] = vectorised(
+            #[inline(always)]
+            || {
+                // Lanes, so that the numbers need not be looked at one after the other.
+                let mut lanes = [(T::ZERO, T::ZERO); 16];
+                for x in x.chunks(16) {
+                    for (lane, v) in lanes.iter_mut().zip(x) {
+                        lane.0 = if *v < lane.0 { *v } else { lane.0 };
+                        lane.1 = if *v > lane.1 { *v } else { lane.1 };
+                    }
+                }
+                all_bounds(&lanes)
+            },
+        );
+    });
+    all_bounds(&of_pieces)
+}
+
+/// The least and the largest of several pairs.
+fn all_bounds<T: Float>(of: &[(T, T)]) -> (T, T) {
+    of.iter().fold((T::ZERO, T::ZERO), |(least, most), (low, high)| {
+        (if *low < least { *low } else { least }, if *high > most { *high } else { most })
+    })
 }
 
 /// The largest level of each channel within windows; what lies outside of the images counts for nothing.
@@ -156,19 +205,28 @@ pub fn max_pool(x: &[u8], window: &Window, y: &mut [u8]) {
     });
 }
 
-/// The levels of means over the positions of images: of their sums without zero points, times `step`.
-pub fn mean(x: &[u8], (positions, channels): (usize, usize), of_x: Scale, rounding: Rounding, y: &mut [u8]) {
-    threads::rows_mut(y, channels, 1, |image, y| {
+/// The levels of means over windows, none of which reaches beyond the images: of their sums without zero points, times the step.
+pub fn average(x: &[u8], window: &Window, of_x: Scale, rounding: Rounding, y: &mut [u8]) {
+    let Window { channels, input: [height, width], output: [lines, columns], stride, .. } = *window;
+    let size = window.kernel[0] * window.kernel[1];
+    let zeros = i32::from(of_x.zero).wrapping_mul(size as i32);
+    threads::rows_mut(y, columns * channels, 1, |i, y| {
+        let (image, line) = (i / lines, i % lines);
         let mut sums: List<i32> = List::repeat(0, channels);
-        for row in x[image * positions * channels..][..positions * channels].chunks_exact(channels) {
-            vectorised(
-                #[inline(always)]
-                || sums.iter_mut().zip(row).for_each(|(sum, x)| *sum = sum.wrapping_add(i32::from(*x))),
-            );
-        }
-        let zeros = i32::from(of_x.zero).wrapping_mul(positions as i32);
-        for (y, sum) in y.iter_mut().zip(&*sums) {
-            *y = rounding.level(sum.wrapping_sub(zeros) as f32 * of_x.step);
+        for (column, y) in y.chunks_exact_mut(channels.max(1)).enumerate() {
+            sums.fill(0);
+            for place in 0..size {
+                let (row, at) = (place / window.kernel[1], place % window.kernel[1]);
+                let pixel = (image * height + line * stride[0] + row) * width + column * stride[1] + at;
+                let x = &x[pixel * channels..][..channels];
+                vectorised(
+                    #[inline(always)]
+                    || sums.iter_mut().zip(x).for_each(|(sum, x)| *sum = sum.wrapping_add(i32::from(*x))),
+                );
+            }
+            for (y, sum) in y.iter_mut().zip(&*sums) {
+                *y = rounding.level(sum.wrapping_sub(zeros) as f32 * of_x.step);
+            }
         }
     });
 }

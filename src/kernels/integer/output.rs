@@ -3,10 +3,9 @@
 use super::dots::Rounding;
 use super::pack::Panels;
 use super::tile::{Finish, TALL, Target, WIDE};
-use crate::kernels::Float;
 use crate::kernels::scratch::List;
-use crate::kernels::simd::vectorised;
 use crate::kernels::threads::Shared;
+use crate::kernels::{Activation, Float, Tail};
 
 /// What is added to the sums of each column.
 pub struct Columns<'a> {
@@ -85,6 +84,10 @@ pub trait Output: Sync {
     fn target(&self, part: Part, sums: &mut Sums) -> Target;
     /// Takes sums that were to go to `sums`.
     fn take(&self, part: Part, sums: &Sums);
+    /// Takes a part through what follows; all of it is written.
+    fn finish(&self, part: Part);
+    /// Bytes of an element.
+    fn element(&self) -> usize;
 }
 
 /// Rows of results.
@@ -136,41 +139,77 @@ impl Output for ToLevels {
     }
 
     fn take(&self, _: Part, _: &Sums) {}
+
+    fn finish(&self, _: Part) {}
+
+    fn element(&self) -> usize {
+        size_of::<u8>()
+    }
 }
 
-/// Numbers: sums times the scale of their column.
-pub struct ToNumbers<T> {
+/// Numbers: sums times the scale of their column, and the shift of that added.
+pub struct ToNumbers<'a, T> {
     rows: Rows<T>,
     scales: List<T>,
+    shifts: List<T>,
+    tail: Tail<'a>,
 }
 
-impl<T: Float> ToNumbers<T> {
-    /// Rows of `y`, by one scale for each column or for all.
-    pub fn new(y: &mut [T], columns: usize, scales: &[T]) -> Self {
-        Self { rows: Rows::new(y, columns), scales: filled(columns, |i| of_column(scales, i)) }
+impl<'a, T: Float> ToNumbers<'a, T> {
+    /// Rows of `y`, by one scale for each column or for all; likewise what is added, if anything is.
+    pub fn new(y: &mut [T], columns: usize, scales: &[T], shifts: &[T], tail: Tail<'a>) -> Self {
+        let shift = |i| if shifts.is_empty() { T::ZERO } else { of_column(shifts, i) };
+        let scales = filled(columns, |i| of_column(scales, i));
+        Self { rows: Rows::new(y, columns), scales, shifts: filled(columns, shift), tail }
+    }
+
+    fn is_single() -> bool {
+        size_of::<T>() == size_of::<f32>()
     }
 }
 
 #[allow(private_interfaces)]
-impl<T: Float> Output for ToNumbers<T> {
-    fn target(&self, _: Part, sums: &mut Sums) -> Target {
-        Target::Sums(sums.as_mut_ptr())
+impl<T: Float> Output for ToNumbers<'_, T> {
+    fn target(&self, part: Part, sums: &mut Sums) -> Target {
+        if !Self::is_single() {
+            return Target::Sums(sums.as_mut_ptr());
+        }
+        // The numbers are `f32`.
+        let of = |list: &List<T>| list[part.column..].as_ptr().cast();
+        let (to, row, columns) = (self.rows.at(part).cast(), self.rows.columns, part.columns);
+        Target::Numbers { to, row, columns, scales: of(&self.scales), shifts: of(&self.shifts) }
     }
 
     fn take(&self, part: Part, sums: &Sums) {
-        let (to, scales) = (Shared::new(self.rows.at(part)), &self.scales[part.column..]);
-        let row = self.rows.columns;
-        vectorised(
-            #[inline(always)]
-            || {
-                for (i, sums) in sums.chunks_exact(WIDE).take(part.rows).enumerate() {
-                    // SAFETY: the part is within the result, and comes once.
-                    let y = unsafe { std::slice::from_raw_parts_mut(to.get().add(i * row), part.columns) };
-                    for ((y, sum), scale) in y.iter_mut().zip(sums).zip(scales) {
-                        *y = T::all(f64::from(*sum)) * *scale;
-                    }
-                }
-            },
-        );
+        if Self::is_single() {
+            return;
+        }
+        let (scales, shifts) = (&self.scales[part.column..], &self.shifts[part.column..]);
+        for (i, sums) in sums.chunks_exact(WIDE).take(part.rows).enumerate() {
+            let row = self.rows.at(Part { row: part.row + i, rows: 1, ..part });
+            for (j, sum) in sums[..part.columns].iter().enumerate() {
+                // SAFETY: the part is within the result, and comes once.
+                unsafe { row.add(j).write(T::all(f64::from(*sum)) * scales[j] + shifts[j]) };
+            }
+        }
+    }
+
+    fn finish(&self, part: Part) {
+        if self.tail.rows.is_none() && self.tail.activation == Activation::Identity {
+            return;
+        }
+        for i in 0..part.rows {
+            let row = self.rows.at(Part { row: part.row + i, rows: 1, ..part });
+            // SAFETY: the part is within the result, was written, and comes once.
+            unsafe {
+                let numbers = std::slice::from_raw_parts_mut(row, part.columns);
+                numbers.iter_mut().for_each(|v| *v = self.tail.activation.of(*v));
+                self.tail.finish(row, part.columns, 1, part.columns);
+            }
+        }
+    }
+
+    fn element(&self) -> usize {
+        size_of::<T>()
     }
 }

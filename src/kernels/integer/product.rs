@@ -8,7 +8,7 @@ use crate::array::Lasting;
 use crate::kernels::scratch::List;
 use crate::kernels::threads::parallel;
 
-/// Levels that the windows of a block see: they stay in the second cache while one panel of weights after the other goes by.
+/// Bytes that the windows of a block see, and that come out: they stay in the second cache while one panel of weights after the other goes by.
 const LEVELS: usize = 1 << 18;
 /// Positions of a block at least, and at most.
 const FEW: usize = 64;
@@ -33,9 +33,10 @@ struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    fn new(window: &'a Window) -> Self {
+    /// Blocks that fit into the cache with what comes out, so many bytes for each position.
+    fn new(window: &'a Window, out: usize) -> Self {
         let [height, width] = window.output;
-        let seen = (window.channels * window.stride[0] * window.stride[1]).max(1);
+        let seen = (window.channels * window.stride[0] * window.stride[1] + out).max(1);
         let positions = (LEVELS / seen).clamp(FEW, MANY);
         let per_image = (height * width).max(1);
         if per_image <= positions {
@@ -88,13 +89,16 @@ pub(super) fn multiply_by(
     let held = Packed::new(kernels, weights, stretches, lasting);
     let packed = held.panels();
     let offsets = columns.offsets(packed, levels.zero, stretches.count * stretches.length);
-    let (blocks, wide) = (Blocks::new(window), kernels.panel());
+    let (blocks, wide) = (Blocks::new(window, packed.columns * output.element()), kernels.panel());
     let panels = packed.columns.div_ceil(wide);
     let shares = PIECES.div_ceil(blocks.count().max(1)).min(panels).max(1);
     let per_share = panels.div_ceil(shares);
     parallel(blocks.count() * shares, |i| {
         let block = blocks.get(i / shares);
-        let panels = i % shares * per_share..panels.min((i % shares + 1) * per_share);
+        let (first_panel, end_panel) = (i % shares * per_share, panels.min((i % shares + 1) * per_share));
+        if first_panel >= end_panel {
+            return;
+        }
         let mut frame = List::with_capacity(window.frame_room(&block));
         let origins = window.origins(levels.x, levels.zero, &block, &mut frame);
         let width = window.output[1];
@@ -106,7 +110,7 @@ pub(super) fn multiply_by(
             starts.map(|start| unsafe { sum(start, &taps, stretches.length) }).collect::<List<i32>>()
         });
         let mut sums: Sums = [0; TALL * WIDE];
-        for panel in panels {
+        for panel in first_panel..end_panel {
             let column = panel * wide;
             let (weights, registers) = packed.panel(column);
             let columns = (registers * kernels.width).min(packed.columns - column);
@@ -135,6 +139,9 @@ pub(super) fn multiply_by(
                 at += rows;
             }
         }
+        let column = first_panel * wide;
+        let columns = packed.columns.min(end_panel * wide) - column;
+        output.finish(Part { row: first, rows: positions, column, columns });
     });
 }
 

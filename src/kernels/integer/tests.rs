@@ -1,6 +1,7 @@
 use super::product::multiply_by;
 use super::tile::known;
 use super::{Columns, Levels, Rounding, ToLevels, ToNumbers, Weights, Window, levels};
+use crate::kernels::epilogue::{Activation, Tail, Twice};
 
 /// Numbers that look drawn, the same at each call.
 fn drawn(n: usize, seed: usize) -> impl Iterator<Item = u8> {
@@ -75,10 +76,18 @@ fn check(window: &Window, maps: usize, zeros: &[i64]) {
         let columns = Columns { bias: &bias, zeros };
         let weights = Weights::of_columns(&w, maps, terms);
         let mut numbers = vec![f64::NAN; expected.len()];
-        let to_numbers = ToNumbers::new(&mut numbers, maps, &[1.0]);
+        let to_numbers = ToNumbers::new(&mut numbers, maps, &[1.0], &[], Tail::NOTHING);
         multiply_by(kernels, &Levels { x: &x, zero }, weights, None, window, &columns, &to_numbers);
         let case = format!("{window:?}, {maps} maps, zeros {zeros:?}, {} columns a register", kernels.width);
         assert!(numbers.iter().zip(&expected).all(|(a, b)| *a == f64::from(*b)), "{case}");
+        let twice = Twice::<f32>(std::marker::PhantomData);
+        let tail = Tail { activation: Activation::Relu, rows: Some(&twice) };
+        let (mut numbers, shifts) = (vec![f32::NAN; expected.len()], vec![3.0; maps]);
+        let to_numbers = ToNumbers::new(&mut numbers, maps, &scales, &shifts, tail);
+        multiply_by(kernels, &Levels { x: &x, zero }, weights, None, window, &columns, &to_numbers);
+        let whole =
+            expected.iter().enumerate().map(|(i, sum)| (*sum as f32 * scales[i % maps] + 3.0).max(0.0) * 2.0);
+        assert!(numbers.iter().copied().eq(whole), "{case}");
         let mut found = vec![0; expected.len()];
         let to_levels = ToLevels::new(&mut found, maps, &scales, rounding);
         multiply_by(kernels, &Levels { x: &x, zero }, weights, None, window, &columns, &to_levels);
@@ -120,7 +129,7 @@ fn extreme_terms_do_not_saturate() {
     let (x, w) = (vec![255; 64], vec![-128_i8; 64]);
     for kernels in known() {
         let mut y = [0.0_f32];
-        let output = ToNumbers::new(&mut y, 1, &[1.0]);
+        let output = ToNumbers::new(&mut y, 1, &[1.0], &[], Tail::NOTHING);
         let columns = Columns { bias: &[], zeros: &[] };
         let weights = Weights::of_columns(&w, 1, 64);
         multiply_by(
@@ -144,12 +153,12 @@ fn levels_of_activations_are_weights_less_128() {
         let at = |p: usize, j: usize| b[if in_columns { j * k + p } else { p * n + j }];
         let expected = (0..m * n).map(|i| {
             let term = |p| (i32::from(a[i / n * k + p]) - 3) * (i32::from(at(p, i % n)) - 130);
-            (0..k).map(term).sum::<i32>() as f32
+            (0..k).map(term).sum::<i32>() as f32 + 0.5
         });
         let expected: Vec<f32> = expected.collect();
         for kernels in known() {
             let mut y = vec![0.0_f32; m * n];
-            let output = ToNumbers::new(&mut y, n, &[1.0]);
+            let output = ToNumbers::new(&mut y, n, &[1.0], &[0.5], Tail::NOTHING);
             let weights = Weights::of_levels(&b, k, n, in_columns);
             let columns = Columns { bias: &[], zeros: &[2] };
             multiply_by(

@@ -43,6 +43,8 @@ pub(super) enum Target {
     Sums(*mut i32),
     /// Rounded to levels: the first `columns` of each row, rows `row` apart.
     Levels { to: *mut u8, row: usize, columns: usize, scales: *const f32, rounding: Rounding },
+    /// Scaled and shifted: as above.
+    Numbers { to: *mut f32, row: usize, columns: usize, scales: *const f32, shifts: *const f32 },
 }
 
 /// The kernel for one number of rows and registers. It needs the instructions of its table, and the memory that the tile names.
@@ -107,23 +109,56 @@ unsafe fn tile<D: Dots, const M: usize, const N: usize>(t: &Tile<'_>) {
                     }
                 }
             }
-            Target::Levels { to, row, columns, scales, rounding } if columns == N * D::WIDTH => {
-                for i in 0..M {
-                    for j in 0..N {
-                        let to = to.add(i * row + j * D::WIDTH);
-                        sums[i][j].write_levels(scales.add(j * D::WIDTH), rounding, to);
-                    }
-                }
-            }
             Target::Levels { to, row, columns, scales, rounding } => {
-                for i in 0..M {
-                    let mut levels = [0; WIDE];
-                    for j in 0..N {
-                        let at = j * D::WIDTH;
-                        sums[i][j].write_levels(scales.add(at), rounding, levels.as_mut_ptr().add(at));
-                    }
-                    to.add(i * row).copy_from_nonoverlapping(levels.as_ptr(), columns);
+                each_row::<D, _, M, N>(
+                    sums,
+                    to,
+                    row,
+                    columns,
+                    #[inline(always)]
+                    |sum, at, to| sum.write_levels(scales.add(at), rounding, to),
+                );
+            }
+            Target::Numbers { to, row, columns, scales, shifts } => {
+                each_row::<D, _, M, N>(
+                    sums,
+                    to,
+                    row,
+                    columns,
+                    #[inline(always)]
+                    |sum, at, to| sum.write_numbers(scales.add(at), shifts.add(at), to),
+                );
+            }
+        }
+    }
+}
+
+/// Writes rows of results: `write` takes the sums of a register, their first column, and where they go.
+///
+/// # Safety
+/// There is room for `columns` in each row; `write` is `#[inline(always)]`.
+#[inline(always)]
+unsafe fn each_row<D: Dots, T: Copy + Default, const M: usize, const N: usize>(
+    sums: [[D; N]; M],
+    to: *mut T,
+    row: usize,
+    columns: usize,
+    write: impl Fn(D, usize, *mut T),
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        for i in 0..M {
+            let to = to.add(i * row);
+            if columns == N * D::WIDTH {
+                for j in 0..N {
+                    write(sums[i][j], j * D::WIDTH, to.add(j * D::WIDTH));
                 }
+            } else {
+                let mut room = [T::default(); WIDE];
+                for j in 0..N {
+                    write(sums[i][j], j * D::WIDTH, room.as_mut_ptr().add(j * D::WIDTH));
+                }
+                to.copy_from_nonoverlapping(room.as_ptr(), columns);
             }
         }
     }

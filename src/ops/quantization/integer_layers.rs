@@ -4,7 +4,7 @@ use crate::array::{DType, Shape};
 use crate::kernels::integer::{
     Columns, Levels, Output, Rounding, ToLevels, ToNumbers, Weights, Window, multiply,
 };
-use crate::kernels::{Float, threads};
+use crate::kernels::{Float, Tail, threads};
 use crate::ops::products::batch_matmul::Products;
 use crate::ops::spatial::layout::SpatialLayout;
 use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
@@ -58,7 +58,7 @@ op! {
 
 op! {
     /// Affine map of 8-bit levels in the last axis: `y = saturate(round(((x - x_zero) (W - w_zero) + b) * scale) + y_zero)`, or
-    /// without `y_zero` the numbers `((x - x_zero) (W - w_zero) + b) * scale`. Sums are exact (modulo `2^32`), halves are rounded
+    /// without `y_zero` the numbers `((x - x_zero) (W - w_zero) + b) * scale + shift`. Sums are exact (modulo `2^32`), halves are rounded
     /// to the even number. There is no gradient.
     ///
     /// Args:
@@ -68,6 +68,7 @@ op! {
     ///     w_zero: The level of the weight that stands for zero, one number or one for each output.
     ///     bias: Whole numbers `b` that are added to the sums, shape (outputs,).
     ///     scale: What sums are multiplied by, one number or one for each output.
+    ///     shift: What is added to numbers, without `y_zero` only: one number or one for each output; none by default.
     ///     y_zero: The level of the result that stands for zero; None for numbers in place of levels.
     ///     least: The smallest level of the result.
     ///     most: The largest level of the result.
@@ -78,7 +79,8 @@ op! {
     /// Raises:
     ///     ArgumentError: If a level is out of range.
     ///     ShapeError: If the shapes do not fit together.
-    QuantizedAffine = quantized_affine(x: uint8, weight: int8, x_zero: index, w_zero: index, bias: index, scale;
+    QuantizedAffine = quantized_affine(
+        x: uint8, weight: int8, x_zero: index, w_zero: index, bias: index, scale, shift: optional;
         y_zero: Option<i64> = None,
         least: i64 = 0,
         most: i64 = 255,
@@ -189,7 +191,11 @@ fn multiply_by_weight<T: Float>(
             let output = ToLevels::new(run.y_levels(0), columns, scale, rounding);
             multiply(&levels, weights, lasting, window, &sums, &output);
         }
-        None => multiply(&levels, weights, lasting, window, &sums, &ToNumbers::new(run.y(0), columns, scale)),
+        None => {
+            let (shifts, tail) = (if run.has(6) { run.x(6) } else { &[] }, run.tail());
+            let output = ToNumbers::new(run.y(0), columns, scale, shifts, tail);
+            multiply(&levels, weights, lasting, window, &sums, &output);
+        }
     }
     Ok(())
 }
@@ -239,6 +245,7 @@ impl QuantizedConvolution {
 }
 
 impl Compute for QuantizedConvolution {
+    const HOSTS_EPILOGUE: bool = true;
     const CACHED_INPUT: Option<usize> = Some(1);
     without_gradient!();
 
@@ -265,6 +272,7 @@ impl Compute for QuantizedConvolution {
 }
 
 impl Compute for QuantizedAffine {
+    const HOSTS_EPILOGUE: bool = true;
     const CACHED_INPUT: Option<usize> = Some(1);
     without_gradient!();
 
@@ -278,6 +286,12 @@ impl Compute for QuantizedAffine {
         };
         let _ = inputs;
         check_parameters("quantized_affine", x, w[1])?;
+        if let Some(shift) = x.find(6) {
+            check_parameter("quantized_affine", "shift", shift, w[1])?;
+            if let Some(zero) = self.y_zero {
+                return Err(Error::argument("quantized_affine", "y_zero", "None beside `shift`", zero));
+            }
+        }
         self.rounding()?;
         one(batch.iter().copied().chain([w[1]]).collect::<Shape>())
     }
@@ -333,7 +347,9 @@ impl Compute for QuantizedBatchMatmul {
             Some(rounding) => each_product(run.y_levels(0), &p, |sides, y| {
                 product(sides, &ToLevels::new(y, p.n, scale, rounding));
             }),
-            None => each_product(run.y(0), &p, |sides, y| product(sides, &ToNumbers::new(y, p.n, scale))),
+            None => each_product(run.y(0), &p, |sides, y| {
+                product(sides, &ToNumbers::new(y, p.n, scale, &[], Tail::NOTHING));
+            }),
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, 
 use crate::{Error, Result};
 
 /// The operations of this file.
-pub(crate) const OPS: &[Entry] = &[Entry::of::<MaxPoolingUint8>(), Entry::of::<QuantizedMean>()];
+pub(crate) const OPS: &[Entry] = &[Entry::of::<MaxPoolingUint8>(), Entry::of::<QuantizedAveragePooling>()];
 
 op! {
     /// Maximum of 8-bit levels over windows of images, channels last. There is no gradient.
@@ -35,11 +35,13 @@ op! {
 }
 
 op! {
-    /// Mean of 8-bit levels over the height and width of images, channels last, as levels of another scale:
+    /// Mean of 8-bit levels over windows of images, channels last, as levels of another scale:
     /// `y = saturate(round(mean(x - x_zero) * scale) + y_zero)`, halves rounded to the even number. There is no gradient.
     ///
     /// Args:
     ///     x: Levels, shape (batch..., height, width, channels).
+    ///     kernel: Size of the windows along both spatial axes.
+    ///     stride: Step of the windows along each spatial axis, `kernel` by default.
     ///     scale: Distance of two levels of `x`, in levels of the result.
     ///     x_zero: The level of `x` that stands for zero.
     ///     y_zero: The level of the result that stands for zero.
@@ -47,12 +49,14 @@ op! {
     ///     most: The largest level of the result.
     ///
     /// Returns:
-    ///     Array of shape (batch..., 1, 1, channels), of type `uint8`.
+    ///     Array of type `uint8`, each spatial axis having `(in - kernel) // stride + 1` elements.
     ///
     /// Raises:
-    ///     ArgumentError: If a level is out of range.
-    ///     ShapeError: If `x` has too few axes.
-    QuantizedMean = quantized_mean(x: uint8;
+    ///     ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+    ///     ShapeError: If `x` has too few axes, or no window fits.
+    QuantizedAveragePooling = quantized_average_pooling(x: uint8;
+        kernel: Vec<i64>,
+        stride: Option<Vec<i64>> = None,
         scale: f64 = 1.0,
         x_zero: i64 = 0,
         y_zero: i64 = 0,
@@ -69,32 +73,50 @@ fn split<'a>(op: &str, x: &'a Shape) -> Result<(&'a [usize], [usize; 3])> {
     }
 }
 
+/// Windows over images of shape `x`, and the shape of what they give.
+fn windows(
+    op: &str,
+    x: &Shape,
+    kernel: &[i64],
+    stride: Option<&[i64]>,
+    pad: Option<&[i64]>,
+) -> Result<(Window, Shape)> {
+    let (batch, [height, width, channels]) = split(op, x)?;
+    let two = |arg, given: Option<&[i64]>, least, default| -> Result<[usize; 2]> {
+        per_axis(op, arg, given, 2, least, default).map(|of| [of[0], of[1]])
+    };
+    let (stride, kernel) =
+        (two("stride", stride.or(Some(kernel)), 1, 1)?, two("kernel", Some(kernel), 1, 1)?);
+    let pad = two("pad", pad, 0, 0)?;
+    if pad[0] >= kernel[0] || pad[1] >= kernel[1] {
+        let expected = format!("less than kernel, which is {kernel:?}");
+        return Err(Error::argument(op, "pad", expected, format!("{pad:?}")));
+    }
+    let input = [height, width];
+    let mut output = [0; 2];
+    for i in 0..2 {
+        let Some(over) = (input[i] + 2 * pad[i]).checked_sub(kernel[i]).filter(|_| input[i] > 0) else {
+            return Err(Error::shape(op, "at least one window along each spatial axis", [x]));
+        };
+        output[i] = over / stride[i] + 1;
+    }
+    let images = batch.iter().product();
+    let shape: Shape = batch.iter().copied().chain(output).chain([channels]).collect();
+    shape.checked_size()?;
+    Ok((Window { images, channels, input, output, kernel, pad, stride, dilation: [1; 2] }, shape))
+}
+
 impl MaxPoolingUint8 {
     fn window(&self, x: &Shape) -> Result<(Window, Shape)> {
-        let op = "max_pooling_uint8";
-        let (batch, [height, width, channels]) = split(op, x)?;
-        let two = |arg, given: Option<&[i64]>, least, default| -> Result<[usize; 2]> {
-            per_axis(op, arg, given, 2, least, default).map(|of| [of[0], of[1]])
-        };
-        let kernel = two("kernel", Some(&self.kernel), 1, 1)?;
-        let stride = two("stride", self.stride.as_deref().or(Some(&self.kernel)), 1, 1)?;
-        let pad = two("pad", self.pad.as_deref(), 0, 0)?;
-        if pad[0] >= kernel[0] || pad[1] >= kernel[1] {
-            let expected = format!("less than kernel, which is {kernel:?}");
-            return Err(Error::argument(op, "pad", expected, format!("{pad:?}")));
-        }
-        let input = [height, width];
-        let mut output = [0; 2];
-        for i in 0..2 {
-            let Some(over) = (input[i] + 2 * pad[i]).checked_sub(kernel[i]).filter(|_| input[i] > 0) else {
-                return Err(Error::shape(op, "at least one window along each spatial axis", [x]));
-            };
-            output[i] = over / stride[i] + 1;
-        }
-        let images = batch.iter().product();
-        let shape: Shape = batch.iter().copied().chain(output).chain([channels]).collect();
-        let window = Window { images, channels, input, output, kernel, pad, stride, dilation: [1; 2] };
-        Ok((window, shape))
+        windows("max_pooling_uint8", x, &self.kernel, self.stride.as_deref(), self.pad.as_deref())
+    }
+}
+
+impl QuantizedAveragePooling {
+    const NAME: &'static str = "quantized_average_pooling";
+
+    fn window(&self, x: &Shape) -> Result<(Window, Shape)> {
+        windows(Self::NAME, x, &self.kernel, self.stride.as_deref(), None)
     }
 }
 
@@ -116,27 +138,21 @@ impl Compute for MaxPoolingUint8 {
     }
 }
 
-impl Compute for QuantizedMean {
+impl Compute for QuantizedAveragePooling {
     without_gradient!();
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
-        let op = "quantized_mean";
-        let (batch, [height, width, channels]) = split(op, x.get(0))?;
-        if height * width == 0 {
-            return Err(Error::shape(op, "at least one element to take the mean of", [x.get(0)]));
-        }
-        level(op, "x_zero", self.x_zero)?;
-        rounding(op, self.y_zero, self.least, self.most)?;
-        one(batch.iter().copied().chain([1, 1, channels]).collect::<Shape>())
+        level(Self::NAME, "x_zero", self.x_zero)?;
+        rounding(Self::NAME, self.y_zero, self.least, self.most)?;
+        one(self.window(x.get(0))?.1)
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let op = "quantized_mean";
-        let (_, [height, width, channels]) = split(op, run.x_shape(0))?;
-        let step = (self.scale / (height * width) as f64) as f32;
-        let scale = Scale { step, zero: level(op, "x_zero", self.x_zero)? };
-        let rounding = rounding(op, self.y_zero, self.least, self.most)?;
-        levels::mean(run.levels(0), (height * width, channels), scale, rounding, run.y_levels(0));
+        let (window, _) = self.window(run.x_shape(0))?;
+        let step = (self.scale / (window.kernel[0] * window.kernel[1]) as f64) as f32;
+        let scale = Scale { step, zero: level(Self::NAME, "x_zero", self.x_zero)? };
+        let rounding = rounding(Self::NAME, self.y_zero, self.least, self.most)?;
+        levels::average(run.levels(0), &window, scale, rounding, run.y_levels(0));
         Ok(())
     }
 

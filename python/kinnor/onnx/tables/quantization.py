@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import functions as F
+from ...integer_graphs.dynamic import dynamic_parameters, rounded
 from ..values import OnnxError, Row, Value
-from .arithmetic import matmul, rounded
+from .arithmetic import matmul
 from .building import constant, expand, per_channel, reshape
-from .convolutions import convolved
+from .convolutions import averaged, convolved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,11 +87,7 @@ def _dequantize(node: Node) -> Value:
 
 def _dynamic(node: Node) -> list[Value]:
     x, sources = node.x(), node.value(0).sources
-    axes = list(range(x.ndim))
-    most = F.maximum_scalar(F.max(x, axis=axes), 0.0)
-    least = F.minimum_scalar(F.min(x, axis=axes), 0.0)
-    scale = (most - least) * (1.0 / 255.0)
-    zero = rounded(F.minimum_scalar(F.maximum_scalar(-least / scale, 0.0), 255.0))
+    scale, zero = dynamic_parameters(x)
     y = _levels_of(node, x, per_channel(scale, 0, x.ndim), per_channel(zero, 0, x.ndim), np.dtype(np.uint8), sources)
     return [y, Value(scale, np.float32, sources=sources), Value(zero, np.uint8, sources=sources)]
 
@@ -159,13 +156,15 @@ def _qlinear_concat(node: Node) -> Value:
 
 def _qgemm(node: Node) -> Value | Variable:
     a, b = _numbers(node, 0), _numbers(node, 3, 0 if node.get("transB", 0) else 1)
-    y = F.affine(
-        F.transpose(a, (1, 0)) if node.get("transA", 0) else a, F.transpose(b, (1, 0)) if node.get("transB", 0) else b
-    )
+    a = F.transpose(a, (1, 0)) if node.get("transA", 0) else a
+    b = F.transpose(b, (1, 0)) if node.get("transB", 0) else b
+    alpha, bias = node.get("alpha", 1.0), None
     if node.has(6):  # levels of what the product counts in
-        scale = node.x(1) * node.x(4)
-        y = y + node.x(6) * scale
-    y = y * node.get("alpha", 1.0)
+        bias = node.x(6) * (node.x(1) * node.x(4))
+    is_row = bias is not None and bias.shape == b.shape[1:]
+    y = F.affine(a, b, bias) if is_row else F.affine(a, b)
+    y = y if bias is None or is_row else y + bias
+    y = y if alpha == 1.0 else y * alpha
     return _as_output(node, y, 7, 0, 3) if node.has(7) else Value(y, np.float32)
 
 
@@ -188,6 +187,7 @@ QUANTIZATION: dict[tuple[str, str], Row] = {
     ("", "QuantizeLinear"): Row(_quantize),
     ("com.microsoft", "QGemm"): Row(_qgemm),
     ("com.microsoft", "QLinearAdd"): _with_two(lambda a, b: a + b),
+    ("com.microsoft", "QLinearAveragePool"): _with_one(averaged),
     ("com.microsoft", "QLinearConcat"): Row(_qlinear_concat),
     ("com.microsoft", "QLinearGlobalAveragePool"): _with_one(_pooled),
     ("com.microsoft", "QLinearLeakyRelu"): _with_one(_leaky),
