@@ -13,8 +13,8 @@ mod tile;
 mod window;
 
 pub use dots::Rounding;
-pub use levels::{Place, Scale};
-pub use output::{Columns, Output, ToLevels, ToNumbers};
-pub use pack::Weights;
+pub use levels::{RowPlace, Scale};
+pub use output::{ColumnTerms, SumOutput, ToLevels, ToNumbers};
+pub use pack::QuantizedWeights;
 pub use product::{Levels, multiply};
-pub use window::Window;
+pub use window::ImageWindow;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -106,5 +107,7 @@ def weights_of(x: Variable, given: Container[Variable]) -> Weights | None:
         return None
     zero = zero.astype(np.int64)
     if levels.dtype == np.uint8:
-        levels, zero = (levels ^ SIGNED).view(np.int8), zero - SIGNED
-    return Weights(levels, step.astype(np.float32), zero, held)
+        levels, zero = (levels ^ np.uint8(SIGNED)).view(np.int8), zero - SIGNED
+    # Graphs for other shapes have the same constants, perhaps as other variables.
+    key = (hashlib.sha1(levels.tobytes(), usedforsecurity=False).digest(), levels.shape)
+    return Weights(levels, step.astype(np.float32), zero, key)

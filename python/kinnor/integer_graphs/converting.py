@@ -6,6 +6,7 @@ which may round a level to its neighbour.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -110,13 +111,19 @@ class IntegerLayers:
         if args["round_mode"] != "HALF_TO_EVEN" or args["narrow_range"]:
             return
         shift = SIGNED if args["dtype"] == 1 else 0
-        known = self.value(step), self.value(zero)
-        if known[0] is None or known[1] is None:
+        if not is_constant(step, self.given) or not is_constant(zero, self.given):
             found = self._by_given(x, step, zero, shift)
+        elif (scale := self._scale(step, zero, shift)) is not None:
+            found = self._computed(x, Target(scale))
         else:
-            target = Target(Scale(float(known[0].item()), int(known[1].item()) + shift))
-            found = self._computed(x, target)
+            return
         self._note(y, found, shift)
+
+    def _scale(self, step: Variable, zero: Variable, shift: int) -> Scale | None:
+        """A scale of constants; None if it is none of levels of 8 bits."""
+        distance, at = float(self.value(step).item()), float(self.value(zero).item()) + shift
+        is_one = 0 < distance < math.inf and at in range(256)
+        return Scale(distance, int(at)) if is_one else None
 
     def _note(self, y: Variable, levels: Levels, shift: int) -> None:
         """Keep the levels of a variable for those who read them."""
@@ -167,9 +174,11 @@ class IntegerLayers:
         if x not in self._levels or step.size != 1 or zero.size != 1:
             return
         levels, shift = self._levels[x]
-        known = self.value(step), self.value(zero)
-        if known[0] is not None and known[1] is not None:
-            found = levels.standing_for(Scale(float(known[0].item()), int(known[1].item()) + shift))
+        if is_constant(step, self.given) and is_constant(zero, self.given):
+            scale = self._scale(step, zero, shift)
+            if scale is None:
+                return
+            found = levels.standing_for(scale)
         else:
             zero = F.add_scalar(zero, float(shift)) if shift else zero
             found = levels.standing_for(given=(F.reshape(step, (1,)), F.reshape(zero, (1,))))

@@ -119,20 +119,29 @@ def _affine(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
     return Levels(target.scale, plain=F.quantized_affine(*found.inputs, found.scale, **target.arguments))
 
 
+def _columns(x: Variable, transposes: bool) -> tuple[Variable, bool]:
+    """Matrices as they lie rather than a copy of them transposed, and whether they are then to be transposed."""
+    f, last = x.parent, x.ndim - 1
+    if is_a(f, "TransposeUint8") and list(f.info.args["axes"]) == [*range(last - 1), last, last - 1]:
+        return f.inputs[0], not transposes
+    return x, transposes
+
+
 def _matrices(graph: IntegerLayers, f: Function, target: Target | None) -> Variable | None:
     """Products of matrices of levels, to levels or to numbers."""
     (a, b), args = map(graph.of, f.inputs), f.info.args
     if a is None or b is None or a.given or b.given or args["transpose_a"]:
         return None
+    right, transposes = _columns(b.plain, args["transpose_b"])
     scale = np.float64(a.scale.step) * b.scale.step / (1.0 if target is None else target.scale.step)
     how = {} if target is None else target.arguments
     return F.quantized_batch_matmul(
         a.plain,
-        b.plain,
+        right,
         constant([a.scale.zero], np.int64),
         constant([b.scale.zero], np.int64),
         constant([scale], np.float32),
-        transpose_b=args["transpose_b"],
+        transpose_b=transposes,
         **how,
     )
 

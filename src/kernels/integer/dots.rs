@@ -6,7 +6,7 @@
 /// Every function needs the instructions of the type to be there, and the memory that pointers name. All must be inlined into
 /// a function that has the instructions.
 #[allow(missing_docs, clippy::missing_safety_doc)] // said of all
-pub(super) unsafe trait Dots: Copy {
+pub(super) unsafe trait IntegerDots: Copy {
     const WIDTH: usize;
     /// Four terms of each column.
     type Weights: Copy;
@@ -64,7 +64,7 @@ impl Rounding {
 pub(super) struct Portable([i32; 4]);
 
 // SAFETY: plain instructions.
-unsafe impl Dots for Portable {
+unsafe impl IntegerDots for Portable {
     const WIDTH: usize = 4;
     type Weights = [[i8; 4]; 4];
     type Levels = [u8; 4];
@@ -127,7 +127,7 @@ pub(super) mod x86 {
     #[allow(clippy::wildcard_imports)]
     use std::arch::x86_64::*;
 
-    use super::{Dots, Rounding};
+    use super::{IntegerDots, Rounding};
 
     /// What becomes of eight sums.
     macro_rules! finish_avx2 {
@@ -175,7 +175,7 @@ pub(super) mod x86 {
     pub(in crate::kernels::integer) struct Avx512Vnni(__m512i);
 
     // SAFETY: the functions do what the trait says.
-    unsafe impl Dots for Avx512Vnni {
+    unsafe impl IntegerDots for Avx512Vnni {
         const WIDTH: usize = 16;
         type Weights = __m512i;
         type Levels = __m512i;
@@ -244,7 +244,7 @@ pub(super) mod x86 {
     pub(in crate::kernels::integer) struct AvxVnni(__m256i);
 
     // SAFETY: the functions do what the trait says.
-    unsafe impl Dots for AvxVnni {
+    unsafe impl IntegerDots for AvxVnni {
         const WIDTH: usize = 8;
         type Weights = __m256i;
         type Levels = __m256i;
@@ -283,7 +283,7 @@ pub(super) mod x86 {
     pub(in crate::kernels::integer) struct Avx2(__m256i);
 
     // SAFETY: the functions do what the trait says.
-    unsafe impl Dots for Avx2 {
+    unsafe impl IntegerDots for Avx2 {
         const WIDTH: usize = 8;
         type Weights = [__m256i; 2];
         type Levels = [__m256i; 2];

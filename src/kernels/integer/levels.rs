@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use super::dots::Rounding;
 use super::lookup;
-use super::window::Window;
+use super::window::ImageWindow;
 use crate::kernels::Float;
 use crate::kernels::map::GRAIN;
 use crate::kernels::scratch::List;
-use crate::kernels::simd::vectorised;
+use crate::kernels::simd::{Vector, Work, vectorised};
 use crate::kernels::threads;
 
 /// A scale, and the level that stands for zero.
@@ -133,7 +133,7 @@ pub fn look_up(x: &[u8], table: &[u8; 256], y: &mut [u8]) {
 }
 
 /// Copies stretches of `n` levels, each from the next of `x` to the next of `y`: these are at the same place of rows of two lengths.
-pub fn copy_rows(x: &[u8], from: Place, y: &mut [u8], to: Place, n: usize) {
+pub fn copy_rows(x: &[u8], from: RowPlace, y: &mut [u8], to: RowPlace, n: usize) {
     threads::row_ranges_mut(y, to.row, (GRAIN / to.row.max(1)).max(1), |rows, y| {
         for (i, y) in rows.zip(y.chunks_exact_mut(to.row)) {
             y[to.at..][..n].copy_from_slice(&x[i * from.row + from.at..][..n]);
@@ -143,46 +143,65 @@ pub fn copy_rows(x: &[u8], from: Place, y: &mut [u8], to: Place, n: usize) {
 
 /// A place in each row of so many elements.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct RowPlace {
     /// The place.
     pub at: usize,
     /// Elements of a row.
     pub row: usize,
 }
 
-/// The least and the largest of numbers and zero.
+/// The least and the largest of numbers and zero; what is no number counts for nothing.
 pub fn bounds<T: Float>(x: &[T]) -> (T, T) {
     let mut of_pieces = List::repeat((T::ZERO, T::ZERO), x.len().div_ceil(GRAIN));
     threads::rows_mut(&mut of_pieces, 1, 1, |i, bounds| {
-        let x = &x[i * GRAIN..x.len().min((i + 1) * GRAIN)];
-        bounds[0] = vectorised(
-            #[inline(always)]
-            || {
-                // Lanes, so that the numbers need not be looked at one after the other.
-                let mut lanes = [(T::ZERO, T::ZERO); 16];
-                for x in x.chunks(16) {
-                    for (lane, v) in lanes.iter_mut().zip(x) {
-                        lane.0 = if *v < lane.0 { *v } else { lane.0 };
-                        lane.1 = if *v > lane.1 { *v } else { lane.1 };
-                    }
-                }
-                all_bounds(&lanes)
-            },
-        );
+        bounds[0] = T::in_registers(Bounds { x: &x[i * GRAIN..x.len().min((i + 1) * GRAIN)] });
     });
-    all_bounds(&of_pieces)
+    all_bounds(of_pieces.iter().copied())
 }
 
-/// The least and the largest of several pairs.
-fn all_bounds<T: Float>(of: &[(T, T)]) -> (T, T) {
-    of.iter().fold((T::ZERO, T::ZERO), |(least, most), (low, high)| {
-        (if *low < least { *low } else { least }, if *high > most { *high } else { most })
+/// Finds the [`bounds`] of a piece.
+struct Bounds<'a, T> {
+    x: &'a [T],
+}
+
+impl<T: Float> Work<T> for Bounds<'_, T> {
+    type Output = (T, T);
+
+    #[inline(always)]
+    unsafe fn run<V: Vector<T = T>>(self) -> (T, T) {
+        /// Registers of either bound.
+        const N: usize = 4;
+        let (mut least, mut most) = ([T::ZERO; 16], [T::ZERO; 16]);
+        let whole = self.x.len() / (N * V::WIDTH);
+        // SAFETY: the caller has the instructions; so many numbers are there, and no register has more than 16.
+        unsafe {
+            let (mut low, mut high) = ([V::zero(); N], [V::zero(); N]);
+            for i in 0..whole {
+                for j in 0..N {
+                    let x = V::load(self.x.as_ptr().add((i * N + j) * V::WIDTH));
+                    high[j] = x.max(high[j]);
+                    low[j] = V::zero().sub(x).max(low[j]);
+                }
+            }
+            low[0].max(low[1]).max(low[2].max(low[3])).store(least.as_mut_ptr());
+            high[0].max(high[1]).max(high[2].max(high[3])).store(most.as_mut_ptr());
+        }
+        let rest = self.x[whole * N * V::WIDTH..].iter().map(|x| (*x, *x));
+        let lanes = least.into_iter().zip(most).map(|(low, high)| (-low, high));
+        all_bounds(rest.chain(lanes))
+    }
+}
+
+/// The least and the largest of several pairs and zero.
+fn all_bounds<T: Float>(of: impl IntoIterator<Item = (T, T)>) -> (T, T) {
+    of.into_iter().fold((T::ZERO, T::ZERO), |(least, most), (low, high)| {
+        (if low < least { low } else { least }, if high > most { high } else { most })
     })
 }
 
 /// The largest level of each channel within windows; what lies outside of the images counts for nothing.
-pub fn max_pool(x: &[u8], window: &Window, y: &mut [u8]) {
-    let Window { channels, input: [height, width], output: [lines, columns], .. } = *window;
+pub fn max_pool(x: &[u8], window: &ImageWindow, y: &mut [u8]) {
+    let ImageWindow { channels, input: [height, width], output: [lines, columns], .. } = *window;
     let seen = |axis: usize, at: usize| {
         let (pad, dilation) = (window.pad[axis], window.dilation[axis]);
         let places = (0..window.kernel[axis]).map(move |i| at * window.stride[axis] + i * dilation);
@@ -206,8 +225,8 @@ pub fn max_pool(x: &[u8], window: &Window, y: &mut [u8]) {
 }
 
 /// The levels of means over windows, none of which reaches beyond the images: of their sums without zero points, times the step.
-pub fn average(x: &[u8], window: &Window, of_x: Scale, rounding: Rounding, y: &mut [u8]) {
-    let Window { channels, input: [height, width], output: [lines, columns], stride, .. } = *window;
+pub fn average(x: &[u8], window: &ImageWindow, of_x: Scale, rounding: Rounding, y: &mut [u8]) {
+    let ImageWindow { channels, input: [height, width], output: [lines, columns], stride, .. } = *window;
     let size = window.kernel[0] * window.kernel[1];
     let zeros = i32::from(of_x.zero).wrapping_mul(size as i32);
     threads::rows_mut(y, columns * channels, 1, |i, y| {

@@ -1,14 +1,14 @@
 //! What becomes of sums: levels of another scale, or numbers.
 
 use super::dots::Rounding;
-use super::pack::Panels;
-use super::tile::{Finish, TALL, Target, WIDE};
+use super::pack::WeightPanels;
+use super::tile::{Finish, SumTarget, TALL, WIDE};
 use crate::kernels::scratch::List;
 use crate::kernels::threads::Shared;
 use crate::kernels::{Activation, Float, Tail};
 
 /// What is added to the sums of each column.
-pub struct Columns<'a> {
+pub struct ColumnTerms<'a> {
     /// One whole number for each column, or none.
     pub bias: &'a [i64],
     /// The weight that stands for zero: of each column, of all, or zero if there is none.
@@ -33,7 +33,7 @@ fn of_column<T: Copy>(values: &[T], column: usize) -> T {
     values[if values.len() == 1 { 0 } else { column }]
 }
 
-impl Columns<'_> {
+impl ColumnTerms<'_> {
     /// Whether the sums of rows of levels are needed.
     pub(super) fn has_zeros(&self) -> bool {
         self.zeros.iter().any(|zero| *zero != 0)
@@ -45,7 +45,7 @@ impl Columns<'_> {
     }
 
     /// What is added to sums of so many terms, with levels of this zero point.
-    pub(super) fn offsets(&self, packed: Panels, zero: u8, terms: usize) -> Offsets {
+    pub(super) fn offsets(&self, packed: WeightPanels, zero: u8, terms: usize) -> Offsets {
         let zero = i32::from(zero);
         let added = |i| {
             let both = zero.wrapping_mul(self.zero(i)).wrapping_mul(terms as i32);
@@ -59,7 +59,12 @@ impl Columns<'_> {
 
 impl Offsets {
     /// For a tile whose first column is `column`; the sums of its rows of levels are there if they are needed.
-    pub(super) fn finish<'a>(&'a self, column: usize, rows: Option<&'a [i32]>, target: Target) -> Finish<'a> {
+    pub(super) fn finish<'a>(
+        &'a self,
+        column: usize,
+        rows: Option<&'a [i32]>,
+        target: SumTarget,
+    ) -> Finish<'a> {
         let zeros = rows.map(|rows| (self.zeros[column..].as_ptr(), rows));
         Finish { added: self.added[column..].as_ptr(), zeros, target }
     }
@@ -70,7 +75,7 @@ pub(super) type Sums = [i32; TALL * WIDE];
 
 /// Some columns of some rows of a result.
 #[derive(Clone, Copy)]
-pub struct Part {
+pub struct ResultPart {
     pub(super) row: usize,
     pub(super) rows: usize,
     pub(super) column: usize,
@@ -79,31 +84,31 @@ pub struct Part {
 
 /// Where results go.
 #[allow(private_interfaces)] // only kernels call them
-pub trait Output: Sync {
+pub trait SumOutput: Sync {
     /// Where the sums of a part go.
-    fn target(&self, part: Part, sums: &mut Sums) -> Target;
+    fn target(&self, part: ResultPart, sums: &mut Sums) -> SumTarget;
     /// Takes sums that were to go to `sums`.
-    fn take(&self, part: Part, sums: &Sums);
+    fn take(&self, part: ResultPart, sums: &Sums);
     /// Takes a part through what follows; all of it is written.
-    fn finish(&self, part: Part);
+    fn finish(&self, part: ResultPart);
     /// Bytes of an element.
     fn element(&self) -> usize;
 }
 
 /// Rows of results.
-struct Rows<T> {
+struct ResultRows<T> {
     y: Shared<T>,
     len: usize,
     columns: usize,
 }
 
-impl<T> Rows<T> {
+impl<T> ResultRows<T> {
     fn new(y: &mut [T], columns: usize) -> Self {
         Self { y: Shared::new(y.as_mut_ptr()), len: y.len(), columns }
     }
 
     /// Where a part begins.
-    fn at(&self, part: Part) -> *mut T {
+    fn at(&self, part: ResultPart) -> *mut T {
         let fits = (part.row + part.rows) * self.columns <= self.len;
         assert!(fits && part.column + part.columns <= self.columns, "a part beyond the result");
         self.y.get().wrapping_add(part.row * self.columns + part.column)
@@ -112,7 +117,7 @@ impl<T> Rows<T> {
 
 /// Levels: sums times the scale of their column, rounded.
 pub struct ToLevels {
-    rows: Rows<u8>,
+    rows: ResultRows<u8>,
     scales: List<f32>,
     rounding: Rounding,
 }
@@ -121,15 +126,15 @@ impl ToLevels {
     /// Rows of `y`, by one scale for each column or for all.
     pub fn new<T: Float>(y: &mut [u8], columns: usize, scales: &[T], rounding: Rounding) -> Self {
         let scales = filled(columns, |i| of_column(scales, i).real() as f32);
-        Self { rows: Rows::new(y, columns), scales, rounding }
+        Self { rows: ResultRows::new(y, columns), scales, rounding }
     }
 }
 
 #[allow(private_interfaces)]
-impl Output for ToLevels {
-    fn target(&self, part: Part, _: &mut Sums) -> Target {
+impl SumOutput for ToLevels {
+    fn target(&self, part: ResultPart, _: &mut Sums) -> SumTarget {
         let (to, row, columns) = (self.rows.at(part), self.rows.columns, part.columns);
-        Target::Levels {
+        SumTarget::Levels {
             to,
             row,
             columns,
@@ -138,9 +143,9 @@ impl Output for ToLevels {
         }
     }
 
-    fn take(&self, _: Part, _: &Sums) {}
+    fn take(&self, _: ResultPart, _: &Sums) {}
 
-    fn finish(&self, _: Part) {}
+    fn finish(&self, _: ResultPart) {}
 
     fn element(&self) -> usize {
         size_of::<u8>()
@@ -149,7 +154,7 @@ impl Output for ToLevels {
 
 /// Numbers: sums times the scale of their column, and the shift of that added.
 pub struct ToNumbers<'a, T> {
-    rows: Rows<T>,
+    rows: ResultRows<T>,
     scales: List<T>,
     shifts: List<T>,
     tail: Tail<'a>,
@@ -160,7 +165,7 @@ impl<'a, T: Float> ToNumbers<'a, T> {
     pub fn new(y: &mut [T], columns: usize, scales: &[T], shifts: &[T], tail: Tail<'a>) -> Self {
         let shift = |i| if shifts.is_empty() { T::ZERO } else { of_column(shifts, i) };
         let scales = filled(columns, |i| of_column(scales, i));
-        Self { rows: Rows::new(y, columns), scales, shifts: filled(columns, shift), tail }
+        Self { rows: ResultRows::new(y, columns), scales, shifts: filled(columns, shift), tail }
     }
 
     fn is_single() -> bool {
@@ -169,24 +174,24 @@ impl<'a, T: Float> ToNumbers<'a, T> {
 }
 
 #[allow(private_interfaces)]
-impl<T: Float> Output for ToNumbers<'_, T> {
-    fn target(&self, part: Part, sums: &mut Sums) -> Target {
+impl<T: Float> SumOutput for ToNumbers<'_, T> {
+    fn target(&self, part: ResultPart, sums: &mut Sums) -> SumTarget {
         if !Self::is_single() {
-            return Target::Sums(sums.as_mut_ptr());
+            return SumTarget::Sums(sums.as_mut_ptr());
         }
         // The numbers are `f32`.
         let of = |list: &List<T>| list[part.column..].as_ptr().cast();
         let (to, row, columns) = (self.rows.at(part).cast(), self.rows.columns, part.columns);
-        Target::Numbers { to, row, columns, scales: of(&self.scales), shifts: of(&self.shifts) }
+        SumTarget::Numbers { to, row, columns, scales: of(&self.scales), shifts: of(&self.shifts) }
     }
 
-    fn take(&self, part: Part, sums: &Sums) {
+    fn take(&self, part: ResultPart, sums: &Sums) {
         if Self::is_single() {
             return;
         }
         let (scales, shifts) = (&self.scales[part.column..], &self.shifts[part.column..]);
         for (i, sums) in sums.chunks_exact(WIDE).take(part.rows).enumerate() {
-            let row = self.rows.at(Part { row: part.row + i, rows: 1, ..part });
+            let row = self.rows.at(ResultPart { row: part.row + i, rows: 1, ..part });
             for (j, sum) in sums[..part.columns].iter().enumerate() {
                 // SAFETY: the part is within the result, and comes once.
                 unsafe { row.add(j).write(T::all(f64::from(*sum)) * scales[j] + shifts[j]) };
@@ -194,12 +199,12 @@ impl<T: Float> Output for ToNumbers<'_, T> {
         }
     }
 
-    fn finish(&self, part: Part) {
+    fn finish(&self, part: ResultPart) {
         if self.tail.rows.is_none() && self.tail.activation == Activation::Identity {
             return;
         }
         for i in 0..part.rows {
-            let row = self.rows.at(Part { row: part.row + i, rows: 1, ..part });
+            let row = self.rows.at(ResultPart { row: part.row + i, rows: 1, ..part });
             // SAFETY: the part is within the result, was written, and comes once.
             unsafe {
                 let numbers = std::slice::from_raw_parts_mut(row, part.columns);

@@ -8,17 +8,17 @@ use crate::kernels::threads::{Shared, parallel};
 
 /// A matrix of 8-bit weights, wherever its elements lie.
 #[derive(Clone, Copy)]
-pub struct Weights<'a> {
+pub struct QuantizedWeights<'a> {
     data: &'a [u8],
     /// Distances of two terms of a column, and of two columns.
     steps: [usize; 2],
     columns: usize,
     terms: usize,
-    /// What is added to make signed weights of bytes, modulo 256: their zero points follow.
+    /// Bits that are turned to make signed weights of bytes: their zero points follow.
     shift: u8,
 }
 
-impl<'a> Weights<'a> {
+impl<'a> QuantizedWeights<'a> {
     /// Signed weights, the terms of each column side by side.
     pub fn of_columns(data: &'a [i8], columns: usize, terms: usize) -> Self {
         Self { steps: [1, terms], ..Self::of_rows(data, terms, columns) }
@@ -56,7 +56,7 @@ impl Stretches {
 
 /// Packed weights.
 pub(super) struct Packed<'a> {
-    panels: Panels,
+    panels: WeightPanels,
     /// Keeps them.
     _memory: PackedMemory<'a>,
 }
@@ -69,7 +69,7 @@ enum PackedMemory<'a> {
 
 /// Where packed weights are.
 #[derive(Clone, Copy)]
-pub(super) struct Panels {
+pub(super) struct WeightPanels {
     kernels: &'static Kernels,
     start: Shared<u8>,
     pub(super) columns: usize,
@@ -83,7 +83,7 @@ impl<'a> Packed<'a> {
     /// Packs weights, or finds them packed where they last.
     pub(super) fn new(
         kernels: &'static Kernels,
-        weights: Weights<'_>,
+        weights: QuantizedWeights<'_>,
         stretches: Stretches,
         lasting: Option<Lasting<'a>>,
     ) -> Self {
@@ -91,7 +91,7 @@ impl<'a> Packed<'a> {
         let (columns, groups) = (weights.columns, stretches.count * stretches.groups());
         let padded = columns.next_multiple_of(kernels.width);
         let room = padded * (groups * GROUP + size_of::<i32>());
-        let at = |start| Panels { kernels, start: Shared::new(start), columns, groups, padded };
+        let at = |start| WeightPanels { kernels, start: Shared::new(start), columns, groups, padded };
         if let Some(mut lent) =
             lasting.and_then(|array| array.lend(0, [stretches.count, columns, padded], room))
         {
@@ -109,12 +109,12 @@ impl<'a> Packed<'a> {
     }
 
     /// Where they are, as long as this is there.
-    pub(super) fn panels(&self) -> Panels {
+    pub(super) fn panels(&self) -> WeightPanels {
         self.panels
     }
 }
 
-impl Panels {
+impl WeightPanels {
     /// The panel that begins with a column, a multiple of those of a panel, and its registers.
     pub(super) fn panel(&self, column: usize) -> (*const i8, usize) {
         let registers = (self.padded - column).min(self.kernels.panel()) / self.kernels.width;
@@ -133,7 +133,7 @@ impl Panels {
         unsafe { *self.sums_ptr().add(column) }
     }
 
-    fn pack(&self, weights: Weights<'_>, stretches: Stretches) {
+    fn pack(&self, weights: QuantizedWeights<'_>, stretches: Stretches) {
         let Self { kernels, start: to, columns, groups, padded } = *self;
         let (sums, wide) = (Shared::new(self.sums_ptr()), kernels.panel());
         parallel(columns.div_ceil(wide), |i| {
@@ -160,23 +160,48 @@ impl Panels {
 
 /// Packs a panel of the columns from `first` on, as many as there are sums.
 #[inline(always)]
-fn fill(weights: Weights<'_>, stretches: Stretches, first: usize, panel: &mut [u8], sums: &mut [i32]) {
-    let Weights { data, steps: [term, column], shift, .. } = weights;
-    let per_stretch = stretches.groups();
+fn fill(
+    weights: QuantizedWeights<'_>,
+    stretches: Stretches,
+    first: usize,
+    panel: &mut [u8],
+    sums: &mut [i32],
+) {
+    let QuantizedWeights { data, steps: [term, column], shift, .. } = weights;
+    let (per_stretch, columns) = (stretches.groups(), sums.len());
     let row = panel.len() / (stretches.count * per_stretch).max(1);
+    let (mask, lasts) = ([shift; GROUP], (columns - 1) * column);
     for (g, to) in panel.chunks_exact_mut(row.max(1)).enumerate() {
         let (stretch, within) = (g / per_stretch, g % per_stretch * GROUP);
         let n = GROUP.min(stretches.length - within);
         let start = (stretch * stretches.length + within) * term + first * column;
-        if n < GROUP || row > sums.len() * GROUP {
-            to.fill(0);
-        }
-        for (c, (sum, to)) in sums.iter_mut().zip(to.chunks_exact_mut(GROUP)).enumerate() {
-            let from = start + c * column;
-            for (k, to) in to[..n].iter_mut().enumerate() {
-                *to = data[from + k * term].wrapping_add(shift);
-                *sum = sum.wrapping_add(i32::from(to.cast_signed()));
+        let (to, rest) = to.as_chunks_mut::<GROUP>().0.split_at_mut(columns);
+        rest.fill([0; GROUP]);
+        if n == GROUP && column == 1 {
+            let rows: [&[u8]; GROUP] = std::array::from_fn(|k| &data[start + k * term..][..columns]);
+            for (c, to) in to.iter_mut().enumerate() {
+                *to = flipped([rows[0][c], rows[1][c], rows[2][c], rows[3][c]], mask);
+            }
+        } else if n == GROUP && term == 1 {
+            let data = &data[start..][..lasts + GROUP];
+            for (c, to) in to.iter_mut().enumerate() {
+                *to = flipped(std::array::from_fn(|k| data[c * column + k]), mask);
+            }
+        } else {
+            for (c, to) in to.iter_mut().enumerate() {
+                let weight = |k: usize| data[start + c * column + k * term] ^ shift;
+                *to = std::array::from_fn(|k| if k < n { weight(k) } else { 0 });
             }
         }
+        for (sum, to) in sums.iter_mut().zip(&*to) {
+            let four = to.map(|byte| i32::from(byte.cast_signed()));
+            *sum = sum.wrapping_add(four[0] + four[1] + four[2] + four[3]);
+        }
     }
+}
+
+/// Bytes, those bits of them turned that are in the mask.
+#[inline(always)]
+fn flipped(bytes: [u8; GROUP], mask: [u8; GROUP]) -> [u8; GROUP] {
+    (u32::from_le_bytes(bytes) ^ u32::from_le_bytes(mask)).to_le_bytes()
 }

@@ -1,9 +1,9 @@
 //! Sums of products of levels and weights over windows, tile by tile, on all cores.
 
-use super::output::{Columns, Output, Part, Sums};
-use super::pack::{Packed, Weights};
-use super::tile::{Kernels, TALL, Tile, WIDE, kernels};
-use super::window::{Block, Origins, Window};
+use super::output::{ColumnTerms, ResultPart, SumOutput, Sums};
+use super::pack::{Packed, QuantizedWeights};
+use super::tile::{IntegerTile, Kernels, TALL, WIDE, kernels};
+use super::window::{ImageWindow, Origins, PositionBlock};
 use crate::array::Lasting;
 use crate::kernels::scratch::List;
 use crate::kernels::threads::parallel;
@@ -26,7 +26,7 @@ pub struct Levels<'a> {
 
 /// How the output is cut into blocks, by its shape alone.
 struct Blocks<'a> {
-    window: &'a Window,
+    window: &'a ImageWindow,
     /// Images, or lines of one image, of a block.
     images: usize,
     lines: usize,
@@ -34,7 +34,7 @@ struct Blocks<'a> {
 
 impl<'a> Blocks<'a> {
     /// Blocks that fit into the cache with what comes out, so many bytes for each position.
-    fn new(window: &'a Window, out: usize) -> Self {
+    fn new(window: &'a ImageWindow, out: usize) -> Self {
         let [height, width] = window.output;
         let seen = (window.channels * window.stride[0] * window.stride[1] + out).max(1);
         let positions = (LEVELS / seen).clamp(FEW, MANY);
@@ -54,9 +54,9 @@ impl<'a> Blocks<'a> {
         self.window.images.div_ceil(self.images) * self.per_image()
     }
 
-    fn get(&self, i: usize) -> Block {
+    fn get(&self, i: usize) -> PositionBlock {
         let (image, line) = (i / self.per_image() * self.images, i % self.per_image() * self.lines);
-        Block {
+        PositionBlock {
             images: image..self.window.images.min(image + self.images),
             lines: line..self.window.output[0].min(line + self.lines),
         }
@@ -66,11 +66,11 @@ impl<'a> Blocks<'a> {
 /// Writes the outputs of all windows: for each position those of all columns of the weights, one after the other.
 pub fn multiply(
     levels: &Levels<'_>,
-    weights: Weights<'_>,
+    weights: QuantizedWeights<'_>,
     lasting: Option<Lasting<'_>>,
-    window: &Window,
-    columns: &Columns<'_>,
-    output: &dyn Output,
+    window: &ImageWindow,
+    columns: &ColumnTerms<'_>,
+    output: &dyn SumOutput,
 ) {
     multiply_by(kernels(), levels, weights, lasting, window, columns, output);
 }
@@ -79,11 +79,11 @@ pub fn multiply(
 pub(super) fn multiply_by(
     kernels: &'static Kernels,
     levels: &Levels<'_>,
-    weights: Weights<'_>,
+    weights: QuantizedWeights<'_>,
     lasting: Option<Lasting<'_>>,
-    window: &Window,
-    columns: &Columns<'_>,
-    output: &dyn Output,
+    window: &ImageWindow,
+    columns: &ColumnTerms<'_>,
+    output: &dyn SumOutput,
 ) {
     let (stretches, taps) = (window.stretches(), window.taps());
     let held = Packed::new(kernels, weights, stretches, lasting);
@@ -119,9 +119,9 @@ pub(super) fn multiply_by(
             let mut at = 0;
             while at < positions {
                 let rows = tiles.len().min(positions - at);
-                let part = Part { row: first + at, rows, column, columns };
+                let part = ResultPart { row: first + at, rows, column, columns };
                 let target = output.target(part, &mut sums);
-                let tile = Tile {
+                let tile = IntegerTile {
                     rows: next_rows(&origins, &mut starts, rows),
                     taps: &taps,
                     groups: stretches.groups(),
@@ -141,7 +141,7 @@ pub(super) fn multiply_by(
         }
         let column = first_panel * wide;
         let columns = packed.columns.min(end_panel * wide) - column;
-        output.finish(Part { row: first, rows: positions, column, columns });
+        output.finish(ResultPart { row: first, rows: positions, column, columns });
     });
 }
 
@@ -154,7 +154,7 @@ struct Positions {
 }
 
 impl Positions {
-    fn new(block: &Block, width: usize) -> Self {
+    fn new(block: &PositionBlock, width: usize) -> Self {
         Self { lines: block.lines.len(), width, images: block.images.len(), at: [0; 3] }
     }
 }

@@ -1,6 +1,6 @@
 use super::product::multiply_by;
 use super::tile::known;
-use super::{Columns, Levels, Rounding, ToLevels, ToNumbers, Weights, Window, levels};
+use super::{ColumnTerms, ImageWindow, Levels, QuantizedWeights, Rounding, ToLevels, ToNumbers, levels};
 use crate::kernels::epilogue::{Activation, Tail, Twice};
 
 /// Numbers that look drawn, the same at each call.
@@ -13,7 +13,7 @@ fn drawn(n: usize, seed: usize) -> impl Iterator<Item = u8> {
 }
 
 /// The sum for a position and a map, by a plain loop.
-fn sum(x: &[u8], zero: u8, w: &[i32], window: &Window, at: [usize; 3]) -> i32 {
+fn sum(x: &[u8], zero: u8, w: &[i32], window: &ImageWindow, at: [usize; 3]) -> i32 {
     let (mut total, mut term) = (0, 0);
     for i in 0..window.kernel[0] {
         for j in 0..window.kernel[1] {
@@ -32,20 +32,20 @@ fn sum(x: &[u8], zero: u8, w: &[i32], window: &Window, at: [usize; 3]) -> i32 {
     total
 }
 
-fn window(images: usize, channels: usize, input: [usize; 2], kernel: [usize; 2]) -> Window {
+fn window(images: usize, channels: usize, input: [usize; 2], kernel: [usize; 2]) -> ImageWindow {
     let output = [input[0] + 1 - kernel[0], input[1] + 1 - kernel[1]];
-    Window { images, channels, input, output, kernel, pad: [0; 2], stride: [1; 2], dilation: [1; 2] }
+    ImageWindow { images, channels, input, output, kernel, pad: [0; 2], stride: [1; 2], dilation: [1; 2] }
 }
 
 /// As it is, with these steps and pads.
-fn moved(window: Window, pad: [usize; 2], stride: [usize; 2], dilation: [usize; 2]) -> Window {
+fn moved(window: ImageWindow, pad: [usize; 2], stride: [usize; 2], dilation: [usize; 2]) -> ImageWindow {
     let reach = |i: usize| (window.kernel[i] - 1) * dilation[i] + 1;
     let output = std::array::from_fn(|i| (window.input[i] + 2 * pad[i] - reach(i)) / stride[i] + 1);
-    Window { output, pad, stride, dilation, ..window }
+    ImageWindow { output, pad, stride, dilation, ..window }
 }
 
 /// Holds sums by all kernels of the machine to plain loops.
-fn check(window: &Window, maps: usize, zeros: &[i64]) {
+fn check(window: &ImageWindow, maps: usize, zeros: &[i64]) {
     let terms = window.kernel[0] * window.kernel[1] * window.channels;
     let n = window.images * window.input[0] * window.input[1] * window.channels;
     let x: Vec<u8> = drawn(n, 1 + n).collect();
@@ -73,8 +73,8 @@ fn check(window: &Window, maps: usize, zeros: &[i64]) {
     });
     let rounded: Vec<u8> = rounded.collect();
     for kernels in known() {
-        let columns = Columns { bias: &bias, zeros };
-        let weights = Weights::of_columns(&w, maps, terms);
+        let columns = ColumnTerms { bias: &bias, zeros };
+        let weights = QuantizedWeights::of_columns(&w, maps, terms);
         let mut numbers = vec![f64::NAN; expected.len()];
         let to_numbers = ToNumbers::new(&mut numbers, maps, &[1.0], &[], Tail::NOTHING);
         multiply_by(kernels, &Levels { x: &x, zero }, weights, None, window, &columns, &to_numbers);
@@ -100,11 +100,11 @@ fn rows_of_any_length_are_exact() {
     for rows in [0, 1, 2, 5, 6, 7, 13] {
         for terms in [0, 1, 3, 4, 8, 17, 64] {
             for columns in [1, 7, 16, 33, 64, 65, 100] {
-                check(&Window::of_rows(rows, terms), columns, &[]);
+                check(&ImageWindow::of_rows(rows, terms), columns, &[]);
             }
         }
     }
-    check(&Window::of_rows(1500, 12), 70, &[-3]);
+    check(&ImageWindow::of_rows(1500, 12), 70, &[-3]);
 }
 
 #[test]
@@ -130,14 +130,14 @@ fn extreme_terms_do_not_saturate() {
     for kernels in known() {
         let mut y = [0.0_f32];
         let output = ToNumbers::new(&mut y, 1, &[1.0], &[], Tail::NOTHING);
-        let columns = Columns { bias: &[], zeros: &[] };
-        let weights = Weights::of_columns(&w, 1, 64);
+        let columns = ColumnTerms { bias: &[], zeros: &[] };
+        let weights = QuantizedWeights::of_columns(&w, 1, 64);
         multiply_by(
             kernels,
             &Levels { x: &x, zero: 0 },
             weights,
             None,
-            &Window::of_rows(1, 64),
+            &ImageWindow::of_rows(1, 64),
             &columns,
             &output,
         );
@@ -159,14 +159,14 @@ fn levels_of_activations_are_weights_less_128() {
         for kernels in known() {
             let mut y = vec![0.0_f32; m * n];
             let output = ToNumbers::new(&mut y, n, &[1.0], &[0.5], Tail::NOTHING);
-            let weights = Weights::of_levels(&b, k, n, in_columns);
-            let columns = Columns { bias: &[], zeros: &[2] };
+            let weights = QuantizedWeights::of_levels(&b, k, n, in_columns);
+            let columns = ColumnTerms { bias: &[], zeros: &[2] };
             multiply_by(
                 kernels,
                 &Levels { x: &a, zero: 3 },
                 weights,
                 None,
-                &Window::of_rows(m, k),
+                &ImageWindow::of_rows(m, k),
                 &columns,
                 &output,
             );
@@ -181,4 +181,18 @@ fn numbers_are_rounded_half_to_even_and_saturate() {
     let mut y = [0; 9];
     levels::quantize(&x, 1.0, Rounding::new(2, [0, 255]), &mut y);
     assert_eq!(y, [0, 0, 0, 2, 2, 4, 4, 0, 255]);
+}
+
+#[test]
+fn bounds_reach_to_zero_wherever_they_are() {
+    for n in [0, 1, 15, 64, 65, 1000, 40_000] {
+        let mut x: Vec<f32> = drawn(n, 9).map(|v| f32::from(v) / 100.0 - 1.0).collect();
+        let expected = x.iter().fold((0.0, 0.0), |(low, high): (f32, f32), v| (low.min(*v), high.max(*v)));
+        assert_eq!(levels::bounds(&x), expected);
+        x.iter_mut().for_each(|v| *v = v.abs() + 1.0);
+        assert_eq!(levels::bounds(&x).0, 0.0);
+        x.extend([f32::NAN; 70]);
+        assert_eq!(levels::bounds(&x).0, 0.0);
+        assert_eq!(levels::bounds(&x.iter().map(|v| f64::from(-*v)).collect::<Vec<_>>()).1, 0.0);
+    }
 }

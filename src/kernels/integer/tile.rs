@@ -2,7 +2,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::dots::x86::{Avx2, Avx512Vnni, AvxVnni};
-use super::dots::{Dots, Portable, Rounding};
+use super::dots::{IntegerDots, Portable, Rounding};
 use crate::kernels::simd::{Isa, isa};
 
 /// Columns of a row of sums of a tile.
@@ -13,7 +13,7 @@ pub(super) const TALL: usize = 6;
 pub(super) const GROUP: usize = 4;
 
 /// One tile of sums: of each row of levels with each column of a panel of weights.
-pub(super) struct Tile<'a> {
+pub(super) struct IntegerTile<'a> {
     /// Where each row of levels begins.
     pub(super) rows: [*const u8; TALL],
     /// How far from there each stretch of its terms begins.
@@ -33,12 +33,12 @@ pub(super) struct Finish<'a> {
     pub(super) added: *const i32,
     /// What is subtracted: a number of each column, as above, times one of each row.
     pub(super) zeros: Option<(*const i32, &'a [i32])>,
-    pub(super) target: Target,
+    pub(super) target: SumTarget,
 }
 
 /// Where sums go.
 #[derive(Clone, Copy)]
-pub(super) enum Target {
+pub(super) enum SumTarget {
     /// To rows that are [`WIDE`] apart, with room for whole registers.
     Sums(*mut i32),
     /// Rounded to levels: the first `columns` of each row, rows `row` apart.
@@ -48,14 +48,14 @@ pub(super) enum Target {
 }
 
 /// The kernel for one number of rows and registers. It needs the instructions of its table, and the memory that the tile names.
-pub(super) type Kernel = unsafe fn(&Tile<'_>);
+pub(super) type IntegerKernel = unsafe fn(&IntegerTile<'_>);
 
 /// Kernels of one set of instructions.
 pub(super) struct Kernels {
     /// Columns of a register.
     pub(super) width: usize,
     /// By number of registers less one, then by number of rows less one.
-    pub(super) tiles: &'static [&'static [Kernel]],
+    pub(super) tiles: &'static [&'static [IntegerKernel]],
 }
 
 impl Kernels {
@@ -66,7 +66,7 @@ impl Kernels {
 }
 
 #[inline(always)]
-unsafe fn tile<D: Dots, const M: usize, const N: usize>(t: &Tile<'_>) {
+unsafe fn tile<D: IntegerDots, const M: usize, const N: usize>(t: &IntegerTile<'_>) {
     // SAFETY: the caller has the instructions, and the tile names memory that is there.
     unsafe {
         let mut sums = [[D::zero(); N]; M];
@@ -102,14 +102,14 @@ unsafe fn tile<D: Dots, const M: usize, const N: usize>(t: &Tile<'_>) {
             }
         }
         match target {
-            Target::Sums(to) => {
+            SumTarget::Sums(to) => {
                 for i in 0..M {
                     for j in 0..N {
                         sums[i][j].store(to.add(i * WIDE + j * D::WIDTH));
                     }
                 }
             }
-            Target::Levels { to, row, columns, scales, rounding } => {
+            SumTarget::Levels { to, row, columns, scales, rounding } => {
                 each_row::<D, _, M, N>(
                     sums,
                     to,
@@ -119,7 +119,7 @@ unsafe fn tile<D: Dots, const M: usize, const N: usize>(t: &Tile<'_>) {
                     |sum, at, to| sum.write_levels(scales.add(at), rounding, to),
                 );
             }
-            Target::Numbers { to, row, columns, scales, shifts } => {
+            SumTarget::Numbers { to, row, columns, scales, shifts } => {
                 each_row::<D, _, M, N>(
                     sums,
                     to,
@@ -138,7 +138,7 @@ unsafe fn tile<D: Dots, const M: usize, const N: usize>(t: &Tile<'_>) {
 /// # Safety
 /// There is room for `columns` in each row; `write` is `#[inline(always)]`.
 #[inline(always)]
-unsafe fn each_row<D: Dots, T: Copy + Default, const M: usize, const N: usize>(
+unsafe fn each_row<D: IntegerDots, T: Copy + Default, const M: usize, const N: usize>(
     sums: [[D; N]; M],
     to: *mut T,
     row: usize,
@@ -168,14 +168,14 @@ macro_rules! kernels {
     ($name:ident, $dots:ty, [$($n:literal)+], $rows:tt $(, $feature:literal)?) => {
         static $name: Kernels = {
             $(#[target_feature(enable = $feature)])?
-            unsafe fn kernel<const M: usize, const N: usize>(t: &Tile<'_>) {
+            unsafe fn kernel<const M: usize, const N: usize>(t: &IntegerTile<'_>) {
                 // SAFETY: the function has the instructions; the memory is the caller's promise.
                 unsafe { tile::<$dots, M, N>(t) }
             }
-            Kernels { width: <$dots as Dots>::WIDTH, tiles: &[$(&kernels!(@rows kernel, $n, $rows)),+] }
+            Kernels { width: <$dots as IntegerDots>::WIDTH, tiles: &[$(&kernels!(@rows kernel, $n, $rows)),+] }
         };
     };
-    (@rows $kernel:ident, $n:literal, [$($m:literal)+]) => { [$($kernel::<$m, $n> as Kernel),+] };
+    (@rows $kernel:ident, $n:literal, [$($m:literal)+]) => { [$($kernel::<$m, $n> as IntegerKernel),+] };
 }
 
 kernels!(PORTABLE, Portable, [1 2], [1 2 3 4]);

@@ -9,7 +9,7 @@ use crate::kernels::scratch::List;
 
 /// Windows over images with channels last.
 #[derive(Clone, Debug)]
-pub struct Window {
+pub struct ImageWindow {
     /// How many images there are.
     pub images: usize,
     /// Numbers of a pixel.
@@ -44,12 +44,12 @@ impl Origins {
 }
 
 /// A part of the output: some images, and some lines of each.
-pub(super) struct Block {
+pub(super) struct PositionBlock {
     pub(super) images: Range<usize>,
     pub(super) lines: Range<usize>,
 }
 
-impl Window {
+impl ImageWindow {
     /// Rows of a matrix.
     pub fn of_rows(rows: usize, terms: usize) -> Self {
         Self {
@@ -99,7 +99,7 @@ impl Window {
     }
 
     /// Where the windows of a block begin; its frame is written to `frame`, if it needs one.
-    pub(super) fn origins(&self, x: &[u8], zero: u8, block: &Block, frame: &mut List<u8>) -> Origins {
+    pub(super) fn origins(&self, x: &[u8], zero: u8, block: &PositionBlock, frame: &mut List<u8>) -> Origins {
         let (line, width) = (self.input[1] * self.channels, self.width() * self.channels);
         if !self.is_framed() {
             let at = (block.images.start * self.input[0] + block.lines.start * self.stride[0]) * line;
@@ -130,7 +130,7 @@ impl Window {
     }
 
     /// Bytes of the frame of a block.
-    pub(super) fn frame_room(&self, block: &Block) -> usize {
+    pub(super) fn frame_room(&self, block: &PositionBlock) -> usize {
         if !self.is_framed() || block.lines.is_empty() {
             return 0;
         }

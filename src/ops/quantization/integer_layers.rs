@@ -2,7 +2,7 @@
 
 use crate::array::{DType, Shape};
 use crate::kernels::integer::{
-    Columns, Levels, Output, Rounding, ToLevels, ToNumbers, Weights, Window, multiply,
+    ColumnTerms, ImageWindow, Levels, QuantizedWeights, Rounding, SumOutput, ToLevels, ToNumbers, multiply,
 };
 use crate::kernels::{Float, Tail, threads};
 use crate::ops::products::batch_matmul::Products;
@@ -177,14 +177,14 @@ pub(crate) use without_gradient;
 fn multiply_by_weight<T: Float>(
     op: &str,
     run: &mut Run<'_, T>,
-    window: &Window,
-    weights: Weights<'_>,
+    window: &ImageWindow,
+    weights: QuantizedWeights<'_>,
     columns: usize,
     rounding: Option<Rounding>,
 ) -> Result<()> {
     let levels = Levels { x: run.levels(0), zero: level(op, "x_zero", run.index(2)[0])? };
     let (zeros, scale) = (run.index(3), run.x(5));
-    let sums = Columns { bias: run.index(4), zeros };
+    let sums = ColumnTerms { bias: run.index(4), zeros };
     let lasting = run.lasting();
     match rounding {
         Some(rounding) => {
@@ -214,7 +214,7 @@ fn check_parameters(op: &str, x: &InputShapes<'_>, columns: usize) -> Result<()>
 impl QuantizedConvolution {
     const NAME: &'static str = "quantized_convolution";
 
-    fn window(&self, x: &Shape, w: &Shape) -> Result<(Window, usize, Shape)> {
+    fn window(&self, x: &Shape, w: &Shape) -> Result<(ImageWindow, usize, Shape)> {
         if x.ndim() < 3 {
             let expected = "images with axes of height, width and channels";
             return Err(Error::shape(Self::NAME, expected, [x, w]));
@@ -230,7 +230,7 @@ impl QuantizedConvolution {
         };
         let (g, shape) = layout.convolution(x, w)?;
         let two = |of: &[usize]| [of[0], of[1]];
-        let window = Window {
+        let window = ImageWindow {
             images: g.images,
             channels: g.channels,
             input: two(&g.input),
@@ -258,7 +258,7 @@ impl Compute for QuantizedConvolution {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (window, maps, _) = self.window(run.x_shape(0), run.x_shape(1))?;
-        let weights = Weights::of_columns(run.signed_levels(1), maps, run.x_shape(1).size_from(1));
+        let weights = QuantizedWeights::of_columns(run.signed_levels(1), maps, run.x_shape(1).size_from(1));
         multiply_by_weight(Self::NAME, run, &window, weights, maps, self.rounding()?)
     }
 
@@ -298,8 +298,8 @@ impl Compute for QuantizedAffine {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (x, w) = (run.x_shape(0), run.x_shape(1));
-        let window = Window::of_rows(x.size_to(x.ndim() - 1), w[0]);
-        let weights = Weights::of_rows(run.signed_levels(1), w[0], w[1]);
+        let window = ImageWindow::of_rows(x.size_to(x.ndim() - 1), w[0]);
+        let weights = QuantizedWeights::of_rows(run.signed_levels(1), w[0], w[1]);
         multiply_by_weight("quantized_affine", run, &window, weights, w[1], self.rounding()?)
     }
 
@@ -337,11 +337,12 @@ impl Compute for QuantizedBatchMatmul {
         // Weights are 128 less than the levels.
         let zeros = [i64::from(level(name, "b_zero", run.index(3)[0])?) - 128];
         let (a, b, scale) = (run.levels(0), run.levels(1), run.x(4));
-        let window = Window::of_rows(p.m, p.k);
-        let product = |(i, j): (usize, usize), output: &dyn Output| {
+        let window = ImageWindow::of_rows(p.m, p.k);
+        let product = |(i, j): (usize, usize), output: &dyn SumOutput| {
             let levels = Levels { x: &a[i * p.m * p.k..][..p.m * p.k], zero };
-            let weights = Weights::of_levels(&b[j * p.k * p.n..][..p.k * p.n], p.k, p.n, self.transpose_b);
-            multiply(&levels, weights, None, &window, &Columns { bias: &[], zeros: &zeros }, output);
+            let weights =
+                QuantizedWeights::of_levels(&b[j * p.k * p.n..][..p.k * p.n], p.k, p.n, self.transpose_b);
+            multiply(&levels, weights, None, &window, &ColumnTerms { bias: &[], zeros: &zeros }, output);
         };
         match self.rounding()? {
             Some(rounding) => each_product(run.y_levels(0), &p, |sides, y| {

@@ -2,7 +2,7 @@
 
 use crate::array::{DType, Shape};
 use crate::kernels::Float;
-use crate::kernels::integer::{Place, Rounding, levels};
+use crate::kernels::integer::{Rounding, RowPlace, levels};
 use crate::ops::quantization::integer_layers::without_gradient;
 use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::{Error, Result};
@@ -86,7 +86,7 @@ impl Compute for ConcatenateUint8 {
         let mut at = 0;
         for i in 0..2 {
             let n = run.x_shape(i).size_from(axis);
-            levels::copy_rows(run.levels(i), Place { at: 0, row: n }, y, Place { at, row }, n);
+            levels::copy_rows(run.levels(i), RowPlace { at: 0, row: n }, y, RowPlace { at, row }, n);
             at += n;
         }
         Ok(())
@@ -116,8 +116,8 @@ impl Compute for SliceUint8 {
         let x = run.x_shape(0);
         let axis = x.axis("slice_uint8", self.axis)?;
         let (n, each) = (run.y_shape(0).size_from(axis), x.size_from(axis + 1));
-        let from = Place { at: self.start as usize * each, row: x.size_from(axis) };
-        levels::copy_rows(run.levels(0), from, run.y_levels(0), Place { at: 0, row: n }, n);
+        let from = RowPlace { at: self.start as usize * each, row: x.size_from(axis) };
+        levels::copy_rows(run.levels(0), from, run.y_levels(0), RowPlace { at: 0, row: n }, n);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use crate::array::{DType, Shape};
 use crate::kernels::Float;
-use crate::kernels::integer::{Scale, Window, levels};
+use crate::kernels::integer::{ImageWindow, Scale, levels};
 use crate::ops::quantization::integer_layers::{level, rounding, without_gradient};
 use crate::ops::spatial::layout::per_axis;
 use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
@@ -80,7 +80,7 @@ fn windows(
     kernel: &[i64],
     stride: Option<&[i64]>,
     pad: Option<&[i64]>,
-) -> Result<(Window, Shape)> {
+) -> Result<(ImageWindow, Shape)> {
     let (batch, [height, width, channels]) = split(op, x)?;
     let two = |arg, given: Option<&[i64]>, least, default| -> Result<[usize; 2]> {
         per_axis(op, arg, given, 2, least, default).map(|of| [of[0], of[1]])
@@ -103,11 +103,11 @@ fn windows(
     let images = batch.iter().product();
     let shape: Shape = batch.iter().copied().chain(output).chain([channels]).collect();
     shape.checked_size()?;
-    Ok((Window { images, channels, input, output, kernel, pad, stride, dilation: [1; 2] }, shape))
+    Ok((ImageWindow { images, channels, input, output, kernel, pad, stride, dilation: [1; 2] }, shape))
 }
 
 impl MaxPoolingUint8 {
-    fn window(&self, x: &Shape) -> Result<(Window, Shape)> {
+    fn window(&self, x: &Shape) -> Result<(ImageWindow, Shape)> {
         windows("max_pooling_uint8", x, &self.kernel, self.stride.as_deref(), self.pad.as_deref())
     }
 }
@@ -115,7 +115,7 @@ impl MaxPoolingUint8 {
 impl QuantizedAveragePooling {
     const NAME: &'static str = "quantized_average_pooling";
 
-    fn window(&self, x: &Shape) -> Result<(Window, Shape)> {
+    fn window(&self, x: &Shape) -> Result<(ImageWindow, Shape)> {
         windows(Self::NAME, x, &self.kernel, self.stride.as_deref(), None)
     }
 }
