@@ -51,7 +51,7 @@ class Net:
         ), step
 
     def model(self, y):
-        outputs = [helper.make_tensor_value_info(y, TensorProto.UNDEFINED, None)]
+        outputs = [helper.make_empty_tensor_value_info(y)]
         graph = helper.make_graph(self.nodes, "levels", [self.input], outputs, self.held)
         versions = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
         return helper.make_model(graph, opset_imports=versions, ir_version=8)
