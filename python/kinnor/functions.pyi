@@ -4284,6 +4284,7 @@ def quantized_convolution(
     pad: int | Sequence[int] | None = None,
     stride: int | Sequence[int] | None = None,
     dilation: int | Sequence[int] | None = None,
+    group: int = 1,
     y_zero: int | None = None,
     least: int = 0,
     most: int = 255,
@@ -4296,7 +4297,7 @@ def quantized_convolution(
 
     Args:
         x: Levels, shape (batch..., height, width, channels).
-        weight: Signed levels `w`, shape (maps, kernel height, kernel width, channels).
+        weight: Signed levels `w`, shape (maps, kernel height, kernel width, channels); of a group it has one channel.
         x_zero: The level of `x` that stands for zero, one number; so are numbers beyond the sides of the images.
         w_zero: The level of the weight that stands for zero, one number or one for each map.
         bias: Whole numbers `b` that are added to the sums, shape (maps,).
@@ -4304,6 +4305,7 @@ def quantized_convolution(
         pad: Elements added at both ends of each spatial axis; none by default.
         stride: Step of the kernel along each spatial axis; 1 by default.
         dilation: Distance of the elements of the kernel along each spatial axis; 1 by default.
+        group: 1, or as many as there are channels and maps: each channel then has a map of its own.
         y_zero: The level of the result that stands for zero; None for numbers in place of levels.
         least: The smallest level of the result.
         most: The largest level of the result.

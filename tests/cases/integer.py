@@ -27,7 +27,7 @@ def finished(numbers, y_zero=None, least=0, most=255):
     return numbers if y_zero is None else rounded(numbers, y_zero, least, most)
 
 
-def quantized_convolution(x, w, x_zero, w_zero, bias, scale, pad=None, stride=None, dilation=None, **how):
+def quantized_convolution(x, w, x_zero, w_zero, bias, scale, pad=None, stride=None, dilation=None, group=1, **how):
     w_zero = w_zero.reshape(-1, 1, 1, 1)
     sums = convolution(
         x.astype(float) - x_zero,
@@ -36,6 +36,7 @@ def quantized_convolution(x, w, x_zero, w_zero, bias, scale, pad=None, stride=No
         pad=pad,
         stride=stride,
         dilation=dilation,
+        group=group,
         channel_last=True,
     )
     return finished((sums + bias) * scale, **how)
@@ -85,6 +86,7 @@ def layers():
         ((1, 2, 7, 9, 1), (70, 2, 3, 1), {"pad": (0, 2), "dilation": (2, 2), "stride": (1, 2)}),
         ((0, 4, 4, 2), (3, 1, 1, 2), {}),
         ((4, 4, 2), (3, 2, 2, 2), {}),
+        ((2, 6, 5, 18), (18, 3, 3, 1), {"group": 18, "pad": (1, 1), "stride": (2, 1)}),
     ):
         maps, terms = w[0], int(np.prod(w[1:]))
         for i, way in enumerate(ways):

@@ -40,7 +40,9 @@ def _bias(graph: IntegerLayers, f: Function, unit: Any, n: int) -> Any:
 def _convolution(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
     x, args, w = graph.of(f.inputs[0]), f.info.args, f.inputs[1]
     weights = weights_of(w, graph.given)
-    if x is None or x.given or weights is None or w.ndim != 4 or args["group"] != 1 or args["base_axis"] != 1:
+    if x is None or x.given or weights is None or w.ndim != 4 or args["base_axis"] != 1:
+        return None
+    if args["group"] not in (1, w.shape[0]) or args["group"] * w.shape[1] != f.inputs[0].shape[1]:
         return None
     along = weights.along(0)
     if args["channel_last"] or along is None:
@@ -61,6 +63,7 @@ def _convolution(graph: IntegerLayers, f: Function, target: Target) -> Levels | 
         pad=list(args["pad"]),
         stride=list(args["stride"]),
         dilation=list(args["dilation"]),
+        group=args["group"],
         **target.arguments,
     )
     return Levels(target.scale, last=y)

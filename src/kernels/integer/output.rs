@@ -4,6 +4,7 @@ use super::dots::Rounding;
 use super::pack::WeightPanels;
 use super::tile::{Finish, SumTarget, TALL, WIDE};
 use crate::kernels::scratch::List;
+use crate::kernels::simd::vectorised;
 use crate::kernels::threads::Shared;
 use crate::kernels::{Activation, Float, Tail};
 
@@ -39,8 +40,13 @@ impl ColumnTerms<'_> {
         self.zeros.iter().any(|zero| *zero != 0)
     }
 
+    /// What is added to the sums of a column.
+    pub(super) fn bias(&self, column: usize) -> i32 {
+        self.bias.get(column).map_or(0, |bias| *bias as i32)
+    }
+
     /// The zero point of a column.
-    fn zero(&self, column: usize) -> i32 {
+    pub(super) fn zero(&self, column: usize) -> i32 {
         if self.zeros.is_empty() { 0 } else { of_column(self.zeros, column) as i32 }
     }
 
@@ -49,8 +55,7 @@ impl ColumnTerms<'_> {
         let zero = i32::from(zero);
         let added = |i| {
             let both = zero.wrapping_mul(self.zero(i)).wrapping_mul(terms as i32);
-            let bias = self.bias.get(i).map_or(0, |bias| *bias as i32);
-            bias.wrapping_sub(zero.wrapping_mul(packed.sum(i))).wrapping_add(both)
+            self.bias(i).wrapping_sub(zero.wrapping_mul(packed.sum(i))).wrapping_add(both)
         };
         let zeros = if self.has_zeros() { packed.columns } else { 0 };
         Offsets { added: filled(packed.columns, added), zeros: filled(zeros, |i| self.zero(i)) }
@@ -89,6 +94,8 @@ pub trait SumOutput: Sync {
     fn target(&self, part: ResultPart, sums: &mut Sums) -> SumTarget;
     /// Takes sums that were to go to `sums`.
     fn take(&self, part: ResultPart, sums: &Sums);
+    /// Takes the sums of a whole row.
+    fn write(&self, row: usize, sums: &[i32]);
     /// Takes a part through what follows; all of it is written.
     fn finish(&self, part: ResultPart);
     /// Bytes of an element.
@@ -105,6 +112,14 @@ struct ResultRows<T> {
 impl<T> ResultRows<T> {
     fn new(y: &mut [T], columns: usize) -> Self {
         Self { y: Shared::new(y.as_mut_ptr()), len: y.len(), columns }
+    }
+
+    /// A row.
+    #[allow(clippy::mut_from_ref)] // each comes once
+    fn row(&self, row: usize) -> &mut [T] {
+        let at = self.at(ResultPart { row, rows: 1, column: 0, columns: self.columns });
+        // SAFETY: the row is within the result, and comes once.
+        unsafe { std::slice::from_raw_parts_mut(at, self.columns) }
     }
 
     /// Where a part begins.
@@ -144,6 +159,18 @@ impl SumOutput for ToLevels {
     }
 
     fn take(&self, _: ResultPart, _: &Sums) {}
+
+    fn write(&self, row: usize, sums: &[i32]) {
+        let (levels, rounding, scales) = (self.rows.row(row), self.rounding, &*self.scales);
+        vectorised(
+            #[inline(always)]
+            || {
+                for ((y, sum), scale) in levels.iter_mut().zip(sums).zip(scales) {
+                    *y = rounding.level(*sum as f32 * scale);
+                }
+            },
+        );
+    }
 
     fn finish(&self, _: ResultPart) {}
 
@@ -199,6 +226,14 @@ impl<T: Float> SumOutput for ToNumbers<'_, T> {
         }
     }
 
+    fn write(&self, row: usize, sums: &[i32]) {
+        let numbers = self.rows.row(row);
+        for (i, (y, sum)) in numbers.iter_mut().zip(sums).enumerate() {
+            *y = T::all(f64::from(*sum)) * self.scales[i] + self.shifts[i];
+        }
+        self.finish(ResultPart { row, rows: 1, column: 0, columns: sums.len() });
+    }
+
     fn finish(&self, part: ResultPart) {
         if self.tail.rows.is_none() && self.tail.activation == Activation::Identity {
             return;
@@ -208,7 +243,9 @@ impl<T: Float> SumOutput for ToNumbers<'_, T> {
             // SAFETY: the part is within the result, was written, and comes once.
             unsafe {
                 let numbers = std::slice::from_raw_parts_mut(row, part.columns);
-                numbers.iter_mut().for_each(|v| *v = self.tail.activation.of(*v));
+                for v in &mut *numbers {
+                    *v = self.tail.activation.of(*v);
+                }
                 self.tail.finish(row, part.columns, 1, part.columns);
             }
         }

@@ -25,7 +25,7 @@ pub struct Levels<'a> {
 }
 
 /// How the output is cut into blocks, by its shape alone.
-struct Blocks<'a> {
+pub(super) struct Blocks<'a> {
     window: &'a ImageWindow,
     /// Images, or lines of one image, of a block.
     images: usize,
@@ -34,7 +34,7 @@ struct Blocks<'a> {
 
 impl<'a> Blocks<'a> {
     /// Blocks that fit into the cache with what comes out, so many bytes for each position.
-    fn new(window: &'a ImageWindow, out: usize) -> Self {
+    pub(super) fn new(window: &'a ImageWindow, out: usize) -> Self {
         let [height, width] = window.output;
         let seen = (window.channels * window.stride[0] * window.stride[1] + out).max(1);
         let positions = (LEVELS / seen).clamp(FEW, MANY);
@@ -50,11 +50,11 @@ impl<'a> Blocks<'a> {
         self.window.output[0].div_ceil(self.lines.max(1))
     }
 
-    fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.window.images.div_ceil(self.images) * self.per_image()
     }
 
-    fn get(&self, i: usize) -> PositionBlock {
+    pub(super) fn get(&self, i: usize) -> PositionBlock {
         let (image, line) = (i / self.per_image() * self.images, i % self.per_image() * self.lines);
         PositionBlock {
             images: image..self.window.images.min(image + self.images),
@@ -146,7 +146,7 @@ pub(super) fn multiply_by(
 }
 
 /// The positions of a block, in order: image, line and column.
-struct Positions {
+pub(super) struct Positions {
     lines: usize,
     width: usize,
     images: usize,
@@ -154,7 +154,7 @@ struct Positions {
 }
 
 impl Positions {
-    fn new(block: &PositionBlock, width: usize) -> Self {
+    pub(super) fn new(block: &PositionBlock, width: usize) -> Self {
         Self { lines: block.lines.len(), width, images: block.images.len(), at: [0; 3] }
     }
 }

@@ -1,6 +1,8 @@
 use super::product::multiply_by;
 use super::tile::known;
-use super::{ColumnTerms, ImageWindow, Levels, QuantizedWeights, Rounding, ToLevels, ToNumbers, levels};
+use super::{
+    ColumnTerms, ImageWindow, Levels, QuantizedWeights, Rounding, ToLevels, ToNumbers, levels, multiply_each,
+};
 use crate::kernels::epilogue::{Activation, Tail, Twice};
 
 /// Numbers that look drawn, the same at each call.
@@ -113,15 +115,59 @@ fn windows_are_exact_wherever_they_reach() {
         for kernel in [[1, 1], [3, 3], [2, 5]] {
             let whole = window(2, channels, [7, 9], kernel);
             check(&whole, maps, &[]);
-            check(&moved(whole.clone(), [1, 2], [1, 1], [1, 1]), maps, &[]);
-            check(&moved(whole.clone(), [0, 1], [2, 3], [1, 1]), maps, &[5]);
-            check(&moved(whole.clone(), [2, 2], [1, 2], [2, 2]), maps, &[]);
+            check(&moved(whole, [1, 2], [1, 1], [1, 1]), maps, &[]);
+            check(&moved(whole, [0, 1], [2, 3], [1, 1]), maps, &[5]);
+            check(&moved(whole, [2, 2], [1, 2], [2, 2]), maps, &[]);
             check(&moved(whole, [1, 1], [2, 1], [2, 1]), maps, &(0..maps as i64).collect::<Vec<_>>());
         }
     }
     // Blocks of several images, and of some lines of one.
     check(&moved(window(50, 8, [5, 5], [3, 3]), [1, 1], [1, 1], [1, 1]), 5, &[]);
     check(&moved(window(1, 4, [70, 40], [3, 3]), [1, 1], [1, 1], [1, 1]), 5, &[1]);
+}
+
+#[test]
+fn channels_with_maps_of_their_own_are_exact() {
+    for channels in [1, 5, 16, 33] {
+        for (pad, stride, dilation) in
+            [([0; 2], [1; 2], [1; 2]), ([1, 2], [2, 1], [1; 2]), ([2, 0], [1, 3], [2, 1])]
+        {
+            let window = moved(window(2, channels, [9, 8], [3, 2]), pad, stride, dilation);
+            let x: Vec<u8> = drawn(2 * 9 * 8 * channels, channels).collect();
+            let w: Vec<i8> = drawn(6 * channels, 4).map(u8::cast_signed).collect();
+            let (zero, zeros) = (9, [3_i64]);
+            let bias: Vec<i64> = (0..channels as i64).collect();
+            let mut expected = Vec::new();
+            for place in 0..window.positions() {
+                let (width, height) = (window.output[1], window.output[0]);
+                let at = [place / width / height, place / width % height, place % width];
+                for c in 0..channels {
+                    let alone: Vec<u8> = x.iter().skip(c).step_by(channels).copied().collect();
+                    let own: Vec<i32> = w[c * 6..][..6].iter().map(|w| i32::from(*w) - 3).collect();
+                    let one = ImageWindow { channels: 1, ..window };
+                    expected.push(sum(&alone, zero, &own, &one, at) + c as i32);
+                }
+            }
+            let levels = Levels { x: &x, zero };
+            let columns = ColumnTerms { bias: &bias, zeros: &zeros };
+            let mut numbers = vec![0.0_f32; expected.len()];
+            let output = ToNumbers::new(&mut numbers, channels, &[1.0], &[2.0], Tail::NOTHING);
+            multiply_each(&levels, &w, &window, &columns, &output);
+            assert!(numbers.iter().zip(&expected).all(|(a, b)| *a == *b as f32 + 2.0), "{window:?}");
+            let (mut found, rounding) = (vec![0; expected.len()], Rounding::new(100, [3, 250]));
+            multiply_each(
+                &levels,
+                &w,
+                &window,
+                &columns,
+                &ToLevels::new(&mut found, channels, &[0.003_f32], rounding),
+            );
+            assert!(
+                found.iter().zip(&expected).all(|(a, b)| *a == rounding.level(*b as f32 * 0.003)),
+                "{window:?}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -189,7 +235,9 @@ fn bounds_reach_to_zero_wherever_they_are() {
         let mut x: Vec<f32> = drawn(n, 9).map(|v| f32::from(v) / 100.0 - 1.0).collect();
         let expected = x.iter().fold((0.0, 0.0), |(low, high): (f32, f32), v| (low.min(*v), high.max(*v)));
         assert_eq!(levels::bounds(&x), expected);
-        x.iter_mut().for_each(|v| *v = v.abs() + 1.0);
+        for v in &mut x {
+            *v = v.abs() + 1.0;
+        }
         assert_eq!(levels::bounds(&x).0, 0.0);
         x.extend([f32::NAN; 70]);
         assert_eq!(levels::bounds(&x).0, 0.0);

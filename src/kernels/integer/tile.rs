@@ -66,6 +66,7 @@ impl Kernels {
 }
 
 #[inline(always)]
+#[allow(clippy::needless_range_loop)] // loops of a length that is known become registers
 unsafe fn tile<D: IntegerDots, const M: usize, const N: usize>(t: &IntegerTile<'_>) {
     // SAFETY: the caller has the instructions, and the tile names memory that is there.
     unsafe {
@@ -138,6 +139,7 @@ unsafe fn tile<D: IntegerDots, const M: usize, const N: usize>(t: &IntegerTile<'
 /// # Safety
 /// There is room for `columns` in each row; `write` is `#[inline(always)]`.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)] // as above
 unsafe fn each_row<D: IntegerDots, T: Copy + Default, const M: usize, const N: usize>(
     sums: [[D; N]; M],
     to: *mut T,

@@ -8,7 +8,7 @@ use super::tile::GROUP;
 use crate::kernels::scratch::List;
 
 /// Windows over images with channels last.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct ImageWindow {
     /// How many images there are.
     pub images: usize,
@@ -91,11 +91,19 @@ impl ImageWindow {
 
     /// How far from its origin each stretch of a window begins.
     pub(super) fn taps(&self) -> List<isize> {
+        self.offsets(self.stretches().count / self.kernel[0].max(1))
+    }
+
+    /// How far from its origin each element of a window lies.
+    pub(super) fn places(&self) -> List<isize> {
+        self.offsets(self.kernel[1])
+    }
+
+    /// How far from its origin the first elements of each line of a window lie.
+    fn offsets(&self, along: usize) -> List<isize> {
         let (line, column) =
             (self.width() * self.channels * self.dilation[0], self.channels * self.dilation[1]);
-        let n = self.stretches().count;
-        let along = n / self.kernel[0].max(1);
-        (0..n).map(|i| (i / along * line + i % along * column) as isize).collect()
+        (0..self.kernel[0] * along).map(|i| (i / along * line + i % along * column) as isize).collect()
     }
 
     /// Where the windows of a block begin; its frame is written to `frame`, if it needs one.

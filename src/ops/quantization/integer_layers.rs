@@ -3,6 +3,7 @@
 use crate::array::{DType, Shape};
 use crate::kernels::integer::{
     ColumnTerms, ImageWindow, Levels, QuantizedWeights, Rounding, SumOutput, ToLevels, ToNumbers, multiply,
+    multiply_each,
 };
 use crate::kernels::{Float, Tail, threads};
 use crate::ops::products::batch_matmul::Products;
@@ -24,7 +25,7 @@ op! {
     ///
     /// Args:
     ///     x: Levels, shape (batch..., height, width, channels).
-    ///     weight: Signed levels `w`, shape (maps, kernel height, kernel width, channels).
+    ///     weight: Signed levels `w`, shape (maps, kernel height, kernel width, channels); of a group it has one channel.
     ///     x_zero: The level of `x` that stands for zero, one number; so are numbers beyond the sides of the images.
     ///     w_zero: The level of the weight that stands for zero, one number or one for each map.
     ///     bias: Whole numbers `b` that are added to the sums, shape (maps,).
@@ -32,6 +33,7 @@ op! {
     ///     pad: Elements added at both ends of each spatial axis; none by default.
     ///     stride: Step of the kernel along each spatial axis; 1 by default.
     ///     dilation: Distance of the elements of the kernel along each spatial axis; 1 by default.
+    ///     group: 1, or as many as there are channels and maps: each channel then has a map of its own.
     ///     y_zero: The level of the result that stands for zero; None for numbers in place of levels.
     ///     least: The smallest level of the result.
     ///     most: The largest level of the result.
@@ -50,6 +52,7 @@ op! {
         pad: Option<Vec<i64>> = None,
         stride: Option<Vec<i64>> = None,
         dilation: Option<Vec<i64>> = None,
+        group: i64 = 1,
         y_zero: Option<i64> = None,
         least: i64 = 0,
         most: i64 = 255,
@@ -173,28 +176,32 @@ macro_rules! without_gradient {
 }
 pub(crate) use without_gradient;
 
-/// The shared half of a layer with a weight: inputs are `x`, the weight, two zero points, a bias and a scale.
+/// The shared half of a layer with a weight: inputs are `x`, the weight, two zero points, a bias and a scale. Without `weights`
+/// each channel has those of its own.
 fn multiply_by_weight<T: Float>(
     op: &str,
     run: &mut Run<'_, T>,
     window: &ImageWindow,
-    weights: QuantizedWeights<'_>,
+    weights: Option<QuantizedWeights<'_>>,
     columns: usize,
     rounding: Option<Rounding>,
 ) -> Result<()> {
     let levels = Levels { x: run.levels(0), zero: level(op, "x_zero", run.index(2)[0])? };
     let (zeros, scale) = (run.index(3), run.x(5));
     let sums = ColumnTerms { bias: run.index(4), zeros };
-    let lasting = run.lasting();
+    let (lasting, own) = (run.lasting(), run.signed_levels(1));
+    let multiply = |output: &dyn SumOutput| match weights {
+        Some(weights) => multiply(&levels, weights, lasting, window, &sums, output),
+        None => multiply_each(&levels, own, window, &sums, output),
+    };
     match rounding {
         Some(rounding) => {
             let output = ToLevels::new(run.y_levels(0), columns, scale, rounding);
-            multiply(&levels, weights, lasting, window, &sums, &output);
+            multiply(&output);
         }
         None => {
             let (shifts, tail) = (if run.has(6) { run.x(6) } else { &[] }, run.tail());
-            let output = ToNumbers::new(run.y(0), columns, scale, shifts, tail);
-            multiply(&levels, weights, lasting, window, &sums, &output);
+            multiply(&ToNumbers::new(run.y(0), columns, scale, shifts, tail));
         }
     }
     Ok(())
@@ -225,10 +232,15 @@ impl QuantizedConvolution {
             pad: self.pad.as_deref(),
             stride: self.stride.as_deref(),
             dilation: self.dilation.as_deref(),
-            group: 1,
+            group: self.group,
             channel_last: true,
         };
         let (g, shape) = layout.convolution(x, w)?;
+        if g.group != 1 && (g.group != g.channels || g.group != g.maps) {
+            let expected =
+                format!("1, or the number of channels and maps, which are {} and {}", g.channels, g.maps);
+            return Err(Error::argument(Self::NAME, "group", expected, self.group));
+        }
         let two = |of: &[usize]| [of[0], of[1]];
         let window = ImageWindow {
             images: g.images,
@@ -258,7 +270,9 @@ impl Compute for QuantizedConvolution {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (window, maps, _) = self.window(run.x_shape(0), run.x_shape(1))?;
-        let weights = QuantizedWeights::of_columns(run.signed_levels(1), maps, run.x_shape(1).size_from(1));
+        let columns =
+            || QuantizedWeights::of_columns(run.signed_levels(1), maps, run.x_shape(1).size_from(1));
+        let weights = (self.group == 1).then(columns);
         multiply_by_weight(Self::NAME, run, &window, weights, maps, self.rounding()?)
     }
 
@@ -300,7 +314,7 @@ impl Compute for QuantizedAffine {
         let (x, w) = (run.x_shape(0), run.x_shape(1));
         let window = ImageWindow::of_rows(x.size_to(x.ndim() - 1), w[0]);
         let weights = QuantizedWeights::of_rows(run.signed_levels(1), w[0], w[1]);
-        multiply_by_weight("quantized_affine", run, &window, weights, w[1], self.rounding()?)
+        multiply_by_weight("quantized_affine", run, &window, Some(weights), w[1], self.rounding()?)
     }
 
     fn output(&self, _: usize) -> Option<DType> {
