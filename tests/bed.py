@@ -61,7 +61,7 @@ def certain(row: Row) -> bool:
 
 def smooth(row: Row) -> bool:
     """Whether there is something to differentiate."""
-    return certain(row) and bool(row.wanted) and any(y.dtype.kind != "i" for y in row.expected)
+    return certain(row) and bool(row.wanted) and any(y.dtype.kind not in "iu" for y in row.expected)
 
 
 def variables(row: Row, need_grad: bool = True) -> list[nn.Variable | None]:
@@ -84,7 +84,7 @@ def factors(row: Row, ys: Sequence[nn.Variable] = ()) -> list[np.ndarray | None]
     """For each output a factor for each element, by which it goes into the loss; none for indices."""
     random = np.random.RandomState(zlib.crc32(str(row).encode()))
     expected = [np.zeros(y.shape) for y in ys] if row.random else row.expected
-    return [None if y.dtype.kind == "i" else np.asarray(random.uniform(0.5, 1.5, y.shape)) for y in expected]
+    return [None if y.dtype.kind in "iu" else np.asarray(random.uniform(0.5, 1.5, y.shape)) for y in expected]
 
 
 def loss_of(row: Row, ys: Sequence[nn.Variable]) -> nn.Variable:

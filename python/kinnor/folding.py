@@ -12,6 +12,7 @@ import numpy as np
 from . import functions as F
 from .experimental.graph_converters.layers import is_a, normalization, only_reader, scaled
 from .graph_def import messages
+from .integer_graphs import IntegerLayers
 from .modes import auto_forward
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ _COMPUTED = frozenset(
             "BatchMatmul",
             "Broadcast",
             "Concatenate",
+            "DequantizeLinear",
             "Div2",
             "DivScalar",
             "Exp",
@@ -38,7 +40,18 @@ _COMPUTED = frozenset(
             "Identity",
         ),
         *("Log", "Maximum2", "MaximumScalar", "Mean", "Minimum2", "MinimumScalar", "Mul2", "MulScalar", "Pow2"),
-        *("PowScalar", "RDivScalar", "RPowScalar", "RSubScalar", "ReLU", "Reshape", "Round", "Sigmoid", "Slice"),
+        *(
+            "PowScalar",
+            "RDivScalar",
+            "RPowScalar",
+            "QuantizeLinear",
+            "RSubScalar",
+            "ReLU",
+            "Reshape",
+            "Round",
+            "Sigmoid",
+            "Slice",
+        ),
         *("Split", "Stack", "Sub2", "SubScalar", "Sum", "Tanh", "Transpose", "WeightNormalization"),
     ]
 )
@@ -80,6 +93,7 @@ class Folding:
         self._given: set[Variable] = set()
         self._kept: set[Variable] = set()
         self._first: dict[Variable, Variable] = {}
+        self._integers = IntegerLayers()
 
     def fold(self, outputs: Sequence[Variable], inputs: Sequence[Variable]) -> None:
         """Fold a static graph in its place: its outputs are the same variables.
@@ -95,6 +109,10 @@ class Folding:
             return
         self._given, self._kept = set(inputs), set(outputs)
         with auto_forward(False):
+            if self._integers.convert(outputs, inputs):
+                order.clear()
+                for output in outputs:
+                    output.visit(lambda f: order.setdefault(f))
             for f in order:
                 self._compute(f)
             for f in order:

@@ -62,6 +62,7 @@ __all__ = [
     "clip_grad_by_norm",
     "clip_grad_by_value",
     "concatenate",
+    "concatenate_uint8",
     "confusion_matrix",
     "constant",
     "convolution",
@@ -75,9 +76,11 @@ __all__ = [
     "depthwise_convolution",
     "depthwise_deconvolution",
     "dequantize_linear",
+    "dequantize_uint8",
     "div2",
     "dot",
     "dropout",
+    "dynamic_quantize_uint8",
     "einsum",
     "elu",
     "embed",
@@ -135,12 +138,14 @@ __all__ = [
     "logical_or_scalar",
     "logical_xor",
     "logical_xor_scalar",
+    "lookup_uint8",
     "lstm",
     "matrix_diag",
     "matrix_diag_part",
     "max",
     "max_pooling",
     "max_pooling_backward",
+    "max_pooling_uint8",
     "maximum2",
     "maximum_scalar",
     "mean",
@@ -176,6 +181,13 @@ __all__ = [
     "prod",
     "prune",
     "quantize_linear",
+    "quantize_uint8",
+    "quantized_add2",
+    "quantized_affine",
+    "quantized_average_pooling",
+    "quantized_batch_matmul",
+    "quantized_convolution",
+    "quantized_mul2",
     "r_div_scalar",
     "r_pow_scalar",
     "r_sub_scalar",
@@ -195,6 +207,7 @@ __all__ = [
     "reduce_sum",
     "relu",
     "relu6",
+    "rescale_uint8",
     "reset_inf",
     "reset_nan",
     "reshape",
@@ -216,6 +229,7 @@ __all__ = [
     "sinh",
     "sink",
     "slice",
+    "slice_uint8",
     "softmax",
     "softmax_cross_entropy",
     "softplus",
@@ -240,6 +254,7 @@ __all__ = [
     "top_k_grad",
     "top_n_error",
     "transpose",
+    "transpose_uint8",
     "trilu",
     "unique",
     "unlink",
@@ -1209,6 +1224,28 @@ def concatenate(*x: T, axis: int = -1, n_outputs: int = -1, outputs: Sequence[Nd
         ShapeError: If the inputs differ along another axis.
     """
 
+def concatenate_uint8(
+    a: T,
+    b: T,
+    axis: int = -1,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Two arrays of 8-bit levels one after the other along an axis. There is no gradient.
+
+    Args:
+        a: Levels, of any shape.
+        b: Levels, of a shape that differs along `axis` alone.
+        axis: The axis; a negative one counts from the end.
+
+    Returns:
+        Array as long along `axis` as both together, of type `uint8`.
+
+    Raises:
+        AxisError: If `a` has no such axis.
+        ShapeError: If the inputs differ along another axis.
+    """
+
 def confusion_matrix(
     x: T,
     target: T,
@@ -1554,6 +1591,29 @@ def dequantize_linear(
         ShapeError: If `scale` or `zero_point` has neither the length of `x` nor one along an axis.
     """
 
+def dequantize_uint8(
+    x: T,
+    scale: T,
+    zero_point: T,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """The numbers that 8-bit levels stand for: `y = (x - zero_point) * scale`. Unlike `dequantize_linear` it reads `uint8`, and
+    has no gradient.
+
+    Args:
+        x: Levels, of any shape.
+        scale: Distance of two levels, one positive number.
+        zero_point: The level that stands for zero, one number.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Raises:
+        ArgumentError: If a level is out of range.
+        ShapeError: If `scale` or `zero_point` is not one number.
+    """
+
 def div2(
     x0: T,
     x1: T,
@@ -1617,6 +1677,25 @@ def dropout(
 
     Source:
         Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting", 2014.
+    """
+
+def dynamic_quantize_uint8(
+    x: T,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> tuple[T, T, T]:
+    """Levels of 8 bits of the scale that reaches from the least to the largest number, and to zero:
+    `scale = (max(x, 0) - min(x, 0)) / 255`, or 1 if all are zero, `zero_point = saturate(round(-min(x, 0) / scale))` and
+    `y = saturate(round(x / scale) + zero_point)`, halves rounded to the even number. There is no gradient.
+
+    Args:
+        x: Numbers, of any shape.
+
+    Returns:
+        The levels, an array of the shape of `x` of type `uint8`; the scale and the zero point, of shape ().
+
+    Source:
+        The operator DynamicQuantizeLinear of ONNX.
     """
 
 def einsum(*x: T, equation: str = "") -> T:
@@ -2938,6 +3017,21 @@ def logical_xor_scalar(x0: T, val: bool, n_outputs: int = -1, outputs: Sequence[
         Array of the shape of `x0`.
     """
 
+def lookup_uint8(x: T, table: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """What a table says of each 8-bit level: `y = table[x]`. Any function of one number is such a table where both sides are
+    levels. There is no gradient.
+
+    Args:
+        x: Levels, of any shape.
+        table: A level for each level, shape (256,).
+
+    Returns:
+        Array of the shape of `x`, of type `uint8`.
+
+    Raises:
+        ShapeError: If `table` has another shape.
+    """
+
 def lstm(
     x: T,
     h: T,
@@ -3119,6 +3213,31 @@ def max_pooling_backward(
     Raises:
         ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
         ShapeError: If `dy` has not the shape of the output of `max_pooling`.
+    """
+
+def max_pooling_uint8(
+    x: T,
+    kernel: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    pad: int | Sequence[int] | None = None,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Maximum of 8-bit levels over windows of images, channels last. There is no gradient.
+
+    Args:
+        x: Levels, shape (batch..., height, width, channels).
+        kernel: Size of the windows along both spatial axes.
+        stride: Step of the windows along each spatial axis, `kernel` by default.
+        pad: Elements added at both ends of each spatial axis, fewer than `kernel`, which are never the largest; none by
+            default.
+
+    Returns:
+        Array of type `uint8`, each spatial axis having `(in + 2 * pad - kernel) // stride + 1` elements.
+
+    Raises:
+        ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+        ShapeError: If `x` has too few axes, or no window fits.
     """
 
 def maximum2(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -3985,6 +4104,258 @@ def quantize_linear(
         ShapeError: If `scale` or `zero_point` has neither the length of `x` nor one along an axis.
     """
 
+def quantize_uint8(
+    x: T,
+    scale: T,
+    zero_point: T,
+    least: int = 0,
+    most: int = 255,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Levels of 8 bits of numbers: `y = saturate(round(x / scale) + zero_point)`, halves rounded to the even number. Unlike
+    `quantize_linear` it gives `uint8`, and has no gradient.
+
+    Args:
+        x: Numbers, of any shape.
+        scale: Distance of two levels, one positive number.
+        zero_point: The level that stands for zero, one number.
+        least: The smallest level.
+        most: The largest level.
+
+    Returns:
+        Array of the shape of `x`, of type `uint8`.
+
+    Raises:
+        ArgumentError: If a level is out of range.
+        ShapeError: If `scale` or `zero_point` is not one number.
+    """
+
+def quantized_add2(
+    a: T,
+    b: T,
+    a_scale: float = 1.0,
+    b_scale: float = 1.0,
+    a_zero: int = 0,
+    b_zero: int = 0,
+    y_zero: int = 0,
+    least: int = 0,
+    most: int = 255,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Sum of two arrays of 8-bit levels as levels of a third scale:
+    `y = saturate(round((a - a_zero) * a_scale + (b - b_zero) * b_scale) + y_zero)`, halves rounded to the even number. There
+    is no gradient.
+
+    Args:
+        a: Levels, of any shape.
+        b: Levels, of the same shape.
+        a_scale: Distance of two levels of `a`, in levels of the result.
+        b_scale: Distance of two levels of `b`, in levels of the result.
+        a_zero: The level of `a` that stands for zero.
+        b_zero: The level of `b` that stands for zero.
+        y_zero: The level of the result that stands for zero.
+        least: The smallest level of the result.
+        most: The largest level of the result.
+
+    Returns:
+        Array of the shape of `a`, of type `uint8`.
+
+    Raises:
+        ArgumentError: If a level is out of range.
+        ShapeError: If `a` and `b` have different shapes.
+    """
+
+def quantized_affine(
+    x: T,
+    weight: T,
+    x_zero: T,
+    w_zero: T,
+    bias: T,
+    scale: T,
+    shift: T | None = None,
+    y_zero: int | None = None,
+    least: int = 0,
+    most: int = 255,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Affine map of 8-bit levels in the last axis: `y = saturate(round(((x - x_zero) (W - w_zero) + b) * scale) + y_zero)`, or
+    without `y_zero` the numbers `((x - x_zero) (W - w_zero) + b) * scale + shift`. Sums are exact (modulo `2^32`), halves are rounded
+    to the even number. There is no gradient.
+
+    Args:
+        x: Levels, shape (batch..., inputs).
+        weight: Signed levels `W`, shape (inputs, outputs).
+        x_zero: The level of `x` that stands for zero, one number.
+        w_zero: The level of the weight that stands for zero, one number or one for each output.
+        bias: Whole numbers `b` that are added to the sums, shape (outputs,).
+        scale: What sums are multiplied by, one number or one for each output.
+        shift: What is added to numbers, without `y_zero` only: one number or one for each output; none by default.
+        y_zero: The level of the result that stands for zero; None for numbers in place of levels.
+        least: The smallest level of the result.
+        most: The largest level of the result.
+
+    Returns:
+        Array of shape (batch..., outputs), of type `uint8` unless `y_zero` is None.
+
+    Raises:
+        ArgumentError: If a level is out of range.
+        ShapeError: If the shapes do not fit together.
+    """
+
+def quantized_average_pooling(
+    x: T,
+    kernel: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    scale: float = 1.0,
+    x_zero: int = 0,
+    y_zero: int = 0,
+    least: int = 0,
+    most: int = 255,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Mean of 8-bit levels over windows of images, channels last, as levels of another scale:
+    `y = saturate(round(mean(x - x_zero) * scale) + y_zero)`, halves rounded to the even number. There is no gradient.
+
+    Args:
+        x: Levels, shape (batch..., height, width, channels).
+        kernel: Size of the windows along both spatial axes.
+        stride: Step of the windows along each spatial axis, `kernel` by default.
+        scale: Distance of two levels of `x`, in levels of the result.
+        x_zero: The level of `x` that stands for zero.
+        y_zero: The level of the result that stands for zero.
+        least: The smallest level of the result.
+        most: The largest level of the result.
+
+    Returns:
+        Array of type `uint8`, each spatial axis having `(in - kernel) // stride + 1` elements.
+
+    Raises:
+        ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+        ShapeError: If `x` has too few axes, or no window fits.
+    """
+
+def quantized_batch_matmul(
+    a: T,
+    b: T,
+    a_zero: T,
+    b_zero: T,
+    scale: T,
+    transpose_b: bool = False,
+    y_zero: int | None = None,
+    least: int = 0,
+    most: int = 255,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Products of matrices of 8-bit levels in the last two axes: `y[i] = saturate(round((a[i] - a_zero) (b[i] - b_zero) * scale)
+    + y_zero)` for each `i` of the axes before, or without `y_zero` the numbers `(a[i] - a_zero) (b[i] - b_zero) * scale`.
+    Sums are exact (modulo `2^32`), halves are rounded to the even number. There is no gradient.
+
+    Args:
+        a: Levels of left matrices, shape (batch..., m, k).
+        b: Levels of right matrices, shape (batch..., k, n); each batch axis is that of `a`, or one of the two has length one.
+        a_zero: The level of `a` that stands for zero, one number.
+        b_zero: The level of `b` that stands for zero, one number.
+        scale: What sums are multiplied by, one number.
+        transpose_b: Take each matrix of `b` transposed: it has shape (n, k).
+        y_zero: The level of the result that stands for zero; None for numbers in place of levels.
+        least: The smallest level of the result.
+        most: The largest level of the result.
+
+    Returns:
+        Array of shape (batch..., m, n), of type `uint8` unless `y_zero` is None.
+
+    Raises:
+        ArgumentError: If a level is out of range.
+        ShapeError: If the shapes do not fit together.
+    """
+
+def quantized_convolution(
+    x: T,
+    weight: T,
+    x_zero: T,
+    w_zero: T,
+    bias: T,
+    scale: T,
+    pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None,
+    dilation: int | Sequence[int] | None = None,
+    group: int = 1,
+    y_zero: int | None = None,
+    least: int = 0,
+    most: int = 255,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Convolution of images of 8-bit levels, channels last: `y = saturate(round((sum((x - x_zero) * (w - w_zero)) + b) * scale)
+    + y_zero)`, or without `y_zero` the numbers `(sum(...) + b) * scale`. Sums are exact (modulo `2^32`), halves are rounded
+    to the even number. There is no gradient.
+
+    Args:
+        x: Levels, shape (batch..., height, width, channels).
+        weight: Signed levels `w`, shape (maps, kernel height, kernel width, channels); of a group it has one channel.
+        x_zero: The level of `x` that stands for zero, one number; so are numbers beyond the sides of the images.
+        w_zero: The level of the weight that stands for zero, one number or one for each map.
+        bias: Whole numbers `b` that are added to the sums, shape (maps,).
+        scale: What sums are multiplied by, one number or one for each map.
+        pad: Elements added at both ends of each spatial axis; none by default.
+        stride: Step of the kernel along each spatial axis; 1 by default.
+        dilation: Distance of the elements of the kernel along each spatial axis; 1 by default.
+        group: 1, or as many as there are channels and maps: each channel then has a map of its own.
+        y_zero: The level of the result that stands for zero; None for numbers in place of levels.
+        least: The smallest level of the result.
+        most: The largest level of the result.
+
+    Returns:
+        Array of shape (batch..., height, width, maps), of type `uint8` unless `y_zero` is None.
+
+    Raises:
+        ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+        ShapeError: If the shapes do not fit together.
+
+    Source:
+        Jacob et al., Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference, 2018,
+        arXiv:1712.05877.
+    """
+
+def quantized_mul2(
+    a: T,
+    b: T,
+    scale: float = 1.0,
+    a_zero: int = 0,
+    b_zero: int = 0,
+    y_zero: int = 0,
+    least: int = 0,
+    most: int = 255,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Product of two arrays of 8-bit levels as levels of a third scale:
+    `y = saturate(round((a - a_zero) * (b - b_zero) * scale) + y_zero)`, halves rounded to the even number. There is no
+    gradient.
+
+    Args:
+        a: Levels, of any shape.
+        b: Levels, of the same shape.
+        scale: Product of the distances of two levels of `a` and of `b`, in levels of the result.
+        a_zero: The level of `a` that stands for zero.
+        b_zero: The level of `b` that stands for zero.
+        y_zero: The level of the result that stands for zero.
+        least: The smallest level of the result.
+        most: The largest level of the result.
+
+    Returns:
+        Array of the shape of `a`, of type `uint8`.
+
+    Raises:
+        ArgumentError: If a level is out of range.
+        ShapeError: If `a` and `b` have different shapes.
+    """
+
 def r_div_scalar(x: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
     """Quotient of a number, elementwise: `y = val / x`.
 
@@ -4360,6 +4731,38 @@ def relu6(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = 
 
     Returns:
         Array of the shape of `x`, each element within [0, 6].
+    """
+
+def rescale_uint8(
+    x: T,
+    scale: T,
+    shift: T,
+    x_zero: int = 0,
+    y_zero: int = 0,
+    least: int = 0,
+    most: int = 255,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """8-bit levels as levels of another scale for each channel, the last axis:
+    `y = saturate(round((x - x_zero) * scale + shift) + y_zero)`, halves rounded to the even number. So are a batch
+    normalization between levels, and a bias. There is no gradient.
+
+    Args:
+        x: Levels, shape (..., channels).
+        scale: What is multiplied by, in levels of the result, shape (channels,).
+        shift: What is added, in levels of the result, shape (channels,).
+        x_zero: The level of `x` that stands for zero.
+        y_zero: The level of the result that stands for zero.
+        least: The smallest level of the result.
+        most: The largest level of the result.
+
+    Returns:
+        Array of the shape of `x`, of type `uint8`.
+
+    Raises:
+        ArgumentError: If a level is out of range.
+        ShapeError: If `scale` or `shift` has not one number for each channel.
     """
 
 def reset_inf(x0: T, val: float = 0.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -4783,6 +5186,30 @@ def slice(
 
     Raises:
         ArgumentError: If a step is zero, or if there are more entries than axes.
+    """
+
+def slice_uint8(
+    x: T,
+    start: int,
+    stop: int,
+    axis: int = 0,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Part of an array of 8-bit levels: along one axis, those from `start` up to but not including `stop`. There is no gradient.
+
+    Args:
+        x: Levels, of any shape.
+        start: The first position.
+        stop: The position after the last.
+        axis: The axis; a negative one counts from the end.
+
+    Returns:
+        Array of `stop - start` elements along `axis`, of type `uint8`.
+
+    Raises:
+        ArgumentError: If there are no such positions.
+        AxisError: If `x` has no such axis.
     """
 
 def softmax(x: T, axis: int | None = None, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -5393,6 +5820,25 @@ def transpose(
 
     Returns:
         Array whose shape is that of `x`, reordered.
+
+    Raises:
+        ArgumentError: If `axes` is not an order of all axes.
+    """
+
+def transpose_uint8(
+    x: T,
+    axes: int | Sequence[int],
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """The same 8-bit levels with the axes in another order, as `transpose` of numbers. There is no gradient.
+
+    Args:
+        x: Levels, of any shape.
+        axes: Axis `i` of the result is axis `axes[i]` of `x`.
+
+    Returns:
+        Array whose shape is that of `x`, reordered, of type `uint8`.
 
     Raises:
         ArgumentError: If `axes` is not an order of all axes.

@@ -1,7 +1,7 @@
 //! Elements that have to be whole numbers: where there is one that is none.
 
 use super::dtype::with_element;
-use super::{Access, Element, Storage};
+use super::{Access, DType, Element, Storage};
 use crate::Result;
 
 /// Elements that are looked at together.
@@ -26,12 +26,23 @@ pub(crate) enum Odd {
     NotFinite,
     /// NaN.
     Nan,
+    /// What `u8` does not hold.
+    NotUint8,
+    /// What `i8` does not hold.
+    NotInt8,
 }
 
 /// The first of the numbers that is odd.
 fn first_odd<T: Element>(x: &[T], what: Odd) -> Option<(usize, f64)> {
-    let whole = |x: &[T]| x.iter().fold(true, |all, v| all & is_small_and_whole(v.real()));
+    let bounds = match what {
+        Odd::NotUint8 => 0.0..=255.0,
+        Odd::NotInt8 => -128.0..=127.0,
+        _ => f64::NEG_INFINITY..=f64::INFINITY,
+    };
+    let fits = |v: f64| is_small_and_whole(v) & (v >= *bounds.start()) & (v <= *bounds.end());
+    let whole = |x: &[T]| x.iter().fold(true, |all, v| all & fits(v.real()));
     let odd = |v: f64| match what {
+        Odd::NotUint8 | Odd::NotInt8 => !fits(v),
         Odd::NotWhole => !v.is_finite() || v.trunc() != v,
         Odd::NotFinite => !v.is_finite(),
         Odd::Nan => v.is_nan(),
@@ -43,12 +54,13 @@ fn first_odd<T: Element>(x: &[T], what: Odd) -> Option<(usize, f64)> {
 }
 
 impl Storage {
-    /// Place and value of the first element that is odd; whole numbers are not looked at.
+    /// Place and value of the first element that is odd; whole numbers are looked at only for what 8 bits do not hold.
     ///
     /// # Errors
     /// As [`Storage::access`].
     pub(crate) fn first_odd(&self, what: Odd) -> Result<Option<(usize, f64)>> {
-        let Some(dtype) = self.dtype().filter(|dtype| dtype.is_float()) else { return Ok(None) };
+        let is_looked_at = |dtype: &DType| dtype.is_float() || matches!(what, Odd::NotUint8 | Odd::NotInt8);
+        let Some(dtype) = self.dtype().filter(is_looked_at) else { return Ok(None) };
         let (_held, at) = self.pin(dtype, Access::Read)?;
         Ok(with_element!(dtype, T => {
             // SAFETY: there are that many elements of the type, and they stay while they are held.
@@ -74,6 +86,10 @@ mod tests {
         assert_eq!(first_odd(&[1e30, -1e300, -0.0, 4_503_599_627_370_497.0], Odd::NotWhole), None);
         assert_eq!(first_odd(&[1e15, 1e15 + 0.5], Odd::NotWhole), Some((1, 1e15 + 0.5)));
         assert_eq!(first_odd(&[0.5, f64::INFINITY], Odd::NotFinite), Some((1, f64::INFINITY)));
+        assert_eq!(first_odd(&[0.0, 255.0, -1.0], Odd::NotUint8), Some((2, -1.0)));
+        assert_eq!(first_odd(&[3_i64, 256], Odd::NotUint8), Some((1, 256.0)));
+        assert_eq!(first_odd(&[-128_i32, 127, 128], Odd::NotInt8), Some((2, 128.0)));
+        assert_eq!(first_odd(&[1.0, 0.5], Odd::NotInt8), Some((1, 0.5)));
         let unusual = [0.5, f64::INFINITY, f64::NAN];
         assert!(first_odd(&unusual, Odd::Nan).is_some_and(|(at, v)| at == 2 && v.is_nan()));
     }

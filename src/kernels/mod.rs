@@ -7,6 +7,7 @@ mod dual;
 mod elementary;
 mod epilogue;
 pub mod gemm;
+pub mod integer;
 pub mod map;
 pub mod normalization;
 mod number;

@@ -96,6 +96,32 @@ impl<T> List<T> {
         self.n += 1;
     }
 
+    /// Appends values.
+    pub fn extend_from_slice(&mut self, values: &[T])
+    where
+        T: Copy,
+    {
+        while self.room - self.n < values.len() {
+            self.grow();
+        }
+        // SAFETY: there is room for them, in memory of this list's own.
+        unsafe { self.memory.ptr().add(self.n).copy_from_nonoverlapping(values.as_ptr(), values.len()) };
+        self.n += values.len();
+    }
+
+    /// Appends the same value `n` times.
+    pub fn extend_with(&mut self, v: T, n: usize)
+    where
+        T: Copy,
+    {
+        while self.room - self.n < n {
+            self.grow();
+        }
+        // SAFETY: there is room for `n` of them.
+        (self.n..self.n + n).for_each(|i| unsafe { self.memory.ptr().add(i).write(v) });
+        self.n += n;
+    }
+
     #[cold]
     fn grow(&mut self) {
         let room = (2 * self.room).max(16);

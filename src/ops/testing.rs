@@ -189,7 +189,7 @@ fn gradient(
     wanted: &[bool],
     reads: Reads,
 ) -> Vec<Option<Vec<f64>>> {
-    let index = |i| op.kind(i) == Kind::index;
+    let index = |i| op.kind(i).is_whole();
     let wild = |t: &Tensor, with: f64| Tensor { shape: t.shape.clone(), data: vec![with; t.data.len()] };
     let mut eager = Eager(Vec::new());
     let mut add = |t: Tensor| {
@@ -268,7 +268,7 @@ pub(crate) fn check_gradient(op: &Op, x: &[Tensor], through: &[bool]) {
             Tensor { shape: y.shape.clone(), data: data.collect() }
         })
         .collect();
-    let all: Vec<bool> = (0..x.len()).map(|i| op.kind(i) != Kind::index).collect();
+    let all: Vec<bool> = (0..x.len()).map(|i| !op.kind(i).is_whole()).collect();
     let loss = |x: &[Tensor]| -> f64 {
         let y = forward(op, x, &mut State::default(), false).expect("forward runs");
         y.iter().zip(&gy).flat_map(|(y, g)| y.data.iter().zip(&g.data)).map(|(y, g)| y * g).sum()

@@ -43,7 +43,7 @@ impl Row {
         // Nodes that draw do not share one: it may keep what it drew.
         let plain = plain.filter(|op| !op.facts().is_random).map(leak);
         let has_list = spec.inputs.last().is_some_and(|i| i.kind == Kind::list);
-        let simple = spec.inputs.iter().all(|i| matches!(i.kind, Kind::float | Kind::index));
+        let simple = spec.inputs.iter().all(|i| i.kind == Kind::float || i.kind.is_whole());
         Self { entry, defaults, plain, n_inputs: spec.inputs.len(), has_list, simple }
     }
 }

@@ -227,6 +227,7 @@ INSIDE = {
     "compat",
     "files",
     "folding",
+    "integer_graphs",
     "cli",
     "display",
     "launch",

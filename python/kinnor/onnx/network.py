@@ -42,10 +42,10 @@ class Model:
     Of arrays it gives arrays, by a static graph that it builds when shapes come for the first time and keeps. Of
     variables it makes a graph, and gives its outputs as variables, to be trained. In both, the floating-point
     initializers of the file are the parameters. Until somebody asks for them, or calls the model with variables, graphs
-    are folded: what follows from parameters alone is computed once, and batch normalizations go into the weights before
-    them; from then on graphs are as the file says, and follow the values of the parameters. Whole numbers that are
-    computed are exact up to 2^24 (float32), and refused beyond, also inside (of variables, nobody looks); those that
-    follow from shapes and constants are exact.
+    are folded: what follows from parameters alone is computed once, batch normalizations go into the weights before
+    them, and layers between levels of 8 bits are computed with the levels; from then on graphs are as the file says,
+    and follow the values of the parameters. Whole numbers that are computed are exact up to 2^24 (float32), and refused
+    beyond, also inside (of variables, nobody looks); those that follow from shapes and constants are exact.
 
     Args:
         proto: The `ModelProto`.

@@ -8,7 +8,6 @@ use crate::graph::arena::describe::{describe, freed_graph};
 use crate::graph::arena::{self, Arena, Ix, NONE, Saved, order};
 use crate::graph::handles::function::Function;
 use crate::graph::handles::variable::Variable;
-use crate::ops::Kind;
 use crate::{Error, Result};
 
 /// What to differentiate, or by what.
@@ -184,7 +183,7 @@ impl GradientRoute {
         let v = a.functions[f].inputs[i];
         let parent = a.variables[v].parent;
         let goes_on = parent != NONE && self.goes_through(a, parent);
-        a.need_grad(v) && (goes_on || self.ends_at(a, v, pruned)) && a.op(f).kind(i) != Kind::index
+        a.need_grad(v) && (goes_on || self.ends_at(a, v, pruned)) && !a.op(f).kind(i).is_whole()
     }
 
     /// Notes in the scratch number of each function its rank and, in the lowest bit, whether gradients flow through it

@@ -20,7 +20,6 @@ use crate::graph::plan::leaf_hooks::LeafHooks;
 use crate::graph::plan::releases::{Release, ReleasedStorage, Spares, held_by_leaves};
 use crate::graph::settings::modes;
 use crate::graph::step::backward::BackwardStep;
-use crate::ops::Kind;
 
 /// Where the gradients of a run live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -252,7 +251,7 @@ impl BackwardPlan {
 /// A function made ready to run backward; `first` says which inputs get their first contribution.
 fn back_step(a: &mut Arena, f: Ix, first: &[bool]) -> BackwardStep {
     let inputs: SmallVec<[Ix; 4]> = a.functions[f].inputs.iter().copied().collect();
-    let is_wanted = |a: &Arena, i: usize| a.need_grad(inputs[i]) && a.op(f).kind(i) != Kind::index;
+    let is_wanted = |a: &Arena, i: usize| a.need_grad(inputs[i]) && !a.op(f).kind(i).is_whole();
     let wanted: SmallVec<[bool; 4]> = (0..inputs.len()).map(|i| is_wanted(a, i)).collect();
     BackwardStep::of(a, f, &wanted, |a, tensor, side| {
         let storage = Arc::clone(a.grad(tensor));

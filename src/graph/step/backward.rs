@@ -15,7 +15,7 @@ use crate::graph::settings::context::{self, Precision};
 use crate::graph::step::operand::{MemoPtr, Operand, Temporaries, read_as, store};
 use crate::graph::step::prepare::data_array;
 use crate::kernels::map;
-use crate::ops::{Array, Kind, Op, Reads};
+use crate::ops::{Array, Op, Reads};
 
 /// With more inputs than this it is looked up which gradients there were.
 const MANY: usize = 16;
@@ -164,7 +164,7 @@ impl BackwardStep {
         let data = |a: &Array, as_type| (a.shape.clone(), Some(slot(&a.shape, &a.data, as_type, as_type)));
         let mut gx: SmallVec<[Option<GradientSink>; 3]> = SmallVec::new();
         for (i, (x, need_grad)) in x.iter().enumerate() {
-            let wanted = *need_grad && op.kind(i) != Kind::index;
+            let wanted = *need_grad && !op.kind(i).is_whole();
             let again = gx.iter().flatten().any(|s| Arc::ptr_eq(&s.slot.storage, &x.grad));
             let first = !accumulate.get(i).copied().unwrap_or(true);
             gx.push(wanted.then(|| GradientSink {

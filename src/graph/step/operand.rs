@@ -76,24 +76,31 @@ impl Operand {
     #[inline(always)]
     pub(crate) fn read(&self, op: &Op, i: usize) -> Result<*mut u8> {
         let ptr = self.resolve(Access::Read)?;
-        if self.dtype == DType::I64 {
+        if matches!(self.dtype, DType::I64 | DType::U8 | DType::I8) {
             self.check_whole(op, i, ptr)?;
         }
         Ok(ptr)
     }
 
-    /// Refuses indices, which a kernel reads at `ptr`, that are kept as real numbers and are not whole. Values that were
-    /// looked at are not looked at again as long as they have the same name.
+    /// Refuses indices, which a kernel reads at `ptr`, that are kept as real numbers and are not whole, and levels that are
+    /// kept as another type and are none. Values that were looked at are not looked at again as long as they have the same
+    /// name.
     #[cold]
     fn check_whole(&self, op: &Op, i: usize, ptr: *mut u8) -> Result<()> {
-        if !self.storage.dtype().is_some_and(DType::is_float) {
+        let is_safe = |dtype: DType| dtype == self.dtype || self.dtype == DType::I64 && !dtype.is_float();
+        if self.storage.dtype().is_none_or(is_safe) {
             return Ok(());
         }
         let name = self.storage.lasting_name(ptr.addr()); // before the look
         if name != 0 && name == self.whole.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let what = if settings::unwary() { Odd::NotFinite } else { Odd::NotWhole };
+        let (what, numbers) = match self.dtype {
+            DType::U8 => (Odd::NotUint8, "whole numbers from 0 to 255"),
+            DType::I8 => (Odd::NotInt8, "whole numbers from -128 to 127"),
+            _ if settings::unwary() => (Odd::NotFinite, "whole numbers"),
+            _ => (Odd::NotWhole, "whole numbers"),
+        };
         let Some((at, value)) = self.storage.first_odd(what)? else {
             self.whole.store(name, Ordering::Relaxed);
             return Ok(());
@@ -101,7 +108,7 @@ impl Operand {
         let strides = self.shape.strides();
         let place: Shape = strides.iter().zip(&*self.shape).map(|(step, n)| at / step % n).collect();
         let (name, input) = (op.name(), op.input_name(i));
-        Err(Error::Index(format!("{name}: expected whole numbers in {input}, got {value} at {place}")))
+        Err(Error::Index(format!("{name}: expected {numbers} in {input}, got {value} at {place}")))
     }
 
     /// As [`Operand::resolve`] for writing; values that are kept as another type get a temporary place.
@@ -203,5 +210,10 @@ unsafe impl Send for MemoPtr {}
 
 /// The type in which an operation reads input `i`.
 pub(crate) fn read_as(op: &Op, i: usize, compute: Precision) -> DType {
-    if op.kind(i) == Kind::index { DType::I64 } else { compute.dtype() }
+    match op.kind(i) {
+        Kind::index => DType::I64,
+        Kind::uint8 => DType::U8,
+        Kind::int8 => DType::I8,
+        Kind::float | Kind::optional | Kind::list => compute.dtype(),
+    }
 }

@@ -163,15 +163,19 @@ impl Transpose {
     }
 }
 
+/// A shape with the axes in another order.
+pub(crate) fn transposed(op: &str, shape: &Shape, order: &[i64]) -> Result<Shape> {
+    let axes = shape.axes(op, Some(order))?;
+    if axes.len() != shape.ndim() {
+        let expected = format!("an order of {} axes", shape.ndim());
+        return Err(Error::argument(op, "axes", expected, format!("{order:?}")));
+    }
+    Ok(axes.iter().map(|a| shape[*a]).collect())
+}
+
 impl Compute for Transpose {
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
-        let shape = x.get(0);
-        let axes = shape.axes("transpose", Some(&self.axes))?;
-        if axes.len() != shape.ndim() {
-            let expected = format!("an order of {} axes", shape.ndim());
-            return Err(Error::argument("transpose", "axes", expected, format!("{:?}", self.axes)));
-        }
-        one(axes.iter().map(|a| shape[*a]).collect::<Shape>())
+        one(transposed("transpose", x.get(0), &self.axes)?)
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {

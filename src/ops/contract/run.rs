@@ -203,6 +203,16 @@ impl<'a, T: Float> Run<'a, T> {
         self.x_memory(i).slice()
     }
 
+    /// Elements of input `i`, which was declared [`crate::ops::Kind::uint8`].
+    pub fn levels(&self, i: usize) -> &'a [u8] {
+        self.x_memory(i).slice()
+    }
+
+    /// Elements of input `i`, which was declared [`crate::ops::Kind::int8`].
+    pub fn signed_levels(&self, i: usize) -> &'a [i8] {
+        self.x_memory(i).slice()
+    }
+
     /// Elements of input `i` for writing: it must be declared by [`crate::ops::Compute::overwrites`].
     pub fn overwrite(&mut self, i: usize) -> &'a mut [T] {
         self.x_memory(i).slice_mut()
@@ -258,6 +268,11 @@ impl<'a, T: Float> Run<'a, T> {
 
     /// Elements of output `o`, which [`crate::ops::Compute::output`] says are whole numbers. May be asked for once.
     pub fn y_index(&mut self, o: usize) -> &'a mut [i64] {
+        self.take(o).slice_mut()
+    }
+
+    /// Elements of output `o`, which [`crate::ops::Compute::output`] says are `u8`. May be asked for once.
+    pub fn y_levels(&mut self, o: usize) -> &'a mut [u8] {
         self.take(o).slice_mut()
     }
 

@@ -45,8 +45,19 @@ pub enum Kind {
     optional,
     /// Whole numbers, read as `i64`; never differentiated.
     index,
+    /// Levels of 8 bits, read as `u8`; never differentiated.
+    uint8,
+    /// Signed levels of 8 bits, read as `i8`; never differentiated.
+    int8,
     /// Any number of `float` inputs; must be the last input.
     list,
+}
+
+impl Kind {
+    /// Whether it takes whole numbers.
+    pub fn is_whole(self) -> bool {
+        matches!(self, Self::index | Self::uint8 | Self::int8)
+    }
 }
 
 /// A constant argument.

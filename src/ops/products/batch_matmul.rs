@@ -26,18 +26,44 @@ op! {
     BatchMatmul = batch_matmul(a, b; transpose_a: bool = false, transpose_b: bool = false)
 }
 
-/// The sizes of a [`BatchMatmul`] and the batch axes of either side.
-struct Products {
-    m: usize,
-    k: usize,
-    n: usize,
+/// The sizes of products of matrices and the batch axes of either side.
+pub(crate) struct Products {
+    pub(crate) m: usize,
+    pub(crate) k: usize,
+    pub(crate) n: usize,
     a: Shape,
     b: Shape,
 }
 
 impl Products {
+    /// Those of an operation on two arrays, each matrix of which may be transposed.
+    pub(crate) fn new(op: &str, [a, b]: [&Shape; 2], transposed: [bool; 2]) -> Result<Self> {
+        let fail = |expected: &str| Err(Error::shape(op, expected, [a, b]));
+        let n = a.ndim();
+        if n < 2 || n != b.ndim() {
+            return fail("two arrays with the same number of axes, two or more");
+        }
+        let sides =
+            |s: &Shape, transposed| if transposed { (s[n - 1], s[n - 2]) } else { (s[n - 2], s[n - 1]) };
+        let ((m, k), (rows, cols)) = (sides(a, transposed[0]), sides(b, transposed[1]));
+        if k != rows {
+            return fail(&format!("as many columns of `a` as rows of `b`, which are {k} and {rows}"));
+        }
+        let products = Self { m, k, n: cols, a: Shape::from(&a[..n - 2]), b: Shape::from(&b[..n - 2]) };
+        if Pairing::shape(&products.a, &products.b).is_none() {
+            return fail("batch axes of equal lengths or length one");
+        }
+        Ok(products)
+    }
+
+    /// The shape of the products.
+    pub(crate) fn shape(&self) -> Shape {
+        let batch = Pairing::shape(&self.a, &self.b).unwrap_or_default();
+        batch.iter().copied().chain([self.m, self.n]).collect()
+    }
+
     /// The numbers of the matrices of `a` and of `b` for each product.
-    fn sides(&self) -> Vec<(usize, usize)> {
+    pub(crate) fn sides(&self) -> Vec<(usize, usize)> {
         let batch = Pairing::shape(&self.a, &self.b).map_or(0, |s| s.size());
         let (a, b) = (Self::steps(&self.a), Self::steps(&self.b));
         let of = |i: usize| {
@@ -86,22 +112,7 @@ fn matrix_mut<T>(x: &mut [T], i: usize, rows: usize, cols: usize, transposed: bo
 
 impl BatchMatmul {
     fn products(&self, a: &Shape, b: &Shape) -> Result<Products> {
-        let fail = |expected: &str| Err(Error::shape("batch_matmul", expected, [a, b]));
-        let n = a.ndim();
-        if n < 2 || n != b.ndim() {
-            return fail("two arrays with the same number of axes, two or more");
-        }
-        let sides =
-            |s: &Shape, transposed| if transposed { (s[n - 1], s[n - 2]) } else { (s[n - 2], s[n - 1]) };
-        let ((m, k), (rows, cols)) = (sides(a, self.transpose_a), sides(b, self.transpose_b));
-        if k != rows {
-            return fail(&format!("as many columns of `a` as rows of `b`, which are {k} and {rows}"));
-        }
-        let products = Products { m, k, n: cols, a: Shape::from(&a[..n - 2]), b: Shape::from(&b[..n - 2]) };
-        if Pairing::shape(&products.a, &products.b).is_none() {
-            return fail("batch axes of equal lengths or length one");
-        }
-        Ok(products)
+        Products::new("batch_matmul", [a, b], [self.transpose_a, self.transpose_b])
     }
 }
 
@@ -109,9 +120,7 @@ impl Compute for BatchMatmul {
     const CACHED_INPUT: Option<usize> = Some(1);
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
-        let p = self.products(x.get(0), x.get(1))?;
-        let batch = Pairing::shape(&p.a, &p.b).unwrap_or_default();
-        one(batch.iter().copied().chain([p.m, p.n]).collect::<Shape>())
+        one(self.products(x.get(0), x.get(1))?.shape())
     }
 
     fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -32,7 +32,7 @@ class Normalization(NamedTuple):
         return Normalization(np.repeat(self.scale, times), np.repeat(self.shift, times))
 
 
-def is_a(f: Function | None, *types: str) -> bool:
+def is_a(f: Function | None, *types: str) -> TypeGuard[Function]:
     """Whether there is a function, and of one of some types."""
     return f is not None and f.info.type_name in types
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ... import functions as F
 from ..._core import Variable
+from ...integer_graphs.dynamic import rounded
 from ..containers import Absent, Items
 from ..values import Row
 from .building import binary, expand, folded, many, per_channel, reshape, unary
@@ -16,7 +17,7 @@ from .building import binary, expand, folded, many, per_channel, reshape, unary
 if TYPE_CHECKING:
     from ..values import Node
 
-__all__ = ["ARITHMETIC", "matmul", "rounded"]
+__all__ = ["ARITHMETIC", "matmul"]
 
 
 def _truncated(x: Variable) -> Variable:
@@ -115,19 +116,6 @@ def _shrink(node: Node) -> Any:
 
 def _thresholded(node: Node) -> Variable:
     return node.x() * F.greater_scalar(node.x(), node.get("alpha", 1.0))
-
-
-def rounded(x: Variable) -> Variable:
-    """The nearest whole number; halves go to the even neighbour.
-
-    Args:
-        x: Input of any shape.
-    """
-    whole = F.floor(x)
-    rest = x - whole
-    odd = whole - F.floor(whole * 0.5) * 2.0
-    up = F.logical_or(F.greater_scalar(rest, 0.5), F.logical_and(F.equal_scalar(rest, 0.5), odd))
-    return whole + up
 
 
 def _is_inf(node: Node) -> Variable:

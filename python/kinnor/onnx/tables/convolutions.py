@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ..values import Node
 
-__all__ = ["CONVOLUTIONS", "convolved"]
+__all__ = ["CONVOLUTIONS", "averaged", "convolved"]
 
 
 def _pads(
@@ -108,9 +108,9 @@ def _conv_transpose(node: Node) -> Variable:
     return F.slice(y, [0, 0, *starts], [*y.shape[:2], *stops], [1] * y.ndim)
 
 
-def _pool_setup(node: Node) -> Any:
-    """The input, its frame, kernel and strides; with what `ceil_mode` needs at the end."""
-    x, kernel = node.x(), node.get("kernel_shape")
+def _pool_setup(node: Node, x: Variable) -> Any:
+    """The frame of the input, kernel and strides; with what `ceil_mode` needs at the end."""
+    kernel = node.get("kernel_shape")
     n = len(kernel)
     strides, dilations = node.get("strides") or [1] * n, node.get("dilations") or [1] * n
     pads = _pads(node, x.shape[2:], kernel, strides, dilations)
@@ -122,7 +122,7 @@ def _pool_setup(node: Node) -> Any:
             span = length + low + high - (size - 1) * d - 1
             if -(-span // s) * s < length + low:
                 extra[k] = max(-(-span // s) * s - span, 0)
-    return x, pads, extra, kernel, strides
+    return pads, extra, kernel, strides
 
 
 def _dilated(node: Node) -> list[int] | None:
@@ -148,7 +148,8 @@ def _windows(x: Variable, kernel: Sequence[int], strides: Sequence[int], dilatio
 def _max_pool(node: Node) -> Any:
     if node.n_outputs > 1:
         raise node.unsupported("expected one output, got the indices too")
-    x, pads, extra, kernel, strides = _pool_setup(node)
+    x = node.x()
+    pads, extra, kernel, strides = _pool_setup(node, x)
     ends = [(low, high + more) for (low, high), more in zip(pads, extra, strict=True)]
     if (dilations := _dilated(node)) is not None:
         return reduce(F.maximum2, _windows(_framed(x, ends, -np.inf), kernel, strides, dilations))
@@ -157,8 +158,14 @@ def _max_pool(node: Node) -> Any:
     return F.max_pooling(_framed(x, ends, -np.inf), kernel, strides)
 
 
-def _average_pool(node: Node) -> Any:
-    x, pads, extra, kernel, strides = _pool_setup(node)
+def averaged(node: Node, x: Variable) -> Variable:
+    """Average pooling as the attributes of a node say it.
+
+    Args:
+        node: The node.
+        x: Input.
+    """
+    pads, extra, kernel, strides = _pool_setup(node, x)
     counts_pads = bool(node.get("count_include_pad", 0))
     ends = [(low, high + more) for (low, high), more in zip(pads, extra, strict=True)]
     dilations = _dilated(node)
@@ -183,7 +190,8 @@ def _average_pool(node: Node) -> Any:
 
 
 def _lp_pool(node: Node) -> Variable:
-    x, pads, extra, kernel, strides = _pool_setup(node)
+    x = node.x()
+    pads, extra, kernel, strides = _pool_setup(node, x)
     ends = [(low, high + more) for (low, high), more in zip(pads, extra, strict=True)]
     p = float(node.get("p", 2))
     powers = _framed(F.pow_scalar(F.abs(x), p), ends)
@@ -318,7 +326,7 @@ def _along(x: Variable, matrix: Any, axis: int, mode: str) -> Variable:
 
 
 CONVOLUTIONS: dict[tuple[str, str], Row] = {
-    ("", "AveragePool"): Row(_average_pool),
+    ("", "AveragePool"): Row(lambda node: averaged(node, node.x())),
     ("", "Conv"): Row(lambda node: convolved(node, node.x(0), node.x(1), node.optional(2))),
     ("", "ConvTranspose"): Row(_conv_transpose),
     ("", "GlobalAveragePool"): _over_space(F.mean),

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import functions as F
+from ...integer_graphs.dynamic import dynamic_parameters, rounded
 from ..values import OnnxError, Row, Value
-from .arithmetic import matmul, rounded
-from .building import expand, per_channel, reshape
-from .convolutions import convolved
+from .arithmetic import matmul
+from .building import constant, expand, per_channel, reshape
+from .convolutions import averaged, convolved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,10 +76,10 @@ def _dequantize(node: Node) -> Value:
     if node.value(0).dtype.name not in ("int8", "uint8", "int16", "uint16", "int32"):
         raise node.unsupported(f"expected levels of 8 bits or more, got {node.value(0).dtype}")
     x, scale = node.x(0), _along(node, 1)
-    if not node.has(2):
+    if x.ndim == scale.ndim:
+        y = F.dequantize_linear(x, scale, _along(node, 2) if node.has(2) else scale * 0.0)
+    elif not node.has(2):
         y = x * scale
-    elif x.ndim == scale.ndim:
-        y = F.dequantize_linear(x, scale, _along(node, 2))
     else:
         y = (x - _along(node, 2)) * scale
     return Value(y, node.value(1).dtype, sources=node.value(0).sources)
@@ -86,27 +87,20 @@ def _dequantize(node: Node) -> Value:
 
 def _dynamic(node: Node) -> list[Value]:
     x, sources = node.x(), node.value(0).sources
-    axes = list(range(x.ndim))
-    most = F.maximum_scalar(F.max(x, axis=axes), 0.0)
-    least = F.minimum_scalar(F.min(x, axis=axes), 0.0)
-    scale = (most - least) * (1.0 / 255.0)
-    zero = rounded(F.minimum_scalar(F.maximum_scalar(-least / scale, 0.0), 255.0))
+    scale, zero = dynamic_parameters(x)
     y = _levels_of(node, x, per_channel(scale, 0, x.ndim), per_channel(zero, 0, x.ndim), np.dtype(np.uint8), sources)
     return [y, Value(scale, np.float32, sources=sources), Value(zero, np.uint8, sources=sources)]
 
 
-def _shifted(node: Node, i: int, zero: int, is_right: bool = False) -> Variable:
+def _unscaled(node: Node, i: int, zero: int, axis: int = -1) -> Variable:
+    """Levels without their zero point; one for each place stands along an axis."""
     x = node.x(i)
-    if not node.has(zero):
-        return x
-    held = node.x(zero)
-    if held.ndim == 1 and held.size > 1 and not is_right:
-        held = reshape(held, (held.size, 1))
-    return x - held
+    ones = per_channel(constant(1.0), -1, x.ndim)
+    return F.dequantize_linear(x, ones, per_channel(node.x(zero), axis, x.ndim) if node.has(zero) else ones * 0.0)
 
 
 def _matmul_integer(node: Node) -> Variable:
-    return matmul(_shifted(node, 0, 2), _shifted(node, 1, 3, True))
+    return matmul(_unscaled(node, 0, 2, -2), _unscaled(node, 1, 3))
 
 
 def _numbers(node: Node, i: int, axis: int = -1) -> Variable:
@@ -162,33 +156,25 @@ def _qlinear_concat(node: Node) -> Value:
 
 def _qgemm(node: Node) -> Value | Variable:
     a, b = _numbers(node, 0), _numbers(node, 3, 0 if node.get("transB", 0) else 1)
-    y = F.affine(
-        F.transpose(a, (1, 0)) if node.get("transA", 0) else a, F.transpose(b, (1, 0)) if node.get("transB", 0) else b
-    )
+    a = F.transpose(a, (1, 0)) if node.get("transA", 0) else a
+    b = F.transpose(b, (1, 0)) if node.get("transB", 0) else b
+    alpha, bias = node.get("alpha", 1.0), None
     if node.has(6):  # levels of what the product counts in
-        scale = node.x(1) * node.x(4)
-        y = y + node.x(6) * scale
-    y = y * node.get("alpha", 1.0)
+        bias = node.x(6) * (node.x(1) * node.x(4))
+    is_row = bias is not None and bias.shape == b.shape[1:]
+    y = F.affine(a, b, bias) if is_row else F.affine(a, b)
+    y = y if bias is None or is_row else y + bias
+    y = y if alpha == 1.0 else y * alpha
     return _as_output(node, y, 7, 0, 3) if node.has(7) else Value(y, np.float32)
 
 
-def _levels(node: Node, i: int, zero: int, axis: int | None = None) -> Variable:
-    """Levels without their zero point."""
-    if not node.has(zero):
-        return node.x(i)
-    held = node.x(zero)
-    return node.x(i) - (reshape(held, ()) if held.size == 1 else per_channel(held, axis or 0, node.x(i).ndim))
-
-
 def _conv_integer(node: Node) -> Variable:
-    return convolved(node, _levels(node, 0, 2), _levels(node, 1, 3), None)
+    return convolved(node, _unscaled(node, 0, 2), _unscaled(node, 1, 3, 0), None)
 
 
 def _qlinear_conv(node: Node) -> Value:
-    x, w = _levels(node, 0, 2), _levels(node, 3, 5)
-    y = convolved(node, x, w, node.optional(8))
-    scale, zero = (per_channel(held, 1, y.ndim) for held in (node.x(6) / (node.x(1) * node.x(4)), node.x(7)))
-    return _levels_of(node, y, scale, zero, node.value(7).dtype, node.value(0).sources)
+    bias = node.x(8) * (node.x(1) * node.x(4)) if node.has(8) else None
+    return _as_output(node, convolved(node, _numbers(node, 0), _numbers(node, 3, 0), bias), 6, 0, 3)
 
 
 QUANTIZATION: dict[tuple[str, str], Row] = {
@@ -201,6 +187,7 @@ QUANTIZATION: dict[tuple[str, str], Row] = {
     ("", "QuantizeLinear"): Row(_quantize),
     ("com.microsoft", "QGemm"): Row(_qgemm),
     ("com.microsoft", "QLinearAdd"): _with_two(lambda a, b: a + b),
+    ("com.microsoft", "QLinearAveragePool"): _with_one(averaged),
     ("com.microsoft", "QLinearConcat"): Row(_qlinear_concat),
     ("com.microsoft", "QLinearGlobalAveragePool"): _with_one(_pooled),
     ("com.microsoft", "QLinearLeakyRelu"): _with_one(_leaky),

@@ -8,8 +8,8 @@ import numpy as np
 
 from ... import functions as F
 from ..._core import NdArray, Variable
+from ...integer_graphs.dynamic import rounded
 from ..values import Row
-from .arithmetic import rounded
 from .building import reshape
 
 if TYPE_CHECKING:

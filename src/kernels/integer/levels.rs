@@ -1,0 +1,251 @@
+//! Levels element by element: from numbers and to numbers, sums of two, tables, and windows of images with channels last.
+
+use std::ops::Range;
+
+use super::dots::Rounding;
+use super::lookup;
+use super::window::ImageWindow;
+use crate::kernels::Float;
+use crate::kernels::map::GRAIN;
+use crate::kernels::scratch::List;
+use crate::kernels::simd::{Vector, Work, vectorised};
+use crate::kernels::threads;
+
+/// A scale, and the level that stands for zero.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    /// Distance of two levels.
+    pub step: f32,
+    /// The level that stands for zero.
+    pub zero: u8,
+}
+
+impl Scale {
+    /// The number that a level stands for.
+    #[inline(always)]
+    fn number(self, level: u8) -> f32 {
+        (i32::from(level) - i32::from(self.zero)) as f32 * self.step
+    }
+}
+
+/// Calls `f` with pieces of `y` and where they are.
+fn pieces<T: Send>(y: &mut [T], f: impl Fn(Range<usize>, &mut [T]) + Sync) {
+    threads::row_ranges_mut(y, 1, GRAIN, f);
+}
+
+/// The levels of numbers divided by a step.
+pub fn quantize<T: Float>(x: &[T], step: T, rounding: Rounding, y: &mut [u8]) {
+    pieces(y, |range, y| {
+        let x = &x[range];
+        vectorised(
+            #[inline(always)]
+            || {
+                for (y, x) in y.iter_mut().zip(x) {
+                    *y = rounding.level((*x / step).real() as f32);
+                }
+            },
+        );
+    });
+}
+
+/// The numbers that levels stand for.
+pub fn dequantize<T: Float>(x: &[u8], step: T, zero: u8, y: &mut [T]) {
+    pieces(y, |range, y| {
+        let x = &x[range];
+        vectorised(
+            #[inline(always)]
+            || {
+                for (y, x) in y.iter_mut().zip(x) {
+                    *y = T::all(f64::from(i32::from(*x) - i32::from(zero))) * step;
+                }
+            },
+        );
+    });
+}
+
+/// The levels of what `f` makes of the numbers that two arrays of levels stand for. It must be `#[inline(always)]`.
+#[inline(always)]
+fn pairs(
+    [a, b]: [&[u8]; 2],
+    [of_a, of_b]: [Scale; 2],
+    rounding: Rounding,
+    y: &mut [u8],
+    f: impl Fn(f32, f32) -> f32 + Sync + Copy,
+) {
+    pieces(y, |range, y| {
+        let (a, b) = (&a[range.clone()], &b[range]);
+        vectorised(
+            #[inline(always)]
+            || {
+                for ((y, a), b) in y.iter_mut().zip(a).zip(b) {
+                    *y = rounding.level(f(of_a.number(*a), of_b.number(*b)));
+                }
+            },
+        );
+    });
+}
+
+/// The levels of the sums of what two arrays of levels stand for, in steps of the result.
+pub fn add(x: [&[u8]; 2], of: [Scale; 2], rounding: Rounding, y: &mut [u8]) {
+    pairs(
+        x,
+        of,
+        rounding,
+        y,
+        #[inline(always)]
+        |a, b| a + b,
+    );
+}
+
+/// As [`add`], of the products.
+pub fn multiply(x: [&[u8]; 2], of: [Scale; 2], rounding: Rounding, y: &mut [u8]) {
+    pairs(
+        x,
+        of,
+        rounding,
+        y,
+        #[inline(always)]
+        |a, b| a * b,
+    );
+}
+
+/// The levels of levels without their zero point, times a number of each channel, and another number added.
+pub fn rescale(x: &[u8], zero: u8, [scales, shifts]: [&[f32]; 2], rounding: Rounding, y: &mut [u8]) {
+    let (channels, of) = (scales.len(), Scale { step: 1.0, zero });
+    threads::row_ranges_mut(y, channels, (GRAIN / channels.max(1)).max(1), |rows, y| {
+        let x = &x[rows.start * channels..rows.end * channels];
+        vectorised(
+            #[inline(always)]
+            || {
+                for (y, x) in y.chunks_exact_mut(channels).zip(x.chunks_exact(channels)) {
+                    for (((y, x), scale), shift) in y.iter_mut().zip(x).zip(scales).zip(shifts) {
+                        *y = rounding.level(of.number(*x) * scale + shift);
+                    }
+                }
+            },
+        );
+    });
+}
+
+/// What a table says of each level.
+pub fn look_up(x: &[u8], table: &[u8; 256], y: &mut [u8]) {
+    pieces(y, |range, y| lookup::in_table(&x[range], table, y));
+}
+
+/// Copies stretches of `n` levels, each from the next of `x` to the next of `y`: these are at the same place of rows of two lengths.
+pub fn copy_rows(x: &[u8], from: RowPlace, y: &mut [u8], to: RowPlace, n: usize) {
+    threads::row_ranges_mut(y, to.row, (GRAIN / to.row.max(1)).max(1), |rows, y| {
+        for (i, y) in rows.zip(y.chunks_exact_mut(to.row)) {
+            y[to.at..][..n].copy_from_slice(&x[i * from.row + from.at..][..n]);
+        }
+    });
+}
+
+/// A place in each row of so many elements.
+#[derive(Clone, Copy, Debug)]
+pub struct RowPlace {
+    /// The place.
+    pub at: usize,
+    /// Elements of a row.
+    pub row: usize,
+}
+
+/// The least and the largest of numbers and zero; what is no number counts for nothing.
+pub fn bounds<T: Float>(x: &[T]) -> (T, T) {
+    let mut of_pieces = List::repeat((T::ZERO, T::ZERO), x.len().div_ceil(GRAIN));
+    threads::rows_mut(&mut of_pieces, 1, 1, |i, bounds| {
+        bounds[0] = T::in_registers(Bounds { x: &x[i * GRAIN..x.len().min((i + 1) * GRAIN)] });
+    });
+    all_bounds(of_pieces.iter().copied())
+}
+
+/// Finds the [`bounds`] of a piece.
+struct Bounds<'a, T> {
+    x: &'a [T],
+}
+
+impl<T: Float> Work<T> for Bounds<'_, T> {
+    type Output = (T, T);
+
+    #[inline(always)]
+    unsafe fn run<V: Vector<T = T>>(self) -> (T, T) {
+        /// Registers of either bound.
+        const N: usize = 4;
+        let (mut least, mut most) = ([T::ZERO; 16], [T::ZERO; 16]);
+        let whole = self.x.len() / (N * V::WIDTH);
+        // SAFETY: the caller has the instructions; so many numbers are there, and no register has more than 16.
+        unsafe {
+            let (mut low, mut high) = ([V::zero(); N], [V::zero(); N]);
+            for i in 0..whole {
+                for j in 0..N {
+                    let x = V::load(self.x.as_ptr().add((i * N + j) * V::WIDTH));
+                    high[j] = x.max(high[j]);
+                    low[j] = V::zero().sub(x).max(low[j]);
+                }
+            }
+            low[0].max(low[1]).max(low[2].max(low[3])).store(least.as_mut_ptr());
+            high[0].max(high[1]).max(high[2].max(high[3])).store(most.as_mut_ptr());
+        }
+        let rest = self.x[whole * N * V::WIDTH..].iter().map(|x| (*x, *x));
+        let lanes = least.into_iter().zip(most).map(|(low, high)| (-low, high));
+        all_bounds(rest.chain(lanes))
+    }
+}
+
+/// The least and the largest of several pairs and zero.
+fn all_bounds<T: Float>(of: impl IntoIterator<Item = (T, T)>) -> (T, T) {
+    of.into_iter().fold((T::ZERO, T::ZERO), |(least, most), (low, high)| {
+        (if low < least { low } else { least }, if high > most { high } else { most })
+    })
+}
+
+/// The largest level of each channel within windows; what lies outside of the images counts for nothing.
+pub fn max_pool(x: &[u8], window: &ImageWindow, y: &mut [u8]) {
+    let ImageWindow { channels, input: [height, width], output: [lines, columns], .. } = *window;
+    let seen = |axis: usize, at: usize| {
+        let (pad, dilation) = (window.pad[axis], window.dilation[axis]);
+        let places = (0..window.kernel[axis]).map(move |i| at * window.stride[axis] + i * dilation);
+        places.filter_map(move |place| place.checked_sub(pad).filter(|at| *at < window.input[axis]))
+    };
+    threads::rows_mut(y, columns * channels, 1, |i, y| {
+        let (image, line) = (i / lines, i % lines);
+        for (column, y) in y.chunks_exact_mut(channels.max(1)).enumerate() {
+            y.fill(0);
+            for row in seen(0, line) {
+                for at in seen(1, column) {
+                    let x = &x[((image * height + row) * width + at) * channels..][..channels];
+                    vectorised(
+                        #[inline(always)]
+                        || y.iter_mut().zip(x).for_each(|(y, x)| *y = (*y).max(*x)),
+                    );
+                }
+            }
+        }
+    });
+}
+
+/// The levels of means over windows, none of which reaches beyond the images: of their sums without zero points, times the step.
+pub fn average(x: &[u8], window: &ImageWindow, of_x: Scale, rounding: Rounding, y: &mut [u8]) {
+    let ImageWindow { channels, input: [height, width], output: [lines, columns], stride, .. } = *window;
+    let size = window.kernel[0] * window.kernel[1];
+    let zeros = i32::from(of_x.zero).wrapping_mul(size as i32);
+    threads::rows_mut(y, columns * channels, 1, |i, y| {
+        let (image, line) = (i / lines, i % lines);
+        let mut sums: List<i32> = List::repeat(0, channels);
+        for (column, y) in y.chunks_exact_mut(channels.max(1)).enumerate() {
+            sums.fill(0);
+            for place in 0..size {
+                let (row, at) = (place / window.kernel[1], place % window.kernel[1]);
+                let pixel = (image * height + line * stride[0] + row) * width + column * stride[1] + at;
+                let x = &x[pixel * channels..][..channels];
+                vectorised(
+                    #[inline(always)]
+                    || sums.iter_mut().zip(x).for_each(|(sum, x)| *sum = sum.wrapping_add(i32::from(*x))),
+                );
+            }
+            for (y, sum) in y.iter_mut().zip(&*sums) {
+                *y = rounding.level(sum.wrapping_sub(zeros) as f32 * of_x.step);
+            }
+        }
+    });
+}

@@ -1,0 +1,207 @@
+//! Weights as the kernels read them: panels of columns, in each of which the four terms of a group lie side by side.
+
+use super::tile::{GROUP, Kernels};
+use crate::array::{Lasting, Lent};
+use crate::kernels::scratch::List;
+use crate::kernels::simd::vectorised;
+use crate::kernels::threads::{Shared, parallel};
+
+/// A matrix of 8-bit weights, wherever its elements lie.
+#[derive(Clone, Copy)]
+pub struct QuantizedWeights<'a> {
+    data: &'a [u8],
+    /// Distances of two terms of a column, and of two columns.
+    steps: [usize; 2],
+    columns: usize,
+    terms: usize,
+    /// Bits that are turned to make signed weights of bytes: their zero points follow.
+    shift: u8,
+}
+
+impl<'a> QuantizedWeights<'a> {
+    /// Signed weights, the terms of each column side by side.
+    pub fn of_columns(data: &'a [i8], columns: usize, terms: usize) -> Self {
+        Self { steps: [1, terms], ..Self::of_rows(data, terms, columns) }
+    }
+
+    /// Signed weights in rows: of each term a row.
+    pub fn of_rows(data: &'a [i8], terms: usize, columns: usize) -> Self {
+        assert_eq!(data.len(), terms * columns, "weights that have not the shape");
+        // SAFETY: bytes are bytes.
+        let data = unsafe { std::slice::from_raw_parts(data.as_ptr().cast(), data.len()) };
+        Self { data, steps: [columns, 1], columns, terms, shift: 0 }
+    }
+
+    /// Levels in rows, or in columns, as weights that are 128 less.
+    pub fn of_levels(data: &'a [u8], terms: usize, columns: usize, in_columns: bool) -> Self {
+        assert_eq!(data.len(), terms * columns, "levels that have not the shape");
+        let steps = if in_columns { [1, terms] } else { [columns, 1] };
+        Self { data, steps, columns, terms, shift: 128 }
+    }
+}
+
+/// How the terms of a column lie: stretches of so many side by side, one for each tap.
+#[derive(Clone, Copy)]
+pub(super) struct Stretches {
+    pub(super) count: usize,
+    pub(super) length: usize,
+}
+
+impl Stretches {
+    /// Groups of four in a stretch.
+    pub(super) fn groups(self) -> usize {
+        self.length.div_ceil(GROUP)
+    }
+}
+
+/// Packed weights.
+pub(super) struct Packed<'a> {
+    panels: WeightPanels,
+    /// Keeps them.
+    _memory: PackedMemory<'a>,
+}
+
+#[allow(dead_code)] // memory is there while it is held
+enum PackedMemory<'a> {
+    Kept(Lent<'a, u8>),
+    Own(List<u8>),
+}
+
+/// Where packed weights are.
+#[derive(Clone, Copy)]
+pub(super) struct WeightPanels {
+    kernels: &'static Kernels,
+    start: Shared<u8>,
+    pub(super) columns: usize,
+    /// Groups of all stretches.
+    groups: usize,
+    /// Columns with those that fill up the last register.
+    padded: usize,
+}
+
+impl<'a> Packed<'a> {
+    /// Packs weights, or finds them packed where they last.
+    pub(super) fn new(
+        kernels: &'static Kernels,
+        weights: QuantizedWeights<'_>,
+        stretches: Stretches,
+        lasting: Option<Lasting<'a>>,
+    ) -> Self {
+        assert_eq!(stretches.count * stretches.length, weights.terms, "stretches that are not the terms");
+        let (columns, groups) = (weights.columns, stretches.count * stretches.groups());
+        let padded = columns.next_multiple_of(kernels.width);
+        let room = padded * (groups * GROUP + size_of::<i32>());
+        let at = |start| WeightPanels { kernels, start: Shared::new(start), columns, groups, padded };
+        if let Some(mut lent) =
+            lasting.and_then(|array| array.lend(0, [stretches.count, columns, padded], room))
+        {
+            let panels = at(lent.ptr());
+            if !lent.is_made() {
+                panels.pack(weights, stretches);
+                lent.made();
+            }
+            return Self { panels, _memory: PackedMemory::Kept(lent) };
+        }
+        let own = List::<u8>::with_capacity(room);
+        let panels = at(own.as_ptr().cast_mut());
+        panels.pack(weights, stretches);
+        Self { panels, _memory: PackedMemory::Own(own) }
+    }
+
+    /// Where they are, as long as this is there.
+    pub(super) fn panels(&self) -> WeightPanels {
+        self.panels
+    }
+}
+
+impl WeightPanels {
+    /// The panel that begins with a column, a multiple of those of a panel, and its registers.
+    pub(super) fn panel(&self, column: usize) -> (*const i8, usize) {
+        let registers = (self.padded - column).min(self.kernels.panel()) / self.kernels.width;
+        (self.start.get().wrapping_add(column * self.groups * GROUP).cast(), registers)
+    }
+
+    /// The sums of the weights of each column.
+    fn sums_ptr(&self) -> *mut i32 {
+        self.start.get().wrapping_add(self.padded * self.groups * GROUP).cast()
+    }
+
+    /// The sum of the weights of a column.
+    pub(super) fn sum(&self, column: usize) -> i32 {
+        assert!(column < self.columns);
+        // SAFETY: they follow the panels, and were written.
+        unsafe { *self.sums_ptr().add(column) }
+    }
+
+    fn pack(&self, weights: QuantizedWeights<'_>, stretches: Stretches) {
+        let Self { kernels, start: to, columns, groups, padded } = *self;
+        let (sums, wide) = (Shared::new(self.sums_ptr()), kernels.panel());
+        parallel(columns.div_ceil(wide), |i| {
+            let first = i * wide;
+            let (n, room) = (wide.min(columns - first), wide.min(padded - first));
+            // SAFETY: each panel, and the sums of its columns, are other memory.
+            let (panel, sums) = unsafe {
+                (
+                    std::slice::from_raw_parts_mut(
+                        to.get().add(first * groups * GROUP),
+                        room * groups * GROUP,
+                    ),
+                    std::slice::from_raw_parts_mut(sums.get().add(first), n),
+                )
+            };
+            sums.fill(0);
+            vectorised(
+                #[inline(always)]
+                || fill(weights, stretches, first, panel, sums),
+            );
+        });
+    }
+}
+
+/// Packs a panel of the columns from `first` on, as many as there are sums.
+#[inline(always)]
+fn fill(
+    weights: QuantizedWeights<'_>,
+    stretches: Stretches,
+    first: usize,
+    panel: &mut [u8],
+    sums: &mut [i32],
+) {
+    let QuantizedWeights { data, steps: [term, column], shift, .. } = weights;
+    let (per_stretch, columns) = (stretches.groups(), sums.len());
+    let row = panel.len() / (stretches.count * per_stretch).max(1);
+    let (mask, lasts) = ([shift; GROUP], (columns - 1) * column);
+    for (g, to) in panel.chunks_exact_mut(row.max(1)).enumerate() {
+        let (stretch, within) = (g / per_stretch, g % per_stretch * GROUP);
+        let n = GROUP.min(stretches.length - within);
+        let start = (stretch * stretches.length + within) * term + first * column;
+        let (to, rest) = to.as_chunks_mut::<GROUP>().0.split_at_mut(columns);
+        rest.fill([0; GROUP]);
+        if n == GROUP && column == 1 {
+            let rows: [&[u8]; GROUP] = std::array::from_fn(|k| &data[start + k * term..][..columns]);
+            for (c, to) in to.iter_mut().enumerate() {
+                *to = flipped([rows[0][c], rows[1][c], rows[2][c], rows[3][c]], mask);
+            }
+        } else if n == GROUP && term == 1 {
+            let data = &data[start..][..lasts + GROUP];
+            for (c, to) in to.iter_mut().enumerate() {
+                *to = flipped(std::array::from_fn(|k| data[c * column + k]), mask);
+            }
+        } else {
+            for (c, to) in to.iter_mut().enumerate() {
+                let weight = |k: usize| data[start + c * column + k * term] ^ shift;
+                *to = std::array::from_fn(|k| if k < n { weight(k) } else { 0 });
+            }
+        }
+        for (sum, to) in sums.iter_mut().zip(&*to) {
+            let four = to.map(|byte| i32::from(byte.cast_signed()));
+            *sum = sum.wrapping_add(four[0] + four[1] + four[2] + four[3]);
+        }
+    }
+}
+
+/// Bytes, those bits of them turned that are in the mask.
+#[inline(always)]
+fn flipped(bytes: [u8; GROUP], mask: [u8; GROUP]) -> [u8; GROUP] {
+    (u32::from_le_bytes(bytes) ^ u32::from_le_bytes(mask)).to_le_bytes()
+}

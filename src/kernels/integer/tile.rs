@@ -1,0 +1,213 @@
+//! The innermost product: a tile of sums that live in registers. One source, compiled for each set of instructions.
+
+#[cfg(target_arch = "x86_64")]
+use super::dots::x86::{Avx2, Avx512Vnni, AvxVnni};
+use super::dots::{IntegerDots, Portable, Rounding};
+use crate::kernels::simd::{Isa, isa};
+
+/// Columns of a row of sums of a tile.
+pub(super) const WIDE: usize = 64;
+/// Rows of the tallest tile of any set of instructions.
+pub(super) const TALL: usize = 6;
+/// Terms that a step adds up.
+pub(super) const GROUP: usize = 4;
+
+/// One tile of sums: of each row of levels with each column of a panel of weights.
+pub(super) struct IntegerTile<'a> {
+    /// Where each row of levels begins.
+    pub(super) rows: [*const u8; TALL],
+    /// How far from there each stretch of its terms begins.
+    pub(super) taps: &'a [isize],
+    /// Groups of four terms in a stretch.
+    pub(super) groups: usize,
+    /// The panel: for each group four weights of each column.
+    pub(super) weights: *const i8,
+    /// What becomes of the sums.
+    pub(super) finish: Finish<'a>,
+}
+
+/// What becomes of sums on their way to memory.
+#[derive(Clone, Copy)]
+pub(super) struct Finish<'a> {
+    /// What is added to the sums of each column: as many as there are in the registers.
+    pub(super) added: *const i32,
+    /// What is subtracted: a number of each column, as above, times one of each row.
+    pub(super) zeros: Option<(*const i32, &'a [i32])>,
+    pub(super) target: SumTarget,
+}
+
+/// Where sums go.
+#[derive(Clone, Copy)]
+pub(super) enum SumTarget {
+    /// To rows that are [`WIDE`] apart, with room for whole registers.
+    Sums(*mut i32),
+    /// Rounded to levels: the first `columns` of each row, rows `row` apart.
+    Levels { to: *mut u8, row: usize, columns: usize, scales: *const f32, rounding: Rounding },
+    /// Scaled and shifted: as above.
+    Numbers { to: *mut f32, row: usize, columns: usize, scales: *const f32, shifts: *const f32 },
+}
+
+/// The kernel for one number of rows and registers. It needs the instructions of its table, and the memory that the tile names.
+pub(super) type IntegerKernel = unsafe fn(&IntegerTile<'_>);
+
+/// Kernels of one set of instructions.
+pub(super) struct Kernels {
+    /// Columns of a register.
+    pub(super) width: usize,
+    /// By number of registers less one, then by number of rows less one.
+    pub(super) tiles: &'static [&'static [IntegerKernel]],
+}
+
+impl Kernels {
+    /// Columns of a panel: the widest tile.
+    pub(super) fn panel(&self) -> usize {
+        self.width * self.tiles.len()
+    }
+}
+
+#[inline(always)]
+#[allow(clippy::needless_range_loop)] // loops of a length that is known become registers
+unsafe fn tile<D: IntegerDots, const M: usize, const N: usize>(t: &IntegerTile<'_>) {
+    // SAFETY: the caller has the instructions, and the tile names memory that is there.
+    unsafe {
+        let mut sums = [[D::zero(); N]; M];
+        let mut w = t.weights;
+        for &tap in t.taps {
+            let mut rows = [t.rows[0]; M];
+            for i in 0..M {
+                rows[i] = t.rows[i].offset(tap);
+            }
+            for g in 0..t.groups {
+                let mut weights = [D::weights(w); N];
+                for j in 1..N {
+                    weights[j] = D::weights(w.add(j * GROUP * D::WIDTH));
+                }
+                for i in 0..M {
+                    let levels = D::levels(rows[i].add(g * GROUP));
+                    for j in 0..N {
+                        sums[i][j] = sums[i][j].add(levels, weights[j]);
+                    }
+                }
+                w = w.add(N * GROUP * D::WIDTH);
+            }
+        }
+        let Finish { added, zeros, target } = t.finish;
+        for i in 0..M {
+            for j in 0..N {
+                sums[i][j] = sums[i][j].plus(added.add(j * D::WIDTH));
+            }
+            if let Some((zeros, rows)) = zeros {
+                for j in 0..N {
+                    sums[i][j] = sums[i][j].minus_product(zeros.add(j * D::WIDTH), *rows.get_unchecked(i));
+                }
+            }
+        }
+        match target {
+            SumTarget::Sums(to) => {
+                for i in 0..M {
+                    for j in 0..N {
+                        sums[i][j].store(to.add(i * WIDE + j * D::WIDTH));
+                    }
+                }
+            }
+            SumTarget::Levels { to, row, columns, scales, rounding } => {
+                each_row::<D, _, M, N>(
+                    sums,
+                    to,
+                    row,
+                    columns,
+                    #[inline(always)]
+                    |sum, at, to| sum.write_levels(scales.add(at), rounding, to),
+                );
+            }
+            SumTarget::Numbers { to, row, columns, scales, shifts } => {
+                each_row::<D, _, M, N>(
+                    sums,
+                    to,
+                    row,
+                    columns,
+                    #[inline(always)]
+                    |sum, at, to| sum.write_numbers(scales.add(at), shifts.add(at), to),
+                );
+            }
+        }
+    }
+}
+
+/// Writes rows of results: `write` takes the sums of a register, their first column, and where they go.
+///
+/// # Safety
+/// There is room for `columns` in each row; `write` is `#[inline(always)]`.
+#[inline(always)]
+#[allow(clippy::needless_range_loop)] // as above
+unsafe fn each_row<D: IntegerDots, T: Copy + Default, const M: usize, const N: usize>(
+    sums: [[D; N]; M],
+    to: *mut T,
+    row: usize,
+    columns: usize,
+    write: impl Fn(D, usize, *mut T),
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        for i in 0..M {
+            let to = to.add(i * row);
+            if columns == N * D::WIDTH {
+                for j in 0..N {
+                    write(sums[i][j], j * D::WIDTH, to.add(j * D::WIDTH));
+                }
+            } else {
+                let mut room = [T::default(); WIDE];
+                for j in 0..N {
+                    write(sums[i][j], j * D::WIDTH, room.as_mut_ptr().add(j * D::WIDTH));
+                }
+                to.copy_from_nonoverlapping(room.as_ptr(), columns);
+            }
+        }
+    }
+}
+
+macro_rules! kernels {
+    ($name:ident, $dots:ty, [$($n:literal)+], $rows:tt $(, $feature:literal)?) => {
+        static $name: Kernels = {
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn kernel<const M: usize, const N: usize>(t: &IntegerTile<'_>) {
+                // SAFETY: the function has the instructions; the memory is the caller's promise.
+                unsafe { tile::<$dots, M, N>(t) }
+            }
+            Kernels { width: <$dots as IntegerDots>::WIDTH, tiles: &[$(&kernels!(@rows kernel, $n, $rows)),+] }
+        };
+    };
+    (@rows $kernel:ident, $n:literal, [$($m:literal)+]) => { [$($kernel::<$m, $n> as IntegerKernel),+] };
+}
+
+kernels!(PORTABLE, Portable, [1 2], [1 2 3 4]);
+#[cfg(target_arch = "x86_64")]
+kernels!(AVX512_VNNI, Avx512Vnni, [1 2 3 4], [1 2 3 4 5 6], "avx512f,avx512bw,avx512vnni");
+#[cfg(target_arch = "x86_64")]
+kernels!(AVX_VNNI, AvxVnni, [1 2], [1 2 3 4 5 6], "avx2,avxvnni");
+#[cfg(target_arch = "x86_64")]
+kernels!(AVX2, Avx2, [1 2], [1 2 3 4], "avx2");
+
+/// The kernels that this machine can run, the best one first.
+pub(super) fn known() -> impl Iterator<Item = &'static Kernels> {
+    let most = isa();
+    let of_x86: [(bool, &'static Kernels); 3] = {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let (wide, narrow) = (most == Isa::Avx512, matches!(most, Isa::Avx512 | Isa::Avx2));
+            [
+                (wide && is_x86_feature_detected!("avx512vnni"), &AVX512_VNNI),
+                (narrow && is_x86_feature_detected!("avxvnni"), &AVX_VNNI),
+                (narrow, &AVX2),
+            ]
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        [(false, &PORTABLE); 3]
+    };
+    of_x86.into_iter().filter_map(|(is_there, kernels)| is_there.then_some(kernels)).chain([&PORTABLE])
+}
+
+/// The best kernels of this machine.
+pub(super) fn kernels() -> &'static Kernels {
+    known().next().unwrap_or(&PORTABLE)
+}

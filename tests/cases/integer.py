@@ -1,0 +1,268 @@
+"""Rows of levels of 8 bits: layers on them, and what lies between layers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import Row, sample, whole
+from .layers import affine, batch_matmul, convolution
+
+
+def uint8(*shape, seed=0):
+    """Levels."""
+    return whole(*shape, below=256, seed=seed).astype(np.uint8)
+
+
+def int8(*shape, seed=0):
+    """Signed levels."""
+    return (whole(*shape, below=256, seed=seed) - 128).astype(np.int8)
+
+
+def rounded(numbers, y_zero=0, least=0, most=255):
+    return np.clip(np.round(numbers) + y_zero, least, most).astype(np.uint8)
+
+
+def finished(numbers, y_zero=None, least=0, most=255):
+    """Levels, or numbers if they have no zero point."""
+    return numbers if y_zero is None else rounded(numbers, y_zero, least, most)
+
+
+def quantized_convolution(x, w, x_zero, w_zero, bias, scale, pad=None, stride=None, dilation=None, group=1, **how):
+    w_zero = w_zero.reshape(-1, 1, 1, 1)
+    sums = convolution(
+        x.astype(float) - x_zero,
+        w.astype(float) - w_zero,
+        base_axis=x.ndim - 3,
+        pad=pad,
+        stride=stride,
+        dilation=dilation,
+        group=group,
+        channel_last=True,
+    )
+    return finished((sums + bias) * scale, **how)
+
+
+def quantized_affine(x, w, x_zero, w_zero, bias, scale, shift=None, **how):
+    sums = affine(x.astype(float) - x_zero, w.astype(float) - w_zero, base_axis=x.ndim - 1)
+    return finished((sums + bias) * scale + (0 if shift is None else shift), **how)
+
+
+def quantized_batch_matmul(a, b, a_zero, b_zero, scale, transpose_b=False, **how):
+    products = batch_matmul(a.astype(float) - a_zero, b.astype(float) - b_zero, False, transpose_b)
+    return finished(products * scale, **how)
+
+
+def windows(x, kernel, stride):
+    """What each place of a window holds, for all windows."""
+    out = [(x.shape[i - 3] - k) // s + 1 for i, (k, s) in enumerate(zip(kernel, stride, strict=True))]
+    return [
+        x[..., i : i + (out[0] - 1) * stride[0] + 1 : stride[0], j : j + (out[1] - 1) * stride[1] + 1 : stride[1], :]
+        for i, j in np.ndindex(*kernel)
+    ]
+
+
+def max_pooling(x, kernel, stride=None, pad=(0, 0)):
+    x = np.pad(x, [(0, 0)] * (x.ndim - 3) + [(pad[0],) * 2, (pad[1],) * 2, (0, 0)])
+    return np.max(windows(x, kernel, stride or kernel), axis=0)
+
+
+def average_pooling(x, kernel, stride=None, scale=1.0, x_zero=0, **how):
+    return rounded(np.mean(windows(x.astype(float) - x_zero, kernel, stride or kernel), axis=0) * scale, **how)
+
+
+def dynamic(x):
+    least, most = min(x.min(initial=0), 0), max(x.max(initial=0), 0)
+    scale = (most - least) / 255 or 1.0
+    zero = int(np.round(-least / scale))
+    return rounded(x / scale, zero), np.array(scale), np.array(zero)
+
+
+def layers():
+    """Convolutions, affine maps and products; the scale is chosen so that sums are some hundred levels."""
+    ways = ({}, {"y_zero": 100}, {"y_zero": 7, "least": 7, "most": 200})
+    for x, w, args in (
+        ((2, 5, 6, 3), (4, 3, 3, 3), {"pad": (1, 1)}),
+        ((2, 5, 6, 4), (20, 1, 1, 4), {"stride": (2, 3)}),
+        ((1, 2, 7, 9, 1), (70, 2, 3, 1), {"pad": (0, 2), "dilation": (2, 2), "stride": (1, 2)}),
+        ((0, 4, 4, 2), (3, 1, 1, 2), {}),
+        ((4, 4, 2), (3, 2, 2, 2), {}),
+        ((2, 6, 5, 18), (18, 3, 3, 1), {"group": 18, "pad": (1, 1), "stride": (2, 1)}),
+    ):
+        maps, terms = w[0], int(np.prod(w[1:]))
+        for i, way in enumerate(ways):
+            n = maps if i % 2 else 1
+            inputs = (
+                uint8(*x),
+                int8(*w, seed=1),
+                np.array(120),
+                whole(n, below=9, seed=2) - 4,
+                whole(maps, below=3000, seed=3) - 1500,
+                sample(n, low=0.6, high=1.9, seed=4) / 300 / terms**0.5,
+            )
+            yield Row("quantized_convolution", inputs, quantized_convolution, {**args, **way}, by=())
+    for batch, k, n in (((3,), 8, 5), ((2, 3), 13, 70), ((), 4, 1), ((0,), 3, 2)):
+        for i, way in enumerate(ways):
+            size = n if i % 2 else 1
+            inputs = (
+                uint8(*batch, k),
+                int8(k, n, seed=1),
+                np.array([3]),
+                (whole(size, below=9, seed=2) - 4) * (i > 0),
+                whole(n, below=3000, seed=3) - 1500,
+                sample(size, low=0.6, high=1.9, seed=4) / 300 / k**0.5,
+            )
+            yield Row("quantized_affine", inputs, quantized_affine, way, by=())
+            if not way:
+                shifted = (*inputs, sample(n, seed=5))
+                yield Row("quantized_affine", shifted, quantized_affine, by=())
+    for batch, other, m, k, n in (
+        ((2, 1), (2, 3), 5, 8, 3),
+        ((), (), 1, 5, 17),
+        ((3,), (1,), 2, 3, 2),
+        ((0,), (1,), 2, 3, 2),
+    ):
+        for i, way in enumerate(ways):
+            right = (n, k) if i == 1 else (k, n)
+            zeros, scale = (np.array(5), np.array([131])), np.array(0.7 / 300 / k**0.5)
+            inputs = (uint8(*batch, m, k), uint8(*other, *right, seed=1), *zeros, scale)
+            args = {**way, **({"transpose_b": True} if i == 1 else {})}
+            yield Row("quantized_batch_matmul", inputs, quantized_batch_matmul, args, by=())
+
+
+SHAPES = ((2, 3, 4), (), (1,), (0, 3), (5, 1, 17))
+
+ROWS = [
+    *layers(),
+    *(
+        Row(
+            "quantize_uint8",
+            (sample(*s, low=-3, high=3), np.array(0.013), np.array(zero)),
+            lambda x, scale, zero, **how: rounded(x / scale, int(zero), **how),
+            how,
+            by=(),
+        )
+        for s in SHAPES
+        for zero, how in ((0, {}), (128, {"least": 20, "most": 250}))
+    ),
+    *(
+        Row(
+            "dequantize_uint8",
+            (uint8(*s), np.array(0.013), np.array(77)),
+            lambda x, scale, zero: (x - float(zero)) * scale,
+            by=(),
+        )
+        for s in SHAPES
+    ),
+    *(
+        Row(
+            "quantized_add2",
+            (uint8(*s), uint8(*s, seed=1)),
+            lambda a, b, a_scale=1.0, b_scale=1.0, a_zero=0, b_zero=0, **how: rounded(
+                (a.astype(float) - a_zero) * a_scale + (b.astype(float) - b_zero) * b_scale, **how
+            ),
+            args,
+            by=(),
+        )
+        for s in SHAPES
+        for args in (
+            {},
+            {"a_scale": 0.713, "b_scale": 0.377, "a_zero": 3, "b_zero": 200, "y_zero": 90, "least": 10, "most": 240},
+        )
+    ),
+    *(
+        Row(
+            "quantized_mul2",
+            (uint8(*s), uint8(*s, seed=1)),
+            lambda a, b, scale=1.0, a_zero=0, b_zero=0, **how: rounded(
+                (a.astype(float) - a_zero) * (b.astype(float) - b_zero) * scale, **how
+            ),
+            args,
+            by=(),
+        )
+        for s in SHAPES
+        for args in ({}, {"scale": 0.00713, "a_zero": 3, "b_zero": 200, "y_zero": 90, "least": 10, "most": 240})
+    ),
+    *(
+        Row(
+            "rescale_uint8",
+            (uint8(*s), sample(s[-1], seed=1), sample(s[-1], low=-9, high=9, seed=2)),
+            lambda x, scale, shift, x_zero=0, **how: rounded((x.astype(float) - x_zero) * scale + shift, **how),
+            args,
+            by=(),
+        )
+        for s in ((2, 3, 4), (1,), (0, 3), (5, 1, 17))
+        for args in ({}, {"x_zero": 99, "y_zero": 90, "least": 10, "most": 240})
+    ),
+    *(Row("lookup_uint8", (uint8(*s), uint8(256, seed=1)), lambda x, table: table[x], by=()) for s in SHAPES),
+    *(
+        Row("transpose_uint8", (uint8(*s),), lambda x, axes: x.transpose(axes), {"axes": axes}, by=())
+        for s, axes in (((2, 3, 4), (2, 0, 1)), ((20, 33), (1, 0)), ((2, 3, 4, 5), (0, 2, 3, 1)), ((0, 3), (1, 0)))
+    ),
+    *(
+        Row("max_pooling_uint8", (uint8(*s),), max_pooling, args, by=())
+        for s, args in (
+            ((2, 7, 6, 3), {"kernel": (3, 3), "stride": (2, 2), "pad": (1, 1)}),
+            ((4, 5, 20), {"kernel": (2, 3)}),
+            ((0, 4, 5, 2), {"kernel": (2, 2), "stride": (1, 1)}),
+            ((1, 2, 5, 5, 1), {"kernel": (1, 3), "pad": (0, 1), "stride": (1, 1)}),
+        )
+    ),
+    *(
+        Row("quantized_average_pooling", (uint8(*s),), average_pooling, args, by=())
+        for s in ((2, 3, 4, 5), (3, 3, 1), (0, 2, 3, 3))
+        for args in (
+            {"kernel": (2, 3)},
+            {
+                "kernel": (1, 2),
+                "stride": (2, 1),
+                "scale": 1.713,
+                "x_zero": 99,
+                "y_zero": 90,
+                "least": 10,
+                "most": 240,
+            },
+        )
+    ),
+    *(
+        Row(
+            "concatenate_uint8",
+            (uint8(*a), uint8(*b, seed=1)),
+            lambda a, b, axis=-1: np.concatenate([a, b], axis),
+            {"axis": axis},
+            by=(),
+        )
+        for a, b, axis in (
+            ((2, 3), (2, 5), -1),
+            ((2, 3), (4, 3), 0),
+            ((2, 1, 3), (2, 4, 3), 1),
+            ((0, 3), (0, 2), 1),
+            ((2, 0), (2, 3), 1),
+        )
+    ),
+    *(
+        Row(
+            "slice_uint8",
+            (uint8(*s),),
+            lambda x, start, stop, axis=0: np.take(x, np.arange(start, stop), axis),
+            {"start": start, "stop": stop, "axis": axis},
+            by=(),
+        )
+        for s, start, stop, axis in (
+            ((5, 3), 1, 3, 0),
+            ((2, 4, 3), 0, 4, 1),
+            ((2, 4, 3), 2, 3, -1),
+            ((2, 4), 2, 2, 1),
+            ((0, 4), 1, 3, 1),
+        )
+    ),
+    *(
+        Row("dynamic_quantize_uint8", (x,), dynamic, by=())
+        for x in (
+            *(sample(*s, low=-1.3, high=2.1) for s in SHAPES),
+            sample(40, low=0.5, high=0.9),
+            sample(3, 5, low=-9, high=-2),
+            np.zeros((2, 3)),
+            sample(5, 5000, low=-3, high=3),
+        )
+    ),
+]
