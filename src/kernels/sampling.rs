@@ -117,6 +117,18 @@ fn meet<T: Float, const N: usize>(
     }
 }
 
+/// Adds products; a weight of zero may stand for a value that is not meant.
+fn add_products<T: Float>(to: &mut Lanes<T>, x: &Lanes<T>, weights: &Lanes<T>) {
+    vectorised(
+        #[inline(always)]
+        move || {
+            for i in 0..POINTS {
+                to[i] = to[i] + product::<T, true>(x[i], weights[i]);
+            }
+        },
+    );
+}
+
 /// Adds what values at points give back to the elements of `C` planes of `size` that lie one after the other. Values of the planes
 /// are `step` apart in `g`.
 fn add<T: Float, const N: usize, const C: usize>(
@@ -328,39 +340,45 @@ impl Sampling {
     ) {
         assert!(axes <= 3 && to.len() == self.images * axes * self.points, "a place for each slope");
         let to = Shared::new(to.as_mut_ptr());
-        self.slopes(given, find, |image, i, slopes, _| {
-            for (axis, g) in slopes.into_iter().take(axes).enumerate() {
+        self.slopes(given, axes, find, |image, first, slopes| {
+            let n = slopes.first().map_or(0, |slopes| slopes.len());
+            for (i, (axis, slopes)) in (0..n).flat_map(|i| slopes.iter().enumerate().map(move |of| (i, of))) {
                 let at = match are_last {
-                    true => (image * self.points + i) * axes + axis,
-                    false => (image * axes + axis) * self.points + i,
+                    true => (image * self.points + first + i) * axes + axis,
+                    false => (image * axes + axis) * self.points + first + i,
                 };
                 // SAFETY: there are as many places as points of images and axes, and each comes once.
                 unsafe {
                     let to = to.get().add(at);
-                    to.write(if accumulate { to.read() + g } else { g });
+                    to.write(if accumulate { to.read() + slopes[i] } else { slopes[i] });
                 }
             }
         });
     }
 
-    /// Calls `put` with each point, the derivatives of the sum of its values times those of `gy` along each axis, the last first, and
-    /// that sum. `find` has to find slopes.
+    /// Calls `put` with an image, the number of the first of some points, and for each of the first `axes` axes, the last first, the
+    /// derivatives of the sum of their values times those of `gy`; if there are more axes than three, the fourth are these sums
+    /// themselves. `find` has to find slopes.
     pub fn slopes<T: Float>(
         &self,
         [x, gy]: [&[T]; 2],
+        axes: usize,
         find: impl Fn(usize, Range<usize>, &mut Points<T>) + Sync,
-        put: impl Fn(usize, usize, [T; 3], T) + Sync,
+        put: impl Fn(usize, usize, &[&[T]]) + Sync,
     ) {
         self.parts(find, |image, range, points| {
             let mut sums = [[T::ZERO; POINTS]; NEIGHBOURS];
             self.sums([x, gy], (image, range.start), points, &mut sums);
-            let of = |weights: &[Lanes<T>; NEIGHBOURS], i: usize| {
-                let of = |k: usize| product::<T, true>(sums[k][i], weights[k][i]);
-                (0..points.neighbours).fold(T::ZERO, |sum, k| sum + of(k))
-            };
-            for (n, i) in range.enumerate() {
-                put(image, i, [0, 1, 2].map(|a| of(&points.slopes[a], n)), of(&points.weight, n));
+            let mut slopes = [[T::ZERO; POINTS]; 4];
+            let [along, across, beyond] = &points.slopes;
+            let weights = [along, across, beyond, &points.weight];
+            for (slopes, weights) in slopes.iter_mut().zip(weights).take(axes) {
+                for (sums, weights) in sums.iter().zip(weights).take(points.neighbours) {
+                    add_products(slopes, sums, weights);
+                }
             }
+            let all = slopes.each_ref().map(|slopes| &slopes[..points.n]);
+            put(image, range.start, &all[..axes]);
         });
     }
 

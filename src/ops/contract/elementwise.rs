@@ -1,6 +1,6 @@
 //! Families of operations that act on each element alone: one formula, run on scalars, vectors, duals and symbols.
 
-use crate::array::DType;
+use crate::array::{DType, Shape};
 use crate::kernels::{Dual, Float, Number, pairing::Pairing, reduce, scratch};
 use crate::ops::contract::loops::{Loops, Part, Way};
 use crate::ops::{
@@ -117,19 +117,26 @@ macro_rules! declared_as_within {
 }
 declared_as_within!(Map Map2);
 
+/// Whether two shapes are the same: few numbers, for which a call would take longer.
+#[inline(always)]
+fn is_same(a: &Shape, b: &Shape) -> bool {
+    a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| a == b)
+}
+
 // Functions apart, which are compiled once for all operations.
 
 /// What a [`Unary`] or a [`Binary`] of this name computes, by its loops.
 #[inline(never)]
 fn forward<T: Float>(run: &Run<'_, T>, loops: Loops, name: &str) {
     let (a, y) = (run.x_memory(0), run.y_memory(0));
-    let b = if run.n_inputs() == 1 { a } else { run.x_memory(1) };
     let of_two;
-    let pairing = if a.shape == b.shape {
-        None
-    } else {
-        of_two = Pairing::new(a.shape, b.shape);
-        Some(&of_two)
+    let (b, pairing) = match run.n_inputs() {
+        1 => (a, None),
+        _ if is_same(a.shape, run.x_shape(1)) => (run.x_memory(1), None),
+        _ => {
+            of_two = Pairing::new(a.shape, run.x_shape(1));
+            (run.x_memory(1), Some(&of_two))
+        }
     };
     let all = Part { x: [a.ptr, b.ptr], y: y.ptr, n: y.shape.size(), ..Part::NOTHING };
     let n = pairing.map_or_else(|| a.shape.size(), Pairing::size);
@@ -225,7 +232,7 @@ impl BinaryGradient {
         let x = [run.x_shape(0), run.x_shape(1)];
         let put = |gx: *mut T, adds: bool| {
             let (pairing, x) = match self.reads.input(0) && self.is_differentiable {
-                true => ((x[0] != x[1]).then(|| Pairing::new(x[0], x[1])), all.x),
+                true => ((!is_same(x[0], x[1])).then(|| Pairing::new(x[0], x[1])), all.x),
                 false => (None, [all.gy; 2]),
             };
             let n = pairing.as_ref().map_or_else(|| shape.size(), Pairing::size);

@@ -309,13 +309,16 @@ impl Compute for DeformableConvolution {
                 let find = |_: usize, range: Range<usize>, points: &mut Points<T>| {
                     parts.find(offset, (at, range), true, points);
                 };
-                parts.sampling().slopes([x, of], find, |_, i, [along, down, _], weight| {
-                    let (k, p) = (i / parts.places, i % parts.places);
-                    let m = mask.map_or(T::ONE, |mask| mask[at * parts.kernel * parts.places + i]);
-                    let row = (at * parts.kernel + k) * 2;
-                    add(&to_offset, row * parts.places + p, down * m);
-                    add(&to_offset, (row + 1) * parts.places + p, along * m);
-                    add(&to_mask, at * parts.kernel * parts.places + i, weight);
+                parts.sampling().slopes([x, of], 4, find, |_, first, slopes| {
+                    let [along, down, _, values] = slopes else { return };
+                    for (n, i) in (first..first + values.len()).enumerate() {
+                        let (k, p) = (i / parts.places, i % parts.places);
+                        let m = mask.map_or(T::ONE, |mask| mask[at * parts.kernel * parts.places + i]);
+                        let row = (at * parts.kernel + k) * 2;
+                        add(&to_offset, row * parts.places + p, down[n] * m);
+                        add(&to_offset, (row + 1) * parts.places + p, along[n] * m);
+                        add(&to_mask, at * parts.kernel * parts.places + i, values[n]);
+                    }
                 });
             }
         }

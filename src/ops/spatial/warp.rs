@@ -275,7 +275,9 @@ impl Compute for WarpByGrid {
                 self.find(&lookup, grid, part(image, range), false, points);
             });
         }
-        if let Some(Grad { data, accumulate }) = run.gx(1) {
+        if lookup.nearest {
+            run.gx(1).into_iter().for_each(|grad| grad.put(|_| T::ZERO));
+        } else if let Some(Grad { data, accumulate }) = run.gx(1) {
             let (given, to) = ([run.x(0), gy], (data, accumulate));
             sampling.put_slopes(given, to, (lookup.axes, true), |image, range, points| {
                 self.find(&lookup, grid, part(image, range), true, points);
