@@ -104,7 +104,8 @@ def test_convolutions_with_what_lies_between(dtype, axis):
     h = net.between(net.node("Add", left, right), 0.04, zero(dtype, 90))
     h = net.between(net.node("Concat", h, left, axis=1), 0.04, zero(dtype, 90))
     own = net.node("Conv", h, net.weight(40, 1, 3, 3, axis=axis)[0], pads=[1] * 4, group=40)
-    h = net.between(own, 0.03, zero(dtype, 120))
+    most = net.constant(np.float32(2))
+    h = net.between(net.node("Clip", own, net.constant(np.float32(-1)), most), 0.03, zero(dtype, 120))
     parameters = [net.constant(RNG.uniform(0.5, 1.5, 40).astype(np.float32)) for _ in range(4)]
     h = net.between(net.node("BatchNormalization", h, *parameters), 0.08, zero(dtype, 50))
     h = net.between(net.node("Sigmoid", h), 1 / 256, zero(dtype, 0))

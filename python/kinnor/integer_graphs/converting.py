@@ -28,6 +28,15 @@ if TYPE_CHECKING:
 __all__ = ["IntegerLayers"]
 
 
+_BOUNDS: dict[str, tuple[float | None, float | None]] = {
+    **dict.fromkeys(("Maximum2", "MaximumScalar"), (None, math.inf)),
+    **dict.fromkeys(("Minimum2", "MinimumScalar"), (-math.inf, None)),
+    "ReLU": (0.0, math.inf),
+    "ReLU6": (0.0, 6.0),
+}
+"""Between which numbers functions keep their input; None is the number that is given."""
+
+
 class IntegerLayers:
     """What was made for one network, which its graphs for several shapes share."""
 
@@ -150,23 +159,36 @@ class IntegerLayers:
 
     def _computed(self, x: Variable, target: Target) -> Levels:
         """The levels of `x`."""
-        source, least = x, target.least
-        while is_a(layer := source.parent, "ReLU"):
-            source, least = layer.inputs[0], max(least, target.scale.zero)
-        rectified = target._replace(least=least)
+        source, kept = self._bounded(x, target)
+        layer = source.parent
         if (own := self.of(source)) is not None and own.given is None:
-            return own.mapped(rectified)
+            return own.mapped(kept)
         found = None
         if is_a(layer, *LAYERS):
-            found = LAYERS[layer.info.type_name](self, layer, rectified)
+            found = LAYERS[layer.info.type_name](self, layer, kept)
         elif is_a(layer, *MOVES):  # levels of what is moved are moved levels
-            found = MOVES[layer.info.type_name](self._computed(layer.inputs[0], rectified), layer)
+            found = MOVES[layer.info.type_name](self._computed(layer.inputs[0], kept), layer)
         if found is None:
             found = table_of(self, x, target)
         if found is None:
             scale = constant(target.scale.step, np.float32), constant(target.scale.zero, np.int64)
             found = Levels(target.scale, plain=F.quantize_uint8(x, *scale))
         return found
+
+    def _bounded(self, x: Variable, target: Target) -> tuple[Variable, Target]:
+        """What is only kept between bounds to give `x`, and its levels with these bounds."""
+        f = x.parent
+        if f is None or f.info.type_name not in _BOUNDS:
+            return x, target
+        inner, *other = f.inputs
+        if other and is_constant(inner, self.given):
+            inner, other = other[0], [inner]
+        number = self.value(other[0]) if other else np.array(f.info.args.get("val", 0.0))
+        if number is None or number.size != 1 or inner.shape != x.shape:
+            return x, target
+        least, most = _BOUNDS[f.info.type_name]
+        own = float(number.item())
+        return self._bounded(inner, target.within(own if least is None else least, own if most is None else most))
 
     def _dequantize(self, f: Function) -> None:
         """Note which levels a variable has the numbers of."""
