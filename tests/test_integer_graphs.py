@@ -130,6 +130,19 @@ def test_convolutions_with_what_lies_between(dtype, axis):
 
 
 @DTYPES
+def test_frames_that_differ_on_the_sides(dtype):
+    net = Net((2, 3, 8, 9), dtype)
+    h = net.between("x", 0.01, zero(dtype, 120))
+    h = net.between(
+        net.node("Conv", h, net.weight(6, 3, 3, 3)[0], pads=[0, 0, 1, 1], strides=[2, 2]), 0.02, zero(dtype, 110)
+    )
+    h = net.between(net.node("MaxPool", h, kernel_shape=[2, 2], pads=[0, 0, 1, 1]), 0.02, zero(dtype, 110))
+    y = net.between(net.node("Conv", h, net.weight(4, 6, 2, 2)[0], auto_pad="SAME_UPPER"), 0.03, zero(dtype, 100))
+    functions = {"PadUint8": 3, "QuantizedConvolution": 2, "MaxPoolingUint8": 1, "Pad": 0, "Convolution": 0}
+    net.check(y, functions, equal=0.95)
+
+
+@DTYPES
 def test_attention(dtype):
     net = Net((2, 6, 8), dtype)
     h = net.between("x", 0.01, zero(dtype, 128))

@@ -18,7 +18,7 @@ from .dynamic import is_dynamic
 from .elementwise import table_of
 from .layers import LAYERS, Product, numbers
 from .levels import SIGNED, Levels, Scale, Target, constant
-from .moves import MOVES
+from .moves import MOVES, framed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,6 +66,8 @@ class IntegerLayers:
                 self._quantize(f)
             elif is_a(f, "DequantizeLinear"):
                 self._dequantize(f)
+            elif is_a(f, "Pad") and f.inputs[0] in self._numbers:
+                self._frame(f)
             elif is_a(f, *MOVES) and f.inputs[0] in self._levels:
                 self._move(f)
             else:
@@ -146,6 +148,17 @@ class IntegerLayers:
         found = MOVES[f.info.type_name](levels, f)
         if found is not None:
             self._note(f.outputs[0], found, shift)
+
+    def _frame(self, f: Function) -> None:
+        """Note which levels numbers in a frame have: of zeros, or of what is never the largest in a window."""
+        levels, y, args = self._numbers[f.inputs[0]], f.outputs[0], f.info.args
+        if levels.given is not None or args["mode"] != "constant":
+            return
+        if args["constant_value"] == 0:
+            self._numbers[y] = framed(levels, f, levels.scale.zero)
+            self._instead.append((y, self._numbers[y].dequantized()))
+        elif args["constant_value"] == -math.inf and all(is_a(g, "MaxPooling") for g in y.function_references):
+            self._numbers[y] = framed(levels, f, 0)
 
     def _by_given(self, x: Variable, step: Variable, zero: Variable, shift: int) -> Levels:
         """The levels of `x` by a scale that the graph computes."""
