@@ -104,7 +104,8 @@ def test_convolutions_with_what_lies_between(dtype, axis):
     h = net.between(net.node("Add", left, right), 0.04, zero(dtype, 90))
     h = net.between(net.node("Concat", h, left, axis=1), 0.04, zero(dtype, 90))
     own = net.node("Conv", h, net.weight(40, 1, 3, 3, axis=axis)[0], pads=[1] * 4, group=40)
-    h = net.between(own, 0.03, zero(dtype, 120))
+    most = net.constant(np.float32(2))
+    h = net.between(net.node("Clip", own, net.constant(np.float32(-1)), most), 0.03, zero(dtype, 120))
     parameters = [net.constant(RNG.uniform(0.5, 1.5, 40).astype(np.float32)) for _ in range(4)]
     h = net.between(net.node("BatchNormalization", h, *parameters), 0.08, zero(dtype, 50))
     h = net.between(net.node("Sigmoid", h), 1 / 256, zero(dtype, 0))
@@ -126,6 +127,19 @@ def test_convolutions_with_what_lies_between(dtype, axis):
         equal=0.9,
     )
     assert not counted["Convolution"] + counted["Add2"] + counted["DequantizeLinear"]
+
+
+@DTYPES
+def test_frames_that_differ_on_the_sides(dtype):
+    net = Net((2, 3, 8, 9), dtype)
+    h = net.between("x", 0.01, zero(dtype, 120))
+    h = net.between(
+        net.node("Conv", h, net.weight(6, 3, 3, 3)[0], pads=[0, 0, 1, 1], strides=[2, 2]), 0.02, zero(dtype, 110)
+    )
+    h = net.between(net.node("MaxPool", h, kernel_shape=[2, 2], pads=[0, 0, 1, 1]), 0.02, zero(dtype, 110))
+    y = net.between(net.node("Conv", h, net.weight(4, 6, 2, 2)[0], auto_pad="SAME_UPPER"), 0.03, zero(dtype, 100))
+    functions = {"PadUint8": 3, "QuantizedConvolution": 2, "MaxPoolingUint8": 1, "Pad": 0, "Convolution": 0}
+    net.check(y, functions, equal=0.95)
 
 
 @DTYPES

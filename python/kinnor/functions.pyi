@@ -173,6 +173,7 @@ __all__ = [
     "pack_padded_sequence",
     "pad",
     "pad_packed_sequence",
+    "pad_uint8",
     "patch_correlation",
     "pow2",
     "pow2_quantize",
@@ -3897,6 +3898,27 @@ def pad_packed_sequence(
         ArgumentError: If `total_length` is too short.
         ShapeError: If the inputs do not fit.
         ValueError: If the batch sizes rise, or one of them is negative.
+    """
+
+def pad_uint8(
+    x: T,
+    pad_width: int | Sequence[int],
+    level: int = 0,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """An array of 8-bit levels in a frame of one level. There is no gradient.
+
+    Args:
+        x: Levels, of any shape.
+        pad_width: Elements before and after each axis, in pairs, for the last axes.
+        level: The level in the frame.
+
+    Returns:
+        Array with as many axes as `x`, of type `uint8`.
+
+    Raises:
+        ArgumentError: If a width is negative, there are not pairs for at most all axes, or `level` is out of range.
     """
 
 def patch_correlation(

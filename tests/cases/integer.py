@@ -70,6 +70,11 @@ def average_pooling(x, kernel, stride=None, scale=1.0, x_zero=0, **how):
     return rounded(np.mean(windows(x.astype(float) - x_zero, kernel, stride or kernel), axis=0) * scale, **how)
 
 
+def padded(x, pad_width, level=0):
+    pairs = list(zip(pad_width[::2], pad_width[1::2], strict=True))
+    return np.pad(x, [(0, 0)] * (x.ndim - len(pairs)) + pairs, constant_values=level) if x.ndim else x
+
+
 def dynamic(x):
     least, most = min(x.min(initial=0), 0), max(x.max(initial=0), 0)
     scale = (most - least) / 255 or 1.0
@@ -253,6 +258,22 @@ ROWS = [
             ((2, 4, 3), 2, 3, -1),
             ((2, 4), 2, 2, 1),
             ((0, 4), 1, 3, 1),
+        )
+    ),
+    *(
+        Row(
+            "pad_uint8",
+            (uint8(*s),),
+            padded,
+            {"pad_width": pad_width, "level": level},
+            by=(),
+        )
+        for s, pad_width, level in (
+            ((2, 4, 3), (1, 0, 0, 2), 77),
+            ((2, 4, 3), (2, 1, 0, 3, 1, 0), 255),
+            ((), (), 3),
+            ((0, 3), (1, 1), 3),
+            ((2, 0), (1, 1), 9),
         )
     ),
     *(

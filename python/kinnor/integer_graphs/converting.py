@@ -18,7 +18,7 @@ from .dynamic import is_dynamic
 from .elementwise import table_of
 from .layers import LAYERS, Product, numbers
 from .levels import SIGNED, Levels, Scale, Target, constant
-from .moves import MOVES
+from .moves import MOVES, framed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,6 +26,15 @@ if TYPE_CHECKING:
     from .._core import Function, Variable
 
 __all__ = ["IntegerLayers"]
+
+
+_BOUNDS: dict[str, tuple[float | None, float | None]] = {
+    **dict.fromkeys(("Maximum2", "MaximumScalar"), (None, math.inf)),
+    **dict.fromkeys(("Minimum2", "MinimumScalar"), (-math.inf, None)),
+    "ReLU": (0.0, math.inf),
+    "ReLU6": (0.0, 6.0),
+}
+"""Between which numbers functions keep their input; None is the number that is given."""
 
 
 class IntegerLayers:
@@ -57,6 +66,8 @@ class IntegerLayers:
                 self._quantize(f)
             elif is_a(f, "DequantizeLinear"):
                 self._dequantize(f)
+            elif is_a(f, "Pad") and f.inputs[0] in self._numbers:
+                self._frame(f)
             elif is_a(f, *MOVES) and f.inputs[0] in self._levels:
                 self._move(f)
             else:
@@ -138,6 +149,17 @@ class IntegerLayers:
         if found is not None:
             self._note(f.outputs[0], found, shift)
 
+    def _frame(self, f: Function) -> None:
+        """Note which levels numbers in a frame have: of zeros, or of what is never the largest in a window."""
+        levels, y, args = self._numbers[f.inputs[0]], f.outputs[0], f.info.args
+        if levels.given is not None or args["mode"] != "constant":
+            return
+        if args["constant_value"] == 0:
+            self._numbers[y] = framed(levels, f, levels.scale.zero)
+            self._instead.append((y, self._numbers[y].dequantized()))
+        elif args["constant_value"] == -math.inf and all(is_a(g, "MaxPooling") for g in y.function_references):
+            self._numbers[y] = framed(levels, f, 0)
+
     def _by_given(self, x: Variable, step: Variable, zero: Variable, shift: int) -> Levels:
         """The levels of `x` by a scale that the graph computes."""
         inner = [f.inputs[0] if is_a(f := v.parent, "Reshape") else v for v in (step, zero)]
@@ -150,23 +172,36 @@ class IntegerLayers:
 
     def _computed(self, x: Variable, target: Target) -> Levels:
         """The levels of `x`."""
-        source, least = x, target.least
-        while is_a(layer := source.parent, "ReLU"):
-            source, least = layer.inputs[0], max(least, target.scale.zero)
-        rectified = target._replace(least=least)
+        source, kept = self._bounded(x, target)
+        layer = source.parent
         if (own := self.of(source)) is not None and own.given is None:
-            return own.mapped(rectified)
+            return own.mapped(kept)
         found = None
         if is_a(layer, *LAYERS):
-            found = LAYERS[layer.info.type_name](self, layer, rectified)
+            found = LAYERS[layer.info.type_name](self, layer, kept)
         elif is_a(layer, *MOVES):  # levels of what is moved are moved levels
-            found = MOVES[layer.info.type_name](self._computed(layer.inputs[0], rectified), layer)
+            found = MOVES[layer.info.type_name](self._computed(layer.inputs[0], kept), layer)
         if found is None:
             found = table_of(self, x, target)
         if found is None:
             scale = constant(target.scale.step, np.float32), constant(target.scale.zero, np.int64)
             found = Levels(target.scale, plain=F.quantize_uint8(x, *scale))
         return found
+
+    def _bounded(self, x: Variable, target: Target) -> tuple[Variable, Target]:
+        """What is only kept between bounds to give `x`, and its levels with these bounds."""
+        f = x.parent
+        if f is None or f.info.type_name not in _BOUNDS:
+            return x, target
+        inner, *other = f.inputs
+        if other and is_constant(inner, self.given):
+            inner, other = other[0], [inner]
+        number = self.value(other[0]) if other else np.array(f.info.args.get("val", 0.0))
+        if number is None or number.size != 1 or inner.shape != x.shape:
+            return x, target
+        least, most = _BOUNDS[f.info.type_name]
+        own = float(number.item())
+        return self._bounded(inner, target.within(own if least is None else least, own if most is None else most))
 
     def _dequantize(self, f: Function) -> None:
         """Note which levels a variable has the numbers of."""

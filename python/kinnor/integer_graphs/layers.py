@@ -33,7 +33,8 @@ def _bias(graph: IntegerLayers, f: Function, unit: Any, n: int) -> Any:
     value = graph.value(f.inputs[2])
     if value is None:
         return None
-    bias = np.round(value.ravel().astype(np.float64) / unit)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bias = np.round(value.ravel().astype(np.float64) / unit)
     return bias if np.abs(bias).max(initial=0) < 1 << 31 else None
 
 

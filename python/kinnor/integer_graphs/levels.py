@@ -61,15 +61,34 @@ class Target(NamedTuple):
         """Arguments of functions that round to levels."""
         return {"y_zero": self.scale.zero, "least": self.least, "most": self.most}
 
+    def levels(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        """The levels of numbers.
+
+        Args:
+            numbers: The numbers.
+        """
+        with np.errstate(invalid="ignore", over="ignore"):
+            levels = np.round(np.nan_to_num(numbers / np.float32(self.scale.step))) + self.scale.zero
+        found: NDArray[Any] = np.clip(levels, self.least, self.most)
+        return found
+
+    def within(self, least: float, most: float) -> Target:
+        """The same, of numbers that are kept between two bounds first.
+
+        Args:
+            least: The smallest number.
+            most: The largest number.
+        """
+        low, high = self.levels(np.array([least, most], np.float32)).tolist()
+        return Target(self.scale, int(low), int(high))
+
     def table(self, numbers: NDArray[Any]) -> Variable:
         """A table of the levels of numbers.
 
         Args:
             numbers: A number for each level that is looked up.
         """
-        with np.errstate(invalid="ignore", over="ignore"):
-            levels = np.round(np.nan_to_num(numbers / np.float32(self.scale.step))) + self.scale.zero
-        return constant(np.clip(levels, self.least, self.most), np.uint8)
+        return constant(self.levels(numbers), np.uint8)
 
 
 class Levels:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .._core import Function
     from .levels import Levels
 
-__all__ = ["MOVES", "joined"]
+__all__ = ["MOVES", "framed", "joined"]
 
 _LAST = (0, 3, 1, 2)
 """Where the axes of images are with channels last."""
@@ -45,6 +45,21 @@ def _slice(x: Levels, f: Function) -> Levels | None:
 
 def _transpose(x: Levels, f: Function) -> Levels:
     return x.like(plain=F.transpose_uint8(x.plain, list(f.info.args["axes"])))
+
+
+def framed(x: Levels, f: Function, level: int) -> Levels:
+    """Levels of images in a frame of one level.
+
+    Args:
+        x: The levels.
+        f: The function that frames numbers.
+        level: The level.
+    """
+    widths = [0] * (2 * f.inputs[0].ndim - len(f.info.args["pad_width"])) + list(f.info.args["pad_width"])
+    if x.is_last:
+        widths = [w for axis in (0, 2, 3, 1) for w in widths[2 * axis : 2 * axis + 2]]
+        return x.like(last=F.pad_uint8(x.last, widths, level))
+    return x.like(plain=F.pad_uint8(x.plain, widths, level))
 
 
 MOVES: dict[str, Callable[[Levels, Function], Levels | None]] = {

@@ -141,6 +141,29 @@ pub fn copy_rows(x: &[u8], from: RowPlace, y: &mut [u8], to: RowPlace, n: usize)
     });
 }
 
+/// Copies an array of this `shape` into a frame of one level, which has so many elements before each axis and after it.
+pub fn pad(x: &[u8], shape: &[usize], widths: &[(usize, usize)], level: u8, y: &mut [u8]) {
+    let Some((n, outer)) = shape.split_last() else { return y.copy_from_slice(x) };
+    let Some(((before, after), widths)) = widths.split_last() else { return };
+    let row = before + n + after;
+    threads::row_ranges_mut(y, row, (GRAIN / row.max(1)).max(1), |rows, y| {
+        for (mut left, y) in rows.zip(y.chunks_exact_mut(row)) {
+            // The row of `x` that is in this one, from the last axis on; none in the frame.
+            let (mut from, mut step) = (Some(0), 1);
+            for (n, (before, after)) in outer.iter().zip(widths).rev() {
+                let length = before + n + after;
+                let at = (left % length).checked_sub(*before).filter(|at| at < n);
+                from = from.zip(at).map(|(from, at)| from + at * step);
+                (left, step) = (left / length, step * n);
+            }
+            y.fill(level);
+            if let Some(from) = from {
+                y[*before..before + n].copy_from_slice(&x[from * n..][..*n]);
+            }
+        }
+    });
+}
+
 /// A place in each row of so many elements.
 #[derive(Clone, Copy, Debug)]
 pub struct RowPlace {

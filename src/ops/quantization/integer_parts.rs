@@ -3,13 +3,17 @@
 use crate::array::{DType, Shape};
 use crate::kernels::Float;
 use crate::kernels::integer::{Rounding, RowPlace, levels};
-use crate::ops::quantization::integer_layers::without_gradient;
+use crate::ops::quantization::integer_layers::{level, without_gradient};
 use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::{Error, Result};
 
 /// The operations of this file.
-pub(crate) const OPS: &[Entry] =
-    &[Entry::of::<ConcatenateUint8>(), Entry::of::<SliceUint8>(), Entry::of::<DynamicQuantizeUint8>()];
+pub(crate) const OPS: &[Entry] = &[
+    Entry::of::<ConcatenateUint8>(),
+    Entry::of::<SliceUint8>(),
+    Entry::of::<PadUint8>(),
+    Entry::of::<DynamicQuantizeUint8>(),
+];
 
 op! {
     /// Two arrays of 8-bit levels one after the other along an axis. There is no gradient.
@@ -44,6 +48,22 @@ op! {
     ///     ArgumentError: If there are no such positions.
     ///     AxisError: If `x` has no such axis.
     SliceUint8 = slice_uint8(x: uint8; start: i64, stop: i64, axis: i64 = 0)
+}
+
+op! {
+    /// An array of 8-bit levels in a frame of one level. There is no gradient.
+    ///
+    /// Args:
+    ///     x: Levels, of any shape.
+    ///     pad_width: Elements before and after each axis, in pairs, for the last axes.
+    ///     level: The level in the frame.
+    ///
+    /// Returns:
+    ///     Array with as many axes as `x`, of type `uint8`.
+    ///
+    /// Raises:
+    ///     ArgumentError: If a width is negative, there are not pairs for at most all axes, or `level` is out of range.
+    PadUint8 = pad_uint8(x: uint8; pad_width: Vec<i64>, level: i64 = 0)
 }
 
 op! {
@@ -118,6 +138,48 @@ impl Compute for SliceUint8 {
         let (n, each) = (run.y_shape(0).size_from(axis), x.size_from(axis + 1));
         let from = RowPlace { at: self.start as usize * each, row: x.size_from(axis) };
         levels::copy_rows(run.levels(0), from, run.y_levels(0), RowPlace { at: 0, row: n }, n);
+        Ok(())
+    }
+
+    fn output(&self, _: usize) -> Option<DType> {
+        Some(DType::U8)
+    }
+}
+
+impl PadUint8 {
+    /// Elements before and after each axis.
+    fn widths(&self, x: &Shape) -> Result<Vec<(usize, usize)>> {
+        let given = &self.pad_width;
+        let of = |i: usize| usize::try_from(given[i]).ok().filter(|width| *width < 1 << 31);
+        let pairs: Option<Vec<_>> = (0..given.len() / 2).map(|i| of(2 * i).zip(of(2 * i + 1))).collect();
+        match pairs {
+            Some(pairs) if given.len().is_multiple_of(2) && pairs.len() <= x.ndim() => {
+                Ok(std::iter::repeat_n((0, 0), x.ndim() - pairs.len()).chain(pairs).collect())
+            }
+            _ => {
+                let expected = format!("widths in pairs for up to {} axes, zero or more", x.ndim());
+                Err(Error::argument("pad_uint8", "pad_width", expected, format!("{given:?}")))
+            }
+        }
+    }
+}
+
+impl Compute for PadUint8 {
+    without_gradient!();
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        level("pad_uint8", "level", self.level)?;
+        let widths = self.widths(x.get(0))?;
+        let lengths = x.get(0).iter().zip(widths).map(|(n, (before, after))| before + n + after);
+        let shape: Shape = lengths.collect();
+        shape.checked_size()?;
+        one(shape)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let x = run.x_shape(0);
+        let (widths, level) = (self.widths(x)?, level("pad_uint8", "level", self.level)?);
+        levels::pad(run.levels(0), x, &widths, level, run.y_levels(0));
         Ok(())
     }
 
