@@ -10,7 +10,7 @@ use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
 use super::storage::{Head, Storage};
-use super::{Access, Buffer, Element, Shape, reclaim};
+use super::{Access, Buffer, DType, Element, Shape, reclaim};
 use crate::Result;
 
 /// The elements of an array as they were when it was asked for them, one after the other in the order of its axes.
@@ -57,13 +57,28 @@ impl Storage {
     /// As [`Storage::access`].
     pub(crate) fn view<T: Element>(&self, shape: &Shape) -> Result<View<T>> {
         assert!(shape.size() <= self.len, "an array has memory for its shape");
-        let (held, from) = self.pin(T::DTYPE, Access::Read)?;
-        let view = |buffer| View { buffer, shape: shape.clone(), element: PhantomData };
-        if self.lend(&held) {
-            return Ok(view(held));
+        let buffer = self.lent(T::DTYPE, shape.size(), true)?;
+        Ok(View { buffer, shape: shape.clone(), element: PhantomData })
+    }
+
+    /// Memory with the first `n` elements, for one who may write them: who writes the array next writes to other memory. What
+    /// reads it before that reads what was written there.
+    ///
+    /// # Errors
+    /// As [`Storage::access`].
+    #[cfg_attr(not(feature = "python"), allow(dead_code))] // Python asks for it
+    pub(crate) fn hand_out(&self, dtype: DType, n: usize) -> Result<Buffer> {
+        let is_viewed = self.lock().is_viewed(); // then another has it
+        self.lent(dtype, n, !is_viewed)
+    }
+
+    /// The memory, if it can be left to whoever asks, or a copy of the first `n` elements.
+    fn lent(&self, dtype: DType, n: usize, may_be_own: bool) -> Result<Buffer> {
+        let (held, from) = self.pin(dtype, Access::Read)?;
+        if may_be_own && self.lend(&held) {
+            return Ok(held);
         }
-        let start = from.addr() - held.ptr().addr();
-        Ok(view(held.copy_of(start, shape.size() * size_of::<T>())?))
+        held.copy_of(from.addr() - held.ptr().addr(), n * dtype.size())
     }
 
     /// Leaves the memory to a view if it is all of this storage's own, and nobody writes or may write it otherwise.

@@ -28,6 +28,7 @@ pub(crate) mod spectrum;
 pub mod spread;
 pub mod stop;
 pub mod strided;
+pub(crate) mod suppression;
 pub mod threads;
 pub(crate) mod triangular;
 pub mod update;

@@ -86,15 +86,34 @@ pub(super) fn view<'py>(
     access: Access,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (buffer, ptr) = array.storage.buffer(dtype, access)?;
+    over(py, buffer, ptr, dtype, &array.shape, access != Access::Read)
+}
+
+/// The elements as an array of whoever asks, without a copy if the memory is nobody else's: who computes them again writes to
+/// other memory.
+pub(super) fn handed_out<'py>(py: Python<'py>, array: &NdArray) -> PyResult<Bound<'py, PyAny>> {
+    let dtype = array.storage.dtype().unwrap_or(DType::F32);
+    let buffer = array.storage.hand_out(dtype, array.shape.size())?;
+    let ptr = buffer.ptr();
+    over(py, buffer, ptr, dtype, &array.shape, true)
+}
+
+/// A NumPy array over what a buffer has from `ptr` on.
+fn over<'py>(
+    py: Python<'py>,
+    buffer: Buffer,
+    ptr: *mut u8,
+    dtype: DType,
+    shape: &Shape,
+    writable: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let end = ptr.addr() - buffer.ptr().addr() + shape.size() * dtype.size();
+    assert!(end <= buffer.bytes(), "memory for its elements");
     let owner = Bound::new(py, Export { _buffer: buffer })?;
     let descr = descriptor(py, dtype)?;
     let mut dims: smallvec::SmallVec<[npyffi::npy_intp; 6]> =
-        array.shape.iter().map(|d| *d as npyffi::npy_intp).collect();
-    let flags = if access == Access::Read {
-        NPY_ARRAY_C_CONTIGUOUS
-    } else {
-        NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_WRITEABLE
-    };
+        shape.iter().map(|d| *d as npyffi::npy_intp).collect();
+    let flags = NPY_ARRAY_C_CONTIGUOUS | if writable { NPY_ARRAY_WRITEABLE } else { 0 };
     // SAFETY: the memory holds that many elements of the type and lives as long as `owner`, which becomes the base of
     // the array; both calls steal the references that they are handed.
     unsafe {
@@ -255,8 +274,9 @@ pub(super) fn borrow(array: &NdArray, from: &Bound<'_, PyUntypedArray>) -> PyRes
             let owner = Box::new(Lender(Some(from.clone().into_any().unbind())));
             // SAFETY: the NumPy array has that many elements in a row and lives as long as the owner.
             let buffer = unsafe { Buffer::borrowed(start, got.size() * dtype.size(), owner) };
+            let was_borrowed = array.storage.may_be_met(); // which plans know
             array.storage.adopt(buffer, dtype);
-            if Arc::strong_count(&array.storage) > 1 {
+            if !was_borrowed && Arc::strong_count(&array.storage) > 1 {
                 graph::memory_changed();
             }
             Ok(())

@@ -273,6 +273,16 @@ impl Variable {
         set_array(value, |array| self.variable.set_grad(array), || self.variable.grad())
     }
 
+    /// Its values as a NumPy array of the caller's own, without a copy where that can be: the next run writes to other memory. What
+    /// the caller writes meanwhile is what the variable has until then.
+    fn _handed_out<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        if self.variable.has_own_memory() {
+            self.reading(py, |array| numpy::handed_out(py, array))
+        } else {
+            self.values(py)?.call_method0("copy")
+        }
+    }
+
     /// Sets attributes, and returns this variable.
     #[pyo3(signature = (**kwargs))]
     fn apply<'py>(slf: Bound<'py, Self>, kwargs: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, Self>> {

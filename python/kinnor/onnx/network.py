@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core import CallError, Error, Variable, forward_all
+from .._core import CallError, Error, Variable
 from ..display import Parameters
 from ..files.progress import each
 from ..folding import Folding
@@ -19,8 +19,8 @@ from . import reading
 from .building import Builder, outputs_of
 from .containers import Absent, InputType, Items, counts, entered, input_type, parts
 from .message import TensorFile
-from .static_graph import StaticGraph
-from .values import MOST_FIXED, NeedsValuesError, OnnxError, Value, cast, check_whole
+from .stages import Stages, keep, readable
+from .values import MOST_FIXED, NeedsValuesError, OnnxError, Value
 
 if TYPE_CHECKING:
     import os
@@ -28,10 +28,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Model", "load"]
+    from .static_graph import StaticGraph
 
-_MOST_GRAPHS = 8
-"""How many shapes of inputs a model keeps graphs for."""
+__all__ = ["Model", "load"]
 
 _FROZEN = {"BatchNormalization": (3, 4)}
 """Inputs that are statistics, not trained."""
@@ -81,16 +80,14 @@ class Model:
         self.outputs = [held.name for held in graph.output]
         self._fixed: frozenset[str] = frozenset()
         self._is_computed_at_once = False
-        # The node before which variables had to be computed, since their values decide on shapes: a stage begins there.
+        # The node before which variables had to be computed, since their values decide on shapes: a stage ends there.
         self._split: int | None = None
-        # What the later stage takes from the earlier one.
-        self._carried: set[Variable] = set()
         self._graphs: dict[Any, StaticGraph] = {}
         # The same by shapes and types alone: arrays of which a graph was built before need no other look.
         self._known: dict[Any, StaticGraph] = {}
-        self._folding: Folding | None = Folding(self._parameters.values())
         self._proto = reading.without_initializers(proto)
-        self._builder = Builder(self._proto, folder)
+        folding = Folding(self._parameters.values())
+        self._stages = Stages(self._proto.graph, Builder(self._proto, folder), self._constants, folding)
 
     def __repr__(self) -> str:
         return f"<onnx.Model {self._proto.graph.name!r} {self.inputs} -> {self.outputs}>"
@@ -127,8 +124,8 @@ class Model:
 
     def _unfold(self) -> None:
         """Parameters may change from now on."""
-        if self._folding is not None:
-            self._folding = None
+        if self._stages.folding is not None:
+            self._stages.folding = None
             self._graphs.clear()
             self._known.clear()
 
@@ -150,10 +147,11 @@ class Model:
             OnnxError: If the network cannot be built for these inputs, or inputs or outputs are whole numbers that
                 float32 rounds.
         """
-        if not named and self._known:
-            graph = self._known.get(tuple([(type(x), x.shape, x.dtype) for x in args if isinstance(x, np.ndarray)]))
-            if graph is not None:
-                return graph.run(args)
+        if self._known:
+            arrays = args if not named else [named[name] for name in self.inputs if name in named]
+            graph = self._known.get(tuple([(type(x), x.shape, x.dtype) for x in arrays if isinstance(x, np.ndarray)]))
+            if graph is not None and len(arrays) == len(args) + len(named) == len(self.inputs):
+                return graph.run(arrays) if graph.stop is None else self._stages.run(graph, arrays, self._named(arrays))
         given = dict(zip(self.inputs, args, strict=False))
         if len(args) > len(self.inputs) or given.keys() & named.keys() or {*given, *named} != set(self.inputs):
             raise CallError(f"onnx.Model: expected inputs {self.inputs}, got {len(args)} and {list(named)}")
@@ -162,15 +160,20 @@ class Model:
         tensors = parts(given)
         if any(isinstance(x, Variable) for x in tensors.values()):
             self._unfold()
-            made = [_variables(value) for _, value in self._outputs(self._built(given)[1])]
+            made = [_variables(value) for _, value in outputs_of(self._proto.graph, self._built(given)[1])]
             return made[0] if len(made) == 1 else tuple(made)
         if self._split is not None and not self._is_computed_at_once:
-            return self._run_in_stages(given, tensors)
-        graph = self._graph(given)
-        is_kept = not self._fixed and not self._is_computed_at_once and self._split is None
-        if is_kept and tensors.keys() == given.keys():
+            graph = self._first(given)
+            is_kept = True
+        else:
+            graph = self._graph(given)
+            is_kept = not self._is_computed_at_once and self._split is None
+        if is_kept and not self._fixed and tensors.keys() == given.keys():
             self._known[tuple((np.ndarray, x.shape, x.dtype) for x in given.values())] = graph
-        return graph.run([tensors[name] for name in graph.names])
+        return self._stages.run(graph, [tensors[name] for name in graph.names], tensors)
+
+    def _named(self, arrays: Sequence[Any]) -> dict[str, Any]:
+        return dict(zip(self.inputs, arrays, strict=True))
 
     def _key(self, given: Mapping[str, Any]) -> Any:
         tensors = parts(given).items()
@@ -182,61 +185,30 @@ class Model:
         graph = self._graphs.get(self._key(given))
         if graph is None:
             inputs, values = self._built(given)
-            graph = self._folded(inputs, self._outputs(values))
+            graph = self._stages.graph(inputs, values)
             if not self._is_computed_at_once and self._split is None:
                 self._keep(given, graph)
         return graph
 
-    def _outputs(self, values: Mapping[str, Value | None]) -> list[tuple[str, Value]]:
-        return outputs_of(self._proto.graph, values)
-
-    def _folded(
-        self, inputs: Sequence[tuple[str, Variable]], outputs: Sequence[tuple[str, Value | None]]
-    ) -> StaticGraph:
-        """A graph that is run on arrays, of inputs and outputs by name."""
-        graph = StaticGraph(inputs, outputs, self._builder.watched)
-        if self._folding is not None:
-            self._folding.fold(graph.roots, graph.inputs)
-        return graph
-
     def _keep(self, given: Mapping[str, Any], graph: StaticGraph) -> None:
         """Keep a graph under the key that its inputs have now: to build it may have made constants of some."""
-        if len(self._graphs) >= _MOST_GRAPHS:
-            del self._graphs[next(iter(self._graphs))]
         self._known.clear()
-        self._graphs[self._key(given)] = graph
+        keep(self._graphs, self._key(given), graph)
 
-    def _run_in_stages(self, given: Mapping[str, Any], tensors: Mapping[str, Any]) -> Any:
-        """The outputs, by a graph that is kept, up to the values that decide on shapes, and one of what follows.
+    def _first(self, given: Mapping[str, Any]) -> StaticGraph:
+        """The graph up to the values that decide on shapes.
 
         Args:
             given: The inputs, all of them arrays.
-            tensors: Their tensors by name.
         """
         first = self._graphs.get(self._key(given))
         while first is None:
             split = self._split
             inputs, values = self._built(given, split)
             if split == self._split:  # If not, of these shapes an earlier node has to know values.
-                read = reading.names_read(self._proto.graph.node[split:]) | set(self.outputs)
-                read.difference_update(self._constants)
-                first = self._folded(inputs, [(name, x) for name, x in values.items() if name in read])
+                first = self._stages.graph(inputs, values, split)
                 self._keep(given, first)
-        first.compute([tensors[name] for name in first.names])
-        self._carried.clear()
-        values = {**self._constants, **{name: self._beyond(x) for name, x in first.outputs}}
-        self._builder.build(values, lambda held: self._compute(held, tensors), start=self._split or 0)
-        return StaticGraph([], self._outputs(values), self._builder.watched).run([])
-
-    def _beyond(self, value: Value | None) -> Value | None:
-        """A value of one stage as an input of the next."""
-        if isinstance(value, Items):
-            return Items([self._beyond(item) for item in value.items], value.dtype)  # type: ignore[misc]
-        if value is None or not value.is_computed:
-            return value
-        found = value.variable.get_unlinked_variable(need_grad=False)
-        self._carried.add(found)
-        return Value(found, value.dtype, sources=value.sources)
+        return first
 
     def _built(
         self, given: Mapping[str, Any], stop: int | None = None
@@ -253,13 +225,15 @@ class Model:
                 def enter(part: str, x: Any, dtype: Any = self._types[name].dtype) -> Value:
                     if part in self._fixed and not isinstance(x, Variable):
                         return Value(x.astype(dtype))
-                    variable = x if isinstance(x, Variable) else Variable.from_numpy_array(_readable(x))
+                    variable = x if isinstance(x, Variable) else Variable.from_numpy_array(readable(x))
                     inputs.append((part, variable))  # noqa: B023
                     return Value(variable, dtype, sources=frozenset([part]))
 
                 values[name] = entered(name, given[name], enter)
             try:
-                self._builder.build(values, lambda held: self._compute(held, tensors), stop=stop)
+                found = self._stages.build(values, tensors, 0, stop)
+                if found is not None:
+                    self._split = found if self._split is None else min(self._split, found)
                 return inputs, values
             except NeedsValuesError as needed:
                 names = needed.names - self._fixed
@@ -274,28 +248,6 @@ class Model:
                     ) from None
                 self._fixed |= names
                 self._graphs.clear()
-
-    def _compute(self, held: list[Value], tensors: Mapping[str, Any]) -> bool:
-        """Make constants of variables that decide on shapes, if they follow from real numbers or from large inputs."""
-        given = [tensors[name] for name in frozenset[str]().union(*(value.sources for value in held))]
-        first = held[0].variable
-        is_input = first.parent is None and first not in self._carried
-        if is_input or any(isinstance(x, Variable) for x in given):
-            return False
-        if not any(x.dtype.kind == "f" or x.size > MOST_FIXED for x in given):
-            return False
-        forward_all([value.variable for value in held if value.variable.parent is not None])
-        for value in held:
-            array = cast(value.variable.d, value.dtype)
-            check_whole(array, "a value that decides on shapes", is_computed=True)
-            value.becomes(array)
-        at = self._builder.at
-        self._split = at if self._split is None else min(self._split, at)
-        return True
-
-
-def _readable(x: Any) -> Any:
-    return x if x.dtype.kind in "fiub" else x.astype(np.float32)
 
 
 def _variables(value: Value) -> Any:

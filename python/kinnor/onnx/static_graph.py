@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core import Variable, forward_all
+from .._core import NdArray, Variable, forward_all
 from .containers import Absent, Items, leaves
 from .values import Value, cast, check_computed, check_whole
 
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["StaticGraph"]
 
 
+_LENT = 1 << 15
+"""Bytes of an input from which on it is read where it lies: to copy fewer takes less time than to lend them."""
+
+
 class StaticGraph:
     """A static graph with its inputs, which is run on arrays.
 
@@ -26,9 +30,13 @@ class StaticGraph:
         inputs: The inputs by name, in the order of `run`.
         outputs: The outputs by name; None for what is absent.
         watched: Whole numbers that may outgrow float32, by what errors call them.
+
+    Attributes:
+        stop: The node after the last, if it has to know values and what follows it is not part of the graph.
+        later: Graphs of what follows that node, by shapes of what it gives.
     """
 
-    __slots__ = ("_titles", "inputs", "names", "outputs", "roots", "watched")
+    __slots__ = ("_lent", "_titles", "inputs", "later", "names", "outputs", "roots", "stop", "watched")
 
     def __init__(
         self,
@@ -39,6 +47,9 @@ class StaticGraph:
         self.names = [name for name, _ in inputs]
         self.inputs = [variable for _, variable in inputs]
         self.outputs = outputs
+        self._lent: list[NdArray] = []
+        self.stop: int | None = None
+        self.later: dict[Any, StaticGraph] = {}
         # What errors call the inputs and the outputs.
         self._titles = (
             [f"onnx.Model: input {name!r}" for name in self.names],
@@ -67,12 +78,15 @@ class StaticGraph:
         Raises:
             OnnxError: If there are whole numbers that float32 rounds.
         """
-        self.compute(arrays)
-        found = [_result(value, title) for (_, value), title in zip(self.outputs, self._titles[1], strict=True)]
+        try:
+            self.compute(arrays)
+            found = [_result(value, title) for (_, value), title in zip(self.outputs, self._titles[1], strict=True)]
+        finally:
+            self.release()
         return found[0] if len(found) == 1 else tuple(found)
 
     def compute(self, arrays: Sequence[Any]) -> None:
-        """Compute the variables of the outputs.
+        """Compute the variables of the outputs. Arrays may be read where they lie, until `release` is called.
 
         Args:
             arrays: The inputs.
@@ -81,12 +95,23 @@ class StaticGraph:
             OnnxError: If there are whole numbers that float32 rounds.
         """
         for variable, array, title in zip(self.inputs, arrays, self._titles[0], strict=True):
-            check_whole(array, title)
-            variable.d = array
+            if array.dtype.kind != "f":
+                check_whole(array, title)
+            if array.nbytes < _LENT or array.dtype != np.float32 or array.shape != variable.shape:
+                variable.d = array
+            else:
+                held = variable.data
+                held._borrow(array, True)  # nothing in the graph writes an input
+                self._lent.append(held)
         if self.roots:
             forward_all(self.roots, clear_buffer=True)
         for name, variable in self.watched.items():
             check_computed(variable.d, name)
+
+    def release(self) -> None:
+        """Let go of arrays of the caller."""
+        while self._lent:
+            self._lent.pop().clear()
 
 
 def _result(value: Value | None, name: str) -> Any:
@@ -97,6 +122,9 @@ def _result(value: Value | None, name: str) -> Any:
         return None
     if value.known:
         return np.array(value.array)
-    result = cast(value.variable.d, value.dtype)
+    variable = value.variable
+    result = variable._handed_out()
+    if result.dtype != value.dtype:
+        result = cast(result, value.dtype)
     check_whole(result, name, is_computed=True)
     return result

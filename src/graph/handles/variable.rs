@@ -97,6 +97,14 @@ impl Variable {
         })
     }
 
+    /// Whether a function computes it into memory that no input of it has.
+    pub fn has_own_memory(&self) -> bool {
+        arena::with(|a| {
+            let f = a.variables[self.0].parent;
+            f != NONE && (0..a.functions[f].inputs.len()).all(|i| a.facts(f).alias(i).is_none())
+        })
+    }
+
     /// The gradient, shared likewise.
     pub fn grad(&self) -> NdArray {
         arena::with(|a| {

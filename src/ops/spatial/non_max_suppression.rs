@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use crate::array::{DType, Shape};
 use crate::kernels::scratch::List;
+use crate::kernels::suppression::{ChosenBoxes, Corners};
 use crate::kernels::{Float, stop};
 use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::{Error, Result};
@@ -34,9 +35,6 @@ op! {
 }
 
 const OP: &str = "onnx_non_max_suppression";
-
-/// Where a box begins and ends along both axes.
-type Corners = [[f64; 2]; 2];
 
 impl ONNXNonMaxSuppression {
     fn check(&self, shape: &Shape) -> Result<()> {
@@ -82,31 +80,20 @@ impl ONNXNonMaxSuppression {
             order.sort_unstable_by(|a, b| {
                 b.0.partial_cmp(&a.0).unwrap_or(Ordering::Equal).then(a.1.cmp(&b.1))
             });
-            let mut kept: List<Corners> = List::with_capacity(most.min(order.len()));
+            let mut kept = ChosenBoxes::new();
             for (_, i) in order.iter() {
                 if kept.len() >= most {
                     break;
                 }
                 stop::poll();
                 let ends = self.ends(row(*i));
-                if !kept.iter().any(|better| overlaps(better, &ends, self.iou_threshold)) {
-                    kept.push(ends);
+                if !kept.hide(&ends, self.iou_threshold) {
+                    kept.push(&ends);
                     f([image, class - 4, *i]);
                 }
             }
         }
     }
-}
-
-/// Whether the intersection of two boxes has more than a share of their union.
-fn overlaps(a: &Corners, b: &Corners, share: f64) -> bool {
-    let along = |axis: usize| {
-        let (low, high) = (a[axis][0].max(b[axis][0]), a[axis][1].min(b[axis][1]));
-        (high - low).max(0.0)
-    };
-    let area = |of: &Corners| (of[0][1] - of[0][0]) * (of[1][1] - of[1][0]);
-    let common = along(0) * along(1);
-    common > share * (area(a) + area(b) - common)
 }
 
 impl Compute for ONNXNonMaxSuppression {

@@ -203,7 +203,7 @@ impl Arrays {
         for ((storage, access), adds) in own.iter().zip(&mut *adds) {
             *adds = *access == Access::ReadWrite && (storage.is_ready() || !storage.is_zero());
             let place = match access {
-                Access::Read => storage.at(*dtype, Access::Read),
+                Access::Read => storage.found(*dtype),
                 Access::ReadWrite if *adds => storage.at(*dtype, Access::ReadWrite),
                 _ => Some(std::ptr::null_mut()), // below
             };

@@ -1,0 +1,220 @@
+"""Graphs of a model that are kept, whole or in stages: one ends where a node has to know values.
+
+Knows nodes by number and values by name; knows no files and no calls.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._core import Variable, forward_all
+from . import reading
+from .building import outputs_of
+from .containers import Absent, Items
+from .static_graph import StaticGraph
+from .values import MOST_FIXED, OnnxError, Value, cast, check_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..folding import Folding
+    from .building import Builder
+
+__all__ = ["Stages", "keep", "readable"]
+
+_MOST_GRAPHS = 8
+"""How many graphs are kept beside each other, each for other shapes."""
+
+
+class Stages:
+    """Makes and runs the graphs of a model.
+
+    Where values that are computed decide on shapes, a graph ends before the node that has to know them. That node is
+    computed by itself in each call. If it gives arrays, as `NonZero` does, they enter a graph of what follows, which is
+    kept for their shapes; if not, as with `Slice`, what follows is built anew.
+
+    Args:
+        graph: The `GraphProto`.
+        builder: Builds its nodes.
+        constants: Its initializers by name.
+        folding: What folds graphs.
+
+    Attributes:
+        folding: Likewise; None where parameters may change.
+    """
+
+    def __init__(self, graph: Any, builder: Builder, constants: Mapping[str, Value], folding: Folding | None) -> None:
+        self.folding = folding
+        self._graph = graph
+        self._builder = builder
+        self._constants = constants
+        # What a stage takes from earlier ones.
+        self._carried: set[Variable] = set()
+
+    def graph(
+        self, inputs: Sequence[tuple[str, Variable]], values: Mapping[str, Value | None], stop: int | None = None
+    ) -> StaticGraph:
+        """The graph of values, with what the nodes from `stop` on take, or the outputs of the model.
+
+        Args:
+            inputs: What each call gives, by name.
+            values: What `build` has made.
+            stop: The node after the last.
+        """
+        outputs: list[tuple[str, Value | None]]
+        if stop is None:
+            outputs = list(outputs_of(self._graph, values))
+        else:
+            read = reading.names_read(self._graph.node[stop:]) | {held.name for held in self._graph.output}
+            read.difference_update(self._constants)
+            outputs = [(name, value) for name, value in values.items() if name in read]
+        made = StaticGraph(inputs, outputs, self._builder.watched)
+        made.stop = stop
+        if self.folding is not None:
+            self.folding.fold(made.roots, [*made.inputs, *self._carried])
+        return made
+
+    def build(
+        self, values: dict[str, Value | None], tensors: Mapping[str, Any], start: int, stop: int | None = None
+    ) -> int | None:
+        """Build nodes.
+
+        Args:
+            values: Values by name, to which those of the nodes are added.
+            tensors: The inputs of the model.
+            start: The first node.
+            stop: The node after the last.
+
+        Returns:
+            The first that had to know values which are computed, if one had.
+
+        Raises:
+            NeedsValuesError: If values of inputs decide on shapes.
+        """
+        found: list[int] = []
+
+        def compute(held: list[Value]) -> bool:
+            is_done = self._compute(held, tensors)
+            if is_done:
+                found.append(self._builder.at)
+            return is_done
+
+        self._builder.build(values, compute, start=start, stop=stop)
+        return found[0] if found else None
+
+    def _compute(self, held: list[Value], tensors: Mapping[str, Any]) -> bool:
+        """Make constants of variables that decide on shapes, if they follow from real numbers or from large inputs."""
+        given = [tensors[name] for name in frozenset[str]().union(*(value.sources for value in held))]
+        first = held[0].variable
+        is_input = first.parent is None and first not in self._carried
+        if is_input or any(isinstance(x, Variable) for x in given):
+            return False
+        if not any(x.dtype.kind == "f" or x.size > MOST_FIXED for x in given):
+            return False
+        forward_all([value.variable for value in held if value.variable.parent is not None])
+        for value in held:
+            array = cast(value.variable.d, value.dtype)
+            check_whole(array, "a value that decides on shapes", is_computed=True)
+            value.becomes(array)
+        return True
+
+    def run(self, stage: StaticGraph, arrays: Sequence[Any], tensors: Mapping[str, Any]) -> Any:
+        """Compute the outputs of the model by a graph, and by those after it if it is not the last.
+
+        Args:
+            stage: The graph.
+            arrays: Its inputs.
+            tensors: The inputs of the model by name.
+        """
+        if stage.stop is None:
+            return stage.run(arrays)
+        try:
+            stage.compute(arrays)
+            values = self._taken(stage)
+            self.build(values, tensors, stage.stop, stage.stop + 1)
+            made = {name: values[name] for name in self._graph.node[stage.stop].output if name}
+            if not all(map(_is_array, made.values())):  # The node is another one for other values.
+                watched = dict(self._builder.watched)
+                self.build(values, tensors, stage.stop + 1)
+                return StaticGraph([], outputs_of(self._graph, values), watched | self._builder.watched).run([])
+            key = tuple((value.shape, value.dtype) for value in made.values())  # type: ignore[union-attr]
+            later = stage.later.get(key)
+            if later is None:
+                later = self._after(stage, made, tensors)
+                keep(stage.later, key, later)
+            return self.run(later, [made[name].array for name in later.names], tensors)  # type: ignore[union-attr]
+        finally:
+            stage.release()
+
+    def _taken(self, stage: StaticGraph) -> dict[str, Value | None]:
+        """What nodes after a stage take."""
+        self._carried.clear()
+        return {**self._constants, **{name: self._beyond(x) for name, x in stage.outputs}}
+
+    def _after(self, stage: StaticGraph, made: Mapping[str, Value | None], tensors: Mapping[str, Any]) -> StaticGraph:
+        """What follows the node after a stage, up to the next one that has to know values.
+
+        Args:
+            stage: The stage.
+            made: What the node gives; it enters as variables, so that the graph is one for all values.
+            tensors: The inputs of the model.
+        """
+        sources = frozenset[str]().union(*(value.sources for _, value in stage.outputs if value is not None))
+        stop: int | None = None
+        while True:
+            values = self._taken(stage)
+            inputs = []
+            for name, value in made.items():
+                variable = Variable.from_numpy_array(readable(value.array))  # type: ignore[union-attr]
+                self._carried.add(variable)
+                inputs.append((name, variable))
+                values[name] = Value(variable, value.dtype, sources=sources)  # type: ignore[union-attr]
+            found = self.build(values, tensors, stage.stop + 1, stop)  # type: ignore[operator]
+            if found is None:
+                return self.graph(inputs, values, stop)
+            stop = found
+
+    def _beyond(self, value: Value | None) -> Value | None:
+        """A value of one stage as an input of the next."""
+        if isinstance(value, Items):
+            return Items([self._beyond(item) for item in value.items], value.dtype)  # type: ignore[misc]
+        if value is None or not value.is_computed:
+            return value
+        found = value.variable.get_unlinked_variable(need_grad=False)
+        self._carried.add(found)
+        return Value(found, value.dtype, sources=value.sources)
+
+
+def keep(graphs: dict[Any, StaticGraph], key: Any, graph: StaticGraph) -> None:
+    """Keep a graph; where there are too many, the oldest goes.
+
+    Args:
+        graphs: The graphs that are kept.
+        key: What it is kept for.
+        graph: The graph.
+    """
+    if len(graphs) >= _MOST_GRAPHS:
+        del graphs[next(iter(graphs))]
+    graphs[key] = graph
+
+
+def _is_array(value: Value | None) -> bool:
+    """Whether what a node gives is an array that a graph can take."""
+    if value is None or isinstance(value, (Absent, Items)) or not value.known:
+        return False
+    try:
+        check_whole(value.static(), "an array")
+    except OnnxError:
+        return False
+    return True
+
+
+def readable(x: Any) -> Any:
+    """An array of a type that variables have.
+
+    Args:
+        x: An array of any type of numbers.
+    """
+    return x if x.dtype.kind in "fiub" else x.astype(np.float32)

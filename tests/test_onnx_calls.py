@@ -1,0 +1,154 @@
+"""Calls of ONNX models: arrays are read where they lie and given without a copy, which the clock alone tells."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import kinnor as nn
+import kinnor.onnx
+from kinnor._core import plans_made
+from kinnor.onnx.building import Builder
+
+RNG = np.random.default_rng(7)
+LARGE = 300
+"""So many rows are lent, not copied."""
+
+
+def info(name, *shape, kind=TensorProto.FLOAT):
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def model_of(nodes, inputs, outputs, held=()):
+    graph = helper.make_graph(nodes, "net", inputs, outputs, list(held))
+    return kinnor.onnx.Model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
+
+
+def array(n=LARGE):
+    return RNG.standard_normal((n, 64)).astype(np.float32)
+
+
+@pytest.fixture
+def model():
+    """Products of the input and of numbers beside it, the input itself, and one of the outputs once more."""
+    held = [numpy_helper.from_array(np.float32(2), "two")]
+    nodes = [
+        helper.make_node("Mul", ["x", "two"], ["y"]),
+        helper.make_node("Add", ["y", "x"], ["z"]),
+        helper.make_node("Identity", ["x"], ["same"]),
+    ]
+    outputs = [info(name, None, 64) for name in ("y", "z", "same", "y", "x")]
+    return model_of(nodes, [info("x", None, 64)], outputs, held)
+
+
+@pytest.mark.parametrize("n", [2, LARGE])
+def test_what_was_given_stays_what_it_is(model, n):
+    kept = []
+    for _ in range(4):
+        x = array(n)
+        before = x.copy()
+        found = model(x)
+        np.testing.assert_array_equal(x, before)
+        kept.append((before, found, [y.copy() for y in found]))
+    for before, found, copies in kept:
+        for y, copy, factor in zip(found, copies, (2, 3, 1, 2, 1), strict=True):
+            np.testing.assert_array_equal(y, copy)
+            np.testing.assert_allclose(y, factor * before, rtol=1e-6)
+
+
+@pytest.mark.parametrize("n", [2, LARGE])
+def test_outputs_are_the_callers_own(model, n):
+    x = array(n)
+    for _ in range(3):
+        before = x.copy()
+        for y in model(x):
+            assert y.flags.writeable
+            y[:] = np.nan
+        np.testing.assert_array_equal(x, before)
+        found = model(x=x)
+        assert all(np.isfinite(y).all() for y in found)
+        assert not any(np.shares_memory(a, b) for i, a in enumerate(found) for b in (*found[:i], x))
+
+
+def test_inputs_in_any_layout(model):
+    wide = RNG.standard_normal((LARGE, 128)).astype(np.float32)
+    shifted = np.frombuffer(b"abc" + array().tobytes(), np.uint8)[3:].view(np.float32).reshape(LARGE, 64)
+    frozen = array()
+    frozen.flags.writeable = False
+    for x in (wide[:, ::2], wide[::-1, :64], shifted, frozen, array().astype(np.float64), array().astype(">f4")):
+        for _ in range(2):
+            np.testing.assert_allclose(model(x)[1], 3 * x, rtol=1e-5)
+
+
+def test_no_array_is_held_after_a_call(model):
+    class Array(np.ndarray):
+        pass
+
+    for kind in (np.ndarray, Array):
+        x = array().view(kind)
+        gone = weakref.ref(x)
+        model(x)
+        model(x=x)
+        del x
+        gc.collect()
+        assert gone() is None
+
+
+def test_an_array_that_changes_between_calls_is_read_anew(model):
+    x = array()
+    for k in range(4):
+        x[:] = k
+        assert (model(x)[1] == 3 * k).all()
+    with pytest.raises(nn.CallError):
+        model(x, x=x)
+    with pytest.raises(nn.CallError):
+        model(y=x)
+
+
+def test_plans_are_kept_while_arrays_are_lent(model):
+    x, y = array(), array()
+    model(x)
+    model(y)
+    before = plans_made()
+    for _ in range(5):
+        np.testing.assert_allclose(model(x)[0], 2 * x)
+        np.testing.assert_allclose(model(y)[0], 2 * y)
+    assert plans_made() == before
+
+
+def test_what_follows_computed_shapes_is_built_once_for_each(monkeypatch):
+    built = []
+    whole = Builder.build
+    monkeypatch.setattr(Builder, "build", lambda *args, **named: built.append(named) or whole(*args, **named))
+    nodes = [
+        helper.make_node("Neg", ["x"], ["h"]),
+        helper.make_node("Greater", ["h", "zero"], ["chosen"]),
+        helper.make_node("NonZero", ["chosen"], ["places"]),
+        helper.make_node("Transpose", ["places"], ["pairs"]),
+        helper.make_node("GatherND", ["h", "pairs"], ["found"]),
+        helper.make_node("Add", ["found", "one"], ["more"]),
+        helper.make_node("Unique", ["more"], ["several"]),
+        helper.make_node("Mul", ["several", "two"], ["y"]),
+    ]
+    held = [numpy_helper.from_array(np.float32(v), name) for v, name in ((0, "zero"), (1, "one"), (2, "two"))]
+    model = model_of(nodes, [info("x", None)], [info("y", None), info("places", 1, None, kind=TensorProto.INT64)], held)
+
+    def check(x):
+        y, places = model(x)
+        assert places.dtype == np.int64
+        np.testing.assert_array_equal(places[0], np.nonzero(-x > 0)[0])
+        np.testing.assert_allclose(y, 2 * np.unique(-x[x < 0] + 1), rtol=1e-6)
+
+    x = RNG.standard_normal(20).astype(np.float32)
+    for _ in range(3):
+        check(x)
+    built.clear()
+    check(x)
+    check(x[::-1].copy())  # other values of the same shapes
+    assert [held["stop"] - held["start"] for held in built] == [1] * 4
+    for n in range(1, 13):  # more shapes than are kept
+        check(-np.abs(x[:n]))
+        check(x[:n])
+    check(x)
