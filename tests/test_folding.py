@@ -150,3 +150,30 @@ def test_numbers_become_arguments_and_copies_of_matrices_go(tmp_path):
     assert kinds["Add2"] == 2
     assert kinds["Minimum2"] == kinds["Maximum2"] == kinds["Swish"] == 1
     assert kinds["Sigmoid"] == 0
+
+
+def test_recurrent_networks_keep_nothing_for_a_gradient(tmp_path):
+    x = nn.Variable((5, 2, 3))
+    h, c = (nn.Variable.from_numpy_array(np.zeros((1, 1, 2, 4), np.float32)) for _ in "hc")
+    w = nn.parameter.get_parameter_or_create("w", (1, 4, 4, 7))
+    b = nn.parameter.get_parameter_or_create("b", (1, 1, 4, 4))
+    shaken()
+    y = F.lstm(x, h, c, w, None, b, training=True)[0]
+    kinnor.onnx.save({"y": y}, tmp_path / "net.onnx", {"x": x}, free_batch=False)
+    model = kinnor.onnx.load(tmp_path / "net.onnx")
+    given = np.random.default_rng(0).standard_normal((5, 2, 3)).astype(np.float32)
+
+    def arguments():
+        found = []
+        list(model._graphs.values())[-1].roots[0].visit(lambda f: found.append(f.info))
+        return [info.args["training"] for info in found if info.type_name == "LSTM"]
+
+    before = model(given)
+    assert arguments() == [False]
+    parameters = model.get_parameters()
+    np.testing.assert_array_equal(model(given), before)
+    assert arguments() == [True]
+    loss = F.mean(model(nn.Variable.from_numpy_array(given)) ** 2)
+    loss.forward()
+    loss.backward()
+    assert all(np.abs(v.g).max() > 0 for v in parameters.values() if v.size > 16)

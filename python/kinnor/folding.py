@@ -11,6 +11,7 @@ import numpy as np
 
 from . import functions as F
 from .experimental.graph_converters.layers import is_a, normalization, only_reader, scaled
+from .graph_def import messages
 from .modes import auto_forward
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ _COMPUTED = frozenset(
     ]
 )
 """Types of functions that are computed once if all they take is constant: they draw no numbers and keep no state."""
+
+_RECURRENT = ("GRU", "LSTM", "RNN")
+"""Types of recurrent networks."""
 
 _WRITING = ("Assign", "MinMaxQuantize", "PythonFunction")
 """Types of functions that may write what they take: a graph with one is left as it is."""
@@ -99,6 +103,7 @@ class Folding:
                 self._by_number(f)
                 _gated(f)
                 _untransposed(f)
+                _predicting(f)
                 self._share(f)
         self._given, self._kept, self._first = set(), set(), {}
 
@@ -190,6 +195,15 @@ def _untransposed(f: Function) -> None:
     if [a, b] != f.inputs:
         args = f.info.args
         f.outputs[0].rewire_on(F.batch_matmul(a, b, args["transpose_a"] != in_a, args["transpose_b"] != in_b))
+
+
+def _predicting(f: Function) -> None:
+    """Have a recurrent network keep nothing for a gradient."""
+    if is_a(f, *_RECURRENT) and f.info.args["training"] and not f.info.args["dropout"]:
+        args = {**f.info.args, "training": False}
+        made = messages.call(f.info.type_name, f.inputs, args, len(f.outputs))
+        for old, new in zip(f.outputs, made, strict=True):
+            old.rewire_on(new)
 
 
 def _columns(x: Variable) -> tuple[Variable, bool]:
