@@ -24,8 +24,8 @@ CRATE = {
 KERNELS = [
     *["elementary", "number", "simd", "dual", "variates", "stop", "threads", "scratch", "epilogue", "map", "channels"],
     *["pairing", "strided", "rows", "regrid", "resample", "scan", "order", "reduce", "pooling", "random", "softmax"],
-    *["normalization", "update", "sampling", "spread", "spectrum", "gemm", "convolution", "integer", "triangular"],
-    *["attention", "recurrent"],
+    *["normalization", "update", "sampling", "spread", "spectrum", "suppression", "gemm", "convolution", "integer"],
+    *["triangular", "attention", "recurrent"],
 ]
 # ... and these from each other: a number runs in registers of numbers, a loop on threads may be stopped.
 KERNELS_IN_PAIRS = {("number", "simd"), ("stop", "threads")}

@@ -107,6 +107,14 @@ def test_an_array_that_changes_between_calls_is_read_anew(model):
         model(y=x)
 
 
+def test_outputs_are_inputs_of_the_next_call(model):
+    x = first = array()
+    for k in range(1, 6):
+        x, z, *_ = model(x)
+        np.testing.assert_allclose(x, 2**k * first, rtol=1e-5)
+        np.testing.assert_allclose(z, 1.5 * x, rtol=1e-5)
+
+
 def test_plans_are_kept_while_arrays_are_lent(model):
     x, y = array(), array()
     model(x)

@@ -19,7 +19,7 @@ from . import reading
 from .building import Builder, outputs_of
 from .containers import Absent, InputType, Items, counts, entered, input_type, parts
 from .message import TensorFile
-from .stages import Stages, keep, readable
+from .stages import StageEndsError, Stages, keep, readable
 from .values import MOST_FIXED, NeedsValuesError, OnnxError, Value
 
 if TYPE_CHECKING:
@@ -160,15 +160,12 @@ class Model:
         tensors = parts(given)
         if any(isinstance(x, Variable) for x in tensors.values()):
             self._unfold()
-            made = [_variables(value) for _, value in outputs_of(self._proto.graph, self._built(given)[1])]
+            made = [
+                _variables(value) for _, value in outputs_of(self._proto.graph, self._built(given, is_whole=True)[1])
+            ]
             return made[0] if len(made) == 1 else tuple(made)
-        if self._split is not None and not self._is_computed_at_once:
-            graph = self._first(given)
-            is_kept = True
-        else:
-            graph = self._graph(given)
-            is_kept = not self._is_computed_at_once and self._split is None
-        if is_kept and not self._fixed and tensors.keys() == given.keys():
+        graph = self._graph(given)
+        if not self._is_computed_at_once and not self._fixed and tensors.keys() == given.keys():
             self._known[tuple((np.ndarray, x.shape, x.dtype) for x in given.values())] = graph
         return self._stages.run(graph, [tensors[name] for name in graph.names], tensors)
 
@@ -182,38 +179,26 @@ class Model:
         )
 
     def _graph(self, given: Mapping[str, Any]) -> StaticGraph:
+        """The graph for inputs, all of them arrays; up to the values that decide on shapes, where some do."""
         graph = self._graphs.get(self._key(given))
-        if graph is None:
-            inputs, values = self._built(given)
-            graph = self._stages.graph(inputs, values)
-            if not self._is_computed_at_once and self._split is None:
-                self._keep(given, graph)
+        while graph is None:
+            try:
+                inputs, values = self._built(given)
+            except StageEndsError as end:
+                self._split = end.at  # Of these shapes an earlier node has to know values.
+                continue
+            if self._is_computed_at_once:
+                return self._stages.graph(inputs, values)
+            graph = self._stages.graph(inputs, values, self._split)
+            # Under the key that the inputs have now: to build it may have made constants of some.
+            self._known.clear()
+            keep(self._graphs, self._key(given), graph)
         return graph
 
-    def _keep(self, given: Mapping[str, Any], graph: StaticGraph) -> None:
-        """Keep a graph under the key that its inputs have now: to build it may have made constants of some."""
-        self._known.clear()
-        keep(self._graphs, self._key(given), graph)
-
-    def _first(self, given: Mapping[str, Any]) -> StaticGraph:
-        """The graph up to the values that decide on shapes.
-
-        Args:
-            given: The inputs, all of them arrays.
-        """
-        first = self._graphs.get(self._key(given))
-        while first is None:
-            split = self._split
-            inputs, values = self._built(given, split)
-            if split == self._split:  # If not, of these shapes an earlier node has to know values.
-                first = self._stages.graph(inputs, values, split)
-                self._keep(given, first)
-        return first
-
     def _built(
-        self, given: Mapping[str, Any], stop: int | None = None
+        self, given: Mapping[str, Any], is_whole: bool = False
     ) -> tuple[list[tuple[str, Variable]], dict[str, Value | None]]:
-        """The inputs, and the values of the nodes before `stop`; inputs that decide on shapes become constants."""
+        """The inputs, and values of all nodes or of the first stage; inputs that decide on shapes become constants."""
         tensors = parts(given)
         while True:
             inputs: list[tuple[str, Variable]] = []
@@ -231,10 +216,11 @@ class Model:
 
                 values[name] = entered(name, given[name], enter)
             try:
-                found = self._stages.build(values, tensors, 0, stop)
-                if found is not None:
-                    self._split = found if self._split is None else min(self._split, found)
+                is_whole |= self._is_computed_at_once
+                self._stages.build(values, tensors, 0, None if is_whole else self._split, is_kept=not is_whole)
                 return inputs, values
+            except StageEndsError:
+                raise
             except NeedsValuesError as needed:
                 names = needed.names - self._fixed
                 if not needed.names and not self._is_computed_at_once:

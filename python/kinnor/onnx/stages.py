@@ -14,7 +14,7 @@ from . import reading
 from .building import outputs_of
 from .containers import Absent, Items
 from .static_graph import StaticGraph
-from .values import MOST_FIXED, OnnxError, Value, cast, check_whole
+from .values import MOST_FIXED, NeedsValuesError, OnnxError, Value, cast, check_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,10 +22,22 @@ if TYPE_CHECKING:
     from ..folding import Folding
     from .building import Builder
 
-__all__ = ["Stages", "keep", "readable"]
+__all__ = ["StageEndsError", "Stages", "keep", "readable"]
 
 _MOST_GRAPHS = 8
 """How many graphs are kept beside each other, each for other shapes."""
+
+
+class StageEndsError(NeedsValuesError):
+    """A node has to know values that are computed.
+
+    Args:
+        at: The node.
+    """
+
+    def __init__(self, at: int) -> None:
+        super().__init__(frozenset())
+        self.at = at
 
 
 class Stages:
@@ -77,8 +89,13 @@ class Stages:
         return made
 
     def build(
-        self, values: dict[str, Value | None], tensors: Mapping[str, Any], start: int, stop: int | None = None
-    ) -> int | None:
+        self,
+        values: dict[str, Value | None],
+        tensors: Mapping[str, Any],
+        start: int,
+        stop: int | None = None,
+        is_kept: bool = True,
+    ) -> None:
         """Build nodes.
 
         Args:
@@ -86,39 +103,31 @@ class Stages:
             tensors: The inputs of the model.
             start: The first node.
             stop: The node after the last.
-
-        Returns:
-            The first that had to know values which are computed, if one had.
+            is_kept: Whether the graph serves for other values, too; if not, those that decide on shapes are computed.
 
         Raises:
+            StageEndsError: If a node of a graph that is kept has to know values that are computed.
             NeedsValuesError: If values of inputs decide on shapes.
         """
-        found: list[int] = []
 
         def compute(held: list[Value]) -> bool:
-            is_done = self._compute(held, tensors)
-            if is_done:
-                found.append(self._builder.at)
-            return is_done
+            if not self._may_compute(held, tensors):
+                return False
+            if is_kept:
+                raise StageEndsError(self._builder.at)
+            _compute(held)
+            return True
 
         self._builder.build(values, compute, start=start, stop=stop)
-        return found[0] if found else None
 
-    def _compute(self, held: list[Value], tensors: Mapping[str, Any]) -> bool:
-        """Make constants of variables that decide on shapes, if they follow from real numbers or from large inputs."""
+    def _may_compute(self, held: list[Value], tensors: Mapping[str, Any]) -> bool:
+        """Whether variables follow from real numbers or from large inputs: no graph is kept for their values."""
         given = [tensors[name] for name in frozenset[str]().union(*(value.sources for value in held))]
         first = held[0].variable
         is_input = first.parent is None and first not in self._carried
         if is_input or any(isinstance(x, Variable) for x in given):
             return False
-        if not any(x.dtype.kind == "f" or x.size > MOST_FIXED for x in given):
-            return False
-        forward_all([value.variable for value in held if value.variable.parent is not None])
-        for value in held:
-            array = cast(value.variable.d, value.dtype)
-            check_whole(array, "a value that decides on shapes", is_computed=True)
-            value.becomes(array)
-        return True
+        return any(x.dtype.kind == "f" or x.size > MOST_FIXED for x in given)
 
     def run(self, stage: StaticGraph, arrays: Sequence[Any], tensors: Mapping[str, Any]) -> Any:
         """Compute the outputs of the model by a graph, and by those after it if it is not the last.
@@ -133,11 +142,11 @@ class Stages:
         try:
             stage.compute(arrays)
             values = self._taken(stage)
-            self.build(values, tensors, stage.stop, stage.stop + 1)
+            self.build(values, tensors, stage.stop, stage.stop + 1, is_kept=False)
             made = {name: values[name] for name in self._graph.node[stage.stop].output if name}
             if not all(map(_is_array, made.values())):  # The node is another one for other values.
                 watched = dict(self._builder.watched)
-                self.build(values, tensors, stage.stop + 1)
+                self.build(values, tensors, stage.stop + 1, is_kept=False)
                 return StaticGraph([], outputs_of(self._graph, values), watched | self._builder.watched).run([])
             key = tuple((value.shape, value.dtype) for value in made.values())  # type: ignore[union-attr]
             later = stage.later.get(key)
@@ -171,10 +180,11 @@ class Stages:
                 self._carried.add(variable)
                 inputs.append((name, variable))
                 values[name] = Value(variable, value.dtype, sources=sources)  # type: ignore[union-attr]
-            found = self.build(values, tensors, stage.stop + 1, stop)  # type: ignore[operator]
-            if found is None:
+            try:
+                self.build(values, tensors, stage.stop + 1, stop)  # type: ignore[operator]
                 return self.graph(inputs, values, stop)
-            stop = found
+            except StageEndsError as end:
+                stop = end.at
 
     def _beyond(self, value: Value | None) -> Value | None:
         """A value of one stage as an input of the next."""
@@ -185,6 +195,15 @@ class Stages:
         found = value.variable.get_unlinked_variable(need_grad=False)
         self._carried.add(found)
         return Value(found, value.dtype, sources=value.sources)
+
+
+def _compute(held: list[Value]) -> None:
+    """Make constants of variables."""
+    forward_all([value.variable for value in held if value.variable.parent is not None])
+    for value in held:
+        array = cast(value.variable.d, value.dtype)
+        check_whole(array, "a value that decides on shapes", is_computed=True)
+        value.becomes(array)
 
 
 def keep(graphs: dict[Any, StaticGraph], key: Any, graph: StaticGraph) -> None:

@@ -2,7 +2,7 @@
 //!
 //! A forward run may clear an input after its last use; what a gradient will read is kept if the run is told to prepare
 //! for a backward run. A backward run may clear what it has differentiated through. Dynamic mode clears what its last
-//! handle let go of. Leaves, persistent variables and memory shared in place are never cleared.
+//! handle let go of. Leaves and persistent variables are never cleared; memory shared in place is `in_place`'s.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -6,6 +6,7 @@ use crate::Result;
 use crate::array::Storage;
 use crate::graph::arena::run_lock::PlanLock;
 use crate::graph::arena::{Arena, Ix, aliasing, order};
+use crate::graph::memory::in_place;
 use crate::graph::memory::release::{Clearing, Policy};
 use crate::graph::plan::fusion;
 use crate::graph::plan::fusion::epilogue::EpilogueChain;
@@ -82,6 +83,10 @@ impl ForwardPlan {
             }
             plan.steps.push(step);
             plan.clears.extend(clearing.after(a, *f).into_iter().map(|i| (n as u32, i as u32)));
+        }
+        if policy.clear_buffer {
+            plan.clears.extend(in_place::last_uses(a, &plan.functions, &plan.steps));
+            plan.clears.sort_unstable();
         }
         plan.spare_what_leaves_hold(a);
         Ok(plan)

@@ -18,6 +18,8 @@ const FEW_OF_TILE: usize = 4;
 /// Elements of a weight from which on this way pays, and those of a large one.
 const LEAST: usize = 1 << 12;
 const LARGE: usize = 1 << 15;
+/// Those from which on it does where several images are one pixel each, which are rows as they are.
+const LEAST_OF_PIXELS: usize = 1 << 8;
 /// Elements that a thread lays out at a time.
 const GRAIN: usize = 1 << 13;
 /// A place beyond all images.
@@ -26,16 +28,23 @@ const OUTSIDE: usize = usize::MAX;
 /// Whether a forward run takes this way; `fits_winograd` says that Winograd's algorithm would do, too.
 pub(super) fn takes_rows(g: &Geometry, fits_winograd: bool) -> bool {
     let (positions, rows, weight) = (g.positions(), g.images * g.positions(), g.maps * g.channels * g.taps());
+    let least = if g.are_rows() && g.images > 1 { LEAST_OF_PIXELS } else { LEAST };
     (g.taps() > 1 || positions <= FEW)
         && (!fits_winograd || positions <= FEW_OF_TILE)
         && (1..=if weight >= LARGE { ROWS } else { ROWS_OF_SMALL }).contains(&rows)
-        && weight >= LEAST
+        && weight >= least
         && g.group == 1
         && !g.channel_last
         && algorithm() == Algorithm::Auto
 }
 
 impl Geometry {
+    /// Whether images are rows of channels, and outputs rows of maps.
+    fn are_rows(&self) -> bool {
+        let is_one = self.area() == 1 && self.taps() == 1 && self.positions() == 1;
+        is_one && self.pad.iter().all(|pad| *pad == 0)
+    }
+
     /// For each position, where in a plane of the input each tap lies.
     fn places(&self) -> List<usize> {
         let mut places = List::with_capacity(self.positions() * self.taps());
@@ -66,6 +75,11 @@ pub(super) fn forward<T: Float>(
 ) {
     let (positions, taps, area) = (g.positions(), g.taps(), g.area());
     let (rows, terms, maps) = (g.images * positions, g.channels * taps, g.maps);
+    let w = Matrix::of_rows(w, maps, terms).of(lasting).t();
+    if g.are_rows() && !epilogue.accumulate {
+        let x = Matrix::of_rows(x, rows, terms);
+        return gemm_then(MatrixMut::of_rows(y, rows, maps), x, w, epilogue.transposed());
+    }
     let places = g.places();
     scratch::with(rows * terms, |seen: &mut [T]| {
         row_ranges_mut(seen, terms, GRAIN / terms + 1, |some, seen| {
@@ -81,7 +95,6 @@ pub(super) fn forward<T: Float>(
         });
         scratch::with(rows * maps, |sums: &mut [T]| {
             let end = Epilogue { column_bias: epilogue.row_bias, ..Epilogue::NONE };
-            let w = Matrix::of_rows(w, maps, terms).of(lasting).t();
             gemm_then(MatrixMut::of_rows(sums, rows, maps), Matrix::of_rows(seen, rows, terms), w, end);
             row_ranges_mut(y, positions, GRAIN / positions + 1, |some, y| {
                 let Tail { activation, .. } = epilogue.tail;
