@@ -256,4 +256,4 @@ def test_shapes_share_their_weights_and_threads_their_bits():
     finally:
         nn.set_num_threads(before)
     assert all(np.array_equal(found[0], other) for other in found)
-    assert len(model._folding._integers._made) == 2
+    assert len(model._stages.folding._integers._made) == 2

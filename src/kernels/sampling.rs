@@ -6,7 +6,7 @@ mod points;
 use std::ops::Range;
 
 pub use points::{Border, LARGEST_PLANE, Lookup, POINTS, Points};
-use points::{Lanes, NEIGHBOURS};
+use points::{NEIGHBOURS, PerPoint};
 
 use super::Float;
 use super::map::GRAIN;
@@ -100,7 +100,7 @@ fn meet<T: Float, const N: usize>(
     points: &Points<T>,
     plane: &[T],
     g: &[T],
-    sums: &mut [Lanes<T>; NEIGHBOURS],
+    sums: &mut [PerPoint<T>; NEIGHBOURS],
 ) {
     assert!(plane.len() >= points.plane && g.len() == points.n);
     let (at, _) = points.first::<N>();
@@ -118,7 +118,7 @@ fn meet<T: Float, const N: usize>(
 }
 
 /// Adds products; a weight of zero may stand for a value that is not meant.
-fn add_products<T: Float>(to: &mut Lanes<T>, x: &Lanes<T>, weights: &Lanes<T>) {
+fn add_products<T: Float>(to: &mut PerPoint<T>, x: &PerPoint<T>, weights: &PerPoint<T>) {
     vectorised(
         #[inline(always)]
         move || {
@@ -388,7 +388,7 @@ impl Sampling {
         [x, gy]: [&[T]; 2],
         (image, start): (usize, usize),
         points: &Points<T>,
-        sums: &mut [Lanes<T>; NEIGHBOURS],
+        sums: &mut [PerPoint<T>; NEIGHBOURS],
     ) {
         let channels = self.channels;
         if !self.channel_last {

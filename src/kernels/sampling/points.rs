@@ -11,7 +11,7 @@ pub(super) const NEIGHBOURS: usize = 8;
 pub const LARGEST_PLANE: usize = i32::MAX as usize;
 
 /// One number for each point.
-pub(super) type Lanes<T> = [T; POINTS];
+pub(super) type PerPoint<T> = [T; POINTS];
 
 /// Up to [`POINTS`] points: the neighbours of each in a plane, their weights, and the slopes of these. Neighbour by neighbour, the
 /// numbers of all points lie side by side. A neighbour outside of the plane has weight and slopes of zero.
@@ -25,10 +25,10 @@ pub struct Points<T> {
     /// No neighbour is outside of the plane.
     pub(super) all_inside: bool,
     /// Numbers of the elements.
-    pub(super) at: [Lanes<i32>; NEIGHBOURS],
-    pub(super) weight: [Lanes<T>; NEIGHBOURS],
+    pub(super) at: [PerPoint<i32>; NEIGHBOURS],
+    pub(super) weight: [PerPoint<T>; NEIGHBOURS],
     /// Derivatives of the weights along each axis, the last first, if they were asked for.
-    pub(super) slopes: [[Lanes<T>; NEIGHBOURS]; 3],
+    pub(super) slopes: [[PerPoint<T>; NEIGHBOURS]; 3],
     /// What these are made of.
     along: [AxisNeighbours; 3],
 }
@@ -111,9 +111,9 @@ pub struct Lookup {
 
 /// Along one axis, the lower and the upper neighbour of each point: which it is, its share, and the slope of that.
 struct AxisNeighbours {
-    index: [Lanes<i32>; 2],
-    share: [Lanes<f64>; 2],
-    slope: [Lanes<f64>; 2],
+    index: [PerPoint<i32>; 2],
+    share: [PerPoint<f64>; 2],
+    slope: [PerPoint<f64>; 2],
 }
 
 impl AxisNeighbours {
@@ -179,7 +179,13 @@ impl Lookup {
     }
 
     /// Finds the neighbours of places along an axis whose last element is number `last`; says whether all are inside.
-    fn neighbours(&self, last: f64, at: &Lanes<f64>, slopes: &Lanes<f64>, to: &mut AxisNeighbours) -> bool {
+    fn neighbours(
+        &self,
+        last: f64,
+        at: &PerPoint<f64>,
+        slopes: &PerPoint<f64>,
+        to: &mut AxisNeighbours,
+    ) -> bool {
         let nearest = self.nearest;
         let AxisNeighbours { index: [lower, upper], share: [low_share, up_share], slope: [falling, rising] } =
             to;
@@ -216,8 +222,8 @@ impl Lookup {
         let steps = [1, self.sizes[0], self.sizes[0] * self.sizes[1]].map(|step| step as i32);
         for corner in 0..to.neighbours {
             let sides: [usize; AXES] = std::array::from_fn(|a| corner >> a & 1);
-            let index: [&Lanes<i32>; AXES] = std::array::from_fn(|a| &to.along[a].index[sides[a]]);
-            let share: [&Lanes<f64>; AXES] = std::array::from_fn(|a| &to.along[a].share[sides[a]]);
+            let index: [&PerPoint<i32>; AXES] = std::array::from_fn(|a| &to.along[a].index[sides[a]]);
+            let share: [&PerPoint<f64>; AXES] = std::array::from_fn(|a| &to.along[a].share[sides[a]]);
             let (at, weight) = (&mut to.at[corner], &mut to.weight[corner]);
             vectorised(
                 #[inline(always)]
