@@ -75,6 +75,7 @@ pub(crate) fn build_shaped(
         }
     }
     let grad = modes.grad;
+    let facts = op.facts();
     let mut need_grad = false;
     let (mut rank, mut rooted, mut inplace) = (0, false, false);
     for (i, v) in inputs.iter().enumerate() {
@@ -83,7 +84,10 @@ pub(crate) fn build_shaped(
         let slot = &a.variables[v];
         rank = rank.max(slot.rank);
         rooted |= slot.rank == 0 || slot.flags & (flag::PERSISTENT | flag::PROHIBIT_CLEAR) != 0;
-        let Some(alias) = op.facts().alias(i) else { continue };
+        if facts.is_plain {
+            continue; // it shares no memory
+        }
+        let Some(alias) = facts.alias(i) else { continue };
         inplace = true;
         if alias.modifies && grad {
             check_kept(a, &op, i, v)?;
