@@ -16,7 +16,7 @@ test:
 	$(PYTHON) -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
 test-rust:
-	cargo test --features rayon
+	$(ALONE) cargo test --features rayon
 
 lint: build
 	cargo fmt --check
@@ -83,7 +83,10 @@ free-threaded:
 
 build: $(CORE)
 
-MATURIN := VIRTUAL_ENV=$(CURDIR)/.venv .venv/bin/maturin develop --extras $(EXTRAS)
+# Cargo shares the cores out by itself: it is not told what make does beside it.
+ALONE := env -u MAKEFLAGS -u MFLAGS
+
+MATURIN := $(ALONE) VIRTUAL_ENV=$(CURDIR)/.venv .venv/bin/maturin develop --extras $(EXTRAS)
 $(CORE): .venv/made $(RUST)
 	$(MATURIN) --release
 	@touch $@

@@ -50,7 +50,7 @@ impl Shape {
         let (mut size, mut full, mut fits) = (1_usize, 1_usize, true);
         for d in &*self.0 {
             let (n, over) = full.overflowing_mul((*d).max(1));
-            (size, full, fits) = (size.wrapping_mul(*d), n, fits & !over);
+            (size, full, fits) = (size.wrapping_mul(*d), n, fits && !over);
         }
         match fits && full <= isize::MAX as usize / 8 {
             true => Ok(size),

@@ -83,13 +83,13 @@ fn read_as<T: Float, const N: usize, const MASKED: bool>(points: &Points<T>, pla
     vectorised(
         #[inline(always)]
         move || {
-            for i in 0..to.len() {
+            for (i, to) in to.iter_mut().enumerate() {
                 // SAFETY: there are as many points as values; `Lookup` named no element beyond the plane.
                 let product = |k: usize| unsafe {
                     let v = *plane.get_unchecked(*at[k].get_unchecked(i) as usize);
                     product::<T, MASKED>(v, *weight[k].get_unchecked(i))
                 };
-                to[i] = (0..N).fold(T::ZERO, |sum, k| sum + product(k));
+                *to = (0..N).fold(T::ZERO, |sum, k| sum + product(k));
             }
         },
     );

@@ -160,7 +160,9 @@ pub fn root<T: Float>(a: &mut [T], n: usize) {
                     let (above, below) = a.split_at_mut((k + 1) * n);
                     let own = &mut above[k * n + k..];
                     let diagonal = own[0].sqrt();
-                    own.iter_mut().for_each(|v| *v = *v / diagonal);
+                    for v in own.iter_mut() {
+                        *v = *v / diagonal;
+                    }
                     for (i, row) in below[..(end - k - 1) * n].chunks_exact_mut(n).enumerate() {
                         take_off(&mut row[k + 1 + i..], &own[1 + i..], own[1 + i]);
                     }

@@ -200,7 +200,7 @@ impl Lookup {
                     // A place that is no number has no neighbours.
                     let has_low = low >= 0.0 && low <= last;
                     let has_up = !nearest && up >= 0.0 && up <= last;
-                    outside |= u32::from(!has_low) | u32::from(!has_up & !nearest);
+                    outside |= u32::from(!has_low) | u32::from(!has_up && !nearest);
                     let index = |v: f64| {
                         // SAFETY: the number is within the axis, whose length fills 31 bits; NaN became zero.
                         unsafe { v.max(0.0).min(last).to_int_unchecked::<i32>() }
