@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import functions as F
-from .experimental.graph_converters.layers import is_a, normalization, only_reader, scaled
+from .experimental.graph_converters.layers import above, is_a, normalization, only_reader, scaled
 from .graph_def import messages
 from .integer_graphs import IntegerLayers
 from .modes import auto_forward
@@ -102,17 +102,13 @@ class Folding:
             outputs: Its outputs.
             inputs: What each call gives; all other variables that no function computes are constants.
         """
-        order: dict[Function, None] = {}
-        for output in outputs:
-            output.visit(lambda f: order.setdefault(f))
+        order = above(outputs)
         if any(is_a(f, *_WRITING) or f.info.args.get("batch_stat") for f in order):
             return
         self._given, self._kept = set(inputs), set(outputs)
         with auto_forward(False):
-            if self._integers.convert(outputs, inputs):
-                order.clear()
-                for output in outputs:
-                    output.visit(lambda f: order.setdefault(f))
+            if self._integers.convert(order, outputs, inputs):
+                order = above(outputs)
             for f in order:
                 self._compute(f)
             for f in order:

@@ -48,16 +48,14 @@ class IntegerLayers:
         self._products: dict[Variable, Product] = {}
         self._instead: list[tuple[Variable, Variable]] = []
 
-    def convert(self, outputs: Sequence[Variable], inputs: Sequence[Variable]) -> bool:
+    def convert(self, order: Sequence[Function], outputs: Sequence[Variable], inputs: Sequence[Variable]) -> bool:
         """Convert a static graph in its place, its outputs being the same variables. Whether there are levels in it.
 
         Args:
+            order: Its functions, each after those that it takes from.
             outputs: Its outputs.
             inputs: What each call gives; all other variables that no function computes are constants.
         """
-        order: dict[Function, None] = {}
-        for output in outputs:
-            output.visit(lambda f: order.setdefault(f))
         if not any(is_a(f, "QuantizeLinear") for f in order):
             return False
         self.given, kept = set(inputs), set(outputs)

@@ -9,13 +9,13 @@ import numpy as np
 from ...parameter import get_parameter_or_create, parameter_scope
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from ..._core import Function, Variable
 
-__all__ = ["PRODUCTS", "Normalization", "is_a", "normalization", "only_reader", "registered", "scaled"]
+__all__ = ["PRODUCTS", "Normalization", "above", "is_a", "normalization", "only_reader", "registered", "scaled"]
 
 PRODUCTS = ("Affine", "Convolution", "Deconvolution")
 """Types of the layers that a batch normalization may be folded into."""
@@ -35,6 +35,14 @@ class Normalization(NamedTuple):
 def is_a(f: Function | None, *types: str) -> TypeGuard[Function]:
     """Whether there is a function, and of one of some types."""
     return f is not None and f.info.type_name in types
+
+
+def above(outputs: Iterable[Variable]) -> list[Function]:
+    """The functions that variables are computed by, each once, after those that it takes from."""
+    found: dict[Function, None] = {}
+    for output in outputs:
+        output.visit(lambda f: found.setdefault(f))
+    return list(found)
 
 
 def only_reader(f: Function) -> Function | None:
