@@ -1,5 +1,7 @@
 """Fixtures of several files."""
 
+import os
+
 import pytest
 
 import kinnor as nn
@@ -18,3 +20,8 @@ def no_parameters():
     nn.clear_parameters()
     yield
     nn.clear_parameters()
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One more than there are cores, as tests of several processes wait for each other half of the time."""
+    return (os.cpu_count() or 1) + 1

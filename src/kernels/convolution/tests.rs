@@ -140,26 +140,51 @@ impl<T: Float> Arrays<T> {
         Self { x, w, y }
     }
 
-    /// As [`Arrays::sums`], loop by loop in double precision.
+    /// As [`Arrays::sums`], loop by loop in double precision. Plain loops over slices: tests are not optimized.
     pub(super) fn naive(&self, g: &Geometry, accumulate: bool) -> [Vec<f64>; 3] {
-        let start = |v: &[T]| v.iter().map(|v| if accumulate { v.real() } else { 0.0 }).collect::<Vec<_>>();
-        let [mut y, mut gx, mut gw] = [start(&self.y), start(&self.x), start(&self.w)];
-        meet(g, |ix, iw, iy| {
-            y[iy] += self.x[ix].real() * self.w[iw].real();
-            gx[ix] += self.y[iy].real() * self.w[iw].real();
-            gw[iw] += self.y[iy].real() * self.x[ix].real();
-        });
+        let [x, w, gy] = [&self.x, &self.w, &self.y].map(|v| v.iter().map(|v| v.real()).collect::<Vec<_>>());
+        let (x, w, gy) = (&x[..], &w[..], &gy[..]);
+        let [mut y, mut gx, mut gw] =
+            [gy, x, w].map(|v| if accumulate { v.to_vec() } else { vec![0.0; v.len()] });
+        let (channels, maps) = (g.channels / g.group, g.maps / g.group);
+        let (area, taps, positions) = (g.area(), g.taps(), g.positions());
+        let x_step = if g.channel_last { 1 } else { area };
+        let w_step = if g.channel_last { 1 } else { taps };
+        for (place, t, o) in meetings(g) {
+            for (image, map) in (0..g.images).flat_map(|image| (0..g.maps).map(move |map| (image, map))) {
+                let iy = at(g, image, g.maps, map, positions, o);
+                let (mut ix, mut iw) = (
+                    at(g, image, g.channels, map / maps * channels, area, place),
+                    at(g, map, channels, 0, taps, t),
+                );
+                let (of_y, mut sum, mut c) = (gy[iy], 0.0, 0);
+                let (gx, gw) = (&mut gx[..], &mut gw[..]);
+                while c < channels {
+                    sum += x[ix] * w[iw];
+                    gx[ix] += of_y * w[iw];
+                    gw[iw] += of_y * x[ix];
+                    (ix, iw, c) = (ix + x_step, iw + w_step, c + 1);
+                }
+                y[iy] += sum;
+            }
+        }
         [y, gx, gw]
     }
 }
 
-/// Calls `f(element of x, of w, of y)` for each three that meet.
-fn meet(g: &Geometry, mut f: impl FnMut(usize, usize, usize)) {
-    let (channels, maps) = (g.channels / g.group, g.maps / g.group);
-    let (area, taps, positions) = (g.area(), g.taps(), g.positions());
-    let at = |image: usize, all: usize, channel: usize, area: usize, i: usize| {
-        if g.channel_last { (image * area + i) * all + channel } else { (image * all + channel) * area + i }
-    };
+/// The index of an element: of which image (or map, for a weight), of which channel, and where in its area.
+fn at(g: &Geometry, image: usize, channels: usize, channel: usize, area: usize, i: usize) -> usize {
+    if g.channel_last {
+        (image * area + i) * channels + channel
+    } else {
+        (image * channels + channel) * area + i
+    }
+}
+
+/// The places of the input that meet a tap at a position of the output: `(place, tap, position)`.
+fn meetings(g: &Geometry) -> Vec<(usize, usize, usize)> {
+    let (taps, positions) = (g.taps(), g.positions());
+    let mut found = Vec::new();
     for (o, t) in (0..positions).flat_map(|o| (0..taps).map(move |t| (o, t))) {
         let (mut rest_o, mut rest_t, mut place, mut step, mut inside) = (o, t, 0, 1, true);
         for i in (0..g.input.len()).rev() {
@@ -170,20 +195,11 @@ fn meet(g: &Geometry, mut f: impl FnMut(usize, usize, usize)) {
             place = p.wrapping_mul(step).wrapping_add(place);
             step *= g.input[i];
         }
-        if !inside {
-            continue;
-        }
-        for (image, map, c) in
-            (0..g.images).flat_map(|n| (0..g.maps).flat_map(move |k| (0..channels).map(move |c| (n, k, c))))
-        {
-            let channel = map / maps * channels + c;
-            f(
-                at(image, g.channels, channel, area, place),
-                at(map, channels, c, taps, t),
-                at(image, g.maps, map, positions, o),
-            );
+        if inside {
+            found.push((place, t, o));
         }
     }
+    found
 }
 
 fn check<T: Float>(g: &Geometry, accumulate: bool) {

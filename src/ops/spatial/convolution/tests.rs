@@ -79,22 +79,22 @@ impl Case {
     /// Calls `f(element of x, element of w, element of y)` for each that meet, channels being first.
     fn meet(&self, mut f: impl FnMut(usize, usize, usize)) {
         let (per_group, of_group) = (self.channels / self.group, self.maps / self.group);
-        for y in indices(&self.y_shape()) {
+        let (n_axes, taps) = (self.input.len(), indices(&self.w_shape()[1..]));
+        for (iy, y) in indices(&self.y_shape()).iter().enumerate() {
             let (batch, rest) = y.split_at(self.batch.len());
-            for w in indices(&self.w_shape()[1..]) {
-                let place = |i: usize| {
-                    let t = w[1 + i] as i64 * self.dilation[i];
-                    rest[1 + i] as i64 * self.stride[i] + t - self.pad[i]
-                };
-                let places: Vec<i64> = (0..self.input.len()).map(place).collect();
-                if places.iter().zip(&self.input).any(|(p, n)| *p < 0 || *p >= *n as i64) {
-                    continue;
+            let image = at(&self.batch, batch);
+            for (tap, w) in taps.iter().enumerate() {
+                let mut ix = image * self.channels + rest[0] / of_group * per_group + w[0];
+                let mut inside = true;
+                for i in 0..n_axes {
+                    let place = rest[1 + i] as i64 * self.stride[i] + w[1 + i] as i64 * self.dilation[i]
+                        - self.pad[i];
+                    inside &= 0 <= place && place < self.input[i] as i64;
+                    ix = ix.wrapping_mul(self.input[i]).wrapping_add(place as usize);
                 }
-                let places: Vec<usize> = places.iter().map(|p| *p as usize).collect();
-                let channel = rest[0] / of_group * per_group + w[0];
-                let x = [batch, &[channel], &places].concat();
-                let w = [&rest[..1], &w].concat();
-                f(at(&self.x_shape(), &x), at(&self.w_shape(), &w), at(&self.y_shape(), &y));
+                if inside {
+                    f(ix, rest[0] * taps.len() + tap, iy);
+                }
             }
         }
     }
