@@ -1466,11 +1466,12 @@ def deformable_convolution(
     group: int = 1,
     deformable_group: int = 1,
     channel_last: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Convolution of images whose kernels reach for places that are given.
-
-    `y[k, o] = b[k] + sum over c, t of w[k, c, t] m[t, o] x[c, o * stride + t * dilation - pad + offset[t, o]]`, where
-    `x` is looked up between its elements, and is zero outside.
+    """Convolution of images whose kernels reach for places that are given:
+    `y[k, o] = b[k] + sum over c, t of w[k, c, t] m[t, o] x[c, o * stride + t * dilation - pad + offset[t, o]]`, where `x` is
+    looked up between its elements, and is zero outside.
 
     Args:
         x: Images, shape (batch..., channels, height, width).

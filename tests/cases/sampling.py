@@ -103,7 +103,13 @@ def deformable_convolution(x, w, offset, mask=None, b=None, base_axis=1, group=1
     pad, stride, dilation = (how.get(k) or (v, v) for k, v in (("pad", 0), ("stride", 1), ("dilation", 1)))
     batch, kernel = x.shape[:base_axis], w.shape[2:]
     x = x.reshape(-1, *x.shape[base_axis:])
-    out = offset.shape[base_axis + 1 :]
+    out = tuple(
+        (n + 2 * p - d * (k - 1) - 1) // s + 1
+        for n, k, p, s, d in zip(x.shape[2:], kernel, pad, stride, dilation, strict=True)
+    )
+    if offset.shape[base_axis + 1 :] != out:  # those of each place of the images, of which every stride-th is read
+        places = (..., *(slice(0, (n - 1) * s + 1, s) for n, s in zip(out, stride, strict=True)))
+        offset, mask = offset[places], None if mask is None else mask[places]
     offset = offset.reshape(len(x), deformable_group, *kernel, 2, *out)
     mask = np.ones(offset.shape[:4] + out) if mask is None else mask.reshape(offset.shape[:4] + out)
     each = x.shape[1] // deformable_group
@@ -299,6 +305,8 @@ ROWS: list[Row] = [
             ),
             ((1, 2, 1, 3, 3), (1, 1, 2, 2), (1, 2, 8, 2, 2), (1, 2, 4, 2, 2), None, {"base_axis": 2}),
             ((0, 2, 4, 5), (3, 2, 2, 2), (0, 8, 3, 4), None, (3,), {"channel_last": False}),
+            ((2, 2, 4, 5), (3, 2, 2, 2), (2, 8, 4, 5), None, None, {}),
+            ((2, 2, 6, 7), (3, 2, 3, 3), (2, 18, 6, 7), (2, 9, 6, 7), (3,), {"pad": (1, 1), "stride": (2, 3)}),
         )
     ),
     Row(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["deformable_convolution", "onnx_non_max_suppression", "onnx_resize", "patch_correlation"]
+__all__ = ["onnx_non_max_suppression", "onnx_resize", "patch_correlation"]
 
 T = TypeVar("T", Variable, NdArray)
 
@@ -139,91 +139,6 @@ def onnx_non_max_suppression(
     x = f.concatenate(boxes, f.transpose(scores, (0, 2, 1)), axis=2)
     y: T = f.onnx_non_max_suppression(x, center_point_box, max_output_boxes_per_class, iou_threshold, score_threshold)
     return y
-
-
-def deformable_convolution(
-    x: T,
-    weight: T,
-    offset: T,
-    mask: T | None = None,
-    bias: T | None = None,
-    base_axis: int = 1,
-    pad: int | Sequence[int] | None = None,
-    stride: int | Sequence[int] | None = None,
-    dilation: int | Sequence[int] | None = None,
-    group: int = 1,
-    deformable_group: int = 1,
-    channel_last: bool = False,
-) -> T:
-    """Convolution of images whose kernels reach for places that are given.
-
-    `y[k, o] = b[k] + sum over c, t of w[k, c, t] m[t, o] x[c, o * stride + t * dilation - pad + offset[t, o]]`, where
-    `x` is looked up between its elements, and is zero outside.
-
-    Args:
-        x: Images, shape (batch..., channels, height, width).
-        weight: Weight `w`, shape (maps, channels / group, kernel height, kernel width).
-        offset: How far each element of a kernel is moved, along the height and along the width, shape (batch...,
-            deformable_group * 2 * kernel size, out...); or with the height and width of `x`, of which every `stride`-th
-            place is read.
-        mask: Factors `m`, shape (batch..., deformable_group * kernel size, out...), or likewise; ones if left out.
-        bias: Bias `b`, shape (maps,); none by default.
-        base_axis: The axis of the channels; the axes before it are the batch.
-        pad: Zeros added at both ends of each spatial axis, none by default.
-        stride: Step of the kernel along each spatial axis, 1 by default.
-        dilation: Distance of neighbours in the kernel along each spatial axis, 1 by default.
-        group: Number of groups that channels and maps are divided into; each map sees the channels of its group.
-        deformable_group: Number of groups of channels, each with offsets and factors of its own.
-        channel_last: False; channels are before the spatial axes.
-
-    Returns:
-        Array of shape (batch..., maps, out...), `out` being that of `convolution`.
-
-    Raises:
-        AxisError: If `x` has no axis `base_axis`.
-        ArgumentError: If an argument is out of range, or `channel_last` is True.
-        ShapeError: If the shapes do not fit together, or there are not two spatial axes.
-        NotImplementedError: If a gradient by `offset` is differentiated again.
-
-    Source:
-        Dai et al., Deformable Convolutional Networks, 2017, arXiv:1703.06211; Zhu et al., Deformable ConvNets v2, 2018,
-        arXiv:1811.11168.
-    """
-    steps = pair(1 if stride is None else stride)
-    sizes = tuple(x.shape[-2:])
-    if x.ndim > 2 and len(steps) == 2 and tuple(offset.shape[-2:]) == sizes:
-        moved = [pair(0 if pad is None else pad), pair(1 if dilation is None else dilation)]
-        each = zip(sizes, weight.shape[-2:], steps, *moved, strict=True)
-        out = tuple((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in each)
-        # Where the output is as large as the images, this is all of them.
-        if out != sizes and min(out) > 0:
-            offset = at_steps(offset, steps, out)
-            mask = None if mask is None else at_steps(mask, steps, out)
-    result: T = f.deformable_convolution(
-        x,
-        weight,
-        offset,
-        mask,
-        bias,
-        base_axis,
-        pad,
-        stride,
-        dilation,
-        group,
-        deformable_group,
-        channel_last,
-    )
-    return result
-
-
-def at_steps(x: T, steps: Sequence[int], out: Sequence[int]) -> T:
-    """Of the last two axes every so-many-th element, as many as that."""
-    lead = x.ndim - 2
-    stop: list[int | None] = [None] * lead
-    stop += [(n - 1) * s + 1 for n, s in zip(out, steps, strict=True)]
-    every: list[int | None] = [None] * lead
-    part: T = f.slice(x, None, stop, every + list(steps))
-    return part
 
 
 MODES = ("nearest", "linear", "cubic")

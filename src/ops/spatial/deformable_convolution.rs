@@ -29,9 +29,10 @@ op! {
     /// Args:
     ///     x: Images, shape (batch..., channels, height, width).
     ///     weight: Weight `w`, shape (maps, channels / group, kernel height, kernel width).
-    ///     offset: How far each element of a kernel is moved, shape (batch..., deformable_group * 2 * kernel size, out...):
-    ///         for each of them along the height, and along the width.
-    ///     mask: Factors `m`, shape (batch..., deformable_group * kernel size, out...); ones if left out.
+    ///     offset: How far each element of a kernel is moved, along the height and along the width, shape (batch...,
+    ///         deformable_group * 2 * kernel size, out...); or with the height and width of `x`, of which every `stride`-th
+    ///         place is read.
+    ///     mask: Factors `m`, shape (batch..., deformable_group * kernel size, out...), or likewise; ones if left out.
     ///     bias: Bias `b`, shape (maps,); none by default.
     ///     base_axis: The axis of the channels; the axes before it are the batch.
     ///     pad: Zeros added at both ends of each spatial axis, none by default.
@@ -76,6 +77,8 @@ struct Parts {
     places: usize,
     /// Elements of a plane of the input.
     plane: usize,
+    /// Steps along the height and the width at which offsets and factors are read, if they have those of the input.
+    steps: Option<[usize; 2]>,
 }
 
 impl DeformableConvolution {
@@ -91,7 +94,7 @@ impl DeformableConvolution {
         }
     }
 
-    fn parts(&self, x: &Shape, w: &Shape) -> Result<(Parts, Shape)> {
+    fn parts(&self, x: &Shape, w: &Shape, offset: &Shape) -> Result<(Parts, Shape)> {
         let op = "deformable_convolution";
         if self.channel_last {
             return Err(Error::argument(op, "channel_last", "False", "True"));
@@ -110,11 +113,38 @@ impl DeformableConvolution {
         }
         let (kernel, places) = (g.kernel.iter().product(), g.output.iter().product());
         let plane = g.input.iter().product();
-        Ok((Parts { g, groups, kernel, places, plane }, shape))
+        let of_input = offset.ndim() >= 2 && offset[offset.ndim() - 2..] == g.input[..];
+        let within = (0..2).all(|i| g.output[i] > 0 && (g.output[i] - 1) * g.stride[i] < g.input[i]);
+        let steps = (of_input && within && g.output[..] != g.input[..]).then(|| [g.stride[0], g.stride[1]]);
+        Ok((Parts { g, groups, kernel, places, plane, steps }, shape))
     }
 }
 
 impl Parts {
+    /// The place in an array of offsets or factors that row `row` of it has for place `p` of the output.
+    fn given(&self, row: usize, p: usize) -> usize {
+        match self.steps {
+            None => row * self.places + p,
+            Some([down, along]) => {
+                let (o, width) = (self.g.output[1], self.g.input[1]);
+                row * self.plane + p / o * down * width + p % o * along
+            }
+        }
+    }
+
+    /// Offsets or factors for the places of the output alone; `read` holds them if there are more.
+    fn at_places<'a, T: Float>(&self, given: &'a [T], read: &'a mut Option<Zeros<T>>) -> &'a [T] {
+        if self.steps.is_none() {
+            return given;
+        }
+        let rows = given.len() / self.plane.max(1);
+        let read = read.insert(Zeros::new(rows * self.places));
+        for (i, to) in read.iter_mut().enumerate() {
+            *to = given[self.given(i / self.places, i % self.places)];
+        }
+        read
+    }
+
     /// How the channels of a group are looked up.
     fn sampling(&self) -> Sampling {
         Sampling {
@@ -197,15 +227,16 @@ impl Compute for DeformableConvolution {
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let (x0, w) = (x.get(0), x.get(1));
-        let (parts, shape) = self.parts(x0, w)?;
+        let (parts, shape) = self.parts(x0, w, x.get(2))?;
         self.layout().check_bias(x.find(4), parts.g.maps, [x0, w])?;
         let base = x0.ndim() - 3;
+        let spatial = if parts.steps.is_some() { &x0[base + 1..] } else { &shape[base + 1..] };
         let of = |n: usize| -> Shape {
             x0[..base]
                 .iter()
                 .copied()
                 .chain([parts.groups * n * parts.kernel])
-                .chain(shape[base + 1..].iter().copied())
+                .chain(spatial.iter().copied())
                 .collect()
         };
         for (i, name, n) in [(2, "offset", 2), (3, "mask", 1)] {
@@ -222,9 +253,11 @@ impl Compute for DeformableConvolution {
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let (parts, _) = self.parts(run.x_shape(0), run.x_shape(1))?;
-        let (x, w, offset) = (run.x(0), run.x(1), run.x(2));
-        let mask = run.has(3).then(|| run.x(3));
+        let (parts, _) = self.parts(run.x_shape(0), run.x_shape(1), run.x_shape(2))?;
+        let (x, w, mut read) = (run.x(0), run.x(1), [None, None]);
+        let [of_offset, of_mask] = &mut read;
+        let offset = parts.at_places(run.x(2), of_offset);
+        let mask = run.has(3).then(|| parts.at_places(run.x(3), of_mask));
         let bias = run.has(4).then(|| run.x(4));
         let ([maps, inner, places], groups) = (parts.product(), parts.g.group);
         let y = run.y(0);
@@ -251,7 +284,7 @@ impl Compute for DeformableConvolution {
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
-        let (parts, _) = self.parts(run.x_shape(0), run.x_shape(1))?;
+        let (parts, _) = self.parts(run.x_shape(0), run.x_shape(1), run.x_shape(2))?;
         let ([maps, inner, places], groups) = (parts.product(), parts.g.group);
         let gy = run.gy(0);
         if let Some(gb) = run.gx(4) {
@@ -261,8 +294,10 @@ impl Compute for DeformableConvolution {
         if gx.is_none() && gw.is_none() && go.is_none() && gm.is_none() {
             return Ok(());
         }
-        let offset = run.x(2);
-        let mask = run.has(3).then(|| run.x(3));
+        let mut read = [None, None];
+        let [of_offset, of_mask] = &mut read;
+        let offset = parts.at_places(run.x(2), of_offset);
+        let mask = run.has(3).then(|| parts.at_places(run.x(3), of_mask));
         let mut columns = Zeros::<T>::new(groups * inner * places);
         let (image, group) = parts.image();
         for n in 0..parts.g.images {
@@ -314,10 +349,10 @@ impl Compute for DeformableConvolution {
                     for (n, i) in (first..first + values.len()).enumerate() {
                         let (k, p) = (i / parts.places, i % parts.places);
                         let m = mask.map_or(T::ONE, |mask| mask[at * parts.kernel * parts.places + i]);
-                        let row = (at * parts.kernel + k) * 2;
-                        add(&to_offset, row * parts.places + p, down[n] * m);
-                        add(&to_offset, (row + 1) * parts.places + p, along[n] * m);
-                        add(&to_mask, at * parts.kernel * parts.places + i, values[n]);
+                        let row = at * parts.kernel + k;
+                        add(&to_offset, parts.given(2 * row, p), down[n] * m);
+                        add(&to_offset, parts.given(2 * row + 1, p), along[n] * m);
+                        add(&to_mask, parts.given(row, p), values[n]);
                     }
                 });
             }
