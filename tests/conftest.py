@@ -1,5 +1,6 @@
 """Fixtures of several files."""
 
+import gc
 import os
 
 import pytest
@@ -22,6 +23,13 @@ def no_parameters():
     nn.clear_parameters()
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """One more than there are cores, as tests of several processes wait for each other half of the time."""
     return (os.cpu_count() or 1) + 1
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What was made to collect thousands of tests stays: `gc.collect` in a test need not look at it each time."""
+    gc.collect()
+    gc.freeze()
