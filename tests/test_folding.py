@@ -152,6 +152,21 @@ def test_numbers_become_arguments_and_copies_of_matrices_go(tmp_path):
     assert kinds["Sigmoid"] == 0
 
 
+def test_hard_gates_become_hard_swish(tmp_path):
+    x = nn.Variable((2, 3, 4))
+    bounded = F.minimum_scalar(F.maximum_scalar(x * (1 / 6) + 0.5, 0.0), 1.0)
+    made = [x * F.relu6(x + 3.0) * (1 / 6), bounded * x, F.hard_swish(x)]
+    others = [x * F.relu6(x + 3.0) * (1 / 5), x * F.relu6(x + 2.0) * (1 / 6), F.exp(x) * bounded]
+    kinnor.onnx.save([*made, *others], tmp_path / "net.onnx", {"x": x})
+    model, plain = kinnor.onnx.load(tmp_path / "net.onnx"), kinnor.onnx.load(tmp_path / "net.onnx")
+    plain.get_parameters()
+    given = 3 * np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
+    for found, wanted in zip(model(given), plain(given), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    kinds = counted(model)
+    assert (kinds["HardSwish"], kinds["Mul2"]) == (3, 3)
+
+
 def test_recurrent_networks_keep_nothing_for_a_gradient(tmp_path):
     x = nn.Variable((5, 2, 3))
     h, c = (nn.Variable.from_numpy_array(np.zeros((1, 1, 2, 4), np.float32)) for _ in "hc")

@@ -5,6 +5,7 @@ Knows functions and their inputs; knows no files. Whoever lets parameters be cha
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -74,6 +75,17 @@ _BY_NUMBER: dict[str, tuple[Callable[[Variable, float], Variable] | None, Callab
 }
 """What takes the place of a function of an array and a number: where the number is the second input, and the first."""
 
+_OF_NUMBER: dict[str, Callable[[float, float], float]] = {
+    "AddScalar": operator.add,
+    "MaximumScalar": max,
+    "MinimumScalar": min,
+    "MulScalar": operator.mul,
+}
+"""Functions of an array and a number `val` that a hard gate may be made of, of single numbers."""
+
+_GATE = {-1e6: 0.0, -3.0: 0.0, -1.5: 0.25, 0.0: 0.5, 1.5: 0.75, 3.0: 1.0, 1e6: 1.0}
+"""The gate of `hard_swish` at numbers that tell it from everything else that two bounds make of a line."""
+
 _LONGER = 4
 """How many times the elements that it takes a constant may have, to be kept."""
 
@@ -116,6 +128,7 @@ class Folding:
             for f in order:
                 self._by_number(f)
                 _gated(f)
+                _hard_gated(f)
                 _untransposed(f)
                 _predicting(f)
                 self._share(f)
@@ -199,6 +212,39 @@ def _gated(f: Function) -> None:
         if gate.parent is not None and is_a(gate.parent, "Sigmoid") and gate.parent.inputs[0] == x:
             f.outputs[0].rewire_on(F.swish(x))
             return
+
+
+def _hard_gated(f: Function) -> None:
+    """Make `hard_swish` of a product of an array and its hard gate, which may be scaled afterwards."""
+    y, scale = f.outputs[0], 1.0
+    product: Function | None = y.parent
+    if product is not None and is_a(product, "MulScalar"):
+        scale = product.info.args["val"]
+        product = product.inputs[0].parent
+    if product is None or not is_a(product, "Mul2"):
+        return
+    for x, gate in (product.inputs, product.inputs[::-1]):
+        if _is_hard_gate(x, gate, scale):
+            y.rewire_on(F.hard_swish(x))
+            return
+
+
+def _is_hard_gate(x: Variable, gate: Variable, scale: float) -> bool:
+    """Whether `scale * gate` is the gate of `hard_swish`, as a function of `x`."""
+    steps: list[tuple[str, float]] = []
+    while (f := gate.parent) is not None and f.info.type_name in _OF_NUMBER and gate != x:
+        steps.append((f.info.type_name, f.info.args["val"]))
+        gate = f.inputs[0]
+    bounds = sorted(name for name, _ in steps if name in ("MaximumScalar", "MinimumScalar"))
+    if gate != x or bounds != ["MaximumScalar", "MinimumScalar"]:
+        return False
+
+    def at(number: float) -> float:
+        for name, val in reversed(steps):
+            number = _OF_NUMBER[name](number, val)
+        return scale * number
+
+    return all(abs(at(number) - wanted) < 1e-6 for number, wanted in _GATE.items())
 
 
 def _untransposed(f: Function) -> None:

@@ -108,6 +108,7 @@ __all__ = [
     "group_normalization",
     "gru",
     "hard_sigmoid",
+    "hard_swish",
     "hard_tanh",
     "huber_loss",
     "identity",
@@ -2344,6 +2345,19 @@ def hard_sigmoid(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | 
 
     Returns:
         Array of the shape of `x`, each element within [0, 1].
+    """
+
+def hard_swish(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Swish with a gate made of three lines, elementwise: `y = x * min(max(x + 3, 0), 6) / 6`.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Source:
+        Howard and others, Searching for MobileNetV3, 2019, arXiv:1905.02244.
     """
 
 def hard_tanh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:

@@ -383,6 +383,7 @@ mod tests {
             ReLU6 {}, 6.0;
             HardSigmoid {}, -2.5, 2.5;
             HardTanh {}, -1.0, 1.0;
+            HardSwish {}, -3.0, 3.0;
         }
         each! {
             Identity {}; Abs {}; Exp {}; Log {}; Sin {}; Cos {}; Tan {};
