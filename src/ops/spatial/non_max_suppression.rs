@@ -1,7 +1,8 @@
 //! Indices of boxes that overlap no better one, class by class.
 
-use std::cell::Cell;
 use std::cmp::Ordering;
+
+use parking_lot::Mutex;
 
 use crate::array::{DType, Shape};
 use crate::kernels::scratch::List;
@@ -45,10 +46,8 @@ struct ChosenIndices {
     chosen: Vec<[usize; 3]>,
 }
 
-thread_local! {
-    /// The last one of this thread, until a run has asked for it. In a box: an extension has little room for each thread.
-    static LAST: Cell<Option<Box<ChosenIndices>>> = const { Cell::new(None) };
-}
+/// The last one, until a run has asked for it. Nobody waits for it: a run that does not find it chooses anew.
+static LAST: Mutex<Option<ChosenIndices>> = Mutex::new(None);
 
 impl ONNXNonMaxSuppression {
     fn check(&self, shape: &Shape) -> Result<()> {
@@ -135,9 +134,9 @@ impl Compute for ONNXNonMaxSuppression {
         self.choose(values, x.get(0), |of| chosen.push(of));
         let n = chosen.len();
         let (arguments, shape) = (self.arguments(), x.get(0).clone());
-        // A thread that ends keeps nothing.
-        let last = Box::new(ChosenIndices { arguments, shape, x: values.to_vec(), chosen });
-        let _ = LAST.try_with(|kept| kept.set(Some(last)));
+        if let Some(mut last) = LAST.try_lock() {
+            *last = Some(ChosenIndices { arguments, shape, x: values.to_vec(), chosen });
+        }
         one([n, 3])
     }
 
@@ -151,7 +150,7 @@ impl Compute for ONNXNonMaxSuppression {
             }
             found += 1;
         };
-        match LAST.try_with(Cell::take).ok().flatten().filter(|last| last.is_of(self, shape, &x)) {
+        match LAST.try_lock().and_then(|mut last| last.take()).filter(|last| last.is_of(self, shape, &x)) {
             Some(last) => last.chosen.into_iter().for_each(put),
             None => self.choose(&x, shape, put),
         }
