@@ -33,10 +33,12 @@ pub use contract::compute::{Alias, Compute, Reads};
 pub use contract::elementwise::{Binary, Unary};
 pub use contract::facts::{Facts, InputFacts};
 #[doc(hidden)]
-pub use contract::loops::{Loops, Part, Pieces};
+pub use contract::loops::Loops;
 #[doc(hidden)]
 pub use contract::operation::Call;
 pub use contract::operation::{Array, OnArrays, Op, Operation};
+#[doc(hidden)]
+pub use contract::part::{Part, Pieces};
 #[doc(hidden)]
 pub use contract::run::{Backward, Grad, Memory, Run, State};
 pub use contract::shapes::{InputShapes, Shapes};
