@@ -96,4 +96,14 @@ impl BlockStack {
         unsafe { start.write(Free { next: self.0.get(), size }) };
         self.0.set(Some(start));
     }
+
+    /// Has the blocks of the other one, and that has its.
+    pub(super) fn swap(&self, other: &Self) {
+        self.0.swap(&other.0);
+    }
+
+    /// Moves all of them to another stack.
+    pub(super) fn take(&self) -> Self {
+        Self(Cell::new(self.0.take()))
+    }
 }

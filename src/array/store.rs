@@ -43,6 +43,8 @@ struct StoreChunk {
 /// Free blocks, and the mappings that they are parts of.
 pub(super) struct Store {
     free: [BlockStack; CLASSES],
+    /// Free blocks that a thread gave together, for another one to take.
+    batches: [Vec<BlockStack>; CLASSES],
     large: BTreeMap<usize, BlockStack>,
     chunks: Vec<StoreChunk>,
     mapped: usize,
@@ -56,6 +58,7 @@ impl Store {
     pub(super) const fn new() -> Self {
         Self {
             free: [const { BlockStack::new() }; CLASSES],
+            batches: [const { Vec::new() }; CLASSES],
             large: BTreeMap::new(),
             chunks: Vec::new(),
             mapped: 0,
@@ -93,7 +96,22 @@ impl Store {
 
     /// A block of a class that was used before.
     pub(super) fn take_free(&mut self, class: usize) -> Option<MemoryBlock> {
+        if self.free[class].is_empty() {
+            self.free[class] = self.batches[class].pop()?;
+        }
         self.free[class].pop()
+    }
+
+    /// Blocks of a class that came from [`Store::give_batch`].
+    pub(super) fn take_batch(&mut self, class: usize) -> Option<BlockStack> {
+        self.batches[class].pop()
+    }
+
+    /// Takes blocks of a class back all at once, if there are any.
+    pub(super) fn give_batch(&mut self, class: usize, batch: BlockStack) {
+        if !batch.is_empty() {
+            self.batches[class].push(batch);
+        }
     }
 
     /// Takes a block back that came from [`Store::take`].
@@ -185,6 +203,12 @@ impl Store {
     }
 
     fn unmap_chunks(&mut self) {
+        let all = BlockStack::new();
+        for class in 0..CLASSES {
+            while let Some(block) = self.take_free(class) {
+                all.push(block);
+            }
+        }
         self.chunks.sort_unstable_by_key(|c| c.start);
         self.chunks.iter_mut().for_each(|c| c.free = 0);
         let chunks = &mut self.chunks;
@@ -192,16 +216,14 @@ impl Store {
             let at = chunks.partition_point(|c| c.start <= block.start()).checked_sub(1)?;
             (block.start().addr().get() - chunks[at].start.addr().get() < HUGE).then_some(at)
         };
-        let all = BlockStack::new();
-        for stack in &self.free {
-            while let Some(block) = stack.pop() {
-                if let Some(at) = home(chunks, &block) {
-                    chunks[at].free += block.size();
-                }
-                all.push(block);
-            }
-        }
+        let left = BlockStack::new();
         while let Some(block) = all.pop() {
+            if let Some(at) = home(chunks, &block) {
+                chunks[at].free += block.size();
+            }
+            left.push(block);
+        }
+        while let Some(block) = left.pop() {
             if home(chunks, &block).is_none_or(|at| chunks[at].free < chunks[at].used) {
                 self.free[class(block.size())].push(block);
             }
@@ -272,6 +294,40 @@ mod tests {
         }
         store.clear();
         assert_eq!(store.mapped(), 0);
+    }
+
+    #[test]
+    fn a_batch_comes_back_whole_or_block_by_block() {
+        let mut store = Store::new();
+        let class = class(100);
+        let batch = |store: &mut Store, n: usize| {
+            let batch = BlockStack::new();
+            (0..n).for_each(|_| batch.push(store.take(100, 0).expect("memory")));
+            batch
+        };
+        let len = |batch: BlockStack| std::iter::from_fn(|| batch.pop()).count();
+        for n in [3, 2, 4] {
+            let blocks = batch(&mut store, n);
+            store.give_batch(class, blocks);
+        }
+        store.give_batch(class, BlockStack::new()); // which is none
+        assert_eq!(store.take_batch(class).map(len), Some(4)); // of which nothing is seen again
+        let singles = batch(&mut store, 3);
+        store.give_batch(class, singles.take());
+        assert!(singles.is_empty());
+        assert_eq!([store.take_batch(class).map(len), store.take_batch(class).map(len)], [Some(3), None]);
+        assert_eq!(len(batch(&mut store, 2)), 2);
+    }
+
+    #[test]
+    fn batches_go_back_to_the_system() {
+        let mut store = Store::new();
+        let blocks = BlockStack::new();
+        (0..5).for_each(|_| blocks.push(store.take(64, 0).expect("memory")));
+        store.give_batch(class(64), blocks);
+        assert_eq!(store.mapped(), HUGE);
+        store.clear();
+        assert_eq!((store.mapped(), store.take_batch(class(64)).is_none()), (0, true));
     }
 
     #[test]
