@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use super::block::{BlockStack, MemoryBlock};
-use super::store::{CLASSES, Store, class, class_size};
+use super::store::{CLASSES, LARGEST_SMALL, Store, class, class_size};
 use super::{fork, workspace};
 use crate::environment::{self, WrongSetting};
 
@@ -21,13 +21,8 @@ pub struct MemoryStats {
     pub peak: usize,
 }
 
-/// Longer blocks go straight to the store.
-const LARGEST_KEPT: usize = 32 << 10;
 /// Where each block is an allocation of its own, so that a tool sees its ends, threads keep none.
 const IS_KEPT: bool = !cfg!(feature = "system-allocator");
-/// Classes that threads keep.
-const KEPT: usize = class(LARGEST_KEPT) + 1;
-const _: () = assert!(KEPT < CLASSES);
 /// Bytes of one class that a thread keeps.
 const KEEP: usize = 64 << 10;
 /// A thread publishes its count when it is this far off.
@@ -40,7 +35,7 @@ static PEAK: AtomicUsize = AtomicUsize::new(0);
 static STEP_PEAK: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    static CACHE: Cache = const { Cache { kept: [const { FreeList { stack: BlockStack::new(), room: Cell::new(0) } }; KEPT], uncounted: Cell::new(0) } };
+    static CACHE: Cache = const { Cache { kept: [const { FreeList { stack: BlockStack::new(), room: Cell::new(0) } }; CLASSES], uncounted: Cell::new(0) } };
 }
 
 /// Free blocks of one class: `room` is how many more may come.
@@ -51,7 +46,7 @@ struct FreeList {
 
 /// What a thread keeps for itself.
 struct Cache {
-    kept: [FreeList; KEPT],
+    kept: [FreeList; CLASSES],
     uncounted: Cell<isize>,
 }
 
@@ -115,7 +110,7 @@ impl Cache {
     fn flush(&self) {
         self.publish();
         let mut store = lock();
-        for class in 0..KEPT {
+        for class in 0..CLASSES {
             self.empty(class, &mut store);
         }
     }
@@ -166,7 +161,7 @@ fn guard_forks() {
 /// A block of at least `size` bytes, of which `bytes` count as live. `None`: no more memory.
 #[inline]
 pub(super) fn allocate(size: usize, bytes: usize) -> Option<MemoryBlock> {
-    if IS_KEPT && size <= LARGEST_KEPT {
+    if IS_KEPT && size <= LARGEST_SMALL {
         let class = class(size);
         let kept = CACHE.try_with(|cache| {
             let block = cache.take(class)?;
@@ -189,7 +184,7 @@ fn allocate_from_store(size: usize, bytes: usize) -> Option<MemoryBlock> {
         true => store.take(size, PEAK.load(Ordering::Relaxed))?,
         false => store.take_alone(size)?,
     };
-    if IS_KEPT && taken.size() <= LARGEST_KEPT {
+    if IS_KEPT && taken.size() <= LARGEST_SMALL {
         let class = class(taken.size());
         let _ = CACHE.try_with(|cache| cache.balance(class, &mut store));
     }
@@ -207,7 +202,7 @@ fn allocate_from_store(size: usize, bytes: usize) -> Option<MemoryBlock> {
 pub(super) fn free(block: MemoryBlock, bytes: usize) {
     let size = block.size();
     let mut left = Some(block);
-    if IS_KEPT && size <= LARGEST_KEPT {
+    if IS_KEPT && size <= LARGEST_SMALL {
         let class = class(size);
         let _ = CACHE.try_with(|cache| {
             left = left.take().and_then(|block| cache.give(class, block));
@@ -231,7 +226,7 @@ fn free_to_store(block: MemoryBlock, bytes: usize) {
         } else {
             store.give_alone(block);
         }
-        if IS_KEPT && size <= LARGEST_KEPT {
+        if IS_KEPT && size <= LARGEST_SMALL {
             let class = class(size);
             let _ = CACHE.try_with(|cache| cache.balance(class, &mut store));
         }
