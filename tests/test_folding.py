@@ -177,3 +177,41 @@ def test_recurrent_networks_keep_nothing_for_a_gradient(tmp_path):
     loss.forward()
     loss.backward()
     assert all(np.abs(v.g).max() > 0 for v in parameters.values() if v.size > 16)
+
+
+def test_what_lies_between_parameters_and_constants_is_not_kept(tmp_path):
+    x = nn.Variable((2, 64))
+    w = nn.parameter.get_parameter_or_create("w", (64, 64), np.eye(64, dtype=np.float32), True)
+    y = F.affine(x, F.transpose(F.exp(w * 0.5) + w, (1, 0)))
+    kinnor.onnx.save(y, tmp_path / "net.onnx", {"x": x})
+    model = kinnor.onnx.load(tmp_path / "net.onnx")
+    given = np.ones((2, 64), np.float32)
+    before = nn.memory_stats()["live"]
+    model(given)
+    assert nn.memory_stats()["live"] - before < 2 * 4 * 64 * 64
+    weights = [next(iter(graph.roots)).parent.inputs[1].data for graph in model._graphs.values()]
+    model(given[:1])
+    weights += [next(iter(graph.roots)).parent.inputs[1].data for graph in list(model._graphs.values())[1:]]
+    assert weights[0] == weights[1]
+    np.testing.assert_allclose(model(given), given @ (np.exp(0.5 * np.eye(64)) + np.eye(64)).T, rtol=1e-5)
+
+
+def test_slices_of_a_cache_are_joined_where_they_lie(tmp_path):
+    past, new = nn.Variable((3, 4, 2, 5, 6)), nn.Variable((3, 2, 1, 6))
+    ends = []
+    for i in range(4):
+        old = F.reshape(past[:, i], (3, 2, 5, 6), inplace=False)
+        first = F.reshape(F.stack(F.sin(new), new, axis=0)[i % 2 :][:1], (3, 2, 1, 6), inplace=False)
+        joined = F.concatenate(old, first, axis=2)
+        ends.append(F.concatenate(new, joined, axis=2))
+    y = F.stack(*ends, axis=1)
+    kinnor.onnx.save(y, tmp_path / "net.onnx", {"past": past, "new": new})
+    model, plain = (kinnor.onnx.load(tmp_path / "net.onnx") for _ in range(2))
+    plain.get_parameters()
+    rng = np.random.default_rng(1)
+    for n in (3, 1, 3):
+        given = {"past": rng.standard_normal((n, 4, 2, 5, 6)), "new": rng.standard_normal((n, 2, 1, 6))}
+        given = {key: held.astype(np.float32) for key, held in given.items()}
+        np.testing.assert_array_equal(model(**given), plain(**given))
+    kinds = counted(model)
+    assert (kinds["ConcatenateParts"], kinds["Slice"]) == (4, 4)  # those of what is new are copied
