@@ -35,14 +35,14 @@ pub(super) const fn class_size(class: usize) -> usize {
 }
 
 /// Pages that small blocks are cut from, back to front.
-struct Slab {
+struct BlockSlab {
     /// What no block was cut from yet: where the slab starts.
     rest: MemoryBlock,
     /// Bytes of its blocks that are free.
     free: usize,
 }
 
-impl Slab {
+impl BlockSlab {
     fn used(&self) -> usize {
         SLAB - self.rest.size()
     }
@@ -52,7 +52,7 @@ impl Slab {
 pub(super) struct Store {
     free: [BlockStack; CLASSES],
     spans: FreeSpans,
-    slabs: Vec<Slab>,
+    slabs: Vec<BlockSlab>,
     mapped: usize,
     limit: usize,
 }
@@ -144,7 +144,7 @@ impl Store {
             recent + i
         } else {
             let rest = self.take_span(SLAB, peak)?;
-            self.slabs.push(Slab { rest, free: 0 });
+            self.slabs.push(BlockSlab { rest, free: 0 });
             self.slabs.len() - 1
         };
         Some(self.slabs[at].rest.cut(size))
@@ -181,7 +181,7 @@ impl Store {
         self.slabs.sort_unstable_by_key(|slab| slab.rest.address());
         self.slabs.iter_mut().for_each(|slab| slab.free = 0);
         let slabs = &mut self.slabs;
-        let home = |slabs: &[Slab], block: &MemoryBlock| {
+        let home = |slabs: &[BlockSlab], block: &MemoryBlock| {
             slabs.partition_point(|slab| slab.rest.address() <= block.address()) - 1
         };
         let all = BlockStack::new();
@@ -192,7 +192,7 @@ impl Store {
                 all.push(block);
             }
         }
-        let is_idle = |slab: &Slab| slab.free == slab.used();
+        let is_idle = |slab: &BlockSlab| slab.free == slab.used();
         while let Some(block) = all.pop() {
             if is_idle(&slabs[home(slabs, &block)]) {
                 self.spans.give(block);
