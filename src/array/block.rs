@@ -61,9 +61,14 @@ impl MemoryBlock {
     }
 
     /// Adds the block that lies behind it.
-    pub(super) fn join(&mut self, next: Self) {
-        assert!(self.end() == next.address(), "blocks that are apart");
-        self.size += next.size;
+    pub(super) fn join(&mut self, Self { start, size }: Self) {
+        assert!(self.end() == start.addr().get(), "blocks that are apart");
+        self.size += size;
+    }
+
+    /// Where it starts and how many bytes it has, for who gives it back.
+    pub(super) fn into_parts(self) -> (NonNull<u8>, usize) {
+        (self.start, self.size)
     }
 }
 

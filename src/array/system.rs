@@ -55,8 +55,9 @@ pub(super) fn map(size: usize) -> Option<MemoryBlock> {
 /// It is what `map` made, or whole pages of that if it [`TAKES_PARTS`].
 #[cfg(all(unix, not(feature = "system-allocator")))]
 pub(super) unsafe fn unmap(block: MemoryBlock) {
+    let (start, size) = block.into_parts();
     // SAFETY: the caller's promise, and nothing else leads to it.
-    unsafe { libc::munmap(block.start().as_ptr().cast(), block.size()) };
+    unsafe { libc::munmap(start.as_ptr().cast(), size) };
 }
 
 #[cfg(any(not(unix), feature = "system-allocator"))]
@@ -78,8 +79,9 @@ pub(super) fn map(size: usize) -> Option<MemoryBlock> {
 /// As above.
 #[cfg(any(not(unix), feature = "system-allocator"))]
 pub(super) unsafe fn unmap(block: MemoryBlock) {
-    if let Some(layout) = layout(block.size()) {
+    let (start, size) = block.into_parts();
+    if let Some(layout) = layout(size) {
         // SAFETY: it is what `map` made with this layout, and nothing else leads to it.
-        unsafe { std::alloc::dealloc(block.start().as_ptr(), layout) };
+        unsafe { std::alloc::dealloc(start.as_ptr(), layout) };
     }
 }
