@@ -215,3 +215,22 @@ def test_slices_of_a_cache_are_joined_where_they_lie(tmp_path):
         np.testing.assert_array_equal(model(**given), plain(**given))
     kinds = counted(model)
     assert (kinds["ConcatenateParts"], kinds["Slice"]) == (4, 4)  # those of what is new are copied
+
+
+def test_a_constant_that_is_added_to_a_layer_is_its_bias(tmp_path):
+    x, given = nn.Variable((2, 3, 4)), nn.Variable((5,))
+    b = nn.Variable.from_numpy_array(np.arange(5, dtype=np.float32))
+    w = [
+        nn.parameter.get_parameter_or_create(f"w{i}", (4, 5), np.full((4, 5), i + 1.0, np.float32), True)
+        for i in range(4)
+    ]
+    layers = [F.affine(x, each, base_axis=2) for each in w]
+    outputs = [b + layers[0], F.tanh(layers[1] + b), layers[2] + given, layers[3] + b, layers[3] * 2.0]
+    kinnor.onnx.save(outputs, tmp_path / "net.onnx", {"x": x, "given": given})
+    model, plain = (kinnor.onnx.load(tmp_path / "net.onnx") for _ in range(2))
+    plain.get_parameters()
+    rng = np.random.default_rng(2)
+    arrays = [rng.standard_normal(held.shape).astype(np.float32) for held in (x, given)]
+    for found, wanted in zip(model(*arrays), plain(*arrays), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+    assert (counted(model)["Add2"], counted(plain)["Add2"]) == (2, 4)
