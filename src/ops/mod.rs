@@ -79,6 +79,7 @@ pub fn registry() -> impl Iterator<Item = &'static Entry> {
         linear_algebra::inverse::OPS,
         linear_algebra::cholesky::OPS,
         arrangement::concatenate::OPS,
+        arrangement::concatenate_parts::OPS,
         losses::classification::OPS,
         pointwise::logical::OPS,
         losses::loss::OPS,
