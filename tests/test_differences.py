@@ -169,6 +169,25 @@ def at_infinity():
     assert y.d.tolist() == [1, -1]
 
 
+@row("The gradient of `spectral_norm` with `test`")
+def in_test_mode():
+    w, u = array([[3, 0], [0, 4]]), array([0, 1])
+    y = F.spectral_norm(w, u, dim=0, itr=1, test=True)
+    # The norm is that of the last row, which alone moves it.
+    np.testing.assert_allclose(gradient(F.sum(y), w), [[0.25, 0.25], [0.25, 0.25 - 7 / 16]], rtol=1e-5)
+
+
+@row("`u` of several `spectral_norm` of one weight, after `backward`")
+def power_iterations():
+    w, u = array([[3, 1], [1, 4]]), array([1, 0])
+    y = F.sum(F.add_n(*[F.spectral_norm(w, u, dim=0, itr=1) for _ in range(3)]))
+    y.forward()
+    left = u.d.tolist()
+    w.grad.zero()
+    y.backward()
+    assert u.d.tolist() == left
+
+
 @pytest.mark.parametrize("text", ROWS)
 def test_the_page_is_right(text):
     assert sum(line.startswith(f"| {text}") for line in PAGE.splitlines()) == 1

@@ -152,6 +152,21 @@ def test_numbers_become_arguments_and_copies_of_matrices_go(tmp_path):
     assert kinds["Sigmoid"] == 0
 
 
+def test_hard_gates_become_hard_swish(tmp_path):
+    x = nn.Variable((2, 3, 4))
+    bounded = F.minimum_scalar(F.maximum_scalar(x * (1 / 6) + 0.5, 0.0), 1.0)
+    made = [x * F.relu6(x + 3.0) * (1 / 6), bounded * x, F.hard_swish(x)]
+    others = [x * F.relu6(x + 3.0) * (1 / 5), x * F.relu6(x + 2.0) * (1 / 6), F.exp(x) * bounded]
+    kinnor.onnx.save([*made, *others], tmp_path / "net.onnx", {"x": x})
+    model, plain = kinnor.onnx.load(tmp_path / "net.onnx"), kinnor.onnx.load(tmp_path / "net.onnx")
+    plain.get_parameters()
+    given = 3 * np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
+    for found, wanted in zip(model(given), plain(given), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    kinds = counted(model)
+    assert (kinds["HardSwish"], kinds["Mul2"]) == (3, 3)
+
+
 def test_recurrent_networks_keep_nothing_for_a_gradient(tmp_path):
     x = nn.Variable((5, 2, 3))
     h, c = (nn.Variable.from_numpy_array(np.zeros((1, 1, 2, 4), np.float32)) for _ in "hc")
@@ -177,3 +192,60 @@ def test_recurrent_networks_keep_nothing_for_a_gradient(tmp_path):
     loss.forward()
     loss.backward()
     assert all(np.abs(v.g).max() > 0 for v in parameters.values() if v.size > 16)
+
+
+def test_what_lies_between_parameters_and_constants_is_not_kept(tmp_path):
+    x = nn.Variable((2, 64))
+    w = nn.parameter.get_parameter_or_create("w", (64, 64), np.eye(64, dtype=np.float32), True)
+    y = F.affine(x, F.transpose(F.exp(w * 0.5) + w, (1, 0)))
+    kinnor.onnx.save(y, tmp_path / "net.onnx", {"x": x})
+    model = kinnor.onnx.load(tmp_path / "net.onnx")
+    given = np.ones((2, 64), np.float32)
+    before = nn.memory_stats()["live"]
+    model(given)
+    assert nn.memory_stats()["live"] - before < 2 * 4 * 64 * 64
+    weights = [next(iter(graph.roots)).parent.inputs[1].data for graph in model._graphs.values()]
+    model(given[:1])
+    weights += [next(iter(graph.roots)).parent.inputs[1].data for graph in list(model._graphs.values())[1:]]
+    assert weights[0] == weights[1]
+    np.testing.assert_allclose(model(given), given @ (np.exp(0.5 * np.eye(64)) + np.eye(64)).T, rtol=1e-5)
+
+
+def test_slices_of_a_cache_are_joined_where_they_lie(tmp_path):
+    past, new = nn.Variable((3, 4, 2, 5, 6)), nn.Variable((3, 2, 1, 6))
+    ends = []
+    for i in range(4):
+        old = F.reshape(past[:, i], (3, 2, 5, 6), inplace=False)
+        first = F.reshape(F.stack(F.sin(new), new, axis=0)[i % 2 :][:1], (3, 2, 1, 6), inplace=False)
+        joined = F.concatenate(old, first, axis=2)
+        ends.append(F.concatenate(new, joined, axis=2))
+    y = F.stack(*ends, axis=1)
+    kinnor.onnx.save(y, tmp_path / "net.onnx", {"past": past, "new": new})
+    model, plain = (kinnor.onnx.load(tmp_path / "net.onnx") for _ in range(2))
+    plain.get_parameters()
+    rng = np.random.default_rng(1)
+    for n in (3, 1, 3):
+        given = {"past": rng.standard_normal((n, 4, 2, 5, 6)), "new": rng.standard_normal((n, 2, 1, 6))}
+        given = {key: held.astype(np.float32) for key, held in given.items()}
+        np.testing.assert_array_equal(model(**given), plain(**given))
+    kinds = counted(model)
+    assert (kinds["ConcatenateParts"], kinds["Slice"]) == (4, 4)  # those of what is new are copied
+
+
+def test_a_constant_that_is_added_to_a_layer_is_its_bias(tmp_path):
+    x, given = nn.Variable((2, 3, 4)), nn.Variable((5,))
+    b = nn.Variable.from_numpy_array(np.arange(5, dtype=np.float32))
+    w = [
+        nn.parameter.get_parameter_or_create(f"w{i}", (4, 5), np.full((4, 5), i + 1.0, np.float32), True)
+        for i in range(4)
+    ]
+    layers = [F.affine(x, each, base_axis=2) for each in w]
+    outputs = [b + layers[0], F.tanh(layers[1] + b), layers[2] + given, layers[3] + b, layers[3] * 2.0]
+    kinnor.onnx.save(outputs, tmp_path / "net.onnx", {"x": x, "given": given})
+    model, plain = (kinnor.onnx.load(tmp_path / "net.onnx") for _ in range(2))
+    plain.get_parameters()
+    rng = np.random.default_rng(2)
+    arrays = [rng.standard_normal(held.shape).astype(np.float32) for held in (x, given)]
+    for found, wanted in zip(model(*arrays), plain(*arrays), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+    assert (counted(model)["Add2"], counted(plain)["Add2"]) == (2, 4)

@@ -268,3 +268,21 @@ def test_the_configuration_is_shown(capsys):
     shown = capsys.readouterr().out
     for fact in ("kinnor", nn.__version__, "instructions", "threads", "memory"):
         assert fact in shown
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "told"),
+    [
+        ({"axis": 3}, nn.AxisError, "axis"),
+        ({"axis": 0}, nn.ArgumentError, "an axis before axis 0, got 0"),
+        ({"start": [0]}, nn.ArgumentError, "2 positions, one for each input"),
+        ({"stop": [2, 5]}, nn.ArgumentError, "a part within 0 to 4 of input 1, got 1 to 5"),
+        ({"start": [-1, 1]}, nn.ArgumentError, "a part within 0 to 3 of input 0, got -1 to 2"),
+        ({"start": [1, 1]}, nn.ShapeError, "parts of one length along axis 0"),
+        ({"axis": 2}, nn.ShapeError, "shapes that differ along axes 0 and 2 alone"),
+    ],
+)
+def test_parts_that_cannot_be_joined(given, error, told):
+    args = {"axis": 1, "along": 0, "start": [0, 1], "stop": [2, 3], **given}
+    with pytest.raises(error, match=told):
+        F.concatenate_parts(nn.Variable((3, 1, 2)), nn.Variable((4, 5, 2)), **args)

@@ -248,6 +248,8 @@ def test_what_a_block_makes_of_proto_variables(tmp_path):
     nn.graph_def.save(str(tmp_path / "net.nnp"), [described], executors=[executor])
     found = NnpLoader(str(tmp_path / "net.nnp"))
     assert found.get_network_names() == ["net"]
+    with pytest.raises(KeyError, match=r"^get_network: expected one of \['net'\], got 'other'$"):
+        found.get_network("other")
     made = found.get_network("net", batch_size=2)
     assert {k: v.shape for k, v in made.outputs.items()} == {"y0": (2, 2), "y1": (2, 3)}
     assert set(nn.get_parameters()) <= set(made.variables)

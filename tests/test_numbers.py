@@ -103,6 +103,7 @@ KEEP = {
     "selu": None,
     "hard_sigmoid": None,
     "hard_tanh": None,
+    "hard_swish": None,
     "sign": 1.0,
     "abs": None,
     "softplus": None,

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from bed import DOUBLE
 from cases import sampling
 
 import kinnor as nn
@@ -122,3 +123,30 @@ def test_the_type_of_non_maximum_suppression():
     boxes, scores = (nn.Variable.from_numpy_array(np.full(s, 0.5)) for s in ((1, 2, 4), (1, 1, 2)))
     with nn.auto_forward():
         assert F.onnx_non_max_suppression(boxes, scores).parent.name == "ONNXNonMaxSuppression"
+
+
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+@pytest.mark.parametrize("padding", ["zero", "repeat", "reflect"])
+@pytest.mark.parametrize("size", [(1, 1), (1, 5), (4, 1), (3, 1030)])
+def test_places_are_as_exact_in_float32_as_in_float64(mode, padding, size):
+    rng = np.random.default_rng(0)
+    x = nn.Variable.from_numpy_array(rng.standard_normal((2, 3, *size)))
+    # Between elements and far away, on elements and at borders.
+    grid = np.concatenate([rng.uniform(-3.3, 3.3, (2, 9, 40, 2)), rng.integers(-9, 9, (2, 9, 40, 2)) / 4], 1)
+    grid = nn.Variable.from_numpy_array(grid.astype(np.float32))
+    y = F.warp_by_grid(x, grid, mode, padding)
+    with nn.context_scope(DOUBLE):
+        exact = F.warp_by_grid(x, grid, mode, padding)
+    nn.forward_all([y, exact])
+    np.testing.assert_allclose(y.d, exact.d, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+def test_places_that_are_no_numbers(mode):
+    x = nn.Variable.from_numpy_array(np.arange(1.0, 5.0).reshape(1, 1, 1, 4))
+    far = [np.nan, np.inf, -np.inf, 3e38, -3e38]
+    grid = nn.Variable.from_numpy_array(np.array([[at, 0.0] for at in far], np.float32).reshape(1, 1, 5, 2))
+    for padding, expected in (("zero", [0] * 5), ("repeat", [0, 4, 1, 4, 1]), ("reflect", [0, 0, 0])):
+        y = F.warp_by_grid(x, grid, mode, padding)
+        y.forward()
+        assert y.d.ravel().tolist()[: len(expected)] == expected

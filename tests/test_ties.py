@@ -32,6 +32,7 @@ TIES = {
     "relu6": (F.relu6, ([0, 6],), ([0, 0],)),
     "leaky_relu": (lambda x: F.leaky_relu(x, 0.25), ([0],), ([0.25],)),
     "hard_tanh": (F.hard_tanh, ([-1, 1],), ([1, 1],)),
+    "hard_swish": (F.hard_swish, ([-3, 3],), ([0, 1],)),
     "max": (F.max, ([1, 1],), ([1, 0],)),
     "min": (F.min, ([1, 1],), ([1, 0],)),
 }

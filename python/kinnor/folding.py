@@ -5,18 +5,20 @@ Knows functions and their inputs; knows no files. Whoever lets parameters be cha
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import functions as F
+from ._core import forward_all
 from .experimental.graph_converters.layers import above, is_a, normalization, only_reader, scaled
 from .graph_def import messages
 from .integer_graphs import IntegerLayers
 from .modes import auto_forward
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from ._core import Function, Variable
 
@@ -74,6 +76,17 @@ _BY_NUMBER: dict[str, tuple[Callable[[Variable, float], Variable] | None, Callab
 }
 """What takes the place of a function of an array and a number: where the number is the second input, and the first."""
 
+_OF_NUMBER: dict[str, Callable[[float, float], float]] = {
+    "AddScalar": operator.add,
+    "MaximumScalar": max,
+    "MinimumScalar": min,
+    "MulScalar": operator.mul,
+}
+"""Functions of an array and a number `val` that a hard gate may be made of, of single numbers."""
+
+_GATE = {-1e6: 0.0, -3.0: 0.0, -1.5: 0.25, 0.0: 0.5, 1.5: 0.75, 3.0: 1.0, 1e6: 1.0}
+"""The gate of `hard_swish` at numbers that tell it from everything else that two bounds make of a line."""
+
 _LONGER = 4
 """How many times the elements that it takes a constant may have, to be kept."""
 
@@ -90,6 +103,9 @@ class Folding:
     def __init__(self, parameters: Iterable[Variable]) -> None:
         self._shared = set(parameters)
         self._made: dict[Any, list[Variable]] = {}
+        # What is computed of parameters, by what it is computed of, and the constants that were computed.
+        self._names: dict[Any, int] = {}
+        self._computed: dict[tuple[int, int], Variable] = {}
         self._given: set[Variable] = set()
         self._kept: set[Variable] = set()
         self._first: dict[Variable, Variable] = {}
@@ -109,13 +125,15 @@ class Folding:
         with auto_forward(False):
             if self._integers.convert(order, outputs, inputs):
                 order = above(outputs)
-            for f in order:
-                self._compute(f)
+            order = self._compute(order)
             for f in order:
                 self._normalize(f)
+                self._join_parts(f)
             for f in order:
                 self._by_number(f)
+                self._add_bias(f)
                 _gated(f)
+                _hard_gated(f)
                 _untransposed(f)
                 _predicting(f)
                 self._share(f)
@@ -132,26 +150,42 @@ class Folding:
         key = (*key, first)
         return key, self._made.get(key)
 
-    def _compute(self, f: Function) -> None:
-        """Make constants of the outputs of a function of constants."""
-        if f.info.type_name not in _COMPUTED or not f.inputs or not all(map(self._is_constant, f.inputs)):
-            return
-        outputs = f.outputs
-        if any(y in self._kept for y in outputs):
-            return
-        if sum(y.size for y in outputs) > max(_LONGER * sum(x.size for x in f.inputs), 1 << 12):
-            return
-        key, found = self._known((f.info.type_name, repr(f.info.args), outputs[0].shape), f.inputs)
-        if found is None:
-            outputs[0].forward()
-            found = list(outputs)
-            if key is not None:
-                self._made[key] = found
-                self._shared.update(found)
-        for y, first in zip(outputs, found, strict=True):
-            y.parent = None
-            y.data = first.data
-            self._first[y] = first
+    def _compute(self, order: Sequence[Function]) -> list[Function]:
+        """Make constants of what follows from constants, keep nothing on the way there: the functions that are left."""
+        follows: dict[Variable, tuple[int, int] | None] = {}
+        for f in order:
+            if self._is_computed_once(f, follows):
+                name = self._name(f, follows)
+                follows.update((y, None if name is None else (name, i)) for i, y in enumerate(f.outputs))
+        left = [f for f in order if f.outputs[0] not in follows]
+        taken = list(dict.fromkeys(x for f in left for x in f.inputs if x in follows))
+        forward_all([x for x in taken if follows[x] not in self._computed], clear_buffer=True)
+        for x in taken:
+            x.parent = None
+            place = follows[x]
+            if place is not None:
+                first = self._computed.setdefault(place, x)
+                self._shared.add(first)
+                self._first[x] = first
+                x.data = first.data
+        return left
+
+    def _is_computed_once(self, f: Function, follows: Container[Variable]) -> bool:
+        """Whether a function takes constants alone, or what follows from some, and its outputs are worth keeping."""
+        inputs, outputs = f.inputs, f.outputs
+        if f.info.type_name not in _COMPUTED or not inputs or any(y in self._kept for y in outputs):
+            return False
+        if not all(x in follows or self._is_constant(x) for x in inputs):
+            return False
+        return sum(y.size for y in outputs) <= max(_LONGER * sum(x.size for x in inputs), 1 << 12)
+
+    def _name(self, f: Function, follows: Mapping[Variable, tuple[int, int] | None]) -> int | None:
+        """What outputs of a function of constants are called in all graphs; None if other graphs do not have them."""
+        inputs = [follows.get(x, x if x in self._shared else None) for x in f.inputs]
+        if None in inputs:
+            return None
+        key = (f.info.type_name, repr(f.info.args), f.outputs[0].shape, *inputs)
+        return self._names.setdefault(key, len(self._names))
 
     def _normalize(self, f: Function) -> None:
         """Put a batch normalization by its running statistics into the weight and bias of the layer before it."""
@@ -185,10 +219,60 @@ class Folding:
                 f.outputs[0].rewire_on(function(x, float(number.d.item())))
                 return
 
+    def _add_bias(self, f: Function) -> None:
+        """Make the bias of a layer of a constant that is added to each of its outputs."""
+        if not is_a(f, "Add2"):
+            return
+        for y, b in (f.inputs, f.inputs[::-1]):
+            layer = y.parent
+            if not is_a(layer, "Affine") or len(layer.inputs) == 3 or only_reader(layer) != f or y in self._kept:
+                continue
+            if b.shape == layer.inputs[1].shape[1:] and self._is_constant(b):
+                f.outputs[0].rewire_on(F.affine(layer.inputs[0], layer.inputs[1], b, **layer.info.args))
+                return
+
+    def _join_parts(self, f: Function) -> None:
+        """Have a concatenation read slices of length one, whose axis is dropped, where they lie."""
+        if not is_a(f, "Concatenate") or f.outputs[0] in self._kept:
+            return
+        parts = [_taken_from(x, f) for x in f.inputs]
+        sizes = {part[1]: x.size for part, x in zip(parts, f.inputs, strict=True) if part is not None}
+        axis, at = f.info.args["axis"] % f.outputs[0].ndim, max(sizes, key=sizes.__getitem__, default=None)
+        if at is None or at > axis:
+            return
+        inputs, start = [], []
+        for x, part in zip(f.inputs, parts, strict=True):
+            if part is None or part[1] != at:
+                is_shared = x.parent is not None and x not in self._kept
+                part = F.reshape(x, (*x.shape[:at], 1, *x.shape[at:]), inplace=is_shared), at, 0
+            inputs.append(part[0])
+            start.append(part[2])
+        stop = [first + 1 for first in start]
+        y = F.concatenate_parts(*inputs, axis=axis + 1, along=at, start=start, stop=stop)
+        f.outputs[0].rewire_on(F.reshape(y, f.outputs[0].shape))
+
     def _share(self, f: Function) -> None:
         """Have what is only reshaped lie where it is; what comes in and goes out has memory of its own."""
         if is_a(f, "Reshape") and f.inputs[0].parent is not None and f.outputs[0] not in self._kept:
             f.outputs[0].rewire_on(F.reshape(f.inputs[0], f.outputs[0].shape))
+
+
+def _taken_from(x: Variable, f: Function) -> tuple[Variable, int, int] | None:
+    """Of what `x` is a slice of length one whose axis is dropped, along which axis and where, if none else reads it."""
+    cut: Function | None = x.parent
+    reader = f
+    while is_a(cut, "Reshape") and only_reader(cut) == reader:
+        reader, cut = cut, cut.inputs[0].parent
+    if not is_a(cut, "Slice") or only_reader(cut) != reader:
+        return None
+    whole, shape = cut.inputs[0], cut.outputs[0].shape
+    names = ("start", "stop", "step")
+    bounds = zip(*(cut.info.args[name] or [None] * whole.ndim for name in names), strict=True)
+    ranges = [range(n)[slice(*bound)] for n, bound in zip(whole.shape, bounds, strict=True)]
+    cuts = [k for k, (n, held) in enumerate(zip(whole.shape, ranges, strict=True)) if held != range(n)]
+    if len(cuts) != 1 or shape[cuts[0]] != 1 or (*shape[: cuts[0]], *shape[cuts[0] + 1 :]) != tuple(x.shape):
+        return None
+    return whole, cuts[0], ranges[cuts[0]].start
 
 
 def _gated(f: Function) -> None:
@@ -199,6 +283,39 @@ def _gated(f: Function) -> None:
         if gate.parent is not None and is_a(gate.parent, "Sigmoid") and gate.parent.inputs[0] == x:
             f.outputs[0].rewire_on(F.swish(x))
             return
+
+
+def _hard_gated(f: Function) -> None:
+    """Make `hard_swish` of a product of an array and its hard gate, which may be scaled afterwards."""
+    y, scale = f.outputs[0], 1.0
+    product: Function | None = y.parent
+    if product is not None and is_a(product, "MulScalar"):
+        scale = product.info.args["val"]
+        product = product.inputs[0].parent
+    if product is None or not is_a(product, "Mul2"):
+        return
+    for x, gate in (product.inputs, product.inputs[::-1]):
+        if _is_hard_gate(x, gate, scale):
+            y.rewire_on(F.hard_swish(x))
+            return
+
+
+def _is_hard_gate(x: Variable, gate: Variable, scale: float) -> bool:
+    """Whether `scale * gate` is the gate of `hard_swish`, as a function of `x`."""
+    steps: list[tuple[str, float]] = []
+    while (f := gate.parent) is not None and f.info.type_name in _OF_NUMBER and gate != x:
+        steps.append((f.info.type_name, f.info.args["val"]))
+        gate = f.inputs[0]
+    bounds = sorted(name for name, _ in steps if name in ("MaximumScalar", "MinimumScalar"))
+    if gate != x or bounds != ["MaximumScalar", "MinimumScalar"]:
+        return False
+
+    def at(number: float) -> float:
+        for name, val in reversed(steps):
+            number = _OF_NUMBER[name](number, val)
+        return scale * number
+
+    return all(abs(at(number) - wanted) < 1e-6 for number, wanted in _GATE.items())
 
 
 def _untransposed(f: Function) -> None:

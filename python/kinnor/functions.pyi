@@ -62,6 +62,7 @@ __all__ = [
     "clip_grad_by_norm",
     "clip_grad_by_value",
     "concatenate",
+    "concatenate_parts",
     "concatenate_uint8",
     "confusion_matrix",
     "constant",
@@ -108,6 +109,7 @@ __all__ = [
     "group_normalization",
     "gru",
     "hard_sigmoid",
+    "hard_swish",
     "hard_tanh",
     "huber_loss",
     "identity",
@@ -1223,6 +1225,36 @@ def concatenate(*x: T, axis: int = -1, n_outputs: int = -1, outputs: Sequence[Nd
     Raises:
         AxisError: If the inputs have no such axis.
         ShapeError: If the inputs differ along another axis.
+    """
+
+def concatenate_parts(
+    *x: T,
+    axis: int,
+    along: int,
+    start: int | Sequence[int],
+    stop: int | Sequence[int],
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Parts of the arrays one after the other along an axis: `y = concatenate(x[0][start[0]:stop[0]], ...)`.
+
+    As slices that are concatenated, without a copy of each: caches of attention, say, to which keys are added.
+
+    Args:
+        x: Inputs whose shapes differ along `axis` and `along` alone.
+        axis: The axis along which parts follow each other.
+        along: An axis before it, along which parts are taken.
+        start: The first position of each part.
+        stop: The position that each part ends before.
+
+    Returns:
+        Array as long along `axis` as all inputs together, and along `along` as each part.
+
+    Raises:
+        AxisError: If the inputs have no such axis.
+        ArgumentError: If `along` is not before `axis`, there is not one start and one stop for each input, or parts lie
+            beyond an input.
+        ShapeError: If the inputs differ along another axis, or the parts along `along`.
     """
 
 def concatenate_uint8(
@@ -2345,6 +2377,19 @@ def hard_sigmoid(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | 
 
     Returns:
         Array of the shape of `x`, each element within [0, 1].
+    """
+
+def hard_swish(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
+    """Swish with a gate made of three lines, elementwise: `y = x * min(max(x + 3, 0), 6) / 6`.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Source:
+        Howard and others, Searching for MobileNetV3, 2019, arXiv:1905.02244.
     """
 
 def hard_tanh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:

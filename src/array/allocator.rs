@@ -1,11 +1,11 @@
 //! Where buffers get memory: a small cache in each thread before one store for all. Counts what is in use.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use super::block::{BlockStack, MemoryBlock};
-use super::store::{CLASSES, Store, class, class_size};
+use super::store::{CLASSES, LARGEST_SMALL, Store, class, class_size};
 use super::{fork, workspace};
 use crate::environment::{self, WrongSetting};
 
@@ -21,14 +21,9 @@ pub struct MemoryStats {
     pub peak: usize,
 }
 
-/// Longer blocks go straight to the store.
-const LARGEST_KEPT: usize = 32 << 10;
 /// Where each block is an allocation of its own, so that a tool sees its ends, threads keep none.
 const IS_KEPT: bool = !cfg!(feature = "system-allocator");
-/// Classes that threads keep.
-const KEPT: usize = class(LARGEST_KEPT) + 1;
-const _: () = assert!(KEPT < CLASSES);
-/// Bytes of one class that a thread keeps.
+/// Bytes of one class that a thread keeps at most, in two batches.
 const KEEP: usize = 64 << 10;
 /// A thread publishes its count when it is this far off.
 const BATCH: isize = 64 << 10;
@@ -40,8 +35,14 @@ static PEAK: AtomicUsize = AtomicUsize::new(0);
 static STEP_PEAK: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    static CACHE: Cache = const { Cache { kept: [const { FreeList { stack: BlockStack::new(), room: Cell::new(0) } }; KEPT], uncounted: Cell::new(0) } };
+    static CACHE: Cache = const { Cache { kept: [const { FreeList { stack: BlockStack::new(), room: Cell::new(0) } }; CLASSES], spare: OnceCell::new(), uncounted: Cell::new(0) } };
 }
+
+/// Blocks of a class in a batch: one at least.
+const fn batch_len(class: usize) -> u32 {
+    (KEEP / class_size(class) / 2) as u32
+}
+const _: () = assert!(batch_len(CLASSES - 1) > 0);
 
 /// Free blocks of one class: `room` is how many more may come.
 struct FreeList {
@@ -51,7 +52,9 @@ struct FreeList {
 
 /// What a thread keeps for itself.
 struct Cache {
-    kept: [FreeList; KEPT],
+    kept: [FreeList; CLASSES],
+    /// Of each class as many blocks as its stack takes, or none. (Memory that each thread has from the start is scarce.)
+    spare: OnceCell<Box<[BlockStack; CLASSES]>>,
     uncounted: Cell<isize>,
 }
 
@@ -65,7 +68,7 @@ impl Cache {
     #[inline]
     fn take(&self, class: usize) -> Option<MemoryBlock> {
         let kept = &self.kept[class];
-        let block = kept.stack.pop()?;
+        let block = kept.stack.pop().or_else(|| self.take_spare(class))?;
         kept.room.set(kept.room.get() + 1);
         Some(block)
     }
@@ -74,7 +77,7 @@ impl Cache {
     #[inline]
     fn give(&self, class: usize, block: MemoryBlock) -> Option<MemoryBlock> {
         let kept = &self.kept[class];
-        let Some(room) = kept.room.get().checked_sub(1) else { return Some(block) };
+        let Some(room) = kept.room.get().checked_sub(1) else { return self.give_beside(class, block) };
         kept.room.set(room);
         kept.stack.push(block);
         None
@@ -94,29 +97,68 @@ impl Cache {
         publish(self.uncounted.take());
     }
 
-    /// Empties one class into the store and makes room for as many blocks as a thread may keep.
-    fn empty(&self, class: usize, store: &mut Store) {
+    /// Fills the empty stack of one class, with blocks that a thread gave together if there are any: a batch comes and
+    /// goes without a look at each block.
+    fn fill(&self, class: usize, store: &mut Store) {
         let kept = &self.kept[class];
-        while let Some(block) = kept.stack.pop() {
-            store.give(block);
+        if let Some(batch) = store.take_batch(class) {
+            kept.stack.swap(&batch);
+            kept.room.set(0);
+            return;
         }
-        kept.room.set((KEEP / class_size(class)) as u32);
+        kept.room.set(batch_len(class));
+        while kept.room.get() > 0
+            && let Some(block) = store.take_free(class)
+        {
+            let _ = self.give(class, block); // there is room
+        }
     }
 
-    /// Fills one class to half, so that neither a run of frees nor one of allocations comes back at once.
-    fn balance(&self, class: usize, store: &mut Store) {
-        self.empty(class, store);
-        for _ in 0..KEEP / class_size(class) / 2 {
-            let Some(block) = store.take_free(class) else { break };
-            let _ = self.give(class, block); // there is room for twice as many
+    /// Keeps a block of a class for which there is no room: the store gets the spare blocks.
+    fn give_over(&self, class: usize, block: MemoryBlock, store: &mut Store) {
+        store.give_batch(class, self.spare(class).take());
+        let _ = self.give(class, block); // there is room
+    }
+
+    fn spare(&self, class: usize) -> &BlockStack {
+        &self.spare.get_or_init(|| Box::new([const { BlockStack::new() }; CLASSES]))[class]
+    }
+
+    /// A block of the spare ones, which become the empty stack of their class.
+    #[cold]
+    fn take_spare(&self, class: usize) -> Option<MemoryBlock> {
+        let (kept, spare) = (&self.kept[class], self.spare(class));
+        if !spare.is_empty() {
+            kept.stack.swap(spare);
+            kept.room.set(0);
         }
+        kept.stack.pop()
+    }
+
+    /// Puts a block on a new stack, and the full one aside; returns the block if there are spare ones already.
+    #[cold]
+    fn give_beside(&self, class: usize, block: MemoryBlock) -> Option<MemoryBlock> {
+        let (kept, spare) = (&self.kept[class], self.spare(class));
+        if !spare.is_empty() {
+            return Some(block);
+        }
+        spare.swap(&kept.stack);
+        kept.stack.push(block);
+        kept.room.set(batch_len(class) - 1);
+        None
     }
 
     fn flush(&self) {
         self.publish();
         let mut store = lock();
-        for class in 0..KEPT {
-            self.empty(class, &mut store);
+        for (class, kept) in self.kept.iter().enumerate() {
+            if let Some(spare) = self.spare.get() {
+                store.give_batch(class, spare[class].take());
+            }
+            while let Some(block) = kept.stack.pop() {
+                store.give(block);
+            }
+            kept.room.set(batch_len(class));
         }
     }
 }
@@ -166,7 +208,7 @@ fn guard_forks() {
 /// A block of at least `size` bytes, of which `bytes` count as live. `None`: no more memory.
 #[inline]
 pub(super) fn allocate(size: usize, bytes: usize) -> Option<MemoryBlock> {
-    if IS_KEPT && size <= LARGEST_KEPT {
+    if IS_KEPT && size <= LARGEST_SMALL {
         let class = class(size);
         let kept = CACHE.try_with(|cache| {
             let block = cache.take(class)?;
@@ -189,9 +231,9 @@ fn allocate_from_store(size: usize, bytes: usize) -> Option<MemoryBlock> {
         true => store.take(size, PEAK.load(Ordering::Relaxed))?,
         false => store.take_alone(size)?,
     };
-    if IS_KEPT && taken.size() <= LARGEST_KEPT {
+    if IS_KEPT && taken.size() <= LARGEST_SMALL {
         let class = class(taken.size());
-        let _ = CACHE.try_with(|cache| cache.balance(class, &mut store));
+        let _ = CACHE.try_with(|cache| cache.fill(class, &mut store));
     }
     drop(store);
     let counted = CACHE.try_with(|cache| match bytes < BATCH as usize {
@@ -207,7 +249,7 @@ fn allocate_from_store(size: usize, bytes: usize) -> Option<MemoryBlock> {
 pub(super) fn free(block: MemoryBlock, bytes: usize) {
     let size = block.size();
     let mut left = Some(block);
-    if IS_KEPT && size <= LARGEST_KEPT {
+    if IS_KEPT && size <= LARGEST_SMALL {
         let class = class(size);
         let _ = CACHE.try_with(|cache| {
             left = left.take().and_then(|block| cache.give(class, block));
@@ -223,17 +265,19 @@ pub(super) fn free(block: MemoryBlock, bytes: usize) {
 
 #[cold]
 fn free_to_store(block: MemoryBlock, bytes: usize) {
-    let size = block.size();
+    let mut left = Some(block);
     {
         let mut store = lock();
-        if IS_KEPT {
-            store.give(block);
-        } else {
-            store.give_alone(block);
-        }
-        if IS_KEPT && size <= LARGEST_KEPT {
-            let class = class(size);
-            let _ = CACHE.try_with(|cache| cache.balance(class, &mut store));
+        let mut give_over = |cache: &Cache| {
+            if let Some(block) = left.take_if(|block| IS_KEPT && block.size() <= LARGEST_SMALL) {
+                cache.give_over(class(block.size()), block, &mut store);
+            }
+        };
+        let _ = CACHE.try_with(&mut give_over);
+        match left {
+            Some(block) if IS_KEPT => store.give(block),
+            Some(block) => store.give_alone(block),
+            None => {}
         }
     }
     publish(-(bytes as isize));

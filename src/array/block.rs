@@ -6,9 +6,6 @@ use std::ptr::NonNull;
 /// Every block starts at a multiple of this and is as long at least: a cache line, and the widest vector register.
 pub(super) const ALIGN: usize = 64;
 
-/// Bit in the size of a block: it is all that the system gave at once.
-const WHOLE: usize = 1 << (usize::BITS - 1);
-
 /// Memory that belongs to whoever has this, and that nothing else leads to. It is lost if it is dropped.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
@@ -23,20 +20,12 @@ unsafe impl Send for MemoryBlock {}
 unsafe impl Sync for MemoryBlock {}
 
 impl MemoryBlock {
-    /// A part of what the system gave.
+    /// Memory that the system gave, or a part of it.
     ///
     /// # Safety
     /// `size` bytes, [`ALIGN`] at least, are there from `start` on, which is aligned to that; nothing else leads to them.
-    pub(super) unsafe fn part(start: NonNull<u8>, size: usize) -> Self {
+    pub(super) unsafe fn new(start: NonNull<u8>, size: usize) -> Self {
         Self { start, size }
-    }
-
-    /// All that [`map`](super::system::map) got from the system.
-    ///
-    /// # Safety
-    /// As [`MemoryBlock::part`], and it is all.
-    pub(super) unsafe fn whole(start: NonNull<u8>, size: usize) -> Self {
-        Self { start, size: size | WHOLE }
     }
 
     /// The first byte.
@@ -45,16 +34,41 @@ impl MemoryBlock {
         self.start
     }
 
+    /// Where it starts, as a number.
+    pub(super) fn address(&self) -> usize {
+        self.start.addr().get()
+    }
+
+    /// Where the next byte behind it is.
+    pub(super) fn end(&self) -> usize {
+        self.address() + self.size
+    }
+
     /// How many bytes there are.
     #[inline]
     pub(super) fn size(&self) -> usize {
-        self.size & !WHOLE
+        self.size
     }
 
-    /// Where it starts and how many bytes it has, if it can go back to the system.
-    pub(super) fn into_whole(self) -> Option<(NonNull<u8>, usize)> {
-        let Self { start, size } = self;
-        (size & WHOLE != 0).then_some((start, size & !WHOLE))
+    /// Takes the last `size` bytes, a multiple of [`ALIGN`]; what is left stays.
+    pub(super) fn cut(&mut self, size: usize) -> Self {
+        assert!(
+            size.is_multiple_of(ALIGN) && ALIGN <= size && size + ALIGN <= self.size,
+            "no part of a block"
+        );
+        self.size -= size;
+        Self { start: self.start.map_addr(|start| start.saturating_add(self.size)), size }
+    }
+
+    /// Adds the block that lies behind it.
+    pub(super) fn join(&mut self, Self { start, size }: Self) {
+        assert!(self.end() == start.addr().get(), "blocks that are apart");
+        self.size += size;
+    }
+
+    /// Where it starts and how many bytes it has, for who gives it back.
+    pub(super) fn into_parts(self) -> (NonNull<u8>, usize) {
+        (self.start, self.size)
     }
 }
 
@@ -95,5 +109,15 @@ impl BlockStack {
         // SAFETY: the block is the stack's now, and every block is long enough and aligned.
         unsafe { start.write(Free { next: self.0.get(), size }) };
         self.0.set(Some(start));
+    }
+
+    /// Has the blocks of the other one, and that has its.
+    pub(super) fn swap(&self, other: &Self) {
+        self.0.swap(&other.0);
+    }
+
+    /// Moves all of them to another stack.
+    pub(super) fn take(&self) -> Self {
+        Self(Cell::new(self.0.take()))
     }
 }

@@ -15,6 +15,7 @@ mod part;
 mod reclaim;
 mod shape;
 mod shortage;
+mod spans;
 mod storage;
 mod store;
 mod system;

@@ -1,19 +1,20 @@
-//! Free blocks of memory by size, shared by all threads. Knows sizes and addresses; knows no buffers and no threads.
-
-use std::collections::BTreeMap;
-use std::ptr::NonNull;
+//! Free blocks of memory, shared by all threads: small ones by size, the others by address. Knows sizes and addresses; knows
+//! no buffers and no threads.
 
 use super::block::{BlockStack, MemoryBlock};
+use super::spans::FreeSpans;
 use super::system::{self, HUGE, PAGE};
 
-/// Longer blocks have a mapping of their own; the others are cut from chunks.
-const LARGEST_CUT: usize = 1 << 20;
+/// Longer blocks are whole pages; the others are cut from slabs and keep their sizes.
+pub(super) const LARGEST_SMALL: usize = 32 << 10;
+/// Bytes that small blocks are cut from.
+const SLAB: usize = 256 << 10;
 /// Freed blocks may add this much to the largest need so far, and a quarter of it, before some go back to the system.
 const SLACK: usize = 64 << 20;
 /// Classes of sizes: 16 steps of 64 bytes, then 8 in each doubling, so that at most an eighth of a block is wasted.
-pub(super) const CLASSES: usize = class(LARGEST_CUT) + 1;
+pub(super) const CLASSES: usize = class(LARGEST_SMALL) + 1;
 
-/// The class of blocks of at least `size` bytes, for sizes from 1 to [`LARGEST_CUT`].
+/// The class of blocks of at least `size` bytes, for sizes from 1 to [`LARGEST_SMALL`].
 #[inline]
 pub(super) const fn class(size: usize) -> usize {
     if size <= 1024 {
@@ -33,31 +34,38 @@ pub(super) const fn class_size(class: usize) -> usize {
     (9 + step) << (doubling + 7)
 }
 
-/// A huge page that blocks are cut from, front to back.
-struct StoreChunk {
-    start: NonNull<u8>,
-    used: usize,
+/// Pages that small blocks are cut from, back to front.
+struct BlockSlab {
+    /// What no block was cut from yet: where the slab starts.
+    rest: MemoryBlock,
+    /// Bytes of its blocks that are free.
     free: usize,
 }
 
-/// Free blocks, and the mappings that they are parts of.
+impl BlockSlab {
+    fn used(&self) -> usize {
+        SLAB - self.rest.size()
+    }
+}
+
+/// Free blocks, and what the system has given.
 pub(super) struct Store {
     free: [BlockStack; CLASSES],
-    large: BTreeMap<usize, BlockStack>,
-    chunks: Vec<StoreChunk>,
+    /// Free blocks that a thread gave together, for another one to take.
+    batches: [Vec<BlockStack>; CLASSES],
+    spans: FreeSpans,
+    slabs: Vec<BlockSlab>,
     mapped: usize,
     limit: usize,
 }
-
-// SAFETY: the store owns its free blocks.
-unsafe impl Send for Store {}
 
 impl Store {
     pub(super) const fn new() -> Self {
         Self {
             free: [const { BlockStack::new() }; CLASSES],
-            large: BTreeMap::new(),
-            chunks: Vec::new(),
+            batches: [const { Vec::new() }; CLASSES],
+            spans: FreeSpans::new(),
+            slabs: Vec::new(),
             mapped: 0,
             limit: usize::MAX,
         }
@@ -75,35 +83,41 @@ impl Store {
 
     /// A block of at least `size` bytes. `peak` is the largest need so far.
     pub(super) fn take(&mut self, size: usize, peak: usize) -> Option<MemoryBlock> {
-        if size <= LARGEST_CUT {
+        if size <= LARGEST_SMALL {
             let class = class(size);
             return self.take_free(class).or_else(|| self.cut(class_size(class), peak));
         }
-        let size = size.checked_next_multiple_of(PAGE)?;
-        let fit = self.large.range_mut(size..=size + size / 8).next();
-        if let Some((&size, stack)) = fit {
-            let block = stack.pop();
-            if stack.is_empty() {
-                self.large.remove(&size);
-            }
-            return block;
-        }
-        self.map(size, peak)
+        self.take_span(size.checked_next_multiple_of(PAGE)?, peak)
     }
 
     /// A block of a class that was used before.
     pub(super) fn take_free(&mut self, class: usize) -> Option<MemoryBlock> {
+        if self.free[class].is_empty() {
+            self.free[class] = self.batches[class].pop()?;
+        }
         self.free[class].pop()
+    }
+
+    /// Blocks of a class that came from [`Store::give_batch`].
+    pub(super) fn take_batch(&mut self, class: usize) -> Option<BlockStack> {
+        self.batches[class].pop()
+    }
+
+    /// Takes blocks of a class back all at once, if there are any.
+    pub(super) fn give_batch(&mut self, class: usize, batch: BlockStack) {
+        if !batch.is_empty() {
+            self.batches[class].push(batch);
+        }
     }
 
     /// Takes a block back that came from [`Store::take`].
     pub(super) fn give(&mut self, block: MemoryBlock) {
         let size = block.size();
-        if size <= LARGEST_CUT {
+        if size <= LARGEST_SMALL {
             debug_assert!(class_size(class(size)) == size, "a block that was not taken");
             self.free[class(size)].push(block);
         } else {
-            self.large.entry(size).or_insert_with(BlockStack::new).push(block);
+            self.spans.give(block);
         }
     }
 
@@ -120,102 +134,97 @@ impl Store {
     /// Gives such a block back to the system.
     pub(super) fn give_alone(&mut self, block: MemoryBlock) {
         self.mapped -= block.size();
-        system::unmap(block);
+        // SAFETY: it is all of what the system gave.
+        unsafe { system::unmap(block) };
     }
 
-    /// Gives the system what it can have: large blocks, and chunks of which nothing is in use.
+    /// Gives the system all that it can have.
     pub(super) fn clear(&mut self) {
-        self.unmap_large(usize::MAX);
-        self.unmap_chunks();
+        self.clear_slabs();
+        self.unmap(usize::MAX);
+    }
+
+    fn unmap(&mut self, bytes: usize) {
+        self.mapped -= self.spans.unmap(bytes);
+    }
+
+    fn take_span(&mut self, size: usize, peak: usize) -> Option<MemoryBlock> {
+        if let Some(block) = self.spans.take(size) {
+            return Some(block);
+        }
+        self.map(size, peak)?;
+        self.spans.take(size)
     }
 
     fn cut(&mut self, size: usize, peak: usize) -> Option<MemoryBlock> {
-        let recent = self.chunks.len().saturating_sub(8);
-        let at = if let Some(i) = self.chunks[recent..].iter().position(|c| HUGE - c.used >= size) {
+        let recent = self.slabs.len().saturating_sub(8);
+        let at = if let Some(i) = self.slabs[recent..].iter().position(|slab| slab.rest.size() > size) {
             recent + i
         } else {
-            let start = self.map(HUGE, peak)?.start();
-            self.chunks.push(StoreChunk { start, used: 0, free: 0 });
-            self.chunks.len() - 1
+            let rest = self.take_span(SLAB, peak)?;
+            self.slabs.push(BlockSlab { rest, free: 0 });
+            self.slabs.len() - 1
         };
-        let chunk = &mut self.chunks[at];
-        // SAFETY: the chunk has `size` bytes after those used, and nobody has them.
-        let block = unsafe { MemoryBlock::part(chunk.start.add(chunk.used), size) };
-        chunk.used += size;
-        Some(block)
+        Some(self.slabs[at].rest.cut(size))
     }
 
-    fn map(&mut self, size: usize, peak: usize) -> Option<MemoryBlock> {
-        let want = self.mapped.checked_add(size)?;
+    /// Has the system give `size` bytes, whole pages, in one piece.
+    fn map(&mut self, size: usize, peak: usize) -> Option<()> {
         let bound = self.limit.min((peak + peak / 4).saturating_add(SLACK));
-        if want > bound {
-            self.unmap_large(want - bound);
+        let room = |mapped: usize, bound: usize| bound.saturating_sub(mapped);
+        // What is left over of a huge page is of use for the next block.
+        let whole = size.checked_next_multiple_of(HUGE)?;
+        if whole > room(self.mapped, bound) {
+            self.unmap(whole - room(self.mapped, bound));
         }
-        if self.mapped + size > self.limit {
-            self.unmap_chunks();
+        if size > room(self.mapped, self.limit) {
+            self.clear();
         }
-        if self.mapped + size > self.limit {
+        let room = room(self.mapped, self.limit);
+        if size > room {
             return None;
         }
-        let block = system::map(size).or_else(|| {
+        let length = if whole > room { size } else { whole };
+        let block = system::map(length).or_else(|| {
             self.clear();
             system::map(size)
         })?;
-        self.mapped += size;
-        Some(block)
+        self.mapped += block.size();
+        self.spans.add(block);
+        Some(())
     }
 
-    /// Unmaps free large blocks, the largest first, until `bytes` are gone.
-    fn unmap_large(&mut self, bytes: usize) {
-        let mut gone = 0;
-        while gone < bytes
-            && let Some(mut entry) = self.large.last_entry()
-        {
-            let size = *entry.key();
-            if let Some(block) = entry.get_mut().pop() {
-                system::unmap(block);
-                gone += size;
-                self.mapped -= size;
-            }
-            // `take` expects a block in each stack that is listed.
-            if entry.get().is_empty() {
-                entry.remove();
-            }
-        }
-    }
-
-    fn unmap_chunks(&mut self) {
-        self.chunks.sort_unstable_by_key(|c| c.start);
-        self.chunks.iter_mut().for_each(|c| c.free = 0);
-        let chunks = &mut self.chunks;
-        let home = |chunks: &[StoreChunk], block: &MemoryBlock| {
-            let at = chunks.partition_point(|c| c.start <= block.start()).checked_sub(1)?;
-            (block.start().addr().get() - chunks[at].start.addr().get() < HUGE).then_some(at)
-        };
+    /// Makes whole pages again of slabs of which nothing is in use.
+    fn clear_slabs(&mut self) {
         let all = BlockStack::new();
-        for stack in &self.free {
-            while let Some(block) = stack.pop() {
-                if let Some(at) = home(chunks, &block) {
-                    chunks[at].free += block.size();
-                }
+        for class in 0..CLASSES {
+            while let Some(block) = self.take_free(class) {
                 all.push(block);
             }
         }
+        self.slabs.sort_unstable_by_key(|slab| slab.rest.address());
+        self.slabs.iter_mut().for_each(|slab| slab.free = 0);
+        let slabs = &mut self.slabs;
+        let home = |slabs: &[BlockSlab], block: &MemoryBlock| {
+            slabs.partition_point(|slab| slab.rest.address() <= block.address()) - 1
+        };
+        let left = BlockStack::new();
         while let Some(block) = all.pop() {
-            if home(chunks, &block).is_none_or(|at| chunks[at].free < chunks[at].used) {
+            let at = home(slabs, &block);
+            slabs[at].free += block.size();
+            left.push(block);
+        }
+        let is_idle = |slab: &BlockSlab| slab.free == slab.used();
+        while let Some(block) = left.pop() {
+            if is_idle(&slabs[home(slabs, &block)]) {
+                self.spans.give(block);
+            } else {
                 self.free[class(block.size())].push(block);
             }
         }
-        chunks.retain(|chunk| {
-            let idle = chunk.free == chunk.used;
-            if idle {
-                // SAFETY: every block of the chunk was free and is in no stack any more, so that it is
-                // whole again.
-                system::unmap(unsafe { MemoryBlock::whole(chunk.start, HUGE) });
-                self.mapped -= HUGE;
-            }
-            !idle
-        });
+        for slab in slabs.extract_if(.., |slab| is_idle(slab)) {
+            self.spans.give(slab.rest);
+        }
     }
 }
 
@@ -226,13 +235,13 @@ mod tests {
 
     #[test]
     fn classes_waste_at_most_an_eighth() {
-        for size in (1..=LARGEST_CUT).step_by(37).chain([64, 65, 1024, 1025, LARGEST_CUT]) {
+        for size in (1..=LARGEST_SMALL).step_by(37).chain([64, 65, 1024, 1025, LARGEST_SMALL]) {
             let got = class_size(class(size));
             assert!(got >= size && got.is_multiple_of(ALIGN), "{size} -> {got}");
             assert!(got - size < 64 || got - size <= size / 8, "{size} -> {got}");
             assert_eq!(class(got), class(size));
         }
-        assert_eq!(class_size(CLASSES - 1), LARGEST_CUT);
+        assert_eq!(class_size(CLASSES - 1), LARGEST_SMALL);
     }
 
     #[test]
@@ -249,7 +258,7 @@ mod tests {
     #[test]
     fn blocks_are_reused_and_go_back() {
         let mut store = Store::new();
-        let sizes = [64, 100, 5000, 300_000, LARGEST_CUT, LARGEST_CUT + 1, 5 << 20];
+        let sizes = [64, 100, 5000, LARGEST_SMALL, LARGEST_SMALL + 1, 300_000, 5 << 20];
         let blocks: Vec<_> = sizes.iter().map(|&n| store.take(n, 0).expect("memory")).collect();
         for (block, &asked) in blocks.iter().zip(&sizes) {
             assert!(block.size() >= asked && block.start().align_offset(ALIGN) == 0);
@@ -263,10 +272,10 @@ mod tests {
         let mut again: Vec<_> = sizes.iter().map(|&n| store.take(n, 0).expect("memory")).collect();
         assert_eq!(again.iter().map(MemoryBlock::start).collect::<Vec<_>>(), starts);
         assert_eq!(store.mapped(), mapped);
-        // One small block is kept: its chunk stays, all else goes.
+        // One small block is kept: its slab stays, all else goes.
         again.drain(1..).for_each(|block| store.give(block));
         store.clear();
-        assert_eq!(store.mapped(), HUGE);
+        assert_eq!(store.mapped(), if system::TAKES_PARTS { SLAB } else { HUGE });
         for block in again {
             store.give(block);
         }
@@ -275,15 +284,51 @@ mod tests {
     }
 
     #[test]
-    fn a_slightly_larger_block_serves_a_smaller_one_does_not() {
+    fn a_batch_comes_back_whole_or_block_by_block() {
+        let mut store = Store::new();
+        let class = class(100);
+        let batch = |store: &mut Store, n: usize| {
+            let batch = BlockStack::new();
+            (0..n).for_each(|_| batch.push(store.take(100, 0).expect("memory")));
+            batch
+        };
+        let len = |batch: BlockStack| std::iter::from_fn(|| batch.pop()).count();
+        for n in [3, 2, 4] {
+            let blocks = batch(&mut store, n);
+            store.give_batch(class, blocks);
+        }
+        store.give_batch(class, BlockStack::new()); // which is none
+        assert_eq!(store.take_batch(class).map(len), Some(4)); // of which nothing is seen again
+        let singles = batch(&mut store, 3);
+        store.give_batch(class, singles.take());
+        assert!(singles.is_empty());
+        assert_eq!([store.take_batch(class).map(len), store.take_batch(class).map(len)], [Some(3), None]);
+        assert_eq!(len(batch(&mut store, 2)), 2);
+    }
+
+    #[test]
+    fn batches_go_back_to_the_system() {
+        let mut store = Store::new();
+        let blocks = BlockStack::new();
+        (0..5).for_each(|_| blocks.push(store.take(64, 0).expect("memory")));
+        store.give_batch(class(64), blocks);
+        assert_eq!(store.mapped(), HUGE);
+        store.clear();
+        assert_eq!((store.mapped(), store.take_batch(class(64)).is_none()), (0, true));
+    }
+
+    #[test]
+    fn a_larger_block_serves_a_smaller_one_and_is_whole_again() {
         let mut store = Store::new();
         let block = store.take(8 << 20, 0).expect("memory");
         let start = block.start();
         store.give(block);
-        let block = store.take((8 << 20) - PAGE, 0).expect("memory");
-        assert_eq!((block.start(), block.size()), (start, 8 << 20));
-        store.give(block);
-        assert_ne!(store.take(4 << 20, 0).expect("memory").start(), start);
+        let blocks = [3 << 20, 100_000, 4 << 20].map(|size| store.take(size, 0).expect("memory"));
+        assert!(blocks[0].end() == start.addr().get() + (8 << 20) && store.mapped() == 8 << 20);
+        for block in blocks {
+            store.give(block);
+        }
+        assert_eq!(store.take(8 << 20, 0).expect("memory").start(), start);
     }
 
     #[test]
@@ -291,7 +336,7 @@ mod tests {
         let mut store = Store::new();
         let block = store.take(8 << 20, 0).expect("memory");
         store.give(block);
-        store.unmap_large(1);
+        store.unmap(1);
         assert_eq!(store.mapped(), 0);
         let block = store.take(8 << 20, 0).expect("memory");
         store.give(block);
@@ -306,7 +351,7 @@ mod tests {
         assert_eq!(store.take(8 << 20, 0), None);
         store.give(block);
         assert!(store.take(8 << 20, 0).is_some());
-        assert_eq!(store.mapped(), 8 << 20);
+        assert!(store.mapped() <= 16 << 20);
         assert_eq!(store.take(1 << 60, 0), None);
         assert_eq!(store.take(usize::MAX - 10, 0), None);
     }

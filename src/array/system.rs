@@ -8,54 +8,56 @@ use super::block::{ALIGN, MemoryBlock};
 pub(super) const HUGE: usize = 2 << 20;
 /// The granularity of mappings.
 pub(super) const PAGE: usize = 4 << 10;
+/// Whether any pages go back to the system, also some of a mapping, or of two that lie side by side.
+pub(super) const TAKES_PARTS: bool = cfg!(all(unix, not(feature = "system-allocator")));
+
+/// Pages wherever the system likes; mappings that follow each other lie side by side mostly. `None`: no more memory.
+#[cfg(all(unix, not(feature = "system-allocator")))]
+fn pages(length: usize) -> Option<*mut u8> {
+    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a fresh private mapping.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), length, access, kind, -1, 0) };
+    (start != libc::MAP_FAILED).then(|| start.cast())
+}
 
 /// A block of `size` bytes; at a multiple of [`HUGE`] if there are that many. `None`: no more memory.
 #[cfg(all(unix, not(feature = "system-allocator")))]
 pub(super) fn map(size: usize) -> Option<MemoryBlock> {
     let size = size.max(ALIGN);
-    let slack = if size >= HUGE { HUGE } else { 0 };
-    let length = size.checked_add(slack)?;
-    // SAFETY: a fresh private mapping, wherever the system likes.
-    let start = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            length,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
-    if start == libc::MAP_FAILED {
-        return None;
-    }
-    let start = start.cast::<u8>();
-    let lead = if slack > 0 { start.align_offset(HUGE) } else { 0 };
-    // SAFETY: what is unmapped is the part of the fresh mapping before and after the aligned block, which is the rest.
+    let mut block = pages(size)?;
+    let lead = block.align_offset(HUGE);
+    // SAFETY: what is unmapped is the whole of a fresh mapping, or the part before and after the aligned block.
     unsafe {
-        let block = start.add(lead);
-        if lead > 0 {
-            libc::munmap(start.cast(), lead);
-        }
-        if lead < slack {
-            libc::munmap(block.add(size).cast(), slack - lead);
+        if size >= HUGE && lead > 0 {
+            libc::munmap(block.cast(), size);
+            let start = pages(size.checked_add(HUGE)?)?;
+            let lead = start.align_offset(HUGE);
+            block = start.add(lead);
+            if lead > 0 {
+                libc::munmap(start.cast(), lead);
+            }
+            if lead < HUGE {
+                libc::munmap(block.add(size).cast(), HUGE - lead);
+            }
         }
         // Only advice: a system without huge pages is slower at the first touch, no more.
         #[cfg(target_os = "linux")]
-        if slack > 0 {
+        if size >= HUGE {
             libc::madvise(block.cast(), size, libc::MADV_HUGEPAGE);
         }
-        Some(MemoryBlock::whole(NonNull::new(block)?, size))
+        Some(MemoryBlock::new(NonNull::new(block)?, size))
     }
 }
 
-/// Gives a block back to the system, if it is all of a mapping.
+/// Gives a block back to the system.
+///
+/// # Safety
+/// It is what `map` made, or whole pages of that if it [`TAKES_PARTS`].
 #[cfg(all(unix, not(feature = "system-allocator")))]
-pub(super) fn unmap(block: MemoryBlock) {
-    if let Some((start, size)) = block.into_whole() {
-        // SAFETY: it is what `map` made, and nothing else leads to it.
-        unsafe { libc::munmap(start.as_ptr().cast(), size) };
-    }
+pub(super) unsafe fn unmap(block: MemoryBlock) {
+    let (start, size) = block.into_parts();
+    // SAFETY: the caller's promise, and nothing else leads to it.
+    unsafe { libc::munmap(start.as_ptr().cast(), size) };
 }
 
 #[cfg(any(not(unix), feature = "system-allocator"))]
@@ -68,13 +70,16 @@ fn layout(size: usize) -> Option<std::alloc::Layout> {
 pub(super) fn map(size: usize) -> Option<MemoryBlock> {
     let size = size.max(ALIGN);
     // SAFETY: the size is not zero; the block is all that is allocated.
-    unsafe { NonNull::new(std::alloc::alloc(layout(size)?)).map(|start| MemoryBlock::whole(start, size)) }
+    unsafe { NonNull::new(std::alloc::alloc(layout(size)?)).map(|start| MemoryBlock::new(start, size)) }
 }
 
 /// As above.
+///
+/// # Safety
+/// As above.
 #[cfg(any(not(unix), feature = "system-allocator"))]
-pub(super) fn unmap(block: MemoryBlock) {
-    let Some((start, size)) = block.into_whole() else { return };
+pub(super) unsafe fn unmap(block: MemoryBlock) {
+    let (start, size) = block.into_parts();
     if let Some(layout) = layout(size) {
         // SAFETY: it is what `map` made with this layout, and nothing else leads to it.
         unsafe { std::alloc::dealloc(start.as_ptr(), layout) };

@@ -15,8 +15,8 @@ use super::{account, allocator};
 
 /// Blocks that a thread keeps: as many calls deep.
 const DEPTH: usize = 6;
-/// Bytes of a block that a thread keeps.
-const KEEP: usize = 32 << 20;
+/// Bytes of a block that a thread keeps; longer ones go back after each call, so that arrays may have their memory.
+const KEEP: usize = 256 << 10;
 /// Bytes of what is small: short lists are kept apart, so that they do not take the places of large blocks, which would
 /// be many then. They have at least so many bytes, and there are so many of them.
 const SMALL: usize = 8 << 10;

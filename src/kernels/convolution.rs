@@ -4,10 +4,12 @@
 //! The sums are products of matrices, of blocks of an image that are laid out in the cache.
 
 mod depthwise;
+mod depthwise_lanes;
 mod depthwise_pixels;
 mod direct;
 mod dots;
 mod isa;
+mod patches;
 mod pixels;
 mod plane;
 mod pointwise;
@@ -33,6 +35,7 @@ use super::threads::{Shared, ranges};
 pub use crate::array::DerivedCache;
 use crate::array::{Lasting, OutOfMemory};
 use direct::Correlation;
+use patches::Patches;
 use pointwise::Pointwise;
 use std::sync::atomic::{AtomicU8, Ordering};
 use tables::{Tables, WhichSum};
@@ -274,6 +277,10 @@ fn spread_gradient<T: Float>(
 ) -> Result<(), OutOfMemory> {
     if let Some(products) = Pointwise::new(g).filter(|p| epilogue.row_bias.is_none() || !p.is_strided()) {
         products.input_gradient(gy, w, gx, epilogue);
+        return Ok(());
+    }
+    if let Some(patches) = Patches::new(g) {
+        patches.input_gradient(gy, w, gx, epilogue);
         return Ok(());
     }
     if winograd::<T>(g, WINOGRAD_CHANNELS) {

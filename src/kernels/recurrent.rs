@@ -13,6 +13,7 @@ use super::map::elements;
 use super::scratch;
 use super::simd::vectorised;
 use super::threads::{self, Shared};
+use crate::array::{Lasting, Lent};
 
 /// Multiplications that are worth handing over.
 const GRAIN: usize = 100_000;
@@ -75,6 +76,23 @@ pub struct Layer {
     pub reverse: bool,
 }
 
+/// Weights of all directions as [`Layer::forward`] multiplies states by them, kept with an array.
+pub struct PackedWeights<'a, T> {
+    lent: Lent<'a, T>,
+    /// Numbers of a direction.
+    n: usize,
+    directions: usize,
+}
+
+impl<T> PackedWeights<'_, T> {
+    /// Those of a direction.
+    pub fn part(&self, direction: usize) -> &[T] {
+        assert!(direction < self.directions);
+        // SAFETY: so many were written.
+        unsafe { std::slice::from_raw_parts(self.lent.ptr().add(direction * self.n), self.n) }
+    }
+}
+
 /// What a layer reads.
 #[derive(Clone, Copy)]
 pub struct Reading<'a, T> {
@@ -82,6 +100,8 @@ pub struct Reading<'a, T> {
     pub x: &'a [T],
     /// Weights: gates, units, and for each those of the inputs and of the state.
     pub w: &'a [T],
+    /// Those of the state as [`Layer::keep_packed`] has them, if they are kept.
+    pub packed: Option<&'a [T]>,
     /// Biases.
     pub b: Option<&'a [T]>,
     /// State at the start.
@@ -111,6 +131,11 @@ struct States<T> {
     apart: usize,
 }
 
+/// Numbers from a row of `n` to the next. Rows whole pages apart would have to share few places of the caches.
+fn padded(n: usize) -> usize {
+    if n.is_multiple_of(256) { n + 16 } else { n }
+}
+
 impl<T> States<T> {
     fn operand(self) -> MatrixOperand<T> {
         MatrixOperand { p: self.p.get(), row: self.apart as isize, col: 1 }
@@ -127,9 +152,22 @@ impl Layer {
         if self.reverse { self.steps - 1 - i } else { i }
     }
 
-    /// Numbers that [`Layer::forward`] keeps.
+    /// Numbers that [`Layer::forward`] keeps: the gates of all samples, and behind them what else is kept of each.
     pub fn kept(&self) -> usize {
-        self.steps * self.batch * self.cell.kept() * self.hidden
+        let more = (self.cell.kept() - self.cell.gates()) * self.hidden;
+        self.steps * self.batch * (padded(self.cell.gates() * self.hidden) + more)
+    }
+
+    /// Part number `part` of what is kept of all samples at a step.
+    fn kept_part<T>(&self, kept: Shared<T>, t: usize, part: usize) -> States<T> {
+        let (gates, samples) = (self.cell.gates(), t * self.batch);
+        let row = padded(gates * self.hidden);
+        let (at, apart) = if part < gates {
+            (samples * row + part * self.hidden, row)
+        } else {
+            (self.steps * self.batch * row + samples * self.hidden, self.hidden)
+        };
+        States { p: Shared::new(kept.get().wrapping_add(at)), apart }
     }
 
     /// Weights of a unit.
@@ -151,6 +189,48 @@ impl Layer {
         self.hidden <= self.apart && (self.steps * self.batch - 1) * self.apart + self.hidden <= numbers
     }
 
+    /// Numbers that [`Layer::pack`] writes.
+    fn packed<T: Float>(&self) -> usize {
+        self.cell.gates() * Panels::<T>::room(self.hidden, self.hidden)
+    }
+
+    /// The weights by which the state is multiplied, of so many directions, packed and kept with the array of all weights: from the
+    /// second time in a row on that they are the same.
+    pub fn keep_packed<'a, T: Float>(
+        &self,
+        w: &[T],
+        directions: usize,
+        lasting: Lasting<'a>,
+    ) -> Option<PackedWeights<'a, T>> {
+        let n = self.packed::<T>();
+        let lent = lasting.lend::<T>(0, [size_of::<T>(), self.inputs, self.hidden], directions * n)?;
+        let mut kept = PackedWeights { lent, n, directions };
+        if !kept.lent.is_made() {
+            // SAFETY: there is room for so many, and nobody else has it meanwhile.
+            let all = unsafe { std::slice::from_raw_parts_mut(kept.lent.ptr(), directions * n) };
+            let of_each = w.chunks_exact((w.len() / directions).max(1));
+            of_each.zip(all.chunks_exact_mut(n.max(1))).for_each(|(w, to)| self.pack(w, to));
+            kept.lent.made();
+        }
+        Some(kept)
+    }
+
+    /// Packs the weights by which the state is multiplied.
+    fn pack<T: Float>(&self, w: &[T], to: &mut [T]) {
+        let Self { inputs, hidden, .. } = *self;
+        assert!(w.len() == self.cell.gates() * hidden * self.row() && to.len() == self.packed::<T>());
+        if hidden == 0 {
+            return;
+        }
+        for (w, to) in
+            w.chunks_exact(hidden * self.row()).zip(to.chunks_exact_mut(Panels::<T>::room(hidden, hidden)))
+        {
+            let weights = MatrixOperand { p: w[inputs..].as_ptr(), row: 1, col: self.row() as isize };
+            // SAFETY: the weights of a gate are `hidden` rows, and there is room for them.
+            unsafe { Panels::pack(weights, hidden, hidden, to.as_mut_ptr()) };
+        }
+    }
+
     fn check<T>(&self, r: &Reading<'_, T>) {
         let Self { cell, steps, batch, inputs, hidden, .. } = *self;
         assert!(r.x.len() == steps * batch * inputs && r.w.len() == cell.gates() * hidden * self.row());
@@ -169,7 +249,7 @@ impl Layer {
     ) {
         let Self { cell, steps, batch, inputs, hidden, apart, .. } = *self;
         self.check(&r);
-        let (gates, wide, samples) = (cell.gates(), cell.kept() * hidden, steps * batch);
+        let (gates, samples) = (cell.gates(), steps * batch);
         assert!(kept.len() == self.kept() && last.len() == batch * hidden);
         if samples == 0 || hidden == 0 {
             last.copy_from_slice(r.h);
@@ -178,24 +258,22 @@ impl Layer {
         }
         assert!(self.holds(y.len()));
         let bias = r.b.map(|b| &b[..gates * hidden]);
+        let row_of_gates = padded(gates * hidden);
         gemm_then(
-            MatrixMut::new(kept, samples, gates * hidden, wide, 1),
+            MatrixMut::new(kept, samples, gates * hidden, row_of_gates, 1),
             Matrix::of_rows(r.x, samples, inputs),
             Matrix::new(r.w, gates * hidden, inputs, self.row(), 1).t(),
             Epilogue { column_bias: bias, ..Epilogue::NONE },
         );
         let room = Panels::<T>::room(hidden, hidden);
-        scratch::with(gates * room, |packed: &mut [T]| {
-            let of_gate = |gate: usize| {
-                let p = r.w[gate * hidden * self.row() + inputs..].as_ptr();
-                MatrixOperand { p, row: 1, col: self.row() as isize }
-            };
-            for (gate, packed) in packed.chunks_exact_mut(room).enumerate() {
-                // SAFETY: the weights of a gate are `hidden` rows, and there is room for them.
-                unsafe { Panels::pack(of_gate(gate), hidden, hidden, packed.as_mut_ptr()) };
-            }
+        scratch::with(if r.packed.is_some() { 0 } else { self.packed::<T>() }, |own: &mut [T]| {
+            let packed = r.packed.unwrap_or_else(|| {
+                self.pack(r.w, own);
+                own
+            });
+            assert!(packed.len() == self.packed::<T>());
             let (packed, kept, y) = (
-                Shared::new(packed.as_mut_ptr()),
+                Shared::read_only(packed.as_ptr()),
                 Shared::new(kept.as_mut_ptr()),
                 Shared::new(y.as_mut_ptr()),
             );
@@ -203,24 +281,24 @@ impl Layer {
             let first_cells = r.c.map(|c| States { p: Shared::read_only(c.as_ptr()), apart: hidden });
             let outputs =
                 |t: usize| States { p: Shared::new(y.get().wrapping_add(t * batch * apart)), apart };
-            let rows = |t: usize, part: usize| {
-                let p = kept.get().wrapping_add(t * batch * wide + part * hidden);
-                States { p: Shared::new(p), apart: wide }
-            };
+            let rows = |t: usize, part: usize| self.kept_part(kept, t, part);
             for i in 0..steps {
                 let t = self.time(i);
                 let before = if i == 0 { first } else { outputs(self.time(i - 1)) };
                 let cells = first_cells.map(|c| if i == 0 { c } else { rows(self.time(i - 1), 4) });
                 self.units::<T>(batch * hidden * gates, |units| {
-                    let n = units.len();
+                    let (n, mut cache) = (units.len(), [T::ZERO; UNITS]);
                     for gate in 0..gates {
                         // What the last gate of a GRU has of the state is kept apart.
                         let alone = cell == Cell::Gru && gate == 2;
-                        let to = rows(t, if alone { 3 } else { gate }).at(0).wrapping_add(units.start);
+                        let to = rows(t, if alone { 3 } else { gate });
                         let b = Panels::packed(packed.get().wrapping_add(gate * room), hidden);
                         let b = b.column(units.start, hidden);
                         // SAFETY: states of the step before are written; each thread has units of its own.
-                        unsafe { multiply((batch, n, hidden), before.operand(), b, to, wide, !alone) };
+                        unsafe {
+                            let at = to.at(0).wrapping_add(units.start);
+                            multiply((batch, n, hidden), before.operand(), b, at, to.apart, !alone);
+                        };
                     }
                     for sample in 0..batch {
                         // SAFETY: as above; rows of different arrays or parts do not overlap.
@@ -233,7 +311,7 @@ impl Layer {
                                 Cell::Tanh | Cell::Relu => elman(cell, row(rows(t, 0)), h),
                                 Cell::Lstm => {
                                     let gates = [0, 1, 2, 3, 4].map(|part| row(rows(t, part)));
-                                    lstm(gates, cells.map(|c| &*row(c)).unwrap_or_default(), h);
+                                    lstm(gates, cells.map(|c| &*row(c)).unwrap_or_default(), h, &mut cache);
                                 }
                                 Cell::Gru => {
                                     let gates = [0, 1, 2, 3].map(|part| row(rows(t, part)));
@@ -271,7 +349,7 @@ impl Layer {
     ) {
         let Self { cell, steps, batch, hidden, apart, .. } = *self;
         self.check(&r);
-        let (gates, wide, slopes) = (cell.gates(), cell.kept() * hidden, cell.biases() * hidden);
+        let (gates, slopes) = (cell.gates(), padded(cell.biases() * hidden));
         assert!(kept.len() == self.kept() && last.0.len() == batch * hidden);
         if steps * batch * hidden == 0 {
             add_to(to.h, last.0);
@@ -301,9 +379,9 @@ impl Layer {
             let (state_at, carried_at) = (shared(state), shared(carried));
             let [y_at, gy_at] = [y, gy].map(|of| Shared::read_only(of.as_ptr()));
             let kept_at = Shared::read_only(kept.as_ptr());
-            let rows = |of: Shared<T>, t: usize, part: usize, wide: usize| States {
-                p: Shared::new(of.get().wrapping_add(t * batch * wide + part * hidden)),
-                apart: wide,
+            let slope_rows = |t: usize, part: usize| States {
+                p: Shared::new(slopes_at.get().wrapping_add(t * batch * slopes + part * hidden)),
+                apart: slopes,
             };
             let flat = |p: Shared<T>| States { p, apart: hidden };
             let outputs = |of: Shared<T>, t: usize| States {
@@ -314,12 +392,12 @@ impl Layer {
             // One more than there are steps: the last is what reaches the state at the start.
             for i in (0..=steps).rev() {
                 self.units::<T>(batch * hidden * gates, |units| {
-                    let n = units.len();
+                    let (n, mut cache) = (units.len(), [T::ZERO; UNITS]);
                     if i < steps {
                         let t = self.time(i);
                         let to = state_at.get().wrapping_add(units.start);
                         let b = packed.column(units.start, gates * hidden);
-                        let part = |part: usize| rows(slopes_at, t, part, slopes).operand();
+                        let part = |part: usize| slope_rows(t, part).operand();
                         // SAFETY: gradients of the step after are written; each thread has units of its own.
                         unsafe {
                             if cell == Cell::Gru {
@@ -339,8 +417,9 @@ impl Layer {
                             let row = |s: States<T>| -> &mut [T] {
                                 std::slice::from_raw_parts_mut(s.at(sample).add(units.start), n)
                             };
-                            let kept = |t: usize, part: usize| -> &[T] { row(rows(kept_at, t, part, wide)) };
-                            let slope = |part: usize| row(rows(slopes_at, t, part, slopes));
+                            let kept =
+                                |t: usize, part: usize| -> &[T] { row(self.kept_part(kept_at, t, part)) };
+                            let slope = |part: usize| row(slope_rows(t, part));
                             let (g, gy) = (row(flat(state_at)), row(outputs(gy_at, t)));
                             match cell {
                                 Cell::Tanh | Cell::Relu => elman_slopes(cell, kept(t, 0), (g, gy), slope(0)),
@@ -351,7 +430,7 @@ impl Layer {
                                     };
                                     let gates = [0, 1, 2, 3, 4].map(|part| kept(t, part));
                                     let to = [0, 1, 2, 3].map(slope);
-                                    lstm_slopes(gates, old, (g, gy), row(flat(carried_at)), to);
+                                    lstm_slopes(gates, old, (g, gy), row(flat(carried_at)), to, &mut cache);
                                 }
                                 Cell::Gru => {
                                     let old = row(before.map_or(first, |before| outputs(y_at, before)));
@@ -378,7 +457,8 @@ impl Layer {
         [gx, gw, gb]: [Option<&mut [T]>; 3],
     ) {
         let Self { cell, steps, batch, inputs, hidden, apart, .. } = *self;
-        let (gates, wide, samples) = (cell.gates() * hidden, cell.biases() * hidden, steps * batch);
+        let (gates, samples) = (cell.gates() * hidden, steps * batch);
+        let wide = padded(cell.biases() * hidden);
         let of_x = || Matrix::new(slope, samples, gates, wide, 1);
         if let Some(gx) = gx {
             gemm(
@@ -389,31 +469,28 @@ impl Layer {
             );
         }
         if let Some(gw) = gw {
-            gemm(
-                MatrixMut::new(gw, gates, inputs, self.row(), 1),
-                true,
-                of_x().t(),
-                Matrix::of_rows(r.x, samples, inputs),
-            );
-            // Which slopes meet the state before, and whose weights they are.
-            let groups: &[(usize, usize, usize)] =
-                if cell == Cell::Gru { &[(0, 2, 0), (3, 1, 2)] } else { &[(0, cell.gates(), 0)] };
-            let rest = (steps - 1) * batch;
-            let (later, earlier) = if self.reverse { (0, batch) } else { (batch, 0) };
-            for (part, n, gate) in groups {
-                let n = n * hidden;
-                let gw = &mut gw[gate * hidden * self.row() + inputs..];
-                let from = |sample: usize, count: usize| {
-                    Matrix::new(&slope[sample * wide + part * hidden..], count, n, wide, 1).t()
-                };
-                let start = self.time(0) * batch;
-                let to = MatrixMut::new(gw, n, hidden, self.row(), 1);
-                gemm(to, true, from(start, batch), Matrix::of_rows(r.h, batch, hidden));
-                if rest > 0 {
-                    let old = Matrix::new(&y[earlier * apart..], rest, hidden, apart, 1);
-                    gemm(MatrixMut::new(gw, n, hidden, self.row(), 1), true, from(later, rest), old);
+            let row = self.row();
+            scratch::with(samples * row, |read: &mut [T]| {
+                // Inputs and the states before side by side, as their weights are.
+                threads::rows_mut(read, row, (GRAIN / row).max(1), |sample, read| {
+                    let (x, h) = read.split_at_mut(inputs);
+                    x.copy_from_slice(&r.x[sample * inputs..][..inputs]);
+                    let (step, sample) = (self.time(sample / batch), sample % batch);
+                    h.copy_from_slice(match step.checked_sub(1) {
+                        None => &r.h[sample * hidden..][..hidden],
+                        Some(before) => &y[(self.time(before) * batch + sample) * apart..][..hidden],
+                    });
+                });
+                // Slopes from a part on, the gates that they are of, and what meets them.
+                let of_gru = [(0, 0..2, 0..row), (2, 2..3, 0..inputs), (3, 2..3, inputs..row)];
+                let of_others = [(0, 0..cell.gates(), 0..row)];
+                for (part, of, columns) in if cell == Cell::Gru { &of_gru[..] } else { &of_others } {
+                    let (n, at) = (of.len() * hidden, of.start * hidden * row + columns.start);
+                    let slopes = Matrix::new(&slope[part * hidden..], samples, n, wide, 1);
+                    let read = Matrix::new(&read[columns.start..], samples, columns.len(), row, 1);
+                    gemm(MatrixMut::new(&mut gw[at..], n, columns.len(), row, 1), true, slopes.t(), read);
                 }
-            }
+            });
         }
         if let Some(gb) = gb {
             vectorised(
@@ -464,14 +541,28 @@ fn elman_slopes<T: Float>(cell: Cell, h: &[T], (g, gy): (&[T], &[T]), to: &mut [
     }
 }
 
+/// Units whose cells are worked on in the first cache. What waited for memory that was just written would wait long, if that was not
+/// in a cache before.
+const UNITS: usize = 256;
+
+/// Ranges of so many units at a time.
+fn blocks(n: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..n).step_by(UNITS).map(move |start| start..n.min(start + UNITS))
+}
+
 /// The state of an LSTM, of sums for the gates, which stay where they are as gates, and the cells before.
-fn lstm<T: Float>([i, f, g, o, c]: [&mut [T]; 5], before: &[T], h: &mut [T]) {
+fn lstm<T: Float>([i, f, g, o, c]: [&mut [T]; 5], before: &[T], h: &mut [T], room: &mut [T; UNITS]) {
     each(i, [], |v, []| v.sigmoid());
     each(f, [], |v, []| v.sigmoid());
     each(g, [], |v, []| v.tanh());
     each(o, [], |v, []| v.sigmoid());
-    each(c, [f, before, i, g], |_, [f, before, i, g]| f * before + i * g);
-    each(h, [o, c], |_, [o, c]| o * c.tanh());
+    for at in blocks(h.len()) {
+        let now = &mut room[..at.len()];
+        let read = [&f[at.clone()], &before[at.clone()], &i[at.clone()], &g[at.clone()]];
+        each(now, read, |_, [f, before, i, g]| f * before + i * g);
+        each(&mut h[at.clone()], [&o[at.clone()], now], |_, [o, c]| o * c.tanh());
+        c[at].copy_from_slice(now);
+    }
 }
 
 fn lstm_slopes<T: Float>(
@@ -480,16 +571,23 @@ fn lstm_slopes<T: Float>(
     (gh, gy): (&[T], &[T]),
     carried: &mut [T],
     [to_i, to_f, to_g, to_o]: [&mut [T]; 4],
+    room: &mut [T; UNITS],
 ) {
     let one = T::ONE;
-    // What the state is of the cell stays where the slope of its gate will be.
-    each(to_o, [c], |_, [c]| c.tanh());
-    each(carried, [gh, gy, o, to_o], |gc, [gh, gy, o, c]| gc + (gh + gy) * o * (one - c * c));
-    each(to_o, [gh, gy, o], |c, [gh, gy, o]| (gh + gy) * c * o * (one - o));
-    each(to_i, [carried, g, i], |_, [gc, g, i]| gc * g * i * (one - i));
-    each(to_f, [carried, before, f], |_, [gc, c, f]| gc * c * f * (one - f));
-    each(to_g, [carried, i, g], |_, [gc, i, g]| gc * i * (one - g * g));
-    each(carried, [f], |gc, [f]| gc * f);
+    for at in blocks(c.len()) {
+        let [i, f, g, o, c, before, gh, gy] = [i, f, g, o, c, before, gh, gy].map(|x| &x[at.clone()]);
+        let [carried, to_i, to_f, to_g, to_o] =
+            [&mut *carried, &mut *to_i, &mut *to_f, &mut *to_g, &mut *to_o].map(|x| &mut x[at.clone()]);
+        // What the state is of the cell.
+        let state = &mut room[..at.len()];
+        each(state, [c], |_, [c]| c.tanh());
+        each(carried, [gh, gy, o, state], |gc, [gh, gy, o, c]| gc + (gh + gy) * o * (one - c * c));
+        each(to_o, [gh, gy, o, state], |_, [gh, gy, o, c]| (gh + gy) * c * o * (one - o));
+        each(to_i, [carried, g, i], |_, [gc, g, i]| gc * g * i * (one - i));
+        each(to_f, [carried, before, f], |_, [gc, c, f]| gc * c * f * (one - f));
+        each(to_g, [carried, i, g], |_, [gc, i, g]| gc * i * (one - g * g));
+        each(carried, [f], |gc, [f]| gc * f);
+    }
 }
 
 /// Adds gradients to those that are wanted.

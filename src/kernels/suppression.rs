@@ -54,11 +54,11 @@ impl ChosenBoxes {
 
     /// Whether the intersection of a box with one of them has more than a share of their union.
     pub fn hide(&self, corners: &Corners, share: f64) -> bool {
-        let own = area(corners);
+        let (own, blocks) = (area(corners), &self.blocks[..]);
         vectorised(
             #[inline(always)]
-            || {
-                self.blocks.iter().any(|block| {
+            move || {
+                blocks.iter().any(|block| {
                     let mut is_hidden = false;
                     for lane in 0..LANES {
                         let along = |axis: usize| {

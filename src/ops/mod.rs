@@ -33,10 +33,12 @@ pub use contract::compute::{Alias, Compute, Reads};
 pub use contract::elementwise::{Binary, Unary};
 pub use contract::facts::{Facts, InputFacts};
 #[doc(hidden)]
-pub use contract::loops::{Loops, Part, Pieces};
+pub use contract::loops::Loops;
 #[doc(hidden)]
 pub use contract::operation::Call;
 pub use contract::operation::{Array, OnArrays, Op, Operation};
+#[doc(hidden)]
+pub use contract::part::{Part, Pieces};
 #[doc(hidden)]
 pub use contract::run::{Backward, Grad, Memory, Run, State};
 pub use contract::shapes::{InputShapes, Shapes};
@@ -79,6 +81,7 @@ pub fn registry() -> impl Iterator<Item = &'static Entry> {
         linear_algebra::inverse::OPS,
         linear_algebra::cholesky::OPS,
         arrangement::concatenate::OPS,
+        arrangement::concatenate_parts::OPS,
         losses::classification::OPS,
         pointwise::logical::OPS,
         losses::loss::OPS,

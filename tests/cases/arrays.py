@@ -43,6 +43,11 @@ def sorted_along(x, axis=-1, reverse=False, with_index=False, only_index=False):
     return at if only_index else (y, at) if with_index else y
 
 
+def joined_parts(*x, axis, along, start, stop):
+    parts = zip(x, start, stop, strict=True)
+    return np.concatenate([a.take(np.arange(first, last), along) for a, first, last in parts], axis)
+
+
 def spread(x, y, axis=-1):
     """`broadcast_to` with the axis of `x` at which `y` starts."""
     after = 0 if axis < 0 else x.ndim - axis - y.ndim
@@ -105,6 +110,20 @@ ROWS: list[Row] = [
             (((2, 3),), {}),
             (((2, 0), (2, 3)), {"axis": 1}),
             (((2, 1, 3), (2, 2, 3)), {"axis": -2}),
+        )
+    ),
+    *(
+        Row(
+            "concatenate_parts",
+            tuple(sample(*s, seed=i) for i, s in enumerate(shapes)),
+            joined_parts,
+            {"axis": axis, "along": along, "start": start, "stop": stop},
+        )
+        for shapes, axis, along, start, stop in (
+            (((4, 2, 3), (1, 5, 3)), 1, 0, [2, 0], [3, 1]),
+            (((2, 5, 2, 3), (2, 2, 2, 1), (2, 3, 2, 2)), -1, 1, [1, 0, 1], [3, 2, 3]),
+            (((2, 3, 4),), 2, 0, [1], [1]),
+            (((3, 2, 9, 4), (3, 2, 0, 4)), 2, -4, [0, 0], [3, 3]),
         )
     ),
     *(

@@ -44,6 +44,7 @@ ELEMENTWISE: dict[str, str | tuple[str, ...]] = {
     "gelu": "gy / 2 * (1 + t + x * (1 - t**2) * c * (1 + 0.134145 * x**2))"
     " where t = np.tanh(c * (x + 0.044715 * x**3)) where c = np.sqrt(2 / np.pi)",
     "hard_sigmoid": "gy * (np.abs(x) < 2.5) / 5",
+    "hard_swish": "gy * np.where(np.abs(x) < 3, x / 3 + 0.5, x > 0)",
     "hard_tanh": "gy * (np.abs(x) < 1)",
     "huber_loss": ("2 * gy * np.clip(x0 - x1, -delta, delta)", "-2 * gy * np.clip(x0 - x1, -delta, delta)"),
     "identity": "gy",

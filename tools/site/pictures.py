@@ -25,7 +25,7 @@ CURVES: dict[str, Callable[[Variable], Variable]] = {
     name: getattr(F, name)
     for name in (
         "sigmoid", "tanh", "swish", "gelu", "mish", "softplus", "log_sigmoid", "softsign", "tanh_shrink", "sinc",
-        "relu", "leaky_relu", "elu", "selu", "relu6", "hard_sigmoid", "hard_tanh",
+        "relu", "leaky_relu", "elu", "selu", "relu6", "hard_sigmoid", "hard_tanh", "hard_swish",
     )
 }  # fmt: skip
 """Functions that are drawn over [-4, 4], each with its derivative."""

@@ -79,6 +79,7 @@ FACTS = {
         "A copy of one row for each index.",
     ),
     "concatenate": ("Each input gets its part of `gy`.", "A copy of each input."),
+    "concatenate_parts": ("Each input gets its part of `gy`, zero where none was taken.", "A copy of each part."),
     "split": ("The gradients of the parts, put together.", "A copy of the input."),
     "reshape": ("`gy` in the shape of `x`.", "None: the memory is shared where nobody can tell."),
     "transpose": ("`gy` with its axes put back.", "A copy with another order: bound by memory."),

@@ -20,7 +20,8 @@ __all__ = ["table_of"]
 
 _ELEMENTWISE = frozenset(
     [
-        *("Abs", "Add2", "AddScalar", "Div2", "ELU", "Erf", "Exp", "GELU", "HardSigmoid", "HardTanh"),
+        *("Abs", "Add2", "AddScalar", "Div2", "ELU", "Erf", "Exp", "GELU", "HardSigmoid", "HardSwish"),
+        *("HardTanh",),
         *("Identity", "LeakyReLU", "Log", "Maximum2", "MaximumScalar", "Minimum2", "MinimumScalar", "Mish", "Mul2"),
         *("MulScalar", "Pow2", "PowScalar", "RDivScalar", "ReLU", "ReLU6", "RPowScalar", "RSubScalar", "SELU"),
         *("Sigmoid", "Sinc", "SoftPlus", "SoftSign", "Sub2", "Swish", "Tanh"),

@@ -72,9 +72,9 @@ class Builder:
             self._run(self._graph, values, start=start, stop=stop)
 
     def _attributes_of(self, node: Any) -> dict[str, Any]:
-        # The message is kept beside them, so that its place in memory names it.
+        # The message is kept beside them, so that its place in memory names it; in a copy that is another.
         found = self._attributes.get(id(node))
-        if found is None:
+        if found is None or found[0] is not node:
             found = self._attributes[id(node)] = node, reading.attributes_of(node, self._folder)
         return found[1]
 

@@ -38,11 +38,22 @@ class TensorFile:
     Args:
         path: The file.
         places: Where the bytes of each tensor begin and end, by name; by default none was left.
+
+    Attributes:
+        path: Likewise.
     """
 
     def __init__(self, path: Path = Path(), places: Mapping[str, tuple[int, int]] = MappingProxyType({})) -> None:
-        self._path = path
+        self.path = path
         self._places = places
+
+    def place(self, tensor: Any) -> tuple[int, int] | None:
+        """Where the bytes of a tensor are; None if they were not left in the file.
+
+        Args:
+            tensor: A `TensorProto`.
+        """
+        return None if tensor.HasField("raw_data") else self._places.get(tensor.name)
 
     @contextmanager
     def opened(self) -> Iterator[Callable[[Any], bytes | None]]:
@@ -51,10 +62,10 @@ class TensorFile:
         Yields:
             What gives the bytes of a tensor, a `TensorProto`; None if they were not left in the file.
         """
-        with self._path.open("rb") if self._places else nullcontext() as file:
+        with self.path.open("rb") if self._places else nullcontext() as file:
 
             def content(tensor: Any) -> bytes | None:
-                place = None if tensor.HasField("raw_data") else self._places.get(tensor.name)
+                place = self.place(tensor)
                 if file is None or place is None:
                     return None
                 file.seek(place[0])

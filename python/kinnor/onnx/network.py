@@ -17,8 +17,9 @@ from ..files.progress import each
 from ..folding import Folding
 from . import reading
 from .building import Builder, outputs_of
-from .containers import Absent, InputType, Items, counts, entered, input_type, parts
+from .containers import Absent, InputType, Items, counts, entered, input_type, leaves, parts
 from .message import TensorFile
+from .originals import Originals
 from .stages import StageEndsError, Stages, keep, readable
 from .values import MOST_FIXED, NeedsValuesError, OnnxError, Value
 
@@ -44,8 +45,10 @@ class Model:
     initializers of the file are the parameters. Until somebody asks for them, or calls the model with variables, graphs
     are folded: what follows from parameters alone is computed once, batch normalizations go into the weights before
     them, and layers between levels of 8 bits are computed with the levels; from then on graphs are as the file says,
-    and follow the values of the parameters. Whole numbers that are computed are exact up to 2^24 (float32), and refused
-    beyond, also inside (of variables, nobody looks); those that follow from shapes and constants are exact.
+    and follow the values of the parameters. A parameter that no folded graph takes as it is leaves memory, and is read
+    again if somebody asks; the file stays open for that, whatever becomes of its name. Whole numbers that are computed
+    are exact up to 2^24 (float32), and refused beyond, also inside (of variables, nobody looks); those that follow from
+    shapes and constants are exact.
 
     Args:
         proto: The `ModelProto`.
@@ -68,10 +71,14 @@ class Model:
         self._constants: dict[str, Value] = {}
         frozen = {node.input[i] for node in graph.node for i in _FROZEN.get(node.op_type, ()) if i < len(node.input)}
         self._parameters: OrderedDict[str, Variable] = OrderedDict()
-        with (tensors or TensorFile()).opened() as content:
+        tensors = tensors or TensorFile()
+        with tensors.opened() as content:
+            self._originals = Originals(tensors.path if any(map(tensors.place, graph.initializer)) else None)
             for tensor in each(graph.initializer, "read ONNX"):
-                array = reading.array_of(tensor, folder, content(tensor))
+                array, place = reading.array_of(tensor, folder, content(tensor)), tensors.place(tensor)
                 self._constants[tensor.name] = self._initializer(tensor.name, array, tensor.name not in frozen)
+                if place is not None and tensor.name in self._parameters:
+                    self._originals.add(self._parameters[tensor.name], place, array.dtype)
         self._types: dict[str, InputType] = {}
         for held in graph.input:
             if held.name not in self._constants:
@@ -108,7 +115,12 @@ class Model:
         return {key: held.shape for key, held in self._types.items()}
 
     def written(self) -> tuple[Any, dict[str, Any]]:
-        """A copy of the message without initializers, and these by name: the parameters with their values of now."""
+        """A copy of the message without initializers, and these by name: the parameters with their values of now.
+
+        Raises:
+            OnnxError: If parameters left memory, and their file was written since it was loaded.
+        """
+        self._originals.restore()
         proto = type(self._proto)()
         proto.CopyFrom(self._proto)
         return proto, {key: value.array for key, value in self._constants.items()}
@@ -118,6 +130,9 @@ class Model:
 
         Args:
             grad_only: Whether to leave out those that need no gradient.
+
+        Raises:
+            OnnxError: If parameters left memory, and their file was written since it was loaded.
         """
         self._unfold()
         return Parameters((key, x) for key, x in self._parameters.items() if x.need_grad or not grad_only)
@@ -125,9 +140,27 @@ class Model:
     def _unfold(self) -> None:
         """Parameters may change from now on."""
         if self._stages.folding is not None:
+            self._originals.restore()
+            self._originals = Originals()
             self._stages.folding = None
             self._graphs.clear()
             self._known.clear()
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._originals.restore()  # a copy has its parameters in memory
+        return {**self.__dict__, "_originals": Originals()}
+
+    def _release(self) -> None:
+        """Let go of parameters that no graph takes, where all is built that there is."""
+        if self._stages.folding is None or self._split is not None or self._is_computed_at_once:
+            return
+        taken: set[Variable] = set()
+        for graph in self._graphs.values():
+            for root in graph.roots:
+                root.visit(lambda f: taken.update(f.inputs))
+            given = (value for _, held in graph.outputs if held is not None for value in leaves(held))
+            taken.update(value.variable for value in given if not value.known)
+        self._originals.release(taken)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Compute the outputs.
@@ -144,8 +177,8 @@ class Model:
         Raises:
             CallError: If an input is missing.
             ShapeError: If an input has not the shape that the file says.
-            OnnxError: If the network cannot be built for these inputs, or inputs or outputs are whole numbers that
-                float32 rounds.
+            OnnxError: If the network cannot be built for these inputs, inputs or outputs are whole numbers that float32
+                rounds, or parameters left memory that graphs of these shapes take, and their file was written since.
         """
         if self._known:
             arrays = args if not named else [named[name] for name in self.inputs if name in named]
@@ -181,6 +214,8 @@ class Model:
     def _graph(self, given: Mapping[str, Any]) -> StaticGraph:
         """The graph for inputs, all of them arrays; up to the values that decide on shapes, where some do."""
         graph = self._graphs.get(self._key(given))
+        if graph is None:
+            self._originals.restore()
         while graph is None:
             try:
                 inputs, values = self._built(given)
@@ -193,6 +228,7 @@ class Model:
             # Under the key that the inputs have now: to build it may have made constants of some.
             self._known.clear()
             keep(self._graphs, self._key(given), graph)
+            self._release()
         return graph
 
     def _built(

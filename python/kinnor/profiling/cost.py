@@ -14,9 +14,9 @@ __all__ = ["Cost", "costs"]
 
 # fmt: off
 MOVES = frozenset({
-    "Assign", "Broadcast", "BroadcastTo", "Concatenate", "Embed", "Flip", "Gather", "GatherNd", "Identity",
-    "MatrixDiag", "MatrixDiagPart", "Meshgrid", "Pad", "Reshape", "Shift", "Sink", "Slice", "Split", "Stack",
-    "Tile", "Transpose",
+    "Assign", "Broadcast", "BroadcastTo", "Concatenate", "ConcatenateParts", "Embed", "Flip", "Gather",
+    "GatherNd", "Identity", "MatrixDiag", "MatrixDiagPart", "Meshgrid", "Pad", "Reshape", "Shift", "Sink",
+    "Slice", "Split", "Stack", "Tile", "Transpose",
 })
 """Functions that compute nothing: they move numbers, or show them in another shape."""
 

@@ -24,7 +24,13 @@ if TYPE_CHECKING:
     from ..graph_def.passes import PassFunction, PassVariable
     from ..parameter_tree import Scope
 
-__all__ = ["NnpLoader", "NnpNetwork", "NnpNetworkPass"]
+__all__ = ["NetworkNameError", "NnpLoader", "NnpNetwork", "NnpNetworkPass"]
+
+
+class NetworkNameError(NetworkError, KeyError):
+    """A file has no network of a name."""
+
+    __str__ = Exception.__str__  # a KeyError shows its message quoted
 
 
 class NnpNetwork:
@@ -99,10 +105,11 @@ class NnpLoader:
             callback: What changes it before.
 
         Raises:
-            NetworkError: If there is no such network, or if it cannot be built.
+            NetworkNameError: If there is no such network: a `KeyError`.
+            NetworkError: If it cannot be built.
         """
         if name not in self.network_dict:
-            raise NetworkError(f"get_network: expected one of {self.get_network_names()}, got {name!r}")
+            raise NetworkNameError(f"get_network: expected one of {self.get_network_names()}, got {name!r}")
         return NnpNetwork(self.network_dict[name], batch_size, callback)
 
 

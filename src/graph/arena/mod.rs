@@ -148,6 +148,11 @@ impl Arena {
         self.marks
     }
 
+    /// The mark that was made last.
+    pub(crate) fn newest_mark(&self) -> u32 {
+        self.marks
+    }
+
     /// Throws something away.
     pub(crate) fn discard(&mut self, garbage: Garbage) {
         self.garbage.push(garbage);
@@ -296,8 +301,9 @@ impl Arena {
     /// Whether an input or an output of `f` got another shape since it was set up.
     pub(crate) fn has_other_shapes(&self, f: Ix) -> bool {
         let slot = &self.functions[f];
-        slot.inputs.iter().any(|v| self.is_reshaped(f, self.variables[*v].tensor))
-            || slot.outputs.iter().any(|o| self.is_reshaped(f, o.tensor))
+        self.reshapes > slot.set_up
+            && (slot.inputs.iter().any(|v| self.is_reshaped(f, self.variables[*v].tensor))
+                || slot.outputs.iter().any(|o| self.is_reshaped(f, o.tensor)))
     }
 
     /// Whether `f` must be set up before it runs forward.
@@ -336,8 +342,7 @@ impl Arena {
 
     /// The live variable of output `o` of `f`, uncounted.
     pub(crate) fn live_output(&self, f: Ix, o: usize) -> Option<Ix> {
-        let Output { variable, generation, .. } = self.functions[f].outputs[o];
-        (self.variables[variable].generation == generation).then_some(variable)
+        self.functions[f].outputs[o].live(&self.variables)
     }
 
     /// Whether gradients flow to `v`: what the user said, else what follows from its parent.
@@ -376,8 +381,8 @@ impl Arena {
 /// The tensors of the inputs and of the outputs of a function.
 pub(crate) fn tensors(a: &Arena, f: Ix) -> (SmallVec<[Ix; 4]>, SmallVec<[Ix; 2]>) {
     let slot = &a.functions[f];
-    (
-        slot.inputs.iter().map(|v| a.variables[*v].tensor).collect(),
-        slot.outputs.iter().map(|o| o.tensor).collect(),
-    )
+    let (mut inputs, mut outputs) = (SmallVec::new(), SmallVec::new());
+    slot.inputs.iter().for_each(|v| inputs.push(a.variables[*v].tensor));
+    slot.outputs.iter().for_each(|o| outputs.push(o.tensor));
+    (inputs, outputs)
 }

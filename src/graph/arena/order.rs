@@ -17,8 +17,7 @@ pub(crate) fn backward_order(a: &mut Arena, root: Ix) -> Vec<Ix> {
 
 /// In which order functions run backward from `f`, as [`backward_order`].
 pub(crate) fn backward_order_from(a: &mut Arena, f: Ix) -> Vec<Ix> {
-    let above = up_to(a, &[f], |_, _| true);
-    rank(a, &above);
+    up_to(a, &[f], |_, _| true);
     descending(a, &[f], |a, f| a.functions[f].need_grad)
 }
 
@@ -30,7 +29,8 @@ pub(crate) fn depth_first(a: &mut Arena, roots: &[Ix], enter: impl Fn(&Arena, Ix
     up_to(a, &ends, enter)
 }
 
-/// The functions above `ends` and these themselves, as [`depth_first`]. (`NONE` ends nothing.)
+/// The functions above `ends` and these themselves, as [`depth_first`]. (`NONE` ends nothing.) Their ranks are counted anew
+/// into their scratch numbers: stored ones may be stale after an edit.
 pub(crate) fn up_to(a: &mut Arena, ends: &[Ix], enter: impl Fn(&Arena, Ix) -> bool) -> Vec<Ix> {
     let mark = a.new_mark();
     let mut order = Vec::new();
@@ -48,6 +48,12 @@ pub(crate) fn up_to(a: &mut Arena, ends: &[Ix], enter: impl Fn(&Arena, Ix) -> bo
                 *i += 1;
                 next = a.variables[*input].parent;
             } else {
+                let rank = |v: &Ix| match a.variables[*v].parent {
+                    NONE => 0,
+                    p => a.functions[p].at,
+                };
+                let rank = slot.inputs.iter().map(rank).max().unwrap_or(0) + 1;
+                a.functions[*f].at = rank;
                 order.push(*f);
                 path.pop();
                 next = NONE;
@@ -57,21 +63,9 @@ pub(crate) fn up_to(a: &mut Arena, ends: &[Ix], enter: impl Fn(&Arena, Ix) -> bo
     order
 }
 
-/// Counts the ranks of functions anew into their scratch numbers (stored ones may be stale after an edit). Each must come
-/// after those that feed it.
-pub(crate) fn rank(a: &mut Arena, functions: &[Ix]) {
-    for f in functions {
-        let inputs = &a.functions[*f].inputs;
-        let rank = |v: &Ix| match a.variables[*v].parent {
-            NONE => 0,
-            p => a.functions[p].at,
-        };
-        a.functions[*f].at = inputs.iter().map(rank).max().unwrap_or(0) + 1;
-    }
-}
-
 /// In which order functions run backward from `ends`: those with higher scratch numbers first, earlier found ones first
-/// among equals. Only functions that `enter` admits are visited, and only through variables that need a gradient.
+/// among equals. Only functions that `enter` admits are visited, and only through variables that need a gradient. They
+/// carry the newest mark then.
 pub(crate) fn descending(a: &mut Arena, ends: &[Ix], enter: impl Fn(&Arena, Ix) -> bool) -> Vec<Ix> {
     let mark = a.new_mark();
     let mut heap = BinaryHeap::new();

@@ -108,7 +108,8 @@ impl Arena {
         if slot.count > 0 {
             return;
         }
-        slot.generation = slot.generation.wrapping_add(1);
+        let generation = slot.generation;
+        slot.generation = generation.wrapping_add(1);
         (slot.pending, slot.budgeted, slot.busy, slot.need_setup) = (false, false, None, false);
         (slot.life, slot.at_once, slot.evictor) = (Saved::New, false, None);
         let planned = std::mem::take(&mut slot.planned);
@@ -135,6 +136,10 @@ impl Arena {
         for input in inputs {
             self.consumers_changed(input);
             let slot = &mut self.variables[input];
+            // The last one that was built is at the end; others stay until the list is full.
+            if slot.consumers.last().is_some_and(|c| c.function == f && c.generation == generation) {
+                slot.consumers.pop();
+            }
             slot.count -= 1;
             if slot.count == 0 {
                 dying.push(input);

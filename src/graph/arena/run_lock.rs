@@ -170,7 +170,9 @@ impl Arena {
             run_locks.leased = Some((Arc::clone(&plan.functions), Thread::current()));
             return Ok(());
         }
-        self.begin_run(&plan.functions)
+        let is_whole = self.begin_run(&plan.functions)?;
+        plan.whole = is_whole.then_some(self.run_locks.freed);
+        Ok(())
     }
 
     /// Which function of a plan, if any, belongs to a graph that was freed.
@@ -255,15 +257,16 @@ impl Arena {
         self.run_locks.epoch += 1;
     }
 
-    /// Keeps the functions of a run alive and to itself until [`Arena::end_run`].
+    /// Keeps the functions of a run alive and to itself until [`Arena::end_run`]. Says whether none of them was freed.
     ///
     /// # Errors
     /// [`Error::Graph`] when one of them is running already; nothing is held then.
-    pub(crate) fn begin_run(&mut self, functions: &[Ix]) -> Result<()> {
+    pub(crate) fn begin_run(&mut self, functions: &[Ix]) -> Result<bool> {
         self.flush();
         fork::guard();
         let thread = Thread::current();
         self.run_locks.single.push(thread);
+        let mut is_whole = true;
         for (n, f) in functions.iter().enumerate() {
             let slot = &mut self.functions[*f];
             if slot.busy.is_some() {
@@ -275,29 +278,36 @@ impl Arena {
             }
             slot.busy = Some(thread);
             slot.count += 1;
+            is_whole &= slot.life != Saved::Freed;
         }
-        Ok(())
+        Ok(is_whole)
     }
 
     /// Ends what [`Arena::begin_run`] began, `mark`ing each function.
     pub(crate) fn end_run(&mut self, functions: &[Ix], mark: impl Fn(&mut FunctionSlot)) {
         self.flush();
+        self.leave_run();
         for f in functions {
             let slot = &mut self.functions[*f];
             slot.busy = None;
             mark(slot);
+            self.release_function(*f);
         }
-        self.release_run(functions);
     }
 
     /// As [`Arena::end_run`] of functions that others may run already.
     pub(crate) fn release_run(&mut self, functions: &[Ix]) {
+        self.leave_run();
+        for f in functions {
+            self.release_function(*f);
+        }
+    }
+
+    /// Notes that a run of this thread is over that had its functions one by one.
+    fn leave_run(&mut self) {
         let thread = Thread::current();
         if let Some(at) = self.run_locks.single.iter().rposition(|of| *of == thread) {
             self.run_locks.single.swap_remove(at);
-        }
-        for f in functions {
-            self.release_function(*f);
         }
     }
 }

@@ -8,7 +8,7 @@ pub(crate) const NONE: Ix = u32::MAX;
 
 /// Slots in chunks, so that growing never moves them.
 pub(crate) struct Slab<T> {
-    chunks: Vec<Box<[T]>>,
+    chunks: Vec<Box<[T; 1 << CHUNK]>>,
     pub(crate) free: Vec<Ix>,
     len: Ix,
 }
@@ -27,7 +27,9 @@ impl<T> Slab<T> {
             return ix;
         }
         if (self.len >> CHUNK) as usize == self.chunks.len() {
-            self.chunks.push((0..1 << CHUNK).map(|_| blank()).collect());
+            let chunk: Vec<T> = (0..1 << CHUNK).map(|_| blank()).collect();
+            self.chunks
+                .push(chunk.try_into().unwrap_or_else(|_| unreachable!("a chunk has that many slots")));
         }
         self.len += 1;
         self.len - 1

@@ -10,7 +10,7 @@ use crate::array::{Shape, Storage};
 use crate::graph::arena::provenance::{ByHand, Provenance};
 use crate::graph::arena::run_lock::Thread;
 use crate::graph::arena::validity::PlanMarks;
-use crate::graph::arena::{Attached, Ix};
+use crate::graph::arena::{Attached, Ix, Slab};
 use crate::ops::Op;
 
 /// Facts about a variable, one bit each.
@@ -104,6 +104,14 @@ pub(crate) struct Output {
     pub(crate) variable: Ix,
     pub(crate) generation: u32,
     pub(crate) tensor: Ix,
+}
+
+impl Output {
+    /// The variable, if it is alive.
+    #[inline]
+    pub(crate) fn live(self, variables: &Slab<VariableSlot>) -> Option<Ix> {
+        (variables[self.variable].generation == self.generation).then_some(self.variable)
+    }
 }
 
 /// What has become of the values that a function would read to run backward.

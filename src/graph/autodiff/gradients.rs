@@ -13,10 +13,10 @@ use crate::graph::arena::describe::explain;
 use crate::graph::arena::provenance::Side;
 use crate::graph::arena::{Arena, Ix, NONE, flag};
 use crate::graph::autodiff::route::{GradientRoute, GradientSlotIx};
-use crate::graph::memory::release;
+use crate::graph::memory::release::{self, Waiting};
 use crate::graph::plan::backward::{BackwardPlan, GradientHomes};
 use crate::graph::plan::releases::{Release, ReleasedStorage, Spares};
-use crate::graph::step::backward::BackwardStep;
+use crate::graph::step::backward::{BackwardStep, DataOperand};
 use crate::{Error, Result};
 
 /// Gradients to start from, one for each root; ones where none is given.
@@ -201,13 +201,13 @@ impl RunGradients {
             plan.varying.extend((self.roots.len() > before).then_some(at));
         }
         let recomputed = |v: Ix| a.variables[v].parent != NONE && a.variables[v].flags & flag::RESTORED != 0;
-        for (o, (_, operand)) in step.y.iter().enumerate() {
-            if let (Some(y), Some(v)) = (operand, a.live_output(f, o).filter(|v| recomputed(*v))) {
+        for (o, data) in step.y.iter().enumerate() {
+            if let (Some(y), Some(v)) = (data.read(), a.live_output(f, o).filter(|v| recomputed(*v))) {
                 plan.restored.push((at, v, Arc::clone(&y.storage)));
             }
         }
-        for (v, (_, operand)) in a.functions[f].inputs.iter().zip(&step.x) {
-            if let (Some(x), true) = (operand, recomputed(*v)) {
+        for (v, data) in a.functions[f].inputs.iter().zip(&step.x) {
+            if let (Some(x), true) = (data.read(), recomputed(*v)) {
                 plan.restored.push((at, *v, Arc::clone(&x.storage)));
             }
         }
@@ -277,7 +277,7 @@ impl RunGradients {
     /// Whether no gradient of a leaf that is written in place may be the memory of a value that the plan reads.
     fn are_leaves_apart(&self, plan: &BackwardPlan) -> bool {
         let read = plan.steps.iter().flat_map(|step| step.x.iter().chain(&step.y));
-        let read = read.filter_map(|(_, operand)| operand.as_ref()).map(|operand| (&*operand.storage, false));
+        let read = read.filter_map(DataOperand::read).map(|operand| (&*operand.storage, false));
         let in_place = self.leaves.iter().filter(|leaf| leaf.in_place);
         let written = in_place.filter_map(|leaf| Some((&**self.by_slot[leaf.slot as usize].as_ref()?, true)));
         let mut all: Vec<(&Storage, bool)> = read.chain(written).collect();
@@ -315,12 +315,11 @@ fn release_outputs(a: &mut Arena, route: &GradientRoute, plan: &mut BackwardPlan
             continue;
         };
         let outside = readers.functions.into_iter().filter(|(f, _)| a.functions[*f].mark != run);
-        let guards = outside.collect();
+        let waiting = Waiting { guards: outside.collect(), partners: Vec::new() };
         plan.clears.push(Release {
             step: n as u32,
             place: ReleasedStorage::new(a, tensor, false),
-            guards,
-            partners: Vec::new(),
+            waiting: waiting.if_anybody(),
             restored: false,
             spares: if readers.is_shared { Spares::Seen } else { Spares::Parts },
         });

@@ -105,7 +105,6 @@ impl GradientRoute {
         route.n_targets = route.places.len() as u32;
         let ends: Vec<Ix> = roots.iter().map(|root| root.resolve(a).0).collect();
         let above = order::up_to(a, &ends, |a, f| a.functions[f].born >= since);
-        order::rank(a, &above);
         let pruned = targets.is_some();
         if pruned {
             route.take_for_outputs(a, &above);

@@ -62,13 +62,12 @@ impl EagerRun {
         }
         let shapes = op.shapes(&given)?;
         drop(given);
-        let mut data: SmallVec<[Arc<Storage>; 1]> = SmallVec::new();
+        let mut data: SmallVec<[(Arc<Storage>, *mut u8); 1]> = SmallVec::new();
         for (o, shape) in shapes.iter().enumerate() {
             let dtype = op.output(o).unwrap_or(dtype);
             let (storage, ptr) = Storage::to_write(shape.checked_size()?, dtype)?;
             self.touched += storage.len();
-            self.y.push((ptr, shape.clone()));
-            data.push(storage);
+            data.push((storage, ptr));
         }
         let outputs = build_shaped(a, modes, op.clone(), inputs, &[], &shapes)?;
         let Some(first) = outputs.first() else { return Ok(outputs) };
@@ -76,13 +75,14 @@ impl EagerRun {
         let slot = &mut a.functions[f];
         (slot.pending, slot.life, slot.at_once) = (true, Saved::Ready, true);
         let noted = slot.memo.note(saved.into_iter(), false);
-        slot.memo.stamp_outputs(noted, 0, data.iter().map(|y| &**y));
+        slot.memo.stamp_outputs(noted, 0, data.iter().map(|(y, _)| &**y));
         self.memo = Some(MemoPtr::to(&mut slot.memo));
         self.double = compute == Precision::Double;
-        for (output, data) in outputs.iter().zip(data) {
+        for ((output, (data, ptr)), shape) in outputs.iter().zip(data).zip(shapes) {
             let tensor = &mut a.tensors[a.variables[output.ix()].tensor];
             data.add_users(i64::from(tensor.handles));
             tensor.data = Some(data);
+            self.y.push((ptr, shape));
         }
         Ok(outputs)
     }

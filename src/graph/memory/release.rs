@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use crate::array::Storage;
 use crate::graph::arena::liveness::{needs, reads};
 use crate::graph::arena::order::backward_order;
-use crate::graph::arena::{Arena, Ix, NONE, flag};
+use crate::graph::arena::{Arena, FunctionSlot, Ix, NONE, flag};
 use crate::ops::Reads;
 
 /// What a forward run clears.
@@ -143,16 +143,28 @@ impl AwaitedRun {
     }
 }
 
-/// The data or the gradient of a tensor, to be cleared after a step of a backward run.
+/// What of an output is cleared after a step of a backward run.
+#[derive(Clone, Copy)]
 pub(crate) struct Cleared {
-    pub(crate) tensor: Ix,
-    pub(crate) is_grad: bool,
+    pub(crate) data: bool,
+    pub(crate) grad: bool,
+    /// The data can be computed again: other runs do not wait for it.
+    pub(crate) restored: bool,
+}
+
+/// Who may wait for data that a backward run would clear.
+pub(crate) struct Waiting {
     /// Functions outside of the run that may still have to run backward, and would read it.
     pub(crate) guards: Vec<(Ix, u32)>,
     /// Where other backward runs that are to come begin, if they lead through here.
     pub(crate) partners: Vec<(Ix, u32)>,
-    /// It can be computed again: those other runs do not wait for it.
-    pub(crate) restored: bool,
+}
+
+impl Waiting {
+    /// None if nobody waits.
+    pub(crate) fn if_anybody(self) -> Option<Box<Self>> {
+        (!self.guards.is_empty() || !self.partners.is_empty()).then(|| Box::new(self))
+    }
 }
 
 /// Decides, function by function in the order of a backward run, which outputs are cleared after it, by NNabla's rules. Who
@@ -171,37 +183,38 @@ impl BackwardClearing {
     const KEEP_DATA: u16 = flag::SCRATCH_NEED;
     const KEEP_GRAD: u16 = flag::SCRATCH_OVERWRITE;
 
-    /// For a run of `functions`, while `awaited` runs are still to come.
+    /// For a run of `functions`, which carry the newest mark, while `awaited` runs are still to come.
     pub(crate) fn new(a: &mut Arena, key: BackwardKey, functions: &[Ix], awaited: Vec<AwaitedRun>) -> Self {
-        let (seen, run) = (a.new_mark(), a.new_mark());
-        for f in functions {
-            a.functions[*f].mark = run;
-        }
-        Self { key, seen, run, awaited }
+        let run = a.newest_mark();
+        debug_assert!(functions.iter().all(|f| a.functions[*f].mark == run), "the order was made last");
+        Self { key, seen: a.new_mark(), run, awaited }
     }
 
     /// Sees the inputs of `f`, and says which of them no function before it has: it makes their gradient, the others add to
     /// it.
     pub(crate) fn enter(&self, a: &mut Arena, f: Ix) -> SmallVec<[bool; 4]> {
-        let inputs: SmallVec<[Ix; 4]> = a.functions[f].inputs.iter().copied().collect();
-        let may_clear = a.facts(f).may_clear_inputs;
+        let Arena { functions, variables, .. } = a;
+        let FunctionSlot { inputs, outputs, op: Some(op), .. } = &functions[f] else {
+            unreachable!("a live function has an operation")
+        };
+        let facts = op.facts();
         let mut first: SmallVec<[bool; 4]> = SmallVec::new();
-        for (i, v) in inputs.into_iter().enumerate() {
-            let slot = &mut a.variables[v];
+        for (i, v) in inputs.iter().enumerate() {
+            let slot = &mut variables[*v];
             first.push(slot.mark != self.seen);
             if slot.mark != self.seen {
                 slot.mark = self.seen;
                 slot.flags &= !flag::SCRATCH;
             }
-            if !may_clear {
+            if !facts.may_clear_inputs {
                 slot.flags |= Self::KEEP_DATA | Self::KEEP_GRAD;
             }
-            if let Some(alias) = a.facts(f).alias(i) {
-                let output = a.live_output(f, alias.output).map(|o| &a.variables[o]);
+            if let Some(alias) = facts.alias(i) {
+                let output = outputs[alias.output].live(variables).map(|o| &variables[o]);
                 let keeps = output.is_none_or(|o| {
                     o.mark != self.seen || o.flags & (Self::KEEP_DATA | flag::PERSISTENT) != 0
                 });
-                a.variables[v].flags |= if keeps { Self::KEEP_DATA } else { 0 };
+                variables[*v].flags |= if keeps { Self::KEEP_DATA } else { 0 };
             }
         }
         first
@@ -213,40 +226,37 @@ impl BackwardClearing {
     }
 
     /// What of output `o` of `f` is cleared once that has run; the run begins at a `root`.
-    pub(crate) fn after(&self, a: &Arena, f: Ix, o: usize, root: bool) -> SmallVec<[Cleared; 2]> {
+    pub(crate) fn after(&self, a: &Arena, f: Ix, o: usize, root: bool) -> Cleared {
         let BackwardKey { clear_data, clear_grad, clear_seed } = self.key;
         if !clear_grad {
-            return SmallVec::new();
+            return Cleared { data: false, grad: false, restored: false };
         }
-        let (live, tensor) = (a.live_output(f, o), a.functions[f].outputs[o].tensor);
-        let was_seen = self.was_seen(a, f, o);
-        let (mut data, mut grad) = match live.map(|v| a.variables[v].flags) {
+        let slot = &a.functions[f];
+        let flags = slot.outputs[o].live(&a.variables).map(|v| &a.variables[v]);
+        let was_seen = flags.is_some_and(|v| v.mark == self.seen);
+        let flags = flags.map(|v| v.flags);
+        let (data, grad) = match flags {
             Some(flags) if flags & flag::PERSISTENT != 0 => (false, false),
             Some(flags) if was_seen => (flags & Self::KEEP_DATA == 0, flags & Self::KEEP_GRAD == 0),
             _ => (false, clear_seed || !root),
         };
-        grad &= (was_seen || !root || clear_seed) && !a.is_retained(tensor);
-        data &= clear_data && !a.facts(f).shares_output(o, a.functions[f].inputs.len());
-        let restored = live.is_some_and(|v| a.variables[v].flags & flag::RESTORED != 0);
-        let mut cleared = SmallVec::new();
-        if data {
-            let outside = live.into_iter().flat_map(|v| a.consumers(v));
-            let outside = outside.filter(|c| a.functions[c.function].mark != self.run);
-            let guards = outside.map(|c| (c.function, c.generation)).collect();
-            let through = self.awaited.iter().filter(|other| other.all.contains(&f));
-            let partners = through.map(|other| other.function).collect();
-            cleared.push(Cleared { tensor, is_grad: false, guards, partners, restored });
+        Cleared {
+            data: data && clear_data && !a.facts(f).shares_output(o, slot.inputs.len()),
+            grad: grad && (was_seen || !root || clear_seed) && !a.is_retained(slot.outputs[o].tensor),
+            restored: flags.is_some_and(|flags| flags & flag::RESTORED != 0),
         }
-        if grad {
-            cleared.push(Cleared {
-                tensor,
-                is_grad: true,
-                guards: Vec::new(),
-                partners: Vec::new(),
-                restored,
-            });
+    }
+
+    /// Who may wait for the data of output `o` of `f`, if anybody does.
+    pub(crate) fn waiting(&self, a: &Arena, f: Ix, o: usize) -> Option<Box<Waiting>> {
+        let mut waiting = Waiting { guards: Vec::new(), partners: Vec::new() };
+        if let Some(v) = a.live_output(f, o) {
+            let outside = a.consumers(v).filter(|c| a.functions[c.function].mark != self.run);
+            outside.for_each(|c| waiting.guards.push((c.function, c.generation)));
         }
-        cleared
+        let through = self.awaited.iter().filter(|other| other.all.contains(&f));
+        through.for_each(|other| waiting.partners.push(other.function));
+        waiting.if_anybody()
     }
 }
 

@@ -19,7 +19,7 @@ use crate::graph::plan::instructions::Instruction;
 use crate::graph::plan::leaf_hooks::LeafHooks;
 use crate::graph::plan::releases::{Release, ReleasedStorage, Spares, held_by_leaves};
 use crate::graph::settings::modes;
-use crate::graph::step::backward::BackwardStep;
+use crate::graph::step::backward::{BackwardStep, BothSides, DataOperand};
 
 /// Where the gradients of a run live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,12 +71,15 @@ impl BackwardPlan {
     pub(crate) fn make(a: &mut Arena, root: Ix, key: BackwardKey, partners: &[(Ix, u32)]) -> Result<Self> {
         let awaited = AwaitedRun::of(a, partners);
         let functions = backward_order(a, root);
-        functions.iter().try_for_each(|f| order::check_shapes(a, *f, "backward"))?;
         let len = a.tensors[a.variables[root].tensor].shape.size();
         let mut plan = Self::empty(functions, len, GradientHomes::Tensors);
         plan.varying.push(0);
+        if key.clear_grad {
+            plan.clears.reserve(2 * plan.functions.len());
+        }
         let clearing = BackwardClearing::new(a, key, &plan.functions, awaited);
         for n in 0..plan.functions.len() {
+            order::check_shapes(a, plan.functions[n], "backward")?;
             plan.add_step(a, n, &clearing);
         }
         plan.hooked = LeafHooks::of(a, root, &plan.functions, &plan.zeroed);
@@ -125,8 +128,9 @@ impl BackwardPlan {
     }
 
     /// Adds a step that was made ready.
+    #[inline]
     pub(crate) fn push(&mut self, step: BackwardStep) {
-        self.work += 2 * step.x.iter().map(|(s, _)| s.size()).sum::<usize>();
+        self.work += 2 * step.x.iter().map(|x| x.shape().size()).sum::<usize>();
         self.work += step.gy.iter().map(|s| s.shape.size()).sum::<usize>();
         self.steps.push(step);
     }
@@ -151,28 +155,30 @@ impl BackwardPlan {
     /// Adds step `n`.
     fn add_step(&mut self, a: &mut Arena, n: usize, clearing: &BackwardClearing) {
         let (f, at) = (self.functions[n], n as u32);
-        let inputs: SmallVec<[Ix; 4]> = a.functions[f].inputs.iter().copied().collect();
         let first = clearing.enter(a, f);
         for o in 0..a.functions[f].outputs.len() {
             if n > 0 && !clearing.was_seen(a, f, o) {
                 self.zeroed.push((at, o as u32));
             }
-            for Cleared { tensor, is_grad, guards, partners, restored } in clearing.after(a, f, o, n == 0) {
+            let Cleared { data, grad, restored } = clearing.after(a, f, o, n == 0);
+            let tensor = a.functions[f].outputs[o].tensor;
+            for is_grad in [data.then_some(false), grad.then_some(true)].into_iter().flatten() {
+                let waiting = if is_grad { None } else { clearing.waiting(a, f, o) };
                 let place = ReleasedStorage::new(a, tensor, is_grad);
                 let spares = Spares::Nothing;
-                self.clears.push(Release { step: at, place, guards, partners, restored, spares });
+                self.clears.push(Release { step: at, place, waiting, restored, spares });
             }
         }
         let step = back_step(a, f, &first);
         for (o, output) in step.y.iter().enumerate() {
             let flags = a.live_output(f, o).map_or(0, |v| a.variables[v].flags);
-            if let (true, (_, Some(slot))) = (flags & flag::RESTORED != 0, output) {
+            if let (true, Some(slot)) = (flags & flag::RESTORED != 0, output.read()) {
                 self.restored.push((at, a.functions[f].outputs[o].variable, Arc::clone(&slot.storage)));
             }
         }
-        for (v, (_, slot)) in inputs.iter().zip(&step.x) {
+        for (v, input) in a.functions[f].inputs.iter().zip(&step.x) {
             let computed = a.variables[*v].parent != NONE && a.variables[*v].flags & flag::RESTORED != 0;
-            if let (true, Some(slot)) = (computed, slot) {
+            if let (true, Some(slot)) = (computed, input.read()) {
                 self.restored.push((at, *v, Arc::clone(&slot.storage)));
             }
         }
@@ -185,7 +191,7 @@ impl BackwardPlan {
         let arena = self.homes == GradientHomes::Tensors;
         for (n, step) in self.steps.iter_mut().enumerate() {
             let mut moved = false;
-            for slot in step.x.iter_mut().chain(&mut step.y).filter_map(|(_, slot)| slot.as_mut()) {
+            for slot in step.x.iter_mut().chain(&mut step.y).filter_map(DataOperand::read_mut) {
                 moved |= slot.move_to(a.data(slot.tensor));
             }
             for slot in step.gx.iter_mut().flatten().map(|s| &mut s.slot).filter(|_| arena) {
@@ -198,9 +204,8 @@ impl BackwardPlan {
                 step.look();
             }
             any |= moved;
-            if let Some((x, y)) = &mut step.arrays {
-                let slots = step.tensors.iter();
-                for (array, tensor) in x.iter_mut().chain(y).zip(slots) {
+            if let Some(BothSides { x, y, tensors }) = step.arrays.as_deref_mut() {
+                for (array, tensor) in x.iter_mut().chain(y).zip(tensors) {
                     (array.data, array.grad) = (Arc::clone(a.data(*tensor)), Arc::clone(a.grad(*tensor)));
                 }
             }
@@ -227,7 +232,7 @@ impl BackwardPlan {
             let fixed = |step: u32| self.varying.binary_search(&step).is_err();
             for clear in self.clears.iter().filter(|clear| clear.place.is_grad && fixed(clear.step)) {
                 let step = &mut self.steps[clear.step as usize];
-                let as_large = |len: usize| step.x.iter().all(|(shape, _)| shape.size() == len);
+                let as_large = |len: usize| step.x.iter().all(|x| x.shape().size() == len);
                 if fusion::backward::backward_len(step)
                     .is_some_and(|len| len > Storage::SMALL && as_large(len))
                 {
@@ -250,12 +255,14 @@ impl BackwardPlan {
 
 /// A function made ready to run backward; `first` says which inputs get their first contribution.
 fn back_step(a: &mut Arena, f: Ix, first: &[bool]) -> BackwardStep {
-    let inputs: SmallVec<[Ix; 4]> = a.functions[f].inputs.iter().copied().collect();
-    let is_wanted = |a: &Arena, i: usize| a.need_grad(inputs[i]) && !a.op(f).kind(i).is_whole();
-    let wanted: SmallVec<[bool; 4]> = (0..inputs.len()).map(|i| is_wanted(a, i)).collect();
+    let mut wanted: SmallVec<[bool; 4]> = SmallVec::new();
+    for (i, v) in a.functions[f].inputs.iter().enumerate() {
+        wanted.push(a.need_grad(*v) && !a.op(f).kind(i).is_whole());
+    }
     BackwardStep::of(a, f, &wanted, |a, tensor, side| {
         let storage = Arc::clone(a.grad(tensor));
-        let first = matches!(side, Side::Input(i) if first[i] && a.variables[inputs[i]].parent != NONE);
+        let is_computed = |i: usize| a.variables[a.functions[f].inputs[i]].parent != NONE;
+        let first = matches!(side, Side::Input(i) if first[i] && is_computed(i));
         (storage, first)
     })
 }

@@ -30,13 +30,17 @@ pub(crate) enum Instruction {
 }
 
 /// A list of instructions, and which of them wait to be told where to go on.
-#[derive(Default)]
 struct Listing {
     list: Vec<Instruction>,
     open: Vec<(usize, usize)>,
 }
 
 impl Listing {
+    /// An empty one, with room for so many.
+    fn of(instructions: usize) -> Self {
+        Self { list: Vec::with_capacity(instructions), open: Vec::new() }
+    }
+
     /// Has the joint runs end that are over before step `n`.
     fn reach(&mut self, n: usize) {
         let here = self.list.len() as u32;
@@ -62,7 +66,7 @@ impl Listing {
 impl ForwardPlan {
     /// What a run does now.
     fn listed(&self) -> Vec<Instruction> {
-        let mut listing = Listing::default();
+        let mut listing = Listing::of(self.functions.len() + self.clears.len());
         let mut passes = (0..).zip(self.passes.iter().flatten()).peekable();
         let mut chains = (0..).zip(&self.chains).peekable();
         let mut clears = (0..).zip(&self.clears).peekable();
@@ -129,7 +133,7 @@ impl ForwardPlan {
 impl BackwardPlan {
     /// What a run does now.
     fn listed(&self) -> Vec<Instruction> {
-        let mut listing = Listing::default();
+        let mut listing = Listing::of(self.functions.len() + self.clears.len() + self.zeroed.len());
         let mut zeroed = self.zeroed.iter().peekable();
         let mut hooked = (0..).zip(&self.hooked.outputs).peekable();
         let mut restored = (0..).zip(&self.restored).peekable();
@@ -190,11 +194,7 @@ impl BackwardPlan {
                     let clear = &self.clears[clear as usize];
                     let what = if clear.place.is_grad { "gradient" } else { "data" };
                     let elements = clear.place.storage.len();
-                    let unless = if clear.guards.is_empty() && clear.partners.is_empty() {
-                        ""
-                    } else {
-                        ", unless somebody waits for it"
-                    };
+                    let unless = if clear.waiting.is_none() { "" } else { ", unless somebody waits for it" };
                     text.line(at, &format!("release  {what} of {elements} elements{unless}"));
                 }
                 Instruction::Chain { .. } => {}

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::Result;
 use crate::array::Storage;
 use crate::graph::arena::{self, Arena, Ix, NONE};
+use crate::graph::memory::release::Waiting;
 
 /// A storage that is cleared: of a tensor, or of a run's own.
 pub(crate) struct ReleasedStorage {
@@ -34,11 +35,9 @@ impl ReleasedStorage {
 pub(crate) struct Release {
     pub(crate) step: u32,
     pub(crate) place: ReleasedStorage,
-    /// Functions outside of the run that may still have to run backward, and would read it.
-    pub(crate) guards: Vec<(Ix, u32)>,
-    /// Where other backward runs that are to come begin, if they lead through here.
-    pub(crate) partners: Vec<(Ix, u32)>,
-    /// It can be computed again: those other runs do not wait for it.
+    /// Who may wait for it, if anybody does.
+    pub(crate) waiting: Option<Box<Waiting>>,
+    /// It can be computed again: other runs do not wait for it.
     pub(crate) restored: bool,
     /// Whether what somebody else may look at is spared.
     pub(crate) spares: Spares,
@@ -61,14 +60,17 @@ impl Release {
     /// That of a gradient of the run's own.
     pub(crate) fn of_private(step: u32, storage: Arc<Storage>) -> Self {
         let place = ReleasedStorage { tensor: NONE, is_grad: true, storage };
-        Self {
-            step,
-            place,
-            guards: Vec::new(),
-            partners: Vec::new(),
-            restored: false,
-            spares: Spares::Nothing,
-        }
+        Self { step, place, waiting: None, restored: false, spares: Spares::Nothing }
+    }
+
+    /// Functions outside of the run that may still have to run backward, and would read it.
+    pub(crate) fn guards(&self) -> &[(Ix, u32)] {
+        self.waiting.as_ref().map_or(&[], |waiting| &waiting.guards)
+    }
+
+    /// Where other backward runs that are to come begin, if they lead through here.
+    pub(crate) fn partners(&self) -> &[(Ix, u32)] {
+        self.waiting.as_ref().map_or(&[], |waiting| &waiting.partners)
     }
 
     /// Clears it, unless a function waits for it.
@@ -77,8 +79,8 @@ impl Release {
         let waits = |guards: &[(Ix, u32)]| !guards.is_empty() && awaited(guards);
         if self.spares == Spares::Held
             || storage.is_given_back()
-            || waits(&self.guards)
-            || (!self.restored && waits(&self.partners))
+            || waits(self.guards())
+            || (!self.restored && waits(self.partners()))
             || (self.spares == Spares::Seen && storage.users() > 0)
         {
             return Ok(());

@@ -1,11 +1,7 @@
 //! The backward run: functions by descending rank, each handed the gradient of its outputs. Gradients of leaves add up
 //! over runs; those of intermediate variables are overwritten by their first contribution and kept.
 
-use std::sync::Arc;
-
-use smallvec::SmallVec;
-
-use crate::array::{RunGuard, Storage};
+use crate::array::RunGuard;
 use crate::error::caught;
 use crate::graph::arena::describe::{self, explain};
 use crate::graph::arena::run_lock::{HeldPlan, RunOutcome};
@@ -21,8 +17,8 @@ use crate::graph::memory::restore;
 use crate::graph::plan::backward::BackwardPlan;
 use crate::graph::plan::cache::{self, CachedPlan};
 use crate::graph::plan::instructions::Instruction;
-use crate::graph::plan::leaf_hooks::DetachedLeafGrads;
 use crate::graph::run::context::RunContext;
+use crate::graph::run::lent_gradients::LentGradients;
 use crate::graph::run::timings;
 use crate::graph::settings;
 use crate::graph::step::anomaly;
@@ -111,15 +107,6 @@ pub(crate) trait StepObserver {
 }
 
 impl BackwardPlan {
-    /// The storage to start from.
-    fn seed(&mut self, seed: &Seed) -> Option<Arc<Storage>> {
-        match seed {
-            Seed::Own => None,
-            Seed::Shared(array) | Seed::Temporary(array) => Some(Arc::clone(&array.storage)),
-            Seed::Fill(value) => Some(self.filled(*value)),
-        }
-    }
-
     /// Makes zeros of the gradients of leaves that were cleared: that of an unlinked variable, by a run through the one
     /// that it shares it with.
     fn zero_cleared(&self) -> Result<()> {
@@ -360,58 +347,4 @@ fn new_plan(a: &mut Arena, root: Ix, key: BackwardKey) -> Result<(BackwardPlan, 
     let slot = &mut a.functions[parent];
     let is_kept = !slot.at_once || std::mem::replace(&mut slot.planned, true);
     Ok((plan, is_kept.then(|| BackwardPlan::validity(a, root, &partners))))
-}
-
-/// Tensors that have another gradient for the time of a run. They get theirs back when it is over, or when this is dropped; it
-/// is made before the arena is locked, since it locks the arena then.
-#[derive(Default)]
-struct LentGradients {
-    /// The root, and the other outputs of its parent.
-    roots: SmallVec<[Ix; 2]>,
-    leaves: DetachedLeafGrads,
-}
-
-impl LentGradients {
-    /// Gives the variable the gradient to start from, and the other outputs of its parent zeros.
-    fn swap_in(&mut self, a: &mut Arena, root: Ix, plan: &mut BackwardPlan, seed: &Seed) {
-        let (own, parent) = (a.variables[root].tensor, a.variables[root].parent);
-        let outputs: SmallVec<[Ix; 2]> = a.functions[parent].outputs.iter().map(|o| o.tensor).collect();
-        let seed = plan.seed(seed);
-        for (o, tensor) in outputs.into_iter().enumerate() {
-            let inner =
-                if tensor == own { seed.clone() } else { Some(Storage::new(a.tensors[tensor].shape.size())) };
-            if let Some(inner) = inner {
-                if let Some(step) = plan.steps.first_mut() {
-                    step.start_from(o, &inner);
-                }
-                self.roots.push(tensor);
-                a.lend_gradient(tensor, inner);
-            } else if let Some(step) = plan.steps.first_mut() {
-                step.start_from(o, a.grad(tensor));
-            }
-            for clear in
-                plan.clears.iter_mut().take_while(|c| c.step == 0).filter(|c| c.place.tensor == tensor)
-            {
-                if clear.place.is_grad {
-                    clear.place.storage = Arc::clone(a.grad(tensor));
-                }
-            }
-        }
-    }
-
-    /// Gives all of them theirs, and returns what the run made of those of leaves.
-    fn give_back(&mut self, a: &mut Arena) -> DetachedLeafGrads {
-        while let Some(tensor) = self.roots.pop() {
-            drop(a.give_back_gradient(tensor));
-        }
-        std::mem::take(&mut self.leaves).given_back(a)
-    }
-}
-
-impl Drop for LentGradients {
-    fn drop(&mut self) {
-        if !self.roots.is_empty() || !self.leaves.is_empty() {
-            drop(arena::with(|a| self.give_back(a)));
-        }
-    }
 }

@@ -17,7 +17,7 @@ use crate::graph::step::prepare::data_array;
 use crate::kernels::map;
 use crate::ops::{Array, Op, Reads};
 
-/// With more inputs than this it is looked up which gradients there were.
+/// With more inputs than this nobody compares each with each.
 const MANY: usize = 16;
 
 /// Where the gradient of one input goes.
@@ -29,24 +29,60 @@ pub(crate) struct GradientSink {
     pub(crate) again: bool,
 }
 
+/// The data of an input or an output: with its elements if the gradient reads them, else by its shape alone.
+pub(crate) enum DataOperand {
+    Read(Operand),
+    Unread(Shape),
+}
+
+impl DataOperand {
+    fn new(a: &mut Arena, tensor: Ix, as_type: impl FnOnce() -> DType, is_read: bool) -> Self {
+        if !is_read {
+            return Self::Unread(a.tensors[tensor].shape.clone());
+        }
+        let as_type = as_type();
+        Self::Read(Operand::new(tensor, data_array(a, tensor), as_type, as_type))
+    }
+
+    pub(crate) fn shape(&self) -> &Shape {
+        match self {
+            Self::Read(operand) => &operand.shape,
+            Self::Unread(shape) => shape,
+        }
+    }
+
+    /// The array, if the gradient reads it.
+    pub(crate) fn read(&self) -> Option<&Operand> {
+        if let Self::Read(operand) = self { Some(operand) } else { None }
+    }
+
+    /// As [`DataOperand::read`].
+    pub(crate) fn read_mut(&mut self) -> Option<&mut Operand> {
+        if let Self::Read(operand) = self { Some(operand) } else { None }
+    }
+}
+
+/// Both sides of a function in full, for operations on arrays.
+pub(crate) struct BothSides {
+    pub(crate) x: Vec<Array>,
+    pub(crate) y: Vec<Array>,
+    /// The tensors that these belong to.
+    pub(crate) tensors: Vec<Ix>,
+}
+
 /// One function made ready to run backward.
 pub(crate) struct BackwardStep {
     pub(crate) op: Op,
     pub(crate) compute: Precision,
-    /// Data of the inputs; `None` where no gradient reads it.
-    pub(crate) x: SmallVec<[(Shape, Option<Operand>); 3]>,
-    pub(crate) y: SmallVec<[(Shape, Option<Operand>); 1]>,
+    pub(crate) x: SmallVec<[DataOperand; 3]>,
+    pub(crate) y: SmallVec<[DataOperand; 1]>,
     pub(crate) gy: SmallVec<[Operand; 1]>,
     pub(crate) gx: SmallVec<[Option<GradientSink>; 3]>,
     pub(crate) memo: MemoPtr,
     /// The input whose gradient may have the memory of the output's, since the plan clears that after the step.
     pub(crate) over: Option<usize>,
-    /// The input of which the operation keeps something.
-    pub(crate) cached_input: Option<usize>,
-    /// Both sides in full, for operations on arrays.
-    pub(crate) arrays: Option<(Vec<Array>, Vec<Array>)>,
-    /// The tensors that these belong to.
-    pub(crate) tensors: Vec<Ix>,
+    /// For operations on arrays.
+    pub(crate) arrays: Option<Box<BothSides>>,
     /// A gradient that is written may have elements of an array that is read, or of another such gradient.
     pub(crate) meets: bool,
     /// Each gradient is kept in the kernel's type, and none comes from two inputs.
@@ -59,6 +95,23 @@ pub(crate) fn nowhere() -> *mut u8 {
 }
 
 impl BackwardStep {
+    /// A step without operands.
+    fn without_operands(op: Op, compute: Precision, memo: MemoPtr) -> Self {
+        Self {
+            op,
+            compute,
+            x: SmallVec::new(),
+            y: SmallVec::new(),
+            gy: SmallVec::new(),
+            gx: SmallVec::new(),
+            memo,
+            over: None,
+            arrays: None,
+            meets: false,
+            is_plain: false,
+        }
+    }
+
     /// A function made ready to run backward for the inputs that are wanted. `gradient` says where the gradient of a tensor
     /// is, and for an input whether this is the first contribution.
     pub(crate) fn of(
@@ -68,35 +121,30 @@ impl BackwardStep {
         mut gradient: impl FnMut(&mut Arena, Ix, Side) -> (Arc<Storage>, bool),
     ) -> Self {
         let (op, compute) = (a.op(f).clone(), context::precision(a.functions[f].context));
-        let (x_tensors, y_tensors) = tensors(a, f);
-        let reads = (0..wanted.len())
-            .filter(|i| wanted[*i])
-            .fold(Reads::NOTHING, |all, i| all.or(op.facts().backward_reads(i)));
+        let mut step = Self::without_operands(op, compute, MemoPtr::to(&mut a.functions[f].memo));
+        let Self { op, x, y, gy, gx, .. } = &mut step;
+        let (facts, mut reads) = (op.facts(), Reads::NOTHING);
+        for (i, _) in wanted.iter().enumerate().filter(|(_, wanted)| **wanted) {
+            reads = reads.or(facts.backward_reads(i));
+        }
         let (dtype, stored) = (compute.dtype(), compute.stored());
-        let data = |a: &mut Arena, tensor: Ix, as_type, read: bool| -> (Shape, Option<Operand>) {
-            let slot = read.then(|| Operand::new(tensor, data_array(a, tensor), as_type, as_type));
-            (a.tensors[tensor].shape.clone(), slot)
-        };
-        let x = x_tensors.iter().enumerate();
-        let x = x.map(|(i, tensor)| data(a, *tensor, read_as(&op, i, compute), reads.input(i))).collect();
-        let y = y_tensors.iter().enumerate();
-        let y =
-            y.map(|(o, tensor)| data(a, *tensor, op.output(o).unwrap_or(dtype), reads.output(o))).collect();
         let slot = |a: &Arena, tensor: Ix, storage| {
             let array = NdArray { storage, shape: a.tensors[tensor].shape.clone() };
             Operand::new(tensor, array, dtype, stored)
         };
-        let mut gy: SmallVec<[Operand; 1]> = SmallVec::new();
-        for (o, tensor) in y_tensors.iter().enumerate() {
-            let (storage, _) = gradient(a, *tensor, Side::Output(o));
-            gy.push(slot(a, *tensor, storage));
+        for o in 0..a.functions[f].outputs.len() {
+            let tensor = a.functions[f].outputs[o].tensor;
+            y.push(DataOperand::new(a, tensor, || op.output(o).unwrap_or(dtype), reads.output(o)));
+            let (storage, _) = gradient(a, tensor, Side::Output(o));
+            gy.push(slot(a, tensor, storage));
         }
-        let (mut gx, mut met): (SmallVec<[Option<GradientSink>; 3]>, BTreeSet<*const Storage>) =
-            Default::default();
-        for (i, tensor) in x_tensors.iter().enumerate() {
-            let sink = wanted[i].then(|| {
-                let (storage, first) = gradient(a, *tensor, Side::Input(i));
-                let slot = slot(a, *tensor, storage);
+        let mut met: BTreeSet<*const Storage> = BTreeSet::new();
+        for (i, wanted_here) in wanted.iter().enumerate() {
+            let tensor = a.variables[a.functions[f].inputs[i]].tensor;
+            x.push(DataOperand::new(a, tensor, || read_as(op, i, compute), reads.input(i)));
+            let sink = wanted_here.then(|| {
+                let (storage, first) = gradient(a, tensor, Side::Input(i));
+                let slot = slot(a, tensor, storage);
                 let again = match wanted.len() > MANY {
                     true => !met.insert(Arc::as_ptr(&slot.storage)),
                     false => gx.iter().flatten().any(|s| Arc::ptr_eq(&s.slot.storage, &slot.storage)),
@@ -105,40 +153,20 @@ impl BackwardStep {
             });
             gx.push(sink);
         }
-        let arrays = op.on_arrays().is_some().then(|| {
+        if op.on_arrays().is_some() {
+            let (x_tensors, y_tensors) = tensors(a, f);
             let mut array = |tensor: Ix, grad: Option<&Operand>| Array {
                 shape: a.tensors[tensor].shape.clone(),
                 data: Arc::clone(a.data(tensor)),
                 grad: Arc::clone(grad.map_or_else(|| a.grad(tensor), |slot| &slot.storage)),
             };
-            let inputs = x_tensors
-                .iter()
-                .zip(&gx)
-                .map(|(tensor, sink)| array(*tensor, sink.as_ref().map(|s| &s.slot)));
-            let inputs = inputs.collect();
-            (inputs, y_tensors.iter().zip(&gy).map(|(tensor, slot)| array(*tensor, Some(slot))).collect())
-        });
-        let memo = MemoPtr::to(&mut a.functions[f].memo);
-        let tensors = match arrays {
-            Some(_) => x_tensors.iter().chain(&y_tensors).copied().collect(),
-            None => Vec::new(),
-        };
-        let cached_input = op.facts().cached_input;
-        let mut step = Self {
-            op,
-            compute,
-            x,
-            y,
-            gy,
-            gx,
-            memo,
-            over: None,
-            cached_input,
-            arrays,
-            tensors,
-            meets: false,
-            is_plain: false,
-        };
+            let (inputs, outputs) = (x_tensors.iter().zip(&*gx), y_tensors.iter().zip(&*gy));
+            step.arrays = Some(Box::new(BothSides {
+                x: inputs.map(|(tensor, sink)| array(*tensor, sink.as_ref().map(|s| &s.slot))).collect(),
+                y: outputs.map(|(tensor, slot)| array(*tensor, Some(slot))).collect(),
+                tensors: x_tensors.iter().chain(&y_tensors).copied().collect(),
+            }));
+        }
         step.look();
         step
     }
@@ -161,7 +189,7 @@ impl BackwardStep {
                 stored,
             )
         };
-        let data = |a: &Array, as_type| (a.shape.clone(), Some(slot(&a.shape, &a.data, as_type, as_type)));
+        let data = |a: &Array, as_type| DataOperand::Read(slot(&a.shape, &a.data, as_type, as_type));
         let mut gx: SmallVec<[Option<GradientSink>; 3]> = SmallVec::new();
         for (i, (x, need_grad)) in x.iter().enumerate() {
             let wanted = *need_grad && !op.kind(i).is_whole();
@@ -173,22 +201,17 @@ impl BackwardStep {
                 again,
             }));
         }
-        let arrays =
-            op.on_arrays().is_some().then(|| (x.iter().map(|(x, _)| x.clone()).collect(), y.to_vec()));
+        let arrays = op.on_arrays().is_some().then(|| {
+            let x = x.iter().map(|(x, _)| x.clone()).collect();
+            Box::new(BothSides { x, y: y.to_vec(), tensors: Vec::new() })
+        });
         let mut step = Self {
             x: x.iter().enumerate().map(|(i, (x, _))| data(x, read_as(&op, i, compute))).collect(),
             y: y.iter().enumerate().map(|(o, y)| data(y, op.output(o).unwrap_or(dtype))).collect(),
             gy: y.iter().map(|y| slot(&y.shape, &y.grad, dtype, stored)).collect(),
             gx,
-            cached_input: op.facts().cached_input,
-            op,
-            compute,
-            memo,
-            over: None,
             arrays,
-            tensors: Vec::new(),
-            meets: false,
-            is_plain: false,
+            ..Self::without_operands(op, compute, memo)
         };
         step.look();
         step
@@ -196,11 +219,15 @@ impl BackwardStep {
 
     /// Finds out what follows from whose memory its arrays have.
     pub(crate) fn look(&mut self) {
-        let read = self.x.iter().chain(&self.y).filter_map(|(_, slot)| slot.as_ref()).chain(&self.gy);
-        let written = self.gx.iter().flatten().map(|sink| &sink.slot);
-        let all = read.map(|slot| (slot, false)).chain(written.map(|slot| (slot, true)));
-        let mut all: SmallVec<[_; 8]> = all.map(|(slot, written)| (&*slot.storage, written)).collect();
-        self.meets = Storage::any_may_meet(&mut all);
+        let data = || self.x.iter().chain(&self.y).filter_map(DataOperand::read);
+        let read = || data().chain(&self.gy).map(|slot| &*slot.storage);
+        let written = || self.gx.iter().flatten().map(|sink| &*sink.slot.storage);
+        self.meets = if self.gx.len() > MANY || read().chain(written()).any(Storage::may_be_met) {
+            let all = read().map(|storage| (storage, false)).chain(written().map(|storage| (storage, true)));
+            Storage::any_may_meet(&mut all.collect::<SmallVec<[_; 8]>>())
+        } else {
+            written().any(|to| read().any(|from| std::ptr::eq(to, from)))
+        };
         let is_plain = |sink: &GradientSink| !sink.again && sink.slot.dtype == sink.slot.stored;
         self.is_plain = self.gx.iter().flatten().all(is_plain);
     }
@@ -210,14 +237,14 @@ impl BackwardStep {
         if self.gy[o].move_to(grad) {
             self.meets |= self.gx.iter().flatten().any(|sink| sink.slot.storage.may_meet(grad));
         }
-        if let Some((_, y)) = &mut self.arrays {
-            y[o].grad = Arc::clone(grad);
+        if let Some(arrays) = &mut self.arrays {
+            arrays.y[o].grad = Arc::clone(grad);
         }
     }
 
     /// Has it count what it uses, so that it needs no [`RunGuard`](crate::array::RunGuard), or not.
     pub(crate) fn count(&mut self, on: bool) {
-        let data = self.x.iter_mut().chain(&mut self.y).filter_map(|(_, slot)| slot.as_mut());
+        let data = self.x.iter_mut().chain(&mut self.y).filter_map(DataOperand::read_mut);
         let sinks = self.gx.iter_mut().flatten().map(|sink| &mut sink.slot);
         data.chain(&mut self.gy).chain(sinks).for_each(|slot| slot.counted = on);
     }
@@ -238,8 +265,8 @@ impl BackwardStep {
 
     /// As [`BackwardStep::modified`], of the values that `counts`: those that were cleared have changed too.
     pub(crate) fn changed(&self, counts: impl Fn(&Storage) -> bool) -> Option<Modified> {
-        fn storage(read: &(Shape, Option<Operand>)) -> Option<&Storage> {
-            read.1.as_ref().map(|slot| &*slot.storage)
+        fn storage(data: &DataOperand) -> Option<&Storage> {
+            data.read().map(|slot| &*slot.storage)
         }
         self.memo.changed(self.x.iter().map(storage), self.y.iter().map(storage), counts)
     }

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::array::{Access, Buffer, Lasting, StepPins};
 use crate::graph::settings::context::Precision;
-use crate::graph::step::backward::{BackwardStep, GradientSink, add_to, forget, nowhere};
+use crate::graph::step::backward::{BackwardStep, DataOperand, GradientSink, add_to, forget, nowhere};
 use crate::graph::step::formula;
 use crate::graph::step::forward::overlap;
 use crate::graph::step::operand::{Temporaries, store};
@@ -22,8 +22,8 @@ impl BackwardStep {
             return Ok(());
         }
         let has_kernel = facts.has_backward;
-        if let Some((x, y)) = &self.arrays {
-            return self.backward_on_arrays(x, y);
+        if let Some(arrays) = &self.arrays {
+            return self.backward_on_arrays(&arrays.x, &arrays.y);
         }
         if self.gx.iter().all(Option::is_none) {
             return Ok(());
@@ -39,17 +39,17 @@ impl BackwardStep {
     fn run_kernel<const PLAIN: bool>(&mut self) -> Result<()> {
         let mut temporaries = Temporaries::new();
         let mut again: SmallVec<[(usize, Buffer); 1]> = SmallVec::new();
-        let Self { op, compute, x, y, gy, gx, memo, over, cached_input, meets, .. } = self;
+        let Self { op, compute, x, y, gy, gx, memo, over, meets, .. } = self;
         let meets = !PLAIN && *meets;
         let mut xm: SmallVec<[Memory<'_>; 5]> = SmallVec::new();
-        for (i, (shape, slot)) in x.iter().enumerate() {
-            let ptr = slot.as_ref().map_or(Ok(nowhere()), |s| s.read(op, i))?;
-            xm.push(Memory { ptr, shape });
+        for (i, data) in x.iter().enumerate() {
+            let ptr = data.read().map_or(Ok(nowhere()), |s| s.read(op, i))?;
+            xm.push(Memory { ptr, shape: data.shape() });
         }
         let mut ym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
-        for (shape, slot) in &*y {
-            let ptr = slot.as_ref().map_or(Ok(nowhere()), |s| s.resolve(Access::Read))?;
-            ym.push(Memory { ptr, shape });
+        for data in &*y {
+            let ptr = data.read().map_or(Ok(nowhere()), |s| s.resolve(Access::Read))?;
+            ym.push(Memory { ptr, shape: data.shape() });
         }
         let mut gym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
         for slot in gy.iter() {
@@ -59,7 +59,7 @@ impl BackwardStep {
         // Where the kernel reads and writes, if a gradient may be written in the same place.
         let mut used: SmallVec<[Range<usize>; 4]> = SmallVec::new();
         if meets {
-            let data = x.iter().chain(&*y).map(|(_, slot)| slot.as_ref()).zip(xm.iter().chain(&ym));
+            let data = x.iter().chain(&*y).map(DataOperand::read).zip(xm.iter().chain(&ym));
             let read = data.chain(gy.iter().map(Some).zip(&gym));
             used.extend(read.filter_map(|(slot, memory)| Some(slot?.span(memory.ptr))));
         }
@@ -103,7 +103,7 @@ impl BackwardStep {
         }
         let state = &mut memo.state;
         let double = *compute == Precision::Double;
-        let kept = cached_input.and_then(|i| Some((x.get(i)?.1.as_ref()?, xm[i].ptr)));
+        let kept = op.facts().cached_input.and_then(|i| Some((x.get(i)?.read()?, xm[i].ptr)));
         let call = Call {
             x: &xm,
             y: &ym,

@@ -7,9 +7,8 @@ use crate::array::{Access, Shape, Storage};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::settings::context::Precision;
 use crate::graph::step;
-use crate::graph::step::backward::BackwardStep;
+use crate::graph::step::backward::{BackwardStep, DataOperand};
 use crate::graph::step::forward::evaluate;
-use crate::graph::step::operand::Operand;
 use crate::ops::contract::symbol::{Builder, build};
 use crate::ops::{Op, Sym, Symbols};
 
@@ -38,9 +37,10 @@ pub(crate) fn backward_by_symbols(step: &mut BackwardStep) -> Result<()> {
         eager.arrays.push(array);
         Sym::Node(eager.arrays.len() as u32 - 1)
     };
-    let mut symbol = |(shape, slot): &(Shape, Option<Operand>)| {
+    let mut symbol = |data: &DataOperand| {
+        let shape = data.shape();
         // What the rule does not read is there by its shape alone.
-        let storage = slot.as_ref().map_or_else(|| Storage::new(shape.size()), |s| s.storage.clone());
+        let storage = data.read().map_or_else(|| Storage::new(shape.size()), |s| s.storage.clone());
         add(NdArray { shape: shape.clone(), storage })
     };
     let x: Vec<Sym> = step.x.iter().map(&mut symbol).collect();
@@ -49,7 +49,7 @@ pub(crate) fn backward_by_symbols(step: &mut BackwardStep) -> Result<()> {
         step.gy.iter().map(|s| add(NdArray { shape: s.shape.clone(), storage: s.storage.clone() })).collect();
     let wanted: Vec<bool> = step.gx.iter().map(Option::is_some).collect();
     let op = step.op.clone();
-    let shapes: Vec<Shape> = step.x.iter().map(|(shape, _)| shape.clone()).collect();
+    let shapes: Vec<Shape> = step.x.iter().map(|x| x.shape().clone()).collect();
     let found = build(&mut eager, || -> Result<_> {
         let found = op.gradient(Symbols::new(&x, &y, &gy, &wanted))?;
         Ok(found.into_iter().zip(&shapes).map(|(g, shape)| g.map(|g| g.node(shape))).collect::<Vec<_>>())
@@ -105,14 +105,14 @@ pub(crate) fn temporary_bytes(step: &BackwardStep) -> usize {
         measured.shapes.push(shape.clone());
         Sym::Node(measured.shapes.len() as u32 - 1)
     };
-    let x: Vec<Sym> = step.x.iter().map(|(shape, _)| symbol(shape)).collect();
-    let y: Vec<Sym> = step.y.iter().map(|(shape, _)| symbol(shape)).collect();
+    let x: Vec<Sym> = step.x.iter().map(|x| symbol(x.shape())).collect();
+    let y: Vec<Sym> = step.y.iter().map(|y| symbol(y.shape())).collect();
     let gy: Vec<Sym> = step.gy.iter().map(|slot| symbol(&slot.shape)).collect();
     let wanted: Vec<bool> = step.gx.iter().map(Option::is_some).collect();
     let built = build(&mut measured, || -> Result<()> {
         let found = step.op.gradient(Symbols::new(&x, &y, &gy, &wanted))?;
-        for (g, (shape, _)) in found.into_iter().zip(&step.x) {
-            g.map(|g| g.node(shape));
+        for (g, x) in found.into_iter().zip(&step.x) {
+            g.map(|g| g.node(x.shape()));
         }
         Ok(())
     });

@@ -33,7 +33,9 @@ impl<T: Float> Correlation<'_, T> {
         // SAFETY: the caller's promise.
         unsafe {
             if all.is_planar() {
-                self.slide(&all.each);
+                if all.each.len() > 1 || !self.lanes_of_channels() {
+                    self.slide(&all.each);
+                }
             } else if self.g.is_pixelwise() {
                 self.slide_pixels();
             } else {

@@ -20,8 +20,9 @@ use crate::kernels::{Float, scratch};
 const MOVING: usize = 36;
 /// Weights of a group that are too many for a part of the second cache.
 const LARGE: usize = 1 << 18;
-/// Tasks that are wanted, so that threads end together.
+/// Tasks that are wanted, so that threads end together, of so many multiplications at least.
 const TASKS: usize = 16;
+const TASK: usize = 1 << 20;
 /// Tasks beyond this number are taken several at a time.
 const MANY: usize = 128;
 
@@ -57,11 +58,18 @@ impl Geometry {
     }
 }
 
+/// Tasks that are wanted for a window.
+fn tasks(g: &Geometry, window: &Window, sources: Images, targets: Images) -> usize {
+    let of_group = window.positions() * window.taps.len() * sources.channels * targets.channels;
+    (g.images * g.group * of_group / TASK).clamp(1, TASKS)
+}
+
 /// How what a window sees of the sources is laid out.
 pub(super) fn strips(g: &Geometry, window: &Window, sources: Images, targets: Images) -> Strips {
     // Weights that leave no room in the second cache are read for several images at once.
     let together = targets.channels * sources.channels * window.taps.len() > LARGE;
-    Strips::new(&window.axes, g.images, sources.channels, usize::MAX, g.group, together)
+    let wanted = tasks(g, window, sources, targets) / g.group;
+    Strips::new(&window.axes, g.images, sources.channels, usize::MAX, wanted, together)
 }
 
 /// `target[k, o] = sum over c, t of w[k, c, t] source[c, what o sees through t]`, for each image and group.
@@ -197,7 +205,8 @@ impl<T: Float> Correlation<'_, T> {
         // Where there are few positions, each task has a part of the targets
         // (few of them, as each lays out the positions anew).
         let many = self.targets.channels / (2 * kernels::<T>().panel());
-        let parts = (TASKS / (strips.blocks() * g.group)).min(many.min(2).max(many / 2));
+        let wanted = tasks(g, self.window(), self.sources, self.targets);
+        let parts = (wanted / (strips.blocks() * g.group)).min(many.min(2).max(many / 2));
         let targets = EvenSplit::new(self.targets.channels, parts);
         let parts = targets.parts();
         let tasks = strips.blocks() * g.group * parts;

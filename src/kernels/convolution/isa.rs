@@ -1,5 +1,6 @@
 //! The kernels of convolution beside those of products: for each, an order to carry out in the registers of this machine.
 
+use super::depthwise_lanes::ChannelLanes;
 use super::depthwise_pixels::{PixelDots, Pixels};
 use super::dots::Dots;
 use super::slide::{Slide, SpreadOrder};
@@ -15,6 +16,8 @@ pub(in crate::kernels) struct Kernels<T: 'static> {
     pub(super) lay_out: unsafe fn(&ImageLayout<'_, T>),
     /// Sums over the taps of a plane: see [`Slide`].
     pub(super) slide: unsafe fn(&Slide<'_, T>),
+    /// Sums over the taps of small planes: see [`ChannelLanes`].
+    pub(super) lanes: unsafe fn(&ChannelLanes<'_, T>),
     /// Writes such sums with gaps: see [`SpreadOrder`].
     pub(super) spread: unsafe fn(&SpreadOrder<'_, T>),
     /// Products of planes: see [`Dots`].
@@ -43,6 +46,11 @@ macro_rules! make {
             }
             $(#[target_feature(enable = $feature)])?
             unsafe fn slide(order: &Slide<'_, $t>) {
+                // SAFETY: as above.
+                unsafe { order.run::<$vector>() }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn lanes(order: &ChannelLanes<'_, $t>) {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }
@@ -89,6 +97,7 @@ macro_rules! make {
             Kernels {
                 lay_out,
                 slide,
+                lanes,
                 spread,
                 dots,
                 pixels,

@@ -139,6 +139,12 @@ impl<V: Vector, const STEP: usize> Lanes<V, STEP> {
         (lanes, whole)
     }
 
+    /// The element that the first lane sees.
+    #[inline(always)]
+    pub(super) fn at(&self) -> isize {
+        self.at
+    }
+
     #[inline(always)]
     unsafe fn new(window: &Window, column: Column, j: usize) -> Self {
         let lane = |position: usize| position.saturating_sub(j).min(V::WIDTH);

@@ -13,6 +13,10 @@ const ROWS: usize = 256;
 const ROWS_OF_SMALL: usize = 64;
 /// Positions of an image that are so few that its product has narrow rows, where the kernel has one element.
 const FEW: usize = 9;
+/// The same for a weight that is rarely in the second cache: packed, it comes from memory in one stream.
+const FEW_OF_FAR: usize = 16;
+/// Elements of such a weight.
+const FAR: usize = 1 << 17;
 /// Those that are so few that a tile of Winograd's is not filled.
 const FEW_OF_TILE: usize = 4;
 /// Elements of a weight from which on this way pays, and those of a large one.
@@ -29,7 +33,8 @@ const OUTSIDE: usize = usize::MAX;
 pub(super) fn takes_rows(g: &Geometry, fits_winograd: bool) -> bool {
     let (positions, rows, weight) = (g.positions(), g.images * g.positions(), g.maps * g.channels * g.taps());
     let least = if g.are_rows() && g.images > 1 { LEAST_OF_PIXELS } else { LEAST };
-    (g.taps() > 1 || positions <= FEW)
+    let few = if weight >= FAR { FEW_OF_FAR } else { FEW };
+    (g.taps() > 1 || positions <= few)
         && (!fits_winograd || positions <= FEW_OF_TILE)
         && (1..=if weight >= LARGE { ROWS } else { ROWS_OF_SMALL }).contains(&rows)
         && weight >= least

@@ -122,6 +122,9 @@ impl<T: Float> Slide<'_, T> {
             unsafe {
                 let mut sums = [V::zero(); TALL];
                 for y in 0..n {
+                    // Planes follow each other: the next one comes from further away than the machine looks ahead.
+                    let next = from.wrapping_add(self.planes.from).wrapping_offset(lanes[0].at());
+                    (0..STEP.max(1)).for_each(|i| V::prefetch(next.wrapping_add(i * V::WIDTH)));
                     if ((first + (y * apart) as isize) as usize) < plane.rows {
                         for c in 0..columns {
                             let x = lanes[c].load::<WHOLE>(from);

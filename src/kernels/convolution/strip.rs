@@ -24,8 +24,6 @@ const ROW: usize = 512;
 const WIDE: usize = 16;
 /// Rows of the products of a block.
 const DEPTH: usize = 1024;
-/// Blocks that are wanted, so that threads end together.
-const TASKS: usize = 16;
 
 /// The distance between rows of `n` elements in memory of their own: room for what a copy writes too much, and an odd
 /// number of cache lines, so that rows do not compete for the same places of a cache.
@@ -70,14 +68,14 @@ pub(super) struct StripBlock {
 }
 
 impl Strips {
-    /// Blocks for images of `channels`, at most `chunk` of which are read at a time, where `others` are done for each.
+    /// Blocks for images of `channels`, at most `chunk` of which are read at a time: as many as are `wanted`, or more.
     /// Images are read together if `together` is set, or if they are too small to fill a register.
     pub(super) fn new(
         axes: &[WindowAxis],
         images: usize,
         channels: usize,
         chunk: usize,
-        others: usize,
+        wanted: usize,
         together: bool,
     ) -> Self {
         let mut axes: SmallVec<[WindowAxis; 3]> = axes.into();
@@ -121,12 +119,10 @@ impl Strips {
         let row = across * (columns_each + more[last]);
         let height = axes[0].positions;
         let most = if together { POSITIONS } else { MOST_POSITIONS };
-        let wanted = (BLOCK / (8 * channels.max(1))).clamp(POSITIONS, most);
-        let rows_each = (wanted / row).clamp(1, height);
-        let mut parts = height.div_ceil(rows_each);
-        if images * others * parts * columns.parts() < TASKS {
-            parts = parts.max((TASKS / (images * others * columns.parts())).min(height));
-        }
+        let positions = (BLOCK / (8 * channels.max(1))).clamp(POSITIONS, most);
+        let rows_each = (positions / row).clamp(1, height);
+        let fewest = (wanted / (images.max(1) * columns.parts())).min(height);
+        let parts = height.div_ceil(rows_each).max(fewest);
         let rows = EvenSplit::new(height, parts);
         let rows_each = rows.part(0).len();
         let whole = rows.parts() == 1 && columns.parts() == 1;
@@ -388,11 +384,28 @@ pub(super) unsafe fn copy<V: Vector>(from: *const V::T, step: usize, n: usize, t
                 }
             }
             2 => {
-                for j in (0..n).step_by(V::WIDTH) {
+                // Those whose second register lies on the row, too.
+                let whole = n.saturating_sub(1) / V::WIDTH * V::WIDTH;
+                for j in (0..whole).step_by(V::WIDTH) {
+                    let from = from.add(2 * j);
+                    V::evens(V::load(from), V::load(from.add(V::WIDTH))).store(to.add(j));
+                }
+                for j in (whole..n).step_by(V::WIDTH) {
                     let (left, from) = (2 * (n - j) - 1, from.wrapping_add(2 * j));
                     let a = V::load_masked(from, V::first(left));
                     let b =
                         V::load_masked(from.wrapping_add(V::WIDTH), V::first(left.saturating_sub(V::WIDTH)));
+                    V::evens(a, b).store(to.add(j));
+                }
+            }
+            4 => {
+                for j in (0..n).step_by(V::WIDTH) {
+                    let (left, from) = (4 * (n - j) - 3, from.wrapping_add(4 * j));
+                    let part = |i: usize| {
+                        let mask = V::first(left.saturating_sub(i * V::WIDTH));
+                        V::load_masked(from.wrapping_add(i * V::WIDTH), mask)
+                    };
+                    let (a, b) = (V::evens(part(0), part(1)), V::evens(part(2), part(3)));
                     V::evens(a, b).store(to.add(j));
                 }
             }

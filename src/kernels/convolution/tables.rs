@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use super::Geometry;
+use super::depthwise_lanes::PaddedPlane;
 use super::plane::Plane;
 use super::strip::Strips;
 use super::window::Window;
@@ -29,6 +30,8 @@ pub(super) struct Tables {
     pub(super) strips: Option<Strips>,
     /// For channels that are groups of their own, and first, of one or two axes: what is seen of each.
     pub(super) plane: Option<Plane>,
+    /// The same for sums at few positions in a row.
+    pub(super) lanes: Option<PaddedPlane>,
 }
 
 /// Those of a sum: the gradient of an input has a window for each residue of the stride.
@@ -58,13 +61,16 @@ impl Tables {
             WhichSum::InputGradient => direct::strips(g, &window, g.outputs(), g.inputs()),
             WhichSum::WeightGradient => weight::strips(g, &window),
         });
-        Self { window, strips, plane }
+        let is_summed = plane.is_some() && of != WhichSum::WeightGradient;
+        let lanes = if is_summed { PaddedPlane::new(&window) } else { None };
+        Self { window, strips, plane, lanes }
     }
 
     /// The numbers in the lists that may be long.
     fn numbers(&self) -> usize {
         let of_strips = self.strips.as_ref().map_or(0, |s| s.table.len());
-        self.window.bases.len() + self.window.targets.len() + of_strips
+        let of_lanes = self.lanes.as_ref().map_or(0, PaddedPlane::numbers);
+        self.window.bases.len() + self.window.targets.len() + of_strips + of_lanes
     }
 }
 

@@ -33,7 +33,7 @@ const PARTIAL: usize = 1 << 20;
 pub(super) fn strips(g: &Geometry, window: &Window) -> Strips {
     let channels = g.channels / g.group;
     let chunk = (DEPTH / g.taps()).clamp(1, channels.max(1));
-    Strips::new(&window.axes, g.images, channels, chunk, TASKS, true)
+    Strips::new(&window.axes, g.images, channels, chunk, 1, true)
 }
 
 /// The gradient of the weight of each group from the input and the gradient of the output.

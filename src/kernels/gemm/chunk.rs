@@ -13,6 +13,8 @@ use crate::kernels::{Float, stop};
 pub(super) const AHEAD: isize = 8;
 /// Sums so short that most of the time goes into the result: it is visited row by row.
 pub(super) const SHALLOW: usize = 128;
+/// How many times the columns of a product its rows are where it is mostly reading the left matrix.
+const FLAT: usize = 4;
 /// Columns of the right matrix in a packed block.
 const COLUMNS: usize = 1024;
 
@@ -210,8 +212,10 @@ impl<T: Float> PackedBlock<'_, T> {
         };
         let last = self.p + self.k == product.k;
         let epilogue = product.epilogue.of_part(self.p == 0, last).part(i, j);
-        // Packed tiles of the left matrix come from the second cache, rows of a plain right matrix from anywhere.
-        let (ahead, ahead_step) = if packs_left && !packs {
+        // Packed tiles of the left matrix come from the second cache, rows of a plain right matrix from anywhere, and so does
+        // a left matrix of rows side by side that is read for few columns.
+        let streams = product.a.row == self.k as isize && product.a.col == 1 && product.m > FLAT * product.n;
+        let (ahead, ahead_step) = if streams || (packs_left && !packs) {
             (a.wrapping_add(count * self.k), count as isize)
         } else {
             (b.wrapping_offset(AHEAD * b_row), b_row)

@@ -132,6 +132,7 @@ impl<T: Float> Maxima<'_, T> {
     /// The outputs are in the row, and their windows in the plane.
     #[inline(always)]
     #[allow(clippy::needless_range_loop)] // of several arrays
+    #[allow(clippy::neg_cmp_op_on_partial_ord)] // one comparison for numbers and NaN
     unsafe fn find<const L: usize, const S: usize>(&self, to: usize, columns: &Range<usize>, c: usize) {
         let (axes, inner) = (&self.w.axes, self.w.inner);
         let place = |z: usize, y: usize, x: usize| ((z * axes[1].input + y) * axes[2].input + x) * inner + c;
@@ -149,7 +150,8 @@ impl<T: Float> Maxima<'_, T> {
                         v[l] = unsafe { self.x.add(from + l * S).read() };
                     }
                     for l in 0..L {
-                        let better = (v[l] > best[l]) | (v[l].is_nan() & !best[l].is_nan());
+                        // NaN is better than numbers, and nothing is better than NaN.
+                        let better = !(v[l] <= best[l]) & !best[l].is_nan();
                         best[l] = if better { v[l] } else { best[l] };
                         at[l] = if better { (from + l * S) as u32 } else { at[l] };
                     }

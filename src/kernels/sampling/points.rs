@@ -1,55 +1,77 @@
 //! Places in a plane and the elements that they lie between. Knows lengths of axes; knows no elements.
 
+use super::axis::{AxisPlaces, SampledAxis, either, place};
 use crate::kernels::Float;
 use crate::kernels::simd::vectorised;
 
 /// Points that are looked up together.
-pub const POINTS: usize = 64;
-/// Neighbours of a point in up to three dimensions.
-pub(super) const NEIGHBOURS: usize = 8;
+pub const POINTS: usize = 128;
+/// Rows of a plane that a point lies between in up to three dimensions.
+pub(super) const ROWS: usize = 4;
 /// Elements that a plane may have: their numbers fill 32 bits.
 pub const LARGEST_PLANE: usize = i32::MAX as usize;
 
 /// One number for each point.
 pub(super) type PerPoint<T> = [T; POINTS];
+/// For each row and each point, a number for either of two elements side by side.
+pub(super) type PerElement<T> = [[T; 2 * POINTS]; ROWS];
 
-/// Up to [`POINTS`] points: the neighbours of each in a plane, their weights, and the slopes of these. Neighbour by neighbour, the
-/// numbers of all points lie side by side. A neighbour outside of the plane has weight and slopes of zero.
+/// Up to [`POINTS`] points: in each row of a plane that they lie between, the element before them and the one behind it, their
+/// weights, and the slopes of these. A neighbour outside of the plane has weight and slopes of zero.
 pub struct Points<T> {
     /// How many points there are.
     pub(super) n: usize,
-    /// How many neighbours each has.
-    pub(super) neighbours: usize,
+    /// In how many rows each has neighbours.
+    pub(super) rows: usize,
+    /// How many elements of a row are looked at: the first alone, or both.
+    pub(super) side_by_side: usize,
     /// Elements of the plane: [`Points::at`] names none beyond.
     pub(super) plane: usize,
     /// No neighbour is outside of the plane.
     pub(super) all_inside: bool,
-    /// Numbers of the elements.
-    pub(super) at: [PerPoint<i32>; NEIGHBOURS],
-    pub(super) weight: [PerPoint<T>; NEIGHBOURS],
+    /// Numbers of the first elements.
+    pub(super) at: [PerPoint<i32>; ROWS],
+    pub(super) weight: PerElement<T>,
     /// Derivatives of the weights along each axis, the last first, if they were asked for.
-    pub(super) slopes: [[PerPoint<T>; NEIGHBOURS]; 3],
+    pub(super) slopes: [PerElement<T>; 3],
+    /// Room for a sum for each weight.
+    pub(super) sums: PerElement<T>,
     /// What these are made of.
-    along: [AxisNeighbours; 3],
+    along: [AxisPlaces<T>; 3],
 }
 
 impl<T: Float> Points<T> {
-    /// None.
+    /// None. All of it is zeros, which are made faster than other numbers are copied.
     pub const NONE: Self = Self {
         n: 0,
-        neighbours: 0,
+        rows: 0,
+        side_by_side: 0,
         plane: 0,
-        all_inside: true,
-        at: [[0; POINTS]; NEIGHBOURS],
-        weight: [[T::ZERO; POINTS]; NEIGHBOURS],
-        slopes: [[[T::ZERO; POINTS]; NEIGHBOURS]; 3],
-        along: [AxisNeighbours::NONE; 3],
+        all_inside: false,
+        at: [[0; POINTS]; ROWS],
+        weight: [[T::ZERO; 2 * POINTS]; ROWS],
+        slopes: [[[T::ZERO; 2 * POINTS]; ROWS]; 3],
+        sums: [[T::ZERO; 2 * POINTS]; ROWS],
+        along: [AxisPlaces::NONE; 3],
     };
+
+    /// The elements next to point number `i` that have a weight, and that.
+    pub(super) fn neighbours(&self, i: usize) -> impl Iterator<Item = (usize, T)> {
+        let (rows, side_by_side) = (self.at.iter().zip(&self.weight).take(self.rows), self.side_by_side);
+        let of_row = rows.flat_map(move |(at, weight)| {
+            (at[i] as usize..).zip(weight[i * side_by_side..][..side_by_side].iter().copied())
+        });
+        of_row.filter(|(_, weight)| *weight != T::ZERO)
+    }
 
     /// Multiplies the weights of each point by a number of its own.
     pub fn scale(&mut self, by: &[T]) {
-        for weights in &mut self.weight[..self.neighbours] {
-            weights[..self.n].iter_mut().zip(by).for_each(|(w, by)| *w = *w * *by);
+        for weights in &mut self.weight[..self.rows] {
+            for (weights, by) in weights.chunks_exact_mut(self.side_by_side).zip(by) {
+                for w in weights {
+                    *w = *w * *by;
+                }
+            }
         }
     }
 }
@@ -68,38 +90,9 @@ pub enum Border {
     },
 }
 
-/// A number reflected into `low..=high`, and the slope of that.
-fn reflected(at: f64, low: f64, high: f64) -> (f64, f64) {
-    let width = high - low;
-    if (low..=high).contains(&at) || !at.is_finite() {
-        return (at, 1.0);
-    }
-    if width <= 0.0 {
-        return (low, 0.0);
-    }
-    let turn = (at - low).rem_euclid(2.0 * width);
-    if turn <= width { (low + turn, 1.0) } else { (high - (turn - width), -1.0) }
-}
-
-/// A number moved into `0..=last`, and the slope of that.
-#[inline(always)]
-fn clamped((at, slope): (f64, f64), last: f64) -> (f64, f64) {
-    let within = if at < 0.0 || at > last { 0.0 } else { slope };
-    (
-        if at < 0.0 {
-            0.0
-        } else if at > last {
-            last
-        } else {
-            at
-        },
-        within,
-    )
-}
-
 /// How places are looked up in a plane of up to three axes.
 pub struct Lookup {
-    /// Lengths of the axes, the last first.
+    /// Lengths of the axes, the last first; those beyond are one.
     pub sizes: [usize; 3],
     /// How many axes there are.
     pub axes: usize,
@@ -109,151 +102,159 @@ pub struct Lookup {
     pub nearest: bool,
 }
 
-/// Along one axis, the lower and the upper neighbour of each point: which it is, its share, and the slope of that.
-struct AxisNeighbours {
-    index: [PerPoint<i32>; 2],
-    share: [PerPoint<f64>; 2],
-    slope: [PerPoint<f64>; 2],
-}
-
-impl AxisNeighbours {
-    const NONE: Self = Self { index: [[0; POINTS]; 2], share: [[0.0; POINTS]; 2], slope: [[0.0; POINTS]; 2] };
-}
+/// What a place along an axis is made of, `scale * given + start`, where `scale` is the same for all places.
+pub type GivenPlace<T> = (T, f64);
 
 impl Lookup {
-    /// Finds the points at `n` places: `place` gives the place of a point along an axis, the last first, in elements, and `scales`
-    /// the derivatives of that. Slopes are found if they are `wanted`.
+    /// Finds the points of up to [`POINTS`] places along `A` axes, the last first. `scales` are the derivatives of places by what is
+    /// given. Slopes are found if they are `wanted`.
     #[inline]
-    pub fn find<T: Float>(
+    pub fn find<T: Float, const A: usize>(
         &self,
-        n: usize,
-        place: impl Fn(usize, usize) -> f64,
-        (scales, wanted): ([f64; 3], bool),
+        places: impl ExactSizeIterator<Item = [GivenPlace<T>; A]>,
+        (scales, wanted): ([f64; A], bool),
         to: &mut Points<T>,
     ) {
-        assert!(n <= POINTS && (1..=3).contains(&self.axes));
-        let plane = self.sizes[..self.axes].iter().product();
-        assert!(plane <= LARGEST_PLANE, "a plane whose elements have numbers of 32 bits");
-        (to.n, to.neighbours, to.plane, to.all_inside) = (n, 0, plane, true);
+        let (n, plane) = (places.len(), self.sizes.iter().product());
+        assert!(
+            A == self.axes && n <= POINTS && plane <= LARGEST_PLANE,
+            "places in a plane whose elements have numbers of 32 bits"
+        );
+        (to.n, to.rows, to.plane, to.all_inside) = (n, 0, plane, true);
         if plane == 0 {
             return;
         }
-        for (a, scale) in scales.into_iter().enumerate().take(self.axes) {
-            let (mut at, mut slopes) = ([0.0; POINTS], [scale; POINTS]);
-            at[..n].iter_mut().enumerate().for_each(|(i, at)| *at = place(a, i));
-            self.settle(self.sizes[a], &mut at[..n], &mut slopes[..n]);
-            to.all_inside &= self.neighbours(self.sizes[a] as f64 - 1.0, &at, &slopes, &mut to.along[a]);
+        // As long as halves of elements have numbers of type `T`.
+        if self.sizes.iter().all(|n| (*n as f64) < 0.25 / T::EPSILON.real()) {
+            Self::place::<T, T, A>(places, scales, to);
+        } else {
+            Self::place::<T, f64, A>(places, scales, to);
         }
-        to.neighbours = if self.nearest { 1 } else { 1 << self.axes };
-        match self.axes {
-            1 => self.corners::<T, 1>(wanted, to),
-            2 => self.corners::<T, 2>(wanted, to),
-            _ => self.corners::<T, 3>(wanted, to),
+        for (a, along) in to.along[..A].iter_mut().enumerate() {
+            // Where no place is left the first element stands.
+            along.low[n..].fill(0);
+            along.share[n..].fill(T::ZERO);
+            SampledAxis::new(self.sizes[a]).settle(T::of(scales[a]), self.border, along);
+        }
+        if self.nearest {
+            self.nearest::<T, A>(to);
+        } else {
+            self.neighbours::<T, A>(wanted, to);
         }
     }
 
-    /// Moves places on an axis of length `n` to where they are looked up, and multiplies slopes by the slopes of that.
-    fn settle(&self, n: usize, at: &mut [f64], slopes: &mut [f64]) {
-        let last = n as f64 - 1.0;
-        let mut each = |f: &dyn Fn(f64) -> (f64, f64)| {
-            for (at, slope) in at.iter_mut().zip(slopes.iter_mut()) {
-                let (settled, within) = f(*at);
-                (*at, *slope) = (settled, *slope * within);
-            }
-        };
-        match self.border {
-            Border::Zero => {}
-            Border::Reflect { corners: true } => each(&|at| reflected(at, 0.0, last)),
-            Border::Reflect { corners: false } => {
-                each(&|at| clamped(reflected(at, -0.5, last + 0.5), last));
-            }
-            Border::Repeat => vectorised(
-                #[inline(always)]
-                move || {
-                    for (at, slope) in at.iter_mut().zip(slopes) {
-                        (*at, *slope) = clamped((*at, *slope), last);
+    /// The nearest elements of places.
+    fn nearest<T: Float, const A: usize>(&self, to: &mut Points<T>) {
+        (to.rows, to.side_by_side) = (1, 1);
+        let (steps, axes) = (self.steps(), self.sizes.map(SampledAxis::new));
+        let Points { at: [at, ..], weight: [weight, ..], along, .. } = to;
+        to.all_inside = vectorised(
+            #[inline(always)]
+            move || {
+                let mut all_inside = true;
+                for i in 0..POINTS {
+                    let (mut place, mut is_inside) = (0, true);
+                    for a in 0..A {
+                        let (element, inside) = axes[a].nearest(along[a].low[i], along[a].share[i]);
+                        place += element * steps[a];
+                        is_inside &= inside;
                     }
-                },
-            ),
+                    at[i] = place;
+                    weight[i] = either([is_inside, false], [T::ONE; 2]);
+                    all_inside &= is_inside;
+                }
+                all_inside
+            },
+        );
+    }
+
+    /// The elements that places lie between.
+    fn neighbours<T: Float, const A: usize>(&self, wanted: bool, to: &mut Points<T>) {
+        (to.rows, to.side_by_side) = (1 << (A - 1), if self.sizes[0] == 1 { 1 } else { 2 });
+        for (a, along) in to.along[..A].iter_mut().enumerate() {
+            to.all_inside &= SampledAxis::new(self.sizes[a]).neighbours(along);
+        }
+        for row in 0..to.rows {
+            self.row::<T, A>(row, wanted, to);
         }
     }
 
-    /// Finds the neighbours of places along an axis whose last element is number `last`; says whether all are inside.
-    fn neighbours(
-        &self,
-        last: f64,
-        at: &PerPoint<f64>,
-        slopes: &PerPoint<f64>,
-        to: &mut AxisNeighbours,
-    ) -> bool {
-        let nearest = self.nearest;
-        let AxisNeighbours { index: [lower, upper], share: [low_share, up_share], slope: [falling, rising] } =
-            to;
+    /// Elements from one to the next along each axis.
+    fn steps(&self) -> [i32; 3] {
+        [1, self.sizes[0], self.sizes[0] * self.sizes[1]].map(|step| step as i32)
+    }
+
+    #[inline]
+    fn place<T: Float, C: Float, const A: usize>(
+        places: impl Iterator<Item = [GivenPlace<T>; A]>,
+        scales: [f64; A],
+        to: &mut Points<T>,
+    ) {
+        let (scales, along) = (scales.map(C::of), &mut to.along);
         vectorised(
             #[inline(always)]
             move || {
-                let mut outside = 0_u32;
-                for i in 0..POINTS {
-                    let at = at[i];
-                    let low = if nearest { at.round() } else { at.floor() };
-                    let (share, up) = (at - low, low + 1.0);
-                    // A place that is no number has no neighbours.
-                    let has_low = low >= 0.0 && low <= last;
-                    let has_up = !nearest && up >= 0.0 && up <= last;
-                    outside |= u32::from(!has_low) | u32::from(!has_up && !nearest);
-                    let index = |v: f64| {
-                        // SAFETY: the number is within the axis, whose length fills 31 bits; NaN became zero.
-                        unsafe { v.max(0.0).min(last).to_int_unchecked::<i32>() }
-                    };
-                    (lower[i], upper[i]) = (index(low), index(up));
-                    let own = if nearest { 1.0 } else { 1.0 - share };
-                    low_share[i] = if has_low { own } else { 0.0 };
-                    up_share[i] = if has_up { share } else { 0.0 };
-                    falling[i] = if has_low && !nearest { -slopes[i] } else { 0.0 };
-                    rising[i] = if has_up { slopes[i] } else { 0.0 };
+                for (i, given) in (0..POINTS).zip(places) {
+                    for (along, (scale, (given, start))) in
+                        along.iter_mut().zip(scales.into_iter().zip(given))
+                    {
+                        // SAFETY: there is room for so many points; a check of each would end the loop over registers early.
+                        let (low, share) =
+                            unsafe { (along.low.get_unchecked_mut(i), along.share.get_unchecked_mut(i)) };
+                        (*low, *share) = place(scale, given, start);
+                    }
                 }
-                outside == 0
             },
-        )
+        );
     }
 
-    /// Puts the neighbours along `AXES` axes together.
-    fn corners<T: Float, const AXES: usize>(&self, wanted: bool, to: &mut Points<T>) {
-        let steps = [1, self.sizes[0], self.sizes[0] * self.sizes[1]].map(|step| step as i32);
-        for corner in 0..to.neighbours {
-            let sides: [usize; AXES] = std::array::from_fn(|a| corner >> a & 1);
-            let index: [&PerPoint<i32>; AXES] = std::array::from_fn(|a| &to.along[a].index[sides[a]]);
-            let share: [&PerPoint<f64>; AXES] = std::array::from_fn(|a| &to.along[a].share[sides[a]]);
-            let (at, weight) = (&mut to.at[corner], &mut to.weight[corner]);
-            vectorised(
-                #[inline(always)]
-                move || {
-                    for i in 0..POINTS {
-                        let (mut place, mut product) = (0, 1.0);
-                        for a in 0..AXES {
-                            place += index[a][i] * steps[a];
-                            product *= share[a][i];
-                        }
-                        at[i] = place;
-                        weight[i] = T::of(product);
-                    }
-                },
-            );
-            for (axis, slopes) in to.slopes.iter_mut().enumerate().take(if wanted { AXES } else { 0 }) {
-                let (slope, to) = (&to.along[axis].slope[sides[axis]], &mut slopes[corner]);
-                vectorised(
-                    #[inline(always)]
-                    move || {
-                        for i in 0..POINTS {
-                            let mut product = slope[i];
-                            for a in (0..AXES).filter(|a| *a != axis) {
-                                product *= share[a][i];
-                            }
-                            to[i] = T::of(product);
-                        }
-                    },
-                );
+    /// Puts the neighbours in a row together.
+    fn row<T: Float, const A: usize>(&self, row: usize, wanted: bool, to: &mut Points<T>) {
+        let steps = self.steps();
+        let side: [usize; A] = std::array::from_fn(|a| if a == 0 { 0 } else { row >> (a - 1) & 1 });
+        // An axis of one element has no next one.
+        let start =
+            (1..A).map(|a| if self.sizes[a] > 1 { side[a] as i32 * steps[a] } else { 0 }).sum::<i32>();
+        let Points { at, weight, slopes, along, side_by_side, .. } = to;
+        let (at, along) = (&mut at[row], &*along);
+        vectorised(
+            #[inline(always)]
+            move || {
+                for i in 0..POINTS {
+                    at[i] = (0..A).fold(start, |at, a| at + along[a].first[i] * steps[a]);
+                }
+            },
+        );
+        let products = if *side_by_side == 1 { products::<T, A, 1> } else { products::<T, A, 2> };
+        let shares: [_; A] = std::array::from_fn(|a| &along[a].weight[side[a]]);
+        products(&along[0].weight, shares, &mut weight[row]);
+        for (axis, slopes) in slopes.iter_mut().enumerate().take(if wanted { A } else { 0 }) {
+            let (mut pair, mut rest) = (&along[0].weight, shares);
+            if axis == 0 {
+                pair = &along[0].slope;
+            } else {
+                rest[axis] = &along[axis].slope[side[axis]];
             }
+            products(pair, rest, &mut slopes[row]);
         }
     }
+}
+
+/// Writes for each point the products of the first `S` numbers of two by one along each other axis; the first of `rest` is not read.
+fn products<T: Float, const A: usize, const S: usize>(
+    pair: &[PerPoint<T>; 2],
+    rest: [&PerPoint<T>; A],
+    to: &mut [T; 2 * POINTS],
+) {
+    vectorised(
+        #[inline(always)]
+        move || {
+            for i in 0..POINTS {
+                let product = (1..A).fold(T::ONE, |product, a| product * rest[a][i]);
+                for side in 0..S {
+                    to[S * i + side] = pair[side][i] * product;
+                }
+            }
+        },
+    );
 }

@@ -44,6 +44,14 @@ op! {
     Concatenate = concatenate(x: list; axis: i64 = -1)
 }
 
+/// The part of `gy` that lies from `at` on along an axis, and is `n` long.
+pub(crate) fn piece(gy: Sym, axis: usize, at: usize, n: usize) -> Sym {
+    let (mut start, mut stop) = (vec![None; gy.shape().ndim()], vec![None; gy.shape().ndim()]);
+    start[axis] = Some(at as i64);
+    stop[axis] = Some((at + n) as i64);
+    Sym::rearrange(Slice { start: Some(start), stop: Some(stop), step: None }, gy)
+}
+
 impl Compute for Concatenate {
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let mut shape = first("concatenate", x)?.clone();
@@ -92,11 +100,9 @@ impl Compute for Concatenate {
         let axis = whole.axis("concatenate", self.axis).unwrap_or_default();
         let mut at = 0;
         let part = |i: usize| {
-            let (mut start, mut stop) = (vec![None; whole.ndim()], vec![None; whole.ndim()]);
-            start[axis] = Some(at);
-            at += s.x(i).shape()[axis] as i64;
-            stop[axis] = Some(at);
-            Some(Sym::rearrange(Slice { start: Some(start), stop: Some(stop), step: None }, s.gy(0)))
+            let n = s.x(i).shape()[axis];
+            at += n;
+            Some(piece(s.gy(0), axis, at - n, n))
         };
         (0..s.n_inputs()).map(part).collect()
     }

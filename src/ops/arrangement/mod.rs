@@ -2,6 +2,7 @@
 
 pub(crate) mod array;
 pub(crate) mod concatenate;
+pub(crate) mod concatenate_parts;
 pub(crate) mod diagonal;
 pub(crate) mod parts;
 pub(crate) mod regrid;

@@ -7,6 +7,7 @@ pub(crate) mod elementwise;
 pub(crate) mod facts;
 pub(crate) mod loops;
 pub(crate) mod operation;
+pub(crate) mod part;
 pub(crate) mod run;
 pub(crate) mod shapes;
 pub(crate) mod spec;

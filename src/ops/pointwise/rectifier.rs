@@ -17,6 +17,7 @@ pub(crate) const OPS: &[Entry] = &[
     Entry::unary::<ReLU6>(),
     Entry::unary::<HardSigmoid>(),
     Entry::unary::<HardTanh>(),
+    Entry::unary::<HardSwish>(),
 ];
 
 /// `x` where it is not positive, else zero: what may be put into `exp`.
@@ -283,6 +284,28 @@ impl Unary for HardTanh {
     }
 }
 
+op! {
+    /// Swish with a gate made of three lines, elementwise: `y = x * min(max(x + 3, 0), 6) / 6`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ///
+    /// Source:
+    ///     Howard and others, Searching for MobileNetV3, 2019, arXiv:1905.02244.
+    HardSwish = hard_swish(x)
+}
+
+impl Unary for HardSwish {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        let (zero, one, gate) = (N::all(0.0), N::all(1.0), (x + N::all(3.0)) * N::all(1.0 / 6.0));
+        x * N::select(x.le(N::all(-3.0)), zero, N::select(x.ge(N::all(3.0)), one, gate))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -300,7 +323,7 @@ mod tests {
         let elu = |a: f64, x: f64| if x > 0.0 { x } else { a * x.exp_m1() };
         let leaky = [Value::Float(0.3), Value::Bool(false)];
         let selu = [Value::Float(1.1), Value::Float(1.7)];
-        let cases: [(&str, Formula<'_>, &[Value]); 7] = [
+        let cases: [(&str, Formula<'_>, &[Value]); 8] = [
             ("relu", &|x| x.max(0.0), &leaky[1..]),
             ("leaky_relu", &|x| if x > 0.0 { x } else { 0.3 * x }, &leaky),
             ("elu", &|x| elu(1.7, x), &selu[1..]),
@@ -308,9 +331,10 @@ mod tests {
             ("relu6", &|x| x.clamp(0.0, 6.0), &[]),
             ("hard_sigmoid", &|x| (0.2 * x + 0.5).clamp(0.0, 1.0), &[]),
             ("hard_tanh", &|x| x.clamp(-1.0, 1.0), &[]),
+            ("hard_swish", &|x| x * (x + 3.0).clamp(0.0, 6.0) / 6.0, &[]),
         ];
         let mut x = Tensor::sample([3, 5], 1);
-        x.data[..4].copy_from_slice(&[7.5, 3.0, -3.0, -12.0]);
+        x.data[..4].copy_from_slice(&[7.5, 3.5, -3.5, -12.0]);
         for (name, f, values) in cases {
             let y = Tensor { shape: x.shape.clone(), data: x.data.iter().map(|x| f(*x)).collect() };
             check_forward(&op(name, values), &[x.clone()], &[y]);

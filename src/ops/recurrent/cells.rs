@@ -114,6 +114,8 @@ op! {
 }
 
 impl Network for RNN {
+    const STATES: usize = 1;
+
     fn form(&self) -> LayerForm {
         LayerForm {
             cell: if self.nonlinearity == "relu" { Cell::Relu } else { Cell::Tanh },
@@ -133,8 +135,10 @@ impl Network for RNN {
 }
 
 macro_rules! network {
-    ($ty:ident, $cell:ident) => {
+    ($ty:ident, $cell:ident, $states:literal) => {
         impl Network for $ty {
+            const STATES: usize = $states;
+
             fn form(&self) -> LayerForm {
                 LayerForm {
                     cell: Cell::$cell,
@@ -147,8 +151,8 @@ macro_rules! network {
         }
     };
 }
-network!(LSTM, Lstm);
-network!(GRU, Gru);
+network!(LSTM, Lstm, 2);
+network!(GRU, Gru, 1);
 
 /// The part of an array at one place of its first axis, which is removed.
 fn at(x: Sym, i: usize) -> Sym {

@@ -18,6 +18,9 @@ use crate::{Error, Result};
 
 /// An operation that is such a network.
 pub(crate) trait Network: Declared {
+    /// Number of states that are inputs and outputs: of an LSTM the cells, too.
+    const STATES: usize;
+
     /// How it is made.
     fn form(&self) -> LayerForm;
 
@@ -219,6 +222,7 @@ fn kept_factors<T: Float>(dropout: f64, key: PhiloxKey, layer: usize, to: &mut [
 
 impl<C: Network> Compute for Recurring<C> {
     const IS_RANDOM: bool = true;
+    const CACHED_INPUT: Option<usize> = Some(1 + C::STATES);
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let sizes = self.sizes(|i| x.find(i).cloned())?;
@@ -242,6 +246,9 @@ impl<C: Network> Compute for Recurring<C> {
             key
         });
         let (x, h, first) = (run.x(0), run.x(1), run.x(w));
+        let first_layer = sizes.layer(form.cell, 0, 0);
+        let packed =
+            run.lasting().and_then(|lasting| first_layer.keep_packed(first, sizes.directions, lasting));
         let c = lstm.then(|| run.x(2));
         let later = run.has(w + 1).then(|| run.x(w + 1));
         let b = run.has(w + 2).then(|| run.x(w + 2));
@@ -270,6 +277,7 @@ impl<C: Network> Compute for Recurring<C> {
                         let reading = Reading {
                             x: input,
                             w: part(weights, w_at, n),
+                            packed: packed.as_ref().filter(|_| layer == 0).map(|kept| kept.part(direction)),
                             b: b.map(|b| part(b, at, form.cell.biases() * sizes.hidden)),
                             h: part(h, at, state),
                             c: c.map(|c| part(c, at, state)),
@@ -344,6 +352,7 @@ impl<C: Network> Compute for Recurring<C> {
                     let reading = Reading {
                         x: input,
                         w: part(weights, w_at, count),
+                        packed: None,
                         b: b.map(|b| part(b, at, biases)),
                         h: part(h, at, state),
                         c: c.map(|c| part(c, at, state)),

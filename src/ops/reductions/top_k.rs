@@ -1,10 +1,9 @@
 //! The largest elements of each sample: as data, and of gradients.
 
 use crate::array::{DType, Shape};
-use crate::kernels::map::GRAIN;
+use crate::kernels::order::Choice;
 use crate::kernels::scratch::{List, SavedMemory};
-use crate::kernels::simd::vectorised;
-use crate::kernels::{Float, map, threads};
+use crate::kernels::{Float, map};
 use crate::ops::arrangement::regrid::only_in_gradients;
 use crate::ops::indexing::scatter::ScatterAdd;
 use crate::ops::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, op};
@@ -54,107 +53,6 @@ op! {
     ///     AxisError: If `x` has no such axis.
     ///     ArgumentError: If `k` is out of range.
     TopKGrad = top_k_grad(x; k: i64, abs: bool = false, base_axis: i64 = 1)
-}
-
-/// Elements that are looked at together.
-const TOGETHER: usize = 16;
-/// Elements beside those that are wanted which are gathered before the wanted ones of them are chosen.
-const MANY: usize = 128;
-
-/// Which elements of a sample are wanted.
-#[derive(Clone, Copy)]
-struct Choice {
-    k: usize,
-    abs: bool,
-    largest: bool,
-}
-
-impl Choice {
-    /// Writes for each sample of `n` elements where the wanted ones are, the first of equal ones first. A NaN counts as
-    /// the largest.
-    fn places<T: Float>(self, x: &[T], n: usize, index: &mut [usize]) {
-        let k = self.k;
-        let samples = x.len().checked_div(n).unwrap_or(0);
-        assert!(index.len() == samples * k && k <= n);
-        let before = |a: &(T, usize), b: &(T, usize)| {
-            let (first, other) = if self.largest { (b.0, a.0) } else { (a.0, b.0) };
-            let by_size = first.partial_cmp(&other).unwrap_or_else(|| first.is_nan().cmp(&other.is_nan()));
-            by_size.then(a.1.cmp(&b.1))
-        };
-        threads::row_ranges_mut(index, k, (GRAIN / (4 * n.max(1))).max(1), |range, index| {
-            let mut all: List<(T, usize)> = List::with_capacity(n.min(2 * k + MANY + TOGETHER));
-            for (sample, index) in range.zip(index.chunks_exact_mut(k)) {
-                all.clear();
-                let x = &x[sample * n..][..n];
-                // Only numbers are told apart by a threshold.
-                let first = if k < n / 4 && all_numbers(x) { n.min(2 * k + MANY) } else { n };
-                x[..first].iter().map(|v| self.size(*v)).zip(0..).for_each(|one| all.push(one));
-                let mut next = first;
-                while next < n {
-                    if all.len() >= 2 * k + MANY {
-                        all.select_nth_unstable_by(k - 1, before);
-                        all.truncate(k);
-                    }
-                    let last = all[..k].iter().max_by(|a, b| before(a, b)).map_or(T::ZERO, |last| last.0);
-                    next = self.gather(x, next, last, 2 * k + MANY, &mut all);
-                }
-                if k < all.len() {
-                    all.select_nth_unstable_by(k - 1, before);
-                }
-                all[..k].sort_unstable_by(before);
-                index.iter_mut().zip(&all[..k]).for_each(|(to, (_, i))| *to = *i);
-            }
-        });
-    }
-
-    /// What elements are compared by.
-    #[inline(always)]
-    fn size<T: Float>(self, v: T) -> T {
-        if self.abs { v.abs() } else { v }
-    }
-
-    /// Adds the elements from `start` on, numbers all of them, that come before `last`, which is the size of an element before them, to
-    /// `all` until these are at least `most`. Returns where it has come to.
-    fn gather<T: Float>(
-        self,
-        x: &[T],
-        start: usize,
-        last: T,
-        most: usize,
-        all: &mut List<(T, usize)>,
-    ) -> usize {
-        let sign = if self.largest { T::ONE } else { -T::ONE };
-        let last = last * sign;
-        vectorised(
-            #[inline(always)]
-            || {
-                let is_before = move |v: &T| self.size(*v) * sign > last;
-                for (i, block) in x[start..].chunks(TOGETHER).enumerate() {
-                    let at = start + i * TOGETHER;
-                    let is_met = match block.first_chunk::<TOGETHER>() {
-                        Some(block) => block.iter().fold(false, |any, v| any | is_before(v)),
-                        None => true,
-                    };
-                    if is_met {
-                        let own = block.iter().zip(at..).filter(|(v, _)| is_before(v));
-                        own.for_each(|(v, i)| all.push((self.size(*v), i)));
-                        if all.len() >= most {
-                            return at + block.len();
-                        }
-                    }
-                }
-                x.len()
-            },
-        )
-    }
-}
-
-/// Whether none of some elements is NaN.
-fn all_numbers<T: Float>(x: &[T]) -> bool {
-    vectorised(
-        #[inline(always)]
-        || x.iter().fold(true, |all, v| all & !v.is_nan()),
-    )
 }
 
 /// Number of elements of a sample, if `k` of them can be chosen.

@@ -166,19 +166,18 @@ impl Parts {
         to: &mut Points<T>,
     ) {
         let g = &self.g;
-        let place = |a: usize, i: usize| {
-            let (k, p) = ((range.start + i) / self.places, (range.start + i) % self.places);
-            let axis = 1 - a;
+        let place = |i: usize, axis: usize| {
+            let (k, p) = (i / self.places, i % self.places);
             let (t, o) = match axis {
                 0 => (k / g.kernel[1], p / g.output[1]),
                 _ => (k % g.kernel[1], p % g.output[1]),
             };
             let fixed = (o * g.stride[axis] + t * g.dilation[axis]) as f64 - g.pad[axis] as f64;
-            fixed + offset[((group * self.kernel + k) * 2 + axis) * self.places + p].real()
+            (offset[((group * self.kernel + k) * 2 + axis) * self.places + p], fixed)
         };
         let lookup =
             Lookup { sizes: [g.input[1], g.input[0], 1], axes: 2, border: Border::Zero, nearest: false };
-        lookup.find(range.len(), place, ([1.0; 3], slopes), to);
+        lookup.find(range.map(|i| [place(i, 1), place(i, 0)]), ([1.0; 2], slopes), to);
     }
 
     /// As [`Parts::find`], with weights multiplied by the mask.

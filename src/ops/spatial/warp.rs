@@ -229,12 +229,28 @@ impl WarpByGrid {
         wanted: bool,
         to: &mut Points<T>,
     ) {
-        let (axes, less) = (lookup.axes, if self.align_corners { 1.0 } else { 0.0 });
-        let grid = &grid[first * axes..][..n * axes];
-        let lengths = lookup.sizes.map(|n| n as f64 - less);
-        let place =
-            |a: usize, i: usize| ((grid[i * axes + a].real() + 1.0) * lengths[a] - (1.0 - less)) / 2.0;
-        lookup.find(n, place, (lengths.map(|n| n / 2.0), wanted), to);
+        let grid = &grid[first * lookup.axes..][..n * lookup.axes];
+        match lookup.axes {
+            2 => self.find_along::<T, 2>(lookup, grid.as_chunks().0, wanted, to),
+            _ => self.find_along::<T, 3>(lookup, grid.as_chunks().0, wanted, to),
+        }
+    }
+
+    fn find_along<T: Float, const A: usize>(
+        &self,
+        lookup: &Lookup,
+        grid: &[[T; A]],
+        wanted: bool,
+        to: &mut Points<T>,
+    ) {
+        let less = if self.align_corners { 1.0 } else { 0.0 };
+        let scales: [f64; A] = std::array::from_fn(|a| (lookup.sizes[a] as f64 - less) / 2.0);
+        let starts: [f64; A] = std::array::from_fn(|a| (lookup.sizes[a] as f64 - 1.0) / 2.0);
+        let places = grid.iter().map(
+            #[inline(always)]
+            move |given| std::array::from_fn(|a| (given[a], starts[a])),
+        );
+        lookup.find(places, (scales, wanted), to);
     }
 }
 
@@ -331,12 +347,12 @@ impl WarpByFlow {
         to: &mut Points<T>,
     ) {
         let (width, plane) = (lookup.sizes[0], lookup.sizes[0] * lookup.sizes[1]);
-        let flow = [0, 1].map(|a| &flow[(2 * image + a) * plane..][..plane][range.clone()]);
-        let place = |a: usize, i: usize| {
-            let at = range.start + i;
-            (if a == 0 { at % width } else { at / width }) as f64 + flow[a][i].real()
-        };
-        lookup.find(range.len(), place, ([1.0; 3], wanted), to);
+        let [along, down] = [0, 1].map(|a| &flow[(2 * image + a) * plane..][..plane][range.clone()]);
+        let places = range.zip(along.iter().zip(down)).map(
+            #[inline(always)]
+            move |(at, (x, y))| [(*x, (at % width) as f64), (*y, (at / width) as f64)],
+        );
+        lookup.find(places, ([1.0; 2], wanted), to);
     }
 }
 

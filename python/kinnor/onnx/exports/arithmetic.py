@@ -83,6 +83,12 @@ def _softplus(g: Any, x: Tensor) -> Tensor:
     return g.op("Add", g.op("Relu", x), small)  # type: ignore[no-any-return]
 
 
+def _hard_swish(c: Call) -> Tensor:
+    if c.graph.opset >= 14:
+        return c.graph.op("HardSwish", c.x())
+    return c.graph.op("Mul", c.x(), c.graph.op("HardSigmoid", c.x(), alpha=1 / 6, beta=0.5))
+
+
 def _mish(c: Call) -> Tensor:
     return c.graph.op("Mul", c.x(), c.graph.op("Tanh", _softplus(c.graph, c.x())))
 
@@ -367,6 +373,7 @@ ARITHMETIC: dict[str, Any] = {
     "Floor": _unary("Floor"),
     "GELU": _gelu,
     "HardSigmoid": lambda c: c.graph.op("HardSigmoid", c.x(), alpha=0.2, beta=0.5),
+    "HardSwish": _hard_swish,
     "HardTanh": _clipped(-1.0, 1.0),
     "HuberLoss": _huber,
     "Identity": lambda c: c.inputs[0],

@@ -86,13 +86,11 @@ def _fast_gelu(node: Node) -> Variable:
 
 
 def _hard_sigmoid(node: Node) -> Any:
-    y = node.x() * node.get("alpha", 0.2) + node.get("beta", 0.5)
+    slope, shift = node.get("alpha", 0.2), node.get("beta", 0.5)
+    if (np.float32(slope), shift) == (np.float32(0.2), 0.5):
+        return F.hard_sigmoid(node.x())
+    y = node.x() * slope + shift
     return F.minimum_scalar(F.maximum_scalar(y, 0.0), 1.0)
-
-
-def _hard_swish(node: Node) -> Variable:
-    x = node.x()
-    return x * F.minimum_scalar(F.maximum_scalar(x * (1.0 / 6.0) + 0.5, 0.0), 1.0)
 
 
 def _celu(node: Node) -> Any:
@@ -291,7 +289,7 @@ ARITHMETIC: dict[tuple[str, str], Row] = {
     ("", "GreaterOrEqual"): binary(F.greater_equal, np.greater_equal, np.bool_),
     ("", "Hardmax"): Row(_hardmax),
     ("", "HardSigmoid"): Row(_hard_sigmoid),
-    ("", "HardSwish"): Row(_hard_swish),
+    ("", "HardSwish"): Row(lambda node: F.hard_swish(node.x())),
     ("", "Identity"): Row(_identity, lambda node: node.value(0)),
     ("", "IsInf"): Row(_is_inf, dtype=np.bool_),
     ("", "IsNaN"): unary(F.isnan, np.bool_),

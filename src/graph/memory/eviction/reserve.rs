@@ -19,7 +19,7 @@ use crate::graph::memory::eviction::score;
 use crate::graph::memory::evictor::{Evictor, StepGuard};
 use crate::graph::settings::context::{self, Precision};
 use crate::graph::settings::modes::{self, Scope};
-use crate::graph::step::backward::BackwardStep;
+use crate::graph::step::backward::{BackwardStep, DataOperand};
 use crate::graph::step::forward::ForwardStep;
 use crate::graph::step::operand::{Operand, read_as};
 use crate::graph::step::{formula, prepare};
@@ -275,13 +275,13 @@ impl StepGuard for BudgetedBackward {
     fn before(&mut self, f: Ix, step: &BackwardStep) -> Result<()> {
         let Self { pool, pins, .. } = self;
         pins.clear();
-        let data = || step.x.iter().chain(&step.y).filter_map(|(_, slot)| slot.as_ref());
+        let data = || step.x.iter().chain(&step.y).filter_map(DataOperand::read);
         data().for_each(|slot| pins.add(&slot.storage));
         let (gone, now) = arena::with(|a| {
             let mut gone: SmallVec<[Ix; 4]> = SmallVec::new();
             let inputs = a.functions[f].inputs.iter().zip(&step.x);
-            let inputs = inputs.filter(|(_, (_, slot))| slot.is_some()).map(|(v, _)| *v);
-            let outputs = step.y.iter().enumerate().filter(|(_, (_, slot))| slot.is_some());
+            let inputs = inputs.filter(|(_, x)| x.read().is_some()).map(|(v, _)| *v);
+            let outputs = step.y.iter().enumerate().filter(|(_, y)| y.read().is_some());
             let outputs = outputs.filter_map(|(o, _)| a.live_output(f, o));
             gone.extend(inputs.chain(outputs).filter(|v| is_evicted(a, *v)));
             (gone, a.functions[f].born)

@@ -251,18 +251,18 @@ impl StepModel {
         let mut acts = Vec::with_capacity(plan.functions.len());
         for (f, step) in plan.functions.iter().zip(&plan.steps) {
             let mut act = ModelBackward::default();
-            for (o, (_, slot)) in step.y.iter().enumerate() {
-                if let (Some(v), Some(slot)) = (a.live_output(*f, o), slot) {
+            for (o, data) in step.y.iter().enumerate() {
+                if let (Some(v), Some(slot)) = (a.live_output(*f, o), data.read()) {
                     act.reads.push(self.value(a, numbers, v, slot));
                 }
             }
-            for (v, (_, slot)) in a.functions[*f].inputs.iter().zip(&step.x) {
-                if let Some(slot) = slot {
+            for (v, data) in a.functions[*f].inputs.iter().zip(&step.x) {
+                if let Some(slot) = data.read() {
                     act.reads.push(self.value(a, numbers, *v, slot));
                 }
             }
             if step.gx.iter().any(Option::is_some) && !step.op.facts().keeps_gradients {
-                let data = step.x.iter().chain(&step.y).filter_map(|(_, slot)| Some((slot.as_ref()?, false)));
+                let data = step.x.iter().chain(&step.y).filter_map(|data| Some((data.read()?, false)));
                 for (slot, is_grad) in data.chain(step.gy.iter().map(|slot| (slot, true))) {
                     act.touches.push(self.touch(numbers, slot, is_grad, false).0);
                 }
@@ -287,12 +287,12 @@ impl StepModel {
                     (0..).zip(runs.iter().take(MOST_RUNS)).filter(|(_, run)| run.functions.contains(f));
                 with.map(|(n, _)| 1 << n).sum()
             };
-            let after: After = clear.guards.iter().map(runs_with).collect();
+            let after: After = clear.guards().iter().map(runs_with).collect();
             if !after.contains(&0) {
                 let ReleasedStorage { tensor, is_grad, storage } = &clear.place;
                 let block = self.block(numbers, storage, *tensor, *is_grad);
-                let unless_dropped = clear.partners.iter().map(runs_with).collect();
-                let value = match clear.partners[..] {
+                let unless_dropped = clear.partners().iter().map(runs_with).collect();
+                let value = match clear.partners() {
                     [] => None,
                     _ => (0..).zip(&self.values).find(|(_, v)| v.block == block).map(|(v, _)| v),
                 };

@@ -5,11 +5,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::Result;
-use crate::array::{Access, Calm, DType, Shape, Storage};
+use crate::array::{Access, Calm, DType, Storage};
 use crate::graph::plan::fusion::broadcast::BroadcastCycle;
 use crate::graph::plan::fusion::{Arrays, Location, NOTHING, Planner, TileRange, runs};
 use crate::graph::plan::releases::Release;
-use crate::graph::step::backward::BackwardStep;
+use crate::graph::step::backward::{BackwardStep, DataOperand};
 use crate::graph::step::operand::Operand;
 use crate::kernels::stop;
 use crate::ops::{Loops, Op, Part};
@@ -82,8 +82,8 @@ pub(crate) fn backward_len(step: &BackwardStep) -> Option<usize> {
     let len = gy.shape.size();
     let dtype = step.compute.dtype();
     let same = |slot: &Operand| slot.shape == gy.shape && slot.dtype == dtype && slot.stored == dtype;
-    let read = |(shape, slot): &(Shape, Option<Operand>)| {
-        slot.as_ref().is_none_or(|slot| slot.dtype == dtype && BroadcastCycle::fits(shape, &gy.shape))
+    let read = |data: &DataOperand| {
+        data.read().is_none_or(|slot| slot.dtype == dtype && BroadcastCycle::fits(&slot.shape, &gy.shape))
     };
     let fits = step.op.facts().has_backward
         && step.arrays.is_none()
@@ -127,8 +127,8 @@ impl FusedBackward {
         let mut placed = Vec::with_capacity(range.len());
         for n in range.clone() {
             let step = &steps[n];
-            let data = |planner: &mut Planner, slot: &Option<Operand>| -> Option<Option<Location>> {
-                let Some(slot) = slot else { return Some(None) };
+            let data = |planner: &mut Planner, data: &DataOperand| -> Option<Option<Location>> {
+                let Some(slot) = data.read() else { return Some(None) };
                 if planner
                     .find(&slot.storage)
                     .is_some_and(|place| planner.access(place) != Some(Access::Read))
@@ -138,10 +138,10 @@ impl FusedBackward {
                 planner.read(&slot.storage, &slot.shape, &step.gy[0].shape).map(Some)
             };
             let mut x = [None; 2];
-            for ((_, slot), x) in step.x.iter().zip(&mut x) {
-                *x = data(&mut planner, slot)?;
+            for (operand, x) in step.x.iter().zip(&mut x) {
+                *x = data(&mut planner, operand)?;
             }
-            let y = data(&mut planner, &step.y[0].1)?;
+            let y = data(&mut planner, &step.y[0])?;
             let gy = &step.gy[0].storage;
             let gy_place = planner.find(gy).unwrap_or_else(|| planner.own(gy, Access::Read));
             // A gradient that is that of the output as it is has it already where its room can be had.
@@ -195,7 +195,7 @@ impl FusedBackward {
             !(place.is_grad && planner.has_left(&place.storage))
         };
         let cleared = (from..to).filter(concerns).collect();
-        let reads = |n: &usize| steps[*n].x.iter().chain(&steps[*n].y).any(|(_, slot)| slot.is_some());
+        let reads = |n: &usize| steps[*n].x.iter().chain(&steps[*n].y).any(|data| data.read().is_some());
         let readers = range.clone().filter(reads).collect();
         let first = &steps[range.start];
         let arrays = Arrays::new(planner, first.compute.dtype(), first.gy[0].shape.size());

@@ -1,0 +1,77 @@
+//! Gradients that tensors have for the time of a run of [`Variable::backward`](crate::graph::Variable::backward) only: the one
+//! that it starts from, and those of leaves that hooks are to see alone.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::array::Storage;
+use crate::graph::arena::{self, Arena, Ix};
+use crate::graph::plan::backward::BackwardPlan;
+use crate::graph::plan::leaf_hooks::DetachedLeafGrads;
+use crate::graph::run::backward::Seed;
+
+/// Tensors that have another gradient for the time of a run. They get theirs back when it is over, or when this is dropped; it
+/// is made before the arena is locked, since it locks the arena then.
+#[derive(Default)]
+pub(crate) struct LentGradients {
+    /// The root, and the other outputs of its parent.
+    roots: SmallVec<[Ix; 2]>,
+    pub(crate) leaves: DetachedLeafGrads,
+}
+
+impl LentGradients {
+    /// Gives the variable the gradient to start from, and the other outputs of its parent zeros.
+    pub(crate) fn swap_in(&mut self, a: &mut Arena, root: Ix, plan: &mut BackwardPlan, seed: &Seed) {
+        let (own, parent) = (a.variables[root].tensor, a.variables[root].parent);
+        let outputs: SmallVec<[Ix; 2]> = a.functions[parent].outputs.iter().map(|o| o.tensor).collect();
+        let seed = plan.seed(seed);
+        for (o, tensor) in outputs.into_iter().enumerate() {
+            let inner =
+                if tensor == own { seed.clone() } else { Some(Storage::new(a.tensors[tensor].shape.size())) };
+            if let Some(inner) = inner {
+                if let Some(step) = plan.steps.first_mut() {
+                    step.start_from(o, &inner);
+                }
+                self.roots.push(tensor);
+                a.lend_gradient(tensor, inner);
+            } else if let Some(step) = plan.steps.first_mut() {
+                step.start_from(o, a.grad(tensor));
+            }
+            for clear in
+                plan.clears.iter_mut().take_while(|c| c.step == 0).filter(|c| c.place.tensor == tensor)
+            {
+                if clear.place.is_grad {
+                    clear.place.storage = Arc::clone(a.grad(tensor));
+                }
+            }
+        }
+    }
+
+    /// Gives all of them theirs, and returns what the run made of those of leaves.
+    pub(crate) fn give_back(&mut self, a: &mut Arena) -> DetachedLeafGrads {
+        while let Some(tensor) = self.roots.pop() {
+            drop(a.give_back_gradient(tensor));
+        }
+        std::mem::take(&mut self.leaves).given_back(a)
+    }
+}
+
+impl BackwardPlan {
+    /// The storage to start from.
+    fn seed(&mut self, seed: &Seed) -> Option<Arc<Storage>> {
+        match seed {
+            Seed::Own => None,
+            Seed::Shared(array) | Seed::Temporary(array) => Some(Arc::clone(&array.storage)),
+            Seed::Fill(value) => Some(self.filled(*value)),
+        }
+    }
+}
+
+impl Drop for LentGradients {
+    fn drop(&mut self) {
+        if !self.roots.is_empty() || !self.leaves.is_empty() {
+            drop(arena::with(|a| self.give_back(a)));
+        }
+    }
+}

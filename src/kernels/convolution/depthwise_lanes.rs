@@ -1,0 +1,231 @@
+//! Convolution of each channel with one kernel of its own where rows of positions are shorter than a register, channels
+//! first: planes of as many channels as a register has lanes become pixels, so that a register holds one position of each.
+
+use super::direct::Correlation;
+use super::isa;
+use super::transforms::ToPlanes;
+use super::window::{Window, WindowAxis};
+use crate::kernels::epilogue::Epilogue;
+use crate::kernels::gemm::kernels;
+use crate::kernels::simd::Vector;
+use crate::kernels::threads::ranges;
+use crate::kernels::{Float, scratch};
+
+/// Elements of planes that a thread takes at a time.
+const GRAIN: usize = 1 << 13;
+/// Positions whose sums are in registers together.
+const TOGETHER: usize = 8;
+/// Positions in a row from which on registers of one plane are filled well enough.
+const WIDE: usize = 9;
+
+/// A tap: where the first position sees it, in pixels; and which of the weights it is.
+type PaddedTap = (usize, usize);
+
+/// Where the pixels of a plane lie in one with all the padding that positions see, and what positions see there.
+pub(super) struct PaddedPlane {
+    /// Pixels, padding included.
+    pixels: usize,
+    /// For each element of the source, its pixel.
+    places: Vec<usize>,
+    /// For each position, the pixel that its taps are counted from.
+    starts: Vec<usize>,
+    taps: Vec<PaddedTap>,
+}
+
+/// Elements of an axis before those of the source, and all of them.
+fn padded(axis: &WindowAxis) -> (usize, usize) {
+    let (least, most) = axis.offsets.iter().fold((0, 0), |(a, b), o| (a.min(*o), b.max(*o)));
+    let before = least.unsigned_abs();
+    let seen = (axis.positions.max(1) - 1) * axis.step + most.unsigned_abs() + 1;
+    (before, before + seen.max(axis.len))
+}
+
+impl PaddedPlane {
+    /// `None` for windows of more than two axes or long rows, and where there are positions between those of the target.
+    pub(super) fn new(window: &Window) -> Option<Self> {
+        let (rows, columns) = match &window.axes[..] {
+            [columns] => (WindowAxis::of_one(), columns),
+            [rows, columns] => (rows.clone(), columns),
+            _ => return None,
+        };
+        if !window.whole || columns.positions >= WIDE || window.positions() == 0 {
+            return None;
+        }
+        let ((above, height), (left, width)) = (padded(&rows), padded(columns));
+        let all = |n: [usize; 2], step: [usize; 2], first: usize| -> Vec<usize> {
+            (0..n[0] * n[1]).map(|i| first + i / n[1] * step[0] * width + i % n[1] * step[1]).collect()
+        };
+        let place = |row: isize, column: isize| {
+            (above as isize + row) as usize * width + (left as isize + column) as usize
+        };
+        let pairs =
+            rows.offsets.iter().flat_map(|row| columns.offsets.iter().map(move |column| (*row, *column)));
+        Some(Self {
+            pixels: height * width,
+            places: all([rows.len, columns.len], [1, 1], place(0, 0)),
+            starts: all([rows.positions, columns.positions], [rows.step, columns.step], 0),
+            taps: pairs.map(|(row, column)| place(row, column)).zip(window.taps.iter().copied()).collect(),
+        })
+    }
+
+    /// The numbers in the lists that may be long.
+    pub(super) fn numbers(&self) -> usize {
+        self.places.len() + self.starts.len()
+    }
+
+    /// Elements of memory for registers of `lanes` numbers, where a kernel has `weights`.
+    fn room(&self, lanes: usize, weights: usize) -> usize {
+        (self.pixels + self.starts.len() + weights) * lanes
+    }
+}
+
+/// An order to sum up the taps of planes that follow each other, as many as a register has lanes or fewer.
+pub(in crate::kernels) struct ChannelLanes<'a, T> {
+    plane: &'a PaddedPlane,
+    planes: usize,
+    /// Elements of a kernel.
+    elements: usize,
+    from: *const T,
+    weights: *const T,
+    to: *mut T,
+    /// The pixels, of which those of padding are zero; behind them is room for sums and weights.
+    memory: *mut T,
+    end: Epilogue<'a, T>,
+}
+
+impl<T: Float> ChannelLanes<'_, T> {
+    /// Computes the sums.
+    ///
+    /// # Safety
+    /// The instructions of `V` are there, and so is the memory.
+    #[inline(always)]
+    pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) {
+        let PaddedPlane { pixels, places, starts, taps } = self.plane;
+        let (memory, n) = (self.memory, starts.len());
+        let sums = memory.wrapping_add(pixels * V::WIDTH);
+        let weights = sums.wrapping_add(n * V::WIDTH);
+        // SAFETY: the caller's promise; places, starts and taps lie among the pixels.
+        unsafe {
+            each_column::<V>(self.from, places.len(), self.planes, places.len(), |i, v| {
+                v.store(memory.add(places[i] * V::WIDTH));
+            });
+            each_column::<V>(self.weights, self.elements, self.planes, self.elements, |i, v| {
+                v.store(weights.add(i * V::WIDTH));
+            });
+            let at = [memory.cast_const(), weights.cast_const()];
+            if n < TOGETHER {
+                (0..n).for_each(|o| some::<V, 1>(at, &starts[o..], taps, sums.add(o * V::WIDTH)));
+            }
+            for o in (0..n).step_by(TOGETHER).filter(|_| n >= TOGETHER) {
+                let o = o.min(n - TOGETHER);
+                some::<V, TOGETHER>(at, &starts[o..], taps, sums.add(o * V::WIDTH));
+            }
+            ToPlanes {
+                from: sums,
+                pixel: V::WIDTH,
+                pixels: n,
+                channels: self.planes,
+                to: self.to,
+                plane: n,
+                end: self.end,
+            }
+            .run::<V>();
+        }
+    }
+}
+
+/// The sums of the next `P` positions, which see the first of the pixels from `starts` on.
+#[inline(always)]
+unsafe fn some<V: Vector, const P: usize>(
+    [pixels, weights]: [*const V::T; 2],
+    starts: &[usize],
+    taps: &[PaddedTap],
+    to: *mut V::T,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let from: [*const V::T; P] = std::array::from_fn(|i| pixels.add(starts[i] * V::WIDTH));
+        let mut sums = [V::zero(); P];
+        for (tap, element) in taps {
+            let weight = V::load(weights.add(element * V::WIDTH));
+            for i in 0..P {
+                sums[i] = V::load(from[i].add(tap * V::WIDTH)).mul_add(weight, sums[i]);
+            }
+        }
+        for (i, sum) in sums.into_iter().enumerate() {
+            sum.store(to.add(i * V::WIDTH));
+        }
+    }
+}
+
+/// Hands out a register for each of the first `k` columns of up to `V::WIDTH` rows, which are `apart`; zeros for rows
+/// that are not there.
+#[inline(always)]
+#[allow(clippy::needless_range_loop)] // counts from the compiler, so that the square stays in registers
+unsafe fn each_column<V: Vector>(
+    from: *const V::T,
+    apart: usize,
+    rows: usize,
+    k: usize,
+    mut put: impl FnMut(usize, V),
+) {
+    for first in (0..k).step_by(V::WIDTH) {
+        // SAFETY: the caller's promise; the mask keeps within the rows.
+        unsafe {
+            let (mut v, mask) = ([V::zero(); 16], V::first(k - first));
+            for i in 0..V::WIDTH {
+                if i < rows {
+                    v[i] = V::load_masked(from.add(i * apart + first), mask);
+                }
+            }
+            V::transpose(&mut v);
+            for i in 0..V::WIDTH {
+                if first + i < k {
+                    put(first + i, v[i]);
+                }
+            }
+        }
+    }
+}
+
+impl<T: Float> Correlation<'_, T> {
+    /// Computes the sums of a convolution with one channel and one map in each group if rows of positions are short.
+    ///
+    /// # Safety
+    /// As [`Correlation::run`].
+    pub(super) unsafe fn lanes_of_channels(&self) -> bool {
+        let (g, lanes) = (self.g, kernels::<T>().panel() / 2);
+        let Some(plane) = &self.tables.lanes else { return false };
+        let is_single = self.sources.channels == 1 && self.targets.channels == 1;
+        if !is_single || 2 * self.window().width > lanes || 2 * g.group <= lanes {
+            return false;
+        }
+        let (parts, most) = (g.group.div_ceil(lanes), plane.places.len().max(plane.starts.len()));
+        ranges(g.images * parts, GRAIN / (lanes * most), |some| {
+            scratch::with(plane.room(lanes, g.taps()), |memory: &mut [T]| {
+                memory[..plane.pixels * lanes].fill(T::ZERO);
+                for i in some {
+                    let (image, first) = (i / parts, i % parts * lanes);
+                    let planes = lanes.min(g.group - first);
+                    let to = self.target(image, first, 0);
+                    // SAFETY: the table was chosen for this machine, each task has its own targets, and there is room.
+                    unsafe {
+                        (isa::kernels::<T>().lanes)(&ChannelLanes {
+                            plane,
+                            planes,
+                            elements: g.taps(),
+                            from: self.source(image, first, 0),
+                            weights: self.weight.wrapping_add(first * g.taps()),
+                            to,
+                            memory: memory.as_mut_ptr(),
+                            end: self.end(first, 0),
+                        });
+                        let n = plane.starts.len();
+                        self.epilogue.tail.finish(to, n, planes, n);
+                    }
+                }
+            });
+        });
+        true
+    }
+}

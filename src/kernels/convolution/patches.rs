@@ -1,0 +1,98 @@
+//! The gradient of the input of a convolution whose kernel is as large as its stride, without padding, which is a
+//! deconvolution that makes a patch of its own of each position: one product for all taps, whose results take turns.
+
+use std::ops::Range;
+
+use super::Geometry;
+use super::isa;
+use super::slide::{PlaneSteps, SpreadOrder};
+use super::tables::{All, WhichSum};
+use crate::kernels::epilogue::Epilogue;
+use crate::kernels::gemm::{EvenSplit, Matrix, MatrixMut, gemm};
+use crate::kernels::threads::{Shared, parallel};
+use crate::kernels::{Float, scratch};
+use std::sync::Arc;
+
+/// Results that are computed before they are moved: they stay in the second cache.
+const RESULTS: usize = 1 << 16;
+
+/// Sizes of the products, and where their results go.
+pub(super) struct Patches<'a> {
+    g: &'a Geometry,
+    tables: Arc<All>,
+}
+
+impl<'a> Patches<'a> {
+    /// `None`: the convolution is another.
+    pub(super) fn new(g: &'a Geometry) -> Option<Self> {
+        let fits = |i: usize| {
+            g.kernel[i] == g.stride[i]
+                && g.pad[i] == 0
+                && g.dilation[i] == 1
+                && g.input[i] == g.output[i] * g.stride[i]
+        };
+        let is_one = !g.channel_last && !g.is_depthwise() && g.taps() > 1 && (0..g.input.len()).all(fits);
+        (is_one && g.positions() > 0).then(|| Self { g, tables: g.tables(WhichSum::InputGradient) })
+    }
+
+    /// Computes the gradient.
+    pub(super) fn input_gradient<T: Float>(
+        &self,
+        gy: &[T],
+        w: &[T],
+        gx: &mut [T],
+        epilogue: Epilogue<'_, T>,
+    ) {
+        let (g, to) = (self.g, Shared::new(gx.as_mut_ptr()));
+        let (rows, width) = (self.tables.each[0].window.targets.len(), self.tables.each[0].window.width);
+        let each = (RESULTS / (g.channels / g.group * g.taps() * width)).clamp(1, rows);
+        let parts = EvenSplit::new(rows, rows.div_ceil(each));
+        parallel(g.images * g.group * parts.parts(), |task| {
+            let (i, rows) = (task / parts.parts(), parts.part(task % parts.parts()));
+            // SAFETY: each task has its own rows of the positions of an image and a group.
+            unsafe { self.rows([i / g.group, i % g.group], rows, [gy, w], to.get(), epilogue) };
+        });
+    }
+
+    /// The patches of some rows of positions.
+    unsafe fn rows<T: Float>(
+        &self,
+        [image, group]: [usize; 2],
+        rows: Range<usize>,
+        [gy, w]: [&[T]; 2],
+        to: *mut T,
+        epilogue: Epilogue<'_, T>,
+    ) {
+        let (g, windows, taps) = (self.g, &self.tables.each, self.g.taps());
+        let (channels, maps, width) = (g.channels / g.group, g.maps / g.group, windows[0].window.width);
+        let (n, turns) = (rows.len() * width, g.stride[g.stride.len() - 1]);
+        let first = (image * g.maps + group * maps) * g.positions() + rows.start * width;
+        let gy = Matrix::new(&gy[first..], maps, n, g.positions(), 1);
+        let w = Matrix::of_rows(
+            &w[group * maps * channels * taps..][..maps * channels * taps],
+            maps,
+            channels * taps,
+        );
+        scratch::with(channels * taps * n, |results: &mut [T]| {
+            gemm(MatrixMut::of_rows(results, channels * taps, n), false, w.t(), gy);
+            for (channel, results) in results.chunks_exact(taps * n).enumerate() {
+                let of_all = group * channels + channel;
+                let end = Epilogue { row_bias: epilogue.row_bias.map(|b| &b[of_all..]), ..epilogue };
+                for (tables, results) in windows.chunks(turns).zip(results.chunks_exact(turns * n)) {
+                    // SAFETY: the table was chosen for this machine; the targets are the caller's promise.
+                    unsafe {
+                        (isa::kernels::<T>().spread)(&SpreadOrder {
+                            tables,
+                            rows: rows.clone(),
+                            planes: PlaneSteps { n: 1, from: 0, to: 0, taps },
+                            from: results.as_ptr(),
+                            apart: n,
+                            to: to.add((image * g.channels + of_all) * g.area()),
+                            end,
+                        });
+                    }
+                }
+            }
+        });
+    }
+}

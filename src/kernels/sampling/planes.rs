@@ -1,0 +1,170 @@
+//! Planes that are read and added to at points. Knows planes; knows no images.
+
+use super::points::{PerElement, Points};
+use crate::kernels::Float;
+use crate::kernels::simd::vectorised;
+
+/// Calls a function for as many rows, and elements side by side, as points have.
+macro_rules! by_neighbours {
+    ($points:expr, $f:ident[$($more:tt)*]($($arg:expr),*)) => {
+        match ($points.rows, $points.side_by_side) {
+            (0, _) => {}
+            (1, _) => $f::<T, 1, 1, $($more)*>($($arg),*),
+            (2, 1) => $f::<T, 2, 1, $($more)*>($($arg),*),
+            (2, _) => $f::<T, 2, 2, $($more)*>($($arg),*),
+            (_, 1) => $f::<T, 4, 1, $($more)*>($($arg),*),
+            _ => $f::<T, 4, 2, $($more)*>($($arg),*),
+        }
+    };
+}
+pub(super) use by_neighbours;
+
+/// The product of a value and a weight; a weight of zero may stand for a value that is not meant.
+#[inline(always)]
+fn product<T: Float, const MASKED: bool>(v: T, weight: T) -> T {
+    if MASKED && weight == T::ZERO { T::ZERO } else { v * weight }
+}
+
+/// Whether all of some numbers are finite.
+fn all_finite<T: Float>(x: &[T]) -> bool {
+    vectorised(
+        #[inline(always)]
+        move || x.iter().fold(true, |all, v| all & (v.abs() < T::INFINITY)),
+    )
+}
+
+impl<T: Float> Points<T> {
+    /// For each of the first `R` rows the numbers of the elements.
+    #[inline(always)]
+    fn places<const R: usize>(&self) -> [&[i32]; R] {
+        std::array::from_fn(|row| &self.at[row][..self.n])
+    }
+}
+
+/// For each of the first `R` rows what there is for `n` elements, `S` for each point.
+#[inline(always)]
+fn numbers<T, const R: usize, const S: usize>(all: &PerElement<T>, n: usize) -> [&[[T; S]]; R] {
+    std::array::from_fn(|row| &all[row].as_chunks().0[..n])
+}
+
+/// Writes the values of a plane at points.
+pub(super) fn read<T: Float, const R: usize, const S: usize>(points: &Points<T>, plane: &[T], to: &mut [T]) {
+    read_as::<T, R, S, false>(points, plane, to);
+    // What is not meant counts zero times, which changes nothing unless it is infinite or not a number.
+    if !points.all_inside && !all_finite(to) {
+        read_as::<T, R, S, true>(points, plane, to);
+    }
+}
+
+fn read_as<T: Float, const R: usize, const S: usize, const MASKED: bool>(
+    points: &Points<T>,
+    plane: &[T],
+    to: &mut [T],
+) {
+    assert!(plane.len() >= points.plane && to.len() == points.n);
+    let (at, weight) = (points.places::<R>(), numbers::<T, R, S>(&points.weight, points.n));
+    vectorised(
+        #[inline(always)]
+        move || {
+            for (i, to) in to.iter_mut().enumerate() {
+                let products = |row: usize| -> [T; S] {
+                    // SAFETY: there are as many points as values; `Lookup` named no elements beyond the plane.
+                    unsafe {
+                        let at = *at[row].get_unchecked(i) as usize;
+                        let x = plane.as_ptr().add(at).cast::<[T; S]>().read();
+                        let weight = weight[row].get_unchecked(i);
+                        std::array::from_fn(|s| product::<T, MASKED>(x[s], weight[s]))
+                    }
+                };
+                let mut sums = products(0);
+                for row in 1..R {
+                    let products = products(row);
+                    sums = std::array::from_fn(|s| sums[s] + products[s]);
+                }
+                *to = sums.into_iter().reduce(|a, b| a + b).unwrap_or_default();
+            }
+        },
+    );
+}
+
+/// Adds products of the values of a plane and those of `g` to a sum for each element of each point.
+pub(super) fn meet<T: Float, const R: usize, const S: usize>(points: &mut Points<T>, plane: &[T], g: &[T]) {
+    assert!(plane.len() >= points.plane && g.len() == points.n);
+    for row in 0..R {
+        let (at, sums) = (&points.at[row][..g.len()], points.sums[row].as_chunks_mut::<S>().0);
+        vectorised(
+            #[inline(always)]
+            move || {
+                for ((at, sums), g) in at.iter().zip(sums).zip(g) {
+                    // SAFETY: `Lookup` named no elements beyond the plane.
+                    let x = unsafe { plane.as_ptr().add(*at as usize).cast::<[T; S]>().read() };
+                    *sums = std::array::from_fn(|s| sums[s] + x[s] * *g);
+                }
+            },
+        );
+    }
+}
+
+/// Writes for each point the sum of products of the sums and `factors`; a factor of zero may stand for a value that is not meant.
+pub(super) fn total<T: Float, const R: usize, const S: usize>(
+    sums: &PerElement<T>,
+    factors: &PerElement<T>,
+    to: &mut [T],
+) {
+    let (sums, factors) = (numbers::<T, R, S>(sums, to.len()), numbers::<T, R, S>(factors, to.len()));
+    vectorised(
+        #[inline(always)]
+        move || {
+            for (i, to) in to.iter_mut().enumerate() {
+                let mut total = T::ZERO;
+                for row in 0..R {
+                    for side in 0..S {
+                        total = total + product::<T, true>(sums[row][i][side], factors[row][i][side]);
+                    }
+                }
+                *to = total;
+            }
+        },
+    );
+}
+
+/// Adds what values at points give back to the elements of `C` planes of `size` that lie one after the other. Values of the planes
+/// are `step` apart in `g`.
+pub(super) fn add<T: Float, const R: usize, const S: usize, const C: usize>(
+    points: &Points<T>,
+    planes: &mut [T],
+    size: usize,
+    (g, step): (&[T], usize),
+) {
+    assert!(size >= points.plane && planes.len() == C * size);
+    let g: [&[T]; C] = std::array::from_fn(|c| &g[c * step..][..points.n]);
+    if points.all_inside || g.iter().all(|g| all_finite(g)) {
+        add_as::<T, R, S, C, false>(points, planes, size, g);
+    } else {
+        add_as::<T, R, S, C, true>(points, planes, size, g);
+    }
+}
+
+fn add_as<T: Float, const R: usize, const S: usize, const C: usize, const MASKED: bool>(
+    points: &Points<T>,
+    planes: &mut [T],
+    size: usize,
+    g: [&[T]; C],
+) {
+    let (at, weight) = (points.places::<R>(), numbers::<T, R, S>(&points.weight, points.n));
+    for i in 0..points.n {
+        for row in 0..R {
+            // SAFETY: there are so many points, and as many numbers in each of `g`; `Lookup` named no elements beyond a plane, of
+            // which there are `C`.
+            unsafe {
+                let (at, weight) = (*at[row].get_unchecked(i) as usize, *weight[row].get_unchecked(i));
+                for (side, weight) in weight.into_iter().enumerate() {
+                    for (c, g) in g.into_iter().enumerate() {
+                        let to = planes.get_unchecked_mut(c * size + at + side);
+                        *to = *to + product::<T, MASKED>(*g.get_unchecked(i), weight);
+                    }
+                }
+            }
+        }
+    }
+}
