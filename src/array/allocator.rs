@@ -35,7 +35,7 @@ static PEAK: AtomicUsize = AtomicUsize::new(0);
 static STEP_PEAK: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    static CACHE: Cache = const { Cache { kept: [const { FreeList { stack: BlockStack::new(), room: Cell::new(0) } }; CLASSES], spare: OnceCell::new(), uncounted: Cell::new(0) } };
+    static CACHE: Cache = const { Cache { lists: OnceCell::new(), uncounted: Cell::new(0) } };
 }
 
 /// Blocks of a class in a batch: one at least.
@@ -44,17 +44,51 @@ const fn batch_len(class: usize) -> u32 {
 }
 const _: () = assert!(batch_len(CLASSES - 1) > 0);
 
-/// Free blocks of one class: `room` is how many more may come.
+/// Free blocks of one class: `room` is how many more may come to the stack.
 struct FreeList {
     stack: BlockStack,
     room: Cell<u32>,
+    /// As many blocks as the stack takes, or none.
+    spare: BlockStack,
 }
 
-/// What a thread keeps for itself.
+impl FreeList {
+    /// The lists of a thread.
+    #[cold]
+    fn all() -> Box<[Self; CLASSES]> {
+        Box::new(
+            [const { Self { stack: BlockStack::new(), room: Cell::new(0), spare: BlockStack::new() } };
+                CLASSES],
+        )
+    }
+
+    /// A block of the spare ones, which become the stack that is empty.
+    #[cold]
+    fn take_spare(&self) -> Option<MemoryBlock> {
+        if !self.spare.is_empty() {
+            self.stack.swap(&self.spare);
+            self.room.set(0);
+        }
+        self.stack.pop()
+    }
+
+    /// Puts a block of a class on a new stack, and the full one aside; returns the block if there are spare ones already.
+    #[cold]
+    fn give_beside(&self, class: usize, block: MemoryBlock) -> Option<MemoryBlock> {
+        if !self.spare.is_empty() {
+            return Some(block);
+        }
+        self.spare.swap(&self.stack);
+        self.stack.push(block);
+        self.room.set(batch_len(class) - 1);
+        None
+    }
+}
+
+/// What a thread keeps for itself. The lists are on the heap: of memory that each thread has from its start a library that is
+/// loaded late finds little left (`tests/test_beside_others.py`).
 struct Cache {
-    kept: [FreeList; CLASSES],
-    /// Of each class as many blocks as its stack takes, or none. (Memory that each thread has from the start is scarce.)
-    spare: OnceCell<Box<[BlockStack; CLASSES]>>,
+    lists: OnceCell<Box<[FreeList; CLASSES]>>,
     uncounted: Cell<isize>,
 }
 
@@ -66,20 +100,25 @@ impl Drop for Cache {
 
 impl Cache {
     #[inline]
+    fn list(&self, class: usize) -> &FreeList {
+        &self.lists.get_or_init(FreeList::all)[class]
+    }
+
+    #[inline]
     fn take(&self, class: usize) -> Option<MemoryBlock> {
-        let kept = &self.kept[class];
-        let block = kept.stack.pop().or_else(|| self.take_spare(class))?;
-        kept.room.set(kept.room.get() + 1);
+        let list = self.list(class);
+        let block = list.stack.pop().or_else(|| list.take_spare())?;
+        list.room.set(list.room.get() + 1);
         Some(block)
     }
 
     /// Keeps a block of a class, or returns it if there is no room.
     #[inline]
     fn give(&self, class: usize, block: MemoryBlock) -> Option<MemoryBlock> {
-        let kept = &self.kept[class];
-        let Some(room) = kept.room.get().checked_sub(1) else { return self.give_beside(class, block) };
-        kept.room.set(room);
-        kept.stack.push(block);
+        let list = self.list(class);
+        let Some(room) = list.room.get().checked_sub(1) else { return list.give_beside(class, block) };
+        list.room.set(room);
+        list.stack.push(block);
         None
     }
 
@@ -100,14 +139,14 @@ impl Cache {
     /// Fills the empty stack of one class, with blocks that a thread gave together if there are any: a batch comes and
     /// goes without a look at each block.
     fn fill(&self, class: usize, store: &mut Store) {
-        let kept = &self.kept[class];
+        let list = self.list(class);
         if let Some(batch) = store.take_batch(class) {
-            kept.stack.swap(&batch);
-            kept.room.set(0);
+            list.stack.swap(&batch);
+            list.room.set(0);
             return;
         }
-        kept.room.set(batch_len(class));
-        while kept.room.get() > 0
+        list.room.set(batch_len(class));
+        while list.room.get() > 0
             && let Some(block) = store.take_free(class)
         {
             let _ = self.give(class, block); // there is room
@@ -116,49 +155,19 @@ impl Cache {
 
     /// Keeps a block of a class for which there is no room: the store gets the spare blocks.
     fn give_over(&self, class: usize, block: MemoryBlock, store: &mut Store) {
-        store.give_batch(class, self.spare(class).take());
+        store.give_batch(class, self.list(class).spare.take());
         let _ = self.give(class, block); // there is room
-    }
-
-    fn spare(&self, class: usize) -> &BlockStack {
-        &self.spare.get_or_init(|| Box::new([const { BlockStack::new() }; CLASSES]))[class]
-    }
-
-    /// A block of the spare ones, which become the empty stack of their class.
-    #[cold]
-    fn take_spare(&self, class: usize) -> Option<MemoryBlock> {
-        let (kept, spare) = (&self.kept[class], self.spare(class));
-        if !spare.is_empty() {
-            kept.stack.swap(spare);
-            kept.room.set(0);
-        }
-        kept.stack.pop()
-    }
-
-    /// Puts a block on a new stack, and the full one aside; returns the block if there are spare ones already.
-    #[cold]
-    fn give_beside(&self, class: usize, block: MemoryBlock) -> Option<MemoryBlock> {
-        let (kept, spare) = (&self.kept[class], self.spare(class));
-        if !spare.is_empty() {
-            return Some(block);
-        }
-        spare.swap(&kept.stack);
-        kept.stack.push(block);
-        kept.room.set(batch_len(class) - 1);
-        None
     }
 
     fn flush(&self) {
         self.publish();
         let mut store = lock();
-        for (class, kept) in self.kept.iter().enumerate() {
-            if let Some(spare) = self.spare.get() {
-                store.give_batch(class, spare[class].take());
-            }
-            while let Some(block) = kept.stack.pop() {
+        for (class, list) in self.lists.get().into_iter().flat_map(|lists| lists.iter().enumerate()) {
+            store.give_batch(class, list.spare.take());
+            while let Some(block) = list.stack.pop() {
                 store.give(block);
             }
-            kept.room.set(batch_len(class));
+            list.room.set(batch_len(class));
         }
     }
 }
