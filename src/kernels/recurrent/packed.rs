@@ -1,0 +1,67 @@
+//! Weights by which states are multiplied, packed for all steps, and kept with their array while they do not change.
+
+use super::Layer;
+use crate::array::{Lasting, Lent};
+use crate::kernels::Float;
+use crate::kernels::gemm::{MatrixOperand, Panels};
+
+/// Weights of all directions as [`Layer::forward`] multiplies states by them, kept with an array.
+pub struct PackedWeights<'a, T> {
+    lent: Lent<'a, T>,
+    /// Numbers of a direction.
+    n: usize,
+    directions: usize,
+}
+
+impl<T> PackedWeights<'_, T> {
+    /// Those of a direction.
+    pub fn part(&self, direction: usize) -> &[T] {
+        assert!(direction < self.directions);
+        // SAFETY: so many were written.
+        unsafe { std::slice::from_raw_parts(self.lent.ptr().add(direction * self.n), self.n) }
+    }
+}
+
+impl Layer {
+    /// Numbers that [`Layer::pack`] writes.
+    pub(super) fn packed<T: Float>(&self) -> usize {
+        self.cell.gates() * Panels::<T>::room(self.hidden, self.hidden)
+    }
+
+    /// The weights by which the state is multiplied, of so many directions, packed and kept with the array of all weights: from the
+    /// second time in a row on that they are the same.
+    pub fn keep_packed<'a, T: Float>(
+        &self,
+        w: &[T],
+        directions: usize,
+        lasting: Lasting<'a>,
+    ) -> Option<PackedWeights<'a, T>> {
+        let n = self.packed::<T>();
+        let lent = lasting.lend::<T>(0, [size_of::<T>(), self.inputs, self.hidden], directions * n)?;
+        let mut kept = PackedWeights { lent, n, directions };
+        if !kept.lent.is_made() {
+            // SAFETY: there is room for so many, and nobody else has it meanwhile.
+            let all = unsafe { std::slice::from_raw_parts_mut(kept.lent.ptr(), directions * n) };
+            let of_each = w.chunks_exact((w.len() / directions).max(1));
+            of_each.zip(all.chunks_exact_mut(n.max(1))).for_each(|(w, to)| self.pack(w, to));
+            kept.lent.made();
+        }
+        Some(kept)
+    }
+
+    /// Packs the weights by which the state is multiplied.
+    pub(super) fn pack<T: Float>(&self, w: &[T], to: &mut [T]) {
+        let Self { inputs, hidden, .. } = *self;
+        assert!(w.len() == self.cell.gates() * hidden * self.row() && to.len() == self.packed::<T>());
+        if hidden == 0 {
+            return;
+        }
+        for (w, to) in
+            w.chunks_exact(hidden * self.row()).zip(to.chunks_exact_mut(Panels::<T>::room(hidden, hidden)))
+        {
+            let weights = MatrixOperand { p: w[inputs..].as_ptr(), row: 1, col: self.row() as isize };
+            // SAFETY: the weights of a gate are `hidden` rows, and there is room for them.
+            unsafe { Panels::pack(weights, hidden, hidden, to.as_mut_ptr()) };
+        }
+    }
+}
