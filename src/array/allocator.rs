@@ -172,6 +172,11 @@ impl Cache {
     }
 }
 
+/// Makes what this thread will keep free blocks in: otherwise its first buffer does.
+pub(super) fn begin_thread() {
+    let _ = CACHE.try_with(|cache| cache.lists.get_or_init(FreeList::all).len());
+}
+
 fn publish(bytes: isize) {
     let live = LIVE.fetch_add(bytes, Ordering::SeqCst) + bytes;
     let live = live.max(0) as usize;

@@ -47,3 +47,9 @@ pub use view::View;
 pub(crate) use whole::Odd;
 pub use workspace::OutOfMemory;
 pub(crate) use workspace::{OwnedBlock, Workspace};
+
+/// Makes what a thread needs for buffers before its first task, so that tasks of a warm step allocate nothing.
+pub(crate) fn begin_thread() {
+    allocator::begin_thread();
+    workspace::begin_thread();
+}

@@ -4,6 +4,9 @@
 use super::block::MemoryBlock;
 use super::system::{self, PAGE};
 
+/// Spans that there is room for from the start.
+const ROOM: usize = 256;
+
 /// Free memory, all of it in whole pages.
 pub(super) struct FreeSpans {
     spans: Vec<MemoryBlock>,
@@ -47,6 +50,7 @@ impl FreeSpans {
 
     /// Takes back what came from [`FreeSpans::take`].
     pub(super) fn give(&mut self, block: MemoryBlock) {
+        self.spans.reserve(if self.spans.is_empty() { ROOM } else { 1 }); // a warm step does not make it grow
         let i = self.spans.partition_point(|span| span.address() < block.address());
         let meets = |first: &MemoryBlock, second: &MemoryBlock| {
             first.end() == second.address()

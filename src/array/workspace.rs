@@ -97,6 +97,11 @@ impl Drop for Own {
     }
 }
 
+/// Makes the shelf of this thread: otherwise the first call that works in memory of its own does.
+pub(super) fn begin_thread() {
+    let _ = OWN.try_with(|_| ());
+}
+
 /// Frees what is not in use; whether there was anything.
 fn clear_shelf(shelf: &Shelf) -> bool {
     let slots = shelf.slots.iter().chain(&shelf.small).filter_map(Mutex::try_lock);

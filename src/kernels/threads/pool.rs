@@ -15,6 +15,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
+use crate::array::begin_thread;
 use crate::kernels::stop;
 
 /// How long a thread waits awake: longer than most gaps between kernels, those where Python runs in between too, and short
@@ -243,6 +244,7 @@ impl Pool {
     fn serve(&self, index: usize, asleep: &AtomicBool) {
         let mut seen = 0;
         stop::help();
+        begin_thread();
         loop {
             let waiting = |order| {
                 let gate = self.gate.0.load(order);
