@@ -103,3 +103,16 @@ def test_a_file_that_was_written_since_is_not_taken_for_the_old_one(saved):
     np.testing.assert_array_equal(other(given()), y)
     assert_same(other.get_parameters(), wanted)
     assert path.read_bytes() == content
+
+
+def test_a_constant_that_is_reshaped_where_it_lies_stays(tmp_path):
+    """The matrices of an interpolation get axes in place; the arrays of the file that they are made of leave memory."""
+    x = nn.Variable((1, 3, 32, 32))
+    y = F.interpolate(x, scale=(2, 2), mode="linear", half_pixel=True)
+    kinnor.onnx.save(y, tmp_path / "net.onnx", {"x": x})
+    x.d = given_images = np.random.default_rng(3).standard_normal(x.shape).astype(np.float32)
+    y.forward()
+    model = kinnor.onnx.load(tmp_path / "net.onnx")
+    for _ in range(2):
+        np.testing.assert_allclose(model(given_images), y.d, rtol=1e-4, atol=1e-5)
+    assert gone(model) or not [key for key, p in model._parameters.items() if p.size >= 2048]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import functions as F
-from ._core import forward_all
+from ._core import NdArray, forward_all
 from .experimental.graph_converters.layers import above, is_a, normalization, only_reader, scaled
 from .graph_def import messages
 from .integer_graphs import IntegerLayers
@@ -161,6 +161,10 @@ class Folding:
         taken = list(dict.fromkeys(x for f in left for x in f.inputs if x in follows))
         forward_all([x for x in taken if follows[x] not in self._computed], clear_buffer=True)
         for x in taken:
+            if is_a(x.parent, "Reshape") and x.parent.info.args["inplace"]:
+                held = NdArray(x.shape)  # what is reshaped in place may be let go of
+                held.copy_from(x.data, use_current_context=False)
+                x.data = held
             x.parent = None
             place = follows[x]
             if place is not None:
