@@ -143,6 +143,30 @@ impl SampledAxis {
         )
     }
 
+    /// The element that the place `scale * given + start` is nearest to, as if the place were not rounded, and whether it is inside.
+    /// If the axis is `endless`, the elements at its borders stand for what is outside.
+    #[inline(always)]
+    pub(super) fn nearest_to<T: Float, C: Float>(
+        self,
+        (scale, given, start): (C, T, f64),
+        endless: bool,
+    ) -> (i32, bool) {
+        let (given, start, half) = (C::of(given.real()), C::of(start), C::of(0.5));
+        // If rounding has reached the next whole number, the share is less than zero, and that number is the nearest.
+        let low = scale.mul_add(given, start).floor();
+        let share = scale.mul_add(given, start - low);
+        // Halves are rounded away from zero.
+        let is_up = (share > half) | ((share == half) & (low >= C::ZERO));
+        let nearest = if is_up { low + C::ONE } else { low };
+        let last = C::of(f64::from(self.last));
+        // What is no number becomes zero.
+        let element = if nearest > C::ZERO { nearest } else { C::ZERO };
+        let element = if element < last { element } else { last };
+        let is_inside = (element == nearest) | (endless & !nearest.is_nan());
+        // SAFETY: the number is one of the axis's elements.
+        (unsafe { element.real().to_int_unchecked() }, is_inside)
+    }
+
     /// The element that a settled place is nearest to, and whether it is inside.
     #[inline(always)]
     pub(super) fn nearest<T: Float>(self, low: i32, share: T) -> (i32, bool) {

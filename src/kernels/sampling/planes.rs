@@ -49,6 +49,9 @@ fn numbers<T, const R: usize, const S: usize>(all: &PerElement<T>, n: usize) -> 
 
 /// Writes the values of a plane at points.
 pub(super) fn read<T: Float, const R: usize, const S: usize>(points: &Points<T>, plane: &[T], to: &mut [T]) {
+    if R * S == 1 && !points.all_inside {
+        return read_as::<T, R, S, true>(points, plane, to);
+    }
     read_as::<T, R, S, false>(points, plane, to);
     // What is not meant counts zero times, which changes nothing unless it is infinite or not a number.
     if !points.all_inside && !all_finite(to) {

@@ -125,10 +125,17 @@ impl Lookup {
             return;
         }
         // As long as halves of elements have numbers of type `T`.
-        if self.sizes.iter().all(|n| (*n as f64) < 0.25 / T::EPSILON.real()) {
-            Self::place::<T, T, A>(places, scales, to);
-        } else {
-            Self::place::<T, f64, A>(places, scales, to);
+        let in_own_type = self.sizes.iter().all(|n| (*n as f64) < 0.25 / T::EPSILON.real());
+        if self.nearest && !matches!(self.border, Border::Reflect { .. }) {
+            match in_own_type {
+                true => self.nearest_at_once::<T, T, A>(places, scales, to),
+                false => self.nearest_at_once::<T, f64, A>(places, scales, to),
+            }
+            return;
+        }
+        match in_own_type {
+            true => Self::place::<T, T, A>(places, scales, to),
+            false => Self::place::<T, f64, A>(places, scales, to),
         }
         for (a, along) in to.along[..A].iter_mut().enumerate() {
             // Where no place is left the first element stands.
@@ -143,7 +150,42 @@ impl Lookup {
         }
     }
 
-    /// The nearest elements of places.
+    /// The nearest elements of places that no border moves.
+    #[inline]
+    fn nearest_at_once<T: Float, C: Float, const A: usize>(
+        &self,
+        places: impl Iterator<Item = [GivenPlace<T>; A]>,
+        scales: [f64; A],
+        to: &mut Points<T>,
+    ) {
+        (to.rows, to.side_by_side) = (1, 1);
+        let (steps, axes) = (self.steps(), self.sizes.map(SampledAxis::new));
+        let (scales, endless) = (scales.map(C::of), self.border == Border::Repeat);
+        let Points { at: [at, ..], weight: [weight, ..], .. } = to;
+        to.all_inside = vectorised(
+            #[inline(always)]
+            move || {
+                let mut all_inside = true;
+                for (i, given) in (0..POINTS).zip(places) {
+                    let (mut place, mut is_inside) = (0, true);
+                    for a in 0..A {
+                        let (given, start) = given[a];
+                        let (element, inside) = axes[a].nearest_to((scales[a], given, start), endless);
+                        place += element * steps[a];
+                        is_inside &= inside;
+                    }
+                    // SAFETY: there is room for so many points; a check of each would end the loop over registers early.
+                    let (at, weight) = unsafe { (at.get_unchecked_mut(i), weight.get_unchecked_mut(i)) };
+                    *at = place;
+                    *weight = either([is_inside, false], [T::ONE; 2]);
+                    all_inside &= is_inside;
+                }
+                all_inside
+            },
+        );
+    }
+
+    /// The nearest elements of settled places.
     fn nearest<T: Float, const A: usize>(&self, to: &mut Points<T>) {
         (to.rows, to.side_by_side) = (1, 1);
         let (steps, axes) = (self.steps(), self.sizes.map(SampledAxis::new));
