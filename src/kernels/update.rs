@@ -1,6 +1,7 @@
 //! Loops over the gradient, the values and the states of a parameter. What they compute is the caller's formula.
 
 use std::array::from_fn;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -150,7 +151,7 @@ unsafe fn each<T: Float, const S: usize, const WRITES: bool>(
         let s = s.map(|s| if s.get().is_null() { s.get() } else { s.get().add(range.start) });
         (g.from(range.start), w.from(range.start), s)
     };
-    let mut room = [[T::ZERO; TILE]; 2];
+    let mut room = [[const { MaybeUninit::<T>::uninit() }; TILE]; 2];
     let direct = g.dtype == T::DTYPE && w.dtype == T::DTYPE;
     let tile = if direct { n.max(1) } else { TILE };
     for start in (0..n).step_by(tile) {
@@ -177,7 +178,12 @@ unsafe fn each<T: Float, const S: usize, const WRITES: bool>(
 
 /// Elements `start..start + len` as `T`: where they are, or in `room`.
 #[inline(always)]
-unsafe fn load<T: Float>(cells: Cells, start: usize, len: usize, room: &mut [T; TILE]) -> *mut T {
+unsafe fn load<T: Float>(
+    cells: Cells,
+    start: usize,
+    len: usize,
+    room: &mut [MaybeUninit<T>; TILE],
+) -> *mut T {
     // SAFETY: the caller's piece lies within the elements, and fits the room where it is of another type.
     unsafe {
         let source = cells.from(start).ptr;
@@ -185,7 +191,7 @@ unsafe fn load<T: Float>(cells: Cells, start: usize, len: usize, room: &mut [T; 
             return source.cast();
         }
         convert(source, cells.dtype, room.as_mut_ptr().cast(), T::DTYPE, len);
-        room.as_mut_ptr()
+        room.as_mut_ptr().cast()
     }
 }
 

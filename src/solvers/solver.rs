@@ -347,16 +347,16 @@ impl<P: Source> Solver<P> {
         }
         let pairs = held.take_pairs();
         let with_gradients = || pairs.iter().enumerate().filter(|(_, (_, grad))| !grad.is_zeroing());
-        let mut done = with_gradients()
-            .try_for_each(|(at, pair)| self.check_parameter(method, &held.parameters[at], pair))
-            .and_then(|()| {
-                with_gradients().try_for_each(|(at, (data, grad))| prepare(&held.parameters[at], data, grad))
-            });
+        let mut done = with_gradients().try_for_each(|(at, pair)| {
+            let p = &held.parameters[at];
+            self.check_parameter(method, p, pair)?;
+            prepare(p, &pair.0, &pair.1)
+        });
         let hooked = hooks.pre.is_some() || hooks.post.is_some();
-        if !hooked {
-            done = done.and_then(|()| {
+        if !hooked && done.is_ok() {
+            done = stop::unasked(|| {
                 for (at, (data, grad)) in with_gradients() {
-                    if !stop::unasked(|| act(&mut held, at, data, grad))? {
+                    if !act(&mut held, at, data, grad)? {
                         break;
                     }
                 }

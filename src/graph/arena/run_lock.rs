@@ -108,7 +108,7 @@ impl From<Vec<Ix>> for PlanLock {
 
 /// A plan whose functions a run has to itself: until [`HeldPlan::unlock`], or until it is dropped if the run ends in another
 /// way. It is made before the arena is locked, since it locks the arena when it is dropped.
-pub(crate) struct HeldPlan<P: AsMut<PlanLock>>(Option<P>);
+pub(crate) struct HeldPlan<P: AsMut<PlanLock>>(Option<Box<P>>);
 
 impl<P: AsMut<PlanLock>> HeldPlan<P> {
     /// None yet.
@@ -118,9 +118,9 @@ impl<P: AsMut<PlanLock>> HeldPlan<P> {
     ///
     /// # Errors
     /// As [`Arena::lock_run`].
-    pub(crate) fn lock(&mut self, a: &mut Arena, mut plan: P) -> Result<&mut P> {
+    pub(crate) fn lock(&mut self, a: &mut Arena, mut plan: Box<P>) -> Result<&mut P> {
         debug_assert!(self.0.is_none(), "a run has one plan");
-        a.lock_run(plan.as_mut())?;
+        a.lock_run((*plan).as_mut())?;
         Ok(self.0.insert(plan))
     }
 
@@ -130,14 +130,15 @@ impl<P: AsMut<PlanLock>> HeldPlan<P> {
     }
 
     /// As [`Arena::unlock_run`]; the plan is the caller's from now on.
+    #[allow(clippy::unnecessary_box_returns)] // plans are large, and stay where they are
     pub(crate) fn unlock(
         &mut self,
         a: &mut Arena,
         outcome: Option<RunOutcome>,
         each: impl Fn(&mut FunctionSlot),
-    ) -> P {
+    ) -> Box<P> {
         let mut plan = self.0.take().unwrap_or_else(|| unreachable!("a run that was begun has a plan"));
-        a.unlock_run(plan.as_mut(), outcome, each);
+        a.unlock_run((*plan).as_mut(), outcome, each);
         plan
     }
 }
@@ -145,7 +146,7 @@ impl<P: AsMut<PlanLock>> HeldPlan<P> {
 impl<P: AsMut<PlanLock>> Drop for HeldPlan<P> {
     fn drop(&mut self) {
         if let Some(plan) = &mut self.0 {
-            arena::with(|a| a.unlock_run(plan.as_mut(), None, |_| ()));
+            arena::with(|a| a.unlock_run((**plan).as_mut(), None, |_| ()));
         }
     }
 }

@@ -36,9 +36,10 @@ pub(crate) struct CachedPlan {
     plan: Plan,
 }
 
+/// Plans are large, and are handed on in each run.
 enum Plan {
-    Forward(ForwardKey, ForwardPlan),
-    Backward(BackwardKey, BackwardPlan),
+    Forward(ForwardKey, Box<ForwardPlan>),
+    Backward(BackwardKey, Box<BackwardPlan>),
 }
 
 impl Attachment for CachedPlan {
@@ -66,7 +67,11 @@ const PLANS_PER_VARIABLE: usize = 6;
 
 impl CachedPlan {
     /// Takes the forward plan of `root` with this key out, if there is one that still holds.
-    pub(crate) fn take_forward(a: &mut Arena, root: Ix, key: &ForwardKey) -> Option<(ForwardPlan, Validity)> {
+    pub(crate) fn take_forward(
+        a: &mut Arena,
+        root: Ix,
+        key: &ForwardKey,
+    ) -> Option<(Box<ForwardPlan>, Validity)> {
         let Self { plan, validity } = Self::take(a, root, |p| matches!(p, Plan::Forward(k, _) if k == key))?;
         let Plan::Forward(_, mut plan) = plan else { return None };
         if validity.take_moved() {
@@ -80,7 +85,7 @@ impl CachedPlan {
         a: &mut Arena,
         root: Ix,
         key: BackwardKey,
-    ) -> Option<(BackwardPlan, Validity)> {
+    ) -> Option<(Box<BackwardPlan>, Validity)> {
         let Self { plan, validity } =
             Self::take(a, root, |p| matches!(p, Plan::Backward(k, _) if *k == key))?;
         let Plan::Backward(_, mut plan) = plan else { return None };
@@ -107,7 +112,7 @@ impl CachedPlan {
         root: Ix,
         key: ForwardKey,
         validity: Validity,
-        plan: ForwardPlan,
+        plan: Box<ForwardPlan>,
     ) {
         Self::put(a, root, validity, Plan::Forward(key, plan));
     }
@@ -118,7 +123,7 @@ impl CachedPlan {
         root: Ix,
         key: BackwardKey,
         validity: Validity,
-        plan: BackwardPlan,
+        plan: Box<BackwardPlan>,
     ) {
         Self::put(a, root, validity, Plan::Backward(key, plan));
     }

@@ -331,7 +331,7 @@ impl Variable {
 }
 
 /// A plan for a graph that has run, and what it holds for if it is worth keeping.
-fn new_plan(a: &mut Arena, root: Ix, key: BackwardKey) -> Result<(BackwardPlan, Option<Validity>)> {
+fn new_plan(a: &mut Arena, root: Ix, key: BackwardKey) -> Result<(Box<BackwardPlan>, Option<Validity>)> {
     let parent = a.variables[root].parent;
     if !settings::unwary() && !a.is_computed(root) {
         return Err(Error::Graph(format!(
@@ -342,7 +342,7 @@ fn new_plan(a: &mut Arena, root: Ix, key: BackwardKey) -> Result<(BackwardPlan, 
     cache::count_made();
     let partners = a.variables[root].extra.as_ref().map(|extra| extra.partners.clone());
     let partners = partners.unwrap_or_default();
-    let plan = BackwardPlan::make(a, root, key, &partners)?;
+    let plan = Box::new(BackwardPlan::make(a, root, key, &partners)?);
     // The first backward run of an eager graph is its only one, as a rule.
     let slot = &mut a.functions[parent];
     let is_kept = !slot.at_once || std::mem::replace(&mut slot.planned, true);

@@ -233,6 +233,7 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
                     Some(bytes) => search::plan(a, roots, policy, bytes, enter)?,
                     None => ForwardPlan::make(a, roots, policy, enter)?,
                 };
+                let plan = Box::new(plan);
                 let validity = cacheable.then(|| a.plan_made_from(&plan.functions));
                 (plan, validity)
             };
