@@ -61,7 +61,7 @@ impl Sampling {
         work: impl Fn(usize, Range<usize>, &mut Points<T>) + Sync,
     ) {
         let parts = self.points.div_ceil(POINTS);
-        let grain = (2 * GRAIN / (POINTS * (self.channels + 4))).max(1);
+        let grain = (8 * GRAIN / (POINTS * (self.channels + 4))).max(1);
         threads::ranges(self.images * parts, grain, |range| {
             let mut points = Points::NONE;
             for i in range {

@@ -146,21 +146,21 @@ impl SampledAxis {
     /// The element that the place `scale * given + start` is nearest to, as if the place were not rounded, and whether it is inside.
     /// If the axis is `endless`, the elements at its borders stand for what is outside.
     #[inline(always)]
-    pub(super) fn nearest_to<T: Float, C: Float>(
+    pub(super) fn nearest_to<T: Float>(
         self,
-        (scale, given, start): (C, T, f64),
+        (scale, given, start): (T, T, f64),
         endless: bool,
     ) -> (i32, bool) {
-        let (given, start, half) = (C::of(given.real()), C::of(start), C::of(0.5));
+        let (start, half) = (T::of(start), T::of(0.5));
         // If rounding has reached the next whole number, the share is less than zero, and that number is the nearest.
         let low = scale.mul_add(given, start).floor();
         let share = scale.mul_add(given, start - low);
         // Halves are rounded away from zero.
-        let is_up = (share > half) | ((share == half) & (low >= C::ZERO));
-        let nearest = if is_up { low + C::ONE } else { low };
-        let last = C::of(f64::from(self.last));
+        let is_up = (share > half) | ((share == half) & (low >= T::ZERO));
+        let nearest = if is_up { low + T::ONE } else { low };
+        let last = T::of(f64::from(self.last));
         // What is no number becomes zero.
-        let element = if nearest > C::ZERO { nearest } else { C::ZERO };
+        let element = if nearest > T::ZERO { nearest } else { T::ZERO };
         let element = if element < last { element } else { last };
         let is_inside = (element == nearest) | (endless & !nearest.is_nan());
         // SAFETY: the number is one of the axis's elements.

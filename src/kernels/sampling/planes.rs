@@ -2,7 +2,8 @@
 
 use super::points::{PerElement, Points};
 use crate::kernels::Float;
-use crate::kernels::simd::vectorised;
+use crate::kernels::simd::row;
+use crate::kernels::simd::{Vector, Work, vectorised};
 
 /// Calls a function for as many rows, and elements side by side, as points have.
 macro_rules! by_neighbours {
@@ -49,13 +50,44 @@ fn numbers<T, const R: usize, const S: usize>(all: &PerElement<T>, n: usize) -> 
 
 /// Writes the values of a plane at points.
 pub(super) fn read<T: Float, const R: usize, const S: usize>(points: &Points<T>, plane: &[T], to: &mut [T]) {
-    if R * S == 1 && !points.all_inside {
-        return read_as::<T, R, S, true>(points, plane, to);
+    if R * S == 1 {
+        return T::in_registers(ReadOne { points, plane, to });
     }
     read_as::<T, R, S, false>(points, plane, to);
     // What is not meant counts zero times, which changes nothing unless it is infinite or not a number.
     if !points.all_inside && !all_finite(to) {
         read_as::<T, R, S, true>(points, plane, to);
+    }
+}
+
+/// Reads the one element of each point.
+struct ReadOne<'a, T> {
+    points: &'a Points<T>,
+    plane: &'a [T],
+    to: &'a mut [T],
+}
+
+impl<T: Float> Work<T> for ReadOne<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<V: Vector<T = T>>(self) {
+        let Self { points, plane, to } = self;
+        assert!(plane.len() >= points.plane && to.len() == points.n && points.plane > 0);
+        // SAFETY: the caller promises the instructions. There are as many points as values, and whole registers of numbers of
+        // elements; `Lookup` named no elements beyond the plane, and the first one where no point is left.
+        unsafe {
+            row::each::<V>(
+                to.len(),
+                #[inline(always)]
+                |i| {
+                    // Its weight is one, or zero.
+                    let weight = i.load(points.weight[0].as_ptr());
+                    let x = i.gather(plane.as_ptr(), points.at[0].as_ptr());
+                    i.store(weight.where_larger(V::zero(), x, V::zero()), to.as_mut_ptr());
+                },
+            );
+        }
     }
 }
 

@@ -126,12 +126,8 @@ impl Lookup {
         }
         // As long as halves of elements have numbers of type `T`.
         let in_own_type = self.sizes.iter().all(|n| (*n as f64) < 0.25 / T::EPSILON.real());
-        if self.nearest && !matches!(self.border, Border::Reflect { .. }) {
-            match in_own_type {
-                true => self.nearest_at_once::<T, T, A>(places, scales, to),
-                false => self.nearest_at_once::<T, f64, A>(places, scales, to),
-            }
-            return;
+        if self.nearest && in_own_type && !matches!(self.border, Border::Reflect { .. }) {
+            return self.nearest_at_once::<T, A>(places, scales, to);
         }
         match in_own_type {
             true => Self::place::<T, T, A>(places, scales, to),
@@ -152,7 +148,7 @@ impl Lookup {
 
     /// The nearest elements of places that no border moves.
     #[inline]
-    fn nearest_at_once<T: Float, C: Float, const A: usize>(
+    fn nearest_at_once<T: Float, const A: usize>(
         &self,
         places: impl Iterator<Item = [GivenPlace<T>; A]>,
         scales: [f64; A],
@@ -160,8 +156,9 @@ impl Lookup {
     ) {
         (to.rows, to.side_by_side) = (1, 1);
         let (steps, axes) = (self.steps(), self.sizes.map(SampledAxis::new));
-        let (scales, endless) = (scales.map(C::of), self.border == Border::Repeat);
-        let Points { at: [at, ..], weight: [weight, ..], .. } = to;
+        let (scales, endless) = (scales.map(T::of), self.border == Border::Repeat);
+        let Points { n, at: [at, ..], weight: [weight, ..], .. } = to;
+        at[*n..].fill(0);
         to.all_inside = vectorised(
             #[inline(always)]
             move || {

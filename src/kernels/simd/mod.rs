@@ -169,6 +169,16 @@ pub unsafe trait Vector: Copy {
     unsafe fn all(v: Self::T) -> Self;
     unsafe fn load(p: *const Self::T) -> Self;
     unsafe fn store(self, p: *mut Self::T);
+    /// The elements of `p` with these numbers.
+    #[inline(always)]
+    unsafe fn gather(p: *const Self::T, numbers: *const i32) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let of =
+                |i| if i < Self::WIDTH { p.offset(*numbers.add(i) as isize).read() } else { Self::T::ZERO };
+            Self::load(std::array::from_fn::<_, { row::WIDEST }, _>(of).as_ptr())
+        }
+    }
     /// The first `n` of `WIDTH`; all if `n` is larger.
     unsafe fn first(n: usize) -> Self::Mask;
     /// Those from `start` until `end`, none if that comes first.

@@ -46,6 +46,13 @@ impl<V: Vector> At<V> {
         }
     }
 
+    /// The elements of `p` that a row of numbers says, of which there must be whole registers.
+    #[inline(always)]
+    pub(crate) unsafe fn gather(self, p: *const V::T, numbers: *const i32) -> V {
+        // SAFETY: the caller's promise.
+        unsafe { V::gather(p, numbers.add(self.i)) }
+    }
+
     /// Writes the elements there.
     #[inline(always)]
     pub(crate) unsafe fn store(self, v: V, p: *mut V::T) {

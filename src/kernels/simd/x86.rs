@@ -73,7 +73,7 @@ macro_rules! common {
 macro_rules! avx512 {
     ($name:ident, $t:ident, $reg:ident, $mask:ident, $width:expr, $zero:ident, $set:ident, $load:ident, $store:ident,
      $add:ident, $sub:ident, $mul:ident, $fma:ident, $max:ident, $loadm:ident, $storem:ident, $moved:ident, $compare:ident, $blend:ident,
-     $permute:ident, $index:ident, $int:ident) => {
+     $permute:ident, $index:ident, $int:ident, $gather:ident, $numbers:ident) => {
         #[derive(Clone, Copy)]
         pub(crate) struct $name($reg);
 
@@ -82,6 +82,11 @@ macro_rules! avx512 {
             type Mask = $mask;
             common!($t, $width, $zero, $set, $load, $store, $add, $sub, $mul, $fma, $max);
 
+            #[inline(always)]
+            unsafe fn gather(p: *const $t, numbers: *const i32) -> Self {
+                // SAFETY: as above.
+                Self(unsafe { $gather::<{ size_of::<$t>() as i32 }>($numbers(numbers.cast()), p) })
+            }
             #[inline(always)]
             unsafe fn first(n: usize) -> $mask {
                 if n >= $width { $mask::MAX } else { (1 << n) - 1 }
@@ -172,7 +177,9 @@ avx512!(
     _mm512_mask_blend_ps,
     _mm512_permutex2var_ps,
     _mm512_loadu_epi32,
-    i32
+    i32,
+    _mm512_i32gather_ps,
+    _mm512_loadu_si512
 );
 avx512!(
     F64x8,
@@ -196,7 +203,9 @@ avx512!(
     _mm512_mask_blend_pd,
     _mm512_permutex2var_pd,
     _mm512_loadu_epi64,
-    i64
+    i64,
+    _mm512_i32gather_pd,
+    _mm256_loadu_si256
 );
 
 macro_rules! avx2 {
