@@ -91,6 +91,16 @@ impl EvenSplit {
         self.parts
     }
 
+    /// How many each part has at least.
+    pub(in crate::kernels) fn each(self) -> usize {
+        self.each
+    }
+
+    /// Whether part `i` has one more than that.
+    pub(in crate::kernels) fn has_one_more(self, i: usize) -> bool {
+        i < self.more
+    }
+
     /// What part `i` has: the first parts have one more.
     #[inline(always)]
     pub(in crate::kernels) fn part(self, i: usize) -> Range<usize> {

@@ -132,21 +132,24 @@ pub(super) unsafe fn rows<V: Vector>(r: &RowsToPack<V::T>) {
     unsafe {
         if !RowsToPack::<V::T>::one_by_one(row) {
             // Rows of all tiles lie side by side for one p: a cache line is read once, by the one or two tiles that it has parts of.
+            let taller = tiles.clone().take_while(|tile| heights.has_one_more(*tile)).count();
+            let heights = [(taller, heights.part(tiles.start).len()), (tiles.len() - taller, heights.each())];
             for p in 0..k {
-                let from = from.wrapping_offset(p as isize * col);
-                for tile in tiles.clone() {
-                    let part = heights.part(tile);
-                    let (at, n) = (part.start - first, part.len());
-                    let (from, to) = (from.add(at), to.add(at * k + p * n));
-                    V::prefetch(from.wrapping_offset(8 * col));
-                    for i in (0..n).step_by(V::WIDTH) {
-                        let mask = V::first(n - i);
-                        let v = V::load_masked(from.add(i), mask);
-                        if n - i >= V::WIDTH || (p + 1 < k && V::WIDTH <= 2 * n - i) {
-                            v.store(to.add(i));
-                        } else {
-                            v.store_masked(to.add(i), mask);
+                let (mut from, mut to) = (from.wrapping_offset(p as isize * col), to);
+                for (tiles, n) in heights {
+                    for _ in 0..tiles {
+                        V::prefetch(from.wrapping_offset(8 * col));
+                        let to_p = to.add(p * n);
+                        for i in (0..n).step_by(V::WIDTH) {
+                            let mask = V::first(n - i);
+                            let v = V::load_masked(from.add(i), mask);
+                            if n - i >= V::WIDTH || (p + 1 < k && V::WIDTH <= 2 * n - i) {
+                                v.store(to_p.add(i));
+                            } else {
+                                v.store_masked(to_p.add(i), mask);
+                            }
                         }
+                        (from, to) = (from.add(n), to.add(n * k));
                     }
                 }
             }
