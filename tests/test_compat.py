@@ -128,7 +128,7 @@ def test_gradient_rules_by_name():
         x = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
         y, g = F.sin(x), nn.Variable((2,))
         g.d = 1
-        (gx,) = registry["Sin"]([g], [x], [x.shape], [y], [y.shape])
+        gx = registry["Sin"]([g], [x], [x.shape], [y], [y.shape])
         gx.forward()
         print(*[round(float(v), 4) for v in gx.d])
         a, gy = nn.Variable.from_numpy_array([[1.0, 2.0]]), nn.Variable.from_numpy_array([[10.0]])

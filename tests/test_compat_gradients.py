@@ -39,7 +39,7 @@ gy = variable(2, 6)
 gx = grad(gy)
 seed = variable(2, 3)
 name = gx.parent.info.type_name
-[ggy] = registry[name]([seed], [gy], [gy.shape], [gx], [gx.shape], **gx.parent.info.args)
+ggy = registry[name]([seed], [gy], [gy.shape], [gx], [gx.shape], **gx.parent.info.args)
 ggy.forward()
 assert np.array_equal(ggy.d, np.pad(seed.d, ((0, 0), (1, 2))))
 """
@@ -84,9 +84,45 @@ nn.forward_all([gx, gw])
 assert np.array_equal(gx.d, gy.d * condition.d) and np.array_equal(gw.d, gy.d * (1 - condition.d))
 # A gradient that reads the output alone.
 y = F.tanh(x)
-[gx] = registry["Tanh"]([gy], [None], shapes[:1], [y], shapes[:1])
+gx = registry["Tanh"]([gy], [None], shapes[:1], [y], shapes[:1])
 gx.forward()
 assert np.allclose(gx.d, gy.d * (1 - np.tanh(x.d) ** 2), atol=1e-6)
+"""
+
+DROPOUT = """
+x, gy = variable(4, 5), variable(4, 5)
+y = F.dropout(x, 0.4)
+gx = registry["Dropout"]([gy], [x], [x.shape], [y], [y.shape], 0.4)
+factors = []
+for _ in range(2):
+    # The gradient is of the run before it, and does not draw anew.
+    y.forward()
+    drawn = y.d.copy()
+    gx.forward()
+    factors.append(drawn / x.d)
+    assert np.array_equal(y.d, drawn) and np.allclose(gx.d, gy.d * factors[-1])
+assert not np.array_equal(*factors)
+gy.grad.zero()
+gx.backward()
+assert np.allclose(gy.g, factors[-1])
+for lonely in variable(4, 5), None:
+    try:
+        registry["Dropout"]([gy], [lonely], [x.shape], [y], [y.shape], 0.4)
+    except RuntimeError as error:
+        assert "dropout" in str(error)
+    else:
+        raise AssertionError("a gradient of no dropout")
+"""
+
+RETURNED = """
+x, w, gy = variable(2, 3), variable(2, 3), variable(2, 3)
+shape = x.shape
+# One gradient comes by itself, several as a tuple.
+gx = registry["Sin"]([gy], [x], [shape], [F.sin(x)], [shape])
+gx.forward()
+assert np.allclose(gx.d, gy.d * np.cos(x.d), atol=1e-6)
+both = registry["Mul2"]([gy], [x, w], [shape] * 2, [x * w], [shape], inplace=False)
+assert isinstance(both, tuple) and len(both) == 2
 """
 
 BATCH_NORMALIZATION = """
@@ -101,7 +137,7 @@ assert np.allclose(found[1].d, gy.d.sum(0, keepdims=True), atol=1e-5)
 """
 
 
-@pytest.mark.parametrize("script", [DATA_GRAD, RULE, RESIZE, POOLING, UNREAD, BATCH_NORMALIZATION])
+@pytest.mark.parametrize("script", [DATA_GRAD, RULE, RESIZE, POOLING, UNREAD, DROPOUT, RETURNED, BATCH_NORMALIZATION])
 def test_gradients_are_functions(script: str) -> None:
     """Gradients take their arguments by position, are differentiated again, are complete, and need no input that
     they do not read."""

@@ -31,6 +31,8 @@ pub(crate) struct ByHand {
     pub(crate) memo: Provenance,
     /// Shapes of the inputs of the last forward run, if that succeeded.
     pub(crate) x: Option<SmallVec<[Shape; 3]>>,
+    /// The random numbers that the function's last run in its graph had drawn by then, as [`State::drawn`] names them.
+    pub(crate) drawn_in_graph: u64,
 }
 
 /// Joins two names to one that no other pair has, but by a chance of one in 2^47.

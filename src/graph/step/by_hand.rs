@@ -48,21 +48,26 @@ impl Function {
         own_x == tensors_of(a, x) && own_y[..] == tensors_of(a, y)[..y.len().min(own_y.len())]
     }
 
-    /// What a forward run by hand is to remember, or one that computes the last one `again` has remembered.
+    /// What a forward run by hand is to remember, or one that computes the last one `again` has remembered: by hand or in
+    /// the graph, whichever was later.
     fn memo_of_forward(&self, x: &[&Variable], y: &[&Variable], again: bool) -> MemoPtr {
-        arena::with(|a| {
+        let (memo, _before) = arena::with(|a| {
             let own = self.is_own(a, x, y);
             let slot = &mut a.functions[self.0];
             if own {
-                return MemoPtr::to(&mut slot.memo);
+                return (MemoPtr::to(&mut slot.memo), None);
             }
             let by_hand = slot.by_hand.get_or_insert_default();
             by_hand.x = None;
-            if again && by_hand.memo.state.is_empty() {
-                by_hand.memo.state = slot.memo.state.same_numbers();
-            }
-            MemoPtr::to(&mut by_hand.memo)
-        })
+            let in_graph = slot.memo.state.drawn();
+            let later = in_graph != 0 && in_graph != by_hand.drawn_in_graph;
+            by_hand.drawn_in_graph = in_graph;
+            let state = &mut by_hand.memo.state;
+            let before = (again && (state.is_empty() || later))
+                .then(|| std::mem::replace(state, slot.memo.state.same_numbers()));
+            (MemoPtr::to(&mut by_hand.memo), before)
+        });
+        memo
     }
 
     /// Notes of what shapes the forward run by hand was that has just succeeded.

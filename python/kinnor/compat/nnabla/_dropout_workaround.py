@@ -2,17 +2,82 @@
 
 from __future__ import annotations
 
-from kinnor import Variable
+from typing import TYPE_CHECKING, Any
+
+from kinnor import GraphError, Variable
+from kinnor.function import PythonFunction
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kinnor._core import FunctionVariable
+    from kinnor.function import Function
+
+
+def dropout_on(x: Variable | None) -> Function:
+    """The first dropout that takes a variable.
+
+    Raises:
+        GraphError: If there is none.
+    """
+    for function in x.function_references if x is not None else ():
+        if function.info.type_name == "Dropout":
+            return function
+    raise GraphError("dropout_on: expected a variable with a dropout on it, got one without")
+
+
+def factors(dropout: Function, shape: tuple[int, ...]) -> Variable:
+    """What the last run of a dropout multiplied each element by."""
+    ones, y = Variable(shape), Variable(shape)
+    ones.d = 1.0
+    dropout.recompute([ones], [y])
+    return y
 
 
 def _get_dropout_mask(dropout_input: Variable) -> Variable:
     """The elements that the dropout on a variable kept in its last run, as ones among zeros."""
-    dropouts = [f for f in dropout_input.function_references if f.info.type_name == "Dropout"]
-    if not dropouts:
-        raise ValueError("_get_dropout_mask: expected a variable with a dropout on it, got one without")
-    ones, kept = Variable(dropout_input.shape), Variable(dropout_input.shape)
-    ones.d = 1.0
-    dropouts[0].recompute([ones], [kept])
-    mask = Variable(dropout_input.shape)
-    mask.d = kept.d != 0
+    mask = factors(dropout_on(dropout_input), dropout_input.shape)
+    mask.d = mask.d != 0
     return mask
+
+
+class DropoutFactors(PythonFunction):
+    """The factors of a dropout's last run before this one. It has no inputs, so that the dropout is not run again."""
+
+    def __init__(self, dropout: Function, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.dropout, self.shape = dropout, shape
+
+    @property
+    def name(self) -> str:
+        """The name of the operation."""
+        return "DropoutFactors"
+
+    def min_outputs(self) -> int:
+        """One."""
+        return 1
+
+    def setup_impl(self, inputs: list[FunctionVariable], outputs: list[FunctionVariable]) -> None:
+        """The output has the shape of the dropout's input."""
+        outputs[0].reset_shape(self.shape, True)
+
+    def forward_impl(self, inputs: list[FunctionVariable], outputs: list[FunctionVariable]) -> None:
+        """Multiply ones by what the dropout drew."""
+        outputs[0].d = factors(self.dropout, self.shape).d
+
+
+def dropout_backward(
+    grad_inputs: Sequence[Variable],
+    inputs: Sequence[Variable | None],
+    input_shapes: Sequence[tuple[int, ...]],
+    outputs: Sequence[Variable | None],
+    output_shapes: Sequence[tuple[int, ...]],
+    p: float = 0.5,
+    seed: int = -1,
+) -> Any:
+    """Gradient of the input of Dropout. It reads what the dropout on the input drew in its last run.
+
+    Raises:
+        GraphError: If there is no dropout on the input.
+    """
+    return grad_inputs[0] * DropoutFactors(dropout_on(inputs[0]), input_shapes[0])()

@@ -8,16 +8,16 @@ from kinnor import Variable, _core
 from kinnor import functions as F
 from kinnor.function import RULES
 
+from ._dropout_workaround import dropout_backward
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 __all__ = ["register", "registry", "show_registry"]
 
-Rule = "Callable[..., Sequence[Variable | None]]"
 
-
-def rule_of(name: str, type_name: str, arguments: list[tuple[str, str]]) -> Callable[..., list[Variable | None]]:
-    """The rule of one operation as NNabla calls it."""
+def rule_of(name: str, type_name: str, arguments: list[tuple[str, str]]) -> Callable[..., Any]:
+    """The rule of one operation as NNabla calls it: a variable for one input, a tuple of them for several."""
 
     def backward(
         grad_inputs: Sequence[Variable],
@@ -27,7 +27,7 @@ def rule_of(name: str, type_name: str, arguments: list[tuple[str, str]]) -> Call
         output_shapes: Sequence[tuple[int, ...]],
         *values: Any,
         **args: Any,
-    ) -> list[Variable | None]:
+    ) -> Any:
         args.update(zip((info for _, info in arguments), values, strict=False))
         read = [x for x in inputs if x is not None]
         if len(read) < len(inputs):
@@ -39,8 +39,8 @@ def rule_of(name: str, type_name: str, arguments: list[tuple[str, str]]) -> Call
             named = {ours: args[info] for ours, info in arguments if info in args}
             made = getattr(F, name)(*read, **named)
             outputs = made if isinstance(made, tuple) else (made,)
-        found: list[Variable | None] = _core.grad_graph([y for y in outputs if y is not None], read, list(grad_inputs))
-        return found
+        found = _core.grad_graph([y for y in outputs if y is not None], read, list(grad_inputs))
+        return found[0] if len(found) == 1 else tuple(found)
 
     backward.__name__ = backward.__qualname__ = f"{name}_backward"
     backward.__doc__ = f"Gradients of the inputs of {type_name}."
@@ -58,6 +58,7 @@ registry = Registry(
     (type_name, rule_of(name, type_name, [(ours, info) for ours, info, *_ in arguments]))
     for name, type_name, _, arguments, _ in _core.declarations()
 )
+registry["Dropout"] = dropout_backward
 """The rules by type name. `nn.grad` uses the operations' own, and for a PythonFunction the one under its
 name."""
 
