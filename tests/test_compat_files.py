@@ -146,6 +146,30 @@ def test_iterators_of_one_data_set_leave_each_other_alone(tmp_path):
     """)
 
 
+def test_a_cache_that_is_there_is_read_instead_of_the_file(tmp_path):
+    run(f"""
+        {NETWORK.strip()}
+        from nnabla.utils.create_cache import CreateCache
+        folder = pathlib.Path({str(tmp_path)!r})
+        data, cache = folder / "data.csv", folder / "cache"
+        csv(data)
+        def firsts(more):
+            text = TEXT.replace('uri: "URI"', f'uri: "{{data}}" cache_dir: "{{cache}}" {{more}}')
+            text = text.replace("shuffle: true", "")
+            with load.load(io.StringIO(text)).datasets["data"].data_iterator() as batches:
+                return [x for _ in range(2) for x in batches.next()[0][:, 0].tolist()]
+        assert firsts("create_cache_explicitly: true") == list(range(8)) and not cache.exists()
+        CreateCache(data, np.random.RandomState(0), shuffle=True).create(cache, normalize=False)
+        kept = firsts("")
+        assert kept != list(range(8)) and sorted(kept) == list(range(8))
+        before = {{file: file.read_bytes() for file in cache.iterdir()}}
+        assert firsts("overwrite_cache: true") == list(range(8))
+        assert before == {{file: file.read_bytes() for file in cache.iterdir()}}
+        data.unlink()
+        assert firsts("") == kept
+    """)
+
+
 def test_functions_run_by_hand():
     run("""
         import numpy as np

@@ -6,6 +6,7 @@ import re
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -290,15 +291,22 @@ def _context(proto: Any, wanted: str | None) -> Context:
     return Context(["cpu:half" if half else "cpu:float"], "CpuCachedArray", "0")
 
 
+def _reader(proto: Any) -> partial[DataIterator]:
+    """What reads a data set: a cache of it that is there and is not to be written anew, otherwise the file itself."""
+    if proto.uri.endswith(".cache"):
+        return partial(data_iterator_cache, proto.uri)
+    if proto.cache_dir and not proto.overwrite_cache and Path(proto.cache_dir, "cache_index.csv").is_file():
+        return partial(data_iterator_cache, proto.cache_dir)
+    return partial(data_iterator_csv_dataset, proto.uri)
+
+
 def _dataset(proto: Any, number: int, prepare: bool) -> Dataset:
     make: Callable[[], DataIterator] | None = None
     if prepare:
-        is_cache = proto.uri.endswith(".cache")
         if proto.batch_size < 1:
             raise NetworkError(f"load: expected a batch size of data set {proto.name!r}, got {proto.batch_size}")
         make = partial(
-            data_iterator_cache if is_cache else data_iterator_csv_dataset,
-            proto.uri,
+            _reader(proto),
             proto.batch_size,
             proto.shuffle,
             rng=np.random.RandomState(number),
