@@ -1,24 +1,24 @@
 //! Recurrent layers: one direction of one layer over all time steps. Knows slices; knows no shapes, graphs or Python.
 //!
-//! What comes from the inputs is one product for all steps. Then, step by step, each thread takes some hidden units: products with
-//! the state before, and what makes the new state of them while they are in the cache.
+//! What comes from the inputs is one product for a block of steps. Then, step by step, each thread takes some hidden units: products
+//! with the state before, and what makes the new state of them while they are in the cache.
 
 mod backward;
 mod cells;
+mod forward;
 mod packed;
 
 use std::ops::Range;
 
 use super::Float;
-use super::attention::multiply;
-use super::epilogue::Epilogue;
-use super::gemm::{Matrix, MatrixMut, MatrixOperand, Panels, gemm_then, kernels};
-use super::scratch;
+use super::gemm::{MatrixOperand, kernels};
 use super::threads::{self, Shared};
-use cells::{UNITS, elman, gru, lstm};
+pub use forward::{Direction, forward};
 
 /// Multiplications that are worth handing over.
 const GRAIN: usize = 100_000;
+/// Numbers of gates and cells that stay in the second cache beside weights, from the product with inputs to the states.
+const BLOCK: usize = 1 << 16;
 
 /// What makes a new state of the old one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ pub struct Reading<'a, T> {
     pub x: &'a [T],
     /// Weights: gates, units, and for each those of the inputs and of the state.
     pub w: &'a [T],
-    /// Those of the state as [`Layer::keep_packed`] has them, if they are kept.
+    /// They as [`Layer::keep_packed`] has them, if they are kept.
     pub packed: Option<&'a [T]>,
     /// Biases.
     pub b: Option<&'a [T]>,
@@ -137,22 +137,30 @@ impl Layer {
         if self.reverse { self.steps - 1 - i } else { i }
     }
 
-    /// Numbers that [`Layer::forward`] keeps: the gates of all samples, and behind them what else is kept of each.
+    /// Numbers that [`forward`] writes for a gradient: gates, cells and the like of all samples at all steps.
     pub fn kept(&self) -> usize {
-        let more = (self.cell.kept() - self.cell.gates()) * self.hidden;
-        self.steps * self.batch * (padded(self.cell.gates() * self.hidden) + more)
+        self.steps * self.batch * self.kept_row()
+    }
+
+    /// Numbers that it writes where there is no gradient: those of a block of steps, and then of the next.
+    pub fn room(&self) -> usize {
+        self.block() * self.batch * self.kept_row()
+    }
+
+    /// Steps for which inputs are multiplied together. There are two at least, if there are two, as a step reads cells of the one before.
+    fn block(&self) -> usize {
+        (BLOCK / (self.batch * self.kept_row()).max(1)).max(2).min(self.steps)
+    }
+
+    /// Numbers from what is kept of a sample to that of the next.
+    fn kept_row(&self) -> usize {
+        padded(self.cell.kept() * self.hidden)
     }
 
     /// Part number `part` of what is kept of all samples at a step.
     fn kept_part<T>(&self, kept: Shared<T>, t: usize, part: usize) -> States<T> {
-        let (gates, samples) = (self.cell.gates(), t * self.batch);
-        let row = padded(gates * self.hidden);
-        let (at, apart) = if part < gates {
-            (samples * row + part * self.hidden, row)
-        } else {
-            (self.steps * self.batch * row + samples * self.hidden, self.hidden)
-        };
-        States { p: Shared::new(kept.get().wrapping_add(at)), apart }
+        let apart = self.kept_row();
+        States { p: Shared::new(kept.get().wrapping_add(t * self.batch * apart + part * self.hidden)), apart }
     }
 
     /// Weights of a unit.
@@ -160,11 +168,15 @@ impl Layer {
         self.inputs + self.hidden
     }
 
+    /// Panels of units that together are so much work that it pays to hand them over, where each unit is `work`.
+    fn grain<T: Float>(work: usize) -> usize {
+        (GRAIN / (work * kernels::<T>().panel()).max(1)).max(1)
+    }
+
     /// Calls `f` with some units at a time, so many that it pays to hand over `work` for each.
     fn units<T: Float>(&self, work: usize, f: impl Fn(Range<usize>) + Sync) {
         let wide = kernels::<T>().panel();
-        let grain = (GRAIN / (work * wide).max(1)).max(1);
-        threads::ranges(self.hidden.div_ceil(wide), grain, |some| {
+        threads::ranges(self.hidden.div_ceil(wide), Self::grain::<T>(work), |some| {
             f(some.start * wide..self.hidden.min(some.end * wide));
         });
     }
@@ -179,104 +191,5 @@ impl Layer {
         assert!(r.x.len() == steps * batch * inputs && r.w.len() == cell.gates() * hidden * self.row());
         assert!(r.b.is_none_or(|b| b.len() == cell.biases() * hidden) && r.h.len() == batch * hidden);
         assert!(r.c.is_none_or(|c| c.len() == batch * hidden) && r.c.is_some() == (cell == Cell::Lstm));
-    }
-
-    /// Writes the outputs, those of the first sample at the start of `y`, the last state and the last cells, and what a gradient
-    /// needs.
-    pub fn forward<T: Float>(
-        &self,
-        r: Reading<'_, T>,
-        y: &mut [T],
-        (last, last_cells): (&mut [T], Option<&mut [T]>),
-        kept: &mut [T],
-    ) {
-        let Self { cell, steps, batch, inputs, hidden, apart, .. } = *self;
-        self.check(&r);
-        let (gates, samples) = (cell.gates(), steps * batch);
-        assert!(kept.len() == self.kept() && last.len() == batch * hidden);
-        if samples == 0 || hidden == 0 {
-            last.copy_from_slice(r.h);
-            last_cells.into_iter().zip(r.c).for_each(|(last, c)| last.copy_from_slice(c));
-            return;
-        }
-        assert!(self.holds(y.len()));
-        let bias = r.b.map(|b| &b[..gates * hidden]);
-        let row_of_gates = padded(gates * hidden);
-        gemm_then(
-            MatrixMut::new(kept, samples, gates * hidden, row_of_gates, 1),
-            Matrix::of_rows(r.x, samples, inputs),
-            Matrix::new(r.w, gates * hidden, inputs, self.row(), 1).t(),
-            Epilogue { column_bias: bias, ..Epilogue::NONE },
-        );
-        let room = Panels::<T>::room(hidden, hidden);
-        scratch::with(if r.packed.is_some() { 0 } else { self.packed::<T>() }, |own: &mut [T]| {
-            let packed = r.packed.unwrap_or_else(|| {
-                self.pack(r.w, own);
-                own
-            });
-            assert!(packed.len() == self.packed::<T>());
-            let (packed, kept, y) = (
-                Shared::read_only(packed.as_ptr()),
-                Shared::new(kept.as_mut_ptr()),
-                Shared::new(y.as_mut_ptr()),
-            );
-            let first = States { p: Shared::read_only(r.h.as_ptr()), apart: hidden };
-            let first_cells = r.c.map(|c| States { p: Shared::read_only(c.as_ptr()), apart: hidden });
-            let outputs =
-                |t: usize| States { p: Shared::new(y.get().wrapping_add(t * batch * apart)), apart };
-            let rows = |t: usize, part: usize| self.kept_part(kept, t, part);
-            for i in 0..steps {
-                let t = self.time(i);
-                let before = if i == 0 { first } else { outputs(self.time(i - 1)) };
-                let cells = first_cells.map(|c| if i == 0 { c } else { rows(self.time(i - 1), 4) });
-                self.units::<T>(batch * hidden * gates, |units| {
-                    let (n, mut cache) = (units.len(), [T::ZERO; UNITS]);
-                    for gate in 0..gates {
-                        // What the last gate of a GRU has of the state is kept apart.
-                        let alone = cell == Cell::Gru && gate == 2;
-                        let to = rows(t, if alone { 3 } else { gate });
-                        let b = Panels::packed(packed.get().wrapping_add(gate * room), hidden);
-                        let b = b.column(units.start, hidden);
-                        // SAFETY: states of the step before are written; each thread has units of its own.
-                        unsafe {
-                            let at = to.at(0).wrapping_add(units.start);
-                            multiply((batch, n, hidden), before.operand(), b, at, to.apart, !alone);
-                        };
-                    }
-                    for sample in 0..batch {
-                        // SAFETY: as above; rows of different arrays or parts do not overlap.
-                        unsafe {
-                            let row = |s: States<T>| -> &mut [T] {
-                                std::slice::from_raw_parts_mut(s.at(sample).add(units.start), n)
-                            };
-                            let h = row(outputs(t));
-                            match cell {
-                                Cell::Tanh | Cell::Relu => elman(cell, row(rows(t, 0)), h),
-                                Cell::Lstm => {
-                                    let gates = [0, 1, 2, 3, 4].map(|part| row(rows(t, part)));
-                                    lstm(gates, cells.map(|c| &*row(c)).unwrap_or_default(), h, &mut cache);
-                                }
-                                Cell::Gru => {
-                                    let gates = [0, 1, 2, 3].map(|part| row(rows(t, part)));
-                                    let bias = r.b.map(|b| &b[3 * hidden + units.start..][..n]);
-                                    gru(gates, bias, row(before), h);
-                                }
-                            }
-                        }
-                    }
-                });
-            }
-            let end = self.time(steps - 1);
-            let copy = |from: States<T>, to: &mut [T]| {
-                for (sample, to) in to.chunks_exact_mut(hidden).enumerate() {
-                    // SAFETY: the states of the last step are written.
-                    to.copy_from_slice(unsafe { std::slice::from_raw_parts(from.at(sample), hidden) });
-                }
-            };
-            copy(outputs(end), last);
-            if let Some(to) = last_cells {
-                copy(rows(end, 4), to);
-            }
-        });
     }
 }

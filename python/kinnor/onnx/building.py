@@ -90,40 +90,57 @@ class Builder:
 
         Adds to the values.
         """
-        known = self._versions if versions is None else versions
         is_whole = graph is self._graph
         nodes = graph.node[start:stop]
         for at, node in enumerate(each(nodes, "build ONNX") if is_whole and not start else nodes, start):
             if is_whole:
                 self.at = at
-            inputs = [values[name] if name else None for name in node.input]
-            domain = "" if node.domain == "ai.onnx" else node.domain
+            self._add(node, values, versions)
 
-            def inside(held: Any, given: Sequence[Value] = (), outer: dict[str, Value | None] = values) -> list[Value]:
-                inner = {**outer, **dict(zip((x.name for x in held.input), given, strict=False))}
-                for tensor in held.initializer:
-                    inner[tensor.name] = Value(reading.array_of(tensor, self._folder))
-                self._run(held, inner, versions)
-                return [value for _, value in outputs_of(held, inner)]
+    def add(self, at: int, values: dict[str, Value | None]) -> None:
+        """Build one node of constants alone; its outputs are added to the values.
 
-            attributes = self._attributes_of(node) if versions is None else reading.attributes_of(node, self._folder)
-            held = Node(node, attributes, inputs, known.get(domain, 1), inside)
-            try:
-                made = _apply(held, domain) if (domain, node.op_type) in TABLE else self._defined(held, known)
-            except (NeedsValuesError, UnsupportedError):
-                raise
-            except Exception as error:
-                shapes = [value.shape if value is not None else None for value in inputs]
-                raise OnnxError(
-                    f"onnx.Model: node {node.name or list(node.output)!r}, {node.op_type}-{held.version} of shapes "
-                    f"{shapes}: {error}"
-                ) from error
-            values.update((name, value) for name, value in zip(node.output, made, strict=False) if name)
-            if made and may_outgrow(made[0], node.op_type):
-                self.watched[f"onnx.Model: {node.op_type} {node.output[0]!r}"] = made[0].variable
-            for name in node.output[len(made) :]:
-                if name:
-                    raise held.unsupported(f"expected {len(made)} outputs, got {len(node.output)}")
+        Args:
+            at: The node.
+            values: What it takes by name.
+
+        Raises:
+            OnnxError: If it cannot be built.
+        """
+        with auto_forward(False):
+            self._add(self._graph.node[at], values)
+
+    def _add(self, node: Any, values: dict[str, Value | None], versions: Mapping[str, int] | None = None) -> None:
+        """Build a node of a graph, or of the definition of an operator; its outputs are added to the values."""
+        known = self._versions if versions is None else versions
+        inputs = [values[name] if name else None for name in node.input]
+        domain = "" if node.domain == "ai.onnx" else node.domain
+
+        def inside(held: Any, given: Sequence[Value] = ()) -> list[Value]:
+            inner = {**values, **dict(zip((x.name for x in held.input), given, strict=False))}
+            for tensor in held.initializer:
+                inner[tensor.name] = Value(reading.array_of(tensor, self._folder))
+            self._run(held, inner, versions)
+            return [value for _, value in outputs_of(held, inner)]
+
+        attributes = self._attributes_of(node) if versions is None else reading.attributes_of(node, self._folder)
+        held = Node(node, attributes, inputs, known.get(domain, 1), inside)
+        try:
+            made = _apply(held, domain) if (domain, node.op_type) in TABLE else self._defined(held, known)
+        except (NeedsValuesError, UnsupportedError):
+            raise
+        except Exception as error:
+            shapes = [value.shape if value is not None else None for value in inputs]
+            raise OnnxError(
+                f"onnx.Model: node {node.name or list(node.output)!r}, {node.op_type}-{held.version} of shapes "
+                f"{shapes}: {error}"
+            ) from error
+        values.update((name, value) for name, value in zip(node.output, made, strict=False) if name)
+        if made and may_outgrow(made[0], node.op_type):
+            self.watched[f"onnx.Model: {node.op_type} {node.output[0]!r}"] = made[0].variable
+        for name in node.output[len(made) :]:
+            if name:
+                raise held.unsupported(f"expected {len(made)} outputs, got {len(node.output)}")
 
     def _defined(self, held: Node, versions: Mapping[str, int]) -> list[Value]:
         """The outputs of a node whose operator is defined by others."""

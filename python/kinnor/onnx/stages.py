@@ -19,6 +19,8 @@ from .values import MOST_FIXED, NeedsValuesError, OnnxError, Value, cast, check_
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from ..folding import Folding
     from .building import Builder
 
@@ -83,7 +85,9 @@ class Stages:
             read.difference_update(self._constants)
             outputs = [(name, value) for name, value in values.items() if name in read]
         made = StaticGraph(inputs, outputs, self._builder.watched)
-        made.stop = stop
+        if stop is not None:
+            made.stop = stop
+            made.reads = reading.names_read(self._graph.node[stop : stop + 1])
         if self.folding is not None:
             self.folding.fold(made.roots, [*made.inputs, *self._carried])
         return made
@@ -141,10 +145,17 @@ class Stages:
             return stage.run(arrays)
         try:
             stage.compute(arrays)
-            values = self._taken(stage)
-            self.build(values, tensors, stage.stop, stage.stop + 1, is_kept=False)
-            made = {name: values[name] for name in self._graph.node[stage.stop].output if name}
+            names = [name for name in self._graph.node[stage.stop].output if name]
+            if stage.later:  # The node has given arrays before.
+                values = self._known(stage)
+                self._builder.add(stage.stop, values)
+            else:
+                values = self._taken(stage)
+                self.build(values, tensors, stage.stop, stage.stop + 1, is_kept=False)
+            made = {name: values[name] for name in names}
             if not all(map(_is_array, made.values())):  # The node is another one for other values.
+                if stage.later:
+                    values = {**self._taken(stage), **values}
                 watched = dict(self._builder.watched)
                 self.build(values, tensors, stage.stop + 1, is_kept=False)
                 return StaticGraph([], outputs_of(self._graph, values), watched | self._builder.watched).run([])
@@ -156,6 +167,15 @@ class Stages:
             return self.run(later, [made[name].array for name in later.names], tensors)  # type: ignore[union-attr]
         finally:
             stage.release()
+
+    def _known(self, stage: StaticGraph) -> dict[str, Value | None]:
+        """What the node after a stage takes, as constants: what is computed of it decides on shapes."""
+        outputs = dict(stage.outputs)
+        values = {name: outputs.get(name) or self._constants.get(name) for name in stage.reads}
+        for name, value in values.items():
+            if value is not None and value.is_computed:
+                values[name] = Value(_numbers(value))
+        return values
 
     def _taken(self, stage: StaticGraph) -> dict[str, Value | None]:
         """What nodes after a stage take."""
@@ -201,9 +221,14 @@ def _compute(held: list[Value]) -> None:
     """Make constants of variables."""
     forward_all([value.variable for value in held if value.variable.parent is not None])
     for value in held:
-        array = cast(value.variable.d, value.dtype)
-        check_whole(array, "a value that decides on shapes", is_computed=True)
-        value.becomes(array)
+        value.becomes(_numbers(value))
+
+
+def _numbers(value: Value) -> NDArray[Any]:
+    """The numbers of a variable that was computed."""
+    array = cast(value.variable.d, value.dtype)
+    check_whole(array, "a value that decides on shapes", is_computed=True)
+    return array
 
 
 def keep(graphs: dict[Any, StaticGraph], key: Any, graph: StaticGraph) -> None:

@@ -33,10 +33,11 @@ class StaticGraph:
 
     Attributes:
         stop: The node after the last, if it has to know values and what follows it is not part of the graph.
+        reads: What that node takes, by name.
         later: Graphs of what follows that node, by shapes of what it gives.
     """
 
-    __slots__ = ("_lent", "_titles", "inputs", "later", "names", "outputs", "roots", "stop", "watched")
+    __slots__ = ("_lent", "_titles", "inputs", "later", "names", "outputs", "reads", "roots", "stop", "watched")
 
     def __init__(
         self,
@@ -49,6 +50,7 @@ class StaticGraph:
         self.outputs = outputs
         self._lent: list[NdArray] = []
         self.stop: int | None = None
+        self.reads: set[str] = set()
         self.later: dict[Any, StaticGraph] = {}
         # What errors call the inputs and the outputs.
         self._titles = (

@@ -28,6 +28,8 @@ const WIDE: usize = 2;
 const CHUNKS: usize = 4;
 /// ... unless that makes them smaller than so many multiplications: a few microseconds.
 const CHUNK_WORK: usize = 300_000;
+/// Rows for which a product of fewer counts: it takes as long, since it waits for the right matrix.
+const WAITING: usize = 8;
 /// Products of fewer multiplications are not worth packing.
 const SMALL: usize = 80 * 80 * 80;
 
@@ -127,7 +129,7 @@ impl TileGrid {
         let by_columns = m <= n && rows <= few && columns >= rows.min(8);
         let (count, each) = if by_columns { (columns, WIDE) } else { (rows, TALL) };
         let most = if threads > 1 { (count / each).clamp(threads, CHUNKS * threads) } else { 1 };
-        let chunks = most.min(m * n * k / CHUNK_WORK).clamp(1, count);
+        let chunks = most.min(m.max(WAITING) * n * k / CHUNK_WORK).clamp(1, count);
         let chunks = if chunks > threads { chunks / threads * threads } else { chunks };
         Self { heights: EvenSplit::new(m, rows), columns, by_columns, chunks: EvenSplit::new(count, chunks) }
     }

@@ -10,7 +10,7 @@ use crate::kernels::threads::{self, Shared};
 use crate::kernels::{Float, scratch};
 
 impl Layer {
-    /// Adds the gradients, `kept` being what [`Layer::forward`] left, `y` its outputs and `gy` their gradients, and `last` those of the last
+    /// Adds the gradients, `kept` being what [`forward`](super::forward) left, `y` its outputs and `gy` their gradients, and `last` those of the last
     /// state and the last cells.
     pub fn backward<T: Float>(
         &self,

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use crate::array::Shape;
 use crate::kernels::Float;
 use crate::kernels::random::PhiloxKey;
-use crate::kernels::recurrent::{Adding, Cell, Layer, Reading};
+use crate::kernels::recurrent::{Adding, Cell, Direction, Layer, Reading, forward};
 use crate::kernels::scratch::{self, SavedMemory};
 use crate::ops::arrangement::regrid::only_in_gradients;
 use crate::ops::recurrent::cells;
@@ -142,6 +143,11 @@ fn part_mut<T>(x: &mut [T], i: usize, n: usize) -> &mut [T] {
     &mut x[i * n..(i + 1) * n]
 }
 
+/// As [`part`] for each part in turn, for writing.
+fn parts_mut<T>(x: &mut [T], n: usize) -> impl Iterator<Item = &mut [T]> {
+    x.chunks_exact_mut(n.max(1))
+}
+
 impl<C: Network> Recurring<C> {
     fn sizes(&self, shape: impl Fn(usize) -> Option<Shape>) -> Result<LayerSizes> {
         let (name, form) = (C::SPEC.name, self.of.form());
@@ -254,9 +260,11 @@ impl<C: Network> Compute for Recurring<C> {
         let b = run.has(w + 2).then(|| run.x(w + 2));
         let (y, last, mut last_cells) = (run.y(0), run.y(1), lstm.then(|| run.y(2)));
         let kept = run.state::<KeptStates<T>>();
-        let of_layer = |cell: Cell| sizes.layer(cell, 0, 0).kept();
-        let (gates_size, state) = (of_layer(form.cell), sizes.batch * sizes.hidden);
-        let all_gates = sizes.layers * sizes.directions * gates_size;
+        let any = sizes.layer(form.cell, 0, 0);
+        // Without a gradient, what is kept of a layer gives way to that of the next.
+        let (gates_size, held) = if form.training { (any.kept(), sizes.layers) } else { (any.room(), 1) };
+        let state = sizes.batch * sizes.hidden;
+        let all_gates = held * sizes.directions * gates_size;
         let all_outputs = (sizes.layers - 1) * sizes.outputs();
         let mut go = |gates: &mut [T], outputs: &mut [T]| {
             scratch::with(if key.is_some() { sizes.outputs() } else { 0 }, |room: &mut [T]| {
@@ -269,26 +277,34 @@ impl<C: Network> Compute for Recurring<C> {
                     let output =
                         if layer + 1 == sizes.layers { &mut *y } else { part_mut(after, 0, sizes.outputs()) };
                     let weights = if layer == 0 { first } else { later.unwrap_or_default() };
-                    for direction in 0..sizes.directions {
-                        let at = layer * sizes.directions + direction;
+                    let n = sizes.directions;
+                    let mut gates = parts_mut(part_mut(gates, layer % held, n * gates_size), gates_size);
+                    let mut ends = parts_mut(part_mut(last, layer, n * state), state);
+                    let mut ends_of_cells = last_cells
+                        .as_deref_mut()
+                        .map(|cells| parts_mut(part_mut(cells, layer, n * state), state));
+                    let of_direction = |direction: usize| {
+                        let at = layer * n + direction;
                         let this = sizes.layer(form.cell, layer, direction);
-                        let n = form.cell.gates() * sizes.hidden * (this.inputs + sizes.hidden);
-                        let w_at = if layer == 0 { direction } else { at - sizes.directions };
+                        let count = form.cell.gates() * sizes.hidden * (this.inputs + sizes.hidden);
+                        let w_at = if layer == 0 { direction } else { at - n };
                         let reading = Reading {
                             x: input,
-                            w: part(weights, w_at, n),
+                            w: part(weights, w_at, count),
                             packed: packed.as_ref().filter(|_| layer == 0).map(|kept| kept.part(direction)),
                             b: b.map(|b| part(b, at, form.cell.biases() * sizes.hidden)),
                             h: part(h, at, state),
                             c: c.map(|c| part(c, at, state)),
                         };
-                        let ends = (
-                            part_mut(last, at, state),
-                            last_cells.as_deref_mut().map(|cells| part_mut(cells, at, state)),
-                        );
-                        let y = output.get_mut(direction * sizes.hidden..).unwrap_or_default();
-                        this.forward(reading, y, ends, part_mut(gates, at, gates_size));
-                    }
+                        Direction {
+                            layer: this,
+                            reading,
+                            last: ends.next().unwrap_or_default(),
+                            last_cells: ends_of_cells.as_mut().map(|cells| cells.next().unwrap_or_default()),
+                            kept: gates.next().unwrap_or_default(),
+                        }
+                    };
+                    forward(&mut (0..n).map(of_direction).collect::<SmallVec<[_; 2]>>(), output);
                 }
             });
         };

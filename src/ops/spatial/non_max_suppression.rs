@@ -1,7 +1,5 @@
 //! Indices of boxes that overlap no better one, class by class.
 
-use std::cmp::Ordering;
-
 use parking_lot::Mutex;
 
 use crate::array::{DType, Shape};
@@ -49,6 +47,12 @@ struct ChosenIndices {
 /// The last one, until a run has asked for it. Nobody waits for it: a run that does not find it chooses anew.
 static LAST: Mutex<Option<ChosenIndices>> = Mutex::new(None);
 
+/// Rises where a score falls; zeros of either sign are one score.
+fn falling(score: f64) -> u64 {
+    let bits = (score + 0.0).to_bits();
+    if score < 0.0 { bits } else { !bits & (u64::MAX >> 1) }
+}
+
 impl ONNXNonMaxSuppression {
     fn check(&self, shape: &Shape) -> Result<()> {
         if shape.ndim() != 3 || shape[2] < 4 {
@@ -93,21 +97,22 @@ impl ONNXNonMaxSuppression {
         let (n, size, most) = (shape[1], shape[2], self.max_output_boxes_per_class as usize);
         for (image, class) in (0..shape[0]).flat_map(|image| (4..size).map(move |class| (image, class))) {
             let row = |i: usize| &x[(image * n + i) * size..][..size];
-            let mut order: List<(f64, usize)> =
-                (0..n).map(|i| (row(i)[class], i)).filter(|of| of.0 > self.score_threshold).collect();
-            order.sort_unstable_by(|a, b| {
-                b.0.partial_cmp(&a.0).unwrap_or(Ordering::Equal).then(a.1.cmp(&b.1))
-            });
+            let scores =
+                (0..n).map(|i| (row(i)[class], i)).filter(|(score, _)| *score > self.score_threshold);
+            let mut order: List<u128> =
+                scores.map(|(score, i)| u128::from(falling(score)) << 64 | i as u128).collect();
+            order.sort_unstable();
             let mut kept = ChosenBoxes::new();
-            for (_, i) in order.iter() {
+            for place in order.iter() {
                 if kept.len() >= most {
                     break;
                 }
                 stop::poll();
-                let ends = self.ends(row(*i));
+                let i = *place as u64 as usize;
+                let ends = self.ends(row(i));
                 if !kept.hide(&ends, self.iou_threshold) {
                     kept.push(&ends);
-                    f([image, class - 4, *i]);
+                    f([image, class - 4, i]);
                 }
             }
         }

@@ -75,6 +75,17 @@ def _axes(node: Node) -> list[int]:
     return list(node.get("perm") or range(len(node.value(0).shape))[::-1])
 
 
+def _transpose(node: Node) -> Variable:
+    """Axes in another order; of two orders that undo each other, as around recurrent layers, there is neither."""
+    x, axes = node.x(), _axes(node)
+    before = x.parent
+    if before is not None and before.info.type_name == "Transpose":
+        is_undone = [before.info.args["axes"][axis] for axis in axes] == sorted(axes)
+        if is_undone and before.inputs[0].parent is not None:
+            return before.inputs[0]
+    return F.transpose(x, axes) if axes else F.identity(x)
+
+
 def _concat(node: Node) -> Variable:
     xs = [node.x(i) for i in range(len(node.inputs))]
     axis = node.get("axis", 1)
@@ -396,10 +407,7 @@ SHAPES: dict[tuple[str, str], Row] = {
     ("", "Split"): Row(_split, _fold_split),
     ("", "Squeeze"): _reshaping(_squeezed),
     ("", "Tile"): Row(_tile, lambda node: np.tile(node.static(0), node.ints(1) or [])),
-    ("", "Transpose"): Row(
-        lambda node: F.transpose(node.x(), _axes(node)) if node.x().ndim else F.identity(node.x()),
-        lambda node: np.transpose(node.static(0), _axes(node)),
-    ),
+    ("", "Transpose"): Row(_transpose, lambda node: np.transpose(node.static(0), _axes(node))),
     ("", "Trilu"): Row(_trilu, _fold_trilu),
     ("", "Unsqueeze"): _reshaping(_unsqueezed),
 }

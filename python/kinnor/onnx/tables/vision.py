@@ -48,8 +48,8 @@ def _on_pixels(grid: Variable, lengths: tuple[int, ...], is_aligned: bool) -> Va
 
 def _suppressed(node: Node) -> NDArray[Any]:
     """Chosen boxes as rows of image, class and box; how many there are follows from values."""
-    boxes, scores = (NdArray.from_numpy_array(node.static(i).astype(np.float32)) for i in (0, 1))
-    most, share, least = (node.static(i).ravel()[0] if node.has(i) and node.static(i).size else None for i in (2, 3, 4))
+    boxes, scores = (NdArray.from_numpy_array(node.static(i).astype(np.float32, copy=False)) for i in (0, 1))
+    most, share, least = (next(node.static(i).flat, None) if node.has(i) else None for i in (2, 3, 4))
     found = F.onnx_non_max_suppression(
         boxes,
         scores,
@@ -58,7 +58,7 @@ def _suppressed(node: Node) -> NDArray[Any]:
         float(share or 0.0),
         -np.inf if least is None else float(least),
     )
-    return found.data.astype(np.int64)
+    return found.data.astype(np.int64, copy=False)
 
 
 def _affine_grid(node: Node) -> Variable:
