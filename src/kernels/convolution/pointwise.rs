@@ -8,11 +8,12 @@ use crate::array::OutOfMemory;
 use crate::array::Workspace;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::{EvenSplit, Matrix, MatrixMut, gemm, gemm_then};
-use crate::kernels::threads::{Shared, parallel, ranges};
+use crate::kernels::threads::{Shared, num_threads, parallel, ranges};
 use crate::kernels::{Float, scratch};
 use std::sync::Arc;
 
-/// Products that are wanted before each is one task; fewer are shared out one by one.
+/// Products that are wanted before each is one task; fewer are, too, if each thread gets as many, and are shared out one by
+/// one otherwise.
 const TASKS: usize = 16;
 /// Elements of partial sums of a gradient that are worth it, and of a piece of their total.
 const PARTIAL: usize = 1 << 20;
@@ -53,11 +54,13 @@ impl<'a> Pointwise<'a> {
         Matrix::of_rows(&w[group * size..][..size], self.maps, self.channels)
     }
 
-    /// Calls `f(image, group)` for each, at the same time if they are many.
+    /// Calls `f(image, group)` for each, at the same time if they are many or even: what a thread writes of an image is in its
+    /// cache when the next layer reads it.
     fn each(&self, f: impl Fn(usize, usize) + Sync) {
         let (groups, count) = (self.g.group, self.g.images * self.g.group);
         let one = |i: usize| f(i / groups, i % groups);
-        if count >= TASKS { parallel(count, one) } else { (0..count).for_each(one) }
+        let together = count >= TASKS || (count > 1 && count.is_multiple_of(num_threads()));
+        if together { parallel(count, one) } else { (0..count).for_each(one) }
     }
 
     /// Calls `f` with the channels of a group that the outputs see, as rows.

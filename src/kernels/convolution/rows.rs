@@ -1,12 +1,14 @@
 //! Convolution at few positions: one product for all images, whose rows are what positions see, by the transposed weight.
 //! That stays packed from run to run, where to pack it would take longer than the product.
 
-use super::{Algorithm, Geometry, Weight, algorithm};
+use super::strip::SLACK;
+use super::transforms::ToPlanes;
+use super::{Algorithm, Geometry, Weight, algorithm, isa};
 use crate::kernels::Float;
-use crate::kernels::epilogue::{Epilogue, Tail};
-use crate::kernels::gemm::{Matrix, MatrixMut, gemm_then};
+use crate::kernels::epilogue::Epilogue;
+use crate::kernels::gemm::{Matrix, MatrixMut, gemm_then, kernels};
 use crate::kernels::scratch::{self, List};
-use crate::kernels::threads::row_ranges_mut;
+use crate::kernels::threads::{Shared, ranges, row_ranges_mut};
 
 /// Positions of all images up to which this way is taken if the weight is [`LARGE`], and if it is smaller.
 const ROWS: usize = 256;
@@ -50,6 +52,52 @@ impl Geometry {
         is_one && self.pad.iter().all(|pad| *pad == 0)
     }
 
+    /// Lays out what positions see, a row of channels and taps each.
+    fn gather<T: Float>(&self, x: &[T], seen: &mut [T]) {
+        let (positions, taps, area, places) = (self.positions(), self.taps(), self.area(), self.places());
+        let (terms, image) = (self.channels * taps, self.channels * area);
+        row_ranges_mut(seen, terms, GRAIN / terms + 1, |some, seen| {
+            for (row, seen) in some.zip(seen.chunks_exact_mut(terms)) {
+                let x = &x[row / positions * image..][..image];
+                let places = &places[row % positions * taps..][..taps];
+                for (plane, seen) in x.chunks_exact(area).zip(seen.chunks_exact_mut(taps)) {
+                    for (seen, place) in seen.iter_mut().zip(places) {
+                        *seen = plane.get(*place).copied().unwrap_or(T::ZERO);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Moves sums, a row of maps for each position, into the planes of the output.
+    fn scatter<T: Float>(&self, sums: &[T], y: &mut [T], end: Epilogue<'_, T>) {
+        let (positions, maps, wide) = (self.positions(), self.maps, kernels::<T>().panel());
+        assert!(
+            sums.len() >= self.images * positions * maps + SLACK && y.len() == self.images * maps * positions
+        );
+        let (panels, to) = (maps.div_ceil(wide), Shared::new(y.as_mut_ptr()));
+        ranges(self.images * panels, GRAIN / (positions * wide) + 1, |some| {
+            for (image, first) in some.map(|i| (i / panels, i % panels * wide)) {
+                let channels = wide.min(maps - first);
+                let order = ToPlanes {
+                    from: sums[image * positions * maps + first..].as_ptr(),
+                    pixel: maps,
+                    pixels: positions,
+                    channels,
+                    to: to.get().wrapping_add((image * maps + first) * positions),
+                    plane: positions,
+                    end,
+                };
+                // SAFETY: the table was chosen for this machine; behind the sums lies a whole register, and these planes are
+                // of this task alone.
+                unsafe {
+                    (isa::kernels::<T>().to_planes)(&order);
+                    end.tail.finish(order.to, positions, channels, positions);
+                }
+            }
+        });
+    }
+
     /// For each position, where in a plane of the input each tap lies.
     fn places(&self) -> List<usize> {
         let mut places = List::with_capacity(self.positions() * self.taps());
@@ -78,40 +126,19 @@ pub(super) fn forward<T: Float>(
     y: &mut [T],
     epilogue: Epilogue<'_, T>,
 ) {
-    let (positions, taps, area) = (g.positions(), g.taps(), g.area());
-    let (rows, terms, maps) = (g.images * positions, g.channels * taps, g.maps);
+    let (rows, terms, maps) = (g.images * g.positions(), g.channels * g.taps(), g.maps);
     let w = Matrix::of_rows(w, maps, terms).of(lasting).t();
     if g.are_rows() && !epilogue.accumulate {
         let x = Matrix::of_rows(x, rows, terms);
         return gemm_then(MatrixMut::of_rows(y, rows, maps), x, w, epilogue.transposed());
     }
-    let places = g.places();
-    scratch::with(rows * terms, |seen: &mut [T]| {
-        row_ranges_mut(seen, terms, GRAIN / terms + 1, |some, seen| {
-            for (row, seen) in some.zip(seen.chunks_exact_mut(terms)) {
-                let x = &x[row / positions * g.channels * area..][..g.channels * area];
-                let places = &places[row % positions * taps..][..taps];
-                for (plane, seen) in x.chunks_exact(area).zip(seen.chunks_exact_mut(taps)) {
-                    for (seen, place) in seen.iter_mut().zip(places) {
-                        *seen = plane.get(*place).copied().unwrap_or(T::ZERO);
-                    }
-                }
-            }
-        });
-        scratch::with(rows * maps, |sums: &mut [T]| {
+    scratch::with(rows * maps + SLACK, |sums: &mut [T]| {
+        scratch::with(rows * terms, |seen: &mut [T]| {
+            g.gather(x, seen);
+            let sums = MatrixMut::of_rows(&mut sums[..rows * maps], rows, maps);
             let end = Epilogue { column_bias: epilogue.row_bias, ..Epilogue::NONE };
-            gemm_then(MatrixMut::of_rows(sums, rows, maps), Matrix::of_rows(seen, rows, terms), w, end);
-            row_ranges_mut(y, positions, GRAIN / positions + 1, |some, y| {
-                let Tail { activation, .. } = epilogue.tail;
-                for (i, y) in some.zip(y.chunks_exact_mut(positions)) {
-                    let sums = sums[i / maps * positions * maps + i % maps..].iter().step_by(maps);
-                    for (y, sum) in y.iter_mut().zip(sums) {
-                        *y = activation.of(if epilogue.accumulate { *y + *sum } else { *sum });
-                    }
-                }
-                // SAFETY: the elements were just written, and are of this thread alone.
-                unsafe { epilogue.tail.finish(y.as_mut_ptr(), 0, 1, y.len()) };
-            });
+            gemm_then(sums, Matrix::of_rows(seen, rows, terms), w, end);
         });
+        g.scatter(sums, y, Epilogue { row_bias: None, ..epilogue });
     });
 }

@@ -118,13 +118,15 @@ macro_rules! exponentials {
         /// `1 / (1 + exp(-x))`.
         #[inline(always)]
         pub(in crate::kernels) fn sigmoid(x: $f) -> $f {
-            /// `2^64`, by which `e` is too large, so that it is a normal number where the result is not.
-            const SCALE: $f = 18_446_744_073_709_551_616.0;
-            let (n, r) = reduce(clamp(x, $least, $far));
-            let e = (1.0 + exp_m1_near(r)) * power_of_two(n.wrapping_add(64));
-            let (q, e) = (e / (SCALE + e), e * (1.0 / SCALE));
-            // Where the sum rounds away most of `e`, the same is `e - e q`.
-            if x < 0.0 { (-e).mul_add(q, e) } else { q }
+            /// `2^-64`, by which both sides of the fraction are smaller, so that neither is out of range.
+            const SCALE: $f = 1.0 / 18_446_744_073_709_551_616.0;
+            let x = clamp(x, $least, $far);
+            // As `reduce` does it with `-x`, whose sign costs nothing here.
+            let whole = x.mul_add(-std::$f::consts::LOG2_E, ROUND);
+            let n = whole - ROUND;
+            let r = n.mul_add(-LN2_LOW, n.mul_add(-LN2, -x));
+            let s = power_of_two(whole.to_bits().wrapping_sub(64));
+            SCALE / (s + s.mul_add(exp_m1_near(r), SCALE))
         }
 
         /// `sinh(x)`.

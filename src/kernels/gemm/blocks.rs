@@ -42,6 +42,7 @@ pub(in crate::kernels) struct MatrixOperand<T> {
 }
 
 impl<T> MatrixOperand<T> {
+    #[inline(always)]
     pub(super) fn at(self, i: usize, j: usize) -> *const T {
         self.p.wrapping_offset(i as isize * self.row + j as isize * self.col)
     }

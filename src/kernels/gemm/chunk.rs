@@ -9,8 +9,9 @@ use super::tile::{Kernels, PACKING, ProductTile, REGULAR};
 use crate::array::Workspace;
 use crate::kernels::{Float, stop};
 
-/// Rows of a plain right matrix that are fetched ahead.
+/// Rows of a plain right matrix that are fetched ahead, and of one that is kept, which comes from memory in one stream.
 pub(super) const AHEAD: isize = 8;
+const AHEAD_OF_KEPT: usize = 64;
 /// Sums so short that most of the time goes into the result: it is visited row by row.
 pub(super) const SHALLOW: usize = 128;
 /// How many times the columns of a product its rows are where it is mostly reading the left matrix.
@@ -112,6 +113,29 @@ impl<T: Float> PackedBlock<'_, T> {
         self.b.wrapping_add((column - self.columns.start) * self.chunk.kernels.panel() * self.k)
     }
 
+    /// Where a column of tiles of a block of `k` terms from `p` on is in a matrix that was packed before: all blocks, one below
+    /// the other.
+    fn kept(&self, all: *const T, p: usize, k: usize, column: usize) -> *const T {
+        let wide = self.chunk.kernels.panel();
+        all.wrapping_add(p * self.chunk.product.n.next_multiple_of(wide) + column * wide * k)
+    }
+
+    /// What to fetch while a tile reads `b`, if that was packed before and comes from memory in one stream: rows further
+    /// ahead, or once the last tile of a column reads them from a cache, what is read next.
+    fn kept_ahead(&self, rows: &Range<usize>, row: usize, column: usize, b: *const T) -> Option<*const T> {
+        let Chunk { product, kernels, right, depth, .. } = *self.chunk;
+        let Right::Kept(all) = right else { return None };
+        let (next, is_last) = (self.p + self.k, rows.len() > 1 && row + 1 == rows.end);
+        match is_last {
+            _ if self.k <= SHALLOW => None,
+            true if column + 1 < self.columns.end => Some(self.kept(all, self.p, self.k, column + 1)),
+            true if next < product.k => {
+                Some(self.kept(all, next, depth.min(product.k - next), self.columns.start))
+            }
+            _ => (rows.len() <= 2).then(|| b.wrapping_add(AHEAD_OF_KEPT * kernels.panel())),
+        }
+    }
+
     unsafe fn pack_column(&self, column: usize) {
         let Chunk { product, kernels, .. } = self.chunk;
         let j = column * kernels.panel();
@@ -145,19 +169,19 @@ impl<T: Float> PackedBlock<'_, T> {
     /// # Safety
     /// As [`Chunk::run`]; the right matrix is packed unless tiles do that.
     unsafe fn tiles(&self, rows: Range<usize>) {
-        let (first, columns) = (rows.start, self.columns.clone());
+        let columns = self.columns.clone();
         // SAFETY: as the caller promises; what the tiles read is packed first.
         unsafe {
             if self.chunk.packs_left {
                 self.pack_rows(rows.clone());
             }
             if self.k <= SHALLOW {
-                for row in rows {
-                    columns.clone().for_each(|column| self.tile(first, row, column));
+                for row in rows.clone() {
+                    columns.clone().for_each(|column| self.tile(&rows, row, column));
                     self.finish(row..row + 1);
                 }
             } else {
-                columns.for_each(|column| rows.clone().for_each(|row| self.tile(first, row, column)));
+                columns.for_each(|column| rows.clone().for_each(|row| self.tile(&rows, row, column)));
                 self.finish(rows);
             }
         }
@@ -177,12 +201,12 @@ impl<T: Float> PackedBlock<'_, T> {
         unsafe { product.epilogue.tail.finish(c.p, c.row as usize, end - i, n) };
     }
 
-    /// The tile of a row and a column, `first` being the row whose left matrix was packed first.
+    /// The tile of a row and a column, the row being one of those whose left matrix is packed together.
     ///
     /// # Safety
     /// As [`PackedBlock::tiles`].
     #[inline(always)]
-    unsafe fn tile(&self, first: usize, row: usize, column: usize) {
+    unsafe fn tile(&self, together: &Range<usize>, row: usize, column: usize) {
         let Chunk { product, kernels, heights, ref rows, right, packs_left, .. } = *self.chunk;
         let (i, count) = (heights.part(row).start, heights.part(row).len());
         let j = column * kernels.panel();
@@ -197,16 +221,12 @@ impl<T: Float> PackedBlock<'_, T> {
             Right::Plain => (product.b.at(self.p, j), product.b.row),
             Right::InRows if packs => (product.b.at(self.p, j), product.b.row),
             Right::InRows | Right::InColumns => (self.packed(column).cast_const(), kernels.panel() as isize),
-            // All blocks, one below the other.
-            Right::Kept(all) => {
-                let columns = product.n.next_multiple_of(kernels.panel());
-                (all.wrapping_add(self.p * columns + j * self.k), kernels.panel() as isize)
-            }
+            Right::Kept(all) => (self.kept(all, self.p, self.k, column), kernels.panel() as isize),
         };
         let (a, a_row, a_col) = if packs_left {
             let (row, col) =
                 if RowsToPack::<T>::one_by_one(product.a.row) { (self.k, 1) } else { (1, count) };
-            (self.packed_rows(first, i).cast_const(), row as isize, col as isize)
+            (self.packed_rows(together.start, i).cast_const(), row as isize, col as isize)
         } else {
             (product.a.at(i, self.p), product.a.row, product.a.col)
         };
@@ -215,7 +235,9 @@ impl<T: Float> PackedBlock<'_, T> {
         // Packed tiles of the left matrix come from the second cache, rows of a plain right matrix from anywhere, and so does
         // a left matrix of rows side by side that is read for few columns.
         let streams = product.a.row == self.k as isize && product.a.col == 1 && product.m > FLAT * product.n;
-        let (ahead, ahead_step) = if streams || (packs_left && !packs) {
+        let (ahead, ahead_step) = if let Some(ahead) = self.kept_ahead(together, row, column, b) {
+            (ahead, b_row)
+        } else if streams || (packs_left && !packs) {
             (a.wrapping_add(count * self.k), count as isize)
         } else {
             (b.wrapping_offset(AHEAD * b_row), b_row)

@@ -1,8 +1,10 @@
 //! Rows times one column, all of whose elements lie one after the other: a product that the memory limits.
 
+use std::ops::Range;
+
 use super::blocks::MatrixOperand;
 use crate::kernels::Float;
-use crate::kernels::simd::vectorised;
+use crate::kernels::simd::{Vector, Work, vectorised};
 use crate::kernels::threads::{Shared, ranges};
 
 /// Terms that are summed up side by side: four registers of them, or one where there are few.
@@ -28,17 +30,83 @@ pub(super) unsafe fn by_rows<T: Float>(
     let first = Shared::read_only(a.p);
     // SAFETY: the caller's promise.
     let b = unsafe { std::slice::from_raw_parts(b, k) };
-    ranges(m, GRAIN / k.max(1), |some| {
-        for i in some {
+    ranges(m, GRAIN / k.max(1), |rows| {
+        let a = MatrixOperand { p: first.get().cast_const(), ..a };
+        if k <= FEW {
+            return T::in_registers(ShortRows { a, rows, b, put: &put });
+        }
+        for i in rows {
             // SAFETY: as above.
-            let row = unsafe { std::slice::from_raw_parts(first.get().offset(i as isize * a.row), k) };
-            put(i, if k <= FEW { dot::<T, LANES_OF_FEW>(row, b) } else { dot::<T, LANES>(row, b) });
+            let row = unsafe { std::slice::from_raw_parts(a.at(i, 0), k) };
+            put(i, dot(row, b));
         }
     });
 }
 
+/// Rows of [`FEW`] elements, which are taken through as many together as a register has lanes: their sums are put by `put`.
+struct ShortRows<'a, T, F> {
+    a: MatrixOperand<T>,
+    rows: Range<usize>,
+    b: &'a [T],
+    put: &'a F,
+}
+
+impl<T: Float, F: Fn(usize, T)> Work<T> for ShortRows<'_, T, F> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<V: Vector<T = T>>(self) {
+        let Self { a, rows, b, put } = self;
+        for start in rows.clone().step_by(V::WIDTH) {
+            let n = V::WIDTH.min(rows.end - start);
+            // SAFETY: the caller has the instructions; the rows are there, and so is room for a register.
+            unsafe {
+                let mut sums = [V::zero(); 16];
+                for (i, sum) in sums.iter_mut().enumerate().take(n) {
+                    *sum = lanes::<V>(a.at(start + i, 0), b);
+                }
+                V::transpose(&mut sums);
+                let mut half = V::WIDTH / 2;
+                while half > 0 {
+                    (0..half).for_each(|l| sums[l] = sums[l].add(sums[l + half]));
+                    half /= 2;
+                }
+                let mut found = [T::ZERO; 16];
+                sums[0].store(found.as_mut_ptr());
+                found.iter().enumerate().take(n).for_each(|(i, sum)| put(start + i, *sum));
+            }
+        }
+    }
+}
+
+/// Products of elements that are summed up in [`LANES_OF_FEW`] lanes, which are added up to those of one register.
+///
+/// # Safety
+/// The instructions of `V` are there, and `a` has as many elements as `b`.
+#[inline(always)]
+unsafe fn lanes<V: Vector>(a: *const V::T, b: &[V::T]) -> V {
+    let mut parts = LANES_OF_FEW / V::WIDTH;
+    // SAFETY: the caller's promise; masks keep within the elements.
+    unsafe {
+        let mut sums = [V::zero(); LANES_OF_FEW / 2];
+        for at in (0..b.len()).step_by(LANES_OF_FEW) {
+            for (part, sum) in sums.iter_mut().enumerate().take(parts) {
+                let at = b.len().min(at + part * V::WIDTH);
+                let mask = V::first(b.len() - at);
+                let (a, b) = (V::load_masked(a.add(at), mask), V::load_masked(b.as_ptr().add(at), mask));
+                *sum = a.mul_add(b, *sum);
+            }
+        }
+        while parts > 1 {
+            parts /= 2;
+            (0..parts).for_each(|part| sums[part] = sums[part].add(sums[part + parts]));
+        }
+        sums[0]
+    }
+}
+
 /// The sum of the products of elements, in an order that their number decides.
-fn dot<T: Float, const LANES: usize>(a: &[T], b: &[T]) -> T {
+fn dot<T: Float>(a: &[T], b: &[T]) -> T {
     vectorised(
         #[inline(always)]
         || {

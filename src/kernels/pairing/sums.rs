@@ -65,8 +65,13 @@ impl Pairing {
                                 rows,
                                 #[inline(always)]
                                 |a, _, y| {
-                                    *to.add(a - base) +=
-                                        sum_of(x.get().add(y + columns.start), columns.len());
+                                    let p = x.get().add(y + columns.start);
+                                    // Of few columns the sums are straight lines of code.
+                                    *to.add(a - base) += match columns.len() {
+                                        4 => sum_of(p, 4),
+                                        LANES => sum_of(p, LANES),
+                                        n => sum_of(p, n),
+                                    };
                                 },
                             );
                         } else {
