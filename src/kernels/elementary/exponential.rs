@@ -115,18 +115,27 @@ macro_rules! exponentials {
             (if x2 < 0.75 { (-half).mul_add(q, half) } else { q }).copysign(x)
         }
 
-        /// `1 / (1 + exp(-x))`.
+        /// `1 / (1 + exp(-x))`: in `f32` by the shorter of two formulas, in `f64` by the more exact one.
         #[inline(always)]
         pub(in crate::kernels) fn sigmoid(x: $f) -> $f {
-            /// `2^-64`, by which both sides of the fraction are smaller, so that neither is out of range.
-            const SCALE: $f = 1.0 / 18_446_744_073_709_551_616.0;
+            /// `2^64`, by which `e` is too large, so that it is a normal number where the result is not.
+            const SCALE: $f = 18_446_744_073_709_551_616.0;
             let x = clamp(x, $least, $far);
+            if size_of::<$f>() == 8 {
+                let (n, r) = reduce(x);
+                let e = (1.0 + exp_m1_near(r)) * power_of_two(n.wrapping_add(64));
+                let (q, e) = (e / (SCALE + e), e * (1.0 / SCALE));
+                // Where the sum rounds away most of `e`, the same is `e - e q`.
+                return if x < 0.0 { (-e).mul_add(q, e) } else { q };
+            }
+            // Both sides of the fraction are smaller by so much, so that neither is out of range.
+            let scale = 1.0 / SCALE;
             // As `reduce` does it with `-x`, whose sign costs nothing here.
             let whole = x.mul_add(-std::$f::consts::LOG2_E, ROUND);
             let n = whole - ROUND;
             let r = n.mul_add(-LN2_LOW, n.mul_add(-LN2, -x));
             let s = power_of_two(whole.to_bits().wrapping_sub(64));
-            SCALE / (s + s.mul_add(exp_m1_near(r), SCALE))
+            scale / (s + s.mul_add(exp_m1_near(r), scale))
         }
 
         /// `sinh(x)`.
