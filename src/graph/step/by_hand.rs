@@ -51,6 +51,7 @@ impl Function {
     /// What a forward run by hand is to remember, or one that computes the last one `again` has remembered: by hand or in
     /// the graph, whichever was later.
     fn memo_of_forward(&self, x: &[&Variable], y: &[&Variable], again: bool) -> MemoPtr {
+        // What another state takes the place of is dropped after the arena is let go.
         let (memo, _before) = arena::with(|a| {
             let own = self.is_own(a, x, y);
             let slot = &mut a.functions[self.0];

@@ -155,31 +155,20 @@ impl Lookup {
         to: &mut Points<T>,
     ) {
         (to.rows, to.side_by_side) = (1, 1);
-        let (steps, axes) = (self.steps(), self.sizes.map(SampledAxis::new));
         let (scales, endless) = (scales.map(T::of), self.border == Border::Repeat);
+        let (steps, axes) = (self.steps(), self.sizes.map(SampledAxis::new));
         let Points { n, at: [at, ..], weight: [weight, ..], .. } = to;
         at[*n..].fill(0);
-        to.all_inside = vectorised(
+        let elements = places.map(
             #[inline(always)]
-            move || {
-                let mut all_inside = true;
-                for (i, given) in (0..POINTS).zip(places) {
-                    let (mut place, mut is_inside) = (0, true);
-                    for a in 0..A {
-                        let (given, start) = given[a];
-                        let (element, inside) = axes[a].nearest_to((scales[a], given, start), endless);
-                        place += element * steps[a];
-                        is_inside &= inside;
-                    }
-                    // SAFETY: there is room for so many points; a check of each would end the loop over registers early.
-                    let (at, weight) = unsafe { (at.get_unchecked_mut(i), weight.get_unchecked_mut(i)) };
-                    *at = place;
-                    *weight = either([is_inside, false], [T::ONE; 2]);
-                    all_inside &= is_inside;
-                }
-                all_inside
+            move |given| {
+                std::array::from_fn(
+                    #[inline(always)]
+                    |a| axes[a].nearest_to((scales[a], given[a].0, given[a].1), endless),
+                )
             },
         );
+        to.all_inside = put_nearest::<T, A>(elements, steps, (at, weight));
     }
 
     /// The nearest elements of settled places.
@@ -187,24 +176,16 @@ impl Lookup {
         (to.rows, to.side_by_side) = (1, 1);
         let (steps, axes) = (self.steps(), self.sizes.map(SampledAxis::new));
         let Points { at: [at, ..], weight: [weight, ..], along, .. } = to;
-        to.all_inside = vectorised(
+        let elements = (0..POINTS).map(
             #[inline(always)]
-            move || {
-                let mut all_inside = true;
-                for i in 0..POINTS {
-                    let (mut place, mut is_inside) = (0, true);
-                    for a in 0..A {
-                        let (element, inside) = axes[a].nearest(along[a].low[i], along[a].share[i]);
-                        place += element * steps[a];
-                        is_inside &= inside;
-                    }
-                    at[i] = place;
-                    weight[i] = either([is_inside, false], [T::ONE; 2]);
-                    all_inside &= is_inside;
-                }
-                all_inside
+            |i| {
+                std::array::from_fn(
+                    #[inline(always)]
+                    |a| axes[a].nearest(along[a].low[i], along[a].share[i]),
+                )
             },
         );
+        to.all_inside = put_nearest::<T, A>(elements, steps, (at, weight));
     }
 
     /// The elements that places lie between.
@@ -277,6 +258,35 @@ impl Lookup {
             products(pair, rest, &mut slopes[row]);
         }
     }
+}
+
+/// Writes the number of one element for each point, made of its numbers along the axes, and its weight: one, or zero if it is
+/// outside along one of them. Says whether none is.
+#[inline(always)]
+fn put_nearest<T: Float, const A: usize>(
+    elements: impl Iterator<Item = [(i32, bool); A]>,
+    steps: [i32; 3],
+    (at, weight): (&mut PerPoint<i32>, &mut [T; 2 * POINTS]),
+) -> bool {
+    vectorised(
+        #[inline(always)]
+        move || {
+            let mut all_inside = true;
+            for (i, element) in (0..POINTS).zip(elements) {
+                let (mut place, mut is_inside) = (0, true);
+                for a in 0..A {
+                    place += element[a].0 * steps[a];
+                    is_inside &= element[a].1;
+                }
+                // SAFETY: there is room for so many points; a check of each would end the loop over registers early.
+                let (at, weight) = unsafe { (at.get_unchecked_mut(i), weight.get_unchecked_mut(i)) };
+                *at = place;
+                *weight = either([is_inside, false], [T::ONE; 2]);
+                all_inside &= is_inside;
+            }
+            all_inside
+        },
+    )
 }
 
 /// Writes for each point the products of the first `S` numbers of two by one along each other axis; the first of `rest` is not read.

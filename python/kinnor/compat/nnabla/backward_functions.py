@@ -58,9 +58,9 @@ registry = Registry(
     (type_name, rule_of(name, type_name, [(ours, info) for ours, info, *_ in arguments]))
     for name, type_name, _, arguments, _ in _core.declarations()
 )
-registry["Dropout"] = dropout_backward
 """The rules by type name. `nn.grad` uses the operations' own, and for a PythonFunction the one under its
 name."""
+registry["Dropout"] = dropout_backward
 
 
 def register(name: str, backward_func: Callable[..., Any]) -> None:
