@@ -309,3 +309,26 @@ def test_each_allocation_of_a_save_and_of_a_load_may_fail(what, kind, tmp_path):
         slice(1, 1 + len(training.parameters)) if what == "parameters" else slice(1 + len(training.parameters), None)
     )
     assert after[changed] == kept[changed] and after != before
+
+
+def test_a_warm_static_step_of_small_layers_allocates_nothing():
+    x, t = nn.Variable((8, 16)), nn.Variable((8, 4))
+    h = x
+    for i in range(3):
+        h = F.tanh(PF.affine(h, 16, name=f"hidden{i}"))
+    loss = F.mean(F.squared_error(PF.affine(h, 4, name="out"), t))
+    solver = S.Adam()
+    solver.set_parameters(nn.get_parameters())
+
+    def step():
+        x.d, t.d = 0.5, 1.0
+        loss.forward(clear_no_need_grad=True)
+        solver.zero_grad()
+        loss.backward(clear_buffer=True)
+        solver.update()
+
+    step()
+    step()
+    with shortage(MANY) as made:
+        step()
+    assert made == [0]

@@ -37,7 +37,7 @@ impl Storage {
             self.set_zeroing(zeroing);
             return Ok(());
         }
-        let mut state = self.lock();
+        let mut state = self.lock_to_replace();
         // A view in Python keeps what it shows: only memory that nobody else sees is used again.
         let (spare, old) = match std::mem::replace(&mut state.head, Head::Empty) {
             Head::Ready(b) | Head::Fill(_, Some(b)) if !b.is_shared() => (Some(b), None),
@@ -45,11 +45,15 @@ impl Storage {
         };
         state.head = Head::Fill(v, spare);
         self.written(&mut state, Access::Write);
+        state.zeroing = zeroing;
         self.publish(&state); // before the old memory is free
         old.into_iter().for_each(discard);
+        let has_parts = !state.children.is_empty();
         drop(state);
-        self.mark_children_written();
-        self.set_zeroing(zeroing);
+        if has_parts {
+            self.mark_children_written();
+            self.set_zeroing(zeroing);
+        }
         Ok(())
     }
 

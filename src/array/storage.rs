@@ -256,14 +256,25 @@ impl Storage {
     /// The state, in which memory that was set aside counts as given back, and is.
     pub(super) fn lock(&self) -> MutexGuard<'_, StorageState> {
         let mut state = self.state.lock();
-        let place = self.place.load(Ordering::Acquire);
-        let aside = place & ASIDE != 0
-            && self.place.compare_exchange(place, NOWHERE, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        if aside {
+        if self.hide_aside() {
             discard(std::mem::replace(&mut state.head, Head::Cleared { by_engine: true }));
             state.modifications = 0;
         }
         state
+    }
+
+    /// As [`Storage::lock`] for who is about to replace every element: memory that was set aside is kept for the new ones.
+    pub(super) fn lock_to_replace(&self) -> MutexGuard<'_, StorageState> {
+        let state = self.state.lock();
+        self.hide_aside();
+        state
+    }
+
+    /// Has nobody find memory that was set aside; false where there is none.
+    fn hide_aside(&self) -> bool {
+        let place = self.place.load(Ordering::Acquire);
+        place & ASIDE != 0
+            && self.place.compare_exchange(place, NOWHERE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Says where the elements are now, for [`Storage::at`]. A part asks the whole each time.
@@ -401,7 +412,9 @@ impl Storage {
 
     /// Whether these elements are part of a larger storage, or part of them is a storage of its own.
     pub fn is_narrowed(&self) -> bool {
-        self.parent.is_some() || self.lock().children.iter().any(|c| c.strong_count() > 0)
+        let may_have_parts = || self.place.load(Ordering::Acquire) & WRITABLE == 0;
+        self.parent.is_some()
+            || may_have_parts() && self.lock().children.iter().any(|c| c.strong_count() > 0)
     }
 
     /// Type of the elements, if there are or were any.
