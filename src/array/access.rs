@@ -4,7 +4,8 @@ use std::sync::Weak;
 use std::sync::atomic::Ordering;
 
 use super::contents::{discard, fill};
-use super::storage::{Cast, Head, STALE, Storage, StorageState};
+use super::names::STALE;
+use super::storage::{Cast, Head, Storage, StorageState};
 use super::{Buffer, DType, convert, reclaim};
 use crate::{Error, Result};
 

@@ -11,6 +11,7 @@ mod dtype;
 pub(crate) mod fork;
 mod gone;
 mod kept;
+mod names;
 mod part;
 mod reclaim;
 mod shape;
@@ -37,12 +38,13 @@ pub(crate) use gone::{Calm, Gone};
 pub(crate) use kept::Lent;
 #[doc(hidden)]
 pub use kept::{DerivedCache, Lasting};
+pub use names::name_of;
 #[doc(hidden)]
 pub use reclaim::RunGuard;
 pub(crate) use reclaim::{StepPins, amid_kernel, pin_for_step};
 pub use shape::Shape;
 pub use shortage::fail_allocations;
-pub use storage::{Storage, name_of};
+pub use storage::Storage;
 pub use view::View;
 pub(crate) use whole::Odd;
 pub use workspace::OutOfMemory;

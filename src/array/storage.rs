@@ -1,13 +1,6 @@
 //! The memory behind arrays: shared, versioned, and aware of having been cleared. How its elements come to be where and
-//! as what they are wanted is in `access`, how all of them change at once in `contents`.
-//!
-//! What is made of values (a copy in another type, a packed weight) is used as long as their name stays the same. Threads
-//! may write them meanwhile, so that a name holds by this protocol: a write takes the name away before its first element
-//! ([`Storage::touch`]) and again after its last ([`Storage::wrote`], or [`Storage::settle`] with a name of its own); a
-//! reader takes the name before it looks where the values are, and reads them after that. A name that was given while a
-//! write was under way is gone when that is over, and what was made of values half written is never found again. Memory
-//! is replaced, and its place published, under the lock. A view in Python writes unseen: there is no name while one
-//! lives, and each changes the name ([`Storage::lasting_name`]).
+//! as what they are wanted is in `access`, how all of them change at once in `contents`, how readers know that values are
+//! the same in `names`.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -16,8 +9,8 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::contents::discard;
-use super::gone::WATCHED;
 use super::kept::Forms;
+use super::names::UNNAMED;
 use super::{Access, Buffer, DType};
 use crate::Result;
 
@@ -33,23 +26,11 @@ pub(super) enum Head {
     Cleared { by_engine: bool },
 }
 
-/// The name of values that nobody asked for the name of since they were written.
-const UNNAMED: u64 = 0;
-
-/// Low bits that are zero in a name, where [`Storage::saved`] puts those of the number of writes.
-const COUNT: u64 = 0xFFFF;
-
-/// The name alone in what [`Storage::saved`] returned.
-#[inline(always)]
-pub fn name_of(saved: u64) -> u64 {
-    saved & !COUNT
-}
-
 /// What [`Storage::place`] says where there is nothing to point to. Otherwise it is an address, of which the low bits are
 /// marks: the type of the elements, and whether they may be written as they are.
 const NOWHERE: usize = 0;
 const OF_TYPE: usize = 15;
-const WRITABLE: usize = 16;
+pub(super) const WRITABLE: usize = 16;
 /// The engine has cleared it and the memory, which is small, was left for the next write.
 const ASIDE: usize = 32;
 const MARKS: usize = 63;
@@ -81,9 +62,6 @@ pub(super) struct Cast {
     pub(super) of: u64,
 }
 
-/// Never what [`Storage::saved`] returns.
-pub(super) const STALE: u64 = 0;
-
 pub(super) struct StorageState {
     pub(super) head: Head,
     /// Type of the head, or of the last one there was.
@@ -113,9 +91,9 @@ impl StorageState {
 /// Who shares it is not its concern; it knows the type and place of its elements and how often they were written.
 pub struct Storage {
     pub(super) len: usize,
-    version: AtomicU64,
+    pub(super) version: AtomicU64,
     /// Where the elements are, see [`Storage::at`].
-    place: AtomicUsize,
+    pub(super) place: AtomicUsize,
     /// How often someone was given the memory itself, as a view.
     pub(super) shown: AtomicU32,
     /// Whether it was ever given memory of someone else, which may be that of other arrays too.
@@ -125,8 +103,8 @@ pub struct Storage {
     /// Whether a leaf was ever given this memory, see [`Storage::give_to_leaf`].
     given: AtomicBool,
     /// Low bits of the version of what a function last computed here.
-    computed: AtomicU16,
-    content: AtomicU64,
+    pub(super) computed: AtomicU16,
+    pub(super) content: AtomicU64,
     users: AtomicU32,
     pub(super) parent: Option<(Arc<Storage>, usize)>,
     /// What is kept of it, once someone asked for that.
@@ -193,11 +171,6 @@ impl Storage {
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.len
-    }
-
-    /// The number of writes; unequal versions mean that values may have changed. Those through a view are not seen.
-    pub fn version(&self) -> u64 {
-        self.version.load(Ordering::Relaxed)
     }
 
     /// Where the elements are, if they are there as `dtype` and nothing need be done for this access: no lock is taken.
@@ -292,84 +265,6 @@ impl Storage {
         self.place.store(place, Ordering::Release);
     }
 
-    /// Says that the elements are about to be written in place.
-    #[inline(always)]
-    pub(crate) fn touch(&self) {
-        self.version.store(self.version() + 1, Ordering::Relaxed);
-        self.content.store(UNNAMED, Ordering::Relaxed);
-        if self.watched.load(Ordering::Relaxed) & WATCHED != 0 {
-            self.disturb();
-        }
-    }
-
-    /// Says that what was to be written in place is there: whoever named the values meanwhile has read them half written.
-    #[inline(always)]
-    #[doc(hidden)]
-    pub fn wrote(&self) {
-        self.unname();
-        if self.place.load(Ordering::Relaxed) & WRITABLE == 0 {
-            self.wrote_together();
-        }
-    }
-
-    #[inline(always)]
-    pub(super) fn unname(&self) {
-        self.content.store(UNNAMED, Ordering::Release);
-    }
-
-    /// A name for the values: as long as it is the same, so are they. Writes through a view in Python are not seen.
-    #[inline(always)]
-    pub fn content(&self) -> u64 {
-        match self.content.load(Ordering::Acquire) {
-            UNNAMED => self.name_content(),
-            name => name,
-        }
-    }
-
-    #[cold]
-    fn name_content(&self) -> u64 {
-        static NAMES: AtomicU64 = AtomicU64::new(COUNT + 1);
-        let name = NAMES.fetch_add(COUNT + 1, Ordering::Relaxed);
-        // Another thread may have named it meanwhile.
-        match self.content.compare_exchange(UNNAMED, name, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => name,
-            Err(named) => named,
-        }
-    }
-
-    /// Names the values that were just written after what they were computed from: whoever computes them again from the
-    /// same finds the same name.
-    #[inline(always)]
-    pub(crate) fn set_content(&self, content: u64) {
-        self.computed.store(self.version() as u16, Ordering::Relaxed);
-        self.content.store(content, Ordering::Release);
-    }
-
-    /// [`Storage::content`] and, in its low bits, how often the elements were written: for one that saves them.
-    #[inline(always)]
-    pub fn saved(&self) -> u64 {
-        self.content() | self.version() & COUNT
-    }
-
-    /// What [`Storage::saved`] will be once the elements, which are being written, have their name.
-    #[inline(always)]
-    pub(crate) fn saved_as(&self, name: u64) -> u64 {
-        name | self.version() & COUNT
-    }
-
-    /// The low bits of the version of what a function last computed here.
-    pub(crate) fn computed_version(&self) -> u64 {
-        u64::from(self.computed.load(Ordering::Relaxed))
-    }
-
-    /// The version whose low bits are those of `saved`, and the one of now; none where there was none, or it is the same:
-    /// then other elements were saved.
-    pub(crate) fn versions_since(&self, saved: u64) -> Option<(u64, u64)> {
-        let now = self.version();
-        let since = now.wrapping_sub(saved) & COUNT;
-        (since > 0 && since <= now).then(|| (now - since, now))
-    }
-
     /// Whether someone was ever given the memory itself, as a view.
     pub fn is_shown(&self) -> bool {
         self.root().shown.load(Ordering::Relaxed) > 0
@@ -413,8 +308,7 @@ impl Storage {
     /// Whether these elements are part of a larger storage, or part of them is a storage of its own.
     pub fn is_narrowed(&self) -> bool {
         let may_have_parts = || self.place.load(Ordering::Acquire) & WRITABLE == 0;
-        self.parent.is_some()
-            || may_have_parts() && self.lock().children.iter().any(|c| c.strong_count() > 0)
+        self.parent.is_some() || may_have_parts() && self.lock().children.iter().any(|c| c.strong_count() > 0)
     }
 
     /// Type of the elements, if there are or were any.
